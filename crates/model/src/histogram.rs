@@ -1,0 +1,164 @@
+//! Durations, counted: an HDR histogram with three significant digits.
+
+use std::time::Duration;
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use hdrhistogram::{
+    Histogram as Hdr,
+    serialization::{Deserializer, Serializer as _, V2Serializer},
+};
+use serde::{Deserialize, Serialize};
+
+/// A distribution of durations in nanoseconds (Tene's HDR histogram, three significant digits).
+///
+/// Histograms merge without loss; percentiles are never averaged. On disk it is the base64 of the
+/// format that the HDR histogram libraries call V2.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Histogram(Hdr<u64>);
+
+/// A string that should have been a histogram.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a base64 HDR histogram (V2): {0}")]
+pub struct BadHistogram(String);
+
+impl Histogram {
+    /// With nothing in it.
+    #[must_use]
+    #[expect(clippy::missing_panics_doc, reason = "three digits are always valid")]
+    pub fn new() -> Self {
+        Self::growing(Hdr::new(3).expect("three significant digits are valid"))
+    }
+
+    /// Grows with what it is given; without this, it would cut off at its first range.
+    fn growing(mut hdr: Hdr<u64>) -> Self {
+        hdr.auto(true);
+        Self(hdr)
+    }
+
+    /// Counts one more. Anything over 1,000 hours counts as that.
+    #[expect(clippy::missing_panics_doc, reason = "the histogram grows")]
+    pub fn record(&mut self, duration: Duration) {
+        // 1,000 hours: more than any run, and a bound on what one histogram can grow to (0.5 MiB).
+        const LONGEST_NANOS: u64 = 3_600_000 * 1_000_000_000;
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).min(LONGEST_NANOS);
+        self.0.record(nanos).expect("a growing histogram takes every value");
+    }
+
+    /// Adds all that `other` has counted.
+    pub fn merge(&mut self, other: &Self) {
+        self.0 += &other.0;
+    }
+
+    /// How many durations were counted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The duration that `quantile` (0 to 1) of all do not exceed; `None` if nothing was counted.
+    #[must_use]
+    pub fn quantile(&self, quantile: f64) -> Option<Duration> {
+        self.nonempty(|hdr| Duration::from_nanos(hdr.value_at_quantile(quantile)))
+    }
+
+    /// The shortest; `None` if nothing was counted.
+    #[must_use]
+    pub fn min(&self) -> Option<Duration> {
+        self.nonempty(|hdr| Duration::from_nanos(hdr.min()))
+    }
+
+    /// The longest; `None` if nothing was counted.
+    #[must_use]
+    pub fn max(&self) -> Option<Duration> {
+        self.nonempty(|hdr| Duration::from_nanos(hdr.max()))
+    }
+
+    /// The mean; `None` if nothing was counted.
+    #[must_use]
+    pub fn mean(&self) -> Option<Duration> {
+        self.nonempty(|hdr| Duration::from_secs_f64(hdr.mean() / 1e9))
+    }
+
+    fn nonempty<T>(&self, read: impl FnOnce(&Hdr<u64>) -> T) -> Option<T> {
+        (!self.0.is_empty()).then(|| read(&self.0))
+    }
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FromIterator<Duration> for Histogram {
+    fn from_iter<I: IntoIterator<Item = Duration>>(durations: I) -> Self {
+        let mut histogram = Self::new();
+        durations.into_iter().for_each(|duration| histogram.record(duration));
+        histogram
+    }
+}
+
+impl From<Histogram> for String {
+    fn from(histogram: Histogram) -> Self {
+        let mut bytes = Vec::new();
+        V2Serializer::new().serialize(&histogram.0, &mut bytes).expect("a vector takes every byte");
+        BASE64_STANDARD.encode(bytes)
+    }
+}
+
+impl TryFrom<String> for Histogram {
+    type Error = BadHistogram;
+
+    fn try_from(text: String) -> Result<Self, BadHistogram> {
+        let bytes = BASE64_STANDARD.decode(text).map_err(|error| BadHistogram(error.to_string()))?;
+        let hdr = Deserializer::new()
+            .deserialize(&mut bytes.as_slice())
+            .map_err(|error| BadHistogram(error.to_string()))?;
+        Ok(Self::growing(hdr))
+    }
+}
+
+impl Serialize for Histogram {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&String::from(self.clone()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Histogram {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::try_from(String::deserialize(from)?).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merging_is_counting_together() {
+        let millis = |range: std::ops::Range<u64>| range.map(Duration::from_millis).collect::<Histogram>();
+        let mut merged = millis(1..500);
+        merged.merge(&millis(500..1001));
+        assert_eq!(merged, millis(1..1001));
+        assert_eq!(merged.count(), 1000);
+        let p99 = merged.quantile(0.99).unwrap();
+        assert!(p99.abs_diff(Duration::from_millis(990)) < Duration::from_millis(1), "{p99:?}");
+    }
+
+    #[test]
+    fn survives_the_disk() {
+        let histogram: Histogram =
+            [1, 90_400, 7_000_000, 3_600_000_000_000].map(Duration::from_nanos).into_iter().collect();
+        let text = String::from(histogram.clone());
+        assert_eq!(Histogram::try_from(text), Ok(histogram));
+        for broken in ["", "&", "AAAA"] {
+            assert!(Histogram::try_from(broken.to_owned()).is_err(), "{broken:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_counted_is_no_figure() {
+        let empty = Histogram::new();
+        assert_eq!((empty.min(), empty.mean(), empty.quantile(0.5), empty.max()), (None, None, None, None));
+    }
+}

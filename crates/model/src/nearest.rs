@@ -1,0 +1,33 @@
+//! What a misspelt name was meant to be.
+
+/// The name among `known` that `typed` was most likely meant to be, if any is near enough.
+///
+/// ```
+/// use stockade_model::nearest::nearest;
+///
+/// assert_eq!(nearest("stampeed", ["none", "stampede"]), Some("stampede"));
+/// assert_eq!(nearest("memcached", ["none", "stampede"]), None);
+/// ```
+pub fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .into_iter()
+        .map(|name| (strsim::damerau_levenshtein(&typed.to_lowercase(), &name.to_lowercase()), name))
+        .filter(|(distance, name)| *distance <= 1 + name.len().min(typed.len()) / 4)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// The end of a message about an unknown name: what was meant, or else all there is.
+///
+/// ```
+/// use stockade_model::nearest::remedy;
+///
+/// assert_eq!(remedy("asynk", ["none", "async"]), "did you mean `async`?");
+/// assert_eq!(remedy("redis", ["none", "async"]), "use one of: none, async");
+/// ```
+pub fn remedy<'a>(typed: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
+    match nearest(typed, known.clone()) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!("use one of: {}", known.into_iter().collect::<Vec<_>>().join(", ")),
+    }
+}

@@ -1,0 +1,265 @@
+//! What a run leaves on disk: `record.json` and `intervals.jsonl`. Every report is a fold over them.
+//!
+//! The record stays small per second of run: no bodies, no line per request. Times are float
+//! milliseconds; a figure that does not apply is absent, never 0.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{histogram::Histogram, outcome::Outcomes, seed::Seed};
+
+/// The version of the format, written into every record.
+pub const SCHEMA: &str = "stockade.record/1";
+
+/// The whole of one `stockade run`: what was asked, where it ran, what happened, what it means.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The experiment's title.
+    pub experiment: String,
+    /// Why it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+    /// The experiment file as it was read, so that the run can be repeated.
+    pub spec: String,
+    /// Where every random choice came from.
+    pub seed: Seed,
+    /// What `--scale` multiplied.
+    pub scale: f64,
+    /// The repeats asked for of each arm.
+    pub repeats: u32,
+    /// `live` or `virtual`.
+    pub clock: Clock,
+    /// When it began, RFC 3339.
+    pub started_at: String,
+    /// Version and commit of the Stockade that ran it.
+    pub stockade: String,
+    /// The machine.
+    pub host: Host,
+    /// Whether it was stopped before its end.
+    pub interrupted: bool,
+    /// Every test in the file's order.
+    pub tests: Vec<String>,
+    /// Every arm in the file's order.
+    pub arms: Vec<Arm>,
+    /// Every measurement in the order in which they were made.
+    pub runs: Vec<Run>,
+    /// Figures published elsewhere, by metric, to stand beside ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<Reference>,
+    /// What became of each hypothesis.
+    pub hypotheses: Vec<Hypothesis>,
+    /// The worst of them.
+    pub verdict: Verdict,
+}
+
+/// Whose time a run lived by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// Real time on this machine.
+    Live,
+    /// Virtual time: timings are computed, not measured.
+    Virtual,
+}
+
+/// The machine that a run was measured on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// The processor's name.
+    pub cpu: String,
+    /// Logical processors that the run could use.
+    pub cores: usize,
+    /// Installed memory, MiB.
+    pub memory_mib: u64,
+    /// Operating system and release.
+    pub os: String,
+}
+
+/// One of the alternatives that an experiment compares.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arm {
+    /// Its name in the file.
+    pub name: String,
+}
+
+/// One measurement: one test, one arm, one repeat.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// The test, `""` where the experiment has none.
+    pub test: String,
+    /// The arm.
+    pub arm: String,
+    /// Which repeat, from 1.
+    pub repeat: u32,
+    /// The burst's figures.
+    pub burst: Burst,
+    /// What the cache did for how many requests.
+    pub outcomes: Outcomes,
+    /// Bytes of all answers.
+    pub bytes_in: u64,
+    /// Refill episodes: an episode opens at a key's first load and closes when an answer is
+    /// published or its deadline passes.
+    pub episodes: u64,
+    /// What the failed requests were told, and how many were.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub errors: BTreeMap<String, u64>,
+}
+
+/// A burst of workers against one strategy: the figures of the published Kazoo load test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Burst {
+    /// The strategy's name.
+    pub strategy: String,
+    /// How many workers asked for one document each.
+    pub workers: usize,
+    /// How many documents they could choose from.
+    pub documents: usize,
+    /// How many different documents they chose.
+    pub distinct_keys: usize,
+    /// From the start until the last worker was done.
+    pub finished_ms: f64,
+    /// The workers' response times. Failed workers are in none of these.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub times: Option<BurstTimes>,
+    /// Calls that the strategy exists to save.
+    pub calls: Calls,
+    /// Workers that got no document.
+    pub failed: usize,
+    /// Workers that another's load answered.
+    pub waiters: usize,
+    /// With a barrier, from its opening until the last held load had passed it; without one, from
+    /// the first worker's start to the last one's.
+    pub start_skew_ms: f64,
+}
+
+/// Response times of the workers that got their document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BurstTimes {
+    /// The shortest.
+    pub min_ms: f64,
+    /// The mean.
+    pub mean_ms: f64,
+    /// The longest.
+    pub max_ms: f64,
+    /// All of them together.
+    pub sum_ms: f64,
+    /// By nearest rank, exact: 50, 75, 90, 95 and 99.
+    pub percentiles: Percentiles,
+}
+
+/// Nearest-rank percentiles in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Percentiles {
+    /// Half take no longer.
+    #[serde(rename = "50")]
+    pub p50: f64,
+    /// Three quarters take no longer.
+    #[serde(rename = "75")]
+    pub p75: f64,
+    /// Nine tenths take no longer.
+    #[serde(rename = "90")]
+    pub p90: f64,
+    /// 95 % take no longer.
+    #[serde(rename = "95")]
+    pub p95: f64,
+    /// 99 % take no longer.
+    #[serde(rename = "99")]
+    pub p99: f64,
+}
+
+/// Calls to the source and messages to the cache's writer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Calls {
+    /// Documents fetched from the source, as the source counted them.
+    pub fetch_doc: u64,
+    /// Stores that were waited for.
+    pub store_local: u64,
+    /// Stores that nobody waited for.
+    pub store_local_async: u64,
+}
+
+/// One second of one run: a line of `intervals.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// The run's test.
+    pub test: String,
+    /// The run's arm.
+    pub arm: String,
+    /// The run's repeat.
+    pub repeat: u32,
+    /// Seconds since the load began; requests count where they finish.
+    pub second: u64,
+    /// What the cache did for how many requests.
+    pub outcomes: Outcomes,
+    /// Finished - scheduled, of answered requests.
+    pub response: Histogram,
+    /// Finished - started, of answered requests.
+    pub service: Histogram,
+    /// Started - scheduled, of all requests.
+    pub send_lag: Histogram,
+}
+
+/// Figures published elsewhere.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reference {
+    /// Who published them, when, on what machine.
+    pub source: String,
+    /// By metric path: milliseconds for times, else the number.
+    pub figures: BTreeMap<String, f64>,
+}
+
+/// A claim and what became of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hypothesis {
+    /// The claim in words.
+    pub text: String,
+    /// The worst of its expectations.
+    pub verdict: Verdict,
+    /// What has to hold for it.
+    pub expect: Vec<Expectation>,
+}
+
+/// One comparison and what became of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Expectation {
+    /// As written in the file.
+    pub expr: String,
+    /// The left side where it failed, or else where it was last looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<f64>,
+    /// The right side there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub right: Option<f64>,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// Where and how often it held, or why nothing can be said.
+    pub reason: String,
+}
+
+/// What the evidence says of a claim, from good to bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// The evidence is for it.
+    Supported,
+    /// The evidence is not enough.
+    Inconclusive,
+    /// The evidence is against it.
+    Refuted,
+    /// The run cannot be evidence.
+    Invalid,
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Supported => "supported",
+            Self::Inconclusive => "inconclusive",
+            Self::Refuted => "refuted",
+            Self::Invalid => "invalid",
+        })
+    }
+}

@@ -1,0 +1,68 @@
+//! The runtime that services use: tokio and the machine's monotonic clock.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the one place where the engine's time and tasks meet the real ones"
+)]
+
+use std::{
+    future::Future,
+    time::{Duration, Instant},
+};
+
+use super::{Runtime, Time};
+
+/// Real time on a tokio runtime.
+///
+/// Sleeps have tokio's resolution: they end up to 1 ms late, never early.
+#[derive(Clone, Debug)]
+pub struct Live {
+    began: Instant,
+    tokio: tokio::runtime::Handle,
+}
+
+impl Live {
+    /// Real time on the tokio runtime of the caller.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::on(tokio::runtime::Handle::current())
+    }
+
+    /// Real time on the tokio runtime behind `handle`.
+    #[must_use]
+    pub fn on(handle: tokio::runtime::Handle) -> Self {
+        Self { began: Instant::now(), tokio: handle }
+    }
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Runtime for Live {
+    fn now(&self) -> Time {
+        Time::ZERO + self.began.elapsed()
+    }
+
+    fn sleep_until(&self, deadline: Time) -> impl Future<Output = ()> + Send + 'static {
+        // Beyond thirty years tokio's clock may overflow; nobody waits that long.
+        const LONGEST: Duration = Duration::from_hours(30 * 365 * 24);
+        let deadline = self.began + deadline.elapsed().min(LONGEST);
+        let tokio = self.tokio.clone();
+        async move {
+            let sleep = {
+                let _inside = tokio.enter();
+                tokio::time::sleep_until(deadline.into())
+            };
+            sleep.await;
+        }
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        drop(self.tokio.spawn(task));
+    }
+}

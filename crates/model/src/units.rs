@@ -1,0 +1,224 @@
+//! How durations are written: always with a unit.
+
+use std::{fmt::Write, time::Duration};
+
+/// A duration could not be read. The message says what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnitError {
+    /// A bare number: nobody can tell what it means.
+    #[error("`{0}` has no unit: write `{0}ms` or `{0}s`")]
+    NoUnit(String),
+    /// A unit that durations do not have.
+    #[error("`{unit}` is no unit of time: use ns, us, ms, s, m, h or d")]
+    UnknownUnit {
+        /// What was written after the number.
+        unit: String,
+    },
+    /// Not a number followed by a unit.
+    #[error("`{0}` is no duration: write a number and a unit, such as `250ms` or `1.5s`")]
+    Malformed(String),
+    /// Over 584 years.
+    #[error("`{0}` is longer than a run can be")]
+    TooLong(String),
+}
+
+const UNITS: [(&str, f64); 8] = [
+    ("ns", 1.0),
+    ("us", 1e3),
+    ("µs", 1e3),
+    ("ms", 1e6),
+    ("s", 1e9),
+    ("m", 60e9),
+    ("h", 3_600e9),
+    ("d", 86_400e9),
+];
+
+/// Reads a duration such as `250ms`, `1.5s`, `2m` or `90us`. Zero needs no unit.
+///
+/// ```
+/// use std::time::Duration;
+/// use stockade_model::units::parse_duration;
+///
+/// assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
+/// assert_eq!(
+///     parse_duration("250").unwrap_err().to_string(),
+///     "`250` has no unit: write `250ms` or `250s`",
+/// );
+/// ```
+pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
+    let text = text.trim();
+    let malformed = || UnitError::Malformed(text.to_owned());
+    let digits = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().map_err(|_| malformed())?;
+    let unit = unit.trim_start();
+    if unit.is_empty() {
+        return if number == 0.0 { Ok(Duration::ZERO) } else { Err(UnitError::NoUnit(text.to_owned())) };
+    }
+    let Some((_, nanos)) = UNITS.iter().find(|(name, _)| *name == unit) else {
+        let looks_like_a_unit = unit.chars().all(char::is_alphabetic);
+        return Err(if looks_like_a_unit {
+            UnitError::UnknownUnit { unit: unit.to_owned() }
+        } else {
+            malformed()
+        });
+    };
+    let nanos = (number * nanos).round();
+    if nanos >= u64::MAX as f64 {
+        return Err(UnitError::TooLong(text.to_owned()));
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "checked above; digits have no sign"
+    )]
+    Ok(Duration::from_nanos(nanos as u64))
+}
+
+/// Writes a duration with three significant digits in the unit that suits it: `1.5s`, `7.04ms`, `90us`.
+#[must_use]
+pub fn format_duration(duration: Duration) -> String {
+    let nanos = duration.as_nanos() as f64;
+    let (unit, scale) = match nanos {
+        n if n < 999.5 => ("ns", 1.0),
+        n if n < 999_500.0 => ("us", 1e3),
+        n if n < 999_500_000.0 => ("ms", 1e6),
+        _ => ("s", 1e9),
+    };
+    let value = nanos / scale;
+    let decimals = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
+    let mut text = format!("{value:.decimals$}");
+    if text.contains('.') {
+        text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
+    }
+    let _ = write!(text, "{unit}");
+    text
+}
+
+/// Milliseconds, as reports and the JSON contract give them.
+#[must_use]
+pub fn milliseconds(duration: Duration) -> f64 {
+    duration.as_nanos() as f64 / 1e6
+}
+
+/// Reads and writes a duration in a file as text with its unit, for `#[serde(with = "...")]`.
+pub mod text {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// See [`super::format_duration`]; exact where that would round.
+    pub fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        let text = super::format_duration(*duration);
+        if super::parse_duration(&text) == Ok(*duration) {
+            to.serialize_str(&text)
+        } else {
+            to.collect_str(&format_args!("{}ns", duration.as_nanos()))
+        }
+    }
+
+    /// See [`super::parse_duration`].
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        let text = Written::deserialize(from)?;
+        super::parse_duration(&text.0).map_err(serde::de::Error::custom)
+    }
+
+    /// Text, or a bare number that is read only to be told what it lacks.
+    pub(crate) struct Written(pub(crate) String);
+
+    impl<'de> Deserialize<'de> for Written {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            struct Visitor;
+            impl serde::de::Visitor<'_> for Visitor {
+                type Value = Written;
+                fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                    f.write_str("a duration with its unit, such as \"250ms\"")
+                }
+                fn visit_str<E>(self, text: &str) -> Result<Written, E> {
+                    Ok(Written(text.to_owned()))
+                }
+                fn visit_i64<E>(self, number: i64) -> Result<Written, E> {
+                    Ok(Written(number.to_string()))
+                }
+                fn visit_u64<E>(self, number: u64) -> Result<Written, E> {
+                    Ok(Written(number.to_string()))
+                }
+                fn visit_f64<E>(self, number: f64) -> Result<Written, E> {
+                    Ok(Written(number.to_string()))
+                }
+            }
+            from.deserialize_any(Visitor)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn reads_every_unit() {
+        for (text, nanos) in [
+            ("0", 0),
+            ("0s", 0),
+            ("7ns", 7),
+            ("90us", 90_000),
+            ("90µs", 90_000),
+            ("1.5ms", 1_500_000),
+            ("2 s", 2_000_000_000),
+            ("2m", 120_000_000_000),
+            ("1h", 3_600_000_000_000),
+            ("1d", 86_400_000_000_000),
+        ] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_nanos(nanos)), "{text}");
+        }
+    }
+
+    #[test]
+    fn says_what_to_write_instead() {
+        for (text, message) in [
+            ("250", "`250` has no unit: write `250ms` or `250s`"),
+            ("5 minutes", "`minutes` is no unit of time: use ns, us, ms, s, m, h or d"),
+            ("", "`` is no duration: write a number and a unit, such as `250ms` or `1.5s`"),
+            ("-5ms", "`-5ms` is no duration: write a number and a unit, such as `250ms` or `1.5s`"),
+            ("1.2.3s", "`1.2.3s` is no duration: write a number and a unit, such as `250ms` or `1.5s`"),
+            ("1ms..2ms", "`1ms..2ms` is no duration: write a number and a unit, such as `250ms` or `1.5s`"),
+            ("99999999999d", "`99999999999d` is longer than a run can be"),
+        ] {
+            assert_eq!(parse_duration(text).unwrap_err().to_string(), message, "{text}");
+        }
+    }
+
+    #[test]
+    fn writes_three_digits_in_the_unit_that_suits() {
+        for (nanos, text) in [
+            (0, "0ns"),
+            (999, "999ns"),
+            (1_000, "1us"),
+            (90_400, "90.4us"),
+            (999_700, "1ms"),
+            (7_037_000, "7.04ms"),
+            (1_500_000_000, "1.5s"),
+            (120_000_000_000, "120s"),
+        ] {
+            assert_eq!(format_duration(Duration::from_nanos(nanos)), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(text in ".{0,12}") {
+            let _ = parse_duration(&text);
+        }
+
+        #[test]
+        fn what_is_written_can_be_read(nanos in 0..u64::MAX / 2) {
+            let duration = Duration::from_nanos(nanos);
+            let read = parse_duration(&format_duration(duration)).unwrap();
+            let off = read.abs_diff(duration).as_nanos() as f64;
+            prop_assert!(off <= duration.as_nanos() as f64 * 0.006, "{duration:?} read back as {read:?}");
+        }
+    }
+}
