@@ -1,5 +1,7 @@
 //! Chance is an argument: every random choice is drawn from a named stream of one seed.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,12 @@ pub type Rng = Pcg64Mcg;
 pub struct Seed(pub u64);
 
 impl Seed {
+    /// A seed that nobody can guess, for what has no need to be repeated.
+    #[must_use]
+    pub fn from_entropy() -> Self {
+        Self(RandomState::new().build_hasher().finish())
+    }
+
     /// An independent generator for the purpose that `name` names.
     #[must_use]
     pub fn stream(self, name: &str) -> Rng {

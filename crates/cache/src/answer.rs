@@ -1,0 +1,53 @@
+//! What a lookup returns.
+
+use std::{sync::Arc, time::Duration};
+
+use stockade_model::{outcome::Outcome, units::format_duration};
+
+/// A value, and how it was come by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer<V> {
+    /// The value.
+    pub value: V,
+    /// What the cache did for this request.
+    pub outcome: Outcome,
+}
+
+/// Nothing could be served. The reason; everyone who waited for one load is told the same.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// The loader returned this error. It is shared with the waiters of the moment, never stored.
+    #[error("the load failed: {0}")]
+    Load(Arc<dyn std::error::Error + Send + Sync>),
+    /// The load was cancelled at its deadline.
+    #[error("the load took longer than its deadline of {}", format_duration(*.after))]
+    Deadline {
+        /// The strategy's `load.deadline`.
+        after: Duration,
+    },
+    /// The load goes on, but this waiter's time was up.
+    #[error("waited {} for another caller's load", format_duration(*.after))]
+    WaitTimeout {
+        /// The strategy's `wait_timeout`.
+        after: Duration,
+    },
+    /// The value was loaded, but the writer did not store it in time. It will still.
+    #[error("the writer did not store the value within {}", format_duration(*.after))]
+    StoreTimeout {
+        /// The writer's `call_timeout`.
+        after: Duration,
+    },
+    /// The value was loaded, but the writer's mailbox had no room for it.
+    #[error("the writer's mailbox was full ({capacity} writes)")]
+    MailboxFull {
+        /// The mailbox's `capacity`.
+        capacity: usize,
+    },
+    /// The value was loaded, but the writer's task is gone: its runtime has shut down.
+    #[error("the cache's writer is gone: its runtime has shut down")]
+    WriterGone,
+    /// The load's task panicked or was aborted, and so did the one of the leader elected after it, or
+    /// nobody was there to be elected.
+    #[error("the load was lost: its task panicked or was aborted")]
+    LeaderLost,
+}

@@ -1,0 +1,310 @@
+//! The shell: lookups that wait, and the tasks that load.
+
+use std::{future::Future, hash::Hash, sync::Arc, time::Duration};
+
+use stockade_model::{
+    outcome::Outcome,
+    seed::Seed,
+    time::{Live, Runtime, Time, before},
+};
+
+use crate::{
+    answer::{Answer, Error},
+    busy::{Busy, Site},
+    flight::{Boarding, Flights, Leader, Turn, Waiter},
+    shard::{Found, Version},
+    stats::{Counters, Stats},
+    store::Store,
+    strategy::{self, Fetch, Strategy},
+    writer::{Claim, Write, Writer},
+};
+
+/// What a load lands with: everyone aboard is told the same.
+pub(crate) type Landing<V> = Result<Loaded<V>, Error>;
+
+/// A value as it came from its load.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaded<V> {
+    pub(crate) value: V,
+    pub(crate) expires: Option<Time>,
+    at: Time,
+}
+
+impl<V> Loaded<V> {
+    /// Whether it may answer a caller who asked then: its load ended later, or it was still fresh.
+    /// A waiter can come too late for that while the value waits for the writer.
+    fn serves(&self, asked: Time) -> bool {
+        self.at >= asked || self.expires.is_none_or(|expires| asked < expires)
+    }
+
+    fn answer(self, outcome: Outcome) -> Answer<V> {
+        Answer { value: self.value, outcome }
+    }
+}
+
+/// A cache with one strategy. Clones share it.
+///
+/// `K` and `V` are cloned freely: a key with every load, a value with every answer. Large values
+/// belong behind an `Arc` or in `bytes::Bytes`.
+pub struct Cache<K: Hash + Eq + Clone, V: Clone, R = Live> {
+    inner: Arc<Inner<K, V, R>>,
+}
+
+struct Inner<K: Hash + Eq + Clone, V: Clone, R> {
+    strategy: Strategy,
+    runtime: R,
+    store: Arc<Store<K, V>>,
+    flights: Arc<Flights<K, Landing<V>>>,
+    writer: Writer<K, V>,
+    counters: Counters,
+    site: Arc<Site>,
+}
+
+impl<K, V> Cache<K, V>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    /// An empty cache in real time, on the tokio runtime of the caller.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    #[must_use]
+    pub fn new(strategy: Strategy) -> Self {
+        Self::on(Live::new(), Seed::from_entropy(), strategy)
+    }
+}
+
+impl<K, V, R> Cache<K, V, R>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    R: Runtime,
+{
+    /// An empty cache that lives by `runtime` and draws its chance (hashing) from `seed`.
+    #[must_use]
+    pub fn on(runtime: R, seed: Seed, strategy: Strategy) -> Self {
+        let store = Arc::new(Store::new(seed.child("store")));
+        let writer = Writer::new(strategy.writer, &store, &runtime);
+        let flights = Flights::new(seed.child("flights"), || Err(Error::LeaderLost));
+        let (counters, site) = (Counters::default(), Arc::default());
+        Self { inner: Arc::new(Inner { strategy, runtime, store, flights, writer, counters, site }) }
+    }
+
+    /// The fresh value of `key`, if there is one. Never loads and never waits.
+    #[must_use]
+    pub fn get(&self, key: &K) -> Option<V> {
+        match self.inner.look_up(key, self.inner.runtime.now()) {
+            Found::Fresh(value) => Some(value),
+            Found::Missing { .. } => None,
+        }
+    }
+
+    /// The value of `key`: stored, or from `load`, or from another caller's load, as the strategy
+    /// has it.
+    ///
+    /// The lookup happens when the future is first polled. `load` is called at most once, in a task
+    /// of its own that no caller's cancellation ends; that may be later than the lookup, when this
+    /// caller is elected to replace a lost leader.
+    pub async fn get_with<L, F, E>(&self, key: K, load: L) -> Result<Answer<V>, Error>
+    where
+        L: FnOnce() -> F + Send + 'static,
+        F: Future<Output = Result<V, E>> + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
+    {
+        let inner = &self.inner;
+        let asked = inner.runtime.now();
+        let seen = match inner.look_up(&key, asked) {
+            Found::Fresh(value) => return Ok(Answer { value, outcome: Outcome::Hit }),
+            Found::Missing { version } => version,
+        };
+        loop {
+            let (waiter, timeout) = match inner.board(&key, asked, seen) {
+                Place::Leader(leader, seen) => return inner.lead(leader, seen, load).await,
+                Place::Answer(answer) => return answer,
+                Place::Waiter(waiter, timeout) => (waiter, timeout),
+            };
+            match before(&inner.runtime, asked + timeout, waiter).await {
+                Some(Turn::Landed(Ok(loaded))) if !loaded.serves(asked) => {}
+                Some(Turn::Landed(landing)) => return coalesced(landing),
+                Some(Turn::Lead(leader)) => {
+                    let seen = inner.store.version(leader.key());
+                    return inner.lead(leader, seen, load).await;
+                }
+                None => return Err(Error::WaitTimeout { after: timeout }),
+            }
+        }
+    }
+
+    /// Waits until no load is under way and every store has been performed.
+    ///
+    /// With requests still coming in that may be never.
+    pub async fn idle(&self) {
+        self.inner.site.idle().await;
+    }
+
+    /// What this cache has done so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.inner.counters.snapshot()
+    }
+
+    /// How many entries are stored, fresh or not.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.inner.store.len()
+    }
+
+    /// Whether nothing is stored.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many coalesced loads are under way, one a key.
+    #[must_use]
+    pub fn flights(&self) -> usize {
+        self.inner.flights.under_way()
+    }
+}
+
+/// What a miss makes of its caller.
+enum Place<K: Hash + Eq, V> {
+    Leader(Leader<K, Landing<V>>, Version),
+    Waiter(Waiter<K, Landing<V>>, Duration),
+    /// Somebody was faster.
+    Answer(Result<Answer<V>, Error>),
+}
+
+fn coalesced<V>(landing: Landing<V>) -> Result<Answer<V>, Error> {
+    landing.map(|loaded| loaded.answer(Outcome::Coalesced))
+}
+
+impl<K, V, R> Inner<K, V, R>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    R: Runtime,
+{
+    fn look_up(&self, key: &K, now: Time) -> Found<V> {
+        self.counters.lookups.increment();
+        let found = self.store.look_up(key, now);
+        if matches!(found, Found::Fresh(_)) {
+            self.counters.hits.increment();
+        }
+        found
+    }
+
+    /// What becomes of a caller who asked at `asked` and saw the entry version `seen` missing.
+    fn board(&self, key: &K, asked: Time, mut seen: Version) -> Place<K, V> {
+        let Fetch::Coalesce { wait_timeout } = self.strategy.fetch else {
+            return Place::Leader(self.flights.depart_alone(key), seen);
+        };
+        let stored = || match self.store.look_up(key, asked) {
+            Found::Fresh(value) => Some(value),
+            Found::Missing { version } => {
+                seen = version;
+                None
+            }
+        };
+        let serves = |landing: &Landing<V>| landing.as_ref().is_ok_and(|loaded| loaded.serves(asked));
+        let place = match self.flights.board(key, stored, serves) {
+            Boarding::Lead(leader) => return Place::Leader(leader, seen),
+            Boarding::Answered(value) => {
+                self.counters.hits.increment();
+                return Place::Answer(Ok(Answer { value, outcome: Outcome::Hit }));
+            }
+            Boarding::Landed(landing) => Place::Answer(coalesced(landing)),
+            Boarding::Wait(waiter) => Place::Waiter(waiter, wait_timeout),
+        };
+        self.counters.waiters.increment();
+        place
+    }
+
+    /// Has the key loaded in a task of its own, and waits for that.
+    async fn lead<L, F, E>(
+        self: &Arc<Self>,
+        leader: Leader<K, Landing<V>>,
+        seen: Version,
+        load: L,
+    ) -> Result<Answer<V>, Error>
+    where
+        L: FnOnce() -> F + Send + 'static,
+        F: Future<Output = Result<V, E>> + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
+    {
+        let began = self.runtime.now();
+        self.counters.loads.increment();
+        if self.store.begin_load(leader.key(), began, began + self.strategy.load.deadline) {
+            self.counters.episodes.increment();
+        }
+        let watch = leader.watch();
+        let busy = self.site.begin();
+        self.runtime.spawn(Arc::clone(self).load(leader, seen, busy, load));
+        match watch.await {
+            Turn::Landed(landing) => landing.map(|loaded| loaded.answer(Outcome::Miss)),
+            Turn::Lead(_) => unreachable!("a watch offers no load and is never elected"),
+        }
+    }
+
+    /// The task of one load: load, store, answer, in the strategy's order.
+    async fn load<L, F, E>(self: Arc<Self>, leader: Leader<K, Landing<V>>, seen: Version, busy: Busy, load: L)
+    where
+        L: FnOnce() -> F + Send + 'static,
+        F: Future<Output = Result<V, E>> + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
+    {
+        let after = self.strategy.load.deadline;
+        let deadline = self.runtime.now() + after;
+        let loaded = match before(&self.runtime, deadline, load()).await {
+            Some(loaded) => loaded.map_err(|error| Error::Load(Arc::from(error.into()))),
+            None => Err(Error::Deadline { after }),
+        };
+        let at = self.runtime.now();
+        let loaded = match loaded {
+            Ok(value) => Loaded { value, expires: self.strategy.ttl.map(|ttl| at + ttl), at },
+            Err(error) => {
+                drop(leader.land(Err(error)));
+                return;
+            }
+        };
+        self.counters.loads_answered.increment();
+        let mut write =
+            Write { key: leader.key().clone(), loaded: loaded.clone(), claim: None, slot: None, busy };
+        match self.strategy.store {
+            strategy::Store::Sync => {
+                let stored = self.writer.store(write, &self.store, &self.counters, &self.runtime).await;
+                drop(leader.land(stored.map(|()| loaded)));
+            }
+            strategy::Store::Async => {
+                write.slot = Some(leader.land(Ok(loaded)));
+                self.writer.store_later(write, &self.store, &self.counters);
+            }
+            strategy::Store::LockedAsync => {
+                let slot = leader.land(Ok(loaded));
+                match Claim::take(&self.store, &write.key, seen) {
+                    Some(claim) => {
+                        (write.claim, write.slot) = (Some(claim), Some(slot));
+                        self.writer.store_later(write, &self.store, &self.counters);
+                    }
+                    None => self.counters.stores_skipped.increment(),
+                }
+            }
+        }
+    }
+}
+
+impl<K: Hash + Eq + Clone, V: Clone, R> Clone for Cache<K, V, R> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<K: Hash + Eq + Clone, V: Clone, R> std::fmt::Debug for Cache<K, V, R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache")
+            .field("strategy", &self.inner.strategy)
+            .field("stats", &self.inner.counters.snapshot())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,387 @@
+//! Coalescing: one leader loads a key, the others wait for it.
+//!
+//! A [`Flight`](self) is one load and everyone aboard. [`Flights`] is the table of those under way,
+//! one a key. A caller [boards](Flights::board) and becomes the [`Leader`] or a [`Waiter`]:
+//!
+//! ```text
+//!   Led --- land(answer) ---------------------------> Landed: every waiter is woken with it
+//!    |  ^
+//!    |  '-- the elected waiter takes over
+//!    v  |
+//!   Vacant: the leader was dropped without landing (a panic, an abort, a shutdown);
+//!           one waiter is elected; if it leaves, another; if none can lead, all are told
+//! ```
+//!
+//! A flight outlives one lost leader. A second loss ends it: a load that kills whoever runs it must
+//! not be handed round for ever.
+//!
+//! The whole is synchronous: no runtime, no clock, wakers are called outside the locks. Deadlines
+//! and timeouts are for the caller to add. The order of locks is table, then flight.
+
+use std::{
+    future::Future,
+    hash::Hash,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use foldhash::quality::FixedState;
+use hashbrown::HashMap;
+use slab::Slab;
+use stockade_model::seed::Seed;
+
+use crate::{sharded::Sharded, sync::Lock};
+
+/// How many leaders a flight may lose before everyone aboard is told.
+const LEADERS_LOST_MAX: u32 = 2;
+
+/// The flights under way, one a key, with answers of type `T`.
+#[derive(Debug)]
+pub struct Flights<K, T> {
+    tables: Sharded<Table<K, T>>,
+    lost: fn() -> T,
+}
+
+type Table<K, T> = HashMap<K, Arc<Flight<K, T>>, FixedState>;
+
+/// What becomes of a caller that boards.
+#[derive(Debug)]
+pub enum Boarding<K: Hash + Eq, T, A> {
+    /// The answer is there already: a leader published it while this caller was on its way.
+    Answered(A),
+    /// The flight has landed with this, and its key is not free yet.
+    Landed(T),
+    /// Another leads.
+    Wait(Waiter<K, T>),
+    /// This caller leads.
+    Lead(Leader<K, T>),
+}
+
+/// What a waiter's wait ends with.
+#[derive(Debug)]
+pub enum Turn<K: Hash + Eq, T> {
+    /// The answer.
+    Landed(T),
+    /// The leader was lost, and this waiter is to lead in its place.
+    Lead(Leader<K, T>),
+}
+
+impl<K: Hash + Eq + Clone, T: Clone> Flights<K, T> {
+    /// An empty table. `lost` makes the answer that is given when no leader is left.
+    #[must_use]
+    pub fn new(seed: Seed, lost: fn() -> T) -> Arc<Self> {
+        Arc::new(Self { tables: Sharded::new(seed, HashMap::with_hasher), lost })
+    }
+
+    /// Joins the flight for `key`, or begins one.
+    ///
+    /// `answered` is asked while the key is held, just before a flight would begin: a leader stores
+    /// its answer before it frees the key, so whoever finds the key free and still no answer is the
+    /// first. Without that question two loads could follow each other on one miss.
+    ///
+    /// `serves` is asked of an answer that has landed and whose key is not free yet; one that does
+    /// not serve this caller any more makes way for a new flight.
+    pub fn board<A>(
+        self: &Arc<Self>,
+        key: &K,
+        answered: impl FnOnce() -> Option<A>,
+        serves: impl FnOnce(&T) -> bool,
+    ) -> Boarding<K, T, A> {
+        let mut table = self.tables.part(key).lock();
+        if let Some(flight) = table.get(key) {
+            match flight.core.lock().sit(true) {
+                Ok(seat) => return Boarding::Wait(Waiter { flight: Arc::clone(flight), seat: Some(seat) }),
+                Err(answer) if serves(&answer) => return Boarding::Landed(answer),
+                Err(_) => {}
+            }
+        }
+        if let Some(answer) = answered() {
+            return Boarding::Answered(answer);
+        }
+        let flight = self.flight(key, true);
+        table.insert(key.clone(), Arc::clone(&flight));
+        Boarding::Lead(Leader { flight: Some(flight) })
+    }
+
+    /// Begins a flight that nobody else can board: an independent load.
+    pub fn depart_alone(self: &Arc<Self>, key: &K) -> Leader<K, T> {
+        Leader { flight: Some(self.flight(key, false)) }
+    }
+
+    fn flight(self: &Arc<Self>, key: &K, listed: bool) -> Arc<Flight<K, T>> {
+        Arc::new(Flight { key: key.clone(), flights: Arc::clone(self), listed, core: Lock::new(Core::new()) })
+    }
+}
+
+impl<K: Hash + Eq, T> Flights<K, T> {
+    /// How many keys are being loaded, independent loads not counted.
+    pub fn under_way(&self) -> usize {
+        self.tables.sum(HashMap::len)
+    }
+}
+
+#[derive(Debug)]
+struct Flight<K, T> {
+    key: K,
+    flights: Arc<Flights<K, T>>,
+    listed: bool,
+    core: Lock<Core<T>>,
+}
+
+impl<K: Hash + Eq, T> Flight<K, T> {
+    /// Frees the key. The flight itself lives as long as somebody aboard does.
+    fn unlist(self: &Arc<Self>) {
+        if self.listed {
+            let mut table = self.flights.tables.part(&self.key).lock();
+            self.remove_from(&mut table);
+        }
+    }
+
+    fn remove_from(self: &Arc<Self>, table: &mut Table<K, T>) {
+        if table.get(&self.key).is_some_and(|listed| Arc::ptr_eq(listed, self)) {
+            table.remove(&self.key);
+        }
+    }
+
+    /// The seat at the controls is empty: elect somebody, or end the flight. The table is held, so
+    /// that nobody boards a flight that has just ended.
+    fn succeed(self: &Arc<Self>, what: impl FnOnce(&mut Core<T>, fn() -> T) -> Succession) {
+        let succession = if self.listed {
+            let mut table = self.flights.tables.part(&self.key).lock();
+            let succession = what(&mut self.core.lock(), self.flights.lost);
+            if matches!(succession, Succession::Ended(_)) {
+                self.remove_from(&mut table);
+            }
+            succession
+        } else {
+            what(&mut self.core.lock(), self.flights.lost)
+        };
+        match succession {
+            Succession::Elected(waker) => waker.into_iter().for_each(Waker::wake),
+            Succession::Ended(wakers) => wakers.into_iter().for_each(Waker::wake),
+            Succession::None => {}
+        }
+    }
+}
+
+/// The one that loads. Dropped without [landing](Self::land), it hands the load to a waiter.
+#[derive(Debug)]
+pub struct Leader<K: Hash + Eq, T> {
+    /// There until it has landed.
+    flight: Option<Arc<Flight<K, T>>>,
+}
+
+impl<K: Hash + Eq, T: Clone> Leader<K, T> {
+    /// A wait for this leader's own answer, by a caller that has no load to offer and so cannot be
+    /// elected.
+    #[must_use]
+    pub fn watch(&self) -> Waiter<K, T> {
+        let flight = Arc::clone(self.flight());
+        let seat = flight.core.lock().sit(false).ok();
+        Waiter { flight, seat }
+    }
+
+    /// The key that is being loaded.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        &self.flight().key
+    }
+
+    /// Gives everyone aboard the answer. The key stays taken until the returned slot is dropped: who
+    /// boards meanwhile is given the same answer.
+    #[must_use = "dropping the slot frees the key, so store first"]
+    pub fn land(mut self, answer: T) -> Slot<K, T> {
+        let flight = self.flight().clone();
+        self.flight = None;
+        let wakers = flight.core.lock().land(answer);
+        wakers.into_iter().for_each(Waker::wake);
+        Slot { flight }
+    }
+
+    fn flight(&self) -> &Arc<Flight<K, T>> {
+        self.flight.as_ref().expect("a leader has its flight until it lands, and landing consumes it")
+    }
+}
+
+impl<K: Hash + Eq, T> Drop for Leader<K, T> {
+    fn drop(&mut self) {
+        if let Some(flight) = self.flight.take() {
+            flight.succeed(Core::lose_leader);
+        }
+    }
+}
+
+/// A key that is taken. Dropping it frees the key.
+#[derive(Debug)]
+pub struct Slot<K: Hash + Eq, T> {
+    flight: Arc<Flight<K, T>>,
+}
+
+impl<K: Hash + Eq, T> Drop for Slot<K, T> {
+    fn drop(&mut self) {
+        self.flight.unlist();
+    }
+}
+
+/// One that waits for a leader. Dropping it leaves the flight.
+#[derive(Debug)]
+pub struct Waiter<K: Hash + Eq, T> {
+    flight: Arc<Flight<K, T>>,
+    seat: Option<usize>,
+}
+
+impl<K: Hash + Eq, T: Clone> Future for Waiter<K, T> {
+    type Output = Turn<K, T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Turn<K, T>> {
+        let step = self.flight.core.lock().poll(self.seat, cx.waker());
+        match step {
+            Step::Pending => Poll::Pending,
+            Step::Landed(answer) => {
+                self.seat = None;
+                Poll::Ready(Turn::Landed(answer))
+            }
+            Step::Lead => {
+                self.seat = None;
+                Poll::Ready(Turn::Lead(Leader { flight: Some(Arc::clone(&self.flight)) }))
+            }
+        }
+    }
+}
+
+impl<K: Hash + Eq, T> Drop for Waiter<K, T> {
+    fn drop(&mut self) {
+        let Some(seat) = self.seat.take() else { return };
+        let was_elected = self.flight.core.lock().leave(seat);
+        if was_elected {
+            self.flight.succeed(Core::replace_elected);
+        }
+    }
+}
+
+/// The state of one flight. Pure: it calls no waker and takes no lock, it hands wakers back.
+#[derive(Debug)]
+struct Core<T> {
+    phase: Phase<T>,
+    seats: Slab<Seat>,
+    leaders_lost: u32,
+}
+
+#[derive(Debug)]
+enum Phase<T> {
+    Led,
+    /// The elected seat has been woken and has not taken over yet; `None`: it left without.
+    Vacant {
+        elected: Option<usize>,
+    },
+    Landed(T),
+}
+
+#[derive(Debug)]
+struct Seat {
+    waker: Option<Waker>,
+    can_lead: bool,
+}
+
+enum Step<T> {
+    Pending,
+    Landed(T),
+    Lead,
+}
+
+enum Succession {
+    Elected(Option<Waker>),
+    Ended(Vec<Waker>),
+    /// Somebody else has seen to it.
+    None,
+}
+
+impl<T> Core<T> {
+    fn new() -> Self {
+        Self { phase: Phase::Led, seats: Slab::new(), leaders_lost: 0 }
+    }
+
+    fn land(&mut self, answer: T) -> Vec<Waker> {
+        self.phase = Phase::Landed(answer);
+        self.seats.drain().filter_map(|seat| seat.waker).collect()
+    }
+
+    fn lose_leader(&mut self, lost: fn() -> T) -> Succession {
+        self.leaders_lost += 1;
+        if self.leaders_lost < LEADERS_LOST_MAX {
+            self.elect(lost)
+        } else {
+            Succession::Ended(self.land(lost()))
+        }
+    }
+
+    fn replace_elected(&mut self, lost: fn() -> T) -> Succession {
+        match self.phase {
+            Phase::Vacant { elected: None } => self.elect(lost),
+            _ => Succession::None,
+        }
+    }
+
+    fn elect(&mut self, lost: fn() -> T) -> Succession {
+        let candidate = self.seats.iter_mut().find(|(_, seat)| seat.can_lead);
+        match candidate {
+            Some((elected, seat)) => {
+                let waker = seat.waker.take();
+                self.phase = Phase::Vacant { elected: Some(elected) };
+                Succession::Elected(waker)
+            }
+            None => Succession::Ended(self.land(lost())),
+        }
+    }
+
+    /// Empties a seat; true if it was the elected one, which then has to be replaced.
+    fn leave(&mut self, seat: usize) -> bool {
+        // Landing has emptied all seats.
+        if matches!(self.phase, Phase::Landed(_)) {
+            return false;
+        }
+        self.seats.remove(seat);
+        match &mut self.phase {
+            Phase::Vacant { elected } if *elected == Some(seat) => {
+                *elected = None;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl<T: Clone> Core<T> {
+    /// A seat, or the answer if the flight has landed.
+    fn sit(&mut self, can_lead: bool) -> Result<usize, T> {
+        match &self.phase {
+            Phase::Landed(answer) => Err(answer.clone()),
+            Phase::Led | Phase::Vacant { .. } => Ok(self.seats.insert(Seat { waker: None, can_lead })),
+        }
+    }
+
+    fn poll(&mut self, seat: Option<usize>, waker: &Waker) -> Step<T> {
+        match (&self.phase, seat) {
+            (Phase::Landed(answer), _) => Step::Landed(answer.clone()),
+            (Phase::Vacant { elected }, Some(seat)) if *elected == Some(seat) => {
+                self.seats.remove(seat);
+                self.phase = Phase::Led;
+                Step::Lead
+            }
+            (_, Some(seat)) => {
+                match &mut self.seats[seat].waker {
+                    Some(known) => known.clone_from(waker),
+                    unknown => *unknown = Some(waker.clone()),
+                }
+                Step::Pending
+            }
+            (_, None) => Step::Pending,
+        }
+    }
+}
+
+#[cfg(all(test, feature = "shuttle"))]
+mod explored;
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests;

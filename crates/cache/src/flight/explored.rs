@@ -1,0 +1,127 @@
+//! The same machine under every schedule that shuttle finds: real threads, all interleavings of
+//! their locks that a few thousand random walks and a bounded depth-first search can reach.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use shuttle::{future::block_on, thread};
+
+use super::*;
+
+type Answer = Result<u32, &'static str>;
+
+struct World {
+    flights: Arc<Flights<u8, Answer>>,
+    stored: Lock<Option<u32>>,
+    loads: AtomicUsize,
+    /// The leaders that are lost before they answer.
+    fatal: usize,
+}
+
+impl World {
+    fn new(fatal: usize) -> Arc<Self> {
+        let flights = Flights::new(Seed(1), || Err("lost"));
+        Arc::new(Self { flights, stored: Lock::new(None), loads: AtomicUsize::new(0), fatal })
+    }
+
+    /// A lookup as the cache does it, the load inline.
+    fn get(&self) -> Answer {
+        match self.flights.board(&0, || *self.stored.lock(), |_| true) {
+            Boarding::Answered(value) => Ok(value),
+            Boarding::Landed(answer) => answer,
+            Boarding::Lead(leader) => self.load(leader),
+            Boarding::Wait(waiter) => match block_on(waiter) {
+                Turn::Landed(answer) => answer,
+                Turn::Lead(leader) => self.load(leader),
+            },
+        }
+    }
+
+    fn load(&self, leader: Leader<u8, Answer>) -> Answer {
+        if self.loads.fetch_add(1, Ordering::SeqCst) < self.fatal {
+            drop(leader);
+            return Err("mine was lost");
+        }
+        *self.stored.lock() = Some(7);
+        drop(leader.land(Ok(7)));
+        Ok(7)
+    }
+}
+
+/// Random walks, and a depth-first search as far as it comes in as many steps.
+fn explore(test: impl Fn() + Send + Sync + 'static) {
+    let test = Arc::new(test);
+    let walk = Arc::clone(&test);
+    shuttle::check_random(move || walk(), 5_000);
+    let walk = Arc::clone(&test);
+    shuttle::check_pct(move || walk(), 5_000, 3);
+    shuttle::check_dfs(move || test(), Some(5_000));
+}
+
+#[test]
+fn however_they_meet_there_is_one_load() {
+    explore(|| {
+        let world = World::new(0);
+        let callers: Vec<_> = (0..3)
+            .map(|_| {
+                let world = Arc::clone(&world);
+                thread::spawn(move || world.get())
+            })
+            .collect();
+        for caller in callers {
+            assert_eq!(caller.join().unwrap(), Ok(7));
+        }
+        assert_eq!(world.loads.load(Ordering::SeqCst), 1);
+        assert_eq!(world.flights.under_way(), 0);
+    });
+}
+
+#[test]
+fn a_lost_leader_costs_one_more_load_and_nobody_hangs() {
+    explore(|| {
+        let world = World::new(1);
+        let callers: Vec<_> = (0..3)
+            .map(|_| {
+                let world = Arc::clone(&world);
+                thread::spawn(move || world.get())
+            })
+            .collect();
+        let answers: Vec<Answer> = callers.into_iter().map(|caller| caller.join().unwrap()).collect();
+        let lost = answers.iter().filter(|answer| answer.is_err()).count();
+        assert_eq!(lost, 1, "only the lost leader's own caller goes without: {answers:?}");
+        assert_eq!(world.loads.load(Ordering::SeqCst), 2);
+        assert_eq!(world.flights.under_way(), 0);
+    });
+}
+
+#[test]
+fn a_waiter_that_leaves_while_it_is_elected_passes_the_load_on() {
+    explore(|| {
+        let world = World::new(0);
+        let Boarding::Lead(leader) = world.flights.board(&0, || None::<u32>, |_| true) else {
+            unreachable!()
+        };
+        let [leaver, stayer] = [(), ()].map(|()| match world.flights.board(&0, || None::<u32>, |_| true) {
+            Boarding::Wait(waiter) => waiter,
+            other => unreachable!("{other:?}"),
+        });
+        let staying = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || match block_on(stayer) {
+                Turn::Landed(answer) => answer,
+                Turn::Lead(leader) => world.load(leader),
+            })
+        };
+        let losing = thread::spawn(move || drop(leader));
+        let leaving = thread::spawn(move || drop(leaver));
+        let late = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || world.get())
+        };
+        assert_eq!(staying.join().unwrap(), Ok(7));
+        assert_eq!(late.join().unwrap(), Ok(7));
+        losing.join().unwrap();
+        leaving.join().unwrap();
+        assert_eq!(world.loads.load(Ordering::SeqCst), 1);
+        assert_eq!(world.flights.under_way(), 0);
+    });
+}

@@ -1,0 +1,183 @@
+//! The state machine under random operations, one at a time.
+
+use std::{
+    pin::Pin,
+    sync::atomic::{AtomicUsize, Ordering},
+    task::Wake,
+};
+
+use proptest::prelude::*;
+
+use super::*;
+
+type Answer = Result<u32, &'static str>;
+
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A caller that waits, and what it has been told.
+struct Caller {
+    waiter: Waiter<u8, Answer>,
+    wakes: Arc<Wakes>,
+    wakes_seen: usize,
+    polled: bool,
+}
+
+impl Caller {
+    fn new(waiter: Waiter<u8, Answer>) -> Self {
+        Self { waiter, wakes: Arc::default(), wakes_seen: 0, polled: false }
+    }
+
+    fn poll(&mut self) -> Poll<Turn<u8, Answer>> {
+        self.polled = true;
+        self.wakes_seen = self.wakes.0.load(Ordering::Relaxed);
+        let waker = Waker::from(Arc::clone(&self.wakes));
+        Pin::new(&mut self.waiter).poll(&mut Context::from_waker(&waker))
+    }
+
+    /// A runtime would poll it now: it has never been, or it was woken since.
+    fn is_ready(&self) -> bool {
+        !self.polled || self.wakes.0.load(Ordering::Relaxed) > self.wakes_seen
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Board,
+    Watch,
+    Land(bool),
+    LoseLeader,
+    PollReady(usize),
+    Leave(usize),
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let op = prop_oneof![
+        4 => Just(Op::Board),
+        1 => Just(Op::Watch),
+        1 => any::<bool>().prop_map(Op::Land),
+        2 => Just(Op::LoseLeader),
+        4 => any::<usize>().prop_map(Op::PollReady),
+        2 => any::<usize>().prop_map(Op::Leave),
+    ];
+    prop::collection::vec(op, 0..60)
+}
+
+proptest! {
+    /// One key, any order of events. A key that is taken has a leader or a waiter that was elected
+    /// and woken; when the dust settles every caller has been told, and the key is free.
+    #[test]
+    fn nobody_is_forgotten(ops in ops()) {
+        let flights: Arc<Flights<u8, Answer>> = Flights::new(Seed(1), || Err("lost"));
+        let mut leaders: Vec<Leader<u8, Answer>> = Vec::new();
+        let mut callers: Vec<Caller> = Vec::new();
+        let mut stored = None;
+
+        for op in ops {
+            match op {
+                Op::Board => match flights.board(&0, || stored, |_| true) {
+                    Boarding::Answered(_) => prop_assert!(leaders.is_empty(), "answered and led"),
+                    Boarding::Landed(_) => prop_assert!(false, "slots are dropped at once here"),
+                    Boarding::Wait(waiter) => callers.push(Caller::new(waiter)),
+                    Boarding::Lead(leader) => {
+                        prop_assert!(leaders.is_empty(), "two leaders of one key");
+                        leaders.push(leader);
+                    }
+                },
+                Op::Watch => callers.extend(leaders.last().map(|leader| Caller::new(leader.watch()))),
+                Op::Land(ok) => if let Some(leader) = leaders.pop() {
+                    stored = ok.then_some(7);
+                    drop(leader.land(stored.ok_or("failed")));
+                    prop_assert_eq!(flights.under_way(), 0);
+                },
+                Op::LoseLeader => drop(leaders.pop()),
+                Op::PollReady(which) => {
+                    let ready: Vec<usize> = (0..callers.len()).filter(|i| callers[*i].is_ready()).collect();
+                    if !ready.is_empty() {
+                        let index = ready[which % ready.len()];
+                        match callers[index].poll() {
+                            Poll::Pending => {}
+                            Poll::Ready(Turn::Landed(_)) => drop(callers.swap_remove(index)),
+                            Poll::Ready(Turn::Lead(leader)) => {
+                                drop(callers.swap_remove(index));
+                                prop_assert!(leaders.is_empty(), "two leaders of one key");
+                                leaders.push(leader);
+                            }
+                        }
+                    }
+                }
+                Op::Leave(which) => if !callers.is_empty() {
+                    drop(callers.swap_remove(which % callers.len()));
+                },
+            }
+            let someone_acts = !leaders.is_empty() || callers.iter().any(Caller::is_ready);
+            prop_assert!(flights.under_way() == 0 || someone_acts, "the key is held by nobody");
+        }
+
+        // The dust settles: leaders land, whoever is ready is polled.
+        loop {
+            if let Some(leader) = leaders.pop() {
+                drop(leader.land(Ok(7)));
+                continue;
+            }
+            let Some(index) = callers.iter().position(Caller::is_ready) else { break };
+            match callers[index].poll() {
+                Poll::Pending => {}
+                Poll::Ready(Turn::Landed(_)) => drop(callers.swap_remove(index)),
+                Poll::Ready(Turn::Lead(leader)) => {
+                    drop(callers.swap_remove(index));
+                    leaders.push(leader);
+                }
+            }
+        }
+        prop_assert!(callers.is_empty(), "{} callers wait for ever", callers.len());
+        prop_assert_eq!(flights.under_way(), 0);
+    }
+}
+
+#[test]
+fn who_boards_between_landing_and_freeing_gets_the_same_answer() {
+    let flights: Arc<Flights<u8, Answer>> = Flights::new(Seed(1), || Err("lost"));
+    let Boarding::Lead(leader) = flights.board(&0, || None::<()>, |_| true) else {
+        panic!("the first leads")
+    };
+    let slot = leader.land(Ok(7));
+    assert!(matches!(flights.board(&0, || None::<()>, |_| true), Boarding::Landed(Ok(7))));
+    let Boarding::Lead(successor) = flights.board(&0, || None::<()>, |_| false) else {
+        panic!("an answer that does not serve makes way")
+    };
+    drop(slot);
+    assert!(matches!(flights.board(&0, || None::<()>, |_| true), Boarding::Wait(_)), "the successor's key");
+    drop(successor);
+    assert!(matches!(flights.board(&0, || None::<()>, |_| true), Boarding::Lead(_)));
+}
+
+#[test]
+fn a_second_lost_leader_ends_the_flight() {
+    let flights: Arc<Flights<u8, Answer>> = Flights::new(Seed(1), || Err("lost"));
+    let Boarding::Lead(leader) = flights.board(&0, || None::<()>, |_| true) else {
+        panic!("the first leads")
+    };
+    let mut callers: Vec<Caller> = (0..3)
+        .map(|_| match flights.board(&0, || None::<()>, |_| true) {
+            Boarding::Wait(waiter) => Caller::new(waiter),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(callers.iter_mut().all(|caller| caller.poll().is_pending()));
+    drop(leader);
+    let ready: Vec<usize> = (0..3).filter(|i| callers[*i].is_ready()).collect();
+    assert_eq!(ready, [0], "exactly one is elected");
+    let Poll::Ready(Turn::Lead(second)) = callers[0].poll() else { panic!("elected, so it leads") };
+    drop(second);
+    for caller in &mut callers[1..] {
+        assert!(matches!(caller.poll(), Poll::Ready(Turn::Landed(Err("lost")))));
+    }
+    assert_eq!(flights.under_way(), 0);
+}

@@ -1,0 +1,93 @@
+//! A strategy is a composition of values.
+
+use std::time::Duration;
+
+/// What a cache does about a missing answer. Every field is independent of the others.
+///
+/// ```
+/// use std::time::Duration;
+/// use stockade_cache::{Store, Strategy};
+///
+/// let mine = Strategy {
+///     ttl: Some(Duration::from_secs(30)),
+///     store: Store::Async,
+///     ..Strategy::preset("stampede")?
+/// };
+/// # Ok::<(), stockade_cache::UnknownPreset>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Strategy {
+    /// Who loads a missing key.
+    pub fetch: Fetch,
+    /// What bounds a load.
+    pub load: Load,
+    /// When the answer is stored, and whether the caller waits for that.
+    pub store: Store,
+    /// How long a stored answer is fresh, counted from the end of its load; `None`: for ever.
+    pub ttl: Option<Duration>,
+    /// Who writes into the store.
+    pub writer: Writer,
+}
+
+/// Who loads a missing key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fetch {
+    /// Everyone for themselves.
+    Independent,
+    /// The first caller leads, the others wait for its answer.
+    Coalesce {
+        /// How long a waiter waits before it is given an error.
+        wait_timeout: Duration,
+    },
+}
+
+/// What bounds a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// A load that takes longer is cancelled, and all who wait for it are told.
+    pub deadline: Duration,
+}
+
+/// When the answer is stored, and whether the caller waits for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// Stored, then answered.
+    Sync,
+    /// Answered, then stored.
+    Async,
+    /// Answered; then stored by the first load that claims the entry version which its lookup saw.
+    /// The others skip theirs: one store a key, however many loads (Kazoo's `stampede_async`).
+    LockedAsync,
+}
+
+/// Who writes into the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writer {
+    /// The load's own task, under the shard's lock.
+    Direct,
+    /// One task owns all writes and takes them from a bounded mailbox, as Kazoo's cache process does.
+    ///
+    /// A sync store that is not executed within `call_timeout` fails everyone who awaits that load,
+    /// and is executed all the same, as a timed-out `gen_server:call` is. When the mailbox is full, a
+    /// sync store fails and an async one is dropped and counted.
+    Mailbox {
+        /// What one write costs the task.
+        cost: Duration,
+        /// How long a sync store is waited for.
+        call_timeout: Duration,
+        /// How many writes may wait.
+        capacity: usize,
+    },
+}
+
+impl Load {
+    /// Ten seconds: infinity is no default.
+    pub const DEFAULT: Self = Self { deadline: Duration::from_secs(10) };
+}
+
+impl Writer {
+    /// A mailbox as Erlang's is by default: free writes, calls that time out after 5 s
+    /// (`gen_server:call/2`). Erlang's has no bound; here 65,536 writes may wait.
+    pub const MAILBOX: Self =
+        Self::Mailbox { cost: Duration::ZERO, call_timeout: Duration::from_secs(5), capacity: 65_536 };
+}

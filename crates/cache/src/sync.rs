@@ -1,0 +1,24 @@
+//! The one lock of this crate, in std's or in shuttle's form.
+
+#[cfg(feature = "shuttle")]
+use shuttle::sync as imp;
+#[cfg(not(feature = "shuttle"))]
+use std::sync as imp;
+use std::sync::PoisonError;
+
+pub(crate) use imp::MutexGuard;
+
+/// A mutex that shrugs at poison: what it guards is consistent at every point where a user's code
+/// (a hash, a clone) could panic.
+#[derive(Debug, Default)]
+pub(crate) struct Lock<T>(imp::Mutex<T>);
+
+impl<T> Lock<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(imp::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

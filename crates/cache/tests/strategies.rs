@@ -1,0 +1,241 @@
+//! What each strategy costs the source and the store, exactly, in virtual time.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+use proptest::prelude::*;
+use stockade_cache::{Cache, Error, Fetch, Load, PRESETS, Stats, Store, Strategy as Cached, Writer};
+use stockade_model::{
+    seed::Seed,
+    time::{Runtime, Time, Virtual},
+};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// N callers ask for key `worker % keys` at the same moment; each load takes 5 ms.
+fn burst(strategy: Cached, callers: usize, keys: usize) -> (Stats, Vec<Result<usize, Error>>, Duration) {
+    let runtime = Virtual::new();
+    let run = runtime.run(async {
+        let cache: Cache<usize, usize, Virtual> = Cache::on(runtime.clone(), Seed(1), strategy);
+        let answers = join_all((0..callers).map(|caller| {
+            let sleeper = runtime.clone();
+            let key = caller % keys;
+            cache.get_with(key, async move || {
+                sleeper.sleep_until(sleeper.now() + 5 * MS).await;
+                Ok::<_, std::io::Error>(key * 10)
+            })
+        }))
+        .await;
+        let answered_at = runtime.now().elapsed();
+        cache.idle().await;
+        for key in 0..keys {
+            assert_eq!(cache.get(&key), Some(key * 10), "stored for the next one");
+        }
+        let answers = answers.into_iter().map(|answer| answer.map(|answer| answer.value)).collect();
+        (cache.stats(), answers, answered_at)
+    });
+    run.unwrap()
+}
+
+#[test]
+fn the_published_table_is_exact() {
+    for (callers, keys) in [(10, 1), (100, 3), (1_000, 3), (10_000, 30)] {
+        let [n, d] = [callers as u64, keys as u64];
+        for (preset, loads, sync, later, waiters) in [
+            ("none", n, n, 0, 0),
+            ("async", n, 0, n, 0),
+            ("stampede", d, d, 0, n - d),
+            ("stampede_async", n, 0, d, 0),
+        ] {
+            let (stats, answers, _) = burst(Cached::preset(preset).unwrap(), callers, keys);
+            assert!(answers.iter().enumerate().all(|(i, a)| a.as_ref().is_ok_and(|v| *v == i % keys * 10)));
+            assert_eq!(
+                (stats.loads, stats.stores_sync, stats.stores_async, stats.waiters, stats.episodes),
+                (loads, sync, later, waiters, d),
+                "{preset}, {callers} callers, {keys} keys"
+            );
+        }
+    }
+}
+
+fn mailbox(cost_ms: u32, call_timeout_ms: u32, capacity: usize) -> Writer {
+    Writer::Mailbox { cost: cost_ms * MS, call_timeout: call_timeout_ms * MS, capacity }
+}
+
+#[test]
+fn a_mailbox_that_backs_up_crashes_those_who_wait_for_it() {
+    // 1,000 x 2 ms > 300 ms > 3 x 2 ms.
+    let with_mailbox = |preset| Cached { writer: mailbox(2, 300, 2_000), ..Cached::preset(preset).unwrap() };
+
+    let (stats, answers, answered_at) = burst(with_mailbox("none"), 1_000, 3);
+    let failed = answers.iter().filter(|answer| matches!(answer, Err(Error::StoreTimeout { .. }))).count();
+    assert_eq!(failed, 851, "the 150th of 2 ms each ends with the timeout of 300 ms, which was set first");
+    assert_eq!(stats.stores_sync, 1_000, "enqueued, so executed, all the same");
+    assert_eq!(answered_at, 305 * MS);
+
+    for (preset, answered_after) in [("async", 5 * MS), ("stampede", 11 * MS), ("stampede_async", 5 * MS)] {
+        let (_, answers, answered_at) = burst(with_mailbox(preset), 1_000, 3);
+        assert!(answers.iter().all(Result::is_ok), "{preset}");
+        assert_eq!(answered_at, answered_after, "{preset}");
+    }
+}
+
+#[test]
+fn a_full_mailbox_fails_sync_stores_and_drops_async_ones() {
+    let full = |preset| Cached { writer: mailbox(2, 300, 5), ..Cached::preset(preset).unwrap() };
+    let (stats, answers, _) = burst(full("none"), 100, 1);
+    let refused = answers.iter().filter(|a| matches!(a, Err(Error::MailboxFull { capacity: 5 }))).count();
+    assert_eq!(stats.stores_sync + refused as u64, 100);
+    assert!(refused >= 94, "{refused}");
+
+    let (stats, answers, _) = burst(full("async"), 100, 1);
+    assert!(answers.iter().all(Result::is_ok));
+    assert_eq!(stats.stores_async + stats.stores_dropped, 100);
+    assert!(stats.stores_dropped >= 94, "{}", stats.stores_dropped);
+}
+
+#[test]
+fn a_dropped_store_frees_its_key_and_gives_its_claim_back() {
+    // Key 0 fills the mailbox's only place while the writer sleeps over key 1; key 2 is dropped.
+    let runtime = Virtual::new();
+    let strategy = Cached { writer: mailbox(10, 300, 1), ..Cached::preset("stampede_async").unwrap() };
+    let run = runtime.run(async {
+        let cache: Cache<u8, u8, Virtual> = Cache::on(runtime.clone(), Seed(1), strategy);
+        let load = async |key: u8| cache.get_with(key, async move || Ok::<_, std::io::Error>(key)).await;
+        for key in [1, 0, 2] {
+            assert_eq!(load(key).await.unwrap().value, key);
+            runtime.sleep_until(runtime.now() + MS).await;
+        }
+        assert_eq!(cache.stats().stores_dropped, 1);
+        cache.idle().await;
+        assert_eq!((cache.get(&0), cache.get(&1), cache.get(&2)), (Some(0), Some(1), None));
+        load(2).await.unwrap();
+        cache.idle().await;
+        assert_eq!(cache.get(&2), Some(2), "a claim that was never given back would have skipped this store");
+    });
+    assert_eq!(run, Ok(()));
+}
+
+#[test]
+fn an_expired_key_opens_a_new_episode_of_one_load() {
+    let runtime = Virtual::new();
+    let strategy = Cached { ttl: Some(100 * MS), ..Cached::preset("stampede").unwrap() };
+    let run = runtime.run(async {
+        let cache: Cache<u8, Time, Virtual> = Cache::on(runtime.clone(), Seed(1), strategy);
+        let mut oldest = Duration::ZERO;
+        for tick in 0..1_000_u32 {
+            runtime.sleep_until(Time::ZERO + tick * MS).await;
+            let sleeper = runtime.clone();
+            let loads = join_all((0..10).map(|_| {
+                let sleeper = sleeper.clone();
+                cache.get_with(0, async move || {
+                    sleeper.sleep_until(sleeper.now() + Duration::from_micros(500)).await;
+                    Ok::<_, std::io::Error>(sleeper.now())
+                })
+            }));
+            for answer in loads.await {
+                oldest = oldest.max(runtime.now() - answer.unwrap().value);
+            }
+        }
+        (cache.stats(), oldest)
+    });
+    let (stats, oldest) = run.unwrap();
+    assert_eq!(stats.loads, stats.episodes);
+    assert_eq!(stats.loads, 10, "every 101 ms: the lookup after 100.5 ms misses");
+    assert!(oldest < 100 * MS, "{oldest:?}");
+}
+
+#[test]
+fn unknown_names_are_told_their_nearest() {
+    let message = |name| Cached::preset(name).unwrap_err().to_string();
+    assert_eq!(message("stampeed"), "unknown strategy `stampeed`: did you mean `stampede`?");
+    assert_eq!(
+        message("redis"),
+        "unknown strategy `redis`: use one of: none, async, stampede, stampede_async"
+    );
+    assert_eq!(PRESETS.len(), 4);
+}
+
+fn any_strategy() -> impl Strategy<Value = Cached> {
+    let fetch = prop_oneof![
+        Just(Fetch::Independent),
+        (1..40_u32).prop_map(|ms| Fetch::Coalesce { wait_timeout: ms * MS }),
+    ];
+    let store = prop_oneof![Just(Store::Sync), Just(Store::Async), Just(Store::LockedAsync)];
+    let ttl = prop_oneof![Just(None), (0..30_u32).prop_map(|ms| Some(ms * MS))];
+    let writer = prop_oneof![
+        Just(Writer::Direct),
+        (0..3_u32, 1..20_u32, 1..20_usize)
+            .prop_map(|(cost, timeout, capacity)| mailbox(cost, timeout, capacity)),
+    ];
+    (fetch, 5..30_u32, store, ttl, writer).prop_map(|(fetch, deadline_ms, store, ttl, writer)| Cached {
+        fetch,
+        load: Load { deadline: deadline_ms * MS },
+        store,
+        ttl,
+        writer,
+    })
+}
+
+/// When a caller asks, for which key, how long its load would take and how that would end.
+type Visit = (u32, u8, u32, u8);
+
+proptest! {
+    /// Any composition, any traffic: everyone is answered in bounded time, nothing older than the
+    /// ttl is served, and nothing is left behind.
+    #[test]
+    fn any_composition_answers_everyone_in_time(
+        strategy in any_strategy(),
+        visits in prop::collection::vec((0..60_u32, 0..3_u8, 0..35_u32, 0..12_u8), 1..60),
+    ) {
+        let runtime = Virtual::new();
+        let deadline = strategy.load.deadline;
+        let ttl = strategy.ttl;
+        let wait = match strategy.fetch {
+            Fetch::Coalesce { wait_timeout } => wait_timeout,
+            Fetch::Independent => Duration::ZERO,
+        };
+        let call = match strategy.writer {
+            Writer::Mailbox { call_timeout, .. } => call_timeout,
+            Writer::Direct => Duration::ZERO,
+        };
+        let requests = visits.len() as u64;
+        let run = runtime.run(async {
+            let cache: Arc<Cache<u8, (u8, Time), Virtual>> =
+                Arc::new(Cache::on(runtime.clone(), Seed(1), strategy));
+            let visit = |(at, key, takes, end): Visit| {
+                let (cache, runtime) = (Arc::clone(&cache), runtime.clone());
+                async move {
+                    runtime.sleep_until(Time::ZERO + at * MS).await;
+                    let asked = runtime.now();
+                    let sleeper = runtime.clone();
+                    let answer = cache.get_with(key, async move || {
+                        sleeper.sleep_until(sleeper.now() + takes * MS).await;
+                        match end {
+                            0 => panic!("on purpose"),
+                            1 => Err("on purpose"),
+                            2 => std::future::pending().await,
+                            _ => Ok((key, sleeper.now())),
+                        }
+                    }).await;
+                    (key, asked, runtime.now(), answer)
+                }
+            };
+            let answers = join_all(visits.into_iter().map(visit)).await;
+            cache.idle().await;
+            (answers, cache.stats(), cache.flights())
+        });
+        let (answers, stats, flights) = run.expect("nobody hangs");
+        prop_assert_eq!((stats.lookups, flights), (requests, 0));
+        for (key, asked, answered, answer) in answers {
+            // A waiter may be elected at the end of its wait, and then loads and stores.
+            prop_assert!(answered - asked <= wait + deadline + deadline + call, "{:?}", answered - asked);
+            if let Ok(answer) = answer {
+                let (of, loaded) = answer.value;
+                prop_assert_eq!(of, key);
+                let fresh_until = ttl.map(|ttl| loaded + ttl);
+                prop_assert!(loaded >= asked || fresh_until.is_none_or(|until| asked < until));
+            }
+        }
+    }
+}
