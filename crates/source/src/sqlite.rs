@@ -1,0 +1,209 @@
+//! A SQLite database: one table, `documents (id, body)`.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use deadpool::{
+    Runtime,
+    managed::{self, Metrics, Pool, RecycleError, RecycleResult},
+};
+use deadpool_sync::SyncWrapper;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use stockade_model::source::{Document, Source, SourceError, SourceFuture};
+use tempfile::TempDir;
+
+use crate::{
+    OpenError, Opened,
+    documents::{self, NamedDocument},
+};
+
+/// How many connections read at once. Point reads from the page cache are bound by the processor.
+const CONNECTIONS: usize = 4;
+
+/// How long a fetch waits for one of them.
+const CONNECTION_WAIT: Duration = Duration::from_secs(10);
+
+/// Bumped when what [`documents::generate`] makes changes, so that no old file is taken for new.
+const GENERATED_FILE: &str = "documents-680-v1.sqlite";
+
+/// A SQLite database of documents, read through a bounded pool of connections.
+pub struct Sqlite {
+    path: PathBuf,
+    pool: Pool<Connector>,
+    /// Removes a temporary database with its source.
+    _temporary: Option<TempDir>,
+}
+
+pub(crate) fn open(path: &str) -> Opened {
+    let path = if path.is_empty() { generated()? } else { PathBuf::from(path) };
+    Ok(Arc::new(Sqlite::open(path, None)?))
+}
+
+pub(crate) fn fill(path: &str, documents: &[NamedDocument]) -> Opened {
+    if !path.is_empty() {
+        let path = PathBuf::from(path);
+        write(&path, documents)?;
+        return Ok(Arc::new(Sqlite::open(path, None)?));
+    }
+    let temporary = TempDir::with_prefix("stockade-").map_err(|error| {
+        unusable(&env::temp_dir(), format!("{error}; set TMPDIR to a writable directory"))
+    })?;
+    let path = temporary.path().join("documents.sqlite");
+    write(&path, documents)?;
+    Ok(Arc::new(Sqlite::open(path, Some(temporary))?))
+}
+
+impl Sqlite {
+    fn open(path: PathBuf, temporary: Option<TempDir>) -> Result<Self, OpenError> {
+        if !path.exists() {
+            return Err(OpenError::Missing { path });
+        }
+        check(&path)?;
+        let pool = Pool::builder(Connector { path: path.clone() })
+            .max_size(CONNECTIONS)
+            .wait_timeout(Some(CONNECTION_WAIT))
+            .runtime(Runtime::Tokio1)
+            .build()
+            .map_err(|error| unusable(&path, error))?;
+        Ok(Self { path, pool, _temporary: temporary })
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, SourceError> {
+        let connection = self.pool.get().await.map_err(|error| match error {
+            managed::PoolError::Timeout(_) => {
+                SourceError::TimedOut { source_name: self.name(), after: CONNECTION_WAIT }
+            }
+            error => self.failed(error),
+        })?;
+        connection
+            .interact(query)
+            .await
+            .map_err(|error| self.failed(error))?
+            .map_err(|error| self.failed(error))
+    }
+
+    fn name(&self) -> String {
+        format!("sqlite:{}", self.path.display())
+    }
+
+    fn failed(&self, reason: impl std::fmt::Display) -> SourceError {
+        SourceError::Failed { source_name: self.name(), reason: reason.to_string() }
+    }
+}
+
+impl Source for Sqlite {
+    fn fetch<'a>(&'a self, id: &'a str) -> SourceFuture<'a, Option<Document>> {
+        let id = id.to_owned();
+        Box::pin(self.read(move |connection| {
+            connection
+                .prepare_cached("SELECT body FROM documents WHERE id = ?1")?
+                .query_row([id], |row| {
+                    row.get_ref(0)?.as_bytes().map(Document::copy_from_slice).map_err(Into::into)
+                })
+                .optional()
+        }))
+    }
+
+    fn ids(&self) -> SourceFuture<'_, Vec<Arc<str>>> {
+        Box::pin(self.read(|connection| {
+            let mut select = connection.prepare("SELECT id FROM documents ORDER BY id")?;
+            let ids = select.query_map([], |row| row.get::<_, Arc<str>>(0))?;
+            ids.collect()
+        }))
+    }
+}
+
+/// Opens connections for the pool.
+struct Connector {
+    path: PathBuf,
+}
+
+impl managed::Manager for Connector {
+    type Type = SyncWrapper<Connection>;
+    type Error = rusqlite::Error;
+
+    async fn create(&self) -> Result<Self::Type, rusqlite::Error> {
+        let path = self.path.clone();
+        SyncWrapper::new(Runtime::Tokio1, move || connect(&path)).await
+    }
+
+    async fn recycle(&self, connection: &mut Self::Type, _: &Metrics) -> RecycleResult<rusqlite::Error> {
+        // There is no network that could have gone away; only a panic inside a query spoils one.
+        if connection.is_mutex_poisoned() {
+            return Err(RecycleError::message("a query panicked on it"));
+        }
+        Ok(())
+    }
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+}
+
+/// Whether the file is a database with the table, before anything is built on it.
+fn check(path: &Path) -> Result<(), OpenError> {
+    connect(path).and_then(|connection| connection.prepare("SELECT id, body FROM documents").map(drop)).map_err(
+        |error| {
+            let remedy = match error.sqlite_error_code() {
+                Some(rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt) => {
+                    "; name a SQLite database, or remove the file and fill a new one with --docs-from FILE.jsonl"
+                }
+                _ => "; it needs a table `documents (id TEXT, body BLOB)`: --docs-from FILE.jsonl makes and fills one",
+            };
+            unusable(path, format!("{error}{remedy}"))
+        },
+    )
+}
+
+fn write(path: &Path, documents: &[NamedDocument]) -> Result<(), OpenError> {
+    let fill = || -> rusqlite::Result<()> {
+        let mut connection = Connection::open(path)?;
+        let all = connection.transaction()?;
+        all.execute_batch(
+            "CREATE TABLE IF NOT EXISTS documents (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
+        )?;
+        {
+            let mut insert = all.prepare("INSERT OR REPLACE INTO documents (id, body) VALUES (?1, ?2)")?;
+            for document in documents {
+                insert.execute(params![document.id, document.body.as_ref()])?;
+            }
+        }
+        all.commit()
+    };
+    fill().map_err(|error| unusable(path, format!("{error}; check the directory and the file's permissions")))
+}
+
+/// The database of generated documents, made on first use in the user's cache directory.
+fn generated() -> Result<PathBuf, OpenError> {
+    let directory = env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .or_else(|| env::home_dir().map(|home| home.join(".cache")))
+        .unwrap_or_else(env::temp_dir)
+        .join("stockade");
+    let path = directory.join(GENERATED_FILE);
+    if path.exists() && check(&path).is_ok() {
+        return Ok(path);
+    }
+    // Written beside it and renamed, so that nobody ever opens half a database.
+    let error = |error: std::io::Error| {
+        unusable(&directory, format!("{error}; set XDG_CACHE_HOME to a writable directory"))
+    };
+    fs::create_dir_all(&directory).map_err(error)?;
+    let beside = TempDir::with_prefix_in("filling-", &directory).map_err(error)?;
+    let filling = beside.path().join(GENERATED_FILE);
+    write(&filling, &documents::generate(documents::GENERATED))?;
+    fs::rename(&filling, &path).map_err(error)?;
+    Ok(path)
+}
+
+fn unusable(path: &Path, reason: impl std::fmt::Display) -> OpenError {
+    OpenError::Unusable { path: path.to_owned(), reason: reason.to_string() }
+}

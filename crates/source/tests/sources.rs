@@ -1,0 +1,133 @@
+//! Every source on real files, good ones and bad ones.
+
+use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
+
+use stockade_model::source::Source;
+use stockade_source::{SourceUrl, documents};
+use tempfile::TempDir;
+
+fn url(text: &str) -> SourceUrl {
+    text.parse().unwrap()
+}
+
+fn sqlite(path: &Path) -> SourceUrl {
+    url(&format!("sqlite:{}", path.display()))
+}
+
+fn message<T>(result: Result<T, impl std::fmt::Display>) -> String {
+    result.err().expect("an error").to_string()
+}
+
+async fn assert_serves(source: &Arc<dyn Source>, documents: &[documents::NamedDocument]) {
+    let ids = source.ids().await.unwrap();
+    assert_eq!(ids.len(), documents.len());
+    assert!(ids.is_sorted());
+    for document in documents {
+        assert_eq!(source.fetch(&document.id).await.unwrap().as_ref(), Some(&document.body));
+    }
+    assert_eq!(source.fetch("nobody wrote this").await.unwrap(), None, "not found is an answer");
+}
+
+#[tokio::test]
+async fn sqlite_serves_what_it_was_filled_with_and_keeps_what_it_had() {
+    let directory = TempDir::new().unwrap();
+    let database = sqlite(&directory.path().join("documents.sqlite"));
+    let documents = documents::generate(50);
+    assert_serves(&database.fill(&documents[..20]).unwrap(), &documents[..20]).await;
+    assert_serves(&database.fill(&documents[10..]).unwrap(), &documents).await;
+    assert_serves(&database.open().unwrap(), &documents).await;
+    assert_serves(&url("sqlite:").fill(&documents).unwrap(), &documents).await;
+}
+
+#[tokio::test]
+async fn simulated_serves_the_generated_documents() {
+    assert_serves(&url("simulated:").open().unwrap(), &documents::generate(680)).await;
+    assert_serves(&url("simulated:7").open().unwrap(), &documents::generate(7)).await;
+}
+
+#[test]
+fn generated_documents_differ_and_are_valid_json_lines() {
+    let documents = documents::generate(documents::GENERATED);
+    assert_eq!(documents, documents::generate(documents::GENERATED));
+    assert_eq!(documents.iter().map(|doc| &doc.id).collect::<BTreeSet<_>>().len(), 680);
+
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("documents.jsonl");
+    let lines: Vec<&str> = documents.iter().map(|doc| std::str::from_utf8(&doc.body).unwrap()).collect();
+    fs::write(&path, lines.join("\n")).unwrap();
+    assert_eq!(documents::read_jsonl(&path).unwrap(), documents);
+}
+
+#[tokio::test]
+async fn a_document_that_was_deleted_is_not_found_and_a_table_that_was_dropped_is_an_error() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("documents.sqlite");
+    let documents = documents::generate(3);
+    let source = sqlite(&path).fill(&documents).unwrap();
+    let writer = rusqlite::Connection::open(&path).unwrap();
+    writer.execute("DELETE FROM documents WHERE id = ?1", [&documents[0].id]).unwrap();
+    assert_eq!(source.fetch(&documents[0].id).await.unwrap(), None);
+    writer.execute_batch("DROP TABLE documents").unwrap();
+    let error = message(source.fetch(&documents[1].id).await);
+    assert!(error.contains("documents.sqlite: no such table: documents"), "{error}");
+}
+
+#[test]
+fn a_bad_source_is_told_its_place_and_its_remedy() {
+    let directory = TempDir::new().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    fs::write(at("text.sqlite"), "this is no database, and longer than a header of sixteen bytes").unwrap();
+    rusqlite::Connection::open(at("empty.sqlite")).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
+
+    let missing = message(sqlite(&at("absent.sqlite")).open());
+    assert!(
+        missing.ends_with("absent.sqlite: check the path, or fill a new one with --docs-from FILE.jsonl"),
+        "{missing}"
+    );
+    assert!(!at("absent.sqlite").exists(), "looking for a database does not make one");
+    let text = message(sqlite(&at("text.sqlite")).open());
+    assert!(
+        text.contains("text.sqlite cannot be used: file is not a database; name a SQLite database"),
+        "{text}"
+    );
+    let empty = message(sqlite(&at("empty.sqlite")).open());
+    assert!(
+        empty.contains("no such table: documents; it needs a table `documents (id TEXT, body BLOB)`"),
+        "{empty}"
+    );
+    let unwritable = message(sqlite(&at("no/such/directory.sqlite")).fill(&documents::generate(1)));
+    assert!(unwritable.contains("directory.sqlite cannot be used: unable to open"), "{unwritable}");
+
+    for (text, expected) in [
+        ("sqlit:x", "unknown source `sqlit:x`: did you mean `sqlite`?"),
+        ("redis://localhost", "unknown source `redis://localhost`: use one of: sqlite, simulated"),
+    ] {
+        assert_eq!(message(text.parse::<SourceUrl>()), expected);
+    }
+    for count in ["0", "-1", "many", "1000001"] {
+        let expected = format!("`{count}` is no count of documents: write a number from 1 to 1000000");
+        assert_eq!(message(url(&format!("simulated:{count}")).open()), expected);
+    }
+}
+
+#[test]
+fn a_bad_file_of_documents_is_told_by_line() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("documents.jsonl");
+    for (text, expected) in [
+        ("", " has no documents: write one JSON object with a string `_id` a line"),
+        (
+            "{\"_id\":\"a\"}\n\n{\"_id\":",
+            ":3: not JSON: EOF while parsing a value at line 1 column 7; write one JSON object a line",
+        ),
+        ("{\"_id\":7}", ":1: no string `_id`: every document needs one"),
+        ("[]", ":1: no string `_id`: every document needs one"),
+        ("{\"_id\":\"a\"}\n{\"_id\":\"a\"}", ":2: `_id` \"a\" is that of line 1, too: ids must differ"),
+    ] {
+        fs::write(&path, text).unwrap();
+        assert_eq!(message(documents::read_jsonl(&path)), format!("{}{expected}", path.display()), "{text}");
+    }
+    fs::write(&path, [0xff, 0xfe, b'\n']).unwrap();
+    assert!(message(documents::read_jsonl(&path)).starts_with("cannot read "));
+    assert!(message(documents::read_jsonl(&directory.path().join("absent"))).starts_with("cannot read "));
+}
