@@ -55,8 +55,8 @@ struct Inner<K: Hash + Eq + Clone, V: Clone, R> {
     runtime: R,
     store: Arc<Store<K, V>>,
     flights: Arc<Flights<K, Landing<V>>>,
-    writer: Writer<K, V>,
-    counters: Counters,
+    writer: Writer<K, V, R>,
+    counters: Arc<Counters>,
     site: Arc<Site>,
 }
 
@@ -85,10 +85,11 @@ where
     #[must_use]
     pub fn on(runtime: R, seed: Seed, strategy: Strategy) -> Self {
         let store = Arc::new(Store::new(seed.child("store")));
-        let writer = Writer::new(strategy.writer, &store, &runtime);
+        let counters = Arc::<Counters>::default();
+        let writer = Writer::new(strategy.writer, Arc::clone(&store), Arc::clone(&counters), runtime.clone());
         let flights = Flights::new(seed.child("flights"), || Err(Error::LeaderLost));
-        let (counters, site) = (Counters::default(), Arc::default());
-        Self { inner: Arc::new(Inner { strategy, runtime, store, flights, writer, counters, site }) }
+        let inner = Inner { strategy, runtime, store, flights, writer, counters, site: Arc::default() };
+        Self { inner: Arc::new(inner) }
     }
 
     /// The fresh value of `key`, if there is one. Never loads and never waits.
@@ -273,19 +274,19 @@ where
             Write { key: leader.key().clone(), loaded: loaded.clone(), claim: None, slot: None, busy };
         match self.strategy.store {
             strategy::Store::Sync => {
-                let stored = self.writer.store(write, &self.store, &self.counters, &self.runtime).await;
+                let stored = self.writer.store(write).await;
                 drop(leader.land(stored.map(|()| loaded)));
             }
             strategy::Store::Async => {
                 write.slot = Some(leader.land(Ok(loaded)));
-                self.writer.store_later(write, &self.store, &self.counters);
+                self.writer.store_later(write);
             }
             strategy::Store::LockedAsync => {
                 let slot = leader.land(Ok(loaded));
                 match Claim::take(&self.store, &write.key, seen) {
                     Some(claim) => {
                         (write.claim, write.slot) = (Some(claim), Some(slot));
-                        self.writer.store_later(write, &self.store, &self.counters);
+                        self.writer.store_later(write);
                     }
                     None => self.counters.stores_skipped.increment(),
                 }

@@ -86,8 +86,14 @@ impl Load {
 }
 
 impl Writer {
-    /// A mailbox as Erlang's is by default: free writes, calls that time out after 5 s
+    /// A mailbox. What is not given is as Erlang has it: free writes, calls that time out after 5 s
     /// (`gen_server:call/2`). Erlang's has no bound; here 65,536 writes may wait.
-    pub const MAILBOX: Self =
-        Self::Mailbox { cost: Duration::ZERO, call_timeout: Duration::from_secs(5), capacity: 65_536 };
+    #[must_use]
+    pub fn mailbox(cost: Option<Duration>, call_timeout: Option<Duration>, capacity: Option<usize>) -> Self {
+        Self::Mailbox {
+            cost: cost.unwrap_or_default(),
+            call_timeout: call_timeout.unwrap_or(Duration::from_secs(5)),
+            capacity: capacity.unwrap_or(65_536),
+        }
+    }
 }

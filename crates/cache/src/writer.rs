@@ -55,75 +55,80 @@ impl<K: Hash + Eq + Clone, V: Clone> Drop for Claim<K, V> {
     }
 }
 
-pub(crate) enum Writer<K: Hash + Eq + Clone, V: Clone> {
-    Direct,
-    Mailbox { letters: mpsc::Sender<Letter<K, V>>, call_timeout: Duration },
+/// Performs stores, or has them performed.
+pub(crate) struct Writer<K: Hash + Eq + Clone, V: Clone, R> {
+    store: Arc<Store<K, V>>,
+    counters: Arc<Counters>,
+    runtime: R,
+    /// None: the store is written directly.
+    mailbox: Option<Mailbox<K, V>>,
+}
+
+struct Mailbox<K: Hash + Eq + Clone, V: Clone> {
+    letters: mpsc::Sender<Letter<K, V>>,
+    call_timeout: Duration,
 }
 
 /// A write, and whom to tell when it is done.
-pub(crate) struct Letter<K: Hash + Eq + Clone, V: Clone> {
+struct Letter<K: Hash + Eq + Clone, V: Clone> {
     write: Write<K, V>,
+    sent: Time,
     done: Option<oneshot::Sender<()>>,
 }
 
-impl<K, V> Writer<K, V>
+impl<K, V, R> Writer<K, V, R>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
+    R: Runtime,
 {
-    pub(crate) fn new<R: Runtime>(how: strategy::Writer, store: &Arc<Store<K, V>>, runtime: &R) -> Self {
-        match how {
-            strategy::Writer::Direct => Self::Direct,
+    pub(crate) fn new(
+        how: strategy::Writer,
+        store: Arc<Store<K, V>>,
+        counters: Arc<Counters>,
+        runtime: R,
+    ) -> Self {
+        let mailbox = match how {
+            strategy::Writer::Direct => None,
             strategy::Writer::Mailbox { cost, call_timeout, capacity } => {
-                let (letters, mailbox) = mpsc::channel(capacity.max(1));
-                runtime.spawn(work_off(mailbox, Arc::clone(store), runtime.clone(), cost));
-                Self::Mailbox { letters, call_timeout }
+                let (letters, received) = mpsc::channel(capacity.max(1));
+                runtime.spawn(work_off(received, Arc::clone(&store), runtime.clone(), cost));
+                Some(Mailbox { letters, call_timeout })
             }
-        }
+        };
+        Self { store, counters, runtime, mailbox }
     }
 
     /// Performs a write and waits for it.
-    pub(crate) async fn store<R: Runtime>(
-        &self,
-        write: Write<K, V>,
-        store: &Store<K, V>,
-        counters: &Counters,
-        runtime: &R,
-    ) -> Result<(), Error> {
-        match self {
-            Self::Direct => {
-                counters.stores_sync.increment();
-                write.perform(store);
-                Ok(())
-            }
-            Self::Mailbox { letters, call_timeout } => {
-                let (done, is_done) = oneshot::channel();
-                let deadline = runtime.now() + *call_timeout;
-                letters.try_send(Letter { write, done: Some(done) }).map_err(|error| match error {
-                    TrySendError::Full(_) => Error::MailboxFull { capacity: letters.max_capacity() },
-                    TrySendError::Closed(_) => Error::WriterGone,
-                })?;
-                counters.stores_sync.increment();
-                match before(runtime, deadline, is_done).await {
-                    Some(Ok(())) => Ok(()),
-                    Some(Err(_)) => Err(Error::WriterGone),
-                    None => Err(Error::StoreTimeout { after: *call_timeout }),
-                }
-            }
+    pub(crate) async fn store(&self, write: Write<K, V>) -> Result<(), Error> {
+        let Some(Mailbox { letters, call_timeout }) = &self.mailbox else {
+            self.counters.stores_sync.increment();
+            write.perform(&self.store);
+            return Ok(());
+        };
+        let (done, is_done) = oneshot::channel();
+        let sent = self.runtime.now();
+        letters.try_send(Letter { write, sent, done: Some(done) }).map_err(|error| match error {
+            TrySendError::Full(_) => Error::MailboxFull { capacity: letters.max_capacity() },
+            TrySendError::Closed(_) => Error::WriterGone,
+        })?;
+        self.counters.stores_sync.increment();
+        match before(&self.runtime, sent + *call_timeout, is_done).await {
+            Some(Ok(())) => Ok(()),
+            Some(Err(_)) => Err(Error::WriterGone),
+            None => Err(Error::StoreTimeout { after: *call_timeout }),
         }
     }
 
     /// Has a write performed, without waiting for it.
-    pub(crate) fn store_later(&self, write: Write<K, V>, store: &Store<K, V>, counters: &Counters) {
-        match self {
-            Self::Direct => {
-                counters.stores_async.increment();
-                write.perform(store);
-            }
-            Self::Mailbox { letters, .. } => match letters.try_send(Letter { write, done: None }) {
-                Ok(()) => counters.stores_async.increment(),
-                Err(TrySendError::Full(_) | TrySendError::Closed(_)) => counters.stores_dropped.increment(),
-            },
+    pub(crate) fn store_later(&self, write: Write<K, V>) {
+        let Some(Mailbox { letters, .. }) = &self.mailbox else {
+            self.counters.stores_async.increment();
+            return write.perform(&self.store);
+        };
+        match letters.try_send(Letter { write, sent: self.runtime.now(), done: None }) {
+            Ok(()) => self.counters.stores_async.increment(),
+            Err(TrySendError::Full(_) | TrySendError::Closed(_)) => self.counters.stores_dropped.increment(),
         }
     }
 }
@@ -139,12 +144,12 @@ async fn work_off<K, V, R>(
     V: Clone + Send + Sync + 'static,
     R: Runtime,
 {
-    // Costs are added to the end of the last write, not to the time of waking: a runtime that wakes
-    // late does not make every write dearer.
+    // A write begins when the one before it ended, or when it was sent, not when the task woke up: a
+    // runtime that wakes late does not make every write dearer.
     let mut free_at = Time::ZERO;
-    while let Some(Letter { write, done }) = mailbox.recv().await {
+    while let Some(Letter { write, sent, done }) = mailbox.recv().await {
         if !cost.is_zero() {
-            free_at = free_at.max(runtime.now()) + cost;
+            free_at = free_at.max(sent) + cost;
             runtime.sleep_until(free_at).await;
         }
         write.perform(&store);

@@ -96,6 +96,8 @@ pub struct Run {
     pub repeat: u32,
     /// The burst's figures.
     pub burst: Burst,
+    /// The sum of the answered workers' whole milliseconds, as the published report adds them up.
+    pub whole_ms_sum: u64,
     /// What the cache did for how many requests.
     pub outcomes: Outcomes,
     /// Bytes of all answers.

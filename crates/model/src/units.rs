@@ -105,7 +105,7 @@ pub fn milliseconds(duration: Duration) -> f64 {
 pub mod text {
     use std::time::Duration;
 
-    use serde::{Deserialize, Deserializer, Serializer};
+    use serde::{Deserializer, Serializer};
 
     /// See [`super::format_duration`]; exact where that would round.
     pub fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
@@ -119,36 +119,32 @@ pub mod text {
 
     /// See [`super::parse_duration`].
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-        let text = Written::deserialize(from)?;
-        super::parse_duration(&text.0).map_err(serde::de::Error::custom)
+        super::parse_duration(&written(from)?).map_err(serde::de::Error::custom)
     }
 
-    /// Text, or a bare number that is read only to be told what it lacks.
-    pub(crate) struct Written(pub(crate) String);
-
-    impl<'de> Deserialize<'de> for Written {
-        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-            struct Visitor;
-            impl serde::de::Visitor<'_> for Visitor {
-                type Value = Written;
-                fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                    f.write_str("a duration with its unit, such as \"250ms\"")
-                }
-                fn visit_str<E>(self, text: &str) -> Result<Written, E> {
-                    Ok(Written(text.to_owned()))
-                }
-                fn visit_i64<E>(self, number: i64) -> Result<Written, E> {
-                    Ok(Written(number.to_string()))
-                }
-                fn visit_u64<E>(self, number: u64) -> Result<Written, E> {
-                    Ok(Written(number.to_string()))
-                }
-                fn visit_f64<E>(self, number: f64) -> Result<Written, E> {
-                    Ok(Written(number.to_string()))
-                }
+    /// Text as it was written. A bare number is taken, too, so that whoever reads the text can say
+    /// which unit is missing.
+    pub fn written<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+        struct Visitor;
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = String;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("text, such as \"250ms\"")
             }
-            from.deserialize_any(Visitor)
+            fn visit_str<E>(self, text: &str) -> Result<String, E> {
+                Ok(text.to_owned())
+            }
+            fn visit_i64<E>(self, number: i64) -> Result<String, E> {
+                Ok(number.to_string())
+            }
+            fn visit_u64<E>(self, number: u64) -> Result<String, E> {
+                Ok(number.to_string())
+            }
+            fn visit_f64<E>(self, number: f64) -> Result<String, E> {
+                Ok(number.to_string())
+            }
         }
+        from.deserialize_any(Visitor)
     }
 }
 

@@ -9,12 +9,12 @@ use std::{
 
 use deadpool::{
     Runtime,
-    managed::{self, Metrics, Pool, RecycleError, RecycleResult},
+    managed::{self, Metrics, Pool, RecycleResult},
 };
-use deadpool_sync::SyncWrapper;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use stockade_model::source::{Document, Source, SourceError, SourceFuture};
 use tempfile::TempDir;
+use tokio::task::spawn_blocking;
 
 use crate::{
     OpenError, Opened,
@@ -72,9 +72,10 @@ impl Sqlite {
         Ok(Self { path, pool, _temporary: temporary })
     }
 
+    /// Runs a query where it may block.
     async fn read<T: Send + 'static>(
         &self,
-        query: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, SourceError> {
         let connection = self.pool.get().await.map_err(|error| match error {
             managed::PoolError::Timeout(_) => {
@@ -82,11 +83,8 @@ impl Sqlite {
             }
             error => self.failed(error),
         })?;
-        connection
-            .interact(query)
-            .await
-            .map_err(|error| self.failed(error))?
-            .map_err(|error| self.failed(error))
+        let answer = spawn_blocking(move || query(&connection)).await;
+        answer.map_err(|error| self.failed(error))?.map_err(|error| self.failed(error))
     }
 
     fn name(&self) -> String {
@@ -126,19 +124,15 @@ struct Connector {
 }
 
 impl managed::Manager for Connector {
-    type Type = SyncWrapper<Connection>;
+    type Type = Connection;
     type Error = rusqlite::Error;
 
-    async fn create(&self) -> Result<Self::Type, rusqlite::Error> {
-        let path = self.path.clone();
-        SyncWrapper::new(Runtime::Tokio1, move || connect(&path)).await
+    async fn create(&self) -> Result<Connection, rusqlite::Error> {
+        connect(&self.path)
     }
 
-    async fn recycle(&self, connection: &mut Self::Type, _: &Metrics) -> RecycleResult<rusqlite::Error> {
-        // There is no network that could have gone away; only a panic inside a query spoils one.
-        if connection.is_mutex_poisoned() {
-            return Err(RecycleError::message("a query panicked on it"));
-        }
+    async fn recycle(&self, _: &mut Connection, _: &Metrics) -> RecycleResult<rusqlite::Error> {
+        // There is no network that could have gone away.
         Ok(())
     }
 }

@@ -1,0 +1,281 @@
+//! One burst: N workers, one document each, one strategy.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::{Arc, OnceLock},
+    task::Poll,
+    time::Duration,
+};
+
+use stockade_cache::{Cache, Error, Stats, Strategy};
+use stockade_model::{
+    histogram::Histogram,
+    outcome::{Outcome, Outcomes},
+    record::{self, BurstTimes, Calls, Percentiles},
+    sample::Sample,
+    seed::Seed,
+    source::{Document, Source},
+    time::{Runtime, Time},
+    units::milliseconds,
+};
+use stockade_source::Latency;
+use tokio::sync::mpsc;
+
+use super::{
+    documents::{Docs, Draw},
+    gate::{Gate, Gated, Held},
+};
+
+/// What a burst does.
+#[derive(Clone, Debug)]
+pub struct Burst {
+    /// The strategy's name in reports.
+    pub name: String,
+    /// The strategy.
+    pub strategy: Strategy,
+    /// How many workers ask for one document each.
+    pub workers: usize,
+    /// Whether they all ask at the same moment, or as they are started.
+    pub barrier: bool,
+    /// Which documents they choose from.
+    pub docs: Docs,
+    /// How much slower the source is made.
+    pub latency: Latency,
+}
+
+/// What became of it.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The published test's figures.
+    pub burst: record::Burst,
+    /// The sum of the answered workers' whole milliseconds: the published report truncates before
+    /// it adds.
+    pub whole_ms_sum: u64,
+    /// How the requests were answered.
+    pub outcomes: Outcomes,
+    /// Bytes of all answers.
+    pub bytes_in: u64,
+    /// Refill episodes.
+    pub episodes: u64,
+    /// What the failed were told.
+    pub errors: BTreeMap<String, u64>,
+    /// One for every second in which a worker finished.
+    pub seconds: Vec<Second>,
+}
+
+/// The workers that finished in one second of a burst.
+#[derive(Clone, Debug, Default)]
+pub struct Second {
+    /// Seconds since the start.
+    pub second: u64,
+    /// How they were answered.
+    pub outcomes: Outcomes,
+    /// Response times of the answered.
+    pub response: Histogram,
+    /// Service times of the answered.
+    pub service: Histogram,
+    /// Send lags of all.
+    pub send_lag: Histogram,
+}
+
+/// What one worker leaves: its sample, and what it was told if it failed.
+type Left = (Sample, Option<Failure>);
+
+#[derive(Clone, Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Cache(#[from] Error),
+    #[error("the worker was lost")]
+    Lost,
+}
+
+/// A document that was drawn is gone. Its worker fails, as the published test's crash on `not_found`.
+#[derive(Debug, thiserror::Error)]
+#[error("the source has no document `{0}` any more")]
+struct NotFound(Arc<str>);
+
+impl Burst {
+    /// Runs it on an empty cache in front of `source`.
+    pub(super) async fn run<R: Runtime>(
+        &self,
+        clock: R,
+        source: Arc<dyn Source>,
+        draw: Arc<Draw>,
+    ) -> Measured {
+        let gate = if self.barrier { Gate::closed(self.workers) } else { Gate::open(clock.now()) };
+        let time = Gated { clock, gate };
+        let source = Arc::new(Held { source, time: time.clone() });
+        // Hashing needs no seed of its own: nothing that is measured depends on it.
+        let cache: Cache<Arc<str>, Document, Gated<R>> =
+            Cache::on(time.clone(), Seed(0), self.strategy.clone());
+
+        let left: Arc<[OnceLock<Left>]> = (0..self.workers).map(|_| OnceLock::new()).collect();
+        // Closes when the last worker has dropped its end, however that came about.
+        let (alive, mut all_done) = mpsc::channel::<Infallible>(1);
+        for index in 0..self.workers {
+            let worker = Worker {
+                key: Arc::clone(draw.of(index)),
+                cache: cache.clone(),
+                source: Arc::clone(&source),
+                time: time.clone(),
+                scheduled: time.now(),
+            };
+            let (left, alive) = (Arc::clone(&left), alive.clone());
+            time.spawn(async move {
+                let _ = left[index].set(worker.run().await);
+                drop(alive);
+            });
+        }
+        drop(alive);
+        all_done.recv().await;
+        let finished = time.now();
+        cache.idle().await;
+
+        let left: Vec<Left> =
+            left.iter().map(|left| left.get().cloned().unwrap_or_else(|| lost(finished))).collect();
+        self.measured(&left, &draw, &time.gate, cache.stats())
+    }
+
+    fn measured(&self, left: &[Left], draw: &Draw, gate: &Gate, stats: Stats) -> Measured {
+        let mut outcomes = Outcomes::default();
+        let mut errors = BTreeMap::new();
+        let mut seconds: BTreeMap<u64, Second> = BTreeMap::new();
+        let mut answered: Vec<Duration> = Vec::with_capacity(left.len());
+        for (sample, failure) in left {
+            let second = sample.finished.elapsed().as_secs();
+            let in_second = seconds.entry(second).or_insert_with(|| Second { second, ..Second::default() });
+            in_second.outcomes.record(sample.outcome);
+            in_second.send_lag.record(sample.send_lag());
+            outcomes.record(sample.outcome);
+            match failure {
+                Some(failure) => *errors.entry(failure.to_string()).or_default() += 1,
+                None => {
+                    in_second.response.record(sample.response_time());
+                    in_second.service.record(sample.service_time());
+                    answered.push(sample.response_time());
+                }
+            }
+        }
+        answered.sort_unstable();
+        let samples = || left.iter().map(|(sample, _)| sample);
+        let burst = record::Burst {
+            strategy: self.name.clone(),
+            workers: self.workers,
+            documents: draw.chosen.len(),
+            distinct_keys: draw.distinct,
+            finished_ms: milliseconds(samples().map(|s| s.finished).max().unwrap_or_default().elapsed()),
+            times: times(&answered),
+            calls: Calls {
+                fetch_doc: gate.fetches(),
+                store_local: stats.stores_sync,
+                store_local_async: stats.stores_async,
+            },
+            failed: left.len() - answered.len(),
+            waiters: usize::try_from(outcomes.coalesced).unwrap_or(usize::MAX),
+            start_skew_ms: milliseconds(if self.barrier {
+                gate.last_passed()
+            } else {
+                let first = samples().map(|s| s.started).min().unwrap_or_default();
+                samples().map(|s| s.started).max().unwrap_or_default() - first
+            }),
+        };
+        Measured {
+            burst,
+            whole_ms_sum: answered
+                .iter()
+                .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+                .sum(),
+            outcomes,
+            bytes_in: samples().map(|s| s.bytes).sum(),
+            episodes: stats.episodes,
+            errors,
+            seconds: seconds.into_values().collect(),
+        }
+    }
+}
+
+/// A worker whose task ended without a word failed when the last one finished.
+fn lost(finished: Time) -> Left {
+    let sample =
+        Sample { scheduled: Time::ZERO, started: Time::ZERO, finished, outcome: Outcome::Error, bytes: 0 };
+    (sample, Some(Failure::Lost))
+}
+
+struct Worker<R> {
+    key: Arc<str>,
+    cache: Cache<Arc<str>, Document, Gated<R>>,
+    source: Arc<Held<R>>,
+    time: Gated<R>,
+    scheduled: Time,
+}
+
+impl<R: Runtime> Worker<R> {
+    async fn run(self) -> Left {
+        let Self { key, cache, source, time, scheduled } = self;
+        let started = time.now();
+        let load = {
+            let key = Arc::clone(&key);
+            async move || match source.fetch(&key).await {
+                Ok(Some(document)) => Ok(document),
+                Ok(None) => Err(Box::from(NotFound(key))),
+                Err(error) => Err::<_, Box<dyn std::error::Error + Send + Sync>>(Box::from(error)),
+            }
+        };
+        let mut get = pin!(cache.get_with(key, load));
+        // The first poll is the lookup: it has been answered when that returns.
+        let first = poll_fn(|cx| Poll::Ready(get.as_mut().poll(cx))).await;
+        time.gate.looked_up(cache.stats().loads, || time.clock.now());
+        let answer = match first {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => get.await,
+        };
+        let finished = time.now();
+        let sample = |outcome, bytes| Sample { scheduled, started, finished, outcome, bytes };
+        match answer {
+            Ok(answer) => (sample(answer.outcome, answer.value.len() as u64), None),
+            Err(error) => (sample(Outcome::Error, 0), Some(error.into())),
+        }
+    }
+}
+
+/// Figures of response times in ascending order; `None` of none.
+fn times(ascending: &[Duration]) -> Option<BurstTimes> {
+    let (min, max) = (ascending.first()?, ascending.last()?);
+    let sum: Duration = ascending.iter().sum();
+    // Nearest rank: the smallest time that so many per cent do not exceed.
+    let percentile = |percent: usize| milliseconds(ascending[(ascending.len() * percent).div_ceil(100) - 1]);
+    Some(BurstTimes {
+        min_ms: milliseconds(*min),
+        mean_ms: milliseconds(sum) / ascending.len() as f64,
+        max_ms: milliseconds(*max),
+        sum_ms: milliseconds(sum),
+        percentiles: Percentiles {
+            p50: percentile(50),
+            p75: percentile(75),
+            p90: percentile(90),
+            p95: percentile(95),
+            p99: percentile(99),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_by_nearest_rank() {
+        let ascending: Vec<_> = [15, 20, 35, 40, 50].map(Duration::from_millis).to_vec();
+        let figures = times(&ascending).unwrap();
+        assert_eq!((figures.percentiles.p50, figures.percentiles.p75), (35.0, 40.0));
+        assert_eq!((figures.percentiles.p90, figures.percentiles.p99), (50.0, 50.0));
+        assert_eq!(
+            (figures.min_ms, figures.mean_ms, figures.max_ms, figures.sum_ms),
+            (15.0, 32.0, 50.0, 160.0)
+        );
+        assert_eq!(times(&[]), None);
+    }
+}

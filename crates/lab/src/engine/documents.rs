@@ -1,0 +1,135 @@
+//! Which documents a burst asks for.
+
+use std::{str::FromStr, sync::Arc};
+
+use rand::{RngExt, seq::index};
+use stockade_model::seed::Seed;
+
+/// How many documents the workers choose from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Docs {
+    /// This many.
+    Fixed(usize),
+    /// The published rule: workers div (documents div 2) + 1, so that the documents grow with the
+    /// load. With 680 documents 1, 1, 3 and 30 for 10 to 10,000 workers.
+    Scaled,
+}
+
+/// The documents could not be chosen.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DocsError {
+    /// Not a rule.
+    #[error("`{0}` is no choice of documents: write `scaled`, or `fixed:K` with K of 1 or more")]
+    Unknown(String),
+    /// The source has fewer.
+    #[error(
+        "fixed:{asked} asks for {asked} documents, and the source has {available}: ask for at most {available}"
+    )]
+    TooMany {
+        /// How many the rule wants.
+        asked: usize,
+        /// How many there are.
+        available: usize,
+    },
+    /// The source has none.
+    #[error("the source has no documents: fill it with --docs-from FILE.jsonl")]
+    NoDocuments,
+}
+
+impl Docs {
+    fn count(self, workers: usize, available: usize) -> Result<usize, DocsError> {
+        match self {
+            _ if available == 0 => Err(DocsError::NoDocuments),
+            Self::Fixed(asked) if asked > available => Err(DocsError::TooMany { asked, available }),
+            Self::Fixed(asked) => Ok(asked),
+            Self::Scaled => Ok((workers / (available / 2).max(1) + 1).min(available)),
+        }
+    }
+
+    /// Chooses the documents, and one of them for each worker.
+    pub(super) fn draw(self, workers: usize, ids: &[Arc<str>], seed: Seed) -> Result<Draw, DocsError> {
+        let count = self.count(workers, ids.len())?;
+        let mut rng = seed.stream("documents");
+        let chosen: Vec<_> =
+            index::sample(&mut rng, ids.len(), count).into_iter().map(|i| Arc::clone(&ids[i])).collect();
+        let by_worker: Vec<_> = (0..workers).map(|_| rng.random_range(0..count)).collect();
+        let mut is_drawn = vec![false; count];
+        by_worker.iter().for_each(|document| is_drawn[*document] = true);
+        let distinct = is_drawn.into_iter().filter(|drawn| *drawn).count();
+        Ok(Draw { chosen, by_worker, distinct })
+    }
+}
+
+impl FromStr for Docs {
+    type Err = DocsError;
+
+    fn from_str(text: &str) -> Result<Self, DocsError> {
+        match text.split_once(':') {
+            None if text == "scaled" => Ok(Self::Scaled),
+            Some(("fixed", count)) => match count.parse() {
+                Ok(count @ 1..) => Ok(Self::Fixed(count)),
+                _ => Err(DocsError::Unknown(text.to_owned())),
+            },
+            _ => Err(DocsError::Unknown(text.to_owned())),
+        }
+    }
+}
+
+impl std::fmt::Display for Docs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fixed(count) => write!(f, "fixed:{count}"),
+            Self::Scaled => f.write_str("scaled"),
+        }
+    }
+}
+
+/// The documents of one start, the same for every strategy that is compared on it.
+pub(super) struct Draw {
+    pub(super) chosen: Vec<Arc<str>>,
+    pub(super) by_worker: Vec<usize>,
+    pub(super) distinct: usize,
+}
+
+impl Draw {
+    pub(super) fn of(&self, worker: usize) -> &Arc<str> {
+        &self.chosen[self.by_worker[worker]]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_scaled_rule_is_the_published_one() {
+        for (available, counts) in [(680, [1, 1, 3, 30]), (777, [1, 1, 3, 26])] {
+            let scaled =
+                [10, 100, 1_000, 10_000].map(|workers| Docs::Scaled.count(workers, available).unwrap());
+            assert_eq!(scaled, counts);
+        }
+        assert_eq!(Docs::Scaled.count(10_000, 1), Ok(1), "no more than there are");
+    }
+
+    #[test]
+    fn a_draw_is_of_different_documents_and_repeats_itself() {
+        let ids: Vec<Arc<str>> = (0..680).map(|i| format!("{i}").into()).collect();
+        let draw = |seed| Docs::Fixed(30).draw(1_000, &ids, Seed(seed)).unwrap();
+        let first = draw(1);
+        assert_eq!(first.chosen.iter().collect::<BTreeSet<_>>().len(), 30);
+        assert_eq!((0..1_000).map(|w| first.of(w)).collect::<BTreeSet<_>>().len(), first.distinct);
+        assert_eq!(draw(1).by_worker, first.by_worker);
+        assert_ne!(draw(2).chosen, first.chosen);
+    }
+
+    #[test]
+    fn what_cannot_be_chosen_is_told_what_can() {
+        for text in ["fixed:0", "fixed:-1", "fixed:", "fixed", "scaled:3", "all"] {
+            assert_eq!(text.parse::<Docs>(), Err(DocsError::Unknown(text.to_owned())));
+        }
+        assert_eq!(Docs::Fixed(3).count(10, 2), Err(DocsError::TooMany { asked: 3, available: 2 }));
+        assert_eq!(Docs::Scaled.count(10, 0), Err(DocsError::NoDocuments));
+    }
+}

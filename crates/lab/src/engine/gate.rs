@@ -1,0 +1,171 @@
+//! The starting line of a burst.
+//!
+//! N workers are to ask at the same moment, but nobody can start N tasks at once: the first would be
+//! done before the last begins, and the figure would measure the start, not the strategy. So the
+//! clock stands still at zero and the source holds every load, until all N lookups have been
+//! answered and every load that they began is held. Then the gate opens, and time begins.
+
+use std::{
+    future::Future,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use stockade_model::{
+    source::{Document, Source, SourceFuture},
+    time::{Runtime, Time},
+};
+use tokio::sync::Notify;
+
+/// A barrier in front of a source, and the clock that it holds.
+pub(super) struct Gate {
+    /// When it opened, on the clock behind it, in nanoseconds.
+    opened: AtomicU64,
+    opening: Notify,
+    arrivals: Mutex<Arrivals>,
+    /// When the last held load left it, in nanoseconds after the opening.
+    last_passed: AtomicU64,
+    fetches: AtomicU64,
+}
+
+#[derive(Default)]
+struct Arrivals {
+    workers: usize,
+    looked_up: usize,
+    loads: u64,
+    held: u64,
+}
+
+/// In [`Gate::opened`]: not yet. No clock ever gets there.
+const CLOSED: u64 = u64::MAX;
+
+impl Gate {
+    /// A gate that opens when this many workers have arrived.
+    pub(super) fn closed(workers: usize) -> Arc<Self> {
+        Arc::new(Self::new(CLOSED, workers))
+    }
+
+    /// A gate that never holds anybody: time begins now.
+    pub(super) fn open(now: Time) -> Arc<Self> {
+        Arc::new(Self::new(now.as_nanos(), 0))
+    }
+
+    fn new(opened: u64, workers: usize) -> Self {
+        Self {
+            opened: AtomicU64::new(opened),
+            opening: Notify::new(),
+            arrivals: Mutex::new(Arrivals { workers, ..Arrivals::default() }),
+            last_passed: AtomicU64::new(0),
+            fetches: AtomicU64::new(0),
+        }
+    }
+
+    /// A worker's lookup has been answered; by then the cache had begun `loads` loads.
+    ///
+    /// Whoever began the last load sees them all, so the largest number told is that of all loads.
+    pub(super) fn looked_up(&self, loads: u64, now: impl FnOnce() -> Time) {
+        self.arrive(now, |arrivals| {
+            arrivals.looked_up += 1;
+            arrivals.loads = arrivals.loads.max(loads);
+        });
+    }
+
+    fn arrive(&self, now: impl FnOnce() -> Time, note: impl FnOnce(&mut Arrivals)) {
+        if self.is_open() {
+            return;
+        }
+        let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        note(&mut arrivals);
+        if arrivals.looked_up == arrivals.workers && arrivals.held == arrivals.loads {
+            self.opened.store(now().as_nanos(), Ordering::Release);
+            self.opening.notify_waiters();
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.opened.load(Ordering::Acquire) != CLOSED
+    }
+
+    /// How long after the opening the last held load was let through.
+    pub(super) fn last_passed(&self) -> Duration {
+        Duration::from_nanos(self.last_passed.load(Ordering::Relaxed))
+    }
+
+    /// How many documents were fetched through it, as the source counts them.
+    pub(super) fn fetches(&self) -> u64 {
+        self.fetches.load(Ordering::Relaxed)
+    }
+}
+
+/// The clock behind a gate: it stands at zero until the gate opens, and counts from there.
+#[derive(Clone)]
+pub(super) struct Gated<R> {
+    pub(super) clock: R,
+    pub(super) gate: Arc<Gate>,
+}
+
+impl<R: Runtime> Runtime for Gated<R> {
+    fn now(&self) -> Time {
+        // Closed is the end of time, and what is earlier than the opening is zero.
+        let opened = Time::from_nanos(self.gate.opened.load(Ordering::Acquire));
+        Time::ZERO + (self.clock.now() - opened)
+    }
+
+    fn sleep_until(&self, deadline: Time) -> impl Future<Output = ()> + Send + 'static {
+        let this = self.clone();
+        async move {
+            loop {
+                let now = this.now();
+                if now >= deadline {
+                    return;
+                }
+                // While the clock stands still this wakes too early, and sleeps again.
+                this.clock.sleep_until(this.clock.now() + (deadline - now)).await;
+            }
+        }
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.clock.spawn(task);
+    }
+}
+
+/// The source behind a gate. It counts what it fetches.
+pub(super) struct Held<R> {
+    pub(super) source: Arc<dyn Source>,
+    pub(super) time: Gated<R>,
+}
+
+impl<R: Runtime> Held<R> {
+    async fn pass(&self) {
+        let gate = &*self.time.gate;
+        gate.fetches.fetch_add(1, Ordering::Relaxed);
+        if gate.is_open() {
+            return;
+        }
+        // Enrolled before it arrives, for its own arrival may open the gate.
+        let mut opening = Box::pin(gate.opening.notified());
+        opening.as_mut().enable();
+        gate.arrive(|| self.time.clock.now(), |arrivals| arrivals.held += 1);
+        if !gate.is_open() {
+            opening.await;
+        }
+        gate.last_passed.fetch_max(self.time.now().as_nanos(), Ordering::Relaxed);
+    }
+}
+
+impl<R: Runtime> Source for Held<R> {
+    fn fetch<'a>(&'a self, id: &'a str) -> SourceFuture<'a, Option<Document>> {
+        Box::pin(async move {
+            self.pass().await;
+            self.source.fetch(id).await
+        })
+    }
+
+    fn ids(&self) -> SourceFuture<'_, Vec<Arc<str>>> {
+        self.source.ids()
+    }
+}

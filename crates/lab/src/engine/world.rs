@@ -1,0 +1,178 @@
+//! Where bursts run: in real time on tokio, or in virtual time.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Poll,
+};
+
+use stockade_model::{
+    record::Clock,
+    seed::Seed,
+    source::{Source, SourceError},
+    time::{Live, Stalled, Virtual},
+};
+use stockade_source::Delayed;
+use tokio::sync::Notify;
+
+use super::{
+    burst::{Burst, Measured},
+    documents::DocsError,
+};
+
+/// A request to stop, from Ctrl-C or whoever holds a clone.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<(AtomicBool, Notify)>);
+
+impl Stop {
+    /// Asks everything under way to stop.
+    pub fn request(&self) {
+        self.0.0.store(true, Ordering::Release);
+        self.0.1.notify_waiters();
+    }
+
+    /// Whether somebody has asked.
+    #[must_use]
+    pub fn is_requested(&self) -> bool {
+        self.0.0.load(Ordering::Acquire)
+    }
+
+    async fn requested(&self) {
+        let mut notified = pin!(self.0.1.notified());
+        notified.as_mut().enable();
+        if !self.is_requested() {
+            notified.await;
+        }
+    }
+}
+
+/// The time that bursts live by.
+pub struct World(Time);
+
+enum Time {
+    Live(tokio::runtime::Runtime),
+    Virtual,
+}
+
+/// A source and the ids of its documents.
+pub struct Library {
+    source: Arc<dyn Source>,
+    ids: Vec<Arc<str>>,
+}
+
+/// A burst could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The documents could not be chosen.
+    #[error(transparent)]
+    Docs(#[from] DocsError),
+    /// The documents could not be listed.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The runtime could not be started.
+    #[error("cannot start the runtime: {0}")]
+    Runtime(std::io::Error),
+    /// In virtual time: a hang that would have been one in real time, too.
+    #[error("the burst hangs: {0}")]
+    Stalled(#[from] Stalled),
+    /// More workers than the machine has room for.
+    #[error(
+        "{workers} workers need about {needed_mib} MiB, more than 60 % of this machine's {memory_mib} MiB: \
+         ask for at most {most}"
+    )]
+    TooManyWorkers {
+        /// How many were asked for.
+        workers: usize,
+        /// What they would take.
+        needed_mib: u64,
+        /// What there is.
+        memory_mib: u64,
+        /// How many would do.
+        most: usize,
+    },
+}
+
+/// What one worker and its load take at most, measured: 2.2 KiB under `none`, rounded up.
+const WORKER_BYTES: u64 = 3 << 10;
+
+impl EngineError {
+    /// Whether it was asked for wrongly, rather than something that went wrong.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Docs(_) | Self::TooManyWorkers { .. })
+    }
+}
+
+impl World {
+    /// Starts the clock.
+    pub fn new(clock: Clock) -> Result<Self, EngineError> {
+        Ok(Self(match clock {
+            Clock::Live => {
+                let tokio = tokio::runtime::Builder::new_multi_thread().enable_time().build();
+                Time::Live(tokio.map_err(EngineError::Runtime)?)
+            }
+            Clock::Virtual => Time::Virtual,
+        }))
+    }
+
+    /// Lists a source's documents.
+    pub fn library(&self, source: Arc<dyn Source>) -> Result<Library, EngineError> {
+        let ids = match &self.0 {
+            Time::Live(tokio) => tokio.block_on(source.ids())?,
+            Time::Virtual => Virtual::new().run(source.ids())??,
+        };
+        Ok(Library { source, ids })
+    }
+
+    /// Refuses more workers than this machine's memory can hold.
+    pub fn check_room(workers: usize, memory_mib: u64) -> Result<(), EngineError> {
+        let room_bytes = memory_mib * (1 << 20) / 10 * 6;
+        if workers as u64 * WORKER_BYTES <= room_bytes {
+            return Ok(());
+        }
+        Err(EngineError::TooManyWorkers {
+            workers,
+            needed_mib: (workers as u64 * WORKER_BYTES) >> 20,
+            memory_mib,
+            most: usize::try_from(room_bytes / WORKER_BYTES).unwrap_or(usize::MAX),
+        })
+    }
+
+    /// Runs a burst on documents drawn from `seed`; `None` if it was stopped.
+    pub fn run(
+        &self,
+        burst: &Burst,
+        library: &Library,
+        seed: Seed,
+        stop: &Stop,
+    ) -> Result<Option<Measured>, EngineError> {
+        let draw = Arc::new(burst.docs.draw(burst.workers, &library.ids, seed)?);
+        let source = Arc::clone(&library.source);
+        match &self.0 {
+            Time::Live(tokio) => {
+                let live = Live::on(tokio.handle().clone());
+                let source = Delayed::wrap(source, burst.latency, live.clone(), seed);
+                Ok(tokio.block_on(first(burst.run(live, source, draw), stop.requested())))
+            }
+            Time::Virtual => {
+                let time = Virtual::new();
+                let source = Delayed::wrap(source, burst.latency, time.clone(), seed);
+                Ok(time.run(first(burst.run(time.clone(), source, draw), stop.requested()))?)
+            }
+        }
+    }
+}
+
+/// What `work` comes to, unless `stop` is first.
+async fn first<T>(work: impl Future<Output = T>, stop: impl Future<Output = ()>) -> Option<T> {
+    let (mut work, mut stop) = (pin!(work), pin!(stop));
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => stop.as_mut().poll(cx).map(|()| None),
+    })
+    .await
+}

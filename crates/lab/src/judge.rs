@@ -1,0 +1,205 @@
+//! Verdicts: what the evidence says of each hypothesis.
+//!
+//! A metric whose test or arm is not named means all of them, so a comparison stands for many, one
+//! for each way to fill in what is not named, and each of those is looked at in every repeat.
+//!
+//! - Counts have to hold in every repeat: one counterexample refutes.
+//! - Times differ from run to run. They are judged over at least five repeats: a comparison that
+//!   holds in all five would do so by chance, were it as likely to fail as to hold, once in 32 times
+//!   (a sign test at 3 %). Holding in every repeat supports, in none refutes, in some leaves it open.
+//!   Fewer repeats are inconclusive. In virtual time they are computed and judged as counts.
+//!
+//! Judging is a pure function of the evidence.
+
+mod expr;
+
+use std::{collections::BTreeMap, fmt::Write};
+
+pub use expr::{Comparison, ExprError, Names, Selector, is_below, parse, selector};
+use stockade_model::record::{Clock, Expectation, Hypothesis, Verdict};
+
+use crate::metrics::Evidence;
+
+/// A claim and the comparisons that it stands on.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// In words.
+    pub text: String,
+    /// As written, and as understood.
+    pub expect: Vec<(String, Comparison)>,
+}
+
+/// What is judged: names, and how it was measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Case<'a> {
+    /// The experiment's tests and arms.
+    pub names: Names<'a>,
+    /// How often each was to be measured.
+    pub repeats: u32,
+    /// Whose time it lived by.
+    pub clock: Clock,
+}
+
+/// How many repeats a verdict on times needs.
+const TIMING_REPEATS_MIN: u32 = 5;
+
+/// Judges every claim.
+#[must_use]
+pub fn judge(claims: &[Claim], case: Case<'_>, evidence: &[Evidence]) -> Vec<Hypothesis> {
+    let figures = Figures::of(evidence);
+    let hypothesis = |claim: &Claim| {
+        let expect: Vec<_> =
+            claim.expect.iter().map(|(expr, read)| expectation(expr, read, case, &figures)).collect();
+        let verdict = worst(expect.iter().map(|expectation| expectation.verdict));
+        Hypothesis { text: claim.text.clone(), verdict, expect }
+    };
+    claims.iter().map(hypothesis).collect()
+}
+
+/// The worst of several verdicts; nothing claimed is nothing refuted.
+pub fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
+    verdicts.max().unwrap_or(Verdict::Supported)
+}
+
+/// Runs by test, arm and repeat.
+struct Figures<'a>(BTreeMap<(&'a str, &'a str, u32), &'a Evidence>);
+
+impl<'a> Figures<'a> {
+    fn of(evidence: &'a [Evidence]) -> Self {
+        let key = |e: &'a Evidence| (e.run.test.as_str(), e.run.arm.as_str(), e.run.repeat);
+        Self(evidence.iter().map(|evidence| (key(evidence), evidence)).collect())
+    }
+}
+
+/// One way to fill in the names that a comparison leaves open.
+struct Binding<'a> {
+    /// The test meant by each beginning of a path (`None`: the one where none is named).
+    tests: BTreeMap<Option<&'a str>, &'a str>,
+    arm: Option<&'a str>,
+}
+
+impl Binding<'_> {
+    fn figure(&self, selector: &Selector, repeat: u32, figures: &Figures<'_>) -> Option<f64> {
+        let test = self.tests.get(&selector.test.as_deref())?;
+        let arm = selector.arm.as_deref().or(self.arm)?;
+        selector.metric.figure(figures.0.get(&(*test, arm, repeat))?)
+    }
+
+    /// Where it is, in words: what was filled in.
+    fn place(&self) -> String {
+        let mut words: Vec<&str> = self.tests.values().copied().filter(|test| !test.is_empty()).collect();
+        words.dedup();
+        words.extend(self.arm);
+        words.join(", ")
+    }
+}
+
+/// Every way to fill in the open names: those of the same beginning mean the same test.
+fn bindings<'a>(selectors: &[&'a Selector], names: Names<'a>) -> Vec<Binding<'a>> {
+    let arms: Vec<Option<&str>> = if selectors.iter().any(|selector| selector.arm.is_none()) {
+        names.arms.iter().map(|arm| Some(arm.as_str())).collect()
+    } else {
+        vec![None]
+    };
+    let mut tests: Vec<BTreeMap<Option<&str>, &str>> = vec![BTreeMap::new()];
+    for selector in selectors {
+        let beginning = selector.test.as_deref();
+        if tests.iter().all(|chosen| chosen.contains_key(&beginning)) {
+            continue;
+        }
+        let below = || {
+            names.tests.iter().filter(move |path| beginning.is_none_or(|beginning| is_below(path, beginning)))
+        };
+        tests = tests
+            .iter()
+            .flat_map(|chosen| {
+                below().map(move |path| {
+                    let mut chosen = chosen.clone();
+                    chosen.insert(beginning, path.as_str());
+                    chosen
+                })
+            })
+            .collect();
+    }
+    let pair =
+        |tests: BTreeMap<_, _>| arms.iter().map(move |arm| Binding { tests: tests.clone(), arm: *arm });
+    tests.into_iter().flat_map(pair).collect()
+}
+
+/// How one comparison went in the repeats of one binding.
+#[derive(Default)]
+struct Tally {
+    held: u32,
+    failed: u32,
+    missing: u32,
+}
+
+fn expectation(expr: &str, comparison: &Comparison, case: Case<'_>, figures: &Figures<'_>) -> Expectation {
+    let selectors = comparison.selectors();
+    let is_timing = comparison.is_timing() && case.clock == Clock::Live;
+    let mut all = Tally::default();
+    let mut verdict = Verdict::Supported;
+    let mut seen: Option<(f64, f64)> = None;
+    let mut failed_at: Option<String> = None;
+    for binding in bindings(&selectors, case.names) {
+        let mut tally = Tally::default();
+        for repeat in 1..=case.repeats {
+            let figure = |selector: &Selector| binding.figure(selector, repeat, figures);
+            let sides = comparison.left.value(&figure).zip(comparison.right.value(&figure));
+            match sides {
+                None => tally.missing += 1,
+                Some((left, right)) if comparison.op.holds(left, right) => {
+                    tally.held += 1;
+                    if failed_at.is_none() {
+                        seen = Some((left, right));
+                    }
+                }
+                Some(sides) => {
+                    tally.failed += 1;
+                    if failed_at.is_none() {
+                        seen = Some(sides);
+                        let place = binding.place();
+                        let comma = if place.is_empty() { "" } else { ", " };
+                        failed_at = Some(format!("{place}{comma}repeat {repeat}"));
+                    }
+                }
+            }
+        }
+        verdict = verdict.max(tally.verdict(is_timing));
+        all.held += tally.held;
+        all.failed += tally.failed;
+        all.missing += tally.missing;
+    }
+    let looked_at = all.held + all.failed;
+    let mut reason = format!("held in {} of {looked_at}", all.held);
+    if let Some(place) = failed_at {
+        let _ = write!(reason, ", first failed in {place}");
+    }
+    if all.missing > 0 {
+        let _ = write!(reason, ", {} without a figure", all.missing);
+    }
+    if is_timing && case.repeats < TIMING_REPEATS_MIN {
+        let _ = write!(reason, "; times need {TIMING_REPEATS_MIN} repeats, there were {}", case.repeats);
+    }
+    let (left, right) = seen.unzip();
+    Expectation { expr: expr.to_owned(), left, right, verdict, reason }
+}
+
+impl Tally {
+    fn verdict(&self, is_timing: bool) -> Verdict {
+        let repeats = self.held + self.failed;
+        match self {
+            // A counterexample is one, whatever else is missing.
+            Self { failed: 1.., .. } if !is_timing => Verdict::Refuted,
+            _ if is_timing && repeats < TIMING_REPEATS_MIN => Verdict::Inconclusive,
+            Self { held: 0, failed: 1.., .. } => Verdict::Refuted,
+            Self { failed: 1.., .. } | Self { missing: 1.., .. } | Self { held: 0, .. } => {
+                Verdict::Inconclusive
+            }
+            _ => Verdict::Supported,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! `report.html`: one page that needs nothing but itself.
+
+use std::collections::BTreeMap;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use stockade_model::{
+    record::{Record, Verdict},
+    units::milliseconds,
+};
+
+use super::{
+    plot::{self, Line, Plot},
+    summary,
+};
+use crate::metrics::{Evidence, Times, Unit, median};
+
+/// The page.
+#[must_use]
+pub fn render(record: &Record, evidence: &[Evidence]) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (record.experiment) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                h1 { (record.experiment) }
+                p.lead { (badge(record.verdict)) " " (summary::how(record)) }
+                @for paragraph in record.context.iter().flat_map(|context| context.split("\n\n")) { p { (paragraph) } }
+                (hypotheses(record))
+                @let sweeps = sweeps(record, evidence);
+                @if !sweeps.is_empty() {
+                    h2 { "Time until the last worker is done" }
+                    div.plots { @for svg in sweeps { figure { (PreEscaped(svg)) } } }
+                }
+                h2 { "Results" }
+                @for (table, test) in summary::tables(record, evidence).into_iter().zip(measured(record, evidence)) {
+                    h3 { (table.title) }
+                    div.wide {
+                        table {
+                            thead { tr { @for heading in &table.headings { th { (heading) } } } }
+                            tbody { @for row in &table.rows { tr { @for cell in row { td { (cell) } } } } }
+                        }
+                    }
+                    details { summary { "response times" } figure { (PreEscaped(percentiles(record, evidence, test))) } }
+                }
+                @if let Some(reference) = &record.reference { p { "Published: " (reference.source) "." } }
+                h2 { "Setup" }
+                dl { @for (what, value) in summary::setup(record) { dt { (what) } dd { (value) } } }
+                details { summary { "the experiment's file" } pre { (record.spec) } }
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn hypotheses(record: &Record) -> Markup {
+    html! {
+        @if !record.hypotheses.is_empty() { h2 { "Hypotheses" } }
+        @for hypothesis in &record.hypotheses {
+            details open[hypothesis.verdict != Verdict::Supported] {
+                summary { (badge(hypothesis.verdict)) " " (hypothesis.text) }
+                ul {
+                    @for expectation in &hypothesis.expect {
+                        @let is_time = summary::unit(record, &expectation.expr) == Some(Unit::Time);
+                        li {
+                            code { (expectation.expr) }
+                            br;
+                            (expectation.verdict) ": " (expectation.reason)
+                            " (" (summary::side(expectation.left, is_time)) " against "
+                            (summary::side(expectation.right, is_time)) ")"
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn badge(verdict: Verdict) -> Markup {
+    html! { span class={ "badge " (verdict) } { (verdict) } }
+}
+
+/// The tests that have a run, in their order.
+fn measured<'a>(record: &'a Record, evidence: &[Evidence]) -> Vec<&'a str> {
+    let has_run = |test: &&String| evidence.iter().any(|e| e.run.test == **test);
+    record.tests.iter().filter(has_run).map(String::as_str).collect()
+}
+
+/// A plot for every family of tests that differ in their number of workers.
+fn sweeps(record: &Record, evidence: &[Evidence]) -> Vec<String> {
+    let mut families: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for test in measured(record, evidence) {
+        let (family, last) = test.rsplit_once('/').unwrap_or(("", test));
+        if last.parse::<u64>().is_ok() {
+            families.entry(family).or_default().push(test);
+        }
+    }
+    families.retain(|_, tests| tests.len() > 1);
+    let plot = |(family, tests): (&str, Vec<&str>)| {
+        let point = |arm: &str, test: &str| {
+            let repeats = summary::repeats(evidence, test, arm);
+            let workers = repeats.first()?.run.burst.workers as f64;
+            Some((workers, median(repeats.iter().map(|e| e.run.burst.finished_ms))?))
+        };
+        let line = |arm: &str| Line {
+            name: arm.to_owned(),
+            points: tests.iter().filter_map(|test| point(arm, test)).collect(),
+        };
+        let lines: Vec<Line> = record.arms.iter().map(|arm| line(&arm.name)).collect();
+        let x_text = |x: f64| format!("{x:.0}");
+        plot::svg(&Plot { title: family, x_label: "workers", lines: &lines, x_text, x_ticks: tests.len() })
+    };
+    families.into_iter().map(plot).collect()
+}
+
+/// Response times by percentile; the axis stretches where it hurts, as HDR plots do.
+fn percentiles(record: &Record, evidence: &[Evidence], test: &str) -> String {
+    let line = |arm: &str| {
+        let mut times = Times::default();
+        for evidence in summary::repeats(evidence, test, arm) {
+            times.response.merge(&evidence.times.response);
+        }
+        // The axis is 1 / (1 - quantile), as far as there are requests to tell.
+        let most = times.response.count() as f64;
+        let inverses =
+            (0..200).map(|step| 10_f64.powf(f64::from(step) / 20.0)).take_while(|inverse| *inverse < most);
+        let inverses = inverses.chain([most]).filter(|inverse| *inverse >= 1.0);
+        let at = |inverse: f64| Some((inverse, milliseconds(times.response.quantile(1.0 - 1.0 / inverse)?)));
+        Line { name: arm.to_owned(), points: inverses.filter_map(at).collect() }
+    };
+    let lines: Vec<Line> = record.arms.iter().map(|arm| line(&arm.name)).collect();
+    let x_text = |inverse: f64| ((1.0 - 1.0 / inverse) * 100.0).to_string();
+    plot::svg(&Plot { title: test, x_label: "percentile", lines: &lines, x_text, x_ticks: 6 })
+}
+
+const STYLE: &str = "
+:root { font: 16px/1.5 system-ui, sans-serif; }
+body { max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { margin-bottom: 0; } h2 { margin-top: 2.5rem; } h3 { margin-bottom: .4rem; font-size: 1rem; }
+.lead { margin-top: .3rem; opacity: .8; }
+.badge { display: inline-block; min-width: 6.5em; text-align: center; padding: 0 .5em; border-radius: .3em;
+  font-size: .85em; color: #fff; background: #666; }
+.badge.supported { background: #00704f; } .badge.refuted { background: #b3401a; }
+.badge.inconclusive { background: #8a6100; } .badge.invalid { background: #8b1a5c; }
+summary { cursor: pointer; } details { margin: .35rem 0; } details ul { margin: .3rem 0 .8rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .15rem .8rem; text-align: right; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; }
+th { font-weight: 600; border-bottom: 2px solid #8886; } td { border-bottom: 1px solid #8883; }
+.plots { display: flex; flex-wrap: wrap; gap: 1rem; } figure { margin: .5rem 0; flex: 1 1 30rem; }
+svg { max-width: 100%; height: auto; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; } dd { margin: 0; }
+pre { overflow-x: auto; padding: 1rem; background: #8881; border-radius: .3rem; }
+";

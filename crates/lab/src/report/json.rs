@@ -1,0 +1,50 @@
+//! The JSON contract's shape of a run.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use stockade_model::record::{Record, Verdict};
+
+use super::summary;
+use crate::metrics::{ArmFigures, Evidence};
+
+#[derive(Serialize)]
+struct Report<'a> {
+    experiment: &'a str,
+    verdict: Verdict,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record: Option<&'a str>,
+    interrupted: bool,
+    hypotheses: &'a [stockade_model::record::Hypothesis],
+    arms: BTreeMap<String, ArmFigures>,
+}
+
+/// One object on one line.
+#[must_use]
+pub fn render(record: &Record, evidence: &[Evidence]) -> String {
+    report(record, evidence, None)
+}
+
+/// The same, naming the directory of the record.
+#[must_use]
+#[expect(clippy::missing_panics_doc, reason = "figures are always JSON")]
+pub fn report(record: &Record, evidence: &[Evidence], directory: Option<&str>) -> String {
+    let mut arms = BTreeMap::new();
+    for test in &record.tests {
+        for arm in &record.arms {
+            if let Some(figures) = ArmFigures::of(&summary::repeats(evidence, test, &arm.name)) {
+                let name = if test.is_empty() { arm.name.clone() } else { format!("{test}/{}", arm.name) };
+                arms.insert(name, figures);
+            }
+        }
+    }
+    let report = Report {
+        experiment: &record.experiment,
+        verdict: record.verdict,
+        record: directory,
+        interrupted: record.interrupted,
+        hypotheses: &record.hypotheses,
+        arms,
+    };
+    serde_json::to_string(&report).expect("figures are JSON") + "\n"
+}

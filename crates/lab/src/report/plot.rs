@@ -1,0 +1,118 @@
+//! Plots as inline SVG. Text and axes take the page's own colour, so that they suit light and dark.
+
+use plotters::{
+    coord::Shift,
+    coord::ranged1d::{AsRangedCoord, ValueFormatter},
+    prelude::*,
+};
+
+/// A line and its name.
+pub(super) struct Line {
+    pub(super) name: String,
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+/// What a plot shows.
+pub(super) struct Plot<'a> {
+    pub(super) title: &'a str,
+    pub(super) x_label: &'a str,
+    pub(super) lines: &'a [Line],
+    /// Writes a value of the x axis.
+    pub(super) x_text: fn(f64) -> String,
+    /// The values of the x axis that are written.
+    pub(super) x_ticks: usize,
+}
+
+/// Colours that are told apart with and without colour vision (Okabe and Ito, 2008).
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0xe6, 0x9f, 0x00),
+    RGBColor(0x00, 0x9e, 0x73),
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0xcc, 0x79, 0xa7),
+    RGBColor(0x56, 0xb4, 0xe9),
+    RGBColor(0x80, 0x80, 0x80),
+];
+
+const WIDTH: u32 = 560;
+const HEIGHT: u32 = 320;
+
+/// Draws milliseconds over something, both axes logarithmic. Empty where there is nothing to draw.
+pub(super) fn svg(plot: &Plot<'_>) -> String {
+    let points = || plot.lines.iter().flat_map(|line| &line.points);
+    let (Some(x), Some(y)) = (span(points().map(|(x, _)| *x)), span(points().map(|(_, y)| *y))) else {
+        return String::new();
+    };
+    let mut svg = String::new();
+    let area = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
+    let drawn = draw(plot, &area, x, y);
+    drop(area);
+    if drawn.is_err() {
+        return String::new();
+    }
+    svg.replace("#000000", "currentColor")
+}
+
+/// From the least to the most; `None` of nothing. A single value is given some room.
+fn span(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
+    let least = values.clone().min_by(f64::total_cmp)?.max(1e-3);
+    let most = values.max_by(f64::total_cmp)?.max(least);
+    if least < most { Some((least, most)) } else { Some((least / 2.0, most * 2.0)) }
+}
+
+fn draw<'s>(
+    plot: &Plot<'_>,
+    area: &DrawingArea<SVGBackend<'s>, Shift>,
+    x: (f64, f64),
+    y: (f64, f64),
+) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'s> as DrawingBackend>::ErrorType>> {
+    let x_axis = (x.0..x.1).log_scale();
+    let y_axis = (y.0 / 1.3..y.1 * 1.3).log_scale();
+    let mut chart = ChartBuilder::on(area)
+        .caption(plot.title, ("sans-serif", 15))
+        .margin(8)
+        .margin_right(24)
+        .x_label_area_size(38)
+        .y_label_area_size(58)
+        .build_cartesian_2d(x_axis, y_axis)?;
+    mesh(plot, &mut chart)?;
+    for (index, line) in plot.lines.iter().enumerate() {
+        // Later lines are thinner, so that one that lies on another does not hide it.
+        let width = 2 + u32::try_from((plot.lines.len() - 1 - index).min(4)).unwrap_or_default();
+        let style = COLOURS[index % COLOURS.len()].stroke_width(width);
+        let points = line.points.iter().map(|(x, y)| (*x, y.max(1e-3)));
+        chart
+            .draw_series(LineSeries::new(points, style))?
+            .label(&line.name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], style));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .label_font(("sans-serif", 12))
+        .draw()?;
+    area.present()
+}
+
+fn mesh<'s, X, Y>(
+    plot: &Plot<'_>,
+    chart: &mut ChartContext<'_, SVGBackend<'s>, Cartesian2d<X, Y>>,
+) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'s> as DrawingBackend>::ErrorType>>
+where
+    X: Ranged<ValueType = f64> + ValueFormatter<f64> + AsRangedCoord<CoordDescType = X, Value = f64>,
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64> + AsRangedCoord<CoordDescType = Y, Value = f64>,
+{
+    let x_text = plot.x_text;
+    chart
+        .configure_mesh()
+        .x_desc(plot.x_label)
+        .y_desc("milliseconds")
+        .x_labels(plot.x_ticks)
+        .y_labels(6)
+        .x_label_formatter(&|x| x_text(*x))
+        .y_label_formatter(&|y| y.to_string())
+        .label_style(("sans-serif", 12))
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(RGBColor(0x80, 0x80, 0x80).mix(0.25))
+        .draw()
+}

@@ -1,0 +1,39 @@
+//! What `stockade run` prints for a person at a terminal.
+
+use std::fmt::Write;
+
+use stockade_model::record::{Record, Verdict};
+
+use super::{grid, summary};
+use crate::metrics::Evidence;
+
+/// Tables, published figures beside ours, the verdict on each hypothesis.
+#[must_use]
+pub fn render(record: &Record, evidence: &[Evidence]) -> String {
+    let mut text = format!("{}\n{}\n", record.experiment, summary::how(record));
+    for table in summary::tables(record, evidence) {
+        let _ = write!(text, "\n{}\n{}\n", table.title, grid(&table.headings, &table.rows));
+    }
+    if let Some(reference) = &record.reference {
+        let _ = writeln!(text, "\npublished: {}", reference.source);
+    }
+    if !record.hypotheses.is_empty() {
+        text.push('\n');
+    }
+    for hypothesis in &record.hypotheses {
+        let _ = writeln!(text, "{} {:12} {}", mark(hypothesis.verdict), hypothesis.verdict, hypothesis.text);
+        for expectation in hypothesis.expect.iter().filter(|e| e.verdict != Verdict::Supported) {
+            let _ = writeln!(text, "  {:12} {}: {}", "", expectation.expr, expectation.reason);
+        }
+    }
+    text
+}
+
+fn mark(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Supported => "✓",
+        Verdict::Refuted => "✗",
+        Verdict::Inconclusive => "?",
+        Verdict::Invalid => "!",
+    }
+}

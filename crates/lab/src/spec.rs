@@ -1,0 +1,338 @@
+//! An experiment file: what was typed becomes what it means, once, before anything runs.
+//!
+//! A file has a head (title, hypotheses, published figures), a base (`[target]`, `[origin]`,
+//! `[cache]`, `[load]`), and `[[test]]`s and `[[arm]]`s that are laid over the base: tables merge by
+//! key, anything else replaces. They are merged as tables that remember where everything was
+//! written, so that an error points into the file whichever layer it came from.
+
+mod setup;
+mod tables;
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use miette::{Diagnostic, NamedSource, SourceSpan};
+use serde::Deserialize;
+use stockade_model::{
+    nearest::remedy,
+    record::Reference,
+    units::{milliseconds, parse_duration},
+};
+use stockade_source::SourceUrl;
+use tables::{Layer, Place, Table};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use crate::{
+    engine::Burst,
+    judge::{self, Claim, Names},
+    metrics::Unit,
+};
+use setup::Setup;
+
+/// An experiment, ready to run.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// What it is about.
+    pub title: String,
+    /// Why it was made.
+    pub context: Option<String>,
+    /// The file's text.
+    pub text: String,
+    /// How often each arm of each test is measured.
+    pub repeats: u32,
+    /// What `--scale` multiplies.
+    pub scaled: Vec<Scaled>,
+    /// Paths of tests, in the file's order; one of `""` where the file has none.
+    pub tests: Vec<String>,
+    /// Names of arms, in the file's order.
+    pub arms: Vec<String>,
+    /// Every test with every arm.
+    pub cells: Vec<Cell>,
+    /// What is claimed.
+    pub claims: Vec<Claim>,
+    /// What was published.
+    pub reference: Option<Reference>,
+}
+
+/// One arm of one test.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// The test's path.
+    pub test: String,
+    /// The arm's name.
+    pub arm: String,
+    /// Where the documents come from.
+    pub source: SourceUrl,
+    /// What is done.
+    pub burst: Burst,
+}
+
+/// What `--scale` may multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum Scaled {
+    /// The number of workers.
+    #[serde(rename = "load.burst")]
+    LoadBurst,
+}
+
+/// An experiment file cannot be used. It shows the place and the remedy.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+#[error("{message}")]
+pub struct SpecError {
+    message: String,
+    #[source_code]
+    file: NamedSource<String>,
+    #[label]
+    at: Option<SourceSpan>,
+    #[help]
+    help: Option<String>,
+}
+
+/// An experiment could not be loaded.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+pub enum LoadError {
+    /// The file could not be read.
+    #[error("cannot read {path}: {error}")]
+    Io {
+        /// Which.
+        path: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The file makes no sense.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Spec(#[from] Box<SpecError>),
+}
+
+impl Experiment {
+    /// Reads and checks a file.
+    pub fn load(path: &Path) -> Result<Self, LoadError> {
+        let name = path.display().to_string();
+        let text = fs::read_to_string(path).map_err(|error| LoadError::Io { path: name.clone(), error })?;
+        Ok(Self::parse(&name, &text)?)
+    }
+
+    /// Reads and checks the text of a file called `name`.
+    pub fn parse(name: &str, text: &str) -> Result<Self, Box<SpecError>> {
+        read(text).map_err(|wrong| {
+            Box::new(SpecError {
+                message: wrong.message,
+                file: NamedSource::new(name, text.to_owned()),
+                at: wrong.at.map(Into::into),
+                help: wrong.help,
+            })
+        })
+    }
+
+    /// The names that expressions may use.
+    #[must_use]
+    pub fn names(&self) -> Names<'_> {
+        Names { tests: &self.tests, arms: &self.arms }
+    }
+
+    /// Multiplies what the file says may be scaled.
+    pub fn scale(&mut self, factor: f64) {
+        for what in &self.scaled {
+            match what {
+                Scaled::LoadBurst => {
+                    for cell in &mut self.cells {
+                        #[expect(
+                            clippy::cast_possible_truncation,
+                            clippy::cast_sign_loss,
+                            reason = "a float saturates, and a burst has one worker at least"
+                        )]
+                        let workers = (cell.burst.workers as f64 * factor).round() as usize;
+                        cell.burst.workers = workers.max(1);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Something is wrong with the file.
+#[derive(Debug)]
+struct Wrong {
+    message: String,
+    at: Place,
+    help: Option<String>,
+}
+
+impl Wrong {
+    fn new(message: impl Into<String>, at: Place) -> Self {
+        Self { message: message.into(), at, help: None }
+    }
+}
+
+/// What stands before the base.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    title: String,
+    context: Option<String>,
+    #[serde(default)]
+    scaled: Vec<Scaled>,
+    repeat: Option<Spanned<u32>>,
+    #[serde(default)]
+    hypothesis: Vec<HypothesisTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HypothesisTable {
+    text: String,
+    expect: Vec<Spanned<String>>,
+}
+
+const HEAD: [&str; 5] = ["title", "context", "scaled", "repeat", "hypothesis"];
+const LAYERS: [&str; 3] = ["test", "arm", "reference"];
+
+fn read(text: &str) -> Result<Experiment, Wrong> {
+    let file = DeTable::parse(text)?;
+    let span = file.span();
+    let (mut head, mut base, mut layers) = (Table::new(), Table::new(), Table::new());
+    for (key, value) in file.into_inner() {
+        let name = key.get_ref().as_ref();
+        let part = match name {
+            _ if HEAD.contains(&name) => &mut head,
+            _ if LAYERS.contains(&name) => &mut layers,
+            _ if setup::SECTIONS.contains(&name) => &mut base,
+            _ => {
+                let known = HEAD.into_iter().chain(setup::SECTIONS).chain(LAYERS);
+                return Err(Wrong {
+                    message: format!("unknown key `{name}`"),
+                    help: Some(remedy(name, known)),
+                    at: Some(key.span()),
+                });
+            }
+        };
+        part.insert(key, value);
+    }
+    let head: Head = tables::read(head, span.clone())?;
+    let tests = tables::layers(&mut layers, "test")?;
+    let arms = tables::layers(&mut layers, "arm")?;
+
+    let (tests, arms, cells) = cells(&base, span, &tests, &arms)?;
+    let names = Names { tests: &tests, arms: &arms };
+    let claims = head.hypothesis.into_iter().map(|h| claim(h, names)).collect::<Result<_, _>>()?;
+    let reference = match tables::take(&mut layers, "reference") {
+        Some(table) => Some(reference(table, names)?),
+        None => None,
+    };
+    let repeats = match head.repeat {
+        None => 1,
+        Some(repeats) if (1..=1_000).contains(repeats.get_ref()) => *repeats.get_ref(),
+        Some(repeats) => return Err(Wrong::new("repeat is from 1 to 1000", Some(repeats.span()))),
+    };
+    Ok(Experiment {
+        title: head.title,
+        context: head.context.map(|context| context.trim().to_owned()),
+        text: text.to_owned(),
+        repeats,
+        scaled: head.scaled,
+        tests,
+        arms,
+        cells,
+        claims,
+        reference,
+    })
+}
+
+type Cells = (Vec<String>, Vec<String>, Vec<Cell>);
+
+/// Lays every test and every arm over the base, and spreads out what a test sweeps over.
+fn cells(
+    base: &Table<'_>,
+    span: std::ops::Range<usize>,
+    tests: &[Layer<'_>],
+    arms: &[Layer<'_>],
+) -> Result<Cells, Wrong> {
+    for arm in arms {
+        if let Some(at) = tables::find(&arm.table, &["load"]) {
+            return Err(Wrong {
+                message: format!("arm `{}` has a load of its own", arm.name),
+                help: Some(
+                    "all arms of a test face the same load: put it into [load] or a [[test]]".to_owned(),
+                ),
+                at,
+            });
+        }
+    }
+    let no_layer = [Layer::default()];
+    let tests = if tests.is_empty() { &no_layer } else { tests };
+    let arms = if arms.is_empty() { &no_layer } else { arms };
+    let (mut paths, mut names, mut cells) = (Vec::new(), Vec::new(), Vec::new());
+    for test in tests {
+        for arm in arms {
+            let table = tables::merge(tables::merge(base.clone(), &test.table), &arm.table);
+            let setup: Setup = tables::read(table, span.clone())?;
+            let name = if arm.name.is_empty() { setup.name() } else { arm.name.clone() };
+            for (path, docs, workers) in setup.sweep(&test.name) {
+                cells.push(setup.cell(&path, &name, docs, workers));
+                if !paths.contains(&path) {
+                    paths.push(path);
+                }
+            }
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    Ok((paths, names, cells))
+}
+
+fn claim(table: HypothesisTable, names: Names<'_>) -> Result<Claim, Wrong> {
+    let expect = table.expect.into_iter().map(|written| {
+        // Inside the quotes.
+        let start = written.span().start + 1;
+        let expr = written.into_inner();
+        let read = judge::parse(&expr, names)
+            .map_err(|error| Wrong::new(error.message, Some(start + error.at.start..start + error.at.end)))?;
+        Ok((expr, read))
+    });
+    Ok(Claim { text: table.text, expect: expect.collect::<Result<_, Wrong>>()? })
+}
+
+fn reference(table: Table<'_>, names: Names<'_>) -> Result<Reference, Wrong> {
+    let mut source = String::new();
+    let mut figures = BTreeMap::new();
+    for (key, value) in table {
+        let at = Some(value.span());
+        match (key.get_ref().as_ref(), value.get_ref()) {
+            ("source", DeValue::String(text)) => source = text.to_string(),
+            (path, value) => {
+                let selector =
+                    judge::selector(path, names).map_err(|message| Wrong::new(message, Some(key.span())))?;
+                let is_one = selector.arm.is_some()
+                    && names.tests.iter().any(|test| *test == selector.test.as_deref().unwrap_or_default());
+                if !is_one {
+                    return Err(Wrong::new(
+                        "a published figure is that of one arm of one test: write TEST/ARM.metric",
+                        Some(key.span()),
+                    ));
+                }
+                let figure = match (selector.metric.unit, value) {
+                    (Unit::Time, DeValue::String(text)) => {
+                        parse_duration(text).map(milliseconds).map_err(|e| e.to_string())
+                    }
+                    (Unit::Time, _) => Err("a time is text with a unit, such as \"492.9ms\"".to_owned()),
+                    (Unit::Number, DeValue::Integer(number)) => {
+                        number.as_str().parse().map_err(|_| "not a number".to_owned())
+                    }
+                    (Unit::Number, DeValue::Float(number)) => {
+                        number.as_str().parse().map_err(|_| "not a number".to_owned())
+                    }
+                    (Unit::Number, _) => Err("this metric is a plain number".to_owned()),
+                };
+                figures.insert(path.to_owned(), figure.map_err(|message| Wrong::new(message, at))?);
+            }
+        }
+    }
+    Ok(Reference { source, figures })
+}
+
+#[cfg(test)]
+mod tests;

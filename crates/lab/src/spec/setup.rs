@@ -1,0 +1,293 @@
+//! The base of an experiment, with a test and an arm laid over it.
+
+use std::{fmt::Display, str::FromStr, time::Duration};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{
+        self, Error as _, IntoDeserializer, SeqAccess,
+        value::{SeqAccessDeserializer, StrDeserializer},
+    },
+};
+use stockade_cache::{Fetch, Load, Store, Strategy, Writer};
+use stockade_model::units;
+use stockade_source::{Latency, SourceUrl};
+
+use super::Cell;
+use crate::engine::{Burst, Docs};
+
+/// The tables of the base.
+pub(super) const SECTIONS: [&str; 4] = ["target", "origin", "cache", "load"];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Setup {
+    #[expect(dead_code, reason = "there is one kind so far, and a file has to say that it means it")]
+    target: Target,
+    #[serde(default)]
+    origin: Origin,
+    #[serde(default)]
+    cache: Cache,
+    load: LoadTable,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Target {
+    #[expect(dead_code, reason = "as above")]
+    kind: Kind,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    Engine,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Origin {
+    source: Text<SourceUrl>,
+    latency: Text<Latency>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Cache {
+    strategy: Option<Preset>,
+    fetch: Option<FetchTable>,
+    load: Option<LoadBounds>,
+    store: Option<StoreName>,
+    ttl: Option<Text<Ttl>>,
+    writer: Option<WriterTable>,
+}
+
+/// A preset, and the name that it was asked for by.
+struct Preset {
+    name: String,
+    strategy: Strategy,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum FetchTable {
+    Independent,
+    #[serde(rename = "coalesce")]
+    Coalesce(Coalesce),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Coalesce {
+    #[serde(with = "units::text")]
+    wait_timeout: Duration,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LoadBounds {
+    #[serde(with = "units::text")]
+    deadline: Duration,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum StoreName {
+    Sync,
+    Async,
+    LockedAsync,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum WriterTable {
+    Direct,
+    Mailbox(Mailbox),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Mailbox {
+    cost: Option<Text<Plain>>,
+    call_timeout: Option<Text<Plain>>,
+    capacity: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LoadTable {
+    burst: OneOrMany<Workers>,
+    #[serde(default)]
+    docs: OneOrMany<Text<Docs>>,
+    #[serde(default = "yes")]
+    barrier: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Setup {
+    /// What an arm is called that has no name.
+    pub(super) fn name(&self) -> String {
+        self.cache.strategy.as_ref().map_or("none", |preset| &preset.name).to_owned()
+    }
+
+    /// Every combination that the test sweeps over, with its path: what has one value is not in it.
+    pub(super) fn sweep(&self, test: &str) -> Vec<(String, Docs, usize)> {
+        let (docs, bursts) = (&self.load.docs.0, &self.load.burst.0);
+        let path = |rule: Docs, workers: usize| {
+            let mut parts = vec![test.to_owned()];
+            parts.extend((docs.len() > 1).then(|| rule.to_string()));
+            parts.extend((bursts.len() > 1).then(|| workers.to_string()));
+            parts.retain(|part| !part.is_empty());
+            parts.join("/")
+        };
+        let combine = |rule: &Text<Docs>| {
+            let rule = rule.0;
+            bursts.iter().map(move |workers| (path(rule, workers.0), rule, workers.0))
+        };
+        docs.iter().flat_map(combine).collect()
+    }
+
+    pub(super) fn cell(&self, test: &str, arm: &str, docs: Docs, workers: usize) -> Cell {
+        Cell {
+            test: test.to_owned(),
+            arm: arm.to_owned(),
+            source: self.origin.source.0.clone(),
+            burst: Burst {
+                name: arm.to_owned(),
+                strategy: self.cache.strategy(),
+                workers,
+                barrier: self.load.barrier,
+                docs,
+                latency: self.origin.latency.0,
+            },
+        }
+    }
+}
+
+impl Cache {
+    /// The preset, with every axis that is written beside it in place of the preset's.
+    fn strategy(&self) -> Strategy {
+        let preset = self.strategy.as_ref().map(|preset| preset.strategy.clone());
+        let mut strategy = preset.unwrap_or_else(|| Strategy::preset("none").expect("`none` is a preset"));
+        if let Some(fetch) = &self.fetch {
+            strategy.fetch = match fetch {
+                FetchTable::Independent => Fetch::Independent,
+                FetchTable::Coalesce(Coalesce { wait_timeout }) => {
+                    Fetch::Coalesce { wait_timeout: *wait_timeout }
+                }
+            };
+        }
+        if let Some(LoadBounds { deadline }) = &self.load {
+            strategy.load = Load { deadline: *deadline };
+        }
+        if let Some(store) = &self.store {
+            strategy.store = match store {
+                StoreName::Sync => Store::Sync,
+                StoreName::Async => Store::Async,
+                StoreName::LockedAsync => Store::LockedAsync,
+            };
+        }
+        if let Some(Text(Ttl(ttl))) = self.ttl {
+            strategy.ttl = ttl;
+        }
+        if let Some(writer) = &self.writer {
+            strategy.writer = match writer {
+                WriterTable::Direct => Writer::Direct,
+                WriterTable::Mailbox(mailbox) => {
+                    let time = |text: &Option<Text<Plain>>| text.as_ref().map(|text| text.0.0);
+                    Writer::mailbox(time(&mailbox.cost), time(&mailbox.call_timeout), mailbox.capacity)
+                }
+            };
+        }
+        strategy
+    }
+}
+
+impl<'de> Deserialize<'de> for Preset {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        let strategy = Strategy::preset(&name).map_err(D::Error::custom)?;
+        Ok(Self { name, strategy })
+    }
+}
+
+/// Something written as text that its own type reads; a bare number is told what it lacks.
+#[derive(Default)]
+struct Text<T>(T);
+
+impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        units::text::written(from)?.parse().map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// A duration.
+struct Plain(Duration);
+
+impl FromStr for Plain {
+    type Err = units::UnitError;
+
+    fn from_str(text: &str) -> Result<Self, units::UnitError> {
+        units::parse_duration(text).map(Self)
+    }
+}
+
+/// A duration, or `none`: for ever.
+#[derive(Clone, Copy)]
+struct Ttl(Option<Duration>);
+
+impl FromStr for Ttl {
+    type Err = units::UnitError;
+
+    fn from_str(text: &str) -> Result<Self, units::UnitError> {
+        if text == "none" { Ok(Self(None)) } else { units::parse_duration(text).map(|ttl| Self(Some(ttl))) }
+    }
+}
+
+/// How many workers: one at least.
+struct Workers(usize);
+
+impl<'de> Deserialize<'de> for Workers {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match i64::deserialize(from)? {
+            workers @ 1.. => usize::try_from(workers).map(Self).map_err(D::Error::custom),
+            _ => Err(D::Error::custom("a burst has one worker at least")),
+        }
+    }
+}
+
+/// One value, or a list of them to sweep over.
+struct OneOrMany<T>(Vec<T>);
+
+impl Default for OneOrMany<Text<Docs>> {
+    /// The published rule.
+    fn default() -> Self {
+        Self(vec![Text(Docs::Scaled)])
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Visitor<T>(std::marker::PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Visitor<T> {
+            type Value = Vec<T>;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a value or a list of values")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<T>, E> {
+                Ok(vec![T::deserialize(StrDeserializer::new(text))?])
+            }
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Vec<T>, E> {
+                Ok(vec![T::deserialize(number.into_deserializer())?])
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Vec<T>, A::Error> {
+                let values = Vec::deserialize(SeqAccessDeserializer::new(list))?;
+                if values.is_empty() { Err(de::Error::custom("the list is empty")) } else { Ok(values) }
+            }
+        }
+        from.deserialize_any(Visitor(std::marker::PhantomData)).map(Self)
+    }
+}

@@ -1,0 +1,119 @@
+//! Tables that remember where everything was written.
+
+use std::ops::Range;
+
+use serde::de::DeserializeOwned;
+use stockade_model::nearest::nearest;
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue, Deserializer},
+};
+
+use super::Wrong;
+
+pub(super) type Table<'i> = DeTable<'i>;
+
+/// Where in the file something is, in bytes.
+pub(super) type Place = Option<Range<usize>>;
+
+/// A `[[test]]` or an `[[arm]]`: its name, and what it lays over the base.
+#[derive(Default)]
+pub(super) struct Layer<'i> {
+    pub(super) name: String,
+    pub(super) table: Table<'i>,
+}
+
+/// `over` laid over `base`: tables merge by key, anything else replaces.
+pub(super) fn merge<'i>(mut base: Table<'i>, over: &Table<'i>) -> Table<'i> {
+    for (key, value) in over {
+        let below = base.remove(key);
+        let merged = match (below.map(Spanned::into_inner), value.get_ref()) {
+            (Some(DeValue::Table(below)), DeValue::Table(above)) => {
+                Spanned::new(value.span(), DeValue::Table(merge(below, above)))
+            }
+            _ => value.clone(),
+        };
+        base.insert(key.clone(), merged);
+    }
+    base
+}
+
+pub(super) fn read<T: DeserializeOwned>(table: Table<'_>, span: Range<usize>) -> Result<T, Wrong> {
+    Ok(T::deserialize(Deserializer::from(Spanned::new(span, table)))?)
+}
+
+/// Where the value at this path of keys stands, if it is there.
+pub(super) fn find(table: &Table<'_>, path: &[&str]) -> Option<Place> {
+    let (first, rest) = path.split_first()?;
+    let (key, value) = table.iter().find(|(key, _)| key.get_ref() == first)?;
+    match (rest, value.get_ref()) {
+        ([], _) => Some(Some(key.span())),
+        (_, DeValue::Table(below)) => find(below, rest),
+        _ => None,
+    }
+}
+
+/// Takes the table with this name out of another.
+pub(super) fn take<'i>(table: &mut Table<'i>, name: &str) -> Option<Table<'i>> {
+    let key = table.keys().find(|key| key.get_ref() == name)?.clone();
+    match table.remove(&key)?.into_inner() {
+        DeValue::Table(taken) => Some(taken),
+        _ => None,
+    }
+}
+
+/// The `[[name]]` tables, with their names taken out and checked.
+pub(super) fn layers<'i>(table: &mut Table<'i>, kind: &str) -> Result<Vec<Layer<'i>>, Wrong> {
+    let Some(key) = table.keys().find(|key| key.get_ref() == kind).cloned() else { return Ok(Vec::new()) };
+    let at = Some(key.span());
+    let written_wrong =
+        || Wrong::new(format!("write each {kind} as a table of its own, under [[{kind}]]"), at.clone());
+    let Some(DeValue::Array(array)) = table.remove(&key).map(Spanned::into_inner) else {
+        return Err(written_wrong());
+    };
+    let mut layers: Vec<Layer<'i>> = Vec::new();
+    for value in array {
+        let here = value.span();
+        let DeValue::Table(mut table) = value.into_inner() else { return Err(written_wrong()) };
+        let key = table.keys().find(|key| key.get_ref() == "name").cloned();
+        let name = key.and_then(|key| table.remove(&key));
+        let (name, at) = match &name {
+            Some(value) => (value.get_ref().as_str().unwrap_or_default(), value.span()),
+            None => {
+                return Err(Wrong::new(format!("this {kind} has no name: write name = \"...\""), Some(here)));
+            }
+        };
+        // Names become parts of expressions, where `.` and `/` separate and spaces end them.
+        let is_plain = |c: char| c.is_alphanumeric() || "_-:".contains(c);
+        if name.is_empty() || !name.chars().all(is_plain) {
+            let message = format!("a {kind}'s name is made of letters, digits, `_`, `-` and `:`");
+            return Err(Wrong::new(message, Some(at)));
+        }
+        if layers.iter().any(|layer| layer.name == name) {
+            return Err(Wrong::new(format!("there are two {kind}s named `{name}`"), Some(at)));
+        }
+        layers.push(Layer { name: name.to_owned(), table });
+    }
+    Ok(layers)
+}
+
+impl From<toml::de::Error> for Wrong {
+    fn from(error: toml::de::Error) -> Self {
+        let (message, at) = (error.message(), error.span());
+        // serde writes: unknown field `tll`, expected one of `ttl`, `store`
+        let mut quoted = message.split('`').skip(1).step_by(2);
+        match message.split_once(", expected") {
+            Some((unknown, _)) if unknown.starts_with("unknown ") => {
+                let typed = quoted.next().unwrap_or_default();
+                let known: Vec<&str> = quoted.collect();
+                let help = match nearest(typed, known.iter().copied()) {
+                    Some(name) => format!("did you mean `{name}`?"),
+                    None => format!("use one of: {}", known.join(", ")),
+                };
+                let message = unknown.replacen("field", "key", 1).replacen("variant", "value", 1);
+                Self { message, at, help: Some(help) }
+            }
+            _ => Self { message: message.trim_end().to_owned(), at, help: None },
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What can be typed.
+
+use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand, ValueEnum, builder::styling::Styles};
+use stockade_cache::{PRESETS, Strategy};
+use stockade_lab::{engine::Docs, report::FORMATS};
+use stockade_model::units::parse_duration;
+use stockade_source::{Latency, SourceUrl};
+
+/// Load testing of caching strategies, and the cache that survives it.
+#[derive(Debug, Parser)]
+#[command(version, about, max_term_width = 100, styles = Styles::plain(), after_help = EXIT_CODES)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done and every hypothesis supported; 1 failed; 2 bad usage or file; \
+                          98 invalid, interrupted or inconclusive; 99 a hypothesis refuted.";
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run an experiment and judge its hypotheses
+    Run(RunArgs),
+    /// Run the published stampede test: N workers, cold cache, every strategy
+    Stampede(StampedeArgs),
+    /// Report a record in another format
+    Report(ReportArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The experiment's file
+    #[arg(value_name = "EXPERIMENT.toml")]
+    pub experiment: PathBuf,
+    /// Multiply what the file lists as `scaled`
+    #[arg(long, value_name = "F", default_value = "1", value_parser = scale)]
+    pub scale: f64,
+    /// Measure every arm so often, in place of the file's `repeat`
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: Option<u32>,
+    /// Where every random choice comes from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Where the record goes [default: runs/TITLE/TIME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// What is printed
+    #[arg(long, value_enum, default_value_t = RunFormat::Text)]
+    pub format: RunFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RunFormat {
+    Text,
+    Json,
+    Md,
+}
+
+#[derive(Debug, Args)]
+pub struct StampedeArgs {
+    /// How many workers ask at the same moment; several are several starts
+    #[arg(default_values = ["10", "100", "1000", "10000"])]
+    pub workers: Vec<NonZeroUsize>,
+    /// Strategies to compare [default: all of the published test]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = preset)]
+    pub strategy: Vec<Named>,
+    /// Documents to choose from: `fixed:K`, or `scaled` with the workers as published
+    #[arg(long, value_name = "fixed:K|scaled", default_value = "scaled")]
+    pub docs: Docs,
+    /// Where the documents are [default: a SQLite database with 680 generated ones]
+    #[arg(long, value_name = "URL")]
+    pub source: Option<SourceUrl>,
+    /// Make the source slower: `20ms`, or `10ms..30ms` drawn for every fetch
+    #[arg(long, value_name = "D", default_value = "0")]
+    pub source_latency: Latency,
+    /// Fill the source with these documents, one JSON object with an `_id` a line
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub docs_from: Option<PathBuf>,
+    /// Who writes into the cache: `direct`, or one task with a `mailbox`
+    #[arg(long, value_enum, default_value_t = WriterName::Direct)]
+    pub writer: WriterName,
+    /// What one write costs the mailbox's task [default: 0]
+    #[arg(long, value_name = "D", value_parser = parse_duration)]
+    pub store_cost: Option<Duration>,
+    /// How long a worker waits for the mailbox's task [default: 5s]
+    #[arg(long, value_name = "D", value_parser = parse_duration)]
+    pub call_timeout: Option<Duration>,
+    /// Start workers as they are spawned, as the published test does, not all at the same moment
+    #[arg(long)]
+    pub no_barrier: bool,
+    /// Where every random choice comes from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// What is printed
+    #[arg(long, value_enum, default_value_t = StampedeFormat::Text)]
+    pub format: StampedeFormat,
+}
+
+/// A strategy and the name that it was asked for by.
+#[derive(Clone, Debug)]
+pub struct Named {
+    pub name: String,
+    pub strategy: Strategy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WriterName {
+    Direct,
+    Mailbox,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StampedeFormat {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// The record's directory
+    pub record: PathBuf,
+    /// What is printed
+    #[arg(long, default_value = "md", value_parser = formats())]
+    pub format: String,
+}
+
+fn formats() -> impl clap::builder::TypedValueParser<Value = String> {
+    clap::builder::PossibleValuesParser::new(FORMATS.iter().map(|format| format.name))
+}
+
+fn preset(name: &str) -> Result<Named, stockade_cache::UnknownPreset> {
+    Strategy::preset(name).map(|strategy| Named { name: name.to_owned(), strategy })
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(factor),
+        _ => Err("write a number above 0, such as 0.1".to_owned()),
+    }
+}
+
+impl StampedeArgs {
+    /// The strategies asked for, or else all of the published test.
+    pub fn strategies(&mut self) -> Vec<Named> {
+        let asked = std::mem::take(&mut self.strategy);
+        if !asked.is_empty() {
+            return asked;
+        }
+        PRESETS
+            .iter()
+            .map(|preset| Named { name: preset.name.to_owned(), strategy: preset.strategy.clone() })
+            .collect()
+    }
+}

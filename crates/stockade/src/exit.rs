@@ -1,0 +1,88 @@
+//! What the program ends with. The codes are a contract: scripts and CI depend on them.
+
+use std::process::ExitCode;
+
+use stockade_lab::{engine::EngineError, run::RunError, spec::LoadError, storage::StorageError};
+use stockade_model::record::{Record, Verdict};
+use stockade_source::{OpenError, documents::ReadError};
+
+/// How the program ends when nothing went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// 0: done, and every hypothesis supported.
+    Done,
+    /// 98: invalid, interrupted or inconclusive.
+    Undecided,
+    /// 99: a hypothesis refuted.
+    Refuted,
+}
+
+/// What went wrong. Bad usage and bad files end with 2, everything else with 1.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Documents(#[from] ReadError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error("{0}")]
+    Usage(String),
+    #[error("cannot write to standard output: {0}")]
+    Output(std::io::Error),
+}
+
+impl Exit {
+    /// What a run ends with. An interrupted one has not shown all it was to show.
+    pub fn of(record: &Record) -> Self {
+        match record.verdict {
+            _ if record.interrupted => Self::Undecided,
+            Verdict::Supported => Self::Done,
+            Verdict::Refuted => Self::Refuted,
+            Verdict::Inconclusive | Verdict::Invalid => Self::Undecided,
+        }
+    }
+}
+
+/// Says on standard error what went wrong.
+pub fn explain(failure: Failure) -> ExitCode {
+    let code = failure.code();
+    match failure {
+        Failure::Load(LoadError::Spec(spec)) => eprintln!("{:?}", miette::Report::new(*spec)),
+        // A reader that has seen enough is no failure worth a word.
+        Failure::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+        failure => eprintln!("error: {failure}"),
+    }
+    ExitCode::from(code)
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Done => 0,
+            Exit::Undecided => 98,
+            Exit::Refuted => 99,
+        })
+    }
+}
+
+impl Failure {
+    fn code(&self) -> u8 {
+        let is_usage = match self {
+            Self::Usage(_)
+            | Self::Run(RunError::MixedClocks)
+            | Self::Load(LoadError::Spec(_))
+            | Self::Documents(ReadError::Line { .. } | ReadError::Empty { .. }) => true,
+            Self::Open(error) | Self::Run(RunError::Open(error)) => error.is_usage(),
+            Self::Engine(error) | Self::Run(RunError::Engine(error)) => error.is_usage(),
+            _ => false,
+        };
+        if is_usage { 2 } else { 1 }
+    }
+}

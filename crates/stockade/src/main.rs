@@ -1,0 +1,25 @@
+//! Load testing of caching strategies, and the cache that survives it.
+//!
+//! The command line: what was typed becomes what it means in [`cli`], and one module a command does
+//! it. Standard output carries data only, standard error everything else; [`exit`] lists the codes.
+
+mod cli;
+mod exit;
+mod progress;
+mod report;
+mod run;
+mod stampede;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let exit = match Cli::parse().command {
+        Command::Run(args) => run::run(args),
+        Command::Stampede(args) => stampede::stampede(args),
+        Command::Report(args) => report::report(&args),
+    };
+    exit.map_or_else(exit::explain, ExitCode::from)
+}

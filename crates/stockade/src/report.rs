@@ -1,0 +1,19 @@
+//! `stockade report`: a record in another format.
+
+use stockade_lab::{metrics::Evidence, report::FORMATS, storage};
+
+use crate::{
+    cli::ReportArgs,
+    exit::{Exit, Failure},
+    run::print,
+};
+
+/// Prints it. That the run refuted something is no failure of the report.
+pub fn report(args: &ReportArgs) -> Result<Exit, Failure> {
+    let (record, intervals) = storage::read(&args.record)?;
+    let evidence = Evidence::of(&record, &intervals);
+    let format =
+        FORMATS.iter().find(|format| format.name == args.format).expect("clap lets no other format pass");
+    print(&(format.render)(&record, &evidence))?;
+    Ok(Exit::Done)
+}
