@@ -1,1 +1,151 @@
+//! Verdicts from made-up evidence.
 
+use std::collections::BTreeMap;
+
+use stockade_model::{
+    histogram::Histogram,
+    outcome::Outcomes,
+    record::{Burst, Calls, Run},
+};
+
+use super::*;
+use crate::metrics::Times;
+
+/// A run with so many fetches that took so many milliseconds.
+fn run(test: &str, arm: &str, repeat: u32, fetches: u64, finished_ms: f64) -> Evidence {
+    let burst = Burst {
+        strategy: arm.to_owned(),
+        workers: 10,
+        documents: 1,
+        distinct_keys: 1,
+        finished_ms,
+        times: None,
+        calls: Calls { fetch_doc: fetches, store_local: 0, store_local_async: 0 },
+        failed: 0,
+        waiters: 0,
+        start_skew_ms: 0.0,
+    };
+    let run = Run {
+        test: test.to_owned(),
+        arm: arm.to_owned(),
+        repeat,
+        burst,
+        whole_ms_sum: 0,
+        outcomes: Outcomes { miss: 10, ..Outcomes::default() },
+        bytes_in: 0,
+        episodes: 1,
+        errors: BTreeMap::new(),
+    };
+    Evidence { run, times: Times { response: Histogram::new(), ..Times::default() } }
+}
+
+/// The verdict on one comparison over tests `t/1`, `t/2` and arms `a`, `b`.
+fn verdict_in(clock: Clock, repeats: u32, expr: &str, evidence: &[Evidence]) -> (Verdict, String) {
+    let (tests, arms) = (["t/1", "t/2"].map(str::to_owned), ["a", "b"].map(str::to_owned));
+    let names = Names { tests: &tests, arms: &arms };
+    let claims =
+        [Claim { text: "claim".to_owned(), expect: vec![(expr.to_owned(), parse(expr, names).unwrap())] }];
+    let judged = judge(&claims, Case { names, repeats, clock }, evidence).remove(0);
+    assert_eq!(judged.verdict, judged.expect[0].verdict);
+    (judged.verdict, judged.expect[0].reason.clone())
+}
+
+fn verdict(repeats: u32, expr: &str, evidence: &[Evidence]) -> (Verdict, String) {
+    verdict_in(Clock::Live, repeats, expr, evidence)
+}
+
+/// Every test and arm so often; `fetches` and `finished` may depend on which.
+fn all(
+    repeats: u32,
+    fetches: impl Fn(&str, &str, u32) -> u64,
+    finished: impl Fn(&str, &str, u32) -> f64,
+) -> Vec<Evidence> {
+    let mut evidence = Vec::new();
+    for repeat in 1..=repeats {
+        for (test, arm) in [("t/1", "a"), ("t/1", "b"), ("t/2", "a"), ("t/2", "b")] {
+            evidence.push(run(test, arm, repeat, fetches(test, arm, repeat), finished(test, arm, repeat)));
+        }
+    }
+    evidence
+}
+
+#[test]
+fn counts_have_to_hold_everywhere_and_every_time() {
+    let evidence = all(2, |_, arm, _| if arm == "a" { 10 } else { 1 }, |_, _, _| 1.0);
+    let held = |n: u32| format!("held in {n} of {n}");
+    assert_eq!(verdict(2, "a.source_loads == 10", &evidence), (Verdict::Supported, held(4)));
+    assert_eq!(verdict(2, "t/2/a.source_loads == 10", &evidence), (Verdict::Supported, held(2)));
+    assert_eq!(
+        verdict(2, "t/a.source_loads == 10", &evidence),
+        (Verdict::Supported, held(4)),
+        "a beginning of paths"
+    );
+    assert_eq!(
+        verdict(2, "source_loads <= requests", &evidence),
+        (Verdict::Supported, held(8)),
+        "same test, same arm"
+    );
+    assert_eq!(
+        verdict(2, "source_loads == 10", &evidence),
+        (Verdict::Refuted, "held in 4 of 8, first failed in t/1, b, repeat 1".to_owned())
+    );
+
+    let once = all(3, |test, arm, repeat| u64::from((test, arm, repeat) == ("t/2", "a", 3)), |_, _, _| 1.0);
+    assert_eq!(
+        verdict(3, "a.source_loads == 0", &once),
+        (Verdict::Refuted, "held in 5 of 6, first failed in t/2, repeat 3".to_owned()),
+        "one counterexample refutes"
+    );
+}
+
+#[test]
+fn times_need_five_repeats_that_agree() {
+    let by_arm = |_: &str, arm: &str, _: u32| if arm == "a" { 5.0 } else { 9.0 };
+    let evidence = |repeats| all(repeats, |_, _, _| 1, by_arm);
+    assert_eq!(verdict(5, "a.finished < b.finished", &evidence(5)).0, Verdict::Supported);
+    assert_eq!(verdict(5, "b.finished < a.finished", &evidence(5)).0, Verdict::Refuted);
+    let (too_few, reason) = verdict(4, "a.finished < b.finished", &evidence(4));
+    assert_eq!(too_few, Verdict::Inconclusive);
+    assert_eq!(reason, "held in 8 of 8; times need 5 repeats, there were 4");
+
+    let mixed = all(
+        5,
+        |_, _, _| 1,
+        |_, arm, repeat| if arm == "a" && repeat == 2 { 10.0 } else { by_arm("", arm, 0) },
+    );
+    assert_eq!(verdict(5, "a.finished < b.finished", &mixed).0, Verdict::Inconclusive);
+    assert_eq!(
+        verdict_in(Clock::Virtual, 1, "a.finished < b.finished", &evidence(1)).0,
+        Verdict::Supported,
+        "computed"
+    );
+}
+
+#[test]
+fn what_was_not_measured_supports_nothing() {
+    let mut evidence = all(2, |_, _, _| 1, |_, _, _| 1.0);
+    let (verdict_of_none, _) = verdict(2, "response.p99 < 1ms", &evidence);
+    assert_eq!(verdict_of_none, Verdict::Inconclusive, "no request was answered, so there is no figure");
+    evidence.pop();
+    let (interrupted, reason) = verdict(2, "source_loads == 1", &evidence);
+    assert_eq!((interrupted, reason.as_str()), (Verdict::Inconclusive, "held in 7 of 7, 1 without a figure"));
+    assert_eq!(
+        verdict(2, "source_loads == 2", &evidence).0,
+        Verdict::Refuted,
+        "a counterexample is one all the same"
+    );
+    assert_eq!(
+        verdict(2, "source_loads / stores.sync == 1", &evidence).0,
+        Verdict::Inconclusive,
+        "a division by zero"
+    );
+}
+
+#[test]
+fn the_worst_verdict_wins() {
+    use Verdict::{Inconclusive, Invalid, Refuted, Supported};
+    assert_eq!(worst([Supported, Inconclusive, Supported].into_iter()), Inconclusive);
+    assert_eq!(worst([Refuted, Inconclusive].into_iter()), Refuted);
+    assert_eq!(worst([Refuted, Invalid].into_iter()), Invalid);
+    assert_eq!(worst([].into_iter()), Supported);
+}

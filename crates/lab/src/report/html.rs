@@ -113,7 +113,14 @@ fn sweeps(record: &Record, evidence: &[Evidence]) -> Vec<String> {
         };
         let lines: Vec<Line> = record.arms.iter().map(|arm| line(&arm.name)).collect();
         let x_text = |x: f64| format!("{x:.0}");
-        plot::svg(&Plot { title: family, x_label: "workers", lines: &lines, x_text, x_ticks: tests.len() })
+        plot::svg(&Plot {
+            title: family,
+            x_label: "workers",
+            lines: &lines,
+            y_is_log: true,
+            x_text,
+            x_ticks: tests.len(),
+        })
     };
     families.into_iter().map(plot).collect()
 }
@@ -135,7 +142,14 @@ fn percentiles(record: &Record, evidence: &[Evidence], test: &str) -> String {
     };
     let lines: Vec<Line> = record.arms.iter().map(|arm| line(&arm.name)).collect();
     let x_text = |inverse: f64| ((1.0 - 1.0 / inverse) * 100.0).to_string();
-    plot::svg(&Plot { title: test, x_label: "percentile", lines: &lines, x_text, x_ticks: 6 })
+    plot::svg(&Plot {
+        title: test,
+        x_label: "percentile",
+        lines: &lines,
+        y_is_log: false,
+        x_text,
+        x_ticks: 6,
+    })
 }
 
 const STYLE: &str = "

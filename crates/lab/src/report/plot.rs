@@ -1,10 +1,6 @@
 //! Plots as inline SVG. Text and axes take the page's own colour, so that they suit light and dark.
 
-use plotters::{
-    coord::Shift,
-    coord::ranged1d::{AsRangedCoord, ValueFormatter},
-    prelude::*,
-};
+use plotters::{coord::Shift, coord::ranged1d::ValueFormatter, prelude::*};
 
 /// A line and its name.
 pub(super) struct Line {
@@ -17,6 +13,8 @@ pub(super) struct Plot<'a> {
     pub(super) title: &'a str,
     pub(super) x_label: &'a str,
     pub(super) lines: &'a [Line],
+    /// Whether the milliseconds are drawn to a logarithmic scale, or from 0.
+    pub(super) y_is_log: bool,
     /// Writes a value of the x axis.
     pub(super) x_text: fn(f64) -> String,
     /// The values of the x axis that are written.
@@ -37,7 +35,7 @@ const COLOURS: [RGBColor; 7] = [
 const WIDTH: u32 = 560;
 const HEIGHT: u32 = 320;
 
-/// Draws milliseconds over something, both axes logarithmic. Empty where there is nothing to draw.
+/// Draws milliseconds over something on a logarithmic axis. Empty where there is nothing to draw.
 pub(super) fn svg(plot: &Plot<'_>) -> String {
     let points = || plot.lines.iter().flat_map(|line| &line.points);
     let (Some(x), Some(y)) = (span(points().map(|(x, _)| *x)), span(points().map(|(_, y)| *y))) else {
@@ -60,22 +58,47 @@ fn span(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
     if least < most { Some((least, most)) } else { Some((least / 2.0, most * 2.0)) }
 }
 
+type Drawn<'s> = Result<(), DrawingAreaErrorKind<<SVGBackend<'s> as DrawingBackend>::ErrorType>>;
+
 fn draw<'s>(
     plot: &Plot<'_>,
     area: &DrawingArea<SVGBackend<'s>, Shift>,
     x: (f64, f64),
     y: (f64, f64),
-) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'s> as DrawingBackend>::ErrorType>> {
+) -> Drawn<'s> {
     let x_axis = (x.0..x.1).log_scale();
-    let y_axis = (y.0 / 1.3..y.1 * 1.3).log_scale();
-    let mut chart = ChartBuilder::on(area)
-        .caption(plot.title, ("sans-serif", 15))
-        .margin(8)
-        .margin_right(24)
-        .x_label_area_size(38)
-        .y_label_area_size(58)
-        .build_cartesian_2d(x_axis, y_axis)?;
-    mesh(plot, &mut chart)?;
+    let mut builder = ChartBuilder::on(area);
+    builder.caption(plot.title, ("sans-serif", 15)).margin(8).margin_right(24);
+    builder.x_label_area_size(38).y_label_area_size(58);
+    if plot.y_is_log {
+        lines(plot, &mut builder.build_cartesian_2d(x_axis, (y.0 / 1.3..y.1 * 1.3).log_scale())?)?;
+    } else {
+        lines(plot, &mut builder.build_cartesian_2d(x_axis, 0.0..y.1 * 1.15)?)?;
+    }
+    area.present()
+}
+
+fn lines<'a, 's: 'a, X, Y>(
+    plot: &Plot<'_>,
+    chart: &mut ChartContext<'a, SVGBackend<'s>, Cartesian2d<X, Y>>,
+) -> Drawn<'s>
+where
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    let x_text = plot.x_text;
+    chart
+        .configure_mesh()
+        .x_desc(plot.x_label)
+        .y_desc("milliseconds")
+        .x_labels(plot.x_ticks)
+        .y_labels(6)
+        .x_label_formatter(&|x| x_text(*x))
+        .y_label_formatter(&|y| y.to_string())
+        .label_style(("sans-serif", 12))
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(RGBColor(0x80, 0x80, 0x80).mix(0.25))
+        .draw()?;
     for (index, line) in plot.lines.iter().enumerate() {
         // Later lines are thinner, so that one that lies on another does not hide it.
         let width = 2 + u32::try_from((plot.lines.len() - 1 - index).min(4)).unwrap_or_default();
@@ -90,29 +113,5 @@ fn draw<'s>(
         .configure_series_labels()
         .position(SeriesLabelPosition::UpperLeft)
         .label_font(("sans-serif", 12))
-        .draw()?;
-    area.present()
-}
-
-fn mesh<'s, X, Y>(
-    plot: &Plot<'_>,
-    chart: &mut ChartContext<'_, SVGBackend<'s>, Cartesian2d<X, Y>>,
-) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'s> as DrawingBackend>::ErrorType>>
-where
-    X: Ranged<ValueType = f64> + ValueFormatter<f64> + AsRangedCoord<CoordDescType = X, Value = f64>,
-    Y: Ranged<ValueType = f64> + ValueFormatter<f64> + AsRangedCoord<CoordDescType = Y, Value = f64>,
-{
-    let x_text = plot.x_text;
-    chart
-        .configure_mesh()
-        .x_desc(plot.x_label)
-        .y_desc("milliseconds")
-        .x_labels(plot.x_ticks)
-        .y_labels(6)
-        .x_label_formatter(&|x| x_text(*x))
-        .y_label_formatter(&|y| y.to_string())
-        .label_style(("sans-serif", 12))
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(RGBColor(0x80, 0x80, 0x80).mix(0.25))
         .draw()
 }

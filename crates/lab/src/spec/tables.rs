@@ -86,7 +86,7 @@ pub(super) fn layers<'i>(table: &mut Table<'i>, kind: &str) -> Result<Vec<Layer<
         // Names become parts of expressions, where `.` and `/` separate and spaces end them.
         let is_plain = |c: char| c.is_alphanumeric() || "_-:".contains(c);
         if name.is_empty() || !name.chars().all(is_plain) {
-            let message = format!("a {kind}'s name is made of letters, digits, `_`, `-` and `:`");
+            let message = format!("names of {kind}s are made of letters, digits, `_`, `-` and `:`");
             return Err(Wrong::new(message, Some(at)));
         }
         if layers.iter().any(|layer| layer.name == name) {

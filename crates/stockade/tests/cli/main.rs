@@ -1,0 +1,6 @@
+//! The command line as a user meets it: real processes, real files, the contract that scripts depend
+//! on.
+
+mod run;
+mod stampede;
+mod support;

@@ -1,0 +1,82 @@
+//! Runs the program as a user does.
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A directory to run the program in, with a cache directory of its own.
+pub struct Sandbox(TempDir);
+
+/// What the program said and ended with.
+pub struct Said {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Sandbox {
+    pub fn new() -> Self {
+        Self(TempDir::new().expect("a temporary directory"))
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Writes a file into it, and gives its path.
+    pub fn file(&self, name: &str, text: &str) -> String {
+        let path = self.path().join(name);
+        std::fs::write(&path, text).expect("the directory is writable");
+        path.display().to_string()
+    }
+
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stockade"));
+        command.current_dir(self.path()).env("XDG_CACHE_HOME", shared_cache()).env("RUST_BACKTRACE", "1");
+        command
+    }
+
+    pub fn stockade(&self, arguments: &[&str]) -> Said {
+        let output = self.command().args(arguments).output().expect("the program starts");
+        Said::of(output)
+    }
+
+    /// The runs of `stockade stampede --format json`.
+    pub fn stampede(&self, arguments: &[&str]) -> Vec<Value> {
+        let said = self.stockade(&[&["stampede", "--format", "json"], arguments].concat());
+        assert_eq!(said.code, 0, "{}", said.stderr);
+        let report: Value = serde_json::from_str(&said.stdout).expect("one JSON object");
+        report["runs"].as_array().expect("runs").clone()
+    }
+}
+
+/// One cache for all tests, so that the documents are generated once.
+fn shared_cache() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
+impl Said {
+    pub fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code().expect("it ends by itself"),
+            stdout: String::from_utf8(output.stdout).expect("UTF-8"),
+            stderr: String::from_utf8(output.stderr).expect("UTF-8"),
+        }
+    }
+
+    /// One message on standard error with these words in it, nothing on standard output, no panic.
+    #[track_caller]
+    pub fn assert_refused(&self, code: i32, words: &[&str]) {
+        assert_eq!((self.code, self.stdout.as_str()), (code, ""), "{}", self.stderr);
+        for word in words {
+            assert!(self.stderr.contains(word), "`{word}` is not in:\n{}", self.stderr);
+        }
+        for never in ["panicked", "backtrace", "RUST_"] {
+            assert!(!self.stderr.contains(never), "{}", self.stderr);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The rules of the house that no compiler checks.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
+
+/// Who may import whom: the one-way street of ARCHITECTURE.md.
+const GRAPH: [(&str, &[&str]); 5] = [
+    ("stockade-model", &[]),
+    ("stockade-cache", &["stockade-model"]),
+    ("stockade-source", &["stockade-model"]),
+    ("stockade-lab", &["stockade-cache", "stockade-model", "stockade-source"]),
+    ("stockade", &["stockade-cache", "stockade-lab", "stockade-model", "stockade-source"]),
+];
+
+/// TLS is rustls with ring, once it is there; nothing that links a C library or needs cmake.
+const BANNED_CRATES: [&str; 6] =
+    ["openssl", "openssl-sys", "native-tls", "aws-lc-rs", "aws-lc-sys", "boring-sys"];
+
+/// Where time and chance are arguments: the engine and the judge. What stands in no such file is
+/// banned in every crate by clippy.toml.
+const PURE: [&str; 4] =
+    ["crates/cache/src", "crates/lab/src/judge.rs", "crates/lab/src/judge", "crates/lab/src/engine/burst.rs"];
+const IMPURE: [&str; 9] = [
+    "tokio::time",
+    "tokio::spawn",
+    "tokio::select!",
+    "std::thread",
+    "Instant::now",
+    "SystemTime",
+    "rand::rng",
+    "RandomState",
+    "std::collections::HashMap",
+];
+
+/// Longer files hold a noun that wants out.
+const LINES_MAX: usize = 600;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
+}
+
+fn metadata() -> Metadata {
+    MetadataCommand::new()
+        .manifest_path(root().join("Cargo.toml"))
+        .other_options(["--offline".to_owned()])
+        .exec()
+        .expect("cargo metadata")
+}
+
+/// Every Rust file below a path, or the file itself.
+fn sources(path: &Path) -> Vec<PathBuf> {
+    if path.is_file() {
+        return vec![path.to_owned()];
+    }
+    let entries = fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut files: Vec<_> = entries.flat_map(|entry| sources(&entry.expect("an entry").path())).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "rs"));
+    files
+}
+
+#[test]
+fn the_crates_import_each_other_one_way() {
+    let metadata = metadata();
+    let members: BTreeMap<_, _> = metadata
+        .workspace_packages()
+        .into_iter()
+        .map(|package| {
+            let is_ours = |name: &str| name == "stockade" || name.starts_with("stockade-");
+            let imports: BTreeSet<_> = package
+                .dependencies
+                .iter()
+                .filter(|dependency| dependency.kind == DependencyKind::Normal && is_ours(&dependency.name))
+                .map(|dependency| dependency.name.clone())
+                .collect();
+            (package.name.to_string(), imports)
+        })
+        .collect();
+    let allowed: BTreeMap<_, BTreeSet<_>> = GRAPH
+        .into_iter()
+        .map(|(name, imports)| (name.to_owned(), imports.iter().map(|name| (*name).to_owned()).collect()))
+        .collect();
+    assert_eq!(members.keys().collect::<Vec<_>>(), allowed.keys().collect::<Vec<_>>());
+    for (name, imports) in members {
+        assert!(imports.is_subset(&allowed[&name]), "{name} imports {imports:?}");
+    }
+}
+
+#[test]
+fn no_banned_crate_is_locked() {
+    let lock = fs::read_to_string(root().join("Cargo.lock")).expect("Cargo.lock");
+    for banned in BANNED_CRATES {
+        assert!(!lock.contains(&format!("name = \"{banned}\"")), "{banned} came in: cargo tree -i {banned}");
+    }
+}
+
+#[test]
+fn time_and_chance_are_arguments() {
+    for pure in PURE {
+        for file in sources(&root().join(pure)) {
+            let text = fs::read_to_string(&file).expect("readable");
+            for banned in IMPURE {
+                assert!(!text.contains(banned), "{}: `{banned}`", file.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn files_are_of_a_readable_length_and_without_leftovers() {
+    for file in sources(&root().join("crates")) {
+        let text = fs::read_to_string(&file).expect("readable");
+        let lines = text.lines().count();
+        assert!(lines <= LINES_MAX, "{}: {lines} lines, which noun wants out?", file.display());
+        if file.ends_with("tidy.rs") {
+            continue;
+        }
+        for leftover in
+            ["todo!", "unimplemented!", "dbg!", "FIXME", "TODO", "XXX", "#[ignore", "thread::sleep"]
+        {
+            assert!(!text.contains(leftover), "{}: `{leftover}`", file.display());
+        }
+    }
+}
+
+#[test]
+fn every_crate_takes_the_workspaces_lints_and_every_decision_has_a_number_of_its_own() {
+    for package in metadata().workspace_packages() {
+        let manifest = fs::read_to_string(&package.manifest_path).expect("readable");
+        assert!(manifest.contains("[lints]\nworkspace = true"), "{}", package.name);
+    }
+    let mut numbers = BTreeSet::new();
+    for entry in fs::read_dir(root().join("decisions")).expect("decisions/") {
+        let name = entry.expect("an entry").file_name().into_string().expect("UTF-8");
+        let (number, title) = name.split_once('-').expect("NNN-title.md");
+        assert!(
+            number.len() == 3 && number.parse::<u32>().is_ok() && title.strip_suffix(".md").is_some(),
+            "{name}"
+        );
+        assert!(numbers.insert(number.to_owned()), "{name}: the number is taken");
+    }
+}
