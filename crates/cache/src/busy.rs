@@ -34,6 +34,12 @@ impl Site {
     }
 }
 
+impl Clone for Busy {
+    fn clone(&self) -> Self {
+        self.0.begin()
+    }
+}
+
 impl Drop for Busy {
     fn drop(&mut self) {
         if self.0.under_way.fetch_sub(1, Ordering::Release) == 1 {

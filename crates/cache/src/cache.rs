@@ -1,6 +1,6 @@
 //! The shell: lookups that wait, and the tasks that load.
 
-use std::{future::Future, hash::Hash, sync::Arc, time::Duration};
+use std::{borrow::Borrow, future::Future, hash::Hash, sync::Arc, time::Duration};
 
 use stockade_model::{
     outcome::Outcome,
@@ -94,7 +94,10 @@ where
 
     /// The fresh value of `key`, if there is one. Never loads and never waits.
     #[must_use]
-    pub fn get(&self, key: &K) -> Option<V> {
+    pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
         match self.inner.look_up(key, self.inner.runtime.now()) {
             Found::Fresh(value) => Some(value),
             Found::Missing { .. } => None,
@@ -126,8 +129,8 @@ where
                 Place::Waiter(waiter, timeout) => (waiter, timeout),
             };
             match before(&inner.runtime, asked + timeout, waiter).await {
-                Some(Turn::Landed(Ok(loaded))) if !loaded.serves(asked) => {}
-                Some(Turn::Landed(landing)) => return coalesced(landing),
+                Some(Turn::Landed(Ok(loaded), _)) if !loaded.serves(asked) => {}
+                Some(Turn::Landed(landing, _)) => return coalesced(landing),
                 Some(Turn::Lead(leader)) => {
                     let seen = inner.store.version(leader.key());
                     return inner.lead(leader, seen, load).await;
@@ -187,7 +190,10 @@ where
     V: Clone + Send + Sync + 'static,
     R: Runtime,
 {
-    fn look_up(&self, key: &K, now: Time) -> Found<V> {
+    fn look_up<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Time) -> Found<V>
+    where
+        K: Borrow<Q>,
+    {
         self.counters.lookups.increment();
         let found = self.store.look_up(key, now);
         if matches!(found, Found::Fresh(_)) {
@@ -239,16 +245,22 @@ where
         if self.store.begin_load(leader.key(), began, began + self.strategy.load.deadline) {
             self.counters.episodes.increment();
         }
-        let watch = leader.watch();
+        let (watch, ordinal) = (leader.watch(), leader.ordinal());
         let busy = self.site.begin();
         self.runtime.spawn(Arc::clone(self).load(leader, seen, busy, load));
         match watch.await {
-            Turn::Landed(landing) => landing.map(|loaded| loaded.answer(Outcome::Miss)),
+            Turn::Landed(landing, by) if by == ordinal => landing.map(|loaded| loaded.answer(Outcome::Miss)),
+            Turn::Landed(landing, _) => {
+                // This caller's load was lost, and another's answered.
+                self.counters.waiters.increment();
+                coalesced(landing)
+            }
             Turn::Lead(_) => unreachable!("a watch offers no load and is never elected"),
         }
     }
 
-    /// The task of one load: load, store, answer, in the strategy's order.
+    /// The task of one load: load, store, answer, in the strategy's order. It is busy until its very
+    /// end, and a store that it leaves to the mailbox is on.
     async fn load<L, F, E>(self: Arc<Self>, leader: Leader<K, Landing<V>>, seen: Version, busy: Busy, load: L)
     where
         L: FnOnce() -> F + Send + 'static,
@@ -270,8 +282,13 @@ where
             }
         };
         self.counters.loads_answered.increment();
-        let mut write =
-            Write { key: leader.key().clone(), loaded: loaded.clone(), claim: None, slot: None, busy };
+        let mut write = Write {
+            key: leader.key().clone(),
+            loaded: loaded.clone(),
+            claim: None,
+            slot: None,
+            busy: busy.clone(),
+        };
         match self.strategy.store {
             strategy::Store::Sync => {
                 let stored = self.writer.store(write).await;

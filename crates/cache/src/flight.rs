@@ -9,10 +9,12 @@
 //!    |  '-- the elected waiter takes over
 //!    v  |
 //!   Vacant: the leader was dropped without landing (a panic, an abort, a shutdown);
-//!           one waiter is elected; if it leaves, another; if none can lead, all are told
+//!           one waiter is elected and woken; if it leaves, another; if none can lead, all are told
 //! ```
 //!
-//! A flight outlives one lost leader. A second loss ends it: a load that kills whoever runs it must
+//! Whoever comes to a vacant flight first takes over, be it the elected waiter, another one that was
+//! polled for a reason of its own, or a newcomer: an elected caller whose future is parked must not
+//! hold the key. A flight outlives one lost leader. A second loss ends it: a load that kills whoever runs it must
 //! not be handed round for ever.
 //!
 //! The whole is synchronous: no runtime, no clock, wakers are called outside the locks. Deadlines
@@ -61,8 +63,8 @@ pub enum Boarding<K: Hash + Eq, T, A> {
 /// What a waiter's wait ends with.
 #[derive(Debug)]
 pub enum Turn<K: Hash + Eq, T> {
-    /// The answer.
-    Landed(T),
+    /// The answer, and the [ordinal](Leader::ordinal) of the leader that brought it.
+    Landed(T, u32),
     /// The leader was lost, and this waiter is to lead in its place.
     Lead(Leader<K, T>),
 }
@@ -88,25 +90,33 @@ impl<K: Hash + Eq + Clone, T: Clone> Flights<K, T> {
         answered: impl FnOnce() -> Option<A>,
         serves: impl FnOnce(&T) -> bool,
     ) -> Boarding<K, T, A> {
+        // Dropped after the table's lock: a user's value may do anything then.
+        let _outdated;
         let mut table = self.tables.part(key).lock();
         if let Some(flight) = table.get(key) {
-            match flight.core.lock().sit(true) {
-                Ok(seat) => return Boarding::Wait(Waiter { flight: Arc::clone(flight), seat: Some(seat) }),
-                Err(answer) if serves(&answer) => return Boarding::Landed(answer),
-                Err(_) => {}
+            let sitting = flight.core.lock().sit(true);
+            match sitting {
+                Sitting::Seat(seat) => {
+                    return Boarding::Wait(Waiter { flight: Arc::clone(flight), seat: Some(seat) });
+                }
+                Sitting::Lead => return Boarding::Lead(Leader::of(Arc::clone(flight))),
+                Sitting::Landed(answer) if serves(&answer) => return Boarding::Landed(answer),
+                Sitting::Landed(answer) => _outdated = answer,
             }
         }
         if let Some(answer) = answered() {
             return Boarding::Answered(answer);
         }
         let flight = self.flight(key, true);
-        table.insert(key.clone(), Arc::clone(&flight));
-        Boarding::Lead(Leader { flight: Some(flight) })
+        let replaced = table.insert(key.clone(), Arc::clone(&flight));
+        drop(table);
+        drop(replaced);
+        Boarding::Lead(Leader::of(flight))
     }
 
     /// Begins a flight that nobody else can board: an independent load.
     pub fn depart_alone(self: &Arc<Self>, key: &K) -> Leader<K, T> {
-        Leader { flight: Some(self.flight(key, false)) }
+        Leader::of(self.flight(key, false))
     }
 
     fn flight(self: &Arc<Self>, key: &K, listed: bool) -> Arc<Flight<K, T>> {
@@ -173,12 +183,26 @@ pub struct Leader<K: Hash + Eq, T> {
 }
 
 impl<K: Hash + Eq, T: Clone> Leader<K, T> {
+    fn of(flight: Arc<Flight<K, T>>) -> Self {
+        Self { flight: Some(flight) }
+    }
+
+    /// Which leader of its flight this is: 0 for the first, 1 for the one elected after it.
+    #[must_use]
+    pub fn ordinal(&self) -> u32 {
+        self.flight().core.lock().leaders_lost
+    }
+
     /// A wait for this leader's own answer, by a caller that has no load to offer and so cannot be
     /// elected.
     #[must_use]
     pub fn watch(&self) -> Waiter<K, T> {
         let flight = Arc::clone(self.flight());
-        let seat = flight.core.lock().sit(false).ok();
+        let sitting = flight.core.lock().sit(false);
+        let seat = match sitting {
+            Sitting::Seat(seat) => Some(seat),
+            Sitting::Lead | Sitting::Landed(_) => None,
+        };
         Waiter { flight, seat }
     }
 
@@ -194,9 +218,10 @@ impl<K: Hash + Eq, T: Clone> Leader<K, T> {
     pub fn land(mut self, answer: T) -> Slot<K, T> {
         let flight = self.flight().clone();
         self.flight = None;
-        let wakers = flight.core.lock().land(answer);
+        let slot = Slot { flight };
+        let wakers = slot.flight.core.lock().land(answer);
         wakers.into_iter().for_each(Waker::wake);
-        Slot { flight }
+        slot
     }
 
     fn flight(&self) -> &Arc<Flight<K, T>> {
@@ -238,13 +263,13 @@ impl<K: Hash + Eq, T: Clone> Future for Waiter<K, T> {
         let step = self.flight.core.lock().poll(self.seat, cx.waker());
         match step {
             Step::Pending => Poll::Pending,
-            Step::Landed(answer) => {
+            Step::Landed(answer, by) => {
                 self.seat = None;
-                Poll::Ready(Turn::Landed(answer))
+                Poll::Ready(Turn::Landed(answer, by))
             }
             Step::Lead => {
                 self.seat = None;
-                Poll::Ready(Turn::Lead(Leader { flight: Some(Arc::clone(&self.flight)) }))
+                Poll::Ready(Turn::Lead(Leader::of(Arc::clone(&self.flight))))
             }
         }
     }
@@ -271,7 +296,7 @@ struct Core<T> {
 #[derive(Debug)]
 enum Phase<T> {
     Led,
-    /// The elected seat has been woken and has not taken over yet; `None`: it left without.
+    /// The elected seat has been woken and nobody has taken over yet; `None`: it left without.
     Vacant {
         elected: Option<usize>,
     },
@@ -286,8 +311,15 @@ struct Seat {
 
 enum Step<T> {
     Pending,
-    Landed(T),
+    Landed(T, u32),
     Lead,
+}
+
+enum Sitting<T> {
+    Seat(usize),
+    /// The flight is vacant: no seat, the controls.
+    Lead,
+    Landed(T),
 }
 
 enum Succession {
@@ -353,18 +385,23 @@ impl<T> Core<T> {
 }
 
 impl<T: Clone> Core<T> {
-    /// A seat, or the answer if the flight has landed.
-    fn sit(&mut self, can_lead: bool) -> Result<usize, T> {
+    fn sit(&mut self, can_lead: bool) -> Sitting<T> {
         match &self.phase {
-            Phase::Landed(answer) => Err(answer.clone()),
-            Phase::Led | Phase::Vacant { .. } => Ok(self.seats.insert(Seat { waker: None, can_lead })),
+            Phase::Landed(answer) => Sitting::Landed(answer.clone()),
+            Phase::Vacant { .. } if can_lead => {
+                self.phase = Phase::Led;
+                Sitting::Lead
+            }
+            Phase::Led | Phase::Vacant { .. } => {
+                Sitting::Seat(self.seats.insert(Seat { waker: None, can_lead }))
+            }
         }
     }
 
     fn poll(&mut self, seat: Option<usize>, waker: &Waker) -> Step<T> {
         match (&self.phase, seat) {
-            (Phase::Landed(answer), _) => Step::Landed(answer.clone()),
-            (Phase::Vacant { elected }, Some(seat)) if *elected == Some(seat) => {
+            (Phase::Landed(answer), _) => Step::Landed(answer.clone(), self.leaders_lost),
+            (Phase::Vacant { .. }, Some(seat)) if self.seats[seat].can_lead => {
                 self.seats.remove(seat);
                 self.phase = Phase::Led;
                 Step::Lead

@@ -26,10 +26,13 @@
 //! assert_eq!(answer.value, "Ada Lovelace");
 //!
 //! assert_eq!(cache.stats().loads, 1);
-//! assert_eq!(cache.get(&"user:1".to_owned()).as_deref(), Some("Ada Lovelace"));
+//! assert_eq!(cache.get("user:1").as_deref(), Some("Ada Lovelace"));
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! What is stored stays: limits and their policies are not built yet, so the number of keys has to be
+//! bounded by whoever asks for them.
 //!
 //! Inside, [`flight`] is the coalescing core: a synchronous state machine that knows no runtime.
 //! The shard holds entries and decides, without a lock or an await; the store locks shards; the

@@ -1,7 +1,7 @@
 //! A part of the store: entries, claims and episodes of the keys that hash to it. It decides, holds
 //! no lock and never awaits.
 
-use std::hash::Hash;
+use std::{borrow::Borrow, hash::Hash};
 
 use foldhash::quality::FixedState;
 use hashbrown::{HashMap, hash_map};
@@ -44,7 +44,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         }
     }
 
-    pub(crate) fn look_up(&self, key: &K, now: Time) -> Found<V> {
+    pub(crate) fn look_up<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Time) -> Found<V>
+    where
+        K: Borrow<Q>,
+    {
         match self.entries.get(key) {
             Some(entry) if entry.expires.is_none_or(|expires| now < expires) => {
                 Found::Fresh(entry.value.clone())

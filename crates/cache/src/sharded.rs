@@ -22,7 +22,7 @@ impl<T> Sharded<T> {
         Self { parts: (0..PARTS).map(|_| Lock::new(part(hasher.clone()))).collect(), hasher }
     }
 
-    pub(crate) fn part(&self, key: &impl Hash) -> &Lock<T> {
+    pub(crate) fn part<Q: Hash + ?Sized>(&self, key: &Q) -> &Lock<T> {
         // The maps inside use the low and the top bits of the same hash; these are neither.
         let bits = (self.hasher.hash_one(key) >> 32) as usize;
         &self.parts[bits % self.parts.len()]

@@ -1,6 +1,6 @@
 //! The store: shards behind locks.
 
-use std::hash::Hash;
+use std::{borrow::Borrow, hash::Hash};
 
 use stockade_model::{seed::Seed, time::Time};
 
@@ -19,7 +19,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         Self(Sharded::new(seed, Shard::new))
     }
 
-    pub(crate) fn look_up(&self, key: &K, now: Time) -> Found<V> {
+    pub(crate) fn look_up<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Time) -> Found<V>
+    where
+        K: Borrow<Q>,
+    {
         self.0.part(key).lock().look_up(key, now)
     }
 

@@ -75,7 +75,7 @@ pub enum Writer {
         cost: Duration,
         /// How long a sync store is waited for.
         call_timeout: Duration,
-        /// How many writes may wait.
+        /// How many writes may wait; one at least.
         capacity: usize,
     },
 }

@@ -4,6 +4,7 @@ use std::{hash::Hash, sync::Arc, time::Duration};
 
 use stockade_model::time::{Runtime, Time, before};
 use tokio::sync::{
+    Semaphore,
     mpsc::{self, error::TrySendError},
     oneshot,
 };
@@ -91,7 +92,7 @@ where
         let mailbox = match how {
             strategy::Writer::Direct => None,
             strategy::Writer::Mailbox { cost, call_timeout, capacity } => {
-                let (letters, received) = mpsc::channel(capacity.max(1));
+                let (letters, received) = mpsc::channel(capacity.clamp(1, Semaphore::MAX_PERMITS));
                 runtime.spawn(work_off(received, Arc::clone(&store), runtime.clone(), cost));
                 Some(Mailbox { letters, call_timeout })
             }

@@ -30,7 +30,7 @@ impl World {
             Boarding::Landed(answer) => answer,
             Boarding::Lead(leader) => self.load(leader),
             Boarding::Wait(waiter) => match block_on(waiter) {
-                Turn::Landed(answer) => answer,
+                Turn::Landed(answer, _) => answer,
                 Turn::Lead(leader) => self.load(leader),
             },
         }
@@ -107,7 +107,7 @@ fn a_waiter_that_leaves_while_it_is_elected_passes_the_load_on() {
         let staying = {
             let world = Arc::clone(&world);
             thread::spawn(move || match block_on(stayer) {
-                Turn::Landed(answer) => answer,
+                Turn::Landed(answer, _) => answer,
                 Turn::Lead(leader) => world.load(leader),
             })
         };
@@ -122,6 +122,56 @@ fn a_waiter_that_leaves_while_it_is_elected_passes_the_load_on() {
         losing.join().unwrap();
         leaving.join().unwrap();
         assert_eq!(world.loads.load(Ordering::SeqCst), 1);
+        assert_eq!(world.flights.under_way(), 0);
+    });
+}
+
+#[test]
+fn who_comes_between_the_answer_and_its_store_needs_no_load_of_its_own() {
+    explore(|| {
+        let world = World::new(0);
+        let Boarding::Lead(leader) = world.flights.board(&0, || None::<u32>, |_| true) else {
+            unreachable!()
+        };
+        // As an async store does it: answered, then stored, then the key is free.
+        let storing = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || {
+                let slot = leader.land(Ok(7));
+                *world.stored.lock() = Some(7);
+                drop(slot);
+            })
+        };
+        let late: Vec<_> = (0..2)
+            .map(|_| {
+                let world = Arc::clone(&world);
+                thread::spawn(move || world.get())
+            })
+            .collect();
+        for caller in late {
+            assert_eq!(caller.join().unwrap(), Ok(7));
+        }
+        storing.join().unwrap();
+        assert_eq!(world.loads.load(Ordering::SeqCst), 0);
+        assert_eq!(world.flights.under_way(), 0);
+    });
+}
+
+#[test]
+fn an_answer_that_serves_nobody_any_more_makes_way_and_frees_no_key_but_its_own() {
+    explore(|| {
+        let world = World::new(0);
+        let Boarding::Lead(leader) = world.flights.board(&0, || None::<u32>, |_| true) else {
+            unreachable!()
+        };
+        let slot = leader.land(Ok(6));
+        let freeing = thread::spawn(move || drop(slot));
+        let Boarding::Lead(successor) = world.flights.board(&0, || None::<u32>, |_| false) else {
+            unreachable!()
+        };
+        freeing.join().unwrap();
+        assert!(matches!(world.flights.board(&0, || None::<u32>, |_| true), Boarding::Wait(_)));
+        assert_eq!(world.load(successor), Ok(7));
         assert_eq!(world.flights.under_way(), 0);
     });
 }

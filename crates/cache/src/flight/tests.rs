@@ -54,6 +54,7 @@ enum Op {
     Land(bool),
     LoseLeader,
     PollReady(usize),
+    PollAny(usize),
     Leave(usize),
 }
 
@@ -64,6 +65,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => any::<bool>().prop_map(Op::Land),
         2 => Just(Op::LoseLeader),
         4 => any::<usize>().prop_map(Op::PollReady),
+        1 => any::<usize>().prop_map(Op::PollAny),
         2 => any::<usize>().prop_map(Op::Leave),
     ];
     prop::collection::vec(op, 0..60)
@@ -97,13 +99,15 @@ proptest! {
                     prop_assert_eq!(flights.under_way(), 0);
                 },
                 Op::LoseLeader => drop(leaders.pop()),
-                Op::PollReady(which) => {
-                    let ready: Vec<usize> = (0..callers.len()).filter(|i| callers[*i].is_ready()).collect();
+                Op::PollReady(which) | Op::PollAny(which) => {
+                    // A future may be polled for reasons that are not its own.
+                    let is_any = matches!(op, Op::PollAny(_));
+                    let ready: Vec<usize> = (0..callers.len()).filter(|i| is_any || callers[*i].is_ready()).collect();
                     if !ready.is_empty() {
                         let index = ready[which % ready.len()];
                         match callers[index].poll() {
                             Poll::Pending => {}
-                            Poll::Ready(Turn::Landed(_)) => drop(callers.swap_remove(index)),
+                            Poll::Ready(Turn::Landed(..)) => drop(callers.swap_remove(index)),
                             Poll::Ready(Turn::Lead(leader)) => {
                                 drop(callers.swap_remove(index));
                                 prop_assert!(leaders.is_empty(), "two leaders of one key");
@@ -129,7 +133,7 @@ proptest! {
             let Some(index) = callers.iter().position(Caller::is_ready) else { break };
             match callers[index].poll() {
                 Poll::Pending => {}
-                Poll::Ready(Turn::Landed(_)) => drop(callers.swap_remove(index)),
+                Poll::Ready(Turn::Landed(..)) => drop(callers.swap_remove(index)),
                 Poll::Ready(Turn::Lead(leader)) => {
                     drop(callers.swap_remove(index));
                     leaders.push(leader);
@@ -159,6 +163,29 @@ fn who_boards_between_landing_and_freeing_gets_the_same_answer() {
 }
 
 #[test]
+fn an_elected_waiter_that_is_never_polled_holds_nobody_up() {
+    let flights: Arc<Flights<u8, Answer>> = Flights::new(Seed(1), || Err("lost"));
+    let Boarding::Lead(leader) = flights.board(&0, || None::<()>, |_| true) else {
+        panic!("the first leads")
+    };
+    let wait = || match flights.board(&0, || None::<()>, |_| true) {
+        Boarding::Wait(waiter) => Caller::new(waiter),
+        other => panic!("{other:?}"),
+    };
+    let (mut parked, mut other) = (wait(), wait());
+    assert!(parked.poll().is_pending() && other.poll().is_pending());
+    drop(leader);
+    assert!(parked.is_ready() && !other.is_ready(), "the first is elected");
+    let Boarding::Lead(newcomer) = flights.board(&0, || None::<()>, |_| true) else {
+        panic!("the key is vacant")
+    };
+    assert!(other.poll().is_pending());
+    drop(newcomer.land(Ok(7)));
+    assert!(matches!(parked.poll(), Poll::Ready(Turn::Landed(Ok(7), 1))), "the second leader's answer");
+    assert!(matches!(other.poll(), Poll::Ready(Turn::Landed(Ok(7), 1))));
+}
+
+#[test]
 fn a_second_lost_leader_ends_the_flight() {
     let flights: Arc<Flights<u8, Answer>> = Flights::new(Seed(1), || Err("lost"));
     let Boarding::Lead(leader) = flights.board(&0, || None::<()>, |_| true) else {
@@ -177,7 +204,7 @@ fn a_second_lost_leader_ends_the_flight() {
     let Poll::Ready(Turn::Lead(second)) = callers[0].poll() else { panic!("elected, so it leads") };
     drop(second);
     for caller in &mut callers[1..] {
-        assert!(matches!(caller.poll(), Poll::Ready(Turn::Landed(Err("lost")))));
+        assert!(matches!(caller.poll(), Poll::Ready(Turn::Landed(Err("lost"), _))));
     }
     assert_eq!(flights.under_way(), 0);
 }

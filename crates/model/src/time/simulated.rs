@@ -6,7 +6,7 @@
 //! same thing every time.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
@@ -89,13 +89,13 @@ impl Drop for Cleanup<'_> {
         loop {
             let (tasks, ready, timers) = {
                 let mut state = self.0.state();
-                let tasks: Vec<_> = state.tasks.drain().map(|(_, task)| task).collect();
+                let tasks = std::mem::take(&mut state.tasks);
                 (tasks, std::mem::take(&mut state.ready), std::mem::take(&mut state.timers))
             };
             if tasks.is_empty() && ready.is_empty() && timers.is_empty() {
                 return;
             }
-            for task in tasks {
+            for task in tasks.into_values() {
                 drop(task.take_future());
             }
         }
@@ -113,7 +113,7 @@ struct State {
     ready: VecDeque<Ready>,
     timers: BTreeMap<(Time, u64), Waker>,
     timers_set: u64,
-    tasks: HashMap<u64, Arc<Task>>,
+    tasks: BTreeMap<u64, Arc<Task>>,
     tasks_spawned: u64,
 }
 
@@ -192,7 +192,8 @@ impl Task {
             }
             Ok(Poll::Ready(())) | Err(_) => {
                 if let Some(world) = self.world.upgrade() {
-                    world.state().tasks.remove(&self.id);
+                    let task = world.state().tasks.remove(&self.id);
+                    drop(task);
                 }
             }
         }
@@ -250,7 +251,9 @@ impl Future for Sleep {
             state.timers_set += 1;
             state.timers_set
         });
-        state.timers.insert((self.deadline, timer), cx.waker().clone());
+        let old = state.timers.insert((self.deadline, timer), cx.waker().clone());
+        drop(state);
+        drop(old);
         Poll::Pending
     }
 }
