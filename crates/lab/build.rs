@@ -1,10 +1,15 @@
 //! Tells the program which commit it was built from, where there is one.
 
-use std::process::Command;
+use std::{path::Path, process::Command};
 
 fn main() {
-    println!("cargo::rerun-if-changed=../../.git/logs/HEAD");
-    let git = Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output();
+    // Where git keeps no log of its head, this runs at every build.
+    for path in ["../../.git/logs/HEAD", "../../.git/index"] {
+        if Path::new(path).exists() {
+            println!("cargo::rerun-if-changed={path}");
+        }
+    }
+    let git = Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).output();
     if let Ok(output) = git
         && output.status.success()
     {

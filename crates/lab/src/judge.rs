@@ -13,12 +13,15 @@
 
 mod expr;
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
 
 pub use expr::{Comparison, ExprError, Names, Selector, is_below, parse, selector};
 use stockade_model::record::{Clock, Expectation, Hypothesis, Verdict};
 
-use crate::metrics::Evidence;
+use crate::metrics::{Evidence, Results};
 
 /// A claim and the comparisons that it stands on.
 #[derive(Clone, Debug)]
@@ -34,6 +37,8 @@ pub struct Claim {
 pub struct Case<'a> {
     /// The experiment's tests and arms.
     pub names: Names<'a>,
+    /// Which test has which arm.
+    pub cells: &'a BTreeSet<(String, String)>,
     /// How often each was to be measured.
     pub repeats: u32,
     /// Whose time it lived by.
@@ -45,8 +50,8 @@ const TIMING_REPEATS_MIN: u32 = 5;
 
 /// Judges every claim.
 #[must_use]
-pub fn judge(claims: &[Claim], case: Case<'_>, evidence: &[Evidence]) -> Vec<Hypothesis> {
-    let figures = Figures::of(evidence);
+pub fn judge(claims: &[Claim], case: Case<'_>, results: &Results) -> Vec<Hypothesis> {
+    let figures = Figures::of(results.runs());
     let hypothesis = |claim: &Claim| {
         let expect: Vec<_> =
             claim.expect.iter().map(|(expr, read)| expectation(expr, read, case, &figures)).collect();
@@ -61,7 +66,7 @@ pub fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
     verdicts.max().unwrap_or(Verdict::Supported)
 }
 
-/// Runs by test, arm and repeat.
+/// The evidence by test, arm and repeat.
 struct Figures<'a>(BTreeMap<(&'a str, &'a str, u32), &'a Evidence>);
 
 impl<'a> Figures<'a> {
@@ -82,14 +87,25 @@ impl Binding<'_> {
     fn figure(&self, selector: &Selector, repeat: u32, figures: &Figures<'_>) -> Option<f64> {
         let test = self.tests.get(&selector.test.as_deref())?;
         let arm = selector.arm.as_deref().or(self.arm)?;
-        selector.metric.figure(figures.0.get(&(*test, arm, repeat))?)
+        figures.0.get(&(*test, arm, repeat))?.figure(selector.metric)
     }
 
-    /// Where it is, in words: what was filled in.
-    fn place(&self) -> String {
+    /// Whether every arm that it means is one of the test that it means.
+    fn exists(&self, selectors: &[&Selector], cells: &BTreeSet<(String, String)>) -> bool {
+        let cell = |selector: &&Selector| {
+            let test = self.tests.get(&selector.test.as_deref())?;
+            Some(((*test).to_owned(), selector.arm.as_deref().or(self.arm)?.to_owned()))
+        };
+        selectors.iter().all(|selector| cell(selector).is_some_and(|cell| cells.contains(&cell)))
+    }
+
+    /// Where it is, in words: what was filled in, and the repeat.
+    fn place(&self, repeat: u32) -> String {
         let mut words: Vec<&str> = self.tests.values().copied().filter(|test| !test.is_empty()).collect();
         words.dedup();
         words.extend(self.arm);
+        let repeat = format!("repeat {repeat}");
+        words.push(&repeat);
         words.join(", ")
     }
 }
@@ -139,30 +155,27 @@ fn expectation(expr: &str, comparison: &Comparison, case: Case<'_>, figures: &Fi
     let is_timing = comparison.is_timing() && case.clock == Clock::Live;
     let mut all = Tally::default();
     let mut verdict = Verdict::Supported;
-    let mut seen: Option<(f64, f64)> = None;
-    let mut failed_at: Option<String> = None;
-    for binding in bindings(&selectors, case.names) {
+    let mut failed: Option<Instance> = None;
+    let mut closest: Option<Instance> = None;
+    let bindings = bindings(&selectors, case.names);
+    for binding in bindings.iter().filter(|binding| binding.exists(&selectors, case.cells)) {
         let mut tally = Tally::default();
         for repeat in 1..=case.repeats {
             let figure = |selector: &Selector| binding.figure(selector, repeat, figures);
-            let sides = comparison.left.value(&figure).zip(comparison.right.value(&figure));
-            match sides {
-                None => tally.missing += 1,
-                Some((left, right)) if comparison.op.holds(left, right) => {
-                    tally.held += 1;
-                    if failed_at.is_none() {
-                        seen = Some((left, right));
-                    }
+            let Some((left, right)) = comparison.left.value(&figure).zip(comparison.right.value(&figure))
+            else {
+                tally.missing += 1;
+                continue;
+            };
+            let instance = || Instance { left, right, place: binding.place(repeat) };
+            if comparison.op.holds(left, right) {
+                tally.held += 1;
+                if closest.as_ref().is_none_or(|closest| (left - right).abs() < closest.margin()) {
+                    closest = Some(instance());
                 }
-                Some(sides) => {
-                    tally.failed += 1;
-                    if failed_at.is_none() {
-                        seen = Some(sides);
-                        let place = binding.place();
-                        let comma = if place.is_empty() { "" } else { ", " };
-                        failed_at = Some(format!("{place}{comma}repeat {repeat}"));
-                    }
-                }
+            } else {
+                tally.failed += 1;
+                failed.get_or_insert_with(instance);
             }
         }
         verdict = verdict.max(tally.verdict(is_timing));
@@ -171,18 +184,37 @@ fn expectation(expr: &str, comparison: &Comparison, case: Case<'_>, figures: &Fi
         all.missing += tally.missing;
     }
     let looked_at = all.held + all.failed;
-    let mut reason = format!("held in {} of {looked_at}", all.held);
-    if let Some(place) = failed_at {
-        let _ = write!(reason, ", first failed in {place}");
+    if looked_at == 0 {
+        verdict = verdict.max(Verdict::Inconclusive);
     }
+    let mut reason = format!("held in {} of {looked_at}", all.held);
+    match (&failed, &closest) {
+        (Some(failed), _) => write!(reason, ", first failed in {}", failed.place),
+        (None, Some(closest)) if closest.margin() > 0.0 => write!(reason, ", closest in {}", closest.place),
+        _ => Ok(()),
+    }
+    .expect("a string takes every word");
     if all.missing > 0 {
         let _ = write!(reason, ", {} without a figure", all.missing);
     }
     if is_timing && case.repeats < TIMING_REPEATS_MIN {
         let _ = write!(reason, "; times need {TIMING_REPEATS_MIN} repeats, there were {}", case.repeats);
     }
-    let (left, right) = seen.unzip();
+    let (left, right) = failed.or(closest).map(|instance| (instance.left, instance.right)).unzip();
     Expectation { expr: expr.to_owned(), left, right, verdict, reason }
+}
+
+/// A comparison in one place: where it failed, or where it came closest to.
+struct Instance {
+    left: f64,
+    right: f64,
+    place: String,
+}
+
+impl Instance {
+    fn margin(&self) -> f64 {
+        (self.left - self.right).abs()
+    }
 }
 
 impl Tally {

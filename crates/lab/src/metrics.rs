@@ -6,17 +6,25 @@ use serde::Serialize;
 use stockade_model::{
     histogram::Histogram,
     outcome::Outcomes,
-    record::{Interval, Record, Run},
+    record::{Interval, Run},
     units::milliseconds,
 };
 
-/// A run with the distributions of its seconds put together.
+/// Everything that verdicts and reports are folded from: the figures of every run, and the
+/// distributions of every arm, put together as the runs come in. It grows by scalars with the runs,
+/// by histograms only with tests and arms.
+#[derive(Debug, Default)]
+pub struct Results {
+    runs: Vec<Evidence>,
+    times: BTreeMap<(String, String), Times>,
+}
+
+/// A run and its figures.
 #[derive(Clone, Debug)]
 pub struct Evidence {
     /// The run.
     pub run: Run,
-    /// Its times.
-    pub times: Times,
+    figures: BTreeMap<&'static str, f64>,
 }
 
 /// Distributions of a run's or an arm's times.
@@ -31,28 +39,60 @@ pub struct Times {
 }
 
 impl Times {
-    fn merge(&mut self, response: &Histogram, service: &Histogram, send_lag: &Histogram) {
-        self.response.merge(response);
-        self.service.merge(service);
-        self.send_lag.merge(send_lag);
+    /// Adds the times of one second.
+    pub fn add(&mut self, interval: &Interval) {
+        self.response.merge(&interval.response);
+        self.service.merge(&interval.service);
+        self.send_lag.merge(&interval.send_lag);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.response.merge(&other.response);
+        self.service.merge(&other.service);
+        self.send_lag.merge(&other.send_lag);
+    }
+}
+
+impl Results {
+    /// Adds a run and the times of all its seconds.
+    pub fn add(&mut self, run: &Run, times: &Times) {
+        let raw = Raw { run, times };
+        let figures = metrics().filter_map(|metric| Some((metric.name, (metric.figure)(&raw)?))).collect();
+        self.runs.push(Evidence { run: run.clone(), figures });
+        self.times.entry((run.test.clone(), run.arm.clone())).or_default().merge(times);
+    }
+
+    /// Every run in the order in which they came.
+    #[must_use]
+    pub fn runs(&self) -> &[Evidence] {
+        &self.runs
+    }
+
+    /// The repeats of one arm of one test.
+    #[must_use]
+    pub fn repeats(&self, test: &str, arm: &str) -> Vec<&Evidence> {
+        self.runs.iter().filter(|e| e.run.test == test && e.run.arm == arm).collect()
+    }
+
+    /// The times of all its repeats; `None` if there was none.
+    #[must_use]
+    pub fn times(&self, test: &str, arm: &str) -> Option<&Times> {
+        self.times.get(&(test.to_owned(), arm.to_owned()))
     }
 }
 
 impl Evidence {
-    /// The runs of a record, each with its intervals.
+    /// A metric's figure in this run; `None` where it does not apply.
     #[must_use]
-    pub fn of(record: &Record, intervals: &[Interval]) -> Vec<Self> {
-        let mut times: BTreeMap<(&str, &str, u32), Times> = BTreeMap::new();
-        for interval in intervals {
-            let of_run = times.entry((&interval.test, &interval.arm, interval.repeat)).or_default();
-            of_run.merge(&interval.response, &interval.service, &interval.send_lag);
-        }
-        let with_times = |run: &Run| {
-            let times = times.get(&(run.test.as_str(), run.arm.as_str(), run.repeat)).cloned();
-            Self { run: run.clone(), times: times.unwrap_or_default() }
-        };
-        record.runs.iter().map(with_times).collect()
+    pub fn figure(&self, metric: &Metric) -> Option<f64> {
+        self.figures.get(metric.name).copied()
     }
+}
+
+/// What a figure is computed from.
+struct Raw<'a> {
+    run: &'a Run,
+    times: &'a Times,
 }
 
 /// What a metric's figures are.
@@ -73,28 +113,27 @@ pub struct Metric {
     pub unit: Unit,
     /// Whether it is measured with a clock, and so differs from run to run.
     pub is_timing: bool,
-    figure: fn(&Evidence) -> Option<f64>,
+    figure: fn(&Raw<'_>) -> Option<f64>,
 }
 
 impl Metric {
     /// The metric with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
-        METRICS.iter().find(|metric| metric.name == name)
-    }
-
-    /// Its figure in one run; `None` where it does not apply.
-    #[must_use]
-    pub fn figure(&self, evidence: &Evidence) -> Option<f64> {
-        (self.figure)(evidence)
+        metrics().find(|metric| metric.name == name)
     }
 }
 
-const fn count(name: &'static str, figure: fn(&Evidence) -> Option<f64>) -> Metric {
+/// Every metric.
+pub fn metrics() -> impl Iterator<Item = &'static Metric> + Clone {
+    [COUNTS, SPANS, RESPONSE, SERVICE, SEND_LAG].into_iter().flatten()
+}
+
+const fn count(name: &'static str, figure: fn(&Raw<'_>) -> Option<f64>) -> Metric {
     Metric { name, unit: Unit::Number, is_timing: false, figure }
 }
 
-const fn timing(name: &'static str, figure: fn(&Evidence) -> Option<f64>) -> Metric {
+const fn timing(name: &'static str, figure: fn(&Raw<'_>) -> Option<f64>) -> Metric {
     Metric { name, unit: Unit::Time, is_timing: true, figure }
 }
 
@@ -114,7 +153,7 @@ macro_rules! distribution {
     };
 }
 
-const COUNTS: [Metric; 18] = [
+static COUNTS: &[Metric] = &[
     count("requests", |e| Some(e.run.outcomes.requests() as f64)),
     count("failed", |e| Some(e.run.burst.failed as f64)),
     count("success", |e| ratio(e.run.outcomes.requests() - e.run.outcomes.error, e.run.outcomes.requests())),
@@ -132,35 +171,36 @@ const COUNTS: [Metric; 18] = [
     count("stores.total", |e| {
         Some((e.run.burst.calls.store_local + e.run.burst.calls.store_local_async) as f64)
     }),
+    count("stores.skipped", |e| Some(e.run.stores_skipped as f64)),
+    count("stores.dropped", |e| Some(e.run.stores_dropped as f64)),
     count("waiters", |e| Some(e.run.burst.waiters as f64)),
     count("documents", |e| Some(e.run.burst.documents as f64)),
     count("distinct_keys", |e| Some(e.run.burst.distinct_keys as f64)),
 ];
-const SPANS: [Metric; 2] = [
+static SPANS: &[Metric] = &[
     timing("finished", |e| Some(e.run.burst.finished_ms)),
     timing("start_skew", |e| Some(e.run.burst.start_skew_ms)),
 ];
-const RESPONSE: [Metric; 9] = distribution!("response", response);
-const SERVICE: [Metric; 9] = distribution!("service", service);
-const SEND_LAG: [Metric; 9] = distribution!("send_lag", send_lag);
+static RESPONSE: &[Metric] = &[
+    timing("response.min", |e| e.run.burst.times.as_ref().map(|times| times.min_ms)),
+    timing("response.mean", |e| e.run.burst.times.as_ref().map(|times| times.mean_ms)),
+    timing("response.p50", |e| response(e, 0.50)),
+    timing("response.p75", |e| response(e, 0.75)),
+    timing("response.p90", |e| response(e, 0.90)),
+    timing("response.p95", |e| response(e, 0.95)),
+    timing("response.p99", |e| response(e, 0.99)),
+    timing("response.p999", |e| response(e, 0.999)),
+    timing("response.max", |e| e.run.burst.times.as_ref().map(|times| times.max_ms)),
+];
+static SERVICE: &[Metric] = &distribution!("service", service);
+static SEND_LAG: &[Metric] = &distribution!("send_lag", send_lag);
 
-/// Every metric.
-pub static METRICS: [Metric; 47] = {
-    let mut all = [COUNTS[0]; 47];
-    let mut next = 0;
-    let groups: [&[Metric]; 5] = [&COUNTS, &SPANS, &RESPONSE, &SERVICE, &SEND_LAG];
-    let mut group = 0;
-    while group < groups.len() {
-        let mut i = 0;
-        while i < groups[group].len() {
-            all[next] = groups[group][i];
-            next += 1;
-            i += 1;
-        }
-        group += 1;
-    }
-    all
-};
+/// Response times are known exactly at both ends; the histogram's three digits stay between them.
+fn response(raw: &Raw<'_>, quantile: f64) -> Option<f64> {
+    let exact = raw.run.burst.times.as_ref()?;
+    let read = milliseconds(raw.times.response.quantile(quantile)?);
+    Some(read.clamp(exact.min_ms, exact.max_ms))
+}
 
 fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
@@ -203,7 +243,7 @@ pub struct ArmFigures {
     pub hit_ratio: Option<f64>,
     /// Stores.
     pub stores: Stores,
-    /// Requests that another's load answered.
+    /// Requests that waited for another's load.
     pub waiters: u64,
     /// Documents to choose from.
     pub documents: usize,
@@ -249,16 +289,21 @@ pub struct Stores {
 }
 
 impl Distribution {
-    fn of(histogram: &Histogram) -> Option<Self> {
-        let at = |quantile| histogram.quantile(quantile).map(milliseconds);
+    /// `exact` are the shortest and the longest, where they are known better than to three digits.
+    fn of(histogram: &Histogram, exact: Option<(f64, f64)>) -> Option<Self> {
+        let (min_ms, max_ms) = match exact {
+            Some(exact) => exact,
+            None => (milliseconds(histogram.min()?), milliseconds(histogram.max()?)),
+        };
+        let at = |quantile| Some(milliseconds(histogram.quantile(quantile)?).clamp(min_ms, max_ms));
         Some(Self {
-            min_ms: histogram.min().map(milliseconds)?,
+            min_ms,
             p50_ms: at(0.50)?,
             p90_ms: at(0.90)?,
             p95_ms: at(0.95)?,
             p99_ms: at(0.99)?,
             p999_ms: at(0.999)?,
-            max_ms: histogram.max().map(milliseconds)?,
+            max_ms,
             mean_ms: histogram.mean().map(milliseconds)?,
         })
     }
@@ -267,27 +312,29 @@ impl Distribution {
 impl ArmFigures {
     /// Puts an arm's repeats together; `None` of none.
     #[must_use]
-    pub fn of(repeats: &[&Evidence]) -> Option<Self> {
-        let first = repeats.first()?;
-        let sum = |of: fn(&Run) -> u64| repeats.iter().map(|evidence| of(&evidence.run)).sum::<u64>();
+    pub fn of(results: &Results, test: &str, arm: &str) -> Option<Self> {
+        let repeats = results.repeats(test, arm);
+        let times = results.times(test, arm)?;
+        let runs = || repeats.iter().map(|evidence| &evidence.run);
+        let first = runs().next()?;
+        let sum = |of: fn(&Run) -> u64| runs().map(of).sum::<u64>();
         let mut outcomes = Outcomes::default();
-        let mut times = Times::default();
-        for evidence in repeats {
-            outcomes += evidence.run.outcomes;
-            times.merge(&evidence.times.response, &evidence.times.service, &evidence.times.send_lag);
-        }
+        runs().for_each(|run| outcomes += run.outcomes);
         let requests = outcomes.requests();
         let (bytes, loads) = (sum(|run| run.bytes_in), sum(|run| run.burst.calls.fetch_doc));
-        let elapsed_ms: f64 = repeats.iter().map(|evidence| evidence.run.burst.finished_ms).sum();
-        let service_ms = times.service.mean().map(|mean| milliseconds(mean) * times.service.count() as f64);
+        let elapsed_ms: f64 = runs().map(|run| run.burst.finished_ms).sum();
+        let service_ms: f64 = runs().map(|run| run.service_ms_sum).sum();
+        let exact = runs().filter_map(|run| run.burst.times.as_ref());
+        let exact =
+            exact.map(|times| (times.min_ms, times.max_ms)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         Some(Self {
             requests,
             failed: outcomes.error,
-            concurrency: service_ms.filter(|_| elapsed_ms > 0.0).map(|service_ms| service_ms / elapsed_ms),
+            concurrency: (elapsed_ms > 0.0).then(|| service_ms / elapsed_ms),
             success: ratio(requests - outcomes.error, requests),
-            response: Distribution::of(&times.response),
-            service: Distribution::of(&times.service),
-            send_lag: Distribution::of(&times.send_lag),
+            response: Distribution::of(&times.response, exact),
+            service: Distribution::of(&times.service, None),
+            send_lag: Distribution::of(&times.send_lag, None),
             outcomes,
             bytes_in: Bytes { total: bytes, mean: ratio(bytes, requests) },
             source_loads: loads,
@@ -297,10 +344,10 @@ impl ArmFigures {
                 sync: sum(|run| run.burst.calls.store_local),
                 later: sum(|run| run.burst.calls.store_local_async),
             },
-            waiters: outcomes.coalesced,
-            documents: first.run.burst.documents,
-            distinct_keys: repeats.iter().map(|evidence| evidence.run.burst.distinct_keys).sum(),
-            finished_ms: median(repeats.iter().map(|evidence| evidence.run.burst.finished_ms))?,
+            waiters: sum(|run| run.burst.waiters as u64),
+            documents: first.burst.documents,
+            distinct_keys: runs().map(|run| run.burst.distinct_keys).sum(),
+            finished_ms: median(runs().map(|run| run.burst.finished_ms))?,
             repeats: repeats.len(),
         })
     }
@@ -325,8 +372,8 @@ mod tests {
 
     #[test]
     fn every_metric_has_a_name_of_its_own() {
-        let names: std::collections::BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
-        assert_eq!(names.len(), METRICS.len());
+        let names: std::collections::BTreeSet<_> = metrics().map(|metric| metric.name).collect();
+        assert_eq!(names.len(), metrics().count());
         assert!(Metric::named("response.p999").is_some_and(|metric| metric.is_timing));
         assert!(Metric::named("stores.async").is_some_and(|metric| !metric.is_timing));
     }

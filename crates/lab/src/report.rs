@@ -8,10 +8,12 @@ mod plot;
 mod summary;
 pub mod text;
 
+pub use summary::verdict;
+
 use comfy_table::{CellAlignment, Table, TableStyle, presets};
 use stockade_model::record::Record;
 
-use crate::metrics::Evidence;
+use crate::metrics::Results;
 
 /// A format that a record can be reported in.
 #[derive(Debug)]
@@ -19,7 +21,7 @@ pub struct Format {
     /// As the command line calls it.
     pub name: &'static str,
     /// Renders it.
-    pub render: fn(&Record, &[Evidence]) -> String,
+    pub render: fn(&Record, &Results) -> String,
 }
 
 /// Every format.

@@ -9,6 +9,7 @@ use rand::seq::SliceRandom;
 use stockade_model::{
     record::{Arm, Clock, Interval, Record, Run, SCHEMA, Verdict},
     seed::Seed,
+    units::milliseconds,
 };
 use stockade_source::OpenError;
 
@@ -16,7 +17,7 @@ use crate::{
     engine::{EngineError, Library, Measured, Second, Stop, World},
     host,
     judge::{self, Case},
-    metrics::Evidence,
+    metrics::{Results, Times},
     report,
     spec::{Cell, Experiment},
     storage::{Recorder, StorageError},
@@ -53,6 +54,19 @@ pub enum RunError {
     /// The record could not be written.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// A test asks for more than there is.
+    #[error("{}{error}", if test.is_empty() { String::new() } else { format!("test `{test}`: ") })]
+    Cell {
+        /// Which test.
+        test: String,
+        /// What it asks for.
+        error: EngineError,
+    },
+    /// `--scale` has nothing to multiply.
+    #[error(
+        "the experiment lists nothing to scale: write scaled = [\"load.burst\"] into it, or leave --scale out"
+    )]
+    NothingToScale,
     /// The arms would live by different clocks.
     #[error(
         "some arms have a simulated source and some a real one: virtual and real time cannot be compared"
@@ -61,26 +75,97 @@ pub enum RunError {
 }
 
 /// Runs an experiment and leaves its record in `directory`. When asked to stop, it stops at once and
-/// keeps what it has measured.
+/// keeps what it has measured; so it does when a burst fails, before it says so.
 pub fn run(
     mut experiment: Experiment,
     options: &Options,
     directory: &Path,
     stop: &Stop,
     progress: &mut dyn Progress,
-) -> Result<(Record, Vec<Evidence>), RunError> {
+) -> Result<(Record, Results), RunError> {
     if (options.scale - 1.0).abs() > f64::EPSILON {
+        if experiment.scaled.is_empty() {
+            return Err(RunError::NothingToScale);
+        }
         experiment.scale(options.scale);
     }
-    let repeats = options.repeats.unwrap_or(experiment.repeats);
     let clock = clock(&experiment.cells)?;
-    let host = host::host();
-    for cell in &experiment.cells {
-        World::check_room(cell.burst.workers, host.memory_mib)?;
-    }
+    let record = head(&experiment, options, clock);
     let world = World::new(clock)?;
     let libraries = libraries(&experiment.cells, &world)?;
-    let mut record = Record {
+    for cell in &experiment.cells {
+        let check = libraries[&cell.source.to_string()].check(&cell.burst, record.host.memory_mib);
+        check.map_err(|error| RunError::Cell { test: cell.test.clone(), error })?;
+    }
+    let recorder = Recorder::create(directory)?;
+    let mut campaign =
+        Campaign { experiment, world, libraries, recorder, record, results: Results::default() };
+    progress.begin(campaign.record.planned);
+    let measured = campaign.measure(stop, progress);
+    campaign.conclude(matches!(measured, Ok(true)))?;
+    measured?;
+    Ok((campaign.record, campaign.results))
+}
+
+/// An experiment under way, and what has come of it so far.
+struct Campaign {
+    experiment: Experiment,
+    world: World,
+    libraries: BTreeMap<String, Library>,
+    recorder: Recorder,
+    record: Record,
+    results: Results,
+}
+
+impl Campaign {
+    /// Makes every measurement; false if it was stopped before the last one.
+    fn measure(&mut self, stop: &Stop, progress: &mut dyn Progress) -> Result<bool, RunError> {
+        for repeat in 1..=self.record.repeats {
+            self.recorder.checkpoint(&self.record)?;
+            let seed = self.record.seed.child(&format!("repeat {repeat}"));
+            for test in &self.experiment.tests {
+                for cell in block(&self.experiment, test, seed) {
+                    progress.measuring(test, &cell.arm, repeat);
+                    let library = &self.libraries[&cell.source.to_string()];
+                    // The arms of a test draw the same documents: a difference is not one of luck.
+                    let Some(measured) = self.world.run(&cell.burst, library, seed.child(test), stop)? else {
+                        return Ok(false);
+                    };
+                    let (run, seconds) = note(cell, repeat, measured);
+                    self.recorder.seconds(&seconds)?;
+                    let mut times = Times::default();
+                    seconds.iter().for_each(|second| times.add(second));
+                    self.results.add(&run, &times);
+                    self.record.runs.push(run);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Judges what there is, and writes the record before anything is made of it.
+    fn conclude(&mut self, is_complete: bool) -> Result<(), StorageError> {
+        let (experiment, record) = (&self.experiment, &mut self.record);
+        let cells = experiment.cells.iter().map(|cell| (cell.test.clone(), cell.arm.clone())).collect();
+        let names = experiment.names();
+        let case = Case { names, cells: &cells, repeats: record.repeats, clock: record.clock };
+        record.hypotheses = judge::judge(&experiment.claims, case, &self.results);
+        record.interrupted = !is_complete;
+        record.verdict = match judge::worst(record.hypotheses.iter().map(|hypothesis| hypothesis.verdict)) {
+            // It has not shown all that it was to show.
+            _ if record.interrupted => Verdict::Inconclusive,
+            verdict => verdict,
+        };
+        self.recorder.checkpoint(record)?;
+        self.recorder.report("report.md", &report::markdown::render(record, &self.results))?;
+        self.recorder.report("report.html", &report::html::render(record, &self.results))
+    }
+}
+
+/// The record before the first measurement.
+fn head(experiment: &Experiment, options: &Options, clock: Clock) -> Record {
+    let repeats = options.repeats.unwrap_or(experiment.repeats);
+    Record {
         schema: SCHEMA.to_owned(),
         experiment: experiment.title.clone(),
         context: experiment.context.clone(),
@@ -91,51 +176,16 @@ pub fn run(
         clock,
         started_at: host::now(),
         stockade: host::stockade(),
-        host,
-        interrupted: false,
+        host: host::host(),
+        planned: experiment.cells.len() * repeats as usize,
+        interrupted: true,
         tests: experiment.tests.clone(),
         arms: experiment.arms.iter().map(|name| Arm { name: name.clone() }).collect(),
         runs: Vec::new(),
         reference: experiment.reference.clone(),
         hypotheses: Vec::new(),
         verdict: Verdict::Inconclusive,
-    };
-    let mut recorder = Recorder::create(directory)?;
-    let mut intervals = Vec::new();
-    progress.begin(experiment.cells.len() * repeats as usize);
-    'measuring: for repeat in 1..=repeats {
-        let seed = options.seed.child(&format!("repeat {repeat}"));
-        for test in &experiment.tests {
-            for cell in block(&experiment, test, seed) {
-                progress.measuring(test, &cell.arm, repeat);
-                // The arms of a test draw the same documents: a difference is not one of luck.
-                let library = &libraries[&cell.source.to_string()];
-                let Some(measured) = world.run(&cell.burst, library, seed.child(test), stop)? else {
-                    record.interrupted = true;
-                    break 'measuring;
-                };
-                let (run, seconds) = note(cell, repeat, measured);
-                for interval in seconds {
-                    recorder.interval(&interval)?;
-                    intervals.push(interval);
-                }
-                record.runs.push(run);
-            }
-        }
     }
-    let evidence = Evidence::of(&record, &intervals);
-    let case = Case { names: experiment.names(), repeats, clock };
-    record.hypotheses = judge::judge(&experiment.claims, case, &evidence);
-    record.verdict = match judge::worst(record.hypotheses.iter().map(|hypothesis| hypothesis.verdict)) {
-        Verdict::Supported if record.interrupted => Verdict::Inconclusive,
-        verdict => verdict,
-    };
-    let reports = [
-        ("report.md", report::markdown::render(&record, &evidence)),
-        ("report.html", report::html::render(&record, &evidence)),
-    ];
-    recorder.finish(&record, &reports)?;
-    Ok((record, evidence))
 }
 
 /// Whose time all arms live by.
@@ -188,7 +238,10 @@ fn note(cell: &Cell, repeat: u32, measured: Measured) -> (Run, Vec<Interval>) {
         whole_ms_sum: measured.whole_ms_sum,
         outcomes: measured.outcomes,
         bytes_in: measured.bytes_in,
-        episodes: measured.episodes,
+        service_ms_sum: milliseconds(measured.service_sum),
+        stores_skipped: measured.stats.stores_skipped,
+        stores_dropped: measured.stats.stores_dropped,
+        episodes: measured.stats.episodes,
         errors: measured.errors,
     };
     (run, intervals)

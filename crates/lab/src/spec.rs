@@ -101,6 +101,14 @@ pub enum LoadError {
         /// Why.
         error: std::io::Error,
     },
+    /// The file is no text.
+    #[error("{path}:{line}: not UTF-8: save the file as UTF-8 text")]
+    NotText {
+        /// Which.
+        path: String,
+        /// Where, from 1.
+        line: usize,
+    },
     /// The file makes no sense.
     #[error(transparent)]
     #[diagnostic(transparent)]
@@ -111,7 +119,11 @@ impl Experiment {
     /// Reads and checks a file.
     pub fn load(path: &Path) -> Result<Self, LoadError> {
         let name = path.display().to_string();
-        let text = fs::read_to_string(path).map_err(|error| LoadError::Io { path: name.clone(), error })?;
+        let bytes = fs::read(path).map_err(|error| LoadError::Io { path: name.clone(), error })?;
+        let text = String::from_utf8(bytes).map_err(|error| LoadError::NotText {
+            path: name.clone(),
+            line: error.as_bytes()[..error.utf8_error().valid_up_to()].split(|byte| *byte == b'\n').count(),
+        })?;
         Ok(Self::parse(&name, &text)?)
     }
 
@@ -184,7 +196,7 @@ struct Head {
 #[serde(deny_unknown_fields)]
 struct HypothesisTable {
     text: String,
-    expect: Vec<Spanned<String>>,
+    expect: Spanned<Vec<Spanned<String>>>,
 }
 
 const HEAD: [&str; 5] = ["title", "context", "scaled", "repeat", "hypothesis"];
@@ -218,7 +230,7 @@ fn read(text: &str) -> Result<Experiment, Wrong> {
     let (tests, arms, cells) = cells(&base, span, &tests, &arms)?;
     let names = Names { tests: &tests, arms: &arms };
     let claims = head.hypothesis.into_iter().map(|h| claim(h, names)).collect::<Result<_, _>>()?;
-    let reference = match tables::take(&mut layers, "reference") {
+    let reference = match tables::take(&mut layers, "reference")? {
         Some(table) => Some(reference(table, names)?),
         None => None,
     };
@@ -251,7 +263,7 @@ fn cells(
     arms: &[Layer<'_>],
 ) -> Result<Cells, Wrong> {
     for arm in arms {
-        if let Some(at) = tables::find(&arm.table, &["load"]) {
+        if let at @ Some(_) = tables::find(&arm.table, "load") {
             return Err(Wrong {
                 message: format!("arm `{}` has a load of its own", arm.name),
                 help: Some(
@@ -264,28 +276,35 @@ fn cells(
     let no_layer = [Layer::default()];
     let tests = if tests.is_empty() { &no_layer } else { tests };
     let arms = if arms.is_empty() { &no_layer } else { arms };
-    let (mut paths, mut names, mut cells) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut paths, mut cells) = (Vec::new(), Vec::new());
     for test in tests {
         for arm in arms {
             let table = tables::merge(tables::merge(base.clone(), &test.table), &arm.table);
             let setup: Setup = tables::read(table, span.clone())?;
-            let name = if arm.name.is_empty() { setup.name() } else { arm.name.clone() };
+            // An arm without a name is the only one.
+            let name = if arm.name.is_empty() { "cache" } else { &arm.name };
             for (path, docs, workers) in setup.sweep(&test.name) {
-                cells.push(setup.cell(&path, &name, docs, workers));
+                cells.push(setup.cell(&path, name, docs, workers));
                 if !paths.contains(&path) {
                     paths.push(path);
                 }
             }
-            if !names.contains(&name) {
-                names.push(name);
-            }
         }
     }
+    let names = arms
+        .iter()
+        .map(|arm| if arm.name.is_empty() { "cache".to_owned() } else { arm.name.clone() })
+        .collect();
     Ok((paths, names, cells))
 }
 
 fn claim(table: HypothesisTable, names: Names<'_>) -> Result<Claim, Wrong> {
-    let expect = table.expect.into_iter().map(|written| {
+    if table.expect.get_ref().is_empty() {
+        let message =
+            "a hypothesis that expects nothing would always be supported: write at least one comparison";
+        return Err(Wrong::new(message, Some(table.expect.span())));
+    }
+    let expect = table.expect.into_inner().into_iter().map(|written| {
         // Inside the quotes.
         let start = written.span().start + 1;
         let expr = written.into_inner();
@@ -319,12 +338,8 @@ fn reference(table: Table<'_>, names: Names<'_>) -> Result<Reference, Wrong> {
                         parse_duration(text).map(milliseconds).map_err(|e| e.to_string())
                     }
                     (Unit::Time, _) => Err("a time is text with a unit, such as \"492.9ms\"".to_owned()),
-                    (Unit::Number, DeValue::Integer(number)) => {
-                        number.as_str().parse().map_err(|_| "not a number".to_owned())
-                    }
-                    (Unit::Number, DeValue::Float(number)) => {
-                        number.as_str().parse().map_err(|_| "not a number".to_owned())
-                    }
+                    (Unit::Number, DeValue::Integer(number)) => finite(number.as_str()),
+                    (Unit::Number, DeValue::Float(number)) => finite(number.as_str()),
                     (Unit::Number, _) => Err("this metric is a plain number".to_owned()),
                 };
                 figures.insert(path.to_owned(), figure.map_err(|message| Wrong::new(message, at))?);
@@ -332,6 +347,14 @@ fn reference(table: Table<'_>, names: Names<'_>) -> Result<Reference, Wrong> {
         }
     }
     Ok(Reference { source, figures })
+}
+
+fn finite(number: &str) -> Result<f64, String> {
+    number
+        .parse()
+        .ok()
+        .filter(|number: &f64| number.is_finite())
+        .ok_or_else(|| "not a finite number".to_owned())
 }
 
 #[cfg(test)]

@@ -9,24 +9,25 @@ use crate::{
 };
 
 /// One start: a number of workers, and what became of each strategy under them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Start {
     /// How many documents the workers chose from.
     pub documents: usize,
     /// The strategies' figures, and the sums of their whole milliseconds.
-    pub runs: Vec<(record::Burst, u64)>,
-    /// What failed workers were told, by strategy, and how many were.
-    pub errors: Vec<(String, String, u64)>,
+    pub runs: Vec<(record::BurstFigures, u64)>,
+    /// What went wrong, in words: who failed why, and what was dropped.
+    pub complaints: Vec<String>,
+    /// Whether it was stopped before its last strategy.
+    pub interrupted: bool,
 }
 
 /// The JSON contract's shape.
 #[derive(Serialize)]
 struct Report<'a> {
-    runs: Vec<&'a record::Burst>,
+    runs: Vec<&'a record::BurstFigures>,
 }
 
-/// Runs one start: the bursts one after the other, all on the same draw of documents. `None` if it
-/// was stopped before its end.
+/// Runs one start: the bursts one after the other, all on the same draw of documents.
 pub fn start(
     bursts: &[Burst],
     world: &World,
@@ -34,17 +35,26 @@ pub fn start(
     seed: Seed,
     stop: &Stop,
     mut measuring: impl FnMut(&Burst),
-) -> Result<Option<Start>, EngineError> {
-    let mut start = Start { documents: 0, runs: Vec::new(), errors: Vec::new() };
+) -> Result<Start, EngineError> {
+    let mut start = Start::default();
     for burst in bursts {
         measuring(burst);
-        let Some(measured) = world.run(burst, library, seed, stop)? else { return Ok(None) };
+        let Some(measured) = world.run(burst, library, seed, stop)? else {
+            start.interrupted = true;
+            break;
+        };
         start.documents = measured.burst.documents;
-        let told = |(message, count)| (burst.name.clone(), message, count);
-        start.errors.extend(measured.errors.into_iter().map(told));
+        let who = format!("{}, {} workers", burst.name, burst.workers);
+        let failed =
+            measured.errors.iter().map(|(message, count)| format!("{who}: {count} failed: {message}"));
+        start.complaints.extend(failed);
+        if measured.stats.stores_dropped > 0 {
+            let dropped = measured.stats.stores_dropped;
+            start.complaints.push(format!("{who}: {dropped} stores dropped: the mailbox was full"));
+        }
         start.runs.push((measured.burst, measured.whole_ms_sum));
     }
-    Ok(Some(start))
+    Ok(start)
 }
 
 /// The starts in the published layout, and what they come to. What crashes is told only under a
@@ -53,9 +63,9 @@ pub fn start(
 pub fn text(starts: &[Start], has_mailbox: bool) -> String {
     let runs =
         |start: &Start| kazoo::start(start.documents, start.runs.iter().map(|(burst, sum)| (burst, *sum)));
-    let mut text: String = starts.iter().map(runs).collect();
+    let mut text: String = starts.iter().filter(|start| !start.runs.is_empty()).map(runs).collect();
     let headings = ["workers", "strategy", "DB operations", "store messages", "crashed"].map(str::to_owned);
-    let row = |burst: &record::Burst| {
+    let row = |burst: &record::BurstFigures| {
         vec![
             burst.workers.to_string(),
             burst.strategy.clone(),

@@ -1,12 +1,15 @@
 //! A record on disk: a directory with `record.json` and `intervals.jsonl`.
 
 use std::{
+    borrow::Cow,
     fs::{self, File},
     io::{self, BufRead, BufReader, BufWriter, Write},
     path::{Path, PathBuf},
 };
 
-use stockade_model::record::{Interval, Record, SCHEMA};
+use stockade_model::record::{Interval, Record, Run, SCHEMA};
+
+use crate::metrics::{Results, Times};
 
 /// A record could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +20,14 @@ pub enum StorageError {
         /// To what.
         path: PathBuf,
         /// Why.
+        error: io::Error,
+    },
+    /// There is no record where one was looked for.
+    #[error("{}: {error}; name the directory of one run, such as runs/stampede/2026-01-31T10-00-00Z", path.display())]
+    NoRecord {
+        /// What was looked for.
+        path: PathBuf,
+        /// Why it was not found.
         error: io::Error,
     },
     /// A file is not what it should be.
@@ -34,7 +45,8 @@ fn io(path: &Path) -> impl FnOnce(io::Error) -> StorageError {
     |error| StorageError::Io { path, error }
 }
 
-/// Writes intervals as they come, so that a run holds none of them and loses none of them.
+/// Writes a record while it is made. Whatever ends the run, what is on disk then is a record of what
+/// was measured: intervals are flushed run by run, `record.json` is replaced at every checkpoint.
 #[derive(Debug)]
 pub struct Recorder {
     directory: PathBuf,
@@ -61,52 +73,88 @@ impl Recorder {
         Ok(Self { directory: directory.to_owned(), intervals })
     }
 
-    /// Adds a line.
-    pub fn interval(&mut self, interval: &Interval) -> Result<(), StorageError> {
-        let write = |to: &mut BufWriter<File>| -> io::Result<()> {
-            serde_json::to_writer(&mut *to, interval)?;
-            to.write_all(b"\n")
+    /// Adds the seconds of one run.
+    pub fn seconds(&mut self, intervals: &[Interval]) -> Result<(), StorageError> {
+        let mut write = || -> io::Result<()> {
+            for interval in intervals {
+                serde_json::to_writer(&mut self.intervals, interval)?;
+                self.intervals.write_all(b"\n")?;
+            }
+            self.intervals.flush()
         };
-        write(&mut self.intervals).map_err(io(&self.directory.join(INTERVALS)))
+        write().map_err(io(&self.directory.join(INTERVALS)))
     }
 
-    /// Writes what is only known at the end, and a rendered report beside it.
-    pub fn finish(mut self, record: &Record, reports: &[(&str, String)]) -> Result<(), StorageError> {
-        self.intervals.flush().map_err(io(&self.directory.join(INTERVALS)))?;
-        let text = serde_json::to_string_pretty(record).map_err(io::Error::from);
-        let text = text.map_err(io(&self.directory.join(RECORD)))?;
-        for (name, text) in
-            [(RECORD, &text)].into_iter().chain(reports.iter().map(|(name, text)| (*name, text)))
-        {
-            let path = self.directory.join(name);
-            fs::write(&path, text).map_err(io(&path))?;
-        }
-        Ok(())
+    /// Writes the record as it is now, in place of the one before.
+    pub fn checkpoint(&self, record: &Record) -> Result<(), StorageError> {
+        let path = self.directory.join(RECORD);
+        let beside = self.directory.join("record.json.new");
+        let text = serde_json::to_string_pretty(record).map_err(|error| io(&path)(error.into()))?;
+        fs::write(&beside, text).map_err(io(&beside))?;
+        fs::rename(&beside, &path).map_err(io(&path))
+    }
+
+    /// Writes a report beside the record.
+    pub fn report(&self, name: &str, text: &str) -> Result<(), StorageError> {
+        let path = self.directory.join(name);
+        fs::write(&path, text).map_err(io(&path))
     }
 }
 
-/// Reads a record from its directory.
-pub fn read(directory: &Path) -> Result<(Record, Vec<Interval>), StorageError> {
+/// Reads a record from its directory, and folds its intervals as they are read.
+pub fn read(directory: &Path) -> Result<(Record, Results), StorageError> {
     let path = directory.join(RECORD);
-    let text = fs::read_to_string(&path).map_err(io(&path))?;
+    let text =
+        fs::read_to_string(&path).map_err(|error| StorageError::NoRecord { path: path.clone(), error })?;
     let broken = |path: &Path, reason: String| StorageError::Broken { path: path.to_owned(), reason };
     let version: Version = serde_json::from_str(&text).map_err(|error| broken(&path, error.to_string()))?;
     if version.schema != SCHEMA {
-        return Err(broken(
-            &path,
-            format!("its schema is `{}`, and this program reads `{SCHEMA}`", version.schema),
-        ));
+        let reason = format!("its schema is `{}`, and this program reads `{SCHEMA}`", version.schema);
+        return Err(broken(&path, reason));
     }
-    let record = serde_json::from_str(&text).map_err(|error| broken(&path, error.to_string()))?;
+    let record: Record = serde_json::from_str(&text).map_err(|error| broken(&path, error.to_string()))?;
 
     let path = directory.join(INTERVALS);
-    let mut intervals = Vec::new();
-    for (index, line) in BufReader::new(File::open(&path).map_err(io(&path))?).lines().enumerate() {
-        let line = line.map_err(io(&path))?;
-        let interval = serde_json::from_str(&line);
-        intervals.push(interval.map_err(|error| broken(&path, format!("line {}: {error}", index + 1)))?);
+    let mut lines = BufReader::new(File::open(&path).map_err(io(&path))?).lines().enumerate().peekable();
+    let mut results = Results::default();
+    // Intervals stand in the order of the runs. A killed run leaves some of a run without a record.
+    for run in &record.runs {
+        let mut times = Times::default();
+        let mut seconds = 0;
+        while let Some((index, line)) =
+            lines.next_if(|(_, line)| !line.as_ref().is_ok_and(|line| belongs_to_another(line, run)))
+        {
+            let line = line.map_err(io(&path))?;
+            let interval = serde_json::from_str(&line);
+            let interval = interval.map_err(|error| broken(&path, format!("line {}: {error}", index + 1)))?;
+            times.add(&interval);
+            seconds += 1;
+        }
+        if seconds == 0 {
+            return Err(broken(
+                &path,
+                format!("the seconds of {} {}, repeat {} are missing", run.test, run.arm, run.repeat),
+            ));
+        }
+        results.add(run, &times);
     }
-    Ok((record, intervals))
+    Ok((record, results))
+}
+
+/// Whether a line is that of another run; one that cannot be read is this run's, which then says so.
+fn belongs_to_another(line: &str, run: &Run) -> bool {
+    serde_json::from_str::<Key<'_>>(line).is_ok_and(|key| {
+        (key.test.as_ref(), key.arm.as_ref(), key.repeat) != (&run.test, &run.arm, run.repeat)
+    })
+}
+
+#[derive(serde::Deserialize)]
+struct Key<'a> {
+    #[serde(borrow)]
+    test: Cow<'a, str>,
+    #[serde(borrow)]
+    arm: Cow<'a, str>,
+    repeat: u32,
 }
 
 #[derive(serde::Deserialize)]

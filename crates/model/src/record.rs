@@ -38,7 +38,9 @@ pub struct Record {
     pub stockade: String,
     /// The machine.
     pub host: Host,
-    /// Whether it was stopped before its end.
+    /// How many measurements were to be made.
+    pub planned: usize,
+    /// Whether it ended before they were: stopped, failed, or killed.
     pub interrupted: bool,
     /// Every test in the file's order.
     pub tests: Vec<String>,
@@ -95,13 +97,19 @@ pub struct Run {
     /// Which repeat, from 1.
     pub repeat: u32,
     /// The burst's figures.
-    pub burst: Burst,
+    pub burst: BurstFigures,
     /// The sum of the answered workers' whole milliseconds, as the published report adds them up.
     pub whole_ms_sum: u64,
     /// What the cache did for how many requests.
     pub outcomes: Outcomes,
     /// Bytes of all answers.
     pub bytes_in: u64,
+    /// Service times of all requests, failed ones too, added up.
+    pub service_ms_sum: f64,
+    /// Stores skipped because another load had claimed the same entry version.
+    pub stores_skipped: u64,
+    /// Async stores dropped because the mailbox was full.
+    pub stores_dropped: u64,
     /// Refill episodes: an episode opens at a key's first load and closes when an answer is
     /// published or its deadline passes.
     pub episodes: u64,
@@ -112,7 +120,7 @@ pub struct Run {
 
 /// A burst of workers against one strategy: the figures of the published Kazoo load test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Burst {
+pub struct BurstFigures {
     /// The strategy's name.
     pub strategy: String,
     /// How many workers asked for one document each.
@@ -130,9 +138,9 @@ pub struct Burst {
     pub calls: Calls,
     /// Workers that got no document.
     pub failed: usize,
-    /// Workers that another's load answered.
+    /// Workers that waited for another's load, in vain or not.
     pub waiters: usize,
-    /// With a barrier, from its opening until the last held load had passed it; without one, from
+    /// With a barrier: from its opening until the last held load had passed it; without one, from
     /// the first worker's start to the last one's.
     pub start_skew_ms: f64,
 }
@@ -175,7 +183,7 @@ pub struct Percentiles {
 /// Calls to the source and messages to the cache's writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calls {
-    /// Documents fetched from the source, as the source counted them.
+    /// Documents fetched from the source, counted at its door.
     pub fetch_doc: u64,
     /// Stores that were waited for.
     pub store_local: u64,

@@ -101,21 +101,23 @@ pub fn milliseconds(duration: Duration) -> f64 {
     duration.as_nanos() as f64 / 1e6
 }
 
-/// Reads and writes a duration in a file as text with its unit, for `#[serde(with = "...")]`.
+/// Writes milliseconds as [`format_duration`] does; below zero with a sign, and whatever else a
+/// computed figure can be.
+#[must_use]
+pub fn format_milliseconds(milliseconds: f64) -> String {
+    match Duration::try_from_secs_f64(milliseconds.abs() / 1e3) {
+        Ok(duration) if milliseconds < 0.0 => format!("-{}", format_duration(duration)),
+        Ok(duration) => format_duration(duration),
+        Err(_) => format!("{milliseconds:e}ms"),
+    }
+}
+
+/// Reads a duration that is written as text in a file, for `#[serde(deserialize_with = "...")]`. A
+/// bare number is read, too, to be told what it lacks.
 pub mod text {
     use std::time::Duration;
 
-    use serde::{Deserializer, Serializer};
-
-    /// See [`super::format_duration`]; exact where that would round.
-    pub fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
-        let text = super::format_duration(*duration);
-        if super::parse_duration(&text) == Ok(*duration) {
-            to.serialize_str(&text)
-        } else {
-            to.collect_str(&format_args!("{}ns", duration.as_nanos()))
-        }
-    }
+    use serde::Deserializer;
 
     /// See [`super::parse_duration`].
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
@@ -201,6 +203,13 @@ mod tests {
         ] {
             assert_eq!(format_duration(Duration::from_nanos(nanos)), text);
         }
+    }
+
+    #[test]
+    fn computed_figures_are_written_whatever_they_are() {
+        let written = [-4.0, 0.0, 31.25, 1e300, f64::INFINITY, f64::NAN].map(format_milliseconds);
+        assert_eq!(written[..3], ["-4ms", "0ns", "31.2ms"]);
+        assert!(written[3].ends_with("ms") && written[4..] == ["infms", "NaNms"]);
     }
 
     proptest! {

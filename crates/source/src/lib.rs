@@ -37,6 +37,7 @@ pub struct Kind {
     pub summary: &'static str,
     /// Whether it answers without the real world, so that experiments on it run in virtual time.
     pub is_simulated: bool,
+    check: fn(&str) -> Result<(), OpenError>,
     open: fn(&str) -> Opened,
     fill: fn(&str, &[NamedDocument]) -> Opened,
 }
@@ -51,6 +52,7 @@ pub const SOURCES: &[Kind] = &[
         form: "sqlite:PATH",
         summary: "a SQLite database; without a path one with 680 generated documents",
         is_simulated: false,
+        check: |_| Ok(()),
         open: sqlite::open,
         fill: sqlite::fill,
     },
@@ -59,6 +61,7 @@ pub const SOURCES: &[Kind] = &[
         form: "simulated:COUNT",
         summary: "generated documents in memory (680 without a count), in virtual time",
         is_simulated: true,
+        check: |rest| simulated::count(rest).map(drop),
         open: simulated::open,
         fill: simulated::fill,
     },
@@ -124,8 +127,8 @@ impl SourceUrl {
         (self.kind.open)(&self.rest)
     }
 
-    /// Opens the source with these documents in it; those that it had stay, unless replaced. SQLite
-    /// without a path is a temporary database.
+    /// Opens the source with these documents in it. A database that holds others is refused; SQLite
+    /// without a path is a temporary one.
     pub fn fill(&self, documents: &[NamedDocument]) -> Opened {
         (self.kind.fill)(&self.rest, documents)
     }
@@ -147,6 +150,7 @@ impl FromStr for SourceUrl {
             let remedy = remedy(scheme, SOURCES.iter().map(|kind| kind.scheme));
             return Err(OpenError::UnknownScheme { url: url.to_owned(), remedy });
         };
+        (kind.check)(rest)?;
         Ok(Self { kind, rest: rest.to_owned() })
     }
 }

@@ -11,15 +11,17 @@ use crate::{
 
 struct Simulated(BTreeMap<Arc<str>, Document>);
 
-pub(crate) fn open(count: &str) -> Opened {
-    let count = match count {
-        "" => documents::GENERATED,
-        written => match written.parse() {
-            Ok(count @ 1..=1_000_000) => count,
-            _ => return Err(OpenError::BadCount(written.to_owned())),
-        },
-    };
-    Ok(of(&documents::generate(count)))
+/// How many documents a URL asks for.
+pub(crate) fn count(written: &str) -> Result<usize, OpenError> {
+    match written.parse() {
+        _ if written.is_empty() => Ok(documents::GENERATED),
+        Ok(count @ 1..=1_000_000) => Ok(count),
+        _ => Err(OpenError::BadCount(written.to_owned())),
+    }
+}
+
+pub(crate) fn open(written: &str) -> Opened {
+    Ok(of(&documents::generate(count(written)?)))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as the registry has it: other sources can fail")]

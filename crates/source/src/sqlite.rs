@@ -1,6 +1,7 @@
 //! A SQLite database: one table, `documents (id, body)`.
 
 use std::{
+    collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -46,6 +47,7 @@ pub(crate) fn open(path: &str) -> Opened {
 pub(crate) fn fill(path: &str, documents: &[NamedDocument]) -> Opened {
     if !path.is_empty() {
         let path = PathBuf::from(path);
+        refuse_other(&path, documents)?;
         write(&path, documents)?;
         return Ok(Arc::new(Sqlite::open(path, None)?));
     }
@@ -84,7 +86,7 @@ impl Sqlite {
             error => self.failed(error),
         })?;
         let answer = spawn_blocking(move || query(&connection)).await;
-        answer.map_err(|error| self.failed(error))?.map_err(|error| self.failed(error))
+        answer.map_err(|error| self.failed(error))?.map_err(|error| self.failed(explain(&error)))
     }
 
     fn name(&self) -> String {
@@ -143,17 +145,55 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
 
 /// Whether the file is a database with the table, before anything is built on it.
 fn check(path: &Path) -> Result<(), OpenError> {
-    connect(path).and_then(|connection| connection.prepare("SELECT id, body FROM documents").map(drop)).map_err(
-        |error| {
-            let remedy = match error.sqlite_error_code() {
-                Some(rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt) => {
-                    "; name a SQLite database, or remove the file and fill a new one with --docs-from FILE.jsonl"
-                }
-                _ => "; it needs a table `documents (id TEXT, body BLOB)`: --docs-from FILE.jsonl makes and fills one",
-            };
-            unusable(path, format!("{error}{remedy}"))
-        },
-    )
+    let look = || {
+        let connection = connect(path)?;
+        let mut select = connection.prepare("SELECT id, body FROM documents LIMIT 1")?;
+        let first = select.query_row([], |row| row.get::<_, String>(0)).optional();
+        first.map(drop)
+    };
+    look().map_err(|error| unusable(path, explain(&error)))
+}
+
+/// What SQLite says, and what to do about it.
+fn explain(error: &rusqlite::Error) -> String {
+    use rusqlite::ErrorCode::{
+        CannotOpen, DatabaseBusy, DatabaseCorrupt, DiskFull, NotADatabase, ReadOnly, SystemIoFailure,
+    };
+    let remedy = match (error, error.sqlite_error_code()) {
+        (_, Some(NotADatabase | DatabaseCorrupt)) => {
+            "name a SQLite database, or remove the file and fill a new one with --docs-from FILE.jsonl"
+        }
+        (_, Some(CannotOpen | SystemIoFailure | ReadOnly)) => {
+            "check that it is a file, its directory, and their permissions"
+        }
+        (_, Some(DatabaseBusy)) => "another program is writing to it: try again",
+        (_, Some(DiskFull)) => "make room on the disk",
+        (rusqlite::Error::InvalidColumnType(..), _) => "ids have to be TEXT, bodies TEXT or BLOB",
+        _ => "it needs a table `documents (id TEXT, body BLOB)`: --docs-from FILE.jsonl makes and fills one",
+    };
+    format!("{error}; {remedy}")
+}
+
+/// Somebody's database is not written to, unless it holds these very documents.
+fn refuse_other(path: &Path, documents: &[NamedDocument]) -> Result<(), OpenError> {
+    if !path.exists() {
+        return Ok(());
+    }
+    check(path)?;
+    let stored = || -> rusqlite::Result<BTreeMap<String, Vec<u8>>> {
+        let connection = connect(path)?;
+        let mut select = connection.prepare("SELECT id, body FROM documents")?;
+        let rows = select.query_map([], |row| Ok((row.get(0)?, row.get_ref(1)?.as_bytes()?.to_vec())))?;
+        rows.collect()
+    };
+    let stored = stored().map_err(|error| unusable(path, explain(&error)))?;
+    let is_same =
+        |document: &NamedDocument| stored.get(&*document.id).is_some_and(|body| *body == document.body);
+    if stored.is_empty() || (stored.len() == documents.len() && documents.iter().all(is_same)) {
+        return Ok(());
+    }
+    let remedy = "leave --docs-from out to use them, or name a new file with --source";
+    Err(unusable(path, format!("it holds {} other documents; {remedy}", stored.len())))
 }
 
 fn write(path: &Path, documents: &[NamedDocument]) -> Result<(), OpenError> {
@@ -171,7 +211,7 @@ fn write(path: &Path, documents: &[NamedDocument]) -> Result<(), OpenError> {
         }
         all.commit()
     };
-    fill().map_err(|error| unusable(path, format!("{error}; check the directory and the file's permissions")))
+    fill().map_err(|error| unusable(path, explain(&error)))
 }
 
 /// The database of generated documents, made on first use in the user's cache directory.
@@ -183,7 +223,7 @@ fn generated() -> Result<PathBuf, OpenError> {
         .unwrap_or_else(env::temp_dir)
         .join("stockade");
     let path = directory.join(GENERATED_FILE);
-    if path.exists() && check(&path).is_ok() {
+    if path.exists() && is_whole(&path) {
         return Ok(path);
     }
     // Written beside it and renamed, so that nobody ever opens half a database.
@@ -196,6 +236,17 @@ fn generated() -> Result<PathBuf, OpenError> {
     write(&filling, &documents::generate(documents::GENERATED))?;
     fs::rename(&filling, &path).map_err(error)?;
     Ok(path)
+}
+
+/// Whether the generated database is all there; if not, it is made anew.
+fn is_whole(path: &Path) -> bool {
+    let look = || -> rusqlite::Result<bool> {
+        let connection = connect(path)?;
+        let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        let count: i64 = connection.query_row("SELECT count(*) FROM documents", [], |row| row.get(0))?;
+        Ok(verdict == "ok" && usize::try_from(count) == Ok(documents::GENERATED))
+    };
+    look().unwrap_or(false)
 }
 
 fn unusable(path: &Path, reason: impl std::fmt::Display) -> OpenError {

@@ -29,14 +29,30 @@ async fn assert_serves(source: &Arc<dyn Source>, documents: &[documents::NamedDo
 }
 
 #[tokio::test]
-async fn sqlite_serves_what_it_was_filled_with_and_keeps_what_it_had() {
+async fn sqlite_serves_what_it_was_filled_with_and_overwrites_nothing() {
     let directory = TempDir::new().unwrap();
     let database = sqlite(&directory.path().join("documents.sqlite"));
     let documents = documents::generate(50);
-    assert_serves(&database.fill(&documents[..20]).unwrap(), &documents[..20]).await;
-    assert_serves(&database.fill(&documents[10..]).unwrap(), &documents).await;
+    assert_serves(&database.fill(&documents).unwrap(), &documents).await;
+    assert_serves(&database.fill(&documents).unwrap(), &documents).await;
+    let refused = message(database.fill(&documents[..20]));
+    assert!(refused.contains("it holds 50 other documents; leave --docs-from out"), "{refused}");
     assert_serves(&database.open().unwrap(), &documents).await;
     assert_serves(&url("sqlite:").fill(&documents).unwrap(), &documents).await;
+}
+
+#[tokio::test]
+async fn a_database_that_is_damaged_is_told_and_what_to_do() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("documents.sqlite");
+    let documents = documents::generate(500);
+    drop(sqlite(&path).fill(&documents).unwrap());
+    let mut bytes = fs::read(&path).unwrap();
+    let page = 4096;
+    bytes[page..].fill(0xff);
+    fs::write(&path, bytes).unwrap();
+    let damaged = message(sqlite(&path).open());
+    assert!(damaged.contains("malformed; name a SQLite database, or remove the file"), "{damaged}");
 }
 
 #[tokio::test]
@@ -97,6 +113,12 @@ fn a_bad_source_is_told_its_place_and_its_remedy() {
     );
     let unwritable = message(sqlite(&at("no/such/directory.sqlite")).fill(&documents::generate(1)));
     assert!(unwritable.contains("directory.sqlite cannot be used: unable to open"), "{unwritable}");
+    assert!(unwritable.contains("check that it is a file, its directory"), "{unwritable}");
+    let integers =
+        "CREATE TABLE documents (id INTEGER, body TEXT); INSERT INTO documents VALUES (7, 'seven')";
+    rusqlite::Connection::open(at("integers.sqlite")).unwrap().execute_batch(integers).unwrap();
+    let integers = message(sqlite(&at("integers.sqlite")).open());
+    assert!(integers.contains("ids have to be TEXT"), "{integers}");
 
     for (text, expected) in [
         ("sqlit:x", "unknown source `sqlit:x`: did you mean `sqlite`?"),
@@ -106,7 +128,7 @@ fn a_bad_source_is_told_its_place_and_its_remedy() {
     }
     for count in ["0", "-1", "many", "1000001"] {
         let expected = format!("`{count}` is no count of documents: write a number from 1 to 1000000");
-        assert_eq!(message(url(&format!("simulated:{count}")).open()), expected);
+        assert_eq!(message(format!("simulated:{count}").parse::<SourceUrl>()), expected);
     }
 }
 

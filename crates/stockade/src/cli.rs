@@ -1,12 +1,12 @@
 //! What can be typed.
 
-use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::styling::Styles};
-use stockade_cache::{PRESETS, Strategy};
+use stockade_cache::{PRESETS, Preset, Strategy};
 use stockade_lab::{engine::Docs, report::FORMATS};
 use stockade_model::units::parse_duration;
-use stockade_source::{Latency, SourceUrl};
+use stockade_source::{Latency, SOURCES, SourceUrl};
 
 /// Load testing of caching strategies, and the cache that survives it.
 #[derive(Debug, Parser)]
@@ -43,7 +43,7 @@ pub struct RunArgs {
     /// Where every random choice comes from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Where the record goes [default: runs/TITLE/TIME]
+    /// Where the record goes [default: runs/NAME/TIME, NAME being the file's]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// What is printed
@@ -59,10 +59,11 @@ pub enum RunFormat {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = registries())]
 pub struct StampedeArgs {
     /// How many workers ask at the same moment; several are several starts
-    #[arg(default_values = ["10", "100", "1000", "10000"])]
-    pub workers: Vec<NonZeroUsize>,
+    #[arg(default_values = ["10", "100", "1000", "10000"], value_parser = workers)]
+    pub workers: Vec<usize>,
     /// Strategies to compare [default: all of the published test]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = preset)]
     pub strategy: Vec<Named>,
@@ -72,7 +73,8 @@ pub struct StampedeArgs {
     /// Where the documents are [default: a SQLite database with 680 generated ones]
     #[arg(long, value_name = "URL")]
     pub source: Option<SourceUrl>,
-    /// Make the source slower: `20ms`, or `10ms..30ms` drawn for every fetch
+    /// Make the source slower: `20ms`, or `10ms..30ms` drawn for every fetch; in real time up to 1 ms
+    /// more, for sleeps end late
     #[arg(long, value_name = "D", default_value = "0")]
     pub source_latency: Latency,
     /// Fill the source with these documents, one JSON object with an `_id` a line
@@ -134,11 +136,28 @@ fn preset(name: &str) -> Result<Named, stockade_cache::UnknownPreset> {
     Strategy::preset(name).map(|strategy| Named { name: name.to_owned(), strategy })
 }
 
+fn workers(text: &str) -> Result<usize, String> {
+    match text.replace('_', "").parse() {
+        Ok(workers @ 1..) => Ok(workers),
+        _ => Err("write how many, 1 or more, such as 1000".to_owned()),
+    }
+}
+
 fn scale(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(factor),
         _ => Err("write a number above 0, such as 0.1".to_owned()),
     }
+}
+
+/// The strategies of the published test.
+const PUBLISHED: [&str; 4] = ["none", "async", "stampede", "stampede_async"];
+
+/// The strategies and the sources that there are, for the end of the help.
+fn registries() -> String {
+    let strategies = PRESETS.iter().map(|preset| format!("  {:17}{}\n", preset.name, preset.summary));
+    let sources = SOURCES.iter().map(|kind| format!("  {:17}{}\n", kind.form, kind.summary));
+    format!("Strategies:\n{}\nSources:\n{}", strategies.collect::<String>(), sources.collect::<String>())
 }
 
 impl StampedeArgs {
@@ -148,9 +167,9 @@ impl StampedeArgs {
         if !asked.is_empty() {
             return asked;
         }
-        PRESETS
-            .iter()
-            .map(|preset| Named { name: preset.name.to_owned(), strategy: preset.strategy.clone() })
-            .collect()
+        let published = PRESETS.iter().filter(|preset| PUBLISHED.contains(&preset.name));
+        let named =
+            |preset: &Preset| Named { name: preset.name.to_owned(), strategy: preset.strategy.clone() };
+        published.map(named).collect()
     }
 }

@@ -17,7 +17,8 @@ pub enum Exit {
     Refuted,
 }
 
-/// What went wrong. Bad usage and bad files end with 2, everything else with 1.
+/// What went wrong. What was typed, and files that were written to be read here, end with 2;
+/// everything else (a database, a disk, a record) with 1.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     #[error(transparent)]
@@ -62,13 +63,20 @@ pub fn explain(failure: Failure) -> ExitCode {
     ExitCode::from(code)
 }
 
+impl Exit {
+    /// The code, as the contract has it.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Undecided => 98,
+            Self::Refuted => 99,
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(match exit {
-            Exit::Done => 0,
-            Exit::Undecided => 98,
-            Exit::Refuted => 99,
-        })
+        Self::from(exit.code())
     }
 }
 
@@ -76,11 +84,13 @@ impl Failure {
     fn code(&self) -> u8 {
         let is_usage = match self {
             Self::Usage(_)
-            | Self::Run(RunError::MixedClocks)
-            | Self::Load(LoadError::Spec(_))
-            | Self::Documents(ReadError::Line { .. } | ReadError::Empty { .. }) => true,
+            | Self::Run(RunError::MixedClocks | RunError::NothingToScale)
+            | Self::Load(_)
+            | Self::Documents(_) => true,
             Self::Open(error) | Self::Run(RunError::Open(error)) => error.is_usage(),
-            Self::Engine(error) | Self::Run(RunError::Engine(error)) => error.is_usage(),
+            Self::Engine(error) | Self::Run(RunError::Engine(error) | RunError::Cell { error, .. }) => {
+                error.is_usage()
+            }
             _ => false,
         };
         if is_usage { 2 } else { 1 }

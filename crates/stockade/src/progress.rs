@@ -5,6 +5,8 @@ use std::{process, time::Duration};
 use indicatif::{ProgressBar, ProgressStyle};
 use stockade_lab::{engine::Stop, run::Progress};
 
+use crate::exit::Exit;
+
 /// A bar with what is being measured.
 pub struct Bar(ProgressBar);
 
@@ -55,7 +57,7 @@ pub fn stop_on_signals() -> Stop {
     let handle = stop.clone();
     let installed = ctrlc::set_handler(move || {
         if handle.is_requested() {
-            process::exit(98);
+            process::exit(Exit::Undecided.code().into());
         }
         eprintln!("stopping: what was measured is kept (again to stop at once)");
         handle.request();

@@ -1,6 +1,6 @@
 //! `stockade report`: a record in another format.
 
-use stockade_lab::{metrics::Evidence, report::FORMATS, storage};
+use stockade_lab::{report::FORMATS, storage};
 
 use crate::{
     cli::ReportArgs,
@@ -10,10 +10,9 @@ use crate::{
 
 /// Prints it. That the run refuted something is no failure of the report.
 pub fn report(args: &ReportArgs) -> Result<Exit, Failure> {
-    let (record, intervals) = storage::read(&args.record)?;
-    let evidence = Evidence::of(&record, &intervals);
+    let (record, results) = storage::read(&args.record)?;
     let format =
         FORMATS.iter().find(|format| format.name == args.format).expect("clap lets no other format pass");
-    print(&(format.render)(&record, &evidence))?;
+    print(&(format.render)(&record, &results))?;
     Ok(Exit::Done)
 }

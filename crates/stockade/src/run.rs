@@ -2,12 +2,12 @@
 
 use std::{
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use stockade_lab::{
     host,
-    report::{json, markdown, text},
+    report::{json, markdown, text, verdict},
     run::{self, Options},
     spec::Experiment,
 };
@@ -26,16 +26,16 @@ pub fn run(args: RunArgs) -> Result<Exit, Failure> {
     let options = Options { scale: args.scale, repeats: args.repeat, seed: Seed(args.seed) };
     let stop = stop_on_signals();
     let mut bar = RunBar::default();
-    let (record, evidence) = run::run(experiment, &options, &directory, &stop, &mut bar)?;
+    let (record, results) = run::run(experiment, &options, &directory, &stop, &mut bar)?;
     drop(bar);
     let place = directory.display().to_string();
     let report = match args.format {
-        RunFormat::Text => text::render(&record, &evidence),
-        RunFormat::Md => markdown::render(&record, &evidence),
-        RunFormat::Json => json::report(&record, &evidence, Some(&place)),
+        RunFormat::Text => text::render(&record, &results),
+        RunFormat::Md => markdown::render(&record, &results),
+        RunFormat::Json => json::report(&record, &results, Some(&place)),
     };
     print(&report)?;
-    eprintln!("\n{}; record, report.md and report.html in {place}", record.verdict);
+    eprintln!("\n{}; record, report.md and report.html in {place}", verdict(&record));
     Ok(Exit::of(&record))
 }
 
@@ -45,9 +45,16 @@ pub fn print(report: &str) -> Result<(), Failure> {
     stdout.write_all(report.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::Output)
 }
 
-/// `runs/stampede/2020-05-05T10-00-00Z` for `experiments/stampede.toml`.
-fn default_directory(experiment: &std::path::Path) -> PathBuf {
+/// `runs/stampede/2020-05-05T10-00-00Z` for `experiments/stampede.toml`; another one in the same
+/// second is `...Z-2`.
+fn default_directory(experiment: &Path) -> PathBuf {
     let name = experiment.file_stem().unwrap_or_default();
     let time = host::now().replace(':', "-");
-    PathBuf::from("runs").join(name).join(time)
+    let directory = |suffix: &str| PathBuf::from("runs").join(name).join(format!("{time}{suffix}"));
+    let later = (2..).map(|n| directory(&format!("-{n}")));
+    [directory("")]
+        .into_iter()
+        .chain(later)
+        .find(|directory| !directory.exists())
+        .expect("numbers do not end")
 }

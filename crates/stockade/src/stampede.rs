@@ -3,13 +3,14 @@
 use stockade_cache::{Strategy, Writer};
 use stockade_lab::{
     engine::{Burst, World},
-    host, stampede,
+    host,
+    stampede::{self, Start},
 };
 use stockade_model::{record::Clock, seed::Seed};
 use stockade_source::documents;
 
 use crate::{
-    cli::{StampedeArgs, StampedeFormat, WriterName},
+    cli::{Named, StampedeArgs, StampedeFormat, WriterName},
     exit::{Exit, Failure},
     progress::{Bar, stop_on_signals},
     run::print,
@@ -18,10 +19,6 @@ use crate::{
 /// Runs every start. Workers that fail are data, not errors; their reasons go to standard error.
 pub fn stampede(mut args: StampedeArgs) -> Result<Exit, Failure> {
     let writer = writer(&args)?;
-    let memory_mib = host::host().memory_mib;
-    for workers in &args.workers {
-        World::check_room(workers.get(), memory_mib)?;
-    }
     let url = args.source.clone().unwrap_or_default();
     let source = match &args.docs_from {
         Some(file) => url.fill(&documents::read_jsonl(file)?)?,
@@ -31,39 +28,44 @@ pub fn stampede(mut args: StampedeArgs) -> Result<Exit, Failure> {
     let library = world.library(source)?;
     let strategies = args.strategies();
 
+    let bursts = |workers: usize| -> Vec<Burst> {
+        let burst = |named: &Named| Burst {
+            name: named.name.clone(),
+            strategy: Strategy { writer, ..named.strategy.clone() },
+            workers,
+            barrier: !args.no_barrier,
+            docs: args.docs,
+            latency: args.source_latency,
+        };
+        strategies.iter().map(burst).collect()
+    };
+    let memory_mib = host::host().memory_mib;
+    for burst in args.workers.iter().flat_map(|workers| bursts(*workers)) {
+        library.check(&burst, memory_mib)?;
+    }
+
     let stop = stop_on_signals();
     let bar = Bar::new(args.workers.len() * strategies.len());
-    let mut starts = Vec::new();
-    let mut is_interrupted = false;
-    for workers in args.workers.iter().map(|workers| workers.get()) {
-        let bursts: Vec<Burst> = strategies
-            .iter()
-            .map(|named| Burst {
-                name: named.name.clone(),
-                strategy: Strategy { writer, ..named.strategy.clone() },
-                workers,
-                barrier: !args.no_barrier,
-                docs: args.docs,
-                latency: args.source_latency,
-            })
-            .collect();
+    let mut starts: Vec<Start> = Vec::new();
+    for workers in &args.workers {
         let seed = Seed(args.seed).child(&format!("{workers} workers, {}", args.docs));
         let measuring = |burst: &Burst| bar.next(format!("{workers} workers, {}", burst.name));
-        let Some(start) = stampede::start(&bursts, &world, &library, seed, &stop, measuring)? else {
-            is_interrupted = true;
-            break;
-        };
+        let start = stampede::start(&bursts(*workers), &world, &library, seed, &stop, measuring)?;
+        let is_interrupted = start.interrupted;
         starts.push(start);
+        if is_interrupted {
+            break;
+        }
     }
     drop(bar);
     print(&match args.format {
         StampedeFormat::Json => stampede::json(&starts),
         StampedeFormat::Text => stampede::text(&starts, args.writer == WriterName::Mailbox),
     })?;
-    for (strategy, message, count) in starts.iter().flat_map(|start| &start.errors) {
-        eprintln!("{strategy}: {count} workers failed: {message}");
+    for complaint in starts.iter().flat_map(|start| &start.complaints) {
+        eprintln!("{complaint}");
     }
-    Ok(if is_interrupted { Exit::Undecided } else { Exit::Done })
+    Ok(if starts.iter().any(|start| start.interrupted) { Exit::Undecided } else { Exit::Done })
 }
 
 /// Who writes: the mailbox's settings make sense only with a mailbox.

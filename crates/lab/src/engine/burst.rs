@@ -50,7 +50,7 @@ pub struct Burst {
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The published test's figures.
-    pub burst: record::Burst,
+    pub burst: record::BurstFigures,
     /// The sum of the answered workers' whole milliseconds: the published report truncates before
     /// it adds.
     pub whole_ms_sum: u64,
@@ -58,8 +58,10 @@ pub struct Measured {
     pub outcomes: Outcomes,
     /// Bytes of all answers.
     pub bytes_in: u64,
-    /// Refill episodes.
-    pub episodes: u64,
+    /// Service times of all requests, failed ones too, added up.
+    pub service_sum: Duration,
+    /// What the cache did.
+    pub stats: Stats,
     /// What the failed were told.
     pub errors: BTreeMap<String, u64>,
     /// One for every second in which a worker finished.
@@ -161,7 +163,7 @@ impl Burst {
         }
         answered.sort_unstable();
         let samples = || left.iter().map(|(sample, _)| sample);
-        let burst = record::Burst {
+        let burst = record::BurstFigures {
             strategy: self.name.clone(),
             workers: self.workers,
             documents: draw.chosen.len(),
@@ -174,7 +176,7 @@ impl Burst {
                 store_local_async: stats.stores_async,
             },
             failed: left.len() - answered.len(),
-            waiters: usize::try_from(outcomes.coalesced).unwrap_or(usize::MAX),
+            waiters: usize::try_from(stats.waiters).unwrap_or(usize::MAX),
             start_skew_ms: milliseconds(if self.barrier {
                 gate.last_passed()
             } else {
@@ -190,7 +192,8 @@ impl Burst {
                 .sum(),
             outcomes,
             bytes_in: samples().map(|s| s.bytes).sum(),
-            episodes: stats.episodes,
+            service_sum: samples().map(Sample::service_time).sum(),
+            stats,
             errors,
             seconds: seconds.into_values().collect(),
         }

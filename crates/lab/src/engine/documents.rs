@@ -37,7 +37,7 @@ pub enum DocsError {
 }
 
 impl Docs {
-    fn count(self, workers: usize, available: usize) -> Result<usize, DocsError> {
+    pub(super) fn count(self, workers: usize, available: usize) -> Result<usize, DocsError> {
         match self {
             _ if available == 0 => Err(DocsError::NoDocuments),
             Self::Fixed(asked) if asked > available => Err(DocsError::TooMany { asked, available }),

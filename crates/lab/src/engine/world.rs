@@ -51,9 +51,9 @@ impl Stop {
 }
 
 /// The time that bursts live by.
-pub struct World(Time);
+pub struct World(Clockwork);
 
-enum Time {
+enum Clockwork {
     Live(tokio::runtime::Runtime),
     Virtual,
 }
@@ -114,33 +114,36 @@ impl World {
         Ok(Self(match clock {
             Clock::Live => {
                 let tokio = tokio::runtime::Builder::new_multi_thread().enable_time().build();
-                Time::Live(tokio.map_err(EngineError::Runtime)?)
+                Clockwork::Live(tokio.map_err(EngineError::Runtime)?)
             }
-            Clock::Virtual => Time::Virtual,
+            Clock::Virtual => Clockwork::Virtual,
         }))
     }
 
-    /// Lists a source's documents.
+    /// Lists a source's documents. In real time it also warms the source up: connections are opened,
+    /// statements prepared and threads started by fetches that no burst counts, or else the first
+    /// burst would pay for them, and always the same strategy with it.
     pub fn library(&self, source: Arc<dyn Source>) -> Result<Library, EngineError> {
+        const WARM_UP_FETCHES: usize = 64;
         let ids = match &self.0 {
-            Time::Live(tokio) => tokio.block_on(source.ids())?,
-            Time::Virtual => Virtual::new().run(source.ids())??,
+            Clockwork::Live(tokio) => tokio.block_on(async {
+                let ids = source.ids().await?;
+                let fetches = ids.iter().cycle().take(if ids.is_empty() { 0 } else { WARM_UP_FETCHES });
+                let fetches: Vec<_> = fetches
+                    .map(|id| {
+                        let (source, id) = (Arc::clone(&source), Arc::clone(id));
+                        // What fails now fails again when it counts.
+                        tokio.spawn(async move { source.fetch(&id).await.is_ok() })
+                    })
+                    .collect();
+                for fetch in fetches {
+                    let _ = fetch.await;
+                }
+                Ok::<_, SourceError>(ids)
+            })?,
+            Clockwork::Virtual => Virtual::new().run(source.ids())??,
         };
         Ok(Library { source, ids })
-    }
-
-    /// Refuses more workers than this machine's memory can hold.
-    pub fn check_room(workers: usize, memory_mib: u64) -> Result<(), EngineError> {
-        let room_bytes = memory_mib * (1 << 20) / 10 * 6;
-        if workers as u64 * WORKER_BYTES <= room_bytes {
-            return Ok(());
-        }
-        Err(EngineError::TooManyWorkers {
-            workers,
-            needed_mib: (workers as u64 * WORKER_BYTES) >> 20,
-            memory_mib,
-            most: usize::try_from(room_bytes / WORKER_BYTES).unwrap_or(usize::MAX),
-        })
     }
 
     /// Runs a burst on documents drawn from `seed`; `None` if it was stopped.
@@ -154,12 +157,12 @@ impl World {
         let draw = Arc::new(burst.docs.draw(burst.workers, &library.ids, seed)?);
         let source = Arc::clone(&library.source);
         match &self.0 {
-            Time::Live(tokio) => {
+            Clockwork::Live(tokio) => {
                 let live = Live::on(tokio.handle().clone());
                 let source = Delayed::wrap(source, burst.latency, live.clone(), seed);
                 Ok(tokio.block_on(first(burst.run(live, source, draw), stop.requested())))
             }
-            Time::Virtual => {
+            Clockwork::Virtual => {
                 let time = Virtual::new();
                 let source = Delayed::wrap(source, burst.latency, time.clone(), seed);
                 Ok(time.run(first(burst.run(time.clone(), source, draw), stop.requested()))?)
@@ -176,4 +179,23 @@ async fn first<T>(work: impl Future<Output = T>, stop: impl Future<Output = ()>)
         Poll::Pending => stop.as_mut().poll(cx).map(|()| None),
     })
     .await
+}
+
+impl Library {
+    /// Refuses a burst that asks for more documents than there are, or for more workers than this
+    /// machine's memory can hold (0: it did not tell).
+    pub fn check(&self, burst: &Burst, memory_mib: u64) -> Result<(), EngineError> {
+        burst.docs.count(burst.workers, self.ids.len())?;
+        let room_bytes = memory_mib * (1 << 20) / 10 * 6;
+        let needed_bytes = (burst.workers as u64).saturating_mul(WORKER_BYTES);
+        if memory_mib == 0 || needed_bytes <= room_bytes {
+            return Ok(());
+        }
+        Err(EngineError::TooManyWorkers {
+            workers: burst.workers,
+            needed_mib: needed_bytes >> 20,
+            memory_mib,
+            most: usize::try_from(room_bytes / WORKER_BYTES).unwrap_or(usize::MAX),
+        })
+    }
 }

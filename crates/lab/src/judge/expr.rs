@@ -9,16 +9,16 @@
 //!                                                 TEST may be the beginning of a path of tests
 //! ```
 //!
-//! Names may hold `-`, `/` and `:`, so operators stand between spaces.
+//! Names may hold `-` and `:`, and paths of tests `/`, so operators stand between spaces.
 
 use std::ops::Range;
 
 use stockade_model::{
-    nearest::nearest,
+    nearest::{nearest, remedy},
     units::{UnitError, milliseconds, parse_duration},
 };
 
-use crate::metrics::{METRICS, Metric, Unit};
+use crate::metrics::{Metric, Unit, metrics};
 
 /// A comparison, checked: every name in it exists and the units of its sides agree.
 #[derive(Clone, Debug)]
@@ -142,9 +142,16 @@ pub fn selector(text: &str, names: Names<'_>) -> Result<Selector, String> {
         && !names.tests.iter().any(|path| is_below(path, test))
     {
         let known = beginnings(names.tests);
+        if known.iter().all(String::is_empty) {
+            return Err(format!(
+                "there is no test `{test}`: this experiment has none, so leave `{test}/` out"
+            ));
+        }
         return Err(unknown("test", test, known.iter().map(String::as_str)));
     }
+    // A metric first: an arm may be called like a part of one.
     let (arm, metric) = match rest.split_once('.') {
+        _ if Metric::named(rest).is_some() => (None, rest),
         Some((arm, metric)) if names.arms.iter().any(|known| known == arm) => (Some(arm), metric),
         _ => (None, rest),
     };
@@ -155,7 +162,14 @@ pub fn selector(text: &str, names: Names<'_>) -> Result<Selector, String> {
         {
             return Err(unknown("arm", arm, names.arms.iter().map(String::as_str)));
         }
-        return Err(unknown("metric", metric, METRICS.iter().map(|metric| metric.name)));
+        let family = metric.split('.').next().unwrap_or_default();
+        let of_family =
+            metrics().map(|metric| metric.name).filter(|name| name.split('.').next() == Some(family));
+        return Err(match nearest(metric, metrics().map(|metric| metric.name)) {
+            None if of_family.clone().next().is_some() => unknown("metric", metric, of_family),
+            None => format!("unknown metric `{metric}`: docs/experiments.md lists them"),
+            Some(_) => unknown("metric", metric, metrics().map(|metric| metric.name)),
+        });
     };
     Ok(Selector { test: test.map(str::to_owned), arm: arm.map(str::to_owned), metric })
 }
@@ -176,10 +190,7 @@ fn beginnings(paths: &[String]) -> std::collections::BTreeSet<String> {
 }
 
 fn unknown<'a>(what: &str, typed: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
-    match nearest(typed, known.clone()) {
-        Some(name) => format!("unknown {what} `{typed}`: did you mean `{name}`?"),
-        None => format!("unknown {what} `{typed}`: there are {}", known.collect::<Vec<_>>().join(", ")),
-    }
+    format!("unknown {what} `{typed}`: {}", remedy(typed, known))
 }
 
 fn error<T>(message: impl Into<String>, at: Range<usize>) -> Result<T, ExprError> {

@@ -3,17 +3,16 @@
 use std::collections::BTreeMap;
 
 use stockade_model::{
-    histogram::Histogram,
     outcome::Outcomes,
-    record::{Burst, Calls, Run},
+    record::{BurstFigures, Calls, Run},
 };
 
 use super::*;
 use crate::metrics::Times;
 
 /// A run with so many fetches that took so many milliseconds.
-fn run(test: &str, arm: &str, repeat: u32, fetches: u64, finished_ms: f64) -> Evidence {
-    let burst = Burst {
+fn run(test: &str, arm: &str, repeat: u32, fetches: u64, finished_ms: f64) -> Run {
+    let burst = BurstFigures {
         strategy: arm.to_owned(),
         workers: 10,
         documents: 1,
@@ -25,7 +24,7 @@ fn run(test: &str, arm: &str, repeat: u32, fetches: u64, finished_ms: f64) -> Ev
         waiters: 0,
         start_skew_ms: 0.0,
     };
-    let run = Run {
+    Run {
         test: test.to_owned(),
         arm: arm.to_owned(),
         repeat,
@@ -33,24 +32,29 @@ fn run(test: &str, arm: &str, repeat: u32, fetches: u64, finished_ms: f64) -> Ev
         whole_ms_sum: 0,
         outcomes: Outcomes { miss: 10, ..Outcomes::default() },
         bytes_in: 0,
+        service_ms_sum: 0.0,
+        stores_skipped: 0,
+        stores_dropped: 0,
         episodes: 1,
         errors: BTreeMap::new(),
-    };
-    Evidence { run, times: Times { response: Histogram::new(), ..Times::default() } }
+    }
 }
 
 /// The verdict on one comparison over tests `t/1`, `t/2` and arms `a`, `b`.
-fn verdict_in(clock: Clock, repeats: u32, expr: &str, evidence: &[Evidence]) -> (Verdict, String) {
+fn verdict_in(clock: Clock, repeats: u32, expr: &str, evidence: &[Run]) -> (Verdict, String) {
     let (tests, arms) = (["t/1", "t/2"].map(str::to_owned), ["a", "b"].map(str::to_owned));
     let names = Names { tests: &tests, arms: &arms };
     let claims =
         [Claim { text: "claim".to_owned(), expect: vec![(expr.to_owned(), parse(expr, names).unwrap())] }];
-    let judged = judge(&claims, Case { names, repeats, clock }, evidence).remove(0);
+    let cells: BTreeSet<_> = evidence.iter().map(|run| (run.test.clone(), run.arm.clone())).collect();
+    let mut results = Results::default();
+    evidence.iter().for_each(|run| results.add(run, &Times::default()));
+    let judged = judge(&claims, Case { names, cells: &cells, repeats, clock }, &results).remove(0);
     assert_eq!(judged.verdict, judged.expect[0].verdict);
     (judged.verdict, judged.expect[0].reason.clone())
 }
 
-fn verdict(repeats: u32, expr: &str, evidence: &[Evidence]) -> (Verdict, String) {
+fn verdict(repeats: u32, expr: &str, evidence: &[Run]) -> (Verdict, String) {
     verdict_in(Clock::Live, repeats, expr, evidence)
 }
 
@@ -59,7 +63,7 @@ fn all(
     repeats: u32,
     fetches: impl Fn(&str, &str, u32) -> u64,
     finished: impl Fn(&str, &str, u32) -> f64,
-) -> Vec<Evidence> {
+) -> Vec<Run> {
     let mut evidence = Vec::new();
     for repeat in 1..=repeats {
         for (test, arm) in [("t/1", "a"), ("t/1", "b"), ("t/2", "a"), ("t/2", "b")] {
@@ -106,7 +110,7 @@ fn times_need_five_repeats_that_agree() {
     assert_eq!(verdict(5, "b.finished < a.finished", &evidence(5)).0, Verdict::Refuted);
     let (too_few, reason) = verdict(4, "a.finished < b.finished", &evidence(4));
     assert_eq!(too_few, Verdict::Inconclusive);
-    assert_eq!(reason, "held in 8 of 8; times need 5 repeats, there were 4");
+    assert_eq!(reason, "held in 8 of 8, closest in t/1, repeat 1; times need 5 repeats, there were 4");
 
     let mixed = all(
         5,

@@ -12,11 +12,11 @@ use super::{
     plot::{self, Line, Plot},
     summary,
 };
-use crate::metrics::{Evidence, Times, Unit, median};
+use crate::metrics::{Results, median};
 
 /// The page.
 #[must_use]
-pub fn render(record: &Record, evidence: &[Evidence]) -> String {
+pub fn render(record: &Record, results: &Results) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -29,16 +29,16 @@ pub fn render(record: &Record, evidence: &[Evidence]) -> String {
             }
             body {
                 h1 { (record.experiment) }
-                p.lead { (badge(record.verdict)) " " (summary::how(record)) }
+                p { span class={ "badge " (summary::verdict(record)) } { (summary::verdict(record)) } " " (summary::how(record)) }
                 @for paragraph in record.context.iter().flat_map(|context| context.split("\n\n")) { p { (paragraph) } }
                 (hypotheses(record))
-                @let sweeps = sweeps(record, evidence);
+                @let sweeps = sweeps(record, results);
                 @if !sweeps.is_empty() {
                     h2 { "Time until the last worker is done" }
                     div.plots { @for svg in sweeps { figure { (PreEscaped(svg)) } } }
                 }
                 h2 { "Results" }
-                @for (table, test) in summary::tables(record, evidence).into_iter().zip(measured(record, evidence)) {
+                @for table in summary::tables(record, results) {
                     h3 { (table.title) }
                     div.wide {
                         table {
@@ -46,7 +46,8 @@ pub fn render(record: &Record, evidence: &[Evidence]) -> String {
                             tbody { @for row in &table.rows { tr { @for cell in row { td { (cell) } } } } }
                         }
                     }
-                    details { summary { "response times" } figure { (PreEscaped(percentiles(record, evidence, test))) } }
+                    @for error in &table.errors { p.error { (error) } }
+                    details { summary { "response times of the answered" } figure { (PreEscaped(percentiles(record, results, &table.test))) } }
                 }
                 @if let Some(reference) = &record.reference { p { "Published: " (reference.source) "." } }
                 h2 { "Setup" }
@@ -66,13 +67,12 @@ fn hypotheses(record: &Record) -> Markup {
                 summary { (badge(hypothesis.verdict)) " " (hypothesis.text) }
                 ul {
                     @for expectation in &hypothesis.expect {
-                        @let is_time = summary::unit(record, &expectation.expr) == Some(Unit::Time);
+                        @let [left, right] = summary::sides(record, expectation);
                         li {
                             code { (expectation.expr) }
                             br;
                             (expectation.verdict) ": " (expectation.reason)
-                            " (" (summary::side(expectation.left, is_time)) " against "
-                            (summary::side(expectation.right, is_time)) ")"
+                            " (" (left) " against " (right) ")"
                         }
                     }
                 }
@@ -86,15 +86,15 @@ fn badge(verdict: Verdict) -> Markup {
 }
 
 /// The tests that have a run, in their order.
-fn measured<'a>(record: &'a Record, evidence: &[Evidence]) -> Vec<&'a str> {
-    let has_run = |test: &&String| evidence.iter().any(|e| e.run.test == **test);
+fn measured<'a>(record: &'a Record, results: &Results) -> Vec<&'a str> {
+    let has_run = |test: &&String| results.runs().iter().any(|e| e.run.test == **test);
     record.tests.iter().filter(has_run).map(String::as_str).collect()
 }
 
 /// A plot for every family of tests that differ in their number of workers.
-fn sweeps(record: &Record, evidence: &[Evidence]) -> Vec<String> {
+fn sweeps(record: &Record, results: &Results) -> Vec<String> {
     let mut families: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for test in measured(record, evidence) {
+    for test in measured(record, results) {
         let (family, last) = test.rsplit_once('/').unwrap_or(("", test));
         if last.parse::<u64>().is_ok() {
             families.entry(family).or_default().push(test);
@@ -103,7 +103,7 @@ fn sweeps(record: &Record, evidence: &[Evidence]) -> Vec<String> {
     families.retain(|_, tests| tests.len() > 1);
     let plot = |(family, tests): (&str, Vec<&str>)| {
         let point = |arm: &str, test: &str| {
-            let repeats = summary::repeats(evidence, test, arm);
+            let repeats = results.repeats(test, arm);
             let workers = repeats.first()?.run.burst.workers as f64;
             Some((workers, median(repeats.iter().map(|e| e.run.burst.finished_ms))?))
         };
@@ -126,18 +126,15 @@ fn sweeps(record: &Record, evidence: &[Evidence]) -> Vec<String> {
 }
 
 /// Response times by percentile; the axis stretches where it hurts, as HDR plots do.
-fn percentiles(record: &Record, evidence: &[Evidence], test: &str) -> String {
+fn percentiles(record: &Record, results: &Results, test: &str) -> String {
     let line = |arm: &str| {
-        let mut times = Times::default();
-        for evidence in summary::repeats(evidence, test, arm) {
-            times.response.merge(&evidence.times.response);
-        }
+        let response = results.times(test, arm).map(|times| times.response.clone()).unwrap_or_default();
         // The axis is 1 / (1 - quantile), as far as there are requests to tell.
-        let most = times.response.count() as f64;
+        let most = response.count() as f64;
         let inverses =
             (0..200).map(|step| 10_f64.powf(f64::from(step) / 20.0)).take_while(|inverse| *inverse < most);
         let inverses = inverses.chain([most]).filter(|inverse| *inverse >= 1.0);
-        let at = |inverse: f64| Some((inverse, milliseconds(times.response.quantile(1.0 - 1.0 / inverse)?)));
+        let at = |inverse: f64| Some((inverse, milliseconds(response.quantile(1.0 - 1.0 / inverse)?)));
         Line { name: arm.to_owned(), points: inverses.filter_map(at).collect() }
     };
     let lines: Vec<Line> = record.arms.iter().map(|arm| line(&arm.name)).collect();
@@ -156,13 +153,13 @@ const STYLE: &str = "
 :root { font: 16px/1.5 system-ui, sans-serif; }
 body { max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { margin-bottom: 0; } h2 { margin-top: 2.5rem; } h3 { margin-bottom: .4rem; font-size: 1rem; }
-.lead { margin-top: .3rem; opacity: .8; }
 .badge { display: inline-block; min-width: 6.5em; text-align: center; padding: 0 .5em; border-radius: .3em;
   font-size: .85em; color: #fff; background: #666; }
 .badge.supported { background: #00704f; } .badge.refuted { background: #b3401a; }
 .badge.inconclusive { background: #8a6100; } .badge.invalid { background: #8b1a5c; }
 summary { cursor: pointer; } details { margin: .35rem 0; } details ul { margin: .3rem 0 .8rem; }
 .wide { overflow-x: auto; }
+.error { margin: .2rem 0; font-size: .9em; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .15rem .8rem; text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }

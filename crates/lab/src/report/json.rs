@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use stockade_model::record::{Record, Verdict};
 
-use super::summary;
-use crate::metrics::{ArmFigures, Evidence};
+use crate::metrics::{ArmFigures, Results};
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -21,18 +20,18 @@ struct Report<'a> {
 
 /// One object on one line.
 #[must_use]
-pub fn render(record: &Record, evidence: &[Evidence]) -> String {
-    report(record, evidence, None)
+pub fn render(record: &Record, results: &Results) -> String {
+    report(record, results, None)
 }
 
 /// The same, naming the directory of the record.
 #[must_use]
 #[expect(clippy::missing_panics_doc, reason = "figures are always JSON")]
-pub fn report(record: &Record, evidence: &[Evidence], directory: Option<&str>) -> String {
+pub fn report(record: &Record, results: &Results, directory: Option<&str>) -> String {
     let mut arms = BTreeMap::new();
     for test in &record.tests {
         for arm in &record.arms {
-            if let Some(figures) = ArmFigures::of(&summary::repeats(evidence, test, &arm.name)) {
+            if let Some(figures) = ArmFigures::of(results, test, &arm.name) {
                 let name = if test.is_empty() { arm.name.clone() } else { format!("{test}/{}", arm.name) };
                 arms.insert(name, figures);
             }

@@ -3,13 +3,13 @@
 
 use std::fmt::Write;
 
-use stockade_model::record::{Burst, Record};
+use stockade_model::record::{BurstFigures, Record};
 
-use crate::metrics::Evidence;
+use crate::metrics::Results;
 
 /// One start: the documents, then each strategy.
 #[must_use]
-pub fn start<'a>(documents: usize, runs: impl Iterator<Item = (&'a Burst, u64)>) -> String {
+pub fn start<'a>(documents: usize, runs: impl Iterator<Item = (&'a BurstFigures, u64)>) -> String {
     let mut text = format!("using {documents} document IDs\n");
     for (burst, whole_ms_sum) in runs {
         let _ = strategy(&mut text, burst, whole_ms_sum);
@@ -19,15 +19,17 @@ pub fn start<'a>(documents: usize, runs: impl Iterator<Item = (&'a Burst, u64)>)
 
 /// Every start of a record, test by test and repeat by repeat, in the order of the arms.
 #[must_use]
-pub fn render(record: &Record, evidence: &[Evidence]) -> String {
+pub fn render(record: &Record, results: &Results) -> String {
     let mut text = String::new();
     for test in &record.tests {
         for repeat in 1..=record.repeats {
-            let of_arm = |name| {
-                let is = |e: &&Evidence| e.run.test == *test && e.run.repeat == repeat && e.run.arm == name;
-                evidence.iter().find(is)
+            let of_arm = |name: &str| {
+                results
+                    .runs()
+                    .iter()
+                    .find(|e| e.run.test == *test && e.run.repeat == repeat && e.run.arm == name)
             };
-            let mut runs = record.arms.iter().filter_map(|arm| of_arm(arm.name.as_str())).peekable();
+            let mut runs = record.arms.iter().filter_map(|arm| of_arm(&arm.name)).peekable();
             if let Some(first) = runs.peek() {
                 let documents = first.run.burst.documents;
                 text += &start(documents, runs.map(|e| (&e.run.burst, e.run.whole_ms_sum)));
@@ -37,7 +39,7 @@ pub fn render(record: &Record, evidence: &[Evidence]) -> String {
     text
 }
 
-fn strategy(text: &mut String, burst: &Burst, whole_ms_sum: u64) -> std::fmt::Result {
+fn strategy(text: &mut String, burst: &BurstFigures, whole_ms_sum: u64) -> std::fmt::Result {
     let answered = burst.workers - burst.failed;
     writeln!(text, "starting {}...", burst.strategy)?;
     writeln!(text, "  finished in {}ms", burst.finished_ms.trunc())?;
@@ -72,8 +74,8 @@ mod tests {
 
     use super::*;
 
-    fn burst(failed: usize, times: Option<BurstTimes>) -> Burst {
-        Burst {
+    fn burst(failed: usize, times: Option<BurstTimes>) -> BurstFigures {
+        BurstFigures {
             strategy: "none".to_owned(),
             workers: 10,
             documents: 1,

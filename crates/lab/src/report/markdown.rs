@@ -5,19 +5,19 @@ use std::fmt::Write;
 use stockade_model::record::Record;
 
 use super::{markdown_grid, summary};
-use crate::metrics::{Evidence, Unit};
+use crate::metrics::Results;
 
 /// The parts of the published documents: context, hypotheses, results, setup.
 #[must_use]
-pub fn render(record: &Record, evidence: &[Evidence]) -> String {
+pub fn render(record: &Record, results: &Results) -> String {
     let mut text = String::new();
-    let _ = write(&mut text, record, evidence);
+    let _ = write(&mut text, record, results);
     text
 }
 
-fn write(text: &mut String, record: &Record, evidence: &[Evidence]) -> std::fmt::Result {
+fn write(text: &mut String, record: &Record, results: &Results) -> std::fmt::Result {
     writeln!(text, "# {}\n", record.experiment)?;
-    writeln!(text, "**{}** ({})\n", record.verdict, summary::how(record))?;
+    writeln!(text, "**{}** ({})\n", summary::verdict(record), summary::how(record))?;
     if let Some(context) = &record.context {
         writeln!(text, "## Context\n\n{context}\n")?;
     }
@@ -25,14 +25,13 @@ fn write(text: &mut String, record: &Record, evidence: &[Evidence]) -> std::fmt:
         let headings = ["verdict", "hypothesis", "expected", "left", "right", "evidence"].map(str::to_owned);
         let rows: Vec<Vec<String>> = summary::expectations(record)
             .map(|(first, hypothesis, expectation)| {
-                let unit = summary::unit(record, &expectation.expr);
-                let is_time = unit == Some(Unit::Time);
+                let [left, right] = summary::sides(record, expectation);
                 vec![
                     expectation.verdict.to_string(),
                     if first { hypothesis.text.clone() } else { String::new() },
                     format!("`{}`", expectation.expr),
-                    summary::side(expectation.left, is_time),
-                    summary::side(expectation.right, is_time),
+                    left,
+                    right,
                     expectation.reason.clone(),
                 ]
             })
@@ -40,9 +39,15 @@ fn write(text: &mut String, record: &Record, evidence: &[Evidence]) -> std::fmt:
         writeln!(text, "## Hypotheses\n\n{}\n", markdown_grid(&headings, &rows))?;
     }
     writeln!(text, "## Results\n")?;
-    for table in summary::tables(record, evidence) {
+    for table in summary::tables(record, results) {
         writeln!(text, "### {}\n", table.title)?;
         writeln!(text, "{}\n", markdown_grid(&table.headings, &table.rows))?;
+        for error in &table.errors {
+            writeln!(text, "- {error}")?;
+        }
+        if !table.errors.is_empty() {
+            writeln!(text)?;
+        }
     }
     if let Some(reference) = &record.reference {
         writeln!(text, "Published: {}.\n", reference.source)?;
@@ -51,5 +56,9 @@ fn write(text: &mut String, record: &Record, evidence: &[Evidence]) -> std::fmt:
     for (what, value) in summary::setup(record) {
         writeln!(text, "- {what}: {value}")?;
     }
-    writeln!(text, "\n```toml\n{}\n```", record.spec.trim_end())
+    let spec = record.spec.trim_end();
+    writeln!(
+        text,
+        "\n<details><summary>the experiment's file</summary>\n\n```toml\n{spec}\n```\n\n</details>"
+    )
 }

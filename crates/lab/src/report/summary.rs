@@ -1,27 +1,25 @@
 //! What the readable reports share: which tables there are, and what stands in them.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use stockade_model::{
     record::{Clock, Expectation, Hypothesis, Record},
-    units::format_duration,
+    units::format_milliseconds,
 };
 
 use crate::{
     judge::{self, Names},
-    metrics::{Evidence, Metric, Unit, median},
+    metrics::{Evidence, Metric, Results, Unit, median},
 };
-
-/// The repeats of one arm of one test.
-pub(super) fn repeats<'a>(evidence: &'a [Evidence], test: &str, arm: &str) -> Vec<&'a Evidence> {
-    evidence.iter().filter(|e| e.run.test == test && e.run.arm == arm).collect()
-}
 
 /// One test: a row for each arm that was measured.
 pub(super) struct Table {
+    pub(super) test: String,
     pub(super) title: String,
     pub(super) headings: Vec<String>,
     pub(super) rows: Vec<Vec<String>>,
+    /// What failed requests were told, arm by arm.
+    pub(super) errors: Vec<String>,
 }
 
 /// What is shown of an arm, and above which column.
@@ -36,37 +34,25 @@ const COLUMNS: [(&str, &str); 7] = [
 ];
 
 /// A table for each test that was measured; a published figure stands behind ours.
-pub(super) fn tables(record: &Record, evidence: &[Evidence]) -> Vec<Table> {
-    let tables = record.tests.iter().filter_map(|test| table(record, evidence, test));
-    tables.collect()
+pub(super) fn tables(record: &Record, results: &Results) -> Vec<Table> {
+    record.tests.iter().filter_map(|test| table(record, results, test)).collect()
 }
 
-fn table(record: &Record, evidence: &[Evidence], test: &str) -> Option<Table> {
-    let measured: Vec<(&str, Vec<&Evidence>)> = record
-        .arms
-        .iter()
-        .map(|arm| (arm.name.as_str(), repeats(evidence, test, &arm.name)))
-        .filter(|(_, repeats)| !repeats.is_empty())
-        .collect();
+fn table(record: &Record, results: &Results, test: &str) -> Option<Table> {
+    let arms = record.arms.iter().map(|arm| (arm.name.as_str(), results.repeats(test, &arm.name)));
+    let measured: Vec<(&str, Vec<&Evidence>)> = arms.filter(|(_, repeats)| !repeats.is_empty()).collect();
     let burst = &measured.first()?.1.first()?.run.burst;
-    let workers = match burst.workers {
-        1 => "1 worker".to_owned(),
-        workers => format!("{workers} workers"),
-    };
-    let documents = match burst.documents {
-        1 => "1 document".to_owned(),
-        documents => format!("{documents} documents"),
-    };
+    let of = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let name = if test.is_empty() { String::new() } else { format!("{test}: ") };
-    let title = format!("{name}{workers}, {documents}");
+    let title = format!("{name}{}, {}", of(burst.workers, "worker"), of(burst.documents, "document"));
 
-    // A column of published figures only where the test has some.
+    // A column of published figures only where the test has some, and was not scaled.
     let published = |arm: &str, metric: &str| {
         let path = if test.is_empty() { format!("{arm}.{metric}") } else { format!("{test}/{arm}.{metric}") };
-        let reference = record.reference.as_ref().filter(|_| (record.scale - 1.0).abs() < f64::EPSILON);
+        let reference = record.reference.as_ref().filter(|_| !is_scaled(record));
         reference.and_then(|reference| reference.figures.get(&path).copied())
     };
-    let mut headings = vec!["strategy".to_owned()];
+    let mut headings = vec!["arm".to_owned()];
     let mut rows: Vec<Vec<String>> = measured.iter().map(|(arm, _)| vec![(*arm).to_owned()]).collect();
     for (name, heading) in COLUMNS {
         let metric = Metric::named(name).expect("the columns are metrics");
@@ -81,12 +67,13 @@ fn table(record: &Record, evidence: &[Evidence], test: &str) -> Option<Table> {
             }
         }
     }
-    Some(Table { title, headings, rows })
+    let errors = measured.iter().flat_map(|(arm, repeats)| errors(arm, repeats)).collect();
+    Some(Table { test: test.to_owned(), title, headings, rows, errors })
 }
 
 /// A time as the median of its repeats; a count as it is, or from where to where it varies.
 fn cell(metric: &Metric, repeats: &[&Evidence]) -> String {
-    let figures: Vec<f64> = repeats.iter().filter_map(|evidence| metric.figure(evidence)).collect();
+    let figures: Vec<f64> = repeats.iter().filter_map(|evidence| evidence.figure(metric)).collect();
     let least = figures.iter().copied().min_by(f64::total_cmp);
     let most = figures.iter().copied().max_by(f64::total_cmp);
     match (least, most, median(figures.into_iter())) {
@@ -100,28 +87,63 @@ fn cell(metric: &Metric, repeats: &[&Evidence]) -> String {
 
 fn written(metric: &Metric, figure: f64) -> String {
     match metric.unit {
-        Unit::Time => format_duration(Duration::from_secs_f64(figure.max(0.0) / 1e3)),
+        Unit::Time => format_milliseconds(figure),
         Unit::Number => figure.to_string(),
+    }
+}
+
+/// What went wrong under one arm, in all its repeats, and what went wrong without a word to anybody.
+fn errors(arm: &str, repeats: &[&Evidence]) -> Vec<String> {
+    let mut told: BTreeMap<&str, u64> = BTreeMap::new();
+    for (message, count) in repeats.iter().flat_map(|evidence| &evidence.run.errors) {
+        *told.entry(message).or_default() += count;
+    }
+    let failed = told.into_iter().map(|(message, count)| format!("{arm}: {count} failed: {message}"));
+    let dropped: u64 = repeats.iter().map(|evidence| evidence.run.stores_dropped).sum();
+    let dropped = (dropped > 0).then(|| format!("{arm}: {dropped} stores dropped: the mailbox was full"));
+    failed.chain(dropped).collect()
+}
+
+fn is_scaled(record: &Record) -> bool {
+    (record.scale - 1.0).abs() > f64::EPSILON
+}
+
+/// The verdict on the whole, in a word or two.
+#[must_use]
+pub fn verdict(record: &Record) -> String {
+    match record.verdict {
+        _ if record.interrupted => "interrupted".to_owned(),
+        _ if record.hypotheses.is_empty() => "measured, nothing claimed".to_owned(),
+        verdict => verdict.to_string(),
     }
 }
 
 /// How it was measured, in a line.
 pub(super) fn how(record: &Record) -> String {
-    let clock = match record.clock {
-        Clock::Live => "",
-        Clock::Virtual => ", virtual time (computed, not measured)",
-    };
-    let times = match record.repeats {
-        1 => "measured once".to_owned(),
-        repeats => format!("{repeats} repeats, arms interleaved; times are medians"),
-    };
-    let scale = if (record.scale - 1.0).abs() < f64::EPSILON {
-        String::new()
-    } else {
-        format!(", scaled by {}", record.scale)
-    };
-    let interrupted = if record.interrupted { "; interrupted" } else { "" };
-    format!("{times}{scale}{clock}{interrupted}")
+    let mut parts = Vec::new();
+    if record.interrupted {
+        parts.push(format!("{} of {} measurements made", record.runs.len(), record.planned));
+    }
+    parts.push(match record.repeats {
+        1 => "one repeat".to_owned(),
+        repeats => format!("{repeats} repeats, arms interleaved, times are medians"),
+    });
+    if is_scaled(record) {
+        parts.push(format!("scaled by {}", record.scale));
+    }
+    if record.clock == Clock::Virtual {
+        parts.push("virtual time (computed; the source answers any number at once)".to_owned());
+    }
+    let unmeasured: Vec<&str> = record
+        .tests
+        .iter()
+        .filter(|test| !record.runs.iter().any(|run| run.test == **test))
+        .map(String::as_str)
+        .collect();
+    if !unmeasured.is_empty() {
+        parts.push(format!("not measured: {}", unmeasured.join(" ")));
+    }
+    parts.join("; ")
 }
 
 /// Machine, versions, commit: what one needs to judge the figures, and to repeat them.
@@ -144,19 +166,15 @@ pub(super) fn expectations(record: &Record) -> impl Iterator<Item = (bool, &Hypo
     })
 }
 
-/// What the sides of an expectation are. It was read before the run; a record read later has it only
-/// as text.
-pub(super) fn unit(record: &Record, expr: &str) -> Option<Unit> {
+/// The two sides of a comparison, where it failed or came closest: times with their unit.
+pub(super) fn sides(record: &Record, expectation: &Expectation) -> [String; 2] {
+    // It was understood before the run; a record has it only as text.
     let arms: Vec<String> = record.arms.iter().map(|arm| arm.name.clone()).collect();
     let names = Names { tests: &record.tests, arms: &arms };
-    judge::parse(expr, names).ok().map(|comparison| comparison.unit())
-}
-
-/// A side of a comparison, with a unit if it is a time.
-pub(super) fn side(value: Option<f64>, is_time: bool) -> String {
-    match value {
-        None => "no figure".to_owned(),
-        Some(ms) if is_time => format_duration(Duration::from_secs_f64(ms.max(0.0) / 1e3)),
-        Some(number) => ((number * 1e4).round() / 1e4).to_string(),
-    }
+    let unit = judge::parse(&expectation.expr, names).map_or(Unit::Number, |comparison| comparison.unit());
+    [expectation.left, expectation.right].map(|side| match (side, unit) {
+        (None, _) => "no figure".to_owned(),
+        (Some(figure), Unit::Time) => format_milliseconds(figure),
+        (Some(figure), Unit::Number) => ((figure * 1e4).round() / 1e4).to_string(),
+    })
 }

@@ -5,14 +5,17 @@ use std::fmt::Write;
 use stockade_model::record::{Record, Verdict};
 
 use super::{grid, summary};
-use crate::metrics::Evidence;
+use crate::metrics::Results;
 
 /// Tables, published figures beside ours, the verdict on each hypothesis.
 #[must_use]
-pub fn render(record: &Record, evidence: &[Evidence]) -> String {
+pub fn render(record: &Record, results: &Results) -> String {
     let mut text = format!("{}\n{}\n", record.experiment, summary::how(record));
-    for table in summary::tables(record, evidence) {
+    for table in summary::tables(record, results) {
         let _ = write!(text, "\n{}\n{}\n", table.title, grid(&table.headings, &table.rows));
+        for error in &table.errors {
+            let _ = writeln!(text, " {error}");
+        }
     }
     if let Some(reference) = &record.reference {
         let _ = writeln!(text, "\npublished: {}", reference.source);
@@ -23,7 +26,9 @@ pub fn render(record: &Record, evidence: &[Evidence]) -> String {
     for hypothesis in &record.hypotheses {
         let _ = writeln!(text, "{} {:12} {}", mark(hypothesis.verdict), hypothesis.verdict, hypothesis.text);
         for expectation in hypothesis.expect.iter().filter(|e| e.verdict != Verdict::Supported) {
-            let _ = writeln!(text, "  {:12} {}: {}", "", expectation.expr, expectation.reason);
+            let [left, right] = summary::sides(record, expectation);
+            let (expr, reason) = (&expectation.expr, &expectation.reason);
+            let _ = writeln!(text, "  {:12} {expr}: {reason} ({left} against {right})", "");
         }
     }
     text

@@ -9,7 +9,7 @@ use serde::{
         value::{SeqAccessDeserializer, StrDeserializer},
     },
 };
-use stockade_cache::{Fetch, Load, Store, Strategy, Writer};
+use stockade_cache::{Fetch, Load, Store, Strategy, UnknownPreset, Writer};
 use stockade_model::units;
 use stockade_source::{Latency, SourceUrl};
 
@@ -54,18 +54,12 @@ struct Origin {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Cache {
-    strategy: Option<Preset>,
+    strategy: Option<Text<Preset>>,
     fetch: Option<FetchTable>,
     load: Option<LoadBounds>,
     store: Option<StoreName>,
     ttl: Option<Text<Ttl>>,
     writer: Option<WriterTable>,
-}
-
-/// A preset, and the name that it was asked for by.
-struct Preset {
-    name: String,
-    strategy: Strategy,
 }
 
 #[derive(Deserialize)]
@@ -79,14 +73,14 @@ enum FetchTable {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Coalesce {
-    #[serde(with = "units::text")]
+    #[serde(deserialize_with = "units::text::deserialize")]
     wait_timeout: Duration,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LoadBounds {
-    #[serde(with = "units::text")]
+    #[serde(deserialize_with = "units::text::deserialize")]
     deadline: Duration,
 }
 
@@ -110,7 +104,7 @@ enum WriterTable {
 struct Mailbox {
     cost: Option<Text<Plain>>,
     call_timeout: Option<Text<Plain>>,
-    capacity: Option<usize>,
+    capacity: Option<Capacity>,
 }
 
 #[derive(Deserialize)]
@@ -128,11 +122,6 @@ fn yes() -> bool {
 }
 
 impl Setup {
-    /// What an arm is called that has no name.
-    pub(super) fn name(&self) -> String {
-        self.cache.strategy.as_ref().map_or("none", |preset| &preset.name).to_owned()
-    }
-
     /// Every combination that the test sweeps over, with its path: what has one value is not in it.
     pub(super) fn sweep(&self, test: &str) -> Vec<(String, Docs, usize)> {
         let (docs, bursts) = (&self.load.docs.0, &self.load.burst.0);
@@ -170,7 +159,7 @@ impl Setup {
 impl Cache {
     /// The preset, with every axis that is written beside it in place of the preset's.
     fn strategy(&self) -> Strategy {
-        let preset = self.strategy.as_ref().map(|preset| preset.strategy.clone());
+        let preset = self.strategy.as_ref().map(|preset| preset.0.0.clone());
         let mut strategy = preset.unwrap_or_else(|| Strategy::preset("none").expect("`none` is a preset"));
         if let Some(fetch) = &self.fetch {
             strategy.fetch = match fetch {
@@ -198,7 +187,8 @@ impl Cache {
                 WriterTable::Direct => Writer::Direct,
                 WriterTable::Mailbox(mailbox) => {
                     let time = |text: &Option<Text<Plain>>| text.as_ref().map(|text| text.0.0);
-                    Writer::mailbox(time(&mailbox.cost), time(&mailbox.call_timeout), mailbox.capacity)
+                    let capacity = mailbox.capacity.as_ref().map(|capacity| capacity.0);
+                    Writer::mailbox(time(&mailbox.cost), time(&mailbox.call_timeout), capacity)
                 }
             };
         }
@@ -206,16 +196,19 @@ impl Cache {
     }
 }
 
-impl<'de> Deserialize<'de> for Preset {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(from)?;
-        let strategy = Strategy::preset(&name).map_err(D::Error::custom)?;
-        Ok(Self { name, strategy })
+/// A strategy by the name of its preset.
+struct Preset(Strategy);
+
+impl FromStr for Preset {
+    type Err = UnknownPreset;
+
+    fn from_str(name: &str) -> Result<Self, UnknownPreset> {
+        Strategy::preset(name).map(Self)
     }
 }
 
 /// Something written as text that its own type reads; a bare number is told what it lacks.
-#[derive(Default)]
+#[derive(Default, PartialEq)]
 struct Text<T>(T);
 
 impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
@@ -248,6 +241,7 @@ impl FromStr for Ttl {
 }
 
 /// How many workers: one at least.
+#[derive(Clone, Copy, PartialEq)]
 struct Workers(usize);
 
 impl<'de> Deserialize<'de> for Workers {
@@ -255,6 +249,18 @@ impl<'de> Deserialize<'de> for Workers {
         match i64::deserialize(from)? {
             workers @ 1.. => usize::try_from(workers).map(Self).map_err(D::Error::custom),
             _ => Err(D::Error::custom("a burst has one worker at least")),
+        }
+    }
+}
+
+/// How many writes a mailbox holds.
+struct Capacity(usize);
+
+impl<'de> Deserialize<'de> for Capacity {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match i64::deserialize(from)? {
+            writes @ 1..=16_777_216 => usize::try_from(writes).map(Self).map_err(D::Error::custom),
+            _ => Err(D::Error::custom("a mailbox holds 1 to 16777216 writes")),
         }
     }
 }
@@ -269,10 +275,10 @@ impl Default for OneOrMany<Text<Docs>> {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
+impl<'de, T: Deserialize<'de> + PartialEq> Deserialize<'de> for OneOrMany<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Visitor<T>(std::marker::PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Visitor<T> {
+        impl<'de, T: Deserialize<'de> + PartialEq> de::Visitor<'de> for Visitor<T> {
             type Value = Vec<T>;
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("a value or a list of values")
@@ -284,8 +290,14 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
                 Ok(vec![T::deserialize(number.into_deserializer())?])
             }
             fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Vec<T>, A::Error> {
-                let values = Vec::deserialize(SeqAccessDeserializer::new(list))?;
-                if values.is_empty() { Err(de::Error::custom("the list is empty")) } else { Ok(values) }
+                let values: Vec<T> = Vec::deserialize(SeqAccessDeserializer::new(list))?;
+                if values.is_empty() {
+                    return Err(de::Error::custom("the list is empty"));
+                }
+                if (1..values.len()).any(|i| values[..i].contains(&values[i])) {
+                    return Err(de::Error::custom("the list has a value twice"));
+                }
+                Ok(values)
             }
         }
         from.deserialize_any(Visitor(std::marker::PhantomData)).map(Self)

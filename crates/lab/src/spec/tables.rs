@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use serde::de::DeserializeOwned;
-use stockade_model::nearest::nearest;
+use stockade_model::nearest::remedy;
 use toml::{
     Spanned,
     de::{DeTable, DeValue, Deserializer},
@@ -42,23 +42,17 @@ pub(super) fn read<T: DeserializeOwned>(table: Table<'_>, span: Range<usize>) ->
     Ok(T::deserialize(Deserializer::from(Spanned::new(span, table)))?)
 }
 
-/// Where the value at this path of keys stands, if it is there.
-pub(super) fn find(table: &Table<'_>, path: &[&str]) -> Option<Place> {
-    let (first, rest) = path.split_first()?;
-    let (key, value) = table.iter().find(|(key, _)| key.get_ref() == first)?;
-    match (rest, value.get_ref()) {
-        ([], _) => Some(Some(key.span())),
-        (_, DeValue::Table(below)) => find(below, rest),
-        _ => None,
-    }
+/// Where the key with this name stands, if it is there.
+pub(super) fn find(table: &Table<'_>, name: &str) -> Place {
+    table.keys().find(|key| key.get_ref() == name).map(Spanned::span)
 }
 
-/// Takes the table with this name out of another.
-pub(super) fn take<'i>(table: &mut Table<'i>, name: &str) -> Option<Table<'i>> {
-    let key = table.keys().find(|key| key.get_ref() == name)?.clone();
-    match table.remove(&key)?.into_inner() {
-        DeValue::Table(taken) => Some(taken),
-        _ => None,
+/// Takes the table with this name out of another, if it is there.
+pub(super) fn take<'i>(table: &mut Table<'i>, name: &str) -> Result<Option<Table<'i>>, Wrong> {
+    let Some(key) = table.keys().find(|key| key.get_ref() == name).cloned() else { return Ok(None) };
+    match table.remove(&key).map(Spanned::into_inner) {
+        Some(DeValue::Table(taken)) => Ok(Some(taken)),
+        _ => Err(Wrong::new(format!("write it as one table: [{name}]"), Some(key.span()))),
     }
 }
 
@@ -106,14 +100,30 @@ impl From<toml::de::Error> for Wrong {
             Some((unknown, _)) if unknown.starts_with("unknown ") => {
                 let typed = quoted.next().unwrap_or_default();
                 let known: Vec<&str> = quoted.collect();
-                let help = match nearest(typed, known.iter().copied()) {
-                    Some(name) => format!("did you mean `{name}`?"),
-                    None => format!("use one of: {}", known.join(", ")),
-                };
+                let help = remedy(typed, known.iter().copied());
                 let message = unknown.replacen("field", "key", 1).replacen("variant", "value", 1);
                 Self { message, at, help: Some(help) }
             }
-            _ => Self { message: message.trim_end().to_owned(), at, help: None },
+            _ => {
+                let help =
+                    HINTS.iter().find(|(said, _)| message.contains(said)).map(|(_, hint)| (*hint).to_owned());
+                Self { message: message.trim_end().to_owned(), at, help }
+            }
         }
     }
 }
+
+/// What to write instead, where the reader's own words leave one guessing.
+const HINTS: [(&str, &str); 5] = [
+    (
+        "expected newtype variant",
+        "it takes settings: { coalesce = { wait_timeout = \"1500ms\" } } or { mailbox = {} }",
+    ),
+    ("expected unit variant", "it takes no settings: write only its name, in quotes"),
+    ("missing field `target`", "say what is tested: [target] kind = \"engine\""),
+    ("missing field `load`", "say what the load is: [load] burst = 1000"),
+    (
+        "expected a sequence",
+        "write a list: [[hypothesis]] for each claim, expect = [\"...\"] for its comparisons",
+    ),
+];

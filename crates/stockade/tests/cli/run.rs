@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read},
     process::{Command, Stdio},
     sync::mpsc,
     time::Duration,
@@ -56,15 +56,15 @@ fn a_run_prints_its_comparison_and_its_verdicts_and_leaves_a_record() {
     assert_eq!(said.stderr, "\nsupported; record, report.md and report.html in record\n");
     insta::assert_snapshot!(said.stdout, @"
     A small stampede
-    2 repeats, arms interleaved; times are medians, virtual time (computed, not measured)
+    2 repeats, arms interleaved, times are medians; virtual time (computed; the source answers any number at once)
 
     10: 10 workers, 3 documents
-     strategy  DB operations  store messages  failed  finished  published  p50  p99  max
+     arm       DB operations  store messages  failed  finished  published  p50  p99  max
      none                 10              10       0       5ms        9ms  5ms  5ms  5ms
      stampede              3               3       0       5ms             5ms  5ms  5ms
 
     100: 100 workers, 3 documents
-     strategy  DB operations  store messages  failed  finished  p50  p99  max
+     arm       DB operations  store messages  failed  finished  p50  p99  max
      none                100             100       0       5ms  5ms  5ms  5ms
      stampede              3               3       0       5ms  5ms  5ms  5ms
 
@@ -183,6 +183,60 @@ fn scaling_is_for_what_the_file_lists() {
 }
 
 #[test]
+fn figures_of_any_sign_and_size_are_shown_as_they_are() {
+    let sandbox = Sandbox::new();
+    for (expr, shown) in [
+        ("stampede.finished - 9ms > 0ms", "-4ms against 0ns"),
+        ("finished <= 0 * 1e30 * 1s", "5ms against 0ns"),
+        ("finished >= 1e21 * 1s", "5ms against 1e24ms"),
+    ] {
+        let file = sandbox.file("odd.toml", &with_hypothesis(expr));
+        let said = sandbox.stockade(&["run", &file, "--repeat", "1"]);
+        assert_eq!(said.code, 99, "{}", said.stderr);
+        assert!(said.stdout.contains(shown), "{expr}: {}", said.stdout);
+    }
+}
+
+#[test]
+fn what_was_not_claimed_is_not_supported() {
+    let sandbox = Sandbox::new();
+    let head = EXPERIMENT.split("[[hypothesis]]").next().unwrap();
+    let file = sandbox.file("unclaimed.toml", head);
+    let said = sandbox.stockade(&["run", &file, "--out", "record"]);
+    assert_eq!(
+        (said.code, said.stderr.lines().last()),
+        (0, Some("measured, nothing claimed; record, report.md and report.html in record"))
+    );
+}
+
+#[test]
+fn many_repeats_take_no_more_memory() {
+    let sandbox = Sandbox::new();
+    let file = sandbox.file("small.toml", EXPERIMENT);
+    let peak_kib = |repeats: &str| {
+        let mut child = sandbox
+            .command()
+            .args(["run", &file, "--repeat", repeats])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // It has printed its report, and not ended: nobody reads its standard output yet.
+        let status = format!("/proc/{}/status", child.id());
+        let mut peak = 0;
+        while child.try_wait().unwrap().is_none() {
+            let text = fs::read_to_string(&status).unwrap_or_default();
+            let line = text.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
+            peak = line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(peak);
+            std::thread::yield_now();
+        }
+        peak
+    };
+    let (few, many): (u64, u64) = (peak_kib("5"), peak_kib("400"));
+    assert!(few > 0 && many < few + 16 * 1024, "{few} KiB with 5 repeats, {many} KiB with 400");
+}
+
+#[test]
 fn an_interrupt_keeps_what_was_measured() {
     let sandbox = Sandbox::new();
     // Live and long: each burst waits 100 ms for its source, a thousand times.
@@ -203,9 +257,12 @@ fn an_interrupt_keeps_what_was_measured() {
     let mut first = String::new();
     stderr.read_line(&mut first).unwrap();
     assert_eq!(first, "stopping: what was measured is kept (again to stop at once)\n");
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).unwrap();
     let said = Said::of(child.wait_with_output().unwrap());
     assert_eq!(said.code, 98);
-    assert!(said.stdout.contains("; interrupted"), "{}", said.stdout);
+    assert!(said.stdout.contains(" of 4000 measurements made"), "{}", said.stdout);
+    assert!(rest.contains("\ninterrupted; record"), "{rest}");
     let report = sandbox.stockade(&["report", "record", "--format", "json"]);
     let report: Value = serde_json::from_str(&report.stdout).unwrap();
     assert_eq!((&report["interrupted"], &report["verdict"]), (&true.into(), &"inconclusive".into()));
@@ -271,14 +328,18 @@ fn bad_input_is_told_its_place_and_its_remedy() {
         sandbox.stockade(&["run", &file, "--out", name]).assert_refused(2, words);
     }
     let file = sandbox.file("good.toml", EXPERIMENT);
-    sandbox.stockade(&["run", "absent.toml"]).assert_refused(1, &["cannot read absent.toml"]);
+    sandbox.stockade(&["run", "absent.toml"]).assert_refused(2, &["cannot read absent.toml"]);
     sandbox
         .stockade(&["run", &file, "--scale", "0"])
         .assert_refused(2, &["--scale", "write a number above 0"]);
     sandbox.stockade(&["run", &file, "--repeat", "0"]).assert_refused(2, &["--repeat", "1..=1000"]);
+    let unscaled = sandbox.file("unscaled.toml", &EXPERIMENT.replace("scaled = [\"load.burst\"]", ""));
+    sandbox.stockade(&["run", &unscaled, "--scale", "0.5"]).assert_refused(2, &["lists nothing to scale"]);
     assert_eq!(sandbox.stockade(&["run", &file, "--out", "taken"]).code, 0);
     sandbox.stockade(&["run", &file, "--out", "taken"]).assert_refused(1, &["there is a record already"]);
-    sandbox.stockade(&["report", "nowhere"]).assert_refused(1, &["nowhere/record.json: No such file"]);
+    sandbox
+        .stockade(&["report", "nowhere"])
+        .assert_refused(1, &["nowhere/record.json: No such file", "name the directory of one run"]);
     sandbox.stockade(&["report", "taken", "--format", "pdf"]).assert_refused(2, &["pdf", "md, html, json"]);
     fs::write(sandbox.path().join("taken/record.json"), "{\"schema\":\"stockade.record/9\"}").unwrap();
     sandbox.stockade(&["report", "taken"]).assert_refused(1, &["stockade.record/9", "stockade.record/1"]);
