@@ -18,7 +18,7 @@ pub struct Answer<V> {
 pub enum Error {
     /// The loader returned this error. It is shared with the waiters of the moment, never stored.
     #[error("the load failed: {0}")]
-    Load(Arc<dyn std::error::Error + Send + Sync>),
+    Load(#[source] Arc<dyn std::error::Error + Send + Sync>),
     /// The load was cancelled at its deadline.
     #[error("the load took longer than its deadline of {}", format_duration(*.after))]
     Deadline {

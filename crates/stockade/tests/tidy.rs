@@ -134,6 +134,16 @@ fn files_are_of_a_readable_length_and_without_leftovers() {
 }
 
 #[test]
+fn every_metric_is_documented() {
+    let docs = fs::read_to_string(root().join("docs/experiments.md")).expect("docs/experiments.md");
+    for metric in stockade_lab::metrics::metrics() {
+        let (family, stat) = metric.name.rsplit_once('.').unwrap_or((metric.name, ""));
+        let is_distribution = docs.contains(&format!("`{family}.S`")) && docs.contains(&format!("`{stat}`"));
+        assert!(is_distribution || docs.contains(&format!("`{}`", metric.name)), "{}", metric.name);
+    }
+}
+
+#[test]
 fn every_crate_takes_the_workspaces_lints_and_every_decision_has_a_number_of_its_own() {
     for package in metadata().workspace_packages() {
         let manifest = fs::read_to_string(&package.manifest_path).expect("readable");

@@ -1,7 +1,5 @@
 //! `report.html`: one page that needs nothing but itself.
 
-use std::collections::BTreeMap;
-
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use stockade_model::{
     record::{Record, Verdict},
@@ -93,14 +91,16 @@ fn measured<'a>(record: &'a Record, results: &Results) -> Vec<&'a str> {
 
 /// A plot for every family of tests that differ in their number of workers.
 fn sweeps(record: &Record, results: &Results) -> Vec<String> {
-    let mut families: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut families: Vec<(&str, Vec<&str>)> = Vec::new();
     for test in measured(record, results) {
         let (family, last) = test.rsplit_once('/').unwrap_or(("", test));
-        if last.parse::<u64>().is_ok() {
-            families.entry(family).or_default().push(test);
+        match families.iter_mut().find(|(known, _)| *known == family) {
+            _ if last.parse::<u64>().is_err() => {}
+            Some((_, tests)) => tests.push(test),
+            None => families.push((family, vec![test])),
         }
     }
-    families.retain(|_, tests| tests.len() > 1);
+    families.retain(|(_, tests)| tests.len() > 1);
     let plot = |(family, tests): (&str, Vec<&str>)| {
         let point = |arm: &str, test: &str| {
             let repeats = results.repeats(test, arm);
