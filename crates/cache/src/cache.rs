@@ -11,7 +11,7 @@ use stockade_model::{
 use crate::{
     answer::{Answer, Error},
     busy::{Busy, Site},
-    flight::{Boarding, Flights, Leader, Turn, Waiter},
+    flight::{Boarding, Flights, Leader, Timekeeper, Turn, Waiter},
     shard::{Found, Version},
     stats::{Counters, Stats},
     store::Store,
@@ -122,20 +122,28 @@ where
             Found::Fresh(value) => return Ok(Answer { value, outcome: Outcome::Hit }),
             Found::Missing { version } => version,
         };
+        let mut is_again = false;
         loop {
-            let (waiter, timeout) = match inner.board(&key, asked, seen) {
+            let turn = match inner.board(&key, asked, seen) {
                 Place::Leader(leader, seen) => return inner.lead(leader, seen, load).await,
                 Place::Answer(answer) => return answer,
-                Place::Waiter(waiter, timeout) => (waiter, timeout),
+                // Its deadline is out of the order of arrival, in which a timekeeper looks.
+                Place::Waiter(waiter) if is_again => {
+                    let deadline = asked + inner.wait_timeout();
+                    // Boxed, so that every other waiter does not carry the room for it.
+                    Box::pin(before(&inner.runtime, deadline, waiter)).await.unwrap_or(Turn::TimedOut)
+                }
+                Place::Waiter(waiter) => waiter.await,
             };
-            match before(&inner.runtime, asked + timeout, waiter).await {
-                Some(Turn::Landed(Ok(loaded), _)) if !loaded.serves(asked) => {}
-                Some(Turn::Landed(landing, _)) => return coalesced(landing),
-                Some(Turn::Lead(leader)) => {
+            match turn {
+                // It came while the value waited for the writer, and expired before this caller asked.
+                Turn::Landed(Ok(loaded), _) if !loaded.serves(asked) => is_again = true,
+                Turn::Landed(landing, _) => return coalesced(landing),
+                Turn::Lead(leader) => {
                     let seen = inner.store.version(leader.key());
                     return inner.lead(leader, seen, load).await;
                 }
-                None => return Err(Error::WaitTimeout { after: timeout }),
+                Turn::TimedOut => return Err(Error::WaitTimeout { after: inner.wait_timeout() }),
             }
         }
     }
@@ -175,7 +183,7 @@ where
 /// What a miss makes of its caller.
 enum Place<K: Hash + Eq, V> {
     Leader(Leader<K, Landing<V>>, Version),
-    Waiter(Waiter<K, Landing<V>>, Duration),
+    Waiter(Waiter<K, Landing<V>>),
     /// Somebody was faster.
     Answer(Result<Answer<V>, Error>),
 }
@@ -215,17 +223,29 @@ where
             }
         };
         let serves = |landing: &Landing<V>| landing.as_ref().is_ok_and(|loaded| loaded.serves(asked));
-        let place = match self.flights.board(key, stored, serves) {
+        let place = match self.flights.board(key, asked + wait_timeout, stored, serves) {
             Boarding::Lead(leader) => return Place::Leader(leader, seen),
             Boarding::Answered(value) => {
                 self.counters.hits.increment();
                 return Place::Answer(Ok(Answer { value, outcome: Outcome::Hit }));
             }
             Boarding::Landed(landing) => Place::Answer(coalesced(landing)),
-            Boarding::Wait(waiter) => Place::Waiter(waiter, wait_timeout),
+            Boarding::Wait(waiter, timekeeper) => {
+                if let Some(timekeeper) = timekeeper {
+                    self.runtime.spawn(keep_time(timekeeper, self.runtime.clone()));
+                }
+                Place::Waiter(waiter)
+            }
         };
         self.counters.waiters.increment();
         place
+    }
+
+    fn wait_timeout(&self) -> Duration {
+        match self.strategy.fetch {
+            Fetch::Coalesce { wait_timeout } => wait_timeout,
+            Fetch::Independent => Duration::ZERO,
+        }
     }
 
     /// Has the key loaded in a task of its own, and waits for that.
@@ -255,7 +275,7 @@ where
                 self.counters.waiters.increment();
                 coalesced(landing)
             }
-            Turn::Lead(_) => unreachable!("a watch offers no load and is never elected"),
+            Turn::Lead(_) | Turn::TimedOut => unreachable!("a watch offers no load and has no deadline"),
         }
     }
 
@@ -308,6 +328,20 @@ where
                     None => self.counters.stores_skipped.increment(),
                 }
             }
+        }
+    }
+}
+
+/// Wakes the waiters of one flight when their time is up, until it lands.
+async fn keep_time<K, V, R>(mut timekeeper: Timekeeper<K, Landing<V>>, runtime: R)
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    R: Runtime,
+{
+    while let Some(next) = timekeeper.expire(runtime.now()) {
+        if before(&runtime, next, timekeeper.landed()).await.is_some() {
+            return;
         }
     }
 }

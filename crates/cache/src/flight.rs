@@ -17,8 +17,11 @@
 //! hold the key. A flight outlives one lost leader. A second loss ends it: a load that kills whoever runs it must
 //! not be handed round for ever.
 //!
-//! The whole is synchronous: no runtime, no clock, wakers are called outside the locks. Deadlines
-//! and timeouts are for the caller to add. The order of locks is table, then flight.
+//! A waiter may have a deadline. One [`Timekeeper`] a flight wakes those whose time is up: ten thousand
+//! waiters need one timer, and a flight that nobody boards needs none.
+//!
+//! The whole is synchronous: no runtime, no clock, wakers are called outside the locks. The order of
+//! locks is table, then flight.
 
 use std::{
     future::Future,
@@ -30,10 +33,13 @@ use std::{
 
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
-use slab::Slab;
-use stockade_model::seed::Seed;
+use stockade_model::{seed::Seed, time::Time};
 
-use crate::{sharded::Sharded, sync::Lock};
+use crate::{
+    seats::{Seat, Seats},
+    sharded::Sharded,
+    sync::Lock,
+};
 
 /// How many leaders a flight may lose before everyone aboard is told.
 const LEADERS_LOST_MAX: u32 = 2;
@@ -54,8 +60,8 @@ pub enum Boarding<K: Hash + Eq, T, A> {
     Answered(A),
     /// The flight has landed with this, and its key is not free yet.
     Landed(T),
-    /// Another leads.
-    Wait(Waiter<K, T>),
+    /// Another leads. Where a timekeeper comes with it, this caller has to see that it is run.
+    Wait(Waiter<K, T>, Option<Timekeeper<K, T>>),
     /// This caller leads.
     Lead(Leader<K, T>),
 }
@@ -67,6 +73,8 @@ pub enum Turn<K: Hash + Eq, T> {
     Landed(T, u32),
     /// The leader was lost, and this waiter is to lead in its place.
     Lead(Leader<K, T>),
+    /// The waiter's time is up.
+    TimedOut,
 }
 
 impl<K: Hash + Eq + Clone, T: Clone> Flights<K, T> {
@@ -76,7 +84,7 @@ impl<K: Hash + Eq + Clone, T: Clone> Flights<K, T> {
         Arc::new(Self { tables: Sharded::new(seed, HashMap::with_hasher), lost })
     }
 
-    /// Joins the flight for `key`, or begins one.
+    /// Joins the flight for `key`, or begins one. A caller that has to wait does so until `deadline`.
     ///
     /// `answered` is asked while the key is held, just before a flight would begin: a leader stores
     /// its answer before it frees the key, so whoever finds the key free and still no answer is the
@@ -87,6 +95,7 @@ impl<K: Hash + Eq + Clone, T: Clone> Flights<K, T> {
     pub fn board<A>(
         self: &Arc<Self>,
         key: &K,
+        deadline: Time,
         answered: impl FnOnce() -> Option<A>,
         serves: impl FnOnce(&T) -> bool,
     ) -> Boarding<K, T, A> {
@@ -94,10 +103,14 @@ impl<K: Hash + Eq + Clone, T: Clone> Flights<K, T> {
         let _outdated;
         let mut table = self.tables.part(key).lock();
         if let Some(flight) = table.get(key) {
-            let sitting = flight.core.lock().sit(true);
+            let sitting = flight.core.lock().sit(Some(deadline));
             match sitting {
-                Sitting::Seat(seat) => {
-                    return Boarding::Wait(Waiter { flight: Arc::clone(flight), seat: Some(seat) });
+                Sitting::Seat { seat, is_first } => {
+                    let timekeeper = is_first.then(|| Timekeeper { watch: Waiter::watch(flight) });
+                    return Boarding::Wait(
+                        Waiter { flight: Arc::clone(flight), seat: Some(seat) },
+                        timekeeper,
+                    );
                 }
                 Sitting::Lead => return Boarding::Lead(Leader::of(Arc::clone(flight))),
                 Sitting::Landed(answer) if serves(&answer) => return Boarding::Landed(answer),
@@ -197,13 +210,7 @@ impl<K: Hash + Eq, T: Clone> Leader<K, T> {
     /// elected.
     #[must_use]
     pub fn watch(&self) -> Waiter<K, T> {
-        let flight = Arc::clone(self.flight());
-        let sitting = flight.core.lock().sit(false);
-        let seat = match sitting {
-            Sitting::Seat(seat) => Some(seat),
-            Sitting::Lead | Sitting::Landed(_) => None,
-        };
-        Waiter { flight, seat }
+        Waiter::watch(self.flight())
     }
 
     /// The key that is being loaded.
@@ -253,7 +260,50 @@ impl<K: Hash + Eq, T> Drop for Slot<K, T> {
 #[derive(Debug)]
 pub struct Waiter<K: Hash + Eq, T> {
     flight: Arc<Flight<K, T>>,
-    seat: Option<usize>,
+    seat: Option<u64>,
+}
+
+impl<K: Hash + Eq, T: Clone> Waiter<K, T> {
+    /// Waits without an end of its own, and cannot lead.
+    fn watch(flight: &Arc<Flight<K, T>>) -> Self {
+        let sitting = flight.core.lock().sit(None);
+        let seat = match sitting {
+            Sitting::Seat { seat, .. } => Some(seat),
+            Sitting::Lead | Sitting::Landed(_) => None,
+        };
+        Self { flight: Arc::clone(flight), seat }
+    }
+}
+
+/// Wakes the waiters of one flight whose time is up.
+///
+/// Whoever runs it calls [`expire`](Self::expire), and then waits until the time that it returns, or
+/// until [`landed`](Self::landed), whichever comes first.
+#[derive(Debug)]
+pub struct Timekeeper<K: Hash + Eq, T> {
+    watch: Waiter<K, T>,
+}
+
+impl<K: Hash + Eq, T: Clone> Timekeeper<K, T> {
+    /// Wakes those whose deadline has come, and tells the next one. `None`: nobody has a deadline any
+    /// more, and who boards next brings a timekeeper of its own.
+    pub fn expire(&self, now: Time) -> Option<Time> {
+        let (wakers, next) = self.watch.flight.core.lock().expire(now);
+        wakers.into_iter().for_each(Waker::wake);
+        next
+    }
+
+    /// Completes when there is nothing left to time.
+    pub async fn landed(&mut self) {
+        Pin::new(&mut self.watch).await;
+    }
+}
+
+impl<K: Hash + Eq, T> Drop for Timekeeper<K, T> {
+    /// Whoever boards next brings another one.
+    fn drop(&mut self) {
+        self.watch.flight.core.lock().is_timed = false;
+    }
 }
 
 impl<K: Hash + Eq, T: Clone> Future for Waiter<K, T> {
@@ -263,6 +313,10 @@ impl<K: Hash + Eq, T: Clone> Future for Waiter<K, T> {
         let step = self.flight.core.lock().poll(self.seat, cx.waker());
         match step {
             Step::Pending => Poll::Pending,
+            Step::TimedOut => {
+                self.seat = None;
+                Poll::Ready(Turn::TimedOut)
+            }
             Step::Landed(answer, by) => {
                 self.seat = None;
                 Poll::Ready(Turn::Landed(answer, by))
@@ -289,8 +343,10 @@ impl<K: Hash + Eq, T> Drop for Waiter<K, T> {
 #[derive(Debug)]
 struct Core<T> {
     phase: Phase<T>,
-    seats: Slab<Seat>,
+    seats: Seats,
     leaders_lost: u32,
+    /// Whether somebody wakes those whose time is up.
+    is_timed: bool,
 }
 
 #[derive(Debug)]
@@ -298,25 +354,24 @@ enum Phase<T> {
     Led,
     /// The elected seat has been woken and nobody has taken over yet; `None`: it left without.
     Vacant {
-        elected: Option<usize>,
+        elected: Option<u64>,
     },
     Landed(T),
-}
-
-#[derive(Debug)]
-struct Seat {
-    waker: Option<Waker>,
-    can_lead: bool,
 }
 
 enum Step<T> {
     Pending,
     Landed(T, u32),
     Lead,
+    TimedOut,
 }
 
 enum Sitting<T> {
-    Seat(usize),
+    /// A seat; the first with a deadline since there was a timekeeper.
+    Seat {
+        seat: u64,
+        is_first: bool,
+    },
     /// The flight is vacant: no seat, the controls.
     Lead,
     Landed(T),
@@ -331,12 +386,12 @@ enum Succession {
 
 impl<T> Core<T> {
     fn new() -> Self {
-        Self { phase: Phase::Led, seats: Slab::new(), leaders_lost: 0 }
+        Self { phase: Phase::Led, seats: Seats::default(), leaders_lost: 0, is_timed: false }
     }
 
     fn land(&mut self, answer: T) -> Vec<Waker> {
         self.phase = Phase::Landed(answer);
-        self.seats.drain().filter_map(|seat| seat.waker).collect()
+        self.seats.drain()
     }
 
     fn lose_leader(&mut self, lost: fn() -> T) -> Succession {
@@ -356,8 +411,7 @@ impl<T> Core<T> {
     }
 
     fn elect(&mut self, lost: fn() -> T) -> Succession {
-        let candidate = self.seats.iter_mut().find(|(_, seat)| seat.can_lead);
-        match candidate {
+        match self.seats.first_that(|seat| seat.can_lead) {
             Some((elected, seat)) => {
                 let waker = seat.waker.take();
                 self.phase = Phase::Vacant { elected: Some(elected) };
@@ -367,13 +421,20 @@ impl<T> Core<T> {
         }
     }
 
+    /// Gives the wakers of those whose deadline has come, and the next deadline after that.
+    fn expire(&mut self, now: Time) -> (Vec<Waker>, Option<Time>) {
+        let (wakers, next) = self.seats.expire(now);
+        self.is_timed = next.is_some();
+        (wakers, next)
+    }
+
     /// Empties a seat; true if it was the elected one, which then has to be replaced.
-    fn leave(&mut self, seat: usize) -> bool {
+    fn leave(&mut self, seat: u64) -> bool {
         // Landing has emptied all seats.
         if matches!(self.phase, Phase::Landed(_)) {
             return false;
         }
-        self.seats.remove(seat);
+        self.seats.leave(seat);
         match &mut self.phase {
             Phase::Vacant { elected } if *elected == Some(seat) => {
                 *elected = None;
@@ -385,7 +446,9 @@ impl<T> Core<T> {
 }
 
 impl<T: Clone> Core<T> {
-    fn sit(&mut self, can_lead: bool) -> Sitting<T> {
+    /// A seat: with a deadline for who can lead, without one for who only watches.
+    fn sit(&mut self, deadline: Option<Time>) -> Sitting<T> {
+        let can_lead = deadline.is_some();
         match &self.phase {
             Phase::Landed(answer) => Sitting::Landed(answer.clone()),
             Phase::Vacant { .. } if can_lead => {
@@ -393,28 +456,36 @@ impl<T: Clone> Core<T> {
                 Sitting::Lead
             }
             Phase::Led | Phase::Vacant { .. } => {
-                Sitting::Seat(self.seats.insert(Seat { waker: None, can_lead }))
+                let is_first = can_lead && !self.is_timed;
+                self.is_timed |= can_lead;
+                let seat = self.seats.take(Seat { waker: None, can_lead, deadline, is_timed_out: false });
+                Sitting::Seat { seat, is_first }
             }
         }
     }
 
-    fn poll(&mut self, seat: Option<usize>, waker: &Waker) -> Step<T> {
-        match (&self.phase, seat) {
-            (Phase::Landed(answer), _) => Step::Landed(answer.clone(), self.leaders_lost),
-            (Phase::Vacant { .. }, Some(seat)) if self.seats[seat].can_lead => {
-                self.seats.remove(seat);
-                self.phase = Phase::Led;
-                Step::Lead
-            }
-            (_, Some(seat)) => {
-                match &mut self.seats[seat].waker {
-                    Some(known) => known.clone_from(waker),
-                    unknown => *unknown = Some(waker.clone()),
-                }
-                Step::Pending
-            }
-            (_, None) => Step::Pending,
+    fn poll(&mut self, number: Option<u64>, waker: &Waker) -> Step<T> {
+        if let Phase::Landed(answer) = &self.phase {
+            return Step::Landed(answer.clone(), self.leaders_lost);
         }
+        let Some((number, seat)) = number.and_then(|number| Some((number, self.seats.get_mut(number)?)))
+        else {
+            return Step::Pending;
+        };
+        if seat.can_lead && matches!(self.phase, Phase::Vacant { .. }) {
+            self.seats.leave(number);
+            self.phase = Phase::Led;
+            return Step::Lead;
+        }
+        if seat.is_timed_out {
+            self.seats.leave(number);
+            return Step::TimedOut;
+        }
+        match &mut seat.waker {
+            Some(known) => known.clone_from(waker),
+            unknown => *unknown = Some(waker.clone()),
+        }
+        Step::Pending
     }
 }
 

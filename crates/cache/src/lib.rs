@@ -43,6 +43,7 @@ mod busy;
 mod cache;
 pub mod flight;
 mod preset;
+mod seats;
 mod shard;
 mod sharded;
 mod stats;

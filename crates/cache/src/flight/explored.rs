@@ -9,6 +9,9 @@ use super::*;
 
 type Answer = Result<u32, &'static str>;
 
+/// A deadline that nobody sees.
+const FAR: Time = Time::from_nanos(u64::MAX);
+
 struct World {
     flights: Arc<Flights<u8, Answer>>,
     stored: Lock<Option<u32>>,
@@ -25,13 +28,14 @@ impl World {
 
     /// A lookup as the cache does it, the load inline.
     fn get(&self) -> Answer {
-        match self.flights.board(&0, || *self.stored.lock(), |_| true) {
+        match self.flights.board(&0, FAR, || *self.stored.lock(), |_| true) {
             Boarding::Answered(value) => Ok(value),
             Boarding::Landed(answer) => answer,
             Boarding::Lead(leader) => self.load(leader),
-            Boarding::Wait(waiter) => match block_on(waiter) {
+            Boarding::Wait(waiter, _) => match block_on(waiter) {
                 Turn::Landed(answer, _) => answer,
                 Turn::Lead(leader) => self.load(leader),
+                Turn::TimedOut => Err("timed out"),
             },
         }
     }
@@ -97,11 +101,11 @@ fn a_lost_leader_costs_one_more_load_and_nobody_hangs() {
 fn a_waiter_that_leaves_while_it_is_elected_passes_the_load_on() {
     explore(|| {
         let world = World::new(0);
-        let Boarding::Lead(leader) = world.flights.board(&0, || None::<u32>, |_| true) else {
+        let Boarding::Lead(leader) = world.flights.board(&0, FAR, || None::<u32>, |_| true) else {
             unreachable!()
         };
-        let [leaver, stayer] = [(), ()].map(|()| match world.flights.board(&0, || None::<u32>, |_| true) {
-            Boarding::Wait(waiter) => waiter,
+        let [leaver, stayer] = [(), ()].map(|()| match world.flights.board(&0, FAR, || None::<u32>, |_| true) {
+            Boarding::Wait(waiter, _) => waiter,
             other => unreachable!("{other:?}"),
         });
         let staying = {
@@ -109,6 +113,7 @@ fn a_waiter_that_leaves_while_it_is_elected_passes_the_load_on() {
             thread::spawn(move || match block_on(stayer) {
                 Turn::Landed(answer, _) => answer,
                 Turn::Lead(leader) => world.load(leader),
+                Turn::TimedOut => Err("timed out"),
             })
         };
         let losing = thread::spawn(move || drop(leader));
@@ -130,7 +135,7 @@ fn a_waiter_that_leaves_while_it_is_elected_passes_the_load_on() {
 fn who_comes_between_the_answer_and_its_store_needs_no_load_of_its_own() {
     explore(|| {
         let world = World::new(0);
-        let Boarding::Lead(leader) = world.flights.board(&0, || None::<u32>, |_| true) else {
+        let Boarding::Lead(leader) = world.flights.board(&0, FAR, || None::<u32>, |_| true) else {
             unreachable!()
         };
         // As an async store does it: answered, then stored, then the key is free.
@@ -161,16 +166,16 @@ fn who_comes_between_the_answer_and_its_store_needs_no_load_of_its_own() {
 fn an_answer_that_serves_nobody_any_more_makes_way_and_frees_no_key_but_its_own() {
     explore(|| {
         let world = World::new(0);
-        let Boarding::Lead(leader) = world.flights.board(&0, || None::<u32>, |_| true) else {
+        let Boarding::Lead(leader) = world.flights.board(&0, FAR, || None::<u32>, |_| true) else {
             unreachable!()
         };
         let slot = leader.land(Ok(6));
         let freeing = thread::spawn(move || drop(slot));
-        let Boarding::Lead(successor) = world.flights.board(&0, || None::<u32>, |_| false) else {
+        let Boarding::Lead(successor) = world.flights.board(&0, FAR, || None::<u32>, |_| false) else {
             unreachable!()
         };
         freeing.join().unwrap();
-        assert!(matches!(world.flights.board(&0, || None::<u32>, |_| true), Boarding::Wait(_)));
+        assert!(matches!(world.flights.board(&0, FAR, || None::<u32>, |_| true), Boarding::Wait(..)));
         assert_eq!(world.load(successor), Ok(7));
         assert_eq!(world.flights.under_way(), 0);
     });

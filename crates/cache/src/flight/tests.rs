@@ -12,6 +12,9 @@ use super::*;
 
 type Answer = Result<u32, &'static str>;
 
+/// A deadline that nobody sees.
+const FAR: Time = Time::from_nanos(u64::MAX);
+
 #[derive(Default)]
 struct Wakes(AtomicUsize);
 
@@ -50,6 +53,7 @@ impl Caller {
 #[derive(Clone, Debug)]
 enum Op {
     Board,
+    Expire,
     Watch,
     Land(bool),
     LoseLeader,
@@ -61,6 +65,7 @@ enum Op {
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
         4 => Just(Op::Board),
+        1 => Just(Op::Expire),
         1 => Just(Op::Watch),
         1 => any::<bool>().prop_map(Op::Land),
         2 => Just(Op::LoseLeader),
@@ -80,18 +85,27 @@ proptest! {
         let mut leaders: Vec<Leader<u8, Answer>> = Vec::new();
         let mut callers: Vec<Caller> = Vec::new();
         let mut stored = None;
+        let mut timekeepers = Vec::new();
+        let mut now = 0_u64;
 
         for op in ops {
             match op {
-                Op::Board => match flights.board(&0, || stored, |_| true) {
+                Op::Board => match flights.board(&0, Time::from_nanos(now + 3), || stored, |_| true) {
                     Boarding::Answered(_) => prop_assert!(leaders.is_empty(), "answered and led"),
                     Boarding::Landed(_) => prop_assert!(false, "slots are dropped at once here"),
-                    Boarding::Wait(waiter) => callers.push(Caller::new(waiter)),
+                    Boarding::Wait(waiter, timekeeper) => {
+                        callers.push(Caller::new(waiter));
+                        timekeepers.extend(timekeeper);
+                    }
                     Boarding::Lead(leader) => {
                         prop_assert!(leaders.is_empty(), "two leaders of one key");
                         leaders.push(leader);
                     }
                 },
+                Op::Expire => {
+                    now += 1;
+                    timekeepers.retain(|timekeeper| timekeeper.expire(Time::from_nanos(now)).is_some());
+                }
                 Op::Watch => callers.extend(leaders.last().map(|leader| Caller::new(leader.watch()))),
                 Op::Land(ok) => if let Some(leader) = leaders.pop() {
                     stored = ok.then_some(7);
@@ -107,7 +121,7 @@ proptest! {
                         let index = ready[which % ready.len()];
                         match callers[index].poll() {
                             Poll::Pending => {}
-                            Poll::Ready(Turn::Landed(..)) => drop(callers.swap_remove(index)),
+                            Poll::Ready(Turn::Landed(..) | Turn::TimedOut) => drop(callers.swap_remove(index)),
                             Poll::Ready(Turn::Lead(leader)) => {
                                 drop(callers.swap_remove(index));
                                 prop_assert!(leaders.is_empty(), "two leaders of one key");
@@ -133,7 +147,7 @@ proptest! {
             let Some(index) = callers.iter().position(Caller::is_ready) else { break };
             match callers[index].poll() {
                 Poll::Pending => {}
-                Poll::Ready(Turn::Landed(..)) => drop(callers.swap_remove(index)),
+                Poll::Ready(Turn::Landed(..) | Turn::TimedOut) => drop(callers.swap_remove(index)),
                 Poll::Ready(Turn::Lead(leader)) => {
                     drop(callers.swap_remove(index));
                     leaders.push(leader);
@@ -148,35 +162,38 @@ proptest! {
 #[test]
 fn who_boards_between_landing_and_freeing_gets_the_same_answer() {
     let flights: Arc<Flights<u8, Answer>> = Flights::new(Seed(1), || Err("lost"));
-    let Boarding::Lead(leader) = flights.board(&0, || None::<()>, |_| true) else {
+    let Boarding::Lead(leader) = flights.board(&0, FAR, || None::<()>, |_| true) else {
         panic!("the first leads")
     };
     let slot = leader.land(Ok(7));
-    assert!(matches!(flights.board(&0, || None::<()>, |_| true), Boarding::Landed(Ok(7))));
-    let Boarding::Lead(successor) = flights.board(&0, || None::<()>, |_| false) else {
+    assert!(matches!(flights.board(&0, FAR, || None::<()>, |_| true), Boarding::Landed(Ok(7))));
+    let Boarding::Lead(successor) = flights.board(&0, FAR, || None::<()>, |_| false) else {
         panic!("an answer that does not serve makes way")
     };
     drop(slot);
-    assert!(matches!(flights.board(&0, || None::<()>, |_| true), Boarding::Wait(_)), "the successor's key");
+    assert!(
+        matches!(flights.board(&0, FAR, || None::<()>, |_| true), Boarding::Wait(..)),
+        "the successor's key"
+    );
     drop(successor);
-    assert!(matches!(flights.board(&0, || None::<()>, |_| true), Boarding::Lead(_)));
+    assert!(matches!(flights.board(&0, FAR, || None::<()>, |_| true), Boarding::Lead(_)));
 }
 
 #[test]
 fn an_elected_waiter_that_is_never_polled_holds_nobody_up() {
     let flights: Arc<Flights<u8, Answer>> = Flights::new(Seed(1), || Err("lost"));
-    let Boarding::Lead(leader) = flights.board(&0, || None::<()>, |_| true) else {
+    let Boarding::Lead(leader) = flights.board(&0, FAR, || None::<()>, |_| true) else {
         panic!("the first leads")
     };
-    let wait = || match flights.board(&0, || None::<()>, |_| true) {
-        Boarding::Wait(waiter) => Caller::new(waiter),
+    let wait = || match flights.board(&0, FAR, || None::<()>, |_| true) {
+        Boarding::Wait(waiter, _) => Caller::new(waiter),
         other => panic!("{other:?}"),
     };
     let (mut parked, mut other) = (wait(), wait());
     assert!(parked.poll().is_pending() && other.poll().is_pending());
     drop(leader);
     assert!(parked.is_ready() && !other.is_ready(), "the first is elected");
-    let Boarding::Lead(newcomer) = flights.board(&0, || None::<()>, |_| true) else {
+    let Boarding::Lead(newcomer) = flights.board(&0, FAR, || None::<()>, |_| true) else {
         panic!("the key is vacant")
     };
     assert!(other.poll().is_pending());
@@ -186,14 +203,43 @@ fn an_elected_waiter_that_is_never_polled_holds_nobody_up() {
 }
 
 #[test]
+fn those_whose_time_is_up_are_woken_by_the_one_timekeeper() {
+    let flights: Arc<Flights<u8, Answer>> = Flights::new(Seed(1), || Err("lost"));
+    let Boarding::Lead(leader) = flights.board(&0, FAR, || None::<()>, |_| true) else {
+        panic!("the first leads")
+    };
+    let at = Time::from_nanos;
+    let board = |deadline| match flights.board(&0, at(deadline), || None::<()>, |_| true) {
+        Boarding::Wait(waiter, timekeeper) => (Caller::new(waiter), timekeeper),
+        other => panic!("{other:?}"),
+    };
+    let (mut early, timekeeper) = board(10);
+    let (mut late, second) = board(20);
+    let timekeeper = timekeeper.expect("the first waiter brings it");
+    assert!(second.is_none());
+    assert!(early.poll().is_pending() && late.poll().is_pending());
+    assert_eq!(timekeeper.expire(at(9)), Some(at(10)));
+    assert!(!early.is_ready());
+    assert_eq!(timekeeper.expire(at(10)), Some(at(20)));
+    assert!(early.is_ready() && !late.is_ready());
+    assert!(matches!(early.poll(), Poll::Ready(Turn::TimedOut)));
+    assert_eq!(timekeeper.expire(at(20)), None, "nobody is left to time");
+    let (mut later, third) = board(30);
+    assert!(third.is_some(), "so whoever comes next brings another one");
+    drop(leader.land(Ok(7)));
+    assert!(matches!(late.poll(), Poll::Ready(Turn::Landed(Ok(7), 0))), "an answer in time is one");
+    assert!(matches!(later.poll(), Poll::Ready(Turn::Landed(Ok(7), 0))));
+}
+
+#[test]
 fn a_second_lost_leader_ends_the_flight() {
     let flights: Arc<Flights<u8, Answer>> = Flights::new(Seed(1), || Err("lost"));
-    let Boarding::Lead(leader) = flights.board(&0, || None::<()>, |_| true) else {
+    let Boarding::Lead(leader) = flights.board(&0, FAR, || None::<()>, |_| true) else {
         panic!("the first leads")
     };
     let mut callers: Vec<Caller> = (0..3)
-        .map(|_| match flights.board(&0, || None::<()>, |_| true) {
-            Boarding::Wait(waiter) => Caller::new(waiter),
+        .map(|_| match flights.board(&0, FAR, || None::<()>, |_| true) {
+            Boarding::Wait(waiter, _) => Caller::new(waiter),
             other => panic!("{other:?}"),
         })
         .collect();
