@@ -3,17 +3,19 @@
 .PHONY: test check deps fmt
 
 CARGO ?= cargo
+# The locks are shuttle's, and everything is built for them, beside the usual build.
+EXPLORED = RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle
 
 # Every test, on a machine that may never have seen the project.
 test: deps
 	$(CARGO) test --workspace --locked
-	$(CARGO) test --package stockade-cache --lib --features shuttle --locked
+	$(EXPLORED) $(CARGO) test --package stockade-cache --lib --locked
 
 # What has to be spotless before a commit.
 check: deps
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
-	$(CARGO) clippy --package stockade-cache --all-targets --features shuttle --locked -- --deny warnings
+	$(EXPLORED) $(CARGO) clippy --package stockade-cache --lib --tests --locked -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) test --package stockade --test tidy --locked
 

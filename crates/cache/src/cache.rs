@@ -110,40 +110,64 @@ where
     /// The lookup happens when the future is first polled. `load` is called at most once, in a task
     /// of its own that no caller's cancellation ends; that may be later than the lookup, when this
     /// caller is elected to replace a lost leader.
-    pub async fn get_with<L, F, E>(&self, key: K, load: L) -> Result<Answer<V>, Error>
+    #[expect(clippy::missing_panics_doc, reason = "a caller leads once, see there")]
+    pub fn get_with<L, F, E>(
+        &self,
+        key: K,
+        load: L,
+    ) -> impl Future<Output = Result<Answer<V>, Error>> + Send + use<'_, K, V, R, L, F, E>
     where
         L: FnOnce() -> F + Send + 'static,
         F: Future<Output = Result<V, E>> + Send + 'static,
         E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
     {
         let inner = &self.inner;
-        let asked = inner.runtime.now();
-        let seen = match inner.look_up(&key, asked) {
-            Found::Fresh(value) => return Ok(Answer { value, outcome: Outcome::Hit }),
-            Found::Missing { version } => version,
-        };
-        let mut is_again = false;
-        loop {
-            let turn = match inner.board(&key, asked, seen) {
-                Place::Leader(leader, seen) => return inner.lead(leader, seen, load).await,
-                Place::Answer(answer) => return answer,
-                // Its deadline is out of the order of arrival, in which a timekeeper looks.
-                Place::Waiter(waiter) if is_again => {
-                    let deadline = asked + inner.wait_timeout();
-                    // Boxed, so that every other waiter does not carry the room for it.
-                    Box::pin(before(&inner.runtime, deadline, waiter)).await.unwrap_or(Turn::TimedOut)
-                }
-                Place::Waiter(waiter) => waiter.await,
+        // Not an `async fn`: that would keep room for its arguments twice, and a million may wait.
+        let mut load = Some(load);
+        async move {
+            let asked = inner.runtime.now();
+            let seen = match inner.look_up(&key, asked) {
+                Found::Fresh(value) => return Ok(Answer { value, outcome: Outcome::Hit }),
+                Found::Missing { version } => version,
             };
-            match turn {
-                // It came while the value waited for the writer, and expired before this caller asked.
-                Turn::Landed(Ok(loaded), _) if !loaded.serves(asked) => is_again = true,
-                Turn::Landed(landing, _) => return coalesced(landing),
-                Turn::Lead(leader) => {
-                    let seen = inner.store.version(leader.key());
-                    return inner.lead(leader, seen, load).await;
-                }
-                Turn::TimedOut => return Err(Error::WaitTimeout { after: inner.wait_timeout() }),
+            let mut place = inner.board(&key, asked, seen);
+            let mut led = None;
+            let mut is_again = false;
+            loop {
+                let waiter = match place {
+                    Place::Answer(answer) => return answer,
+                    Place::Waiter(waiter) => waiter,
+                    Place::Leader(leader, seen) => {
+                        led = Some(leader.ordinal());
+                        // Who has led and boards again has asked before its successor's load began, and
+                        // that serves it.
+                        inner.lead(leader, seen, load.take().expect("a caller leads once"))
+                    }
+                };
+                let turn = if is_again && led.is_none() {
+                    // Its deadline is out of the order of arrival, in which the timekeeper looks. Boxed,
+                    // so that the others do not carry the room for it.
+                    let deadline = asked + inner.wait_timeout();
+                    Box::pin(before(&inner.runtime, deadline, waiter)).await.unwrap_or(Turn::TimedOut)
+                } else {
+                    waiter.await
+                };
+                place = match turn {
+                    Turn::Landed(landing, by) if led == Some(by) => {
+                        return landing.map(|loaded| loaded.answer(Outcome::Miss));
+                    }
+                    // It came while the value waited for the writer, and expired before this caller asked.
+                    Turn::Landed(Ok(loaded), _) if !loaded.serves(asked) => {
+                        is_again = true;
+                        inner.board(&key, asked, seen)
+                    }
+                    Turn::Landed(landing, _) => return coalesced(landing),
+                    Turn::Lead(leader) => {
+                        let seen = inner.store.version(leader.key());
+                        Place::Leader(leader, seen)
+                    }
+                    Turn::TimedOut => return Err(Error::WaitTimeout { after: inner.wait_timeout() }),
+                };
             }
         }
     }
@@ -248,13 +272,13 @@ where
         }
     }
 
-    /// Has the key loaded in a task of its own, and waits for that.
-    async fn lead<L, F, E>(
+    /// Has the key loaded in a task of its own; the wait for that.
+    fn lead<L, F, E>(
         self: &Arc<Self>,
         leader: Leader<K, Landing<V>>,
         seen: Version,
         load: L,
-    ) -> Result<Answer<V>, Error>
+    ) -> Waiter<K, Landing<V>>
     where
         L: FnOnce() -> F + Send + 'static,
         F: Future<Output = Result<V, E>> + Send + 'static,
@@ -265,18 +289,10 @@ where
         if self.store.begin_load(leader.key(), began, began + self.strategy.load.deadline) {
             self.counters.episodes.increment();
         }
-        let (watch, ordinal) = (leader.watch(), leader.ordinal());
+        let watch = leader.watch();
         let busy = self.site.begin();
         self.runtime.spawn(Arc::clone(self).load(leader, seen, busy, load));
-        match watch.await {
-            Turn::Landed(landing, by) if by == ordinal => landing.map(|loaded| loaded.answer(Outcome::Miss)),
-            Turn::Landed(landing, _) => {
-                // This caller's load was lost, and another's answered.
-                self.counters.waiters.increment();
-                coalesced(landing)
-            }
-            Turn::Lead(_) | Turn::TimedOut => unreachable!("a watch offers no load and has no deadline"),
-        }
+        watch
     }
 
     /// The task of one load: load, store, answer, in the strategy's order. It is busy until its very

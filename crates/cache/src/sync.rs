@@ -1,8 +1,8 @@
 //! The one lock of this crate, in std's or in shuttle's form.
 
-#[cfg(feature = "shuttle")]
+#[cfg(shuttle)]
 use shuttle::sync as imp;
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(shuttle))]
 use std::sync as imp;
 use std::sync::PoisonError;
 

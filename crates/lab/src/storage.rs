@@ -22,6 +22,14 @@ pub enum StorageError {
         /// Why.
         error: io::Error,
     },
+    /// The directory could not be made.
+    #[error("cannot make the directory {} for the record: {error}; name another with --out", path.display())]
+    Create {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
     /// There is no record where one was looked for.
     #[error("{}: {error}; name the directory of one run, such as runs/stampede/2026-01-31T10-00-00Z", path.display())]
     NoRecord {
@@ -67,7 +75,8 @@ impl Recorder {
             );
             return Err(StorageError::Io { path: record, error });
         }
-        fs::create_dir_all(directory).map_err(io(directory))?;
+        let create = |error| StorageError::Create { path: directory.to_owned(), error };
+        fs::create_dir_all(directory).map_err(create)?;
         let path = directory.join(INTERVALS);
         let intervals = BufWriter::new(File::create(&path).map_err(io(&path))?);
         Ok(Self { directory: directory.to_owned(), intervals })

@@ -104,10 +104,11 @@ fn a_waiter_that_leaves_while_it_is_elected_passes_the_load_on() {
         let Boarding::Lead(leader) = world.flights.board(&0, FAR, || None::<u32>, |_| true) else {
             unreachable!()
         };
-        let [leaver, stayer] = [(), ()].map(|()| match world.flights.board(&0, FAR, || None::<u32>, |_| true) {
-            Boarding::Wait(waiter, _) => waiter,
-            other => unreachable!("{other:?}"),
-        });
+        let [leaver, stayer] =
+            [(), ()].map(|()| match world.flights.board(&0, FAR, || None::<u32>, |_| true) {
+                Boarding::Wait(waiter, _) => waiter,
+                other => unreachable!("{other:?}"),
+            });
         let staying = {
             let world = Arc::clone(&world);
             thread::spawn(move || match block_on(stayer) {

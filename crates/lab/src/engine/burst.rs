@@ -125,11 +125,7 @@ impl Burst {
                 time: time.clone(),
                 scheduled: time.now(),
             };
-            let (left, alive) = (Arc::clone(&left), alive.clone());
-            time.spawn(async move {
-                let _ = left[index].set(worker.run().await);
-                drop(alive);
-            });
+            time.spawn(worker.run(Arc::clone(&left), index, alive.clone()));
         }
         drop(alive);
         all_done.recv().await;
@@ -216,31 +212,49 @@ struct Worker<R> {
 }
 
 impl<R: Runtime> Worker<R> {
-    async fn run(self) -> Left {
+    /// Not an `async fn`, for the same reason as [`Cache::get_with`]: a worker is what a million of are
+    /// kept of.
+    fn run(
+        self,
+        left: Arc<[OnceLock<Left>]>,
+        index: usize,
+        alive: mpsc::Sender<Infallible>,
+    ) -> impl Future<Output = ()> + Send + 'static {
         let Self { key, cache, source, time, scheduled } = self;
-        let started = time.now();
-        let load = {
-            let key = Arc::clone(&key);
-            async move || match source.fetch(&key).await {
-                Ok(Some(document)) => Ok(document),
-                Ok(None) => Err(Box::from(NotFound(key))),
-                Err(error) => Err::<_, Box<dyn std::error::Error + Send + Sync>>(Box::from(error)),
-            }
-        };
-        let mut get = pin!(cache.get_with(key, load));
-        // The first poll is the lookup: it has been answered when that returns.
-        let first = poll_fn(|cx| Poll::Ready(get.as_mut().poll(cx))).await;
-        time.gate.looked_up(cache.stats().loads, || time.clock.now());
-        let answer = match first {
-            Poll::Ready(answer) => answer,
-            Poll::Pending => get.await,
-        };
-        let finished = time.now();
-        let sample = |outcome, bytes| Sample { scheduled, started, finished, outcome, bytes };
-        match answer {
-            Ok(answer) => (sample(answer.outcome, answer.value.len() as u64), None),
-            Err(error) => (sample(Outcome::Error, 0), Some(error.into())),
+        async move {
+            let started = time.now();
+            let answer = {
+                let id = Arc::clone(&key);
+                let load = move || fetch(source, id);
+                let mut get = pin!(cache.get_with(key, load));
+                // The first poll is the lookup: it has been answered when that returns.
+                let first = poll_fn(|cx| Poll::Ready(get.as_mut().poll(cx))).await;
+                time.gate.looked_up(cache.stats().loads, || time.clock.now());
+                match first {
+                    Poll::Ready(answer) => answer,
+                    Poll::Pending => get.await,
+                }
+            };
+            let finished = time.now();
+            let sample = |outcome, bytes| Sample { scheduled, started, finished, outcome, bytes };
+            let _ = left[index].set(match answer {
+                Ok(answer) => (sample(answer.outcome, answer.value.len() as u64), None),
+                Err(error) => (sample(Outcome::Error, 0), Some(error.into())),
+            });
+            drop(alive);
         }
+    }
+}
+
+/// The load of one worker.
+async fn fetch<R: Runtime>(
+    source: Arc<Held<R>>,
+    id: Arc<str>,
+) -> Result<Document, Box<dyn std::error::Error + Send + Sync>> {
+    match source.fetch(&id).await {
+        Ok(Some(document)) => Ok(document),
+        Ok(None) => Err(Box::from(NotFound(id))),
+        Err(error) => Err(Box::from(error)),
     }
 }
 

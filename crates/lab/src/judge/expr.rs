@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use stockade_model::{
     nearest::{nearest, remedy},
-    units::{UnitError, milliseconds, parse_duration},
+    units::{milliseconds, parse_duration},
 };
 
 use crate::metrics::{Metric, Unit, metrics};
@@ -287,7 +287,7 @@ impl<'a> Parser<'a> {
         if token.starts_with(|c: char| c.is_ascii_digit() || c == '.')
             && let Some(constant) = constant(token)
         {
-            return constant.map_err(|wrong| ExprError { message: wrong.to_string(), at });
+            return constant.map_err(|message| ExprError { message, at });
         }
         match selector(token, self.names) {
             Ok(selector) => {
@@ -300,14 +300,18 @@ impl<'a> Parser<'a> {
 }
 
 /// A number or a duration; `None` if it is more likely a name that begins with a digit.
-fn constant(token: &str) -> Option<Result<(Expr, Unit), UnitError>> {
+fn constant(token: &str) -> Option<Result<(Expr, Unit), String>> {
     if let Ok(number) = token.parse::<f64>() {
         return Some(Ok((Expr::Constant(number), Unit::Number)));
     }
     if token.contains('/') {
         return None;
     }
-    Some(parse_duration(token).map(|time| (Expr::Constant(milliseconds(time)), Unit::Time)))
+    if token.contains(['*', '+', '<', '>', '=', '!']) {
+        return Some(Err(format!("`{token}`: put spaces around operators")));
+    }
+    let time = parse_duration(token).map_err(|error| error.to_string());
+    Some(time.map(|time| (Expr::Constant(milliseconds(time)), Unit::Time)))
 }
 
 impl Expr {
@@ -430,6 +434,7 @@ mod tests {
                 "24",
             ),
             ("failed <= 24ms", "a number is compared with a time", "24ms"),
+            ("0.5* failed < 1", "`0.5*`: put spaces around operators", "0.5*"),
             ("failed", "a comparison is missing: write <=, <, >=, >, == or !=, between spaces", ""),
             ("failed == ", "a metric or a number is missing here", ""),
             ("failed == 1 == 1", "one comparison is enough: put another one into a line of its own", "=="),
