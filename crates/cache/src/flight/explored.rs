@@ -51,6 +51,19 @@ impl World {
     }
 }
 
+/// So many callers, each on a thread of its own.
+fn ask(world: &Arc<World>, callers: usize) -> Vec<thread::JoinHandle<Answer>> {
+    let caller = |_| {
+        let world = Arc::clone(world);
+        thread::spawn(move || world.get())
+    };
+    (0..callers).map(caller).collect()
+}
+
+fn answers(callers: Vec<thread::JoinHandle<Answer>>) -> Vec<Answer> {
+    callers.into_iter().map(|caller| caller.join().unwrap()).collect()
+}
+
 /// Random walks, and a depth-first search as far as it comes in as many steps.
 fn explore(test: impl Fn() + Send + Sync + 'static) {
     let test = Arc::new(test);
@@ -65,15 +78,8 @@ fn explore(test: impl Fn() + Send + Sync + 'static) {
 fn however_they_meet_there_is_one_load() {
     explore(|| {
         let world = World::new(0);
-        let callers: Vec<_> = (0..3)
-            .map(|_| {
-                let world = Arc::clone(&world);
-                thread::spawn(move || world.get())
-            })
-            .collect();
-        for caller in callers {
-            assert_eq!(caller.join().unwrap(), Ok(7));
-        }
+        let callers = ask(&world, 3);
+        assert_eq!(answers(callers), [Ok(7); 3]);
         assert_eq!(world.loads.load(Ordering::SeqCst), 1);
         assert_eq!(world.flights.under_way(), 0);
     });
@@ -83,13 +89,8 @@ fn however_they_meet_there_is_one_load() {
 fn a_lost_leader_costs_one_more_load_and_nobody_hangs() {
     explore(|| {
         let world = World::new(1);
-        let callers: Vec<_> = (0..3)
-            .map(|_| {
-                let world = Arc::clone(&world);
-                thread::spawn(move || world.get())
-            })
-            .collect();
-        let answers: Vec<Answer> = callers.into_iter().map(|caller| caller.join().unwrap()).collect();
+        let callers = ask(&world, 3);
+        let answers = answers(callers);
         let lost = answers.iter().filter(|answer| answer.is_err()).count();
         assert_eq!(lost, 1, "only the lost leader's own caller goes without: {answers:?}");
         assert_eq!(world.loads.load(Ordering::SeqCst), 2);
@@ -119,12 +120,9 @@ fn a_waiter_that_leaves_while_it_is_elected_passes_the_load_on() {
         };
         let losing = thread::spawn(move || drop(leader));
         let leaving = thread::spawn(move || drop(leaver));
-        let late = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || world.get())
-        };
+        let late = ask(&world, 1);
         assert_eq!(staying.join().unwrap(), Ok(7));
-        assert_eq!(late.join().unwrap(), Ok(7));
+        assert_eq!(answers(late), [Ok(7)]);
         losing.join().unwrap();
         leaving.join().unwrap();
         assert_eq!(world.loads.load(Ordering::SeqCst), 1);
@@ -148,15 +146,8 @@ fn who_comes_between_the_answer_and_its_store_needs_no_load_of_its_own() {
                 drop(slot);
             })
         };
-        let late: Vec<_> = (0..2)
-            .map(|_| {
-                let world = Arc::clone(&world);
-                thread::spawn(move || world.get())
-            })
-            .collect();
-        for caller in late {
-            assert_eq!(caller.join().unwrap(), Ok(7));
-        }
+        let late = ask(&world, 2);
+        assert_eq!(answers(late), [Ok(7); 2]);
         storing.join().unwrap();
         assert_eq!(world.loads.load(Ordering::SeqCst), 0);
         assert_eq!(world.flights.under_way(), 0);
