@@ -109,9 +109,8 @@ where
             .label(&line.name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], style));
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .label_font(("sans-serif", 12))
-        .draw()
+    // Curves over percentiles begin at the left and level out high or low; between is room.
+    let legend =
+        if plot.y_is_log { SeriesLabelPosition::UpperLeft } else { SeriesLabelPosition::MiddleRight };
+    chart.configure_series_labels().position(legend).label_font(("sans-serif", 12)).draw()
 }
