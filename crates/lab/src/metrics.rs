@@ -6,7 +6,7 @@ use serde::Serialize;
 use stockade_model::{
     histogram::Histogram,
     outcome::Outcomes,
-    record::{Interval, Run},
+    record::{Run, Times},
     units::milliseconds,
 };
 
@@ -25,32 +25,6 @@ pub struct Evidence {
     /// The run.
     pub run: Run,
     figures: BTreeMap<&'static str, f64>,
-}
-
-/// Distributions of a run's or an arm's times.
-#[derive(Clone, Debug, Default)]
-pub struct Times {
-    /// Finished - scheduled, of the answered.
-    pub response: Histogram,
-    /// Finished - started, of the answered.
-    pub service: Histogram,
-    /// Started - scheduled, of all.
-    pub send_lag: Histogram,
-}
-
-impl Times {
-    /// Adds the times of one second.
-    pub fn add(&mut self, interval: &Interval) {
-        self.response.merge(&interval.response);
-        self.service.merge(&interval.service);
-        self.send_lag.merge(&interval.send_lag);
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.response.merge(&other.response);
-        self.service.merge(&other.service);
-        self.send_lag.merge(&other.send_lag);
-    }
 }
 
 impl Results {

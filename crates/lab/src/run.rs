@@ -7,7 +7,7 @@ use std::{
 
 use rand::seq::SliceRandom;
 use stockade_model::{
-    record::{Arm, Clock, Interval, Record, Run, SCHEMA, Verdict},
+    record::{Arm, Clock, Interval, Record, Run, SCHEMA, Times, Verdict},
     seed::Seed,
     units::milliseconds,
 };
@@ -17,7 +17,7 @@ use crate::{
     engine::{EngineError, Library, Measured, Second, Stop, World},
     host,
     judge::{self, Case},
-    metrics::{Results, Times},
+    metrics::Results,
     report,
     spec::{Cell, Experiment},
     storage::{Recorder, StorageError},
@@ -120,8 +120,14 @@ struct Campaign {
 impl Campaign {
     /// Makes every measurement; false if it was stopped before the last one.
     fn measure(&mut self, stop: &Stop, progress: &mut dyn Progress) -> Result<bool, RunError> {
+        let mut saved_at = String::new();
         for repeat in 1..=self.record.repeats {
-            self.recorder.checkpoint(&self.record)?;
+            // Once a second at most: a record grows with its repeats, and is written whole.
+            let now = host::now();
+            if now != saved_at {
+                self.recorder.checkpoint(&self.record)?;
+                saved_at = now;
+            }
             let seed = self.record.seed.child(&format!("repeat {repeat}"));
             for test in &self.experiment.tests {
                 for cell in block(&self.experiment, test, seed) {
@@ -134,7 +140,7 @@ impl Campaign {
                     let (run, seconds) = note(cell, repeat, measured);
                     self.recorder.seconds(&seconds)?;
                     let mut times = Times::default();
-                    seconds.iter().for_each(|second| times.add(second));
+                    seconds.iter().for_each(|second| times.merge(&second.times));
                     self.results.add(&run, &times);
                     self.record.runs.push(run);
                 }
@@ -225,9 +231,7 @@ fn note(cell: &Cell, repeat: u32, measured: Measured) -> (Run, Vec<Interval>) {
         repeat,
         second: second.second,
         outcomes: second.outcomes,
-        response: second.response,
-        service: second.service,
-        send_lag: second.send_lag,
+        times: second.times,
     };
     let intervals = measured.seconds.into_iter().map(interval).collect();
     let run = Run {

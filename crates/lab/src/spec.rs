@@ -273,29 +273,24 @@ fn cells(
             });
         }
     }
-    let no_layer = [Layer::default()];
-    let tests = if tests.is_empty() { &no_layer } else { tests };
-    let arms = if arms.is_empty() { &no_layer } else { arms };
+    let (only_test, only_arm) =
+        ([Layer::default()], [Layer { name: "cache".to_owned(), ..Layer::default() }]);
+    let tests = if tests.is_empty() { &only_test } else { tests };
+    let arms = if arms.is_empty() { &only_arm } else { arms };
     let (mut paths, mut cells) = (Vec::new(), Vec::new());
     for test in tests {
         for arm in arms {
             let table = tables::merge(tables::merge(base.clone(), &test.table), &arm.table);
             let setup: Setup = tables::read(table, span.clone())?;
-            // An arm without a name is the only one.
-            let name = if arm.name.is_empty() { "cache" } else { &arm.name };
             for (path, docs, workers) in setup.sweep(&test.name) {
-                cells.push(setup.cell(&path, name, docs, workers));
+                cells.push(setup.cell(&path, &arm.name, docs, workers));
                 if !paths.contains(&path) {
                     paths.push(path);
                 }
             }
         }
     }
-    let names = arms
-        .iter()
-        .map(|arm| if arm.name.is_empty() { "cache".to_owned() } else { arm.name.clone() })
-        .collect();
-    Ok((paths, names, cells))
+    Ok((paths, arms.iter().map(|arm| arm.name.clone()).collect(), cells))
 }
 
 fn claim(table: HypothesisTable, names: Names<'_>) -> Result<Claim, Wrong> {

@@ -7,9 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use stockade_model::record::{Interval, Record, Run, SCHEMA};
+use stockade_model::record::{Interval, Record, Run, SCHEMA, Times};
 
-use crate::metrics::{Results, Times};
+use crate::metrics::Results;
 
 /// A record could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -134,9 +134,9 @@ pub fn read(directory: &Path) -> Result<(Record, Results), StorageError> {
             lines.next_if(|(_, line)| !line.as_ref().is_ok_and(|line| belongs_to_another(line, run)))
         {
             let line = line.map_err(io(&path))?;
-            let interval = serde_json::from_str(&line);
+            let interval = serde_json::from_str::<Interval>(&line);
             let interval = interval.map_err(|error| broken(&path, format!("line {}: {error}", index + 1)))?;
-            times.add(&interval);
+            times.merge(&interval.times);
             seconds += 1;
         }
         if seconds == 0 {

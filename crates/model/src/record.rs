@@ -204,12 +204,29 @@ pub struct Interval {
     pub second: u64,
     /// What the cache did for how many requests.
     pub outcomes: Outcomes,
+    /// How long they took.
+    #[serde(flatten)]
+    pub times: Times,
+}
+
+/// Distributions of requests' times: of a second, a run or an arm.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Times {
     /// Finished - scheduled, of answered requests.
     pub response: Histogram,
     /// Finished - started, of answered requests.
     pub service: Histogram,
     /// Started - scheduled, of all requests.
     pub send_lag: Histogram,
+}
+
+impl Times {
+    /// Adds all that `other` has counted.
+    pub fn merge(&mut self, other: &Self) {
+        self.response.merge(&other.response);
+        self.service.merge(&other.service);
+        self.send_lag.merge(&other.send_lag);
+    }
 }
 
 /// Figures published elsewhere.

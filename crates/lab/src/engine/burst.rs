@@ -12,9 +12,8 @@ use std::{
 
 use stockade_cache::{Cache, Error, Stats, Strategy};
 use stockade_model::{
-    histogram::Histogram,
     outcome::{Outcome, Outcomes},
-    record::{self, BurstTimes, Calls, Percentiles},
+    record::{self, BurstTimes, Calls, Percentiles, Times},
     sample::Sample,
     seed::Seed,
     source::{Document, Source},
@@ -75,12 +74,8 @@ pub struct Second {
     pub second: u64,
     /// How they were answered.
     pub outcomes: Outcomes,
-    /// Response times of the answered.
-    pub response: Histogram,
-    /// Service times of the answered.
-    pub service: Histogram,
-    /// Send lags of all.
-    pub send_lag: Histogram,
+    /// How long they took.
+    pub times: Times,
 }
 
 /// What one worker leaves: its sample, and what it was told if it failed.
@@ -146,13 +141,13 @@ impl Burst {
             let second = sample.finished.elapsed().as_secs();
             let in_second = seconds.entry(second).or_insert_with(|| Second { second, ..Second::default() });
             in_second.outcomes.record(sample.outcome);
-            in_second.send_lag.record(sample.send_lag());
+            in_second.times.send_lag.record(sample.send_lag());
             outcomes.record(sample.outcome);
             match failure {
                 Some(failure) => *errors.entry(failure.to_string()).or_default() += 1,
                 None => {
-                    in_second.response.record(sample.response_time());
-                    in_second.service.record(sample.service_time());
+                    in_second.times.response.record(sample.response_time());
+                    in_second.times.service.record(sample.service_time());
                     answered.push(sample.response_time());
                 }
             }
@@ -229,7 +224,7 @@ impl<R: Runtime> Worker<R> {
                 let mut get = pin!(cache.get_with(key, load));
                 // The first poll is the lookup: it has been answered when that returns.
                 let first = poll_fn(|cx| Poll::Ready(get.as_mut().poll(cx))).await;
-                time.gate.looked_up(cache.stats().loads, || time.clock.now());
+                time.gate.looked_up(|| cache.stats().loads, || time.clock.now());
                 match first {
                     Poll::Ready(answer) => answer,
                     Poll::Pending => get.await,

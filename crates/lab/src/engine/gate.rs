@@ -66,7 +66,11 @@ impl Gate {
     /// A worker's lookup has been answered; by then the cache had begun `loads` loads.
     ///
     /// Whoever began the last load sees them all, so the largest number told is that of all loads.
-    pub(super) fn looked_up(&self, loads: u64, now: impl FnOnce() -> Time) {
+    pub(super) fn looked_up(&self, loads: impl FnOnce() -> u64, now: impl FnOnce() -> Time) {
+        if self.is_open() {
+            return;
+        }
+        let loads = loads();
         self.arrive(now, |arrivals| {
             arrivals.looked_up += 1;
             arrivals.loads = arrivals.loads.max(loads);

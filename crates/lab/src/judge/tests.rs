@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use stockade_model::{
     outcome::Outcomes,
-    record::{BurstFigures, Calls, Run},
+    record::{BurstFigures, Calls, Run, Times},
 };
 
 use super::*;
-use crate::metrics::Times;
 
 /// A run with so many fetches that took so many milliseconds.
 fn run(test: &str, arm: &str, repeat: u32, fetches: u64, finished_ms: f64) -> Run {

@@ -128,16 +128,16 @@ fn sweeps(record: &Record, results: &Results) -> Vec<String> {
 /// Response times by percentile; the axis stretches where it hurts, as HDR plots do.
 fn percentiles(record: &Record, results: &Results, test: &str) -> String {
     let line = |arm: &str| {
-        let response = results.times(test, arm).map(|times| times.response.clone()).unwrap_or_default();
+        let response = &results.times(test, arm)?.response;
         // The axis is 1 / (1 - quantile), as far as there are requests to tell.
         let most = response.count() as f64;
         let inverses =
             (0..200).map(|step| 10_f64.powf(f64::from(step) / 20.0)).take_while(|inverse| *inverse < most);
         let inverses = inverses.chain([most]).filter(|inverse| *inverse >= 1.0);
         let at = |inverse: f64| Some((inverse, milliseconds(response.quantile(1.0 - 1.0 / inverse)?)));
-        Line { name: arm.to_owned(), points: inverses.filter_map(at).collect() }
+        Some(Line { name: arm.to_owned(), points: inverses.filter_map(at).collect() })
     };
-    let lines: Vec<Line> = record.arms.iter().map(|arm| line(&arm.name)).collect();
+    let lines: Vec<Line> = record.arms.iter().filter_map(|arm| line(&arm.name)).collect();
     let x_text = |inverse: f64| ((1.0 - 1.0 / inverse) * 100.0).to_string();
     plot::svg(&Plot {
         title: test,
