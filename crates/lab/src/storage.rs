@@ -54,7 +54,8 @@ fn io(path: &Path) -> impl FnOnce(io::Error) -> StorageError {
 }
 
 /// Writes a record while it is made. Whatever ends the run, what is on disk then is a record of what
-/// was measured: intervals are flushed run by run, `record.json` is replaced at every checkpoint.
+/// was measured until its last checkpoint: `record.json` is replaced there, intervals are flushed run
+/// by run.
 #[derive(Debug)]
 pub struct Recorder {
     directory: PathBuf,
