@@ -1,5 +1,6 @@
 //! Time is an argument: whoever waits or measures is handed a [`Runtime`].
 
+mod coarse;
 mod live;
 mod simulated;
 
@@ -23,6 +24,9 @@ pub struct Time(u64);
 impl Time {
     /// The moment at which the runtime began.
     pub const ZERO: Self = Self(0);
+
+    /// A moment that never comes.
+    pub const NEVER: Self = Self(u64::MAX);
 
     /// The moment `nanos` nanoseconds after the runtime began.
     #[must_use]
@@ -66,6 +70,12 @@ impl Sub for Time {
 pub trait Runtime: Clone + Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> Time;
+
+    /// The time a moment ago, a millisecond or so, where that is cheaper to know: for decisions that
+    /// are taken with every lookup.
+    fn coarse_now(&self) -> Time {
+        self.now()
+    }
 
     /// Completes at `deadline`, at once if that has passed.
     fn sleep_until(&self, deadline: Time) -> impl Future<Output = ()> + Send + 'static;

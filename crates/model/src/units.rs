@@ -1,37 +1,130 @@
-//! How durations are written: always with a unit.
+//! How durations and sizes are written: always with a unit.
 
 use std::{fmt::Write, time::Duration};
 
-/// A duration could not be read. The message says what to write instead.
+/// A quantity could not be read. The message says what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     /// A bare number: nobody can tell what it means.
-    #[error("`{0}` has no unit: write `{0}ms` or `{0}s`")]
-    NoUnit(String),
-    /// A unit that durations do not have.
-    #[error("`{unit}` is no unit of time: use ns, us, ms, s, m, h or d")]
+    #[error("`{text}` has no unit: write `{text}{}` or `{text}{}`", .of.usual[0], .of.usual[1])]
+    NoUnit {
+        /// What was written.
+        text: String,
+        /// What it was to be.
+        of: &'static Quantity,
+    },
+    /// A unit that this quantity does not have.
+    #[error("`{unit}` is no unit of {}: use {}", .of.dimension, .of.choice)]
     UnknownUnit {
         /// What was written after the number.
         unit: String,
+        /// What it was to be.
+        of: &'static Quantity,
     },
     /// Not a number followed by a unit.
-    #[error("`{0}` is no duration: write a number and a unit, such as `250ms` or `1.5s`")]
-    Malformed(String),
-    /// Over 584 years.
-    #[error("`{0}` is longer than a run can be")]
-    TooLong(String),
+    #[error("`{text}` is no {}: write a number and a unit, such as {}", .of.noun, .of.examples)]
+    Malformed {
+        /// What was written.
+        text: String,
+        /// What it was to be.
+        of: &'static Quantity,
+    },
+    /// More than can be counted.
+    #[error("`{text}` is {} than a run can be", .of.too_much)]
+    TooMuch {
+        /// What was written.
+        text: String,
+        /// What it was to be.
+        of: &'static Quantity,
+    },
 }
 
-const UNITS: [(&str, f64); 8] = [
-    ("ns", 1.0),
-    ("us", 1e3),
-    ("µs", 1e3),
-    ("ms", 1e6),
-    ("s", 1e9),
-    ("m", 60e9),
-    ("h", 3_600e9),
-    ("d", 86_400e9),
-];
+/// What can be written with a unit.
+#[derive(Debug, PartialEq)]
+pub struct Quantity {
+    noun: &'static str,
+    dimension: &'static str,
+    choice: &'static str,
+    examples: &'static str,
+    too_much: &'static str,
+    usual: [&'static str; 2],
+    /// By name: how many of the smallest unit it has.
+    units: &'static [(&'static str, f64)],
+}
+
+impl Eq for Quantity {}
+
+static DURATION: Quantity = Quantity {
+    noun: "duration",
+    dimension: "time",
+    choice: "ns, us, ms, s, m, h or d",
+    examples: "`250ms` or `1.5s`",
+    too_much: "longer",
+    usual: ["ms", "s"],
+    units: &[
+        ("ns", 1.0),
+        ("us", 1e3),
+        ("µs", 1e3),
+        ("ms", 1e6),
+        ("s", 1e9),
+        ("m", 60e9),
+        ("h", 3_600e9),
+        ("d", 86_400e9),
+    ],
+};
+
+static SIZE: Quantity = Quantity {
+    noun: "size",
+    dimension: "size",
+    choice: "B, KiB, MiB, GiB, kB, MB or GB",
+    examples: "`300KiB` or `256MiB`",
+    too_much: "larger",
+    usual: ["KiB", "MiB"],
+    units: &[
+        ("B", 1.0),
+        ("KiB", 1_024.0),
+        ("MiB", 1_048_576.0),
+        ("GiB", 1_073_741_824.0),
+        ("kB", 1e3),
+        ("KB", 1e3),
+        ("MB", 1e6),
+        ("GB", 1e9),
+    ],
+};
+
+impl Quantity {
+    /// Reads so many of the smallest unit. Zero needs no unit.
+    fn read(&'static self, text: &str) -> Result<u64, UnitError> {
+        let text = text.trim();
+        let malformed = || UnitError::Malformed { text: text.to_owned(), of: self };
+        let digits = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+        let (number, unit) = text.split_at(digits);
+        let number: f64 = number.parse().map_err(|_| malformed())?;
+        let unit = unit.trim_start();
+        if unit.is_empty() {
+            let missing = UnitError::NoUnit { text: text.to_owned(), of: self };
+            return if number == 0.0 { Ok(0) } else { Err(missing) };
+        }
+        let Some((_, scale)) = self.units.iter().find(|(name, _)| *name == unit) else {
+            let looks_like_a_unit = unit.chars().all(char::is_alphabetic);
+            return Err(if looks_like_a_unit {
+                UnitError::UnknownUnit { unit: unit.to_owned(), of: self }
+            } else {
+                malformed()
+            });
+        };
+        let smallest = (number * scale).round();
+        if smallest >= u64::MAX as f64 {
+            return Err(UnitError::TooMuch { text: text.to_owned(), of: self });
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "checked above; digits have no sign"
+        )]
+        Ok(smallest as u64)
+    }
+}
 
 /// Reads a duration such as `250ms`, `1.5s`, `2m` or `90us`. Zero needs no unit.
 ///
@@ -46,33 +139,19 @@ const UNITS: [(&str, f64); 8] = [
 /// );
 /// ```
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
-    let text = text.trim();
-    let malformed = || UnitError::Malformed(text.to_owned());
-    let digits = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
-    let (number, unit) = text.split_at(digits);
-    let number: f64 = number.parse().map_err(|_| malformed())?;
-    let unit = unit.trim_start();
-    if unit.is_empty() {
-        return if number == 0.0 { Ok(Duration::ZERO) } else { Err(UnitError::NoUnit(text.to_owned())) };
-    }
-    let Some((_, nanos)) = UNITS.iter().find(|(name, _)| *name == unit) else {
-        let looks_like_a_unit = unit.chars().all(char::is_alphabetic);
-        return Err(if looks_like_a_unit {
-            UnitError::UnknownUnit { unit: unit.to_owned() }
-        } else {
-            malformed()
-        });
-    };
-    let nanos = (number * nanos).round();
-    if nanos >= u64::MAX as f64 {
-        return Err(UnitError::TooLong(text.to_owned()));
-    }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "checked above; digits have no sign"
-    )]
-    Ok(Duration::from_nanos(nanos as u64))
+    DURATION.read(text).map(Duration::from_nanos)
+}
+
+/// Reads a size in bytes such as `300KiB` (of 1,024 bytes), `256MiB` or `1GB` (of a thousand million).
+///
+/// ```
+/// use stockade_model::units::parse_size;
+///
+/// assert_eq!(parse_size("256MiB"), Ok(256 << 20));
+/// assert_eq!(parse_size("4096").unwrap_err().to_string(), "`4096` has no unit: write `4096KiB` or `4096MiB`");
+/// ```
+pub fn parse_size(text: &str) -> Result<u64, UnitError> {
+    SIZE.read(text)
 }
 
 /// Writes a duration with three significant digits in the unit that suits it: `1.5s`, `7.04ms`, `90us`.
@@ -190,6 +269,22 @@ mod tests {
     }
 
     #[test]
+    fn reads_sizes_and_says_what_to_write_instead() {
+        for (text, bytes) in
+            [("0", 0), ("7B", 7), ("1.5KiB", 1_536), ("300 KiB", 307_200), ("1GB", 1_000_000_000)]
+        {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for (text, message) in [
+            ("64k", "`k` is no unit of size: use B, KiB, MiB, GiB, kB, MB or GB"),
+            ("much", "`much` is no size: write a number and a unit, such as `300KiB` or `256MiB`"),
+            ("99999999999GiB", "`99999999999GiB` is larger than a run can be"),
+        ] {
+            assert_eq!(parse_size(text).unwrap_err().to_string(), message, "{text}");
+        }
+    }
+
+    #[test]
     fn writes_three_digits_in_the_unit_that_suits() {
         for (nanos, text) in [
             (0, "0ns"),
@@ -215,7 +310,7 @@ mod tests {
     proptest! {
         #[test]
         fn never_panics(text in ".{0,12}") {
-            let _ = parse_duration(&text);
+            let _ = (parse_duration(&text), parse_size(&text));
         }
 
         #[test]

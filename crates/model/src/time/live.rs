@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Runtime, Time};
+use super::{Runtime, Time, coarse};
 
 /// Real time on a tokio runtime.
 ///
@@ -17,6 +17,8 @@ use super::{Runtime, Time};
 #[derive(Clone, Debug)]
 pub struct Live {
     began: Instant,
+    /// The same moment as the coarse clock has it.
+    began_nanos: u64,
     tokio: tokio::runtime::Handle,
 }
 
@@ -33,7 +35,7 @@ impl Live {
     /// Real time on the tokio runtime behind `handle`.
     #[must_use]
     pub fn on(handle: tokio::runtime::Handle) -> Self {
-        Self { began: Instant::now(), tokio: handle }
+        Self { began: Instant::now(), began_nanos: coarse::precise(), tokio: handle }
     }
 }
 
@@ -46,6 +48,12 @@ impl Default for Live {
 impl Runtime for Live {
     fn now(&self) -> Time {
         Time::ZERO + self.began.elapsed()
+    }
+
+    /// One to two milliseconds ago, more when the machine is so busy that a thread waits for its turn.
+    #[inline]
+    fn coarse_now(&self) -> Time {
+        Time::from_nanos(coarse::coarse().saturating_sub(self.began_nanos))
     }
 
     fn sleep_until(&self, deadline: Time) -> impl Future<Output = ()> + Send + 'static {

@@ -1,0 +1,80 @@
+//! The time to a millisecond, for the price of reading a variable.
+#![expect(clippy::disallowed_methods, reason = "it keeps the real time for `Live`")]
+
+use std::{
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, Thread},
+    time::{Duration, Instant},
+};
+
+const TICK: Duration = Duration::from_millis(1);
+/// After so many ticks for nobody the ticker rests.
+const TICKS_UNREAD_MAX: u32 = 128;
+
+/// One for the process: a thread that writes the time down once a millisecond, as long as somebody
+/// reads it.
+#[repr(align(64))]
+pub(super) struct Coarse {
+    /// Nanoseconds since the epoch, or [`RESTING`].
+    now: AtomicU64,
+    is_read: AtomicBool,
+}
+
+const RESTING: u64 = 0;
+
+static COARSE: Coarse = Coarse { now: AtomicU64::new(RESTING), is_read: AtomicBool::new(false) };
+
+/// When this process first asked; a moment earlier, so that no time since is 0.
+static EPOCH: OnceLock<Instant> = OnceLock::new();
+
+/// None: there can be no more threads, so whoever asks is told the precise time.
+static TICKER: OnceLock<Option<Thread>> = OnceLock::new();
+
+/// The precise time, in nanoseconds since the epoch.
+pub(super) fn precise() -> u64 {
+    let epoch = EPOCH.get_or_init(|| {
+        let now = Instant::now();
+        now.checked_sub(TICK).unwrap_or(now)
+    });
+    u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The time of the last tick, in nanoseconds since the epoch.
+#[inline]
+pub(super) fn coarse() -> u64 {
+    let now = COARSE.now.load(Ordering::Relaxed);
+    if now == RESTING {
+        return wake();
+    }
+    // Only read, most often: a write would take the line away from the other cores.
+    if !COARSE.is_read.load(Ordering::Relaxed) {
+        COARSE.is_read.store(true, Ordering::Relaxed);
+    }
+    now
+}
+
+#[cold]
+fn wake() -> u64 {
+    let start = || thread::Builder::new().name("coarse-clock".to_owned()).spawn(tick).ok();
+    if let Some(ticker) = TICKER.get_or_init(|| start().map(|handle| handle.thread().clone())) {
+        ticker.unpark();
+    }
+    precise()
+}
+
+fn tick() {
+    let mut unread = 0;
+    loop {
+        COARSE.now.store(precise().max(1), Ordering::Relaxed);
+        thread::park_timeout(TICK);
+        unread = if COARSE.is_read.swap(false, Ordering::Relaxed) { 0 } else { unread + 1 };
+        if unread > TICKS_UNREAD_MAX {
+            COARSE.now.store(RESTING, Ordering::Relaxed);
+            thread::park();
+            unread = 0;
+        }
+    }
+}
