@@ -25,6 +25,12 @@ pub enum Error {
         /// The strategy's `load.deadline`.
         after: Duration,
     },
+    /// As many loads as may were under way or queued already; this one did not begin.
+    #[error("the load was rejected: {queue} loads wait for their turn already")]
+    Overloaded {
+        /// The strategy's `load.queue`.
+        queue: usize,
+    },
     /// The load goes on, but this waiter's time was up.
     #[error("waited {} for another caller's load", format_duration(*.after))]
     WaitTimeout {

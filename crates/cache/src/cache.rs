@@ -9,13 +9,15 @@ use stockade_model::{
 };
 
 use crate::{
+    admission::{Admission, Pass},
     answer::{Answer, Error},
+    builder::Builder,
     busy::{Busy, Site},
     flight::{Boarding, Flights, Leader, Timekeeper, Turn, Waiter},
     shard::{Found, Version},
     stats::{Counters, Stats},
-    store::Store,
-    strategy::{self, Fetch, Strategy},
+    store::{Store, WeighBy},
+    strategy::{self, Fetch, InvalidStrategy, Strategy},
     writer::{Claim, Write, Writer},
 };
 
@@ -26,15 +28,16 @@ pub(crate) type Landing<V> = Result<Loaded<V>, Error>;
 #[derive(Clone, Debug)]
 pub(crate) struct Loaded<V> {
     pub(crate) value: V,
-    pub(crate) expires: Option<Time>,
-    at: Time,
+    pub(crate) expires: Time,
+    /// When its load ended.
+    pub(crate) at: Time,
 }
 
 impl<V> Loaded<V> {
     /// Whether it may answer a caller who asked then: its load ended later, or it was still fresh.
     /// A waiter can come too late for that while the value waits for the writer.
     fn serves(&self, asked: Time) -> bool {
-        self.at >= asked || self.expires.is_none_or(|expires| asked < expires)
+        self.at >= asked || asked < self.expires
     }
 
     fn answer(self, outcome: Outcome) -> Answer<V> {
@@ -56,6 +59,7 @@ struct Inner<K: Hash + Eq + Clone, V: Clone, R> {
     store: Arc<Store<K, V>>,
     flights: Arc<Flights<K, Landing<V>>>,
     writer: Writer<K, V, R>,
+    admission: Admission,
     counters: Arc<Counters>,
     site: Arc<Site>,
 }
@@ -69,9 +73,14 @@ where
     ///
     /// # Panics
     /// Outside a tokio runtime.
+    pub fn new(strategy: Strategy) -> Result<Self, InvalidStrategy> {
+        Self::builder(strategy).build()
+    }
+
+    /// For a cache that needs to be told more than its strategy.
     #[must_use]
-    pub fn new(strategy: Strategy) -> Self {
-        Self::on(Live::new(), Seed::from_entropy(), strategy)
+    pub fn builder(strategy: Strategy) -> Builder<K, V> {
+        Builder::new(strategy)
     }
 }
 
@@ -81,26 +90,44 @@ where
     V: Clone + Send + Sync + 'static,
     R: Runtime,
 {
-    /// An empty cache that lives by `runtime` and draws its chance (hashing) from `seed`.
-    #[must_use]
-    pub fn on(runtime: R, seed: Seed, strategy: Strategy) -> Self {
-        let store = Arc::new(Store::new(seed.child("store")));
+    /// Of a strategy without a fault.
+    pub(crate) fn start(runtime: R, seed: Seed, strategy: Strategy, weigh: Option<WeighBy<K, V>>) -> Self {
+        let store = Arc::new(Store::new(seed.child("store"), strategy.limit.as_ref(), weigh));
+        let admission = Admission::new(&strategy.load);
         let counters = Arc::<Counters>::default();
         let writer = Writer::new(strategy.writer, Arc::clone(&store), Arc::clone(&counters), runtime.clone());
         let flights = Flights::new(seed.child("flights"), || Err(Error::LeaderLost));
-        let inner = Inner { strategy, runtime, store, flights, writer, counters, site: Arc::default() };
+        let site = Arc::default();
+        let inner = Inner { strategy, runtime, store, flights, writer, admission, counters, site };
         Self { inner: Arc::new(inner) }
     }
 
     /// The fresh value of `key`, if there is one. Never loads and never waits.
     #[must_use]
+    #[inline]
     pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
     {
-        match self.inner.look_up(key, self.inner.runtime.now()) {
+        match self.inner.store.look_up(key, self.inner.runtime.coarse_now()) {
             Found::Fresh(value) => Some(value),
             Found::Missing { .. } => None,
+        }
+    }
+
+    /// Stores a value that did not come from a load, for as long as the strategy's `ttl`.
+    ///
+    /// A load of the same key that is under way goes on, and its value replaces this one.
+    pub fn insert(&self, key: K, value: V) {
+        let inner = &*self.inner;
+        let at = inner.runtime.coarse_now();
+        let loaded = inner.loaded(value, at);
+        if inner.writer.is_direct() {
+            inner.store.publish(key, loaded.value, loaded.expires, at, None);
+        } else {
+            let busy = inner.site.begin();
+            let write = Write { key, loaded, claim: None, slot: None, reserved: None, busy };
+            inner.writer.store_later(write);
         }
     }
 
@@ -125,11 +152,11 @@ where
         // Not an `async fn`: that would keep room for its arguments twice, and a million may wait.
         let mut load = Some(load);
         async move {
-            let asked = inner.runtime.now();
-            let seen = match inner.look_up(&key, asked) {
+            let seen = match inner.store.look_up(&key, inner.runtime.coarse_now()) {
                 Found::Fresh(value) => return Ok(Answer { value, outcome: Outcome::Hit }),
                 Found::Missing { version } => version,
             };
+            let asked = inner.runtime.now();
             let mut place = inner.board(&key, asked, seen);
             let mut led = None;
             let mut is_again = false;
@@ -182,7 +209,28 @@ where
     /// What this cache has done so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.inner.counters.snapshot()
+        self.inner.counters.with(&self.inner.store.tally())
+    }
+
+    /// How many loads have begun so far: one of the [`stats`](Self::stats), at the price of a read.
+    #[must_use]
+    pub fn loads(&self) -> u64 {
+        self.inner.counters.loads.get()
+    }
+
+    /// What the cache holds of its [limit in bytes](crate::Limit::bytes), entries and reservations;
+    /// `None`: there is no such limit.
+    #[must_use]
+    pub fn bytes(&self) -> Option<Bytes> {
+        let budget = self.inner.store.budget()?;
+        Some(Bytes { held: budget.held(), peak: budget.peak() })
+    }
+
+    /// What an entry costs beyond what its key and value own, in bytes: its place in the store, and
+    /// what the policy keeps of it.
+    #[must_use]
+    pub fn entry_bytes(&self) -> usize {
+        self.inner.store.entry_bytes()
     }
 
     /// How many entries are stored, fresh or not.
@@ -204,6 +252,15 @@ where
     }
 }
 
+/// Bytes under a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes {
+    /// Now.
+    pub held: usize,
+    /// At most so far.
+    pub peak: usize,
+}
+
 /// What a miss makes of its caller.
 enum Place<K: Hash + Eq, V> {
     Leader(Leader<K, Landing<V>>, Version),
@@ -222,16 +279,9 @@ where
     V: Clone + Send + Sync + 'static,
     R: Runtime,
 {
-    fn look_up<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Time) -> Found<V>
-    where
-        K: Borrow<Q>,
-    {
-        self.counters.lookups.increment();
-        let found = self.store.look_up(key, now);
-        if matches!(found, Found::Fresh(_)) {
-            self.counters.hits.increment();
-        }
-        found
+    /// A value as it is at `at`, fresh from its source.
+    fn loaded(&self, value: V, at: Time) -> Loaded<V> {
+        Loaded { value, expires: self.strategy.ttl.map_or(Time::NEVER, |ttl| at + ttl), at }
     }
 
     /// What becomes of a caller who asked at `asked` and saw the entry version `seen` missing.
@@ -239,7 +289,7 @@ where
         let Fetch::Coalesce { wait_timeout } = self.strategy.fetch else {
             return Place::Leader(self.flights.depart_alone(key), seen);
         };
-        let stored = || match self.store.look_up(key, asked) {
+        let stored = || match self.store.look_again(key, asked) {
             Found::Fresh(value) => Some(value),
             Found::Missing { version } => {
                 seen = version;
@@ -250,7 +300,7 @@ where
         let place = match self.flights.board(key, asked + wait_timeout, stored, serves) {
             Boarding::Lead(leader) => return Place::Leader(leader, seen),
             Boarding::Answered(value) => {
-                self.counters.hits.increment();
+                self.counters.late_hits.increment();
                 return Place::Answer(Ok(Answer { value, outcome: Outcome::Hit }));
             }
             Boarding::Landed(landing) => Place::Answer(coalesced(landing)),
@@ -284,34 +334,63 @@ where
         F: Future<Output = Result<V, E>> + Send + 'static,
         E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
     {
-        let began = self.runtime.now();
-        self.counters.loads.increment();
-        if self.store.begin_load(leader.key(), began, began + self.strategy.load.deadline) {
-            self.counters.episodes.increment();
+        let deadline = self.runtime.now() + self.strategy.load.deadline;
+        let pass = self.admission.try_enter(&self.store, leader.key());
+        if pass.is_some() {
+            self.begin_load(leader.key(), deadline);
         }
         let watch = leader.watch();
         let busy = self.site.begin();
-        self.runtime.spawn(Arc::clone(self).load(leader, seen, busy, load));
+        let loading = Loading { leader, seen, pass, deadline, busy };
+        self.runtime.spawn(Arc::clone(self).load(loading, load));
         watch
+    }
+
+    fn begin_load(&self, key: &K, deadline: Time) {
+        self.counters.loads.increment();
+        if self.store.begin_load(key, self.runtime.now(), deadline) {
+            self.counters.episodes.increment();
+        }
+    }
+
+    /// The pass of a load that has to queue for it.
+    async fn enter(&self, key: &K, deadline: Time) -> Result<Pass, Error> {
+        let pass = match before(&self.runtime, deadline, self.admission.enter(&self.store, key)).await {
+            Some(Ok(pass)) => pass,
+            Some(Err(rejected)) => {
+                self.counters.loads_rejected.increment();
+                return Err(rejected);
+            }
+            None => return Err(Error::Deadline { after: self.strategy.load.deadline }),
+        };
+        self.begin_load(key, deadline);
+        Ok(pass)
     }
 
     /// The task of one load: load, store, answer, in the strategy's order. It is busy until its very
     /// end, and a store that it leaves to the mailbox is on.
-    async fn load<L, F, E>(self: Arc<Self>, leader: Leader<K, Landing<V>>, seen: Version, busy: Busy, load: L)
+    async fn load<L, F, E>(self: Arc<Self>, loading: Loading<K, V>, load: L)
     where
         L: FnOnce() -> F + Send + 'static,
         F: Future<Output = Result<V, E>> + Send + 'static,
         E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
     {
-        let after = self.strategy.load.deadline;
-        let deadline = self.runtime.now() + after;
-        let loaded = match before(&self.runtime, deadline, load()).await {
-            Some(loaded) => loaded.map_err(|error| Error::Load(Arc::from(error.into()))),
-            None => Err(Error::Deadline { after }),
+        let Loading { leader, seen, pass, deadline, busy } = loading;
+        let pass = match pass {
+            Some(pass) => Ok(pass),
+            None => self.enter(leader.key(), deadline).await,
         };
-        let at = self.runtime.now();
-        let loaded = match loaded {
-            Ok(value) => Loaded { value, expires: self.strategy.ttl.map(|ttl| at + ttl), at },
+        let loaded = match pass {
+            Ok(pass) => match before(&self.runtime, deadline, load()).await {
+                Some(loaded) => loaded
+                    .map(|value| (value, pass.reservation))
+                    .map_err(|error| Error::Load(Arc::from(error.into()))),
+                None => Err(Error::Deadline { after: self.strategy.load.deadline }),
+            },
+            Err(error) => Err(error),
+        };
+        let (loaded, reserved) = match loaded {
+            Ok((value, reserved)) => (self.loaded(value, self.runtime.now()), reserved),
             Err(error) => {
                 drop(leader.land(Err(error)));
                 return;
@@ -323,6 +402,7 @@ where
             loaded: loaded.clone(),
             claim: None,
             slot: None,
+            reserved,
             busy: busy.clone(),
         };
         match self.strategy.store {
@@ -348,6 +428,17 @@ where
     }
 }
 
+/// A load on its way.
+struct Loading<K: Hash + Eq, V> {
+    leader: Leader<K, Landing<V>>,
+    /// The entry version that its lookup saw.
+    seen: Version,
+    /// None: it has to queue.
+    pass: Option<Pass>,
+    deadline: Time,
+    busy: Busy,
+}
+
 /// Wakes the waiters of one flight when their time is up, until it lands.
 async fn keep_time<K, V, R>(mut timekeeper: Timekeeper<K, Landing<V>>, runtime: R)
 where
@@ -368,11 +459,16 @@ impl<K: Hash + Eq + Clone, V: Clone, R> Clone for Cache<K, V, R> {
     }
 }
 
-impl<K: Hash + Eq + Clone, V: Clone, R> std::fmt::Debug for Cache<K, V, R> {
+impl<K, V, R> std::fmt::Debug for Cache<K, V, R>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    R: Runtime,
+{
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cache")
             .field("strategy", &self.inner.strategy)
-            .field("stats", &self.inner.counters.snapshot())
+            .field("stats", &self.stats())
             .finish_non_exhaustive()
     }
 }

@@ -41,13 +41,15 @@ use crate::{
     sync::Lock,
 };
 
+/// How many tables of flights there are: as many locks.
+const TABLES: usize = 16;
 /// How many leaders a flight may lose before everyone aboard is told.
 const LEADERS_LOST_MAX: u32 = 2;
 
 /// The flights under way, one a key, with answers of type `T`.
 #[derive(Debug)]
 pub struct Flights<K, T> {
-    tables: Sharded<Table<K, T>>,
+    tables: Sharded<Lock<Table<K, T>>>,
     lost: fn() -> T,
 }
 
@@ -81,7 +83,8 @@ impl<K: Hash + Eq + Clone, T: Clone> Flights<K, T> {
     /// An empty table. `lost` makes the answer that is given when no leader is left.
     #[must_use]
     pub fn new(seed: Seed, lost: fn() -> T) -> Arc<Self> {
-        Arc::new(Self { tables: Sharded::new(seed, HashMap::with_hasher), lost })
+        let table = |_, hasher: &FixedState| Lock::new(HashMap::with_hasher(hasher.clone()));
+        Arc::new(Self { tables: Sharded::new(seed, TABLES, table), lost })
     }
 
     /// Joins the flight for `key`, or begins one. A caller that has to wait does so until `deadline`.
@@ -101,7 +104,7 @@ impl<K: Hash + Eq + Clone, T: Clone> Flights<K, T> {
     ) -> Boarding<K, T, A> {
         // Dropped after the table's lock: a user's value may do anything then.
         let _outdated;
-        let mut table = self.tables.part(key).lock();
+        let mut table = self.table(key).lock();
         if let Some(flight) = table.get(key) {
             let sitting = flight.core.lock().sit(Some(deadline));
             match sitting {
@@ -138,9 +141,14 @@ impl<K: Hash + Eq + Clone, T: Clone> Flights<K, T> {
 }
 
 impl<K: Hash + Eq, T> Flights<K, T> {
+    fn table(&self, key: &K) -> &Lock<Table<K, T>> {
+        self.tables.part(self.tables.hash(key))
+    }
+
     /// How many keys are being loaded, independent loads not counted.
+    #[must_use]
     pub fn under_way(&self) -> usize {
-        self.tables.sum(HashMap::len)
+        self.tables.iter().map(|table| table.lock().len()).sum()
     }
 }
 
@@ -156,7 +164,7 @@ impl<K: Hash + Eq, T> Flight<K, T> {
     /// Frees the key. The flight itself lives as long as somebody aboard does.
     fn unlist(self: &Arc<Self>) {
         if self.listed {
-            let mut table = self.flights.tables.part(&self.key).lock();
+            let mut table = self.flights.table(&self.key).lock();
             self.remove_from(&mut table);
         }
     }
@@ -171,7 +179,7 @@ impl<K: Hash + Eq, T> Flight<K, T> {
     /// that nobody boards a flight that has just ended.
     fn succeed(self: &Arc<Self>, what: impl FnOnce(&mut Core<T>, fn() -> T) -> Succession) {
         let succession = if self.listed {
-            let mut table = self.flights.tables.part(&self.key).lock();
+            let mut table = self.flights.table(&self.key).lock();
             let succession = what(&mut self.core.lock(), self.flights.lost);
             if matches!(succession, Succession::Ended(_)) {
                 self.remove_from(&mut table);

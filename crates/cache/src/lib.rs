@@ -19,7 +19,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let cache: Cache<String, String> = Cache::new(Strategy::preset("stampede")?);
+//! let cache: Cache<String, String> = Cache::new(Strategy::preset("stampede")?)?;
 //!
 //! let fetch = async || Ok::<_, std::io::Error>("Ada Lovelace".to_owned());
 //! let answer = cache.get_with("user:1".to_owned(), fetch).await?;
@@ -38,11 +38,17 @@
 //! The shard holds entries and decides, without a lock or an await; the store locks shards; the
 //! writer performs stores, directly or through one mailbox as Kazoo's cache process does.
 
+mod admission;
 mod answer;
+mod budget;
+mod builder;
 mod busy;
 mod cache;
 pub mod flight;
+mod limit;
+pub mod policy;
 mod preset;
+mod refills;
 mod seats;
 mod shard;
 mod sharded;
@@ -50,11 +56,16 @@ mod stats;
 mod store;
 mod strategy;
 mod sync;
+mod weigh;
 mod writer;
 
 pub use answer::{Answer, Error};
-pub use cache::Cache;
+pub use builder::Builder;
+pub use cache::{Bytes, Cache};
+pub use limit::{Limit, Order};
+pub use policy::Policy;
 pub use preset::{PRESETS, Preset, UnknownPreset};
 pub use stats::Stats;
 pub use stockade_model::outcome::Outcome;
-pub use strategy::{Fetch, Load, Store, Strategy, Writer};
+pub use strategy::{Fetch, InvalidStrategy, Load, Store, Strategy, Writer};
+pub use weigh::{Weigh, heap_bytes};

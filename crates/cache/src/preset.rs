@@ -27,6 +27,7 @@ const NONE: Strategy = Strategy {
     store: Store::Sync,
     ttl: None,
     writer: Writer::Direct,
+    limit: None,
 };
 
 /// Every named strategy. The first four are those of Kazoo's published load test

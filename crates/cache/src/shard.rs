@@ -1,29 +1,118 @@
-//! A part of the store: entries, claims and episodes of the keys that hash to it. It decides, holds
-//! no lock and never awaits.
+//! A part of the store: the entries of the keys that hash to it, their policy and their refills. It
+//! decides, holds no lock and never awaits.
 
-use std::{borrow::Borrow, hash::Hash};
+use std::{borrow::Borrow, hash::Hash, num::NonZeroU32};
 
 use foldhash::quality::FixedState;
-use hashbrown::{HashMap, hash_map};
+use hashbrown::HashTable;
+use smallvec::SmallVec;
 use stockade_model::time::Time;
 
-/// Counts a key's stores; 0: there is no entry.
-pub(crate) type Version = u64;
+use crate::{
+    limit::{Ceiling, Limit},
+    policy::{Evict, Slot},
+    refills::Refills,
+};
+
+/// Counts a shard's stores, so that the entries of a key that follow each other differ; 0: there is
+/// no entry.
+pub(crate) type Version = u32;
+
+/// Entries that left; they are dropped when the lock is not held any more.
+pub(crate) type Gone<K, V> = SmallVec<[Entry<K, V>; 2]>;
+
+/// How many entries one store clears at most, beyond those whose room it needs.
+const RECLAIM_SLICE: usize = 32;
+/// How many slots one step of a purge looks at.
+const PURGE_SLICE: usize = 256;
+/// How many slots every store looks at, so that what has expired does not stay for ever.
+const SWEEP_SLICE: usize = 2;
+/// Room that is taken beforehand, in entries of one shard.
+const ROOM_MOST: usize = 1 << 16;
 
 #[derive(Debug)]
 pub(crate) struct Shard<K, V> {
-    entries: HashMap<K, Entry<V>, FixedState>,
-    claims: HashMap<K, Version, FixedState>,
-    episodes: HashMap<K, Time, FixedState>,
-    episodes_swept_at: usize,
-    stores: Version,
+    index: HashTable<Slot>,
+    entries: Vec<Option<Entry<K, V>>>,
+    /// None: nothing is ever evicted.
+    policy: Option<Box<dyn Evict>>,
+    vacant: Vec<Slot>,
+    /// How many entries there may be.
+    ceiling: Ceiling,
+    is_reclaiming: bool,
+    sweep: Sweep,
+    /// How many slots a purge has still to look at.
+    unpurged: usize,
+    stores: u64,
+    pub(crate) evictions: Evictions,
+    refills: Refills<K>,
 }
 
+/// Something stored.
 #[derive(Debug)]
-struct Entry<V> {
-    value: V,
-    version: Version,
-    expires: Option<Time>,
+pub(crate) struct Entry<K, V> {
+    pub(crate) key: K,
+    pub(crate) value: V,
+    expires: Time,
+    version: NonZeroU32,
+    short_hash: u32,
+    /// In bytes, where they are limited.
+    pub(crate) weight: u32,
+}
+
+/// Something to be stored.
+pub(crate) struct New<K, V> {
+    pub(crate) hash: u64,
+    pub(crate) key: K,
+    pub(crate) value: V,
+    pub(crate) expires: Time,
+    pub(crate) weight: u32,
+}
+
+/// The way round all slots in search of what has expired. As long as nothing can have, it rests.
+#[derive(Debug)]
+struct Sweep {
+    at: Slot,
+    /// Nothing expires before.
+    earliest: Time,
+    /// Nothing that has been looked at on this way round, or stored meanwhile, expires before.
+    earliest_next: Time,
+}
+
+impl Default for Sweep {
+    fn default() -> Self {
+        Self { at: 0, earliest: Time::NEVER, earliest_next: Time::NEVER }
+    }
+}
+
+impl Sweep {
+    /// The slot to look at, of so many.
+    fn next(&mut self, slots: usize) -> Slot {
+        if self.at as usize >= slots {
+            self.at = 0;
+            self.earliest = std::mem::replace(&mut self.earliest_next, Time::NEVER);
+        }
+        self.at += 1;
+        self.at - 1
+    }
+
+    /// There is a new entry.
+    fn note(&mut self, expires: Time) {
+        self.earliest = self.earliest.min(expires);
+        self.keep(expires);
+    }
+
+    /// An entry stays.
+    fn keep(&mut self, expires: Time) {
+        self.earliest_next = self.earliest_next.min(expires);
+    }
+}
+
+/// Entries that left without being asked to, by reason.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Evictions {
+    pub(crate) expired: u64,
+    pub(crate) size: u64,
 }
 
 /// What a lookup saw.
@@ -33,142 +122,232 @@ pub(crate) enum Found<V> {
     Missing { version: Version },
 }
 
+/// The bits of a hash that are kept. Which shard it is has been decided by others.
+#[expect(clippy::cast_possible_truncation, reason = "that is what it is for")]
+fn shorten(hash: u64) -> u32 {
+    hash as u32
+}
+
+/// A hash whose bits all depend on those that were kept: the index uses the low and the top ones.
+fn lengthen(short: u32) -> u64 {
+    u64::from(short).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "after 4 billion stores a version comes again")]
+fn version(stores: u64) -> NonZeroU32 {
+    NonZeroU32::new(stores as u32).unwrap_or(NonZeroU32::MAX)
+}
+
+impl<K, V> Shard<K, V> {
+    /// The bytes that an entry costs beside what its key and value own: its slot, and its place in the
+    /// index, whose table is between seven sixteenths and seven eighths full.
+    pub(crate) const ENTRY_BYTES: usize = size_of::<Option<Entry<K, V>>>() + 2 * (size_of::<Slot>() + 1);
+}
+
 impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
-    pub(crate) fn new(hasher: FixedState) -> Self {
+    /// An empty shard, of which `entries_max` is the share of the limit's entries.
+    pub(crate) fn new(hasher: &FixedState, limit: Option<&Limit>, entries_max: usize) -> Self {
+        let reclaim = limit.map_or(0.0, |limit| limit.reclaim);
+        let is_limited = limit.is_some_and(|limit| limit.entries.is_some());
+        let room = if is_limited { entries_max.min(ROOM_MOST) } else { 0 };
         Self {
-            entries: HashMap::with_hasher(hasher.clone()),
-            claims: HashMap::with_hasher(hasher.clone()),
-            episodes: HashMap::with_hasher(hasher),
-            episodes_swept_at: 0,
+            index: HashTable::with_capacity(room),
+            entries: Vec::with_capacity(room),
+            policy: limit.map(|limit| limit.policy.start()),
+            vacant: Vec::new(),
+            ceiling: Ceiling::new(entries_max, reclaim),
+            is_reclaiming: false,
+            sweep: Sweep::default(),
+            unpurged: 0,
             stores: 0,
+            evictions: Evictions::default(),
+            refills: Refills::new(hasher),
         }
     }
 
-    pub(crate) fn look_up<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Time) -> Found<V>
+    pub(crate) fn look_up<Q: Eq + ?Sized>(&self, hash: u64, key: &Q, now: Time) -> Found<V>
     where
         K: Borrow<Q>,
     {
-        match self.entries.get(key) {
-            Some(entry) if entry.expires.is_none_or(|expires| now < expires) => {
-                Found::Fresh(entry.value.clone())
-            }
-            Some(entry) => Found::Missing { version: entry.version },
-            None => Found::Missing { version: 0 },
+        let Some((slot, entry)) = self.find(hash, key) else { return Found::Missing { version: 0 } };
+        if now >= entry.expires {
+            return Found::Missing { version: entry.version.get() };
         }
+        if let Some(policy) = &self.policy {
+            policy.hit(slot);
+        }
+        Found::Fresh(entry.value.clone())
     }
 
-    pub(crate) fn version(&self, key: &K) -> Version {
-        self.entries.get(key).map_or(0, |entry| entry.version)
+    pub(crate) fn version(&self, hash: u64, key: &K) -> Version {
+        self.find(hash, key).map_or(0, |(_, entry)| entry.version.get())
     }
 
-    /// Stores a value, ends the key's claim and its episode, and returns what was stored before.
-    pub(crate) fn publish(&mut self, key: K, value: V, expires: Option<Time>) -> Option<V> {
-        self.claims.remove(&key);
-        self.episodes.remove(&key);
+    /// The weight of what is stored, fresh or not.
+    pub(crate) fn weight(&self, hash: u64, key: &K) -> Option<u32> {
+        self.find(hash, key).map(|(_, entry)| entry.weight)
+    }
+
+    /// Stores a value, ends the key's claim and its episode, and gives what had to leave for it.
+    pub(crate) fn publish(&mut self, new: New<K, V>, now: Time) -> Gone<K, V> {
+        let New { hash, key, value, expires, weight } = new;
+        let mut gone = Gone::new();
+        self.refills.end(&key);
         self.stores += 1;
-        let entry = Entry { value, version: self.stores, expires };
-        self.entries.insert(key, entry).map(|old| old.value)
+        let version = version(self.stores);
+        let found = self.find(hash, &key).map(|(slot, _)| slot);
+        let short_hash = shorten(hash);
+        let entry = Entry { key, value, expires, version, short_hash, weight };
+        if let Some(slot) = found {
+            self.sweep.note(expires);
+            gone.extend(self.entries[slot as usize].replace(entry));
+            if let Some(policy) = &mut self.policy {
+                policy.rewrite(slot);
+            }
+            return gone;
+        }
+        self.make_room(now, &mut gone);
+        self.sweep.note(expires);
+        let slot = if let Some(slot) = self.vacant.pop() {
+            self.entries[slot as usize] = Some(entry);
+            slot
+        } else {
+            self.entries.push(Some(entry));
+            Slot::try_from(self.entries.len() - 1).expect("memory ends before the numbers do")
+        };
+        let entries = &self.entries;
+        let rehash =
+            |&slot: &Slot| entries[slot as usize].as_ref().map_or(0, |entry| lengthen(entry.short_hash));
+        self.index.insert_unique(lengthen(short_hash), slot, rehash);
+        if let Some(policy) = &mut self.policy {
+            policy.admit(slot, hash);
+        }
+        gone
     }
 
-    /// Claims the right to store the successor of `seen`; false if it has one or is to get one.
-    pub(crate) fn claim(&mut self, key: &K, seen: Version) -> bool {
-        if self.version(key) != seen {
-            return false;
+    /// Ends a key's claim and its episode with nothing stored, and gives what was.
+    pub(crate) fn remove(&mut self, hash: u64, key: &K) -> Option<Entry<K, V>> {
+        self.refills.end(key);
+        let (slot, _) = self.find(hash, key)?;
+        if let Some(policy) = &mut self.policy {
+            policy.remove(slot);
         }
-        match self.claims.entry(key.clone()) {
-            hash_map::Entry::Occupied(_) => false,
-            hash_map::Entry::Vacant(vacant) => {
-                vacant.insert(seen);
-                true
+        self.take(slot)
+    }
+
+    /// The next to go, by the policy.
+    pub(crate) fn evict(&mut self) -> Option<Entry<K, V>> {
+        let slot = self.policy.as_mut()?.evict()?;
+        self.evictions.size += 1;
+        self.take(slot)
+    }
+
+    /// From now on, what has expired goes first, until all entries have been looked at.
+    pub(crate) fn begin_purge(&mut self) {
+        self.unpurged = self.entries.len();
+    }
+
+    /// One step of reclaiming: a slice of the purge, or one that the policy gives up.
+    pub(crate) fn give_up(&mut self, now: Time, gone: &mut Gone<K, V>) {
+        if self.unpurged > 0 {
+            let seen = self.sweep(PURGE_SLICE.min(self.unpurged), now, gone);
+            self.unpurged -= seen;
+        } else {
+            gone.extend(self.evict());
+        }
+    }
+
+    /// Room for one more entry.
+    fn make_room(&mut self, now: Time, gone: &mut Gone<K, V>) {
+        let Ceiling { most, reclaimed } = self.ceiling;
+        self.sweep(SWEEP_SLICE, now, gone);
+        if self.len() >= most && reclaimed < most && !self.is_reclaiming {
+            self.is_reclaiming = true;
+            self.begin_purge();
+        }
+        if self.is_reclaiming {
+            let mut steps = 0..RECLAIM_SLICE;
+            while self.len() > reclaimed && gone.len() < RECLAIM_SLICE && steps.next().is_some() {
+                self.give_up(now, gone);
+            }
+            self.is_reclaiming = self.len() > reclaimed;
+        }
+        while self.len() >= most
+            && let Some(entry) = self.evict()
+        {
+            gone.push(entry);
+        }
+    }
+
+    /// Takes out what has expired among the next so many slots, and tells how many it looked at.
+    fn sweep(&mut self, slots: usize, now: Time, gone: &mut Gone<K, V>) -> usize {
+        if now < self.sweep.earliest {
+            return slots;
+        }
+        let mut seen = 0;
+        while seen < slots && gone.len() < RECLAIM_SLICE {
+            seen += 1;
+            let slot = self.sweep.next(self.entries.len());
+            let Some(entry) = self.entries.get(slot as usize) else { return slots };
+            let Some(entry) = entry else { continue };
+            if now < entry.expires {
+                self.sweep.keep(entry.expires);
+            } else {
+                if let Some(policy) = &mut self.policy {
+                    policy.remove(slot);
+                }
+                self.evictions.expired += 1;
+                gone.extend(self.take(slot));
             }
         }
+        seen
+    }
+
+    /// Takes an entry out that the policy knows no more.
+    fn take(&mut self, slot: Slot) -> Option<Entry<K, V>> {
+        let entry = self.entries[slot as usize].take()?;
+        if let Ok(listed) = self.index.find_entry(lengthen(entry.short_hash), |&listed| listed == slot) {
+            listed.remove();
+        }
+        self.vacant.push(slot);
+        Some(entry)
+    }
+
+    fn find<Q: Eq + ?Sized>(&self, hash: u64, key: &Q) -> Option<(Slot, &Entry<K, V>)>
+    where
+        K: Borrow<Q>,
+    {
+        let entry = |slot: Slot| self.entries[slot as usize].as_ref();
+        let is_it = |&slot: &Slot| entry(slot).is_some_and(|entry| entry.key.borrow() == key);
+        let &slot = self.index.find(lengthen(shorten(hash)), is_it)?;
+        Some((slot, entry(slot)?))
+    }
+
+    /// Claims the right to store the successor of `seen`; false if it has one or is to get one. What
+    /// has been evicted meanwhile has no successor.
+    pub(crate) fn claim(&mut self, hash: u64, key: &K, seen: Version) -> bool {
+        let current = self.version(hash, key);
+        (current == seen || current == 0) && self.refills.claim(key, seen)
     }
 
     /// Gives a claim back, if publication has not ended it.
     pub(crate) fn unclaim(&mut self, key: &K, seen: Version) {
-        if self.claims.get(key) == Some(&seen) {
-            self.claims.remove(key);
-        }
+        self.refills.unclaim(key, seen);
     }
 
     /// Notes a load that will be over by `closes`; true if it opens an episode.
     pub(crate) fn begin_load(&mut self, key: &K, now: Time, closes: Time) -> bool {
-        if let Some(open_until) = self.episodes.get_mut(key) {
-            let opens = *open_until <= now;
-            if opens {
-                *open_until = closes;
-            }
-            return opens;
-        }
-        // Keys whose loads fail leave their episodes behind; sweep when they have doubled.
-        if self.episodes.len() >= 64.max(2 * self.episodes_swept_at) {
-            self.episodes.retain(|_, open_until| *open_until > now);
-            self.episodes_swept_at = self.episodes.len();
-        }
-        self.episodes.insert(key.clone(), closes);
-        true
+        self.refills.begin(key, now, closes)
+    }
+
+    pub(crate) fn stores(&self) -> u64 {
+        self.stores
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        self.index.len()
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    fn shard() -> Shard<&'static str, u32> {
-        Shard::new(FixedState::with_seed(1))
-    }
-
-    fn at(ms: u64) -> Time {
-        Time::ZERO + Duration::from_millis(ms)
-    }
-
-    #[test]
-    fn a_value_is_fresh_until_it_expires() {
-        let mut shard = shard();
-        assert_eq!(shard.look_up(&"a", at(0)), Found::Missing { version: 0 });
-        assert_eq!(shard.publish("a", 1, Some(at(10))), None);
-        assert_eq!(shard.look_up(&"a", at(9)), Found::Fresh(1));
-        assert_eq!(shard.look_up(&"a", at(10)), Found::Missing { version: 1 });
-        assert_eq!(shard.publish("a", 2, None), Some(1));
-        assert_eq!(shard.look_up(&"a", at(1_000_000)), Found::Fresh(2));
-    }
-
-    #[test]
-    fn a_version_is_claimed_once() {
-        let mut shard = shard();
-        assert!(shard.claim(&"a", 0));
-        assert!(!shard.claim(&"a", 0), "claimed already");
-        shard.publish("a", 1, Some(at(10)));
-        assert!(!shard.claim(&"a", 0), "published meanwhile");
-        assert!(shard.claim(&"a", 1));
-        shard.unclaim(&"a", 0);
-        assert!(!shard.claim(&"a", 1), "an ended claim takes no later one along");
-        shard.unclaim(&"a", 1);
-        assert!(shard.claim(&"a", 1));
-    }
-
-    #[test]
-    fn an_episode_lasts_until_publication_or_its_deadline() {
-        let mut shard = shard();
-        assert!(shard.begin_load(&"a", at(0), at(100)));
-        assert!(!shard.begin_load(&"a", at(99), at(199)));
-        assert!(shard.begin_load(&"a", at(100), at(200)), "the deadline has passed");
-        shard.publish("a", 1, Some(at(150)));
-        assert!(shard.begin_load(&"a", at(150), at(250)), "published, and expired since");
-    }
-
-    #[test]
-    fn episodes_of_keys_that_never_load_are_swept() {
-        let mut shard: Shard<u64, u32> = Shard::new(FixedState::with_seed(1));
-        for key in 0..100_000 {
-            shard.begin_load(&key, at(key), at(key + 10));
-        }
-        assert!(shard.episodes.len() <= 128, "{} are kept", shard.episodes.len());
-    }
-}
+#[cfg(all(test, not(shuttle)))]
+mod tests;

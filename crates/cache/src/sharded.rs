@@ -5,30 +5,42 @@ use std::hash::{BuildHasher, Hash};
 use foldhash::quality::FixedState;
 use stockade_model::seed::Seed;
 
-use crate::sync::Lock;
-
-/// Parts of type `T`, each behind its own lock; a key always meets the same one.
+/// Parts of type `P`; a key always meets the same one.
 #[derive(Debug)]
-pub(crate) struct Sharded<T> {
-    parts: Box<[Lock<T>]>,
+pub(crate) struct Sharded<P> {
+    parts: Box<[P]>,
     hasher: FixedState,
 }
 
-impl<T> Sharded<T> {
-    /// `part` makes one of them, to be hashed with what it is given.
-    pub(crate) fn new(seed: Seed, part: impl Fn(FixedState) -> T) -> Self {
-        const PARTS: usize = 16;
+impl<P> Sharded<P> {
+    /// `part` makes one of them, by its number, to be hashed with what it is given.
+    pub(crate) fn new(seed: Seed, parts: usize, part: impl Fn(usize, &FixedState) -> P) -> Self {
+        assert!(parts.is_power_of_two(), "parts are chosen by bits");
         let hasher = FixedState::with_seed(seed.0);
-        Self { parts: (0..PARTS).map(|_| Lock::new(part(hasher.clone()))).collect(), hasher }
+        Self { parts: (0..parts).map(|number| part(number, &hasher)).collect(), hasher }
     }
 
-    pub(crate) fn part<Q: Hash + ?Sized>(&self, key: &Q) -> &Lock<T> {
+    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    pub(crate) fn part(&self, hash: u64) -> &P {
+        &self.parts[self.number(hash)]
+    }
+
+    /// Which part a hash belongs to.
+    pub(crate) fn number(&self, hash: u64) -> usize {
         // The maps inside use the low and the top bits of the same hash; these are neither.
-        let bits = (self.hasher.hash_one(key) >> 32) as usize;
-        &self.parts[bits % self.parts.len()]
+        (hash >> 32) as usize & (self.parts.len() - 1)
     }
 
-    pub(crate) fn sum(&self, of: impl Fn(&T) -> usize) -> usize {
-        self.parts.iter().map(|part| of(&part.lock())).sum()
+    /// All parts, from this number on and round.
+    pub(crate) fn from(&self, number: usize) -> impl Iterator<Item = &P> {
+        let (before, after) = self.parts.split_at(number & (self.parts.len() - 1));
+        after.iter().chain(before)
+    }
+
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, P> {
+        self.parts.iter()
     }
 }

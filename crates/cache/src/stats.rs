@@ -2,32 +2,54 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::store::Tally;
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters {
+            $($(#[$doc])* pub(crate) $name: Counter,)*
+        }
+
         /// What a cache has done since it was made. All are counts.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Stats {
+            /// Requests that looked for a key.
+            pub lookups: u64,
+            /// Lookups that found a fresh value. Waiters are not hits.
+            pub hits: u64,
             $($(#[$doc])* pub $name: u64,)*
-        }
-
-        #[derive(Debug, Default)]
-        pub(crate) struct Counters {
-            $(pub(crate) $name: Counter,)*
+            /// Values written into the store, by loads and by inserts.
+            pub stores: u64,
+            /// Values that the limit had no room for: larger than `max_object`, or while loads had
+            /// reserved all of it. They were answered, and not stored.
+            pub stores_refused: u64,
+            /// Entries that left because they had expired.
+            pub evicted_expired: u64,
+            /// Entries that left because others needed their room.
+            pub evicted_size: u64,
         }
 
         impl Counters {
-            pub(crate) fn snapshot(&self) -> Stats {
-                Stats { $($name: self.$name.0.load(Ordering::Relaxed),)* }
+            pub(crate) fn with(&self, tally: &Tally) -> Stats {
+                let late_hits = self.late_hits.get();
+                Stats {
+                    lookups: tally.hits + tally.misses,
+                    hits: tally.hits + late_hits,
+                    $($name: self.$name.get(),)*
+                    stores: tally.stores,
+                    stores_refused: tally.refused,
+                    evicted_expired: tally.evictions.expired,
+                    evicted_size: tally.evictions.size,
+                }
             }
         }
     };
 }
 
 counters! {
-    /// Requests that looked for a key.
-    lookups,
-    /// Lookups that found a fresh value. Waiters are not hits.
-    hits,
+    /// Hits of who had found nothing at first, and had come when another's load was just stored.
+    late_hits,
     /// Waits for another caller's load, in vain or not.
     waiters,
     /// Loads begun.
@@ -35,6 +57,8 @@ counters! {
     /// Loads that brought a value. The others are under way, failed, were cancelled at their deadline
     /// or lost.
     loads_answered,
+    /// Loads that did not begin because the queue was full.
+    loads_rejected,
     /// Refill episodes. One opens at a key's first load and closes when an answer is stored or the
     /// load's deadline passes; loads / episodes is the amplification.
     episodes,
@@ -54,5 +78,9 @@ pub(crate) struct Counter(AtomicU64);
 impl Counter {
     pub(crate) fn increment(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 }

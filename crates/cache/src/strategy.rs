@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::limit::Limit;
+
 /// What a cache does about a missing answer. Every field is independent of the others.
 ///
 /// ```
@@ -15,7 +17,7 @@ use std::time::Duration;
 /// };
 /// # Ok::<(), stockade_cache::UnknownPreset>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Strategy {
     /// Who loads a missing key.
     pub fetch: Fetch,
@@ -27,7 +29,24 @@ pub struct Strategy {
     pub ttl: Option<Duration>,
     /// Who writes into the store.
     pub writer: Writer,
+    /// How much may be stored; `None`: all of it, for as long as it is fresh.
+    pub limit: Option<Limit>,
 }
+
+impl Strategy {
+    /// Whether there can be a cache with it.
+    pub fn check(&self) -> Result<(), InvalidStrategy> {
+        if self.load.max_concurrent == Some(0) {
+            return Err(InvalidStrategy("`max_concurrent` has to be above 0: no load could ever begin"));
+        }
+        self.limit.as_ref().map_or(Ok(()), Limit::check)
+    }
+}
+
+/// Why there can be no cache with a strategy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidStrategy(pub(crate) &'static str);
 
 /// Who loads a missing key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +63,14 @@ pub enum Fetch {
 /// What bounds a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// A load that takes longer is cancelled, and all who wait for it are told.
+    /// A load that takes longer is cancelled, and all who wait for it are told. The time that it queues
+    /// is part of it.
     pub deadline: Duration,
+    /// How many loads may be under way at once, over all keys; `None`: as many as are asked for.
+    pub max_concurrent: Option<usize>,
+    /// How many more may queue: for their turn, or for room under the [limit](Limit::bytes). One more,
+    /// and its callers are told [`Overloaded`](crate::Error::Overloaded) at once.
+    pub queue: usize,
 }
 
 /// When the answer is stored, and whether the caller waits for that.
@@ -81,8 +106,8 @@ pub enum Writer {
 }
 
 impl Load {
-    /// Ten seconds: infinity is no default.
-    pub const DEFAULT: Self = Self { deadline: Duration::from_secs(10) };
+    /// Ten seconds: infinity is no default. As many at once as are asked for; 65,536 may queue.
+    pub const DEFAULT: Self = Self { deadline: Duration::from_secs(10), max_concurrent: None, queue: 65_536 };
 }
 
 impl Writer {

@@ -11,6 +11,7 @@ use tokio::sync::{
 
 use crate::{
     answer::Error,
+    budget::Reservation,
     busy::Busy,
     cache::{Landing, Loaded},
     flight::Slot,
@@ -26,12 +27,15 @@ pub(crate) struct Write<K: Hash + Eq + Clone, V: Clone> {
     pub(crate) loaded: Loaded<V>,
     pub(crate) claim: Option<Claim<K, V>>,
     pub(crate) slot: Option<Slot<K, Landing<V>>>,
+    /// Room that it has already.
+    pub(crate) reserved: Option<Reservation>,
     pub(crate) busy: Busy,
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Write<K, V> {
     fn perform(self, store: &Store<K, V>) {
-        store.publish(self.key, self.loaded.value, self.loaded.expires);
+        let Loaded { value, expires, at } = self.loaded;
+        store.publish(self.key, value, expires, at, self.reserved);
         // Only then: whoever finds the key free has to find the value, too.
         drop((self.slot, self.claim, self.busy));
     }
@@ -98,6 +102,11 @@ where
             }
         };
         Self { store, counters, runtime, mailbox }
+    }
+
+    /// Whether a write is performed at once.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.mailbox.is_none()
     }
 
     /// Performs a write and waits for it.

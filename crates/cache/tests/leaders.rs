@@ -85,7 +85,8 @@ fn stampede(fate: Fate) -> Report {
     let runtime = Hostile { time: time.clone(), fate, first: Arc::default() };
     let mut strategy = Strategy::preset("stampede").unwrap();
     strategy.load.deadline = DEADLINE;
-    let cache: Cache<&str, u32, Hostile> = Cache::on(runtime.clone(), Seed(1), strategy);
+    let cache: Cache<&str, u32, Hostile> =
+        Cache::builder(strategy).build_on(runtime.clone(), Seed(1)).unwrap();
     let loads = Arc::new(AtomicU64::new(0));
 
     let load = || {
@@ -155,7 +156,7 @@ fn a_load_that_is_lost_while_nobody_else_waits_is_an_error_and_frees_its_key() {
     let runtime = Virtual::new();
     let run = runtime.run(async {
         let cache: Cache<&str, u32, Virtual> =
-            Cache::on(runtime.clone(), Seed(1), Strategy::preset("stampede").unwrap());
+            Cache::builder(Strategy::preset("stampede").unwrap()).build_on(runtime.clone(), Seed(1)).unwrap();
         let lost =
             cache.get_with("key", async || -> Result<u32, std::io::Error> { panic!("on purpose") }).await;
         assert!(matches!(lost, Err(Error::LeaderLost)), "{lost:?}");
@@ -194,7 +195,7 @@ fn a_waiter_waits_no_longer_than_its_timeout_and_the_load_goes_on() {
     let runtime = Virtual::new();
     let run = runtime.run(async {
         let cache: Cache<&str, u32, Virtual> =
-            Cache::on(runtime.clone(), Seed(1), Strategy::preset("stampede").unwrap());
+            Cache::builder(Strategy::preset("stampede").unwrap()).build_on(runtime.clone(), Seed(1)).unwrap();
         let get = || {
             let sleeper = runtime.clone();
             cache.get_with("key", async move || {
@@ -220,7 +221,7 @@ fn no_caller_that_gives_up_takes_the_load_along() {
     let run = runtime.run(async {
         for preset in ["none", "async", "stampede", "stampede_async"] {
             let cache: Cache<&str, u32, Virtual> =
-                Cache::on(runtime.clone(), Seed(1), Strategy::preset(preset).unwrap());
+                Cache::builder(Strategy::preset(preset).unwrap()).build_on(runtime.clone(), Seed(1)).unwrap();
             let sleeper = runtime.clone();
             let get = cache.get_with("key", async move || {
                 sleeper.sleep_until(sleeper.now() + LOAD).await;
@@ -240,7 +241,7 @@ fn the_elected_waiter_leaves_and_another_leads() {
     let runtime = Virtual::new();
     let run = runtime.run(async {
         let cache: Cache<&str, u32, Virtual> =
-            Cache::on(runtime.clone(), Seed(1), Strategy::preset("stampede").unwrap());
+            Cache::builder(Strategy::preset("stampede").unwrap()).build_on(runtime.clone(), Seed(1)).unwrap();
         let doomed = runtime.clone();
         let first = cache.get_with("key", async move || {
             doomed.sleep_until(doomed.now() + LOAD).await;

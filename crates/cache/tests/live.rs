@@ -20,7 +20,7 @@ fn stampede() -> Strategy {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn threads_that_race_for_a_thousand_keys_load_each_once() {
     for round in 0..20 {
-        let cache: Cache<u64, u64> = Cache::new(stampede());
+        let cache: Cache<u64, u64> = Cache::new(stampede()).unwrap();
         let loads = Arc::new(AtomicU64::new(0));
         let callers: Vec<_> = (0..8)
             .map(|caller| {
@@ -52,7 +52,7 @@ async fn threads_that_race_for_a_thousand_keys_load_each_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn ten_thousand_waiters_survive_a_leader_that_panics() {
-    let cache: Cache<&str, u64> = Cache::new(stampede());
+    let cache: Cache<&str, u64> = Cache::new(stampede()).unwrap();
     let loads = Arc::new(AtomicU64::new(0));
     let callers = (0..10_000).map(|_| {
         let (cache, loads) = (cache.clone(), Arc::clone(&loads));
@@ -78,7 +78,8 @@ fn a_runtime_that_shuts_down_answers_those_who_wait() {
     let [caller, engine] = [(); 2].map(|()| tokio::runtime::Runtime::new().unwrap());
     let live = Live::on(engine.handle().clone());
     let mailbox = Writer::mailbox(None, None, None);
-    let cache: Cache<&str, u64> = Cache::on(live, Seed(1), Strategy { writer: mailbox, ..stampede() });
+    let cache: Cache<&str, u64> =
+        Cache::builder(Strategy { writer: mailbox, ..stampede() }).build_on(live, Seed(1)).unwrap();
     let waiting = caller.spawn({
         let cache = cache.clone();
         async move { cache.get_with("key", std::future::pending::<Result<u64, std::io::Error>>).await }

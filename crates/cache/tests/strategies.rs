@@ -16,7 +16,8 @@ const MS: Duration = Duration::from_millis(1);
 fn burst(strategy: Cached, callers: usize, keys: usize) -> (Stats, Vec<Result<usize, Error>>, Duration) {
     let runtime = Virtual::new();
     let run = runtime.run(async {
-        let cache: Cache<usize, usize, Virtual> = Cache::on(runtime.clone(), Seed(1), strategy);
+        let cache: Cache<usize, usize, Virtual> =
+            Cache::builder(strategy).build_on(runtime.clone(), Seed(1)).unwrap();
         let answers = join_all((0..callers).map(|caller| {
             let sleeper = runtime.clone();
             let key = caller % keys;
@@ -100,7 +101,8 @@ fn a_dropped_store_frees_its_key_and_gives_its_claim_back() {
     let runtime = Virtual::new();
     let strategy = Cached { writer: mailbox(10, 300, 1), ..Cached::preset("stampede_async").unwrap() };
     let run = runtime.run(async {
-        let cache: Cache<u8, u8, Virtual> = Cache::on(runtime.clone(), Seed(1), strategy);
+        let cache: Cache<u8, u8, Virtual> =
+            Cache::builder(strategy).build_on(runtime.clone(), Seed(1)).unwrap();
         let load = async |key: u8| cache.get_with(key, async move || Ok::<_, std::io::Error>(key)).await;
         for key in [1, 0, 2] {
             assert_eq!(load(key).await.unwrap().value, key);
@@ -121,7 +123,8 @@ fn an_expired_key_opens_a_new_episode_of_one_load() {
     let runtime = Virtual::new();
     let strategy = Cached { ttl: Some(100 * MS), ..Cached::preset("stampede").unwrap() };
     let run = runtime.run(async {
-        let cache: Cache<u8, Time, Virtual> = Cache::on(runtime.clone(), Seed(1), strategy);
+        let cache: Cache<u8, Time, Virtual> =
+            Cache::builder(strategy).build_on(runtime.clone(), Seed(1)).unwrap();
         let mut oldest = Duration::ZERO;
         for tick in 0..1_000_u32 {
             runtime.sleep_until(Time::ZERO + tick * MS).await;
@@ -170,7 +173,8 @@ fn any_strategy() -> impl Strategy<Value = Cached> {
     ];
     (fetch, 5..30_u32, store, ttl, writer).prop_map(|(fetch, deadline_ms, store, ttl, writer)| Cached {
         fetch,
-        load: Load { deadline: deadline_ms * MS },
+        load: Load { deadline: deadline_ms * MS, ..Load::DEFAULT },
+        limit: None,
         store,
         ttl,
         writer,
@@ -202,7 +206,7 @@ proptest! {
         let requests = visits.len() as u64;
         let run = runtime.run(async {
             let cache: Arc<Cache<u8, (u8, Time), Virtual>> =
-                Arc::new(Cache::on(runtime.clone(), Seed(1), strategy));
+                Arc::new(Cache::builder(strategy).build_on(runtime.clone(), Seed(1)).unwrap());
             let visit = |(at, key, takes, end): Visit| {
                 let (cache, runtime) = (Arc::clone(&cache), runtime.clone());
                 async move {

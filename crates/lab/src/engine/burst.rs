@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use stockade_cache::{Cache, Error, Stats, Strategy};
+use stockade_cache::{Cache, Error, Stats, Strategy, heap_bytes};
 use stockade_model::{
     outcome::{Outcome, Outcomes},
     record::{self, BurstTimes, Calls, Percentiles, Times},
@@ -106,8 +106,10 @@ impl Burst {
         let time = Gated { clock, gate };
         let source = Arc::new(Held { source, time: time.clone() });
         // Hashing needs no seed of its own: nothing that is measured depends on it.
-        let cache: Cache<Arc<str>, Document, Gated<R>> =
-            Cache::on(time.clone(), Seed(0), self.strategy.clone());
+        let cache: Cache<Arc<str>, Document, Gated<R>> = Cache::builder(self.strategy.clone())
+            .weigh(heap_bytes)
+            .build_on(time.clone(), Seed(0))
+            .expect("the strategy was checked when it was read");
 
         let left: Arc<[OnceLock<Left>]> = (0..self.workers).map(|_| OnceLock::new()).collect();
         // Closes when the last worker has dropped its end, however that came about.
@@ -224,7 +226,7 @@ impl<R: Runtime> Worker<R> {
                 let mut get = pin!(cache.get_with(key, load));
                 // The first poll is the lookup: it has been answered when that returns.
                 let first = poll_fn(|cx| Poll::Ready(get.as_mut().poll(cx))).await;
-                time.gate.looked_up(|| cache.stats().loads, || time.clock.now());
+                time.gate.looked_up(|| cache.loads(), || time.clock.now());
                 match first {
                     Poll::Ready(answer) => answer,
                     Poll::Pending => get.await,

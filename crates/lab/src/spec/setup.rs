@@ -13,7 +13,10 @@ use stockade_cache::{Fetch, Load, Store, Strategy, UnknownPreset, Writer};
 use stockade_model::units;
 use stockade_source::{Latency, SourceUrl};
 
-use super::Cell;
+use super::{
+    Cell,
+    limit::{Count, Limited},
+};
 use crate::engine::{Burst, Docs};
 
 /// The tables of the base.
@@ -59,6 +62,7 @@ struct Cache {
     load: Option<LoadBounds>,
     store: Option<StoreName>,
     ttl: Option<Text<Ttl>>,
+    limit: Option<Limited>,
     writer: Option<WriterTable>,
 }
 
@@ -80,8 +84,9 @@ struct Coalesce {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LoadBounds {
-    #[serde(deserialize_with = "units::text::deserialize")]
-    deadline: Duration,
+    deadline: Option<Text<Plain>>,
+    max_concurrent: Option<Count>,
+    queue: Option<Queue>,
 }
 
 #[derive(Deserialize)]
@@ -169,8 +174,13 @@ impl Cache {
                 }
             };
         }
-        if let Some(LoadBounds { deadline }) = &self.load {
-            strategy.load = Load { deadline: *deadline };
+        if let Some(LoadBounds { deadline, max_concurrent, queue }) = &self.load {
+            let preset = strategy.load;
+            strategy.load = Load {
+                deadline: deadline.as_ref().map_or(preset.deadline, |text| text.0.0),
+                max_concurrent: max_concurrent.as_ref().map_or(preset.max_concurrent, |count| Some(count.0)),
+                queue: queue.as_ref().map_or(preset.queue, |queue| queue.0),
+            };
         }
         if let Some(store) = &self.store {
             strategy.store = match store {
@@ -181,6 +191,9 @@ impl Cache {
         }
         if let Some(Text(Ttl(ttl))) = self.ttl {
             strategy.ttl = ttl;
+        }
+        if let Some(limit) = &self.limit {
+            strategy.limit.clone_from(&limit.0);
         }
         if let Some(writer) = &self.writer {
             strategy.writer = match writer {
@@ -261,6 +274,18 @@ impl<'de> Deserialize<'de> for Capacity {
         match i64::deserialize(from)? {
             writes @ 1..=16_777_216 => usize::try_from(writes).map(Self).map_err(D::Error::custom),
             _ => Err(D::Error::custom("a mailbox holds 1 to 16777216 writes")),
+        }
+    }
+}
+
+/// How many loads may queue; none, perhaps.
+struct Queue(usize);
+
+impl<'de> Deserialize<'de> for Queue {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match i64::deserialize(from)? {
+            loads @ 0.. => usize::try_from(loads).map(Self).map_err(D::Error::custom),
+            _ => Err(D::Error::custom("a queue has room for 0 loads or more")),
         }
     }
 }

@@ -1,0 +1,87 @@
+//! Which loads may begin: so many at once over all keys, and only with room for their values.
+
+use std::{hash::Hash, sync::Arc};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::{
+    answer::Error,
+    budget::{Reservation, Waiting},
+    store::Store,
+    strategy::Load,
+    sync::{AtomicUsize, Ordering},
+};
+
+const NEVER_CLOSED: &str = "nobody closes it";
+
+/// Lets loads begin, or has them queue.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    /// None: as many as there are.
+    permits: Option<Arc<Semaphore>>,
+    queue: usize,
+    queued: AtomicUsize,
+    /// Who waits for room waits alone, and the others behind it.
+    head: Semaphore,
+}
+
+/// A load may go on while this is held.
+#[derive(Debug, Default)]
+pub(crate) struct Pass {
+    pub(crate) reservation: Option<Reservation>,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Admission {
+    pub(crate) fn new(load: &Load) -> Self {
+        let permits = |most: usize| Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
+        Self {
+            permits: load.max_concurrent.map(permits),
+            queue: load.queue,
+            queued: AtomicUsize::new(0),
+            head: Semaphore::new(1),
+        }
+    }
+
+    /// Lets the load of a key begin now, unless it has to queue.
+    pub(crate) fn try_enter<K, V>(&self, store: &Store<K, V>, key: &K) -> Option<Pass>
+    where
+        K: Hash + Eq + Clone,
+        V: Clone,
+    {
+        if self.queued.load(Ordering::SeqCst) > 0 {
+            return None;
+        }
+        let permit = match &self.permits {
+            Some(permits) => Some(Arc::clone(permits).try_acquire_owned().ok()?),
+            None => None,
+        };
+        let reservation = match store.budget() {
+            Some(_) => Some(store.reserve_for_load(key)?),
+            None => None,
+        };
+        Some(Pass { reservation, _permit: permit })
+    }
+
+    /// Queues until the load of a key may begin; an error if the queue is full.
+    pub(crate) async fn enter<K, V>(&self, store: &Store<K, V>, key: &K) -> Result<Pass, Error>
+    where
+        K: Hash + Eq + Clone,
+        V: Clone,
+    {
+        let _queued =
+            Waiting::try_begin(&self.queued, self.queue).ok_or(Error::Overloaded { queue: self.queue })?;
+        let permit = match &self.permits {
+            Some(permits) => Some(Arc::clone(permits).acquire_owned().await.expect(NEVER_CLOSED)),
+            None => None,
+        };
+        let reservation = match store.budget() {
+            Some(budget) => {
+                let _head = self.head.acquire().await.expect(NEVER_CLOSED);
+                Some(budget.until(|| store.reserve_for_load(key)).await)
+            }
+            None => None,
+        };
+        Ok(Pass { reservation, _permit: permit })
+    }
+}

@@ -1,0 +1,175 @@
+//! How much a cache may hold.
+
+use crate::{policy::Policy, strategy::InvalidStrategy};
+
+/// The ceiling of a cache: held when something is stored, not some time after.
+///
+/// ```
+/// use stockade_cache::{Limit, Policy};
+///
+/// let entries = Limit::entries(36_000);
+/// let belfrage = Limit { policy: Policy::LRW, reclaim: 0.3, ..entries };
+/// let bytes = Limit { max_object: Some(4 << 20), ..Limit::bytes(256 << 20) };
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limit {
+    /// How many entries there may be.
+    pub entries: Option<usize>,
+    /// How many bytes the cache may hold: what [`weigh`](crate::Builder::weigh) tells, what each entry
+    /// costs besides, and what loads under way have reserved.
+    pub bytes: Option<usize>,
+    /// The largest entry that is stored, in bytes, and what a load reserves whose key has no entry;
+    /// a larger value is answered and not stored. 4 GiB at most. `None`: 1 MiB, or a sixteenth of the
+    /// limit if that is less. It matters with a limit in bytes only.
+    pub max_object: Option<usize>,
+    /// Who goes when room is needed.
+    pub policy: &'static Policy,
+    /// How much of the limit is cleared once it is reached, 0 to 1: first what has expired, then what
+    /// the policy gives up. Every store clears a little of it, so that none has to wait for all. 0:
+    /// only as much as the new entry needs.
+    pub reclaim: f64,
+    /// Whether the policy sees all entries at once, or those of each shard for itself.
+    pub order: Order,
+}
+
+/// How far a policy sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Each shard has a policy of its own. A cache of fewer than 2,048 entries is one shard.
+    PerShard,
+    /// One order over all entries: one shard, with one lock for all who store.
+    Global,
+}
+
+impl Limit {
+    const NONE: Self = Self {
+        entries: None,
+        bytes: None,
+        max_object: None,
+        policy: Policy::SIEVE,
+        reclaim: 0.0,
+        order: Order::PerShard,
+    };
+
+    /// So many entries, under [`Policy::SIEVE`].
+    #[must_use]
+    pub const fn entries(entries: usize) -> Self {
+        Self { entries: Some(entries), ..Self::NONE }
+    }
+
+    /// So many bytes, under [`Policy::SIEVE`].
+    #[must_use]
+    pub const fn bytes(bytes: usize) -> Self {
+        Self { bytes: Some(bytes), ..Self::NONE }
+    }
+
+    pub(crate) fn max_object_bytes(&self, bytes: usize) -> usize {
+        const DEFAULT: usize = 1 << 20;
+        self.max_object.unwrap_or(DEFAULT.min(bytes / 16)).min(bytes).min(u32::MAX as usize - 1)
+    }
+
+    /// Whether it can be held.
+    pub fn check(&self) -> Result<(), InvalidStrategy> {
+        self.fault().map_or(Ok(()), |fault| Err(InvalidStrategy(fault)))
+    }
+
+    fn fault(&self) -> Option<&'static str> {
+        if self.entries.is_none() && self.bytes.is_none() {
+            return Some("a limit needs `entries` or `bytes`");
+        }
+        if self.entries == Some(0) || self.bytes == Some(0) {
+            return Some("a limit has to be above 0");
+        }
+        if !(0.0..=1.0).contains(&self.reclaim) {
+            return Some("`reclaim` is the share of the limit to be cleared: between 0 and 1");
+        }
+        match (self.max_object, self.bytes) {
+            (Some(_), None) => Some("`max_object` needs a limit in `bytes`"),
+            (Some(max_object), Some(bytes)) if max_object > bytes => {
+                Some("`max_object` is larger than the limit in `bytes`")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// How many shards a cache has: few enough that a policy sees something to choose from.
+pub(crate) fn shards(limit: Option<&Limit>) -> usize {
+    const MOST: usize = 64;
+    const ENTRIES_LEAST: usize = 1_024;
+    const OBJECTS_LEAST: usize = 16;
+    let Some(limit) = limit else { return MOST };
+    if limit.order == Order::Global {
+        return 1;
+    }
+    let by_entries = limit.entries.map_or(MOST, |entries| entries / ENTRIES_LEAST);
+    let by_bytes =
+        limit.bytes.map_or(MOST, |bytes| bytes / limit.max_object_bytes(bytes).max(1) / OBJECTS_LEAST);
+    // A power of two, rounded down.
+    1 << by_entries.min(by_bytes).clamp(1, MOST).ilog2()
+}
+
+/// How much room there is, how much is wanted once it is full, in whatever it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ceiling {
+    pub(crate) most: usize,
+    /// What reclaiming ends at.
+    pub(crate) reclaimed: usize,
+}
+
+impl Ceiling {
+    pub(crate) fn new(most: usize, reclaim: f64) -> Self {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between 0 and `most`, rounded up"
+        )]
+        let cleared = (most as f64 * reclaim).round() as usize;
+        Self { most, reclaimed: most - cleared.min(most) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_limit_or_a_global_order_has_one_shard() {
+        let shards = |limit| shards(Some(&limit));
+        assert_eq!(shards(Limit::entries(1)), 1);
+        assert_eq!(shards(Limit::entries(1_023)), 1);
+        assert_eq!(shards(Limit::entries(2_047)), 1);
+        assert_eq!(shards(Limit::entries(2_048)), 2);
+        assert_eq!(shards(Limit::entries(36_000)), 32);
+        assert_eq!(shards(Limit::entries(100_000)), 64);
+        assert_eq!(shards(Limit { order: Order::Global, ..Limit::entries(100_000) }), 1);
+        assert_eq!(shards(Limit::bytes(1)), 1);
+        assert_eq!(shards(Limit::bytes(256 << 20)), 16);
+        assert_eq!(shards(Limit { max_object: Some(256 << 20), ..Limit::bytes(256 << 20) }), 1);
+        assert_eq!(super::shards(None), 64);
+    }
+
+    #[test]
+    fn a_limit_that_cannot_be_held_is_refused() {
+        assert!(Limit::entries(1).check().is_ok());
+        assert!(Limit { reclaim: 1.0, ..Limit::bytes(1) }.check().is_ok());
+        for wrong in [
+            Limit::NONE,
+            Limit::entries(0),
+            Limit::bytes(0),
+            Limit { reclaim: 1.1, ..Limit::entries(1) },
+            Limit { reclaim: f64::NAN, ..Limit::entries(1) },
+            Limit { max_object: Some(1), ..Limit::entries(1) },
+            Limit { max_object: Some(2), ..Limit::bytes(1) },
+        ] {
+            assert!(wrong.check().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn reclaiming_clears_its_share() {
+        assert_eq!(Ceiling::new(36_000, 0.3), Ceiling { most: 36_000, reclaimed: 25_200 });
+        assert_eq!(Ceiling::new(10, 0.0).reclaimed, 10);
+        assert_eq!(Ceiling::new(10, 1.0).reclaimed, 0);
+    }
+}

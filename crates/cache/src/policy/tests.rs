@@ -1,0 +1,276 @@
+//! Policies against references that are too slow to be wrong, and against published counts.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What can happen to a cache.
+#[derive(Clone, Copy, Debug)]
+enum Request {
+    /// A lookup, and a store if it misses.
+    Get(u64),
+    /// A store, whatever there is.
+    Put(u64),
+    /// An entry leaves by itself.
+    Remove(u64),
+}
+
+/// A cache of so many entries under a policy.
+struct Cache {
+    entries_max: usize,
+    policy: Box<dyn Evict>,
+    slots: BTreeMap<u64, Slot>,
+    keys: BTreeMap<Slot, u64>,
+}
+
+impl Cache {
+    fn new(policy: &Policy, entries_max: usize) -> Self {
+        Self { entries_max, policy: policy.start(), slots: BTreeMap::new(), keys: BTreeMap::new() }
+    }
+
+    /// True if it was there.
+    fn request(&mut self, request: Request) -> bool {
+        let (Request::Get(key) | Request::Put(key) | Request::Remove(key)) = request;
+        let found = self.slots.get(&key).copied();
+        match (request, found) {
+            (Request::Get(_), Some(slot)) => self.policy.hit(slot),
+            (Request::Put(_), Some(slot)) => self.policy.rewrite(slot),
+            (Request::Remove(_), Some(slot)) => {
+                self.policy.remove(slot);
+                self.forget(slot);
+            }
+            (Request::Remove(_), None) => {}
+            (Request::Get(_) | Request::Put(_), None) => self.admit(key),
+        }
+        found.is_some()
+    }
+
+    fn admit(&mut self, key: u64) {
+        if self.slots.len() == self.entries_max {
+            let evicted = self.policy.evict().expect("there are entries");
+            self.forget(evicted);
+        }
+        let free = |slot: &Slot| !self.keys.contains_key(slot);
+        let slot = (0..Slot::MAX).find(free).expect("a free number");
+        // The fingerprint is in the high bits.
+        self.policy.admit(slot, key.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        self.slots.insert(key, slot);
+        self.keys.insert(slot, key);
+    }
+
+    fn forget(&mut self, slot: Slot) {
+        let key = self.keys.remove(&slot).expect("the policy names what is there");
+        self.slots.remove(&key);
+    }
+
+    fn misses(policy: &str, entries_max: usize, requests: impl IntoIterator<Item = u64>) -> usize {
+        let mut cache = Self::new(Policy::named(policy).unwrap(), entries_max);
+        requests.into_iter().filter(|&key| !cache.request(Request::Get(key))).count()
+    }
+
+    fn contents(&self) -> Vec<u64> {
+        let mut keys: Vec<u64> = self.slots.keys().copied().collect();
+        keys.sort_unstable();
+        keys
+    }
+}
+
+/// A policy as its definition has it: a list of keys, searched from one end to the other.
+trait Reference {
+    fn get(&mut self, key: u64);
+    fn put(&mut self, key: u64);
+    fn remove(&mut self, key: u64);
+    fn contents(&self) -> Vec<u64>;
+}
+
+/// The oldest first.
+struct Ordered {
+    entries_max: usize,
+    keys: Vec<u64>,
+    is_moved_by_hits: bool,
+}
+
+impl Reference for Ordered {
+    fn get(&mut self, key: u64) {
+        if self.is_moved_by_hits || !self.keys.contains(&key) {
+            self.put(key);
+        }
+    }
+
+    fn put(&mut self, key: u64) {
+        self.remove(key);
+        if self.keys.len() == self.entries_max {
+            self.keys.remove(0);
+        }
+        self.keys.push(key);
+    }
+
+    fn remove(&mut self, key: u64) {
+        self.keys.retain(|&known| known != key);
+    }
+
+    fn contents(&self) -> Vec<u64> {
+        let mut keys = self.keys.clone();
+        keys.sort_unstable();
+        keys
+    }
+}
+
+/// Figure 1 and Algorithm 1 of the paper: the queue from its tail, and the hand as an index.
+struct Sieve {
+    entries_max: usize,
+    queue: VecDeque<(u64, bool)>,
+    hand: usize,
+}
+
+impl Sieve {
+    /// The next one is then where the one that left was; past the newest, the hand is at the oldest.
+    fn leave(&mut self, at: usize) {
+        self.queue.remove(at);
+        if at < self.hand {
+            self.hand -= 1;
+        }
+        if self.hand >= self.queue.len() {
+            self.hand = 0;
+        }
+    }
+}
+
+impl Reference for Sieve {
+    fn get(&mut self, key: u64) {
+        if let Some((_, visited)) = self.queue.iter_mut().find(|(known, _)| *known == key) {
+            *visited = true;
+            return;
+        }
+        if self.queue.len() == self.entries_max {
+            loop {
+                if self.hand >= self.queue.len() {
+                    self.hand = 0;
+                }
+                if !self.queue[self.hand].1 {
+                    break;
+                }
+                self.queue[self.hand].1 = false;
+                self.hand += 1;
+            }
+            let hand = self.hand;
+            self.leave(hand);
+        }
+        self.queue.push_back((key, false));
+    }
+
+    fn put(&mut self, key: u64) {
+        self.get(key);
+    }
+
+    fn remove(&mut self, key: u64) {
+        if let Some(at) = self.queue.iter().position(|(known, _)| *known == key) {
+            self.leave(at);
+        }
+    }
+
+    fn contents(&self) -> Vec<u64> {
+        let mut keys: Vec<u64> = self.queue.iter().map(|(key, _)| *key).collect();
+        keys.sort_unstable();
+        keys
+    }
+}
+
+fn reference(policy: &str, entries_max: usize) -> Box<dyn Reference> {
+    match policy {
+        "sieve" => Box::new(Sieve { entries_max, queue: VecDeque::new(), hand: 0 }),
+        _ => Box::new(Ordered { entries_max, keys: Vec::new(), is_moved_by_hits: policy == "lru" }),
+    }
+}
+
+fn requests() -> impl Strategy<Value = Vec<Request>> {
+    let request = (0..12_u64, 0..20_u8).prop_map(|(key, kind)| match kind {
+        0 => Request::Remove(key),
+        1..4 => Request::Put(key),
+        _ => Request::Get(key),
+    });
+    prop::collection::vec(request, 0..400)
+}
+
+proptest! {
+    #[test]
+    fn the_same_entries_are_there_as_in_the_reference(
+        requests in requests(),
+        entries_max in 1..9_usize,
+        policy in prop_oneof![Just("sieve"), Just("lrw"), Just("lru")],
+    ) {
+        let mut cache = Cache::new(Policy::named(policy).unwrap(), entries_max);
+        let mut reference = reference(policy, entries_max);
+        for (at, request) in requests.into_iter().enumerate() {
+            cache.request(request);
+            match request {
+                Request::Get(key) => reference.get(key),
+                Request::Put(key) => reference.put(key),
+                Request::Remove(key) => reference.remove(key),
+            }
+            prop_assert_eq!(cache.contents(), reference.contents(), "after request {}: {:?}", at, request);
+        }
+    }
+
+    #[test]
+    fn every_policy_gives_up_each_entry_once(
+        requests in requests(),
+        entries_max in 1..9_usize,
+        policy in (0..POLICIES.len()).prop_map(|number| &POLICIES[number]),
+    ) {
+        let mut cache = Cache::new(policy, entries_max);
+        for request in requests {
+            cache.request(request);
+            prop_assert!(cache.slots.len() <= entries_max);
+        }
+        while let Some(slot) = cache.policy.evict() {
+            cache.forget(slot);
+        }
+        prop_assert!(cache.slots.is_empty(), "{:?} are never given up", cache.contents());
+    }
+}
+
+/// Belady, Nelson, Shedler, "An anomaly in space-time characteristics of certain programs running in a
+/// paging machine", CACM 12 (1969): first in, first out, has 9 faults with three frames and 10 with
+/// four. A cache whose keys are never written anew is first in, first out under lrw.
+#[test]
+fn lrw_shows_beladys_anomaly_and_lru_does_not() {
+    let requests = [1, 2, 3, 4, 1, 2, 5, 1, 2, 3, 4, 5];
+    let misses = |policy, entries_max| Cache::misses(policy, entries_max, requests);
+    assert_eq!((misses("lrw", 3), misses("lrw", 4)), (9, 10));
+    assert_eq!((misses("lru", 3), misses("lru", 4)), (10, 8));
+}
+
+/// Silberschatz, Galvin, Gagne, "Operating System Concepts", page replacement: 15 faults first in,
+/// first out, and 12 least recently used, with three frames.
+#[test]
+fn lrw_and_lru_fault_as_in_the_textbook() {
+    let requests = [7, 0, 1, 2, 0, 3, 0, 4, 2, 3, 0, 3, 2, 1, 2, 0, 1, 7, 0, 1];
+    assert_eq!(Cache::misses("lrw", 3, requests), 15);
+    assert_eq!(Cache::misses("lru", 3, requests), 12);
+}
+
+/// The worked example of the SIEVE website (cacheMon/SIEVE-website): seven places, the hand at `a`.
+#[test]
+fn sieve_gives_up_what_the_published_example_does() {
+    let mut cache = Cache::new(Policy::SIEVE, 7);
+    let mut hits = |keys: &str| -> Vec<bool> {
+        keys.bytes().map(|key| cache.request(Request::Get(u64::from(key)))).collect()
+    };
+    assert_eq!(hits("abcdefg"), [false; 7]);
+    assert_eq!(hits("abg"), [true; 3]);
+    assert_eq!(hits("hadibj"), [false, true, true, false, true, false]);
+    let mut left: Vec<u64> = "jihgdba".bytes().map(u64::from).collect();
+    left.sort_unstable();
+    assert_eq!(cache.contents(), left, "c, e and f have left");
+}
+
+#[test]
+fn a_name_is_looked_up_and_a_wrong_one_is_helped() {
+    assert_eq!(Policy::named("lrw").unwrap(), Policy::LRW);
+    assert_eq!(Policy::SIEVE.name, "sieve");
+    let error = Policy::named("lruu").unwrap_err();
+    assert_eq!(error.to_string(), "unknown policy `lruu`: did you mean `lru`?");
+}

@@ -1,0 +1,204 @@
+//! The shard against a model that keeps everything and searches.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::policy::{POLICIES, Policy};
+
+fn at(ms: u64) -> Time {
+    Time::ZERO + Duration::from_millis(ms)
+}
+
+fn hash(key: u8) -> u64 {
+    // Some keys collide in the index, and all in the bits that choose the shard.
+    u64::from(key / 2)
+}
+
+fn shard(limit: Option<&Limit>) -> Shard<u8, u32> {
+    let entries_max = limit.and_then(|limit| limit.entries).unwrap_or(usize::MAX);
+    Shard::new(&FixedState::with_seed(1), limit, entries_max)
+}
+
+fn new(key: u8, value: u32, expires: Time) -> New<u8, u32> {
+    New { hash: hash(key), key, value, expires, weight: 1 }
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
+    /// Whether everything fits together.
+    fn validate(&mut self) {
+        let stored = self.entries.iter().flatten().count();
+        assert_eq!(stored, self.index.len(), "every entry is listed once");
+        assert_eq!(stored + self.vacant.len(), self.entries.len(), "every slot is taken or vacant");
+        assert!(stored <= self.ceiling.most);
+        for &slot in &self.index {
+            let entry = self.entries[slot as usize].as_ref().expect("what is listed is there");
+            let found = self.index.find(lengthen(entry.short_hash), |&listed| listed == slot);
+            assert!(found.is_some(), "what is listed is found by its hash");
+            assert!(self.sweep.earliest <= entry.expires, "the sweep does not rest too long");
+        }
+        for &slot in &self.vacant {
+            assert!(self.entries[slot as usize].is_none());
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    LookUp(u8),
+    Publish { key: u8, ttl_ms: Option<u64> },
+    Remove(u8),
+    Evict,
+    Purge,
+    Pass(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        8 => (0..16_u8).prop_map(Step::LookUp),
+        8 => (0..16_u8, prop::option::of(1..40_u64))
+            .prop_map(|(key, ttl_ms)| Step::Publish { key, ttl_ms }),
+        1 => (0..16_u8).prop_map(Step::Remove),
+        1 => Just(Step::Evict),
+        1 => Just(Step::Purge),
+        4 => (0..10_u64).prop_map(Step::Pass),
+    ];
+    prop::collection::vec(step, 0..300)
+}
+
+proptest! {
+    /// The model knows what was stored last under every key. A shard may have less, by as much as it
+    /// says; what it has is that, and it has no more than it may.
+    #[test]
+    fn a_shard_has_what_was_stored_and_no_more_than_it_may(
+        steps in steps(),
+        entries_max in 1..12_usize,
+        reclaim in prop_oneof![Just(0.0), Just(0.3), Just(1.0)],
+        policy in prop::option::of((0..POLICIES.len()).prop_map(|number| &POLICIES[number])),
+    ) {
+        let limit = policy.map(|policy| Limit { policy, reclaim, ..Limit::entries(entries_max) });
+        let mut shard = shard(limit.as_ref());
+        let mut model: BTreeMap<u8, (u32, Time)> = BTreeMap::new();
+        let (mut now, mut value) = (0, 0);
+        for step in steps {
+            let mut gone = Gone::new();
+            match step {
+                Step::LookUp(key) => {
+                    match (shard.look_up(hash(key), &key, at(now)), model.get(&key)) {
+                        (Found::Fresh(found), Some(&(stored, expires))) => {
+                            prop_assert_eq!(found, stored);
+                            prop_assert!(at(now) < expires);
+                        }
+                        (Found::Missing { .. }, Some(&(_, expires))) => prop_assert!(at(now) >= expires),
+                        (Found::Missing { version }, None) => prop_assert_eq!(version, 0),
+                        (Found::Fresh(found), None) => prop_assert!(false, "{} is not there", found),
+                    }
+                }
+                Step::Publish { key, ttl_ms } => {
+                    value += 1;
+                    let expires = ttl_ms.map_or(Time::NEVER, |ttl| at(now + ttl));
+                    let old = model.remove(&key);
+                    gone = shard.publish(new(key, value, expires), at(now));
+                    if let Some((old, _)) = old {
+                        prop_assert!(gone.iter().any(|entry| (entry.key, entry.value) == (key, old)));
+                        gone.retain(|entry| entry.key != key);
+                    }
+                    // With a ceiling of nothing but itself, what is published stays.
+                    model.insert(key, (value, expires));
+                }
+                Step::Remove(key) => {
+                    let removed = shard.remove(hash(key), &key).map(|entry| entry.value);
+                    prop_assert_eq!(removed, model.remove(&key).map(|(value, _)| value));
+                }
+                Step::Evict => gone.extend(shard.evict()),
+                Step::Purge => {
+                    shard.begin_purge();
+                    shard.give_up(at(now), &mut gone);
+                    let is_expired = |entry: &Entry<u8, u32>| at(now) >= entry.expires;
+                    prop_assert!(shard.unpurged == 0 && (gone.iter().all(is_expired) || gone.len() == 1));
+                }
+                Step::Pass(ms) => now += ms,
+            }
+            for entry in &gone {
+                prop_assert_eq!(model.remove(&entry.key).map(|(value, _)| value), Some(entry.value));
+            }
+            shard.validate();
+            prop_assert_eq!(shard.len(), model.len());
+        }
+    }
+}
+
+#[test]
+fn a_value_is_fresh_until_it_expires() {
+    let mut shard = shard(None);
+    assert_eq!(shard.look_up(hash(7), &7, at(0)), Found::Missing { version: 0 });
+    assert!(shard.publish(new(7, 1, at(10)), at(0)).is_empty());
+    assert_eq!(shard.look_up(hash(7), &7, at(9)), Found::Fresh(1));
+    assert_eq!(shard.look_up(hash(7), &7, at(10)), Found::Missing { version: 1 });
+    assert_eq!(shard.publish(new(7, 2, Time::NEVER), at(10))[0].value, 1);
+    assert_eq!(shard.look_up(hash(7), &7, at(1_000_000)), Found::Fresh(2));
+}
+
+#[test]
+fn a_version_is_claimed_once() {
+    let mut shard = shard(None);
+    assert!(shard.claim(hash(7), &7, 0));
+    assert!(!shard.claim(hash(7), &7, 0), "claimed already");
+    shard.publish(new(7, 1, at(10)), at(0));
+    assert!(!shard.claim(hash(7), &7, 0), "published meanwhile");
+    assert!(shard.claim(hash(7), &7, 1));
+    shard.unclaim(&7, 0);
+    assert!(!shard.claim(hash(7), &7, 1), "an ended claim takes no later one along");
+    shard.unclaim(&7, 1);
+    assert!(shard.claim(hash(7), &7, 1));
+    shard.unclaim(&7, 1);
+    shard.remove(hash(7), &7);
+    assert!(shard.claim(hash(7), &7, 1), "what was seen has been evicted, and nothing is in its place");
+}
+
+#[test]
+fn what_has_expired_leaves_as_others_come() {
+    let mut shard: Shard<u32, u32> = Shard::new(&FixedState::with_seed(1), None, usize::MAX);
+    let store = |shard: &mut Shard<u32, u32>, key: u32, expires, now| {
+        shard.publish(New { hash: u64::from(key), key, value: 0, expires, weight: 0 }, now);
+    };
+    for key in 0..1_000 {
+        store(&mut shard, key, at(10), at(0));
+    }
+    for key in 1_000..1_500 {
+        store(&mut shard, key, at(1_000), at(10));
+    }
+    assert_eq!((shard.len(), shard.evictions.expired), (500, 1_000));
+    shard.validate();
+}
+
+#[test]
+fn reclaiming_takes_the_expired_first_and_then_the_oldest_down_to_its_share() {
+    let limit = Limit { policy: Policy::LRW, reclaim: 0.3, ..Limit::entries(1_000) };
+    let mut shard: Shard<u32, u32> = Shard::new(&FixedState::with_seed(1), Some(&limit), 1_000);
+    let store = |shard: &mut Shard<u32, u32>, now, key: u32, expires| {
+        let gone = shard.publish(New { hash: u64::from(key), key, value: 0, expires, weight: 0 }, at(now));
+        assert!(gone.len() <= RECLAIM_SLICE, "{} left at once", gone.len());
+        gone.into_iter().map(|entry| entry.key).collect::<Vec<_>>()
+    };
+    for key in 0..1_000 {
+        store(&mut shard, 50, key, if key % 10 == 9 { at(100) } else { Time::NEVER });
+    }
+    let mut left = Vec::new();
+    let mut key = 1_000;
+    // 700, and the one that it was for.
+    while shard.len() != 701 {
+        left.extend(store(&mut shard, 100, key, Time::NEVER));
+        key += 1;
+        assert!(key < 1_100, "{} have left", left.len());
+        assert!((701..=1_000).contains(&shard.len()));
+        shard.validate();
+    }
+    let (expired, oldest): (Vec<u32>, Vec<u32>) = left.iter().partition(|&&key| key % 10 == 9);
+    assert_eq!(expired.len(), 100);
+    assert!(oldest.is_sorted(), "in the order of their writes: {oldest:?}");
+    assert_eq!(shard.evictions.expired, 100);
+    // Nothing more leaves before it is full again.
+    assert_eq!(store(&mut shard, 100, key, Time::NEVER), Vec::<u32>::new());
+}

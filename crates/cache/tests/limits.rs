@@ -1,0 +1,315 @@
+//! Limits, asserted at their peak: what is counted, and what is really alive.
+
+use std::{
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use proptest::prelude::*;
+use stockade_cache::{
+    Answer, Cache, Error, Limit, Load, Order, Policy, Strategy, heap_bytes, policy::POLICIES,
+};
+use stockade_model::{
+    outcome::Outcome,
+    seed::Seed,
+    time::{Runtime, Time, Virtual},
+};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn limited(limit: Limit) -> Strategy {
+    Strategy { limit: Some(limit), ..Strategy::preset("stampede").unwrap() }
+}
+
+fn by_bytes<V>(
+    runtime: &Virtual,
+    strategy: Strategy,
+    weigh: impl Fn(&u32, &V) -> usize + Send + Sync + 'static,
+) -> Cache<u32, V, Virtual>
+where
+    V: Clone + Send + Sync + 'static,
+{
+    Cache::builder(strategy).weigh(weigh).build_on(runtime.clone(), Seed(1)).unwrap()
+}
+
+/// A value that knows how many of its kind are alive, and how many were at most.
+#[derive(Debug)]
+struct Alive {
+    bytes: usize,
+    all: Arc<Census>,
+}
+
+#[derive(Debug, Default)]
+struct Census {
+    bytes: AtomicUsize,
+    peak: AtomicUsize,
+}
+
+impl Alive {
+    fn new(bytes: usize, all: &Arc<Census>) -> Arc<Self> {
+        let alive = all.bytes.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        all.peak.fetch_max(alive, Ordering::SeqCst);
+        Arc::new(Self { bytes, all: Arc::clone(all) })
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.all.bytes.fetch_sub(self.bytes, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn bytes_are_held_at_their_ceiling_and_so_is_what_is_really_alive() {
+    const LIMIT: usize = 1 << 20;
+    const THREADS: u32 = 4;
+    for policy in &POLICIES {
+        for reclaim in [0.0, 0.3] {
+            let runtime = Virtual::new();
+            let limit = Limit { policy, reclaim, ..Limit::bytes(LIMIT) };
+            let cache = by_bytes(&runtime, limited(limit), |_: &u32, value: &Arc<Alive>| value.bytes);
+            let all = Arc::<Census>::default();
+            let start = Barrier::new(THREADS as usize);
+            std::thread::scope(|threads| {
+                for thread in 0..THREADS {
+                    let (cache, all, start) = (&cache, &all, &start);
+                    threads.spawn(move || {
+                        start.wait();
+                        for step in 0..2_000_u32 {
+                            let bytes = 1 + (step * 7_919 + thread) as usize % 50_000;
+                            cache.insert(step * 31 % 997, Alive::new(bytes, all));
+                            assert!(cache.bytes().unwrap().held <= LIMIT);
+                            _ = cache.get(&(step % 997));
+                        }
+                    });
+                }
+            });
+            let held = cache.bytes().unwrap();
+            assert!(held.peak <= LIMIT, "{}: {} were held", policy.name, held.peak);
+            assert!(held.peak > LIMIT * 9 / 10, "{}: only {} were ever held", policy.name, held.peak);
+            // One value a thread is alive that is not stored yet.
+            let peak = all.peak.load(Ordering::SeqCst);
+            assert!(peak <= LIMIT + THREADS as usize * 50_000, "{}: {peak} were alive", policy.name);
+            assert!(all.bytes.load(Ordering::SeqCst) <= held.held);
+            drop(cache);
+            assert_eq!(all.bytes.load(Ordering::SeqCst), 0, "nothing is lost");
+        }
+    }
+}
+
+#[test]
+fn entries_are_held_at_their_ceiling() {
+    for policy in &POLICIES {
+        for (entries, order) in
+            [(1, Order::PerShard), (1_000, Order::PerShard), (5_000, Order::PerShard), (5_000, Order::Global)]
+        {
+            let runtime = Virtual::new();
+            let limit = Limit { policy, order, ..Limit::entries(entries) };
+            let cache: Cache<u32, u32, Virtual> =
+                Cache::builder(limited(limit)).build_on(runtime, Seed(1)).unwrap();
+            for key in 0..20_000 {
+                cache.insert(key, key);
+                assert!(cache.len() <= entries);
+                assert_eq!(cache.get(&key), Some(key), "what was just stored is there");
+            }
+            assert_eq!((cache.len(), cache.stats().evicted_size), (entries, 20_000 - entries as u64));
+        }
+    }
+}
+
+proptest! {
+    /// Bytes are what the entries weigh, whatever became of them.
+    #[test]
+    fn what_is_held_is_what_is_stored(
+        inserts in prop::collection::vec((0..40_u32, 0..3_000_usize), 1..200),
+        reclaim in prop_oneof![Just(0.0), Just(0.5)],
+        entries in prop::option::of(1..20_usize),
+    ) {
+        const LIMIT: usize = 16_384;
+        let runtime = Virtual::new();
+        let limit = Limit { entries, reclaim, max_object: Some(2_500), ..Limit::bytes(LIMIT) };
+        let cache = by_bytes(&runtime, limited(limit), |_, value: &Vec<u8>| value.len());
+        for (key, bytes) in inserts {
+            cache.insert(key, vec![0; bytes]);
+            let stored = cache.get(&key);
+            prop_assert_eq!(stored.is_some(), bytes + cache.entry_bytes() <= 2_500, "{} bytes", bytes);
+        }
+        let owned: usize = (0..40).filter_map(|key| cache.get(&key)).map(|value| value.len()).sum();
+        prop_assert_eq!(cache.bytes().unwrap().held, owned + cache.len() * cache.entry_bytes());
+    }
+}
+
+#[test]
+fn a_value_beyond_max_object_is_answered_and_not_stored_and_what_was_there_is_gone() {
+    let runtime = Virtual::new();
+    let limit = Limit { max_object: Some(10_000), ..Limit::bytes(100_000) };
+    let cache = by_bytes(&runtime, limited(limit), heap_bytes::<u32, Vec<u8>>);
+    let size = cache.clone();
+    runtime
+        .run(async move {
+            cache.insert(1, vec![0; 9_000]);
+            cache.insert(1, vec![0; 10_000]);
+            assert_eq!((cache.get(&1), cache.stats().stores_refused), (None, 1));
+            let load = async || Ok::<_, Error>(vec![0; 10_000]);
+            let Answer { value, outcome } = cache.get_with(1, load).await.unwrap();
+            assert_eq!((value.len(), outcome), (10_000, Outcome::Miss));
+            assert_eq!((cache.len(), cache.stats().stores_refused), (0, 2));
+        })
+        .unwrap();
+    assert_eq!(size.bytes().unwrap().held, 0, "a refused value takes no room");
+}
+
+#[test]
+fn a_load_reserves_the_most_that_it_may_bring_and_then_what_it_brought() {
+    let runtime = Virtual::new();
+    let limit = Limit { max_object: Some(10_000), ..Limit::bytes(100_000) };
+    let strategy = Strategy { ttl: Some(10 * MS), ..limited(limit) };
+    let cache = by_bytes(&runtime, strategy, heap_bytes::<u32, Vec<u8>>);
+    let clock = runtime.clone();
+    runtime
+        .run(async move {
+            let during = |cache: &Cache<u32, Vec<u8>, Virtual>| {
+                let (cache, clock) = (cache.clone(), clock.clone());
+                async move {
+                    let held = cache.bytes().unwrap().held;
+                    clock.sleep_until(clock.now() + MS).await;
+                    assert_eq!(cache.bytes().unwrap().held, held);
+                    Ok::<_, Error>(vec![0; 3_000])
+                }
+            };
+            let held = |cache: &Cache<u32, Vec<u8>, Virtual>| cache.bytes().unwrap().held;
+            let (looks, load) = (cache.clone(), during(&cache));
+            cache
+                .get_with(1, move || {
+                    assert_eq!(looks.bytes().unwrap().held, 10_000);
+                    load
+                })
+                .await
+                .unwrap();
+            let entry = 3_000 + cache.entry_bytes();
+            assert_eq!(held(&cache), entry);
+            clock.sleep_until(clock.now() + 20 * MS).await;
+            // Expired, and still there: the next load reserves as much again.
+            let (looks, load) = (cache.clone(), during(&cache));
+            cache
+                .get_with(1, move || {
+                    assert_eq!(looks.bytes().unwrap().held, 2 * entry);
+                    load
+                })
+                .await
+                .unwrap();
+            assert_eq!(held(&cache), entry);
+        })
+        .unwrap();
+}
+
+/// When a caller was answered, and why not.
+type Told = (Time, Option<Error>);
+
+/// What each caller was told, if all ask at once for a key of their own and every load
+/// takes 10 ms.
+fn ask_at_once(strategy: Strategy, callers: u32) -> (Vec<Told>, Cache<u32, Vec<u8>, Virtual>) {
+    let runtime = Virtual::new();
+    let cache = by_bytes(&runtime, strategy, heap_bytes::<u32, Vec<u8>>);
+    let answers = runtime
+        .run({
+            let (runtime, cache) = (runtime.clone(), cache.clone());
+            async move {
+                let answers = (0..callers).map(|key| {
+                    let (runtime, cache) = (runtime.clone(), cache.clone());
+                    async move {
+                        let clock = runtime.clone();
+                        let load = async move || {
+                            clock.sleep_until(clock.now() + 10 * MS).await;
+                            Ok::<_, Error>(vec![0; 100])
+                        };
+                        let answer = cache.get_with(key, load).await;
+                        (runtime.now(), answer.err())
+                    }
+                });
+                join_all(answers).await
+            }
+        })
+        .unwrap();
+    (answers, cache)
+}
+
+#[test]
+fn only_so_many_loads_are_under_way_and_only_so_many_queue() {
+    let load = Load { max_concurrent: Some(3), queue: 5, ..Load::DEFAULT };
+    for preset in ["none", "stampede"] {
+        let strategy = Strategy { load, ..Strategy::preset(preset).unwrap() };
+        let (answers, cache) = ask_at_once(strategy, 10);
+        let at: Vec<u128> = answers.iter().map(|(at, _)| at.elapsed().as_millis()).collect();
+        assert_eq!(at, [10, 10, 10, 20, 20, 20, 30, 30, 0, 0], "in turn, and the last ones at once");
+        let rejected: Vec<String> =
+            answers.into_iter().filter_map(|(_, error)| Some(error?.to_string())).collect();
+        assert_eq!(rejected, ["the load was rejected: 5 loads wait for their turn already"; 2]);
+        assert_eq!((cache.stats().loads, cache.stats().loads_rejected), (8, 2));
+    }
+}
+
+#[test]
+fn a_load_that_queues_longer_than_its_deadline_is_given_up() {
+    let load = Load { max_concurrent: Some(1), deadline: 25 * MS, ..Load::DEFAULT };
+    let (answers, cache) = ask_at_once(Strategy { load, ..Strategy::preset("stampede").unwrap() }, 5);
+    let at: Vec<u128> = answers.iter().map(|(at, _)| at.elapsed().as_millis()).collect();
+    // The third begins, and is cancelled at 25 ms.
+    assert_eq!(at, [10, 20, 25, 25, 25]);
+    assert!(answers[2..].iter().all(|(_, error)| matches!(error, Some(Error::Deadline { .. }))));
+    assert_eq!((cache.stats().loads, cache.flights()), (3, 0));
+}
+
+#[test]
+fn loads_queue_for_room_and_their_reservations_stay_below_the_limit() {
+    let limit = Limit { max_object: Some(10_000), ..Limit::bytes(40_000) };
+    let (answers, cache) = ask_at_once(limited(limit), 10);
+    let at: Vec<u128> = answers.iter().map(|(at, _)| at.elapsed().as_millis()).collect();
+    assert_eq!(at[..4], [10; 4], "four have room at once");
+    assert!(at.is_sorted() && *at.last().unwrap() <= 40, "{at:?}");
+    assert!(answers.iter().all(|(_, error)| error.is_none()));
+    assert_eq!(cache.bytes().unwrap().peak, 40_000);
+    assert_eq!(cache.bytes().unwrap().held, cache.len() * (100 + cache.entry_bytes()));
+}
+
+#[test]
+fn a_lost_load_gives_its_room_and_its_turn_back() {
+    let runtime = Virtual::new();
+    let load = Load { max_concurrent: Some(1), ..Load::DEFAULT };
+    let limit = Limit { max_object: Some(10_000), ..Limit::bytes(10_000) };
+    let cache = by_bytes(&runtime, Strategy { load, ..limited(limit) }, heap_bytes::<u32, Vec<u8>>);
+    runtime
+        .run(async move {
+            let lost = cache.get_with(1, || async { panic!("lost") as Result<Vec<u8>, Error> }).await;
+            assert!(matches!(lost, Err(Error::LeaderLost)), "{lost:?}");
+            let failed = cache.get_with(1, async || Err::<Vec<u8>, _>(Error::LeaderLost)).await;
+            assert!(matches!(failed, Err(Error::Load(_))), "{failed:?}");
+            assert_eq!(cache.bytes().unwrap().held, 0);
+            assert!(cache.get_with(1, async || Ok::<_, Error>(vec![1])).await.is_ok());
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_strategy_that_cannot_be_is_refused() {
+    let refused = |strategy: Strategy| {
+        let cache = Cache::<u32, u32>::builder(strategy).build_on(Virtual::new(), Seed(1));
+        cache.unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused(limited(Limit::bytes(1 << 20))),
+        "a limit in bytes has to be told what entries weigh: Builder::weigh"
+    );
+    assert_eq!(refused(limited(Limit::entries(0))), "a limit has to be above 0");
+    let load = Load { max_concurrent: Some(0), ..Load::DEFAULT };
+    assert_eq!(
+        refused(Strategy { load, ..Strategy::preset("none").unwrap() }),
+        "`max_concurrent` has to be above 0: no load could ever begin"
+    );
+    let lrw = Limit { policy: Policy::LRW, reclaim: 2.0, ..Limit::entries(1) };
+    assert_eq!(refused(limited(lrw)), "`reclaim` is the share of the limit to be cleared: between 0 and 1");
+}
