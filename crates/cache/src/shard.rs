@@ -249,7 +249,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
 
     /// One step of reclaiming: a slice of the purge, or one that the policy gives up.
     pub(crate) fn give_up(&mut self, now: Time, gone: &mut Gone<K, V>) {
-        if self.unpurged > 0 {
+        if self.unpurged > 0 && now >= self.sweep.earliest {
             let seen = self.sweep(PURGE_SLICE.min(self.unpurged), now, gone);
             self.unpurged -= seen;
         } else {
@@ -260,7 +260,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     /// Room for one more entry.
     fn make_room(&mut self, now: Time, gone: &mut Gone<K, V>) {
         let Ceiling { most, reclaimed } = self.ceiling;
-        self.sweep(SWEEP_SLICE, now, gone);
+        if now >= self.sweep.earliest {
+            self.sweep(SWEEP_SLICE, now, gone);
+        }
         if self.len() >= most && reclaimed < most && !self.is_reclaiming {
             self.is_reclaiming = true;
             self.begin_purge();
@@ -281,9 +283,6 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
 
     /// Takes out what has expired among the next so many slots, and tells how many it looked at.
     fn sweep(&mut self, slots: usize, now: Time, gone: &mut Gone<K, V>) -> usize {
-        if now < self.sweep.earliest {
-            return slots;
-        }
         let mut seen = 0;
         while seen < slots && gone.len() < RECLAIM_SLICE {
             seen += 1;

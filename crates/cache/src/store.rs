@@ -258,3 +258,6 @@ impl<K, V> Weight<K, V> {
         self.budget.release(bytes);
     }
 }
+
+#[cfg(all(test, shuttle))]
+mod explored;

@@ -68,9 +68,11 @@ fn bytes_are_held_at_their_ceiling_and_so_is_what_is_really_alive() {
     const LIMIT: usize = 1 << 20;
     const THREADS: u32 = 4;
     for policy in &POLICIES {
-        for reclaim in [0.0, 0.3] {
+        // One shard, and sixteen.
+        for (largest, reclaim) in [(60_000, 0.0), (60_000, 0.3), (4_000, 0.0), (4_000, 0.3)] {
             let runtime = Virtual::new();
-            let limit = Limit { policy, reclaim, ..Limit::bytes(LIMIT) };
+            let max_object = Some(largest + 96);
+            let limit = Limit { policy, reclaim, max_object, ..Limit::bytes(LIMIT) };
             let cache = by_bytes(&runtime, limited(limit), |_: &u32, value: &Arc<Alive>| value.bytes);
             let all = Arc::<Census>::default();
             let start = Barrier::new(THREADS as usize);
@@ -80,7 +82,7 @@ fn bytes_are_held_at_their_ceiling_and_so_is_what_is_really_alive() {
                     threads.spawn(move || {
                         start.wait();
                         for step in 0..2_000_u32 {
-                            let bytes = 1 + (step * 7_919 + thread) as usize % 50_000;
+                            let bytes = 1 + (step * 7_919 + thread) as usize % largest;
                             cache.insert(step * 31 % 997, Alive::new(bytes, all));
                             assert!(cache.bytes().unwrap().held <= LIMIT);
                             _ = cache.get(&(step % 997));
@@ -93,7 +95,7 @@ fn bytes_are_held_at_their_ceiling_and_so_is_what_is_really_alive() {
             assert!(held.peak > LIMIT * 9 / 10, "{}: only {} were ever held", policy.name, held.peak);
             // One value a thread is alive that is not stored yet.
             let peak = all.peak.load(Ordering::SeqCst);
-            assert!(peak <= LIMIT + THREADS as usize * 50_000, "{}: {peak} were alive", policy.name);
+            assert!(peak <= LIMIT + THREADS as usize * largest, "{}: {peak} were alive", policy.name);
             assert!(all.bytes.load(Ordering::SeqCst) <= held.held);
             drop(cache);
             assert_eq!(all.bytes.load(Ordering::SeqCst), 0, "nothing is lost");

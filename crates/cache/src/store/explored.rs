@@ -1,0 +1,96 @@
+//! The store under every schedule that shuttle finds: threads that store, look up and reserve at a
+//! ceiling that has room for two.
+
+use shuttle::thread;
+
+use super::*;
+use crate::policy::POLICIES;
+
+const LIMIT: usize = 2_000;
+
+fn store(policy: &'static crate::Policy, reclaim: f64) -> Arc<Store<u8, u8>> {
+    let limit = Limit { policy, reclaim, max_object: Some(1_000), ..Limit::bytes(LIMIT) };
+    // Whatever an entry costs, it weighs what its value says in tens of bytes.
+    let costs = Shard::<u8, u8>::ENTRY_BYTES + policy.entry_bytes;
+    let weigh = move |_: &u8, value: &u8| usize::from(*value) * 10 - costs;
+    Arc::new(Store::new(Seed(1), Some(&limit), Some(Box::new(weigh))))
+}
+
+fn held(store: &Store<u8, u8>) -> usize {
+    let held = store.budget().map_or(0, |budget| budget.held());
+    assert!(held <= LIMIT, "{held} are held");
+    held
+}
+
+fn stored(store: &Store<u8, u8>) -> usize {
+    (0..4).map(|key| fresh(store, key).map_or(0, |value| usize::from(value) * 10)).sum()
+}
+
+fn fresh(store: &Store<u8, u8>, key: u8) -> Option<u8> {
+    match store.look_up(&key, Time::ZERO) {
+        Found::Fresh(value) => Some(value),
+        Found::Missing { .. } => None,
+    }
+}
+
+fn insert(store: &Store<u8, u8>, key: u8, value: u8, reserved: Option<Reservation>) {
+    store.publish(key, value, Time::NEVER, Time::ZERO, reserved);
+}
+
+fn together(work: Vec<Box<dyn FnOnce() + Send>>) {
+    let threads: Vec<_> = work.into_iter().map(thread::spawn).collect();
+    threads.into_iter().for_each(|thread| thread.join().expect("no thread panics"));
+}
+
+/// 5,000 random walks, and 5,000 schedules that prefer one thread over the others.
+fn explore(scene: impl Fn() + Copy + Send + Sync + 'static) {
+    shuttle::check_random(scene, 5_000);
+    shuttle::check_pct(scene, 5_000, 3);
+}
+
+#[test]
+fn a_ceiling_holds_under_threads_that_store_at_once() {
+    for policy in &POLICIES {
+        explore(move || {
+            let store = store(policy, 0.0);
+            let storing = |keys: [u8; 2]| -> Box<dyn FnOnce() + Send> {
+                let store = Arc::clone(&store);
+                Box::new(move || {
+                    for key in keys {
+                        insert(&store, key, 100 - key, None);
+                        held(&store);
+                        assert!(fresh(&store, key).is_none_or(|value| value == 100 - key));
+                    }
+                })
+            };
+            together(vec![storing([0, 1]), storing([1, 2]), storing([3, 0])]);
+            assert_eq!(held(&store), stored(&store), "what is held is what is stored");
+        });
+    }
+}
+
+#[test]
+fn loads_and_stores_share_one_ceiling() {
+    explore(|| {
+        let store = store(crate::Policy::SIEVE, 0.5);
+        let load = |key: u8| -> Box<dyn FnOnce() + Send> {
+            let store = Arc::clone(&store);
+            Box::new(move || {
+                // Its value is smaller than it might have been.
+                let Some(reserved) = store.reserve_for_load(&key) else { return };
+                held(&store);
+                insert(&store, key, 40, Some(reserved));
+            })
+        };
+        let storing: Box<dyn FnOnce() + Send> = {
+            let store = Arc::clone(&store);
+            Box::new(move || {
+                insert(&store, 2, 90, None);
+                insert(&store, 2, 50, None);
+                held(&store);
+            })
+        };
+        together(vec![load(0), load(1), storing]);
+        assert_eq!(held(&store), stored(&store));
+    });
+}
