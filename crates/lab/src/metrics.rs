@@ -147,6 +147,11 @@ static COUNTS: &[Metric] = &[
     }),
     count("stores.skipped", |e| Some(e.run.stores_skipped as f64)),
     count("stores.dropped", |e| Some(e.run.stores_dropped as f64)),
+    count("stores.refused", |e| Some(e.run.cache.stores_refused as f64)),
+    count("loads_rejected", |e| Some(e.run.cache.loads_rejected as f64)),
+    count("cache.entries", |e| Some(e.run.cache.entries as f64)),
+    count("cache.bytes_max", |e| e.run.cache.bytes_max.map(|bytes| bytes as f64)),
+    count("cache.evicted", |e| Some(e.run.cache.evicted as f64)),
     count("waiters", |e| Some(e.run.burst.waiters as f64)),
     count("documents", |e| Some(e.run.burst.documents as f64)),
     count("distinct_keys", |e| Some(e.run.burst.distinct_keys as f64)),
@@ -217,6 +222,8 @@ pub struct ArmFigures {
     pub hit_ratio: Option<f64>,
     /// Stores.
     pub stores: Stores,
+    /// What the cache held.
+    pub cache: Held,
     /// Requests that waited for another's load.
     pub waiters: u64,
     /// Documents to choose from.
@@ -260,6 +267,16 @@ pub struct Stores {
     pub sync: u64,
     #[serde(rename = "async")]
     pub later: u64,
+}
+
+/// The most that any of the repeats held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Held {
+    /// Entries at the end of a repeat.
+    pub entries_max: usize,
+    /// Bytes at any time, where they are limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_max: Option<usize>,
 }
 
 impl Distribution {
@@ -317,6 +334,10 @@ impl ArmFigures {
             stores: Stores {
                 sync: sum(|run| run.burst.calls.store_local),
                 later: sum(|run| run.burst.calls.store_local_async),
+            },
+            cache: Held {
+                entries_max: runs().map(|run| run.cache.entries).max()?,
+                bytes_max: runs().filter_map(|run| run.cache.bytes_max).max(),
             },
             waiters: sum(|run| run.burst.waiters as u64),
             documents: first.burst.documents,

@@ -246,6 +246,7 @@ fn note(cell: &Cell, repeat: u32, measured: Measured) -> (Run, Vec<Interval>) {
         stores_skipped: measured.stats.stores_skipped,
         stores_dropped: measured.stats.stores_dropped,
         episodes: measured.stats.episodes,
+        cache: measured.cache,
         errors: measured.errors,
     };
     (run, intervals)

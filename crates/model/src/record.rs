@@ -113,9 +113,28 @@ pub struct Run {
     /// Refill episodes: an episode opens at a key's first load and closes when an answer is
     /// published or its deadline passes.
     pub episodes: u64,
+    /// What the cache held and refused.
+    #[serde(default)]
+    pub cache: CacheFigures,
     /// What the failed requests were told, and how many were.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, u64>,
+}
+
+/// What a cache held, and what its limits did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheFigures {
+    /// Entries at the end of the run.
+    pub entries: usize,
+    /// The most bytes that its limit counted at any time, where it has one in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_max: Option<usize>,
+    /// Entries that left because others needed their room.
+    pub evicted: u64,
+    /// Values that the limit had no room for.
+    pub stores_refused: u64,
+    /// Loads that did not begin because the queue was full.
+    pub loads_rejected: u64,
 }
 
 /// A burst of workers against one strategy: the figures of the published Kazoo load test.

@@ -61,6 +61,8 @@ pub struct Measured {
     pub service_sum: Duration,
     /// What the cache did.
     pub stats: Stats,
+    /// What it held.
+    pub cache: record::CacheFigures,
     /// What the failed were told.
     pub errors: BTreeMap<String, u64>,
     /// One for every second in which a worker finished.
@@ -131,10 +133,25 @@ impl Burst {
 
         let left: Vec<Left> =
             left.iter().map(|left| left.get().cloned().unwrap_or_else(|| lost(finished))).collect();
-        self.measured(&left, &draw, &time.gate, cache.stats())
+        let stats = cache.stats();
+        let held = record::CacheFigures {
+            entries: cache.len(),
+            bytes_max: cache.bytes().map(|bytes| bytes.peak),
+            evicted: stats.evicted_size,
+            stores_refused: stats.stores_refused,
+            loads_rejected: stats.loads_rejected,
+        };
+        self.measured(&left, &draw, &time.gate, stats, held)
     }
 
-    fn measured(&self, left: &[Left], draw: &Draw, gate: &Gate, stats: Stats) -> Measured {
+    fn measured(
+        &self,
+        left: &[Left],
+        draw: &Draw,
+        gate: &Gate,
+        stats: Stats,
+        cache: record::CacheFigures,
+    ) -> Measured {
         let mut outcomes = Outcomes::default();
         let mut errors = BTreeMap::new();
         let mut seconds: BTreeMap<u64, Second> = BTreeMap::new();
@@ -187,6 +204,7 @@ impl Burst {
             bytes_in: samples().map(|s| s.bytes).sum(),
             service_sum: samples().map(Sample::service_time).sum(),
             stats,
+            cache,
             errors,
             seconds: seconds.into_values().collect(),
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stockade_model::{
     outcome::Outcomes,
-    record::{BurstFigures, Calls, Run, Times},
+    record::{BurstFigures, CacheFigures, Calls, Run, Times},
 };
 
 use super::*;
@@ -35,6 +35,7 @@ fn run(test: &str, arm: &str, repeat: u32, fetches: u64, finished_ms: f64) -> Ru
         stores_skipped: 0,
         stores_dropped: 0,
         episodes: 1,
+        cache: CacheFigures::default(),
         errors: BTreeMap::new(),
     }
 }

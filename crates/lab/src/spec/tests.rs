@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stockade_cache::{Fetch, Store, Writer};
+use stockade_cache::{Fetch, Limit, Load, Order, Policy, Store, Writer};
 
 use super::*;
 use crate::engine::Docs;
@@ -48,6 +48,7 @@ name = "mailbox"
 load.docs = ["scaled", "fixed:3"]
 load.barrier = false
 cache.writer.mailbox = { cost = "2ms", capacity = 7 }
+cache.limit = "none"
 [[arm]]
 name = "a"
 cache.strategy = "stampede"
@@ -55,7 +56,8 @@ cache.strategy = "stampede"
 name = "b"
 cache.strategy = "stampede_async"
 cache.fetch = { coalesce = { wait_timeout = "3s" } }
-cache.load = { deadline = "4s" }
+cache.load = { deadline = "4s", max_concurrent = 3, queue = 0 }
+cache.limit = { entries = 36_000, bytes = "256MiB", max_object = "300KiB", policy = "lrw", reclaim = 0.3, order = "global" }
 cache.ttl = "none"
 "#;
     let experiment = read(text).unwrap();
@@ -75,7 +77,7 @@ cache.ttl = "none"
     let a = cell("direct/100", "a");
     assert_eq!((a.burst.workers, a.burst.docs), (100, Docs::Scaled));
     assert_eq!(a.burst.strategy.ttl, Some(Duration::from_secs(1)));
-    assert_eq!(a.burst.strategy.writer, Writer::Direct);
+    assert_eq!((a.burst.strategy.writer, &a.burst.strategy.limit), (Writer::Direct, &None));
     assert_eq!(a.burst.latency.to_string(), "1ms..2ms");
 
     let b = cell("mailbox/fixed:3/10", "b");
@@ -87,7 +89,16 @@ cache.ttl = "none"
         (Store::LockedAsync, None),
         "what is written beside a preset wins"
     );
-    assert_eq!(strategy.load.deadline, Duration::from_secs(4));
+    assert_eq!(strategy.load, Load { deadline: Duration::from_secs(4), max_concurrent: Some(3), queue: 0 });
+    let limit = Limit {
+        entries: Some(36_000),
+        max_object: Some(300 << 10),
+        policy: Policy::LRW,
+        reclaim: 0.3,
+        order: Order::Global,
+        ..Limit::bytes(256 << 20)
+    };
+    assert_eq!(strategy.limit, Some(limit));
     let [cost, call_timeout] = [Duration::from_millis(2), Duration::from_secs(5)];
     assert_eq!(strategy.writer, Writer::Mailbox { cost, call_timeout, capacity: 7 });
 }
@@ -173,6 +184,40 @@ fn a_value_that_makes_no_sense_is_told_what_would() {
             "9000000000000000000",
             "",
         ),
+        (with("[cache]\nlimit.bytes = 4096"), "`4096` has no unit: write `4096KiB` or `4096MiB`", "4096", ""),
+        (with("[cache]\nlimit.entries = 0"), "one at least", "0", ""),
+        (
+            with("[cache]\nlimit = { entries = 7, policy = \"lfu\" }"),
+            "unknown policy `lfu`: did you mean `lru`?",
+            "\"lfu\"",
+            "",
+        ),
+        (
+            with("[cache]\nlimit = { entries = 7, reclaim = 30 }"),
+            "`reclaim` is the share of the limit to be cleared: between 0 and 1",
+            "{ entries = 7, reclaim = 30 }",
+            "",
+        ),
+        (
+            with("[cache]\nlimit = { policy = \"lru\" }"),
+            "a limit needs `entries` or `bytes`",
+            "{ policy = \"lru\" }",
+            "",
+        ),
+        (
+            with("[cache]\nlimit = { entrys = 7 }"),
+            "unknown key `entrys`",
+            "entrys",
+            "did you mean `entries`?",
+        ),
+        (
+            with("[cache]\nlimit = \"all\""),
+            "`all` is no limit: write a table such as { entries = 36_000 }, or \"none\"",
+            "\"all\"",
+            "",
+        ),
+        (with("[cache]\nload.max_concurrent = 0"), "one at least", "0", ""),
+        (with("[cache]\nload.queue = -1"), "a queue has room for 0 loads or more", "-1", ""),
         (MINIMAL.replace("10", "0"), "a burst has one worker at least", "0", ""),
         (MINIMAL.replace("10", "[10, -1]"), "a burst has one worker at least", "[10, -1]", ""),
         (format!("repeat = 0\n{MINIMAL}"), "repeat is from 1 to 1000", "0", ""),
