@@ -1,6 +1,6 @@
 # What a fresh machine needs is installed by name; everything else is cargo.
 
-.PHONY: test check deps fmt
+.PHONY: test check instructions deps fmt
 
 CARGO ?= cargo
 # The locks are shuttle's, and everything is built for them, beside the usual build.
@@ -18,6 +18,11 @@ check: deps
 	$(EXPLORED) $(CARGO) clippy --package stockade-cache --lib --tests --locked -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) test --package stockade --test tidy --locked
+	scripts/instructions
+
+# What a hit and a miss cost.
+instructions: deps
+	scripts/instructions
 
 fmt:
 	$(CARGO) fmt --all
