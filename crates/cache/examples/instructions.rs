@@ -1,9 +1,9 @@
 //! So many hits, or so many misses, and nothing else: for `make instructions`, which counts what each
-//! of them executes.
+//! of them executes. Under a policy, by entries or by bytes.
 
 use std::{future::Future, hint::black_box, time::Duration};
 
-use stockade_cache::{Cache, Limit, Strategy};
+use stockade_cache::{Cache, Limit, Policy, Strategy, heap_bytes};
 use stockade_model::{
     seed::Seed,
     time::{Runtime, Time},
@@ -31,15 +31,19 @@ impl Runtime for Still {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [what, times] = arguments.as_slice() else { return Err("usage: instructions hit|miss TIMES".into()) };
+    let [what, times, policy, by] = arguments.as_slice() else {
+        return Err("usage: instructions hit|miss TIMES POLICY entries|bytes".into());
+    };
     let times: u64 = times.parse()?;
 
+    let limit = if by == "bytes" { Limit::bytes(1 << 20) } else { Limit::entries(10_000) };
     let strategy = Strategy {
-        limit: Some(Limit::entries(10_000)),
+        limit: Some(Limit { policy: Policy::named(policy)?, ..limit }),
         ttl: Some(Duration::from_hours(1)),
         ..Strategy::preset("stampede")?
     };
-    let cache: Cache<u64, u64, Still> = Cache::builder(strategy).build_on(Still, Seed(1))?;
+    let cache: Cache<u64, u64, Still> =
+        Cache::builder(strategy).weigh(heap_bytes).build_on(Still, Seed(1))?;
     (0..2 * ENTRIES).for_each(|key| cache.insert(key, key));
     // Shards are not filled evenly; the newest thousand are there whatever happens.
     let there = 2 * ENTRIES - 1_000;

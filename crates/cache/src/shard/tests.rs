@@ -202,3 +202,10 @@ fn reclaiming_takes_the_expired_first_and_then_the_oldest_down_to_its_share() {
     // Nothing more leaves before it is full again.
     assert_eq!(store(&mut shard, 100, key, Time::NEVER), Vec::<u32>::new());
 }
+
+/// As the front page says.
+#[test]
+fn an_entry_costs_34_bytes_and_what_its_policy_keeps() {
+    assert_eq!(Shard::<u64, u64>::ENTRY_BYTES - size_of::<(u64, u64)>(), 34);
+    assert_eq!(POLICIES.each_ref().map(|policy| policy.entry_bytes), [9, 8, 40, 64]);
+}
