@@ -31,6 +31,7 @@ use crate::{
 pub struct Builder<K, V> {
     strategy: Strategy,
     weigh: Option<WeighBy<K, V>>,
+    counts_lookups: bool,
 }
 
 impl<K, V> Builder<K, V>
@@ -39,7 +40,7 @@ where
     V: Clone + Send + Sync + 'static,
 {
     pub(crate) fn new(strategy: Strategy) -> Self {
-        Self { strategy, weigh: None }
+        Self { strategy, weigh: None, counts_lookups: false }
     }
 
     /// Tells what a key and its value own beyond their own size, in bytes: a limit in bytes needs it.
@@ -49,6 +50,14 @@ where
     #[must_use]
     pub fn weigh(mut self, weigh: impl Fn(&K, &V) -> usize + Send + Sync + 'static) -> Self {
         self.weigh = Some(Box::new(weigh));
+        self
+    }
+
+    /// Counts lookups and hits, for [`Stats::lookups`](crate::Stats::lookups): one more locked instruction
+    /// for each of them.
+    #[must_use]
+    pub fn count_lookups(mut self) -> Self {
+        self.counts_lookups = true;
         self
     }
 
@@ -62,7 +71,7 @@ where
 
     /// An empty cache that lives by `runtime` and draws its chance (hashing) from `seed`.
     pub fn build_on<R: Runtime>(self, runtime: R, seed: Seed) -> Result<Cache<K, V, R>, InvalidStrategy> {
-        let Self { strategy, weigh } = self;
+        let Self { strategy, weigh, counts_lookups } = self;
         strategy.check()?;
         let needs_weights = strategy.limit.as_ref().is_some_and(|limit| limit.bytes.is_some());
         if needs_weights && weigh.is_none() {
@@ -70,7 +79,7 @@ where
                 "a limit in bytes has to be told what entries weigh: Builder::weigh",
             ));
         }
-        Ok(Cache::start(runtime, seed, strategy, weigh))
+        Ok(Cache::start(runtime, seed, strategy, weigh, counts_lookups))
     }
 }
 

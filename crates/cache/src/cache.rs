@@ -91,8 +91,15 @@ where
     R: Runtime,
 {
     /// Of a strategy without a fault.
-    pub(crate) fn start(runtime: R, seed: Seed, strategy: Strategy, weigh: Option<WeighBy<K, V>>) -> Self {
-        let store = Arc::new(Store::new(seed.child("store"), strategy.limit.as_ref(), weigh));
+    pub(crate) fn start(
+        runtime: R,
+        seed: Seed,
+        strategy: Strategy,
+        weigh: Option<WeighBy<K, V>>,
+        counts_lookups: bool,
+    ) -> Self {
+        let limit = strategy.limit.as_ref();
+        let store = Arc::new(Store::new(seed.child("store"), limit, weigh, counts_lookups));
         let admission = Admission::new(&strategy.load);
         let counters = Arc::<Counters>::default();
         let writer = Writer::new(strategy.writer, Arc::clone(&store), Arc::clone(&counters), runtime.clone());

@@ -123,7 +123,7 @@ pub use cache::{Bytes, Cache};
 pub use limit::{Limit, Order};
 pub use policy::Policy;
 pub use preset::{PRESETS, Preset, UnknownPreset};
-pub use stats::Stats;
+pub use stats::{Lookups, Stats};
 pub use stockade_model::outcome::Outcome;
 pub use strategy::{Fetch, InvalidStrategy, Load, Store, Strategy, Writer};
 pub use weigh::{Weigh, heap_bytes};

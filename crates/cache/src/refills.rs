@@ -26,15 +26,11 @@ impl<K: Hash + Eq + Clone> Refills<K> {
         }
     }
 
-    /// A value has been published: the key's claim and its episode are over.
-    pub(crate) fn end(&mut self, key: &K) {
-        // Most often nothing is open, and then the key need not be hashed.
-        if !self.claims.is_empty() {
-            self.claims.remove(key);
-        }
-        if !self.episodes.is_empty() {
-            self.episodes.remove(key);
-        }
+    /// A value has been published: the key's claim and its episode are over. True if others are not.
+    pub(crate) fn end(&mut self, key: &K) -> bool {
+        self.claims.remove(key);
+        self.episodes.remove(key);
+        !self.claims.is_empty() || !self.episodes.is_empty()
     }
 
     /// Claims the right to store the successor of `seen`; false if another has it.

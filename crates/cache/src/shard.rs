@@ -10,7 +10,7 @@ use stockade_model::time::Time;
 
 use crate::{
     limit::{Ceiling, Limit},
-    policy::{Evict, Slot},
+    policy::{Place, Places, Slot, Working},
     refills::Refills,
 };
 
@@ -30,31 +30,37 @@ const SWEEP_SLICE: usize = 2;
 /// Room that is taken beforehand, in entries of one shard.
 const ROOM_MOST: usize = 1 << 16;
 
+/// In the order of use: behind the lock and its counters, a lookup reads what is in two cache lines,
+/// and a store, most often, in three.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Shard<K, V> {
     index: HashTable<Slot>,
     entries: Vec<Option<Entry<K, V>>>,
-    /// None: nothing is ever evicted.
-    policy: Option<Box<dyn Evict>>,
+    policy: Working,
     vacant: Vec<Slot>,
     /// How many entries there may be.
     ceiling: Ceiling,
-    is_reclaiming: bool,
     sweep: Sweep,
+    stores: u64,
+    evicted_size: u64,
+    has_refills: bool,
+    is_reclaiming: bool,
+    refills: Refills<K>,
     /// How many slots a purge has still to look at.
     unpurged: usize,
-    stores: u64,
-    pub(crate) evictions: Evictions,
-    refills: Refills<K>,
+    evicted_expired: u64,
 }
 
-/// Something stored.
+/// Something stored. In the order of use: a hit ends with the place's mark.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Entry<K, V> {
     pub(crate) key: K,
     pub(crate) value: V,
     expires: Time,
     version: NonZeroU32,
+    place: Place,
     short_hash: u32,
     /// In bytes, where they are limited.
     pub(crate) weight: u32,
@@ -138,6 +144,18 @@ fn version(stores: u64) -> NonZeroU32 {
     NonZeroU32::new(stores as u32).unwrap_or(NonZeroU32::MAX)
 }
 
+impl<K, V> Places for Vec<Option<Entry<K, V>>> {
+    #[inline]
+    fn place(&mut self, slot: Slot) -> &mut Place {
+        let entry = self[slot as usize].as_mut().expect("a policy knows what is stored");
+        &mut entry.place
+    }
+
+    fn hash(&self, slot: Slot) -> u32 {
+        self[slot as usize].as_ref().map_or(0, |entry| entry.short_hash)
+    }
+}
+
 impl<K, V> Shard<K, V> {
     /// The bytes that an entry costs beside what its key and value own: its slot, and its place in the
     /// index, whose table is between seven sixteenths and seven eighths full.
@@ -153,18 +171,21 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         Self {
             index: HashTable::with_capacity(room),
             entries: Vec::with_capacity(room),
-            policy: limit.map(|limit| limit.policy.start()),
+            policy: limit.map_or(Working::Nobody, |limit| limit.policy.start()),
             vacant: Vec::new(),
             ceiling: Ceiling::new(entries_max, reclaim),
-            is_reclaiming: false,
             sweep: Sweep::default(),
-            unpurged: 0,
             stores: 0,
-            evictions: Evictions::default(),
+            evicted_size: 0,
+            has_refills: false,
+            is_reclaiming: false,
             refills: Refills::new(hasher),
+            unpurged: 0,
+            evicted_expired: 0,
         }
     }
 
+    #[inline]
     pub(crate) fn look_up<Q: Eq + ?Sized>(&self, hash: u64, key: &Q, now: Time) -> Found<V>
     where
         K: Borrow<Q>,
@@ -173,9 +194,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         if now >= entry.expires {
             return Found::Missing { version: entry.version.get() };
         }
-        if let Some(policy) = &self.policy {
-            policy.hit(slot);
-        }
+        self.policy.hit(slot, &entry.place);
         Found::Fresh(entry.value.clone())
     }
 
@@ -192,18 +211,24 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     pub(crate) fn publish(&mut self, new: New<K, V>, now: Time) -> Gone<K, V> {
         let New { hash, key, value, expires, weight } = new;
         let mut gone = Gone::new();
-        self.refills.end(&key);
+        if now >= self.sweep.earliest {
+            self.sweep(SWEEP_SLICE, now, &mut gone);
+        }
+        self.end_refill(&key);
         self.stores += 1;
         let version = version(self.stores);
         let found = self.find(hash, &key).map(|(slot, _)| slot);
         let short_hash = shorten(hash);
-        let entry = Entry { key, value, expires, version, short_hash, weight };
+        let place = Place::default();
+        let entry = Entry { key, value, expires, version, place, short_hash, weight };
         if let Some(slot) = found {
             self.sweep.note(expires);
-            gone.extend(self.entries[slot as usize].replace(entry));
-            if let Some(policy) = &mut self.policy {
-                policy.rewrite(slot);
+            let mut old = self.entries[slot as usize].replace(entry);
+            if let (Some(old), Some(new)) = (&mut old, &mut self.entries[slot as usize]) {
+                std::mem::swap(&mut old.place, &mut new.place);
             }
+            self.policy.rewrite(&mut self.entries, slot);
+            gone.extend(old);
             return gone;
         }
         self.make_room(now, &mut gone);
@@ -219,26 +244,22 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         let rehash =
             |&slot: &Slot| entries[slot as usize].as_ref().map_or(0, |entry| lengthen(entry.short_hash));
         self.index.insert_unique(lengthen(short_hash), slot, rehash);
-        if let Some(policy) = &mut self.policy {
-            policy.admit(slot, hash);
-        }
+        self.policy.admit(&mut self.entries, slot);
         gone
     }
 
     /// Ends a key's claim and its episode with nothing stored, and gives what was.
     pub(crate) fn remove(&mut self, hash: u64, key: &K) -> Option<Entry<K, V>> {
-        self.refills.end(key);
+        self.end_refill(key);
         let (slot, _) = self.find(hash, key)?;
-        if let Some(policy) = &mut self.policy {
-            policy.remove(slot);
-        }
+        self.policy.remove(&mut self.entries, slot);
         self.take(slot)
     }
 
     /// The next to go, by the policy.
     pub(crate) fn evict(&mut self) -> Option<Entry<K, V>> {
-        let slot = self.policy.as_mut()?.evict()?;
-        self.evictions.size += 1;
+        let slot = self.policy.evict(&mut self.entries)?;
+        self.evicted_size += 1;
         self.take(slot)
     }
 
@@ -260,9 +281,6 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     /// Room for one more entry.
     fn make_room(&mut self, now: Time, gone: &mut Gone<K, V>) {
         let Ceiling { most, reclaimed } = self.ceiling;
-        if now >= self.sweep.earliest {
-            self.sweep(SWEEP_SLICE, now, gone);
-        }
         if self.len() >= most && reclaimed < most && !self.is_reclaiming {
             self.is_reclaiming = true;
             self.begin_purge();
@@ -292,10 +310,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             if now < entry.expires {
                 self.sweep.keep(entry.expires);
             } else {
-                if let Some(policy) = &mut self.policy {
-                    policy.remove(slot);
-                }
-                self.evictions.expired += 1;
+                self.policy.remove(&mut self.entries, slot);
+                self.evicted_expired += 1;
                 gone.extend(self.take(slot));
             }
         }
@@ -312,6 +328,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         Some(entry)
     }
 
+    #[inline]
     fn find<Q: Eq + ?Sized>(&self, hash: u64, key: &Q) -> Option<(Slot, &Entry<K, V>)>
     where
         K: Borrow<Q>,
@@ -326,7 +343,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     /// has been evicted meanwhile has no successor.
     pub(crate) fn claim(&mut self, hash: u64, key: &K, seen: Version) -> bool {
         let current = self.version(hash, key);
-        (current == seen || current == 0) && self.refills.claim(key, seen)
+        (current == seen || current == 0) && {
+            self.has_refills = true;
+            self.refills.claim(key, seen)
+        }
     }
 
     /// Gives a claim back, if publication has not ended it.
@@ -336,11 +356,22 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
 
     /// Notes a load that will be over by `closes`; true if it opens an episode.
     pub(crate) fn begin_load(&mut self, key: &K, now: Time, closes: Time) -> bool {
+        self.has_refills = true;
         self.refills.begin(key, now, closes)
+    }
+
+    fn end_refill(&mut self, key: &K) {
+        if self.has_refills {
+            self.has_refills = self.refills.end(key);
+        }
     }
 
     pub(crate) fn stores(&self) -> u64 {
         self.stores
+    }
+
+    pub(crate) fn evictions(&self) -> Evictions {
+        Evictions { expired: self.evicted_expired, size: self.evicted_size }
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -14,10 +14,8 @@ macro_rules! counters {
         /// What a cache has done since it was made. All are counts.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Stats {
-            /// Requests that looked for a key.
-            pub lookups: u64,
-            /// Lookups that found a fresh value. Waiters are not hits.
-            pub hits: u64,
+            /// Lookups, if they are [counted](crate::Builder::count_lookups).
+            pub lookups: Option<Lookups>,
             $($(#[$doc])* pub $name: u64,)*
             /// Values written into the store, by loads and by inserts.
             pub stores: u64,
@@ -32,10 +30,12 @@ macro_rules! counters {
 
         impl Counters {
             pub(crate) fn with(&self, tally: &Tally) -> Stats {
-                let late_hits = self.late_hits.get();
+                let lookups = tally.lookups.map(|(hits, misses)| Lookups {
+                    all: hits + misses,
+                    hits: hits + self.late_hits.get(),
+                });
                 Stats {
-                    lookups: tally.hits + tally.misses,
-                    hits: tally.hits + late_hits,
+                    lookups,
                     $($name: self.$name.get(),)*
                     stores: tally.stores,
                     stores_refused: tally.refused,
@@ -70,6 +70,15 @@ counters! {
     stores_skipped,
     /// Async stores dropped because the mailbox was full.
     stores_dropped,
+}
+
+/// Lookups, and what they found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lookups {
+    /// Requests that looked for a key.
+    pub all: u64,
+    /// Those that found a fresh value. Waiters are not hits.
+    pub hits: u64,
 }
 
 #[derive(Debug, Default)]

@@ -33,6 +33,7 @@ pub(crate) struct Store<K, V> {
     entry_bytes: usize,
     weight: Option<Weight<K, V>>,
     refused: AtomicU64,
+    counts_lookups: bool,
 }
 
 /// A shard, and what its lookups found: beside the lock, whose cache line a lookup has anyway.
@@ -54,8 +55,8 @@ struct Weight<K, V> {
 /// What the store has seen and done.
 #[derive(Default)]
 pub(crate) struct Tally {
-    pub(crate) hits: u64,
-    pub(crate) misses: u64,
+    /// Hits and misses, if they are counted.
+    pub(crate) lookups: Option<(u64, u64)>,
     pub(crate) stores: u64,
     pub(crate) refused: u64,
     pub(crate) evictions: Evictions,
@@ -63,7 +64,12 @@ pub(crate) struct Tally {
 
 impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     /// `weigh` is needed if bytes are limited, and not used otherwise.
-    pub(crate) fn new(seed: Seed, limit: Option<&Limit>, weigh: Option<WeighBy<K, V>>) -> Self {
+    pub(crate) fn new(
+        seed: Seed,
+        limit: Option<&Limit>,
+        weigh: Option<WeighBy<K, V>>,
+        counts_lookups: bool,
+    ) -> Self {
         let shards = limit::shards(limit);
         let entries = limit.and_then(|limit| limit.entries).unwrap_or(usize::MAX);
         let weight = limit.zip(weigh).and_then(|(limit, weigh)| {
@@ -81,10 +87,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             entry_bytes: Shard::<K, V>::ENTRY_BYTES + policy_bytes,
             weight,
             refused: AtomicU64::new(0),
+            counts_lookups,
         }
     }
 
-    /// A lookup, counted.
+    /// A lookup.
     #[inline]
     pub(crate) fn look_up<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Time) -> Found<V>
     where
@@ -93,8 +100,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let hash = self.parts.hash(key);
         let part = self.parts.part(hash);
         let found = part.shard.read().look_up(hash, key, now);
-        let count = if matches!(found, Found::Fresh(_)) { &part.hits } else { &part.misses };
-        count.fetch_add(1, Relaxed);
+        if self.counts_lookups {
+            let count = if matches!(found, Found::Fresh(_)) { &part.hits } else { &part.misses };
+            count.fetch_add(1, Relaxed);
+        }
         found
     }
 
@@ -227,14 +236,21 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     }
 
     pub(crate) fn tally(&self) -> Tally {
-        let mut tally = Tally { refused: self.refused.load(Relaxed), ..Tally::default() };
+        let mut tally = Tally {
+            refused: self.refused.load(Relaxed),
+            lookups: self.counts_lookups.then_some((0, 0)),
+            ..Tally::default()
+        };
         for part in self.parts.iter() {
-            tally.hits += part.hits.load(Relaxed);
-            tally.misses += part.misses.load(Relaxed);
+            if let Some((hits, misses)) = &mut tally.lookups {
+                *hits += part.hits.load(Relaxed);
+                *misses += part.misses.load(Relaxed);
+            }
             let shard = part.shard.read();
             tally.stores += shard.stores();
-            tally.evictions.expired += shard.evictions.expired;
-            tally.evictions.size += shard.evictions.size;
+            let evictions = shard.evictions();
+            tally.evictions.expired += evictions.expired;
+            tally.evictions.size += evictions.size;
         }
         tally
     }

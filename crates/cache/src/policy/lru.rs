@@ -10,7 +10,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{Evict, Slot};
+use super::{Evict, Place, Places, Slot};
 
 /// A stamp, and an entry of the heap twice: it is cleared when half of it is out of use.
 pub(super) const ENTRY_BYTES: usize = size_of::<AtomicU64>() + 2 * size_of::<(u64, Slot)>();
@@ -18,7 +18,7 @@ pub(super) const ENTRY_BYTES: usize = size_of::<AtomicU64>() + 2 * size_of::<(u6
 const GONE: u64 = 0;
 
 #[derive(Debug, Default)]
-pub(super) struct Lru {
+pub(crate) struct Lru {
     /// When each slot was used last, in stamps; [`GONE`] if nobody has it.
     used: Vec<AtomicU64>,
     earliest: BinaryHeap<Reverse<(u64, Slot)>>,
@@ -45,7 +45,7 @@ impl Lru {
 }
 
 impl Evict for Lru {
-    fn admit(&mut self, slot: Slot, _hash: u64) {
+    fn admit(&mut self, _places: &mut impl Places, slot: Slot) {
         let stamp = self.stamp();
         if slot as usize >= self.used.len() {
             self.used.resize_with(slot as usize + 1, || AtomicU64::new(GONE));
@@ -55,20 +55,20 @@ impl Evict for Lru {
         self.len += 1;
     }
 
-    fn remove(&mut self, slot: Slot) {
+    fn remove(&mut self, _places: &mut impl Places, slot: Slot) {
         *self.used[slot as usize].get_mut() = GONE;
         self.len -= 1;
         self.tidy();
     }
 
-    fn evict(&mut self) -> Option<Slot> {
+    fn evict(&mut self, places: &mut impl Places) -> Option<Slot> {
         loop {
             let mut earliest = self.earliest.peek_mut()?;
             let Reverse((stamp, slot)) = *earliest;
             let used = *self.used[slot as usize].get_mut();
             if used == stamp {
                 std::collections::binary_heap::PeekMut::pop(earliest);
-                self.remove(slot);
+                self.remove(places, slot);
                 return Some(slot);
             }
             if used == GONE {
@@ -79,7 +79,7 @@ impl Evict for Lru {
         }
     }
 
-    fn hit(&self, slot: Slot) {
+    fn hit(&self, slot: Slot, _place: &Place) {
         self.used[slot as usize].store(self.stamp(), Ordering::Relaxed);
     }
 }

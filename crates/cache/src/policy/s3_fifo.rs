@@ -2,118 +2,97 @@
 //! who left the small one in vain (Yang, Zhang, Qiu, Yue, Rashmi, "FIFO queues are all you need for
 //! cache eviction", SOSP 2023).
 
-use std::{
-    collections::VecDeque,
-    sync::atomic::{AtomicU8, Ordering},
-};
+use std::{collections::VecDeque, sync::atomic::Ordering};
 
 use foldhash::quality::FixedState;
 use hashbrown::{HashMap, hash_map};
 
-use super::{
-    Evict, Slot,
-    fifo::{self, Fifo, Places},
-};
+use super::{Evict, Place, Places, Slot, fifo::Fifo};
 
 /// Hits that count. The paper has two bits.
 const HITS_MAX: u8 = 3;
 /// Hits that move a newcomer to the main queue.
 const HITS_TO_STAY: u8 = 2;
+/// Of the mark: set for who is in the main queue. The bits below count hits.
+const MAIN: u8 = 1 << 7;
 /// The small queue has a tenth of all entries.
-const SMALL_SHARE: usize = 10;
+const SMALL_SHARE: u32 = 10;
 
-/// Its place and what is known of it, and a ghost: an entry of a map and one of a queue.
-pub(super) const ENTRY_BYTES: usize =
-    fifo::ENTRY_BYTES + size_of::<Known>() + size_of::<(u32, u64)>() * 2 + size_of::<(u32, u64)>();
+/// A ghost: an entry of a map that is half full, and one of a queue.
+pub(super) const ENTRY_BYTES: usize = 2 * size_of::<(u32, u64)>() + size_of::<(u32, u64)>();
 
 #[derive(Debug, Default)]
-pub(super) struct S3Fifo {
+pub(crate) struct S3Fifo {
     small: Fifo,
     main: Fifo,
-    places: Places,
-    known: Vec<Known>,
     ghosts: Ghosts,
 }
 
-#[derive(Debug, Default)]
-struct Known {
-    fingerprint: u32,
-    hits: AtomicU8,
-    is_main: bool,
-}
-
 impl S3Fifo {
-    fn len(&self) -> usize {
-        self.small.len() + self.main.len()
-    }
-
-    fn small_share(&self) -> usize {
-        (self.len() / SMALL_SHARE).max(1)
+    fn small_share(&self) -> u32 {
+        ((self.small.len() + self.main.len()) / SMALL_SHARE).max(1)
     }
 
     /// Gives the oldest newcomer that nobody asked for; the others move to the main queue.
-    fn evict_newcomer(&mut self) -> Option<Slot> {
+    fn evict_newcomer(&mut self, places: &mut impl Places) -> Option<Slot> {
         // As many ghosts as the main queue has room.
-        let ghosts_max = self.len().saturating_sub(self.small_share());
-        while let Some(slot) = self.small.pop(&mut self.places) {
-            let known = &mut self.known[slot as usize];
-            if *known.hits.get_mut() < HITS_TO_STAY {
-                self.ghosts.add(known.fingerprint, ghosts_max);
+        let ghosts_max = (self.small.len() + self.main.len()).saturating_sub(self.small_share());
+        while let Some(slot) = self.small.pop(places) {
+            let mark = places.place(slot).mark.get_mut();
+            if *mark < HITS_TO_STAY {
+                self.ghosts.add(places.hash(slot), ghosts_max as usize);
                 return Some(slot);
             }
-            *known.hits.get_mut() = 0;
-            known.is_main = true;
-            self.main.push(&mut self.places, slot);
+            *mark = MAIN;
+            self.main.push(places, slot);
         }
         None
     }
 
     /// Gives the oldest that has used up its hits; each turn in the queue costs one.
-    fn evict_main(&mut self) -> Option<Slot> {
-        while let Some(slot) = self.main.pop(&mut self.places) {
-            let hits = self.known[slot as usize].hits.get_mut();
-            if *hits == 0 {
+    fn evict_main(&mut self, places: &mut impl Places) -> Option<Slot> {
+        while let Some(slot) = self.main.pop(places) {
+            let mark = places.place(slot).mark.get_mut();
+            if *mark == MAIN {
                 return Some(slot);
             }
-            *hits -= 1;
-            self.main.push(&mut self.places, slot);
+            *mark -= 1;
+            self.main.push(places, slot);
         }
         None
     }
 }
 
 impl Evict for S3Fifo {
-    fn admit(&mut self, slot: Slot, hash: u64) {
-        let fingerprint = (hash >> 32) as u32;
-        let is_main = self.ghosts.remove(fingerprint);
-        if slot as usize >= self.known.len() {
-            self.known.resize_with(slot as usize + 1, Known::default);
+    fn admit(&mut self, places: &mut impl Places, slot: Slot) {
+        if self.ghosts.remove(places.hash(slot)) {
+            *places.place(slot).mark.get_mut() = MAIN;
+            self.main.push(places, slot);
+        } else {
+            self.small.push(places, slot);
         }
-        self.known[slot as usize] = Known { fingerprint, hits: AtomicU8::new(0), is_main };
+    }
+
+    fn remove(&mut self, places: &mut impl Places, slot: Slot) {
+        let is_main = *places.place(slot).mark.get_mut() & MAIN != 0;
         let queue = if is_main { &mut self.main } else { &mut self.small };
-        queue.push(&mut self.places, slot);
+        queue.remove(places, slot);
     }
 
-    fn remove(&mut self, slot: Slot) {
-        let queue = if self.known[slot as usize].is_main { &mut self.main } else { &mut self.small };
-        queue.remove(&mut self.places, slot);
-    }
-
-    fn evict(&mut self) -> Option<Slot> {
+    fn evict(&mut self, places: &mut impl Places) -> Option<Slot> {
         if self.small.len() >= self.small_share()
-            && let Some(slot) = self.evict_newcomer()
+            && let Some(slot) = self.evict_newcomer(places)
         {
             return Some(slot);
         }
-        self.evict_main().or_else(|| self.evict_newcomer())
+        self.evict_main(places).or_else(|| self.evict_newcomer(places))
     }
 
-    fn hit(&self, slot: Slot) {
-        let hits = &self.known[slot as usize].hits;
-        let so_far = hits.load(Ordering::Relaxed);
-        if so_far < HITS_MAX {
+    fn hit(&self, _slot: Slot, place: &Place) {
+        let mark = place.mark.load(Ordering::Relaxed);
+        if mark & !MAIN < HITS_MAX {
             // Two hits at once may count as one.
-            hits.store(so_far + 1, Ordering::Relaxed);
+            place.mark.store(mark + 1, Ordering::Relaxed);
         }
     }
 }
@@ -135,10 +114,10 @@ impl Default for Ghosts {
 
 impl Ghosts {
     /// Adds one, and forgets the oldest of more than `most`.
-    fn add(&mut self, fingerprint: u32, most: usize) {
+    fn add(&mut self, hash: u32, most: usize) {
         self.additions += 1;
-        self.added.insert(fingerprint, self.additions);
-        self.queue.push_back((fingerprint, self.additions));
+        self.added.insert(hash, self.additions);
+        self.queue.push_back((hash, self.additions));
         while self.queue.len() > most {
             let Some((oldest, addition)) = self.queue.pop_front() else { return };
             if let hash_map::Entry::Occupied(added) = self.added.entry(oldest)
@@ -149,7 +128,7 @@ impl Ghosts {
         }
     }
 
-    fn remove(&mut self, fingerprint: u32) -> bool {
-        self.added.remove(&fingerprint).is_some()
+    fn remove(&mut self, hash: u32) -> bool {
+        self.added.remove(&hash).is_some()
     }
 }

@@ -4,55 +4,47 @@
 //! The hand goes from the oldest to the newest. Who is marked loses the mark and keeps its place; the
 //! first without a mark goes, and the hand stays there. A hit sets a mark and moves nothing.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use super::{
-    Evict, Slot,
-    fifo::{self, Fifo, Places},
-};
-
-pub(super) const ENTRY_BYTES: usize = fifo::ENTRY_BYTES + size_of::<AtomicBool>();
+use super::{Evict, Place, Places, Slot, fifo::Fifo};
 
 #[derive(Debug, Default)]
 pub(crate) struct Sieve {
     queue: Fifo,
-    places: Places,
-    visited: Vec<AtomicBool>,
     /// Where the hand looks next; `None`: at the oldest.
     hand: Option<Slot>,
 }
 
 impl Evict for Sieve {
-    fn admit(&mut self, slot: Slot, _hash: u64) {
-        self.queue.push(&mut self.places, slot);
-        if slot as usize >= self.visited.len() {
-            self.visited.resize_with(slot as usize + 1, AtomicBool::default);
-        }
-        *self.visited[slot as usize].get_mut() = false;
+    fn admit(&mut self, places: &mut impl Places, slot: Slot) {
+        self.queue.push(places, slot);
     }
 
-    fn remove(&mut self, slot: Slot) {
+    fn remove(&mut self, places: &mut impl Places, slot: Slot) {
         if self.hand == Some(slot) {
-            self.hand = self.places.newer(slot);
+            self.hand = places.place(slot).neighbours.newer();
         }
-        self.queue.remove(&mut self.places, slot);
+        self.queue.remove(places, slot);
     }
 
-    fn evict(&mut self) -> Option<Slot> {
+    fn evict(&mut self, places: &mut impl Places) -> Option<Slot> {
         let mut at = self.hand.or(self.queue.oldest())?;
-        while std::mem::take(self.visited[at as usize].get_mut()) {
-            at = self.places.newer(at).or(self.queue.oldest())?;
+        loop {
+            let place = places.place(at);
+            if std::mem::take(place.mark.get_mut()) == 0 {
+                break;
+            }
+            at = place.neighbours.newer().or(self.queue.oldest())?;
         }
         self.hand = Some(at);
-        self.remove(at);
+        self.remove(places, at);
         Some(at)
     }
 
-    fn hit(&self, slot: Slot) {
-        let visited = &self.visited[slot as usize];
-        // Who is marked already is only read: writing would take its line away from other cores.
-        if !visited.load(Ordering::Relaxed) {
-            visited.store(true, Ordering::Relaxed);
+    fn hit(&self, _slot: Slot, place: &Place) {
+        // What is marked already is only read: writing would take its line away from other cores.
+        if place.mark.load(Ordering::Relaxed) == 0 {
+            place.mark.store(1, Ordering::Relaxed);
         }
     }
 }

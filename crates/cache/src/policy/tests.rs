@@ -17,17 +17,38 @@ enum Request {
     Remove(u64),
 }
 
+/// What a shard has of its entries, as far as policies are concerned.
+#[derive(Default)]
+struct Entries(Vec<(Place, u32)>);
+
+impl Places for Entries {
+    fn place(&mut self, slot: Slot) -> &mut Place {
+        &mut self.0[slot as usize].0
+    }
+
+    fn hash(&self, slot: Slot) -> u32 {
+        self.0[slot as usize].1
+    }
+}
+
 /// A cache of so many entries under a policy.
 struct Cache {
     entries_max: usize,
-    policy: Box<dyn Evict>,
+    policy: Working,
+    entries: Entries,
     slots: BTreeMap<u64, Slot>,
     keys: BTreeMap<Slot, u64>,
 }
 
 impl Cache {
     fn new(policy: &Policy, entries_max: usize) -> Self {
-        Self { entries_max, policy: policy.start(), slots: BTreeMap::new(), keys: BTreeMap::new() }
+        Self {
+            entries_max,
+            policy: policy.start(),
+            entries: Entries::default(),
+            slots: BTreeMap::new(),
+            keys: BTreeMap::new(),
+        }
     }
 
     /// True if it was there.
@@ -35,10 +56,10 @@ impl Cache {
         let (Request::Get(key) | Request::Put(key) | Request::Remove(key)) = request;
         let found = self.slots.get(&key).copied();
         match (request, found) {
-            (Request::Get(_), Some(slot)) => self.policy.hit(slot),
-            (Request::Put(_), Some(slot)) => self.policy.rewrite(slot),
+            (Request::Get(_), Some(slot)) => self.policy.hit(slot, &self.entries.0[slot as usize].0),
+            (Request::Put(_), Some(slot)) => self.policy.rewrite(&mut self.entries, slot),
             (Request::Remove(_), Some(slot)) => {
-                self.policy.remove(slot);
+                self.policy.remove(&mut self.entries, slot);
                 self.forget(slot);
             }
             (Request::Remove(_), None) => {}
@@ -49,13 +70,17 @@ impl Cache {
 
     fn admit(&mut self, key: u64) {
         if self.slots.len() == self.entries_max {
-            let evicted = self.policy.evict().expect("there are entries");
+            let evicted = self.policy.evict(&mut self.entries).expect("there are entries");
             self.forget(evicted);
         }
         let free = |slot: &Slot| !self.keys.contains_key(slot);
         let slot = (0..Slot::MAX).find(free).expect("a free number");
-        // The fingerprint is in the high bits.
-        self.policy.admit(slot, key.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let hash = u32::try_from(key).expect("the keys of these tests are small");
+        if slot as usize == self.entries.0.len() {
+            self.entries.0.push((Place::default(), hash));
+        }
+        self.entries.0[slot as usize] = (Place::default(), hash);
+        self.policy.admit(&mut self.entries, slot);
         self.slots.insert(key, slot);
         self.keys.insert(slot, key);
     }
@@ -225,7 +250,7 @@ proptest! {
             cache.request(request);
             prop_assert!(cache.slots.len() <= entries_max);
         }
-        while let Some(slot) = cache.policy.evict() {
+        while let Some(slot) = cache.policy.evict(&mut cache.entries) {
             cache.forget(slot);
         }
         prop_assert!(cache.slots.is_empty(), "{:?} are never given up", cache.contents());

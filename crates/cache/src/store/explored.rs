@@ -13,7 +13,7 @@ fn store(policy: &'static crate::Policy, reclaim: f64) -> Arc<Store<u8, u8>> {
     // Whatever an entry costs, it weighs what its value says in tens of bytes.
     let costs = Shard::<u8, u8>::ENTRY_BYTES + policy.entry_bytes;
     let weigh = move |_: &u8, value: &u8| usize::from(*value) * 10 - costs;
-    Arc::new(Store::new(Seed(1), Some(&limit), Some(Box::new(weigh))))
+    Arc::new(Store::new(Seed(1), Some(&limit), Some(Box::new(weigh)), false))
 }
 
 fn held(store: &Store<u8, u8>) -> usize {
