@@ -44,7 +44,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let cache: Cache<u64, u64, Still> =
         Cache::builder(strategy).weigh(heap_bytes).build_on(Still, Seed(1))?;
-    (0..2 * ENTRIES).for_each(|key| cache.insert(key, key));
+    for key in 0..2 * ENTRIES {
+        cache.insert(key, key);
+    }
     // Shards are not filled evenly; the newest thousand are there whatever happens.
     let there = 2 * ENTRIES - 1_000;
     match what.as_str() {

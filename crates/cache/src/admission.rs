@@ -6,7 +6,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     answer::Error,
-    budget::{Reservation, Waiting},
+    budget::{Progress, Reservation, Waiting},
     store::Store,
     strategy::Load,
     sync::{AtomicUsize, Ordering},
@@ -57,7 +57,13 @@ impl Admission {
             None => None,
         };
         let reservation = match store.budget() {
-            Some(_) => Some(store.reserve_for_load(key)?),
+            Some(budget) => {
+                let mut room = Reservation::none(budget);
+                if store.reserve_for_load(key, &mut room) != Progress::Done {
+                    return None;
+                }
+                Some(room)
+            }
             None => None,
         };
         Some(Pass { reservation, _permit: permit })
@@ -78,7 +84,9 @@ impl Admission {
         let reservation = match store.budget() {
             Some(budget) => {
                 let _head = self.head.acquire().await.expect(NEVER_CLOSED);
-                Some(budget.until(|| store.reserve_for_load(key)).await)
+                let mut room = Reservation::none(budget);
+                budget.until(|| store.reserve_for_load(key, &mut room)).await;
+                Some(room)
             }
             None => None,
         };

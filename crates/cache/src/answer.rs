@@ -31,6 +31,12 @@ pub enum Error {
         /// The strategy's `load.queue`.
         queue: usize,
     },
+    /// The load did not begin: its turn, or room for it, did not come before its deadline.
+    #[error("the load did not begin: it waited for its turn for {}", format_duration(*.after))]
+    QueueTimeout {
+        /// The strategy's `load.deadline`.
+        after: Duration,
+    },
     /// The load goes on, but this waiter's time was up.
     #[error("waited {} for another caller's load", format_duration(*.after))]
     WaitTimeout {

@@ -1,6 +1,6 @@
 //! The bytes of a cache: one account for all shards and all loads.
 
-use std::sync::Arc;
+use std::{future::poll_fn, sync::Arc, task::Poll};
 
 use tokio::sync::Notify;
 
@@ -17,6 +17,9 @@ pub(crate) struct Budget {
     /// Nothing larger is stored.
     pub(crate) max_object: usize,
     held: AtomicUsize,
+    /// Of what is held, what loads under way may bring: half of the limit at most, so that what may
+    /// come does not drive out all that is there.
+    promised: AtomicUsize,
     peak: AtomicUsize,
     is_reclaiming: AtomicBool,
     waiting: AtomicUsize,
@@ -30,6 +33,7 @@ impl Budget {
             ceiling: Ceiling::new(bytes, limit.reclaim),
             max_object: limit.max_object_bytes(bytes),
             held: AtomicUsize::new(0),
+            promised: AtomicUsize::new(0),
             peak: AtomicUsize::new(0),
             is_reclaiming: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
@@ -37,20 +41,17 @@ impl Budget {
         })
     }
 
-    /// Takes so many bytes, if there is room for them now.
-    pub(crate) fn try_take(&self, bytes: usize) -> bool {
-        let most = self.ceiling.most;
-        let grown = |held: usize| held.checked_add(bytes).filter(|&held| held <= most);
-        match self.held.fetch_update(Ordering::SeqCst, Ordering::SeqCst, grown) {
-            Ok(before) => {
-                self.peak.fetch_max(before + bytes, Ordering::Relaxed);
+    fn try_take(&self, bytes: usize) -> bool {
+        match add_below(&self.held, bytes, self.ceiling.most) {
+            Some(held) => {
+                self.peak.fetch_max(held, Ordering::Relaxed);
                 true
             }
-            Err(_) => false,
+            None => false,
         }
     }
 
-    pub(crate) fn release(&self, bytes: usize) {
+    fn release(&self, bytes: usize) {
         if bytes > 0 {
             self.held.fetch_sub(bytes, Ordering::SeqCst);
             self.tell();
@@ -58,26 +59,33 @@ impl Budget {
     }
 
     /// There is room, or something that can make room: whoever waits for that tries again.
-    pub(crate) fn tell(&self) {
+    fn tell(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
             self.freed.notify_waiters();
         }
     }
 
-    /// Waits until `take` succeeds. It is tried again whenever something changes.
-    pub(crate) async fn until<T>(&self, take: impl Fn() -> Option<T>) -> T {
+    /// Takes steps until one is the last. Between two it waits for a change, if the first found
+    /// nothing to do, and else lets others have their turn.
+    pub(crate) async fn until(&self, mut step: impl FnMut() -> Progress) {
         let _waiting = Waiting::begin(&self.waiting);
         loop {
             let freed = self.freed.notified();
-            if let Some(taken) = take() {
-                return taken;
+            match step() {
+                Progress::Done => return,
+                Progress::More => yield_now().await,
+                Progress::Blocked => freed.await,
             }
-            freed.await;
         }
     }
 
     pub(crate) fn held(&self) -> usize {
         self.held.load(Ordering::SeqCst)
+    }
+
+    /// What is held by entries, and by what is on its way in or out.
+    pub(crate) fn stored(&self) -> usize {
+        self.held().saturating_sub(self.promised.load(Ordering::SeqCst))
     }
 
     /// The most that was ever held.
@@ -87,7 +95,9 @@ impl Budget {
 
     /// The ceiling was met; true for who is to begin reclaiming.
     pub(crate) fn begin_reclaim(&self) -> bool {
-        self.ceiling.reclaimed < self.ceiling.most && !self.is_reclaiming.swap(true, Ordering::SeqCst)
+        self.ceiling.reclaimed < self.ceiling.most
+            && !self.is_reclaiming.load(Ordering::Relaxed)
+            && !self.is_reclaiming.swap(true, Ordering::SeqCst)
     }
 
     /// Whether there is still something to be reclaimed.
@@ -95,7 +105,7 @@ impl Budget {
         if !self.is_reclaiming.load(Ordering::Relaxed) {
             return false;
         }
-        let goes_on = self.held() > self.ceiling.reclaimed;
+        let goes_on = self.stored() > self.ceiling.reclaimed;
         if !goes_on {
             self.is_reclaiming.store(false, Ordering::SeqCst);
         }
@@ -103,19 +113,48 @@ impl Budget {
     }
 }
 
+/// How far the making of room has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Done,
+    /// There is more to be evicted.
+    More,
+    /// Nothing is left that could be evicted.
+    Blocked,
+}
+
+/// Adds, unless that makes more than `most`; the sum.
+fn add_below(to: &AtomicUsize, addend: usize, most: usize) -> Option<usize> {
+    let grown = |value: usize| value.checked_add(addend).filter(|&sum| sum <= most);
+    to.fetch_update(Ordering::SeqCst, Ordering::SeqCst, grown).ok().map(|before| before + addend)
+}
+
+/// Lets other tasks have their turn.
+async fn yield_now() {
+    let mut has_yielded = false;
+    poll_fn(|cx| {
+        if has_yielded {
+            return Poll::Ready(());
+        }
+        has_yielded = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// Counts who waits, however the wait ends.
 pub(crate) struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
-    pub(crate) fn begin(count: &'a AtomicUsize) -> Self {
+    fn begin(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
         Self(count)
     }
 
     /// Only if fewer than `most` wait.
     pub(crate) fn try_begin(count: &'a AtomicUsize, most: usize) -> Option<Self> {
-        let grown = |waiting: usize| (waiting < most).then_some(waiting + 1);
-        count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, grown).ok().map(|_| Self(count))
+        add_below(count, 1, most).map(|_| Self(count))
     }
 }
 
@@ -125,32 +164,68 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Bytes that a load will need, or that a value has until it is stored.
+/// Bytes that a load may need, or that a value has until it is stored, or an entry until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<Budget>,
     bytes: usize,
+    /// How much of the budget's promises is for this one.
+    promised: usize,
 }
 
 impl Reservation {
-    pub(crate) fn try_new(budget: &Arc<Budget>, bytes: usize) -> Option<Self> {
-        budget.try_take(bytes).then(|| Self { budget: Arc::clone(budget), bytes })
+    /// No bytes yet.
+    pub(crate) fn none(budget: &Arc<Budget>) -> Self {
+        Self::of(budget, 0)
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+    /// Of bytes that are held already, by an entry that has left.
+    pub(crate) fn of(budget: &Arc<Budget>, bytes: usize) -> Self {
+        Self { budget: Arc::clone(budget), bytes, promised: 0 }
     }
 
-    /// Gives up what is beyond `bytes`.
-    pub(crate) fn shrink(&mut self, bytes: usize) {
-        let beyond = self.bytes.saturating_sub(bytes);
-        self.bytes -= beyond;
-        self.budget.release(beyond);
+    /// Says that it is for a load that may bring so many; false if loads have been promised too much.
+    pub(crate) fn try_promise(&mut self, bytes: usize) -> bool {
+        if self.promised == 0 {
+            let most = (self.budget.ceiling.most / 2).max(self.budget.max_object);
+            if add_below(&self.budget.promised, bytes, most).is_none() {
+                return false;
+            }
+            self.promised = bytes;
+        }
+        true
     }
 
-    /// Adds what another has.
-    pub(crate) fn join(&mut self, mut other: Self) {
-        self.bytes += std::mem::take(&mut other.bytes);
+    /// The load is over: what it brought is known.
+    pub(crate) fn settle(&mut self) {
+        let promised = std::mem::take(&mut self.promised);
+        if promised > 0 {
+            self.budget.promised.fetch_sub(promised, Ordering::SeqCst);
+            self.budget.tell();
+        }
+    }
+
+    /// Makes it so many bytes; false if there is no room now for what is missing.
+    pub(crate) fn try_resize(&mut self, bytes: usize) -> bool {
+        if self.bytes >= bytes {
+            self.budget.release(self.bytes - bytes);
+        } else if !self.budget.try_take(bytes - self.bytes) {
+            return false;
+        }
+        self.bytes = bytes;
+        true
+    }
+
+    /// Drops what has left, and has its bytes.
+    pub(crate) fn adopt<T>(&mut self, left: T, bytes: usize) {
+        let mut freed = Self::of(&self.budget, bytes);
+        drop(left);
+        self.bytes += std::mem::take(&mut freed.bytes);
+    }
+
+    /// What is held besides, and not promised to loads.
+    pub(crate) fn others(&self) -> usize {
+        self.budget.stored().saturating_sub(self.bytes)
     }
 
     /// The bytes now belong to what was stored with them.
@@ -162,6 +237,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
+        self.settle();
         self.budget.release(self.bytes);
     }
 }

@@ -9,6 +9,7 @@ use stockade_model::{
 
 use crate::{
     cache::Cache,
+    shard::Shard,
     store::WeighBy,
     strategy::{InvalidStrategy, Strategy},
 };
@@ -77,6 +78,12 @@ where
         if needs_weights && weigh.is_none() {
             return Err(InvalidStrategy(
                 "a limit in bytes has to be told what entries weigh: Builder::weigh",
+            ));
+        }
+        let entry_bytes = Shard::<K, V>::ENTRY_BYTES;
+        if strategy.limit.as_ref().is_some_and(|limit| limit.is_too_small_for(entry_bytes)) {
+            return Err(InvalidStrategy(
+                "nothing could be stored: an entry alone costs more than `max_object`",
             ));
         }
         Ok(Cache::start(runtime, seed, strategy, weigh, counts_lookups))

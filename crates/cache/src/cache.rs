@@ -16,7 +16,7 @@ use crate::{
     flight::{Boarding, Flights, Leader, Timekeeper, Turn, Waiter},
     shard::{Found, Version},
     stats::{Counters, Stats},
-    store::{Store, WeighBy},
+    store::{Refused, Store, WeighBy},
     strategy::{self, Fetch, InvalidStrategy, Strategy},
     writer::{Claim, Write, Writer},
 };
@@ -48,7 +48,8 @@ impl<V> Loaded<V> {
 /// A cache with one strategy. Clones share it.
 ///
 /// `K` and `V` are cloned freely: a key with every load, a value with every answer. Large values
-/// belong behind an `Arc` or in `bytes::Bytes`.
+/// belong behind an `Arc` or in `bytes::Bytes`. That, comparing and hashing happen while others wait,
+/// so they must not call the cache.
 pub struct Cache<K: Hash + Eq + Clone, V: Clone, R = Live> {
     inner: Arc<Inner<K, V, R>>,
 }
@@ -116,7 +117,7 @@ where
     where
         K: Borrow<Q>,
     {
-        match self.inner.store.look_up(key, self.inner.runtime.coarse_now()) {
+        match self.inner.store.look_up(key, self.inner.now_for_lookups()) {
             Found::Fresh(value) => Some(value),
             Found::Missing { .. } => None,
         }
@@ -124,18 +125,28 @@ where
 
     /// Stores a value that did not come from a load, for as long as the strategy's `ttl`.
     ///
-    /// A load of the same key that is under way goes on, and its value replaces this one.
-    pub fn insert(&self, key: K, value: V) {
+    /// A load of the same key that is under way goes on, and its value replaces this one. A value that
+    /// the limit refuses is not stored, and what was stored under its key is gone. Only a limit in bytes
+    /// refuses any.
+    pub fn insert(&self, key: K, value: V) -> Insertion {
         let inner = &*self.inner;
         let at = inner.runtime.coarse_now();
+        let ticket = match inner.store.ticket(&key, &value, None) {
+            Ok(ticket) => ticket,
+            Err(refused) => {
+                inner.store.refuse(&key);
+                return Insertion::Refused(refused);
+            }
+        };
         let loaded = inner.loaded(value, at);
         if inner.writer.is_direct() {
-            inner.store.publish(key, loaded.value, loaded.expires, at, None);
+            inner.store.publish(key, loaded.value, loaded.expires, at, ticket);
         } else {
             let busy = inner.site.begin();
-            let write = Write { key, loaded, claim: None, slot: None, reserved: None, busy };
+            let write = Write { key, loaded, claim: None, slot: None, ticket: Some(ticket), busy };
             inner.writer.store_later(write);
         }
+        Insertion::Stored
     }
 
     /// The value of `key`: stored, or from `load`, or from another caller's load, as the strategy
@@ -159,7 +170,7 @@ where
         // Not an `async fn`: that would keep room for its arguments twice, and a million may wait.
         let mut load = Some(load);
         async move {
-            let seen = match inner.store.look_up(&key, inner.runtime.coarse_now()) {
+            let seen = match inner.store.look_up(&key, inner.now_for_lookups()) {
                 Found::Fresh(value) => return Ok(Answer { value, outcome: Outcome::Hit }),
                 Found::Missing { version } => version,
             };
@@ -228,9 +239,9 @@ where
     /// What the cache holds of its [limit in bytes](crate::Limit::bytes), entries and reservations;
     /// `None`: there is no such limit.
     #[must_use]
-    pub fn bytes(&self) -> Option<Bytes> {
+    pub fn bytes(&self) -> Option<BytesHeld> {
         let budget = self.inner.store.budget()?;
-        Some(Bytes { held: budget.held(), peak: budget.peak() })
+        Some(BytesHeld { held: budget.held(), peak: budget.peak() })
     }
 
     /// What an entry costs beyond what its key and value own, in bytes: its place in the store, and
@@ -259,9 +270,18 @@ where
     }
 }
 
+/// What became of a value that was [inserted](Cache::insert).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Insertion {
+    /// It is stored, or in the writer's mailbox.
+    Stored,
+    /// It is not.
+    Refused(Refused),
+}
+
 /// Bytes under a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bytes {
+pub struct BytesHeld {
     /// Now.
     pub held: usize,
     /// At most so far.
@@ -286,9 +306,18 @@ where
     V: Clone + Send + Sync + 'static,
     R: Runtime,
 {
+    /// The time, if it matters: without a ttl nothing expires.
+    #[inline]
+    fn now_for_lookups(&self) -> Time {
+        if self.strategy.ttl.is_some() { self.runtime.coarse_now() } else { Time::ZERO }
+    }
+
     /// A value as it is at `at`, fresh from its source.
     fn loaded(&self, value: V, at: Time) -> Loaded<V> {
-        Loaded { value, expires: self.strategy.ttl.map_or(Time::NEVER, |ttl| at + ttl), at }
+        // Lookups ask the coarse clock, so by the coarse clock it expires: else it would be fresh for
+        // longer than its ttl, and one of no ttl at all would be fresh.
+        let from = at.min(self.runtime.coarse_now());
+        Loaded { value, expires: self.strategy.ttl.map_or(Time::NEVER, |ttl| from + ttl), at }
     }
 
     /// What becomes of a caller who asked at `asked` and saw the entry version `seen` missing.
@@ -368,7 +397,10 @@ where
                 self.counters.loads_rejected.increment();
                 return Err(rejected);
             }
-            None => return Err(Error::Deadline { after: self.strategy.load.deadline }),
+            None => {
+                self.counters.loads_rejected.increment();
+                return Err(Error::QueueTimeout { after: self.strategy.load.deadline });
+            }
         };
         self.begin_load(key, deadline);
         Ok(pass)
@@ -404,12 +436,13 @@ where
             }
         };
         self.counters.loads_answered.increment();
+        let ticket = self.store.ticket(leader.key(), &loaded.value, reserved).ok();
         let mut write = Write {
             key: leader.key().clone(),
             loaded: loaded.clone(),
             claim: None,
             slot: None,
-            reserved,
+            ticket,
             busy: busy.clone(),
         };
         match self.strategy.store {

@@ -119,11 +119,12 @@ mod writer;
 
 pub use answer::{Answer, Error};
 pub use builder::Builder;
-pub use cache::{Bytes, Cache};
+pub use cache::{BytesHeld, Cache, Insertion};
 pub use limit::{Limit, Order};
 pub use policy::Policy;
 pub use preset::{PRESETS, Preset, UnknownPreset};
 pub use stats::{Lookups, Stats};
 pub use stockade_model::outcome::Outcome;
+pub use store::Refused;
 pub use strategy::{Fetch, InvalidStrategy, Load, Store, Strategy, Writer};
 pub use weigh::{Weigh, heap_bytes};

@@ -16,7 +16,8 @@ pub struct Limit {
     /// How many entries there may be.
     pub entries: Option<usize>,
     /// How many bytes the cache may hold: what [`weigh`](crate::Builder::weigh) tells, what each entry
-    /// costs besides, and what loads under way have reserved.
+    /// costs besides, and what loads under way may bring: half of the limit at most. With that the others
+    /// [queue](crate::Load::queue); a load that waits for another load of the same cache may wait for its own room.
     pub bytes: Option<usize>,
     /// The largest entry that is stored, in bytes, and what a load reserves whose key has no entry;
     /// a larger value is answered and not stored. 4 GiB at most. `None`: 1 MiB, or a sixteenth of the
@@ -35,7 +36,9 @@ pub struct Limit {
 /// How far a policy sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Each shard has a policy of its own. A cache of fewer than 2,048 entries is one shard.
+    /// Each shard has a policy of its own. A shard has 1,024 entries at least, and room for 16 objects of
+    /// `max_object`: 256 MiB with the usual 1 MiB are 16 shards. More of them, up to 64, have fewer
+    /// threads wait for each other.
     PerShard,
     /// One order over all entries: one shard, with one lock for all who store.
     Global,
@@ -68,6 +71,11 @@ impl Limit {
         self.max_object.unwrap_or(DEFAULT.min(bytes / 16)).min(bytes).min(u32::MAX as usize - 1)
     }
 
+    /// Whether no entry would fit, of which each costs so much beside what its policy keeps.
+    pub(crate) fn is_too_small_for(&self, entry_bytes: usize) -> bool {
+        self.bytes.is_some_and(|bytes| self.max_object_bytes(bytes) <= entry_bytes + self.policy.entry_bytes)
+    }
+
     /// Whether it can be held.
     pub fn check(&self) -> Result<(), InvalidStrategy> {
         self.fault().map_or(Ok(()), |fault| Err(InvalidStrategy(fault)))
@@ -85,6 +93,9 @@ impl Limit {
         }
         match (self.max_object, self.bytes) {
             (Some(_), None) => Some("`max_object` needs a limit in `bytes`"),
+            (Some(max_object), Some(_)) if max_object >= u32::MAX as usize => {
+                Some("`max_object` is 4 GiB at most")
+            }
             (Some(max_object), Some(bytes)) if max_object > bytes => {
                 Some("`max_object` is larger than the limit in `bytes`")
             }

@@ -21,8 +21,8 @@ pub(crate) type Version = u32;
 /// Entries that left; they are dropped when the lock is not held any more.
 pub(crate) type Gone<K, V> = SmallVec<[Entry<K, V>; 2]>;
 
-/// How many entries one store clears at most, beyond those whose room it needs.
-const RECLAIM_SLICE: usize = 32;
+/// How many entries one store clears at most towards what is to be reclaimed.
+pub(crate) const RECLAIM_SLICE: usize = 32;
 /// How many slots one step of a purge looks at.
 const PURGE_SLICE: usize = 256;
 /// How many slots every store looks at, so that what has expired does not stay for ever.

@@ -19,8 +19,8 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: u64,)*
             /// Values written into the store, by loads and by inserts.
             pub stores: u64,
-            /// Values that the limit had no room for: larger than `max_object`, or while loads had
-            /// reserved all of it. They were answered, and not stored.
+            /// Values that were answered and not stored: larger than `max_object`, or while loads and other
+            /// stores had all the room that there was.
             pub stores_refused: u64,
             /// Entries that left because they had expired.
             pub evicted_expired: u64,
@@ -57,7 +57,7 @@ counters! {
     /// Loads that brought a value. The others are under way, failed, were cancelled at their deadline
     /// or lost.
     loads_answered,
-    /// Loads that did not begin because the queue was full.
+    /// Loads that did not begin: the queue was full, or their deadline came while they were in it.
     loads_rejected,
     /// Refill episodes. One opens at a key's first load and closes when an answer is stored or the
     /// load's deadline passes; loads / episodes is the amplification.

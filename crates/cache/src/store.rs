@@ -3,6 +3,7 @@
 use std::{
     borrow::Borrow,
     hash::Hash,
+    hint::spin_loop,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -12,9 +13,9 @@ use std::{
 use stockade_model::{seed::Seed, time::Time};
 
 use crate::{
-    budget::{Budget, Reservation},
+    budget::{Budget, Progress, Reservation},
     limit::{self, Limit},
-    shard::{Evictions, Found, Gone, New, Shard, Version},
+    shard::{Evictions, Found, Gone, New, RECLAIM_SLICE, Shard, Version},
     sharded::Sharded,
     sync::SharedLock,
 };
@@ -22,8 +23,10 @@ use crate::{
 /// What a key and its value own, in bytes.
 pub(crate) type WeighBy<K, V> = Box<dyn Fn(&K, &V) -> usize + Send + Sync>;
 
-/// How many entries one store gives up at most towards what is to be reclaimed.
-const RECLAIM_SLICE: usize = 32;
+/// How many entries are evicted in one go, for a load that can wait for its turn.
+const ROOM_SLICE: usize = 512;
+/// How often a store looks again for what others are about to store or to drop.
+const IN_TRANSIT_SPINS: usize = 10_000;
 
 /// Locks one shard at a time, for as long as a map operation takes; a lookup shares the lock. What
 /// leaves is handed back by the shard, so that it is dropped outside the lock.
@@ -50,6 +53,21 @@ struct Weight<K, V> {
     weigh: WeighBy<K, V>,
     /// The part that gives up the next entry to be reclaimed.
     reclaims_next: AtomicUsize,
+}
+
+/// Leave to store a value of this weight, and its room where bytes are limited.
+pub(crate) struct Ticket {
+    weight: u32,
+    room: Option<Reservation>,
+}
+
+/// Why a value is not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It is larger than the limit's [`max_object`](Limit::max_object).
+    TooLarge,
+    /// Loads under way and other stores have all the room that there is.
+    NoRoom,
 }
 
 /// What the store has seen and done.
@@ -128,85 +146,91 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         self.exclusive(key, |shard, _| shard.begin_load(key, now, closes))
     }
 
-    /// Stores a value, if the limit has room for it; `reserved` is room that it has already. What was
-    /// stored under the key is gone in any case.
-    pub(crate) fn publish(&self, key: K, value: V, expires: Time, now: Time, reserved: Option<Reservation>) {
-        let hash = self.parts.hash(&key);
-        let weight = self.weigh(&key, &value);
-        let new = New { hash, key, value, expires, weight };
-        let part = self.parts.part(hash);
-        let Some(weight) = &self.weight else {
-            // The lock is let go before what left is dropped.
-            let gone = part.shard.write().publish(new, now);
-            drop(gone);
-            return;
-        };
-        self.reclaim(weight, now);
-        match self.room(weight, &new, reserved) {
-            Some(room) => {
-                let gone = part.shard.write().publish(new, now);
-                weight.discard(gone);
-                room.keep();
-            }
-            None => {
-                let gone = part.shard.write().remove(hash, &new.key);
-                weight.discard(gone.into_iter().collect());
-                self.refused.fetch_add(1, Relaxed);
-            }
-        }
-    }
-
-    /// In bytes; what is too large to be told is too large to be stored.
-    fn weigh(&self, key: &K, value: &V) -> u32 {
-        let Some(weight) = &self.weight else { return 0 };
-        let bytes = self.entry_bytes.saturating_add((weight.weigh)(key, value));
-        u32::try_from(bytes).unwrap_or(u32::MAX)
-    }
-
-    /// Room for a value, beside what it has reserved.
-    fn room(
+    /// Leave to store a value: what it weighs, and the room for it; `reserved` is room that it has
+    /// already.
+    pub(crate) fn ticket(
         &self,
-        weight: &Weight<K, V>,
-        new: &New<K, V>,
+        key: &K,
+        value: &V,
         reserved: Option<Reservation>,
-    ) -> Option<Reservation> {
-        let need = new.weight as usize;
-        if need > weight.budget.max_object {
-            return None;
+    ) -> Result<Ticket, Refused> {
+        let Some(weight) = &self.weight else { return Ok(Ticket { weight: 0, room: None }) };
+        let mut room = reserved.unwrap_or_else(|| Reservation::none(&weight.budget));
+        room.settle();
+        let bytes = self.entry_bytes.saturating_add((weight.weigh)(key, value));
+        if bytes > weight.budget.max_object {
+            return Err(Refused::TooLarge);
         }
-        let Some(mut room) = reserved else { return self.reserve(weight, new.hash, need) };
-        room.shrink(need);
-        if room.bytes() < need {
-            room.join(self.reserve(weight, new.hash, need - room.bytes())?);
-        }
-        Some(room)
-    }
-
-    /// Room for the load of a key: as much as its value took last, or the most that it may take. `None`
-    /// if loads under way have it all.
-    pub(crate) fn reserve_for_load(&self, key: &K) -> Option<Reservation> {
-        let weight = self.weight.as_ref()?;
-        let last = self.shared(key, |shard, hash| shard.weight(hash, key));
-        self.reserve(
-            weight,
-            self.parts.hash(key),
-            last.map_or(weight.budget.max_object, |last| last as usize),
-        )
-    }
-
-    /// Evicts until there is room: from the shard of this hash, and from the others when that is empty.
-    fn reserve(&self, weight: &Weight<K, V>, hash: u64, bytes: usize) -> Option<Reservation> {
+        let hash = self.parts.hash(key);
+        let mut spins = 0..IN_TRANSIT_SPINS;
         loop {
-            if let Some(room) = Reservation::try_new(&weight.budget, bytes) {
-                return Some(room);
+            match self.make_room(weight, hash, &mut room, bytes) {
+                Progress::Done => break,
+                Progress::More => {}
+                // What is not promised to loads is on its way in or out, and will soon be there or gone.
+                Progress::Blocked if room.others() > 0 && spins.next().is_some() => spin_loop(),
+                Progress::Blocked => return Err(Refused::NoRoom),
+            }
+        }
+        let told = u32::try_from(bytes).expect("`max_object` is no more");
+        Ok(Ticket { weight: told, room: Some(room) })
+    }
+
+    /// Stores a value.
+    pub(crate) fn publish(&self, key: K, value: V, expires: Time, now: Time, ticket: Ticket) {
+        let hash = self.parts.hash(&key);
+        let new = New { hash, key, value, expires, weight: ticket.weight };
+        if let Some(weight) = &self.weight {
+            self.reclaim(weight, now);
+        }
+        // The lock is let go before what left is dropped.
+        let gone = self.parts.part(hash).shard.write().publish(new, now);
+        let (Some(weight), Some(room)) = (&self.weight, ticket.room) else { return drop(gone) };
+        room.keep();
+        weight.discard(gone);
+    }
+
+    /// Ends the refill of a key whose value is not stored. What was stored under it goes: an answer
+    /// that was given must not be followed by an older one.
+    pub(crate) fn refuse(&self, key: &K) {
+        self.refused.fetch_add(1, Relaxed);
+        let gone = self.exclusive(key, |shard, hash| shard.remove(hash, key));
+        if let Some(weight) = &self.weight {
+            weight.discard(gone.into_iter().collect());
+        }
+    }
+
+    /// A step towards room for the load of a key: as much as its value took last, or the most that it
+    /// may take.
+    pub(crate) fn reserve_for_load(&self, key: &K, room: &mut Reservation) -> Progress {
+        let Some(weight) = &self.weight else { return Progress::Done };
+        let last = self.shared(key, |shard, hash| shard.weight(hash, key));
+        let bytes = last.map_or(weight.budget.max_object, |last| last as usize);
+        if room.try_promise(bytes) {
+            self.make_room(weight, self.parts.hash(key), room, bytes)
+        } else {
+            Progress::Blocked
+        }
+    }
+
+    /// Evicts until there is room, or a slice of that: from the shard of this hash, and from the others
+    /// when that is empty. What is evicted makes room for nobody else.
+    fn make_room(&self, weight: &Weight<K, V>, hash: u64, room: &mut Reservation, bytes: usize) -> Progress {
+        for _ in 0..ROOM_SLICE {
+            if room.try_resize(bytes) {
+                return Progress::Done;
             }
             if weight.budget.begin_reclaim() {
                 self.parts.iter().for_each(|part| part.shard.write().begin_purge());
             }
             let mut parts = self.parts.from(self.parts.number(hash));
-            let evicted = parts.find_map(|part| part.shard.write().evict())?;
-            weight.discard(Gone::from_iter([evicted]));
+            let Some(evicted) = parts.find_map(|part| part.shard.write().evict()) else {
+                return Progress::Blocked;
+            };
+            let freed = evicted.weight as usize;
+            room.adopt(evicted, freed);
         }
+        Progress::More
     }
 
     /// A slice of what is to be reclaimed, if there is something.
@@ -270,8 +294,7 @@ impl<K, V> Weight<K, V> {
     /// Drops what left, and only then gives its bytes back.
     fn discard(&self, gone: Gone<K, V>) {
         let bytes = gone.iter().map(|entry| entry.weight as usize).sum();
-        drop(gone);
-        self.budget.release(bytes);
+        Reservation::none(&self.budget).adopt(gone, bytes);
     }
 }
 

@@ -66,7 +66,8 @@ pub struct Load {
     /// A load that takes longer is cancelled, and all who wait for it are told. The time that it queues
     /// is part of it.
     pub deadline: Duration,
-    /// How many loads may be under way at once, over all keys; `None`: as many as are asked for.
+    /// How many loads may be under way at once, over all keys; `None`: as many as are asked for. A load
+    /// that asks the same cache for another key needs two of them.
     pub max_concurrent: Option<usize>,
     /// How many more may queue: for their turn, or for room under the [limit](Limit::bytes). One more,
     /// and its callers are told [`Overloaded`](crate::Error::Overloaded) at once.

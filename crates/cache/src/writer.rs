@@ -11,13 +11,12 @@ use tokio::sync::{
 
 use crate::{
     answer::Error,
-    budget::Reservation,
     busy::Busy,
     cache::{Landing, Loaded},
     flight::Slot,
     shard::Version,
     stats::Counters,
-    store::Store,
+    store::{Store, Ticket},
     strategy,
 };
 
@@ -27,15 +26,18 @@ pub(crate) struct Write<K: Hash + Eq + Clone, V: Clone> {
     pub(crate) loaded: Loaded<V>,
     pub(crate) claim: Option<Claim<K, V>>,
     pub(crate) slot: Option<Slot<K, Landing<V>>>,
-    /// Room that it has already.
-    pub(crate) reserved: Option<Reservation>,
+    /// None: it was refused, and is not stored.
+    pub(crate) ticket: Option<Ticket>,
     pub(crate) busy: Busy,
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Write<K, V> {
     fn perform(self, store: &Store<K, V>) {
         let Loaded { value, expires, at } = self.loaded;
-        store.publish(self.key, value, expires, at, self.reserved);
+        match self.ticket {
+            Some(ticket) => store.publish(self.key, value, expires, at, ticket),
+            None => store.refuse(&self.key),
+        }
         // Only then: whoever finds the key free has to find the value, too.
         drop((self.slot, self.claim, self.busy));
     }

@@ -95,3 +95,14 @@ fn a_runtime_that_shuts_down_answers_those_who_wait() {
     let after = caller.block_on(cache.get_with("key", async || Ok::<_, std::io::Error>(7)));
     assert!(matches!(after, Err(Error::LeaderLost)), "{after:?}");
 }
+
+/// By the coarse clock nothing is fresh for longer than its ttl, and what has none is not fresh at all.
+#[tokio::test]
+async fn a_ttl_of_zero_is_never_fresh() {
+    let strategy = Strategy { ttl: Some(Duration::ZERO), ..stampede() };
+    let cache: Cache<u64, u64> = Cache::new(strategy).unwrap();
+    for time in 0..1_000 {
+        let answer = cache.get_with(1, async move || Ok::<_, std::io::Error>(time)).await.unwrap();
+        assert_eq!((answer.value, cache.get(&1)), (time, None));
+    }
+}

@@ -171,6 +171,11 @@ fn what_has_expired_leaves_as_others_come() {
     }
     assert_eq!((shard.len(), shard.evictions().expired), (500, 1_000));
     shard.validate();
+    // Writing anew what is there sweeps, too.
+    for _ in 0..500 {
+        store(&mut shard, 0, at(2_000), at(1_000));
+    }
+    assert_eq!(shard.len(), 1);
 }
 
 #[test]

@@ -34,7 +34,10 @@ fn fresh(store: &Store<u8, u8>, key: u8) -> Option<u8> {
 }
 
 fn insert(store: &Store<u8, u8>, key: u8, value: u8, reserved: Option<Reservation>) {
-    store.publish(key, value, Time::NEVER, Time::ZERO, reserved);
+    match store.ticket(&key, &value, reserved) {
+        Ok(ticket) => store.publish(key, value, Time::NEVER, Time::ZERO, ticket),
+        Err(_) => store.refuse(&key),
+    }
 }
 
 fn together(work: Vec<Box<dyn FnOnce() + Send>>) {
@@ -77,9 +80,11 @@ fn loads_and_stores_share_one_ceiling() {
             let store = Arc::clone(&store);
             Box::new(move || {
                 // Its value is smaller than it might have been.
-                let Some(reserved) = store.reserve_for_load(&key) else { return };
-                held(&store);
-                insert(&store, key, 40, Some(reserved));
+                let mut room = Reservation::none(store.budget().expect("bytes are limited"));
+                if store.reserve_for_load(&key, &mut room) == Progress::Done {
+                    held(&store);
+                    insert(&store, key, 40, Some(room));
+                }
             })
         };
         let storing: Box<dyn FnOnce() + Send> = {
