@@ -1,7 +1,7 @@
 //! A part of the store: the entries of the keys that hash to it, their policy and their refills. It
 //! decides, holds no lock and never awaits.
 
-use std::{borrow::Borrow, hash::Hash, num::NonZeroU32};
+use std::{borrow::Borrow, cmp::Reverse, collections::BinaryHeap, hash::Hash, num::NonZeroU32};
 
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
@@ -29,6 +29,8 @@ const PURGE_SLICE: usize = 256;
 const SWEEP_SLICE: usize = 2;
 /// Room that is taken beforehand, in entries of one shard.
 const ROOM_MOST: usize = 1 << 16;
+/// Room that is never given back.
+const ROOM_LEAST: usize = 256;
 
 /// In the order of use: behind the lock and its counters, a lookup reads what is in two cache lines,
 /// and a store, most often, in three.
@@ -38,7 +40,9 @@ pub(crate) struct Shard<K, V> {
     index: HashTable<Slot>,
     entries: Vec<Option<Entry<K, V>>>,
     policy: Working,
-    vacant: Vec<Slot>,
+    /// Lowest first, so that the highest become vacant for good and their memory is given back. Some have
+    /// been by now, and some are taken again: whoever wants one looks.
+    vacant: BinaryHeap<Reverse<Slot>>,
     /// How many entries there may be.
     ceiling: Ceiling,
     sweep: Sweep,
@@ -50,6 +54,8 @@ pub(crate) struct Shard<K, V> {
     /// How many slots a purge has still to look at.
     unpurged: usize,
     evicted_expired: u64,
+    /// Slots that were there from the beginning.
+    room: usize,
 }
 
 /// Something stored. In the order of use: a hit ends with the place's mark.
@@ -139,6 +145,11 @@ fn lengthen(short: u32) -> u64 {
     u64::from(short).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
+/// The hashes of what the index lists.
+fn rehash<K, V>(entries: &[Option<Entry<K, V>>]) -> impl Fn(&Slot) -> u64 {
+    |&slot| entries[slot as usize].as_ref().map_or(0, |entry| lengthen(entry.short_hash))
+}
+
 #[expect(clippy::cast_possible_truncation, reason = "after 4 billion stores a version comes again")]
 fn version(stores: u64) -> NonZeroU32 {
     NonZeroU32::new(stores as u32).unwrap_or(NonZeroU32::MAX)
@@ -172,7 +183,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             index: HashTable::with_capacity(room),
             entries: Vec::with_capacity(room),
             policy: limit.map_or(Working::Nobody, |limit| limit.policy.start()),
-            vacant: Vec::new(),
+            vacant: BinaryHeap::new(),
+            room,
             ceiling: Ceiling::new(entries_max, reclaim),
             sweep: Sweep::default(),
             stores: 0,
@@ -233,17 +245,14 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         }
         self.make_room(now, &mut gone);
         self.sweep.note(expires);
-        let slot = if let Some(slot) = self.vacant.pop() {
+        let slot = if let Some(slot) = self.vacant_slot() {
             self.entries[slot as usize] = Some(entry);
             slot
         } else {
             self.entries.push(Some(entry));
             Slot::try_from(self.entries.len() - 1).expect("memory ends before the numbers do")
         };
-        let entries = &self.entries;
-        let rehash =
-            |&slot: &Slot| entries[slot as usize].as_ref().map_or(0, |entry| lengthen(entry.short_hash));
-        self.index.insert_unique(lengthen(short_hash), slot, rehash);
+        self.index.insert_unique(lengthen(short_hash), slot, rehash(&self.entries));
         self.policy.admit(&mut self.entries, slot);
         gone
     }
@@ -324,8 +333,33 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         if let Ok(listed) = self.index.find_entry(lengthen(entry.short_hash), |&listed| listed == slot) {
             listed.remove();
         }
-        self.vacant.push(slot);
+        self.vacant.push(Reverse(slot));
+        while let Some(None) = self.entries.last() {
+            self.entries.pop();
+        }
+        self.shrink();
         Some(entry)
+    }
+
+    fn vacant_slot(&mut self) -> Option<Slot> {
+        while let Some(Reverse(slot)) = self.vacant.pop() {
+            if let Some(None) = self.entries.get(slot as usize) {
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    /// Gives memory back when three quarters of it are not needed any more.
+    fn shrink(&mut self) {
+        let needed = 2 * self.entries.len().max(self.room).max(ROOM_LEAST);
+        if 2 * needed < self.entries.capacity() {
+            self.entries.shrink_to(needed);
+            let entries = &self.entries;
+            self.vacant.retain(|Reverse(slot)| matches!(entries.get(*slot as usize), Some(None)));
+            self.vacant.shrink_to(needed);
+            self.index.shrink_to(needed, rehash(entries));
+        }
     }
 
     #[inline]

@@ -1,9 +1,12 @@
 //! What keys and values weigh.
 
+use std::mem::needs_drop;
+
 /// Bytes that something owns beyond its own size: on the heap, or wherever its pointers lead.
 ///
-/// Implemented for strings and bytes, for what owns nothing, and for pairs, options and boxes of
-/// those. For types of your own implement it, or give [`Builder::weigh`](crate::Builder::weigh) a
+/// Implemented for strings, bytes and numbers, and for vectors, arrays, pairs, options, boxes and arcs of
+/// what is. A `bytes::Bytes` that is a slice of a larger buffer is taken for its length, though it keeps
+/// the whole buffer: copy it before you store it. For types of your own implement `Weigh`, or give [`Builder::weigh`](crate::Builder::weigh) a
 /// function.
 pub trait Weigh {
     /// The bytes.
@@ -30,7 +33,6 @@ macro_rules! weigh {
 
 weigh! {
     String: self => self.capacity();
-    Vec<u8>: self => self.capacity();
     Box<str>: self => self.len();
     Box<[u8]>: self => self.len();
     std::sync::Arc<str>: self => self.len() + ARC_COUNTS;
@@ -45,14 +47,36 @@ weigh! {
     u64: self => 0;
     u128: self => 0;
     usize: self => 0;
+    i8: self => 0;
+    i16: self => 0;
     i32: self => 0;
     i64: self => 0;
+    i128: self => 0;
+    isize: self => 0;
+    f32: self => 0;
+    f64: self => 0;
+    char: self => 0;
+    std::time::Duration: self => 0;
 }
 
 #[cfg(feature = "bytes")]
 impl Weigh for bytes::Bytes {
     fn heap_bytes(&self) -> usize {
         self.len()
+    }
+}
+
+impl<T: Weigh> Weigh for Vec<T> {
+    fn heap_bytes(&self) -> usize {
+        // Of what needs no drop, nothing owns anything.
+        let owned = if needs_drop::<T>() { self.iter().map(Weigh::heap_bytes).sum() } else { 0 };
+        self.capacity() * size_of::<T>() + owned
+    }
+}
+
+impl<T: Weigh, const N: usize> Weigh for [T; N] {
+    fn heap_bytes(&self) -> usize {
+        self.iter().map(Weigh::heap_bytes).sum()
     }
 }
 
@@ -77,5 +101,23 @@ impl<T: Weigh> Weigh for Box<T> {
 impl<A: Weigh, B: Weigh> Weigh for (A, B) {
     fn heap_bytes(&self) -> usize {
         self.0.heap_bytes() + self.1.heap_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn what_is_owned_is_weighed() {
+        assert_eq!(String::with_capacity(100).heap_bytes(), 100);
+        assert_eq!(Vec::<u64>::with_capacity(10).heap_bytes(), 80);
+        assert_eq!(vec![Some("four".to_owned()), None].heap_bytes(), 2 * size_of::<Option<String>>() + 4);
+        assert_eq!(Arc::<[u8]>::from([0; 100]).heap_bytes(), 116);
+        assert_eq!(Arc::new(Box::<str>::from("seven b")).heap_bytes(), 16 + 16 + 7);
+        assert_eq!((7_u64, [1.5_f64; 3]).heap_bytes(), 0);
+        assert_eq!(heap_bytes(&"key".to_owned(), &vec![0_u8; 50]), 53);
     }
 }

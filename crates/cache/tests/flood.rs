@@ -1,8 +1,8 @@
-//! A flood of large values, in real memory: what the process holds, and how long a store takes. Alone
-//! in its process, and one test after the other, for the process is what is measured.
+//! A flood of large values, in real memory: what the process holds, and how long a store takes. Each
+//! test has a process of its own, for the process is what is measured.
 
 use std::{
-    fs,
+    env, fs,
     process::Command,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
@@ -13,17 +13,33 @@ use stockade_model::{seed::Seed, time::Virtual};
 
 const MIB: usize = 1 << 20;
 
-static ALONE: Mutex<()> = Mutex::new(());
+/// Runs the test of this name in a process of its own, one after the other, with so many malloc heaps.
+fn alone(name: &str, heaps: &str, test: impl FnOnce()) {
+    const ALONE: &str = "STOCKADE_TEST_ALONE";
+    static TURN: Mutex<()> = Mutex::new(());
+    if env::var_os(ALONE).is_some() {
+        return test();
+    }
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut child = Command::new(env::current_exe().unwrap());
+    // Malloc reads it when a process starts.
+    child.args([name, "--exact", "--nocapture"]).env(ALONE, "1").env("MALLOC_ARENA_MAX", heaps);
+    let child = child.output().unwrap();
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));
+    println!("{said}");
+    assert!(child.status.success() && said.contains("1 passed"), "{said}");
+}
 
 fn cache(limit: Limit) -> Cache<u64, std::sync::Arc<[u8]>, Virtual> {
     let strategy = Strategy { limit: Some(limit), ..Strategy::preset("stampede").unwrap() };
     Cache::builder(strategy).weigh(heap_bytes).build_on(Virtual::new(), Seed(1)).unwrap()
 }
 
-/// The most memory that this process ever had resident, in bytes.
-fn peak_resident() -> usize {
+/// The memory that this process has resident (`VmRSS:`), or had at most (`VmHWM:`), in bytes.
+fn resident(what: &str) -> usize {
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(what)).unwrap();
     let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
     kib * 1_024
 }
@@ -52,7 +68,7 @@ fn flood(threads: u64, bytes: impl Fn(u64) -> usize + Sync) {
                 });
             }
         });
-        let (held, resident) = (cache.bytes().unwrap().peak, peak_resident());
+        let (held, resident) = (cache.bytes().unwrap().peak, resident("VmHWM:"));
         let mib = |bytes: usize| bytes as f64 / MIB as f64;
         println!(
             "{threads} threads, reclaim {reclaim}: at most {:.1} MiB held, {:.1} MiB resident",
@@ -66,38 +82,51 @@ fn flood(threads: u64, bytes: impl Fn(u64) -> usize + Sync) {
 
 #[test]
 fn a_flood_of_300_kib_values_stays_below_256_mib() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    flood(1, |_| 300 * 1_024);
+    alone("a_flood_of_300_kib_values_stays_below_256_mib", "0", || flood(1, |_| 300 * 1_024));
+}
+
+/// Slots are given back when three quarters of them are vacant: three million entries that own next to
+/// nothing leave for some hundred large ones. Until then both are there.
+#[test]
+fn large_values_after_small_ones_end_below_256_mib() {
+    alone("large_values_after_small_ones_end_below_256_mib", "0", large_after_small);
+}
+
+fn large_after_small() {
+    const LIMIT: usize = 256 * MIB;
+    let cache = cache(Limit::bytes(LIMIT));
+    let small: std::sync::Arc<[u8]> = [].into();
+    for key in 0..6_000_000 {
+        cache.insert(key, std::sync::Arc::clone(&small));
+    }
+    assert!(cache.len() > 3_000_000, "{} small entries", cache.len());
+    for key in 0..3_000 {
+        cache.insert(1 << 32 | key, std::iter::repeat_n(7, 300 * 1_024).collect());
+    }
+    let resident = resident("VmRSS:");
+    println!("small, then large: {:.1} MiB resident in the end", resident as f64 / MIB as f64);
+    assert!(resident <= LIMIT + LIMIT / 20 + 32 * MIB, "{resident} bytes are resident");
 }
 
 /// glibc gives every thread a heap of its own, and keeps in one what the cache gave back when the next
 /// value comes from another: half as much again. With one heap for all, memory is what was counted.
 #[test]
 fn a_flood_from_many_threads_stays_there_too_with_one_heap() {
-    const ONE_HEAP: &str = "MALLOC_ARENA_MAX";
-    const NAME: &str = "a_flood_from_many_threads_stays_there_too_with_one_heap";
-    if std::env::var_os(ONE_HEAP).is_some_and(|heaps| heaps == "1") {
+    alone("a_flood_from_many_threads_stays_there_too_with_one_heap", "1", || {
         flood(4, |_| 300 * 1_024);
         flood(4, |step| 1_000 + usize::try_from(step * 7_919 % 300_000).unwrap());
-        return;
-    }
-    // Malloc reads it when a process starts.
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let this = std::env::current_exe().unwrap();
-    let child =
-        Command::new(this).args([NAME, "--exact", "--nocapture"]).env(ONE_HEAP, "1").output().unwrap();
-    let said =
-        format!("{}{}", String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));
-    println!("{said}");
-    assert!(child.status.success() && said.contains("1 passed"), "{said}");
+    });
 }
 
 /// The longest of the stores around a reclaim is told by the machine as much as by the cache; so the
 /// reclaim is repeated, and the quietest one counts.
 #[test]
 fn no_store_pauses_for_a_reclaim_of_a_third_of_36_000_entries() {
+    alone("no_store_pauses_for_a_reclaim_of_a_third_of_36_000_entries", "0", reclaim_repeatedly);
+}
+
+fn reclaim_repeatedly() {
     const ENTRIES: usize = 36_000;
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let pauses = (0..7).map(|_| {
         let limit =
             Limit { policy: Policy::LRW, reclaim: 0.3, order: Order::Global, ..Limit::entries(ENTRIES) };

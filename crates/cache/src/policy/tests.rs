@@ -203,28 +203,104 @@ impl Reference for Sieve {
     }
 }
 
+/// Algorithm 1 of the paper, with queues of keys and their hits. The small queue's share is of the
+/// entries that there are, and ghosts are as many as the main queue may have entries.
+struct S3Fifo {
+    entries_max: usize,
+    small: VecDeque<(u64, u8)>,
+    main: VecDeque<(u64, u8)>,
+    /// Those who left the small queue, and whether they are still remembered.
+    ghosts: VecDeque<(u64, bool)>,
+}
+
+impl S3Fifo {
+    fn evict(&mut self) {
+        let share = (self.entries_max / 10).max(1);
+        if self.small.len() >= share {
+            while let Some((key, hits)) = self.small.pop_front() {
+                if hits > 1 {
+                    self.main.push_back((key, 0));
+                    continue;
+                }
+                self.ghosts.iter_mut().filter(|(ghost, _)| *ghost == key).for_each(|(_, is)| *is = false);
+                self.ghosts.push_back((key, true));
+                while self.ghosts.len() > self.entries_max - share {
+                    self.ghosts.pop_front();
+                }
+                return;
+            }
+        }
+        while let Some((key, hits)) = self.main.pop_front() {
+            if hits == 0 {
+                return;
+            }
+            self.main.push_back((key, hits - 1));
+        }
+    }
+}
+
+impl Reference for S3Fifo {
+    fn get(&mut self, key: u64) {
+        let known = self.small.iter_mut().chain(&mut self.main).find(|(known, _)| *known == key);
+        if let Some((_, hits)) = known {
+            *hits = (*hits + 1).min(3);
+            return;
+        }
+        if self.small.len() + self.main.len() == self.entries_max {
+            self.evict();
+        }
+        let ghost = self.ghosts.iter_mut().find(|(ghost, is)| *ghost == key && *is);
+        match ghost {
+            Some((_, is)) => {
+                *is = false;
+                self.main.push_back((key, 0));
+            }
+            None => self.small.push_back((key, 0)),
+        }
+    }
+
+    fn put(&mut self, key: u64) {
+        self.get(key);
+    }
+
+    fn remove(&mut self, key: u64) {
+        self.small.retain(|(known, _)| *known != key);
+        self.main.retain(|(known, _)| *known != key);
+    }
+
+    fn contents(&self) -> Vec<u64> {
+        let mut keys: Vec<u64> = self.small.iter().chain(&self.main).map(|(key, _)| *key).collect();
+        keys.sort_unstable();
+        keys
+    }
+}
+
 fn reference(policy: &str, entries_max: usize) -> Box<dyn Reference> {
     match policy {
+        "s3-fifo" => {
+            let (small, main, ghosts) = Default::default();
+            Box::new(S3Fifo { entries_max, small, main, ghosts })
+        }
         "sieve" => Box::new(Sieve { entries_max, queue: VecDeque::new(), hand: 0 }),
         _ => Box::new(Ordered { entries_max, keys: Vec::new(), is_moved_by_hits: policy == "lru" }),
     }
 }
 
 fn requests() -> impl Strategy<Value = Vec<Request>> {
-    let request = (0..12_u64, 0..20_u8).prop_map(|(key, kind)| match kind {
+    let request = (0..48_u64, 0..20_u8).prop_map(|(key, kind)| match kind {
         0 => Request::Remove(key),
         1..4 => Request::Put(key),
         _ => Request::Get(key),
     });
-    prop::collection::vec(request, 0..400)
+    prop::collection::vec(request, 0..600)
 }
 
 proptest! {
     #[test]
     fn the_same_entries_are_there_as_in_the_reference(
         requests in requests(),
-        entries_max in 1..9_usize,
-        policy in prop_oneof![Just("sieve"), Just("lrw"), Just("lru")],
+        entries_max in 1..40_usize,
+        policy in prop_oneof![Just("sieve"), Just("lrw"), Just("lru"), Just("s3-fifo")],
     ) {
         let mut cache = Cache::new(Policy::named(policy).unwrap(), entries_max);
         let mut reference = reference(policy, entries_max);
@@ -242,7 +318,7 @@ proptest! {
     #[test]
     fn every_policy_gives_up_each_entry_once(
         requests in requests(),
-        entries_max in 1..9_usize,
+        entries_max in 1..40_usize,
         policy in (0..POLICIES.len()).prop_map(|number| &POLICIES[number]),
     ) {
         let mut cache = Cache::new(policy, entries_max);

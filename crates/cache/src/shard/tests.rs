@@ -30,16 +30,17 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     fn validate(&mut self) {
         let stored = self.entries.iter().flatten().count();
         assert_eq!(stored, self.index.len(), "every entry is listed once");
-        assert_eq!(stored + self.vacant.len(), self.entries.len(), "every slot is taken or vacant");
+        for slot in 0..self.entries.len() {
+            let is_vacant = self.vacant.iter().any(|vacant| vacant.0 as usize == slot);
+            assert!(is_vacant || self.entries[slot].is_some(), "every slot is taken or vacant");
+        }
+        assert!(!matches!(self.entries.last(), Some(None)), "vacant slots at the end are given back");
         assert!(stored <= self.ceiling.most);
         for &slot in &self.index {
             let entry = self.entries[slot as usize].as_ref().expect("what is listed is there");
             let found = self.index.find(lengthen(entry.short_hash), |&listed| listed == slot);
             assert!(found.is_some(), "what is listed is found by its hash");
             assert!(self.sweep.earliest <= entry.expires, "the sweep does not rest too long");
-        }
-        for &slot in &self.vacant {
-            assert!(self.entries[slot as usize].is_none());
         }
     }
 }
@@ -213,4 +214,29 @@ fn reclaiming_takes_the_expired_first_and_then_the_oldest_down_to_its_share() {
 fn an_entry_costs_42_bytes_and_what_its_policy_keeps() {
     assert_eq!(Shard::<u64, u64>::ENTRY_BYTES - size_of::<(u64, u64)>(), 42);
     assert_eq!(POLICIES.each_ref().map(|policy| policy.entry_bytes), [0, 0, 40, 48]);
+}
+
+#[test]
+fn memory_that_many_small_entries_needed_is_given_back_when_they_have_left() {
+    let mut shard: Shard<u32, u32> =
+        Shard::new(&FixedState::with_seed(1), Some(&Limit { policy: Policy::LRW, ..Limit::bytes(1) }), 0);
+    shard.ceiling = Ceiling::new(usize::MAX, 0.0);
+    let new = |key: u32| New { hash: u64::from(key), key, value: 0, expires: Time::NEVER, weight: 1 };
+    for key in 0..100_000 {
+        shard.publish(new(key), at(0));
+    }
+    // A hundred come for every thousand that leave.
+    for key in 100_000..109_900 {
+        if key % 100 == 0 {
+            (0..1_000).for_each(|_| assert!(shard.evict().is_some()));
+        }
+        shard.publish(new(key), at(0));
+    }
+    assert_eq!(shard.len(), 10_900);
+    (0..10_000).for_each(|_| assert!(shard.evict().is_some()));
+    // The last ones took the lowest slots that were vacant when they came.
+    assert_eq!(shard.entries.len(), 9_900);
+    assert!(shard.entries.capacity() <= 4 * 9_900 && shard.index.capacity() <= 4 * 9_900);
+    assert!(shard.vacant.len() <= 9_900, "{} slots are listed", shard.vacant.len());
+    assert!((109_000..109_900).all(|key| shard.find(u64::from(key), &key).is_some()));
 }
