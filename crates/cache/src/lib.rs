@@ -33,13 +33,14 @@
 //!
 //! # Limits
 //!
-//! Without a [`Limit`] whatever is stored stays until it has expired, and for as long as stores go on:
-//! every store looks at two more entries, and what has expired among them goes. With a limit, in
-//! entries or in bytes, the ceiling is held inline: whoever stores makes the room first, so the peak
-//! is the limit, not some time after it. Bytes count keys, values, what an entry costs besides, and
-//! what loads under way may bring: a load reserves as much as its key took last, else
-//! [`max_object`](Limit::max_object), and queues while there is no room. What is larger is answered
-//! and not stored.
+//! Without a [`Limit`] whatever is stored stays until it has expired, and goes as others are stored:
+//! every store looks at two more entries. With a limit, in entries or in bytes, the ceiling is held
+//! inline: whoever stores makes the room first, so the peak is the limit, not some time after it.
+//!
+//! Bytes count keys, values, what an entry costs besides, and what loads under way may bring: a load
+//! reserves as much as its key's entry has, else [`max_object`](Limit::max_object). Loads may reserve
+//! half of the limit; the others queue. **A value larger than `max_object` is answered and not
+//! stored**; it is 1 MiB if not given, or a sixteenth of the limit if that is less.
 //!
 //! ```
 //! use std::time::Duration;
@@ -65,7 +66,7 @@
 //! ```
 //!
 //! [`policy`] lists who goes when room is needed: sieve unless you say otherwise. Values come out as
-//! clones, so large ones belong behind an `Arc` or in `bytes::Bytes`; those that leave are dropped when
+//! clones, so large ones belong behind an `Arc` or in `bytes::Bytes`; values that leave are dropped when
 //! no lock is held. The limit counts what the cache holds. The allocator adds its own: glibc gives each
 //! thread a heap, and with large values stored from many threads keeps half as much again unless
 //! `MALLOC_ARENA_MAX=1` is set (256 MiB of 300 KiB values from four threads: 451 MiB resident, 263 with
@@ -73,21 +74,22 @@
 //!
 //! # What it costs
 //!
-//! An entry costs 34 bytes beside its key and value, and what its policy keeps:
+//! An entry costs 42 bytes beside its key and value, and what else its policy keeps:
 //! [`Cache::entry_bytes`] tells the sum for your types. Instructions of a hit and of a miss (look up,
-//! store, evict), `u64` to `u64`, with a ttl:
+//! store, evict), `u64` to `u64`, without reading the clock:
 //!
-//! | policy | bytes an entry | hit | miss, limit in entries | miss, in bytes |
+//! | policy | more bytes an entry | hit | miss, limit in entries | miss, in bytes |
 //! |---|---|---|---|---|
-//! | `sieve` | 9 | 139 | 684 | 947 |
-//! | `lrw` | 8 | 130 | 638 | 902 |
-//! | `lru` | 40 | 140 | 966 | 1,299 |
-//! | `s3-fifo` | 64 | 139 | 983 | 1,269 |
+//! | `sieve` | 0 | 120 | 796 | 1,038 |
+//! | `lrw` | 0 | 117 | 773 | 1,015 |
+//! | `lru` | 40 | 126 | 1,095 | 1,401 |
+//! | `s3-fifo` | 48 | 122 | 1,116 | 1,390 |
 //!
-//! A hit shares its shard's lock and writes to two cache lines: that of the lock, and the entry's mark
-//! if it has none. A waiter costs under 1 KiB, its task included. A cache without a ttl, a limit in
-//! bytes or a cap on loads does not pay for them. There are no default features; `bytes` makes
-//! `bytes::Bytes` something that can be weighed.
+//! A hit shares its shard's lock, and writes to the lock's cache line and to an entry that was not
+//! marked yet; under `lru` also to a counter of the shard. With a ttl it reads the coarse clock: two
+//! loads, and a thread that wakes once a millisecond while there are lookups. [Counting
+//! lookups](Builder::count_lookups) is one locked instruction more. A waiter costs under 1 KiB, its task
+//! included. There are no default features; `bytes` makes `bytes::Bytes` something that can be weighed.
 //!
 //! # Inside
 //!

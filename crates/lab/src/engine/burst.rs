@@ -113,21 +113,18 @@ impl Burst {
             .build_on(time.clone(), Seed(0))
             .expect("the strategy was checked when it was read");
 
-        let left: Arc<[OnceLock<Left>]> = (0..self.workers).map(|_| OnceLock::new()).collect();
+        let left = (0..self.workers).map(|_| OnceLock::new()).collect();
+        let common = Arc::new(Common { cache, source, time, draw, left });
         // Closes when the last worker has dropped its end, however that came about.
         let (alive, mut all_done) = mpsc::channel::<Infallible>(1);
+        let crew = Arc::new(Crew { common: Arc::clone(&common), _alive: alive });
         for index in 0..self.workers {
-            let worker = Worker {
-                key: Arc::clone(draw.of(index)),
-                cache: cache.clone(),
-                source: Arc::clone(&source),
-                time: time.clone(),
-                scheduled: time.now(),
-            };
-            time.spawn(worker.run(Arc::clone(&left), index, alive.clone()));
+            let worker = Worker { crew: Arc::clone(&crew), index, scheduled: common.time.now() };
+            common.time.spawn(worker.run());
         }
-        drop(alive);
+        drop(crew);
         all_done.recv().await;
+        let Common { cache, time, draw, left, .. } = &*common;
         let finished = time.now();
         cache.idle().await;
 
@@ -141,7 +138,7 @@ impl Burst {
             stores_refused: stats.stores_refused,
             loads_rejected: stats.loads_rejected,
         };
-        self.measured(&left, &draw, &time.gate, stats, held)
+        self.measured(&left, draw, &time.gate, stats, held)
     }
 
     fn measured(
@@ -218,30 +215,39 @@ fn lost(finished: Time) -> Left {
     (sample, Some(Failure::Lost))
 }
 
-struct Worker<R> {
-    key: Arc<str>,
+/// What all workers of a burst have in common.
+struct Common<R: Runtime> {
     cache: Cache<Arc<str>, Document, Gated<R>>,
     source: Arc<Held<R>>,
     time: Gated<R>,
+    draw: Arc<Draw>,
+    left: Box<[OnceLock<Left>]>,
+}
+
+/// The same for who is a worker. Each holds one count, not one of everything: ten thousand that end at
+/// once would wait for each other's cache lines.
+struct Crew<R: Runtime> {
+    common: Arc<Common<R>>,
+    _alive: mpsc::Sender<Infallible>,
+}
+
+struct Worker<R: Runtime> {
+    crew: Arc<Crew<R>>,
+    index: usize,
     scheduled: Time,
 }
 
 impl<R: Runtime> Worker<R> {
     /// Not an `async fn`, for the same reason as [`Cache::get_with`]: a worker is what a million of are
     /// kept of.
-    fn run(
-        self,
-        left: Arc<[OnceLock<Left>]>,
-        index: usize,
-        alive: mpsc::Sender<Infallible>,
-    ) -> impl Future<Output = ()> + Send + 'static {
-        let Self { key, cache, source, time, scheduled } = self;
+    fn run(self) -> impl Future<Output = ()> + Send + 'static {
+        let Self { crew, index, scheduled } = self;
         async move {
+            let Common { cache, time, draw, left, .. } = &*crew.common;
             let started = time.now();
             let answer = {
-                let id = Arc::clone(&key);
-                let load = move || fetch(source, id);
-                let mut get = pin!(cache.get_with(key, load));
+                let common = Arc::clone(&crew.common);
+                let mut get = pin!(cache.get_with(Arc::clone(draw.of(index)), move || fetch(common, index)));
                 // The first poll is the lookup: it has been answered when that returns.
                 let first = poll_fn(|cx| Poll::Ready(get.as_mut().poll(cx))).await;
                 time.gate.looked_up(|| cache.loads(), || time.clock.now());
@@ -256,19 +262,19 @@ impl<R: Runtime> Worker<R> {
                 Ok(answer) => (sample(answer.outcome, answer.value.len() as u64), None),
                 Err(error) => (sample(Outcome::Error, 0), Some(error.into())),
             });
-            drop(alive);
         }
     }
 }
 
 /// The load of one worker.
 async fn fetch<R: Runtime>(
-    source: Arc<Held<R>>,
-    id: Arc<str>,
+    common: Arc<Common<R>>,
+    index: usize,
 ) -> Result<Document, Box<dyn std::error::Error + Send + Sync>> {
-    match source.fetch(&id).await {
+    let id = common.draw.of(index);
+    match common.source.fetch(id).await {
         Ok(Some(document)) => Ok(document),
-        Ok(None) => Err(Box::from(NotFound(id))),
+        Ok(None) => Err(Box::from(NotFound(Arc::clone(id)))),
         Err(error) => Err(Box::from(error)),
     }
 }
