@@ -18,6 +18,7 @@ check: deps
 	$(EXPLORED) $(CARGO) clippy --package stockade-cache --lib --tests --locked -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) test --package stockade --test tidy --locked
+	$(CARGO) clippy --manifest-path bench/Cargo.toml --all-targets --locked -- --deny warnings
 	scripts/instructions
 
 # What a hit and a miss cost.

@@ -1,0 +1,112 @@
+//! Who is compared: one file each.
+//!
+//! Every entry has a time to live, and every hit checks it: moka and stockade do so themselves, for the
+//! others see [`clock`](crate::clock). Every map hashes with foldhash, as stockade and `quick_cache` do of
+//! their own accord; by default moka and papaya would use `SipHash` and foyer `XxHash`, and be compared by
+//! their hash functions.
+
+mod foyer;
+mod moka;
+mod papaya;
+mod quick_cache;
+mod stockade;
+mod tokio;
+
+use std::{hint::black_box, sync::Arc, time::Duration};
+
+use crate::stampede::{Stampeder, stampede};
+
+/// How long an entry is fresh: longer than any measurement, so that nothing expires.
+pub const TTL: Duration = Duration::from_hours(1);
+
+/// What is cached.
+pub trait Value: Clone + Send + Sync + 'static {
+    /// What a loader would return for `key`.
+    fn load(key: u64) -> Self;
+}
+
+impl Value for u64 {
+    fn load(key: u64) -> Self {
+        key
+    }
+}
+
+/// 1 KiB, allocated by each load; a clone is a reference count.
+impl Value for Arc<[u8]> {
+    fn load(key: u64) -> Self {
+        Arc::new([key.to_le_bytes()[0]; 1024])
+    }
+}
+
+/// A cache from `u64` to `V` in which entries expire.
+pub trait Contender<V: Value>: Send + Sync {
+    /// The value of `key`, if it is there and fresh.
+    fn get(&self, key: u64) -> Option<V>;
+
+    /// Stores the value of `key`.
+    fn insert(&self, key: u64, value: V);
+
+    /// How many entries are stored.
+    fn entries(&self) -> usize;
+
+    /// Gets every key, and inserts those that are missing; says how many were not.
+    ///
+    /// It is compiled for each contender, so that a dynamic call is paid once for all of `keys`.
+    fn serve(&self, keys: &[u32]) -> u64 {
+        let mut hits = 0;
+        for key in keys.iter().copied().map(u64::from) {
+            match self.get(key) {
+                Some(value) => {
+                    black_box(value);
+                    hits += 1;
+                }
+                None => self.insert(key, V::load(key)),
+            }
+        }
+        hits
+    }
+}
+
+/// One who can take part in the comparison of hits.
+#[derive(Clone, Copy)]
+pub struct Entrant<V> {
+    /// As tables call it.
+    pub name: &'static str,
+    /// An empty cache for that many entries.
+    pub build: fn(usize) -> Box<dyn Contender<V>>,
+}
+
+/// Who everyone is compared to.
+pub const REFERENCE: &str = "quick_cache";
+
+/// Everyone.
+#[must_use]
+pub fn entrants<V: Value>() -> [Entrant<V>; 5] {
+    [
+        Entrant { name: "stockade", build: |capacity| Box::new(stockade::Stockade::new(capacity)) },
+        Entrant { name: REFERENCE, build: |capacity| Box::new(quick_cache::QuickCache::new(capacity)) },
+        Entrant { name: "moka", build: |capacity| Box::new(moka::Moka::new(capacity)) },
+        Entrant { name: "foyer", build: |capacity| Box::new(foyer::Foyer::new(capacity)) },
+        Entrant { name: "papaya (a map)", build: |_| Box::new(papaya::Papaya::new()) },
+    ]
+}
+
+/// How many entries the caches of stampedes may hold; they come to hold one.
+const STAMPEDE_CAPACITY: usize = 1000;
+
+/// Everyone who can coalesce, and what tokio has for that.
+pub const STAMPEDERS: [Stampeder; 4] = [
+    Stampeder {
+        name: "stockade",
+        prepare: |size| Box::pin(stampede(stockade::patient(STAMPEDE_CAPACITY), size)),
+    },
+    Stampeder {
+        name: REFERENCE,
+        prepare: |size| Box::pin(stampede(::quick_cache::sync::Cache::new(STAMPEDE_CAPACITY), size)),
+    },
+    Stampeder {
+        name: "moka",
+        prepare: |size| Box::pin(stampede(::moka::future::Cache::new(STAMPEDE_CAPACITY as u64), size)),
+    },
+    Stampeder { name: "OnceCell", prepare: |size| Box::pin(stampede(::tokio::sync::OnceCell::new(), size)) },
+];

@@ -1,0 +1,52 @@
+//! moka: W-TinyLFU, maintained in batches by those who ask; it checks its time to live itself.
+
+use std::convert::Infallible;
+
+use moka::sync::Cache;
+
+use super::{Contender, TTL, Value};
+use crate::stampede::Coalesce;
+
+/// The synchronous cache.
+///
+/// Its time to live is exact, so every hit reads the clock of the operating system, where the others look
+/// at a variable. That is not what it spends its time on: without a time to live, with its `quanta` feature
+/// or with an initial capacity it is no faster.
+pub struct Moka<V>(Cache<u64, V, foldhash::quality::RandomState>);
+
+impl<V: Value> Moka<V> {
+    pub fn new(capacity: usize) -> Self {
+        let builder = Cache::builder().max_capacity(capacity as u64).time_to_live(TTL);
+        Self(builder.build_with_hasher(foldhash::quality::RandomState::default()))
+    }
+}
+
+impl<V: Value> Contender<V> for Moka<V> {
+    fn get(&self, key: u64) -> Option<V> {
+        self.0.get(&key)
+    }
+
+    fn insert(&self, key: u64, value: V) {
+        self.0.insert(key, value);
+    }
+
+    fn entries(&self) -> usize {
+        // What was inserted last waits to be counted, and perhaps to be rejected.
+        self.0.run_pending_tasks();
+        usize::try_from(self.0.entry_count()).expect("they fit into memory")
+    }
+}
+
+/// The asynchronous cache, for stampedes, as it comes.
+impl Coalesce for moka::future::Cache<u64, u64> {
+    fn get_with<F>(
+        &self,
+        key: &'static u64,
+        load: impl FnOnce() -> F + Send + 'static,
+    ) -> impl Future<Output = Result<impl Send, impl Send>> + Send
+    where
+        F: Future<Output = Result<u64, Infallible>> + Send + 'static,
+    {
+        self.try_get_with(*key, load())
+    }
+}

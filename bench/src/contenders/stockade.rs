@@ -1,0 +1,66 @@
+//! stockade-cache.
+
+use std::{convert::Infallible, time::Duration};
+
+use stockade_cache::{Cache, Fetch, Limit, Strategy};
+use tokio::runtime::{Builder, Runtime};
+
+use super::{Contender, TTL, Value};
+use crate::stampede::Coalesce;
+
+/// Preset "stampede" with a limit and a time to live; the policy is the default one.
+pub struct Stockade<V: Value> {
+    cache: Cache<u64, V>,
+    /// What the cache lives on; hits and inserts do not wait for it.
+    _runtime: Runtime,
+}
+
+impl<V: Value> Stockade<V> {
+    pub fn new(capacity: usize) -> Self {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_time().build().expect("a runtime");
+        let strategy = Strategy { limit: Some(Limit::entries(capacity)), ttl: Some(TTL), ..preset() };
+        let cache = {
+            let _context = runtime.enter();
+            Cache::new(strategy).expect("the strategy is sound")
+        };
+        Self { cache, _runtime: runtime }
+    }
+}
+
+impl<V: Value> Contender<V> for Stockade<V> {
+    fn get(&self, key: u64) -> Option<V> {
+        self.cache.get(&key)
+    }
+
+    fn insert(&self, key: u64, value: V) {
+        self.cache.insert(key, value);
+    }
+
+    fn entries(&self) -> usize {
+        self.cache.len()
+    }
+}
+
+/// For stampedes: nobody gives up waiting before a million have asked.
+pub fn patient(capacity: usize) -> Cache<u64, u64> {
+    let fetch = Fetch::Coalesce { wait_timeout: Duration::from_mins(1) };
+    let strategy = Strategy { fetch, limit: Some(Limit::entries(capacity)), ..preset() };
+    Cache::new(strategy).expect("the strategy is sound")
+}
+
+fn preset() -> Strategy {
+    Strategy::preset("stampede").expect("there is a preset of that name")
+}
+
+impl Coalesce for Cache<u64, u64> {
+    fn get_with<F>(
+        &self,
+        key: &'static u64,
+        load: impl FnOnce() -> F + Send + 'static,
+    ) -> impl Future<Output = Result<impl Send, impl Send>> + Send
+    where
+        F: Future<Output = Result<u64, Infallible>> + Send + 'static,
+    {
+        self.get_with(*key, load)
+    }
+}
