@@ -133,7 +133,7 @@ pub struct CacheFigures {
     pub evicted: u64,
     /// Values that the limit had no room for.
     pub stores_refused: u64,
-    /// Loads that did not begin because the queue was full.
+    /// Loads that did not begin: the queue was full, or their deadline came while they were in it.
     pub loads_rejected: u64,
 }
 
