@@ -26,7 +26,7 @@ pub(crate) struct Admission {
 }
 
 /// A load may go on while this is held.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pass {
     pub(crate) reservation: Option<Reservation>,
     _permit: Option<OwnedSemaphorePermit>,

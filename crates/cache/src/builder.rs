@@ -72,21 +72,26 @@ where
 
     /// An empty cache that lives by `runtime` and draws its chance (hashing) from `seed`.
     pub fn build_on<R: Runtime>(self, runtime: R, seed: Seed) -> Result<Cache<K, V, R>, InvalidStrategy> {
+        self.check()?;
         let Self { strategy, weigh, counts_lookups } = self;
-        strategy.check()?;
-        let needs_weights = strategy.limit.as_ref().is_some_and(|limit| limit.bytes.is_some());
-        if needs_weights && weigh.is_none() {
+        Ok(Cache::start(runtime, seed, strategy, weigh, counts_lookups))
+    }
+
+    /// Whether there can be a cache of these keys and values with this strategy.
+    pub fn check(&self) -> Result<(), InvalidStrategy> {
+        self.strategy.check()?;
+        let Some(limit) = &self.strategy.limit else { return Ok(()) };
+        if limit.bytes.is_some() && self.weigh.is_none() {
             return Err(InvalidStrategy(
                 "a limit in bytes has to be told what entries weigh: Builder::weigh",
             ));
         }
-        let entry_bytes = Shard::<K, V>::ENTRY_BYTES;
-        if strategy.limit.as_ref().is_some_and(|limit| limit.is_too_small_for(entry_bytes)) {
+        if limit.is_too_small_for(Shard::<K, V>::ENTRY_BYTES) {
             return Err(InvalidStrategy(
                 "nothing could be stored: an entry alone costs more than `max_object`",
             ));
         }
-        Ok(Cache::start(runtime, seed, strategy, weigh, counts_lookups))
+        Ok(())
     }
 }
 

@@ -130,7 +130,7 @@ where
     /// refuses any.
     pub fn insert(&self, key: K, value: V) -> Insertion {
         let inner = &*self.inner;
-        let at = inner.runtime.coarse_now();
+        let at = inner.now_for_lookups();
         let ticket = match inner.store.ticket(&key, &value, None) {
             Ok(ticket) => ticket,
             Err(refused) => {
@@ -316,8 +316,8 @@ where
     fn loaded(&self, value: V, at: Time) -> Loaded<V> {
         // Lookups ask the coarse clock, so by the coarse clock it expires: else it would be fresh for
         // longer than its ttl, and one of no ttl at all would be fresh.
-        let from = at.min(self.runtime.coarse_now());
-        Loaded { value, expires: self.strategy.ttl.map_or(Time::NEVER, |ttl| from + ttl), at }
+        let expires = |ttl| at.min(self.runtime.coarse_now()) + ttl;
+        Loaded { value, expires: self.strategy.ttl.map_or(Time::NEVER, expires), at }
     }
 
     /// What becomes of a caller who asked at `asked` and saw the entry version `seen` missing.

@@ -123,7 +123,7 @@ pub use answer::{Answer, Error};
 pub use builder::Builder;
 pub use cache::{BytesHeld, Cache, Insertion};
 pub use limit::{Limit, Order};
-pub use policy::Policy;
+pub use policy::{Policy, UnknownPolicy};
 pub use preset::{PRESETS, Preset, UnknownPreset};
 pub use stats::{Lookups, Stats};
 pub use stockade_model::outcome::Outcome;

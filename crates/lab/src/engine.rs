@@ -5,6 +5,7 @@ mod documents;
 mod gate;
 mod world;
 
+pub(crate) use burst::cache;
 pub use burst::{Burst, Measured, Second};
 pub use documents::{Docs, DocsError};
 pub use world::{EngineError, Library, Stop, World};

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use stockade_cache::{Cache, Error, Stats, Strategy, heap_bytes};
+use stockade_cache::{Builder, Cache, Error, Stats, Strategy, heap_bytes};
 use stockade_model::{
     outcome::{Outcome, Outcomes},
     record::{self, BurstTimes, Calls, Percentiles, Times},
@@ -96,6 +96,11 @@ enum Failure {
 #[error("the source has no document `{0}` any more")]
 struct NotFound(Arc<str>);
 
+/// A cache as bursts ask it.
+pub(crate) fn cache(strategy: Strategy) -> Builder<Arc<str>, Document> {
+    Cache::builder(strategy).weigh(heap_bytes)
+}
+
 impl Burst {
     /// Runs it on an empty cache in front of `source`.
     pub(super) async fn run<R: Runtime>(
@@ -108,8 +113,7 @@ impl Burst {
         let time = Gated { clock, gate };
         let source = Arc::new(Held { source, time: time.clone() });
         // Hashing needs no seed of its own: nothing that is measured depends on it.
-        let cache: Cache<Arc<str>, Document, Gated<R>> = Cache::builder(self.strategy.clone())
-            .weigh(heap_bytes)
+        let cache: Cache<Arc<str>, Document, Gated<R>> = cache(self.strategy.clone())
             .build_on(time.clone(), Seed(0))
             .expect("the strategy was checked when it was read");
 

@@ -1,25 +1,27 @@
 //! `[cache] limit`, as it is written.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use serde::{
     Deserialize, Deserializer,
     de::{self, Error as _, MapAccess, value::MapAccessDeserializer},
 };
-use stockade_cache::{Limit, Order, Policy};
-use stockade_model::units::{self, parse_size};
+use stockade_cache::{Limit, Order, Policy, Strategy, UnknownPolicy};
+use stockade_model::units::{UnitError, parse_size};
+
+use super::setup::{Count, Text};
+use crate::engine;
 
 /// A limit, or `"none"`.
-#[derive(Default)]
 pub(super) struct Limited(pub(super) Option<Limit>);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
     entries: Option<Count>,
-    bytes: Option<Size>,
-    max_object: Option<Size>,
-    policy: Option<Named>,
+    bytes: Option<Text<Size>>,
+    max_object: Option<Text<Size>>,
+    policy: Option<Text<Named>>,
     reclaim: Option<f64>,
     order: Option<OrderName>,
 }
@@ -49,8 +51,10 @@ impl<'de> Deserialize<'de> for Limited {
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<Limit>, A::Error> {
                 let limit = Table::deserialize(MapAccessDeserializer::new(map))?.limit();
-                limit.check().map_err(A::Error::custom)?;
-                Ok(Some(limit))
+                let strategy =
+                    Strategy { limit: Some(limit), ..Strategy::preset("none").expect("it is a preset") };
+                engine::cache(strategy.clone()).check().map_err(A::Error::custom)?;
+                Ok(strategy.limit)
             }
         }
         from.deserialize_any(Visitor).map(Self)
@@ -61,9 +65,9 @@ impl Table {
     fn limit(self) -> Limit {
         Limit {
             entries: self.entries.map(|entries| entries.0),
-            bytes: self.bytes.map(|size| size.0),
-            max_object: self.max_object.map(|size| size.0),
-            policy: self.policy.map_or(Policy::SIEVE, |policy| policy.0),
+            bytes: self.bytes.map(|size| size.0.0),
+            max_object: self.max_object.map(|size| size.0.0),
+            policy: self.policy.map_or(Policy::SIEVE, |policy| policy.0.0),
             reclaim: self.reclaim.unwrap_or(0.0),
             order: match self.order {
                 None | Some(OrderName::PerShard) => Order::PerShard,
@@ -76,30 +80,21 @@ impl Table {
 /// A policy by its name.
 struct Named(&'static Policy);
 
-impl<'de> Deserialize<'de> for Named {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Policy::named(&String::deserialize(from)?).map(Self).map_err(D::Error::custom)
+impl FromStr for Named {
+    type Err = UnknownPolicy;
+
+    fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
+        Policy::named(name).map(Self)
     }
 }
 
-/// How many of something there may be: one at least.
-pub(super) struct Count(pub(super) usize);
-
-impl<'de> Deserialize<'de> for Count {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        match i64::deserialize(from)? {
-            count @ 1.. => usize::try_from(count).map(Self).map_err(D::Error::custom),
-            _ => Err(D::Error::custom("one at least")),
-        }
-    }
-}
-
-/// Bytes, written with a unit.
+/// Bytes, written with a unit. More than this machine can count is as good as all that it can.
 struct Size(usize);
 
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let bytes = parse_size(&units::text::written(from)?).map_err(D::Error::custom)?;
-        usize::try_from(bytes).map(Self).map_err(D::Error::custom)
+impl FromStr for Size {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        parse_size(text).map(|bytes| Self(usize::try_from(bytes).unwrap_or(usize::MAX)))
     }
 }

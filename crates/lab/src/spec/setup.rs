@@ -1,6 +1,6 @@
 //! The base of an experiment, with a test and an arm laid over it.
 
-use std::{fmt::Display, str::FromStr, time::Duration};
+use std::{fmt::Display, ops::RangeBounds, str::FromStr, time::Duration};
 
 use serde::{
     Deserialize, Deserializer,
@@ -13,10 +13,7 @@ use stockade_cache::{Fetch, Load, Store, Strategy, UnknownPreset, Writer};
 use stockade_model::units;
 use stockade_source::{Latency, SourceUrl};
 
-use super::{
-    Cell,
-    limit::{Count, Limited},
-};
+use super::{Cell, limit::Limited};
 use crate::engine::{Burst, Docs};
 
 /// The tables of the base.
@@ -222,7 +219,7 @@ impl FromStr for Preset {
 
 /// Something written as text that its own type reads; a bare number is told what it lacks.
 #[derive(Default, PartialEq)]
-struct Text<T>(T);
+pub(super) struct Text<T>(pub(super) T);
 
 impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -253,16 +250,26 @@ impl FromStr for Ttl {
     }
 }
 
+/// A whole number within bounds, and what is said of any other.
+fn count<'de, D: Deserializer<'de>>(
+    from: D,
+    bounds: impl RangeBounds<i64>,
+    otherwise: &str,
+) -> Result<usize, D::Error> {
+    let number = i64::deserialize(from)?;
+    if !bounds.contains(&number) {
+        return Err(D::Error::custom(otherwise));
+    }
+    usize::try_from(number).map_err(D::Error::custom)
+}
+
 /// How many workers: one at least.
 #[derive(Clone, Copy, PartialEq)]
 struct Workers(usize);
 
 impl<'de> Deserialize<'de> for Workers {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        match i64::deserialize(from)? {
-            workers @ 1.. => usize::try_from(workers).map(Self).map_err(D::Error::custom),
-            _ => Err(D::Error::custom("a burst has one worker at least")),
-        }
+        count(from, 1.., "a burst has one worker at least").map(Self)
     }
 }
 
@@ -271,10 +278,16 @@ struct Capacity(usize);
 
 impl<'de> Deserialize<'de> for Capacity {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        match i64::deserialize(from)? {
-            writes @ 1..=16_777_216 => usize::try_from(writes).map(Self).map_err(D::Error::custom),
-            _ => Err(D::Error::custom("a mailbox holds 1 to 16777216 writes")),
-        }
+        count(from, 1..=16_777_216, "a mailbox holds 1 to 16777216 writes").map(Self)
+    }
+}
+
+/// How many of something there may be: one at least.
+pub(super) struct Count(pub(super) usize);
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        count(from, 1.., "one at least").map(Self)
     }
 }
 
@@ -283,10 +296,7 @@ struct Queue(usize);
 
 impl<'de> Deserialize<'de> for Queue {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        match i64::deserialize(from)? {
-            loads @ 0.. => usize::try_from(loads).map(Self).map_err(D::Error::custom),
-            _ => Err(D::Error::custom("a queue has room for 0 loads or more")),
-        }
+        count(from, 0.., "a queue has room for 0 loads or more").map(Self)
     }
 }
 

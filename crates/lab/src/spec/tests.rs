@@ -185,6 +185,12 @@ fn a_value_that_makes_no_sense_is_told_what_would() {
             "",
         ),
         (with("[cache]\nlimit.bytes = 4096"), "`4096` has no unit: write `4096KiB` or `4096MiB`", "4096", ""),
+        (
+            with("[cache]\nlimit = { bytes = \"100B\" }"),
+            "nothing could be stored: an entry alone costs more than `max_object`",
+            "{ bytes = \"100B\" }",
+            "",
+        ),
         (with("[cache]\nlimit.entries = 0"), "one at least", "0", ""),
         (
             with("[cache]\nlimit = { entries = 7, policy = \"lfu\" }"),
