@@ -4,56 +4,83 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
-/// What a cache did for one request: DESIGN's outcomes, as far as the strategies so far have them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Outcome {
-    /// Fresh, no wait.
-    Hit,
-    /// The caller's own load answered.
-    Miss,
-    /// Another caller's load answered.
-    Coalesced,
-    /// Nothing could be served.
-    Error,
+macro_rules! outcomes {
+    ($($(#[$doc:meta])* $variant:ident $count:ident,)*) => {
+        /// What a cache did for one request.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        pub enum Outcome {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Outcome {
+            /// Every outcome.
+            pub const ALL: [Self; [$(stringify!($variant)),*].len()] = [$(Self::$variant),*];
+
+            /// In one word, as reports and `Cache-Status` write it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => stringify!($count),)*
+                }
+            }
+        }
+
+        /// How many requests had each outcome.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct Outcomes {
+            $($(#[$doc])* pub $count: u64,)*
+        }
+
+        impl Outcomes {
+            /// How many requests had this one.
+            #[must_use]
+            pub const fn of(&self, outcome: Outcome) -> u64 {
+                match outcome {
+                    $(Outcome::$variant => self.$count,)*
+                }
+            }
+
+            /// Counts one more.
+            pub fn record(&mut self, outcome: Outcome) {
+                match outcome {
+                    $(Outcome::$variant => self.$count += 1,)*
+                }
+            }
+        }
+
+        impl AddAssign for Outcomes {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$count += other.$count;)*
+            }
+        }
+    };
 }
 
-/// How many requests had each outcome.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcomes {
-    /// Requests answered from the cache while fresh.
-    pub hit: u64,
-    /// Requests answered by their own load.
-    pub miss: u64,
-    /// Requests answered by another's load.
-    pub coalesced: u64,
-    /// Requests that got no answer.
-    pub error: u64,
+outcomes! {
+    /// Fresh, no wait.
+    Hit hit,
+    /// Past its ttl; no load was awaited.
+    Stale stale,
+    /// The caller's own load answered.
+    Miss miss,
+    /// Another caller's load answered.
+    Coalesced coalesced,
+    /// Stale, because the load failed, took too long or was not allowed to begin.
+    Fallback fallback,
+    /// A stored not-found.
+    Negative negative,
+    /// Nothing could be served.
+    Error error,
+    /// No lookup was made.
+    Bypass bypass,
 }
 
 impl Outcomes {
-    /// Counts one more.
-    pub fn record(&mut self, outcome: Outcome) {
-        match outcome {
-            Outcome::Hit => self.hit += 1,
-            Outcome::Miss => self.miss += 1,
-            Outcome::Coalesced => self.coalesced += 1,
-            Outcome::Error => self.error += 1,
-        }
-    }
-
     /// All requests.
     #[must_use]
     pub fn requests(&self) -> u64 {
-        self.hit + self.miss + self.coalesced + self.error
-    }
-}
-
-impl AddAssign for Outcomes {
-    fn add_assign(&mut self, other: Self) {
-        self.hit += other.hit;
-        self.miss += other.miss;
-        self.coalesced += other.coalesced;
-        self.error += other.error;
+        Outcome::ALL.into_iter().map(|outcome| self.of(outcome)).sum()
     }
 }

@@ -36,11 +36,7 @@ fn root() -> PathBuf {
 }
 
 fn metadata() -> Metadata {
-    MetadataCommand::new()
-        .manifest_path(root().join("Cargo.toml"))
-        .other_options(["--offline".to_owned()])
-        .exec()
-        .expect("cargo metadata")
+    MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec().expect("cargo metadata")
 }
 
 /// Every Rust file below a path, or the file itself.
