@@ -28,8 +28,15 @@ pub(crate) struct Admission {
 /// A load may go on while this is held.
 #[derive(Debug)]
 pub(crate) struct Pass {
-    pub(crate) reservation: Option<Reservation>,
+    reservation: Option<Reservation>,
     _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Pass {
+    /// The load is over: the room that its value may take.
+    pub(crate) fn into_room(self) -> Option<Reservation> {
+        self.reservation
+    }
 }
 
 impl Admission {

@@ -5,12 +5,39 @@ use std::{sync::Arc, time::Duration};
 use stockade_model::{outcome::Outcome, units::format_duration};
 
 /// A value, and how it was come by.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Answer<V> {
     /// The value.
     pub value: V,
     /// What the cache did for this request.
     pub outcome: Outcome,
+    /// How long ago the value's load ended, to a millisecond or two.
+    pub age: Duration,
+    /// Why it was not something else.
+    pub reason: Reason,
+}
+
+impl<V> Answer<V> {
+    pub(crate) fn hit(value: V, age: Duration) -> Self {
+        Self { value, outcome: Outcome::Hit, age, reason: Reason::Fresh }
+    }
+}
+
+/// Why an answer has its outcome.
+#[derive(Clone, Debug)]
+pub enum Reason {
+    /// It was fresh: a hit, or a stored not-found.
+    Fresh,
+    /// Nothing was stored under the key, so it was loaded.
+    Absent,
+    /// What was stored had expired, so it was loaded.
+    Expired,
+    /// It was fresh, and this caller was chosen to load it again.
+    Early,
+    /// It was stale, and may be served until it has been refreshed.
+    Revalidating,
+    /// It was stale, and no load answered: this is what the caller would have been told without it.
+    Failed(Error),
 }
 
 /// Nothing could be served. The reason; everyone who waited for one load is told the same.
@@ -24,6 +51,21 @@ pub enum Error {
     Deadline {
         /// The strategy's `load.deadline`.
         after: Duration,
+    },
+    /// The load goes on, but took longer than who has something stale waits for.
+    #[error("the load took longer than the soft timeout of {}", format_duration(*.after))]
+    SoftTimeout {
+        /// The strategy's `load.soft_timeout`.
+        after: Duration,
+    },
+    /// The load did not begin: too many have failed, and the breaker leaves the source alone for now.
+    #[error("the load did not begin: the breaker is open")]
+    BreakerOpen,
+    /// The load did not begin: the last one of this key failed not long ago.
+    #[error("the load did not begin: the last one failed less than {} ago", format_duration(*.throttle))]
+    Throttled {
+        /// The strategy's `throttle`.
+        throttle: Duration,
     },
     /// As many loads as may were under way or queued already; this one did not begin.
     #[error("the load was rejected: {queue} loads wait for their turn already")]

@@ -1,6 +1,6 @@
 //! Making a cache.
 
-use std::hash::Hash;
+use std::{hash::Hash, sync::Arc};
 
 use stockade_model::{
     seed::Seed,
@@ -8,9 +8,10 @@ use stockade_model::{
 };
 
 use crate::{
-    cache::Cache,
+    breaker::RouteOf,
+    cache::{Cache, IsNotFound},
     shard::Shard,
-    store::WeighBy,
+    store::Told,
     strategy::{InvalidStrategy, Strategy},
 };
 
@@ -29,10 +30,16 @@ use crate::{
 /// # Ok(())
 /// # }
 /// ```
-pub struct Builder<K, V> {
-    strategy: Strategy,
-    weigh: Option<WeighBy<K, V>>,
-    counts_lookups: bool,
+pub struct Builder<K, V>(Plan<K, V>);
+
+/// What a cache is made of.
+pub(crate) struct Plan<K, V> {
+    pub(crate) strategy: Strategy,
+    pub(crate) told: Told<K, V>,
+    pub(crate) not_found: Option<IsNotFound<V>>,
+    pub(crate) route: Option<RouteOf<K>>,
+    /// Of the cache, in metrics.
+    pub(crate) name: Option<String>,
 }
 
 impl<K, V> Builder<K, V>
@@ -41,7 +48,8 @@ where
     V: Clone + Send + Sync + 'static,
 {
     pub(crate) fn new(strategy: Strategy) -> Self {
-        Self { strategy, weigh: None, counts_lookups: false }
+        let told = Told { weigh: None, tags: None, counts_lookups: false };
+        Self(Plan { strategy, told, not_found: None, route: None, name: None })
     }
 
     /// Tells what a key and its value own beyond their own size, in bytes: a limit in bytes needs it.
@@ -50,7 +58,55 @@ where
     /// counted without being asked for.
     #[must_use]
     pub fn weigh(mut self, weigh: impl Fn(&K, &V) -> usize + Send + Sync + 'static) -> Self {
-        self.weigh = Some(Box::new(weigh));
+        self.0.told.weigh = Some(Box::new(weigh));
+        self
+    }
+
+    /// Tells which values stand for a not-found, such as `Option::is_none`. They are answers: nothing falls
+    /// back because of them, and the breaker counts them as good. They are kept for the strategy's
+    /// `negative_ttl`, and are neither refreshed nor served stale.
+    #[must_use]
+    pub fn not_found(mut self, is_not_found: impl Fn(&V) -> bool + Send + Sync + 'static) -> Self {
+        self.0.not_found = Some(Box::new(is_not_found));
+        self
+    }
+
+    /// Tells the tags of a value, one call each, for [`Cache::invalidate_tag`].
+    ///
+    /// It is asked whenever an entry comes or goes, and has to tell the same each time. A tag costs 32
+    /// bytes, which count under a limit.
+    ///
+    /// ```
+    /// use stockade_cache::{Cache, Invalidation, Strategy};
+    ///
+    /// #[derive(Clone)]
+    /// struct Page {
+    ///     topics: Vec<String>,
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let pages: Cache<u64, Page> = Cache::builder(Strategy::preset("stampede")?)
+    ///     .tags(|_, page: &Page, tag| page.topics.iter().for_each(|topic| tag(topic)))
+    ///     .build()?;
+    ///
+    /// pages.insert(1, Page { topics: vec!["sport".to_owned(), "wales".to_owned()] });
+    /// assert_eq!(pages.invalidate_tag("wales", Invalidation::Hard), 1);
+    /// assert!(pages.get(&1).is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn tags(mut self, tags: impl Fn(&K, &V, &mut dyn FnMut(&str)) + Send + Sync + 'static) -> Self {
+        self.0.told.tags = Some(Arc::new(tags));
+        self
+    }
+
+    /// Tells the route of a key: each has a breaker of its own. Without routes there is one for all keys.
+    /// After 1,024 different ones the others share one.
+    #[must_use]
+    pub fn route(mut self, route: impl for<'a> Fn(&'a K) -> &'a str + Send + Sync + 'static) -> Self {
+        self.0.route = Some(Box::new(route));
         self
     }
 
@@ -58,8 +114,17 @@ where
     /// for each of them.
     #[must_use]
     pub fn count_lookups(mut self) -> Self {
-        self.counts_lookups = true;
+        self.0.told.counts_lookups = true;
         self
+    }
+
+    /// Tells the recorder of the `metrics` facade that is installed when the cache is built what the cache
+    /// does, under this name: `stockade_requests_total{cache, outcome}` and so on, see the README. Lookups
+    /// are counted then. A task tells counts once a second; waits and loads are told as they end.
+    #[must_use]
+    pub fn metrics(mut self, name: impl Into<String>) -> Self {
+        self.0.name = Some(name.into());
+        self.count_lookups()
     }
 
     /// An empty cache in real time, on the tokio runtime of the caller.
@@ -70,18 +135,23 @@ where
         self.build_on(Live::new(), Seed::from_entropy())
     }
 
-    /// An empty cache that lives by `runtime` and draws its chance (hashing) from `seed`.
+    /// An empty cache that lives by `runtime` and draws its chance from `seed`: hashing, xfetch, jitter.
     pub fn build_on<R: Runtime>(self, runtime: R, seed: Seed) -> Result<Cache<K, V, R>, InvalidStrategy> {
         self.check()?;
-        let Self { strategy, weigh, counts_lookups } = self;
-        Ok(Cache::start(runtime, seed, strategy, weigh, counts_lookups))
+        Ok(Cache::start(runtime, seed, self.0))
     }
 
     /// Whether there can be a cache of these keys and values with this strategy.
     pub fn check(&self) -> Result<(), InvalidStrategy> {
-        self.strategy.check()?;
-        let Some(limit) = &self.strategy.limit else { return Ok(()) };
-        if limit.bytes.is_some() && self.weigh.is_none() {
+        let Plan { strategy, told, not_found, .. } = &self.0;
+        strategy.check()?;
+        if strategy.negative_ttl.is_some() && not_found.is_none() {
+            return Err(InvalidStrategy(
+                "`negative_ttl` has to be told which values are not-founds: Builder::not_found",
+            ));
+        }
+        let Some(limit) = &strategy.limit else { return Ok(()) };
+        if limit.bytes.is_some() && told.weigh.is_none() {
             return Err(InvalidStrategy(
                 "a limit in bytes has to be told what entries weigh: Builder::weigh",
             ));
@@ -97,6 +167,6 @@ where
 
 impl<K, V> std::fmt::Debug for Builder<K, V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Builder").field("strategy", &self.strategy).finish_non_exhaustive()
+        f.debug_struct("Builder").field("strategy", &self.0.strategy).finish_non_exhaustive()
     }
 }

@@ -23,10 +23,14 @@ impl Site {
         Busy(Arc::clone(self))
     }
 
+    pub(crate) fn is_idle(&self) -> bool {
+        self.under_way.load(Ordering::Acquire) == 0
+    }
+
     pub(crate) async fn idle(&self) {
         loop {
             let notified = self.idle.notified();
-            if self.under_way.load(Ordering::Acquire) == 0 {
+            if self.is_idle() {
                 return;
             }
             notified.await;

@@ -1,69 +1,66 @@
-//! The shell: lookups that wait, and the tasks that load.
+//! The shell: lookups that answer at once or wait.
 
-use std::{borrow::Borrow, future::Future, hash::Hash, sync::Arc, time::Duration};
+use std::{
+    borrow::Borrow,
+    future::Future,
+    hash::Hash,
+    ops::ControlFlow,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use stockade_model::{
-    outcome::Outcome,
     seed::Seed,
     time::{Live, Runtime, Time, before},
 };
 
 use crate::{
-    admission::{Admission, Pass},
+    admission::Admission,
     answer::{Answer, Error},
-    builder::Builder,
-    busy::{Busy, Site},
-    flight::{Boarding, Flights, Leader, Timekeeper, Turn, Waiter},
-    shard::{Found, Version},
+    breaker::{BreakerState, Breakers},
+    builder::{Builder, Plan},
+    busy::Site,
+    chance::Chance,
+    flight::{Flights, Turn},
+    life::Lifetimes,
+    load::Landing,
+    meter::{self, Meter},
+    request::Place,
+    shard::{Found, Invalidation},
     stats::{Counters, Stats},
-    store::{Refused, Store, WeighBy},
-    strategy::{self, Fetch, InvalidStrategy, Strategy},
-    writer::{Claim, Write, Writer},
+    store::{Closer, Publication, Refused, Store},
+    strategy::{InvalidStrategy, Strategy},
+    writer::{Write, Writer},
 };
-
-/// What a load lands with: everyone aboard is told the same.
-pub(crate) type Landing<V> = Result<Loaded<V>, Error>;
-
-/// A value as it came from its load.
-#[derive(Clone, Debug)]
-pub(crate) struct Loaded<V> {
-    pub(crate) value: V,
-    pub(crate) expires: Time,
-    /// When its load ended.
-    pub(crate) at: Time,
-}
-
-impl<V> Loaded<V> {
-    /// Whether it may answer a caller who asked then: its load ended later, or it was still fresh.
-    /// A waiter can come too late for that while the value waits for the writer.
-    fn serves(&self, asked: Time) -> bool {
-        self.at >= asked || asked < self.expires
-    }
-
-    fn answer(self, outcome: Outcome) -> Answer<V> {
-        Answer { value: self.value, outcome }
-    }
-}
 
 /// A cache with one strategy. Clones share it.
 ///
 /// `K` and `V` are cloned freely: a key with every load, a value with every answer. Large values
 /// belong behind an `Arc` or in `bytes::Bytes`. That, comparing and hashing happen while others wait,
 /// so they must not call the cache.
-pub struct Cache<K: Hash + Eq + Clone, V: Clone, R = Live> {
+pub struct Cache<K: Hash + Eq + Clone, V: Clone, R: Runtime = Live> {
     inner: Arc<Inner<K, V, R>>,
 }
 
-struct Inner<K: Hash + Eq + Clone, V: Clone, R> {
-    strategy: Strategy,
-    runtime: R,
-    store: Arc<Store<K, V>>,
-    flights: Arc<Flights<K, Landing<V>>>,
-    writer: Writer<K, V, R>,
-    admission: Admission,
-    counters: Arc<Counters>,
-    site: Arc<Site>,
+pub(crate) struct Inner<K: Hash + Eq + Clone, V: Clone, R: Runtime> {
+    pub(crate) strategy: Strategy,
+    pub(crate) lifetimes: Lifetimes,
+    pub(crate) runtime: R,
+    pub(crate) store: Arc<Store<K, V>>,
+    pub(crate) flights: Arc<Flights<K, Landing<V>>>,
+    pub(crate) writer: Writer<K, V, R>,
+    pub(crate) admission: Admission,
+    pub(crate) breakers: Option<Breakers<K>>,
+    pub(crate) chance: Chance,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) site: Arc<Site>,
+    pub(crate) not_found: Option<IsNotFound<V>>,
+    pub(crate) name: Option<String>,
+    pub(crate) meter: Option<Meter>,
 }
+
+/// Tells a value that stands for a not-found.
+pub(crate) type IsNotFound<V> = Box<dyn Fn(&V) -> bool + Send + Sync>;
 
 impl<K, V> Cache<K, V>
 where
@@ -92,61 +89,99 @@ where
     R: Runtime,
 {
     /// Of a strategy without a fault.
-    pub(crate) fn start(
-        runtime: R,
-        seed: Seed,
-        strategy: Strategy,
-        weigh: Option<WeighBy<K, V>>,
-        counts_lookups: bool,
-    ) -> Self {
-        let limit = strategy.limit.as_ref();
-        let store = Arc::new(Store::new(seed.child("store"), limit, weigh, counts_lookups));
-        let admission = Admission::new(&strategy.load);
+    pub(crate) fn start(runtime: R, seed: Seed, plan: Plan<K, V>) -> Self {
+        let Plan { strategy, told, not_found, route, name } = plan;
+        let store = Arc::new(Store::new(seed.child("store"), &strategy, told));
         let counters = Arc::<Counters>::default();
         let writer = Writer::new(strategy.writer, Arc::clone(&store), Arc::clone(&counters), runtime.clone());
-        let flights = Flights::new(seed.child("flights"), || Err(Error::LeaderLost));
-        let site = Arc::default();
-        let inner = Inner { strategy, runtime, store, flights, writer, admission, counters, site };
-        Self { inner: Arc::new(inner) }
+        let breakers = strategy.breaker.map(|config| Breakers::new(config, route, seed.child("routes")));
+        let inner = Arc::new(Inner {
+            lifetimes: Lifetimes::of(&strategy),
+            flights: Flights::new(seed.child("flights"), || Err(Error::LeaderLost)),
+            admission: Admission::new(&strategy.load),
+            chance: Chance::new(seed.child("chance")),
+            site: Arc::default(),
+            meter: name.as_deref().map(Meter::new),
+            strategy,
+            runtime,
+            store,
+            writer,
+            breakers,
+            counters,
+            not_found,
+            name,
+        });
+        if inner.meter.is_some() {
+            inner.runtime.spawn(tell_metrics(Arc::downgrade(&inner), inner.runtime.clone()));
+        }
+        Self { inner }
     }
 
-    /// The fresh value of `key`, if there is one. Never loads and never waits.
+    /// The fresh value of `key`, if there is one. Never loads, refreshes nothing and never waits.
     #[must_use]
     #[inline]
     pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
     {
-        match self.inner.store.look_up(key, self.inner.now_for_lookups()) {
-            Found::Fresh(value) => Some(value),
-            Found::Missing { .. } => None,
+        let now = self.inner.now_for_lookups();
+        match self.inner.store.look_up(key, now) {
+            Ok((value, _)) => Some(value),
+            Err(closer) => self.inner.look_closer(closer, key, now),
         }
     }
 
     /// Stores a value that did not come from a load, for as long as the strategy's `ttl`.
     ///
-    /// A load of the same key that is under way goes on, and its value replaces this one. A value that
-    /// the limit refuses is not stored, and what was stored under its key is gone. Only a limit in bytes
-    /// refuses any.
+    /// A load of the same key that is under way is answered to those who wait for it, and not stored. A
+    /// value that the limit refuses is not stored, and what was stored under its key is gone. Only a limit
+    /// in bytes refuses any.
     pub fn insert(&self, key: K, value: V) -> Insertion {
         let inner = &*self.inner;
+        let since = if inner.site.is_idle() { inner.store.moment() } else { inner.store.outdate(&key) };
         let at = inner.now_for_lookups();
-        let ticket = match inner.store.ticket(&key, &value, None) {
+        let loaded = inner.loaded(value, at, Duration::ZERO, since);
+        let Some(life) = loaded.life else {
+            inner.store.discard(&key);
+            return Insertion::NotKept;
+        };
+        let ticket = match inner.store.ticket(&key, &loaded.value, None) {
             Ok(ticket) => ticket,
             Err(refused) => {
-                inner.store.refuse(&key);
+                inner.store.discard(&key);
                 return Insertion::Refused(refused);
             }
         };
-        let loaded = inner.loaded(value, at);
         if inner.writer.is_direct() {
-            inner.store.publish(key, loaded.value, loaded.expires, at, ticket);
+            let value = loaded.value;
+            inner.store.publish(Publication { key, value, life, since, ticket }, at);
         } else {
             let busy = inner.site.begin();
             let write = Write { key, loaded, claim: None, slot: None, ticket: Some(ticket), busy };
             inner.writer.store_later(write);
         }
         Insertion::Stored
+    }
+
+    /// Invalidates what is stored under `key`; true if there was something.
+    ///
+    /// A load of the key that is under way goes on, and answers those who asked before; it is not stored,
+    /// and who asks from now on is not given it.
+    pub fn invalidate(&self, key: &K, how: Invalidation) -> bool {
+        self.inner.store.invalidate(key, how, self.inner.runtime.coarse_now())
+    }
+
+    /// Invalidates everything with this [tag](Builder::tags), and what loads under way bring that has it;
+    /// how many entries there were.
+    #[expect(clippy::must_use_candidate, reason = "most callers do not care how many there were")]
+    pub fn invalidate_tag(&self, tag: &str, how: Invalidation) -> usize {
+        self.inner.store.invalidate_tag(tag, how, self.inner.runtime.coarse_now())
+    }
+
+    /// Invalidates everything, and what loads under way bring; how many entries there were.
+    #[expect(clippy::must_use_candidate, reason = "most callers do not care how many there were")]
+    pub fn clear(&self, how: Invalidation) -> usize {
+        self.inner.store.clear(how, self.inner.runtime.coarse_now())
     }
 
     /// The value of `key`: stored, or from `load`, or from another caller's load, as the strategy
@@ -170,50 +205,59 @@ where
         // Not an `async fn`: that would keep room for its arguments twice, and a million may wait.
         let mut load = Some(load);
         async move {
-            let seen = match inner.store.look_up(&key, inner.now_for_lookups()) {
-                Found::Fresh(value) => return Ok(Answer { value, outcome: Outcome::Hit }),
-                Found::Missing { version } => version,
+            let now = inner.runtime.coarse_now();
+            let mut need = match inner.store.look_up(&key, now) {
+                Ok((value, loaded)) => return Ok(Answer::hit(value, now - loaded)),
+                Err(closer) => match inner.weigh_up(&key, closer.look(&key, now), now, &mut load) {
+                    ControlFlow::Break(answer) => return Ok(answer),
+                    ControlFlow::Continue(need) => need,
+                },
             };
-            let asked = inner.runtime.now();
-            let mut place = inner.board(&key, asked, seen);
+            let asked = inner.ask();
+            let mut place = inner.board(&key, asked, &mut need);
             let mut led = None;
             let mut is_again = false;
-            loop {
+            let answer = loop {
                 let waiter = match place {
-                    Place::Answer(answer) => return answer,
+                    Place::Answer(answer) => break answer,
                     Place::Waiter(waiter) => waiter,
                     Place::Leader(leader, seen) => {
                         led = Some(leader.ordinal());
+                        let watch = inner.watch(&leader, &need);
                         // Who has led and boards again has asked before its successor's load began, and
                         // that serves it.
-                        inner.lead(leader, seen, load.take().expect("a caller leads once"))
+                        inner.begin(leader, seen, load.take().expect("a caller leads once"));
+                        watch
                     }
                 };
                 let turn = if is_again && led.is_none() {
                     // Its deadline is out of the order of arrival, in which the timekeeper looks. Boxed,
                     // so that the others do not carry the room for it.
-                    let deadline = asked + inner.wait_timeout();
+                    let deadline = asked.at + inner.wait_timeout();
                     Box::pin(before(&inner.runtime, deadline, waiter)).await.unwrap_or(Turn::TimedOut)
                 } else {
                     waiter.await
                 };
                 place = match turn {
-                    Turn::Landed(landing, by) if led == Some(by) => {
-                        return landing.map(|loaded| loaded.answer(Outcome::Miss));
-                    }
-                    // It came while the value waited for the writer, and expired before this caller asked.
-                    Turn::Landed(Ok(loaded), _) if !loaded.serves(asked) => {
+                    Turn::Landed(landing, by) if led == Some(by) => break inner.missed(landing, &need),
+                    // It came while the value waited for the writer, and expired before this caller
+                    // asked, or it was invalidated before that.
+                    Turn::Landed(Ok(loaded), _) if !inner.serves(&key, &loaded, asked) => {
                         is_again = true;
-                        inner.board(&key, asked, seen)
+                        inner.board(&key, asked, &mut need)
                     }
-                    Turn::Landed(landing, _) => return coalesced(landing),
+                    Turn::Landed(landing, _) => break inner.coalesced(landing, &need),
                     Turn::Lead(leader) => {
                         let seen = inner.store.version(leader.key());
                         Place::Leader(leader, seen)
                     }
-                    Turn::TimedOut => return Err(Error::WaitTimeout { after: inner.wait_timeout() }),
+                    Turn::TimedOut => break Err(inner.timed_out(&need)),
                 };
+            };
+            if led.is_none() {
+                inner.note_wait(asked);
             }
+            answer.or_else(|error| inner.fall_back(&key, error))
         }
     }
 
@@ -227,7 +271,7 @@ where
     /// What this cache has done so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.inner.counters.with(&self.inner.store.tally())
+        self.inner.stats()
     }
 
     /// How many loads have begun so far: one of the [`stats`](Self::stats), at the price of a read.
@@ -240,8 +284,7 @@ where
     /// `None`: there is no such limit.
     #[must_use]
     pub fn bytes(&self) -> Option<BytesHeld> {
-        let budget = self.inner.store.budget()?;
-        Some(BytesHeld { held: budget.held(), peak: budget.peak() })
+        self.inner.bytes()
     }
 
     /// What an entry costs beyond what its key and value own, in bytes: its place in the store, and
@@ -268,36 +311,19 @@ where
     pub fn flights(&self) -> usize {
         self.inner.flights.under_way()
     }
-}
 
-/// What became of a value that was [inserted](Cache::insert).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Insertion {
-    /// It is stored, or in the writer's mailbox.
-    Stored,
-    /// It is not.
-    Refused(Refused),
-}
+    /// Every breaker's state by the name of its [route](Builder::route); `""` is that of keys without one.
+    /// None without a breaker.
+    #[must_use]
+    pub fn breakers(&self) -> Vec<(String, BreakerState)> {
+        self.inner.breaker_states()
+    }
 
-/// Bytes under a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BytesHeld {
-    /// Now.
-    pub held: usize,
-    /// At most so far.
-    pub peak: usize,
-}
-
-/// What a miss makes of its caller.
-enum Place<K: Hash + Eq, V> {
-    Leader(Leader<K, Landing<V>>, Version),
-    Waiter(Waiter<K, Landing<V>>),
-    /// Somebody was faster.
-    Answer(Result<Answer<V>, Error>),
-}
-
-fn coalesced<V>(landing: Landing<V>) -> Result<Answer<V>, Error> {
-    landing.map(|loaded| loaded.answer(Outcome::Coalesced))
+    /// Tells the installed recorder of the `metrics` facade all counts, if the cache was
+    /// [built](Builder::metrics) to. That also happens once a second.
+    pub fn tell_metrics(&self) {
+        self.inner.tell_metrics();
+    }
 }
 
 impl<K, V, R> Inner<K, V, R>
@@ -309,191 +335,80 @@ where
     /// The time, if it matters: without a ttl nothing expires.
     #[inline]
     fn now_for_lookups(&self) -> Time {
-        if self.strategy.ttl.is_some() { self.runtime.coarse_now() } else { Time::ZERO }
+        if self.lifetimes.has_end { self.runtime.coarse_now() } else { Time::ZERO }
     }
 
-    /// A value as it is at `at`, fresh from its source.
-    fn loaded(&self, value: V, at: Time) -> Loaded<V> {
-        // Lookups ask the coarse clock, so by the coarse clock it expires: else it would be fresh for
-        // longer than its ttl, and one of no ttl at all would be fresh.
-        let expires = |ttl| at.min(self.runtime.coarse_now()) + ttl;
-        Loaded { value, expires: self.strategy.ttl.map_or(Time::NEVER, expires), at }
-    }
-
-    /// What becomes of a caller who asked at `asked` and saw the entry version `seen` missing.
-    fn board(&self, key: &K, asked: Time, mut seen: Version) -> Place<K, V> {
-        let Fetch::Coalesce { wait_timeout } = self.strategy.fetch else {
-            return Place::Leader(self.flights.depart_alone(key), seen);
-        };
-        let stored = || match self.store.look_again(key, asked) {
-            Found::Fresh(value) => Some(value),
-            Found::Missing { version } => {
-                seen = version;
-                None
-            }
-        };
-        let serves = |landing: &Landing<V>| landing.as_ref().is_ok_and(|loaded| loaded.serves(asked));
-        let place = match self.flights.board(key, asked + wait_timeout, stored, serves) {
-            Boarding::Lead(leader) => return Place::Leader(leader, seen),
-            Boarding::Answered(value) => {
+    #[inline]
+    fn look_closer<Q: Hash + Eq + ?Sized>(&self, closer: Closer<'_, K, V>, key: &Q, now: Time) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        match closer.look(key, now) {
+            Found::Aged(aged) if now < aged.life.expires => {
                 self.counters.late_hits.increment();
-                return Place::Answer(Ok(Answer { value, outcome: Outcome::Hit }));
+                Some(aged.value)
             }
-            Boarding::Landed(landing) => Place::Answer(coalesced(landing)),
-            Boarding::Wait(waiter, timekeeper) => {
-                if let Some(timekeeper) = timekeeper {
-                    self.runtime.spawn(keep_time(timekeeper, self.runtime.clone()));
-                }
-                Place::Waiter(waiter)
-            }
-        };
-        self.counters.waiters.increment();
-        place
-    }
-
-    fn wait_timeout(&self) -> Duration {
-        match self.strategy.fetch {
-            Fetch::Coalesce { wait_timeout } => wait_timeout,
-            Fetch::Independent => Duration::ZERO,
+            // It was not fresh at the first look.
+            _ => None,
         }
     }
 
-    /// Has the key loaded in a task of its own; the wait for that.
-    fn lead<L, F, E>(
-        self: &Arc<Self>,
-        leader: Leader<K, Landing<V>>,
-        seen: Version,
-        load: L,
-    ) -> Waiter<K, Landing<V>>
-    where
-        L: FnOnce() -> F + Send + 'static,
-        F: Future<Output = Result<V, E>> + Send + 'static,
-        E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
-    {
-        let deadline = self.runtime.now() + self.strategy.load.deadline;
-        let pass = self.admission.try_enter(&self.store, leader.key());
-        if pass.is_some() {
-            self.begin_load(leader.key(), deadline);
-        }
-        let watch = leader.watch();
-        let busy = self.site.begin();
-        let loading = Loading { leader, seen, pass, deadline, busy };
-        self.runtime.spawn(Arc::clone(self).load(loading, load));
-        watch
+    fn stats(&self) -> Stats {
+        self.counters.with(&self.store.tally())
     }
 
-    fn begin_load(&self, key: &K, deadline: Time) {
-        self.counters.loads.increment();
-        if self.store.begin_load(key, self.runtime.now(), deadline) {
-            self.counters.episodes.increment();
-        }
+    fn bytes(&self) -> Option<BytesHeld> {
+        let budget = self.store.budget()?;
+        Some(BytesHeld { held: budget.held(), peak: budget.peak() })
     }
 
-    /// The pass of a load that has to queue for it.
-    async fn enter(&self, key: &K, deadline: Time) -> Result<Pass, Error> {
-        let pass = match before(&self.runtime, deadline, self.admission.enter(&self.store, key)).await {
-            Some(Ok(pass)) => pass,
-            Some(Err(rejected)) => {
-                self.counters.loads_rejected.increment();
-                return Err(rejected);
-            }
-            None => {
-                self.counters.loads_rejected.increment();
-                return Err(Error::QueueTimeout { after: self.strategy.load.deadline });
-            }
-        };
-        self.begin_load(key, deadline);
-        Ok(pass)
+    fn breaker_states(&self) -> Vec<(String, BreakerState)> {
+        self.breakers.as_ref().map(|breakers| breakers.states(self.runtime.now())).unwrap_or_default()
     }
 
-    /// The task of one load: load, store, answer, in the strategy's order. It is busy until its very
-    /// end, and a store that it leaves to the mailbox is on.
-    async fn load<L, F, E>(self: Arc<Self>, loading: Loading<K, V>, load: L)
-    where
-        L: FnOnce() -> F + Send + 'static,
-        F: Future<Output = Result<V, E>> + Send + 'static,
-        E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
-    {
-        let Loading { leader, seen, pass, deadline, busy } = loading;
-        let pass = match pass {
-            Some(pass) => Ok(pass),
-            None => self.enter(leader.key(), deadline).await,
-        };
-        let loaded = match pass {
-            Ok(pass) => match before(&self.runtime, deadline, load()).await {
-                Some(loaded) => loaded
-                    .map(|value| (value, pass.reservation))
-                    .map_err(|error| Error::Load(Arc::from(error.into()))),
-                None => Err(Error::Deadline { after: self.strategy.load.deadline }),
-            },
-            Err(error) => Err(error),
-        };
-        let (loaded, reserved) = match loaded {
-            Ok((value, reserved)) => (self.loaded(value, self.runtime.now()), reserved),
-            Err(error) => {
-                drop(leader.land(Err(error)));
-                return;
-            }
-        };
-        self.counters.loads_answered.increment();
-        let ticket = self.store.ticket(leader.key(), &loaded.value, reserved).ok();
-        let mut write = Write {
-            key: leader.key().clone(),
-            loaded: loaded.clone(),
-            claim: None,
-            slot: None,
-            ticket,
-            busy: busy.clone(),
-        };
-        match self.strategy.store {
-            strategy::Store::Sync => {
-                let stored = self.writer.store(write).await;
-                drop(leader.land(stored.map(|()| loaded)));
-            }
-            strategy::Store::Async => {
-                write.slot = Some(leader.land(Ok(loaded)));
-                self.writer.store_later(write);
-            }
-            strategy::Store::LockedAsync => {
-                let slot = leader.land(Ok(loaded));
-                match Claim::take(&self.store, &write.key, seen) {
-                    Some(claim) => {
-                        (write.claim, write.slot) = (Some(claim), Some(slot));
-                        self.writer.store_later(write);
-                    }
-                    None => self.counters.stores_skipped.increment(),
-                }
-            }
+    fn tell_metrics(&self) {
+        if let Some(meter) = &self.meter {
+            meter.tell(&self.stats(), self.store.len(), self.bytes(), &self.breaker_states());
         }
     }
 }
 
-/// A load on its way.
-struct Loading<K: Hash + Eq, V> {
-    leader: Leader<K, Landing<V>>,
-    /// The entry version that its lookup saw.
-    seen: Version,
-    /// None: it has to queue.
-    pass: Option<Pass>,
-    deadline: Time,
-    busy: Busy,
-}
-
-/// Wakes the waiters of one flight when their time is up, until it lands.
-async fn keep_time<K, V, R>(mut timekeeper: Timekeeper<K, Landing<V>>, runtime: R)
+/// Tells the metrics until the cache is gone.
+async fn tell_metrics<K, V, R>(inner: Weak<Inner<K, V, R>>, runtime: R)
 where
-    K: Hash + Eq + Send + Sync + 'static,
+    K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     R: Runtime,
 {
-    while let Some(next) = timekeeper.expire(runtime.now()) {
-        if before(&runtime, next, timekeeper.landed()).await.is_some() {
-            return;
-        }
+    while let Some(inner) = inner.upgrade() {
+        inner.tell_metrics();
+        drop(inner);
+        runtime.sleep_until(runtime.now() + meter::EVERY).await;
     }
 }
 
-impl<K: Hash + Eq + Clone, V: Clone, R> Clone for Cache<K, V, R> {
+/// What became of a value that was [inserted](Cache::insert).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Insertion {
+    /// It is stored, or in the writer's mailbox.
+    Stored,
+    /// It is not, and what was stored under its key is gone: there was no room for it.
+    Refused(Refused),
+    /// It is not, and what was stored under its key is gone: it is a [not-found](Builder::not_found), and
+    /// the strategy has no `negative_ttl`.
+    NotKept,
+}
+
+/// Bytes under a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BytesHeld {
+    /// Now.
+    pub held: usize,
+    /// At most so far.
+    pub peak: usize,
+}
+
+impl<K: Hash + Eq + Clone, V: Clone, R: Runtime> Clone for Cache<K, V, R> {
     fn clone(&self) -> Self {
         Self { inner: Arc::clone(&self.inner) }
     }

@@ -62,6 +62,8 @@ pub enum Boarding<K: Hash + Eq, T, A> {
     Answered(A),
     /// The flight has landed with this, and its key is not free yet.
     Landed(T),
+    /// Another leads, and this caller's time is up already.
+    Late,
     /// Another leads. Where a timekeeper comes with it, this caller has to see that it is run.
     Wait(Waiter<K, T>, Option<Timekeeper<K, T>>),
     /// This caller leads.
@@ -87,7 +89,8 @@ impl<K: Hash + Eq + Clone, T: Clone> Flights<K, T> {
         Arc::new(Self { tables: Sharded::new(seed, TABLES, table), lost })
     }
 
-    /// Joins the flight for `key`, or begins one. A caller that has to wait does so until `deadline`.
+    /// Joins the flight for `key`, or begins one. A caller that has to wait does so until the deadline that
+    /// `deadline` makes of the time at which the flight began.
     ///
     /// `answered` is asked while the key is held, just before a flight would begin: a leader stores
     /// its answer before it frees the key, so whoever finds the key free and still no answer is the
@@ -98,7 +101,8 @@ impl<K: Hash + Eq + Clone, T: Clone> Flights<K, T> {
     pub fn board<A>(
         self: &Arc<Self>,
         key: &K,
-        deadline: Time,
+        now: Time,
+        deadline: impl FnOnce(Time) -> Time,
         answered: impl FnOnce() -> Option<A>,
         serves: impl FnOnce(&T) -> bool,
     ) -> Boarding<K, T, A> {
@@ -106,16 +110,11 @@ impl<K: Hash + Eq + Clone, T: Clone> Flights<K, T> {
         let _outdated;
         let mut table = self.table(key).lock();
         if let Some(flight) = table.get(key) {
-            let sitting = flight.core.lock().sit(Some(deadline));
+            let sitting = flight.core.lock().sit_until(now, deadline(flight.began));
             match sitting {
-                Sitting::Seat { seat, is_first } => {
-                    let timekeeper = is_first.then(|| Timekeeper { watch: Waiter::watch(flight) });
-                    return Boarding::Wait(
-                        Waiter { flight: Arc::clone(flight), seat: Some(seat) },
-                        timekeeper,
-                    );
-                }
+                Sitting::Seat { seat, is_first } => return flight.seated(seat, is_first),
                 Sitting::Lead => return Boarding::Lead(Leader::of(Arc::clone(flight))),
+                Sitting::Late => return Boarding::Late,
                 Sitting::Landed(answer) if serves(&answer) => return Boarding::Landed(answer),
                 Sitting::Landed(answer) => _outdated = answer,
             }
@@ -123,20 +122,38 @@ impl<K: Hash + Eq + Clone, T: Clone> Flights<K, T> {
         if let Some(answer) = answered() {
             return Boarding::Answered(answer);
         }
-        let flight = self.flight(key, true);
+        let flight = self.flight(key, now, true);
         let replaced = table.insert(key.clone(), Arc::clone(&flight));
         drop(table);
         drop(replaced);
         Boarding::Lead(Leader::of(flight))
     }
 
-    /// Begins a flight that nobody else can board: an independent load.
-    pub fn depart_alone(self: &Arc<Self>, key: &K) -> Leader<K, T> {
-        Leader::of(self.flight(key, false))
+    /// Begins a flight for a key that is free; `None` if it is not, or if `is_done`, asked while the key
+    /// is held.
+    pub fn take_off(
+        self: &Arc<Self>,
+        key: &K,
+        now: Time,
+        is_done: impl FnOnce() -> bool,
+    ) -> Option<Leader<K, T>> {
+        let mut table = self.table(key).lock();
+        if table.contains_key(key) || is_done() {
+            return None;
+        }
+        let flight = self.flight(key, now, true);
+        table.insert(key.clone(), Arc::clone(&flight));
+        Some(Leader::of(flight))
     }
 
-    fn flight(self: &Arc<Self>, key: &K, listed: bool) -> Arc<Flight<K, T>> {
-        Arc::new(Flight { key: key.clone(), flights: Arc::clone(self), listed, core: Lock::new(Core::new()) })
+    /// Begins a flight that nobody else can board: an independent load.
+    pub fn depart_alone(self: &Arc<Self>, key: &K, now: Time) -> Leader<K, T> {
+        Leader::of(self.flight(key, now, false))
+    }
+
+    fn flight(self: &Arc<Self>, key: &K, began: Time, listed: bool) -> Arc<Flight<K, T>> {
+        let core = Lock::new(Core::new());
+        Arc::new(Flight { key: key.clone(), flights: Arc::clone(self), began, listed, core })
     }
 }
 
@@ -156,8 +173,16 @@ impl<K: Hash + Eq, T> Flights<K, T> {
 struct Flight<K, T> {
     key: K,
     flights: Arc<Flights<K, T>>,
+    began: Time,
     listed: bool,
     core: Lock<Core<T>>,
+}
+
+impl<K: Hash + Eq, T: Clone> Flight<K, T> {
+    fn seated<A>(self: &Arc<Self>, seat: u64, is_first: bool) -> Boarding<K, T, A> {
+        let timekeeper = is_first.then(|| Timekeeper::of(self));
+        Boarding::Wait(Waiter { flight: Arc::clone(self), seat: Some(seat) }, timekeeper)
+    }
 }
 
 impl<K: Hash + Eq, T> Flight<K, T> {
@@ -215,10 +240,10 @@ impl<K: Hash + Eq, T: Clone> Leader<K, T> {
     }
 
     /// A wait for this leader's own answer, by a caller that has no load to offer and so cannot be
-    /// elected.
+    /// elected. With a deadline a timekeeper may come with it, as with [`Boarding::Wait`].
     #[must_use]
-    pub fn watch(&self) -> Waiter<K, T> {
-        Waiter::watch(self.flight())
+    pub fn watch(&self, deadline: Option<Time>) -> (Waiter<K, T>, Option<Timekeeper<K, T>>) {
+        Waiter::watch(self.flight(), deadline)
     }
 
     /// The key that is being loaded.
@@ -272,14 +297,14 @@ pub struct Waiter<K: Hash + Eq, T> {
 }
 
 impl<K: Hash + Eq, T: Clone> Waiter<K, T> {
-    /// Waits without an end of its own, and cannot lead.
-    fn watch(flight: &Arc<Flight<K, T>>) -> Self {
-        let sitting = flight.core.lock().sit(None);
-        let seat = match sitting {
-            Sitting::Seat { seat, .. } => Some(seat),
-            Sitting::Lead | Sitting::Landed(_) => None,
+    /// Waits and cannot lead.
+    fn watch(flight: &Arc<Flight<K, T>>, deadline: Option<Time>) -> (Self, Option<Timekeeper<K, T>>) {
+        let sitting = flight.core.lock().sit(deadline, false);
+        let (seat, is_first) = match sitting {
+            Sitting::Seat { seat, is_first } => (Some(seat), is_first),
+            Sitting::Lead | Sitting::Landed(_) | Sitting::Late => (None, false),
         };
-        Self { flight: Arc::clone(flight), seat }
+        (Self { flight: Arc::clone(flight), seat }, is_first.then(|| Timekeeper::of(flight)))
     }
 }
 
@@ -293,6 +318,10 @@ pub struct Timekeeper<K: Hash + Eq, T> {
 }
 
 impl<K: Hash + Eq, T: Clone> Timekeeper<K, T> {
+    fn of(flight: &Arc<Flight<K, T>>) -> Self {
+        Self { watch: Waiter::watch(flight, None).0 }
+    }
+
     /// Wakes those whose deadline has come, and tells the next one. `None`: nobody has a deadline any
     /// more, and who boards next brings a timekeeper of its own.
     pub fn expire(&self, now: Time) -> Option<Time> {
@@ -382,6 +411,8 @@ enum Sitting<T> {
     },
     /// The flight is vacant: no seat, the controls.
     Lead,
+    /// No seat: the deadline has come.
+    Late,
     Landed(T),
 }
 
@@ -454,9 +485,15 @@ impl<T> Core<T> {
 }
 
 impl<T: Clone> Core<T> {
-    /// A seat: with a deadline for who can lead, without one for who only watches.
-    fn sit(&mut self, deadline: Option<Time>) -> Sitting<T> {
-        let can_lead = deadline.is_some();
+    /// A seat for who can lead, unless it would be taken too late.
+    fn sit_until(&mut self, now: Time, deadline: Time) -> Sitting<T> {
+        if deadline <= now && matches!(self.phase, Phase::Led) {
+            return Sitting::Late;
+        }
+        self.sit(Some(deadline), true)
+    }
+
+    fn sit(&mut self, deadline: Option<Time>, can_lead: bool) -> Sitting<T> {
         match &self.phase {
             Phase::Landed(answer) => Sitting::Landed(answer.clone()),
             Phase::Vacant { .. } if can_lead => {
@@ -464,8 +501,8 @@ impl<T: Clone> Core<T> {
                 Sitting::Lead
             }
             Phase::Led | Phase::Vacant { .. } => {
-                let is_first = can_lead && !self.is_timed;
-                self.is_timed |= can_lead;
+                let is_first = deadline.is_some() && !self.is_timed;
+                self.is_timed |= deadline.is_some();
                 let seat = self.seats.take(Seat { waker: None, can_lead, deadline, is_timed_out: false });
                 Sitting::Seat { seat, is_first }
             }

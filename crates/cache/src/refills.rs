@@ -1,6 +1,7 @@
-//! Keys that are being filled again: which load may store, and what counts as one episode.
+//! Keys that are being filled again: which load may store, what counts as one episode, and which key is
+//! left alone because its last load failed.
 
-use std::hash::Hash;
+use std::{borrow::Borrow, hash::Hash};
 
 use foldhash::quality::FixedState;
 use hashbrown::{HashMap, hash_map};
@@ -13,24 +14,48 @@ use crate::shard::Version;
 pub(crate) struct Refills<K> {
     claims: HashMap<K, Version, FixedState>,
     /// Open episodes, and when each closes by itself.
-    episodes: HashMap<K, Time, FixedState>,
-    episodes_swept_at: usize,
+    episodes: Timed<K>,
+    /// Keys that are left alone, and until when.
+    throttled: Timed<K>,
+}
+
+/// Keys that are noted until some time, unless they are taken out before.
+#[derive(Debug)]
+struct Timed<K> {
+    until: HashMap<K, Time, FixedState>,
+    swept_at: usize,
+}
+
+impl<K: Hash + Eq + Clone> Timed<K> {
+    fn new(hasher: &FixedState) -> Self {
+        Self { until: HashMap::with_hasher(hasher.clone()), swept_at: 0 }
+    }
+
+    fn note(&mut self, key: &K, now: Time, until: Time) {
+        // Nobody takes out the keys that are never asked for again: sweep when they have doubled.
+        if self.until.len() >= 64.max(2 * self.swept_at) {
+            self.until.retain(|_, until| *until > now);
+            self.swept_at = self.until.len();
+        }
+        self.until.insert(key.clone(), until);
+    }
 }
 
 impl<K: Hash + Eq + Clone> Refills<K> {
     pub(crate) fn new(hasher: &FixedState) -> Self {
         Self {
             claims: HashMap::with_hasher(hasher.clone()),
-            episodes: HashMap::with_hasher(hasher.clone()),
-            episodes_swept_at: 0,
+            episodes: Timed::new(hasher),
+            throttled: Timed::new(hasher),
         }
     }
 
     /// A value has been published: the key's claim and its episode are over. True if others are not.
     pub(crate) fn end(&mut self, key: &K) -> bool {
         self.claims.remove(key);
-        self.episodes.remove(key);
-        !self.claims.is_empty() || !self.episodes.is_empty()
+        self.episodes.until.remove(key);
+        self.throttled.until.remove(key);
+        !(self.claims.is_empty() && self.episodes.until.is_empty() && self.throttled.until.is_empty())
     }
 
     /// Claims the right to store the successor of `seen`; false if another has it.
@@ -53,20 +78,23 @@ impl<K: Hash + Eq + Clone> Refills<K> {
 
     /// Notes a load that will be over by `closes`; true if it opens an episode.
     pub(crate) fn begin(&mut self, key: &K, now: Time, closes: Time) -> bool {
-        if let Some(open_until) = self.episodes.get_mut(key) {
-            let opens = *open_until <= now;
-            if opens {
-                *open_until = closes;
-            }
-            return opens;
+        let opens = self.episodes.until.get(key).is_none_or(|open_until| *open_until <= now);
+        if opens {
+            self.episodes.note(key, now, closes);
         }
-        // Keys whose loads fail leave their episodes behind; sweep when they have doubled.
-        if self.episodes.len() >= 64.max(2 * self.episodes_swept_at) {
-            self.episodes.retain(|_, open_until| *open_until > now);
-            self.episodes_swept_at = self.episodes.len();
-        }
-        self.episodes.insert(key.clone(), closes);
-        true
+        opens
+    }
+
+    /// A load has failed: the key is left alone for a while.
+    pub(crate) fn throttle(&mut self, key: &K, now: Time, until: Time) {
+        self.throttled.note(key, now, until);
+    }
+
+    pub(crate) fn is_throttled<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Time) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.throttled.until.get(key).is_some_and(|until| now < *until)
     }
 }
 
@@ -96,6 +124,7 @@ mod tests {
         for key in 0..100_000_u64 {
             refills.begin(&key, at(key), at(key + 10));
         }
-        assert!(refills.episodes.len() <= 128, "{} are kept", refills.episodes.len());
+        let kept = refills.episodes.until.len();
+        assert!(kept <= 128, "{kept} are kept");
     }
 }

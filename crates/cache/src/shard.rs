@@ -1,7 +1,9 @@
 //! A part of the store: the entries of the keys that hash to it, their policy and their refills. It
 //! decides, holds no lock and never awaits.
 
-use std::{borrow::Borrow, cmp::Reverse, collections::BinaryHeap, hash::Hash, num::NonZeroU32};
+use std::{
+    borrow::Borrow, cmp::Reverse, collections::BinaryHeap, hash::Hash, num::NonZeroU32, time::Duration,
+};
 
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
@@ -9,9 +11,11 @@ use smallvec::SmallVec;
 use stockade_model::time::Time;
 
 use crate::{
+    life::Life,
     limit::{Ceiling, Limit},
     policy::{Place, Places, Slot, Working},
     refills::Refills,
+    tags::{Tagging, Tags},
 };
 
 /// Counts a shard's stores, so that the entries of a key that follow each other differ; 0: there is
@@ -27,6 +31,8 @@ pub(crate) const RECLAIM_SLICE: usize = 32;
 const PURGE_SLICE: usize = 256;
 /// How many slots every store looks at, so that what has expired does not stay for ever.
 const SWEEP_SLICE: usize = 2;
+/// How many entries one step of an invalidation looks at.
+const INVALIDATION_SLICE: usize = 128;
 /// Room that is taken beforehand, in entries of one shard.
 const ROOM_MOST: usize = 1 << 16;
 /// Room that is never given back.
@@ -54,6 +60,9 @@ pub(crate) struct Shard<K, V> {
     /// How many slots a purge has still to look at.
     unpurged: usize,
     evicted_expired: u64,
+    /// How long an entry may serve after it has expired.
+    stale_for: Duration,
+    tags: Option<Tags<K, V>>,
     /// Slots that were there from the beginning.
     room: usize,
 }
@@ -64,9 +73,9 @@ pub(crate) struct Shard<K, V> {
 pub(crate) struct Entry<K, V> {
     pub(crate) key: K,
     pub(crate) value: V,
-    expires: Time,
-    version: NonZeroU32,
+    life: Life,
     place: Place,
+    version: NonZeroU32,
     short_hash: u32,
     /// In bytes, where they are limited.
     pub(crate) weight: u32,
@@ -77,7 +86,7 @@ pub(crate) struct New<K, V> {
     pub(crate) hash: u64,
     pub(crate) key: K,
     pub(crate) value: V,
-    pub(crate) expires: Time,
+    pub(crate) life: Life,
     pub(crate) weight: u32,
 }
 
@@ -108,15 +117,15 @@ impl Sweep {
         self.at - 1
     }
 
-    /// There is a new entry.
-    fn note(&mut self, expires: Time) {
-        self.earliest = self.earliest.min(expires);
-        self.keep(expires);
+    /// There is a new entry, or one is gone earlier than it was to be.
+    fn note(&mut self, gone: Time) {
+        self.earliest = self.earliest.min(gone);
+        self.keep(gone);
     }
 
     /// An entry stays.
-    fn keep(&mut self, expires: Time) {
-        self.earliest_next = self.earliest_next.min(expires);
+    fn keep(&mut self, gone: Time) {
+        self.earliest_next = self.earliest_next.min(gone);
     }
 }
 
@@ -128,10 +137,45 @@ pub(crate) struct Evictions {
 }
 
 /// What a lookup saw.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Found<V> {
-    Fresh(V),
-    Missing { version: Version },
+    /// Fresh, and loaded then.
+    Fresh {
+        value: V,
+        loaded: Time,
+    },
+    /// Its age has to be looked at.
+    Aged(Aged<V>),
+    Missing {
+        version: Version,
+    },
+}
+
+/// An entry that is not simply fresh, and not gone.
+#[derive(Clone, Debug)]
+pub(crate) struct Aged<V> {
+    pub(crate) value: V,
+    pub(crate) life: Life,
+    pub(crate) version: Version,
+    /// Its last load has failed, not long ago.
+    pub(crate) is_throttled: bool,
+}
+
+/// Which entries are invalidated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// Those with a tag of this hash.
+    Tag(u64),
+    All,
+}
+
+/// What becomes of an entry that is invalidated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalidation {
+    /// It is stale from now on: where the strategy serves stale, until it has been refreshed; else it goes.
+    Soft,
+    /// It goes, and is served to nobody who asks from now on.
+    Hard,
 }
 
 /// The bits of a hash that are kept. Which shard it is has been decided by others.
@@ -175,7 +219,13 @@ impl<K, V> Shard<K, V> {
 
 impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     /// An empty shard, of which `entries_max` is the share of the limit's entries.
-    pub(crate) fn new(hasher: &FixedState, limit: Option<&Limit>, entries_max: usize) -> Self {
+    pub(crate) fn new(
+        hasher: &FixedState,
+        limit: Option<&Limit>,
+        entries_max: usize,
+        stale_for: Duration,
+        tagging: Option<Tagging<K, V>>,
+    ) -> Self {
         let reclaim = limit.map_or(0.0, |limit| limit.reclaim);
         let is_limited = limit.is_some_and(|limit| limit.entries.is_some());
         let room = if is_limited { entries_max.min(ROOM_MOST) } else { 0 };
@@ -194,20 +244,49 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             refills: Refills::new(hasher),
             unpurged: 0,
             evicted_expired: 0,
+            stale_for,
+            tags: tagging.map(Tags::new),
         }
     }
 
+    /// What is simply fresh, and when it was loaded; else where to [look closer](Self::look_closer).
     #[inline]
-    pub(crate) fn look_up<Q: Eq + ?Sized>(&self, hash: u64, key: &Q, now: Time) -> Found<V>
+    pub(crate) fn hit<Q: Eq + ?Sized>(&self, hash: u64, key: &Q, now: Time) -> Result<(V, Time), Option<Slot>>
     where
         K: Borrow<Q>,
     {
-        let Some((slot, entry)) = self.find(hash, key) else { return Found::Missing { version: 0 } };
-        if now >= entry.expires {
-            return Found::Missing { version: entry.version.get() };
+        let Some((slot, entry)) = self.find(hash, key) else { return Err(None) };
+        if now >= entry.life.due {
+            return Err(Some(slot));
         }
         self.policy.hit(slot, &entry.place);
-        Found::Fresh(entry.value.clone())
+        Ok((entry.value.clone(), entry.life.loaded))
+    }
+
+    #[cold]
+    pub(crate) fn look_closer<Q: Hash + Eq + ?Sized>(&self, slot: Slot, key: &Q, now: Time) -> Found<V>
+    where
+        K: Borrow<Q>,
+    {
+        let Some(entry) = &self.entries[slot as usize] else { return Found::Missing { version: 0 } };
+        let version = entry.version.get();
+        if now >= entry.life.gone(self.stale_for) {
+            return Found::Missing { version };
+        }
+        self.policy.hit(slot, &entry.place);
+        let is_throttled = self.has_refills && self.refills.is_throttled(key, now);
+        Found::Aged(Aged { value: entry.value.clone(), life: entry.life, version, is_throttled })
+    }
+
+    pub(crate) fn look_up<Q: Hash + Eq + ?Sized>(&self, hash: u64, key: &Q, now: Time) -> Found<V>
+    where
+        K: Borrow<Q>,
+    {
+        match self.hit(hash, key, now) {
+            Ok((value, loaded)) => Found::Fresh { value, loaded },
+            Err(Some(slot)) => self.look_closer(slot, key, now),
+            Err(None) => Found::Missing { version: 0 },
+        }
     }
 
     pub(crate) fn version(&self, hash: u64, key: &K) -> Version {
@@ -221,7 +300,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
 
     /// Stores a value, ends the key's claim and its episode, and gives what had to leave for it.
     pub(crate) fn publish(&mut self, new: New<K, V>, now: Time) -> Gone<K, V> {
-        let New { hash, key, value, expires, weight } = new;
+        let New { hash, key, value, life, weight } = new;
         let mut gone = Gone::new();
         if now >= self.sweep.earliest {
             self.sweep(SWEEP_SLICE, now, &mut gone);
@@ -232,9 +311,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         let found = self.find(hash, &key).map(|(slot, _)| slot);
         let short_hash = shorten(hash);
         let place = Place::default();
-        let entry = Entry { key, value, expires, version, place, short_hash, weight };
         if let Some(slot) = found {
-            self.sweep.note(expires);
+            self.sweep.note(life.gone(self.stale_for));
+            self.retag(slot, &key, &value);
+            let entry = Entry { key, value, life, place, version, short_hash, weight };
             let mut old = self.entries[slot as usize].replace(entry);
             if let (Some(old), Some(new)) = (&mut old, &mut self.entries[slot as usize]) {
                 std::mem::swap(&mut old.place, &mut new.place);
@@ -244,14 +324,18 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             return gone;
         }
         self.make_room(now, &mut gone);
-        self.sweep.note(expires);
+        self.sweep.note(life.gone(self.stale_for));
         let slot = if let Some(slot) = self.vacant_slot() {
-            self.entries[slot as usize] = Some(entry);
             slot
         } else {
-            self.entries.push(Some(entry));
+            self.entries.push(None);
             Slot::try_from(self.entries.len() - 1).expect("memory ends before the numbers do")
         };
+        if let Some(tags) = &mut self.tags {
+            tags.add(slot, &key, &value);
+        }
+        let entry = Entry { key, value, life, place, version, short_hash, weight };
+        self.entries[slot as usize] = Some(entry);
         self.index.insert_unique(lengthen(short_hash), slot, rehash(&self.entries));
         self.policy.admit(&mut self.entries, slot);
         gone
@@ -261,8 +345,72 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     pub(crate) fn remove(&mut self, hash: u64, key: &K) -> Option<Entry<K, V>> {
         self.end_refill(key);
         let (slot, _) = self.find(hash, key)?;
+        self.remove_slot(slot)
+    }
+
+    fn remove_slot(&mut self, slot: Slot) -> Option<Entry<K, V>> {
         self.policy.remove(&mut self.entries, slot);
         self.take(slot)
+    }
+
+    /// Invalidates the entry of a key; true if there was one.
+    pub(crate) fn invalidate(
+        &mut self,
+        hash: u64,
+        key: &K,
+        how: Invalidation,
+        now: Time,
+        gone: &mut Gone<K, V>,
+    ) -> bool {
+        let slot = self.find(hash, key).map(|(slot, _)| slot);
+        slot.is_some_and(|slot| self.invalidate_slot(slot, how, now, gone))
+    }
+
+    /// One step of invalidating many: those after this slot. Where to go on; `None`: it was the last step.
+    pub(crate) fn invalidate_some(
+        &mut self,
+        whose: Whose,
+        how: Invalidation,
+        after: Option<Slot>,
+        now: Time,
+        gone: &mut Gone<K, V>,
+    ) -> (usize, Option<Slot>) {
+        let slots: Vec<Slot> = match whose {
+            Whose::Tag(tag) => {
+                let tagged = |tags: &Tags<K, V>| tags.slots(tag, after, INVALIDATION_SLICE);
+                self.tags.as_ref().map(tagged).unwrap_or_default()
+            }
+            Whose::All => {
+                let all = (after.map_or(0, |slot| slot + 1)..)
+                    .take_while(|&slot| (slot as usize) < self.entries.len());
+                all.take(INVALIDATION_SLICE).collect()
+            }
+        };
+        let last = slots.last().copied();
+        let hit = slots.into_iter().filter(|slot| self.invalidate_slot(*slot, how, now, gone)).count();
+        (hit, last)
+    }
+
+    fn invalidate_slot(&mut self, slot: Slot, how: Invalidation, now: Time, gone: &mut Gone<K, V>) -> bool {
+        let Some(Some(entry)) = self.entries.get_mut(slot as usize) else { return false };
+        let serves_stale = !self.stale_for.is_zero() && !entry.life.is_negative;
+        if how == Invalidation::Soft && serves_stale {
+            entry.life.expire(now);
+            self.sweep.note(entry.life.gone(self.stale_for));
+        } else {
+            gone.extend(self.remove_slot(slot));
+        }
+        true
+    }
+
+    /// An entry is about to be replaced.
+    fn retag(&mut self, slot: Slot, key: &K, value: &V) {
+        if let Some(tags) = &mut self.tags {
+            if let Some(Some(old)) = self.entries.get(slot as usize) {
+                tags.remove(slot, &old.key, &old.value);
+            }
+            tags.add(slot, key, value);
+        }
     }
 
     /// The next to go, by the policy.
@@ -316,12 +464,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             let slot = self.sweep.next(self.entries.len());
             let Some(entry) = self.entries.get(slot as usize) else { return slots };
             let Some(entry) = entry else { continue };
-            if now < entry.expires {
-                self.sweep.keep(entry.expires);
+            let gone_from = entry.life.gone(self.stale_for);
+            if now < gone_from {
+                self.sweep.keep(gone_from);
             } else {
-                self.policy.remove(&mut self.entries, slot);
                 self.evicted_expired += 1;
-                gone.extend(self.take(slot));
+                gone.extend(self.remove_slot(slot));
             }
         }
         seen
@@ -330,6 +478,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     /// Takes an entry out that the policy knows no more.
     fn take(&mut self, slot: Slot) -> Option<Entry<K, V>> {
         let entry = self.entries[slot as usize].take()?;
+        if let Some(tags) = &mut self.tags {
+            tags.remove(slot, &entry.key, &entry.value);
+        }
         if let Ok(listed) = self.index.find_entry(lengthen(entry.short_hash), |&listed| listed == slot) {
             listed.remove();
         }
@@ -394,7 +545,16 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         self.refills.begin(key, now, closes)
     }
 
-    fn end_refill(&mut self, key: &K) {
+    /// A load has failed: the key is left alone for a while, if there is something to answer with.
+    pub(crate) fn throttle(&mut self, hash: u64, key: &K, now: Time, until: Time) {
+        if self.find(hash, key).is_some() {
+            self.has_refills = true;
+            self.refills.throttle(key, now, until);
+        }
+    }
+
+    /// Ends a key's claim and its episode.
+    pub(crate) fn end_refill(&mut self, key: &K) {
         if self.has_refills {
             self.has_refills = self.refills.end(key);
         }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use stockade_model::outcome::Outcomes;
+
 use crate::store::Tally;
 
 macro_rules! counters {
@@ -22,6 +24,10 @@ macro_rules! counters {
             /// Values that were answered and not stored: larger than `max_object`, or while loads and other
             /// stores had all the room that there was.
             pub stores_refused: u64,
+            /// Values that were answered and not stored, because they were invalidated while they were loaded.
+            pub stores_outdated: u64,
+            /// Entries that were invalidated.
+            pub invalidated: u64,
             /// Entries that left because they had expired.
             pub evicted_expired: u64,
             /// Entries that left because others needed their room.
@@ -39,6 +45,8 @@ macro_rules! counters {
                     $($name: self.$name.get(),)*
                     stores: tally.stores,
                     stores_refused: tally.refused,
+                    stores_outdated: tally.outdated,
+                    invalidated: tally.invalidated,
                     evicted_expired: tally.evictions.expired,
                     evicted_size: tally.evictions.size,
                 }
@@ -48,17 +56,42 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Hits of who had found nothing at first, and had come when another's load was just stored.
+    /// Hits that were none at the first look: another's load was just stored, or the entry's age had to be
+    /// looked at.
     late_hits,
+    /// Requests that were given something stale while it was or might have been refreshed.
+    stale,
+    /// Requests that were given something stale because no load answered.
+    fallbacks,
+    /// Requests that were given a stored not-found.
+    negatives,
+    /// Requests that another caller's load answered.
+    coalesced,
+    /// Requests that their own load answered.
+    misses,
+    /// Requests that nothing could be served to.
+    errors,
     /// Waits for another caller's load, in vain or not.
     waiters,
+    /// Refreshes after a share of the ttl.
+    refreshes_early,
+    /// Refreshes by chance.
+    refreshes_xfetch,
+    /// Refreshes of what was stale, while that was served.
+    refreshes_swr,
+    /// Loads that asked a source whose breaker was not closed, while something stale was served.
+    probes,
     /// Loads begun.
     loads,
     /// Loads that brought a value. The others are under way, failed, were cancelled at their deadline
     /// or lost.
     loads_answered,
+    /// Loads that failed, were cancelled at their deadline or lost.
+    loads_failed,
     /// Loads that did not begin: the queue was full, or their deadline came while they were in it.
     loads_rejected,
+    /// Loads that did not begin because the breaker left the source alone.
+    loads_refused,
     /// Refill episodes. One opens at a key's first load and closes when an answer is stored or the
     /// load's deadline passes; loads / episodes is the amplification.
     episodes,
@@ -70,6 +103,23 @@ counters! {
     stores_skipped,
     /// Async stores dropped because the mailbox was full.
     stores_dropped,
+}
+
+impl Stats {
+    /// How requests were answered. Hits are 0 unless [lookups are counted](crate::Builder::count_lookups).
+    #[must_use]
+    pub fn outcomes(&self) -> Outcomes {
+        Outcomes {
+            hit: self.lookups.map_or(0, |lookups| lookups.hits),
+            stale: self.stale,
+            miss: self.misses,
+            coalesced: self.coalesced,
+            fallback: self.fallbacks,
+            negative: self.negatives,
+            error: self.errors,
+            bypass: 0,
+        }
+    }
 }
 
 /// Lookups, and what they found.

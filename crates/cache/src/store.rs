@@ -10,14 +10,20 @@ use std::{
     },
 };
 
+use foldhash::quality::FixedState;
 use stockade_model::{seed::Seed, time::Time};
 
 use crate::{
     budget::{Budget, Progress, Reservation},
-    limit::{self, Limit},
-    shard::{Evictions, Found, Gone, New, RECLAIM_SLICE, Shard, Version},
+    invalidations::{Invalidations, Moment, What},
+    life::Life,
+    limit,
+    policy::Slot,
+    shard::{Evictions, Found, Gone, Invalidation, New, RECLAIM_SLICE, Shard, Version, Whose},
     sharded::Sharded,
-    sync::SharedLock,
+    strategy::Strategy,
+    sync::{RwLockReadGuard, SharedLock},
+    tags::{TAG_BYTES, Tagging, TagsOf},
 };
 
 /// What a key and its value own, in bytes.
@@ -35,8 +41,20 @@ pub(crate) struct Store<K, V> {
     /// What an entry costs beyond what its key and value own.
     entry_bytes: usize,
     weight: Option<Weight<K, V>>,
+    tagging: Option<Tagging<K, V>>,
+    invalidations: Invalidations<K>,
     refused: AtomicU64,
+    outdated: AtomicU64,
+    invalidated: AtomicU64,
     counts_lookups: bool,
+}
+
+/// What a builder was told of keys and values.
+pub(crate) struct Told<K, V> {
+    /// Needed if bytes are limited, and not used otherwise.
+    pub(crate) weigh: Option<WeighBy<K, V>>,
+    pub(crate) tags: Option<TagsOf<K, V>>,
+    pub(crate) counts_lookups: bool,
 }
 
 /// A shard, and what its lookups found: beside the lock, whose cache line a lookup has anyway.
@@ -47,12 +65,46 @@ struct Part<K, V> {
     shard: SharedLock<Shard<K, V>>,
 }
 
+/// A lookup that has found no more than where to look closer. It holds the lock until that is done.
+pub(crate) struct Closer<'a, K, V> {
+    shard: RwLockReadGuard<'a, Shard<K, V>>,
+    slot: Option<Slot>,
+    misses: Option<&'a AtomicU64>,
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Closer<'_, K, V> {
+    #[inline]
+    pub(crate) fn look<Q: Hash + Eq + ?Sized>(self, key: &Q, now: Time) -> Found<V>
+    where
+        K: Borrow<Q>,
+    {
+        let Self { shard, slot, misses } = self;
+        if let Some(misses) = misses {
+            misses.fetch_add(1, Relaxed);
+        }
+        match slot {
+            Some(slot) => shard.look_closer(slot, key, now),
+            None => Found::Missing { version: 0 },
+        }
+    }
+}
+
 /// What is needed where bytes are limited.
 struct Weight<K, V> {
     budget: Arc<Budget>,
     weigh: WeighBy<K, V>,
     /// The part that gives up the next entry to be reclaimed.
     reclaims_next: AtomicUsize,
+}
+
+/// A value to be published.
+pub(crate) struct Publication<K, V> {
+    pub(crate) key: K,
+    pub(crate) value: V,
+    pub(crate) life: Life,
+    /// When its load began, in invalidations.
+    pub(crate) since: Moment,
+    pub(crate) ticket: Ticket,
 }
 
 /// Leave to store a value of this weight, and its room where bytes are limited.
@@ -64,7 +116,7 @@ pub(crate) struct Ticket {
 /// Why a value is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It is larger than the limit's [`max_object`](Limit::max_object).
+    /// It is larger than the limit's [`max_object`](crate::Limit::max_object).
     TooLarge,
     /// Loads under way and other stores have all the room that there is.
     NoRoom,
@@ -77,52 +129,67 @@ pub(crate) struct Tally {
     pub(crate) lookups: Option<(u64, u64)>,
     pub(crate) stores: u64,
     pub(crate) refused: u64,
+    pub(crate) outdated: u64,
+    pub(crate) invalidated: u64,
     pub(crate) evictions: Evictions,
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
-    /// `weigh` is needed if bytes are limited, and not used otherwise.
-    pub(crate) fn new(
-        seed: Seed,
-        limit: Option<&Limit>,
-        weigh: Option<WeighBy<K, V>>,
-        counts_lookups: bool,
-    ) -> Self {
+    pub(crate) fn new(seed: Seed, strategy: &Strategy, told: Told<K, V>) -> Self {
+        let limit = strategy.limit.as_ref();
+        let Told { weigh, tags, counts_lookups } = told;
         let shards = limit::shards(limit);
         let entries = limit.and_then(|limit| limit.entries).unwrap_or(usize::MAX);
         let weight = limit.zip(weigh).and_then(|(limit, weigh)| {
             Some(Weight { budget: Arc::new(Budget::new(limit)?), weigh, reclaims_next: AtomicUsize::new(0) })
         });
+        let tagging = tags.map(|of| Tagging::new(of, FixedState::with_seed(seed.child("tags").0)));
         let part = |number: usize, hasher: &_| {
             // The first ones take what the division leaves.
             let entries_max = entries / shards + usize::from(number < entries % shards);
-            let shard = SharedLock::new(Shard::new(hasher, limit, entries_max));
-            Part { hits: AtomicU64::new(0), misses: AtomicU64::new(0), shard }
+            let shard = Shard::new(hasher, limit, entries_max, strategy.stale_for(), tagging.clone());
+            Part { hits: AtomicU64::new(0), misses: AtomicU64::new(0), shard: SharedLock::new(shard) }
         };
         let policy_bytes = limit.map_or(0, |limit| limit.policy.entry_bytes);
         Self {
             parts: Sharded::new(seed, shards, part),
             entry_bytes: Shard::<K, V>::ENTRY_BYTES + policy_bytes,
             weight,
+            tagging,
+            invalidations: Invalidations::new(),
             refused: AtomicU64::new(0),
+            outdated: AtomicU64::new(0),
+            invalidated: AtomicU64::new(0),
             counts_lookups,
         }
     }
 
-    /// A lookup.
+    /// A lookup: what is simply fresh, and when it was loaded.
     #[inline]
-    pub(crate) fn look_up<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Time) -> Found<V>
+    pub(crate) fn look_up<Q: Hash + Eq + ?Sized>(
+        &self,
+        key: &Q,
+        now: Time,
+    ) -> Result<(V, Time), Closer<'_, K, V>>
     where
         K: Borrow<Q>,
     {
         let hash = self.parts.hash(key);
         let part = self.parts.part(hash);
-        let found = part.shard.read().look_up(hash, key, now);
-        if self.counts_lookups {
-            let count = if matches!(found, Found::Fresh(_)) { &part.hits } else { &part.misses };
-            count.fetch_add(1, Relaxed);
+        let shard = part.shard.read();
+        match shard.hit(hash, key, now) {
+            Ok(hit) => {
+                drop(shard);
+                if self.counts_lookups {
+                    part.hits.fetch_add(1, Relaxed);
+                }
+                Ok(hit)
+            }
+            Err(slot) => {
+                let misses = self.counts_lookups.then_some(&part.misses);
+                Err(Closer { shard, slot, misses })
+            }
         }
-        found
     }
 
     /// Another look for who has been counted already.
@@ -157,9 +224,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let Some(weight) = &self.weight else { return Ok(Ticket { weight: 0, room: None }) };
         let mut room = reserved.unwrap_or_else(|| Reservation::none(&weight.budget));
         room.settle();
-        let bytes = self.entry_bytes.saturating_add((weight.weigh)(key, value));
+        let mut bytes = self.entry_bytes.saturating_add((weight.weigh)(key, value));
+        if let Some(tagging) = &self.tagging {
+            tagging.each(key, value, |_| bytes = bytes.saturating_add(TAG_BYTES));
+        }
         if bytes > weight.budget.max_object {
-            return Err(Refused::TooLarge);
+            return Err(self.refuse(Refused::TooLarge));
         }
         let hash = self.parts.hash(key);
         let mut spins = 0..IN_TRANSIT_SPINS;
@@ -169,22 +239,36 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
                 Progress::More => {}
                 // What is not promised to loads is on its way in or out, and will soon be there or gone.
                 Progress::Blocked if room.others() > 0 && spins.next().is_some() => spin_loop(),
-                Progress::Blocked => return Err(Refused::NoRoom),
+                Progress::Blocked => return Err(self.refuse(Refused::NoRoom)),
             }
         }
         let told = u32::try_from(bytes).expect("`max_object` is no more");
         Ok(Ticket { weight: told, room: Some(room) })
     }
 
-    /// Stores a value.
-    pub(crate) fn publish(&self, key: K, value: V, expires: Time, now: Time, ticket: Ticket) {
+    fn refuse(&self, why: Refused) -> Refused {
+        self.refused.fetch_add(1, Relaxed);
+        why
+    }
+
+    /// Stores a value, unless it was invalidated since its load began.
+    pub(crate) fn publish(&self, publication: Publication<K, V>, now: Time) {
+        let Publication { key, value, life, since, ticket } = publication;
         let hash = self.parts.hash(&key);
-        let new = New { hash, key, value, expires, weight: ticket.weight };
         if let Some(weight) = &self.weight {
             self.reclaim(weight, now);
         }
+        let mut shard = self.parts.part(hash).shard.write();
+        // Asked under the lock: what is invalidated from now on finds the value stored.
+        if self.outdates(since, self.moment(), &key, &value) {
+            shard.end_refill(&key);
+            drop(shard);
+            self.outdated.fetch_add(1, Relaxed);
+            return;
+        }
+        let gone = shard.publish(New { hash, key, value, life, weight: ticket.weight }, now);
         // The lock is let go before what left is dropped.
-        let gone = self.parts.part(hash).shard.write().publish(new, now);
+        drop(shard);
         let (Some(weight), Some(room)) = (&self.weight, ticket.room) else { return drop(gone) };
         room.keep();
         weight.discard(gone);
@@ -192,11 +276,82 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
 
     /// Ends the refill of a key whose value is not stored. What was stored under it goes: an answer
     /// that was given must not be followed by an older one.
-    pub(crate) fn refuse(&self, key: &K) {
-        self.refused.fetch_add(1, Relaxed);
+    pub(crate) fn discard(&self, key: &K) {
         let gone = self.exclusive(key, |shard, hash| shard.remove(hash, key));
-        if let Some(weight) = &self.weight {
-            weight.discard(gone.into_iter().collect());
+        self.drop_outside(gone.into_iter().collect());
+    }
+
+    /// The moment of the last invalidation.
+    pub(crate) fn moment(&self) -> Moment {
+        self.invalidations.newest()
+    }
+
+    /// Whether a value whose load began at one moment may not be given to who asked at another.
+    pub(crate) fn outdates(&self, began: Moment, asked: Moment, key: &K, value: &V) -> bool {
+        asked > began
+            && self.invalidations.outdate(began, asked, key, |hash| {
+                self.tagging.as_ref().is_some_and(|tagging| tagging.has(key, value, hash))
+            })
+    }
+
+    /// Has what loads of a key bring that are under way not stored.
+    pub(crate) fn outdate(&self, key: &K) -> Moment {
+        self.invalidations.note(What::Key(key.clone()))
+    }
+
+    /// Invalidates the entry of a key; true if there was one.
+    pub(crate) fn invalidate(&self, key: &K, how: Invalidation, now: Time) -> bool {
+        self.outdate(key);
+        let mut gone = Gone::new();
+        let was_there = self.exclusive(key, |shard, hash| shard.invalidate(hash, key, how, now, &mut gone));
+        self.drop_outside(gone);
+        self.invalidated.fetch_add(u64::from(was_there), Relaxed);
+        was_there
+    }
+
+    /// Invalidates the entries with a tag; how many.
+    pub(crate) fn invalidate_tag(&self, tag: &str, how: Invalidation, now: Time) -> usize {
+        let Some(tagging) = &self.tagging else { return 0 };
+        let hash = tagging.hash(tag);
+        self.invalidations.note(What::Tag(hash));
+        self.invalidate_all(Whose::Tag(hash), how, now)
+    }
+
+    /// Invalidates every entry; how many.
+    pub(crate) fn clear(&self, how: Invalidation, now: Time) -> usize {
+        self.invalidations.note(What::Everything);
+        self.invalidate_all(Whose::All, how, now)
+    }
+
+    /// A few at a time, so that nobody waits for the lock until all are done.
+    fn invalidate_all(&self, whose: Whose, how: Invalidation, now: Time) -> usize {
+        let mut hit = 0;
+        for part in self.parts.iter() {
+            let mut after = None;
+            loop {
+                let mut gone = Gone::new();
+                let (some, last) = part.shard.write().invalidate_some(whose, how, after, now, &mut gone);
+                self.drop_outside(gone);
+                hit += some;
+                match last {
+                    Some(_) => after = last,
+                    None => break,
+                }
+            }
+        }
+        self.invalidated.fetch_add(hit as u64, Relaxed);
+        hit
+    }
+
+    /// A load of a key has failed: it is left alone for a while.
+    pub(crate) fn throttle(&self, key: &K, now: Time, until: Time) {
+        self.exclusive(key, |shard, hash| shard.throttle(hash, key, now, until));
+    }
+
+    fn drop_outside(&self, gone: Gone<K, V>) {
+        match &self.weight {
+            Some(weight) => weight.discard(gone),
+            None => drop(gone),
         }
     }
 
@@ -262,6 +417,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     pub(crate) fn tally(&self) -> Tally {
         let mut tally = Tally {
             refused: self.refused.load(Relaxed),
+            outdated: self.outdated.load(Relaxed),
+            invalidated: self.invalidated.load(Relaxed),
             lookups: self.counts_lookups.then_some((0, 0)),
             ..Tally::default()
         };

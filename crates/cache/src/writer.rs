@@ -12,11 +12,11 @@ use tokio::sync::{
 use crate::{
     answer::Error,
     busy::Busy,
-    cache::{Landing, Loaded},
     flight::Slot,
+    load::{Landing, Loaded},
     shard::Version,
     stats::Counters,
-    store::{Store, Ticket},
+    store::{Publication, Store, Ticket},
     strategy,
 };
 
@@ -26,17 +26,19 @@ pub(crate) struct Write<K: Hash + Eq + Clone, V: Clone> {
     pub(crate) loaded: Loaded<V>,
     pub(crate) claim: Option<Claim<K, V>>,
     pub(crate) slot: Option<Slot<K, Landing<V>>>,
-    /// None: it was refused, and is not stored.
+    /// None: it is not to be stored.
     pub(crate) ticket: Option<Ticket>,
     pub(crate) busy: Busy,
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Write<K, V> {
     fn perform(self, store: &Store<K, V>) {
-        let Loaded { value, expires, at } = self.loaded;
-        match self.ticket {
-            Some(ticket) => store.publish(self.key, value, expires, at, ticket),
-            None => store.refuse(&self.key),
+        let Loaded { value, life, at, since } = self.loaded;
+        match life.zip(self.ticket) {
+            Some((life, ticket)) => {
+                store.publish(Publication { key: self.key, value, life, since, ticket }, at);
+            }
+            None => store.discard(&self.key),
         }
         // Only then: whoever finds the key free has to find the value, too.
         drop((self.slot, self.claim, self.busy));

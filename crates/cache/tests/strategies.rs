@@ -4,8 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use stockade_cache::{Cache, Error, Fetch, Load, PRESETS, Stats, Store, Strategy as Cached, Writer};
+use stockade_cache::{
+    Breaker, Cache, Error, Fetch, Invalidation, Load, Outcome, PRESETS, Refresh, Stats, Store,
+    Strategy as Cached, Writer,
+};
 use stockade_model::{
+    outcome::Outcomes,
     seed::Seed,
     time::{Runtime, Time, Virtual},
 };
@@ -154,9 +158,12 @@ fn unknown_names_are_told_their_nearest() {
     assert_eq!(message("stampeed"), "unknown strategy `stampeed`: did you mean `stampede`?");
     assert_eq!(
         message("redis"),
-        "unknown strategy `redis`: use one of: none, async, stampede, stampede_async"
+        "unknown strategy `redis`: use one of: none, async, stampede, stampede_async, simple, early, xfetch, \
+         swr, fallback, breaker, fallback_ask_first"
     );
-    assert_eq!(PRESETS.len(), 4);
+    for preset in PRESETS {
+        preset.strategy.check().expect(preset.name);
+    }
 }
 
 fn any_strategy() -> impl Strategy<Value = Cached> {
@@ -165,35 +172,68 @@ fn any_strategy() -> impl Strategy<Value = Cached> {
         (1..40_u32).prop_map(|ms| Fetch::Coalesce { wait_timeout: ms * MS }),
     ];
     let store = prop_oneof![Just(Store::Sync), Just(Store::Async), Just(Store::LockedAsync)];
-    let ttl = prop_oneof![Just(None), (0..30_u32).prop_map(|ms| Some(ms * MS))];
     let writer = prop_oneof![
         Just(Writer::Direct),
         (0..3_u32, 1..20_u32, 1..20_usize)
             .prop_map(|(cost, timeout, capacity)| mailbox(cost, timeout, capacity)),
     ];
-    (fetch, 5..30_u32, store, ttl, writer).prop_map(|(fetch, deadline_ms, store, ttl, writer)| Cached {
-        fetch,
-        load: Load { deadline: deadline_ms * MS, ..Load::DEFAULT },
-        limit: None,
-        store,
-        ttl,
-        writer,
+    let refresh = prop_oneof![
+        Just(Refresh::None),
+        Just(Refresh::Early { at: 0.5 }),
+        Just(Refresh::XFetch { beta: 1.0 }),
+    ];
+    let breaker = prop_oneof![
+        Just(None),
+        (1..4_u32, 1..3_u32, 0..20_u32).prop_map(|(min_calls, probes, ramp_ms)| Some(Breaker {
+            errors_rate: 0.5,
+            period: 20 * MS,
+            min_calls,
+            open_for: 5 * MS,
+            probes,
+            ramp: ramp_ms * MS,
+        })),
+    ];
+    let stale = (0..20_u32, 0..30_u32, 0..15_u32, prop::option::of(1..20_u32));
+    let times = (0..30_u32, 0..=2_u32, stale);
+    let composed = (fetch, 5..30_u32, store, writer, prop::option::of((refresh, times)), breaker);
+    composed.prop_map(|(fetch, deadline_ms, store, writer, expiring, breaker)| {
+        let load = Load { deadline: deadline_ms * MS, ..Load::DEFAULT };
+        let lasting = Cached { fetch, load, store, breaker, writer, ..Cached::preset("none").unwrap() };
+        let Some((refresh, (ttl_ms, jitter, (swr_ms, sie_ms, throttle_ms, soft_ms)))) = expiring else {
+            return lasting;
+        };
+        let soft_timeout = soft_ms.filter(|_| swr_ms + sie_ms > 0).map(|ms| ms * MS);
+        Cached {
+            load: Load { soft_timeout, ..lasting.load },
+            refresh,
+            ttl: Some(ttl_ms * MS),
+            jitter: f64::from(jitter) / 4.0,
+            swr: swr_ms * MS,
+            sie: sie_ms * MS,
+            throttle: throttle_ms * MS,
+            ..lasting
+        }
     })
 }
 
 /// When a caller asks, for which key, how long its load would take and how that would end.
 type Visit = (u32, u8, u32, u8);
 
+/// What a load brings: whose value it is, and when the load began and ended.
+type Value = (u8, Time, Time);
+
 proptest! {
-    /// Any composition, any traffic: everyone is answered in bounded time, nothing older than the
-    /// ttl is served, and nothing is left behind.
+    /// Any composition, any traffic, any invalidations: everyone is answered in bounded time, nothing is
+    /// served that is older than its limit or was invalidated, and nothing is left behind.
     #[test]
     fn any_composition_answers_everyone_in_time(
         strategy in any_strategy(),
-        visits in prop::collection::vec((0..60_u32, 0..3_u8, 0..35_u32, 0..12_u8), 1..60),
+        visits in prop::collection::vec((0..90_u32, 0..3_u8, 0..35_u32, 0..12_u8), 1..80),
+        invalidations in prop::collection::vec((0..90_u32, 0..4_u8), 0..6),
     ) {
         let runtime = Virtual::new();
         let deadline = strategy.load.deadline;
+        let limit = strategy.hard_limit();
         let ttl = strategy.ttl;
         let wait = match strategy.fetch {
             Fetch::Coalesce { wait_timeout } => wait_timeout,
@@ -205,8 +245,18 @@ proptest! {
         };
         let requests = visits.len() as u64;
         let run = runtime.run(async {
-            let cache: Arc<Cache<u8, (u8, Time), Virtual>> =
+            let cache: Arc<Cache<u8, Value, Virtual>> =
                 Arc::new(Cache::builder(strategy).count_lookups().build_on(runtime.clone(), Seed(1)).unwrap());
+            let invalidate = |&(at, key): &(u32, u8)| {
+                let (cache, runtime) = (Arc::clone(&cache), runtime.clone());
+                async move {
+                    runtime.sleep_until(Time::ZERO + at * MS).await;
+                    match key {
+                        0..3 => cache.invalidate(&key, Invalidation::Hard),
+                        _ => cache.clear(Invalidation::Hard) > 0,
+                    }
+                }
+            };
             let visit = |(at, key, takes, end): Visit| {
                 let (cache, runtime) = (Arc::clone(&cache), runtime.clone());
                 async move {
@@ -214,32 +264,47 @@ proptest! {
                     let asked = runtime.now();
                     let sleeper = runtime.clone();
                     let answer = cache.get_with(key, async move || {
-                        sleeper.sleep_until(sleeper.now() + takes * MS).await;
+                        let began = sleeper.now();
+                        sleeper.sleep_until(began + takes * MS).await;
                         match end {
                             0 => panic!("on purpose"),
                             1 => Err("on purpose"),
                             2 => std::future::pending().await,
-                            _ => Ok((key, sleeper.now())),
+                            _ => Ok((key, began, sleeper.now())),
                         }
                     }).await;
                     (key, asked, runtime.now(), answer)
                 }
             };
-            let answers = join_all(visits.into_iter().map(visit)).await;
+            let invalidating = join_all(invalidations.iter().map(invalidate));
+            let visiting = join_all(visits.into_iter().map(visit));
+            let (_, answers) = futures_util::future::join(invalidating, visiting).await;
             cache.idle().await;
             (answers, cache.stats(), cache.flights())
         });
         let (answers, stats, flights) = run.expect("nobody hangs");
         prop_assert_eq!((stats.lookups.map(|lookups| lookups.all), flights), (Some(requests), 0));
+        let mut outcomes = Outcomes::default();
         for (key, asked, answered, answer) in answers {
             // A waiter may be elected at the end of its wait, and then loads and stores.
             prop_assert!(answered - asked <= wait + deadline + deadline + call, "{:?}", answered - asked);
-            if let Ok(answer) = answer {
-                let (of, loaded) = answer.value;
-                prop_assert_eq!(of, key);
-                let fresh_until = ttl.map(|ttl| loaded + ttl);
-                prop_assert!(loaded >= asked || fresh_until.is_none_or(|until| asked < until));
+            outcomes.record(answer.as_ref().map_or(Outcome::Error, |answer| answer.outcome));
+            let Ok(answer) = answer else { continue };
+            let (of, began, loaded) = answer.value;
+            prop_assert_eq!(of, key);
+            let is_young = match answer.outcome {
+                Outcome::Stale | Outcome::Fallback => limit.is_some_and(|limit| answered < loaded + limit),
+                _ => loaded >= asked || ttl.is_none_or(|ttl| asked < loaded + ttl),
+            };
+            prop_assert!(is_young, "{:?} of {:?} at {:?}", answer.outcome, loaded, answered);
+            prop_assert_eq!(answer.age, answered - loaded);
+            for &(at, whose) in &invalidations {
+                let is_meant = whose == key || whose == 3;
+                let at = Time::ZERO + at * MS;
+                let is_outdated = is_meant && began < at && at < asked;
+                prop_assert!(!is_outdated, "{:?} of {:?}, invalidated at {:?}", answer.outcome, began, at);
             }
         }
+        prop_assert_eq!(stats.outcomes(), outcomes);
     }
 }

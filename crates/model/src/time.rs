@@ -45,6 +45,13 @@ impl Time {
     pub const fn elapsed(self) -> Duration {
         Duration::from_nanos(self.0)
     }
+
+    /// Earlier by `duration`; not before the runtime began.
+    #[must_use]
+    pub fn back(self, duration: Duration) -> Self {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(nanos))
+    }
 }
 
 impl Add<Duration> for Time {

@@ -28,9 +28,10 @@ impl World {
 
     /// A lookup as the cache does it, the load inline.
     fn get(&self) -> Answer {
-        match self.flights.board(&0, FAR, || *self.stored.lock(), |_| true) {
+        match self.flights.board(&0, Time::ZERO, |_| FAR, || *self.stored.lock(), |_| true) {
             Boarding::Answered(value) => Ok(value),
             Boarding::Landed(answer) => answer,
+            Boarding::Late => Err("late"),
             Boarding::Lead(leader) => self.load(leader),
             Boarding::Wait(waiter, _) => match block_on(waiter) {
                 Turn::Landed(answer, _) => answer,
@@ -102,11 +103,12 @@ fn a_lost_leader_costs_one_more_load_and_nobody_hangs() {
 fn a_waiter_that_leaves_while_it_is_elected_passes_the_load_on() {
     explore(|| {
         let world = World::new(0);
-        let Boarding::Lead(leader) = world.flights.board(&0, FAR, || None::<u32>, |_| true) else {
+        let Boarding::Lead(leader) = world.flights.board(&0, Time::ZERO, |_| FAR, || None::<u32>, |_| true)
+        else {
             unreachable!()
         };
         let [leaver, stayer] =
-            [(), ()].map(|()| match world.flights.board(&0, FAR, || None::<u32>, |_| true) {
+            [(), ()].map(|()| match world.flights.board(&0, Time::ZERO, |_| FAR, || None::<u32>, |_| true) {
                 Boarding::Wait(waiter, _) => waiter,
                 other => unreachable!("{other:?}"),
             });
@@ -134,7 +136,8 @@ fn a_waiter_that_leaves_while_it_is_elected_passes_the_load_on() {
 fn who_comes_between_the_answer_and_its_store_needs_no_load_of_its_own() {
     explore(|| {
         let world = World::new(0);
-        let Boarding::Lead(leader) = world.flights.board(&0, FAR, || None::<u32>, |_| true) else {
+        let Boarding::Lead(leader) = world.flights.board(&0, Time::ZERO, |_| FAR, || None::<u32>, |_| true)
+        else {
             unreachable!()
         };
         // As an async store does it: answered, then stored, then the key is free.
@@ -158,16 +161,22 @@ fn who_comes_between_the_answer_and_its_store_needs_no_load_of_its_own() {
 fn an_answer_that_serves_nobody_any_more_makes_way_and_frees_no_key_but_its_own() {
     explore(|| {
         let world = World::new(0);
-        let Boarding::Lead(leader) = world.flights.board(&0, FAR, || None::<u32>, |_| true) else {
+        let Boarding::Lead(leader) = world.flights.board(&0, Time::ZERO, |_| FAR, || None::<u32>, |_| true)
+        else {
             unreachable!()
         };
         let slot = leader.land(Ok(6));
         let freeing = thread::spawn(move || drop(slot));
-        let Boarding::Lead(successor) = world.flights.board(&0, FAR, || None::<u32>, |_| false) else {
+        let Boarding::Lead(successor) =
+            world.flights.board(&0, Time::ZERO, |_| FAR, || None::<u32>, |_| false)
+        else {
             unreachable!()
         };
         freeing.join().unwrap();
-        assert!(matches!(world.flights.board(&0, FAR, || None::<u32>, |_| true), Boarding::Wait(..)));
+        assert!(matches!(
+            world.flights.board(&0, Time::ZERO, |_| FAR, || None::<u32>, |_| true),
+            Boarding::Wait(..)
+        ));
         assert_eq!(world.load(successor), Ok(7));
         assert_eq!(world.flights.under_way(), 0);
     });

@@ -90,9 +90,10 @@ proptest! {
 
         for op in ops {
             match op {
-                Op::Board => match flights.board(&0, Time::from_nanos(now + 3), || stored, |_| true) {
+                Op::Board => match flights.board(&0, Time::from_nanos(now), |_| Time::from_nanos(now + 3), || stored, |_| true) {
                     Boarding::Answered(_) => prop_assert!(leaders.is_empty(), "answered and led"),
                     Boarding::Landed(_) => prop_assert!(false, "slots are dropped at once here"),
+                    Boarding::Late => prop_assert!(false, "deadlines are in the future here"),
                     Boarding::Wait(waiter, timekeeper) => {
                         callers.push(Caller::new(waiter));
                         timekeepers.extend(timekeeper);
@@ -106,7 +107,7 @@ proptest! {
                     now += 1;
                     timekeepers.retain(|timekeeper| timekeeper.expire(Time::from_nanos(now)).is_some());
                 }
-                Op::Watch => callers.extend(leaders.last().map(|leader| Caller::new(leader.watch()))),
+                Op::Watch => callers.extend(leaders.last().map(|leader| Caller::new(leader.watch(None).0))),
                 Op::Land(ok) => if let Some(leader) = leaders.pop() {
                     stored = ok.then_some(7);
                     drop(leader.land(stored.ok_or("failed")));
@@ -162,30 +163,33 @@ proptest! {
 #[test]
 fn who_boards_between_landing_and_freeing_gets_the_same_answer() {
     let flights: Arc<Flights<u8, Answer>> = Flights::new(Seed(1), || Err("lost"));
-    let Boarding::Lead(leader) = flights.board(&0, FAR, || None::<()>, |_| true) else {
+    let Boarding::Lead(leader) = flights.board(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) else {
         panic!("the first leads")
     };
     let slot = leader.land(Ok(7));
-    assert!(matches!(flights.board(&0, FAR, || None::<()>, |_| true), Boarding::Landed(Ok(7))));
-    let Boarding::Lead(successor) = flights.board(&0, FAR, || None::<()>, |_| false) else {
+    assert!(matches!(
+        flights.board(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true),
+        Boarding::Landed(Ok(7))
+    ));
+    let Boarding::Lead(successor) = flights.board(&0, Time::ZERO, |_| FAR, || None::<()>, |_| false) else {
         panic!("an answer that does not serve makes way")
     };
     drop(slot);
     assert!(
-        matches!(flights.board(&0, FAR, || None::<()>, |_| true), Boarding::Wait(..)),
+        matches!(flights.board(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true), Boarding::Wait(..)),
         "the successor's key"
     );
     drop(successor);
-    assert!(matches!(flights.board(&0, FAR, || None::<()>, |_| true), Boarding::Lead(_)));
+    assert!(matches!(flights.board(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true), Boarding::Lead(_)));
 }
 
 #[test]
 fn an_elected_waiter_that_is_never_polled_holds_nobody_up() {
     let flights: Arc<Flights<u8, Answer>> = Flights::new(Seed(1), || Err("lost"));
-    let Boarding::Lead(leader) = flights.board(&0, FAR, || None::<()>, |_| true) else {
+    let Boarding::Lead(leader) = flights.board(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) else {
         panic!("the first leads")
     };
-    let wait = || match flights.board(&0, FAR, || None::<()>, |_| true) {
+    let wait = || match flights.board(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) {
         Boarding::Wait(waiter, _) => Caller::new(waiter),
         other => panic!("{other:?}"),
     };
@@ -193,7 +197,7 @@ fn an_elected_waiter_that_is_never_polled_holds_nobody_up() {
     assert!(parked.poll().is_pending() && other.poll().is_pending());
     drop(leader);
     assert!(parked.is_ready() && !other.is_ready(), "the first is elected");
-    let Boarding::Lead(newcomer) = flights.board(&0, FAR, || None::<()>, |_| true) else {
+    let Boarding::Lead(newcomer) = flights.board(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) else {
         panic!("the key is vacant")
     };
     assert!(other.poll().is_pending());
@@ -205,11 +209,11 @@ fn an_elected_waiter_that_is_never_polled_holds_nobody_up() {
 #[test]
 fn those_whose_time_is_up_are_woken_by_the_one_timekeeper() {
     let flights: Arc<Flights<u8, Answer>> = Flights::new(Seed(1), || Err("lost"));
-    let Boarding::Lead(leader) = flights.board(&0, FAR, || None::<()>, |_| true) else {
+    let Boarding::Lead(leader) = flights.board(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) else {
         panic!("the first leads")
     };
     let at = Time::from_nanos;
-    let board = |deadline| match flights.board(&0, at(deadline), || None::<()>, |_| true) {
+    let board = |deadline| match flights.board(&0, Time::ZERO, |_| at(deadline), || None::<()>, |_| true) {
         Boarding::Wait(waiter, timekeeper) => (Caller::new(waiter), timekeeper),
         other => panic!("{other:?}"),
     };
@@ -234,11 +238,11 @@ fn those_whose_time_is_up_are_woken_by_the_one_timekeeper() {
 #[test]
 fn a_second_lost_leader_ends_the_flight() {
     let flights: Arc<Flights<u8, Answer>> = Flights::new(Seed(1), || Err("lost"));
-    let Boarding::Lead(leader) = flights.board(&0, FAR, || None::<()>, |_| true) else {
+    let Boarding::Lead(leader) = flights.board(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) else {
         panic!("the first leads")
     };
     let mut callers: Vec<Caller> = (0..3)
-        .map(|_| match flights.board(&0, FAR, || None::<()>, |_| true) {
+        .map(|_| match flights.board(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) {
             Boarding::Wait(waiter, _) => Caller::new(waiter),
             other => panic!("{other:?}"),
         })

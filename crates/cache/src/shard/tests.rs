@@ -1,6 +1,6 @@
 //! The shard against a model that keeps everything and searches.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use proptest::prelude::*;
 
@@ -18,11 +18,21 @@ fn hash(key: u8) -> u64 {
 
 fn shard(limit: Option<&Limit>) -> Shard<u8, u32> {
     let entries_max = limit.and_then(|limit| limit.entries).unwrap_or(usize::MAX);
-    Shard::new(&FixedState::with_seed(1), limit, entries_max)
+    Shard::new(&FixedState::with_seed(1), limit, entries_max, Duration::ZERO, None)
+}
+
+/// Values are tagged with their last digit but one.
+fn tagging() -> Tagging<u8, u32> {
+    let tags = |_: &u8, value: &u32, tell: &mut dyn FnMut(&str)| tell(tag(*value));
+    Tagging::new(Arc::new(tags), FixedState::with_seed(2))
+}
+
+fn tag(value: u32) -> &'static str {
+    ["even", "odd"][value as usize % 2]
 }
 
 fn new(key: u8, value: u32, expires: Time) -> New<u8, u32> {
-    New { hash: hash(key), key, value, expires, weight: 1 }
+    New { hash: hash(key), key, value, life: Life::until(expires), weight: 1 }
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
@@ -40,7 +50,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             let entry = self.entries[slot as usize].as_ref().expect("what is listed is there");
             let found = self.index.find(lengthen(entry.short_hash), |&listed| listed == slot);
             assert!(found.is_some(), "what is listed is found by its hash");
-            assert!(self.sweep.earliest <= entry.expires, "the sweep does not rest too long");
+            assert!(
+                self.sweep.earliest <= entry.life.gone(self.stale_for),
+                "the sweep does not rest too long"
+            );
         }
     }
 }
@@ -50,9 +63,16 @@ enum Step {
     LookUp(u8),
     Publish { key: u8, ttl_ms: Option<u64> },
     Remove(u8),
+    Invalidate(u8, Invalidation),
+    InvalidateTag(u32, Invalidation),
+    Clear(Invalidation),
     Evict,
     Purge,
     Pass(u64),
+}
+
+fn how() -> impl Strategy<Value = Invalidation> {
+    prop_oneof![Just(Invalidation::Soft), Just(Invalidation::Hard)]
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -61,11 +81,28 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         8 => (0..16_u8, prop::option::of(1..40_u64))
             .prop_map(|(key, ttl_ms)| Step::Publish { key, ttl_ms }),
         1 => (0..16_u8).prop_map(Step::Remove),
+        1 => (0..16_u8, how()).prop_map(|(key, how)| Step::Invalidate(key, how)),
+        1 => (0..2_u32, how()).prop_map(|(value, how)| Step::InvalidateTag(value, how)),
+        1 => how().prop_map(Step::Clear),
         1 => Just(Step::Evict),
         1 => Just(Step::Purge),
         4 => (0..10_u64).prop_map(Step::Pass),
     ];
     prop::collection::vec(step, 0..300)
+}
+
+/// What an invalidation leaves stale. What it removes is taken out as it goes.
+fn invalidate(
+    model: &mut BTreeMap<u8, (u32, Time)>,
+    is_stale: bool,
+    now: Time,
+    is_meant: impl Fn(u8, u32) -> bool,
+) {
+    for (key, (value, expires)) in model {
+        if is_stale && is_meant(*key, *value) {
+            *expires = (*expires).min(now);
+        }
+    }
 }
 
 proptest! {
@@ -77,23 +114,35 @@ proptest! {
         entries_max in 1..12_usize,
         reclaim in prop_oneof![Just(0.0), Just(0.3), Just(1.0)],
         policy in prop::option::of((0..POLICIES.len()).prop_map(|number| &POLICIES[number])),
+        stale_for in prop_oneof![Just(Duration::ZERO), Just(Duration::from_millis(20))],
     ) {
         let limit = policy.map(|policy| Limit { policy, reclaim, ..Limit::entries(entries_max) });
-        let mut shard = shard(limit.as_ref());
+        let limit = limit.as_ref();
+        let entries_max = limit.and_then(|limit| limit.entries).unwrap_or(usize::MAX);
+        let hasher = FixedState::with_seed(1);
+        let mut shard = Shard::new(&hasher, limit, entries_max, stale_for, Some(tagging()));
+        // What is stored, and until when it is fresh.
         let mut model: BTreeMap<u8, (u32, Time)> = BTreeMap::new();
+        let serves_stale = !stale_for.is_zero();
         let (mut now, mut value) = (0, 0);
         for step in steps {
             let mut gone = Gone::new();
             match step {
                 Step::LookUp(key) => {
                     match (shard.look_up(hash(key), &key, at(now)), model.get(&key)) {
-                        (Found::Fresh(found), Some(&(stored, expires))) => {
-                            prop_assert_eq!(found, stored);
+                        (Found::Fresh { value, .. }, Some(&(stored, expires))) => {
+                            prop_assert_eq!(value, stored);
                             prop_assert!(at(now) < expires);
                         }
-                        (Found::Missing { .. }, Some(&(_, expires))) => prop_assert!(at(now) >= expires),
+                        (Found::Aged(aged), Some(&(stored, expires))) => {
+                            prop_assert_eq!(aged.value, stored);
+                            prop_assert!((expires..expires + stale_for).contains(&at(now)));
+                        }
+                        (Found::Missing { .. }, Some(&(_, expires))) => {
+                            prop_assert!(at(now) >= expires + stale_for);
+                        }
                         (Found::Missing { version }, None) => prop_assert_eq!(version, 0),
-                        (Found::Fresh(found), None) => prop_assert!(false, "{} is not there", found),
+                        (found, None) => prop_assert!(false, "{:?} is not there", found),
                     }
                 }
                 Step::Publish { key, ttl_ms } => {
@@ -112,17 +161,36 @@ proptest! {
                     let removed = shard.remove(hash(key), &key).map(|entry| entry.value);
                     prop_assert_eq!(removed, model.remove(&key).map(|(value, _)| value));
                 }
+                Step::Invalidate(key, how) => {
+                    let was_there = shard.invalidate(hash(key), &key, how, at(now), &mut gone);
+                    prop_assert_eq!(was_there, model.contains_key(&key));
+                    invalidate(&mut model, how == Invalidation::Soft && serves_stale, at(now), |of, _| of == key);
+                }
+                Step::InvalidateTag(like, how) => {
+                    let whose = Whose::Tag(tagging().hash(tag(like)));
+                    let tagged = model.values().filter(|(value, _)| tag(*value) == tag(like)).count();
+                    let (hit, _) = shard.invalidate_some(whose, how, None, at(now), &mut gone);
+                    prop_assert_eq!(hit, tagged);
+                    let is_stale = how == Invalidation::Soft && serves_stale;
+                    invalidate(&mut model, is_stale, at(now), |_, value| tag(value) == tag(like));
+                }
+                Step::Clear(how) => {
+                    let (hit, _) = shard.invalidate_some(Whose::All, how, None, at(now), &mut gone);
+                    prop_assert_eq!(hit, model.len());
+                    invalidate(&mut model, how == Invalidation::Soft && serves_stale, at(now), |_, _| true);
+                }
                 Step::Evict => gone.extend(shard.evict()),
                 Step::Purge => {
                     shard.begin_purge();
                     shard.give_up(at(now), &mut gone);
-                    let is_expired = |entry: &Entry<u8, u32>| at(now) >= entry.expires;
+                    let is_expired = |entry: &Entry<u8, u32>| at(now) >= entry.life.gone(stale_for);
                     prop_assert!(gone.iter().all(is_expired) || gone.len() == 1);
                 }
                 Step::Pass(ms) => now += ms,
             }
             for entry in &gone {
-                prop_assert_eq!(model.remove(&entry.key).map(|(value, _)| value), Some(entry.value));
+                let model = model.remove(&entry.key).map(|(value, _)| value);
+                prop_assert_eq!(model, Some(entry.value));
             }
             shard.validate();
             prop_assert_eq!(shard.len(), model.len());
@@ -132,13 +200,18 @@ proptest! {
 
 #[test]
 fn a_value_is_fresh_until_it_expires() {
+    let seen = |shard: &Shard<u8, u32>, ms| match shard.look_up(hash(7), &7, at(ms)) {
+        Found::Fresh { value, .. } => Ok(value),
+        Found::Aged(_) => panic!("nothing is stale here"),
+        Found::Missing { version } => Err(version),
+    };
     let mut shard = shard(None);
-    assert_eq!(shard.look_up(hash(7), &7, at(0)), Found::Missing { version: 0 });
+    assert_eq!(seen(&shard, 0), Err(0));
     assert!(shard.publish(new(7, 1, at(10)), at(0)).is_empty());
-    assert_eq!(shard.look_up(hash(7), &7, at(9)), Found::Fresh(1));
-    assert_eq!(shard.look_up(hash(7), &7, at(10)), Found::Missing { version: 1 });
+    assert_eq!(seen(&shard, 9), Ok(1));
+    assert_eq!(seen(&shard, 10), Err(1));
     assert_eq!(shard.publish(new(7, 2, Time::NEVER), at(10))[0].value, 1);
-    assert_eq!(shard.look_up(hash(7), &7, at(1_000_000)), Found::Fresh(2));
+    assert_eq!(seen(&shard, 1_000_000), Ok(2));
 }
 
 #[test]
@@ -160,9 +233,11 @@ fn a_version_is_claimed_once() {
 
 #[test]
 fn what_has_expired_leaves_as_others_come() {
-    let mut shard: Shard<u32, u32> = Shard::new(&FixedState::with_seed(1), None, usize::MAX);
+    let mut shard: Shard<u32, u32> =
+        Shard::new(&FixedState::with_seed(1), None, usize::MAX, Duration::ZERO, None);
     let store = |shard: &mut Shard<u32, u32>, key: u32, expires, now| {
-        shard.publish(New { hash: u64::from(key), key, value: 0, expires, weight: 0 }, now);
+        shard
+            .publish(New { hash: u64::from(key), key, value: 0, life: Life::until(expires), weight: 0 }, now);
     };
     for key in 0..1_000 {
         store(&mut shard, key, at(10), at(0));
@@ -182,9 +257,13 @@ fn what_has_expired_leaves_as_others_come() {
 #[test]
 fn reclaiming_takes_the_expired_first_and_then_the_oldest_down_to_its_share() {
     let limit = Limit { policy: Policy::LRW, reclaim: 0.3, ..Limit::entries(1_000) };
-    let mut shard: Shard<u32, u32> = Shard::new(&FixedState::with_seed(1), Some(&limit), 1_000);
+    let mut shard: Shard<u32, u32> =
+        Shard::new(&FixedState::with_seed(1), Some(&limit), 1_000, Duration::ZERO, None);
     let store = |shard: &mut Shard<u32, u32>, now, key: u32, expires| {
-        let gone = shard.publish(New { hash: u64::from(key), key, value: 0, expires, weight: 0 }, at(now));
+        let gone = shard.publish(
+            New { hash: u64::from(key), key, value: 0, life: Life::until(expires), weight: 0 },
+            at(now),
+        );
         assert!(gone.len() <= RECLAIM_SLICE, "{} left at once", gone.len());
         gone.into_iter().map(|entry| entry.key).collect::<Vec<_>>()
     };
@@ -211,17 +290,23 @@ fn reclaiming_takes_the_expired_first_and_then_the_oldest_down_to_its_share() {
 
 /// As the front page says.
 #[test]
-fn an_entry_costs_42_bytes_and_what_its_policy_keeps() {
-    assert_eq!(Shard::<u64, u64>::ENTRY_BYTES - size_of::<(u64, u64)>(), 42);
+fn an_entry_costs_66_bytes_and_what_its_policy_keeps() {
+    assert_eq!(Shard::<u64, u64>::ENTRY_BYTES - size_of::<(u64, u64)>(), 66);
     assert_eq!(POLICIES.each_ref().map(|policy| policy.entry_bytes), [0, 0, 40, 48]);
 }
 
 #[test]
 fn memory_that_many_small_entries_needed_is_given_back_when_they_have_left() {
-    let mut shard: Shard<u32, u32> =
-        Shard::new(&FixedState::with_seed(1), Some(&Limit { policy: Policy::LRW, ..Limit::bytes(1) }), 0);
+    let mut shard: Shard<u32, u32> = Shard::new(
+        &FixedState::with_seed(1),
+        Some(&Limit { policy: Policy::LRW, ..Limit::bytes(1) }),
+        0,
+        Duration::ZERO,
+        None,
+    );
     shard.ceiling = Ceiling::new(usize::MAX, 0.0);
-    let new = |key: u32| New { hash: u64::from(key), key, value: 0, expires: Time::NEVER, weight: 1 };
+    let new =
+        |key: u32| New { hash: u64::from(key), key, value: 0, life: Life::until(Time::NEVER), weight: 1 };
     for key in 0..100_000 {
         shard.publish(new(key), at(0));
     }

@@ -4,7 +4,7 @@
 use shuttle::thread;
 
 use super::*;
-use crate::policy::POLICIES;
+use crate::{Limit, policy::POLICIES};
 
 const LIMIT: usize = 2_000;
 
@@ -13,7 +13,9 @@ fn store(policy: &'static crate::Policy, reclaim: f64) -> Arc<Store<u8, u8>> {
     // Whatever an entry costs, it weighs what its value says in tens of bytes.
     let costs = Shard::<u8, u8>::ENTRY_BYTES + policy.entry_bytes;
     let weigh = move |_: &u8, value: &u8| usize::from(*value) * 10 - costs;
-    Arc::new(Store::new(Seed(1), Some(&limit), Some(Box::new(weigh)), false))
+    let strategy = Strategy { limit: Some(limit), ..Strategy::preset("none").expect("it is a preset") };
+    let told = Told { weigh: Some(Box::new(weigh)), tags: None, counts_lookups: false };
+    Arc::new(Store::new(Seed(1), &strategy, told))
 }
 
 fn held(store: &Store<u8, u8>) -> usize {
@@ -27,16 +29,16 @@ fn stored(store: &Store<u8, u8>) -> usize {
 }
 
 fn fresh(store: &Store<u8, u8>, key: u8) -> Option<u8> {
-    match store.look_up(&key, Time::ZERO) {
-        Found::Fresh(value) => Some(value),
-        Found::Missing { .. } => None,
-    }
+    store.look_up(&key, Time::ZERO).ok().map(|(value, _)| value)
 }
 
 fn insert(store: &Store<u8, u8>, key: u8, value: u8, reserved: Option<Reservation>) {
     match store.ticket(&key, &value, reserved) {
-        Ok(ticket) => store.publish(key, value, Time::NEVER, Time::ZERO, ticket),
-        Err(_) => store.refuse(&key),
+        Ok(ticket) => {
+            let (life, since) = (Life::until(Time::NEVER), store.moment());
+            store.publish(Publication { key, value, life, since, ticket }, Time::ZERO);
+        }
+        Err(_) => store.discard(&key),
     }
 }
 

@@ -174,6 +174,7 @@ impl Cache {
         if let Some(LoadBounds { deadline, max_concurrent, queue }) = &self.load {
             let preset = strategy.load;
             strategy.load = Load {
+                soft_timeout: preset.soft_timeout,
                 deadline: deadline.as_ref().map_or(preset.deadline, |text| text.0.0),
                 max_concurrent: max_concurrent.as_ref().map_or(preset.max_concurrent, |count| Some(count.0)),
                 queue: queue.as_ref().map_or(preset.queue, |queue| queue.0),

@@ -89,7 +89,8 @@ cache.ttl = "none"
         (Store::LockedAsync, None),
         "what is written beside a preset wins"
     );
-    assert_eq!(strategy.load, Load { deadline: Duration::from_secs(4), max_concurrent: Some(3), queue: 0 });
+    let load = Load { deadline: Duration::from_secs(4), max_concurrent: Some(3), queue: 0, ..Load::DEFAULT };
+    assert_eq!(strategy.load, load);
     let limit = Limit {
         entries: Some(36_000),
         max_object: Some(300 << 10),

@@ -1,0 +1,164 @@
+use stockade_model::seed::Seed;
+
+use super::*;
+use crate::chance::Chance;
+
+fn at(ms: u64) -> Time {
+    Time::ZERO + Duration::from_millis(ms)
+}
+
+fn lifetimes(change: impl FnOnce(&mut Strategy)) -> Lifetimes {
+    let mut strategy = Strategy::preset("simple").unwrap();
+    strategy.ttl = Some(Duration::from_secs(10));
+    change(&mut strategy);
+    strategy.check().unwrap();
+    Lifetimes::of(&strategy)
+}
+
+fn never() -> (Time, f64) {
+    panic!("only xfetch asks for the precise time and for chance")
+}
+
+fn no_share() -> f64 {
+    panic!("only jitter draws")
+}
+
+#[test]
+fn fresh_then_stale_then_the_last_resort_then_gone() {
+    let lifetimes = lifetimes(|strategy| {
+        strategy.swr = Duration::from_secs(5);
+        strategy.sie = Duration::from_mins(1);
+    });
+    let life = lifetimes.begin(at(1_000), Duration::from_millis(20), no_share);
+    for (ms, state) in [
+        (1_000, State::Fresh),
+        (10_999, State::Fresh),
+        (11_000, State::Stale),
+        (15_999, State::Stale),
+        (16_000, State::LastResort),
+        (75_999, State::LastResort),
+        (76_000, State::Gone),
+    ] {
+        assert_eq!(lifetimes.state(&life, at(ms), never), state, "at {ms} ms");
+    }
+}
+
+#[test]
+fn an_early_refresh_is_due_on_the_first_request_after_its_share() {
+    let lifetimes = lifetimes(|strategy| strategy.refresh = Refresh::Early { at: 0.8 });
+    let life = lifetimes.begin(at(0), Duration::from_millis(20), no_share);
+    assert_eq!(life.due, at(8_000));
+    assert_eq!(lifetimes.state(&life, at(8_000), never), State::Refresh);
+    assert_eq!(lifetimes.state(&life, at(10_000), never), State::Gone);
+}
+
+#[test]
+fn jitter_shortens_the_ttl_and_nothing_else() {
+    let lifetimes = lifetimes(|strategy| {
+        strategy.jitter = 0.2;
+        strategy.sie = Duration::from_mins(1);
+        strategy.negative_ttl = Some(Duration::from_secs(1));
+    });
+    let chance = Chance::new(Seed(1));
+    for _ in 0..10_000 {
+        let life = lifetimes.begin(at(0), Duration::ZERO, || chance.share());
+        assert!((at(8_000)..at(10_000)).contains(&life.expires), "{life:?}");
+        assert_eq!(life.gone(lifetimes.stale_for) - life.expires, Duration::from_mins(1));
+    }
+    assert_eq!(lifetimes.begin_negative(at(0)).unwrap().expires, at(1_000));
+}
+
+#[test]
+fn a_not_found_is_neither_refreshed_nor_served_stale() {
+    let lifetimes = lifetimes(|strategy| {
+        strategy.refresh = Refresh::XFetch { beta: 1.0 };
+        strategy.sie = Duration::from_mins(1);
+        strategy.negative_ttl = Some(Duration::from_secs(1));
+    });
+    let life = lifetimes.begin_negative(at(0)).unwrap();
+    assert_eq!(lifetimes.state(&life, at(999), never), State::Fresh);
+    assert_eq!(lifetimes.state(&life, at(1_000), never), State::Gone);
+}
+
+#[test]
+fn what_is_expired_by_hand_is_stale_from_then_on_and_gone_no_later() {
+    let lifetimes = lifetimes(|strategy| strategy.sie = Duration::from_mins(1));
+    let mut life = lifetimes.begin(at(0), Duration::ZERO, no_share);
+    life.expire(at(3_000));
+    assert_eq!(lifetimes.state(&life, at(3_000), never), State::LastResort);
+    assert_eq!(lifetimes.state(&life, at(63_000), never), State::Gone);
+    life.expire(at(9_000));
+    assert_eq!(life.expires, at(3_000), "that was earlier");
+}
+
+/// What the draws at 20 distances from expiry come to under a rule, against `exp(-distance / (delta *
+/// beta))`: chi-squared with 20 degrees of freedom.
+fn chi_squared(delta: Duration, beta: f64, seed: u64, rule: impl Fn(&Chance, Duration) -> bool) -> f64 {
+    const DRAWS: u32 = 20_000;
+    let chance = Chance::new(Seed(seed));
+    let spread = delta.mul_f64(beta);
+    (1..=20)
+        .map(|step| {
+            // From a likelihood of 86 % to one of 5 %.
+            let distance = spread.mul_f64(0.15 * f64::from(step));
+            let expected = (-distance.as_secs_f64() / spread.as_secs_f64()).exp();
+            let early = f64::from((0..DRAWS).map(|_| u32::from(rule(&chance, distance))).sum::<u32>());
+            let (draws, variance) = (f64::from(DRAWS), f64::from(DRAWS) * expected * (1.0 - expected));
+            (early - draws * expected).powi(2) / variance
+        })
+        .sum()
+}
+
+/// Exceeded by chance once in a thousand seeds.
+const CHI_SQUARED_20: f64 = 45.31;
+
+#[test]
+fn requests_refresh_as_early_as_the_paper_says() {
+    for (delta, beta) in [
+        (Duration::from_millis(20), 1.0),
+        (Duration::from_millis(20), 2.5),
+        (Duration::from_micros(50), 1.0),
+        (Duration::from_nanos(700), 0.5),
+    ] {
+        let lifetimes = lifetimes(|strategy| strategy.refresh = Refresh::XFetch { beta });
+        let life = lifetimes.begin(at(5_000), delta, no_share);
+        for seed in 0..10 {
+            let found = chi_squared(delta, beta, seed, |chance, distance| {
+                let now = life.expires.back(distance);
+                assert!(now >= life.due, "it would not be asked");
+                lifetimes.state(&life, now, || (now, chance.nats())) == State::Refresh
+            });
+            assert!(found < CHI_SQUARED_20, "{delta:?}, beta {beta}, seed {seed}: {found:.1}");
+        }
+    }
+}
+
+#[test]
+fn the_published_test_s_rule_fails_where_the_paper_s_holds() {
+    // It adds a ttl in seconds to a clock in milliseconds (see DESIGN.md, the Node test).
+    let delta_ms = 20.0;
+    let bugged = |chance: &Chance, distance: Duration| {
+        let ttl_secs = distance.as_secs_f64();
+        delta_ms * chance.nats() >= ttl_secs
+    };
+    for seed in 0..10 {
+        let found = chi_squared(Duration::from_millis(20), 1.0, seed, bugged);
+        assert!(found > 100.0 * CHI_SQUARED_20, "seed {seed}: {found:.1}");
+    }
+}
+
+#[test]
+fn before_it_is_due_no_draw_would_have_been_large_enough() {
+    let lifetimes = lifetimes(|strategy| strategy.refresh = Refresh::XFetch { beta: 1.0 });
+    let life = lifetimes.begin(at(5_000), Duration::from_millis(20), no_share);
+    let state = |now| lifetimes.state(&life, now, || (now, NATS_MOST));
+    assert_eq!(state(life.due), State::Fresh, "it is due a little before, as clocks differ");
+    let rounded = Duration::from_micros(1);
+    assert_eq!(state(life.due + COARSE_LAG + rounded), State::Refresh);
+    // A load so slow that every request may refresh.
+    let slow = lifetimes.begin(at(5_000), Duration::from_mins(1), no_share);
+    assert_eq!(slow.due, Time::ZERO);
+    let now = at(6_000);
+    assert_eq!(lifetimes.state(&slow, now, || (now, 0.2)), State::Refresh);
+    assert_eq!(lifetimes.state(&slow, now, || (now, 0.1)), State::Fresh);
+}
