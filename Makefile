@@ -8,15 +8,15 @@ EXPLORED = RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle
 
 # Every test, on a machine that may never have seen the project.
 test: deps
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --all-features --locked
 	$(EXPLORED) $(CARGO) test --package stockade-cache --lib --locked
 
 # What has to be spotless before a commit.
 check: deps
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
+	$(CARGO) clippy --workspace --all-targets --all-features --locked -- --deny warnings
 	$(EXPLORED) $(CARGO) clippy --package stockade-cache --lib --tests --locked -- --deny warnings
-	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --locked
+	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --all-features --no-deps --locked
 	$(CARGO) test --package stockade --test tidy --locked
 	$(CARGO) clippy --manifest-path bench/Cargo.toml --all-targets --locked -- --deny warnings
 	scripts/instructions

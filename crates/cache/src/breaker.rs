@@ -1,7 +1,7 @@
 //! The breaker: a source that fails is left alone, and asked again by a few.
 //!
 //! ```text
-//!   Closed --- errors_rate of at least min_calls in a period failed ---> Open
+//!   Closed --- errors_rate of the last min_calls failed ---------------> Open
 //!     ^                                                                  | open_for
 //!     '-- all probes answered, then a ramp --- HalfOpen <----------------'
 //!                                              | one failed
@@ -32,11 +32,12 @@ use crate::{
 /// When a breaker opens, and how it closes again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Breaker {
-    /// It opens when this share of a period's loads has failed, above 0 and up to 1.
+    /// It opens when this share of the last `min_calls` loads has failed, above 0 and up to 1.
     pub errors_rate: f64,
-    /// How far back it looks. It forgets a tenth of that at a time.
+    /// What ended longer ago than this says nothing.
     pub period: Duration,
-    /// Fewer loads in a period say nothing.
+    /// How many loads it looks at, from 1 to 10,000: fewer say nothing. A source that dies is asked no more
+    /// often than that, and by those who ask at the same time.
     pub min_calls: u32,
     /// How long it stays open before it lets probes through.
     pub open_for: Duration,
@@ -49,7 +50,7 @@ pub struct Breaker {
 }
 
 impl Breaker {
-    /// Opens for 5 s when half of at least 20 loads in 10 s have failed; then 3 probes, and a ramp of 10 s.
+    /// Opens for 5 s when half of the last 20 loads in 10 s have failed; then 3 probes, and a ramp of 10 s.
     pub const DEFAULT: Self = Self {
         errors_rate: 0.5,
         period: Duration::from_secs(10),
@@ -63,11 +64,11 @@ impl Breaker {
         if !(self.errors_rate > 0.0 && self.errors_rate <= 1.0) {
             return Err(InvalidStrategy("`errors_rate` is a share of the loads, above 0 and up to 1"));
         }
-        if self.period < Duration::from_micros(1) {
-            return Err(InvalidStrategy("the breaker's `period` has to be longer than a microsecond"));
+        if !(1..=10_000).contains(&self.min_calls) {
+            return Err(InvalidStrategy("the breaker's `min_calls` is from 1 to 10,000"));
         }
-        if self.min_calls == 0 || self.probes == 0 {
-            return Err(InvalidStrategy("the breaker's `min_calls` and `probes` have to be 1 at least"));
+        if self.period.is_zero() || self.probes == 0 {
+            return Err(InvalidStrategy("the breaker's `period` and `probes` have to be above 0"));
         }
         Ok(())
     }

@@ -108,6 +108,8 @@ mod cache;
 mod chance;
 pub mod flight;
 mod invalidations;
+#[cfg(feature = "tower")]
+mod layer;
 mod life;
 mod limit;
 mod load;
@@ -131,6 +133,8 @@ pub use answer::{Answer, Error, Reason};
 pub use breaker::{Breaker, BreakerState};
 pub use builder::Builder;
 pub use cache::{BytesHeld, Cache, Insertion};
+#[cfg(feature = "tower")]
+pub use layer::{CacheLayer, CacheService};
 pub use limit::{Limit, Order};
 pub use policy::{Policy, UnknownPolicy};
 pub use preset::{PRESETS, Preset, UnknownPreset};

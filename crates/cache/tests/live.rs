@@ -6,11 +6,11 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::join_all;
-use stockade_cache::{Cache, Error, Strategy, Writer};
+use futures_util::{FutureExt, future::join_all};
+use stockade_cache::{Breaker, Cache, Error, Fetch, Invalidation, Load, Refresh, Strategy, Writer};
 use stockade_model::{
     seed::Seed,
-    time::{Live, Runtime},
+    time::{Live, Runtime, Time},
 };
 
 fn stampede() -> Strategy {
@@ -111,4 +111,103 @@ async fn a_ttl_of_zero_is_never_fresh() {
             break;
         }
     }
+}
+
+/// A source that is slow, fails, hangs and panics in turn; callers that leave; everything invalidated now and
+/// then. Real threads, real time: nothing that is too old or was invalidated, and nobody hangs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_source_from_hell_under_load_serves_nothing_too_old_and_hangs_nobody() {
+    const MS: Duration = Duration::from_millis(1);
+    let strategy = Strategy {
+        ttl: Some(10 * MS),
+        swr: 10 * MS,
+        sie: 20 * MS,
+        throttle: 5 * MS,
+        load: Load { deadline: 60 * MS, soft_timeout: Some(10 * MS), ..Load::DEFAULT },
+        fetch: Fetch::Coalesce { wait_timeout: 100 * MS },
+        breaker: Some(Breaker { open_for: 10 * MS, ramp: 10 * MS, ..Breaker::DEFAULT }),
+        refresh: Refresh::XFetch { beta: 1.0 },
+        ..Strategy::preset("breaker").unwrap()
+    };
+    let limit = strategy.hard_limit().unwrap();
+    let clock = Live::new();
+    let cache: Cache<u64, (u64, Time, Time), Live> =
+        Cache::builder(strategy).build_on(clock.clone(), Seed(1)).unwrap();
+    // Of each key, when it was last invalidated.
+    let invalidated: Arc<Vec<AtomicU64>> = Arc::new((0..20).map(|_| AtomicU64::new(0)).collect());
+    let nth = Arc::new(AtomicU64::new(0));
+    let ends = clock.now() + 1_500 * MS;
+
+    let client = |client: u64| {
+        let (cache, clock) = (cache.clone(), clock.clone());
+        let (invalidated, nth) = (Arc::clone(&invalidated), Arc::clone(&nth));
+        async move {
+            let mut answered = 0_u64;
+            for step in 0.. {
+                let asked = clock.now();
+                if asked >= ends {
+                    break;
+                }
+                let key = (step * 7 + client) % 20;
+                let before =
+                    Time::from_nanos(invalidated[usize::try_from(key).unwrap()].load(Ordering::SeqCst));
+                let (clock_of_load, nth) = (clock.clone(), Arc::clone(&nth));
+                let load = async move || {
+                    let began = clock_of_load.now();
+                    let nth = nth.fetch_add(1, Ordering::Relaxed);
+                    let sleep = |time: Duration| clock_of_load.sleep_until(began + time);
+                    match nth % 16 {
+                        0 => panic!("on purpose"),
+                        1 => std::future::pending().await,
+                        2..6 => return Err("on purpose"),
+                        6 => sleep(50 * MS).await,
+                        _ => sleep(2 * MS).await,
+                    }
+                    Ok((key, began, clock_of_load.now()))
+                };
+                let request = cache.get_with(key, load);
+                if step % 50 == 49 {
+                    // This caller leaves at once.
+                    drop(request.now_or_never());
+                    continue;
+                }
+                let answer = request.await;
+                let now = clock.now();
+                // A wait, a load that it is elected for, and what a busy machine adds.
+                assert!(now - asked < 100 * MS + 2 * 60 * MS + 500 * MS, "{:?}", now - asked);
+                if let Ok(answer) = answer {
+                    let (of, began, loaded) = answer.value;
+                    assert_eq!(of, key);
+                    answered += 1;
+                    // When the lookup was made is not known better than: not before it was asked for.
+                    let slack = 5 * MS;
+                    assert!(asked <= loaded + limit + slack || began >= asked, "{answer:?} at {asked:?}");
+                    assert!(began >= before, "{answer:?} was invalidated at {before:?}");
+                }
+                if step % 97 == 96 {
+                    let at = clock.now();
+                    cache.invalidate(&key, Invalidation::Hard);
+                    invalidated[usize::try_from(key).unwrap()].fetch_max(at.as_nanos(), Ordering::SeqCst);
+                }
+                tokio::task::yield_now().await;
+            }
+            answered
+        }
+    };
+    let clients: Vec<_> = (0..64)
+        .map(|number| {
+            tokio::task::spawn_blocking({
+                let client = client(number);
+                move || tokio::runtime::Handle::current().block_on(client)
+            })
+        })
+        .collect();
+    let mut answered = 0;
+    for client in join_all(clients).await {
+        answered += client.unwrap();
+    }
+    cache.idle().await;
+    assert_eq!(cache.flights(), 0);
+    let stats = cache.stats();
+    assert!(answered > 1_000 && stats.fallbacks > 0 && stats.stale > 0 && stats.coalesced > 0, "{stats:?}");
 }

@@ -1,6 +1,6 @@
 //! The breaker's state machine. Pure: it is told the time.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use stockade_model::time::Time;
 
@@ -30,7 +30,7 @@ pub(super) struct Turn {
 
 impl Circuit {
     pub(super) fn new(config: Breaker) -> Self {
-        Self { config, state: State::Closed { window: Window::new(config.period), ramp: None }, term: 0 }
+        Self { config, state: State::Closed { window: Window::new(), ramp: None }, term: 0 }
     }
 
     /// Whether it lets everything through.
@@ -87,10 +87,9 @@ impl Circuit {
         }
         match (&mut self.state, is_answered) {
             (State::Closed { window, .. }, Some(is_answered)) => {
-                window.count(now, is_answered);
-                let Tally { calls, failed } = window.tally();
-                let is_enough = calls >= self.config.min_calls;
-                if is_enough && f64::from(failed) >= self.config.errors_rate * f64::from(calls) {
+                let most = self.config.errors_rate * f64::from(self.config.min_calls);
+                let failed = window.count(now, is_answered, &self.config);
+                if failed.is_some_and(|failed| f64::from(failed) >= most) {
                     self.open(now);
                 }
             }
@@ -98,7 +97,7 @@ impl Circuit {
             (State::HalfOpen { answered, .. }, Some(true)) => {
                 *answered += 1;
                 if *answered == self.config.probes {
-                    let window = Window::new(self.config.period);
+                    let window = Window::new();
                     let ramp = Ramp { since: now, lasts: self.config.ramp, credit: 0.0 };
                     self.enter(State::Closed { window, ramp: (!ramp.lasts.is_zero()).then_some(ramp) });
                 }
@@ -140,49 +139,31 @@ impl Ramp {
     }
 }
 
-/// Loads and failures of the last period, in tenths of it.
+/// How the last loads ended, and when.
 #[derive(Debug)]
 struct Window {
-    tenth: Duration,
-    tenths: [Tally; TENTHS],
-    /// Which tenth since the beginning of time was counted last.
-    last: u128,
-}
-
-const TENTHS: usize = 10;
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Tally {
-    calls: u32,
+    ended: VecDeque<(Time, bool)>,
     failed: u32,
 }
 
 impl Window {
-    fn new(period: Duration) -> Self {
-        Self { tenth: period / 10, tenths: [Tally::default(); TENTHS], last: 0 }
+    fn new() -> Self {
+        Self { ended: VecDeque::new(), failed: 0 }
     }
 
-    fn count(&mut self, now: Time, is_answered: bool) {
-        let tenth = (now.elapsed().as_nanos() / self.tenth.as_nanos().max(1)).max(self.last);
-        for passed in (self.last + 1..=tenth).rev().take(TENTHS) {
-            self.tenths[index(passed)] = Tally::default();
+    /// Counts one more, and tells how many of the last `min_calls` have failed, if there are as many.
+    fn count(&mut self, now: Time, is_answered: bool, config: &Breaker) -> Option<u32> {
+        let most = config.min_calls as usize;
+        while let Some((ended, was_answered)) = self.ended.front()
+            && (self.ended.len() >= most || now - *ended >= config.period)
+        {
+            self.failed -= u32::from(!was_answered);
+            self.ended.pop_front();
         }
-        self.last = tenth;
-        let tally = &mut self.tenths[index(tenth)];
-        tally.calls = tally.calls.saturating_add(1);
-        tally.failed = tally.failed.saturating_add(u32::from(!is_answered));
+        self.failed += u32::from(!is_answered);
+        self.ended.push_back((now, is_answered));
+        (self.ended.len() == most).then_some(self.failed)
     }
-
-    fn tally(&self) -> Tally {
-        self.tenths.iter().fold(Tally::default(), |sum, tally| Tally {
-            calls: sum.calls.saturating_add(tally.calls),
-            failed: sum.failed.saturating_add(tally.failed),
-        })
-    }
-}
-
-fn index(tenth: u128) -> usize {
-    (tenth % TENTHS as u128) as usize
 }
 
 #[cfg(all(test, not(shuttle)))]
@@ -226,12 +207,13 @@ mod tests {
         assert!(load(&mut circuit, 0, true));
         assert!(!circuit.is_closed(), "nine of ten have failed, and the tenth is what was missing");
 
+        // However many went well before.
         let mut circuit = Circuit::new(CONFIG);
-        (0..30).for_each(|_| assert!(load(&mut circuit, 0, true)));
-        (0..29).for_each(|_| assert!(load(&mut circuit, 0, false)));
-        assert!(circuit.is_closed(), "29 of 59");
+        (0..1_000).for_each(|_| assert!(load(&mut circuit, 0, true)));
+        (0..4).for_each(|_| assert!(load(&mut circuit, 0, false)));
+        assert!(circuit.is_closed(), "four of the last ten");
         assert!(load(&mut circuit, 0, false));
-        assert!(!load(&mut circuit, 0, true), "half");
+        assert!(!load(&mut circuit, 0, true), "five of them");
     }
 
     #[test]
@@ -240,10 +222,10 @@ mod tests {
         (0..9).for_each(|_| assert!(load(&mut circuit, 500, false)));
         assert!(load(&mut circuit, 10_500, false));
         assert!(circuit.is_closed(), "one in the last period");
-        (0..8).for_each(|_| assert!(load(&mut circuit, 19_900, false)));
+        (0..8).for_each(|_| assert!(load(&mut circuit, 20_499, false)));
         assert!(circuit.is_closed());
-        assert!(load(&mut circuit, 19_900, false), "the tenth in a period");
-        assert_eq!(circuit.state(at(19_900)), BreakerState::Open);
+        assert!(load(&mut circuit, 20_499, false), "the tenth in a period");
+        assert_eq!(circuit.state(at(20_499)), BreakerState::Open);
     }
 
     #[test]

@@ -1,0 +1,165 @@
+//! What a cache tells whoever watches it: metrics, spans, and a tower stack.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use metrics_exporter_prometheus::PrometheusBuilder;
+use stockade_cache::{Cache, Strategy};
+use stockade_model::{
+    seed::Seed,
+    time::{Runtime, Time, Virtual},
+};
+use tracing::{Event, Metadata, Subscriber, span};
+
+const MS: Duration = Duration::from_millis(1);
+
+#[test]
+fn a_recorder_is_told_what_happened() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let text = recorder.handle();
+    let time = Virtual::new();
+    let strategy = Strategy { ttl: Some(Duration::from_secs(1)), ..Strategy::preset("breaker").unwrap() };
+    let told = metrics::with_local_recorder(&recorder, || {
+        let cache: Cache<u32, u32, Virtual> =
+            Cache::builder(strategy).metrics("users").build_on(time.clone(), Seed(1)).unwrap();
+        time.run(async {
+            // Ten at once: one loads for 20 ms, nine wait for that.
+            let ask = |fails: bool| {
+                let sleeper = time.clone();
+                cache.get_with(1, async move || {
+                    sleeper.sleep_until(sleeper.now() + 20 * MS).await;
+                    if fails { Err("on purpose") } else { Ok(7) }
+                })
+            };
+            join_all((0..10).map(|_| ask(false))).await;
+            for _ in 0..5 {
+                ask(false).await.unwrap();
+            }
+            time.sleep_until(Time::ZERO + 1_500 * MS).await;
+            ask(true).await.unwrap();
+            ask(true).await.unwrap();
+            // What is counted is told once a second.
+            time.sleep_until(Time::ZERO + 3_000 * MS).await;
+        })
+        .unwrap();
+        text.run_upkeep();
+        text.render()
+    });
+    for line in [
+        r#"stockade_requests_total{cache="users",outcome="hit"} 5"#,
+        r#"stockade_requests_total{cache="users",outcome="miss"} 1"#,
+        r#"stockade_requests_total{cache="users",outcome="coalesced"} 9"#,
+        r#"stockade_requests_total{cache="users",outcome="fallback"} 2"#,
+        r#"stockade_requests_total{cache="users",outcome="error"} 0"#,
+        r#"stockade_loads_total{cache="users"} 2"#,
+        r#"stockade_loads_failed_total{cache="users"} 1"#,
+        r#"stockade_loads_in_flight{cache="users"} 0"#,
+        r#"stockade_load_seconds_count{cache="users"} 2"#,
+        r#"stockade_waiters_total{cache="users"} 9"#,
+        r#"stockade_wait_seconds_count{cache="users"} 9"#,
+        r#"stockade_entries{cache="users"} 1"#,
+        r#"stockade_breaker_state{cache="users",route=""} 0"#,
+        "# TYPE stockade_wait_seconds summary",
+    ] {
+        assert!(told.contains(line), "{line} is not in\n{told}");
+    }
+    let sum = told.lines().find_map(|line| line.strip_prefix(r#"stockade_wait_seconds_sum{cache="users"} "#));
+    let sum: f64 = sum.expect("it is there").parse().unwrap();
+    assert!((sum - 9.0 * 0.02).abs() < 1e-9, "nine waited for 20 ms: {sum}");
+}
+
+/// Counts spans called `load`, and what was recorded on them.
+#[derive(Default)]
+struct Spans {
+    begun: AtomicU64,
+    recorded: AtomicU64,
+    entered: AtomicU64,
+}
+
+struct Watch(Arc<Spans>);
+
+impl Subscriber for Watch {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, attributes: &span::Attributes<'_>) -> span::Id {
+        assert_eq!(attributes.metadata().name(), "load");
+        span::Id::from_u64(self.0.begun.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {
+        self.0.recorded.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, _: &Event<'_>) {}
+
+    fn enter(&self, _: &span::Id) {
+        self.0.entered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[test]
+fn a_load_has_a_span_that_its_loader_runs_in() {
+    let spans = Arc::<Spans>::default();
+    let time = Virtual::new();
+    tracing::subscriber::with_default(Watch(Arc::clone(&spans)), || {
+        let cache: Cache<u32, u32, Virtual> =
+            Cache::builder(Strategy::preset("stampede").unwrap()).build_on(time.clone(), Seed(1)).unwrap();
+        time.run(async {
+            join_all((0..5).map(|_| cache.get_with(1, async || Ok::<_, std::io::Error>(1)))).await;
+            cache.get_with(2, async || Err::<u32, _>("on purpose")).await.unwrap_err();
+        })
+        .unwrap();
+    });
+    let seen = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    assert_eq!((seen(&spans.begun), seen(&spans.recorded)), (2, 1), "two loads, and the error of one");
+    assert!(seen(&spans.entered) >= 2);
+}
+
+#[cfg(feature = "tower")]
+mod layer {
+    use stockade_cache::{CacheLayer, Outcome};
+    use tower::{Layer, Service, ServiceExt, service_fn};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_service_is_called_once_for_a_herd_and_for_every_request_without_a_key() {
+        let calls = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&calls);
+        let service = service_fn(move |request: (u32, bool)| {
+            let call = counted.fetch_add(1, Ordering::Relaxed);
+            async move {
+                tokio::task::yield_now().await;
+                if request.0 == 13 { Err("no luck") } else { Ok(call) }
+            }
+        });
+        let cache: Cache<u32, u64> = Cache::new(Strategy::preset("stampede").unwrap()).unwrap();
+        let cached =
+            CacheLayer::new(cache, |request: &(u32, bool)| request.1.then_some(request.0)).layer(service);
+
+        let herd = (0..1_000).map(|_| cached.clone().oneshot((1, true)));
+        let answers = join_all(herd).await;
+        assert!(answers.iter().all(|answer| answer.as_ref().unwrap().value == 0));
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+
+        let bypassed = cached.clone().call((1, false)).await.unwrap();
+        assert_eq!((bypassed.outcome, bypassed.value), (Outcome::Bypass, 1));
+        assert_eq!(cached.clone().call((1, true)).await.unwrap().outcome, Outcome::Hit);
+        for has_key in [true, false] {
+            let error = cached.clone().call((13, has_key)).await.unwrap_err();
+            assert_eq!(error.to_string(), "the load failed: no luck");
+        }
+    }
+}
