@@ -21,7 +21,7 @@ use std::{
 pub use expr::{Comparison, ExprError, Names, Selector, is_below, parse, selector};
 use stockade_model::record::{Clock, Expectation, Hypothesis, Verdict};
 
-use crate::metrics::{Evidence, Results};
+use crate::metrics::{Evidence, Results, Window};
 
 /// A claim and the comparisons that it stands on.
 #[derive(Clone, Debug)]
@@ -30,6 +30,13 @@ pub struct Claim {
     pub text: String,
     /// As written, and as understood.
     pub expect: Vec<(String, Comparison)>,
+}
+
+impl Claim {
+    /// Every window that it looks at.
+    pub fn windows(&self) -> impl Iterator<Item = Window> {
+        self.expect.iter().flat_map(|(_, read)| read.selectors()).filter_map(|selector| selector.window)
+    }
 }
 
 /// What is judged: names, and how it was measured.
@@ -87,7 +94,7 @@ impl Binding<'_> {
     fn figure(&self, selector: &Selector, repeat: u32, figures: &Figures<'_>) -> Option<f64> {
         let test = self.tests.get(&selector.test.as_deref())?;
         let arm = selector.arm.as_deref().or(self.arm)?;
-        figures.0.get(&(*test, arm, repeat))?.figure(selector.metric)
+        figures.0.get(&(*test, arm, repeat))?.figure(selector.metric, selector.window)
     }
 
     /// Whether every arm that it means is one of the test that it means.

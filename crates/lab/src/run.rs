@@ -7,7 +7,7 @@ use std::{
 
 use rand::seq::SliceRandom;
 use stockade_model::{
-    record::{Arm, Clock, Interval, Record, Run, SCHEMA, Times, Verdict},
+    record::{Arm, Clock, Interval, Record, Run, SCHEMA, Verdict},
     seed::Seed,
     units::milliseconds,
 };
@@ -17,7 +17,7 @@ use crate::{
     engine::{EngineError, Library, Measured, Second, Stop, World},
     host,
     judge::{self, Case},
-    metrics::Results,
+    metrics::{Fold, Results},
     report,
     spec::{Cell, Experiment},
     storage::{Recorder, StorageError},
@@ -40,6 +40,8 @@ pub trait Progress {
     fn begin(&mut self, measurements: usize);
     /// This one is next.
     fn measuring(&mut self, test: &str, arm: &str, repeat: u32);
+    /// So much of it is done, of 1.
+    fn advanced(&mut self, share: f64);
 }
 
 /// A run failed. Hypotheses that fail are not errors.
@@ -69,7 +71,8 @@ pub enum RunError {
     NothingToScale,
     /// The arms would live by different clocks.
     #[error(
-        "some arms have a simulated source and some a real one: virtual and real time cannot be compared"
+        "some arms have a simulated source or a virtual clock, and some a real one: virtual and real time \
+         cannot be compared"
     )]
     MixedClocks,
 }
@@ -94,12 +97,12 @@ pub fn run(
     let world = World::new(clock)?;
     let libraries = libraries(&experiment.cells, &world)?;
     for cell in &experiment.cells {
-        let check = libraries[&cell.source.to_string()].check(&cell.burst, record.host.memory_mib);
+        let check = libraries[&cell.source.to_string()].check(&cell.load, record.host.memory_mib);
         check.map_err(|error| RunError::Cell { test: cell.test.clone(), error })?;
     }
     let recorder = Recorder::create(directory)?;
-    let mut campaign =
-        Campaign { experiment, world, libraries, recorder, record, results: Results::default() };
+    let results = Results::watching(experiment.windows());
+    let mut campaign = Campaign { experiment, world, libraries, recorder, record, results };
     progress.begin(campaign.record.planned);
     let measured = campaign.measure(stop, progress);
     campaign.conclude(matches!(measured, Ok(true)))?;
@@ -134,14 +137,18 @@ impl Campaign {
                     progress.measuring(test, &cell.arm, repeat);
                     let library = &self.libraries[&cell.source.to_string()];
                     // The arms of a test draw the same documents: a difference is not one of luck.
-                    let Some(measured) = self.world.run(&cell.burst, library, seed.child(test), stop)? else {
+                    let mut intake = Intake::new(cell, repeat, &mut self.recorder, self.results.fold());
+                    let mut sink = |second: Second| {
+                        progress.advanced(cell.share(second.second + 1));
+                        intake.take(second);
+                    };
+                    let seed = seed.child(test);
+                    let Some(measured) = self.world.run(&cell.load, library, seed, stop, &mut sink)? else {
                         return Ok(false);
                     };
-                    let (run, seconds) = note(cell, repeat, measured);
-                    self.recorder.seconds(&seconds)?;
-                    let mut times = Times::default();
-                    seconds.iter().for_each(|second| times.merge(&second.times));
-                    self.results.add(&run, &times);
+                    let fold = intake.done()?;
+                    let run = note(cell, repeat, measured);
+                    self.results.add(&run, fold);
                     self.record.runs.push(run);
                 }
             }
@@ -196,8 +203,8 @@ fn head(experiment: &Experiment, options: &Options, clock: Clock) -> Record {
 
 /// Whose time all arms live by.
 fn clock(cells: &[Cell]) -> Result<Clock, RunError> {
-    let simulated = cells.iter().filter(|cell| cell.source.kind().is_simulated).count();
-    match simulated {
+    let is_virtual = |cell: &&Cell| cell.clock == Clock::Virtual;
+    match cells.iter().filter(is_virtual).count() {
         0 => Ok(Clock::Live),
         all if all == cells.len() => Ok(Clock::Virtual),
         _ => Err(RunError::MixedClocks),
@@ -223,31 +230,63 @@ fn block<'a>(experiment: &'a Experiment, test: &str, seed: Seed) -> Vec<&'a Cell
     block
 }
 
+/// Where the seconds of a measurement go as they come: to disk, and into the fold.
+struct Intake<'a> {
+    cell: &'a Cell,
+    repeat: u32,
+    recorder: &'a mut Recorder,
+    fold: Fold,
+    /// Why the disk took no more of them.
+    failed: Result<(), StorageError>,
+}
+
+impl<'a> Intake<'a> {
+    fn new(cell: &'a Cell, repeat: u32, recorder: &'a mut Recorder, fold: Fold) -> Self {
+        Self { cell, repeat, recorder, fold, failed: Ok(()) }
+    }
+
+    fn take(&mut self, second: Second) {
+        let open = second.open;
+        let interval = Interval {
+            test: self.cell.test.clone(),
+            arm: self.cell.arm.clone(),
+            repeat: self.repeat,
+            second: second.second,
+            outcomes: second.outcomes,
+            source_loads: open.map(|open| open.source_loads),
+            retries: open.map(|open| open.retries),
+            dropped: open.map(|open| open.dropped),
+            age_max_ms: open.and_then(|open| open.age_max).map(milliseconds),
+            times: second.times,
+        };
+        if self.failed.is_ok() {
+            self.failed = self.recorder.second(&interval);
+        }
+        self.fold.add(&interval);
+    }
+
+    fn done(self) -> Result<Fold, StorageError> {
+        self.failed?;
+        self.recorder.flush()?;
+        Ok(self.fold)
+    }
+}
+
 /// A measurement as the record keeps it.
-fn note(cell: &Cell, repeat: u32, measured: Measured) -> (Run, Vec<Interval>) {
-    let interval = |second: Second| Interval {
+fn note(cell: &Cell, repeat: u32, measured: Measured) -> Run {
+    Run {
         test: cell.test.clone(),
         arm: cell.arm.clone(),
         repeat,
-        second: second.second,
-        outcomes: second.outcomes,
-        times: second.times,
-    };
-    let intervals = measured.seconds.into_iter().map(interval).collect();
-    let run = Run {
-        test: cell.test.clone(),
-        arm: cell.arm.clone(),
-        repeat,
-        burst: measured.burst,
+        load: measured.load,
         whole_ms_sum: measured.whole_ms_sum,
         outcomes: measured.outcomes,
         bytes_in: measured.bytes_in,
         service_ms_sum: milliseconds(measured.service_sum),
-        stores_skipped: measured.stats.stores_skipped,
-        stores_dropped: measured.stats.stores_dropped,
-        episodes: measured.stats.episodes,
+        stores_skipped: measured.did.stores_skipped,
+        stores_dropped: measured.did.stores_dropped,
+        episodes: measured.did.episodes,
         cache: measured.cache,
         errors: measured.errors,
-    };
-    (run, intervals)
+    }
 }

@@ -6,17 +6,26 @@
 //! written, so that an error points into the file whichever layer it came from.
 
 mod limit;
+mod load;
+mod node_test;
+mod origin;
 mod setup;
 mod tables;
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    ops::Range,
+    path::Path,
+    time::Duration,
+};
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
 use serde::Deserialize;
 use stockade_model::{
     nearest::remedy,
-    record::Reference,
-    units::{milliseconds, parse_duration},
+    record::{Clock, Reference},
+    units::{format_duration, milliseconds, parse_duration},
 };
 use stockade_source::SourceUrl;
 use tables::{Layer, Place, Table};
@@ -26,9 +35,9 @@ use toml::{
 };
 
 use crate::{
-    engine::Burst,
-    judge::{self, Claim, Names},
-    metrics::Unit,
+    engine::Load,
+    judge::{self, Claim, Names, Selector},
+    metrics::{Unit, Window},
 };
 use setup::Setup;
 
@@ -66,8 +75,21 @@ pub struct Cell {
     pub arm: String,
     /// Where the documents come from.
     pub source: SourceUrl,
-    /// What is done.
-    pub burst: Burst,
+    /// Whose time it lives by.
+    pub clock: Clock,
+    /// What it has to bear.
+    pub load: Load,
+}
+
+impl Cell {
+    /// How much of it has been seen after so many seconds, of 1.
+    #[must_use]
+    pub fn share(&self, seconds: u64) -> f64 {
+        match &self.load {
+            Load::Burst(_) => 1.0,
+            Load::Open(open) => (seconds as f64 / open.schedule.lasts().as_secs_f64()).min(1.0),
+        }
+    }
 }
 
 /// What `--scale` may multiply.
@@ -76,6 +98,10 @@ pub enum Scaled {
     /// The number of workers.
     #[serde(rename = "load.burst")]
     LoadBurst,
+    /// How long an open load goes on: its duration or steps, the stages of its origin, and the
+    /// windows of its claims.
+    #[serde(rename = "load.duration")]
+    LoadDuration,
 }
 
 /// An experiment file cannot be used. It shows the place and the remedy.
@@ -146,20 +172,37 @@ impl Experiment {
         Names { tests: &self.tests, arms: &self.arms }
     }
 
+    /// Every window that the claims look at, once.
+    #[must_use]
+    pub fn windows(&self) -> Vec<Window> {
+        let windows: BTreeSet<_> = self.claims.iter().flat_map(Claim::windows).collect();
+        windows.into_iter().collect()
+    }
+
     /// Multiplies what the file says may be scaled.
     pub fn scale(&mut self, factor: f64) {
         for what in &self.scaled {
             match what {
                 Scaled::LoadBurst => {
                     for cell in &mut self.cells {
+                        let Load::Burst(burst) = &mut cell.load else { continue };
                         #[expect(
                             clippy::cast_possible_truncation,
                             clippy::cast_sign_loss,
                             reason = "a float saturates, and a burst has one worker at least"
                         )]
-                        let workers = (cell.burst.workers as f64 * factor).round() as usize;
-                        cell.burst.workers = workers.max(1);
+                        let workers = (burst.workers as f64 * factor).round() as usize;
+                        burst.workers = workers.max(1);
                     }
+                }
+                Scaled::LoadDuration => {
+                    for cell in &mut self.cells {
+                        let Load::Open(open) = &mut cell.load else { continue };
+                        open.schedule = open.schedule.stretched(factor);
+                        open.conduct.stages = open.conduct.stages.stretched(factor);
+                    }
+                    let comparisons = self.claims.iter_mut().flat_map(|claim| &mut claim.expect);
+                    comparisons.for_each(|(_, comparison)| comparison.stretch(factor));
                 }
             }
         }
@@ -186,8 +229,7 @@ impl Wrong {
 struct Head {
     title: String,
     context: Option<String>,
-    #[serde(default)]
-    scaled: Vec<Scaled>,
+    scaled: Option<Vec<Scaled>>,
     repeat: Option<Spanned<u32>>,
     #[serde(default)]
     hypothesis: Vec<HypothesisTable>,
@@ -230,7 +272,9 @@ fn read(text: &str) -> Result<Experiment, Wrong> {
 
     let (tests, arms, cells) = cells(&base, span, &tests, &arms)?;
     let names = Names { tests: &tests, arms: &arms };
-    let claims = head.hypothesis.into_iter().map(|h| claim(h, names)).collect::<Result<_, _>>()?;
+    let claims = head.hypothesis.into_iter().map(|h| claim(h, names, &cells));
+    let mut claims = claims.collect::<Result<Vec<_>, _>>()?;
+    claims.extend(audit(names, &cells));
     let reference = match tables::take(&mut layers, "reference")? {
         Some(table) => Some(reference(table, names)?),
         None => None,
@@ -245,7 +289,10 @@ fn read(text: &str) -> Result<Experiment, Wrong> {
         context: head.context.map(|context| context.trim().to_owned()),
         text: text.to_owned(),
         repeats,
-        scaled: head.scaled,
+        scaled: head.scaled.unwrap_or_else(|| {
+            let is_open = |cell: &Cell| matches!(cell.load, Load::Open(_));
+            if cells.iter().any(is_open) { vec![Scaled::LoadDuration] } else { Vec::new() }
+        }),
         tests,
         arms,
         cells,
@@ -259,7 +306,7 @@ type Cells = (Vec<String>, Vec<String>, Vec<Cell>);
 /// Lays every test and every arm over the base, and spreads out what a test sweeps over.
 fn cells(
     base: &Table<'_>,
-    span: std::ops::Range<usize>,
+    span: Range<usize>,
     tests: &[Layer<'_>],
     arms: &[Layer<'_>],
 ) -> Result<Cells, Wrong> {
@@ -281,20 +328,21 @@ fn cells(
     let (mut paths, mut cells) = (Vec::new(), Vec::new());
     for test in tests {
         for arm in arms {
-            let table = tables::merge(tables::merge(base.clone(), &test.table), &arm.table);
+            let mut table = tables::merge(tables::merge(base.clone(), &test.table), &arm.table);
+            let node_test = node_test::take(&mut table)?;
             let setup: Setup = tables::read(table, span.clone())?;
-            for (path, docs, workers) in setup.sweep(&test.name) {
-                cells.push(setup.cell(&path, &arm.name, docs, workers));
-                if !paths.contains(&path) {
-                    paths.push(path);
+            for cell in setup.cells(&test.name, &arm.name, node_test.as_ref())? {
+                if !paths.contains(&cell.test) {
+                    paths.push(cell.test.clone());
                 }
+                cells.push(cell);
             }
         }
     }
     Ok((paths, arms.iter().map(|arm| arm.name.clone()).collect(), cells))
 }
 
-fn claim(table: HypothesisTable, names: Names<'_>) -> Result<Claim, Wrong> {
+fn claim(table: HypothesisTable, names: Names<'_>, cells: &[Cell]) -> Result<Claim, Wrong> {
     if table.expect.get_ref().is_empty() {
         let message =
             "a hypothesis that expects nothing would always be supported: write at least one comparison";
@@ -304,11 +352,49 @@ fn claim(table: HypothesisTable, names: Names<'_>) -> Result<Claim, Wrong> {
         // Inside the quotes.
         let start = written.span().start + 1;
         let expr = written.into_inner();
-        let read = judge::parse(&expr, names)
-            .map_err(|error| Wrong::new(error.message, Some(start + error.at.start..start + error.at.end)))?;
+        let place = |at: &Range<usize>| Some(start + at.start..start + at.end);
+        let read = judge::parse(&expr, names).map_err(|error| Wrong::new(error.message, place(&error.at)))?;
+        for selector in read.selectors() {
+            window(selector, cells).map_err(|message| Wrong::new(message, place(&selector.at)))?;
+        }
         Ok((expr, read))
     });
     Ok(Claim { text: table.text, expect: expect.collect::<Result<_, Wrong>>()? })
+}
+
+/// Refuses a window that a load it is about does not have.
+fn window(selector: &Selector, cells: &[Cell]) -> Result<(), String> {
+    let Some(window) = selector.window else { return Ok(()) };
+    let is_meant =
+        |cell: &&Cell| selector.test.as_ref().is_none_or(|beginning| judge::is_below(&cell.test, beginning));
+    for cell in cells.iter().filter(is_meant) {
+        let Load::Open(open) = &cell.load else {
+            return Err("a burst has no seconds to choose from: leave the window out".to_owned());
+        };
+        let lasts = open.schedule.lasts();
+        if Duration::from_secs(window.to) > lasts {
+            let lasts = format_duration(lasts);
+            return Err(format!(
+                "`({window})` ends after the load, which takes {lasts}: write an earlier end"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What every open load claims without being asked.
+fn audit(names: Names<'_>, cells: &[Cell]) -> Option<Claim> {
+    let is_open = |cell: &&Cell| matches!(cell.load, Load::Open(_));
+    let expr = |test: &str| format!("{test}audit.too_old + {test}audit.after_invalidation == 0");
+    let mut exprs: Vec<String> = if cells.iter().all(|cell| is_open(&cell)) {
+        vec![expr("")]
+    } else {
+        cells.iter().filter(is_open).map(|cell| expr(&format!("{}/", cell.test))).collect()
+    };
+    exprs.dedup();
+    let expect: Vec<_> =
+        exprs.into_iter().filter_map(|expr| Some((expr.clone(), judge::parse(&expr, names).ok()?))).collect();
+    (!expect.is_empty()).then(|| Claim { text: "nothing was served beyond its limit".to_owned(), expect })
 }
 
 fn reference(table: Table<'_>, names: Names<'_>) -> Result<Reference, Wrong> {

@@ -39,20 +39,21 @@ pub fn start(
     let mut start = Start::default();
     for burst in bursts {
         measuring(burst);
-        let Some(measured) = world.run(burst, library, seed, stop)? else {
+        let Some(measured) = world.burst(burst, library, seed, stop, &mut |_| {})? else {
             start.interrupted = true;
             break;
         };
-        start.documents = measured.burst.documents;
+        let record::Load::Burst(figures) = measured.load else { continue };
+        start.documents = figures.documents;
         let who = format!("{}, {} workers", burst.name, burst.workers);
         let failed =
             measured.errors.iter().map(|(message, count)| format!("{who}: {count} failed: {message}"));
         start.complaints.extend(failed);
-        if measured.stats.stores_dropped > 0 {
-            let dropped = measured.stats.stores_dropped;
+        if measured.did.stores_dropped > 0 {
+            let dropped = measured.did.stores_dropped;
             start.complaints.push(format!("{who}: {dropped} stores dropped: the mailbox was full"));
         }
-        start.runs.push((measured.burst, measured.whole_ms_sum));
+        start.runs.push((figures, measured.whole_ms_sum.unwrap_or_default()));
     }
     Ok(start)
 }

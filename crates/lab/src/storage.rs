@@ -7,9 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use stockade_model::record::{Interval, Record, Run, SCHEMA, Times};
+use stockade_model::record::{Interval, Record, Run, SCHEMA};
 
-use crate::metrics::Results;
+use crate::{
+    metrics::{Results, Window},
+    spec::Experiment,
+};
 
 /// A record could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -83,16 +86,16 @@ impl Recorder {
         Ok(Self { directory: directory.to_owned(), intervals })
     }
 
-    /// Adds the seconds of one run.
-    pub fn seconds(&mut self, intervals: &[Interval]) -> Result<(), StorageError> {
-        let mut write = || -> io::Result<()> {
-            for interval in intervals {
-                serde_json::to_writer(&mut self.intervals, interval)?;
-                self.intervals.write_all(b"\n")?;
-            }
-            self.intervals.flush()
-        };
-        write().map_err(io(&self.directory.join(INTERVALS)))
+    /// Adds a second of the run under way.
+    pub fn second(&mut self, interval: &Interval) -> Result<(), StorageError> {
+        let written = serde_json::to_writer(&mut self.intervals, interval).map_err(io::Error::from);
+        let written = written.and_then(|()| self.intervals.write_all(b"\n"));
+        written.map_err(io(&self.directory.join(INTERVALS)))
+    }
+
+    /// The run is over, and its seconds are to be found on disk.
+    pub fn flush(&mut self) -> Result<(), StorageError> {
+        self.intervals.flush().map_err(io(&self.directory.join(INTERVALS)))
     }
 
     /// Writes the record as it is now, in place of the one before.
@@ -126,10 +129,10 @@ pub fn read(directory: &Path) -> Result<(Record, Results), StorageError> {
 
     let path = directory.join(INTERVALS);
     let mut lines = BufReader::new(File::open(&path).map_err(io(&path))?).lines().enumerate().peekable();
-    let mut results = Results::default();
+    let mut results = Results::watching(windows(&record));
     // Intervals stand in the order of the runs. A killed run leaves some of a run without a record.
     for run in &record.runs {
-        let mut times = Times::default();
+        let mut fold = results.fold();
         let mut seconds = 0;
         while let Some((index, line)) =
             lines.next_if(|(_, line)| !line.as_ref().is_ok_and(|line| belongs_to_another(line, run)))
@@ -137,7 +140,7 @@ pub fn read(directory: &Path) -> Result<(Record, Results), StorageError> {
             let line = line.map_err(io(&path))?;
             let interval = serde_json::from_str::<Interval>(&line);
             let interval = interval.map_err(|error| broken(&path, format!("line {}: {error}", index + 1)))?;
-            times.merge(&interval.times);
+            fold.add(&interval);
             seconds += 1;
         }
         if seconds == 0 {
@@ -146,9 +149,19 @@ pub fn read(directory: &Path) -> Result<(Record, Results), StorageError> {
                 format!("the seconds of {} {}, repeat {} are missing", run.test, run.arm, run.repeat),
             ));
         }
-        results.add(run, &times);
+        results.add(run, fold);
     }
     Ok((record, results))
+}
+
+/// The windows that the experiment's claims look at, as the run was scaled. A file that this program
+/// does not understand any more has none.
+fn windows(record: &Record) -> Vec<Window> {
+    let Ok(mut experiment) = Experiment::parse("the record's experiment", &record.spec) else {
+        return Vec::new();
+    };
+    experiment.scale(record.scale);
+    experiment.windows()
 }
 
 /// Whether a line is that of another run; one that cannot be read is this run's, which then says so.

@@ -7,7 +7,7 @@ use std::{fmt, iter, time::Duration};
 use rand_distr::{Distribution, Exp1};
 use stockade_model::{
     seed::{Rng, Seed},
-    units::format_duration,
+    units::{format_duration, stretched},
 };
 
 pub use rate::{Rate, RateError};
@@ -78,7 +78,8 @@ impl Schedule {
     /// The same rates for `factor` times as long; every step for a nanosecond at least.
     #[must_use]
     pub fn stretched(&self, factor: f64) -> Self {
-        let step = |step: &Step| Step { lasts: stretched(step.lasts, factor), ..*step };
+        let step =
+            |step: &Step| Step { lasts: stretched(step.lasts, factor).max(Duration::from_nanos(1)), ..*step };
         Self { steps: self.steps.iter().map(step).collect(), arrivals: self.arrivals }
     }
 
@@ -119,14 +120,6 @@ impl fmt::Display for Schedule {
             Arrivals::Poisson => f.write_str(" (poisson)"),
         }
     }
-}
-
-/// A time `factor` times as long: a nanosecond at least, 584 years at most.
-#[must_use]
-pub fn stretched(time: Duration, factor: f64) -> Duration {
-    let longest = Duration::from_nanos(u64::MAX);
-    let stretched = Duration::try_from_secs_f64(time.as_secs_f64() * factor).unwrap_or(longest);
-    stretched.clamp(Duration::from_nanos(1), longest)
 }
 
 /// A Poisson process of rate one, its time stretched so that it runs at each step's rate: gaps that

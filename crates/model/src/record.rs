@@ -96,10 +96,13 @@ pub struct Run {
     pub arm: String,
     /// Which repeat, from 1.
     pub repeat: u32,
-    /// The burst's figures.
-    pub burst: BurstFigures,
-    /// The sum of the answered workers' whole milliseconds, as the published report adds them up.
-    pub whole_ms_sum: u64,
+    /// What the load was, and the figures that only such a load has.
+    #[serde(flatten)]
+    pub load: Load,
+    /// The sum of the answered workers' whole milliseconds, as the published report of a burst adds
+    /// them up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole_ms_sum: Option<u64>,
     /// What the cache did for how many requests.
     pub outcomes: Outcomes,
     /// Bytes of all answers.
@@ -119,6 +122,124 @@ pub struct Run {
     /// What the failed requests were told, and how many were.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, u64>,
+}
+
+/// What a run's load was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Load {
+    /// Workers that ask for one document each, all at once.
+    Burst(BurstFigures),
+    /// Requests that come when they are due.
+    Open(OpenFigures),
+}
+
+impl Load {
+    /// The burst's figures, if it was one.
+    #[must_use]
+    pub fn burst(&self) -> Option<&BurstFigures> {
+        match self {
+            Self::Burst(burst) => Some(burst),
+            Self::Open(_) => None,
+        }
+    }
+
+    /// The open load's figures, if it was one.
+    #[must_use]
+    pub fn open(&self) -> Option<&OpenFigures> {
+        match self {
+            Self::Open(open) => Some(open),
+            Self::Burst(_) => None,
+        }
+    }
+
+    /// How many documents there were to choose from.
+    #[must_use]
+    pub fn documents(&self) -> usize {
+        match self {
+            Self::Burst(burst) => burst.documents,
+            Self::Open(open) => open.documents,
+        }
+    }
+
+    /// How many different documents were asked for.
+    #[must_use]
+    pub fn distinct_keys(&self) -> usize {
+        match self {
+            Self::Burst(burst) => burst.distinct_keys,
+            Self::Open(open) => open.distinct_keys,
+        }
+    }
+
+    /// From the start until the last request was done.
+    #[must_use]
+    pub fn finished_ms(&self) -> f64 {
+        match self {
+            Self::Burst(burst) => burst.finished_ms,
+            Self::Open(open) => open.finished_ms,
+        }
+    }
+
+    /// Calls that the strategy exists to save.
+    #[must_use]
+    pub fn calls(&self) -> Calls {
+        match self {
+            Self::Burst(burst) => burst.calls,
+            Self::Open(open) => open.calls,
+        }
+    }
+
+    /// Requests that waited for another's load, in vain or not.
+    #[must_use]
+    pub fn waiters(&self) -> usize {
+        match self {
+            Self::Burst(burst) => burst.waiters,
+            Self::Open(open) => open.waiters,
+        }
+    }
+}
+
+/// An open load against one strategy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenFigures {
+    /// The strategy's name.
+    pub strategy: String,
+    /// The rates, and how long each was kept up: `60s at 425/s`.
+    pub schedule: String,
+    /// How long the load went on.
+    pub duration_ms: f64,
+    /// How many documents the requests could be for.
+    pub documents: usize,
+    /// How many different ones they were for.
+    pub distinct_keys: usize,
+    /// From the start until the last request was done.
+    pub finished_ms: f64,
+    /// Calls that the strategy exists to save.
+    pub calls: Calls,
+    /// Requests that waited for another's load, in vain or not.
+    pub waiters: usize,
+    /// Attempts after the first, of all requests.
+    pub retries: u64,
+    /// Requests that were not sent: too many were under way.
+    pub dropped: u64,
+    /// The most requests under way at once.
+    pub in_flight_max: usize,
+    /// The most fetches inside the source at once, those in its queue included.
+    pub source_concurrent_max: usize,
+    /// Whether anything was served that should not have been.
+    pub audit: Audit,
+}
+
+/// What an audit of every answer found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Audit {
+    /// Answers older than the strategy may ever serve.
+    pub too_old: u64,
+    /// Answers of a version that had been invalidated before the request began.
+    pub after_invalidation: u64,
+    /// The age of the oldest answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_max_ms: Option<f64>,
 }
 
 /// What a cache held, and what its limits did.
@@ -223,6 +344,18 @@ pub struct Interval {
     pub second: u64,
     /// What the cache did for how many requests.
     pub outcomes: Outcomes,
+    /// Fetches that came to the source's door. Only of open loads, as the next three.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_loads: Option<u64>,
+    /// Attempts after a request's first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u64>,
+    /// Requests that were due and not sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<u64>,
+    /// The age of the oldest answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_max_ms: Option<f64>,
     /// How long they took.
     #[serde(flatten)]
     pub times: Times,

@@ -174,6 +174,13 @@ pub fn format_duration(duration: Duration) -> String {
     text
 }
 
+/// A time `factor` times as long; 584 years at most.
+#[must_use]
+pub fn stretched(time: Duration, factor: f64) -> Duration {
+    let longest = Duration::from_nanos(u64::MAX);
+    Duration::try_from_secs_f64(time.as_secs_f64() * factor).unwrap_or(longest).min(longest)
+}
+
 /// Milliseconds, as reports and the JSON contract give them.
 #[must_use]
 pub fn milliseconds(duration: Duration) -> f64 {

@@ -36,18 +36,6 @@ pub enum LatencyError {
 }
 
 impl Latency {
-    /// Whether it slows nothing down.
-    #[must_use]
-    pub fn is_zero(self) -> bool {
-        self.max.is_zero()
-    }
-
-    /// The longest that it can be.
-    #[must_use]
-    pub fn max(self) -> Duration {
-        self.max
-    }
-
     pub(crate) fn draw(self, rng: &mut Rng) -> Duration {
         if self.min == self.max { self.min } else { rng.random_range(self.min..=self.max) }
     }

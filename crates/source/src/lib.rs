@@ -1,7 +1,7 @@
 //! Where documents truly live.
 //!
-//! A cache stands in front of a [`Source`]; the lab opens one by [`SourceUrl`] and may slow it down
-//! with a [`Latency`]. One file a source, and [`SOURCES`] lists them:
+//! A cache stands in front of a [`Source`]; the lab opens one by [`SourceUrl`] and may slow it
+//! down, fail it and bound it as a [`Conduct`] has it, with [`Staged`]. One file a source, and [`SOURCES`] lists them:
 //!
 //! ```
 //! use stockade_source::SourceUrl;
@@ -11,20 +11,22 @@
 //! # Ok::<(), stockade_source::OpenError>(())
 //! ```
 
-mod delayed;
 pub mod documents;
 mod latency;
 mod simulated;
 mod sqlite;
+mod staged;
+mod stages;
 
 use std::{path::PathBuf, str::FromStr, sync::Arc};
 
 use documents::NamedDocument;
 use stockade_model::{nearest::remedy, source::Source};
 
-pub use delayed::Delayed;
 pub use latency::{Latency, LatencyError};
 pub use sqlite::Sqlite;
+pub use staged::{Staged, Stamped};
+pub use stages::{Capacity, Conduct, Stage, Stages, State};
 
 /// A kind of source, chosen by the scheme of its URL.
 #[derive(Debug)]

@@ -8,7 +8,10 @@ use stockade_lab::{engine::Stop, run::Progress};
 use crate::exit::Exit;
 
 /// A bar with what is being measured.
-pub struct Bar(ProgressBar);
+pub struct Bar {
+    bar: ProgressBar,
+    what: String,
+}
 
 impl Bar {
     /// Over so many measurements.
@@ -17,21 +20,27 @@ impl Bar {
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {wide_msg}");
         bar.set_style(style.expect("the template is valid"));
         bar.enable_steady_tick(Duration::from_millis(100));
-        Self(bar)
+        Self { bar, what: String::new() }
     }
 
     /// Shows what is next, the one before being done.
-    pub fn next(&self, what: String) {
-        if !self.0.message().is_empty() {
-            self.0.inc(1);
+    pub fn next(&mut self, what: String) {
+        if !self.what.is_empty() {
+            self.bar.inc(1);
         }
-        self.0.set_message(what);
+        self.bar.set_message(what.clone());
+        self.what = what;
+    }
+
+    /// Shows how much of it is done, of 1.
+    pub fn advance(&self, share: f64) {
+        self.bar.set_message(format!("{}, {:.0} %", self.what, share * 100.0));
     }
 }
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }
 
@@ -45,8 +54,15 @@ impl Progress for RunBar {
     }
 
     fn measuring(&mut self, test: &str, arm: &str, repeat: u32) {
-        if let Some(bar) = &self.0 {
-            bar.next(format!("{test} {arm}, repeat {repeat}"));
+        if let Some(bar) = &mut self.0 {
+            bar.next(format!("{test} {arm}, repeat {repeat}").trim_start().to_owned());
+        }
+    }
+
+    fn advanced(&mut self, share: f64) {
+        // A burst is done at once.
+        if let Some(bar) = self.0.as_ref().filter(|_| share < 1.0) {
+            bar.advance(share);
         }
     }
 }

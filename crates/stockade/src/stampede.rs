@@ -35,17 +35,17 @@ pub fn stampede(mut args: StampedeArgs) -> Result<Exit, Failure> {
             workers,
             barrier: !args.no_barrier,
             docs: args.docs,
-            latency: args.source_latency,
+            conduct: args.source_latency.into(),
         };
         strategies.iter().map(burst).collect()
     };
     let memory_mib = host::host().memory_mib;
     for burst in args.workers.iter().flat_map(|workers| bursts(*workers)) {
-        library.check(&burst, memory_mib)?;
+        library.check_burst(&burst, memory_mib)?;
     }
 
     let stop = stop_on_signals();
-    let bar = Bar::new(args.workers.len() * strategies.len());
+    let mut bar = Bar::new(args.workers.len() * strategies.len());
     let mut starts: Vec<Start> = Vec::new();
     for workers in &args.workers {
         let seed = Seed(args.seed).child(&format!("{workers} workers, {}", args.docs));

@@ -13,17 +13,18 @@ use std::{
 use stockade_cache::{Builder, Cache, Error, Stats, Strategy, heap_bytes};
 use stockade_model::{
     outcome::{Outcome, Outcomes},
-    record::{self, BurstTimes, Calls, Percentiles, Times},
+    record::{self, BurstTimes, Calls, Percentiles},
     sample::Sample,
     seed::Seed,
     source::{Document, Source},
     time::{Runtime, Time},
     units::milliseconds,
 };
-use stockade_source::Latency;
+use stockade_source::{Conduct, Staged};
 use tokio::sync::mpsc;
 
 use super::{
+    Measured, NotFound, Second,
     documents::{Docs, Draw},
     gate::{Gate, Gated, Held},
 };
@@ -41,43 +42,8 @@ pub struct Burst {
     pub barrier: bool,
     /// Which documents they choose from.
     pub docs: Docs,
-    /// How much slower the source is made.
-    pub latency: Latency,
-}
-
-/// What became of it.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    /// The published test's figures.
-    pub burst: record::BurstFigures,
-    /// The sum of the answered workers' whole milliseconds: the published report truncates before
-    /// it adds.
-    pub whole_ms_sum: u64,
-    /// How the requests were answered.
-    pub outcomes: Outcomes,
-    /// Bytes of all answers.
-    pub bytes_in: u64,
-    /// Service times of all requests, failed ones too, added up.
-    pub service_sum: Duration,
-    /// What the cache did.
-    pub stats: Stats,
-    /// What it held.
-    pub cache: record::CacheFigures,
-    /// What the failed were told.
-    pub errors: BTreeMap<String, u64>,
-    /// One for every second in which a worker finished.
-    pub seconds: Vec<Second>,
-}
-
-/// The workers that finished in one second of a burst.
-#[derive(Clone, Debug, Default)]
-pub struct Second {
-    /// Seconds since the start.
-    pub second: u64,
-    /// How they were answered.
-    pub outcomes: Outcomes,
-    /// How long they took.
-    pub times: Times,
+    /// How the source behaves, from the opening of the barrier on.
+    pub conduct: Conduct,
 }
 
 /// What one worker leaves: its sample, and what it was told if it failed.
@@ -91,27 +57,26 @@ enum Failure {
     Lost,
 }
 
-/// A document that was drawn is gone. Its worker fails, as the published test's crash on `not_found`.
-#[derive(Debug, thiserror::Error)]
-#[error("the source has no document `{0}` any more")]
-struct NotFound(Arc<str>);
-
 /// A cache as bursts ask it.
 pub(crate) fn cache(strategy: Strategy) -> Builder<Arc<str>, Document> {
     Cache::builder(strategy).weigh(heap_bytes)
 }
 
 impl Burst {
-    /// Runs it on an empty cache in front of `source`.
+    /// Runs it on an empty cache in front of `source`. Chance is drawn from `seed`.
     pub(super) async fn run<R: Runtime>(
         &self,
         clock: R,
         source: Arc<dyn Source>,
         draw: Arc<Draw>,
+        seed: Seed,
+        sink: &mut dyn FnMut(Second),
     ) -> Measured {
         let gate = if self.barrier { Gate::closed(self.workers) } else { Gate::open(clock.now()) };
         let time = Gated { clock, gate };
-        let source = Arc::new(Held { source, time: time.clone() });
+        let staged = Staged::new(source, &self.conduct, time.clone(), seed);
+        staged.begin();
+        let source = Arc::new(Held { source: staged, time: time.clone() });
         // Hashing needs no seed of its own: nothing that is measured depends on it.
         let cache: Cache<Arc<str>, Document, Gated<R>> = cache(self.strategy.clone())
             .build_on(time.clone(), Seed(0))
@@ -128,7 +93,7 @@ impl Burst {
         }
         drop(crew);
         all_done.recv().await;
-        let Common { cache, time, draw, left, .. } = &*common;
+        let Common { cache, source, time, draw, left } = &*common;
         let finished = time.now();
         cache.idle().await;
 
@@ -142,16 +107,17 @@ impl Burst {
             stores_refused: stats.stores_refused,
             loads_rejected: stats.loads_rejected,
         };
-        self.measured(&left, draw, &time.gate, stats, held)
+        self.measured(&left, draw, (source.source.fetches(), time.gate.last_passed()), stats, held, sink)
     }
 
     fn measured(
         &self,
         left: &[Left],
         draw: &Draw,
-        gate: &Gate,
+        (fetches, last_passed): (u64, Duration),
         stats: Stats,
         cache: record::CacheFigures,
+        sink: &mut dyn FnMut(Second),
     ) -> Measured {
         let mut outcomes = Outcomes::default();
         let mut errors = BTreeMap::new();
@@ -182,32 +148,30 @@ impl Burst {
             finished_ms: milliseconds(samples().map(|s| s.finished).max().unwrap_or_default().elapsed()),
             times: times(&answered),
             calls: Calls {
-                fetch_doc: gate.fetches(),
+                fetch_doc: fetches,
                 store_local: stats.stores_sync,
                 store_local_async: stats.stores_async,
             },
             failed: left.len() - answered.len(),
             waiters: usize::try_from(stats.waiters).unwrap_or(usize::MAX),
             start_skew_ms: milliseconds(if self.barrier {
-                gate.last_passed()
+                last_passed
             } else {
                 let first = samples().map(|s| s.started).min().unwrap_or_default();
                 samples().map(|s| s.started).max().unwrap_or_default() - first
             }),
         };
+        seconds.into_values().for_each(sink);
+        let whole_ms = |time: &Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Measured {
-            burst,
-            whole_ms_sum: answered
-                .iter()
-                .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
-                .sum(),
+            load: record::Load::Burst(burst),
+            whole_ms_sum: Some(answered.iter().map(whole_ms).sum()),
             outcomes,
             bytes_in: samples().map(|s| s.bytes).sum(),
             service_sum: samples().map(Sample::service_time).sum(),
-            stats,
+            did: stats.into(),
             cache,
             errors,
-            seconds: seconds.into_values().collect(),
         }
     }
 }

@@ -1,9 +1,10 @@
-//! Which documents a burst asks for.
+//! Which documents a load asks for.
 
 use std::{str::FromStr, sync::Arc};
 
 use rand::{RngExt, seq::index};
-use stockade_model::seed::Seed;
+use rand_distr::{Distribution, Zipf};
+use stockade_model::seed::{Rng, Seed};
 
 /// How many documents the workers choose from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,16 @@ pub enum DocsError {
     )]
     TooMany {
         /// How many the rule wants.
+        asked: usize,
+        /// How many there are.
+        available: usize,
+    },
+    /// The source has fewer than an open load asks for.
+    #[error(
+        "the load is for {asked} keys, and the source has {available} documents: ask for at most {available}"
+    )]
+    TooManyKeys {
+        /// How many the load wants.
         asked: usize,
         /// How many there are.
         available: usize,
@@ -84,6 +95,59 @@ impl std::fmt::Display for Docs {
     }
 }
 
+/// How often an open load asks for which of its keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Popularity {
+    /// For all alike.
+    #[default]
+    Uniform,
+    /// For the k-th with a weight of `1 / k^exponent` (Zipf's law).
+    Zipf {
+        /// 0 or more; about 1 where people choose.
+        exponent: f64,
+    },
+}
+
+/// Draws keys by their popularity.
+pub(super) struct Keys {
+    count: usize,
+    zipf: Option<Zipf<f64>>,
+    draws: Rng,
+}
+
+impl Popularity {
+    /// Of the first `asked` of so many documents, or of all of them.
+    pub(super) fn count(asked: Option<usize>, available: usize) -> Result<usize, DocsError> {
+        match asked {
+            _ if available == 0 => Err(DocsError::NoDocuments),
+            Some(asked) if asked > available => Err(DocsError::TooManyKeys { asked, available }),
+            asked => Ok(asked.unwrap_or(available)),
+        }
+    }
+
+    /// Keys from 0 to `count - 1`, drawn from `seed`.
+    pub(super) fn keys(self, count: usize, seed: Seed) -> Keys {
+        let zipf = match self {
+            Self::Uniform => None,
+            Self::Zipf { exponent } => Zipf::new(count as f64, exponent).ok(),
+        };
+        Keys { count, zipf, draws: seed.stream("keys") }
+    }
+}
+
+impl Keys {
+    pub(super) fn draw(&mut self) -> usize {
+        let Some(zipf) = &self.zipf else { return self.draws.random_range(0..self.count) };
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "ranks from 1 to `count`"
+        )]
+        let rank = zipf.sample(&mut self.draws) as usize;
+        rank.clamp(1, self.count) - 1
+    }
+}
+
 /// The documents of one start, the same for every strategy that is compared on it.
 pub(super) struct Draw {
     pub(super) chosen: Vec<Arc<str>>,
@@ -122,6 +186,24 @@ mod tests {
         assert_eq!((0..1_000).map(|w| first.of(w)).collect::<BTreeSet<_>>().len(), first.distinct);
         assert_eq!(draw(1).by_worker, first.by_worker);
         assert_ne!(draw(2).chosen, first.chosen);
+    }
+
+    #[test]
+    fn popular_keys_are_drawn_as_often_as_their_rank_has_it() {
+        let shares = |popularity: Popularity| {
+            let mut keys = popularity.keys(4, Seed(1));
+            let mut drawn = [0_u32; 4];
+            (0..100_000).for_each(|_| drawn[keys.draw()] += 1);
+            drawn.map(|n| f64::from(n) / 100_000.0)
+        };
+        // Weights 1, 1/2, 1/3, 1/4 come to 25/12.
+        let zipf = shares(Popularity::Zipf { exponent: 1.0 });
+        for (share, expected) in zipf.into_iter().zip([0.48, 0.24, 0.16, 0.12]) {
+            assert!((share - expected).abs() < 0.007, "{zipf:?}");
+        }
+        assert!(shares(Popularity::Uniform).into_iter().all(|share| (share - 0.25).abs() < 0.007));
+        assert_eq!(Popularity::count(Some(5), 4), Err(DocsError::TooManyKeys { asked: 5, available: 4 }));
+        assert_eq!((Popularity::count(None, 4), Popularity::count(Some(3), 4)), (Ok(4), Ok(3)));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use stockade_model::{
     source::{Document, Source, SourceFuture},
     time::{Runtime, Time},
 };
+use stockade_source::Staged;
 use tokio::sync::Notify;
 
 /// A barrier in front of a source, and the clock that it holds.
@@ -28,7 +29,6 @@ pub(super) struct Gate {
     arrivals: Mutex<Arrivals>,
     /// When the last held load left it, in nanoseconds after the opening.
     last_passed: AtomicU64,
-    fetches: AtomicU64,
 }
 
 #[derive(Default)]
@@ -59,7 +59,6 @@ impl Gate {
             opening: Notify::new(),
             arrivals: Mutex::new(Arrivals { workers, ..Arrivals::default() }),
             last_passed: AtomicU64::new(0),
-            fetches: AtomicU64::new(0),
         }
     }
 
@@ -97,11 +96,6 @@ impl Gate {
     pub(super) fn last_passed(&self) -> Duration {
         Duration::from_nanos(self.last_passed.load(Ordering::Relaxed))
     }
-
-    /// How many documents were fetched through it, as the source counts them.
-    pub(super) fn fetches(&self) -> u64 {
-        self.fetches.load(Ordering::Relaxed)
-    }
 }
 
 /// The clock behind a gate: it stands at zero until the gate opens, and counts from there.
@@ -137,16 +131,15 @@ impl<R: Runtime> Runtime for Gated<R> {
     }
 }
 
-/// The source behind a gate. It counts what it fetches.
+/// The source behind a gate.
 pub(super) struct Held<R> {
-    pub(super) source: Arc<dyn Source>,
+    pub(super) source: Staged<Gated<R>>,
     pub(super) time: Gated<R>,
 }
 
 impl<R: Runtime> Held<R> {
     async fn pass(&self) {
         let gate = &*self.time.gate;
-        gate.fetches.fetch_add(1, Ordering::Relaxed);
         if gate.is_open() {
             return;
         }

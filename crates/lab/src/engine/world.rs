@@ -1,4 +1,4 @@
-//! Where bursts run: in real time on tokio, or in virtual time.
+//! Where loads run: in real time on tokio, or in virtual time.
 
 use std::{
     future::{Future, poll_fn},
@@ -10,18 +10,20 @@ use std::{
     task::Poll,
 };
 
+use stockade_cache::InvalidStrategy;
 use stockade_model::{
     record::Clock,
     seed::Seed,
     source::{Source, SourceError},
     time::{Live, Stalled, Virtual},
 };
-use stockade_source::Delayed;
 use tokio::sync::Notify;
 
 use super::{
-    burst::{Burst, Measured},
-    documents::DocsError,
+    Load, Measured, Second,
+    burst::Burst,
+    documents::{DocsError, Popularity},
+    open::Open,
 };
 
 /// A request to stop, from Ctrl-C or whoever holds a clone.
@@ -50,7 +52,7 @@ impl Stop {
     }
 }
 
-/// The time that bursts live by.
+/// The time that loads live by.
 pub struct World(Clockwork);
 
 enum Clockwork {
@@ -64,7 +66,7 @@ pub struct Library {
     ids: Vec<Arc<str>>,
 }
 
-/// A burst could not be run.
+/// A load could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The documents could not be chosen.
@@ -77,8 +79,11 @@ pub enum EngineError {
     #[error("cannot start the runtime: {0}")]
     Runtime(std::io::Error),
     /// In virtual time: a hang that would have been one in real time, too.
-    #[error("the burst hangs: {0}")]
+    #[error("the load hangs: {0}")]
     Stalled(#[from] Stalled),
+    /// The strategy's limit has no room for anything that an open load stores.
+    #[error(transparent)]
+    Strategy(#[from] InvalidStrategy),
     /// More workers than the machine has room for.
     #[error(
         "{workers} workers need about {needed_mib} MiB, more than 60 % of this machine's {memory_mib} MiB: \
@@ -104,7 +109,7 @@ impl EngineError {
     /// Whether it was asked for wrongly, rather than something that went wrong.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Docs(_) | Self::TooManyWorkers { .. })
+        matches!(self, Self::Docs(_) | Self::Strategy(_) | Self::TooManyWorkers { .. })
     }
 }
 
@@ -146,26 +151,66 @@ impl World {
         Ok(Library { source, ids })
     }
 
-    /// Runs a burst on documents drawn from `seed`; `None` if it was stopped.
+    /// Runs a load, with every choice drawn from `seed`; `None` if it was stopped. `sink` is told of
+    /// every second in its turn: of an open load as soon as it is complete.
     pub fn run(
+        &self,
+        load: &Load,
+        library: &Library,
+        seed: Seed,
+        stop: &Stop,
+        sink: &mut dyn FnMut(Second),
+    ) -> Result<Option<Measured>, EngineError> {
+        match load {
+            Load::Burst(burst) => self.burst(burst, library, seed, stop, sink),
+            Load::Open(open) => self.open(open, library, seed, stop, sink),
+        }
+    }
+
+    /// Runs a burst.
+    pub fn burst(
         &self,
         burst: &Burst,
         library: &Library,
         seed: Seed,
         stop: &Stop,
+        sink: &mut dyn FnMut(Second),
     ) -> Result<Option<Measured>, EngineError> {
         let draw = Arc::new(burst.docs.draw(burst.workers, &library.ids, seed)?);
         let source = Arc::clone(&library.source);
         match &self.0 {
             Clockwork::Live(tokio) => {
                 let live = Live::on(tokio.handle().clone());
-                let source = Delayed::wrap(source, burst.latency, live.clone(), seed);
-                Ok(tokio.block_on(first(burst.run(live, source, draw), stop.requested())))
+                Ok(tokio.block_on(first(burst.run(live, source, draw, seed, sink), stop.requested())))
             }
             Clockwork::Virtual => {
                 let time = Virtual::new();
-                let source = Delayed::wrap(source, burst.latency, time.clone(), seed);
-                Ok(time.run(first(burst.run(time.clone(), source, draw), stop.requested()))?)
+                let run = burst.run(time.clone(), source, draw, seed, sink);
+                Ok(time.run(first(run, stop.requested()))?)
+            }
+        }
+    }
+
+    fn open(
+        &self,
+        open: &Open,
+        library: &Library,
+        seed: Seed,
+        stop: &Stop,
+        sink: &mut dyn FnMut(Second),
+    ) -> Result<Option<Measured>, EngineError> {
+        let source = Arc::clone(&library.source);
+        let keys = &library.ids[..Popularity::count(open.keys, library.ids.len())?];
+        match &self.0 {
+            Clockwork::Live(tokio) => {
+                let live = Live::on(tokio.handle().clone());
+                let run = open.run(live, source, keys, seed, sink);
+                Ok(tokio.block_on(first(run, stop.requested())).transpose()?)
+            }
+            Clockwork::Virtual => {
+                let time = Virtual::new();
+                let run = open.run(time.clone(), source, keys, seed, sink);
+                Ok(time.run(first(run, stop.requested()))?.transpose()?)
             }
         }
     }
@@ -182,9 +227,20 @@ async fn first<T>(work: impl Future<Output = T>, stop: impl Future<Output = ()>)
 }
 
 impl Library {
-    /// Refuses a burst that asks for more documents than there are, or for more workers than this
+    /// Refuses a load that asks for more documents than there are, or for more workers than this
     /// machine's memory can hold (0: it did not tell).
-    pub fn check(&self, burst: &Burst, memory_mib: u64) -> Result<(), EngineError> {
+    pub fn check(&self, load: &Load, memory_mib: u64) -> Result<(), EngineError> {
+        match load {
+            Load::Burst(burst) => self.check_burst(burst, memory_mib),
+            Load::Open(open) => {
+                Popularity::count(open.keys, self.ids.len())?;
+                Ok(open.target.check()?)
+            }
+        }
+    }
+
+    /// The same of a burst.
+    pub fn check_burst(&self, burst: &Burst, memory_mib: u64) -> Result<(), EngineError> {
         burst.docs.count(burst.workers, self.ids.len())?;
         let room_bytes = memory_mib * (1 << 20) / 10 * 6;
         let needed_bytes = (burst.workers as u64).saturating_mul(WORKER_BYTES);

@@ -5,9 +5,12 @@
 //! sum        = product (("+" | "-") product)*
 //! product    = factor (("*" | "/") factor)*
 //! factor     = number | duration | selector | "(" sum ")"
-//! selector   = [TEST "/"] [ARM "."] metric        all where TEST or ARM is not named;
+//! selector   = [TEST "/"] [ARM "."] metric ["(" from ".." to ")"]
+//!                                                 all where TEST or ARM is not named;
 //!                                                 TEST may be the beginning of a path of tests
 //! ```
+//!
+//! A window `(10s..50s)` stands behind its metric without a space: whole seconds since the load began.
 //!
 //! Names may hold `-` and `:`, and paths of tests `/`, so operators stand between spaces.
 
@@ -18,7 +21,7 @@ use stockade_model::{
     units::{milliseconds, parse_duration},
 };
 
-use crate::metrics::{Metric, Unit, metrics};
+use crate::metrics::{Metric, Unit, Window, metrics};
 
 /// A comparison, checked: every name in it exists and the units of its sides agree.
 #[derive(Clone, Debug)]
@@ -64,11 +67,15 @@ pub struct Selector {
     pub arm: Option<String>,
     /// What is looked at.
     pub metric: &'static Metric,
+    /// In which seconds; `None`: in all.
+    pub window: Option<Window>,
+    /// Where it stands in its expression, in bytes.
+    pub at: Range<usize>,
 }
 
 impl std::fmt::Debug for Selector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}/{:?}.{}", self.test, self.arm, self.metric.name)
+        write!(f, "{:?}/{:?}.{}({:?})", self.test, self.arm, self.metric.name, self.window)
     }
 }
 
@@ -132,8 +139,33 @@ pub fn parse(text: &str, names: Names<'_>) -> Result<Comparison, ExprError> {
     Ok(Comparison { unit, left, op, right })
 }
 
-/// Reads a selector: the path of a metric.
+/// Reads a selector: the path of a metric, and perhaps a window of it.
 pub fn selector(text: &str, names: Names<'_>) -> Result<Selector, String> {
+    let Some((path, window)) = text.split_once('(') else { return named(text, names) };
+    let selector = named(path, names)?;
+    if !selector.metric.has_windows {
+        return Err(format!("`{}` is told of a whole run only: leave its window out", selector.metric.name));
+    }
+    let window = window_of(window.strip_suffix(')').unwrap_or(window))?;
+    Ok(Selector { window: Some(window), at: 0..text.len(), ..selector })
+}
+
+fn window_of(text: &str) -> Result<Window, String> {
+    let written =
+        || format!("`({text})` is no window: write whole seconds since the load began, such as (10s..50s)");
+    let (from, to) = text.split_once("..").ok_or_else(written)?;
+    let second = |text: &str| match parse_duration(text) {
+        Ok(time) if time.subsec_nanos() == 0 => Ok(time.as_secs()),
+        Ok(_) => Err(written()),
+        Err(error) => Err(error.to_string()),
+    };
+    match (second(from)?, second(to)?) {
+        (from, to) if from < to => Ok(Window { from, to }),
+        _ => Err(written()),
+    }
+}
+
+fn named(text: &str, names: Names<'_>) -> Result<Selector, String> {
     let (test, rest) = match text.rsplit_once('/') {
         Some((test, rest)) => (Some(test), rest),
         None => (None, text),
@@ -171,7 +203,8 @@ pub fn selector(text: &str, names: Names<'_>) -> Result<Selector, String> {
             Some(_) => unknown("metric", metric, metrics().map(|metric| metric.name)),
         });
     };
-    Ok(Selector { test: test.map(str::to_owned), arm: arm.map(str::to_owned), metric })
+    let [test, arm] = [test, arm].map(|name| name.map(str::to_owned));
+    Ok(Selector { test, arm, metric, window: None, at: 0..text.len() })
 }
 
 /// Whether a test's path begins with these segments.
@@ -197,11 +230,17 @@ fn error<T>(message: impl Into<String>, at: Range<usize>) -> Result<T, ExprError
     Err(ExprError { message: message.into(), at })
 }
 
-/// Words between spaces, and parentheses.
+/// Words between spaces, and parentheses. Those of a window belong to the word that they follow.
 fn tokens(text: &str) -> Vec<Range<usize>> {
     let mut tokens = Vec::new();
     let mut word: Option<usize> = None;
+    let mut is_in_window = false;
     for (at, c) in text.char_indices().chain([(text.len(), ' ')]) {
+        if word.is_some() && !c.is_whitespace() && (is_in_window || c == '(') {
+            is_in_window = c != ')';
+            continue;
+        }
+        is_in_window = false;
         if c.is_whitespace() || c == '(' || c == ')' {
             tokens.extend(word.take().map(|start| start..at));
             if !c.is_whitespace() {
@@ -292,7 +331,7 @@ impl<'a> Parser<'a> {
         match selector(token, self.names) {
             Ok(selector) => {
                 let unit = selector.metric.unit;
-                Ok((Expr::Figure(selector), unit))
+                Ok((Expr::Figure(Selector { at, ..selector }), unit))
             }
             Err(message) => error(message, at),
         }
@@ -327,6 +366,20 @@ impl Expr {
         }
     }
 
+    /// Every window in it takes `factor` times as long.
+    fn stretch(&mut self, factor: f64) {
+        match self {
+            Self::Constant(_) => {}
+            Self::Figure(selector) => {
+                selector.window = selector.window.map(|window| window.stretched(factor));
+            }
+            Self::Binary(left, _, right) => {
+                left.stretch(factor);
+                right.stretch(factor);
+            }
+        }
+    }
+
     /// Its value where `figure` tells those of the selectors; `None` if one has none.
     pub(super) fn value(&self, figure: &impl Fn(&Selector) -> Option<f64>) -> Option<f64> {
         match self {
@@ -353,6 +406,12 @@ impl Comparison {
         self.left.selectors(&mut selectors);
         self.right.selectors(&mut selectors);
         selectors
+    }
+
+    /// Looks at the same parts of runs that take `factor` times as long.
+    pub fn stretch(&mut self, factor: f64) {
+        self.left.stretch(factor);
+        self.right.stretch(factor);
     }
 
     /// What its sides are.
@@ -419,6 +478,18 @@ mod tests {
     }
 
     #[test]
+    fn a_window_stands_behind_its_metric() {
+        let mut comparison = read("(none.failed(10s..50s) + 1) * 2 <= 100k/failed(0s..1m) + failed").unwrap();
+        let windows = |comparison: &Comparison| -> Vec<_> {
+            comparison.selectors().iter().map(|s| s.window.map(|w| w.to_string())).collect()
+        };
+        let written = [Some("10s..50s".to_owned()), Some("0s..60s".to_owned()), None];
+        assert_eq!(windows(&comparison), written);
+        comparison.stretch(0.5);
+        assert_eq!(windows(&comparison), [Some("5s..25s".to_owned()), Some("0s..30s".to_owned()), None]);
+    }
+
+    #[test]
     fn what_is_wrong_is_told_with_its_place() {
         for (text, message, at) in [
             (
@@ -440,6 +511,22 @@ mod tests {
             ("failed == 1 == 1", "one comparison is enough: put another one into a line of its own", "=="),
             ("(failed == 1", "a `)` is missing", "=="),
             ("failed + 1ms == 1", "a time and a number do not go together like this", "+"),
+            (
+                "failed(10s..5s) == 0",
+                "`(10s..5s)` is no window: write whole seconds since the load began, such as (10s..50s)",
+                "failed(10s..5s)",
+            ),
+            (
+                "failed(1.5s..5s) == 0",
+                "`(1.5s..5s)` is no window: write whole seconds since the load began, such as (10s..50s)",
+                "failed(1.5s..5s)",
+            ),
+            ("failed(1..5s) == 0", "`1` has no unit: write `1ms` or `1s`", "failed(1..5s)"),
+            (
+                "waiters(1s..5s) == 0",
+                "`waiters` is told of a whole run only: leave its window out",
+                "waiters(1s..5s)",
+            ),
             ("response.p99 <= 24min", "`min` is no unit of time: use ns, us, ms, s, m, h or d", "24min"),
         ] {
             let error = read(text).unwrap_err();

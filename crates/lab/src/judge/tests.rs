@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stockade_model::{
     outcome::Outcomes,
-    record::{BurstFigures, CacheFigures, Calls, Run, Times},
+    record::{BurstFigures, CacheFigures, Calls, Load, Run},
 };
 
 use super::*;
@@ -27,8 +27,8 @@ fn run(test: &str, arm: &str, repeat: u32, fetches: u64, finished_ms: f64) -> Ru
         test: test.to_owned(),
         arm: arm.to_owned(),
         repeat,
-        burst,
-        whole_ms_sum: 0,
+        load: Load::Burst(burst),
+        whole_ms_sum: None,
         outcomes: Outcomes { miss: 10, ..Outcomes::default() },
         bytes_in: 0,
         service_ms_sum: 0.0,
@@ -48,7 +48,7 @@ fn verdict_in(clock: Clock, repeats: u32, expr: &str, evidence: &[Run]) -> (Verd
         [Claim { text: "claim".to_owned(), expect: vec![(expr.to_owned(), parse(expr, names).unwrap())] }];
     let cells: BTreeSet<_> = evidence.iter().map(|run| (run.test.clone(), run.arm.clone())).collect();
     let mut results = Results::default();
-    evidence.iter().for_each(|run| results.add(run, &Times::default()));
+    evidence.iter().for_each(|run| results.add(run, results.fold()));
     let judged = judge(&claims, Case { names, cells: &cells, repeats, clock }, &results).remove(0);
     assert_eq!(judged.verdict, judged.expect[0].verdict);
     (judged.verdict, judged.expect[0].reason.clone())

@@ -10,7 +10,7 @@ use super::{
     plot::{self, Line, Plot},
     summary,
 };
-use crate::metrics::{Results, median};
+use crate::metrics::{Moment, Results, median};
 
 /// The page.
 #[must_use]
@@ -45,6 +45,7 @@ pub fn render(record: &Record, results: &Results) -> String {
                         }
                     }
                     @for error in &table.errors { p.error { (error) } }
+                    div.plots { @for svg in over_time(record, results, &table.test) { figure { (PreEscaped(svg)) } } }
                     details { summary { "response times of the answered" } figure { (PreEscaped(percentiles(record, results, &table.test))) } }
                 }
                 @if let Some(reference) = &record.reference { p { "Published: " (reference.source) "." } }
@@ -104,8 +105,8 @@ fn sweeps(record: &Record, results: &Results) -> Vec<String> {
     let plot = |(family, tests): (&str, Vec<&str>)| {
         let point = |arm: &str, test: &str| {
             let repeats = results.repeats(test, arm);
-            let workers = repeats.first()?.run.burst.workers as f64;
-            Some((workers, median(repeats.iter().map(|e| e.run.burst.finished_ms))?))
+            let workers = repeats.first()?.run.load.burst()?.workers as f64;
+            Some((workers, median(repeats.iter().map(|e| e.run.load.finished_ms()))?))
         };
         let line = |arm: &str| Line {
             name: arm.to_owned(),
@@ -116,6 +117,8 @@ fn sweeps(record: &Record, results: &Results) -> Vec<String> {
         plot::svg(&Plot {
             title: family,
             x_label: "workers",
+            y_label: "milliseconds",
+            x_is_log: true,
             lines: &lines,
             y_is_log: true,
             x_text,
@@ -123,6 +126,44 @@ fn sweeps(record: &Record, results: &Results) -> Vec<String> {
         })
     };
     families.into_iter().map(plot).collect()
+}
+
+/// What plots over time show of a second: a title, a unit, and the figure.
+type OverTime = (&'static str, &'static str, fn(&Moment) -> Option<f64>);
+
+const OVER_TIME: [OverTime; 4] = [
+    ("answered", "requests a second", |moment| Some(moment.answered as f64)),
+    ("failed", "requests a second", |moment| Some(moment.failed as f64)),
+    ("source loads", "loads a second", |moment| Some(moment.source_loads as f64)),
+    ("response time, p99", "milliseconds", |moment| moment.p99_ms),
+];
+
+/// An open load second by second, arm by arm: of the first repeat, for percentiles are not averaged.
+fn over_time(record: &Record, results: &Results, test: &str) -> Vec<String> {
+    let plot = |(title, y_label, figure): OverTime| {
+        let line = |arm: &str| {
+            let point = |moment: &Moment| Some((moment.second as f64, figure(moment)?));
+            Line {
+                name: arm.to_owned(),
+                points: results.moments(test, arm).iter().filter_map(point).collect(),
+            }
+        };
+        let lines: Vec<Line> = record.arms.iter().map(|arm| line(&arm.name)).collect();
+        let is_flat = lines.iter().flat_map(|line| &line.points).all(|(_, y)| *y <= 0.0);
+        let x_text = |x: f64| format!("{x:.0}");
+        let plot = Plot {
+            title,
+            x_label: "seconds",
+            y_label,
+            x_is_log: false,
+            lines: &lines,
+            y_is_log: false,
+            x_text,
+            x_ticks: 8,
+        };
+        if is_flat { String::new() } else { plot::svg(&plot) }
+    };
+    OVER_TIME.into_iter().map(plot).filter(|svg| !svg.is_empty()).collect()
 }
 
 /// Response times by percentile; the axis stretches where it hurts, as HDR plots do.
@@ -142,6 +183,8 @@ fn percentiles(record: &Record, results: &Results, test: &str) -> String {
     plot::svg(&Plot {
         title: test,
         x_label: "percentile",
+        y_label: "milliseconds",
+        x_is_log: true,
         lines: &lines,
         y_is_log: false,
         x_text,

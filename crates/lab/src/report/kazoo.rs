@@ -17,7 +17,8 @@ pub fn start<'a>(documents: usize, runs: impl Iterator<Item = (&'a BurstFigures,
     text + "ok\n"
 }
 
-/// Every start of a record, test by test and repeat by repeat, in the order of the arms.
+/// Every start of a record, test by test and repeat by repeat, in the order of the arms. An open load
+/// is none.
 #[must_use]
 pub fn render(record: &Record, results: &Results) -> String {
     let mut text = String::new();
@@ -29,10 +30,14 @@ pub fn render(record: &Record, results: &Results) -> String {
                     .iter()
                     .find(|e| e.run.test == *test && e.run.repeat == repeat && e.run.arm == name)
             };
-            let mut runs = record.arms.iter().filter_map(|arm| of_arm(&arm.name)).peekable();
-            if let Some(first) = runs.peek() {
-                let documents = first.run.burst.documents;
-                text += &start(documents, runs.map(|e| (&e.run.burst, e.run.whole_ms_sum)));
+            let bursts = record
+                .arms
+                .iter()
+                .filter_map(|arm| of_arm(&arm.name))
+                .filter_map(|e| Some((e.run.load.burst()?, e.run.whole_ms_sum.unwrap_or_default())));
+            let mut bursts = bursts.peekable();
+            if let Some((first, _)) = bursts.peek() {
+                text += &start(first.documents, bursts);
             }
         }
     }

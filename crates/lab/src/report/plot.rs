@@ -12,8 +12,11 @@ pub(super) struct Line {
 pub(super) struct Plot<'a> {
     pub(super) title: &'a str,
     pub(super) x_label: &'a str,
+    pub(super) y_label: &'a str,
+    /// Whether the x axis is logarithmic, or linear from the first value to the last.
+    pub(super) x_is_log: bool,
     pub(super) lines: &'a [Line],
-    /// Whether the milliseconds are drawn to a logarithmic scale, or from 0.
+    /// Whether the y axis is logarithmic, or linear from 0.
     pub(super) y_is_log: bool,
     /// Writes a value of the x axis.
     pub(super) x_text: fn(f64) -> String,
@@ -35,7 +38,7 @@ const COLOURS: [RGBColor; 7] = [
 const WIDTH: u32 = 560;
 const HEIGHT: u32 = 320;
 
-/// Draws milliseconds over something on a logarithmic axis. Empty where there is nothing to draw.
+/// Draws lines. Empty where there is nothing to draw.
 pub(super) fn svg(plot: &Plot<'_>) -> String {
     let points = || plot.lines.iter().flat_map(|line| &line.points);
     let (Some(x), Some(y)) = (span(points().map(|(x, _)| *x)), span(points().map(|(_, y)| *y))) else {
@@ -66,14 +69,16 @@ fn draw<'s>(
     x: (f64, f64),
     y: (f64, f64),
 ) -> Drawn<'s> {
-    let x_axis = (x.0..x.1).log_scale();
     let mut builder = ChartBuilder::on(area);
     builder.caption(plot.title, ("sans-serif", 15)).margin(8).margin_right(24);
     builder.x_label_area_size(38).y_label_area_size(58);
-    if plot.y_is_log {
-        lines(plot, &mut builder.build_cartesian_2d(x_axis, (y.0 / 1.3..y.1 * 1.3).log_scale())?)?;
-    } else {
-        lines(plot, &mut builder.build_cartesian_2d(x_axis, 0.0..y.1 * 1.15)?)?;
+    let (x_log, x_linear) = ((x.0..x.1).log_scale(), x.0..x.1);
+    let (y_log, y_linear) = ((y.0 / 1.3..y.1 * 1.3).log_scale(), 0.0..y.1 * 1.15);
+    match (plot.x_is_log, plot.y_is_log) {
+        (true, true) => lines(plot, &mut builder.build_cartesian_2d(x_log, y_log)?)?,
+        (true, false) => lines(plot, &mut builder.build_cartesian_2d(x_log, y_linear)?)?,
+        (false, true) => lines(plot, &mut builder.build_cartesian_2d(x_linear, y_log)?)?,
+        (false, false) => lines(plot, &mut builder.build_cartesian_2d(x_linear, y_linear)?)?,
     }
     area.present()
 }
@@ -90,7 +95,7 @@ where
     chart
         .configure_mesh()
         .x_desc(plot.x_label)
-        .y_desc("milliseconds")
+        .y_desc(plot.y_label)
         .x_labels(plot.x_ticks)
         .y_labels(6)
         .x_label_formatter(&|x| x_text(*x))
@@ -110,7 +115,9 @@ where
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], style));
     }
     // Curves over percentiles begin at the left and level out high or low; between is room.
-    let legend =
-        if plot.y_is_log { SeriesLabelPosition::UpperLeft } else { SeriesLabelPosition::MiddleRight };
+    let legend = match (plot.x_is_log, plot.y_is_log) {
+        (true, false) => SeriesLabelPosition::MiddleRight,
+        _ => SeriesLabelPosition::UpperLeft,
+    };
     chart.configure_series_labels().position(legend).label_font(("sans-serif", 12)).draw()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use stockade_model::{
-    record::{Clock, Expectation, Hypothesis, Record},
+    record::{Clock, Expectation, Hypothesis, Load, Record},
     units::format_milliseconds,
 };
 
@@ -23,11 +23,24 @@ pub(super) struct Table {
 }
 
 /// What is shown of an arm, and above which column.
-const COLUMNS: [(&str, &str); 7] = [
+type Columns = &'static [(&'static str, &'static str)];
+
+const OF_BURSTS: Columns = &[
     ("source_loads", "DB operations"),
     ("stores.total", "store messages"),
     ("failed", "failed"),
     ("finished", "finished"),
+    ("response.p50", "p50"),
+    ("response.p99", "p99"),
+    ("response.max", "max"),
+];
+
+const OF_OPEN_LOADS: Columns = &[
+    ("requests", "requests"),
+    ("failed", "failed"),
+    ("hit_ratio", "hit ratio"),
+    ("source_loads", "source loads"),
+    ("amplification", "loads per episode"),
     ("response.p50", "p50"),
     ("response.p99", "p99"),
     ("response.max", "max"),
@@ -41,10 +54,18 @@ pub(super) fn tables(record: &Record, results: &Results) -> Vec<Table> {
 fn table(record: &Record, results: &Results, test: &str) -> Option<Table> {
     let arms = record.arms.iter().map(|arm| (arm.name.as_str(), results.repeats(test, &arm.name)));
     let measured: Vec<(&str, Vec<&Evidence>)> = arms.filter(|(_, repeats)| !repeats.is_empty()).collect();
-    let burst = &measured.first()?.1.first()?.run.burst;
+    let load = &measured.first()?.1.first()?.run.load;
     let of = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let name = if test.is_empty() { String::new() } else { format!("{test}: ") };
-    let title = format!("{name}{}, {}", of(burst.workers, "worker"), of(burst.documents, "document"));
+    let (title, columns) = match load {
+        Load::Burst(burst) => {
+            let (workers, documents) = (of(burst.workers, "worker"), of(burst.documents, "document"));
+            (format!("{name}{workers}, {documents}"), OF_BURSTS)
+        }
+        Load::Open(open) => {
+            (format!("{name}{}, {}", open.schedule, of(open.documents, "key")), OF_OPEN_LOADS)
+        }
+    };
 
     // A column of published figures only where the test has some, and was not scaled.
     let published = |arm: &str, metric: &str| {
@@ -54,7 +75,7 @@ fn table(record: &Record, results: &Results, test: &str) -> Option<Table> {
     };
     let mut headings = vec!["arm".to_owned()];
     let mut rows: Vec<Vec<String>> = measured.iter().map(|(arm, _)| vec![(*arm).to_owned()]).collect();
-    for (name, heading) in COLUMNS {
+    for (name, heading) in columns.iter().copied() {
         let metric = Metric::named(name).expect("the columns are metrics");
         headings.push(heading.to_owned());
         for ((_, repeats), row) in measured.iter().zip(&mut rows) {
@@ -73,7 +94,7 @@ fn table(record: &Record, results: &Results, test: &str) -> Option<Table> {
 
 /// A time as the median of its repeats; a count as it is, or from where to where it varies.
 fn cell(metric: &Metric, repeats: &[&Evidence]) -> String {
-    let figures: Vec<f64> = repeats.iter().filter_map(|evidence| evidence.figure(metric)).collect();
+    let figures: Vec<f64> = repeats.iter().filter_map(|evidence| evidence.figure(metric, None)).collect();
     let least = figures.iter().copied().min_by(f64::total_cmp);
     let most = figures.iter().copied().max_by(f64::total_cmp);
     match (least, most, median(figures.into_iter())) {
@@ -88,8 +109,13 @@ fn cell(metric: &Metric, repeats: &[&Evidence]) -> String {
 fn written(metric: &Metric, figure: f64) -> String {
     match metric.unit {
         Unit::Time => format_milliseconds(figure),
-        Unit::Number => figure.to_string(),
+        Unit::Number => number(figure),
     }
+}
+
+/// With four decimals at most.
+fn number(figure: f64) -> String {
+    ((figure * 1e4).round() / 1e4).to_string()
 }
 
 /// What went wrong under one arm, in all its repeats, and what went wrong without a word to anybody.
@@ -101,7 +127,9 @@ fn errors(arm: &str, repeats: &[&Evidence]) -> Vec<String> {
     let failed = told.into_iter().map(|(message, count)| format!("{arm}: {count} failed: {message}"));
     let dropped: u64 = repeats.iter().map(|evidence| evidence.run.stores_dropped).sum();
     let dropped = (dropped > 0).then(|| format!("{arm}: {dropped} stores dropped: the mailbox was full"));
-    failed.chain(dropped).collect()
+    let unsent: u64 = repeats.iter().filter_map(|evidence| Some(evidence.run.load.open()?.dropped)).sum();
+    let unsent = (unsent > 0).then(|| format!("{arm}: {unsent} requests not sent: too many were under way"));
+    failed.chain(dropped).chain(unsent).collect()
 }
 
 fn is_scaled(record: &Record) -> bool {
@@ -132,7 +160,9 @@ pub(super) fn how(record: &Record) -> String {
         parts.push(format!("scaled by {}", record.scale));
     }
     if record.clock == Clock::Virtual {
-        parts.push("virtual time (computed; the source answers any number at once)".to_owned());
+        let is_open = record.runs.iter().any(|run| run.load.open().is_some());
+        let source = if is_open { "" } else { "; the source answers any number at once" };
+        parts.push(format!("virtual time (computed{source})"));
     }
     let unmeasured: Vec<&str> = record
         .tests
@@ -175,6 +205,6 @@ pub(super) fn sides(record: &Record, expectation: &Expectation) -> [String; 2] {
     [expectation.left, expectation.right].map(|side| match (side, unit) {
         (None, _) => "no figure".to_owned(),
         (Some(figure), Unit::Time) => format_milliseconds(figure),
-        (Some(figure), Unit::Number) => ((figure * 1e4).round() / 1e4).to_string(),
+        (Some(figure), Unit::Number) => number(figure),
     })
 }

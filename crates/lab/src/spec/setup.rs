@@ -10,11 +10,18 @@ use serde::{
     },
 };
 use stockade_cache::{Fetch, Load, Store, Strategy, UnknownPreset, Writer};
-use stockade_model::units;
-use stockade_source::{Latency, SourceUrl};
+use stockade_model::{record::Clock, units};
+use stockade_source::Conduct;
+use toml::Spanned;
 
-use super::{Cell, limit::Limited};
-use crate::engine::{Burst, Docs};
+use super::{
+    Cell, Wrong,
+    limit::Limited,
+    load::{LoadSpec, LoadTable, OpenSpec},
+    origin::Origin,
+    tables::Place,
+};
+use crate::engine::{self, Burst, Docs, NodeTest, Open};
 
 /// The tables of the base.
 pub(super) const SECTIONS: [&str; 4] = ["target", "origin", "cache", "load"];
@@ -22,33 +29,33 @@ pub(super) const SECTIONS: [&str; 4] = ["target", "origin", "cache", "load"];
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Setup {
-    #[expect(dead_code, reason = "there is one kind so far, and a file has to say that it means it")]
     target: Target,
     #[serde(default)]
     origin: Origin,
     #[serde(default)]
     cache: Cache,
-    load: LoadTable,
+    load: Spanned<LoadTable>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Target {
-    #[expect(dead_code, reason = "as above")]
+    #[expect(dead_code, reason = "there is one kind so far, and a file has to say that it means it")]
     kind: Kind,
+    clock: Option<Spanned<ClockName>>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ClockName {
+    Live,
+    Virtual,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Kind {
     Engine,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Origin {
-    source: Text<SourceUrl>,
-    latency: Text<Latency>,
 }
 
 #[derive(Default, Deserialize)]
@@ -109,24 +116,36 @@ struct Mailbox {
     capacity: Option<Capacity>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LoadTable {
-    burst: OneOrMany<Workers>,
-    #[serde(default)]
-    docs: OneOrMany<Text<Docs>>,
-    #[serde(default = "yes")]
-    barrier: bool,
-}
-
-fn yes() -> bool {
-    true
-}
-
 impl Setup {
     /// Every combination that the test sweeps over, with its path: what has one value is not in it.
-    pub(super) fn sweep(&self, test: &str) -> Vec<(String, Docs, usize)> {
-        let (docs, bursts) = (&self.load.docs.0, &self.load.burst.0);
+    /// `node_test` stands in place of a cache.
+    pub(super) fn cells(
+        &self,
+        test: &str,
+        arm: &str,
+        node_test: Option<&(NodeTest, Place)>,
+    ) -> Result<Vec<Cell>, Wrong> {
+        let conduct = self.origin.conduct()?;
+        let clock = self.clock()?;
+        let cell = |path: String, load: engine::Load| Cell {
+            test: path,
+            arm: arm.to_owned(),
+            source: self.origin.source.0.clone(),
+            clock,
+            load,
+        };
+        let (docs, bursts, barrier) = match self.load.get_ref().load(Some(self.load.span()))? {
+            LoadSpec::Burst { docs, bursts, barrier } => (docs, bursts, barrier),
+            LoadSpec::Open(spec) => {
+                let cache = || engine::Target::Cache(self.cache.strategy());
+                let target = node_test.map_or_else(cache, |(test, _)| engine::Target::NodeTest(*test));
+                return Ok(vec![cell(test.to_owned(), engine::Load::Open(spec.of(arm, target, conduct)))]);
+            }
+        };
+        if let Some((_, at)) = node_test {
+            let message = "this strategy is for open loads: write a `rate` and a `duration` into [load]";
+            return Err(Wrong::new(message, at.clone()));
+        }
         let path = |rule: Docs, workers: usize| {
             let mut parts = vec![test.to_owned()];
             parts.extend((docs.len() > 1).then(|| rule.to_string()));
@@ -134,26 +153,58 @@ impl Setup {
             parts.retain(|part| !part.is_empty());
             parts.join("/")
         };
-        let combine = |rule: &Text<Docs>| {
-            let rule = rule.0;
-            bursts.iter().map(move |workers| (path(rule, workers.0), rule, workers.0))
+        let burst = |docs: Docs, workers: usize| Burst {
+            name: arm.to_owned(),
+            strategy: self.cache.strategy(),
+            workers,
+            barrier,
+            docs,
+            conduct: conduct.clone(),
         };
-        docs.iter().flat_map(combine).collect()
+        let combine = |rule: &Docs| {
+            let rule = *rule;
+            let cell =
+                |workers: &usize| cell(path(rule, *workers), engine::Load::Burst(burst(rule, *workers)));
+            bursts.iter().map(cell).collect::<Vec<_>>()
+        };
+        Ok(docs.iter().flat_map(combine).collect())
     }
 
-    pub(super) fn cell(&self, test: &str, arm: &str, docs: Docs, workers: usize) -> Cell {
-        Cell {
-            test: test.to_owned(),
-            arm: arm.to_owned(),
-            source: self.origin.source.0.clone(),
-            burst: Burst {
-                name: arm.to_owned(),
-                strategy: self.cache.strategy(),
-                workers,
-                barrier: self.load.barrier,
-                docs,
-                latency: self.origin.latency.0,
+    /// As it is written, or as the source has it.
+    fn clock(&self) -> Result<Clock, Wrong> {
+        let is_simulated = self.origin.source.0.kind().is_simulated;
+        match &self.target.clock {
+            None if is_simulated => Ok(Clock::Virtual),
+            None => Ok(Clock::Live),
+            Some(clock) => match clock.get_ref() {
+                ClockName::Live => Ok(Clock::Live),
+                ClockName::Virtual if is_simulated => Ok(Clock::Virtual),
+                ClockName::Virtual => Err(Wrong {
+                    message: "a real source answers in real time".to_owned(),
+                    at: Some(clock.span()),
+                    help: Some("write clock = \"live\", or [origin] source = \"simulated:\"".to_owned()),
+                }),
             },
+        }
+    }
+}
+
+impl OpenSpec {
+    fn of(self, arm: &str, target: engine::Target, conduct: Conduct) -> Open {
+        let Self { schedule, keys, popularity, warm, timeout, retries, max_in_flight, drain } = self;
+        let name = arm.to_owned();
+        Open {
+            name,
+            target,
+            conduct,
+            schedule,
+            keys,
+            popularity,
+            warm,
+            timeout,
+            retries,
+            max_in_flight,
+            drain,
         }
     }
 }
@@ -229,7 +280,8 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
 }
 
 /// A duration.
-struct Plain(Duration);
+#[derive(Default)]
+pub(super) struct Plain(pub(super) Duration);
 
 impl FromStr for Plain {
     type Err = units::UnitError;
@@ -266,7 +318,7 @@ fn count<'de, D: Deserializer<'de>>(
 
 /// How many workers: one at least.
 #[derive(Clone, Copy, PartialEq)]
-struct Workers(usize);
+pub(super) struct Workers(pub(super) usize);
 
 impl<'de> Deserialize<'de> for Workers {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -293,7 +345,7 @@ impl<'de> Deserialize<'de> for Count {
 }
 
 /// How many loads may queue; none, perhaps.
-struct Queue(usize);
+pub(super) struct Queue(pub(super) usize);
 
 impl<'de> Deserialize<'de> for Queue {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -302,12 +354,12 @@ impl<'de> Deserialize<'de> for Queue {
 }
 
 /// One value, or a list of them to sweep over.
-struct OneOrMany<T>(Vec<T>);
+pub(super) struct OneOrMany<T>(Vec<T>);
 
-impl Default for OneOrMany<Text<Docs>> {
-    /// The published rule.
-    fn default() -> Self {
-        Self(vec![Text(Docs::Scaled)])
+impl<T> OneOrMany<T> {
+    /// Every value, as what it stands for.
+    pub(super) fn values<U>(&self, of: impl Fn(&T) -> U) -> Vec<U> {
+        self.0.iter().map(of).collect()
     }
 }
 

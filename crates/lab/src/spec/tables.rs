@@ -114,14 +114,18 @@ impl From<toml::de::Error> for Wrong {
 }
 
 /// What to write instead, where the reader's own words leave one guessing.
-const HINTS: [(&str, &str); 5] = [
+const HINTS: [(&str, &str); 6] = [
     (
         "expected newtype variant",
         "it takes settings: { coalesce = { wait_timeout = \"1500ms\" } } or { mailbox = {} }",
     ),
     ("expected unit variant", "it takes no settings: write only its name, in quotes"),
     ("missing field `target`", "say what is tested: [target] kind = \"engine\""),
-    ("missing field `load`", "say what the load is: [load] burst = 1000"),
+    (
+        "missing field `load`",
+        "say what the load is: [load] burst = 1000, or rate = \"425/s\" and duration = \"60s\"",
+    ),
+    ("missing field `at`", "say when the stage begins: at = \"60s\""),
     (
         "expected a sequence",
         "write a list: [[hypothesis]] for each claim, expect = [\"...\"] for its comparisons",

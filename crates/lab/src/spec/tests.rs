@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use stockade_cache::{Fetch, Limit, Load, Order, Policy, Store, Writer};
+use stockade_cache::{Fetch, Limit, Order, Policy, Store, Writer};
 
 use super::*;
-use crate::engine::Docs;
+use stockade_source::{Capacity, Stage};
+
+use crate::engine::{Burst, Docs, NodeTest, Open, Popularity, Retries, Target};
 
 const MINIMAL: &str = "title = \"t\"\n[target]\nkind = \"engine\"\n[load]\nburst = 10\n";
 
@@ -14,6 +16,11 @@ fn read(text: &str) -> Result<Experiment, (String, String, Option<String>)> {
         let at = error.at.map(|at| text[at.offset()..at.offset() + at.len()].to_owned());
         (error.message, at.unwrap_or_default(), error.help)
     })
+}
+
+fn burst(cell: &Cell) -> &Burst {
+    let Load::Burst(burst) = &cell.load else { panic!("an open load") };
+    burst
 }
 
 #[test]
@@ -25,7 +32,8 @@ fn a_minimal_file_is_one_arm_of_one_test() {
     );
     assert_eq!((experiment.repeats, experiment.cells.len()), (1, 1));
     let cell = &experiment.cells[0];
-    assert_eq!((cell.burst.workers, cell.burst.docs, cell.burst.barrier), (10, Docs::Scaled, true));
+    let Burst { workers, docs, barrier, .. } = burst(cell);
+    assert_eq!((*workers, *docs, *barrier), (10, Docs::Scaled, true));
     assert_eq!(cell.source.to_string(), "sqlite:");
 }
 
@@ -72,24 +80,25 @@ cache.ttl = "none"
     assert_eq!(experiment.tests, tests);
     assert_eq!(experiment.cells.len(), 12);
 
-    let cell =
-        |test: &str, arm: &str| experiment.cells.iter().find(|c| c.test == test && c.arm == arm).unwrap();
+    let cell = |test: &str, arm: &str| {
+        burst(experiment.cells.iter().find(|c| c.test == test && c.arm == arm).unwrap())
+    };
     let a = cell("direct/100", "a");
-    assert_eq!((a.burst.workers, a.burst.docs), (100, Docs::Scaled));
-    assert_eq!(a.burst.strategy.ttl, Some(Duration::from_secs(1)));
-    assert_eq!((a.burst.strategy.writer, &a.burst.strategy.limit), (Writer::Direct, &None));
-    assert_eq!(a.burst.latency.to_string(), "1ms..2ms");
+    assert_eq!((a.workers, a.docs), (100, Docs::Scaled));
+    assert_eq!(a.strategy.ttl, Some(Duration::from_secs(1)));
+    assert_eq!((a.strategy.writer, &a.strategy.limit), (Writer::Direct, &None));
+    assert_eq!(a.conduct.stages.at(Duration::ZERO).latency.to_string(), "1ms..2ms");
 
     let b = cell("mailbox/fixed:3/10", "b");
-    assert_eq!((b.burst.docs, b.burst.barrier), (Docs::Fixed(3), false));
-    let strategy = &b.burst.strategy;
+    assert_eq!((b.docs, b.barrier), (Docs::Fixed(3), false));
+    let strategy = &b.strategy;
     assert_eq!(strategy.fetch, Fetch::Coalesce { wait_timeout: Duration::from_secs(3) });
     assert_eq!(
         (strategy.store, strategy.ttl),
         (Store::LockedAsync, None),
         "what is written beside a preset wins"
     );
-    let load = Load { deadline: Duration::from_secs(4), max_concurrent: Some(3), queue: 0, ..Load::DEFAULT };
+    let load = stockade_cache::Load { deadline: Duration::from_secs(4), max_concurrent: Some(3), queue: 0, ..stockade_cache::Load::DEFAULT };
     assert_eq!(strategy.load, load);
     let limit = Limit {
         entries: Some(36_000),
@@ -108,12 +117,12 @@ cache.ttl = "none"
 fn scaling_multiplies_only_what_the_file_lists() {
     let mut fixed = read(MINIMAL).unwrap();
     fixed.scale(0.5);
-    assert_eq!(fixed.cells[0].burst.workers, 10);
+    assert_eq!(burst(&fixed.cells[0]).workers, 10);
     let mut scaled = read(&format!("scaled = [\"load.burst\"]\n{MINIMAL}")).unwrap();
     scaled.scale(0.5);
-    assert_eq!(scaled.cells[0].burst.workers, 5);
+    assert_eq!(burst(&scaled.cells[0]).workers, 5);
     scaled.scale(0.01);
-    assert_eq!(scaled.cells[0].burst.workers, 1);
+    assert_eq!(burst(&scaled.cells[0]).workers, 1);
 }
 
 /// The minimal file with something behind it.
@@ -151,7 +160,7 @@ fn a_misspelt_key_is_told_the_nearest() {
             format!("scaled = [\"load.rate\"]\n{MINIMAL}"),
             "unknown value `load.rate`",
             "\"load.rate\"",
-            "use one of: load.burst",
+            "use one of: load.burst, load.duration",
         ),
     ]);
 }
@@ -282,6 +291,197 @@ fn an_expression_is_told_the_place_inside_it() {
             "",
         ),
         (with("[reference]\n\"finished\" = \"5ms\""), which, "\"finished\"", ""),
+    ]);
+}
+
+const OPEN: &str = "title = \"t\"\n[target]\nkind = \"engine\"\n[origin]\nsource = \"simulated:9\"\n[load]\n\
+                    rate = \"10/s\"\nduration = \"60s\"\n";
+
+/// The minimal open load with something behind it.
+fn open_with(lines: &str) -> String {
+    format!("{OPEN}{lines}\n")
+}
+
+fn open(cell: &Cell) -> &Open {
+    let Load::Open(open) = &cell.load else { panic!("a burst") };
+    open
+}
+
+#[test]
+fn an_open_load_is_what_was_written() {
+    let minimal = read(OPEN).unwrap();
+    let cell = &minimal.cells[0];
+    assert_eq!((cell.clock, minimal.scaled.as_slice()), (Clock::Virtual, &[Scaled::LoadDuration][..]));
+    let load = open(cell);
+    assert_eq!(load.schedule.to_string(), "60s at 10/s");
+    assert_eq!((load.keys, load.popularity, load.warm), (None, Popularity::Uniform, false));
+    assert_eq!((load.timeout, load.retries, load.max_in_flight), (None, Retries::default(), 100_000));
+    assert_eq!(load.drain, Duration::from_secs(30));
+
+    let text = open_with(
+        r#"arrivals = "poisson"
+keys = 7
+popularity = { zipf = 0.99 }
+warm = true
+timeout = "2s"
+retries = { most = 3, backoff = "100ms" }
+max_in_flight = 1_000
+drain = "5s"
+[origin]
+latency = "20ms"
+capacity = { workers = 8, queue = 1_000 }
+stage = [{ at = "10s", latency = "500ms", errors = 1.0 }, { at = "30s", state = "refusing" }, { at = "40s", state = "up", errors = 0 }]
+[cache]
+strategy = "stampede"
+ttl = "5s"
+[[hypothesis]]
+text = "h"
+expect = ["failed(10s..40s) > 0"]"#,
+    );
+    let text = text
+        .replace("[origin]\nsource = \"simulated:9\"\n", "")
+        .replace("[origin]\n", "[origin]\nsource = \"simulated:9\"\n");
+    let mut experiment =
+        read(&text.replace("kind = \"engine\"", "kind = \"engine\"\nclock = \"live\"")).unwrap();
+    assert_eq!(experiment.cells[0].clock, Clock::Live);
+    let load = open(&experiment.cells[0]);
+    assert_eq!(load.schedule.to_string(), "60s at 10/s (poisson)");
+    assert_eq!((load.keys, load.popularity, load.warm), (Some(7), Popularity::Zipf { exponent: 0.99 }, true));
+    let retries = Retries { most: 3, backoff: Duration::from_millis(100) };
+    assert_eq!(
+        (load.timeout, load.retries, load.max_in_flight),
+        (Some(Duration::from_secs(2)), retries, 1_000)
+    );
+    assert_eq!(load.conduct.capacity, Some(Capacity { workers: 8, queue: 1_000 }));
+    let stages = |load: &Open, seconds: &[u64]| -> Vec<String> {
+        let stage = |second: &u64| *load.conduct.stages.at(Duration::from_secs(*second));
+        let text = |stage: Stage| format!("{} {} {:?}", stage.latency, stage.errors, stage.state);
+        seconds.iter().map(|second| text(stage(second))).collect()
+    };
+    let each = ["20ms 0 Up", "500ms 1 Up", "500ms 1 Refusing", "500ms 0 Up"];
+    assert_eq!(stages(load, &[9, 10, 30, 40]), each, "each states only what changes");
+
+    experiment.scale(0.5);
+    let load = open(&experiment.cells[0]);
+    assert_eq!(
+        (load.schedule.to_string().as_str(), stages(load, &[4, 5, 15, 20])),
+        ("30s at 10/s (poisson)", each.map(str::to_owned).to_vec())
+    );
+    assert_eq!(experiment.windows(), [Window { from: 5, to: 20 }]);
+}
+
+#[test]
+fn what_no_open_load_can_be_is_told_why() {
+    let either = "a load has a `burst`, or a `rate` or `steps`: leave out what belongs to the other";
+    let expect = |expr: &str| open_with(&format!("[[hypothesis]]\ntext = \"h\"\nexpect = [\"{expr}\"]"));
+    let origin = |lines: &str| OPEN.replace("[load]", &format!("{lines}\n[load]"));
+    assert_refused(&[
+        (OPEN.replace("\"10/s\"", "10"), "`10` does not say per what time: write `10/s` or `10/m`", "10", ""),
+        (open_with("burst = 7"), "`rate` is for an open load, and this load is a burst", "\"10/s\"", either),
+        (
+            open_with("docs = \"scaled\""),
+            "`docs` is for a burst, and this load is an open load",
+            "\"scaled\"",
+            either,
+        ),
+        (
+            OPEN.replace("duration = \"60s\"\n", ""),
+            "for how long? Write a `duration`, such as \"60s\", beside the rate",
+            "\"10/s\"",
+            "",
+        ),
+        (OPEN.replace("60s", "0s"), "nobody would come: write a longer time", "\"0s\"", ""),
+        (OPEN.replace("60s", "90d"), "longer than 30 days: write a shorter time", "\"90d\"", ""),
+        (
+            OPEN.replace("10/s", "1/us").replace("60s", "1h"),
+            "more than 1,000,000,000 requests: write a shorter time",
+            "\"1h\"",
+            "",
+        ),
+        (
+            open_with("popularity = { zipf = -1 }"),
+            "Zipf's exponent is from 0 (all alike) to 10; about 1 is usual",
+            "{ zipf = -1 }",
+            "",
+        ),
+        (
+            open_with("arrivals = \"posson\""),
+            "unknown value `posson`",
+            "\"posson\"",
+            "did you mean `poisson`?",
+        ),
+        (open_with("keys = 0"), "one at least", "0", ""),
+        (
+            origin("stage = [{ at = \"60s\" }, { at = \"30s\" }]"),
+            "this stage begins no later than the one before: write stages in the order of time",
+            "{ at = \"30s\" }",
+            "",
+        ),
+        (
+            origin("stage = [{ at = \"60s\", errors = 50 }]"),
+            "a share of fetches is from 0 to 1: write 0.5 for every other one",
+            "50",
+            "",
+        ),
+        (
+            origin("stage = [{ at = \"60s\", state = \"down\" }]"),
+            "unknown value `down`",
+            "\"down\"",
+            "use one of: up, refusing, silent",
+        ),
+        (origin("capacity = { workers = 0, queue = 1 }"), "one at least", "0", ""),
+        (
+            expect("failed(10s..90s) == 0"),
+            "`(10s..90s)` ends after the load, which takes 60s: write an earlier end",
+            "failed(10s..90s)",
+            "",
+        ),
+        (
+            with("[[hypothesis]]\ntext = \"h\"\nexpect = [\"failed(1s..2s) == 0\"]"),
+            "a burst has no seconds to choose from: leave the window out",
+            "failed(1s..2s)",
+            "",
+        ),
+        (
+            OPEN.replace("\"engine\"", "\"engine\"\nclock = \"virtual\"").replace("simulated:9", "sqlite:"),
+            "a real source answers in real time",
+            "\"virtual\"",
+            "write clock = \"live\", or [origin] source = \"simulated:\"",
+        ),
+    ]);
+}
+
+#[test]
+fn the_node_tests_cache_has_no_other_axes() {
+    let node = |lines: &str| open_with(&format!("[cache]\nstrategy = \"xfetch_unit_bug\"\n{lines}"));
+    let experiment = read(&node("ttl = \"60s\"\nbeta = 2")).unwrap();
+    let test = NodeTest { ttl: Duration::from_mins(1), beta: 2.0, unit: crate::engine::Unit::Seconds };
+    assert!(matches!(open(&experiment.cells[0]).target, Target::NodeTest(found) if found == test));
+    assert_refused(&[
+        (
+            node("ttl = \"60s\"\nstore = \"async\""),
+            "unknown key `store`",
+            "store",
+            "use one of: strategy, ttl, beta",
+        ),
+        (
+            node("ttl = \"900ms\""),
+            "Redis' TTL is read in whole seconds: write \"1s\" or more",
+            "\"900ms\"",
+            "",
+        ),
+        (
+            node("ttl = \"60s\"\nbeta = -1"),
+            "`beta` is 0 or more: 1 as in the paper, more refreshes earlier",
+            "-1",
+            "",
+        ),
+        (
+            with("[cache]\nstrategy = \"xfetch_unit_bug\"\nttl = \"60s\""),
+            "this strategy is for open loads: write a `rate` and a `duration` into [load]",
+            "\"xfetch_unit_bug\"",
+            "",
+        ),
     ]);
 }
 

@@ -1,0 +1,193 @@
+//! The cache of the published Node test: probabilistic early refresh on Redis, with its slip.
+//!
+//! The test reads a key and its TTL from Redis in one step and decides whether to refresh early
+//! (Vattani, Chierichetti, Lowenstein, VLDB 2015): `now - delta * beta * ln(rand) >= expiry`. Its `now`
+//! and `delta` are milliseconds, and its expiry is `now + ttl` with a ttl in *seconds*. Everything
+//! else is kept as it is there: the request loads inline, nobody waits for anybody, and delta, in
+//! whole milliseconds, is stored beside the value. In place of Redis there is a table in memory.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use rand::RngExt;
+use stockade_cache::Answer;
+use stockade_model::{
+    outcome::Outcome,
+    seed::{Rng, Seed},
+    time::{Runtime, Time},
+};
+use stockade_source::{Staged, Stamped};
+use tokio::sync::oneshot;
+
+use super::{Did, target::fetch};
+
+/// The settings of the Node test.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NodeTest {
+    /// How long Redis keeps a value.
+    pub ttl: Duration,
+    /// How eager it refreshes; 1 in the paper.
+    pub beta: f64,
+    /// What the ttl is added up as.
+    pub unit: Unit,
+}
+
+/// What the Node test takes a TTL to be when it adds it to milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// `xfetch_unit_bug`: seconds, as they come from Redis.
+    Seconds,
+    /// `xfetch_unit_fixed`: milliseconds.
+    Milliseconds,
+}
+
+impl NodeTest {
+    /// Whether a value with so much time to live, in whole seconds, is refreshed now. A `draw` of 0
+    /// always does, as `Math.log(0)` has it.
+    fn refreshes(&self, ttl_secs: u64, delta_ms: u64, draw: f64) -> bool {
+        let ttl = match self.unit {
+            Unit::Seconds => ttl_secs,
+            Unit::Milliseconds => ttl_secs * 1_000,
+        };
+        // The same `now` stands on both sides.
+        -(delta_ms as f64) * self.beta * draw.ln() >= ttl as f64
+    }
+}
+
+/// Redis' TTL: whole seconds, to the nearest (`(ttl + 500) / 1000`, db.c and expire.c).
+fn ttl_secs(left: Duration) -> u64 {
+    u64::try_from((left.as_millis() + 500) / 1_000).unwrap_or(u64::MAX)
+}
+
+/// A moment as `Date.now()` tells it.
+fn date_now(time: Time) -> u64 {
+    time.as_nanos() / 1_000_000
+}
+
+/// The Node test under load.
+pub(super) struct Node<R> {
+    test: NodeTest,
+    source: Arc<Staged<R>>,
+    time: R,
+    redis: Mutex<Redis>,
+}
+
+struct Redis {
+    entries: BTreeMap<Arc<str>, Entry>,
+    /// Keys whose load has begun since they were last stored.
+    refilling: BTreeSet<Arc<str>>,
+    draws: Rng,
+    did: Did,
+}
+
+struct Entry {
+    stamped: Stamped,
+    delta_ms: u64,
+    expires: Time,
+}
+
+type Loaded = Result<Stamped, Box<dyn std::error::Error + Send + Sync>>;
+
+impl<R: Runtime> Node<R> {
+    pub(super) fn new(test: NodeTest, source: Arc<Staged<R>>, time: R, seed: Seed) -> Self {
+        let redis = Redis {
+            entries: BTreeMap::new(),
+            refilling: BTreeSet::new(),
+            draws: seed.stream("early refresh"),
+            did: Did::default(),
+        };
+        Self { test, source, time, redis: Mutex::new(redis) }
+    }
+
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        key: &Arc<str>,
+    ) -> Result<Answer<Stamped>, Box<dyn std::error::Error + Send + Sync>> {
+        if let Some(value) = self.get(key) {
+            return Ok(Answer { value, outcome: Outcome::Hit });
+        }
+        // A server goes on when its client has gone.
+        let (answer, answered) = oneshot::channel::<Loaded>();
+        let (this, id) = (Arc::clone(self), Arc::clone(key));
+        self.time.spawn(async move {
+            let _ = answer.send(this.load(id).await);
+        });
+        let value = answered.await.map_err(|_| "the load was lost: its task panicked")??;
+        Ok(Answer { value, outcome: Outcome::Miss })
+    }
+
+    /// GET and TTL in one step; `None` where it is to be loaded, and then that is noted.
+    fn get(&self, key: &Arc<str>) -> Option<Stamped> {
+        let mut redis = self.redis();
+        let now = self.time.now();
+        let draw = redis.draws.random::<f64>();
+        let fresh = redis.entries.get(key).and_then(|entry| {
+            let ttl = ttl_secs(entry.expires - now);
+            let is_fresh = ttl > 0 && !self.test.refreshes(ttl, entry.delta_ms, draw);
+            is_fresh.then(|| entry.stamped.clone())
+        });
+        if fresh.is_none() && redis.refilling.insert(Arc::clone(key)) {
+            redis.did.episodes += 1;
+        }
+        fresh
+    }
+
+    async fn load(&self, id: Arc<str>) -> Loaded {
+        let began = date_now(self.time.now());
+        let stamped = fetch(Arc::clone(&self.source), Arc::clone(&id)).await?;
+        let now = self.time.now();
+        let entry =
+            Entry { stamped: stamped.clone(), delta_ms: date_now(now) - began, expires: now + self.test.ttl };
+        let mut redis = self.redis();
+        redis.did.stores_sync += 1;
+        redis.refilling.remove(&id);
+        redis.entries.insert(id, entry);
+        Ok(stamped)
+    }
+
+    pub(super) fn did(&self) -> Did {
+        self.redis().did
+    }
+
+    pub(super) fn entries(&self) -> usize {
+        self.redis().entries.len()
+    }
+
+    fn redis(&self) -> MutexGuard<'_, Redis> {
+        self.redis.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ttl_is_rounded_to_the_nearest_second() {
+        for (left, secs) in [(0, 0), (499, 0), (500, 1), (1_499, 1), (1_500, 2), (30_000, 30)] {
+            assert_eq!(ttl_secs(Duration::from_millis(left)), secs, "{left} ms");
+        }
+    }
+
+    #[test]
+    fn with_the_slip_a_fifth_of_reads_refreshes_and_without_it_none() {
+        // A 20 ms loader and 30 s left: exp(-30 / 20) of the reads.
+        let share = |unit| {
+            let test = NodeTest { ttl: Duration::from_mins(1), beta: 1.0, unit };
+            let mut draws = Seed(1).stream("draws");
+            let refreshes = (0..100_000).filter(|_| test.refreshes(30, 20, draws.random::<f64>())).count();
+            refreshes as f64 / 100_000.0
+        };
+        assert!((share(Unit::Seconds) - 0.2231).abs() < 0.005, "{}", share(Unit::Seconds));
+        assert!(share(Unit::Milliseconds) < f64::EPSILON);
+    }
+
+    #[test]
+    fn a_draw_of_zero_always_refreshes() {
+        let test = NodeTest { ttl: Duration::from_mins(1), beta: 1.0, unit: Unit::Milliseconds };
+        assert!(test.refreshes(u64::MAX / 1_000, 1, 0.0));
+    }
+}

@@ -1,0 +1,345 @@
+//! An open load: requests come when they are due, however the earlier ones fare.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use stockade_cache::InvalidStrategy;
+use stockade_load::schedule::Schedule;
+use stockade_model::{
+    outcome::Outcome,
+    record,
+    sample::Sample,
+    seed::Seed,
+    source::Source,
+    time::{Runtime, Time, before},
+    units::{format_duration, milliseconds},
+};
+use stockade_source::{Conduct, Staged, Stamped};
+use tokio::sync::mpsc;
+
+use super::{
+    Did, Measured, Second, Target,
+    audit::{Audit, Served},
+    documents::Popularity,
+    gate::{Gate, Gated},
+    tally::Tally,
+    target::{Asked, Unanswered},
+};
+
+/// What an open load does.
+#[derive(Clone, Debug)]
+pub struct Open {
+    /// The strategy's name in reports.
+    pub name: String,
+    /// What is asked.
+    pub target: Target,
+    /// How the source behaves, from the start of the load on.
+    pub conduct: Conduct,
+    /// When the requests are due.
+    pub schedule: Schedule,
+    /// For how many documents they are, the first ones of the source; `None`: all.
+    pub keys: Option<usize>,
+    /// How often for which of them.
+    pub popularity: Popularity,
+    /// Whether every key is loaded once before the start; that is not counted.
+    pub warm: bool,
+    /// When a client gives up an attempt; `None`: it waits for as long as the load is watched.
+    pub timeout: Option<Duration>,
+    /// What a client does about a failure.
+    pub retries: Retries,
+    /// How many requests may be under way at once. What is due beyond that is dropped.
+    pub max_in_flight: usize,
+    /// How long after the end of the schedule requests may still be answered.
+    pub drain: Duration,
+}
+
+/// What a client does about a failure: nothing, if it is as by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retries {
+    /// How many more attempts it makes.
+    pub most: u32,
+    /// How long it waits before each.
+    pub backoff: Duration,
+}
+
+impl Open {
+    /// Where no other number is given.
+    pub const MAX_IN_FLIGHT: usize = 100_000;
+    /// Where no other time is given.
+    pub const DRAIN: Duration = Duration::from_secs(30);
+
+    /// Runs it against something new in front of `source`, for these keys. Every choice is drawn from
+    /// `seed`: the same seed has the same requests at the same times, whoever is asked.
+    pub(super) async fn run<R: Runtime>(
+        &self,
+        clock: R,
+        source: Arc<dyn Source>,
+        keys: &[Arc<str>],
+        seed: Seed,
+        sink: &mut dyn FnMut(Second),
+    ) -> Result<Measured, InvalidStrategy> {
+        let time = Gated { gate: Gate::open(clock.now()), clock };
+        let source = Arc::new(Staged::new(source, &self.conduct, time.clone(), seed));
+        let asked = Arc::new(self.target.start(&source, &time, seed)?);
+        if self.warm {
+            warm(&asked, keys, &time).await;
+        }
+        let before = asked.did();
+        let began = time.now();
+        source.begin();
+        let audit = Audit::new(self.target.hard_limit(), keys.len());
+        let common = Arc::new(Common {
+            asked,
+            source,
+            keys: keys.into(),
+            tally: Mutex::new(Tally::new(began, keys.len(), audit)),
+            timeout: self.timeout,
+            retries: self.retries,
+            ends: began + self.schedule.lasts() + self.drain,
+            began,
+            time,
+        });
+        self.send(&common, seed, sink).await;
+        common.asked.idle().await;
+        Ok(self.measured(&common, before, sink))
+    }
+
+    /// Sends every request when it is due, and waits until all are done.
+    async fn send<R: Runtime>(&self, common: &Arc<Common<R>>, seed: Seed, sink: &mut dyn FnMut(Second)) {
+        // Closes when the last request has dropped its end, however that came about.
+        let (alive, mut all_done) = mpsc::channel::<Infallible>(1);
+        let mut draws = self.popularity.keys(common.keys.len(), seed);
+        for due in self.schedule.arrivals(seed) {
+            let scheduled = common.began + due;
+            loop {
+                let next = common.end_of_second();
+                common.time.sleep_until(scheduled.min(next)).await;
+                common.flush(sink, common.time.now());
+                if scheduled < next {
+                    break;
+                }
+            }
+            let key = draws.draw();
+            let started = common.time.now();
+            if common.tally().depart(started, key, self.max_in_flight) {
+                let request = Request { common: Arc::clone(common), key, scheduled, alive: alive.clone() };
+                common.time.spawn(request.run());
+            }
+        }
+        drop(alive);
+        while before(&common.time, common.end_of_second(), all_done.recv()).await.is_none() {
+            common.flush(sink, common.time.now());
+        }
+        // What the last requests have completed; the second after them may never be over.
+        common.flush(sink, common.began);
+    }
+
+    fn measured<R: Runtime>(
+        &self,
+        common: &Common<R>,
+        before: Did,
+        sink: &mut dyn FnMut(Second),
+    ) -> Measured {
+        let mut last = common.tally().take_current();
+        common.emit(&mut last, .., sink);
+        let tally = &mut *common.tally();
+        if tally.in_flight > 0 {
+            let lost = tally.in_flight as u64;
+            tally.outcomes.error += lost;
+            *tally.errors.entry("the request was lost: its task panicked".to_owned()).or_default() += lost;
+        }
+        let did = common.asked.did().since(before);
+        let open = record::OpenFigures {
+            strategy: self.name.clone(),
+            schedule: self.schedule.to_string(),
+            duration_ms: milliseconds(self.schedule.lasts()),
+            documents: common.keys.len(),
+            distinct_keys: tally.distinct_keys(),
+            finished_ms: milliseconds(tally.finished),
+            calls: record::Calls {
+                fetch_doc: common.source.fetches(),
+                store_local: did.stores_sync,
+                store_local_async: did.stores_async,
+            },
+            waiters: usize::try_from(did.waiters).unwrap_or(usize::MAX),
+            retries: tally.retries,
+            dropped: tally.dropped,
+            in_flight_max: tally.in_flight_max,
+            source_concurrent_max: common.source.concurrent_max(),
+            audit: tally.audit.found(),
+        };
+        Measured {
+            load: record::Load::Open(open),
+            whole_ms_sum: None,
+            outcomes: tally.outcomes,
+            bytes_in: tally.bytes_in,
+            service_sum: tally.service_sum,
+            did,
+            cache: common.asked.held(),
+            errors: std::mem::take(&mut tally.errors),
+        }
+    }
+}
+
+/// Loads every key once, as many at a time as a source may like.
+async fn warm<R: Runtime>(asked: &Arc<Asked<R>>, keys: &[Arc<str>], time: &R) {
+    const AT_ONCE: usize = 1_000;
+    for keys in keys.chunks(AT_ONCE) {
+        let (alive, mut all_done) = mpsc::channel::<Infallible>(1);
+        for key in keys {
+            let (asked, key, alive) = (Arc::clone(asked), Arc::clone(key), alive.clone());
+            time.spawn(async move {
+                // What cannot be loaded now is loaded when it is asked for.
+                let _ = asked.ask(&key).await;
+                drop(alive);
+            });
+        }
+        drop(alive);
+        all_done.recv().await;
+    }
+    asked.idle().await;
+}
+
+/// What all requests of a load have in common.
+struct Common<R: Runtime> {
+    asked: Arc<Asked<Gated<R>>>,
+    source: Arc<Staged<Gated<R>>>,
+    time: Gated<R>,
+    keys: Box<[Arc<str>]>,
+    tally: Mutex<Tally>,
+    timeout: Option<Duration>,
+    retries: Retries,
+    began: Time,
+    /// Nobody is waited for beyond this.
+    ends: Time,
+}
+
+impl<R: Runtime> Common<R> {
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When the second under way will be over.
+    fn end_of_second(&self) -> Time {
+        let second = (self.time.now() - self.began).as_secs();
+        self.began + Duration::from_secs(second + 1)
+    }
+
+    /// Hands on every second that is over at `now`.
+    fn flush(&self, sink: &mut dyn FnMut(Second), now: Time) {
+        loop {
+            let complete = self.tally().take_complete(now);
+            let Some(mut complete) = complete else { return };
+            let second = complete.second;
+            self.emit(&mut complete, ..=second, sink);
+        }
+    }
+
+    /// Hands on a second, with the fetches that came in these.
+    fn emit(
+        &self,
+        second: &mut Second,
+        fetched: impl std::ops::RangeBounds<u64>,
+        sink: &mut dyn FnMut(Second),
+    ) {
+        if let Some(open) = &mut second.open {
+            open.source_loads = self.source.take_fetches(fetched);
+        }
+        sink(std::mem::take(second));
+    }
+}
+
+/// Why a client has no answer.
+#[derive(Debug)]
+enum Failure {
+    Told(Unanswered),
+    GaveUp(Duration),
+    UnderWay,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Told(error) => error.fmt(f),
+            Self::GaveUp(after) => write!(f, "the client gave up after {}", format_duration(*after)),
+            Self::UnderWay => f.write_str("still under way at the end"),
+        }
+    }
+}
+
+struct Request<R: Runtime> {
+    common: Arc<Common<R>>,
+    key: usize,
+    scheduled: Time,
+    alive: mpsc::Sender<Infallible>,
+}
+
+/// An answer, and how long the attempt took that brought it.
+struct Brought {
+    outcome: Outcome,
+    stamped: Stamped,
+    took: Duration,
+}
+
+impl<R: Runtime> Request<R> {
+    /// One request is one sample, from when it was due until its last attempt has ended.
+    async fn run(self) {
+        let Self { common, key, scheduled, alive } = self;
+        let started = common.time.now();
+        let floor = common.tally().audit.floor(key);
+        let end = common.attempts(&common.keys[key]).await;
+        let mut tally = common.tally();
+        let finished = common.time.now();
+        let sample = |outcome, bytes| Sample { scheduled, started, finished, outcome, bytes };
+        match end {
+            Ok(Brought { outcome, stamped, took }) => {
+                let age = finished - stamped.at;
+                let served = Served { age, took, version: stamped.version, floor };
+                tally.finish(&sample(outcome, stamped.document.len() as u64), Ok(served));
+            }
+            Err(failure) => tally.finish(&sample(Outcome::Error, 0), Err(&failure)),
+        }
+        drop(tally);
+        drop(alive);
+    }
+}
+
+impl<R: Runtime> Common<R> {
+    /// Asks until there is an answer, or the client is at its wits' end.
+    async fn attempts(&self, key: &Arc<str>) -> Result<Brought, Failure> {
+        let mut left = self.retries.most;
+        loop {
+            let failure = match self.attempt(key).await {
+                Err(failure @ (Failure::Told(_) | Failure::GaveUp(_))) if left > 0 => failure,
+                end => return end,
+            };
+            let again = self.time.now() + self.retries.backoff;
+            if again >= self.ends {
+                return Err(failure);
+            }
+            self.time.sleep_until(again).await;
+            left -= 1;
+            let mut tally = self.tally();
+            tally.retry(self.time.now());
+        }
+    }
+
+    async fn attempt(&self, key: &Arc<str>) -> Result<Brought, Failure> {
+        let asked = self.time.now();
+        let patience = self.timeout.map_or(self.ends, |timeout| self.ends.min(asked + timeout));
+        match before(&self.time, patience, self.asked.ask(key)).await {
+            Some(Ok(answer)) => {
+                Ok(Brought { outcome: answer.outcome, stamped: answer.value, took: self.time.now() - asked })
+            }
+            Some(Err(error)) => Err(Failure::Told(error)),
+            None => match self.timeout {
+                Some(timeout) if patience < self.ends => Err(Failure::GaveUp(timeout)),
+                _ => Err(Failure::UnderWay),
+            },
+        }
+    }
+}

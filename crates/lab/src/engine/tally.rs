@@ -1,0 +1,136 @@
+//! What an open load has come to so far, second by second, in constant memory.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use stockade_model::{outcome::Outcomes, sample::Sample, time::Time};
+
+use super::{
+    OpenSecond, Second,
+    audit::{Audit, Served},
+};
+
+/// Counts requests where they finish. Whoever tells it something tells the time, too, in the order of
+/// time: a second is complete as soon as a later one has begun.
+pub(super) struct Tally {
+    began: Time,
+    current: Second,
+    complete: VecDeque<Second>,
+    pub(super) audit: Audit,
+    pub(super) outcomes: Outcomes,
+    pub(super) errors: BTreeMap<String, u64>,
+    pub(super) bytes_in: u64,
+    pub(super) service_sum: Duration,
+    pub(super) finished: Duration,
+    pub(super) retries: u64,
+    pub(super) dropped: u64,
+    pub(super) in_flight: usize,
+    pub(super) in_flight_max: usize,
+    asked_for: Vec<bool>,
+}
+
+/// So many different messages are kept apart.
+const MESSAGES_MAX: usize = 64;
+
+impl Tally {
+    pub(super) fn new(began: Time, keys: usize, audit: Audit) -> Self {
+        Self {
+            began,
+            current: Second { open: Some(OpenSecond::default()), ..Second::default() },
+            complete: VecDeque::new(),
+            audit,
+            outcomes: Outcomes::default(),
+            errors: BTreeMap::new(),
+            bytes_in: 0,
+            service_sum: Duration::ZERO,
+            finished: Duration::ZERO,
+            retries: 0,
+            dropped: 0,
+            in_flight: 0,
+            in_flight_max: 0,
+            asked_for: vec![false; keys],
+        }
+    }
+
+    /// The next second that is complete at `now`.
+    pub(super) fn take_complete(&mut self, now: Time) -> Option<Second> {
+        self.roll(now);
+        self.complete.pop_front()
+    }
+
+    /// The second under way.
+    pub(super) fn take_current(&mut self) -> Second {
+        std::mem::take(&mut self.current)
+    }
+
+    /// A request for this key is due; false if there is no room for it.
+    pub(super) fn depart(&mut self, now: Time, key: usize, in_flight_max: usize) -> bool {
+        if self.in_flight >= in_flight_max {
+            self.dropped += 1;
+            self.open(now).dropped += 1;
+            return false;
+        }
+        self.asked_for[key] = true;
+        self.in_flight += 1;
+        self.in_flight_max = self.in_flight_max.max(self.in_flight);
+        true
+    }
+
+    pub(super) fn retry(&mut self, now: Time) {
+        self.retries += 1;
+        self.open(now).retries += 1;
+    }
+
+    /// A request is done: answered, or with what it was told.
+    pub(super) fn finish(&mut self, sample: &Sample, end: Result<Served, &dyn std::fmt::Display>) {
+        self.in_flight -= 1;
+        self.outcomes.record(sample.outcome);
+        self.bytes_in += sample.bytes;
+        self.service_sum += sample.service_time();
+        self.finished = self.finished.max(sample.finished - self.began);
+        self.roll(sample.finished);
+        let current = &mut self.current;
+        current.outcomes.record(sample.outcome);
+        current.times.send_lag.record(sample.send_lag());
+        match end {
+            Ok(served) => {
+                current.times.response.record(sample.response_time());
+                current.times.service.record(sample.service_time());
+                let open = current.open.get_or_insert_default();
+                open.age_max = open.age_max.max(Some(served.age));
+                self.audit.see(&served);
+            }
+            Err(message) => {
+                let message = message.to_string();
+                let is_known = self.errors.len() < MESSAGES_MAX || self.errors.contains_key(&message);
+                let message = if is_known { message } else { "something else".to_owned() };
+                *self.errors.entry(message).or_default() += 1;
+            }
+        }
+    }
+
+    /// How many different keys were asked for.
+    pub(super) fn distinct_keys(&self) -> usize {
+        self.asked_for.iter().filter(|asked_for| **asked_for).count()
+    }
+
+    /// What else happens in the second of `now`.
+    fn open(&mut self, now: Time) -> &mut OpenSecond {
+        self.roll(now);
+        self.current.open.get_or_insert_default()
+    }
+
+    fn roll(&mut self, now: Time) {
+        let second = (now - self.began).as_secs();
+        while self.current.second < second {
+            let next = Second {
+                second: self.current.second + 1,
+                open: Some(OpenSecond::default()),
+                ..Second::default()
+            };
+            self.complete.push_back(std::mem::replace(&mut self.current, next));
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What an open load asks: a cache with a strategy, or the Node test's.
+
+use std::{sync::Arc, time::Duration};
+
+use stockade_cache::{Answer, Builder, Cache, Error, InvalidStrategy, Stats, Strategy, heap_bytes};
+use stockade_model::{record::CacheFigures, seed::Seed, time::Runtime};
+use stockade_source::{Staged, Stamped};
+
+use super::{
+    Did, NotFound,
+    audit::hard_limit,
+    node_test::{Node, NodeTest},
+};
+
+/// What stands between an open load and the source.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// The cache that is shipped.
+    Cache(Strategy),
+    /// The one of the published Node test.
+    NodeTest(NodeTest),
+}
+
+impl Target {
+    /// Whether there can be such a one.
+    pub(super) fn check(&self) -> Result<(), InvalidStrategy> {
+        match self {
+            Self::Cache(strategy) => cache(strategy).check(),
+            Self::NodeTest(_) => Ok(()),
+        }
+    }
+
+    /// How old what it serves may be; `None`: as old as it likes.
+    pub(super) fn hard_limit(&self) -> Option<Duration> {
+        match self {
+            Self::Cache(strategy) => hard_limit(strategy),
+            Self::NodeTest(test) => Some(test.ttl),
+        }
+    }
+
+    /// A new one, with nothing in it.
+    pub(super) fn start<R: Runtime>(
+        &self,
+        source: &Arc<Staged<R>>,
+        time: &R,
+        seed: Seed,
+    ) -> Result<Asked<R>, InvalidStrategy> {
+        Ok(match self {
+            // Hashing needs no seed of its own: nothing that is measured depends on it.
+            Self::Cache(strategy) => {
+                Asked::Cache(cache(strategy).build_on(time.clone(), Seed(0))?, Arc::clone(source))
+            }
+            Self::NodeTest(test) => {
+                Asked::Node(Arc::new(Node::new(*test, Arc::clone(source), time.clone(), seed)))
+            }
+        })
+    }
+}
+
+/// A cache as open loads ask it: what it stores knows its age.
+fn cache(strategy: &Strategy) -> Builder<Arc<str>, Stamped> {
+    let weigh = |key: &Arc<str>, stamped: &Stamped| heap_bytes(key, &stamped.document);
+    Cache::builder(strategy.clone()).weigh(weigh)
+}
+
+/// A [`Target`] under load.
+pub(super) enum Asked<R: Runtime> {
+    Cache(Cache<Arc<str>, Stamped, R>, Arc<Staged<R>>),
+    Node(Arc<Node<R>>),
+}
+
+/// Why there was no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unanswered {
+    #[error(transparent)]
+    Cache(#[from] Error),
+    #[error("the load failed: {0}")]
+    Node(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl<R: Runtime> Asked<R> {
+    pub(super) async fn ask(&self, key: &Arc<str>) -> Result<Answer<Stamped>, Unanswered> {
+        match self {
+            Self::Cache(cache, source) => {
+                let (source, id) = (Arc::clone(source), Arc::clone(key));
+                Ok(cache.get_with(Arc::clone(key), move || fetch(source, id)).await?)
+            }
+            Self::Node(node) => node.ask(key).await.map_err(Unanswered::Node),
+        }
+    }
+
+    /// Waits until nothing is under way any more.
+    pub(super) async fn idle(&self) {
+        match self {
+            Self::Cache(cache, _) => cache.idle().await,
+            // Its loads end when their requests do, or nobody knows when.
+            Self::Node(_) => {}
+        }
+    }
+
+    pub(super) fn did(&self) -> Did {
+        match self {
+            Self::Cache(cache, _) => cache.stats().into(),
+            Self::Node(node) => node.did(),
+        }
+    }
+
+    pub(super) fn held(&self) -> CacheFigures {
+        match self {
+            Self::Cache(cache, _) => held(cache),
+            Self::Node(node) => CacheFigures { entries: node.entries(), ..CacheFigures::default() },
+        }
+    }
+}
+
+/// What a cache holds, and what its limits did.
+fn held<R: Runtime>(cache: &Cache<Arc<str>, Stamped, R>) -> CacheFigures {
+    let stats = cache.stats();
+    CacheFigures {
+        entries: cache.len(),
+        bytes_max: cache.bytes().map(|bytes| bytes.peak),
+        evicted: stats.evicted_size,
+        stores_refused: stats.stores_refused,
+        loads_rejected: stats.loads_rejected,
+    }
+}
+
+/// The load of one request.
+pub(super) async fn fetch<R: Runtime>(
+    source: Arc<Staged<R>>,
+    id: Arc<str>,
+) -> Result<Stamped, Box<dyn std::error::Error + Send + Sync>> {
+    match source.fetch_stamped(&id).await? {
+        Some(stamped) => Ok(stamped),
+        None => Err(Box::from(NotFound(id))),
+    }
+}
+
+impl From<Stats> for Did {
+    fn from(stats: Stats) -> Self {
+        Self {
+            waiters: stats.waiters,
+            stores_sync: stats.stores_sync,
+            stores_async: stats.stores_async,
+            stores_skipped: stats.stores_skipped,
+            stores_dropped: stats.stores_dropped,
+            episodes: stats.episodes,
+        }
+    }
+}
+
+impl Did {
+    /// What it did since it had done `before`.
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            waiters: self.waiters - before.waiters,
+            stores_sync: self.stores_sync - before.stores_sync,
+            stores_async: self.stores_async - before.stores_async,
+            stores_skipped: self.stores_skipped - before.stores_skipped,
+            stores_dropped: self.stores_dropped - before.stores_dropped,
+            episodes: self.episodes - before.episodes,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! An arm's figures, all its repeats together.
+
+use serde::Serialize;
+use stockade_model::{
+    histogram::Histogram,
+    outcome::Outcomes,
+    record::{Audit, OpenFigures, Run},
+    units::milliseconds,
+};
+
+use super::{Results, median, ratio};
+
+/// An arm's figures over all its repeats, in the JSON contract's shape: counts are added up,
+/// histograms merged.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ArmFigures {
+    /// Workers of all repeats.
+    pub requests: u64,
+    /// Those without a document.
+    pub failed: u64,
+    /// Requests a second, while they were due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub achieved_rate_per_s: Option<f64>,
+    /// Mean number of requests under way: the sum of service times over the elapsed time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<f64>,
+    /// Answered / all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub success: Option<f64>,
+    /// Response times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response: Option<Distribution>,
+    /// Service times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<Distribution>,
+    /// Send lags.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub send_lag: Option<Distribution>,
+    /// Requests by outcome.
+    pub outcomes: Outcomes,
+    /// Sizes of the answers.
+    pub bytes_in: Bytes,
+    /// Documents fetched from the source.
+    pub source_loads: u64,
+    /// Source loads / refill episodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub amplification: Option<f64>,
+    /// Source loads / requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loads_per_request: Option<f64>,
+    /// What an open load has besides.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub open: Option<OpenLoad>,
+    /// Hits / lookups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hit_ratio: Option<f64>,
+    /// Stores.
+    pub stores: Stores,
+    /// What the cache held.
+    pub cache: Held,
+    /// Requests that waited for another's load.
+    pub waiters: u64,
+    /// Documents to choose from.
+    pub documents: usize,
+    /// Different documents chosen, all repeats together.
+    pub distinct_keys: usize,
+    /// Median time until the last worker was done.
+    pub finished_ms: f64,
+    /// How often it was measured.
+    pub repeats: usize,
+}
+
+/// What only open loads have: counts are added up, the most is that of any repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct OpenLoad {
+    /// Attempts after a request's first.
+    pub retries: u64,
+    /// Requests that were due and not sent.
+    pub dropped: u64,
+    /// The most requests under way at once.
+    pub in_flight_max: usize,
+    /// The most fetches inside the source at once.
+    pub source_concurrent_max: usize,
+    /// Whether anything was served that should not have been.
+    pub audit: Audit,
+}
+
+/// A distribution's figures in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Distribution {
+    pub min_ms: f64,
+    pub p50_ms: f64,
+    pub p90_ms: f64,
+    pub p95_ms: f64,
+    pub p99_ms: f64,
+    pub p999_ms: f64,
+    pub max_ms: f64,
+    pub mean_ms: f64,
+}
+
+/// Sizes in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Bytes {
+    /// Of all answers.
+    pub total: u64,
+    /// Of one request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mean: Option<f64>,
+}
+
+/// Stores by whether anybody waited for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Stores {
+    pub sync: u64,
+    #[serde(rename = "async")]
+    pub later: u64,
+}
+
+/// The most that any of the repeats held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Held {
+    /// Entries at the end of a repeat.
+    pub entries_max: usize,
+    /// Bytes at any time, where they are limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_max: Option<usize>,
+}
+
+impl Distribution {
+    /// `exact` are the shortest and the longest, where they are known better than to three digits.
+    fn of(histogram: &Histogram, exact: Option<(f64, f64)>) -> Option<Self> {
+        let (min_ms, max_ms) = match exact {
+            Some(exact) => exact,
+            None => (milliseconds(histogram.min()?), milliseconds(histogram.max()?)),
+        };
+        let at = |quantile| Some(milliseconds(histogram.quantile(quantile)?).clamp(min_ms, max_ms));
+        Some(Self {
+            min_ms,
+            p50_ms: at(0.50)?,
+            p90_ms: at(0.90)?,
+            p95_ms: at(0.95)?,
+            p99_ms: at(0.99)?,
+            p999_ms: at(0.999)?,
+            max_ms,
+            mean_ms: histogram.mean().map(milliseconds)?,
+        })
+    }
+}
+
+impl ArmFigures {
+    /// Puts an arm's repeats together; `None` of none.
+    #[must_use]
+    pub fn of(results: &Results, test: &str, arm: &str) -> Option<Self> {
+        let repeats = results.repeats(test, arm);
+        let times = results.times(test, arm)?;
+        let runs = || repeats.iter().map(|evidence| &evidence.run);
+        let first = runs().next()?;
+        let sum = |of: fn(&Run) -> u64| runs().map(of).sum::<u64>();
+        let mut outcomes = Outcomes::default();
+        runs().for_each(|run| outcomes += run.outcomes);
+        let requests = outcomes.requests();
+        let (bytes, loads) = (sum(|run| run.bytes_in), sum(|run| run.load.calls().fetch_doc));
+        let elapsed_ms: f64 = runs().map(|run| run.load.finished_ms()).sum();
+        let due_ms: f64 = runs().filter_map(|run| Some(run.load.open()?.duration_ms)).sum();
+        let service_ms: f64 = runs().map(|run| run.service_ms_sum).sum();
+        let exact = runs().filter_map(|run| run.load.burst()?.times.as_ref());
+        let exact =
+            exact.map(|times| (times.min_ms, times.max_ms)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        Some(Self {
+            requests,
+            failed: outcomes.error,
+            achieved_rate_per_s: (due_ms > 0.0).then(|| requests as f64 / due_ms * 1e3),
+            concurrency: (elapsed_ms > 0.0).then(|| service_ms / elapsed_ms),
+            success: ratio(requests - outcomes.error, requests),
+            response: Distribution::of(&times.response, exact),
+            service: Distribution::of(&times.service, None),
+            send_lag: Distribution::of(&times.send_lag, None),
+            outcomes,
+            bytes_in: Bytes { total: bytes, mean: ratio(bytes, requests) },
+            source_loads: loads,
+            amplification: ratio(loads, sum(|run| run.episodes)),
+            loads_per_request: ratio(loads, requests),
+            open: runs().filter_map(|run| run.load.open()).map(OpenLoad::of).reduce(OpenLoad::with),
+            hit_ratio: ratio(outcomes.hit, requests),
+            stores: Stores {
+                sync: sum(|run| run.load.calls().store_local),
+                later: sum(|run| run.load.calls().store_local_async),
+            },
+            cache: Held {
+                entries_max: runs().map(|run| run.cache.entries).max()?,
+                bytes_max: runs().filter_map(|run| run.cache.bytes_max).max(),
+            },
+            waiters: sum(|run| run.load.waiters() as u64),
+            documents: first.load.documents(),
+            distinct_keys: runs().map(|run| run.load.distinct_keys()).sum(),
+            finished_ms: median(runs().map(|run| run.load.finished_ms()))?,
+            repeats: repeats.len(),
+        })
+    }
+}
+
+impl OpenLoad {
+    fn of(open: &OpenFigures) -> Self {
+        Self {
+            retries: open.retries,
+            dropped: open.dropped,
+            in_flight_max: open.in_flight_max,
+            source_concurrent_max: open.source_concurrent_max,
+            audit: open.audit,
+        }
+    }
+
+    fn with(self, other: Self) -> Self {
+        let (a, b) = (self.audit, other.audit);
+        Self {
+            retries: self.retries + other.retries,
+            dropped: self.dropped + other.dropped,
+            in_flight_max: self.in_flight_max.max(other.in_flight_max),
+            source_concurrent_max: self.source_concurrent_max.max(other.source_concurrent_max),
+            audit: Audit {
+                too_old: a.too_old + b.too_old,
+                after_invalidation: a.after_invalidation + b.after_invalidation,
+                age_max_ms: a.age_max_ms.into_iter().chain(b.age_max_ms).reduce(f64::max),
+            },
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The seconds of one run, put together as they come in.
+
+use std::fmt;
+
+use stockade_model::{
+    outcome::Outcomes,
+    record::{Interval, Times},
+    units::milliseconds,
+};
+
+/// Whole seconds since the load began, the last one not included. Requests are in the second in which
+/// they finish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Window {
+    /// The first second.
+    pub from: u64,
+    /// The second after the last.
+    pub to: u64,
+}
+
+impl Window {
+    /// The same part of a run that takes `factor` times as long: a second at least.
+    #[must_use]
+    pub fn stretched(self, factor: f64) -> Self {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a float saturates, and a factor is above 0"
+        )]
+        let scaled = |second: u64| (second as f64 * factor).round() as u64;
+        let from = scaled(self.from);
+        Self { from, to: scaled(self.to).max(from + 1) }
+    }
+
+    fn has(self, second: u64) -> bool {
+        (self.from..self.to).contains(&second)
+    }
+}
+
+/// As it is written in expressions: `10s..50s`.
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}s..{}s", self.from, self.to)
+    }
+}
+
+/// What was counted in some seconds of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Part {
+    /// How the requests were answered.
+    pub outcomes: Outcomes,
+    /// How long they took.
+    pub times: Times,
+    /// Fetches at the source's door.
+    pub source_loads: Option<u64>,
+    /// Attempts after a request's first.
+    pub retries: Option<u64>,
+    /// Requests that were not sent.
+    pub dropped: Option<u64>,
+    /// The age of the oldest answer.
+    pub age_max_ms: Option<f64>,
+}
+
+impl Part {
+    fn add(&mut self, interval: &Interval) {
+        let sum = |all: &mut Option<u64>, more: Option<u64>| {
+            if let Some(more) = more {
+                *all.get_or_insert_default() += more;
+            }
+        };
+        self.outcomes += interval.outcomes;
+        self.times.merge(&interval.times);
+        sum(&mut self.source_loads, interval.source_loads);
+        sum(&mut self.retries, interval.retries);
+        sum(&mut self.dropped, interval.dropped);
+        self.age_max_ms = self.age_max_ms.into_iter().chain(interval.age_max_ms).reduce(f64::max);
+    }
+}
+
+/// One second of an open load, as plots show it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moment {
+    /// Seconds since the load began.
+    pub second: u64,
+    /// Requests answered in it.
+    pub answered: u64,
+    /// Requests that failed in it.
+    pub failed: u64,
+    /// Fetches at the source's door.
+    pub source_loads: u64,
+    /// 99 % of the answered took no longer.
+    pub p99_ms: Option<f64>,
+}
+
+/// A run's seconds so far: all together, those of each window, and each as a few numbers.
+#[derive(Clone, Debug)]
+pub struct Fold {
+    pub(super) whole: Part,
+    pub(super) windows: Vec<(Window, Part)>,
+    pub(super) moments: Vec<Moment>,
+}
+
+impl Fold {
+    /// Of no seconds yet.
+    #[must_use]
+    pub fn new(windows: &[Window]) -> Self {
+        Self {
+            whole: Part::default(),
+            windows: windows.iter().map(|window| (*window, Part::default())).collect(),
+            moments: Vec::new(),
+        }
+    }
+
+    /// Adds the next second.
+    pub fn add(&mut self, interval: &Interval) {
+        self.whole.add(interval);
+        for (window, part) in &mut self.windows {
+            if window.has(interval.second) {
+                part.add(interval);
+            }
+        }
+        // Only an open load tells what its source had to bear in a second.
+        if let Some(source_loads) = interval.source_loads {
+            self.moments.push(Moment {
+                second: interval.second,
+                answered: interval.outcomes.requests() - interval.outcomes.error,
+                failed: interval.outcomes.error,
+                source_loads,
+                p99_ms: interval.times.response.quantile(0.99).map(milliseconds),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_half_open_and_stretches_with_the_run() {
+        let window = Window { from: 10, to: 50 };
+        assert_eq!(
+            (window.has(9), window.has(10), window.has(49), window.has(50)),
+            (false, true, true, false)
+        );
+        assert_eq!(window.stretched(0.1), Window { from: 1, to: 5 });
+        assert_eq!(window.stretched(0.001), Window { from: 0, to: 1 });
+        assert_eq!(window.to_string(), "10s..50s");
+    }
+}

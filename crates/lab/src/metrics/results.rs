@@ -1,0 +1,104 @@
+//! Everything that verdicts and reports are folded from.
+
+use std::collections::BTreeMap;
+
+use stockade_model::record::{Run, Times};
+
+use super::{Fold, Metric, Moment, Part, Raw, Window, metrics};
+
+/// The figures of every run, and the distributions of every arm, put together as the runs come in. It
+/// grows by scalars with the runs, by histograms only with tests and arms.
+#[derive(Debug, Default)]
+pub struct Results {
+    windows: Vec<Window>,
+    runs: Vec<Evidence>,
+    times: BTreeMap<(String, String), Times>,
+    /// Of the first repeat of each arm.
+    moments: BTreeMap<(String, String), Vec<Moment>>,
+}
+
+/// A run and its figures.
+#[derive(Clone, Debug)]
+pub struct Evidence {
+    /// The run.
+    pub run: Run,
+    figures: BTreeMap<(&'static str, Option<Window>), f64>,
+}
+
+impl Results {
+    /// With figures of these windows, too: they have to be known before the seconds stream by.
+    #[must_use]
+    pub fn watching(windows: Vec<Window>) -> Self {
+        Self { windows, ..Self::default() }
+    }
+
+    /// Where the seconds of the next run go.
+    #[must_use]
+    pub fn fold(&self) -> Fold {
+        Fold::new(&self.windows)
+    }
+
+    /// Adds a run and all its seconds.
+    pub fn add(&mut self, run: &Run, fold: Fold) {
+        let Fold { whole, windows, moments } = fold;
+        let open = run.load.open();
+        // Counts of the whole run are the run's own.
+        let whole = Part {
+            outcomes: run.outcomes,
+            source_loads: Some(run.load.calls().fetch_doc),
+            retries: open.map(|open| open.retries),
+            dropped: open.map(|open| open.dropped),
+            age_max_ms: open.and_then(|open| open.audit.age_max_ms),
+            times: whole.times,
+        };
+        let exact = run.load.burst().and_then(|burst| burst.times.as_ref());
+        let exact = exact.map(|times| (times.min_ms, times.max_ms));
+        let mut figures = figures(&Raw { run, part: &whole, exact }, None);
+        for (window, part) in &windows {
+            figures.append(&mut self::figures(&Raw { run, part, exact: None }, Some(*window)));
+        }
+        let key = (run.test.clone(), run.arm.clone());
+        if !moments.is_empty() {
+            self.moments.entry(key.clone()).or_insert(moments);
+        }
+        self.runs.push(Evidence { run: run.clone(), figures });
+        self.times.entry(key).or_default().merge(&whole.times);
+    }
+
+    /// Every run in the order in which they came.
+    #[must_use]
+    pub fn runs(&self) -> &[Evidence] {
+        &self.runs
+    }
+
+    /// The repeats of one arm of one test.
+    #[must_use]
+    pub fn repeats(&self, test: &str, arm: &str) -> Vec<&Evidence> {
+        self.runs.iter().filter(|e| e.run.test == test && e.run.arm == arm).collect()
+    }
+
+    /// The times of all its repeats; `None` if there was none.
+    #[must_use]
+    pub fn times(&self, test: &str, arm: &str) -> Option<&Times> {
+        self.times.get(&(test.to_owned(), arm.to_owned()))
+    }
+
+    /// The seconds of its first repeat, if it was an open load.
+    #[must_use]
+    pub fn moments(&self, test: &str, arm: &str) -> &[Moment] {
+        self.moments.get(&(test.to_owned(), arm.to_owned())).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn figures(raw: &Raw<'_>, window: Option<Window>) -> BTreeMap<(&'static str, Option<Window>), f64> {
+    let told = metrics().filter(|metric| window.is_none() || metric.has_windows);
+    told.filter_map(|metric| Some(((metric.name, window), (metric.figure)(raw)?))).collect()
+}
+
+impl Evidence {
+    /// A metric's figure in this run, or in a window of it; `None` where it does not apply.
+    #[must_use]
+    pub fn figure(&self, metric: &Metric, window: Option<Window>) -> Option<f64> {
+        self.figures.get(&(metric.name, window)).copied()
+    }
+}

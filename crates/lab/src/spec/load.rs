@@ -1,0 +1,226 @@
+//! `[load]`, as it is written: a burst, or an open load.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, de::Error as _};
+use stockade_load::schedule::{Arrivals, Rate, Schedule, Step};
+use toml::Spanned;
+
+use super::{
+    Wrong,
+    setup::{Count, OneOrMany, Plain, Text, Workers},
+    tables::Place,
+};
+use crate::engine::{Docs, Open, Popularity, Retries};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LoadTable {
+    burst: Option<Spanned<OneOrMany<Workers>>>,
+    docs: Option<Spanned<OneOrMany<Text<Docs>>>>,
+    barrier: Option<Spanned<bool>>,
+    rate: Option<Spanned<Text<Rate>>>,
+    steps: Option<Spanned<Vec<StepTable>>>,
+    duration: Option<Spanned<Text<Plain>>>,
+    arrivals: Option<Spanned<ArrivalsName>>,
+    keys: Option<Spanned<Count>>,
+    popularity: Option<Spanned<PopularityTable>>,
+    warm: Option<Spanned<bool>>,
+    timeout: Option<Spanned<Text<Plain>>>,
+    retries: Option<Spanned<RetriesTable>>,
+    max_in_flight: Option<Spanned<Count>>,
+    drain: Option<Spanned<Text<Plain>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StepTable {
+    rate: Text<Rate>,
+    #[serde(rename = "for")]
+    lasts: Text<Plain>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ArrivalsName {
+    Constant,
+    Poisson,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum PopularityTable {
+    Uniform,
+    Zipf(Exponent),
+}
+
+#[derive(Clone, Copy)]
+struct Exponent(f64);
+
+impl<'de> Deserialize<'de> for Exponent {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let exponent = f64::deserialize(from)?;
+        if !(0.0..=10.0).contains(&exponent) {
+            return Err(D::Error::custom("Zipf's exponent is from 0 (all alike) to 10; about 1 is usual"));
+        }
+        Ok(Self(exponent))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RetriesTable {
+    most: Count,
+    #[serde(default)]
+    backoff: Text<Plain>,
+}
+
+/// What the table means.
+pub(super) enum LoadSpec {
+    Burst { docs: Vec<Docs>, bursts: Vec<usize>, barrier: bool },
+    Open(OpenSpec),
+}
+
+/// An open load; whom it asks is for the arm to say.
+pub(super) struct OpenSpec {
+    pub(super) schedule: Schedule,
+    pub(super) keys: Option<usize>,
+    pub(super) popularity: Popularity,
+    pub(super) warm: bool,
+    pub(super) timeout: Option<Duration>,
+    pub(super) retries: Retries,
+    pub(super) max_in_flight: usize,
+    pub(super) drain: Duration,
+}
+
+/// More requests, or a longer load, than anybody waits for.
+const REQUESTS_MAX: u64 = 1_000_000_000;
+const DURATION_MAX: Duration = Duration::from_hours(30 * 24);
+
+/// A key that is there, and where.
+type Written = (&'static str, Place);
+
+fn place<T>(name: &'static str, value: Option<&Spanned<T>>) -> Option<Written> {
+    value.map(|value| (name, Some(value.span())))
+}
+
+fn plain(text: &Spanned<Text<Plain>>) -> Duration {
+    text.get_ref().0.0
+}
+
+impl LoadTable {
+    pub(super) fn load(&self, at: Place) -> Result<LoadSpec, Wrong> {
+        match (&self.burst, self.of_an_open_load()) {
+            (None, None) => Err(Wrong {
+                message: "the load is neither a burst nor a rate".to_owned(),
+                at: at.or(self.of_a_burst().and_then(|(_, at)| at)),
+                help: Some("write burst = 1000, or rate = \"425/s\" and duration = \"60s\"".to_owned()),
+            }),
+            (Some(burst), None) => Ok(LoadSpec::Burst {
+                docs: self
+                    .docs
+                    .as_ref()
+                    .map_or(vec![Docs::Scaled], |docs| docs.get_ref().values(|text| text.0)),
+                bursts: burst.get_ref().values(|workers| workers.0),
+                barrier: self.barrier.as_ref().is_none_or(|barrier| *barrier.get_ref()),
+            }),
+            (Some(_), Some((key, at))) => Err(other(key, at, "an open load", "a burst")),
+            (None, Some(_)) => {
+                if let Some((key, at)) = self.of_a_burst() {
+                    return Err(other(key, at, "a burst", "an open load"));
+                }
+                Ok(LoadSpec::Open(self.open(at)?))
+            }
+        }
+    }
+
+    fn of_a_burst(&self) -> Option<Written> {
+        place("docs", self.docs.as_ref()).or(place("barrier", self.barrier.as_ref()))
+    }
+
+    fn of_an_open_load(&self) -> Option<Written> {
+        place("rate", self.rate.as_ref())
+            .or(place("steps", self.steps.as_ref()))
+            .or(place("duration", self.duration.as_ref()))
+            .or(place("arrivals", self.arrivals.as_ref()))
+            .or(place("keys", self.keys.as_ref()))
+            .or(place("popularity", self.popularity.as_ref()))
+            .or(place("warm", self.warm.as_ref()))
+            .or(place("timeout", self.timeout.as_ref()))
+            .or(place("retries", self.retries.as_ref()))
+            .or(place("max_in_flight", self.max_in_flight.as_ref()))
+            .or(place("drain", self.drain.as_ref()))
+    }
+
+    fn open(&self, at: Place) -> Result<OpenSpec, Wrong> {
+        let popularity = self.popularity.as_ref().map(|popularity| *popularity.get_ref());
+        let retries = self.retries.as_ref().map(Spanned::get_ref);
+        Ok(OpenSpec {
+            schedule: self.schedule(at)?,
+            keys: self.keys.as_ref().map(|keys| keys.get_ref().0),
+            popularity: match popularity {
+                None | Some(PopularityTable::Uniform) => Popularity::Uniform,
+                Some(PopularityTable::Zipf(Exponent(exponent))) => Popularity::Zipf { exponent },
+            },
+            warm: self.warm.as_ref().is_some_and(|warm| *warm.get_ref()),
+            timeout: self.timeout.as_ref().map(plain),
+            retries: retries.map_or(Retries::default(), |table| Retries {
+                most: u32::try_from(table.most.0).unwrap_or(u32::MAX),
+                backoff: table.backoff.0.0,
+            }),
+            max_in_flight: self.max_in_flight.as_ref().map_or(Open::MAX_IN_FLIGHT, |most| most.get_ref().0),
+            drain: self.drain.as_ref().map_or(Open::DRAIN, plain),
+        })
+    }
+
+    fn schedule(&self, at: Place) -> Result<Schedule, Wrong> {
+        let arrivals = match self.arrivals.as_ref().map(|arrivals| *arrivals.get_ref()) {
+            None | Some(ArrivalsName::Constant) => Arrivals::Constant,
+            Some(ArrivalsName::Poisson) => Arrivals::Poisson,
+        };
+        let (steps, at) = match (&self.rate, &self.steps, &self.duration) {
+            (Some(rate), None, Some(duration)) => {
+                (vec![Step { rate: rate.get_ref().0, lasts: plain(duration) }], Some(duration.span()))
+            }
+            (None, Some(steps), None) => {
+                let step = |step: &StepTable| Step { rate: step.rate.0, lasts: step.lasts.0.0 };
+                (steps.get_ref().iter().map(step).collect(), Some(steps.span()))
+            }
+            (Some(_), Some(steps), _) => {
+                return Err(Wrong::new("a load has a `rate` or `steps`, not both", Some(steps.span())));
+            }
+            (None, Some(_), Some(duration)) => {
+                let message = "steps say themselves how long they take: leave `duration` out";
+                return Err(Wrong::new(message, Some(duration.span())));
+            }
+            (Some(rate), None, None) => {
+                let message = "for how long? Write a `duration`, such as \"60s\", beside the rate";
+                return Err(Wrong::new(message, Some(rate.span())));
+            }
+            (None, None, _) => {
+                let message = "at what rate? Write rate = \"425/s\" and duration = \"60s\", or steps";
+                return Err(Wrong::new(message, at));
+            }
+        };
+        let schedule = Schedule::new(steps, arrivals);
+        let message = match (schedule.requests(), schedule.lasts()) {
+            (0, _) => "nobody would come: write a longer time",
+            (requests, _) if requests > REQUESTS_MAX => {
+                "more than 1,000,000,000 requests: write a shorter time"
+            }
+            (_, lasts) if lasts > DURATION_MAX => "longer than 30 days: write a shorter time",
+            _ => return Ok(schedule),
+        };
+        Err(Wrong::new(message, at))
+    }
+}
+
+fn other(key: &str, at: Place, of: &str, this: &str) -> Wrong {
+    Wrong {
+        message: format!("`{key}` is for {of}, and this load is {this}"),
+        at,
+        help: Some(
+            "a load has a `burst`, or a `rate` or `steps`: leave out what belongs to the other".to_owned(),
+        ),
+    }
+}

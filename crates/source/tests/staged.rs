@@ -1,0 +1,125 @@
+//! An origin that misbehaves on schedule, in virtual time.
+
+use std::{sync::Arc, time::Duration};
+
+use stockade_model::{
+    seed::Seed,
+    source::Source,
+    time::{Runtime, Time, Virtual, before},
+};
+use stockade_source::{Capacity, Conduct, SourceUrl, Stage, Staged, Stages, State};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn staged(conduct: &Conduct, time: &Virtual) -> (Arc<Staged<Virtual>>, Arc<str>) {
+    let source = "simulated:3".parse::<SourceUrl>().unwrap().open().unwrap();
+    let id = Arc::clone(&Virtual::new().run(source.ids()).unwrap().unwrap()[0]);
+    (Arc::new(Staged::new(source, conduct, time.clone(), Seed(1))), id)
+}
+
+fn conduct(later: &[Stage]) -> Conduct {
+    let first = Stage { latency: "100ms".parse().unwrap(), ..Stage::default() };
+    Conduct { stages: Stages::new(first, later.iter().copied()), capacity: None }
+}
+
+#[test]
+fn each_stage_answers_in_its_own_way() {
+    let slow = Stage { at: SECOND, latency: "500ms".parse().unwrap(), errors: 1.0, state: State::Up };
+    let gone = Stage { at: SECOND * 2, state: State::Refusing, ..slow };
+    let mute = Stage { at: SECOND * 3, state: State::Silent, ..slow };
+    let time = Virtual::new();
+    let (staged, id) = staged(&conduct(&[slow, gone, mute]), &time);
+    let told = time
+        .run(async {
+            let mut told = Vec::new();
+            staged.fetch(&id).await.unwrap();
+            told.push(format!("stands aside: {:?}, {} fetches", time.now().elapsed(), staged.fetches()));
+            let began = time.now();
+            staged.begin();
+            for second in 0..4 {
+                let at = began + SECOND * second;
+                time.sleep_until(at).await;
+                let answer = before(&time, at + SECOND * 9, staged.fetch_stamped(&id)).await;
+                let answer = match answer {
+                    Some(Ok(found)) => format!("found: {}", found.is_some()),
+                    Some(Err(error)) => error.to_string(),
+                    None => "no answer".to_owned(),
+                };
+                told.push(format!("{answer} after {:?}", time.now() - at));
+            }
+            told
+        })
+        .unwrap();
+    assert_eq!(
+        told,
+        [
+            "stands aside: 100ms, 0 fetches",
+            "found: true after 100ms",
+            "the origin: it answered with an error after 500ms",
+            "the origin: connection refused after 0ns",
+            "no answer after 9s",
+        ]
+    );
+    let by_second: Vec<_> = (0..5).map(|second| staged.take_fetches(..=second)).collect();
+    assert_eq!((staged.fetches(), by_second.as_slice()), (4, &[1, 1, 1, 1, 0][..]));
+    assert_eq!(staged.take_fetches(..), 0, "told once");
+}
+
+#[test]
+fn a_share_of_errors_is_that_share() {
+    let time = Virtual::new();
+    let some = Stage { errors: 0.25, ..Stage::default() };
+    let (staged, id) = staged(&Conduct { stages: Stages::new(some, []), capacity: None }, &time);
+    let failed = time
+        .run(async {
+            staged.begin();
+            let mut failed = 0;
+            for _ in 0..10_000 {
+                failed += u32::from(staged.fetch(&id).await.is_err());
+            }
+            failed
+        })
+        .unwrap();
+    // Four standard deviations.
+    assert!((2_500 - 174..2_500 + 174).contains(&failed), "{failed}");
+}
+
+#[test]
+fn a_fetch_that_was_given_up_still_takes_its_worker() {
+    let time = Virtual::new();
+    let capacity = Some(Capacity { workers: 1, queue: 1 });
+    let (staged, id) = staged(&Conduct { capacity, ..conduct(&[]) }, &time);
+    let told = time
+        .run(async {
+            staged.begin();
+            // Two callers that wait for a millisecond: one is worked on, one in the queue.
+            for _ in 0..2 {
+                let patience = time.now() + Duration::from_millis(1);
+                assert!(before(&time, patience, staged.fetch(&id)).await.is_none());
+            }
+            let full = staged.fetch(&id).await.unwrap_err().to_string();
+            time.sleep_until(Time::ZERO + Duration::from_millis(150)).await;
+            staged.fetch(&id).await.unwrap();
+            format!("{full}; the next is done after {:?}", time.now().elapsed())
+        })
+        .unwrap();
+    assert_eq!(told, "the origin: its queue is full; the next is done after 300ms");
+    assert_eq!(staged.concurrent_max(), 2);
+}
+
+#[test]
+fn an_answer_tells_its_version_and_its_age() {
+    let time = Virtual::new();
+    let (staged, id) = staged(&conduct(&[]), &time);
+    let stamps = time
+        .run(async {
+            staged.begin();
+            let old = staged.fetch_stamped(&id).await.unwrap().unwrap();
+            assert_eq!((staged.write(&id), staged.write(&id)), (1, 2));
+            let new = staged.fetch_stamped(&id).await.unwrap().unwrap();
+            assert_eq!(staged.fetch_stamped("nobody wrote this").await.unwrap(), None);
+            [(old.version, old.at.elapsed()), (new.version, new.at.elapsed())]
+        })
+        .unwrap();
+    assert_eq!(stamps, [(0, SECOND / 10), (2, SECOND / 5)]);
+}
