@@ -17,8 +17,6 @@ struct Raw<'a> {
     run: &'a Run,
     /// What was counted in the seconds that are meant.
     part: &'a Part,
-    /// The shortest and the longest response of all the run, where they are known exactly.
-    exact: Option<(f64, f64)>,
 }
 
 /// What a metric's figures are.
@@ -150,10 +148,10 @@ static SEND_LAG: &[Metric] = &distribution!("send_lag", send_lag);
 
 type Read = fn(&Histogram) -> Option<Duration>;
 
-/// Response times may be known exactly at both ends; the histogram's three digits stay between them.
+/// Response times are known exactly at both ends; the histogram's three digits stay between them.
 fn response(raw: &Raw<'_>, read: Read) -> Option<f64> {
     let read = milliseconds(read(&raw.part.times.response)?);
-    Some(raw.exact.map_or(read, |(min, max)| read.clamp(min, max)))
+    Some(raw.run.load.response().map_or(read, |exact| read.clamp(exact.min_ms, exact.max_ms)))
 }
 
 fn service(raw: &Raw<'_>, read: Read) -> Option<f64> {

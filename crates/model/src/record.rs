@@ -153,6 +153,17 @@ impl Load {
         }
     }
 
+    /// The shortest and the longest response time, where anybody was answered.
+    #[must_use]
+    pub fn response(&self) -> Option<Extremes> {
+        match self {
+            Self::Burst(burst) => {
+                burst.times.as_ref().map(|times| Extremes { min_ms: times.min_ms, max_ms: times.max_ms })
+            }
+            Self::Open(open) => open.response,
+        }
+    }
+
     /// How many documents there were to choose from.
     #[must_use]
     pub fn documents(&self) -> usize {
@@ -218,6 +229,9 @@ pub struct OpenFigures {
     pub calls: Calls,
     /// Requests that waited for another's load, in vain or not.
     pub waiters: usize,
+    /// The shortest and the longest response time, exact. Failed requests are in neither.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<Extremes>,
     /// Attempts after the first, of all requests.
     pub retries: u64,
     /// Requests that were not sent: too many were under way.
@@ -228,6 +242,15 @@ pub struct OpenFigures {
     pub source_concurrent_max: usize,
     /// Whether anything was served that should not have been.
     pub audit: Audit,
+}
+
+/// The ends of a distribution, known better than a histogram tells them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Extremes {
+    /// The shortest.
+    pub min_ms: f64,
+    /// The longest.
+    pub max_ms: f64,
 }
 
 /// What an audit of every answer found.

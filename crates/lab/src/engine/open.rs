@@ -166,6 +166,9 @@ impl Open {
                 store_local_async: did.stores_async,
             },
             waiters: usize::try_from(did.waiters).unwrap_or(usize::MAX),
+            response: tally
+                .response
+                .map(|(min, max)| record::Extremes { min_ms: milliseconds(min), max_ms: milliseconds(max) }),
             retries: tally.retries,
             dropped: tally.dropped,
             in_flight_max: tally.in_flight_max,

@@ -24,6 +24,8 @@ pub(super) struct Tally {
     pub(super) bytes_in: u64,
     pub(super) service_sum: Duration,
     pub(super) finished: Duration,
+    /// The shortest and the longest.
+    pub(super) response: Option<(Duration, Duration)>,
     pub(super) retries: u64,
     pub(super) dropped: u64,
     pub(super) in_flight: usize,
@@ -46,6 +48,7 @@ impl Tally {
             bytes_in: 0,
             service_sum: Duration::ZERO,
             finished: Duration::ZERO,
+            response: None,
             retries: 0,
             dropped: 0,
             in_flight: 0,
@@ -96,7 +99,10 @@ impl Tally {
         current.times.send_lag.record(sample.send_lag());
         match end {
             Ok(served) => {
-                current.times.response.record(sample.response_time());
+                let time = sample.response_time();
+                let (min, max) = self.response.unwrap_or((time, time));
+                self.response = Some((min.min(time), max.max(time)));
+                current.times.response.record(time);
                 current.times.service.record(sample.service_time());
                 let open = current.open.get_or_insert_default();
                 open.age_max = open.age_max.max(Some(served.age));

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use stockade_model::{
     outcome::Outcomes,
-    record::{BurstFigures, CacheFigures, Calls, Load, Run},
+    record::{Audit, BurstFigures, CacheFigures, Calls, Load, OpenFigures, Run},
 };
 
 use super::*;
+use crate::spec::Experiment;
 
 /// A run with so many fetches that took so many milliseconds.
 fn run(test: &str, arm: &str, repeat: u32, fetches: u64, finished_ms: f64) -> Run {
@@ -142,6 +143,43 @@ fn what_was_not_measured_supports_nothing() {
         verdict(2, "source_loads / stores.sync == 1", &evidence).0,
         Verdict::Inconclusive,
         "a division by zero"
+    );
+}
+
+#[test]
+fn an_open_load_that_serves_beyond_its_limit_is_refuted_without_being_asked() {
+    let text = "title = \"t\"\n[target]\nkind = \"engine\"\n[origin]\nsource = \"simulated:9\"\n[[test]]\nname = \"b\"\n\
+                load.burst = 7\n[[test]]\nname = \"o\"\nload = { rate = \"10/s\", duration = \"10s\" }\n";
+    let experiment = Experiment::parse("test.toml", text).unwrap();
+    let verdict = |too_old, after_invalidation| {
+        let open = OpenFigures {
+            strategy: "cache".to_owned(),
+            schedule: "10s at 10/s".to_owned(),
+            duration_ms: 10_000.0,
+            documents: 9,
+            distinct_keys: 9,
+            finished_ms: 10_000.0,
+            calls: Calls::default(),
+            waiters: 0,
+            response: None,
+            retries: 0,
+            dropped: 0,
+            in_flight_max: 1,
+            source_concurrent_max: 1,
+            audit: Audit { too_old, after_invalidation, age_max_ms: None },
+        };
+        let mut results = Results::watching(experiment.windows());
+        let run = Run { load: Load::Open(open), ..run("o", "cache", 1, 1, 1.0) };
+        results.add(&run, results.fold());
+        let cells = experiment.cells.iter().map(|cell| (cell.test.clone(), cell.arm.clone())).collect();
+        let case = Case { names: experiment.names(), cells: &cells, repeats: 1, clock: Clock::Virtual };
+        let judged = judge(&experiment.claims, case, &results);
+        assert_eq!((judged.len(), judged[0].text.as_str()), (1, "nothing was served beyond its limit"));
+        judged[0].verdict
+    };
+    assert_eq!(
+        [verdict(0, 0), verdict(1, 0), verdict(0, 1)],
+        [Verdict::Supported, Verdict::Refuted, Verdict::Refuted]
     );
 }
 

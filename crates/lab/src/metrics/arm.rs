@@ -165,7 +165,7 @@ impl ArmFigures {
         let elapsed_ms: f64 = runs().map(|run| run.load.finished_ms()).sum();
         let due_ms: f64 = runs().filter_map(|run| Some(run.load.open()?.duration_ms)).sum();
         let service_ms: f64 = runs().map(|run| run.service_ms_sum).sum();
-        let exact = runs().filter_map(|run| run.load.burst()?.times.as_ref());
+        let exact = runs().filter_map(|run| run.load.response());
         let exact =
             exact.map(|times| (times.min_ms, times.max_ms)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         Some(Self {

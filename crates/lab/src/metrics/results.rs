@@ -51,11 +51,9 @@ impl Results {
             age_max_ms: open.and_then(|open| open.audit.age_max_ms),
             times: whole.times,
         };
-        let exact = run.load.burst().and_then(|burst| burst.times.as_ref());
-        let exact = exact.map(|times| (times.min_ms, times.max_ms));
-        let mut figures = figures(&Raw { run, part: &whole, exact }, None);
+        let mut figures = figures(&Raw { run, part: &whole }, None);
         for (window, part) in &windows {
-            figures.append(&mut self::figures(&Raw { run, part, exact: None }, Some(*window)));
+            figures.append(&mut self::figures(&Raw { run, part }, Some(*window)));
         }
         let key = (run.test.clone(), run.arm.clone());
         if !moments.is_empty() {

@@ -45,7 +45,9 @@ pub fn render(record: &Record, results: &Results) -> String {
                         }
                     }
                     @for error in &table.errors { p.error { (error) } }
-                    div.plots { @for svg in over_time(record, results, &table.test) { figure { (PreEscaped(svg)) } } }
+                    @let plots = over_time(record, results, &table.test);
+                    @if !plots.is_empty() && record.repeats > 1 { p { "The first repeat, second by second:" } }
+                    div.plots { @for svg in plots { figure { (PreEscaped(svg)) } } }
                     details { summary { "response times of the answered" } figure { (PreEscaped(percentiles(record, results, &table.test))) } }
                 }
                 @if let Some(reference) = &record.reference { p { "Published: " (reference.source) "." } }

@@ -27,9 +27,9 @@ pub(super) struct Plot<'a> {
 /// Colours that are told apart with and without colour vision (Okabe and Ito, 2008).
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xe6, 0x9f, 0x00),
     RGBColor(0x00, 0x9e, 0x73),
-    RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xcc, 0x79, 0xa7),
     RGBColor(0x56, 0xb4, 0xe9),
     RGBColor(0x80, 0x80, 0x80),
@@ -72,8 +72,10 @@ fn draw<'s>(
     let mut builder = ChartBuilder::on(area);
     builder.caption(plot.title, ("sans-serif", 15)).margin(8).margin_right(24);
     builder.x_label_area_size(38).y_label_area_size(58);
+    // A curve over time fills its plot: the legend has room above it.
+    let headroom = if plot.x_is_log { 1.15 } else { 1.15 + 0.1 * plot.lines.len() as f64 };
     let (x_log, x_linear) = ((x.0..x.1).log_scale(), x.0..x.1);
-    let (y_log, y_linear) = ((y.0 / 1.3..y.1 * 1.3).log_scale(), 0.0..y.1 * 1.15);
+    let (y_log, y_linear) = ((y.0 / 1.3..y.1 * 1.3).log_scale(), 0.0..y.1 * headroom);
     match (plot.x_is_log, plot.y_is_log) {
         (true, true) => lines(plot, &mut builder.build_cartesian_2d(x_log, y_log)?)?,
         (true, false) => lines(plot, &mut builder.build_cartesian_2d(x_log, y_linear)?)?,

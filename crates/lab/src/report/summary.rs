@@ -167,7 +167,7 @@ pub(super) fn how(record: &Record) -> String {
     let unmeasured: Vec<&str> = record
         .tests
         .iter()
-        .filter(|test| !record.runs.iter().any(|run| run.test == **test))
+        .filter(|test| !test.is_empty() && !record.runs.iter().any(|run| run.test == **test))
         .map(String::as_str)
         .collect();
     if !unmeasured.is_empty() {

@@ -95,6 +95,7 @@ fn the_json_has_the_contracts_shape() {
     assert_eq!((loads, &arm["loads_per_request"], &arm["amplification"]), (80, &0.08.into(), &10.0.into()));
     assert_eq!(arm["source_concurrent_max"], 10, "100/s that take 100 ms each");
     assert_eq!(arm["in_flight_max"], 10);
+    assert_eq!((&arm["response"]["min_ms"], &arm["response"]["max_ms"]), (&0.0.into(), &100.0.into()));
     let seconds = fs::read_to_string(sandbox.path().join("record/intervals.jsonl")).unwrap();
     let seconds = seconds.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let of_arm: Vec<Value> = seconds.filter(|second| second["arm"] == "none").collect();
