@@ -99,6 +99,21 @@ pub enum EngineError {
         /// How many would do.
         most: usize,
     },
+    /// More requests under way at once than the machine has room for.
+    #[error(
+        "{in_flight} requests under way need about {needed_mib} MiB, more than 60 % of this machine's {memory_mib} \
+         MiB: write max_in_flight = {most}, or less"
+    )]
+    TooManyInFlight {
+        /// How many there may be.
+        in_flight: usize,
+        /// What they would take.
+        needed_mib: u64,
+        /// What there is.
+        memory_mib: u64,
+        /// How many would do.
+        most: usize,
+    },
 }
 
 /// What one worker and its load take at most. Measured at 200,000 workers over SQLite, as the growth
@@ -109,7 +124,7 @@ impl EngineError {
     /// Whether it was asked for wrongly, rather than something that went wrong.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Docs(_) | Self::Strategy(_) | Self::TooManyWorkers { .. })
+        !matches!(self, Self::Source(_) | Self::Runtime(_) | Self::Stalled(_))
     }
 }
 
@@ -234,7 +249,13 @@ impl Library {
             Load::Burst(burst) => self.check_burst(burst, memory_mib),
             Load::Open(open) => {
                 Popularity::count(open.keys, self.ids.len())?;
-                Ok(open.target.check()?)
+                open.target.check()?;
+                let requests = usize::try_from(open.schedule.requests()).unwrap_or(usize::MAX);
+                let in_flight = open.max_in_flight.min(requests);
+                let too_much = too_much(in_flight, memory_mib);
+                too_much.map_or(Ok(()), |TooMuch { needed_mib, most }| {
+                    Err(EngineError::TooManyInFlight { in_flight, needed_mib, memory_mib, most })
+                })
             }
         }
     }
@@ -242,16 +263,25 @@ impl Library {
     /// The same of a burst.
     pub fn check_burst(&self, burst: &Burst, memory_mib: u64) -> Result<(), EngineError> {
         burst.docs.count(burst.workers, self.ids.len())?;
-        let room_bytes = memory_mib * (1 << 20) / 10 * 6;
-        let needed_bytes = (burst.workers as u64).saturating_mul(WORKER_BYTES);
-        if memory_mib == 0 || needed_bytes <= room_bytes {
-            return Ok(());
-        }
-        Err(EngineError::TooManyWorkers {
-            workers: burst.workers,
-            needed_mib: needed_bytes >> 20,
-            memory_mib,
-            most: usize::try_from(room_bytes / WORKER_BYTES).unwrap_or(usize::MAX),
+        let workers = burst.workers;
+        too_much(workers, memory_mib).map_or(Ok(()), |TooMuch { needed_mib, most }| {
+            Err(EngineError::TooManyWorkers { workers, needed_mib, memory_mib, most })
         })
     }
+}
+
+/// What does not fit, and how many would.
+struct TooMuch {
+    needed_mib: u64,
+    most: usize,
+}
+
+/// Whether so many requests at once are more than 60 % of the memory can hold.
+fn too_much(requests: usize, memory_mib: u64) -> Option<TooMuch> {
+    let room_bytes = memory_mib * (1 << 20) / 10 * 6;
+    let needed_bytes = (requests as u64).saturating_mul(WORKER_BYTES);
+    (memory_mib > 0 && needed_bytes > room_bytes).then(|| TooMuch {
+        needed_mib: needed_bytes >> 20,
+        most: usize::try_from(room_bytes / WORKER_BYTES).unwrap_or(usize::MAX),
+    })
 }

@@ -290,6 +290,13 @@ fn bad_input_is_told_its_place_and_its_remedy() {
             &["`waiters` is told of a whole run only", "metric.toml:23:"],
         ),
         (
+            "crowd",
+            load("max_in_flight = 1_000_000_000")
+                .replace("100/s", "900_000/s")
+                .replace("\"10s\"", "\"1000s\""),
+            &["900000000 requests under way need about 3515625 MiB", "write max_in_flight = "],
+        ),
+        (
             "keys",
             EXPERIMENT.replace("keys = 1", "keys = 10"),
             &["the load is for 10 keys, and the source has 9 documents"],
