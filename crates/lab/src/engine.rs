@@ -16,7 +16,7 @@ pub use burst::Burst;
 pub(crate) use burst::cache;
 pub use documents::{Docs, DocsError, Popularity};
 pub use node_test::{NodeTest, Unit};
-pub use open::{Open, Retries};
+pub use open::{Open, Retries, Writes};
 use stockade_model::{
     outcome::Outcomes,
     record::{self, Times},

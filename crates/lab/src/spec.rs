@@ -5,6 +5,7 @@
 //! key, anything else replaces. They are merged as tables that remember where everything was
 //! written, so that an error points into the file whichever layer it came from.
 
+mod cache;
 mod limit;
 mod load;
 mod node_test;

@@ -267,6 +267,7 @@ pub struct Audit {
 
 /// What a cache held, and what its limits did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CacheFigures {
     /// Entries at the end of the run.
     pub entries: usize,
@@ -275,10 +276,16 @@ pub struct CacheFigures {
     pub bytes_max: Option<usize>,
     /// Entries that left because others needed their room.
     pub evicted: u64,
+    /// Entries that were invalidated.
+    pub invalidated: u64,
     /// Values that the limit had no room for.
     pub stores_refused: u64,
     /// Loads that did not begin: the queue was full, or their deadline came while they were in it.
     pub loads_rejected: u64,
+    /// Loads that did not begin because the breaker left the source alone.
+    pub loads_refused: u64,
+    /// Loads of what could still be answered with: early, by chance, while stale, or a breaker's probes.
+    pub refreshes: u64,
 }
 
 /// A burst of workers against one strategy: the figures of the published Kazoo load test.

@@ -2,13 +2,7 @@
 
 use std::time::Duration;
 
-use stockade_cache::Strategy;
 use stockade_model::{record, units::milliseconds};
-
-/// How old an answer may be when it is looked up; `None`: as old as it likes.
-pub(super) fn hard_limit(strategy: &Strategy) -> Option<Duration> {
-    strategy.ttl
-}
 
 /// Looks at every answer of an open load.
 pub(super) struct Audit {
@@ -38,6 +32,11 @@ impl Audit {
     /// The version that a request which begins now has to be served at least.
     pub(super) fn floor(&self, key: usize) -> u64 {
         self.floors[key]
+    }
+
+    /// The key was invalidated after it had been written in this version.
+    pub(super) fn raise(&mut self, key: usize, version: u64) {
+        self.floors[key] = self.floors[key].max(version);
     }
 
     pub(super) fn see(&mut self, served: &Served) {
@@ -78,8 +77,10 @@ mod tests {
 
     #[test]
     fn what_never_expires_is_never_too_old() {
-        let mut audit = Audit::new(hard_limit(&Strategy::preset("none").unwrap()), 1);
+        let mut audit = Audit::new(None, 1);
         assert_eq!(audit.floor(0), 0);
+        [2, 3, 1].into_iter().for_each(|version| audit.raise(0, version));
+        assert_eq!(audit.floor(0), 3);
         audit.see(&Served { age: Duration::MAX, took: Duration::ZERO, version: 0, floor: 0 });
         assert_eq!(audit.found().too_old, 0);
     }

@@ -27,6 +27,7 @@ use super::{
     Measured, NotFound, Second,
     documents::{Docs, Draw},
     gate::{Gate, Gated, Held},
+    target::held,
 };
 
 /// What a burst does.
@@ -100,13 +101,7 @@ impl Burst {
         let left: Vec<Left> =
             left.iter().map(|left| left.get().cloned().unwrap_or_else(|| lost(finished))).collect();
         let stats = cache.stats();
-        let held = record::CacheFigures {
-            entries: cache.len(),
-            bytes_max: cache.bytes().map(|bytes| bytes.peak),
-            evicted: stats.evicted_size,
-            stores_refused: stats.stores_refused,
-            loads_rejected: stats.loads_rejected,
-        };
+        let held = held(cache);
         self.measured(&left, draw, (source.source.fetches(), time.gate.last_passed()), stats, held, sink)
     }
 

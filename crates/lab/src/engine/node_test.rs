@@ -13,7 +13,7 @@ use std::{
 };
 
 use rand::RngExt;
-use stockade_cache::Answer;
+use stockade_cache::{Answer, Reason};
 use stockade_model::{
     outcome::Outcome,
     seed::{Rng, Seed},
@@ -107,7 +107,7 @@ impl<R: Runtime> Node<R> {
         key: &Arc<str>,
     ) -> Result<Answer<Stamped>, Box<dyn std::error::Error + Send + Sync>> {
         if let Some(value) = self.get(key) {
-            return Ok(Answer { value, outcome: Outcome::Hit });
+            return Ok(self.answer(value, Outcome::Hit, Reason::Fresh));
         }
         // A server goes on when its client has gone.
         let (answer, answered) = oneshot::channel::<Loaded>();
@@ -116,7 +116,11 @@ impl<R: Runtime> Node<R> {
             let _ = answer.send(this.load(id).await);
         });
         let value = answered.await.map_err(|_| "the load was lost: its task panicked")??;
-        Ok(Answer { value, outcome: Outcome::Miss })
+        Ok(self.answer(value, Outcome::Miss, Reason::Expired))
+    }
+
+    fn answer(&self, value: Stamped, outcome: Outcome, reason: Reason) -> Answer<Stamped> {
+        Answer { age: self.time.now() - value.at, value, outcome, reason }
     }
 
     /// GET and TTL in one step; `None` where it is to be loaded, and then that is noted.
@@ -146,6 +150,11 @@ impl<R: Runtime> Node<R> {
         redis.refilling.remove(&id);
         redis.entries.insert(id, entry);
         Ok(stamped)
+    }
+
+    /// DEL. A load that is under way stores what it brings all the same.
+    pub(super) fn delete(&self, key: &Arc<str>) {
+        self.redis().entries.remove(key);
     }
 
     pub(super) fn did(&self) -> Did {

@@ -7,13 +7,14 @@ use std::{
     time::Duration,
 };
 
-use stockade_cache::InvalidStrategy;
+use rand::RngExt;
+use stockade_cache::{InvalidStrategy, Invalidation};
 use stockade_load::schedule::Schedule;
 use stockade_model::{
     outcome::Outcome,
     record,
     sample::Sample,
-    seed::Seed,
+    seed::{Rng, Seed},
     source::Source,
     time::{Runtime, Time, before},
     units::{format_duration, milliseconds},
@@ -55,6 +56,17 @@ pub struct Open {
     pub max_in_flight: usize,
     /// How long after the end of the schedule requests may still be answered.
     pub drain: Duration,
+    /// Who writes meanwhile; `None`: nobody.
+    pub writes: Option<Writes>,
+}
+
+/// A writer beside the load: now and then it writes a document at the source, and then invalidates it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Writes {
+    /// How far apart.
+    pub every: Duration,
+    /// What it asks of the cache.
+    pub invalidation: Invalidation,
 }
 
 /// What a client does about a failure: nothing, if it is as by default.
@@ -103,6 +115,10 @@ impl Open {
             began,
             time,
         });
+        if let Some(writes) = self.writes {
+            let lasts = self.schedule.lasts();
+            common.time.spawn(write(Arc::clone(&common), writes, lasts, seed.stream("writes")));
+        }
         self.send(&common, seed, sink).await;
         common.asked.idle().await;
         Ok(self.measured(&common, before, sink))
@@ -205,6 +221,21 @@ async fn warm<R: Runtime>(asked: &Arc<Asked<R>>, keys: &[Arc<str>], time: &R) {
         all_done.recv().await;
     }
     asked.idle().await;
+}
+
+/// Writes until the schedule is over, documents drawn uniformly.
+async fn write<R: Runtime>(common: Arc<Common<R>>, writes: Writes, lasts: Duration, mut draws: Rng) {
+    let mut due = writes.every;
+    while due < lasts {
+        common.time.sleep_until(common.began + due).await;
+        let key = draws.random_range(0..common.keys.len());
+        let version = common.source.write(&common.keys[key]);
+        common.asked.invalidate(&common.keys[key], writes.invalidation);
+        if writes.invalidation == Invalidation::Hard {
+            common.tally().audit.raise(key, version);
+        }
+        due += writes.every;
+    }
 }
 
 /// What all requests of a load have in common.

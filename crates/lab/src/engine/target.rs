@@ -1,14 +1,15 @@
 //! What an open load asks: a cache with a strategy, or the Node test's.
 
-use std::{sync::Arc, time::Duration};
+use std::{hash::Hash, sync::Arc, time::Duration};
 
-use stockade_cache::{Answer, Builder, Cache, Error, InvalidStrategy, Stats, Strategy, heap_bytes};
+use stockade_cache::{
+    Answer, Builder, Cache, Error, InvalidStrategy, Invalidation, Stats, Strategy, heap_bytes,
+};
 use stockade_model::{record::CacheFigures, seed::Seed, time::Runtime};
 use stockade_source::{Staged, Stamped};
 
 use super::{
     Did, NotFound,
-    audit::hard_limit,
     node_test::{Node, NodeTest},
 };
 
@@ -16,7 +17,7 @@ use super::{
 #[derive(Clone, Debug)]
 pub enum Target {
     /// The cache that is shipped.
-    Cache(Strategy),
+    Cache(Box<Strategy>),
     /// The one of the published Node test.
     NodeTest(NodeTest),
 }
@@ -33,7 +34,7 @@ impl Target {
     /// How old what it serves may be; `None`: as old as it likes.
     pub(super) fn hard_limit(&self) -> Option<Duration> {
         match self {
-            Self::Cache(strategy) => hard_limit(strategy),
+            Self::Cache(strategy) => strategy.hard_limit(),
             Self::NodeTest(test) => Some(test.ttl),
         }
     }
@@ -46,9 +47,9 @@ impl Target {
         seed: Seed,
     ) -> Result<Asked<R>, InvalidStrategy> {
         Ok(match self {
-            // Hashing needs no seed of its own: nothing that is measured depends on it.
             Self::Cache(strategy) => {
-                Asked::Cache(cache(strategy).build_on(time.clone(), Seed(0))?, Arc::clone(source))
+                let cache = cache(strategy).build_on(time.clone(), seed.child("cache"))?;
+                Asked::Cache(cache, Arc::clone(source))
             }
             Self::NodeTest(test) => {
                 Asked::Node(Arc::new(Node::new(*test, Arc::clone(source), time.clone(), seed)))
@@ -98,6 +99,14 @@ impl<R: Runtime> Asked<R> {
         }
     }
 
+    /// A document was written at the source.
+    pub(super) fn invalidate(&self, key: &Arc<str>, how: Invalidation) {
+        match self {
+            Self::Cache(cache, _) => drop(cache.invalidate(key, how)),
+            Self::Node(node) => node.delete(key),
+        }
+    }
+
     pub(super) fn did(&self) -> Did {
         match self {
             Self::Cache(cache, _) => cache.stats().into(),
@@ -113,15 +122,23 @@ impl<R: Runtime> Asked<R> {
     }
 }
 
-/// What a cache holds, and what its limits did.
-fn held<R: Runtime>(cache: &Cache<Arc<str>, Stamped, R>) -> CacheFigures {
+/// What a cache holds, and what it did about that.
+pub(super) fn held<K, V, R>(cache: &Cache<K, V, R>) -> CacheFigures
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    R: Runtime,
+{
     let stats = cache.stats();
     CacheFigures {
         entries: cache.len(),
         bytes_max: cache.bytes().map(|bytes| bytes.peak),
         evicted: stats.evicted_size,
+        invalidated: stats.invalidated,
         stores_refused: stats.stores_refused,
         loads_rejected: stats.loads_rejected,
+        loads_refused: stats.loads_refused,
+        refreshes: stats.refreshes_early + stats.refreshes_xfetch + stats.refreshes_swr + stats.probes,
     }
 }
 

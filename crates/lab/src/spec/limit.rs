@@ -1,15 +1,12 @@
 //! `[cache] limit`, as it is written.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{self, Error as _, MapAccess, value::MapAccessDeserializer},
-};
+use serde::{Deserialize, Deserializer, de::Error as _};
 use stockade_cache::{Limit, Order, Policy, Strategy, UnknownPolicy};
 use stockade_model::units::{UnitError, parse_size};
 
-use super::setup::{Count, Text};
+use super::setup::{Count, Text, table_or_none};
 use crate::engine;
 
 /// A limit, or `"none"`.
@@ -35,29 +32,11 @@ enum OrderName {
 
 impl<'de> Deserialize<'de> for Limited {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> de::Visitor<'de> for Visitor {
-            type Value = Option<Limit>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a table such as { entries = 36_000 }, or \"none\"")
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Option<Limit>, E> {
-                let other = || {
-                    E::custom(format!(
-                        "`{text}` is no limit: write a table such as {{ entries = 36_000 }}, or \"none\""
-                    ))
-                };
-                if text == "none" { Ok(None) } else { Err(other()) }
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<Limit>, A::Error> {
-                let limit = Table::deserialize(MapAccessDeserializer::new(map))?.limit();
-                let strategy =
-                    Strategy { limit: Some(limit), ..Strategy::preset("none").expect("it is a preset") };
-                engine::cache(strategy.clone()).check().map_err(A::Error::custom)?;
-                Ok(strategy.limit)
-            }
-        }
-        from.deserialize_any(Visitor).map(Self)
+        let table: Option<Table> = table_or_none(from, "limit", "{ entries = 36_000 }")?;
+        let limit = table.map(Table::limit);
+        let strategy = Strategy { limit, ..Strategy::preset("none").expect("it is a preset") };
+        engine::cache(strategy.clone()).check().map_err(D::Error::custom)?;
+        Ok(Self(strategy.limit))
     }
 }
 

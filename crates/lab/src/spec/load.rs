@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de::Error as _};
+use stockade_cache::Invalidation;
 use stockade_load::schedule::{Arrivals, Rate, Schedule, Step};
 use toml::Spanned;
 
@@ -11,7 +12,7 @@ use super::{
     setup::{Count, OneOrMany, Plain, Text, Workers},
     tables::Place,
 };
-use crate::engine::{Docs, Open, Popularity, Retries};
+use crate::engine::{Docs, Open, Popularity, Retries, Writes};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,6 +31,7 @@ pub(super) struct LoadTable {
     retries: Option<Spanned<RetriesTable>>,
     max_in_flight: Option<Spanned<Count>>,
     drain: Option<Spanned<Text<Plain>>>,
+    writes: Option<Spanned<WritesTable>>,
 }
 
 #[derive(Deserialize)]
@@ -75,6 +77,20 @@ struct RetriesTable {
     backoff: Text<Plain>,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WritesTable {
+    every: Text<Plain>,
+    invalidate: InvalidateName,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum InvalidateName {
+    Hard,
+    Soft,
+}
+
 /// What the table means.
 pub(super) enum LoadSpec {
     Burst { docs: Vec<Docs>, bursts: Vec<usize>, barrier: bool },
@@ -91,6 +107,7 @@ pub(super) struct OpenSpec {
     pub(super) retries: Retries,
     pub(super) max_in_flight: usize,
     pub(super) drain: Duration,
+    pub(super) writes: Option<Writes>,
 }
 
 /// More requests, or a longer load, than anybody waits for.
@@ -150,6 +167,7 @@ impl LoadTable {
             .or(place("retries", self.retries.as_ref()))
             .or(place("max_in_flight", self.max_in_flight.as_ref()))
             .or(place("drain", self.drain.as_ref()))
+            .or(place("writes", self.writes.as_ref()))
     }
 
     fn open(&self, at: Place) -> Result<OpenSpec, Wrong> {
@@ -170,6 +188,7 @@ impl LoadTable {
             }),
             max_in_flight: self.max_in_flight.as_ref().map_or(Open::MAX_IN_FLIGHT, |most| most.get_ref().0),
             drain: self.drain.as_ref().map_or(Open::DRAIN, plain),
+            writes: self.writes.as_ref().map(writes).transpose()?,
         })
     }
 
@@ -213,6 +232,19 @@ impl LoadTable {
         };
         Err(Wrong::new(message, at))
     }
+}
+
+fn writes(table: &Spanned<WritesTable>) -> Result<Writes, Wrong> {
+    let WritesTable { every, invalidate } = table.get_ref();
+    let every = every.0.0;
+    if every < Duration::from_micros(1) {
+        return Err(Wrong::new("writes come one after the other: 1us apart or more", Some(table.span())));
+    }
+    let invalidation = match invalidate {
+        InvalidateName::Hard => Invalidation::Hard,
+        InvalidateName::Soft => Invalidation::Soft,
+    };
+    Ok(Writes { every, invalidation })
 }
 
 fn other(key: &str, at: Place, of: &str, this: &str) -> Wrong {

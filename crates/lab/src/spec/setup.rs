@@ -1,22 +1,21 @@
 //! The base of an experiment, with a test and an arm laid over it.
 
-use std::{fmt::Display, ops::RangeBounds, str::FromStr, time::Duration};
+use std::{fmt::Display, marker::PhantomData, ops::RangeBounds, str::FromStr, time::Duration};
 
 use serde::{
     Deserialize, Deserializer,
     de::{
-        self, Error as _, IntoDeserializer, SeqAccess,
-        value::{SeqAccessDeserializer, StrDeserializer},
+        self, Error as _, IntoDeserializer, MapAccess, SeqAccess,
+        value::{MapAccessDeserializer, SeqAccessDeserializer, StrDeserializer},
     },
 };
-use stockade_cache::{Fetch, Load, Store, Strategy, UnknownPreset, Writer};
 use stockade_model::{record::Clock, units};
 use stockade_source::Conduct;
 use toml::Spanned;
 
 use super::{
     Cell, Wrong,
-    limit::Limited,
+    cache::Cache,
     load::{LoadSpec, LoadTable, OpenSpec},
     origin::Origin,
     tables::Place,
@@ -32,8 +31,7 @@ pub(super) struct Setup {
     target: Target,
     #[serde(default)]
     origin: Origin,
-    #[serde(default)]
-    cache: Cache,
+    cache: Option<Spanned<Cache>>,
     load: Spanned<LoadTable>,
 }
 
@@ -58,64 +56,6 @@ enum Kind {
     Engine,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Cache {
-    strategy: Option<Text<Preset>>,
-    fetch: Option<FetchTable>,
-    load: Option<LoadBounds>,
-    store: Option<StoreName>,
-    ttl: Option<Text<Ttl>>,
-    limit: Option<Limited>,
-    writer: Option<WriterTable>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum FetchTable {
-    Independent,
-    #[serde(rename = "coalesce")]
-    Coalesce(Coalesce),
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Coalesce {
-    #[serde(deserialize_with = "units::text::deserialize")]
-    wait_timeout: Duration,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LoadBounds {
-    deadline: Option<Text<Plain>>,
-    max_concurrent: Option<Count>,
-    queue: Option<Queue>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum StoreName {
-    Sync,
-    Async,
-    LockedAsync,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum WriterTable {
-    Direct,
-    Mailbox(Mailbox),
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Mailbox {
-    cost: Option<Text<Plain>>,
-    call_timeout: Option<Text<Plain>>,
-    capacity: Option<Capacity>,
-}
-
 impl Setup {
     /// Every combination that the test sweeps over, with its path: what has one value is not in it.
     /// `node_test` stands in place of a cache.
@@ -127,6 +67,10 @@ impl Setup {
     ) -> Result<Vec<Cell>, Wrong> {
         let conduct = self.origin.conduct()?;
         let clock = self.clock()?;
+        let strategy = match &self.cache {
+            Some(cache) => cache.get_ref().strategy(Some(cache.span()))?,
+            None => Cache::default().strategy(None)?,
+        };
         let cell = |path: String, load: engine::Load| Cell {
             test: path,
             arm: arm.to_owned(),
@@ -137,7 +81,7 @@ impl Setup {
         let (docs, bursts, barrier) = match self.load.get_ref().load(Some(self.load.span()))? {
             LoadSpec::Burst { docs, bursts, barrier } => (docs, bursts, barrier),
             LoadSpec::Open(spec) => {
-                let cache = || engine::Target::Cache(self.cache.strategy());
+                let cache = || engine::Target::Cache(Box::new(strategy));
                 let target = node_test.map_or_else(cache, |(test, _)| engine::Target::NodeTest(*test));
                 return Ok(vec![cell(test.to_owned(), engine::Load::Open(spec.of(arm, target, conduct)))]);
             }
@@ -155,7 +99,7 @@ impl Setup {
         };
         let burst = |docs: Docs, workers: usize| Burst {
             name: arm.to_owned(),
-            strategy: self.cache.strategy(),
+            strategy: strategy.clone(),
             workers,
             barrier,
             docs,
@@ -191,7 +135,7 @@ impl Setup {
 
 impl OpenSpec {
     fn of(self, arm: &str, target: engine::Target, conduct: Conduct) -> Open {
-        let Self { schedule, keys, popularity, warm, timeout, retries, max_in_flight, drain } = self;
+        let Self { schedule, keys, popularity, warm, timeout, retries, max_in_flight, drain, writes } = self;
         let name = arm.to_owned();
         Open {
             name,
@@ -205,67 +149,8 @@ impl OpenSpec {
             retries,
             max_in_flight,
             drain,
+            writes,
         }
-    }
-}
-
-impl Cache {
-    /// The preset, with every axis that is written beside it in place of the preset's.
-    fn strategy(&self) -> Strategy {
-        let preset = self.strategy.as_ref().map(|preset| preset.0.0.clone());
-        let mut strategy = preset.unwrap_or_else(|| Strategy::preset("none").expect("`none` is a preset"));
-        if let Some(fetch) = &self.fetch {
-            strategy.fetch = match fetch {
-                FetchTable::Independent => Fetch::Independent,
-                FetchTable::Coalesce(Coalesce { wait_timeout }) => {
-                    Fetch::Coalesce { wait_timeout: *wait_timeout }
-                }
-            };
-        }
-        if let Some(LoadBounds { deadline, max_concurrent, queue }) = &self.load {
-            let preset = strategy.load;
-            strategy.load = Load {
-                soft_timeout: preset.soft_timeout,
-                deadline: deadline.as_ref().map_or(preset.deadline, |text| text.0.0),
-                max_concurrent: max_concurrent.as_ref().map_or(preset.max_concurrent, |count| Some(count.0)),
-                queue: queue.as_ref().map_or(preset.queue, |queue| queue.0),
-            };
-        }
-        if let Some(store) = &self.store {
-            strategy.store = match store {
-                StoreName::Sync => Store::Sync,
-                StoreName::Async => Store::Async,
-                StoreName::LockedAsync => Store::LockedAsync,
-            };
-        }
-        if let Some(Text(Ttl(ttl))) = self.ttl {
-            strategy.ttl = ttl;
-        }
-        if let Some(limit) = &self.limit {
-            strategy.limit.clone_from(&limit.0);
-        }
-        if let Some(writer) = &self.writer {
-            strategy.writer = match writer {
-                WriterTable::Direct => Writer::Direct,
-                WriterTable::Mailbox(mailbox) => {
-                    let time = |text: &Option<Text<Plain>>| text.as_ref().map(|text| text.0.0);
-                    let capacity = mailbox.capacity.as_ref().map(|capacity| capacity.0);
-                    Writer::mailbox(time(&mailbox.cost), time(&mailbox.call_timeout), capacity)
-                }
-            };
-        }
-        strategy
-    }
-}
-
-/// A strategy by the name of its preset.
-struct Preset(Strategy);
-
-impl FromStr for Preset {
-    type Err = UnknownPreset;
-
-    fn from_str(name: &str) -> Result<Self, UnknownPreset> {
-        Strategy::preset(name).map(Self)
     }
 }
 
@@ -291,20 +176,37 @@ impl FromStr for Plain {
     }
 }
 
-/// A duration, or `none`: for ever.
-#[derive(Clone, Copy)]
-struct Ttl(Option<Duration>);
-
-impl FromStr for Ttl {
-    type Err = units::UnitError;
-
-    fn from_str(text: &str) -> Result<Self, units::UnitError> {
-        if text == "none" { Ok(Self(None)) } else { units::parse_duration(text).map(|ttl| Self(Some(ttl))) }
+/// A table such as `example`, or `"none"`.
+pub(super) fn table_or_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+    what: &'static str,
+    example: &'static str,
+) -> Result<Option<T>, D::Error> {
+    struct Visitor<T> {
+        what: &'static str,
+        example: &'static str,
+        table: PhantomData<T>,
     }
+    impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Visitor<T> {
+        type Value = Option<T>;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "a table such as {}, or \"none\"", self.example)
+        }
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Option<T>, E> {
+            let Self { what, example, .. } = self;
+            let other =
+                || E::custom(format!("`{text}` is no {what}: write a table such as {example}, or \"none\""));
+            if text == "none" { Ok(None) } else { Err(other()) }
+        }
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<T>, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(map)).map(Some)
+        }
+    }
+    from.deserialize_any(Visitor { what, example, table: PhantomData })
 }
 
 /// A whole number within bounds, and what is said of any other.
-fn count<'de, D: Deserializer<'de>>(
+pub(super) fn count<'de, D: Deserializer<'de>>(
     from: D,
     bounds: impl RangeBounds<i64>,
     otherwise: &str,
@@ -323,15 +225,6 @@ pub(super) struct Workers(pub(super) usize);
 impl<'de> Deserialize<'de> for Workers {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         count(from, 1.., "a burst has one worker at least").map(Self)
-    }
-}
-
-/// How many writes a mailbox holds.
-struct Capacity(usize);
-
-impl<'de> Deserialize<'de> for Capacity {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        count(from, 1..=16_777_216, "a mailbox holds 1 to 16777216 writes").map(Self)
     }
 }
 
@@ -365,7 +258,7 @@ impl<T> OneOrMany<T> {
 
 impl<'de, T: Deserialize<'de> + PartialEq> Deserialize<'de> for OneOrMany<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Visitor<T>(std::marker::PhantomData<T>);
+        struct Visitor<T>(PhantomData<T>);
         impl<'de, T: Deserialize<'de> + PartialEq> de::Visitor<'de> for Visitor<T> {
             type Value = Vec<T>;
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -388,6 +281,6 @@ impl<'de, T: Deserialize<'de> + PartialEq> Deserialize<'de> for OneOrMany<T> {
                 Ok(values)
             }
         }
-        from.deserialize_any(Visitor(std::marker::PhantomData)).map(Self)
+        from.deserialize_any(Visitor(PhantomData)).map(Self)
     }
 }

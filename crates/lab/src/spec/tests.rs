@@ -11,14 +11,14 @@ use crate::engine::{Burst, Docs, NodeTest, Open, Popularity, Retries, Target};
 
 const MINIMAL: &str = "title = \"t\"\n[target]\nkind = \"engine\"\n[load]\nburst = 10\n";
 
-fn read(text: &str) -> Result<Experiment, (String, String, Option<String>)> {
+pub(super) fn read(text: &str) -> Result<Experiment, (String, String, Option<String>)> {
     Experiment::parse("test.toml", text).map_err(|error| {
         let at = error.at.map(|at| text[at.offset()..at.offset() + at.len()].to_owned());
         (error.message, at.unwrap_or_default(), error.help)
     })
 }
 
-fn burst(cell: &Cell) -> &Burst {
+pub(super) fn burst(cell: &Cell) -> &Burst {
     let Load::Burst(burst) = &cell.load else { panic!("an open load") };
     burst
 }
@@ -98,7 +98,12 @@ cache.ttl = "none"
         (Store::LockedAsync, None),
         "what is written beside a preset wins"
     );
-    let load = stockade_cache::Load { deadline: Duration::from_secs(4), max_concurrent: Some(3), queue: 0, ..stockade_cache::Load::DEFAULT };
+    let load = stockade_cache::Load {
+        deadline: Duration::from_secs(4),
+        max_concurrent: Some(3),
+        queue: 0,
+        ..stockade_cache::Load::DEFAULT
+    };
     assert_eq!(strategy.load, load);
     let limit = Limit {
         entries: Some(36_000),
@@ -126,12 +131,12 @@ fn scaling_multiplies_only_what_the_file_lists() {
 }
 
 /// The minimal file with something behind it.
-fn with(lines: &str) -> String {
+pub(super) fn with(lines: &str) -> String {
     format!("{MINIMAL}{lines}\n")
 }
 
 /// Each file, and what is said of it: the message, the place, the remedy (`""`: it is in the message).
-fn assert_refused(cases: &[(String, &str, &str, &str)]) {
+pub(super) fn assert_refused(cases: &[(String, &str, &str, &str)]) {
     for (text, message, at, help) in cases {
         let (said, place, remedy) = read(text).unwrap_err();
         assert_eq!(

@@ -1,0 +1,99 @@
+//! Axes, and those that do not go together.
+
+use std::time::Duration;
+
+use stockade_cache::{Breaker, Refresh};
+
+use crate::spec::tests::{assert_refused, burst, read, with};
+
+#[test]
+fn a_cache_has_every_axis() {
+    let text = r#"
+title = "t"
+[target]
+kind = "engine"
+[load]
+burst = 1
+[cache]
+strategy = "breaker"
+ttl = "10s"
+jitter = 0.2
+swr = "5s"
+sie = "1h"
+throttle = "3s"
+load = { soft_timeout = "none" }
+[[arm]]
+name = "a"
+cache.refresh = { xfetch = { beta = 2.0, formula = "paper" } }
+cache.breaker = { min_calls = 7, ramp = "1m" }
+[[arm]]
+name = "b"
+cache.refresh = { early = { at = 0.5 } }
+cache.breaker = "none"
+[[arm]]
+name = "c"
+cache.strategy = "early"
+cache.refresh = "none"
+"#;
+    let experiment = read(text).unwrap();
+    let [a, b, c] = [0, 1, 2].map(|arm: usize| burst(&experiment.cells[arm]).strategy.clone());
+    assert_eq!(a.ttl, Some(Duration::from_secs(10)));
+    assert_eq!(
+        (a.swr, a.sie, a.throttle),
+        (Duration::from_secs(5), Duration::from_hours(1), Duration::from_secs(3))
+    );
+    assert_eq!((a.load.soft_timeout, a.refresh), (None, Refresh::XFetch { beta: 2.0 }));
+    let breaker = Breaker { min_calls: 7, ramp: Duration::from_mins(1), ..Breaker::DEFAULT };
+    assert_eq!(a.breaker, Some(breaker));
+    assert_eq!((b.breaker, b.refresh), (None, Refresh::Early { at: 0.5 }));
+    assert_eq!((c.breaker, c.refresh), (None, Refresh::None));
+}
+
+#[test]
+fn axes_that_do_not_go_together_are_refused() {
+    let cache = |lines: &str| with(&format!("[cache]\n{lines}"));
+    for (lines, message) in [
+        (
+            "swr = \"1s\"",
+            "without a ttl nothing is ever stale: give one, or leave out `refresh`, `jitter`, `swr` and `sie`",
+        ),
+        (
+            "ttl = \"1s\"\nload.soft_timeout = \"1s\"",
+            "`soft_timeout` answers with something stale: give `sie` or `swr`, or leave it out",
+        ),
+        ("ttl = \"1s\"\njitter = 1.5", "`jitter` is a share of the ttl, from 0 to 1"),
+        (
+            "ttl = \"1s\"\nrefresh = { early = { at = 1.0 } }",
+            "`at` is a share of the ttl, above 0 and below 1",
+        ),
+        ("ttl = \"1s\"\nrefresh = { xfetch = { beta = 0.0 } }", "`beta` has to be above 0"),
+        ("breaker = { min_calls = 0 }", "the breaker's `min_calls` is from 1 to 10,000"),
+        ("breaker = { errors_rate = 0.0 }", "`errors_rate` is a share of the loads, above 0 and up to 1"),
+        ("breaker = { probes = 0 }", "the breaker's `period` and `probes` have to be above 0"),
+    ] {
+        let (said, place, _) = read(&cache(lines)).unwrap_err();
+        assert_eq!(said, message);
+        assert!(!place.is_empty(), "{lines}: it has a place");
+    }
+    assert_refused(&[
+        (
+            cache("breaker = { min_call = 3 }"),
+            "unknown key `min_call`",
+            "min_call",
+            "did you mean `min_calls`?",
+        ),
+        (
+            cache("breaker = \"on\""),
+            "`on` is no breaker: write a table such as { min_calls = 20, open_for = \"5s\" }, or \"none\"",
+            "\"on\"",
+            "",
+        ),
+        (
+            cache("refresh = \"early\""),
+            "`early` is no refresh: write a table such as { early = { at = 0.8 } }, { xfetch = { beta = 1.0 } }, \
+             or \"none\"",
+            "\"early\"",
+            "",
+        ),
+    ]);
+}
