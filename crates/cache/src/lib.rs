@@ -5,9 +5,11 @@
 //! functions; [`PRESETS`] names the known compositions. A lookup goes
 //!
 //! ```text
-//! fresh? -> hit
+//! fresh                -> hit; early and xfetch may begin a refresh
+//! stale, within swr    -> stale, and one refresh begins
 //! missing, independent -> this caller loads
 //! missing, coalesce    -> the first caller leads, the others wait for its answer
+//! no load answers      -> what is stale, within sie: fallback
 //! ```
 //!
 //! and every load runs in a task of its own: no caller that gives up can take it along. A leader
@@ -30,6 +32,40 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # When the source fails
+//!
+//! An answer is fresh for `ttl`, then stale and refreshed on request for `swr`, then the last resort for
+//! `sie`, then gone: nothing older is ever served. While it is the last resort, a request waits for a load,
+//! its `soft_timeout` at most, and is given the stale answer if that fails. Then the key is left alone for
+//! `throttle`; and when too many loads have failed the [`Breaker`] opens: everybody who has something stale is
+//! answered at once, and a few probes in the background find out when the source is back. The
+//! [`reason`](Answer::reason) of an answer tells which it was.
+//!
+//! ```
+//! use std::time::Duration;
+//! use stockade_cache::{Breaker, Cache, Error, Outcome, Reason, Strategy};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let strategy = Strategy {
+//!     ttl: Some(Duration::ZERO),
+//!     breaker: Some(Breaker { min_calls: 50, ..Breaker::DEFAULT }),
+//!     ..Strategy::preset("breaker")?
+//! };
+//! let cache: Cache<u64, String> = Cache::new(strategy)?;
+//! cache.get_with(7, async || Ok::<_, std::io::Error>("Ada".to_owned())).await?;
+//!
+//! // It is stale now, and the database is down.
+//! let answer = cache.get_with(7, async || Err::<String, _>("no route to host")).await?;
+//! assert_eq!((answer.value.as_str(), answer.outcome), ("Ada", Outcome::Fallback));
+//! assert!(matches!(answer.reason, Reason::Failed(Error::Load(_))));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A not-found is an answer, not a failure: [`Builder::not_found`] tells which values stand for one. What
+//! changes at the source is [invalidated](Cache::invalidate) by key, by [tag](Builder::tags) or altogether.
 //!
 //! # Limits
 //!
@@ -89,13 +125,14 @@
 //! marked yet; under `lru` also to a counter of the shard. With a ttl it reads the coarse clock: two
 //! loads, and a thread that wakes once a millisecond while there are lookups. [Counting
 //! lookups](Builder::count_lookups) is one locked instruction more. A waiter costs under 1 KiB, its task
-//! included. There are no default features; `bytes` makes `bytes::Bytes` something that can be weighed.
+//! included. There are no default features; `bytes` makes `bytes::Bytes` something that can be weighed,
+//! `tower` has `CacheLayer`.
 //!
 //! # Inside
 //!
 //! [`flight`] is the coalescing core: a synchronous state machine that knows no runtime. The shard
-//! holds entries and their policy and decides, without a lock or an await; the store locks shards and
-//! keeps the account of bytes; the writer performs stores, directly or through one mailbox as Kazoo's
+//! holds entries and their policy and decides, without a lock or an await; what an entry's age means and what
+//! the breaker does are pure, too; the store locks shards and keeps the account of bytes; the writer performs stores, directly or through one mailbox as Kazoo's
 //! cache process does.
 
 mod admission;
