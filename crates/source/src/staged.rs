@@ -36,7 +36,7 @@ pub struct Staged<R> {
 pub struct Stamped {
     /// Its bytes.
     pub document: Document,
-    /// How often it had been [written](Staged::write) when the source answered.
+    /// How often it had been [written](Staged::write) when the source was asked.
     pub version: u64,
     /// When the source answered.
     pub at: Time,
@@ -133,8 +133,9 @@ impl<R: Runtime> Staged<R> {
 
     /// The document with this id, and which version of it that is.
     pub async fn fetch_stamped(&self, id: &str) -> Result<Option<Stamped>, SourceError> {
-        let document = self.fetch(id).await?;
+        // As a database does, it reads what is there when it is asked, however long the answer takes.
         let version = self.versions.lock().unwrap_or_else(PoisonError::into_inner).get(id).copied();
+        let document = self.fetch(id).await?;
         let stamp =
             |document| Stamped { document, version: version.unwrap_or_default(), at: self.runtime.now() };
         Ok(document.map(stamp))

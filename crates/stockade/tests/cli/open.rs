@@ -237,6 +237,21 @@ fn the_node_test_loads_more_with_its_slip_than_without() {
     assert_eq!(arms["bug"]["stores"]["sync"], arms["bug"]["source_loads"]);
 }
 
+/// The Node test deletes a key that is written, but what was being read stores itself afterwards.
+#[test]
+fn what_is_served_after_its_invalidation_is_found_by_the_audit() {
+    let sandbox = Sandbox::new();
+    let text = load("writes = { every = \"70ms\", invalidate = \"hard\" }");
+    let text = text.replace("cache.strategy = \"none\"", "cache.strategy = \"xfetch_unit_fixed\"");
+    let file = sandbox.file("written.toml", &text);
+    let said = sandbox.stockade(&["run", &file, "--out", "written"]);
+    assert_eq!(said.code, 99, "{}{}", said.stdout, said.stderr);
+    let audit = said.stdout.lines().skip_while(|line| !line.contains("nothing was served beyond its limit"));
+    let audit: Vec<_> = audit.take(2).collect();
+    assert!(audit[0].starts_with("✗ refuted"), "{audit:?}");
+    assert!(audit[1].contains("held in 1 of 2, first failed in none"), "{audit:?}");
+}
+
 #[test]
 fn a_simulated_source_can_live_in_real_time() {
     let sandbox = Sandbox::new();
