@@ -133,7 +133,8 @@ where
 
     /// Stores a value that did not come from a load, for as long as the strategy's `ttl`.
     ///
-    /// A load of the same key that is under way is answered to those who wait for it, and not stored. A
+    /// A load of the same key that is under way is answered to those who wait for it, and not stored. Nobody
+    /// knows how long a load would have taken: xfetch refreshes the value when it has expired. A
     /// value that the limit refuses is not stored, and what was stored under its key is gone. Only a limit
     /// in bytes refuses any.
     pub fn insert(&self, key: K, value: V) -> Insertion {
@@ -345,7 +346,9 @@ where
     {
         match closer.look(key, now) {
             Found::Aged(aged) if now < aged.life.expires => {
-                self.counters.late_hits.increment();
+                let Counters { negatives, late_hits, .. } = &*self.counters;
+                let count = if aged.life.is_negative { negatives } else { late_hits };
+                count.increment();
                 Some(aged.value)
             }
             // It was not fresh at the first look.

@@ -101,3 +101,39 @@ fn loads_and_stores_share_one_ceiling() {
         assert_eq!(held(&store), stored(&store));
     });
 }
+
+/// Two loads and one invalidation: what was read before it is never found after it.
+#[test]
+fn what_was_loaded_before_an_invalidation_is_not_found_after_it() {
+    const BEFORE: u8 = 90;
+    const AFTER: u8 = 50;
+    for everything in [false, true] {
+        explore(move || {
+            let store = store(crate::Policy::SIEVE, 0.0);
+            let load = || -> Box<dyn FnOnce() + Send> {
+                let store = Arc::clone(&store);
+                Box::new(move || {
+                    let since = store.moment();
+                    let value = if since == 0 { BEFORE } else { AFTER };
+                    let ticket = store.ticket(&0, &value, None).expect("there is room");
+                    let life = Life::until(Time::NEVER);
+                    store.publish(Publication { key: 0, value, life, since, ticket }, Time::ZERO);
+                })
+            };
+            let invalidate: Box<dyn FnOnce() + Send> = {
+                let store = Arc::clone(&store);
+                Box::new(move || {
+                    if everything {
+                        store.clear(Invalidation::Hard, Time::ZERO);
+                    } else {
+                        store.invalidate(&0, Invalidation::Hard, Time::ZERO);
+                    }
+                    assert_ne!(fresh(&store, 0), Some(BEFORE));
+                })
+            };
+            together(vec![load(), invalidate, load()]);
+            assert_ne!(fresh(&store, 0), Some(BEFORE));
+            assert_eq!(held(&store), stored(&store));
+        });
+    }
+}
