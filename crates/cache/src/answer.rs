@@ -25,6 +25,7 @@ impl<V> Answer<V> {
 
 /// Why an answer has its outcome.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Reason {
     /// It was fresh: a hit, or a stored not-found.
     Fresh,
@@ -44,6 +45,7 @@ pub enum Reason {
 
 /// Nothing could be served. The reason; everyone who waited for one load is told the same.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The loader returned this error. It is shared with the waiters of the moment, never stored.
     #[error("the load failed: {0}")]

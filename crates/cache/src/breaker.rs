@@ -14,7 +14,13 @@
 
 mod circuit;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use circuit::{Circuit, Turn};
 use foldhash::quality::FixedState;
@@ -26,7 +32,7 @@ use stockade_model::{
 
 use crate::{
     strategy::InvalidStrategy,
-    sync::{AtomicBool, Lock, Ordering, SharedLock},
+    sync::{Lock, SharedLock},
 };
 
 /// When a breaker opens, and how it closes again.
@@ -76,6 +82,7 @@ impl Breaker {
 
 /// What a breaker lets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum BreakerState {
     /// All loads.
     Closed,
@@ -110,8 +117,8 @@ const ROUTES_MOST: usize = 1_024;
 #[derive(Debug)]
 pub(crate) struct Guarded {
     circuit: Lock<Circuit>,
-    /// What everybody may know without the lock.
-    is_closed: AtomicBool,
+    /// What everybody may know without the lock: from when on all goes through, in nanoseconds.
+    closed_from: AtomicU64,
 }
 
 impl<K> Breakers<K> {
@@ -148,28 +155,23 @@ impl<K> Breakers<K> {
 
 impl Guarded {
     fn new(config: Breaker) -> Arc<Self> {
-        Arc::new(Self { circuit: Lock::new(Circuit::new(config)), is_closed: AtomicBool::new(true) })
+        Arc::new(Self { circuit: Lock::new(Circuit::new(config)), closed_from: AtomicU64::new(0) })
     }
 
     /// Whether it lets everything through: then, and only then, it pays to wait for a load.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Relaxed)
+    pub(crate) fn is_closed(&self, now: Time) -> bool {
+        now.as_nanos() >= self.closed_from.load(Ordering::Relaxed)
     }
 
     /// Whether it might let a load through now; asking costs nothing.
     pub(crate) fn may_admit(&self, now: Time) -> bool {
-        self.is_closed() || self.circuit.lock().may_admit(now)
+        self.is_closed(now) || self.circuit.lock().may_admit(now)
     }
 
     /// Leave to load; `None`: the source is left alone.
     pub(crate) fn admit<R: Runtime>(self: &Arc<Self>, runtime: &R) -> Option<Permit<R>> {
         let turn = self.change(|circuit| circuit.admit(runtime.now()))?;
-        Some(Permit {
-            guarded: Arc::clone(self),
-            turn: Some(turn),
-            has_begun: false,
-            runtime: runtime.clone(),
-        })
+        Some(Permit { guarded: Arc::clone(self), turn: Some(turn), runtime: runtime.clone() })
     }
 
     pub(crate) fn state(&self, now: Time) -> BreakerState {
@@ -179,28 +181,21 @@ impl Guarded {
     fn change<T>(&self, change: impl FnOnce(&mut Circuit) -> T) -> T {
         let mut circuit = self.circuit.lock();
         let changed = change(&mut circuit);
-        self.is_closed.store(circuit.is_closed(), Ordering::Relaxed);
+        self.closed_from.store(circuit.closed_from().as_nanos(), Ordering::Relaxed);
         changed
     }
 }
 
-/// Leave for one load. Dropped without a result, it has failed if it had begun, and else counts as nothing.
+/// Leave for one load. Dropped without having been settled, it was of no use: the load never began.
 #[derive(Debug)]
 pub(crate) struct Permit<R: Runtime> {
     guarded: Arc<Guarded>,
     /// There until it is settled.
     turn: Option<Turn>,
-    has_begun: bool,
     runtime: R,
 }
 
 impl<R: Runtime> Permit<R> {
-    /// The load begins.
-    pub(crate) fn begun(mut self) -> Self {
-        self.has_begun = true;
-        self
-    }
-
     /// The source has answered, or it has not.
     pub(crate) fn settle(mut self, is_answered: bool) {
         self.end(Some(is_answered));
@@ -216,6 +211,6 @@ impl<R: Runtime> Permit<R> {
 
 impl<R: Runtime> Drop for Permit<R> {
     fn drop(&mut self) {
-        self.end(self.has_begun.then_some(false));
+        self.end(None);
     }
 }

@@ -1,6 +1,6 @@
 //! Making a cache.
 
-use std::{hash::Hash, sync::Arc};
+use std::hash::Hash;
 
 use stockade_model::{
     seed::Seed,
@@ -73,8 +73,7 @@ where
 
     /// Tells the tags of a value, one call each, for [`Cache::invalidate_tag`].
     ///
-    /// It is asked whenever an entry comes or goes, and has to tell the same each time. A tag costs 32
-    /// bytes, which count under a limit.
+    /// A tag costs up to 72 bytes, which count under a limit.
     ///
     /// ```
     /// use stockade_cache::{Cache, Invalidation, Strategy};
@@ -98,7 +97,7 @@ where
     /// ```
     #[must_use]
     pub fn tags(mut self, tags: impl Fn(&K, &V, &mut dyn FnMut(&str)) + Send + Sync + 'static) -> Self {
-        self.0.told.tags = Some(Arc::new(tags));
+        self.0.told.tags = Some(Box::new(tags));
         self
     }
 
@@ -119,8 +118,22 @@ where
     }
 
     /// Tells the recorder of the `metrics` facade that is installed when the cache is built what the cache
-    /// does, under this name: `stockade_requests_total{cache, outcome}` and so on, see the README. Lookups
-    /// are counted then. A task tells counts once a second; waits and loads are told as they end.
+    /// does, with this name as label `cache`; no two caches may have one name. Lookups are counted then. A
+    /// task tells counts and gauges once a second, histograms are told as waits and loads end.
+    ///
+    /// | metric | what it is |
+    /// |---|---|
+    /// | `stockade_requests_total` | by `outcome`: hit, stale, miss, coalesced, fallback, negative, error |
+    /// | `stockade_loads_total`, `_failed_total` | loads begun; those that failed, were cancelled or lost |
+    /// | `stockade_loads_refused_total`, `_rejected_total` | not begun: the breaker's doing, the queue's |
+    /// | `stockade_loads_in_flight` | loads under way |
+    /// | `stockade_load_seconds`, `stockade_wait_seconds` | histograms of loads, and of waits for another's load |
+    /// | `stockade_waiters_total` | waits for another's load |
+    /// | `stockade_refreshes_total` | by `refresh`: early, xfetch, swr, probe |
+    /// | `stockade_evicted_total` | by `reason`: expired, size |
+    /// | `stockade_invalidated_total` | entries that were invalidated |
+    /// | `stockade_entries`, `stockade_bytes` | entries stored; bytes held of the limit |
+    /// | `stockade_breaker_state` | by `route`: 0 closed, 1 ramp, 2 half-open, 3 open |
     #[must_use]
     pub fn metrics(mut self, name: impl Into<String>) -> Self {
         self.0.name = Some(name.into());

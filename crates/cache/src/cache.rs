@@ -23,7 +23,7 @@ use crate::{
     chance::Chance,
     flight::{Flights, Turn},
     life::Lifetimes,
-    load::Landing,
+    load::{Landing, Loaded},
     meter::{self, Meter},
     request::Place,
     shard::{Found, Invalidation},
@@ -140,40 +140,47 @@ where
     pub fn insert(&self, key: K, value: V) -> Insertion {
         let inner = &*self.inner;
         let since = if inner.site.is_idle() { inner.store.moment() } else { inner.store.outdate(&key) };
-        let at = inner.now_for_lookups();
-        let loaded = inner.loaded(value, at, Duration::ZERO, since);
-        let Some(life) = loaded.life else {
-            inner.store.discard(&key);
-            return Insertion::NotKept;
+        let at = inner.runtime.coarse_now();
+        let loaded = inner.take_in(value, at, Duration::ZERO, since);
+        let (ticket, insertion) = match loaded.life {
+            None => (None, Insertion::NotKept),
+            Some(_) => match inner.store.ticket(&key, &loaded.value, None) {
+                Ok(ticket) => (Some(ticket), Insertion::Stored),
+                Err(refused) => (None, Insertion::Refused(refused)),
+            },
         };
-        let ticket = match inner.store.ticket(&key, &loaded.value, None) {
-            Ok(ticket) => ticket,
-            Err(refused) => {
-                inner.store.discard(&key);
-                return Insertion::Refused(refused);
-            }
-        };
-        if inner.writer.is_direct() {
-            let value = loaded.value;
-            inner.store.publish(Publication { key, value, life, since, ticket }, at);
-        } else {
-            let busy = inner.site.begin();
-            let write = Write { key, loaded, claim: None, slot: None, ticket: Some(ticket), busy };
-            inner.writer.store_later(write);
+        if inner.writer.is_direct() || ticket.is_none() {
+            let Loaded { value, life, .. } = loaded;
+            inner.store.publish(Publication { key, value, since, kept: life.zip(ticket) }, at);
+            return insertion;
         }
-        Insertion::Stored
+        let (busy, forgotten) = (inner.site.begin(), (key.clone(), loaded.value.clone()));
+        let write = Write { key, loaded, claim: None, slot: None, ticket, busy };
+        if inner.writer.store_later(write) {
+            return insertion;
+        }
+        let (key, value) = forgotten;
+        inner.store.publish(Publication { key, value, since, kept: None }, at);
+        Insertion::Refused(Refused::MailboxFull)
     }
 
     /// Invalidates what is stored under `key`; true if there was something.
     ///
     /// A load of the key that is under way goes on, and answers those who asked before; it is not stored,
-    /// and who asks from now on is not given it.
-    pub fn invalidate(&self, key: &K, how: Invalidation) -> bool {
-        self.inner.store.invalidate(key, how, self.inner.runtime.coarse_now())
+    /// and who asks from now on has it loaded anew.
+    pub fn invalidate<Q: Hash + Eq + ?Sized>(&self, key: &Q, how: Invalidation) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let was_there = self.inner.store.invalidate(key, how, self.inner.runtime.coarse_now());
+        // Who asks from now on does not queue behind a load that is of no use to them.
+        self.inner.flights.detach(key);
+        was_there
     }
 
     /// Invalidates everything with this [tag](Builder::tags), and what loads under way bring that has it;
-    /// how many entries there were.
+    /// how many entries there were. Which of them do is known when they are over: who asks meanwhile waits for
+    /// that, and then has it loaded anew.
     #[expect(clippy::must_use_candidate, reason = "most callers do not care how many there were")]
     pub fn invalidate_tag(&self, tag: &str, how: Invalidation) -> usize {
         self.inner.store.invalidate_tag(tag, how, self.inner.runtime.coarse_now())
@@ -182,7 +189,9 @@ where
     /// Invalidates everything, and what loads under way bring; how many entries there were.
     #[expect(clippy::must_use_candidate, reason = "most callers do not care how many there were")]
     pub fn clear(&self, how: Invalidation) -> usize {
-        self.inner.store.clear(how, self.inner.runtime.coarse_now())
+        let were_there = self.inner.store.clear(how, self.inner.runtime.coarse_now());
+        self.inner.flights.detach_all();
+        were_there
     }
 
     /// The value of `key`: stored, or from `load`, or from another caller's load, as the strategy
@@ -217,17 +226,20 @@ where
             let asked = inner.ask();
             let mut place = inner.board(&key, asked, &mut need);
             let mut led = None;
-            let mut is_again = false;
+            let (mut is_again, mut has_waited) = (false, false);
             let answer = loop {
                 let waiter = match place {
                     Place::Answer(answer) => break answer,
-                    Place::Waiter(waiter) => waiter,
+                    Place::Waiter(waiter) => {
+                        has_waited = true;
+                        waiter
+                    }
                     Place::Leader(leader, seen) => {
                         led = Some(leader.ordinal());
-                        let watch = inner.watch(&leader, &need);
+                        let watch = inner.watch(&leader, &mut need);
                         // Who has led and boards again has asked before its successor's load began, and
                         // that serves it.
-                        inner.begin(leader, seen, load.take().expect("a caller leads once"));
+                        inner.launch(leader, seen, load.take().expect("a caller leads once"));
                         watch
                     }
                 };
@@ -255,7 +267,7 @@ where
                     Turn::TimedOut => break Err(inner.timed_out(&need)),
                 };
             };
-            if led.is_none() {
+            if has_waited {
                 inner.note_wait(asked);
             }
             answer.or_else(|error| inner.fall_back(&key, error))
@@ -392,6 +404,7 @@ where
 
 /// What became of a value that was [inserted](Cache::insert).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Insertion {
     /// It is stored, or in the writer's mailbox.
     Stored,

@@ -24,6 +24,7 @@
 //! locks is table, then flight.
 
 use std::{
+    borrow::Borrow,
     future::Future,
     hash::Hash,
     pin::Pin,
@@ -146,6 +147,22 @@ impl<K: Hash + Eq + Clone, T: Clone> Flights<K, T> {
         Some(Leader::of(flight))
     }
 
+    /// Frees a key whose flight is of no use to who comes from now on. Those aboard stay.
+    pub fn detach<Q: Hash + Eq + ?Sized>(&self, key: &Q)
+    where
+        K: Borrow<Q>,
+    {
+        // Dropped after the lock.
+        let _detached = self.tables.part(self.tables.hash(key)).lock().remove(key);
+    }
+
+    /// Frees every key.
+    pub fn detach_all(&self) {
+        for table in self.tables.iter() {
+            let _detached: Vec<_> = table.lock().drain().collect();
+        }
+    }
+
     /// Begins a flight that nobody else can board: an independent load.
     pub fn depart_alone(self: &Arc<Self>, key: &K, now: Time) -> Leader<K, T> {
         Leader::of(self.flight(key, now, false))
@@ -237,6 +254,12 @@ impl<K: Hash + Eq, T: Clone> Leader<K, T> {
     #[must_use]
     pub fn ordinal(&self) -> u32 {
         self.flight().core.lock().leaders_lost
+    }
+
+    /// When the flight began, with this leader or with one before it.
+    #[must_use]
+    pub fn began(&self) -> Time {
+        self.flight().began
     }
 
     /// A wait for this leader's own answer, by a caller that has no load to offer and so cannot be
@@ -339,7 +362,7 @@ impl<K: Hash + Eq, T: Clone> Timekeeper<K, T> {
 impl<K: Hash + Eq, T> Drop for Timekeeper<K, T> {
     /// Whoever boards next brings another one.
     fn drop(&mut self) {
-        self.watch.flight.core.lock().is_timed = false;
+        self.watch.flight.core.lock().timed_until = None;
     }
 }
 
@@ -382,8 +405,8 @@ struct Core<T> {
     phase: Phase<T>,
     seats: Seats,
     leaders_lost: u32,
-    /// Whether somebody wakes those whose time is up.
-    is_timed: bool,
+    /// When somebody looks next for those whose time is up.
+    timed_until: Option<Time>,
 }
 
 #[derive(Debug)]
@@ -404,7 +427,7 @@ enum Step<T> {
 }
 
 enum Sitting<T> {
-    /// A seat; the first with a deadline since there was a timekeeper.
+    /// A seat; the first whose deadline nobody watches over.
     Seat {
         seat: u64,
         is_first: bool,
@@ -425,7 +448,7 @@ enum Succession {
 
 impl<T> Core<T> {
     fn new() -> Self {
-        Self { phase: Phase::Led, seats: Seats::default(), leaders_lost: 0, is_timed: false }
+        Self { phase: Phase::Led, seats: Seats::default(), leaders_lost: 0, timed_until: None }
     }
 
     fn land(&mut self, answer: T) -> Vec<Waker> {
@@ -463,7 +486,7 @@ impl<T> Core<T> {
     /// Gives the wakers of those whose deadline has come, and the next deadline after that.
     fn expire(&mut self, now: Time) -> (Vec<Waker>, Option<Time>) {
         let (wakers, next) = self.seats.expire(now);
-        self.is_timed = next.is_some();
+        self.timed_until = next;
         (wakers, next)
     }
 
@@ -501,8 +524,11 @@ impl<T: Clone> Core<T> {
                 Sitting::Lead
             }
             Phase::Led | Phase::Vacant { .. } => {
-                let is_first = deadline.is_some() && !self.is_timed;
-                self.is_timed |= deadline.is_some();
+                let is_first =
+                    deadline.is_some_and(|deadline| self.timed_until.is_none_or(|until| deadline < until));
+                if is_first {
+                    self.timed_until = deadline;
+                }
                 let seat = self.seats.take(Seat { waker: None, can_lead, deadline, is_timed_out: false });
                 Sitting::Seat { seat, is_first }
             }

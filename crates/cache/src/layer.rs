@@ -28,6 +28,9 @@ use crate::{
 /// responses, as long as what it responds with can be cloned. It is ready at any time: whoever loads waits for
 /// the service to be ready, and who need not load does not.
 ///
+/// It responds with an [`Answer`]. Where the layers outside of it want the bare response, put a
+/// `map_response` on top: `.map_response(|answer: Answer<_>| answer.value)`.
+///
 /// ```
 /// use stockade_cache::{Cache, CacheLayer, Outcome, Strategy};
 /// use tower::{Service, ServiceBuilder, service_fn};

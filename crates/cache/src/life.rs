@@ -62,7 +62,7 @@ impl Lifetimes {
 
     /// The life of an answer that was loaded then, in so long. `share` is drawn from 0 to 1.
     #[inline]
-    pub(crate) fn begin(&self, loaded: Time, took: Duration, share: impl FnOnce() -> f64) -> Life {
+    pub(crate) fn life(&self, loaded: Time, took: Duration, share: impl FnOnce() -> f64) -> Life {
         let Some(ttl) = self.ttl else {
             return Life {
                 due: Time::NEVER,
@@ -72,11 +72,11 @@ impl Lifetimes {
                 is_negative: false,
             };
         };
-        let ttl = if self.jitter > 0.0 { ttl.mul_f64(1.0 - self.jitter * share()) } else { ttl };
+        let ttl = if self.jitter > 0.0 { part(ttl, 1.0 - self.jitter * share()) } else { ttl };
         let expires = loaded + ttl;
         let (due, spread) = match self.refresh {
             Refresh::None => (expires, 0.0),
-            Refresh::Early { at } => (loaded + ttl.mul_f64(at), 0.0),
+            Refresh::Early { at } => (loaded + part(ttl, at), 0.0),
             Refresh::XFetch { beta } => {
                 // Earlier than that no draw is large enough, so that none is made.
                 let spread = took.as_secs_f64() * beta;
@@ -89,7 +89,7 @@ impl Lifetimes {
     }
 
     /// The life of a not-found; `None`: it is not kept.
-    pub(crate) fn begin_negative(&self, loaded: Time) -> Option<Life> {
+    pub(crate) fn negative_life(&self, loaded: Time) -> Option<Life> {
         let expires = loaded + self.negative_ttl?;
         // Always due: it is no hit.
         Some(Life { due: Time::ZERO, loaded, expires, spread_secs: 0.0, is_negative: true })
@@ -118,6 +118,11 @@ impl Lifetimes {
             State::LastResort
         }
     }
+}
+
+/// A share of a time, which may be as long as any.
+fn part(of: Duration, share: f64) -> Duration {
+    Duration::try_from_secs_f64(of.as_secs_f64() * share).unwrap_or(of)
 }
 
 /// The rule of xfetch, in one unit: `now - delta * beta * ln(rand) >= expiry`.

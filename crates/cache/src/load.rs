@@ -74,20 +74,20 @@ where
     V: Clone + Send + Sync + 'static,
     R: Runtime,
 {
-    /// Has the key loaded in a task of its own, unless the breaker is against it.
-    pub(crate) fn begin<L: Loader<V>>(
+    /// Has the key loaded in a task of its own, unless the breaker is against it; whether it is.
+    pub(crate) fn launch<L: Loader<V>>(
         self: &Arc<Self>,
         leader: Leader<K, Landing<V>>,
         seen: Version,
         load: L,
-    ) {
+    ) -> bool {
         let permit = match &self.breakers {
             Some(breakers) => match breakers.of(leader.key()).admit(&self.runtime) {
                 Some(permit) => Some(permit),
                 None => {
                     self.counters.loads_refused.increment();
                     drop(leader.land(Err(Error::BreakerOpen)));
-                    return;
+                    return false;
                 }
             },
             None => None,
@@ -100,6 +100,7 @@ where
         let busy = self.site.begin();
         let loading = Loading { leader, seen, pass, permit, deadline, busy };
         self.runtime.spawn(Arc::clone(self).run(loading, load));
+        true
     }
 
     fn count_load(&self, key: &K, deadline: Time) {
@@ -150,7 +151,7 @@ where
         };
         let took = attempt.end(loaded.is_ok());
         let loaded = match loaded {
-            Ok(value) => self.loaded(value, self.runtime.now(), took, since),
+            Ok(value) => self.take_in(value, self.runtime.now(), took, since),
             Err(error) => {
                 span.record("error", tracing::field::display(&error));
                 drop(leader.land(Err(error)));
@@ -192,21 +193,22 @@ where
     }
 
     /// A value as it is at `at`, after a load that took so long.
-    pub(crate) fn loaded(&self, value: V, at: Time, took: Duration, since: Moment) -> Loaded<V> {
+    pub(crate) fn take_in(&self, value: V, at: Time, took: Duration, since: Moment) -> Loaded<V> {
         // Lookups ask the coarse clock, so by the coarse clock it lives: else it would be fresh for
         // longer than its ttl, and one of no ttl at all would be fresh.
         let loaded = at.min(self.runtime.coarse_now());
         let is_not_found = self.not_found.as_ref().is_some_and(|is_not_found| is_not_found(&value));
         let life = if is_not_found {
-            self.lifetimes.begin_negative(loaded)
+            self.lifetimes.negative_life(loaded)
         } else {
-            Some(self.lifetimes.begin(loaded, took, || self.chance.share()))
+            Some(self.lifetimes.life(loaded, took, || self.chance.share()))
         };
         Loaded { value, life, at, since }
     }
 }
 
-/// A load that has begun. Dropped before its [end](Self::end) it was lost, and has failed.
+/// A load that has begun. Dropped before its [end](Self::end) it was lost, and has failed: the breaker
+/// hears of it, too.
 struct Attempt<'a, K, V, R>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
@@ -227,7 +229,6 @@ where
     R: Runtime,
 {
     fn begin(inner: &'a Inner<K, V, R>, key: &'a K, permit: Option<Permit<R>>) -> Self {
-        let permit = permit.map(Permit::begun);
         Self { inner, key, permit, began: inner.runtime.now(), is_over: false }
     }
 

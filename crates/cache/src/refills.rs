@@ -19,6 +19,9 @@ pub(crate) struct Refills<K> {
     throttled: Timed<K>,
 }
 
+/// More keys than this are not noted: of a shard's loads that fail, so many at once.
+const NOTED_MOST: usize = 1 << 16;
+
 /// Keys that are noted until some time, unless they are taken out before.
 #[derive(Debug)]
 struct Timed<K> {
@@ -37,7 +40,9 @@ impl<K: Hash + Eq + Clone> Timed<K> {
             self.until.retain(|_, until| *until > now);
             self.swept_at = self.until.len();
         }
-        self.until.insert(key.clone(), until);
+        if self.until.len() < NOTED_MOST {
+            self.until.insert(key.clone(), until);
+        }
     }
 }
 
@@ -88,6 +93,10 @@ impl<K: Hash + Eq + Clone> Refills<K> {
     /// A load has failed: the key is left alone for a while.
     pub(crate) fn throttle(&mut self, key: &K, now: Time, until: Time) {
         self.throttled.note(key, now, until);
+    }
+
+    pub(crate) fn lift_throttle(&mut self, key: &K) {
+        self.throttled.until.remove(key);
     }
 
     pub(crate) fn is_throttled<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Time) -> bool

@@ -33,6 +33,8 @@ pub(crate) struct Need {
     reason: Reason,
     /// Whether there is something to fall back to.
     has_stale: bool,
+    /// Whether it is the soft timeout that ends its patience.
+    is_soft: bool,
 }
 
 /// What a miss makes of its caller.
@@ -44,9 +46,13 @@ pub(crate) enum Place<K: Hash + Eq, V> {
 }
 
 impl Need {
+    fn of(seen: Version, reason: Reason, has_stale: bool) -> Self {
+        Self { seen, reason, has_stale, is_soft: false }
+    }
+
     fn missing(seen: Version) -> Self {
         let reason = if seen == 0 { Reason::Absent } else { Reason::Expired };
-        Self { seen, reason, has_stale: false }
+        Self::of(seen, reason, false)
     }
 }
 
@@ -82,7 +88,12 @@ where
         };
         let given =
             |outcome, reason| ControlFlow::Break(Answer { value, outcome, age: now - life.loaded, reason });
-        let is_closed = || self.breakers.as_ref().is_none_or(|breakers| breakers.of(key).is_closed());
+        let is_closed = || {
+            let breaker = self.breakers.as_ref().map(|breakers| breakers.of(key));
+            breaker.is_none_or(|breaker| breaker.is_closed(self.runtime.now()))
+        };
+        // A breaker that is not closed says itself what may be tried.
+        let is_throttled = is_throttled && is_closed();
         let refreshes = match self.strategy.refresh {
             Refresh::Early { .. } => &self.counters.refreshes_early,
             Refresh::None | Refresh::XFetch { .. } => &self.counters.refreshes_xfetch,
@@ -100,7 +111,7 @@ where
             }
             State::Refresh if is_independent && !is_throttled && is_closed() => {
                 refreshes.increment();
-                ControlFlow::Continue(Need { seen, reason: Reason::Early, has_stale: true })
+                ControlFlow::Continue(Need::of(seen, Reason::Early, true))
             }
             state @ (State::Fresh | State::Refresh) => {
                 if state == State::Refresh {
@@ -125,10 +136,8 @@ where
                 self.counters.fallbacks.increment();
                 given(Outcome::Fallback, Reason::Failed(Error::BreakerOpen))
             }
-            State::LastResort => {
-                ControlFlow::Continue(Need { seen, reason: Reason::Expired, has_stale: true })
-            }
-            State::Gone => ControlFlow::Continue(Need { seen, reason: Reason::Expired, has_stale: false }),
+            State::LastResort => ControlFlow::Continue(Need::of(seen, Reason::Expired, true)),
+            State::Gone => ControlFlow::Continue(Need::of(seen, Reason::Expired, false)),
         }
     }
 
@@ -142,7 +151,7 @@ where
         count: &Counter,
     ) {
         let breaker = self.breakers.as_ref().map(|breakers| breakers.of(key));
-        if breaker.is_some_and(|breaker| !breaker.may_admit(now)) {
+        if breaker.is_some_and(|breaker| !breaker.may_admit(self.runtime.now())) {
             return;
         }
         let leader = match self.strategy.fetch {
@@ -153,9 +162,10 @@ where
             }
             Fetch::Independent => Some(self.flights.depart_alone(key, now)),
         };
-        if let (Some(leader), Some(load)) = (leader, load.take()) {
+        if let (Some(leader), Some(load)) = (leader, load.take())
+            && self.launch(leader, seen, load)
+        {
             count.increment();
-            self.begin(leader, seen, load);
         }
     }
 
@@ -179,14 +189,16 @@ where
         };
         let serves =
             |landing: &Landing<V>| landing.as_ref().is_ok_and(|loaded| self.serves(key, loaded, asked));
+        let (has_stale, mut is_soft) = (need.has_stale, false);
         let deadline = |began: Time| {
             let patience = asked.at + self.wait_timeout();
-            match self.strategy.load.soft_timeout {
-                Some(soft) if need.has_stale => patience.min(began + soft),
-                _ => patience,
-            }
+            let soft = self.strategy.load.soft_timeout.filter(|_| has_stale).map(|soft| began + soft);
+            is_soft = soft.is_some_and(|soft| soft < patience);
+            soft.map_or(patience, |soft| soft.min(patience))
         };
-        match self.flights.board(key, asked.at, deadline, stored, serves) {
+        let boarding = self.flights.board(key, asked.at, deadline, stored, serves);
+        need.is_soft = is_soft;
+        match boarding {
             Boarding::Lead(leader) => Place::Leader(leader, need.seen),
             Boarding::Answered(answer) => {
                 let count = match answer.outcome {
@@ -213,10 +225,11 @@ where
     pub(crate) fn watch(
         self: &Arc<Self>,
         leader: &Leader<K, Landing<V>>,
-        need: &Need,
+        need: &mut Need,
     ) -> Waiter<K, Landing<V>> {
         let soft = self.strategy.load.soft_timeout.filter(|_| need.has_stale);
-        let (watch, timekeeper) = leader.watch(soft.map(|soft| self.runtime.now() + soft));
+        need.is_soft = soft.is_some();
+        let (watch, timekeeper) = leader.watch(soft.map(|soft| leader.began() + soft));
         self.keep_time(timekeeper);
         watch
     }
@@ -244,7 +257,7 @@ where
 
     pub(crate) fn timed_out(&self, need: &Need) -> Error {
         match self.strategy.load.soft_timeout {
-            Some(after) if need.has_stale => Error::SoftTimeout { after },
+            Some(after) if need.is_soft => Error::SoftTimeout { after },
             _ => Error::WaitTimeout { after: self.wait_timeout() },
         }
     }

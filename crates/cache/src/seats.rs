@@ -10,6 +10,10 @@ use stockade_model::time::Time;
 pub(crate) struct Seats {
     taken: VecDeque<Option<Seat>>,
     first: u64,
+    /// The last deadline that was taken.
+    latest: Time,
+    /// Whether one came that is earlier than the one before it.
+    is_mixed: bool,
 }
 
 #[derive(Debug)]
@@ -22,6 +26,10 @@ pub(crate) struct Seat {
 
 impl Seats {
     pub(crate) fn take(&mut self, seat: Seat) -> u64 {
+        if let Some(deadline) = seat.deadline {
+            self.is_mixed |= deadline < self.latest;
+            self.latest = deadline;
+        }
         self.taken.push_back(Some(seat));
         self.first + self.taken.len() as u64 - 1
     }
@@ -52,11 +60,13 @@ impl Seats {
         std::mem::take(&mut self.taken).into_iter().flatten().filter_map(|seat| seat.waker).collect()
     }
 
-    /// Marks those whose deadline has come and gives their wakers; and the deadline of the first whose
-    /// has not. Deadlines come in the order of arrival, but for the moment between a caller's look at
-    /// the clock and its boarding.
+    /// Marks those whose deadline has come and gives their wakers; and the earliest deadline that has not.
+    ///
+    /// Deadlines come in the order of arrival, as long as all have the same patience: then the first that has
+    /// not come ends the search. Who has something stale has another one; with both kinds aboard everybody is
+    /// looked at.
     pub(crate) fn expire(&mut self, now: Time) -> (Vec<Waker>, Option<Time>) {
-        let mut wakers = Vec::new();
+        let (mut wakers, mut next) = (Vec::new(), None);
         for seat in self.taken.iter_mut().flatten().filter(|seat| !seat.is_timed_out) {
             match seat.deadline {
                 None => {}
@@ -64,10 +74,15 @@ impl Seats {
                     seat.is_timed_out = true;
                     wakers.extend(seat.waker.take());
                 }
-                Some(deadline) => return (wakers, Some(deadline)),
+                Some(deadline) => {
+                    next = Some(next.map_or(deadline, |next: Time| next.min(deadline)));
+                    if !self.is_mixed {
+                        break;
+                    }
+                }
             }
         }
-        (wakers, None)
+        (wakers, next)
     }
 
     fn slot(&mut self, number: u64) -> Option<&mut Option<Seat>> {

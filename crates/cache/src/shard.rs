@@ -15,7 +15,7 @@ use crate::{
     limit::{Ceiling, Limit},
     policy::{Place, Places, Slot, Working},
     refills::Refills,
-    tags::{Tagging, Tags},
+    tags::Tags,
 };
 
 /// Counts a shard's stores, so that the entries of a key that follow each other differ; 0: there is
@@ -62,7 +62,7 @@ pub(crate) struct Shard<K, V> {
     evicted_expired: u64,
     /// How long an entry may serve after it has expired.
     stale_for: Duration,
-    tags: Option<Tags<K, V>>,
+    tags: Option<Tags>,
     /// Slots that were there from the beginning.
     room: usize,
 }
@@ -82,12 +82,13 @@ pub(crate) struct Entry<K, V> {
 }
 
 /// Something to be stored.
-pub(crate) struct New<K, V> {
+pub(crate) struct New<'a, K, V> {
     pub(crate) hash: u64,
     pub(crate) key: K,
     pub(crate) value: V,
     pub(crate) life: Life,
     pub(crate) weight: u32,
+    pub(crate) tags: &'a [u64],
 }
 
 /// The way round all slots in search of what has expired. As long as nothing can have, it rests.
@@ -224,7 +225,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         limit: Option<&Limit>,
         entries_max: usize,
         stale_for: Duration,
-        tagging: Option<Tagging<K, V>>,
+        has_tags: bool,
     ) -> Self {
         let reclaim = limit.map_or(0.0, |limit| limit.reclaim);
         let is_limited = limit.is_some_and(|limit| limit.entries.is_some());
@@ -245,7 +246,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             unpurged: 0,
             evicted_expired: 0,
             stale_for,
-            tags: tagging.map(Tags::new),
+            tags: has_tags.then(|| Tags::new(hasher)),
         }
     }
 
@@ -299,8 +300,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     }
 
     /// Stores a value, ends the key's claim and its episode, and gives what had to leave for it.
-    pub(crate) fn publish(&mut self, new: New<K, V>, now: Time) -> Gone<K, V> {
-        let New { hash, key, value, life, weight } = new;
+    pub(crate) fn publish(&mut self, new: New<'_, K, V>, now: Time) -> Gone<K, V> {
+        let New { hash, key, value, life, weight, tags } = new;
         let mut gone = Gone::new();
         if now >= self.sweep.earliest {
             self.sweep(SWEEP_SLICE, now, &mut gone);
@@ -313,7 +314,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         let place = Place::default();
         if let Some(slot) = found {
             self.sweep.note(life.gone(self.stale_for));
-            self.retag(slot, &key, &value);
+            self.retag(slot, tags);
             let entry = Entry { key, value, life, place, version, short_hash, weight };
             let mut old = self.entries[slot as usize].replace(entry);
             if let (Some(old), Some(new)) = (&mut old, &mut self.entries[slot as usize]) {
@@ -331,9 +332,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             self.entries.push(None);
             Slot::try_from(self.entries.len() - 1).expect("memory ends before the numbers do")
         };
-        if let Some(tags) = &mut self.tags {
-            tags.add(slot, &key, &value);
-        }
+        self.retag(slot, tags);
         let entry = Entry { key, value, life, place, version, short_hash, weight };
         self.entries[slot as usize] = Some(entry);
         self.index.insert_unique(lengthen(short_hash), slot, rehash(&self.entries));
@@ -354,14 +353,17 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     }
 
     /// Invalidates the entry of a key; true if there was one.
-    pub(crate) fn invalidate(
+    pub(crate) fn invalidate<Q: Eq + ?Sized>(
         &mut self,
         hash: u64,
-        key: &K,
+        key: &Q,
         how: Invalidation,
         now: Time,
         gone: &mut Gone<K, V>,
-    ) -> bool {
+    ) -> bool
+    where
+        K: Borrow<Q>,
+    {
         let slot = self.find(hash, key).map(|(slot, _)| slot);
         slot.is_some_and(|slot| self.invalidate_slot(slot, how, now, gone))
     }
@@ -377,7 +379,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     ) -> (usize, Option<Slot>) {
         let slots: Vec<Slot> = match whose {
             Whose::Tag(tag) => {
-                let tagged = |tags: &Tags<K, V>| tags.slots(tag, after, INVALIDATION_SLICE);
+                let tagged = |tags: &Tags| tags.slots(tag, after, INVALIDATION_SLICE);
                 self.tags.as_ref().map(tagged).unwrap_or_default()
             }
             Whose::All => {
@@ -396,6 +398,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         let serves_stale = !self.stale_for.is_zero() && !entry.life.is_negative;
         if how == Invalidation::Soft && serves_stale {
             entry.life.expire(now);
+            // What failed to be loaded may be there now.
+            self.refills.lift_throttle(&entry.key);
             self.sweep.note(entry.life.gone(self.stale_for));
         } else {
             gone.extend(self.remove_slot(slot));
@@ -403,13 +407,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         true
     }
 
-    /// An entry is about to be replaced.
-    fn retag(&mut self, slot: Slot, key: &K, value: &V) {
-        if let Some(tags) = &mut self.tags {
-            if let Some(Some(old)) = self.entries.get(slot as usize) {
-                tags.remove(slot, &old.key, &old.value);
-            }
-            tags.add(slot, key, value);
+    /// The entry in this slot is to have these tags.
+    fn retag(&mut self, slot: Slot, tags: &[u64]) {
+        if let Some(index) = &mut self.tags {
+            index.set(slot, tags);
         }
     }
 
@@ -479,7 +480,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     fn take(&mut self, slot: Slot) -> Option<Entry<K, V>> {
         let entry = self.entries[slot as usize].take()?;
         if let Some(tags) = &mut self.tags {
-            tags.remove(slot, &entry.key, &entry.value);
+            tags.remove(slot);
         }
         if let Ok(listed) = self.index.find_entry(lengthen(entry.short_hash), |&listed| listed == slot) {
             listed.remove();
@@ -553,8 +554,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         }
     }
 
-    /// Ends a key's claim and its episode.
-    pub(crate) fn end_refill(&mut self, key: &K) {
+    fn end_refill(&mut self, key: &K) {
         if self.has_refills {
             self.has_refills = self.refills.end(key);
         }

@@ -15,7 +15,7 @@ use stockade_model::{seed::Seed, time::Time};
 
 use crate::{
     budget::{Budget, Progress, Reservation},
-    invalidations::{Invalidations, Moment, What},
+    invalidations::{Invalidations, Moment, TagHashes, What},
     life::Life,
     limit,
     policy::Slot,
@@ -42,7 +42,7 @@ pub(crate) struct Store<K, V> {
     entry_bytes: usize,
     weight: Option<Weight<K, V>>,
     tagging: Option<Tagging<K, V>>,
-    invalidations: Invalidations<K>,
+    invalidations: Invalidations,
     refused: AtomicU64,
     outdated: AtomicU64,
     invalidated: AtomicU64,
@@ -97,14 +97,14 @@ struct Weight<K, V> {
     reclaims_next: AtomicUsize,
 }
 
-/// A value to be published.
+/// A value that was loaded or written, and is to follow what is stored under its key.
 pub(crate) struct Publication<K, V> {
     pub(crate) key: K,
     pub(crate) value: V,
-    pub(crate) life: Life,
     /// When its load began, in invalidations.
     pub(crate) since: Moment,
-    pub(crate) ticket: Ticket,
+    /// None: it is not to be stored itself.
+    pub(crate) kept: Option<(Life, Ticket)>,
 }
 
 /// Leave to store a value of this weight, and its room where bytes are limited.
@@ -115,11 +115,14 @@ pub(crate) struct Ticket {
 
 /// Why a value is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Refused {
     /// It is larger than the limit's [`max_object`](crate::Limit::max_object).
     TooLarge,
     /// Loads under way and other stores have all the room that there is.
     NoRoom,
+    /// The [mailbox](crate::Writer::Mailbox) has all the writes that it can hold.
+    MailboxFull,
 }
 
 /// What the store has seen and done.
@@ -147,7 +150,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let part = |number: usize, hasher: &_| {
             // The first ones take what the division leaves.
             let entries_max = entries / shards + usize::from(number < entries % shards);
-            let shard = Shard::new(hasher, limit, entries_max, strategy.stale_for(), tagging.clone());
+            let shard = Shard::new(hasher, limit, entries_max, strategy.stale_for(), tagging.is_some());
             Part { hits: AtomicU64::new(0), misses: AtomicU64::new(0), shard: SharedLock::new(shard) }
         };
         let policy_bytes = limit.map_or(0, |limit| limit.policy.entry_bytes);
@@ -156,7 +159,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             entry_bytes: Shard::<K, V>::ENTRY_BYTES + policy_bytes,
             weight,
             tagging,
-            invalidations: Invalidations::new(),
+            invalidations: Invalidations::new(seed.child("invalidations")),
             refused: AtomicU64::new(0),
             outdated: AtomicU64::new(0),
             invalidated: AtomicU64::new(0),
@@ -225,9 +228,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let mut room = reserved.unwrap_or_else(|| Reservation::none(&weight.budget));
         room.settle();
         let mut bytes = self.entry_bytes.saturating_add((weight.weigh)(key, value));
-        if let Some(tagging) = &self.tagging {
-            tagging.each(key, value, |_| bytes = bytes.saturating_add(TAG_BYTES));
-        }
+        bytes = bytes.saturating_add(self.tags(key, value).len() * TAG_BYTES);
         if bytes > weight.budget.max_object {
             return Err(self.refuse(Refused::TooLarge));
         }
@@ -251,34 +252,39 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         why
     }
 
-    /// Stores a value, unless it was invalidated since its load began.
+    /// Stores a value, unless it was invalidated since its load began. If it is not to be kept, what was
+    /// stored under its key goes: an answer that was given must not be followed by an older one.
     pub(crate) fn publish(&self, publication: Publication<K, V>, now: Time) {
-        let Publication { key, value, life, since, ticket } = publication;
+        let Publication { key, value, since, kept } = publication;
         let hash = self.parts.hash(&key);
+        let tags = self.tags(&key, &value);
         if let Some(weight) = &self.weight {
             self.reclaim(weight, now);
         }
         let mut shard = self.parts.part(hash).shard.write();
         // Asked under the lock: what is invalidated from now on finds the value stored.
-        if self.outdates(since, self.moment(), &key, &value) {
-            shard.end_refill(&key);
+        let newest = self.moment();
+        if newest > since && self.invalidations.outdate(since, newest, hash, &tags) {
             drop(shard);
             self.outdated.fetch_add(1, Relaxed);
             return;
         }
-        let gone = shard.publish(New { hash, key, value, life, weight: ticket.weight }, now);
+        let Some((life, ticket)) = kept else {
+            let gone = shard.remove(hash, &key).into_iter().collect();
+            drop(shard);
+            return self.drop_outside(gone);
+        };
+        let gone = shard.publish(New { hash, key, value, life, weight: ticket.weight, tags: &tags }, now);
         // The lock is let go before what left is dropped.
         drop(shard);
-        let (Some(weight), Some(room)) = (&self.weight, ticket.room) else { return drop(gone) };
-        room.keep();
-        weight.discard(gone);
+        if let Some(room) = ticket.room {
+            room.keep();
+        }
+        self.drop_outside(gone);
     }
 
-    /// Ends the refill of a key whose value is not stored. What was stored under it goes: an answer
-    /// that was given must not be followed by an older one.
-    pub(crate) fn discard(&self, key: &K) {
-        let gone = self.exclusive(key, |shard, hash| shard.remove(hash, key));
-        self.drop_outside(gone.into_iter().collect());
+    fn tags(&self, key: &K, value: &V) -> TagHashes {
+        self.tagging.as_ref().map(|tagging| tagging.hashes(key, value)).unwrap_or_default()
     }
 
     /// The moment of the last invalidation.
@@ -289,21 +295,23 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     /// Whether a value whose load began at one moment may not be given to who asked at another.
     pub(crate) fn outdates(&self, began: Moment, asked: Moment, key: &K, value: &V) -> bool {
         asked > began
-            && self.invalidations.outdate(began, asked, key, |hash| {
-                self.tagging.as_ref().is_some_and(|tagging| tagging.has(key, value, hash))
-            })
+            && self.invalidations.outdate(began, asked, self.parts.hash(key), &self.tags(key, value))
     }
 
     /// Has what loads of a key bring that are under way not stored.
-    pub(crate) fn outdate(&self, key: &K) -> Moment {
-        self.invalidations.note(What::Key(key.clone()))
+    pub(crate) fn outdate<Q: Hash + ?Sized>(&self, key: &Q) -> Moment {
+        self.invalidations.note(What::Key(self.parts.hash(key)))
     }
 
     /// Invalidates the entry of a key; true if there was one.
-    pub(crate) fn invalidate(&self, key: &K, how: Invalidation, now: Time) -> bool {
+    pub(crate) fn invalidate<Q: Hash + Eq + ?Sized>(&self, key: &Q, how: Invalidation, now: Time) -> bool
+    where
+        K: Borrow<Q>,
+    {
         self.outdate(key);
+        let hash = self.parts.hash(key);
         let mut gone = Gone::new();
-        let was_there = self.exclusive(key, |shard, hash| shard.invalidate(hash, key, how, now, &mut gone));
+        let was_there = self.parts.part(hash).shard.write().invalidate(hash, key, how, now, &mut gone);
         self.drop_outside(gone);
         self.invalidated.fetch_add(u64::from(was_there), Relaxed);
         was_there

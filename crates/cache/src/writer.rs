@@ -34,12 +34,8 @@ pub(crate) struct Write<K: Hash + Eq + Clone, V: Clone> {
 impl<K: Hash + Eq + Clone, V: Clone> Write<K, V> {
     fn perform(self, store: &Store<K, V>) {
         let Loaded { value, life, at, since } = self.loaded;
-        match life.zip(self.ticket) {
-            Some((life, ticket)) => {
-                store.publish(Publication { key: self.key, value, life, since, ticket }, at);
-            }
-            None => store.discard(&self.key),
-        }
+        let kept = life.zip(self.ticket);
+        store.publish(Publication { key: self.key, value, since, kept }, at);
         // Only then: whoever finds the key free has to find the value, too.
         drop((self.slot, self.claim, self.busy));
     }
@@ -134,16 +130,17 @@ where
         }
     }
 
-    /// Has a write performed, without waiting for it.
-    pub(crate) fn store_later(&self, write: Write<K, V>) {
+    /// Has a write performed, without waiting for it; false if there was no room for it.
+    pub(crate) fn store_later(&self, write: Write<K, V>) -> bool {
         let Some(Mailbox { letters, .. }) = &self.mailbox else {
             self.counters.stores_async.increment();
-            return write.perform(&self.store);
+            write.perform(&self.store);
+            return true;
         };
-        match letters.try_send(Letter { write, sent: self.runtime.now(), done: None }) {
-            Ok(()) => self.counters.stores_async.increment(),
-            Err(TrySendError::Full(_) | TrySendError::Closed(_)) => self.counters.stores_dropped.increment(),
-        }
+        let sent = letters.try_send(Letter { write, sent: self.runtime.now(), done: None });
+        let count = if sent.is_ok() { &self.counters.stores_async } else { &self.counters.stores_dropped };
+        count.increment();
+        sent.is_ok()
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use stockade_cache::{Answer, Breaker, BreakerState, Cache, Error, Load, Outcome, Reason, Strategy};
+use stockade_cache::{Answer, Breaker, BreakerState, Cache, Error, Fetch, Load, Outcome, Reason, Strategy};
 use stockade_model::{
     seed::Seed,
     time::{Runtime, Time, Virtual},
@@ -25,6 +25,8 @@ enum Mood {
     Fails,
     Hangs,
     Panics,
+    /// At the end of its time.
+    PanicsLate,
     NotFound,
 }
 
@@ -57,6 +59,7 @@ impl Scene {
             loads.fetch_add(1, Ordering::Relaxed);
             assert!(mood != Mood::Panics, "on purpose");
             time.sleep_until(time.now() + takes).await;
+            assert!(mood != Mood::PanicsLate, "on purpose");
             match mood {
                 Mood::Well => Ok(Some(time.now())),
                 Mood::NotFound => Ok(None),
@@ -253,6 +256,162 @@ fn the_first_caller_s_leaving_takes_nothing_along() {
     });
     assert!(is_done.load(Ordering::Relaxed));
     assert_eq!(scene.loads(), 1);
+}
+
+#[test]
+fn patience_is_the_shorter_of_two_and_counted_from_its_own_beginning() {
+    let coalesce = |wait: Duration, soft: Duration| Strategy {
+        fetch: Fetch::Coalesce { wait_timeout: wait },
+        load: Load { soft_timeout: Some(soft), ..Load::DEFAULT },
+        ..fallback()
+    };
+    // The waiters' own patience ends before the soft timeout, on which the leader's wait ends.
+    let scene = Scene::new(coalesce(100 * MS, 5 * SEC));
+    scene.run(async {
+        scene.ask(1, MS, Mood::Well).await.0.unwrap();
+        scene.until(2 * SEC).await;
+        let leader = scene.ask(1, 9 * SEC, Mood::Well);
+        let waiters = join_all((0..100).map(|_| scene.ask(1, SEC, Mood::Well)));
+        let ((_, led), waited) = futures_util::future::join(leader, waiters).await;
+        assert_eq!(led, 5 * SEC);
+        for (answer, waited) in waited {
+            assert!(matches!(answer.unwrap().reason, Reason::Failed(Error::WaitTimeout { .. })));
+            assert_eq!(waited, 100 * MS);
+        }
+    });
+    // Somebody with something stale behind somebody without.
+    let scene = Scene::new(coalesce(5 * SEC, 500 * MS));
+    scene.run(async {
+        let leader = scene.ask(1, 9 * SEC, Mood::Well);
+        let without = async {
+            scene.until(10 * MS).await;
+            scene.ask(1, SEC, Mood::Well).await
+        };
+        let with = async {
+            scene.until(50 * MS).await;
+            // The load under way began before there was anything.
+            scene.cache.insert(1, Some(Time::ZERO));
+            scene.until(SEC + 50 * MS).await;
+            scene.ask(1, SEC, Mood::Well).await
+        };
+        let (_, (_, without), (answer, with)) = futures_util::future::join3(leader, without, with).await;
+        assert_eq!(
+            (answer.unwrap().outcome, with),
+            (Outcome::Fallback, Duration::ZERO),
+            "it is late already"
+        );
+        assert_eq!(without, 5 * SEC);
+    });
+    // The successor of a lost leader inherits the time at which the flight began.
+    let scene = Scene::new(coalesce(5 * SEC, 500 * MS));
+    scene.run(async {
+        scene.ask(1, MS, Mood::Well).await.0.unwrap();
+        scene.until(2 * SEC).await;
+        let dying = scene.ask(1, 450 * MS, Mood::PanicsLate);
+        let (_, (answer, waited)) =
+            futures_util::future::join(dying, scene.ask(1, 9 * SEC, Mood::Well)).await;
+        assert_eq!((answer.unwrap().outcome, waited), (Outcome::Fallback, 500 * MS));
+    });
+}
+
+/// A breaker that opens at the first failure, for a second.
+fn fragile() -> Breaker {
+    Breaker { min_calls: 1, probes: 1, ramp: SEC, open_for: SEC, ..Breaker::DEFAULT }
+}
+
+#[test]
+fn whatever_becomes_of_a_load_the_breaker_hears_of_it() {
+    for mood in [Mood::Panics, Mood::PanicsLate, Mood::Fails, Mood::Hangs] {
+        let load = Load { deadline: 50 * MS, ..Load::DEFAULT };
+        let strategy = Strategy { breaker: Some(fragile()), load, ..Strategy::preset("stampede").unwrap() };
+        let scene = Scene::new(strategy);
+        scene.run(async {
+            scene.ask(1, 20 * MS, mood).await.0.unwrap_err();
+            assert_eq!(scene.cache.breakers()[0].1, BreakerState::Open, "{mood:?}");
+        });
+    }
+    // A load that never begins says nothing of its source.
+    let load = Load { max_concurrent: Some(1), queue: 0, ..Load::DEFAULT };
+    let strategy = Strategy { breaker: Some(fragile()), load, ..Strategy::preset("stampede").unwrap() };
+    let scene = Scene::new(strategy);
+    scene.run(async {
+        let (first, second) =
+            futures_util::future::join(scene.ask(1, SEC, Mood::Well), scene.ask(2, SEC, Mood::Well)).await;
+        first.0.unwrap();
+        assert!(matches!(second.0, Err(Error::Overloaded { .. })));
+        assert_eq!(scene.cache.breakers()[0].1, BreakerState::Closed);
+    });
+}
+
+#[test]
+fn while_the_breaker_is_open_nobody_waits_and_nobody_knocks_and_after_the_ramp_all_is_as_before() {
+    let scene = Scene::new(Strategy { breaker: Some(fragile()), sie: 10_000 * SEC, ..fallback() });
+    scene.run(async {
+        scene.ask(1, 20 * MS, Mood::Well).await.0.unwrap();
+        scene.until(2 * SEC).await;
+        scene.ask(2, 20 * MS, Mood::Fails).await.0.unwrap_err();
+        for _ in 0..100 {
+            assert_eq!(scene.outcome(20 * MS, Mood::Well).await, (Outcome::Fallback, Duration::ZERO));
+        }
+        assert_eq!((scene.loads(), scene.cache.stats().loads_refused), (2, 0));
+        // Then one of many probes, and it is answered at once, too.
+        scene.until(3_100 * MS).await;
+        for _ in 0..100 {
+            assert_eq!(scene.outcome(20 * MS, Mood::Well).await, (Outcome::Fallback, Duration::ZERO));
+        }
+        scene.cache.idle().await;
+        assert_eq!((scene.loads(), scene.cache.stats().probes), (3, 1));
+        scene.until(3_600 * SEC).await;
+        assert_eq!(
+            scene.outcome(20 * MS, Mood::Well).await,
+            (Outcome::Miss, 20 * MS),
+            "the ramp is long over"
+        );
+    });
+}
+
+#[test]
+fn a_key_that_is_left_alone_may_still_be_the_probe() {
+    let breaker = Some(fragile());
+    let scene = Scene::new(Strategy { breaker, throttle: 100 * SEC, sie: 1_000 * SEC, ..fallback() });
+    scene.run(async {
+        scene.ask(1, 20 * MS, Mood::Well).await.0.unwrap();
+        scene.until(2 * SEC).await;
+        assert_eq!(scene.outcome(20 * MS, Mood::Fails).await.0, Outcome::Fallback);
+        scene.until(4 * SEC).await;
+        assert_eq!(scene.outcome(20 * MS, Mood::Well).await, (Outcome::Fallback, Duration::ZERO));
+        scene.cache.idle().await;
+        assert_eq!(scene.cache.stats().probes, 1);
+        assert_eq!(scene.outcome(20 * MS, Mood::Fails).await.0, Outcome::Hit, "it is there");
+    });
+}
+
+#[test]
+fn refreshes_that_fail_are_throttled_and_those_that_are_refused_are_not_counted() {
+    let swr =
+        Strategy { ttl: Some(SEC), swr: 1_000 * SEC, throttle: SEC, ..Strategy::preset("swr").unwrap() };
+    let scene = Scene::new(swr.clone());
+    scene.run(async {
+        scene.ask(1, 20 * MS, Mood::Well).await.0.unwrap();
+        for step in 0..100 {
+            scene.until(2 * SEC + step * 50 * MS).await;
+            assert_eq!(scene.outcome(20 * MS, Mood::Fails).await, (Outcome::Stale, Duration::ZERO));
+        }
+        assert_eq!(scene.loads(), 1 + 5, "one a second, for five seconds");
+    });
+    let scene = Scene::new(Strategy { breaker: Some(Breaker { ramp: 1_000 * SEC, ..fragile() }), ..swr });
+    scene.run(async {
+        scene.ask(1, MS, Mood::Well).await.0.unwrap();
+        scene.ask(2, MS, Mood::Fails).await.0.unwrap_err();
+        scene.until(3 * SEC).await;
+        scene.ask(3, MS, Mood::Well).await.0.unwrap();
+        let before = scene.loads();
+        for _ in 0..100 {
+            scene.ask(1, MS, Mood::Well).await.0.unwrap();
+        }
+        scene.cache.idle().await;
+        assert_eq!(scene.cache.stats().refreshes_swr, scene.loads() - before);
+    });
 }
 
 /// 100 keys asked for 1,000 times a second; the source dies for a minute.

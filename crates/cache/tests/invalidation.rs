@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stockade_cache::{Cache, Insertion, Invalidation, Outcome, Strategy, Writer};
+use stockade_cache::{Cache, Insertion, Invalidation, Limit, Outcome, Refused, Strategy, Writer, heap_bytes};
 use stockade_model::{
     seed::Seed,
     time::{Runtime, Time, Virtual},
@@ -59,9 +59,11 @@ fn who_asked_before_is_given_what_was_being_loaded_and_who_asks_after_is_not() {
                 }
                 let (told, outcome, waited) = ask(&time, &pages, 1, "new").await;
                 assert_eq!(told, "new", "{what}");
-                if what != "insert" {
-                    // It sits out the load that is under way, and leads the next one.
-                    assert_eq!((outcome, waited), (Outcome::Miss, 150 * MS), "{what}");
+                match what {
+                    "insert" => assert_eq!((outcome, waited), (Outcome::Hit, Duration::ZERO)),
+                    // Whether what is loaded has the tag is known when it is there.
+                    "tag" => assert_eq!((outcome, waited), (Outcome::Miss, 150 * MS)),
+                    _ => assert_eq!((outcome, waited), (Outcome::Miss, 100 * MS), "{what}"),
                 }
             };
             futures_util::future::join(before, after).await;
@@ -136,6 +138,148 @@ fn what_is_softly_invalidated_is_refreshed_and_serves_until_then() {
         strict.insert(1, "old");
         assert!(strict.invalidate(&1, Invalidation::Soft));
         assert!(strict.is_empty());
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_load_that_brings_nothing_to_keep_takes_nothing_away_that_was_written_meanwhile() {
+    for brings in [None, Some("larger than any object may be".repeat(1_000))] {
+        let time = Virtual::new();
+        let limit = Limit { max_object: Some(4_096), ..Limit::bytes(1 << 20) };
+        let strategy = Strategy { limit: Some(limit), ..Strategy::preset("stampede").unwrap() };
+        let cache: Cache<u32, Option<String>, Virtual> = Cache::builder(strategy)
+            .not_found(Option::is_none)
+            .weigh(heap_bytes)
+            .build_on(time.clone(), Seed(1))
+            .unwrap();
+        time.run(async {
+            let load = cache.get_with(1, {
+                let (sleeper, brings) = (time.clone(), brings.clone());
+                async move || {
+                    sleeper.sleep_until(sleeper.now() + 100 * MS).await;
+                    Ok::<_, std::io::Error>(brings)
+                }
+            });
+            let write = async {
+                time.sleep_until(Time::ZERO + 50 * MS).await;
+                assert_eq!(cache.insert(1, Some("new".to_owned())), Insertion::Stored);
+            };
+            let (answer, ()) = futures_util::future::join(load, write).await;
+            assert_eq!(answer.unwrap().value, brings, "who asked is given it");
+            assert_eq!(cache.get(&1), Some(Some("new".to_owned())));
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn thousands_of_other_keys_do_not_outdate_a_load() {
+    let time = Virtual::new();
+    let pages = pages(&time, Strategy::preset("stampede").unwrap());
+    time.run(async {
+        let load = ask(&time, &pages, 1, "news");
+        let others = async {
+            time.sleep_until(Time::ZERO + 50 * MS).await;
+            for key in 1_000..60_000 {
+                pages.insert(key, "other");
+            }
+        };
+        futures_util::future::join(load, others).await;
+        assert_eq!((pages.get(&1), pages.stats().stores_outdated), (Some("news"), 0));
+    })
+    .unwrap();
+}
+
+#[test]
+fn tags_that_panic_leave_what_is_stored_with_its_own() {
+    let time = Virtual::new();
+    let tags = |_: &u32, value: &&str, tag: &mut dyn FnMut(&str)| {
+        assert!(*value != "bad", "on purpose");
+        tag(value);
+    };
+    let pages: Pages = Cache::builder(Strategy::preset("stampede").unwrap())
+        .tags(tags)
+        .build_on(time.clone(), Seed(1))
+        .unwrap();
+    pages.insert(1, "good");
+    let insert = std::panic::AssertUnwindSafe(|| pages.insert(1, "bad"));
+    std::panic::catch_unwind(insert).unwrap_err();
+    assert_eq!(pages.get(&1), Some("good"));
+    assert_eq!(pages.invalidate_tag("good", Invalidation::Hard), 1);
+    assert!(pages.is_empty());
+}
+
+#[test]
+fn tags_count_under_a_limit_and_are_given_back() {
+    let time = Virtual::new();
+    let strategy = Strategy { limit: Some(Limit::bytes(1 << 20)), ..Strategy::preset("stampede").unwrap() };
+    let pages: Pages = Cache::builder(strategy)
+        .weigh(|_, value: &&str| value.len())
+        .tags(|_, value: &&str, tag| value.split(' ').for_each(tag))
+        .build_on(time.clone(), Seed(1))
+        .unwrap();
+    let held = || pages.bytes().unwrap().held;
+    pages.insert(1, "one");
+    let one = held();
+    pages.insert(2, "one two three");
+    assert_eq!(held() - one - one, 10 + 2 * 72, "ten letters and two tags more");
+    for key in 0..20_000 {
+        pages.insert(key % 700, ["", "a", "a b", "a b c d e f g"][key as usize % 4]);
+        if key % 997 == 0 {
+            pages.invalidate_tag("a", Invalidation::Hard);
+        }
+    }
+    pages.clear(Invalidation::Hard);
+    assert_eq!((held(), pages.len()), (0, 0));
+}
+
+#[test]
+fn a_softly_invalidated_not_found_goes_and_a_key_that_failed_is_tried_again() {
+    let time = Virtual::new();
+    let strategy = Strategy {
+        ttl: Some(10 * MS),
+        negative_ttl: Some(Duration::from_secs(9)),
+        throttle: Duration::from_secs(9),
+        ..Strategy::preset("fallback").unwrap()
+    };
+    let cache: Cache<u32, Option<u32>, Virtual> =
+        Cache::builder(strategy).not_found(Option::is_none).build_on(time.clone(), Seed(1)).unwrap();
+    time.run(async {
+        cache.insert(1, None);
+        assert!(cache.invalidate(&1, Invalidation::Soft));
+        assert!(cache.is_empty());
+
+        cache.insert(2, Some(2));
+        time.sleep_until(Time::ZERO + 20 * MS).await;
+        let ask = async |brings: Result<Option<u32>, &'static str>| {
+            cache.get_with(2, async move || brings).await.unwrap().outcome
+        };
+        assert_eq!(ask(Err("on purpose")).await, Outcome::Fallback);
+        assert_eq!(ask(Ok(Some(3))).await, Outcome::Fallback, "it is left alone");
+        assert!(cache.invalidate(&2, Invalidation::Soft));
+        assert_eq!(ask(Ok(Some(3))).await, Outcome::Miss, "somebody says that there is something new");
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_write_that_the_mailbox_has_no_room_for_is_refused_and_the_old_value_is_gone() {
+    let time = Virtual::new();
+    let writer = Writer::mailbox(Some(10 * MS), None, Some(1));
+    let pages = pages(&time, Strategy { writer, ..Strategy::preset("stampede").unwrap() });
+    time.run(async {
+        time.sleep_until(Time::ZERO + Duration::from_hours(1)).await;
+        pages.insert(1, "old");
+        pages.idle().await;
+        let (value, outcome, _) = ask(&time, &pages, 1, "not asked for").await;
+        assert_eq!((value, outcome), ("old", Outcome::Hit));
+        let age = pages.get_with(1, async || Err("not asked for")).await.unwrap().age;
+        assert!(age <= 10 * MS, "{age:?}");
+        pages.insert(2, "in the mailbox");
+        assert_eq!(pages.insert(1, "new"), Insertion::Refused(Refused::MailboxFull));
+        pages.idle().await;
+        assert_eq!(pages.get(&1), None);
     })
     .unwrap();
 }

@@ -1,4 +1,4 @@
-//! What a cache tells whoever watches it: metrics, spans, and a tower stack.
+//! What a cache tells whoever watches it, and as a layer of a tower stack.
 
 use std::{
     sync::{
@@ -15,7 +15,6 @@ use stockade_model::{
     seed::Seed,
     time::{Runtime, Time, Virtual},
 };
-use tracing::{Event, Metadata, Subscriber, span};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -72,59 +71,6 @@ fn a_recorder_is_told_what_happened() {
     let sum = told.lines().find_map(|line| line.strip_prefix(r#"stockade_wait_seconds_sum{cache="users"} "#));
     let sum: f64 = sum.expect("it is there").parse().unwrap();
     assert!((sum - 9.0 * 0.02).abs() < 1e-9, "nine waited for 20 ms: {sum}");
-}
-
-/// Counts spans called `load`, and what was recorded on them.
-#[derive(Default)]
-struct Spans {
-    begun: AtomicU64,
-    recorded: AtomicU64,
-    entered: AtomicU64,
-}
-
-struct Watch(Arc<Spans>);
-
-impl Subscriber for Watch {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, attributes: &span::Attributes<'_>) -> span::Id {
-        assert_eq!(attributes.metadata().name(), "load");
-        span::Id::from_u64(self.0.begun.fetch_add(1, Ordering::Relaxed) + 1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {
-        self.0.recorded.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, _: &Event<'_>) {}
-
-    fn enter(&self, _: &span::Id) {
-        self.0.entered.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn exit(&self, _: &span::Id) {}
-}
-
-#[test]
-fn a_load_has_a_span_that_its_loader_runs_in() {
-    let spans = Arc::<Spans>::default();
-    let time = Virtual::new();
-    tracing::subscriber::with_default(Watch(Arc::clone(&spans)), || {
-        let cache: Cache<u32, u32, Virtual> =
-            Cache::builder(Strategy::preset("stampede").unwrap()).build_on(time.clone(), Seed(1)).unwrap();
-        time.run(async {
-            join_all((0..5).map(|_| cache.get_with(1, async || Ok::<_, std::io::Error>(1)))).await;
-            cache.get_with(2, async || Err::<u32, _>("on purpose")).await.unwrap_err();
-        })
-        .unwrap();
-    });
-    let seen = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    assert_eq!((seen(&spans.begun), seen(&spans.recorded)), (2, 1), "two loads, and the error of one");
-    assert!(seen(&spans.entered) >= 2);
 }
 
 #[cfg(feature = "tower")]

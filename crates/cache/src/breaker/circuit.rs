@@ -33,9 +33,13 @@ impl Circuit {
         Self { config, state: State::Closed { window: Window::new(), ramp: None }, term: 0 }
     }
 
-    /// Whether it lets everything through.
-    pub(super) fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed { ramp: None, .. })
+    /// From when on it lets everything through, as things are.
+    pub(super) fn closed_from(&self) -> Time {
+        match &self.state {
+            State::Closed { ramp: None, .. } => Time::ZERO,
+            State::Closed { ramp: Some(ramp), .. } => ramp.since + ramp.lasts,
+            State::Open { .. } | State::HalfOpen { .. } => Time::NEVER,
+        }
     }
 
     pub(super) fn state(&self, now: Time) -> BreakerState {
@@ -87,9 +91,9 @@ impl Circuit {
         }
         match (&mut self.state, is_answered) {
             (State::Closed { window, .. }, Some(is_answered)) => {
-                let most = self.config.errors_rate * f64::from(self.config.min_calls);
+                let rate = |failed| f64::from(failed) / f64::from(self.config.min_calls);
                 let failed = window.count(now, is_answered, &self.config);
-                if failed.is_some_and(|failed| f64::from(failed) >= most) {
+                if failed.is_some_and(|failed| rate(failed) >= self.config.errors_rate) {
                     self.open(now);
                 }
             }
@@ -183,6 +187,10 @@ mod tests {
         Time::ZERO + Duration::from_millis(ms)
     }
 
+    fn is_closed(circuit: &Circuit) -> bool {
+        circuit.closed_from() == Time::ZERO
+    }
+
     /// A load at that moment; true if it was let through.
     fn load(circuit: &mut Circuit, ms: u64, is_answered: bool) -> bool {
         let turn = circuit.admit(at(ms));
@@ -203,17 +211,25 @@ mod tests {
     fn it_opens_at_its_rate_and_not_before_its_least_number_of_calls() {
         let mut circuit = Circuit::new(CONFIG);
         (0..9).for_each(|_| assert!(load(&mut circuit, 0, false)));
-        assert!(circuit.is_closed(), "nine say nothing");
+        assert!(is_closed(&circuit), "nine say nothing");
         assert!(load(&mut circuit, 0, true));
-        assert!(!circuit.is_closed(), "nine of ten have failed, and the tenth is what was missing");
+        assert!(!is_closed(&circuit), "nine of ten have failed, and the tenth is what was missing");
 
         // However many went well before.
         let mut circuit = Circuit::new(CONFIG);
         (0..1_000).for_each(|_| assert!(load(&mut circuit, 0, true)));
         (0..4).for_each(|_| assert!(load(&mut circuit, 0, false)));
-        assert!(circuit.is_closed(), "four of the last ten");
+        assert!(is_closed(&circuit), "four of the last ten");
         assert!(load(&mut circuit, 0, false));
         assert!(!load(&mut circuit, 0, true), "five of them");
+
+        for percent in 1..=100 {
+            let config = Breaker { errors_rate: f64::from(percent) / 100.0, min_calls: 100, ..CONFIG };
+            let mut circuit = Circuit::new(config);
+            (percent..100).for_each(|_| assert!(load(&mut circuit, 0, true)));
+            (0..percent).for_each(|_| assert!(load(&mut circuit, 0, false)));
+            assert!(!is_closed(&circuit), "{percent} of 100");
+        }
     }
 
     #[test]
@@ -221,9 +237,9 @@ mod tests {
         let mut circuit = Circuit::new(CONFIG);
         (0..9).for_each(|_| assert!(load(&mut circuit, 500, false)));
         assert!(load(&mut circuit, 10_500, false));
-        assert!(circuit.is_closed(), "one in the last period");
+        assert!(is_closed(&circuit), "one in the last period");
         (0..8).for_each(|_| assert!(load(&mut circuit, 20_499, false)));
-        assert!(circuit.is_closed());
+        assert!(is_closed(&circuit));
         assert!(load(&mut circuit, 20_499, false), "the tenth in a period");
         assert_eq!(circuit.state(at(20_499)), BreakerState::Open);
     }
@@ -243,6 +259,13 @@ mod tests {
         assert_eq!(circuit.state(at(5_100)), BreakerState::Open, "one failed");
         circuit.settle(probes[2], at(5_200), Some(true));
         assert_eq!(circuit.state(at(10_099)), BreakerState::Open, "what comes late says nothing");
+        let probes: Vec<_> = (0..3).filter_map(|_| circuit.admit(at(10_100))).collect();
+        circuit.settle(Turn { term: 0 }, at(10_200), Some(false));
+        circuit.settle(Turn { term: 2 }, at(10_200), Some(false));
+        assert_eq!(circuit.state(at(10_200)), BreakerState::HalfOpen, "nor does what began before it opened");
+        circuit.settle(probes[0], at(10_200), Some(false));
+        assert_eq!(circuit.state(at(10_200)), BreakerState::Open);
+        let mut circuit = opened(5_100);
         assert!(circuit.admit(at(10_100)).is_some());
     }
 
@@ -260,7 +283,7 @@ mod tests {
         let mut circuit = opened(0);
         (0..3).for_each(|_| assert!(load(&mut circuit, 5_000, true)));
         assert_eq!(circuit.state(at(5_001)), BreakerState::Ramp);
-        assert!(!circuit.is_closed());
+        assert!(!is_closed(&circuit));
         // 1,000 a second ask: in each second of the ramp as many go as it allows, and never more.
         let mut let_through = 0.0;
         for second in 0..10_u64 {
@@ -272,7 +295,7 @@ mod tests {
         }
         assert!(let_through <= 5_000.0);
         assert!(load(&mut circuit, 15_000, true));
-        assert!(circuit.is_closed());
+        assert!(is_closed(&circuit));
     }
 
     #[test]

@@ -161,6 +161,50 @@ proptest! {
 }
 
 #[test]
+fn who_is_less_patient_than_those_before_brings_a_timekeeper() {
+    let flights: Arc<Flights<u8, Answer>> = Flights::new(Seed(1), || Err("lost"));
+    let leader = flights.take_off(&0, Time::ZERO, || false).expect("the key is free");
+    let at = Time::from_nanos;
+    let board = |deadline| match flights.board(&0, Time::ZERO, |_| at(deadline), || None::<()>, |_| true) {
+        Boarding::Wait(waiter, timekeeper) => (Caller::new(waiter), timekeeper),
+        _ => panic!("somebody leads"),
+    };
+    let (mut patient, first) = board(20);
+    let (mut impatient, second) = board(10);
+    let (_other, third) = board(15);
+    assert!(first.is_some() && second.is_some() && third.is_none());
+    assert!(patient.poll().is_pending() && impatient.poll().is_pending());
+    let second = second.expect("seen above");
+    assert_eq!(second.expire(at(10)), Some(at(15)), "though the one before has longer");
+    assert!(impatient.is_ready() && !patient.is_ready());
+    assert!(matches!(impatient.poll(), Poll::Ready(Turn::TimedOut)));
+    assert!(matches!(flights.board(&0, at(30), |_| at(30), || None::<()>, |_| true), Boarding::Late));
+    drop(leader);
+}
+
+#[test]
+fn a_background_load_takes_off_only_from_a_free_key_that_still_needs_it() {
+    let flights: Arc<Flights<u8, Answer>> = Flights::new(Seed(1), || Err("lost"));
+    assert!(flights.take_off(&0, Time::ZERO, || true).is_none());
+    let leader = flights.take_off(&0, Time::ZERO, || false).expect("the key is free");
+    assert!(flights.take_off(&0, Time::ZERO, || panic!("it is taken")).is_none());
+    // Who is aboard stays aboard when the key is freed before its time.
+    let Boarding::Wait(mut waiter, _) = flights.board(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true)
+    else {
+        panic!("somebody leads");
+    };
+    flights.detach(&0);
+    let successor = flights.take_off(&0, Time::ZERO, || false).expect("it is free again");
+    drop(leader.land(Ok(7)));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(matches!(Pin::new(&mut waiter).poll(&mut context), Poll::Ready(Turn::Landed(Ok(7), 0))));
+    assert!(flights.take_off(&0, Time::ZERO, || false).is_none(), "the first one's landing frees no other");
+    flights.detach_all();
+    assert_eq!(flights.under_way(), 0);
+    drop(successor);
+}
+
+#[test]
 fn who_boards_between_landing_and_freeing_gets_the_same_answer() {
     let flights: Arc<Flights<u8, Answer>> = Flights::new(Seed(1), || Err("lost"));
     let Boarding::Lead(leader) = flights.board(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) else {

@@ -1,6 +1,6 @@
 //! The shard against a model that keeps everything and searches.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use proptest::prelude::*;
 
@@ -18,21 +18,25 @@ fn hash(key: u8) -> u64 {
 
 fn shard(limit: Option<&Limit>) -> Shard<u8, u32> {
     let entries_max = limit.and_then(|limit| limit.entries).unwrap_or(usize::MAX);
-    Shard::new(&FixedState::with_seed(1), limit, entries_max, Duration::ZERO, None)
+    Shard::new(&FixedState::with_seed(1), limit, entries_max, Duration::ZERO, false)
 }
 
-/// Values are tagged with their last digit but one.
-fn tagging() -> Tagging<u8, u32> {
-    let tags = |_: &u8, value: &u32, tell: &mut dyn FnMut(&str)| tell(tag(*value));
-    Tagging::new(Arc::new(tags), FixedState::with_seed(2))
+/// Even and odd values have a tag each.
+fn tag(value: u32) -> u64 {
+    u64::from(value % 2)
 }
 
-fn tag(value: u32) -> &'static str {
-    ["even", "odd"][value as usize % 2]
-}
+const TAGS: [[u64; 1]; 2] = [[0], [1]];
 
-fn new(key: u8, value: u32, expires: Time) -> New<u8, u32> {
-    New { hash: hash(key), key, value, life: Life::until(expires), weight: 1 }
+fn new(key: u8, value: u32, expires: Time) -> New<'static, u8, u32> {
+    New {
+        hash: hash(key),
+        key,
+        value,
+        life: Life::until(expires),
+        weight: 1,
+        tags: &TAGS[value as usize % 2],
+    }
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
@@ -120,7 +124,7 @@ proptest! {
         let limit = limit.as_ref();
         let entries_max = limit.and_then(|limit| limit.entries).unwrap_or(usize::MAX);
         let hasher = FixedState::with_seed(1);
-        let mut shard = Shard::new(&hasher, limit, entries_max, stale_for, Some(tagging()));
+        let mut shard = Shard::new(&hasher, limit, entries_max, stale_for, true);
         // What is stored, and until when it is fresh.
         let mut model: BTreeMap<u8, (u32, Time)> = BTreeMap::new();
         let serves_stale = !stale_for.is_zero();
@@ -167,7 +171,7 @@ proptest! {
                     invalidate(&mut model, how == Invalidation::Soft && serves_stale, at(now), |of, _| of == key);
                 }
                 Step::InvalidateTag(like, how) => {
-                    let whose = Whose::Tag(tagging().hash(tag(like)));
+                    let whose = Whose::Tag(tag(like));
                     let tagged = model.values().filter(|(value, _)| tag(*value) == tag(like)).count();
                     let (hit, _) = shard.invalidate_some(whose, how, None, at(now), &mut gone);
                     prop_assert_eq!(hit, tagged);
@@ -234,10 +238,12 @@ fn a_version_is_claimed_once() {
 #[test]
 fn what_has_expired_leaves_as_others_come() {
     let mut shard: Shard<u32, u32> =
-        Shard::new(&FixedState::with_seed(1), None, usize::MAX, Duration::ZERO, None);
+        Shard::new(&FixedState::with_seed(1), None, usize::MAX, Duration::ZERO, false);
     let store = |shard: &mut Shard<u32, u32>, key: u32, expires, now| {
-        shard
-            .publish(New { hash: u64::from(key), key, value: 0, life: Life::until(expires), weight: 0 }, now);
+        shard.publish(
+            New { hash: u64::from(key), key, value: 0, life: Life::until(expires), weight: 0, tags: &[] },
+            now,
+        );
     };
     for key in 0..1_000 {
         store(&mut shard, key, at(10), at(0));
@@ -258,10 +264,10 @@ fn what_has_expired_leaves_as_others_come() {
 fn reclaiming_takes_the_expired_first_and_then_the_oldest_down_to_its_share() {
     let limit = Limit { policy: Policy::LRW, reclaim: 0.3, ..Limit::entries(1_000) };
     let mut shard: Shard<u32, u32> =
-        Shard::new(&FixedState::with_seed(1), Some(&limit), 1_000, Duration::ZERO, None);
+        Shard::new(&FixedState::with_seed(1), Some(&limit), 1_000, Duration::ZERO, false);
     let store = |shard: &mut Shard<u32, u32>, now, key: u32, expires| {
         let gone = shard.publish(
-            New { hash: u64::from(key), key, value: 0, life: Life::until(expires), weight: 0 },
+            New { hash: u64::from(key), key, value: 0, life: Life::until(expires), weight: 0, tags: &[] },
             at(now),
         );
         assert!(gone.len() <= RECLAIM_SLICE, "{} left at once", gone.len());
@@ -302,11 +308,17 @@ fn memory_that_many_small_entries_needed_is_given_back_when_they_have_left() {
         Some(&Limit { policy: Policy::LRW, ..Limit::bytes(1) }),
         0,
         Duration::ZERO,
-        None,
+        false,
     );
     shard.ceiling = Ceiling::new(usize::MAX, 0.0);
-    let new =
-        |key: u32| New { hash: u64::from(key), key, value: 0, life: Life::until(Time::NEVER), weight: 1 };
+    let new = |key: u32| New {
+        hash: u64::from(key),
+        key,
+        value: 0,
+        life: Life::until(Time::NEVER),
+        weight: 1,
+        tags: &[],
+    };
     for key in 0..100_000 {
         shard.publish(new(key), at(0));
     }

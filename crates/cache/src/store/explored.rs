@@ -36,9 +36,12 @@ fn insert(store: &Store<u8, u8>, key: u8, value: u8, reserved: Option<Reservatio
     match store.ticket(&key, &value, reserved) {
         Ok(ticket) => {
             let (life, since) = (Life::until(Time::NEVER), store.moment());
-            store.publish(Publication { key, value, life, since, ticket }, Time::ZERO);
+            store.publish(Publication { key, value, since, kept: Some((life, ticket)) }, Time::ZERO);
         }
-        Err(_) => store.discard(&key),
+        Err(_) => {
+            let since = store.moment();
+            store.publish(Publication { key, value, since, kept: None }, Time::ZERO);
+        }
     }
 }
 
@@ -117,7 +120,8 @@ fn what_was_loaded_before_an_invalidation_is_not_found_after_it() {
                     let value = if since == 0 { BEFORE } else { AFTER };
                     let ticket = store.ticket(&0, &value, None).expect("there is room");
                     let life = Life::until(Time::NEVER);
-                    store.publish(Publication { key: 0, value, life, since, ticket }, Time::ZERO);
+                    let kept = Some((life, ticket));
+                    store.publish(Publication { key: 0, value, since, kept }, Time::ZERO);
                 })
             };
             let invalidate: Box<dyn FnOnce() + Send> = {
