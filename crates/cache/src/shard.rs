@@ -175,7 +175,7 @@ pub(crate) enum Whose {
 pub enum Invalidation {
     /// It is stale from now on: where the strategy serves stale, until it has been refreshed; else it goes.
     Soft,
-    /// It goes, and is served to nobody who asks from now on.
+    /// It goes, and is served to nobody who asks from now on. Nothing is left to fall back to.
     Hard,
 }
 

@@ -153,6 +153,16 @@ fn every_metric_is_documented() {
 }
 
 #[test]
+fn every_preset_is_documented() {
+    for document in ["docs/experiments.md", "README.md"] {
+        let text = fs::read_to_string(root().join(document)).expect("readable");
+        for preset in stockade_cache::PRESETS {
+            assert!(text.contains(&format!("| `{}` |", preset.name)), "{document}: {}", preset.name);
+        }
+    }
+}
+
+#[test]
 fn every_crate_takes_the_workspaces_lints_and_every_decision_has_a_number_of_its_own() {
     for package in metadata().workspace_packages() {
         let manifest = fs::read_to_string(&package.manifest_path).expect("readable");
