@@ -11,7 +11,7 @@ use std::{
 
 use stockade_model::{
     seed::Seed,
-    time::{Live, Runtime, Time, before},
+    time::{Live, Runtime, Time},
 };
 
 use crate::{
@@ -21,11 +21,10 @@ use crate::{
     builder::{Builder, Plan},
     busy::Site,
     chance::Chance,
-    flight::{Flights, Turn},
+    flight::Flights,
     life::Lifetimes,
     load::{Landing, Loaded},
     meter::{self, Meter},
-    request::Place,
     shard::{Found, Invalidation},
     stats::{Counters, Stats},
     store::{Closer, Publication, Refused, Store},
@@ -200,7 +199,6 @@ where
     /// The lookup happens when the future is first polled. `load` is called at most once, in a task
     /// of its own that no caller's cancellation ends; that may be later than the lookup, when this
     /// caller is elected to replace a lost leader.
-    #[expect(clippy::missing_panics_doc, reason = "a caller leads once, see there")]
     pub fn get_with<L, F, E>(
         &self,
         key: K,
@@ -216,61 +214,24 @@ where
         let mut load = Some(load);
         async move {
             let now = inner.runtime.coarse_now();
-            let mut need = match inner.store.look_up(&key, now) {
+            let mut request = match inner.store.look_up(&key, now) {
                 Ok((value, loaded)) => return Ok(Answer::hit(value, now - loaded)),
                 Err(closer) => match inner.weigh_up(&key, closer.look(&key, now), now, &mut load) {
                     ControlFlow::Break(answer) => return Ok(answer),
-                    ControlFlow::Continue(need) => need,
+                    ControlFlow::Continue(request) => request,
                 },
             };
-            let asked = inner.ask();
-            let mut place = inner.board(&key, asked, &mut need);
-            let mut led = None;
-            let (mut is_again, mut has_waited) = (false, false);
-            let answer = loop {
-                let waiter = match place {
-                    Place::Answer(answer) => break answer,
-                    Place::Waiter(waiter) => {
-                        has_waited = true;
-                        waiter
-                    }
-                    Place::Leader(leader, seen) => {
-                        led = Some(leader.ordinal());
-                        let watch = inner.watch(&leader, &mut need);
-                        // Who has led and boards again has asked before its successor's load began, and
-                        // that serves it.
-                        inner.launch(leader, seen, load.take().expect("a caller leads once"));
-                        watch
-                    }
-                };
-                let turn = if is_again && led.is_none() {
-                    // Its deadline is out of the order of arrival, in which the timekeeper looks. Boxed,
-                    // so that the others do not carry the room for it.
-                    let deadline = asked.at + inner.wait_timeout();
-                    Box::pin(before(&inner.runtime, deadline, waiter)).await.unwrap_or(Turn::TimedOut)
-                } else {
-                    waiter.await
-                };
-                place = match turn {
-                    Turn::Landed(landing, by) if led == Some(by) => break inner.missed(landing, &need),
-                    // It came while the value waited for the writer, and expired before this caller
-                    // asked, or it was invalidated before that.
-                    Turn::Landed(Ok(loaded), _) if !inner.serves(&key, &loaded, asked) => {
-                        is_again = true;
-                        inner.board(&key, asked, &mut need)
-                    }
-                    Turn::Landed(landing, _) => break inner.coalesced(landing, &need),
-                    Turn::Lead(leader) => {
-                        let seen = inner.store.version(leader.key());
-                        Place::Leader(leader, seen)
-                    }
-                    Turn::TimedOut => break Err(inner.timed_out(&need)),
-                };
+            let mut wait = match inner.board(&key, &mut request, &mut load) {
+                ControlFlow::Break(end) => return end,
+                ControlFlow::Continue(wait) => wait,
             };
-            if has_waited {
-                inner.note_wait(asked);
+            loop {
+                let turn = wait.await;
+                wait = match inner.after(&key, &mut request, &mut load, turn) {
+                    ControlFlow::Break(end) => return end,
+                    ControlFlow::Continue(wait) => wait,
+                };
             }
-            answer.or_else(|error| inner.fall_back(&key, error))
         }
     }
 

@@ -10,49 +10,51 @@ use stockade_model::{
 use crate::{
     answer::{Answer, Error, Reason},
     cache::Inner,
-    flight::{Boarding, Leader, Timekeeper, Waiter},
+    flight::{Boarding, Leader, Timekeeper, Turn, Waiter},
     invalidations::Moment,
     life::State,
     load::{Landing, Loaded, Loader},
     shard::{Aged, Found, Version},
-    stats::Counter,
+    stats::{Counter, Counters},
     strategy::{Fetch, Refresh},
 };
 
-/// When a request came.
-#[derive(Clone, Copy)]
-pub(crate) struct Asked {
-    pub(crate) at: Time,
+/// A request that was not given an answer at once. A million may wait, so it is small.
+pub(crate) struct Request {
+    /// When it came, by the clock and in invalidations.
+    at: Time,
     moment: Moment,
-}
-
-/// What a request needs that is not given an answer at once.
-pub(crate) struct Need {
     /// The entry version that its lookup saw.
-    pub(crate) seen: Version,
-    reason: Reason,
+    seen: Version,
+    /// Which leader of its flight it was, if it was one.
+    led: Option<u32>,
+    why: Why,
     /// Whether there is something to fall back to.
     has_stale: bool,
     /// Whether it is the soft timeout that ends its patience.
     is_soft: bool,
+    has_waited: bool,
 }
 
-/// What a miss makes of its caller.
-pub(crate) enum Place<K: Hash + Eq, V> {
-    Leader(Leader<K, Landing<V>>, Version),
-    Waiter(Waiter<K, Landing<V>>),
-    /// Somebody was faster, or there is nothing to wait for.
-    Answer(Result<Answer<V>, Error>),
+/// Why it was not answered at once.
+#[derive(Clone, Copy)]
+enum Why {
+    Absent,
+    Expired,
+    /// It was chosen to refresh something fresh.
+    Early,
 }
 
-impl Need {
-    fn of(seen: Version, reason: Reason, has_stale: bool) -> Self {
-        Self { seen, reason, has_stale, is_soft: false }
-    }
+/// A wait, or what it came to.
+pub(crate) type Step<K, V> = ControlFlow<Result<Answer<V>, Error>, Waiter<K, Landing<V>>>;
 
-    fn missing(seen: Version) -> Self {
-        let reason = if seen == 0 { Reason::Absent } else { Reason::Expired };
-        Self::of(seen, reason, false)
+impl From<Why> for Reason {
+    fn from(why: Why) -> Self {
+        match why {
+            Why::Absent => Self::Absent,
+            Why::Expired => Self::Expired,
+            Why::Early => Self::Early,
+        }
     }
 }
 
@@ -62,15 +64,9 @@ where
     V: Clone + Send + Sync + 'static,
     R: Runtime,
 {
-    pub(crate) fn ask(&self) -> Asked {
-        Asked { at: self.runtime.now(), moment: self.store.moment() }
-    }
-
-    /// A wait for another's load is over.
-    pub(crate) fn note_wait(&self, asked: Asked) {
-        if let Some(meter) = &self.meter {
-            meter.waited(self.runtime.now() - asked.at);
-        }
+    fn request(&self, seen: Version, why: Why, has_stale: bool) -> Request {
+        let (at, moment) = (self.runtime.now(), self.store.moment());
+        Request { at, moment, seen, led: None, why, has_stale, is_soft: false, has_waited: false }
     }
 
     /// Decides about what is not simply fresh. A refresh that it begins takes the loader.
@@ -80,11 +76,14 @@ where
         found: Found<V>,
         now: Time,
         load: &mut Option<L>,
-    ) -> ControlFlow<Answer<V>, Need> {
+    ) -> ControlFlow<Answer<V>, Request> {
         let Aged { value, life, version: seen, is_throttled } = match found {
             Found::Aged(aged) => aged,
             Found::Fresh { value, loaded } => return ControlFlow::Break(Answer::hit(value, now - loaded)),
-            Found::Missing { version } => return ControlFlow::Continue(Need::missing(version)),
+            Found::Missing { version } => {
+                let why = if version == 0 { Why::Absent } else { Why::Expired };
+                return ControlFlow::Continue(self.request(version, why, false));
+            }
         };
         let given =
             |outcome, reason| ControlFlow::Break(Answer { value, outcome, age: now - life.loaded, reason });
@@ -111,7 +110,7 @@ where
             }
             State::Refresh if is_independent && !is_throttled && is_closed() => {
                 refreshes.increment();
-                ControlFlow::Continue(Need::of(seen, Reason::Early, true))
+                ControlFlow::Continue(self.request(seen, Why::Early, true))
             }
             state @ (State::Fresh | State::Refresh) => {
                 if state == State::Refresh {
@@ -136,8 +135,8 @@ where
                 self.counters.fallbacks.increment();
                 given(Outcome::Fallback, Reason::Failed(Error::BreakerOpen))
             }
-            State::LastResort => ControlFlow::Continue(Need::of(seen, Reason::Expired, true)),
-            State::Gone => ControlFlow::Continue(Need::of(seen, Reason::Expired, false)),
+            State::LastResort => ControlFlow::Continue(self.request(seen, Why::Expired, true)),
+            State::Gone => ControlFlow::Continue(self.request(seen, Why::Expired, false)),
         }
     }
 
@@ -169,69 +168,104 @@ where
         }
     }
 
-    /// What becomes of a caller who has to wait or to load.
-    pub(crate) fn board(self: &Arc<Self>, key: &K, asked: Asked, need: &mut Need) -> Place<K, V> {
+    /// What becomes of a request that has to wait or to load.
+    pub(crate) fn board<L: Loader<V>>(
+        self: &Arc<Self>,
+        key: &K,
+        request: &mut Request,
+        load: &mut Option<L>,
+    ) -> Step<K, V> {
+        let Request { at, has_stale, .. } = *request;
         if self.strategy.fetch == Fetch::Independent {
-            return Place::Leader(self.flights.depart_alone(key, asked.at), need.seen);
+            return self.lead(self.flights.depart_alone(key, at), request, load);
         }
-        let stored = || match self.store.look_again(key, asked.at) {
-            Found::Fresh { value, loaded } => {
-                Some(Answer { value, outcome: Outcome::Hit, age: asked.at - loaded, reason: Reason::Fresh })
-            }
+        let (mut seen, mut is_soft) = (request.seen, false);
+        let stored = || match self.store.look_again(key, at) {
+            Found::Fresh { value, loaded } => Some(Answer::hit(value, at - loaded)),
             Found::Aged(aged) => {
-                need.seen = aged.version;
-                aged.fresh_at(asked.at)
+                seen = aged.version;
+                aged.fresh_at(at)
             }
             Found::Missing { version } => {
-                need.seen = version;
+                seen = version;
                 None
             }
         };
         let serves =
-            |landing: &Landing<V>| landing.as_ref().is_ok_and(|loaded| self.serves(key, loaded, asked));
-        let (has_stale, mut is_soft) = (need.has_stale, false);
+            |landing: &Landing<V>| landing.as_ref().is_ok_and(|loaded| self.serves(key, loaded, request));
         let deadline = |began: Time| {
-            let patience = asked.at + self.wait_timeout();
+            let patience = at + self.wait_timeout();
             let soft = self.strategy.load.soft_timeout.filter(|_| has_stale).map(|soft| began + soft);
             is_soft = soft.is_some_and(|soft| soft < patience);
             soft.map_or(patience, |soft| soft.min(patience))
         };
-        let boarding = self.flights.board(key, asked.at, deadline, stored, serves);
-        need.is_soft = is_soft;
+        let boarding = self.flights.board(key, at, deadline, stored, serves);
+        (request.seen, request.is_soft) = (seen, is_soft);
         match boarding {
-            Boarding::Lead(leader) => Place::Leader(leader, need.seen),
+            Boarding::Lead(leader) => self.lead(leader, request, load),
             Boarding::Answered(answer) => {
                 let count = match answer.outcome {
                     Outcome::Negative => &self.counters.negatives,
                     _ => &self.counters.late_hits,
                 };
                 count.increment();
-                Place::Answer(Ok(answer))
+                ControlFlow::Break(Ok(answer))
             }
             Boarding::Landed(landing) => {
                 self.counters.waiters.increment();
-                Place::Answer(self.coalesced(landing, need))
+                self.conclude(key, request, Outcome::Coalesced, landing)
             }
-            Boarding::Late => Place::Answer(Err(self.timed_out(need))),
+            Boarding::Late => self.give_up(key, request),
             Boarding::Wait(waiter, timekeeper) => {
                 self.counters.waiters.increment();
                 self.keep_time(timekeeper);
-                Place::Waiter(waiter)
+                request.has_waited = true;
+                ControlFlow::Continue(waiter)
             }
         }
     }
 
-    /// The wait for a load that this caller leads.
-    pub(crate) fn watch(
+    /// Has the key loaded; the wait for that.
+    fn lead<L: Loader<V>>(
         self: &Arc<Self>,
-        leader: &Leader<K, Landing<V>>,
-        need: &mut Need,
-    ) -> Waiter<K, Landing<V>> {
-        let soft = self.strategy.load.soft_timeout.filter(|_| need.has_stale);
-        need.is_soft = soft.is_some();
+        leader: Leader<K, Landing<V>>,
+        request: &mut Request,
+        load: &mut Option<L>,
+    ) -> Step<K, V> {
+        let soft = self.strategy.load.soft_timeout.filter(|_| request.has_stale);
+        (request.led, request.is_soft) = (Some(leader.ordinal()), soft.is_some());
         let (watch, timekeeper) = leader.watch(soft.map(|soft| leader.began() + soft));
         self.keep_time(timekeeper);
-        watch
+        // Who has led and boards again has asked before its successor's load began, and that serves it.
+        let load = load.take().expect("a caller leads once");
+        self.launch(leader, request.seen, load);
+        ControlFlow::Continue(watch)
+    }
+
+    /// What becomes of a request whose wait is over.
+    pub(crate) fn after<L: Loader<V>>(
+        self: &Arc<Self>,
+        key: &K,
+        request: &mut Request,
+        load: &mut Option<L>,
+        turn: Turn<K, Landing<V>>,
+    ) -> Step<K, V> {
+        match turn {
+            Turn::Landed(landing, by) if request.led == Some(by) => {
+                self.conclude(key, request, Outcome::Miss, landing)
+            }
+            // It came while the value waited for the writer, and expired before this request came, or it
+            // was invalidated before that.
+            Turn::Landed(Ok(loaded), _) if !self.serves(key, &loaded, request) => {
+                self.board(key, request, load)
+            }
+            Turn::Landed(landing, _) => self.conclude(key, request, Outcome::Coalesced, landing),
+            Turn::Lead(leader) => {
+                request.seen = self.store.version(leader.key());
+                self.lead(leader, request, load)
+            }
+            Turn::TimedOut => self.give_up(key, request),
+        }
     }
 
     fn keep_time(&self, timekeeper: Option<Timekeeper<K, Landing<V>>>) {
@@ -243,47 +277,47 @@ where
     /// Whether a value may answer a caller: its load ended after the caller came, or it was still fresh
     /// then; and it has not been invalidated between the load's beginning and the caller's coming. A waiter
     /// can come too late while the value waits for the writer.
-    pub(crate) fn serves(&self, key: &K, loaded: &Loaded<V>, asked: Asked) -> bool {
-        (loaded.at >= asked.at || loaded.life.is_some_and(|life| asked.at < life.expires))
-            && !self.store.outdates(loaded.since, asked.moment, key, &loaded.value)
+    fn serves(&self, key: &K, loaded: &Loaded<V>, request: &Request) -> bool {
+        let Request { at, moment, .. } = *request;
+        (loaded.at >= at || loaded.life.is_some_and(|life| at < life.expires))
+            && !self.store.outdates(loaded.since, moment, key, &loaded.value)
     }
 
-    pub(crate) fn wait_timeout(&self) -> Duration {
+    fn wait_timeout(&self) -> Duration {
         match self.strategy.fetch {
             Fetch::Coalesce { wait_timeout } => wait_timeout,
             Fetch::Independent => Duration::ZERO,
         }
     }
 
-    pub(crate) fn timed_out(&self, need: &Need) -> Error {
-        match self.strategy.load.soft_timeout {
-            Some(after) if need.is_soft => Error::SoftTimeout { after },
+    /// The request's time is up.
+    fn give_up(&self, key: &K, request: &Request) -> Step<K, V> {
+        let error = match self.strategy.load.soft_timeout {
+            Some(after) if request.is_soft => Error::SoftTimeout { after },
             _ => Error::WaitTimeout { after: self.wait_timeout() },
+        };
+        self.conclude(key, request, Outcome::Error, Err(error))
+    }
+
+    /// The wait for a load is over: the request's own, or another's.
+    fn conclude(&self, key: &K, request: &Request, outcome: Outcome, landing: Landing<V>) -> Step<K, V> {
+        if let Some(meter) = self.meter.as_ref().filter(|_| request.has_waited) {
+            meter.waited(self.runtime.now() - request.at);
         }
-    }
-
-    pub(crate) fn coalesced(&self, landing: Landing<V>, need: &Need) -> Result<Answer<V>, Error> {
-        self.answered(landing, Outcome::Coalesced, need)
-    }
-
-    pub(crate) fn missed(&self, landing: Landing<V>, need: &Need) -> Result<Answer<V>, Error> {
-        self.answered(landing, Outcome::Miss, need)
-    }
-
-    fn answered(&self, landing: Landing<V>, outcome: Outcome, need: &Need) -> Result<Answer<V>, Error> {
-        landing.map(|loaded| {
-            let count = match outcome {
-                Outcome::Miss => &self.counters.misses,
-                _ => &self.counters.coalesced,
-            };
-            count.increment();
-            let age = self.runtime.coarse_now() - loaded.at;
-            Answer { value: loaded.value, outcome, age, reason: need.reason.clone() }
+        ControlFlow::Break(match landing {
+            Ok(loaded) => {
+                let Counters { misses, coalesced, .. } = &*self.counters;
+                let count = if outcome == Outcome::Miss { misses } else { coalesced };
+                count.increment();
+                let age = self.runtime.coarse_now() - loaded.at;
+                Ok(Answer { value: loaded.value, outcome, age, reason: request.why.into() })
+            }
+            Err(error) => self.fall_back(key, error),
         })
     }
 
     /// No load answered: what is stored does, as long as it may.
-    pub(crate) fn fall_back(&self, key: &K, error: Error) -> Result<Answer<V>, Error> {
+    fn fall_back(&self, key: &K, error: Error) -> Result<Answer<V>, Error> {
         if !self.strategy.can_fall_back() {
             self.counters.errors.increment();
             return Err(error);
