@@ -6,8 +6,10 @@ mod documents;
 mod gate;
 mod node_test;
 mod open;
+mod since;
 mod tally;
 mod target;
+mod traffic;
 mod world;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -16,12 +18,13 @@ pub use burst::Burst;
 pub(crate) use burst::cache;
 pub use documents::{Docs, DocsError, Popularity};
 pub use node_test::{NodeTest, Unit};
-pub use open::{Open, Retries, Writes};
+pub use open::Open;
 use stockade_model::{
     outcome::Outcomes,
     record::{self, Times},
 };
 pub use target::Target;
+pub use traffic::{Retries, Traffic, Writes};
 pub use world::{EngineError, Library, Stop, World};
 
 /// What an arm has to bear.
@@ -81,7 +84,7 @@ pub struct Second {
     pub outcomes: Outcomes,
     /// How long they took.
     pub times: Times,
-    /// What else happened in it; a burst has no second thoughts.
+    /// What else happened in it, under an open load.
     pub open: Option<OpenSecond>,
 }
 

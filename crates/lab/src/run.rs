@@ -14,12 +14,12 @@ use stockade_model::{
 use stockade_source::OpenError;
 
 use crate::{
-    engine::{EngineError, Library, Measured, Second, Stop, World},
+    engine::{DocsError, EngineError, Library, Measured, Second, Stop, World},
     host,
     judge::{self, Case},
     metrics::{Fold, Results},
     report,
-    spec::{Cell, Experiment},
+    spec::{Cell, Experiment, ScaleError, SpecError},
     storage::{Recorder, StorageError},
 };
 
@@ -56,6 +56,12 @@ pub enum RunError {
     /// The record could not be written.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// The file asks for more than there is.
+    #[error(transparent)]
+    Spec(Box<SpecError>),
+    /// `--scale` asks for more than there can be.
+    #[error(transparent)]
+    Scale(#[from] ScaleError),
     /// A test asks for more than there is.
     #[error("{}{error}", if test.is_empty() { String::new() } else { format!("test `{test}`: ") })]
     Cell {
@@ -90,7 +96,7 @@ pub fn run(
         if experiment.scaled.is_empty() {
             return Err(RunError::NothingToScale);
         }
-        experiment.scale(options.scale);
+        experiment.scale(options.scale)?;
     }
     let clock = clock(&experiment.cells)?;
     let record = head(&experiment, options, clock);
@@ -98,7 +104,7 @@ pub fn run(
     let libraries = libraries(&experiment.cells, &world)?;
     for cell in &experiment.cells {
         let check = libraries[&cell.source.to_string()].check(&cell.load, record.host.memory_mib);
-        check.map_err(|error| RunError::Cell { test: cell.test.clone(), error })?;
+        check.map_err(|error| too_much(&experiment, cell, error))?;
     }
     let recorder = Recorder::create(directory)?;
     let results = Results::watching(experiment.windows());
@@ -108,6 +114,19 @@ pub fn run(
     campaign.conclude(matches!(measured, Ok(true)))?;
     measured?;
     Ok((campaign.record, campaign.results))
+}
+
+/// A load asks for more than there is: in the file, where that is written there.
+fn too_much(experiment: &Experiment, cell: &Cell, error: EngineError) -> RunError {
+    let place = match &error {
+        EngineError::Docs(DocsError::TooManyKeys { .. }) => &cell.places.keys,
+        EngineError::TooManyInFlight { .. } => &cell.places.max_in_flight,
+        _ => &None,
+    };
+    match place {
+        Some(at) => RunError::Spec(experiment.error(error.to_string(), at.clone())),
+        None => RunError::Cell { test: cell.test.clone(), error },
+    }
 }
 
 /// An experiment under way, and what has come of it so far.

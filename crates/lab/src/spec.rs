@@ -10,6 +10,7 @@ mod limit;
 mod load;
 mod node_test;
 mod origin;
+mod scale;
 mod setup;
 mod tables;
 
@@ -40,6 +41,7 @@ use crate::{
     judge::{self, Claim, Names, Selector},
     metrics::{Unit, Window},
 };
+pub use scale::ScaleError;
 use setup::Setup;
 
 /// An experiment, ready to run.
@@ -49,6 +51,8 @@ pub struct Experiment {
     pub title: String,
     /// Why it was made.
     pub context: Option<String>,
+    /// The file's name.
+    pub name: String,
     /// The file's text.
     pub text: String,
     /// How often each arm of each test is measured.
@@ -80,6 +84,15 @@ pub struct Cell {
     pub clock: Clock,
     /// What it has to bear.
     pub load: Load,
+    /// Where what it asks for is written.
+    pub(crate) places: Places,
+}
+
+/// Where the numbers are written that a source or a machine may find too large.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Places {
+    pub(crate) keys: Place,
+    pub(crate) max_in_flight: Place,
 }
 
 impl Cell {
@@ -88,7 +101,7 @@ impl Cell {
     pub fn share(&self, seconds: u64) -> f64 {
         match &self.load {
             Load::Burst(_) => 1.0,
-            Load::Open(open) => (seconds as f64 / open.schedule.lasts().as_secs_f64()).min(1.0),
+            Load::Open(open) => (seconds as f64 / open.traffic.schedule.lasts().as_secs_f64()).min(1.0),
         }
     }
 }
@@ -157,7 +170,7 @@ impl Experiment {
 
     /// Reads and checks the text of a file called `name`.
     pub fn parse(name: &str, text: &str) -> Result<Self, Box<SpecError>> {
-        read(text).map_err(|wrong| {
+        read(name, text).map_err(|wrong| {
             Box::new(SpecError {
                 message: wrong.message,
                 file: NamedSource::new(name, text.to_owned()),
@@ -180,33 +193,10 @@ impl Experiment {
         windows.into_iter().collect()
     }
 
-    /// Multiplies what the file says may be scaled.
-    pub fn scale(&mut self, factor: f64) {
-        for what in &self.scaled {
-            match what {
-                Scaled::LoadBurst => {
-                    for cell in &mut self.cells {
-                        let Load::Burst(burst) = &mut cell.load else { continue };
-                        #[expect(
-                            clippy::cast_possible_truncation,
-                            clippy::cast_sign_loss,
-                            reason = "a float saturates, and a burst has one worker at least"
-                        )]
-                        let workers = (burst.workers as f64 * factor).round() as usize;
-                        burst.workers = workers.max(1);
-                    }
-                }
-                Scaled::LoadDuration => {
-                    for cell in &mut self.cells {
-                        let Load::Open(open) = &mut cell.load else { continue };
-                        open.schedule = open.schedule.stretched(factor);
-                        open.conduct.stages = open.conduct.stages.stretched(factor);
-                    }
-                    let comparisons = self.claims.iter_mut().flat_map(|claim| &mut claim.expect);
-                    comparisons.for_each(|(_, comparison)| comparison.stretch(factor));
-                }
-            }
-        }
+    /// An error that points into the file.
+    pub(crate) fn error(&self, message: String, at: Range<usize>) -> Box<SpecError> {
+        let file = NamedSource::new(&self.name, self.text.clone());
+        Box::new(SpecError { message, file, at: Some(at.into()), help: None })
     }
 }
 
@@ -246,21 +236,21 @@ struct HypothesisTable {
 const HEAD: [&str; 5] = ["title", "context", "scaled", "repeat", "hypothesis"];
 const LAYERS: [&str; 3] = ["test", "arm", "reference"];
 
-fn read(text: &str) -> Result<Experiment, Wrong> {
+fn read(name: &str, text: &str) -> Result<Experiment, Wrong> {
     let file = DeTable::parse(text)?;
     let span = file.span();
     let (mut head, mut base, mut layers) = (Table::new(), Table::new(), Table::new());
     for (key, value) in file.into_inner() {
-        let name = key.get_ref().as_ref();
-        let part = match name {
-            _ if HEAD.contains(&name) => &mut head,
-            _ if LAYERS.contains(&name) => &mut layers,
-            _ if setup::SECTIONS.contains(&name) => &mut base,
+        let section = key.get_ref().as_ref();
+        let part = match section {
+            _ if HEAD.contains(&section) => &mut head,
+            _ if LAYERS.contains(&section) => &mut layers,
+            _ if setup::SECTIONS.contains(&section) => &mut base,
             _ => {
                 let known = HEAD.into_iter().chain(setup::SECTIONS).chain(LAYERS);
                 return Err(Wrong {
-                    message: format!("unknown key `{name}`"),
-                    help: Some(remedy(name, known)),
+                    message: format!("unknown key `{section}`"),
+                    help: Some(remedy(section, known)),
                     at: Some(key.span()),
                 });
             }
@@ -288,6 +278,7 @@ fn read(text: &str) -> Result<Experiment, Wrong> {
     Ok(Experiment {
         title: head.title,
         context: head.context.map(|context| context.trim().to_owned()),
+        name: name.to_owned(),
         text: text.to_owned(),
         repeats,
         scaled: head.scaled.unwrap_or_else(|| {
@@ -372,7 +363,7 @@ fn window(selector: &Selector, cells: &[Cell]) -> Result<(), String> {
         let Load::Open(open) = &cell.load else {
             return Err("a burst has no seconds to choose from: leave the window out".to_owned());
         };
-        let lasts = open.schedule.lasts();
+        let lasts = open.traffic.schedule.lasts();
         if Duration::from_secs(window.to) > lasts {
             let lasts = format_duration(lasts);
             return Err(format!(

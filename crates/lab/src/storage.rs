@@ -33,6 +33,12 @@ pub enum StorageError {
         /// Why.
         error: io::Error,
     },
+    /// There is a record already.
+    #[error("{}: there is a record already; name another directory", path.display())]
+    Taken {
+        /// Which.
+        path: PathBuf,
+    },
     /// There is no record where one was looked for.
     #[error("{}: {error}; name the directory of one run, such as runs/stampede/2026-01-31T10-00-00Z", path.display())]
     NoRecord {
@@ -73,11 +79,7 @@ impl Recorder {
     pub fn create(directory: &Path) -> Result<Self, StorageError> {
         let record = directory.join(RECORD);
         if record.exists() {
-            let error = io::Error::new(
-                io::ErrorKind::AlreadyExists,
-                "there is a record already; name another directory",
-            );
-            return Err(StorageError::Io { path: record, error });
+            return Err(StorageError::Taken { path: record });
         }
         let create = |error| StorageError::Create { path: directory.to_owned(), error };
         fs::create_dir_all(directory).map_err(create)?;
@@ -160,8 +162,10 @@ fn windows(record: &Record) -> Vec<Window> {
     let Ok(mut experiment) = Experiment::parse("the record's experiment", &record.spec) else {
         return Vec::new();
     };
-    experiment.scale(record.scale);
-    experiment.windows()
+    match experiment.scale(record.scale) {
+        Ok(()) => experiment.windows(),
+        Err(_) => Vec::new(),
+    }
 }
 
 /// Whether a line is that of another run; one that cannot be read is this run's, which then says so.

@@ -93,6 +93,20 @@ pub trait Runtime: Clone + Send + Sync + 'static {
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static);
 }
 
+/// Lets whatever else is ready run first: what never has to wait would keep it waiting for ever.
+pub async fn yield_now() {
+    let mut has_yielded = false;
+    poll_fn(|cx| {
+        if has_yielded {
+            return Poll::Ready(());
+        }
+        has_yielded = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// Awaits `future` until `deadline`; `None` if the deadline came first, and then `future` is dropped.
 ///
 /// A future that is ready at its deadline has made it.

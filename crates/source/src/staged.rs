@@ -61,11 +61,12 @@ enum Admitted<'a, R: Runtime> {
     /// It stands aside: until then nothing else happens.
     Passed(Time),
     Inside(Visit<'a, R>),
-    Unanswered,
+    /// Until whoever waits for it gives up.
+    Unanswered(Visit<'a, R>),
     Refused(&'static str),
 }
 
-/// A fetch that is worked on.
+/// A fetch that somebody waits for. If nobody does any more, it is worked on until it `ends`.
 struct Visit<'a, R: Runtime> {
     staged: &'a Staged<R>,
     ends: Time,
@@ -118,9 +119,14 @@ impl<R: Runtime> Staged<R> {
     }
 
     /// The most fetches that were inside at once: waiting for their turn or worked on, whether or not
-    /// anybody still waited for them.
+    /// anybody still waited for them, or waited for in vain while the source was silent.
     pub fn concurrent_max(&self) -> usize {
         self.door().concurrent_max
+    }
+
+    /// How many fetches are inside that somebody waits for.
+    pub fn awaited(&self) -> usize {
+        self.door().awaited
     }
 
     /// Writes the document with this id anew: its bytes stay, its version is one more; which it is.
@@ -157,7 +163,7 @@ impl<R: Runtime> Staged<R> {
         match self.stages.at(now - began).state {
             State::Up => {}
             State::Refusing => return Admitted::Refused("connection refused"),
-            State::Silent => return Admitted::Unanswered,
+            State::Silent => return Admitted::Unanswered(self.enter(door, now, now, false)),
         }
         let mut fails = false;
         let ends = door.desk.admit(now, |turn: Time| -> Duration {
@@ -169,12 +175,16 @@ impl<R: Runtime> Staged<R> {
             Ok(ends) => ends,
             Err(Full) => return Admitted::Refused("its queue is full"),
         };
+        Admitted::Inside(self.enter(door, now, ends, fails))
+    }
+
+    fn enter(&self, door: &mut Door, now: Time, ends: Time, fails: bool) -> Visit<'_, R> {
         while door.abandoned.peek().is_some_and(|ends| ends.0 <= now) {
             door.abandoned.pop();
         }
         door.awaited += 1;
         door.concurrent_max = door.concurrent_max.max(door.awaited + door.abandoned.len());
-        Admitted::Inside(Visit { staged: self, ends, fails })
+        Visit { staged: self, ends, fails }
     }
 }
 
@@ -202,7 +212,7 @@ impl<R: Runtime> Source for Staged<R> {
                     self.runtime.sleep_until(until).await;
                     self.source.fetch(id).await
                 }
-                Admitted::Unanswered => pending().await,
+                Admitted::Unanswered(_visit) => pending().await,
                 Admitted::Refused(reason) => failed(reason),
                 Admitted::Inside(visit) => {
                     self.runtime.sleep_until(visit.ends).await;

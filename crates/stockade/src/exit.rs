@@ -55,7 +55,9 @@ impl Exit {
 pub fn explain(failure: Failure) -> ExitCode {
     let code = failure.code();
     match failure {
-        Failure::Load(LoadError::Spec(spec)) => eprintln!("{:?}", miette::Report::new(*spec)),
+        Failure::Load(LoadError::Spec(spec)) | Failure::Run(RunError::Spec(spec)) => {
+            eprintln!("{:?}", miette::Report::new(*spec));
+        }
         // A reader that has seen enough is no failure worth a word.
         Failure::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
         failure => eprintln!("error: {failure}"),
@@ -84,7 +86,14 @@ impl Failure {
     fn code(&self) -> u8 {
         let is_usage = match self {
             Self::Usage(_)
-            | Self::Run(RunError::MixedClocks | RunError::NothingToScale)
+            | Self::Run(
+                RunError::MixedClocks
+                | RunError::NothingToScale
+                | RunError::Scale(_)
+                | RunError::Spec(_)
+                | RunError::Storage(StorageError::Taken { .. }),
+            )
+            | Self::Storage(StorageError::Taken { .. })
             | Self::Load(_)
             | Self::Documents(_) => true,
             Self::Open(error) | Self::Run(RunError::Open(error)) => error.is_usage(),

@@ -9,14 +9,13 @@ use std::{
 
 use rand::RngExt;
 use stockade_cache::{InvalidStrategy, Invalidation};
-use stockade_load::schedule::Schedule;
 use stockade_model::{
     outcome::Outcome,
     record,
     sample::Sample,
     seed::{Rng, Seed},
     source::Source,
-    time::{Runtime, Time, before},
+    time::{Runtime, Time, before, yield_now},
     units::{format_duration, milliseconds},
 };
 use stockade_source::{Conduct, Staged, Stamped};
@@ -25,10 +24,10 @@ use tokio::sync::mpsc;
 use super::{
     Did, Measured, Second, Target,
     audit::{Audit, Served},
-    documents::Popularity,
-    gate::{Gate, Gated},
+    since::Since,
     tally::Tally,
     target::{Asked, Unanswered},
+    traffic::{Retries, Traffic, Writes},
 };
 
 /// What an open load does.
@@ -40,49 +39,15 @@ pub struct Open {
     pub target: Target,
     /// How the source behaves, from the start of the load on.
     pub conduct: Conduct,
-    /// When the requests are due.
-    pub schedule: Schedule,
-    /// For how many documents they are, the first ones of the source; `None`: all.
-    pub keys: Option<usize>,
-    /// How often for which of them.
-    pub popularity: Popularity,
-    /// Whether every key is loaded once before the start; that is not counted.
-    pub warm: bool,
-    /// When a client gives up an attempt; `None`: it waits for as long as the load is watched.
-    pub timeout: Option<Duration>,
-    /// What a client does about a failure.
-    pub retries: Retries,
-    /// How many requests may be under way at once. What is due beyond that is dropped.
-    pub max_in_flight: usize,
-    /// How long after the end of the schedule requests may still be answered.
-    pub drain: Duration,
-    /// Who writes meanwhile; `None`: nobody.
-    pub writes: Option<Writes>,
-}
-
-/// A writer beside the load: now and then it writes a document at the source, and then invalidates it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Writes {
-    /// How far apart.
-    pub every: Duration,
-    /// What it asks of the cache.
-    pub invalidation: Invalidation,
-}
-
-/// What a client does about a failure: nothing, if it is as by default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Retries {
-    /// How many more attempts it makes.
-    pub most: u32,
-    /// How long it waits before each.
-    pub backoff: Duration,
+    /// Who asks it, and who writes meanwhile.
+    pub traffic: Traffic,
 }
 
 impl Open {
-    /// Where no other number is given.
-    pub const MAX_IN_FLIGHT: usize = 100_000;
-    /// Where no other time is given.
-    pub const DRAIN: Duration = Duration::from_secs(30);
+    /// So many late requests are sent before anything else has its turn.
+    const IN_A_ROW: u32 = 64;
+    /// So many requests that will not be sent are counted before anything else has its turn.
+    const COUNTED_AT_ONCE: usize = 100_000;
 
     /// Runs it against something new in front of `source`, for these keys. Every choice is drawn from
     /// `seed`: the same seed has the same requests at the same times, whoever is asked.
@@ -94,13 +59,13 @@ impl Open {
         seed: Seed,
         sink: &mut dyn FnMut(Second),
     ) -> Result<Measured, InvalidStrategy> {
-        let time = Gated { gate: Gate::open(clock.now()), clock };
+        let time = Since::now(clock);
         let source = Arc::new(Staged::new(source, &self.conduct, time.clone(), seed));
         let asked = Arc::new(self.target.start(&source, &time, seed)?);
-        if self.warm {
+        if self.traffic.warm {
             warm(&asked, keys, &time).await;
         }
-        let before = asked.did();
+        let did = asked.did();
         let began = time.now();
         source.begin();
         let audit = Audit::new(self.target.hard_limit(), keys.len());
@@ -109,27 +74,32 @@ impl Open {
             source,
             keys: keys.into(),
             tally: Mutex::new(Tally::new(began, keys.len(), audit)),
-            timeout: self.timeout,
-            retries: self.retries,
-            ends: began + self.schedule.lasts() + self.drain,
+            timeout: self.traffic.timeout,
+            retries: self.traffic.retries,
+            max_in_flight: self.traffic.max_in_flight,
+            ends: began + self.traffic.schedule.lasts() + self.traffic.drain,
             began,
             time,
         });
-        if let Some(writes) = self.writes {
-            let lasts = self.schedule.lasts();
+        if let Some(writes) = self.traffic.writes {
+            let lasts = self.traffic.schedule.lasts();
             common.time.spawn(write(Arc::clone(&common), writes, lasts, seed.stream("writes")));
         }
         self.send(&common, seed, sink).await;
-        common.asked.idle().await;
-        Ok(self.measured(&common, before, sink))
+        // A load may go on for as long as its deadline has it, and nobody waits for that.
+        let _ = before(&common.time, common.ends, common.asked.idle()).await;
+        Ok(self.measured(&common, did, sink))
     }
 
-    /// Sends every request when it is due, and waits until all are done.
+    /// Sends every request when it is due, and waits until all are done. What has not been sent when the
+    /// load ends never is: a rate that cannot be followed does not make it longer.
     async fn send<R: Runtime>(&self, common: &Arc<Common<R>>, seed: Seed, sink: &mut dyn FnMut(Second)) {
         // Closes when the last request has dropped its end, however that came about.
         let (alive, mut all_done) = mpsc::channel::<Infallible>(1);
-        let mut draws = self.popularity.keys(common.keys.len(), seed);
-        for due in self.schedule.arrivals(seed) {
+        let mut draws = self.traffic.popularity.keys(common.keys.len(), seed);
+        let mut arrivals = self.traffic.schedule.arrivals(seed);
+        let mut in_a_row = 0;
+        for due in arrivals.by_ref() {
             let scheduled = common.began + due;
             loop {
                 let next = common.end_of_second();
@@ -139,14 +109,33 @@ impl Open {
                     break;
                 }
             }
-            let key = draws.draw();
             let started = common.time.now();
-            if common.tally().depart(started, key, self.max_in_flight) {
+            // Who is late never sleeps.
+            in_a_row = if started > scheduled { in_a_row + 1 } else { 0 };
+            if in_a_row == Self::IN_A_ROW {
+                in_a_row = 0;
+                yield_now().await;
+            }
+            if started >= common.ends {
+                common.tally().drop_unsent(started, 1);
+                break;
+            }
+            let key = draws.draw();
+            let most = if common.has_room() { self.traffic.max_in_flight } else { 0 };
+            if common.tally().depart(started, key, most) {
                 let request = Request { common: Arc::clone(common), key, scheduled, alive: alive.clone() };
                 common.time.spawn(request.run());
             }
         }
         drop(alive);
+        loop {
+            let unsent = arrivals.by_ref().take(Self::COUNTED_AT_ONCE).count();
+            if unsent == 0 {
+                break;
+            }
+            common.tally().drop_unsent(common.time.now(), unsent as u64);
+            yield_now().await;
+        }
         while before(&common.time, common.end_of_second(), all_done.recv()).await.is_none() {
             common.flush(sink, common.time.now());
         }
@@ -171,8 +160,8 @@ impl Open {
         let did = common.asked.did().since(before);
         let open = record::OpenFigures {
             strategy: self.name.clone(),
-            schedule: self.schedule.to_string(),
-            duration_ms: milliseconds(self.schedule.lasts()),
+            schedule: self.traffic.schedule.to_string(),
+            duration_ms: milliseconds(self.traffic.schedule.lasts()),
             documents: common.keys.len(),
             distinct_keys: tally.distinct_keys(),
             finished_ms: milliseconds(tally.finished),
@@ -240,13 +229,14 @@ async fn write<R: Runtime>(common: Arc<Common<R>>, writes: Writes, lasts: Durati
 
 /// What all requests of a load have in common.
 struct Common<R: Runtime> {
-    asked: Arc<Asked<Gated<R>>>,
-    source: Arc<Staged<Gated<R>>>,
-    time: Gated<R>,
+    asked: Arc<Asked<Since<R>>>,
+    source: Arc<Staged<Since<R>>>,
+    time: Since<R>,
     keys: Box<[Arc<str>]>,
     tally: Mutex<Tally>,
     timeout: Option<Duration>,
     retries: Retries,
+    max_in_flight: usize,
     began: Time,
     /// Nobody is waited for beyond this.
     ends: Time,
@@ -255,6 +245,12 @@ struct Common<R: Runtime> {
 impl<R: Runtime> Common<R> {
     fn tally(&self) -> MutexGuard<'_, Tally> {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether more may be sent: a client that gives up leaves its load behind, and those are as many
+    /// as there may be requests.
+    fn has_room(&self) -> bool {
+        self.source.awaited() < self.max_in_flight
     }
 
     /// When the second under way will be over.
@@ -312,11 +308,11 @@ struct Request<R: Runtime> {
     alive: mpsc::Sender<Infallible>,
 }
 
-/// An answer, and how long the attempt took that brought it.
+/// An answer, and when the attempt began that brought it.
 struct Brought {
     outcome: Outcome,
     stamped: Stamped,
-    took: Duration,
+    asked: Time,
 }
 
 impl<R: Runtime> Request<R> {
@@ -330,8 +326,8 @@ impl<R: Runtime> Request<R> {
         let finished = common.time.now();
         let sample = |outcome, bytes| Sample { scheduled, started, finished, outcome, bytes };
         match end {
-            Ok(Brought { outcome, stamped, took }) => {
-                let age = finished - stamped.at;
+            Ok(Brought { outcome, stamped, asked }) => {
+                let (age, took) = (finished - stamped.at, finished - asked);
                 let served = Served { age, took, version: stamped.version, floor };
                 tally.finish(&sample(outcome, stamped.document.len() as u64), Ok(served));
             }
@@ -352,9 +348,11 @@ impl<R: Runtime> Common<R> {
                 end => return end,
             };
             let again = self.time.now() + self.retries.backoff;
-            if again >= self.ends {
+            if again >= self.ends || !self.has_room() {
                 return Err(failure);
             }
+            // Without a backoff it would never have to wait.
+            yield_now().await;
             self.time.sleep_until(again).await;
             left -= 1;
             let mut tally = self.tally();
@@ -366,9 +364,7 @@ impl<R: Runtime> Common<R> {
         let asked = self.time.now();
         let patience = self.timeout.map_or(self.ends, |timeout| self.ends.min(asked + timeout));
         match before(&self.time, patience, self.asked.ask(key)).await {
-            Some(Ok(answer)) => {
-                Ok(Brought { outcome: answer.outcome, stamped: answer.value, took: self.time.now() - asked })
-            }
+            Some(Ok(answer)) => Ok(Brought { outcome: answer.outcome, stamped: answer.value, asked }),
             Some(Err(error)) => Err(Failure::Told(error)),
             None => match self.timeout {
                 Some(timeout) if patience < self.ends => Err(Failure::GaveUp(timeout)),

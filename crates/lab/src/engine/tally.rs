@@ -71,14 +71,19 @@ impl Tally {
     /// A request for this key is due; false if there is no room for it.
     pub(super) fn depart(&mut self, now: Time, key: usize, in_flight_max: usize) -> bool {
         if self.in_flight >= in_flight_max {
-            self.dropped += 1;
-            self.open(now).dropped += 1;
+            self.drop_unsent(now, 1);
             return false;
         }
         self.asked_for[key] = true;
         self.in_flight += 1;
         self.in_flight_max = self.in_flight_max.max(self.in_flight);
         true
+    }
+
+    /// So many requests are not sent.
+    pub(super) fn drop_unsent(&mut self, now: Time, requests: u64) {
+        self.dropped += requests;
+        self.open(now).dropped += requests;
     }
 
     pub(super) fn retry(&mut self, now: Time) {

@@ -132,10 +132,7 @@ impl World {
     /// Starts the clock.
     pub fn new(clock: Clock) -> Result<Self, EngineError> {
         Ok(Self(match clock {
-            Clock::Live => {
-                let tokio = tokio::runtime::Builder::new_multi_thread().enable_time().build();
-                Clockwork::Live(tokio.map_err(EngineError::Runtime)?)
-            }
+            Clock::Live => Clockwork::Live(tokio()?),
             Clock::Virtual => Clockwork::Virtual,
         }))
     }
@@ -215,12 +212,16 @@ impl World {
         sink: &mut dyn FnMut(Second),
     ) -> Result<Option<Measured>, EngineError> {
         let source = Arc::clone(&library.source);
-        let keys = &library.ids[..Popularity::count(open.keys, library.ids.len())?];
+        let keys = &library.ids[..Popularity::count(open.traffic.keys, library.ids.len())?];
         match &self.0 {
-            Clockwork::Live(tokio) => {
+            Clockwork::Live(_) => {
+                // What it leaves behind must not go on beside the next one.
+                let tokio = tokio()?;
                 let live = Live::on(tokio.handle().clone());
                 let run = open.run(live, source, keys, seed, sink);
-                Ok(tokio.block_on(first(run, stop.requested())).transpose()?)
+                let measured = tokio.block_on(first(run, stop.requested()));
+                tokio.shutdown_background();
+                Ok(measured.transpose()?)
             }
             Clockwork::Virtual => {
                 let time = Virtual::new();
@@ -229,6 +230,10 @@ impl World {
             }
         }
     }
+}
+
+fn tokio() -> Result<tokio::runtime::Runtime, EngineError> {
+    tokio::runtime::Builder::new_multi_thread().enable_time().build().map_err(EngineError::Runtime)
 }
 
 /// What `work` comes to, unless `stop` is first.
@@ -248,10 +253,10 @@ impl Library {
         match load {
             Load::Burst(burst) => self.check_burst(burst, memory_mib),
             Load::Open(open) => {
-                Popularity::count(open.keys, self.ids.len())?;
+                Popularity::count(open.traffic.keys, self.ids.len())?;
                 open.target.check()?;
-                let requests = usize::try_from(open.schedule.requests()).unwrap_or(usize::MAX);
-                let in_flight = open.max_in_flight.min(requests);
+                let requests = usize::try_from(open.traffic.schedule.requests()).unwrap_or(usize::MAX);
+                let in_flight = open.traffic.max_in_flight.min(requests);
                 let too_much = too_much(in_flight, memory_mib);
                 too_much.map_or(Ok(()), |TooMuch { needed_mib, most }| {
                     Err(EngineError::TooManyInFlight { in_flight, needed_mib, memory_mib, most })

@@ -32,6 +32,12 @@ impl Window {
         Self { from, to: scaled(self.to).max(from + 1) }
     }
 
+    /// How many seconds it has.
+    #[must_use]
+    pub fn seconds(self) -> u64 {
+        self.to - self.from
+    }
+
     fn has(self, second: u64) -> bool {
         (self.from..self.to).contains(&second)
     }

@@ -9,7 +9,7 @@ use stockade_model::units;
 use super::{
     Wrong,
     limit::Limited,
-    setup::{Count, Plain, Queue, Text, count, table_or_none},
+    setup::{Loads, Plain, Queue, Text, count, table_or_none},
     tables::Place,
 };
 use crate::engine;
@@ -52,7 +52,7 @@ struct Coalesce {
 struct LoadBounds {
     deadline: Option<Text<Plain>>,
     soft_timeout: Option<Text<Ending>>,
-    max_concurrent: Option<Count>,
+    max_concurrent: Option<Loads>,
     queue: Option<Queue>,
 }
 

@@ -6,16 +6,21 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use stockade_cache::{Limit, Order, Policy, Strategy, UnknownPolicy};
 use stockade_model::units::{UnitError, parse_size};
 
-use super::setup::{Count, Text, table_or_none};
+use super::setup::{Text, counted, table_or_none};
 use crate::engine;
 
 /// A limit, or `"none"`.
 pub(super) struct Limited(pub(super) Option<Limit>);
 
+counted! {
+    /// How many entries there may be.
+    Entries: 1.., "a limit has room for one entry at least";
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
-    entries: Option<Count>,
+    entries: Option<Entries>,
     bytes: Option<Text<Size>>,
     max_object: Option<Text<Size>>,
     policy: Option<Text<Named>>,

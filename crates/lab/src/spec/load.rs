@@ -2,17 +2,20 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, Error as _, MapAccess, value::MapAccessDeserializer},
+};
 use stockade_cache::Invalidation;
 use stockade_load::schedule::{Arrivals, Rate, Schedule, Step};
 use toml::Spanned;
 
 use super::{
-    Wrong,
-    setup::{Count, OneOrMany, Plain, Text, Workers},
+    Places, Wrong,
+    setup::{OneOrMany, Plain, Text, Workers, counted},
     tables::Place,
 };
-use crate::engine::{Docs, Open, Popularity, Retries, Writes};
+use crate::engine::{Docs, Popularity, Retries, Traffic, Writes};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,12 +27,12 @@ pub(super) struct LoadTable {
     steps: Option<Spanned<Vec<StepTable>>>,
     duration: Option<Spanned<Text<Plain>>>,
     arrivals: Option<Spanned<ArrivalsName>>,
-    keys: Option<Spanned<Count>>,
+    keys: Option<Spanned<KeyCount>>,
     popularity: Option<Spanned<PopularityTable>>,
     warm: Option<Spanned<bool>>,
     timeout: Option<Spanned<Text<Plain>>>,
     retries: Option<Spanned<RetriesTable>>,
-    max_in_flight: Option<Spanned<Count>>,
+    max_in_flight: Option<Spanned<InFlight>>,
     drain: Option<Spanned<Text<Plain>>>,
     writes: Option<Spanned<WritesTable>>,
 }
@@ -39,7 +42,7 @@ pub(super) struct LoadTable {
 struct StepTable {
     rate: Text<Rate>,
     #[serde(rename = "for")]
-    lasts: Text<Plain>,
+    lasts: Spanned<Text<Plain>>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -49,11 +52,36 @@ enum ArrivalsName {
     Poisson,
 }
 
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum PopularityTable {
-    Uniform,
-    Zipf(Exponent),
+#[derive(Clone, Copy)]
+struct PopularityTable(Popularity);
+
+impl<'de> Deserialize<'de> for PopularityTable {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Law {
+            zipf: Exponent,
+        }
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Popularity;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("\"uniform\" or { zipf = 0.99 }")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Popularity, E> {
+                match text {
+                    "uniform" => Ok(Popularity::Uniform),
+                    "zipf" => Err(E::custom("Zipf's law has an exponent: write { zipf = 0.99 }")),
+                    _ => Err(E::unknown_variant(text, &["uniform", "{ zipf = 0.99 }"])),
+                }
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Popularity, A::Error> {
+                let Law { zipf: Exponent(exponent) } = Law::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Popularity::Zipf { exponent })
+            }
+        }
+        from.deserialize_any(Visitor).map(Self)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -72,7 +100,7 @@ impl<'de> Deserialize<'de> for Exponent {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RetriesTable {
-    most: Count,
+    most: Attempts,
     #[serde(default)]
     backoff: Text<Plain>,
 }
@@ -91,23 +119,19 @@ enum InvalidateName {
     Soft,
 }
 
-/// What the table means.
+/// What the table means; whom an open load asks is for the arm to say.
 pub(super) enum LoadSpec {
     Burst { docs: Vec<Docs>, bursts: Vec<usize>, barrier: bool },
-    Open(OpenSpec),
+    Open(Traffic),
 }
 
-/// An open load; whom it asks is for the arm to say.
-pub(super) struct OpenSpec {
-    pub(super) schedule: Schedule,
-    pub(super) keys: Option<usize>,
-    pub(super) popularity: Popularity,
-    pub(super) warm: bool,
-    pub(super) timeout: Option<Duration>,
-    pub(super) retries: Retries,
-    pub(super) max_in_flight: usize,
-    pub(super) drain: Duration,
-    pub(super) writes: Option<Writes>,
+counted! {
+    /// How many keys a load is for.
+    KeyCount: 1.., "a load is for one key at least";
+    /// How many requests may be under way.
+    InFlight: 1.., "one request at least may be under way";
+    /// How many more attempts a client makes.
+    Attempts: 1..=100, "a client makes 1 to 100 more attempts; without `retries` none";
 }
 
 /// More requests, or a longer load, than anybody waits for.
@@ -170,29 +194,48 @@ impl LoadTable {
             .or(place("writes", self.writes.as_ref()))
     }
 
-    fn open(&self, at: Place) -> Result<OpenSpec, Wrong> {
-        let popularity = self.popularity.as_ref().map(|popularity| *popularity.get_ref());
+    fn open(&self, at: Place) -> Result<Traffic, Wrong> {
+        let popularity = self.popularity.as_ref();
         let retries = self.retries.as_ref().map(Spanned::get_ref);
-        Ok(OpenSpec {
-            schedule: self.schedule(at)?,
+        if let Some(timeout) = self.timeout.as_ref().filter(|timeout| plain(timeout).is_zero()) {
+            let message = "nobody can be answered in no time: write more, or leave `timeout` out";
+            return Err(Wrong::new(message, Some(timeout.span())));
+        }
+        let (schedule, at) = self.schedule(at)?;
+        let traffic = Traffic {
+            schedule,
             keys: self.keys.as_ref().map(|keys| keys.get_ref().0),
-            popularity: match popularity {
-                None | Some(PopularityTable::Uniform) => Popularity::Uniform,
-                Some(PopularityTable::Zipf(Exponent(exponent))) => Popularity::Zipf { exponent },
-            },
+            popularity: popularity.map_or(Popularity::Uniform, |popularity| popularity.get_ref().0),
             warm: self.warm.as_ref().is_some_and(|warm| *warm.get_ref()),
             timeout: self.timeout.as_ref().map(plain),
             retries: retries.map_or(Retries::default(), |table| Retries {
                 most: u32::try_from(table.most.0).unwrap_or(u32::MAX),
                 backoff: table.backoff.0.0,
             }),
-            max_in_flight: self.max_in_flight.as_ref().map_or(Open::MAX_IN_FLIGHT, |most| most.get_ref().0),
-            drain: self.drain.as_ref().map_or(Open::DRAIN, plain),
+            max_in_flight: self
+                .max_in_flight
+                .as_ref()
+                .map_or(Traffic::MAX_IN_FLIGHT, |most| most.get_ref().0),
+            drain: self.drain.as_ref().map_or(Traffic::DRAIN, plain),
             writes: self.writes.as_ref().map(writes).transpose()?,
-        })
+        };
+        check(&traffic).map_err(|beyond| match beyond {
+            Beyond::Writes => Wrong::new(beyond.to_string(), self.writes.as_ref().map(Spanned::span)),
+            beyond => Wrong::new(format!("{beyond}: write a {} time", beyond.remedy()), at),
+        })?;
+        Ok(traffic)
     }
 
-    fn schedule(&self, at: Place) -> Result<Schedule, Wrong> {
+    /// Where the number is written that a source or a machine may find too large.
+    pub(super) fn places(&self) -> Places {
+        Places {
+            keys: self.keys.as_ref().map(Spanned::span),
+            max_in_flight: self.max_in_flight.as_ref().map(Spanned::span),
+        }
+    }
+
+    /// And where the time is written that it takes.
+    fn schedule(&self, at: Place) -> Result<(Schedule, Place), Wrong> {
         let arrivals = match self.arrivals.as_ref().map(|arrivals| *arrivals.get_ref()) {
             None | Some(ArrivalsName::Constant) => Arrivals::Constant,
             Some(ArrivalsName::Poisson) => Arrivals::Poisson,
@@ -202,7 +245,11 @@ impl LoadTable {
                 (vec![Step { rate: rate.get_ref().0, lasts: plain(duration) }], Some(duration.span()))
             }
             (None, Some(steps), None) => {
-                let step = |step: &StepTable| Step { rate: step.rate.0, lasts: step.lasts.0.0 };
+                if let Some(step) = steps.get_ref().iter().find(|step| plain(&step.lasts).is_zero()) {
+                    let message = "nobody comes in no time: write a longer time, or leave the step out";
+                    return Err(Wrong::new(message, Some(step.lasts.span())));
+                }
+                let step = |step: &StepTable| Step { rate: step.rate.0, lasts: plain(&step.lasts) };
                 (steps.get_ref().iter().map(step).collect(), Some(steps.span()))
             }
             (Some(_), Some(steps), _) => {
@@ -221,16 +268,48 @@ impl LoadTable {
                 return Err(Wrong::new(message, at));
             }
         };
-        let schedule = Schedule::new(steps, arrivals);
-        let message = match (schedule.requests(), schedule.lasts()) {
-            (0, _) => "nobody would come: write a longer time",
-            (requests, _) if requests > REQUESTS_MAX => {
-                "more than 1,000,000,000 requests: write a shorter time"
-            }
-            (_, lasts) if lasts > DURATION_MAX => "longer than 30 days: write a shorter time",
-            _ => return Ok(schedule),
-        };
-        Err(Wrong::new(message, at))
+        Ok((Schedule::new(steps, arrivals), at))
+    }
+}
+
+/// More than anybody waits for, or nothing at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Beyond {
+    #[error("nobody would come")]
+    Nobody,
+    #[error("more than 1,000,000,000 requests")]
+    Requests,
+    #[error("longer than 30 days")]
+    Duration,
+    #[error("more than 1,000,000,000 requests and writes: write a longer time between writes")]
+    Writes,
+}
+
+impl Beyond {
+    /// What a load is that was scaled too far.
+    pub(super) fn scaled(self) -> &'static str {
+        match self {
+            Self::Nobody => "so short that nobody would come",
+            Self::Requests => "more than 1,000,000,000 requests",
+            Self::Duration => "longer than 30 days",
+            Self::Writes => "more than 1,000,000,000 requests and writes",
+        }
+    }
+
+    fn remedy(self) -> &'static str {
+        if self == Self::Nobody { "longer" } else { "shorter" }
+    }
+}
+
+/// Whether there can be so much of it.
+pub(super) fn check(traffic: &Traffic) -> Result<(), Beyond> {
+    let requests = traffic.schedule.requests();
+    match requests {
+        0 => Err(Beyond::Nobody),
+        _ if requests > REQUESTS_MAX => Err(Beyond::Requests),
+        _ if traffic.schedule.lasts() > DURATION_MAX => Err(Beyond::Duration),
+        _ if requests.saturating_add(traffic.writes_due()) > REQUESTS_MAX => Err(Beyond::Writes),
+        _ => Ok(()),
     }
 }
 

@@ -1,12 +1,15 @@
 //! `[origin]`, as it is written.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Deserializer, de::Error as _};
+use stockade_model::units::format_duration;
 use stockade_source::{Capacity, Conduct, Latency, SourceUrl, Stage, Stages, State};
 use toml::Spanned;
 
 use super::{
     Wrong,
-    setup::{Count, Plain, Queue, Text},
+    setup::{Plain, Text, counted},
 };
 
 #[derive(Default, Deserialize)]
@@ -21,8 +24,15 @@ pub(super) struct Origin {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CapacityTable {
-    workers: Count,
+    workers: Workers,
     queue: Queue,
+}
+
+counted! {
+    /// How many fetches it works on at once.
+    Workers: 1..=1_000_000, "an origin has 1 to 1,000,000 workers";
+    /// How many may wait.
+    Queue: 0..=1_000_000, "a queue has room for 0 to 1,000,000 fetches";
 }
 
 /// What changes, and when.
@@ -58,6 +68,16 @@ impl<'de> Deserialize<'de> for Share {
 }
 
 impl Origin {
+    /// Refuses a stage that nobody would see.
+    pub(super) fn check_within(&self, lasts: Duration) -> Result<(), Wrong> {
+        let Some(late) = self.stage.iter().find(|stage| stage.get_ref().at.0.0 >= lasts) else {
+            return Ok(());
+        };
+        let lasts = format_duration(lasts);
+        let message = format!("this stage begins after the load, which takes {lasts}: write an earlier time");
+        Err(Wrong::new(message, Some(late.span())))
+    }
+
     /// Every stage as it is, not as it differs from the one before.
     pub(super) fn conduct(&self) -> Result<Conduct, Wrong> {
         let first = Stage { latency: self.latency.0, ..Stage::default() };

@@ -10,13 +10,12 @@ use serde::{
     },
 };
 use stockade_model::{record::Clock, units};
-use stockade_source::Conduct;
 use toml::Spanned;
 
 use super::{
     Cell, Wrong,
     cache::Cache,
-    load::{LoadSpec, LoadTable, OpenSpec},
+    load::{LoadSpec, LoadTable},
     origin::Origin,
     tables::Place,
 };
@@ -77,13 +76,16 @@ impl Setup {
             source: self.origin.source.0.clone(),
             clock,
             load,
+            places: self.load.get_ref().places(),
         };
         let (docs, bursts, barrier) = match self.load.get_ref().load(Some(self.load.span()))? {
             LoadSpec::Burst { docs, bursts, barrier } => (docs, bursts, barrier),
-            LoadSpec::Open(spec) => {
+            LoadSpec::Open(traffic) => {
+                self.origin.check_within(traffic.schedule.lasts())?;
                 let cache = || engine::Target::Cache(Box::new(strategy));
                 let target = node_test.map_or_else(cache, |(test, _)| engine::Target::NodeTest(*test));
-                return Ok(vec![cell(test.to_owned(), engine::Load::Open(spec.of(arm, target, conduct)))]);
+                let open = Open { name: arm.to_owned(), target, conduct, traffic };
+                return Ok(vec![cell(test.to_owned(), engine::Load::Open(open))]);
             }
         };
         if let Some((_, at)) = node_test {
@@ -129,27 +131,6 @@ impl Setup {
                     help: Some("write clock = \"live\", or [origin] source = \"simulated:\"".to_owned()),
                 }),
             },
-        }
-    }
-}
-
-impl OpenSpec {
-    fn of(self, arm: &str, target: engine::Target, conduct: Conduct) -> Open {
-        let Self { schedule, keys, popularity, warm, timeout, retries, max_in_flight, drain, writes } = self;
-        let name = arm.to_owned();
-        Open {
-            name,
-            target,
-            conduct,
-            schedule,
-            keys,
-            popularity,
-            warm,
-            timeout,
-            retries,
-            max_in_flight,
-            drain,
-            writes,
         }
     }
 }
@@ -218,32 +199,29 @@ pub(super) fn count<'de, D: Deserializer<'de>>(
     usize::try_from(number).map_err(D::Error::custom)
 }
 
-/// How many workers: one at least.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) struct Workers(pub(super) usize);
+/// Whole numbers within bounds, and what is said of any other.
+macro_rules! counted {
+    ($($(#[$what:meta])* $name:ident: $bounds:expr, $otherwise:literal;)*) => {$(
+        $(#[$what])*
+        #[derive(Clone, Copy, PartialEq)]
+        pub(super) struct $name(pub(super) usize);
 
-impl<'de> Deserialize<'de> for Workers {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        count(from, 1.., "a burst has one worker at least").map(Self)
-    }
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                $crate::spec::setup::count(from, $bounds, $otherwise).map(Self)
+            }
+        }
+    )*};
 }
+pub(super) use counted;
 
-/// How many of something there may be: one at least.
-pub(super) struct Count(pub(super) usize);
-
-impl<'de> Deserialize<'de> for Count {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        count(from, 1.., "one at least").map(Self)
-    }
-}
-
-/// How many loads may queue; none, perhaps.
-pub(super) struct Queue(pub(super) usize);
-
-impl<'de> Deserialize<'de> for Queue {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        count(from, 0.., "a queue has room for 0 loads or more").map(Self)
-    }
+counted! {
+    /// How many workers a burst has.
+    Workers: 1.., "a burst has one worker at least";
+    /// How many loads there may be at once.
+    Loads: 1.., "one load at least may be under way";
+    /// How many loads may queue; none, perhaps.
+    Queue: 0.., "a queue has room for 0 loads or more";
 }
 
 /// One value, or a list of them to sweep over.

@@ -121,12 +121,12 @@ cache.ttl = "none"
 #[test]
 fn scaling_multiplies_only_what_the_file_lists() {
     let mut fixed = read(MINIMAL).unwrap();
-    fixed.scale(0.5);
+    fixed.scale(0.5).unwrap();
     assert_eq!(burst(&fixed.cells[0]).workers, 10);
     let mut scaled = read(&format!("scaled = [\"load.burst\"]\n{MINIMAL}")).unwrap();
-    scaled.scale(0.5);
+    scaled.scale(0.5).unwrap();
     assert_eq!(burst(&scaled.cells[0]).workers, 5);
-    scaled.scale(0.01);
+    scaled.scale(0.01).unwrap();
     assert_eq!(burst(&scaled.cells[0]).workers, 1);
 }
 
@@ -206,7 +206,7 @@ fn a_value_that_makes_no_sense_is_told_what_would() {
             "{ bytes = \"100B\" }",
             "",
         ),
-        (with("[cache]\nlimit.entries = 0"), "one at least", "0", ""),
+        (with("[cache]\nlimit.entries = 0"), "a limit has room for one entry at least", "0", ""),
         (
             with("[cache]\nlimit = { entries = 7, policy = \"lfu\" }"),
             "unknown policy `lfu`: did you mean `lru`?",
@@ -237,7 +237,7 @@ fn a_value_that_makes_no_sense_is_told_what_would() {
             "\"all\"",
             "",
         ),
-        (with("[cache]\nload.max_concurrent = 0"), "one at least", "0", ""),
+        (with("[cache]\nload.max_concurrent = 0"), "one load at least may be under way", "0", ""),
         (with("[cache]\nload.queue = -1"), "a queue has room for 0 loads or more", "-1", ""),
         (MINIMAL.replace("10", "0"), "a burst has one worker at least", "0", ""),
         (MINIMAL.replace("10", "[10, -1]"), "a burst has one worker at least", "[10, -1]", ""),
@@ -299,11 +299,11 @@ fn an_expression_is_told_the_place_inside_it() {
     ]);
 }
 
-const OPEN: &str = "title = \"t\"\n[target]\nkind = \"engine\"\n[origin]\nsource = \"simulated:9\"\n[load]\n\
+pub(super) const OPEN: &str = "title = \"t\"\n[target]\nkind = \"engine\"\n[origin]\nsource = \"simulated:9\"\n[load]\n\
                     rate = \"10/s\"\nduration = \"60s\"\n";
 
 /// The minimal open load with something behind it.
-fn open_with(lines: &str) -> String {
+pub(super) fn open_with(lines: &str) -> String {
     format!("{OPEN}{lines}\n")
 }
 
@@ -318,10 +318,16 @@ fn an_open_load_is_what_was_written() {
     let cell = &minimal.cells[0];
     assert_eq!((cell.clock, minimal.scaled.as_slice()), (Clock::Virtual, &[Scaled::LoadDuration][..]));
     let load = open(cell);
-    assert_eq!(load.schedule.to_string(), "60s at 10/s");
-    assert_eq!((load.keys, load.popularity, load.warm), (None, Popularity::Uniform, false));
-    assert_eq!((load.timeout, load.retries, load.max_in_flight), (None, Retries::default(), 100_000));
-    assert_eq!(load.drain, Duration::from_secs(30));
+    assert_eq!(load.traffic.schedule.to_string(), "60s at 10/s");
+    assert_eq!(
+        (load.traffic.keys, load.traffic.popularity, load.traffic.warm),
+        (None, Popularity::Uniform, false)
+    );
+    assert_eq!(
+        (load.traffic.timeout, load.traffic.retries, load.traffic.max_in_flight),
+        (None, Retries::default(), 100_000)
+    );
+    assert_eq!(load.traffic.drain, Duration::from_secs(30));
 
     let text = open_with(
         r#"arrivals = "poisson"
@@ -350,11 +356,14 @@ expect = ["failed(10s..40s) > 0"]"#,
         read(&text.replace("kind = \"engine\"", "kind = \"engine\"\nclock = \"live\"")).unwrap();
     assert_eq!(experiment.cells[0].clock, Clock::Live);
     let load = open(&experiment.cells[0]);
-    assert_eq!(load.schedule.to_string(), "60s at 10/s (poisson)");
-    assert_eq!((load.keys, load.popularity, load.warm), (Some(7), Popularity::Zipf { exponent: 0.99 }, true));
+    assert_eq!(load.traffic.schedule.to_string(), "60s at 10/s (poisson)");
+    assert_eq!(
+        (load.traffic.keys, load.traffic.popularity, load.traffic.warm),
+        (Some(7), Popularity::Zipf { exponent: 0.99 }, true)
+    );
     let retries = Retries { most: 3, backoff: Duration::from_millis(100) };
     assert_eq!(
-        (load.timeout, load.retries, load.max_in_flight),
+        (load.traffic.timeout, load.traffic.retries, load.traffic.max_in_flight),
         (Some(Duration::from_secs(2)), retries, 1_000)
     );
     assert_eq!(load.conduct.capacity, Some(Capacity { workers: 8, queue: 1_000 }));
@@ -366,10 +375,10 @@ expect = ["failed(10s..40s) > 0"]"#,
     let each = ["20ms 0 Up", "500ms 1 Up", "500ms 1 Refusing", "500ms 0 Up"];
     assert_eq!(stages(load, &[9, 10, 30, 40]), each, "each states only what changes");
 
-    experiment.scale(0.5);
+    experiment.scale(0.5).unwrap();
     let load = open(&experiment.cells[0]);
     assert_eq!(
-        (load.schedule.to_string().as_str(), stages(load, &[4, 5, 15, 20])),
+        (load.traffic.schedule.to_string().as_str(), stages(load, &[4, 5, 15, 20])),
         ("30s at 10/s (poisson)", each.map(str::to_owned).to_vec())
     );
     assert_eq!(experiment.windows(), [Window { from: 5, to: 20 }]);
@@ -379,7 +388,6 @@ expect = ["failed(10s..40s) > 0"]"#,
 fn what_no_open_load_can_be_is_told_why() {
     let either = "a load has a `burst`, or a `rate` or `steps`: leave out what belongs to the other";
     let expect = |expr: &str| open_with(&format!("[[hypothesis]]\ntext = \"h\"\nexpect = [\"{expr}\"]"));
-    let origin = |lines: &str| OPEN.replace("[load]", &format!("{lines}\n[load]"));
     assert_refused(&[
         (OPEN.replace("\"10/s\"", "10"), "`10` does not say per what time: write `10/s` or `10/m`", "10", ""),
         (open_with("burst = 7"), "`rate` is for an open load, and this load is a burst", "\"10/s\"", either),
@@ -406,7 +414,7 @@ fn what_no_open_load_can_be_is_told_why() {
         (
             open_with("popularity = { zipf = -1 }"),
             "Zipf's exponent is from 0 (all alike) to 10; about 1 is usual",
-            "{ zipf = -1 }",
+            "-1",
             "",
         ),
         (
@@ -415,26 +423,41 @@ fn what_no_open_load_can_be_is_told_why() {
             "\"posson\"",
             "did you mean `poisson`?",
         ),
-        (open_with("keys = 0"), "one at least", "0", ""),
+        (open_with("keys = 0"), "a load is for one key at least", "0", ""),
+        (open_with("max_in_flight = 0"), "one request at least may be under way", "0", ""),
         (
-            origin("stage = [{ at = \"60s\" }, { at = \"30s\" }]"),
-            "this stage begins no later than the one before: write stages in the order of time",
-            "{ at = \"30s\" }",
+            open_with("popularity = \"zipf\""),
+            "Zipf's law has an exponent: write { zipf = 0.99 }",
+            "\"zipf\"",
             "",
         ),
         (
-            origin("stage = [{ at = \"60s\", errors = 50 }]"),
-            "a share of fetches is from 0 to 1: write 0.5 for every other one",
-            "50",
+            open_with("timeout = \"0s\""),
+            "nobody can be answered in no time: write more, or leave `timeout` out",
+            "\"0s\"",
             "",
         ),
         (
-            origin("stage = [{ at = \"60s\", state = \"down\" }]"),
-            "unknown value `down`",
-            "\"down\"",
-            "use one of: up, refusing, silent",
+            open_with("retries = { most = 101 }"),
+            "a client makes 1 to 100 more attempts; without `retries` none",
+            "101",
+            "",
         ),
-        (origin("capacity = { workers = 0, queue = 1 }"), "one at least", "0", ""),
+        (
+            open_with("writes = { every = \"1us\", invalidate = \"soft\" }").replace("60s", "1h"),
+            "more than 1,000,000,000 requests and writes: write a longer time between writes",
+            "{ every = \"1us\", invalidate = \"soft\" }",
+            "",
+        ),
+        (
+            OPEN.replace(
+                "rate = \"10/s\"\nduration = \"60s\"",
+                "steps = [{ rate = \"10/s\", for = \"9s\" }, { rate = \"1/s\", for = \"0s\" }]",
+            ),
+            "nobody comes in no time: write a longer time, or leave the step out",
+            "\"0s\"",
+            "",
+        ),
         (
             expect("failed(10s..90s) == 0"),
             "`(10s..90s)` ends after the load, which takes 60s: write an earlier end",
@@ -453,6 +476,50 @@ fn what_no_open_load_can_be_is_told_why() {
             "\"virtual\"",
             "write clock = \"live\", or [origin] source = \"simulated:\"",
         ),
+    ]);
+}
+
+#[test]
+fn what_no_origin_can_be_is_told_why() {
+    let origin = |lines: &str| OPEN.replace("[load]", &format!("{lines}\n[load]"));
+    assert_refused(&[
+        (
+            origin("stage = [{ at = \"60s\" }]"),
+            "this stage begins after the load, which takes 60s: write an earlier time",
+            "{ at = \"60s\" }",
+            "",
+        ),
+        (
+            origin("capacity = { workers = 1_000_001, queue = 1 }"),
+            "an origin has 1 to 1,000,000 workers",
+            "1_000_001",
+            "",
+        ),
+        (
+            origin("capacity = { workers = 1, queue = 1_000_001 }"),
+            "a queue has room for 0 to 1,000,000 fetches",
+            "1_000_001",
+            "",
+        ),
+        (
+            origin("stage = [{ at = \"50s\" }, { at = \"30s\" }]"),
+            "this stage begins no later than the one before: write stages in the order of time",
+            "{ at = \"30s\" }",
+            "",
+        ),
+        (
+            origin("stage = [{ at = \"40s\", errors = 50 }]"),
+            "a share of fetches is from 0 to 1: write 0.5 for every other one",
+            "50",
+            "",
+        ),
+        (
+            origin("stage = [{ at = \"40s\", state = \"down\" }]"),
+            "unknown value `down`",
+            "\"down\"",
+            "use one of: up, refusing, silent",
+        ),
+        (origin("capacity = { workers = 0, queue = 1 }"), "an origin has 1 to 1,000,000 workers", "0", ""),
     ]);
 }
 

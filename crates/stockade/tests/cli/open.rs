@@ -265,6 +265,58 @@ fn a_simulated_source_can_live_in_real_time() {
     assert!(told.contains("supported    nothing was served beyond its limit"), "{told}");
 }
 
+/// The rest of the second's requests would take minutes; the drain is over after one of its seconds.
+#[test]
+fn a_rate_that_cannot_be_followed_does_not_make_the_load_longer() {
+    let sandbox = Sandbox::new();
+    let text = EXPERIMENT
+        .replace("\"engine\"", "\"engine\"\nclock = \"live\"")
+        .replace("\"100/s\"", "\"20_000_000/s\"")
+        .replace("\"10s\"", "\"1s\"\ndrain = \"1s\"")
+        .replace("(1s..10s)", "(0s..1s)");
+    let (arms, told) = sandbox.arms("crazy", &text);
+    for arm in ["none", "stampede"] {
+        let count = |name: &str| arms[arm][name].as_u64().unwrap();
+        assert_eq!(count("requests") + count("dropped"), 20_000_000, "{told}");
+        assert!(arms[arm]["finished_ms"].as_f64().unwrap() < 4_000.0, "{told}");
+    }
+    assert!(told.contains("requests not sent"), "{told}");
+}
+
+/// Clients give up at once, and would leave a load behind each.
+#[test]
+fn what_clients_leave_behind_is_bounded_and_not_waited_for() {
+    let sandbox = Sandbox::new();
+    let text = EXPERIMENT
+        .replace("\"engine\"", "\"engine\"\nclock = \"live\"")
+        .replace("latency = \"100ms\"", "latency = \"1h\"")
+        .replace("warm = true", "timeout = \"1ms\"\nmax_in_flight = 30\ndrain = \"100ms\"")
+        .replace("\"10s\"", "\"1s\"")
+        .replace("(1s..10s)", "(0s..1s)");
+    let (arms, told) = sandbox.arms("abandoned", &text);
+    assert_eq!((&arms["none"]["source_loads"], &arms["none"]["dropped"]), (&30.into(), &70.into()), "{told}");
+    assert_eq!((&arms["stampede"]["source_loads"], &arms["stampede"]["failed"]), (&1.into(), &100.into()));
+}
+
+#[test]
+fn what_a_silent_source_never_answers_is_inside_until_nobody_waits_for_it() {
+    let sandbox = Sandbox::new();
+    let text =
+        origin("stage = [{ at = \"0s\", state = \"silent\" }]").replace("warm = true", "drain = \"1s\"");
+    let (arms, _) = sandbox.arms("silent", &text);
+    assert_eq!(arms["none"]["source_concurrent_max"], 1_000);
+    assert_eq!(arms["stampede"]["source_concurrent_max"], 1);
+}
+
+#[test]
+fn a_scale_that_makes_no_sense_is_refused() {
+    let sandbox = Sandbox::new();
+    let file = sandbox.file("scaled.toml", EXPERIMENT);
+    let scaled = |factor: &str| sandbox.stockade(&["run", &file, "--scale", factor, "--out", "scaled"]);
+    scaled("10000000").assert_refused(2, &["--scale 10000000 makes the load", "1,000,000,000 requests"]);
+    scaled("0.1").assert_refused(2, &["leaves less than a second of the window `(1s..10s)`"]);
+}
+
 #[test]
 fn bad_input_is_told_its_place_and_its_remedy() {
     let sandbox = Sandbox::new();
@@ -309,12 +361,12 @@ fn bad_input_is_told_its_place_and_its_remedy() {
             load("max_in_flight = 1_000_000_000")
                 .replace("100/s", "900_000/s")
                 .replace("\"10s\"", "\"1000s\""),
-            &["900000000 requests under way need about 3515625 MiB", "write max_in_flight = "],
+            &["900000000 requests under way need about", "write max_in_flight = ", "crowd.toml:15:17"],
         ),
         (
             "keys",
             EXPERIMENT.replace("keys = 1", "keys = 10"),
-            &["the load is for 10 keys, and the source has 9 documents"],
+            &["the load is for 10 keys, and the source has 9 documents", "keys.toml:13:8"],
         ),
         (
             "node",

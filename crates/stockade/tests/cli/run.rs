@@ -336,7 +336,7 @@ fn bad_input_is_told_its_place_and_its_remedy() {
     let unscaled = sandbox.file("unscaled.toml", &EXPERIMENT.replace("scaled = [\"load.burst\"]", ""));
     sandbox.stockade(&["run", &unscaled, "--scale", "0.5"]).assert_refused(2, &["lists nothing to scale"]);
     assert_eq!(sandbox.stockade(&["run", &file, "--out", "taken"]).code, 0);
-    sandbox.stockade(&["run", &file, "--out", "taken"]).assert_refused(1, &["there is a record already"]);
+    sandbox.stockade(&["run", &file, "--out", "taken"]).assert_refused(2, &["there is a record already"]);
     let blocked = ["cannot make the directory good.toml/x for the record", "name another with --out"];
     sandbox.stockade(&["run", &file, "--out", "good.toml/x"]).assert_refused(1, &blocked);
     sandbox
