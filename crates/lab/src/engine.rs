@@ -88,8 +88,16 @@ pub struct Second {
     pub open: Option<OpenSecond>,
 }
 
+impl Second {
+    /// Whether nothing happened in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.outcomes.requests() == 0 && self.open.is_none_or(|open| open == OpenSecond::default())
+    }
+}
+
 /// What an open load counts in a second besides.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenSecond {
     /// Fetches at the source's door.
     pub source_loads: u64,

@@ -158,7 +158,9 @@ fn response(raw: &Raw<'_>, read: Read) -> Option<f64> {
 }
 
 fn service(raw: &Raw<'_>, read: Read) -> Option<f64> {
-    read(&raw.part.times.service).map(milliseconds)
+    // No request is served for longer than it takes.
+    let read = milliseconds(read(&raw.part.times.service)?);
+    Some(raw.run.load.response().map_or(read, |exact| read.min(exact.max_ms)))
 }
 
 fn send_lag(raw: &Raw<'_>, read: Read) -> Option<f64> {

@@ -7,7 +7,7 @@ use std::{fmt, iter, time::Duration};
 use rand_distr::{Distribution, Exp1};
 use stockade_model::{
     seed::{Rng, Seed},
-    units::{format_duration, stretched},
+    units::{format_span, stretched},
 };
 
 pub use rate::{Rate, RateError};
@@ -113,7 +113,7 @@ impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, Step { rate, lasts }) in self.steps.iter().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
-            write!(f, "{comma}{} at {rate}", format_duration(*lasts))?;
+            write!(f, "{comma}{} at {rate}", format_span(*lasts))?;
         }
         match self.arrivals {
             Arrivals::Constant => Ok(()),

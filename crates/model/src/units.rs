@@ -154,9 +154,39 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     SIZE.read(text)
 }
 
-/// Writes a duration with three significant digits in the unit that suits it: `1.5s`, `7.04ms`, `90us`.
+/// Writes how long something goes on: from two minutes on in hours, minutes and whole seconds, as in
+/// `3m24s`, `20m` or `29d`; else as [`format_duration`] does.
+#[must_use]
+pub fn format_span(span: Duration) -> String {
+    let seconds = span.as_secs();
+    if seconds < 120 {
+        return format_duration(span);
+    }
+    let parts =
+        [(seconds / 86_400, "d"), (seconds / 3_600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
+    let mut text = String::new();
+    for (count, unit) in parts.into_iter().filter(|(count, _)| *count > 0) {
+        let _ = write!(text, "{count}{unit}");
+    }
+    text
+}
+
+/// Writes a count with its thousands apart: `127,696`.
+#[must_use]
+pub fn format_count(count: u64) -> String {
+    let digits = count.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().filter_map(|group| str::from_utf8(group).ok()).collect();
+    groups.join(",")
+}
+
+/// Writes a duration with three significant digits in the unit that suits it: `1.5s`, `7.04ms`, `90us`,
+/// and `0`.
 #[must_use]
 pub fn format_duration(duration: Duration) -> String {
+    if duration.is_zero() {
+        return "0".to_owned();
+    }
     let nanos = duration.as_nanos() as f64;
     let (unit, scale) = match nanos {
         n if n < 999.5 => ("ns", 1.0),
@@ -294,7 +324,7 @@ mod tests {
     #[test]
     fn writes_three_digits_in_the_unit_that_suits() {
         for (nanos, text) in [
-            (0, "0ns"),
+            (0, "0"),
             (999, "999ns"),
             (1_000, "1us"),
             (90_400, "90.4us"),
@@ -308,9 +338,20 @@ mod tests {
     }
 
     #[test]
+    fn spans_and_counts_are_read_at_a_glance() {
+        let span = |seconds| format_span(Duration::from_secs(seconds));
+        let spans = [span(60), span(119), span(204), span(1_200), span(3_605), span(29 * 86_400)];
+        assert_eq!(spans, ["60s", "119s", "3m24s", "20m", "1h5s", "29d"]);
+        assert_eq!(
+            [0, 999, 1_000, 127_696, 1_000_000].map(format_count),
+            ["0", "999", "1,000", "127,696", "1,000,000"]
+        );
+    }
+
+    #[test]
     fn computed_figures_are_written_whatever_they_are() {
         let written = [-4.0, 0.0, 31.25, 1e300, f64::INFINITY, f64::NAN].map(format_milliseconds);
-        assert_eq!(written[..3], ["-4ms", "0ns", "31.2ms"]);
+        assert_eq!(written[..3], ["-4ms", "0", "31.2ms"]);
         assert!(written[3].ends_with("ms") && written[4..] == ["infms", "NaNms"]);
     }
 

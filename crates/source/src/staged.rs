@@ -4,7 +4,7 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap},
     future::pending,
-    ops::RangeBounds,
+    ops::Bound,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
@@ -106,16 +106,15 @@ impl<R: Runtime> Staged<R> {
         self.door().fetches
     }
 
-    /// How many of them came in these seconds since the beginning. Each is told once.
-    pub fn take_fetches(&self, seconds: impl RangeBounds<u64>) -> u64 {
-        let mut door = self.door();
-        let mut taken = 0;
-        door.by_second.retain(|second, fetches| {
-            let stays = !seconds.contains(second);
-            taken += if stays { 0 } else { *fetches };
-            stays
-        });
-        taken
+    /// How many of them came in which of these seconds since the beginning. Each is told once.
+    pub fn take_fetches(&self, until: Bound<u64>) -> BTreeMap<u64, u64> {
+        let by_second = &mut self.door().by_second;
+        let later = match until {
+            Bound::Included(second) => by_second.split_off(&second.saturating_add(1)),
+            Bound::Excluded(second) => by_second.split_off(&second),
+            Bound::Unbounded => BTreeMap::new(),
+        };
+        std::mem::replace(by_second, later)
     }
 
     /// The most fetches that were inside at once: waiting for their turn or worked on, whether or not

@@ -126,10 +126,15 @@ impl Popularity {
     }
 
     /// Keys from 0 to `count - 1`, drawn from `seed`.
+    ///
+    /// # Panics
+    /// With an exponent below 0, which no file can have.
     pub(super) fn keys(self, count: usize, seed: Seed) -> Keys {
         let zipf = match self {
             Self::Uniform => None,
-            Self::Zipf { exponent } => Zipf::new(count as f64, exponent).ok(),
+            Self::Zipf { exponent } => {
+                Some(Zipf::new(count as f64, exponent).expect("an exponent is 0 or more"))
+            }
         };
         Keys { count, zipf, draws: seed.stream("keys") }
     }

@@ -3,6 +3,7 @@
 use std::{
     convert::Infallible,
     fmt,
+    ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -22,7 +23,7 @@ use stockade_source::{Conduct, Staged, Stamped};
 use tokio::sync::mpsc;
 
 use super::{
-    Did, Measured, Second, Target,
+    Did, Measured, OpenSecond, Second, Target,
     audit::{Audit, Served},
     since::Since,
     tally::Tally,
@@ -149,8 +150,8 @@ impl Open {
         before: Did,
         sink: &mut dyn FnMut(Second),
     ) -> Measured {
-        let mut last = common.tally().take_current();
-        common.emit(&mut last, .., sink);
+        let last = common.tally().take_current();
+        common.emit(last, Bound::Unbounded, sink);
         let tally = &mut *common.tally();
         if tally.in_flight > 0 {
             let lost = tally.in_flight as u64;
@@ -263,23 +264,25 @@ impl<R: Runtime> Common<R> {
     fn flush(&self, sink: &mut dyn FnMut(Second), now: Time) {
         loop {
             let complete = self.tally().take_complete(now);
-            let Some(mut complete) = complete else { return };
-            let second = complete.second;
-            self.emit(&mut complete, ..=second, sink);
+            let Some(complete) = complete else { return };
+            let until = Bound::Included(complete.second);
+            self.emit(complete, until, sink);
         }
     }
 
-    /// Hands on a second, with the fetches that came in these.
-    fn emit(
-        &self,
-        second: &mut Second,
-        fetched: impl std::ops::RangeBounds<u64>,
-        sink: &mut dyn FnMut(Second),
-    ) {
-        if let Some(open) = &mut second.open {
-            open.source_loads = self.source.take_fetches(fetched);
-        }
-        sink(std::mem::take(second));
+    /// Hands on a second, and those until then in which nothing happened but fetches.
+    fn emit(&self, mut second: Second, until: Bound<u64>, sink: &mut dyn FnMut(Second)) {
+        let mut before = self.source.take_fetches(until);
+        let mut after = before.split_off(&second.second);
+        let source_loads = after.remove(&second.second).unwrap_or_default();
+        second.open.get_or_insert_default().source_loads = source_loads;
+        let of_fetches = |(second, source_loads)| {
+            let open = OpenSecond { source_loads, ..OpenSecond::default() };
+            Second { second, open: Some(open), ..Second::default() }
+        };
+        let second = (!second.is_empty()).then_some(second);
+        let seconds = before.into_iter().map(of_fetches).chain(second);
+        seconds.chain(after.into_iter().map(of_fetches)).for_each(sink);
     }
 }
 

@@ -13,7 +13,8 @@ use super::{
 };
 
 /// Counts requests where they finish. Whoever tells it something tells the time, too, in the order of
-/// time: a second is complete as soon as a later one has begun.
+/// time: a second is complete as soon as a later one has begun. One in which
+/// nothing happened is left out.
 pub(super) struct Tally {
     began: Time,
     current: Second,
@@ -135,13 +136,14 @@ impl Tally {
 
     fn roll(&mut self, now: Time) {
         let second = (now - self.began).as_secs();
-        while self.current.second < second {
-            let next = Second {
-                second: self.current.second + 1,
-                open: Some(OpenSecond::default()),
-                ..Second::default()
-            };
-            self.complete.push_back(std::mem::replace(&mut self.current, next));
+        if self.current.second >= second {
+            return;
         }
+        if self.current.is_empty() {
+            self.current.second = second;
+            return;
+        }
+        let next = Second { second, open: Some(OpenSecond::default()), ..Second::default() };
+        self.complete.push_back(std::mem::replace(&mut self.current, next));
     }
 }

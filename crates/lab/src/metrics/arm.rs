@@ -4,7 +4,7 @@ use serde::Serialize;
 use stockade_model::{
     histogram::Histogram,
     outcome::Outcomes,
-    record::{Audit, OpenFigures, Run},
+    record::{Audit, Load, OpenFigures, Run},
     units::milliseconds,
 };
 
@@ -62,7 +62,8 @@ pub struct ArmFigures {
     pub waiters: u64,
     /// Documents to choose from.
     pub documents: usize,
-    /// Different documents chosen, all repeats together.
+    /// Different documents chosen: of bursts, which choose anew, all repeats together; of open loads, whose
+    /// repeats are for the same ones, the most in any.
     pub distinct_keys: usize,
     /// Median time until the last worker was done.
     pub finished_ms: f64,
@@ -144,9 +145,16 @@ impl Distribution {
             p99_ms: at(0.99)?,
             p999_ms: at(0.999)?,
             max_ms,
-            mean_ms: histogram.mean().map(milliseconds)?,
+            mean_ms: milliseconds(histogram.mean()?).clamp(min_ms, max_ms),
         })
     }
+}
+
+/// No request is served for longer than it takes: three digits must not say so.
+fn service_exact(service: &Histogram, response: Option<(f64, f64)>) -> Option<(f64, f64)> {
+    let (_, most_ms) = response?;
+    let at_most = |time| milliseconds(time).min(most_ms);
+    Some((at_most(service.min()?), at_most(service.max()?)))
 }
 
 impl ArmFigures {
@@ -175,7 +183,7 @@ impl ArmFigures {
             concurrency: (elapsed_ms > 0.0).then(|| service_ms / elapsed_ms),
             success: ratio(requests - outcomes.error, requests),
             response: Distribution::of(&times.response, exact),
-            service: Distribution::of(&times.service, None),
+            service: Distribution::of(&times.service, service_exact(&times.service, exact)),
             send_lag: Distribution::of(&times.send_lag, None),
             outcomes,
             bytes_in: Bytes { total: bytes, mean: ratio(bytes, requests) },
@@ -194,7 +202,10 @@ impl ArmFigures {
             },
             waiters: sum(|run| run.load.waiters() as u64),
             documents: first.load.documents(),
-            distinct_keys: runs().map(|run| run.load.distinct_keys()).sum(),
+            distinct_keys: match first.load {
+                Load::Burst(_) => runs().map(|run| run.load.distinct_keys()).sum(),
+                Load::Open(_) => runs().map(|run| run.load.distinct_keys()).max()?,
+            },
             finished_ms: median(runs().map(|run| run.load.finished_ms()))?,
             repeats: repeats.len(),
         })

@@ -83,7 +83,7 @@ impl Part {
     }
 }
 
-/// One second of an open load, as plots show it.
+/// One second of an open load in which something happened, as plots show it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moment {
     /// Seconds since the load began.
@@ -92,6 +92,8 @@ pub struct Moment {
     pub answered: u64,
     /// Requests that failed in it.
     pub failed: u64,
+    /// Requests answered with something stale.
+    pub stale: u64,
     /// Fetches at the source's door.
     pub source_loads: u64,
     /// 99 % of the answered took no longer.
@@ -131,6 +133,7 @@ impl Fold {
                 second: interval.second,
                 answered: interval.outcomes.requests() - interval.outcomes.error,
                 failed: interval.outcomes.error,
+                stale: interval.outcomes.stale + interval.outcomes.fallback,
                 source_loads,
                 p99_ms: interval.times.response.quantile(0.99).map(milliseconds),
             });

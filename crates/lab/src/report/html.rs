@@ -1,8 +1,10 @@
 //! `report.html`: one page that needs nothing but itself.
 
+use std::collections::BTreeMap;
+
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use stockade_model::{
-    record::{Record, Verdict},
+    record::{Arm, Record, Verdict},
     units::milliseconds,
 };
 
@@ -130,32 +132,65 @@ fn sweeps(record: &Record, results: &Results) -> Vec<String> {
     families.into_iter().map(plot).collect()
 }
 
-/// What plots over time show of a second: a title, a unit, and the figure.
-type OverTime = (&'static str, &'static str, fn(&Moment) -> Option<f64>);
+/// What plots over time show: a title, a unit, and the figure.
+type OverTime = (&'static str, &'static str, fn(&Seconds<'_>) -> Option<f64>);
 
-const OVER_TIME: [OverTime; 4] = [
-    ("answered", "requests a second", |moment| Some(moment.answered as f64)),
-    ("failed", "requests a second", |moment| Some(moment.failed as f64)),
-    ("source loads", "loads a second", |moment| Some(moment.source_loads as f64)),
-    ("response time, p99", "milliseconds", |moment| moment.p99_ms),
+const OVER_TIME: [OverTime; 5] = [
+    ("answered", "requests a second", |seconds| per_second(seconds, |moment| moment.answered)),
+    ("failed", "requests a second", |seconds| per_second(seconds, |moment| moment.failed)),
+    ("answered with something stale", "requests a second", |seconds| {
+        per_second(seconds, |moment| moment.stale)
+    }),
+    ("source loads", "loads a second", |seconds| per_second(seconds, |moment| moment.source_loads)),
+    ("response time, p99", "milliseconds", |seconds| {
+        seconds.moments.iter().filter_map(|moment| moment.p99_ms).reduce(f64::max)
+    }),
 ];
 
-/// An open load second by second, arm by arm: of the first repeat, for percentiles are not averaged.
+/// A point of a plot over time: some seconds, and what happened in them.
+struct Seconds<'a> {
+    count: u64,
+    moments: Vec<&'a Moment>,
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "other figures of a second may be missing")]
+fn per_second(seconds: &Seconds<'_>, figure: fn(&Moment) -> u64) -> Option<f64> {
+    let sum: u64 = seconds.moments.iter().map(|moment| figure(moment)).sum();
+    Some(sum as f64 / seconds.count as f64)
+}
+
+/// More points than this nobody sees.
+const POINTS_MAX: u64 = 600;
+
+/// An open load second by second, arm by arm: of the first repeat, for percentiles are not averaged. Only
+/// whole seconds of the load; where they are many, some make a point: counts on average, the worst p99.
 fn over_time(record: &Record, results: &Results, test: &str) -> Vec<String> {
+    let lasts = |arm: &str| Some(results.repeats(test, arm).first()?.run.load.open()?.duration_ms / 1e3);
+    let seconds = record.arms.iter().filter_map(|arm| lasts(&arm.name)).fold(0.0, f64::max);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 30 days")]
+    let seconds = seconds as u64;
+    let at_once = seconds.div_ceil(POINTS_MAX).max(1);
+    let x_label = if at_once == 1 { "seconds".to_owned() } else { format!("seconds, {at_once} at a time") };
     let plot = |(title, y_label, figure): OverTime| {
         let line = |arm: &str| {
-            let point = |moment: &Moment| Some((moment.second as f64, figure(moment)?));
-            Line {
-                name: arm.to_owned(),
-                points: results.moments(test, arm).iter().filter_map(point).collect(),
+            let mut points: BTreeMap<u64, Vec<&Moment>> = BTreeMap::new();
+            for moment in results.moments(test, arm) {
+                points.entry(moment.second / at_once).or_default().push(moment);
             }
+            let point = |index: u64| {
+                let count = at_once.min(seconds - index * at_once);
+                let moments = points.get(&index).cloned().unwrap_or_default();
+                Some(((index * at_once) as f64, figure(&Seconds { count, moments })?))
+            };
+            Line { name: arm.to_owned(), points: (0..seconds.div_ceil(at_once)).filter_map(point).collect() }
         };
-        let lines: Vec<Line> = record.arms.iter().map(|arm| line(&arm.name)).collect();
+        let is_measured = |arm: &&Arm| lasts(&arm.name).is_some();
+        let lines: Vec<Line> = record.arms.iter().filter(is_measured).map(|arm| line(&arm.name)).collect();
         let is_flat = lines.iter().flat_map(|line| &line.points).all(|(_, y)| *y <= 0.0);
         let x_text = |x: f64| format!("{x:.0}");
         let plot = Plot {
             title,
-            x_label: "seconds",
+            x_label: &x_label,
             y_label,
             x_is_log: false,
             lines: &lines,
@@ -181,9 +216,13 @@ fn percentiles(record: &Record, results: &Results, test: &str) -> String {
         Some(Line { name: arm.to_owned(), points: inverses.filter_map(at).collect() })
     };
     let lines: Vec<Line> = record.arms.iter().filter_map(|arm| line(&arm.name)).collect();
-    let x_text = |inverse: f64| ((1.0 - 1.0 / inverse) * 100.0).to_string();
+    // As many nines as there are: 0, 90, 99, 99.9.
+    let x_text = |inverse: f64| {
+        let decimals = (3..9).take_while(|zeros| inverse > 0.9 * 10_f64.powi(*zeros)).count();
+        format!("{:.decimals$}", (1.0 - 1.0 / inverse) * 100.0)
+    };
     plot::svg(&Plot {
-        title: test,
+        title: "response time by percentile",
         x_label: "percentile",
         y_label: "milliseconds",
         x_is_log: true,
@@ -206,10 +245,10 @@ summary { cursor: pointer; } details { margin: .35rem 0; } details ul { margin: 
 .wide { overflow-x: auto; }
 .error { margin: .2rem 0; font-size: .9em; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .15rem .8rem; text-align: right; white-space: nowrap; }
+th, td { padding: .15rem .5rem; text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 th { font-weight: 600; border-bottom: 2px solid #8886; } td { border-bottom: 1px solid #8883; }
-.plots { display: flex; flex-wrap: wrap; gap: 1rem; } figure { margin: .5rem 0; flex: 1 1 30rem; }
+.plots { display: flex; flex-wrap: wrap; gap: 1rem; } figure { margin: .5rem 0; flex: 1 1 34rem; }
 svg { max-width: 100%; height: auto; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; } dd { margin: 0; }
 pre { overflow-x: auto; padding: 1rem; background: #8881; border-radius: .3rem; }

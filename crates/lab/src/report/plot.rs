@@ -24,8 +24,9 @@ pub(super) struct Plot<'a> {
     pub(super) x_ticks: usize,
 }
 
-/// Colours that are told apart with and without colour vision (Okabe and Ito, 2008).
-const COLOURS: [RGBColor; 7] = [
+/// Colours that are told apart with and without colour vision (Okabe and Ito, 2008); the last is that of the
+/// text.
+const COLOURS: [RGBColor; 8] = [
     RGBColor(0xd5, 0x5e, 0x00),
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xe6, 0x9f, 0x00),
@@ -33,10 +34,14 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(0xcc, 0x79, 0xa7),
     RGBColor(0x56, 0xb4, 0xe9),
     RGBColor(0x80, 0x80, 0x80),
+    BLACK,
 ];
 
 const WIDTH: u32 = 560;
 const HEIGHT: u32 = 320;
+/// Of the legend beside: a line's sample, and a letter of its name.
+const SAMPLE_WIDTH: u32 = 24;
+const LETTER_WIDTH: u32 = 7;
 
 /// Draws lines. Empty where there is nothing to draw.
 pub(super) fn svg(plot: &Plot<'_>) -> String {
@@ -45,9 +50,12 @@ pub(super) fn svg(plot: &Plot<'_>) -> String {
         return String::new();
     };
     let mut svg = String::new();
-    let area = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
-    let drawn = draw(plot, &area, x, y);
-    drop(area);
+    let longest = plot.lines.iter().map(|line| line.name.chars().count()).max().unwrap_or_default();
+    let legend_width = SAMPLE_WIDTH + 16 + LETTER_WIDTH * u32::try_from(longest.min(30)).unwrap_or_default();
+    let area = SVGBackend::with_string(&mut svg, (WIDTH + legend_width, HEIGHT)).into_drawing_area();
+    let (chart, beside) = area.split_horizontally(WIDTH);
+    let drawn = draw(plot, &chart, x, y).and_then(|()| legend(plot, &beside)).and_then(|()| area.present());
+    drop((area, chart, beside));
     if drawn.is_err() {
         return String::new();
     }
@@ -70,19 +78,33 @@ fn draw<'s>(
     y: (f64, f64),
 ) -> Drawn<'s> {
     let mut builder = ChartBuilder::on(area);
-    builder.caption(plot.title, ("sans-serif", 15)).margin(8).margin_right(24);
+    builder.caption(plot.title, ("sans-serif", 15)).margin(8).margin_right(28);
     builder.x_label_area_size(38).y_label_area_size(58);
-    // A curve over time fills its plot: the legend has room above it.
-    let headroom = if plot.x_is_log { 1.15 } else { 1.15 + 0.1 * plot.lines.len() as f64 };
     let (x_log, x_linear) = ((x.0..x.1).log_scale(), x.0..x.1);
-    let (y_log, y_linear) = ((y.0 / 1.3..y.1 * 1.3).log_scale(), 0.0..y.1 * headroom);
+    let (y_log, y_linear) = ((y.0 / 1.3..y.1 * 1.3).log_scale(), 0.0..y.1 * 1.1);
     match (plot.x_is_log, plot.y_is_log) {
         (true, true) => lines(plot, &mut builder.build_cartesian_2d(x_log, y_log)?)?,
         (true, false) => lines(plot, &mut builder.build_cartesian_2d(x_log, y_linear)?)?,
         (false, true) => lines(plot, &mut builder.build_cartesian_2d(x_linear, y_log)?)?,
         (false, false) => lines(plot, &mut builder.build_cartesian_2d(x_linear, y_linear)?)?,
     }
-    area.present()
+    Ok(())
+}
+
+/// How a line is drawn. Later ones are thinner, so that one that lies on another does not hide it.
+fn style(plot: &Plot<'_>, index: usize) -> ShapeStyle {
+    let width = 2 + u32::try_from((plot.lines.len() - 1 - index).min(4)).unwrap_or_default();
+    COLOURS[index % COLOURS.len()].stroke_width(width)
+}
+
+/// Which line is which, one below the other.
+fn legend<'s>(plot: &Plot<'_>, area: &DrawingArea<SVGBackend<'s>, Shift>) -> Drawn<'s> {
+    let text = ("sans-serif", 12).into_text_style(area);
+    for ((index, line), y) in plot.lines.iter().enumerate().zip((40..).step_by(18)) {
+        area.draw(&PathElement::new([(0, y), (16, y)], style(plot, index)))?;
+        area.draw(&Text::new(line.name.as_str(), (SAMPLE_WIDTH.cast_signed(), y - 6), text.clone()))?;
+    }
+    Ok(())
 }
 
 fn lines<'a, 's: 'a, X, Y>(
@@ -101,25 +123,15 @@ where
         .x_labels(plot.x_ticks)
         .y_labels(6)
         .x_label_formatter(&|x| x_text(*x))
-        .y_label_formatter(&|y| y.to_string())
+        // What is computed is a little beside what is meant.
+        .y_label_formatter(&|y| ((y * 1e6).round() / 1e6).to_string())
         .label_style(("sans-serif", 12))
         .light_line_style(TRANSPARENT)
         .bold_line_style(RGBColor(0x80, 0x80, 0x80).mix(0.25))
         .draw()?;
     for (index, line) in plot.lines.iter().enumerate() {
-        // Later lines are thinner, so that one that lies on another does not hide it.
-        let width = 2 + u32::try_from((plot.lines.len() - 1 - index).min(4)).unwrap_or_default();
-        let style = COLOURS[index % COLOURS.len()].stroke_width(width);
         let points = line.points.iter().map(|(x, y)| (*x, y.max(1e-3)));
-        chart
-            .draw_series(LineSeries::new(points, style))?
-            .label(&line.name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], style));
+        chart.draw_series(LineSeries::new(points, style(plot, index)))?;
     }
-    // Curves over percentiles begin at the left and level out high or low; between is room.
-    let legend = match (plot.x_is_log, plot.y_is_log) {
-        (true, false) => SeriesLabelPosition::MiddleRight,
-        _ => SeriesLabelPosition::UpperLeft,
-    };
-    chart.configure_series_labels().position(legend).label_font(("sans-serif", 12)).draw()
+    Ok(())
 }

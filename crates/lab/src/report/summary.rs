@@ -1,10 +1,10 @@
 //! What the readable reports share: which tables there are, and what stands in them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use stockade_model::{
     record::{Clock, Expectation, Hypothesis, Load, Record},
-    units::format_milliseconds,
+    units::{format_count, format_milliseconds},
 };
 
 use crate::{
@@ -22,28 +22,51 @@ pub(super) struct Table {
     pub(super) errors: Vec<String>,
 }
 
-/// What is shown of an arm, and above which column.
-type Columns = &'static [(&'static str, &'static str)];
+/// What is shown of an arm.
+struct Column {
+    metric: &'static str,
+    heading: &'static str,
+    shown: Shown,
+}
 
-const OF_BURSTS: Columns = &[
-    ("source_loads", "DB operations"),
-    ("stores.total", "store messages"),
-    ("failed", "failed"),
-    ("finished", "finished"),
-    ("response.p50", "p50"),
-    ("response.p99", "p99"),
-    ("response.max", "max"),
+/// How a column's figures are written, and when.
+#[derive(Clone, Copy, PartialEq)]
+enum Shown {
+    /// As they are.
+    Plain,
+    /// With two decimals.
+    Rounded,
+    /// In per cent.
+    Percent,
+    /// Only where any arm has some.
+    IfAny,
+}
+
+const fn plain(metric: &'static str, heading: &'static str) -> Column {
+    Column { metric, heading, shown: Shown::Plain }
+}
+
+const OF_BURSTS: &[Column] = &[
+    plain("source_loads", "DB operations"),
+    plain("stores.total", "store messages"),
+    plain("failed", "failed"),
+    plain("finished", "finished"),
+    plain("response.p50", "p50"),
+    plain("response.p99", "p99"),
+    plain("response.max", "max"),
 ];
 
-const OF_OPEN_LOADS: Columns = &[
-    ("requests", "requests"),
-    ("failed", "failed"),
-    ("hit_ratio", "hit ratio"),
-    ("source_loads", "source loads"),
-    ("amplification", "loads per episode"),
-    ("response.p50", "p50"),
-    ("response.p99", "p99"),
-    ("response.max", "max"),
+const OF_OPEN_LOADS: &[Column] = &[
+    plain("failed", "failed"),
+    Column { metric: "outcomes.stale", heading: "stale", shown: Shown::IfAny },
+    Column { metric: "outcomes.fallback", heading: "fallback", shown: Shown::IfAny },
+    Column { metric: "outcomes.coalesced", heading: "coalesced", shown: Shown::IfAny },
+    Column { metric: "hit_ratio", heading: "hit ratio", shown: Shown::Percent },
+    plain("source_loads", "source loads"),
+    Column { metric: "amplification", heading: "loads per episode", shown: Shown::Rounded },
+    plain("response.p50", "answered p50"),
+    plain("response.p99", "answered p99"),
+    plain("response.max", "answered max"),
 ];
 
 /// A table for each test that was measured; a published figure stands behind ours.
@@ -63,7 +86,9 @@ fn table(record: &Record, results: &Results, test: &str) -> Option<Table> {
             (format!("{name}{workers}, {documents}"), OF_BURSTS)
         }
         Load::Open(open) => {
-            (format!("{name}{}, {}", open.schedule, of(open.documents, "key")), OF_OPEN_LOADS)
+            let requests = requests(measured.iter().flat_map(|(_, repeats)| repeats));
+            let title = format!("{name}{}, {}, {requests}", open.schedule, of(open.documents, "key"));
+            (title, OF_OPEN_LOADS)
         }
     };
 
@@ -75,16 +100,23 @@ fn table(record: &Record, results: &Results, test: &str) -> Option<Table> {
     };
     let mut headings = vec!["arm".to_owned()];
     let mut rows: Vec<Vec<String>> = measured.iter().map(|(arm, _)| vec![(*arm).to_owned()]).collect();
-    for (name, heading) in columns.iter().copied() {
+    for Column { metric: name, heading, shown } in columns {
         let metric = Metric::named(name).expect("the columns are metrics");
-        headings.push(heading.to_owned());
+        let has_some =
+            |evidence: &&Evidence| evidence.figure(metric, None).is_some_and(|figure| figure > 0.0);
+        if *shown == Shown::IfAny && !measured.iter().any(|(_, repeats)| repeats.iter().any(has_some)) {
+            continue;
+        }
+        headings.push((*heading).to_owned());
         for ((_, repeats), row) in measured.iter().zip(&mut rows) {
-            row.push(cell(metric, repeats));
+            row.push(cell(metric, *shown, repeats));
         }
         if measured.iter().any(|(arm, _)| published(arm, name).is_some()) {
             headings.push("published".to_owned());
             for ((arm, _), row) in measured.iter().zip(&mut rows) {
-                row.push(published(arm, name).map(|figure| written(metric, figure)).unwrap_or_default());
+                row.push(
+                    published(arm, name).map(|figure| written(metric, *shown, figure)).unwrap_or_default(),
+                );
             }
         }
     }
@@ -93,23 +125,49 @@ fn table(record: &Record, results: &Results, test: &str) -> Option<Table> {
 }
 
 /// A time as the median of its repeats; a count as it is, or from where to where it varies.
-fn cell(metric: &Metric, repeats: &[&Evidence]) -> String {
+fn cell(metric: &Metric, shown: Shown, repeats: &[&Evidence]) -> String {
     let figures: Vec<f64> = repeats.iter().filter_map(|evidence| evidence.figure(metric, None)).collect();
     let least = figures.iter().copied().min_by(f64::total_cmp);
     let most = figures.iter().copied().max_by(f64::total_cmp);
     match (least, most, median(figures.into_iter())) {
         (Some(least), Some(most), _) if metric.unit == Unit::Number && least < most => {
-            format!("{}..{}", written(metric, least), written(metric, most))
+            format!("{}..{}", written(metric, shown, least), written(metric, shown, most))
         }
-        (_, _, Some(median)) => written(metric, median),
+        (_, _, Some(median)) => written(metric, shown, median),
         _ => "-".to_owned(),
     }
 }
 
-fn written(metric: &Metric, figure: f64) -> String {
-    match metric.unit {
-        Unit::Time => format_milliseconds(figure),
-        Unit::Number => number(figure),
+fn written(metric: &Metric, shown: Shown, figure: f64) -> String {
+    match (metric.unit, shown) {
+        (Unit::Time, _) => format_milliseconds(figure),
+        (Unit::Number, Shown::Percent) => format!("{:.2}%", figure * 100.0),
+        (Unit::Number, Shown::Rounded) => format!("{figure:.2}"),
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a whole number of at most 52 bits"
+        )]
+        (Unit::Number, _) if figure.fract() == 0.0 && (0.0..1e15).contains(&figure) => {
+            format_count(figure as u64)
+        }
+        (Unit::Number, _) => number(figure),
+    }
+}
+
+/// How many were due, sent or not.
+fn requests<'a>(runs: impl Iterator<Item = &'a &'a Evidence>) -> String {
+    let due = runs.map(|evidence| {
+        let dropped = evidence.run.load.open().map_or(0, |open| open.dropped);
+        evidence.run.outcomes.requests() + dropped
+    });
+    let due: BTreeSet<u64> = due.collect();
+    match (due.first(), due.last()) {
+        (Some(1), Some(1)) => "1 request".to_owned(),
+        (Some(least), Some(most)) if least < most => {
+            format!("{}..{} requests", format_count(*least), format_count(*most))
+        }
+        (least, _) => format!("{} requests", format_count(least.copied().unwrap_or_default())),
     }
 }
 
@@ -124,11 +182,17 @@ fn errors(arm: &str, repeats: &[&Evidence]) -> Vec<String> {
     for (message, count) in repeats.iter().flat_map(|evidence| &evidence.run.errors) {
         *told.entry(message).or_default() += count;
     }
-    let failed = told.into_iter().map(|(message, count)| format!("{arm}: {count} failed: {message}"));
+    let failed =
+        told.into_iter().map(|(message, count)| format!("{arm}: {} failed: {message}", format_count(count)));
     let dropped: u64 = repeats.iter().map(|evidence| evidence.run.stores_dropped).sum();
     let dropped = (dropped > 0).then(|| format!("{arm}: {dropped} stores dropped: the mailbox was full"));
     let unsent: u64 = repeats.iter().filter_map(|evidence| Some(evidence.run.load.open()?.dropped)).sum();
-    let unsent = (unsent > 0).then(|| format!("{arm}: {unsent} requests not sent: too many were under way"));
+    let unsent = (unsent > 0).then(|| {
+        format!(
+            "{arm}: {} requests not sent: too many were under way, or the load was over",
+            format_count(unsent)
+        )
+    });
     failed.chain(dropped).chain(unsent).collect()
 }
 

@@ -61,10 +61,10 @@ fn a_run_prints_its_table_and_every_report_is_a_fold_over_its_record() {
     A key that expires
     one repeat; virtual time (computed)
 
-    10s at 100/s, 1 key
-     arm       requests  failed  hit ratio  source loads  loads per episode  p50    p99    max
-     none          1000       0       0.92            80                 10  0ns  100ms  100ms
-     stampede      1000       0       0.91             9                  1  0ns   90ms  100ms
+    10s at 100/s, 1 key, 1,000 requests
+     arm       failed  coalesced  hit ratio  source loads  loads per episode  answered p50  answered p99  answered max
+     none           0          0     92.00%            80              10.00             0         100ms         100ms
+     stampede       0         81     91.00%             9               1.00             0          90ms         100ms
 
     ✓ supported    coalescing saves loads
     ✓ supported    nothing was served beyond its limit
@@ -78,6 +78,22 @@ fn a_run_prints_its_table_and_every_report_is_a_fold_over_its_record() {
     let plots = on_disk("report.html").matches("<svg").count();
     assert_eq!(plots, 4, "answered, source loads, p99 over time, and percentiles; nothing failed");
     assert_eq!(on_disk("intervals.jsonl").lines().count(), 20, "a line a second and arm");
+}
+
+#[test]
+fn seconds_without_anything_cost_nothing() {
+    let sandbox = Sandbox::new();
+    let text = EXPERIMENT
+        .replace("\"100/s\"", "\"1/h\"")
+        .replace("\"10s\"", "\"1d\"")
+        .replace("ttl = \"1s\"", "ttl = \"3h\"");
+    sandbox.arms("idle", &text);
+    let on_disk = |name: &str| fs::read_to_string(sandbox.path().join("idle").join(name)).unwrap();
+    let seconds = on_disk("intervals.jsonl").lines().count();
+    assert_eq!(seconds, 2 * 24, "one for each request");
+    let html = on_disk("report.html");
+    assert!(html.contains("seconds, 144 at a time") && html.len() < 250_000, "{} bytes", html.len());
+    assert_eq!(html, sandbox.stockade(&["report", "idle", "--format", "html"]).stdout);
 }
 
 #[test]
