@@ -63,8 +63,7 @@ const OF_OPEN_LOADS: &[Column] = &[
     Column { metric: "outcomes.coalesced", heading: "coalesced", shown: Shown::IfAny },
     Column { metric: "hit_ratio", heading: "hit ratio", shown: Shown::Percent },
     plain("source_loads", "source loads"),
-    Column { metric: "amplification", heading: "loads per episode", shown: Shown::Rounded },
-    plain("response.p50", "answered p50"),
+    Column { metric: "amplification", heading: "loads/episode", shown: Shown::Rounded },
     plain("response.p99", "answered p99"),
     plain("response.max", "answered max"),
 ];

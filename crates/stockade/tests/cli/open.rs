@@ -62,9 +62,9 @@ fn a_run_prints_its_table_and_every_report_is_a_fold_over_its_record() {
     one repeat; virtual time (computed)
 
     10s at 100/s, 1 key, 1,000 requests
-     arm       failed  coalesced  hit ratio  source loads  loads per episode  answered p50  answered p99  answered max
-     none           0          0     92.00%            80              10.00             0         100ms         100ms
-     stampede       0         81     91.00%             9               1.00             0          90ms         100ms
+     arm       failed  coalesced  hit ratio  source loads  loads/episode  answered p99  answered max
+     none           0          0     92.00%            80          10.00         100ms         100ms
+     stampede       0         81     91.00%             9           1.00          90ms         100ms
 
     ✓ supported    coalescing saves loads
     ✓ supported    nothing was served beyond its limit
