@@ -1,12 +1,6 @@
 //! What a cache tells whoever watches it, and as a layer of a tower stack.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -75,6 +69,11 @@ fn a_recorder_is_told_what_happened() {
 
 #[cfg(feature = "tower")]
 mod layer {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    };
+
     use stockade_cache::{CacheLayer, Outcome};
     use tower::{Layer, Service, ServiceExt, service_fn};
 
