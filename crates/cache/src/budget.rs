@@ -1,7 +1,8 @@
 //! The bytes of a cache: one account for all shards and all loads.
 
-use std::{future::poll_fn, sync::Arc, task::Poll};
+use std::sync::Arc;
 
+use stockade_model::time::yield_now;
 use tokio::sync::Notify;
 
 use crate::{
@@ -127,20 +128,6 @@ pub(crate) enum Progress {
 fn add_below(to: &AtomicUsize, addend: usize, most: usize) -> Option<usize> {
     let grown = |value: usize| value.checked_add(addend).filter(|&sum| sum <= most);
     to.fetch_update(Ordering::SeqCst, Ordering::SeqCst, grown).ok().map(|before| before + addend)
-}
-
-/// Lets other tasks have their turn.
-async fn yield_now() {
-    let mut has_yielded = false;
-    poll_fn(|cx| {
-        if has_yielded {
-            return Poll::Ready(());
-        }
-        has_yielded = true;
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// Counts who waits, however the wait ends.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use stockade_model::{
+    outcome::Outcome,
     seed::Seed,
     time::{Live, Runtime, Time},
 };
@@ -319,9 +320,8 @@ where
     {
         match closer.look(key, now) {
             Found::Aged(aged) if now < aged.life.expires => {
-                let Counters { negatives, late_hits, .. } = &*self.counters;
-                let count = if aged.life.is_negative { negatives } else { late_hits };
-                count.increment();
+                let is_negative = aged.life.is_negative;
+                self.counters.answered(if is_negative { Outcome::Negative } else { Outcome::Hit });
                 Some(aged.value)
             }
             // It was not fresh at the first look.

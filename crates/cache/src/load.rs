@@ -74,7 +74,7 @@ where
     V: Clone + Send + Sync + 'static,
     R: Runtime,
 {
-    /// Has the key loaded in a task of its own, unless the breaker is against it; whether it is.
+    /// Has the key loaded in a task of its own, unless the breaker is against it; false then.
     pub(crate) fn launch<L: Loader<V>>(
         self: &Arc<Self>,
         leader: Leader<K, Landing<V>>,

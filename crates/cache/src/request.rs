@@ -15,7 +15,7 @@ use crate::{
     life::State,
     load::{Landing, Loaded, Loader},
     shard::{Aged, Found, Version},
-    stats::{Counter, Counters},
+    stats::Counter,
     strategy::{Fetch, Refresh},
 };
 
@@ -85,8 +85,10 @@ where
                 return ControlFlow::Continue(self.request(version, why, false));
             }
         };
-        let given =
-            |outcome, reason| ControlFlow::Break(Answer { value, outcome, age: now - life.loaded, reason });
+        let given = |outcome, reason| {
+            self.counters.answered(outcome);
+            ControlFlow::Break(Answer { value, outcome, age: now - life.loaded, reason })
+        };
         let is_closed = || {
             let breaker = self.breakers.as_ref().map(|breakers| breakers.of(key));
             breaker.is_none_or(|breaker| breaker.is_closed(self.runtime.now()))
@@ -104,10 +106,7 @@ where
         };
         let is_independent = self.strategy.fetch == Fetch::Independent;
         match self.lifetimes.state(&life, now, || (self.runtime.now(), self.chance.nats())) {
-            State::Fresh if life.is_negative => {
-                self.counters.negatives.increment();
-                given(Outcome::Negative, Reason::Fresh)
-            }
+            State::Fresh if life.is_negative => given(Outcome::Negative, Reason::Fresh),
             State::Refresh if is_independent && !is_throttled && is_closed() => {
                 refreshes.increment();
                 ControlFlow::Continue(self.request(seen, Why::Early, true))
@@ -116,23 +115,19 @@ where
                 if state == State::Refresh {
                     refresh(refreshes);
                 }
-                self.counters.late_hits.increment();
                 given(Outcome::Hit, Reason::Fresh)
             }
             State::Stale => {
                 refresh(&self.counters.refreshes_swr);
-                self.counters.stale.increment();
                 given(Outcome::Stale, Reason::Revalidating)
             }
             State::LastResort if is_throttled => {
-                self.counters.fallbacks.increment();
                 let throttle = self.strategy.throttle;
                 given(Outcome::Fallback, Reason::Failed(Error::Throttled { throttle }))
             }
             // While the breaker is not closed nobody waits: a probe is a refresh.
             State::LastResort if !is_closed() => {
                 refresh(&self.counters.probes);
-                self.counters.fallbacks.increment();
                 given(Outcome::Fallback, Reason::Failed(Error::BreakerOpen))
             }
             State::LastResort => ControlFlow::Continue(self.request(seen, Why::Expired, true)),
@@ -195,7 +190,7 @@ where
             |landing: &Landing<V>| landing.as_ref().is_ok_and(|loaded| self.serves(key, loaded, request));
         let deadline = |began: Time| {
             let patience = at + self.wait_timeout();
-            let soft = self.strategy.load.soft_timeout.filter(|_| has_stale).map(|soft| began + soft);
+            let soft = self.soft_deadline(has_stale, began);
             is_soft = soft.is_some_and(|soft| soft < patience);
             soft.map_or(patience, |soft| soft.min(patience))
         };
@@ -204,11 +199,7 @@ where
         match boarding {
             Boarding::Lead(leader) => self.lead(leader, request, load),
             Boarding::Answered(answer) => {
-                let count = match answer.outcome {
-                    Outcome::Negative => &self.counters.negatives,
-                    _ => &self.counters.late_hits,
-                };
-                count.increment();
+                self.counters.answered(answer.outcome);
                 ControlFlow::Break(Ok(answer))
             }
             Boarding::Landed(landing) => {
@@ -232,9 +223,9 @@ where
         request: &mut Request,
         load: &mut Option<L>,
     ) -> Step<K, V> {
-        let soft = self.strategy.load.soft_timeout.filter(|_| request.has_stale);
+        let soft = self.soft_deadline(request.has_stale, leader.began());
         (request.led, request.is_soft) = (Some(leader.ordinal()), soft.is_some());
-        let (watch, timekeeper) = leader.watch(soft.map(|soft| leader.began() + soft));
+        let (watch, timekeeper) = leader.watch(soft);
         self.keep_time(timekeeper);
         // Who has led and boards again has asked before its successor's load began, and that serves it.
         let load = load.take().expect("a caller leads once");
@@ -283,6 +274,11 @@ where
             && !self.store.outdates(loaded.since, moment, key, &loaded.value)
     }
 
+    /// When who has something stale is given that, of a flight that began then.
+    fn soft_deadline(&self, has_stale: bool, began: Time) -> Option<Time> {
+        self.strategy.load.soft_timeout.filter(|_| has_stale).map(|soft| began + soft)
+    }
+
     fn wait_timeout(&self) -> Duration {
         match self.strategy.fetch {
             Fetch::Coalesce { wait_timeout } => wait_timeout,
@@ -306,9 +302,7 @@ where
         }
         ControlFlow::Break(match landing {
             Ok(loaded) => {
-                let Counters { misses, coalesced, .. } = &*self.counters;
-                let count = if outcome == Outcome::Miss { misses } else { coalesced };
-                count.increment();
+                self.counters.answered(outcome);
                 let age = self.runtime.coarse_now() - loaded.at;
                 Ok(Answer { value: loaded.value, outcome, age, reason: request.why.into() })
             }
@@ -319,14 +313,12 @@ where
     /// No load answered: what is stored does, as long as it may.
     fn fall_back(&self, key: &K, error: Error) -> Result<Answer<V>, Error> {
         if !self.strategy.can_fall_back() {
-            self.counters.errors.increment();
+            self.counters.answered(Outcome::Error);
             return Err(error);
         }
         let now = self.runtime.coarse_now();
         let stored = match self.store.look_again(key, now) {
-            Found::Fresh { value, loaded } => {
-                Some(Answer { value, outcome: Outcome::Hit, age: now - loaded, reason: Reason::Fresh })
-            }
+            Found::Fresh { value, loaded } => Some(Answer::hit(value, now - loaded)),
             Found::Aged(aged) => Some(aged.fresh_at(now).unwrap_or_else(|| Answer {
                 age: now - aged.life.loaded,
                 value: aged.value,
@@ -335,13 +327,7 @@ where
             })),
             Found::Missing { .. } => None,
         };
-        let count = match stored.as_ref().map(|answer| answer.outcome) {
-            Some(Outcome::Fallback) => &self.counters.fallbacks,
-            Some(Outcome::Negative) => &self.counters.negatives,
-            Some(_) => &self.counters.late_hits,
-            None => &self.counters.errors,
-        };
-        count.increment();
+        self.counters.answered(stored.as_ref().map_or(Outcome::Error, |answer| answer.outcome));
         stored.ok_or(error)
     }
 }

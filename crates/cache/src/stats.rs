@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use stockade_model::outcome::Outcomes;
+use stockade_model::outcome::{Outcome, Outcomes};
 
 use crate::store::Tally;
 
@@ -129,6 +129,23 @@ pub struct Lookups {
     pub all: u64,
     /// Those that found a fresh value. Waiters are not hits.
     pub hits: u64,
+}
+
+impl Counters {
+    /// Counts a request by what became of it, unless it was a hit at the first look or had no key.
+    pub(crate) fn answered(&self, outcome: Outcome) {
+        let count = match outcome {
+            Outcome::Hit => &self.late_hits,
+            Outcome::Stale => &self.stale,
+            Outcome::Miss => &self.misses,
+            Outcome::Coalesced => &self.coalesced,
+            Outcome::Fallback => &self.fallbacks,
+            Outcome::Negative => &self.negatives,
+            Outcome::Error => &self.errors,
+            Outcome::Bypass => return,
+        };
+        count.increment();
+    }
 }
 
 #[derive(Debug, Default)]
