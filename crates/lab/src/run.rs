@@ -11,7 +11,6 @@ use stockade_model::{
     seed::Seed,
     units::milliseconds,
 };
-use stockade_source::OpenError;
 
 use crate::{
     engine::{DocsError, EngineError, Library, Measured, Second, Stop, World},
@@ -47,9 +46,6 @@ pub trait Progress {
 /// A run failed. Hypotheses that fail are not errors.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// A source could not be opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
     /// A burst could not be run.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -235,7 +231,7 @@ fn libraries(cells: &[Cell], world: &World) -> Result<BTreeMap<String, Library>,
     let mut libraries = BTreeMap::new();
     for cell in cells {
         if let Entry::Vacant(vacant) = libraries.entry(cell.source.to_string()) {
-            vacant.insert(world.library(cell.source.open()?)?);
+            vacant.insert(world.library(cell.source.open())?);
         }
     }
     Ok(libraries)

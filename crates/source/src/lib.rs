@@ -18,7 +18,7 @@ mod sqlite;
 mod staged;
 mod stages;
 
-use std::{path::PathBuf, str::FromStr, sync::Arc};
+use std::{future::Future, pin::Pin, str::FromStr, sync::Arc};
 
 use documents::NamedDocument;
 use stockade_model::{nearest::remedy, source::Source};
@@ -32,58 +32,68 @@ pub use stages::{Capacity, Conduct, Stage, Stages, State};
 #[derive(Debug)]
 pub struct Kind {
     /// What stands before the colon.
-    pub scheme: &'static str,
+    pub schemes: &'static [&'static str],
     /// How its URLs look.
     pub form: &'static str,
     /// What it is.
     pub summary: &'static str,
     /// Whether it answers without the real world, so that experiments on it run in virtual time.
     pub is_simulated: bool,
-    check: fn(&str) -> Result<(), OpenError>,
-    open: fn(&str) -> Opened,
-    fill: fn(&str, &[NamedDocument]) -> Opened,
+    /// Reads a URL of one of its schemes.
+    read: fn(scheme: &str, rest: &str) -> Read,
+}
+
+/// Where a source is, or what is wrong with its URL.
+type Read = Result<Arc<dyn Place>, OpenError>;
+
+/// Where documents are, as read from a URL; nobody has been asked yet. Displayed without secrets.
+pub(crate) trait Place: std::fmt::Display + Send + Sync {
+    /// Opens the source there.
+    fn open(&self) -> Opening<'_>;
+
+    /// Opens it with these documents in it.
+    fn fill<'a>(&'a self, documents: &'a [NamedDocument]) -> Opening<'a>;
 }
 
 /// A source, or why there is none.
 pub type Opened = Result<Arc<dyn Source>, OpenError>;
 
+/// A source that is being opened.
+pub type Opening<'a> = Pin<Box<dyn Future<Output = Opened> + Send + 'a>>;
+
 /// Every kind of source.
 pub const SOURCES: &[Kind] = &[
     Kind {
-        scheme: "sqlite",
+        schemes: &["sqlite"],
         form: "sqlite:PATH",
         summary: "a SQLite database; without a path one with 680 generated documents",
         is_simulated: false,
-        check: |_| Ok(()),
-        open: sqlite::open,
-        fill: sqlite::fill,
+        read: sqlite::read,
     },
     Kind {
-        scheme: "simulated",
+        schemes: &["simulated"],
         form: "simulated:COUNT",
         summary: "generated documents in memory (680 without a count), in virtual time",
         is_simulated: true,
-        check: |rest| simulated::count(rest).map(drop),
-        open: simulated::open,
-        fill: simulated::fill,
+        read: simulated::read,
     },
 ];
 
-/// Which source to open: a [`Kind`] and what it is told.
-#[derive(Clone, Debug)]
+/// Which source to open: a [`Kind`] and what it is told. It may hold secrets, and shows none.
+#[derive(Clone)]
 pub struct SourceUrl {
     kind: &'static Kind,
-    rest: String,
+    place: Arc<dyn Place>,
 }
 
 /// A source could not be opened or filled. The message names the place and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// No source has this scheme.
-    #[error("unknown source `{url}`: {remedy}")]
+    #[error("unknown source `{scheme}`: {remedy}")]
     UnknownScheme {
-        /// As written.
-        url: String,
+        /// What stands before its colon; what comes after may be a secret.
+        scheme: String,
         /// What to write instead.
         remedy: String,
     },
@@ -91,16 +101,16 @@ pub enum OpenError {
     #[error("`{0}` is no count of documents: write a number from 1 to 1000000")]
     BadCount(String),
     /// There is no such database.
-    #[error("no database at {}: check the path, or fill a new one with --docs-from FILE.jsonl", path.display())]
+    #[error("no database at {place}: check the path, or fill a new one with --docs-from FILE.jsonl")]
     Missing {
         /// Where it should be.
-        path: PathBuf,
+        place: String,
     },
-    /// There is a file, but not the database that it should be.
-    #[error("{} cannot be used: {reason}", path.display())]
+    /// There is something, but not what it should be.
+    #[error("{place} cannot be used: {reason}")]
     Unusable {
-        /// Where it is.
-        path: PathBuf,
+        /// Where it is, without secrets.
+        place: String,
         /// What is wrong, and what to do about it.
         reason: String,
     },
@@ -124,22 +134,25 @@ impl SourceUrl {
         self.kind
     }
 
-    /// Opens the source, which has to be there already (generated ones always are).
-    pub fn open(&self) -> Opened {
-        (self.kind.open)(&self.rest)
+    /// Opens the source, which has to be there already (generated ones always are), on the runtime of the
+    /// caller.
+    #[must_use]
+    pub fn open(&self) -> Opening<'_> {
+        self.place.open()
     }
 
     /// Opens the source with these documents in it. A database that holds others is refused; SQLite
     /// without a path is a temporary one.
-    pub fn fill(&self, documents: &[NamedDocument]) -> Opened {
-        (self.kind.fill)(&self.rest, documents)
+    #[must_use]
+    pub fn fill<'a>(&'a self, documents: &'a [NamedDocument]) -> Opening<'a> {
+        self.place.fill(documents)
     }
 }
 
 impl Default for SourceUrl {
     /// The generated SQLite documents.
     fn default() -> Self {
-        Self { kind: &SOURCES[0], rest: String::new() }
+        Self { kind: &SOURCES[0], place: sqlite::generated_documents() }
     }
 }
 
@@ -148,17 +161,22 @@ impl FromStr for SourceUrl {
 
     fn from_str(url: &str) -> Result<Self, OpenError> {
         let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
-        let Some(kind) = SOURCES.iter().find(|kind| kind.scheme == scheme) else {
-            let remedy = remedy(scheme, SOURCES.iter().map(|kind| kind.scheme));
-            return Err(OpenError::UnknownScheme { url: url.to_owned(), remedy });
+        let Some(kind) = SOURCES.iter().find(|kind| kind.schemes.contains(&scheme)) else {
+            let remedy = remedy(scheme, SOURCES.iter().flat_map(|kind| kind.schemes).copied());
+            return Err(OpenError::UnknownScheme { scheme: scheme.to_owned(), remedy });
         };
-        (kind.check)(rest)?;
-        Ok(Self { kind, rest: rest.to_owned() })
+        Ok(Self { kind, place: (kind.read)(scheme, rest)? })
     }
 }
 
 impl std::fmt::Display for SourceUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}", self.kind.scheme, self.rest)
+        self.place.fmt(f)
+    }
+}
+
+impl std::fmt::Debug for SourceUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.place.fmt(f)
     }
 }

@@ -5,28 +5,40 @@ use std::{collections::BTreeMap, sync::Arc};
 use stockade_model::source::{Document, Source, SourceFuture};
 
 use crate::{
-    OpenError, Opened,
+    OpenError, Opening, Place, Read,
     documents::{self, NamedDocument},
 };
 
 struct Simulated(BTreeMap<Arc<str>, Document>);
 
-/// How many documents a URL asks for.
-pub(crate) fn count(written: &str) -> Result<usize, OpenError> {
-    match written.parse() {
-        _ if written.is_empty() => Ok(documents::GENERATED),
-        Ok(count @ 1..=1_000_000) => Ok(count),
-        _ => Err(OpenError::BadCount(written.to_owned())),
+/// So many generated documents.
+struct Generated {
+    count: usize,
+}
+
+pub(crate) fn read(_: &str, count: &str) -> Read {
+    let count = match count.parse() {
+        _ if count.is_empty() => documents::GENERATED,
+        Ok(count @ 1..=1_000_000) => count,
+        _ => return Err(OpenError::BadCount(count.to_owned())),
+    };
+    Ok(Arc::new(Generated { count }))
+}
+
+impl Place for Generated {
+    fn open(&self) -> Opening<'_> {
+        Box::pin(async { Ok(of(&documents::generate(self.count))) })
+    }
+
+    fn fill<'a>(&'a self, documents: &'a [NamedDocument]) -> Opening<'a> {
+        Box::pin(async { Ok(of(documents)) })
     }
 }
 
-pub(crate) fn open(written: &str) -> Opened {
-    Ok(of(&documents::generate(count(written)?)))
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "as the registry has it: other sources can fail")]
-pub(crate) fn fill(_: &str, documents: &[NamedDocument]) -> Opened {
-    Ok(of(documents))
+impl std::fmt::Display for Generated {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "simulated:{}", self.count)
+    }
 }
 
 fn of(documents: &[NamedDocument]) -> Arc<dyn Source> {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    env, fs,
+    env, fs, panic,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 
 use crate::{
-    OpenError, Opened,
+    OpenError, Opening, Place, Read,
     documents::{self, NamedDocument},
 };
 
@@ -39,30 +39,64 @@ pub struct Sqlite {
     _temporary: Option<TempDir>,
 }
 
-pub(crate) fn open(path: &str) -> Opened {
-    let path = if path.is_empty() { generated()? } else { PathBuf::from(path) };
-    Ok(Arc::new(Sqlite::open(path, None)?))
+/// Where a database is; without a path, the one of generated documents.
+struct File {
+    path: Option<PathBuf>,
 }
 
-pub(crate) fn fill(path: &str, documents: &[NamedDocument]) -> Opened {
-    if !path.is_empty() {
-        let path = PathBuf::from(path);
-        refuse_other(&path, documents)?;
-        write(&path, documents)?;
-        return Ok(Arc::new(Sqlite::open(path, None)?));
+#[expect(clippy::unnecessary_wraps, reason = "as the registry has it: other URLs can be wrong")]
+pub(crate) fn read(_: &str, path: &str) -> Read {
+    let path = (!path.is_empty()).then(|| PathBuf::from(path));
+    Ok(Arc::new(File { path }))
+}
+
+pub(crate) fn generated_documents() -> Arc<dyn Place> {
+    Arc::new(File { path: None })
+}
+
+impl Place for File {
+    fn open(&self) -> Opening<'_> {
+        let path = self.path.clone();
+        blocking(move || Sqlite::open(path.map_or_else(generated, Ok)?, None))
     }
-    let temporary = TempDir::with_prefix("stockade-").map_err(|error| {
-        unusable(&env::temp_dir(), format!("{error}; set TMPDIR to a writable directory"))
-    })?;
-    let path = temporary.path().join("documents.sqlite");
-    write(&path, documents)?;
-    Ok(Arc::new(Sqlite::open(path, Some(temporary))?))
+
+    fn fill<'a>(&'a self, documents: &'a [NamedDocument]) -> Opening<'a> {
+        let (path, documents) = (self.path.clone(), documents.to_vec());
+        blocking(move || {
+            if let Some(path) = path {
+                refuse_other(&path, &documents)?;
+                write(&path, &documents)?;
+                return Sqlite::open(path, None);
+            }
+            let temporary = TempDir::with_prefix("stockade-").map_err(|error| {
+                unusable(&env::temp_dir(), format!("{error}; set TMPDIR to a writable directory"))
+            })?;
+            let path = temporary.path().join("documents.sqlite");
+            write(&path, &documents)?;
+            Sqlite::open(path, Some(temporary))
+        })
+    }
+}
+
+/// Opens a database where that may block.
+fn blocking<'a>(open: impl FnOnce() -> Result<Sqlite, OpenError> + Send + 'static) -> Opening<'a> {
+    Box::pin(async {
+        let opened = spawn_blocking(open).await;
+        let source = opened.unwrap_or_else(|lost| panic::resume_unwind(lost.into_panic()))?;
+        Ok::<Arc<dyn Source>, _>(Arc::new(source))
+    })
+}
+
+impl std::fmt::Display for File {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "sqlite:{}", self.path.as_deref().unwrap_or(Path::new("")).display())
+    }
 }
 
 impl Sqlite {
     fn open(path: PathBuf, temporary: Option<TempDir>) -> Result<Self, OpenError> {
         if !path.exists() {
-            return Err(OpenError::Missing { path });
+            return Err(OpenError::Missing { place: path.display().to_string() });
         }
         check(&path)?;
         let pool = Pool::builder(Connector { path: path.clone() })
@@ -250,5 +284,5 @@ fn is_whole(path: &Path) -> bool {
 }
 
 fn unusable(path: &Path, reason: impl std::fmt::Display) -> OpenError {
-    OpenError::Unusable { path: path.to_owned(), reason: reason.to_string() }
+    OpenError::Unusable { place: path.display().to_string(), reason: reason.to_string() }
 }

@@ -33,12 +33,12 @@ async fn sqlite_serves_what_it_was_filled_with_and_overwrites_nothing() {
     let directory = TempDir::new().unwrap();
     let database = sqlite(&directory.path().join("documents.sqlite"));
     let documents = documents::generate(50);
-    assert_serves(&database.fill(&documents).unwrap(), &documents).await;
-    assert_serves(&database.fill(&documents).unwrap(), &documents).await;
-    let refused = message(database.fill(&documents[..20]));
+    assert_serves(&database.fill(&documents).await.unwrap(), &documents).await;
+    assert_serves(&database.fill(&documents).await.unwrap(), &documents).await;
+    let refused = message(database.fill(&documents[..20]).await);
     assert!(refused.contains("it holds 50 other documents; leave --docs-from out"), "{refused}");
-    assert_serves(&database.open().unwrap(), &documents).await;
-    assert_serves(&url("sqlite:").fill(&documents).unwrap(), &documents).await;
+    assert_serves(&database.open().await.unwrap(), &documents).await;
+    assert_serves(&url("sqlite:").fill(&documents).await.unwrap(), &documents).await;
 }
 
 #[tokio::test]
@@ -46,19 +46,19 @@ async fn a_database_that_is_damaged_is_told_and_what_to_do() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("documents.sqlite");
     let documents = documents::generate(500);
-    drop(sqlite(&path).fill(&documents).unwrap());
+    drop(sqlite(&path).fill(&documents).await.unwrap());
     let mut bytes = fs::read(&path).unwrap();
     let page = 4096;
     bytes[page..].fill(0xff);
     fs::write(&path, bytes).unwrap();
-    let damaged = message(sqlite(&path).open());
+    let damaged = message(sqlite(&path).open().await);
     assert!(damaged.contains("malformed; name a SQLite database, or remove the file"), "{damaged}");
 }
 
 #[tokio::test]
 async fn simulated_serves_the_generated_documents() {
-    assert_serves(&url("simulated:").open().unwrap(), &documents::generate(680)).await;
-    assert_serves(&url("simulated:7").open().unwrap(), &documents::generate(7)).await;
+    assert_serves(&url("simulated:").open().await.unwrap(), &documents::generate(680)).await;
+    assert_serves(&url("simulated:7").open().await.unwrap(), &documents::generate(7)).await;
 }
 
 #[test]
@@ -79,7 +79,7 @@ async fn a_document_that_was_deleted_is_not_found_and_a_table_that_was_dropped_i
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("documents.sqlite");
     let documents = documents::generate(3);
-    let source = sqlite(&path).fill(&documents).unwrap();
+    let source = sqlite(&path).fill(&documents).await.unwrap();
     let writer = rusqlite::Connection::open(&path).unwrap();
     writer.execute("DELETE FROM documents WHERE id = ?1", [&documents[0].id]).unwrap();
     assert_eq!(source.fetch(&documents[0].id).await.unwrap(), None);
@@ -88,36 +88,36 @@ async fn a_document_that_was_deleted_is_not_found_and_a_table_that_was_dropped_i
     assert!(error.contains("documents.sqlite: no such table: documents"), "{error}");
 }
 
-#[test]
-fn a_bad_source_is_told_its_place_and_its_remedy() {
+#[tokio::test]
+async fn a_bad_source_is_told_its_place_and_its_remedy() {
     let directory = TempDir::new().unwrap();
     let at = |name: &str| directory.path().join(name);
     fs::write(at("text.sqlite"), "this is no database, and longer than a header of sixteen bytes").unwrap();
     rusqlite::Connection::open(at("empty.sqlite")).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
 
-    let missing = message(sqlite(&at("absent.sqlite")).open());
+    let missing = message(sqlite(&at("absent.sqlite")).open().await);
     assert!(
         missing.ends_with("absent.sqlite: check the path, or fill a new one with --docs-from FILE.jsonl"),
         "{missing}"
     );
     assert!(!at("absent.sqlite").exists(), "looking for a database does not make one");
-    let text = message(sqlite(&at("text.sqlite")).open());
+    let text = message(sqlite(&at("text.sqlite")).open().await);
     assert!(
         text.contains("text.sqlite cannot be used: file is not a database; name a SQLite database"),
         "{text}"
     );
-    let empty = message(sqlite(&at("empty.sqlite")).open());
+    let empty = message(sqlite(&at("empty.sqlite")).open().await);
     assert!(
         empty.contains("no such table: documents; it needs a table `documents (id TEXT, body BLOB)`"),
         "{empty}"
     );
-    let unwritable = message(sqlite(&at("no/such/directory.sqlite")).fill(&documents::generate(1)));
+    let unwritable = message(sqlite(&at("no/such/directory.sqlite")).fill(&documents::generate(1)).await);
     assert!(unwritable.contains("directory.sqlite cannot be used: unable to open"), "{unwritable}");
     assert!(unwritable.contains("check that it is a file, its directory"), "{unwritable}");
     let integers =
         "CREATE TABLE documents (id INTEGER, body TEXT); INSERT INTO documents VALUES (7, 'seven')";
     rusqlite::Connection::open(at("integers.sqlite")).unwrap().execute_batch(integers).unwrap();
-    let integers = message(sqlite(&at("integers.sqlite")).open());
+    let integers = message(sqlite(&at("integers.sqlite")).open().await);
     assert!(integers.contains("ids have to be TEXT"), "{integers}");
 
     for (text, expected) in [

@@ -12,7 +12,7 @@ use stockade_source::{Capacity, Conduct, SourceUrl, Stage, Staged, Stages, State
 const SECOND: Duration = Duration::from_secs(1);
 
 fn staged(conduct: &Conduct, time: &Virtual) -> (Arc<Staged<Virtual>>, Arc<str>) {
-    let source = "simulated:3".parse::<SourceUrl>().unwrap().open().unwrap();
+    let source = Virtual::new().run("simulated:3".parse::<SourceUrl>().unwrap().open()).unwrap().unwrap();
     let id = Arc::clone(&Virtual::new().run(source.ids()).unwrap().unwrap()[0]);
     (Arc::new(Staged::new(source, conduct, time.clone(), Seed(1))), id)
 }

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, builder::styling::Styles};
 use stockade_cache::{PRESETS, Preset, Strategy};
 use stockade_lab::{engine::Docs, report::FORMATS};
 use stockade_model::units::parse_duration;
-use stockade_source::{Latency, SOURCES, SourceUrl};
+use stockade_source::{Latency, SOURCES};
 
 /// Load testing of caching strategies, and the cache that survives it.
 #[derive(Debug, Parser)]
@@ -72,7 +72,7 @@ pub struct StampedeArgs {
     pub docs: Docs,
     /// Where the documents are [default: a SQLite database with 680 generated ones]
     #[arg(long, value_name = "URL")]
-    pub source: Option<SourceUrl>,
+    pub source: Option<String>,
     /// Make the source slower: `20ms`, or `10ms..30ms` drawn for every fetch; in real time up to 1 ms
     /// more, for sleeps end late
     #[arg(long, value_name = "D", default_value = "0")]

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use stockade_lab::{engine::EngineError, run::RunError, spec::LoadError, storage::StorageError};
 use stockade_model::record::{Record, Verdict};
-use stockade_source::{OpenError, documents::ReadError};
+use stockade_source::documents::ReadError;
 
 /// How the program ends when nothing went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +23,6 @@ pub enum Exit {
 pub enum Failure {
     #[error(transparent)]
     Load(#[from] LoadError),
-    #[error(transparent)]
-    Open(#[from] OpenError),
     #[error(transparent)]
     Documents(#[from] ReadError),
     #[error(transparent)]
@@ -96,7 +94,6 @@ impl Failure {
             | Self::Storage(StorageError::Taken { .. })
             | Self::Load(_)
             | Self::Documents(_) => true,
-            Self::Open(error) | Self::Run(RunError::Open(error)) => error.is_usage(),
             Self::Engine(error) | Self::Run(RunError::Engine(error) | RunError::Cell { error, .. }) => {
                 error.is_usage()
             }

@@ -7,7 +7,7 @@ use stockade_lab::{
     stampede::{self, Start},
 };
 use stockade_model::{record::Clock, seed::Seed};
-use stockade_source::documents;
+use stockade_source::{SourceUrl, documents};
 
 use crate::{
     cli::{Named, StampedeArgs, StampedeFormat, WriterName},
@@ -19,13 +19,13 @@ use crate::{
 /// Runs every start. Workers that fail are data, not errors; their reasons go to standard error.
 pub fn stampede(mut args: StampedeArgs) -> Result<Exit, Failure> {
     let writer = writer(&args)?;
-    let url = args.source.clone().unwrap_or_default();
-    let source = match &args.docs_from {
-        Some(file) => url.fill(&documents::read_jsonl(file)?)?,
-        None => url.open()?,
-    };
+    let url = source(&args)?;
+    let documents = args.docs_from.as_deref().map(documents::read_jsonl).transpose()?;
     let world = World::new(if url.kind().is_simulated { Clock::Virtual } else { Clock::Live })?;
-    let library = world.library(source)?;
+    let library = world.library(match &documents {
+        Some(documents) => url.fill(documents),
+        None => url.open(),
+    })?;
     let strategies = args.strategies();
 
     let bursts = |workers: usize| -> Vec<Burst> {
@@ -66,6 +66,12 @@ pub fn stampede(mut args: StampedeArgs) -> Result<Exit, Failure> {
         eprintln!("{complaint}");
     }
     Ok(if starts.iter().any(|start| start.interrupted) { Exit::Undecided } else { Exit::Done })
+}
+
+/// Not read with the other arguments: what is wrong with one of those is shown, and a URL may hold a secret.
+fn source(args: &StampedeArgs) -> Result<SourceUrl, Failure> {
+    let Some(written) = &args.source else { return Ok(SourceUrl::default()) };
+    written.parse().map_err(|error| Failure::Usage(format!("--source: {error}")))
 }
 
 /// Who writes: the mailbox's settings make sense only with a mailbox.

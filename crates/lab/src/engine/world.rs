@@ -17,6 +17,7 @@ use stockade_model::{
     source::{Source, SourceError},
     time::{Live, Stalled, Virtual},
 };
+use stockade_source::{OpenError, Opening};
 use tokio::sync::Notify;
 
 use super::{
@@ -72,6 +73,9 @@ pub enum EngineError {
     /// The documents could not be chosen.
     #[error(transparent)]
     Docs(#[from] DocsError),
+    /// The source could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// The documents could not be listed.
     #[error(transparent)]
     Source(#[from] SourceError),
@@ -129,7 +133,11 @@ impl EngineError {
     /// Whether it was asked for wrongly, rather than something that went wrong.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        !matches!(self, Self::Source(_) | Self::Runtime(_) | Self::Stalled(_))
+        match self {
+            Self::Open(error) => error.is_usage(),
+            Self::Source(_) | Self::Runtime(_) | Self::Stalled(_) => false,
+            _ => true,
+        }
     }
 }
 
@@ -142,13 +150,14 @@ impl World {
         }))
     }
 
-    /// Lists a source's documents. In real time it also warms the source up: connections are opened,
+    /// Opens a source and lists its documents. In real time it also warms the source up: connections are opened,
     /// statements prepared and threads started by fetches that no burst counts, or else the first
     /// burst would pay for them, and always the same strategy with it.
-    pub fn library(&self, source: Arc<dyn Source>) -> Result<Library, EngineError> {
+    pub fn library(&self, source: Opening<'_>) -> Result<Library, EngineError> {
         const WARM_UP_FETCHES: usize = 64;
-        let ids = match &self.0 {
+        match &self.0 {
             Clockwork::Live(tokio) => tokio.block_on(async {
+                let source = source.await?;
                 let ids = source.ids().await?;
                 let fetches = ids.iter().cycle().take(if ids.is_empty() { 0 } else { WARM_UP_FETCHES });
                 let fetches: Vec<_> = fetches
@@ -161,11 +170,14 @@ impl World {
                 for fetch in fetches {
                     let _ = fetch.await;
                 }
-                Ok::<_, SourceError>(ids)
+                Ok(Library { source, ids })
+            }),
+            Clockwork::Virtual => Virtual::new().run(async {
+                let source = source.await?;
+                let ids = source.ids().await?;
+                Ok(Library { source, ids })
             })?,
-            Clockwork::Virtual => Virtual::new().run(source.ids())??,
-        };
-        Ok(Library { source, ids })
+        }
     }
 
     /// Runs a load, with every choice drawn from `seed`; `None` if it was stopped. `sink` is told of

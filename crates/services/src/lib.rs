@@ -1,0 +1,19 @@
+//! Real servers, started for a run or a test and gone with it.
+//!
+//! Each listens on a free port of the loopback, keeps its files in a temporary folder, and is stopped, and its
+//! folder removed, when its handle is dropped or when whoever holds that dies, however that may be. One file a
+//! server.
+//!
+//! ```no_run
+//! use stockade_services::Redis;
+//!
+//! let redis = Redis::start()?;
+//! println!("{}", redis.url());
+//! # Ok::<(), stockade_services::ServiceError>(())
+//! ```
+
+mod process;
+mod redis;
+
+pub use process::{Process, ServiceError, free_port};
+pub use redis::Redis;

@@ -1,0 +1,197 @@
+//! A server's process, and the folder that it lives in.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    io::{BufRead, BufReader},
+    net::{Ipv4Addr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// Runs a server and outlives it: when standard input ends, because whoever holds its other end closed it or
+/// died, the server is stopped.
+const SERVER_KEEPER: &str = r#"
+signal=$1; log=$2; shift 2
+"$@" >>"$log" 2>&1 &
+server=$!
+echo $server
+cat >/dev/null
+kill -CONT $server 2>/dev/null
+kill -"$signal" $server 2>/dev/null
+wait $server
+"#;
+
+/// Removes a folder in the same way.
+const FOLDER_KEEPER: &str = r#"cat >/dev/null; rm -rf "$1""#;
+
+/// How long a server may take until it answers.
+const START_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// How often it is asked whether it does.
+const ASK_EVERY: Duration = Duration::from_millis(10);
+
+/// A server could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// Its program cannot be run.
+    #[error("cannot start {program}: {error}; `make deps` installs what tests need")]
+    NotThere {
+        /// Which.
+        program: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// It ended, or never answered.
+    #[error("{program} did not come up: {reason}; it said:\n{log}")]
+    NotReady {
+        /// Which.
+        program: String,
+        /// What was tried last, and what came of it.
+        reason: String,
+        /// The end of its log.
+        log: String,
+    },
+    /// Its folder or its port.
+    #[error("no place for a server: {0}")]
+    NoPlace(#[from] std::io::Error),
+}
+
+/// A server that runs. Dropped, it is killed.
+#[derive(Debug)]
+pub struct Process {
+    program: String,
+    keeper: Child,
+    /// Kept open: a keeper whose standard output is gone is in no danger, but says so.
+    _said: BufReader<ChildStdout>,
+    server: Pid,
+}
+
+/// A port of the loopback that nobody listens on, a moment ago.
+pub fn free_port() -> Result<u16, ServiceError> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// A folder for a server's files. It goes when it is dropped, or when whoever holds it dies.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+    keeper: Child,
+}
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Result<Self, ServiceError> {
+        let folder = TempDir::with_prefix(format!("stockade-{name}-"))?;
+        let keeper = keeper(FOLDER_KEEPER).arg(folder.path()).spawn()?;
+        Ok(Self { path: folder.keep(), keeper })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        end(&mut self.keeper);
+    }
+}
+
+/// A shell that runs until its standard input ends.
+fn keeper(script: &str) -> Command {
+    let mut keeper = Command::new("sh");
+    keeper.args(["-c", script, "keeper"]).stdin(Stdio::piped());
+    keeper
+}
+
+/// Closes a keeper's standard input, and waits until it has done its duty.
+fn end(keeper: &mut Child) {
+    drop(keeper.stdin.take());
+    let _ = keeper.wait();
+}
+
+impl Process {
+    /// Starts a server, whose output goes into the folder's `log`, and waits until `is_ready` has no more to
+    /// complain about. In the end it is sent this signal.
+    pub(crate) fn start<S: AsRef<OsStr>>(
+        folder: &Folder,
+        signal: &str,
+        command: &[S],
+        is_ready: impl Fn() -> Result<(), String>,
+    ) -> Result<Self, ServiceError> {
+        let program = command.first().map(|program| program.as_ref().to_string_lossy().into_owned());
+        let program = program.unwrap_or_default();
+        let not_there = |error| ServiceError::NotThere { program: program.clone(), error };
+        let log = folder.path().join("log");
+        let mut keeper = keeper(SERVER_KEEPER);
+        keeper.arg(signal).arg(&log).args(command).stdout(Stdio::piped());
+        let mut keeper = keeper.spawn().map_err(not_there)?;
+        let said = keeper.stdout.take().ok_or_else(|| not_there(std::io::ErrorKind::BrokenPipe.into()))?;
+        let (mut said, mut line) = (BufReader::new(said), String::new());
+        said.read_line(&mut line).map_err(not_there)?;
+        let server = line.trim().parse().ok().and_then(Pid::from_raw);
+        let server = server.ok_or_else(|| not_there(std::io::ErrorKind::InvalidData.into()))?;
+        let process = Self { program, keeper, _said: said, server };
+        process.await_ready(&log, is_ready)?;
+        Ok(process)
+    }
+
+    fn await_ready(&self, log: &Path, is_ready: impl Fn() -> Result<(), String>) -> Result<(), ServiceError> {
+        let mut tries_left = START_TIMEOUT.as_millis() / ASK_EVERY.as_millis();
+        loop {
+            let reason = match is_ready() {
+                // Somebody else may have taken its port.
+                _ if !self.is_alive() => "it ended".to_owned(),
+                Ok(()) => return Ok(()),
+                Err(reason) => reason,
+            };
+            if tries_left == 0 || !self.is_alive() {
+                let log = fs::read_to_string(log).unwrap_or_default();
+                let lines: Vec<_> = log.lines().collect();
+                let log = lines[lines.len().saturating_sub(20)..].join("\n");
+                return Err(ServiceError::NotReady { program: self.program.clone(), reason, log });
+            }
+            tries_left -= 1;
+            #[expect(clippy::disallowed_methods, reason = "a server tells nobody when it is ready")]
+            thread::sleep(ASK_EVERY);
+        }
+    }
+
+    /// Whether the server's process is there and no zombie: its keeper waits for it only at the end.
+    fn is_alive(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.server.as_raw_nonzero()));
+        stat.is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
+    }
+
+    /// Stops its clock, as it were: it answers nothing, and its connections stay open.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Has it go on.
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Kills it at once, without a word to anybody.
+    pub fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        end(&mut self.keeper);
+    }
+
+    fn signal(&self, signal: Signal) {
+        // One that is gone needs no signal.
+        let _ = kill_process(self.server, signal);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        end(&mut self.keeper);
+    }
+}

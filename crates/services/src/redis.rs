@@ -1,0 +1,99 @@
+//! Redis, without persistence.
+
+use std::{
+    ffi::OsString,
+    io::{BufRead, BufReader, Write},
+    net::{Ipv4Addr, TcpStream},
+    time::Duration,
+};
+
+use crate::{
+    ServiceError,
+    process::{Folder, Process, free_port},
+};
+
+/// A Redis server with nothing in it.
+#[derive(Debug)]
+pub struct Redis {
+    /// None: it was killed.
+    process: Option<Process>,
+    folder: Folder,
+    port: u16,
+    settings: Vec<String>,
+}
+
+impl Redis {
+    /// Starts one.
+    pub fn start() -> Result<Self, ServiceError> {
+        Self::with(&[])
+    }
+
+    /// Starts one with more settings, as on its command line: `["--requirepass", "secret"]`.
+    pub fn with(settings: &[&str]) -> Result<Self, ServiceError> {
+        let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
+        let mut redis = Self { process: None, folder: Folder::new("redis")?, port: free_port()?, settings };
+        redis.restart()?;
+        Ok(redis)
+    }
+
+    /// Starts it again, empty, on the port that it had. One that runs is killed first.
+    pub fn restart(&mut self) -> Result<(), ServiceError> {
+        self.kill();
+        let Self { folder, port, .. } = self;
+        let command = format!("redis-server --port {port} --bind 127.0.0.1 --save  --appendonly no --dir");
+        let mut command: Vec<_> = command.split(' ').map(OsString::from).collect();
+        command.push(folder.path().into());
+        command.extend(self.settings.iter().map(OsString::from));
+        self.process = Some(Process::start(folder, "KILL", &command, || ping(*port))?);
+        Ok(())
+    }
+
+    /// Where it listens: `redis://127.0.0.1:PORT`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Its port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Kills it: its connections are reset, and what it had is lost.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill();
+        }
+    }
+
+    /// The process, unless it was killed.
+    #[must_use]
+    pub fn process(&self) -> Option<&Process> {
+        self.process.as_ref()
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        // Its folder goes after it.
+        self.kill();
+    }
+}
+
+/// Whether it answers. One that asks for a password does.
+fn ping(port: u16) -> Result<(), String> {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        stream.write_all(b"PING\r\n")?;
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer)?;
+        Ok(answer)
+    };
+    match ask() {
+        Ok(answer) if answer.starts_with("+PONG") || answer.starts_with("-NOAUTH") => Ok(()),
+        Ok(answer) => Err(format!("it answers {answer:?}")),
+        Err(error) => Err(error.to_string()),
+    }
+}
