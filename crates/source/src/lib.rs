@@ -13,6 +13,8 @@
 
 pub mod documents;
 mod latency;
+#[allow(dead_code)] // the network sources
+mod remote;
 mod simulated;
 mod sqlite;
 mod staged;
@@ -100,6 +102,14 @@ pub enum OpenError {
     /// The part after the scheme makes no sense.
     #[error("`{0}` is no count of documents: write a number from 1 to 1000000")]
     BadCount(String),
+    /// A URL could not be read. It is not shown: it may hold a secret.
+    #[error("{scheme}: {what}")]
+    BadUrl {
+        /// Its scheme.
+        scheme: String,
+        /// What is wrong with it, and what to write instead.
+        what: String,
+    },
     /// There is no such database.
     #[error("no database at {place}: check the path, or fill a new one with --docs-from FILE.jsonl")]
     Missing {
@@ -123,7 +133,7 @@ impl OpenError {
     /// Whether it was asked for wrongly, rather than something that went wrong.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::UnknownScheme { .. } | Self::BadCount(_))
+        matches!(self, Self::UnknownScheme { .. } | Self::BadCount(_) | Self::BadUrl { .. })
     }
 }
 

@@ -1,0 +1,210 @@
+//! What the URLs of sources over a network have in common: a secret to keep, and settings of ours.
+
+use std::{fmt, time::Duration};
+
+use percent_encoding::percent_decode_str;
+use stockade_model::{
+    nearest::remedy,
+    units::{format_duration, parse_duration},
+};
+
+use crate::OpenError;
+
+/// How long a fetch may take, the wait for a connection included, unless the URL says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How many connections there are at most, unless the URL says otherwise.
+const CONNECTIONS: usize = 16;
+
+/// The settings that every source over a network has.
+const COMMON: [&str; 2] = ["connections", "timeout"];
+
+/// A URL that has been read. Displayed without its password, and without parameters that are not ours.
+pub(crate) struct Remote {
+    scheme: String,
+    /// `user:password`, percent-encoded as they came.
+    userinfo: Option<String>,
+    hosts: String,
+    path: String,
+    ours: Vec<(String, String)>,
+    theirs: Vec<String>,
+}
+
+impl Remote {
+    /// Reads `//[user[:password]@]hosts[/path][?parameters]`. Parameters that are named in `ours`, beside the
+    /// common ones, are settings of ours; with `keeps_others` the rest is the server's, else it is refused.
+    pub(crate) fn read(
+        scheme: &str,
+        rest: &str,
+        ours: &[&str],
+        keeps_others: bool,
+    ) -> Result<Self, OpenError> {
+        let wrong = |what: &str| OpenError::BadUrl { scheme: scheme.to_owned(), what: what.to_owned() };
+        let rest = rest.strip_prefix("//").ok_or_else(|| wrong("write `//` and a host after the colon"))?;
+        let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = place.find('/').map_or((place, ""), |slash| place.split_at(slash));
+        let (userinfo, hosts) = match authority.rsplit_once('@') {
+            Some((userinfo, hosts)) => (Some(userinfo.to_owned()), hosts),
+            None => (None, authority),
+        };
+        if hosts.is_empty() {
+            return Err(wrong("it names no host"));
+        }
+        if path.contains('@') {
+            // Not shown: it may be the rest of a password.
+            return Err(wrong("its path has an `@`: write a `/` in a password as %2F"));
+        }
+        let mut remote = Self {
+            scheme: scheme.to_owned(),
+            userinfo,
+            hosts: hosts.to_owned(),
+            path: path.to_owned(),
+            ours: Vec::new(),
+            theirs: Vec::new(),
+        };
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            if COMMON.contains(&name) || ours.contains(&name) {
+                if remote.setting(name).is_some() {
+                    return Err(wrong(&format!("it has `{name}` twice")));
+                }
+                let value = decode(value).ok_or_else(|| wrong(&format!("`{name}` is no UTF-8")))?;
+                remote.ours.push((name.to_owned(), value));
+            } else if keeps_others {
+                remote.theirs.push(parameter.to_owned());
+            } else {
+                let remedy = remedy(name, ours.iter().chain(&COMMON).copied());
+                return Err(wrong(&format!("unknown parameter `{name}`: {remedy}")));
+            }
+        }
+        remote.connections()?;
+        remote.timeout()?;
+        Ok(remote)
+    }
+
+    /// A setting of ours, if it is there.
+    pub(crate) fn setting(&self, name: &str) -> Option<&str> {
+        self.ours.iter().find(|(ours, _)| ours == name).map(|(_, value)| value.as_str())
+    }
+
+    /// How many connections there may be.
+    pub(crate) fn connections(&self) -> Result<usize, OpenError> {
+        let Some(written) = self.setting("connections") else { return Ok(CONNECTIONS) };
+        match written.parse() {
+            Ok(connections @ 1..=1_000) => Ok(connections),
+            _ => Err(self.wrong("`connections` is a number from 1 to 1000")),
+        }
+    }
+
+    /// How long a fetch may take.
+    pub(crate) fn timeout(&self) -> Result<Duration, OpenError> {
+        let Some(written) = self.setting("timeout") else { return Ok(TIMEOUT) };
+        match parse_duration(written) {
+            Ok(timeout) if !timeout.is_zero() => Ok(timeout),
+            Ok(_) => Err(self.wrong("`timeout` has to be above 0")),
+            Err(error) => Err(self.wrong(&format!("`timeout`: {error}"))),
+        }
+    }
+
+    /// The user and the password, decoded.
+    pub(crate) fn credentials(&self) -> Option<(String, String)> {
+        let (user, password) =
+            self.userinfo.as_ref()?.split_once(':').unwrap_or((self.userinfo.as_ref()?, ""));
+        Some((decode(user)?, decode(password)?))
+    }
+
+    /// The hosts, with their ports.
+    pub(crate) fn hosts(&self) -> &str {
+        &self.hosts
+    }
+
+    /// What comes after the hosts, with its slash.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The URL as the server's driver is to have it: with the secret, without what is ours.
+    pub(crate) fn with_secrets(&self, scheme: &str) -> String {
+        let Self { userinfo, hosts, path, theirs, .. } = self;
+        let userinfo = userinfo.as_ref().map(|userinfo| format!("{userinfo}@")).unwrap_or_default();
+        let query = if theirs.is_empty() { String::new() } else { format!("?{}", theirs.join("&")) };
+        format!("{scheme}://{userinfo}{hosts}{path}{query}")
+    }
+
+    /// An error about this URL.
+    pub(crate) fn wrong(&self, what: &str) -> OpenError {
+        OpenError::BadUrl { scheme: self.scheme.clone(), what: what.to_owned() }
+    }
+
+    /// Something is there, but not what it should be, or nothing is.
+    pub(crate) fn unusable(&self, reason: impl fmt::Display) -> OpenError {
+        OpenError::Unusable { place: self.to_string(), reason: reason.to_string() }
+    }
+}
+
+impl fmt::Display for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scheme, userinfo, hosts, path, ours, .. } = self;
+        write!(f, "{scheme}://")?;
+        // What stands alone may be a token.
+        if let Some((user, _)) = userinfo.as_ref().and_then(|userinfo| userinfo.split_once(':')) {
+            write!(f, "{user}@")?;
+        }
+        write!(f, "{hosts}{path}")?;
+        for (index, (name, value)) in ours.iter().enumerate() {
+            write!(f, "{}{name}={value}", if index == 0 { '?' } else { '&' })?;
+        }
+        Ok(())
+    }
+}
+
+fn decode(text: &str) -> Option<String> {
+    percent_decode_str(text).decode_utf8().ok().map(Into::into)
+}
+
+/// What a duration is called in a message.
+pub(crate) fn within(timeout: Duration) -> String {
+    format!("no answer within {}", format_duration(timeout))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(rest: &str) -> Result<Remote, OpenError> {
+        Remote::read("mongodb", rest, &["collection", "key"], true)
+    }
+
+    #[test]
+    fn settings_are_taken_and_secrets_not_shown() {
+        let url = "//ada:se%40cret@a:1,b:2/db?collection=people&authSource=x&timeout=2s&key=name";
+        let remote = read(url).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(remote.to_string(), "mongodb://ada@a:1,b:2/db?collection=people&timeout=2s&key=name");
+        assert_eq!(remote.with_secrets("mongodb"), "mongodb://ada:se%40cret@a:1,b:2/db?authSource=x");
+        assert_eq!(remote.credentials(), Some(("ada".to_owned(), "se@cret".to_owned())));
+        assert_eq!((remote.hosts(), remote.path()), ("a:1,b:2", "/db"));
+        assert_eq!((remote.setting("key"), remote.setting("body")), (Some("name"), None));
+        assert_eq!((remote.timeout().unwrap(), remote.connections().unwrap()), (Duration::from_secs(2), 16));
+        assert_eq!(read("//token@host/").map(|remote| remote.to_string()).unwrap(), "mongodb://host/");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_url_is_told_without_showing_it() {
+        for (rest, expected) in [
+            ("host/db", "write `//` and a host after the colon"),
+            ("//", "it names no host"),
+            ("//ada:secret@/db", "it names no host"),
+            ("//ada:sec/ret@host/db", "its path has an `@`: write a `/` in a password as %2F"),
+            ("//host/db?key=a&key=b", "it has `key` twice"),
+            ("//host/db?connections=0", "`connections` is a number from 1 to 1000"),
+            ("//host/db?timeout=5", "`timeout`: `5` has no unit: write `5ms` or `5s`"),
+        ] {
+            let error = read(rest).err().expect("an error").to_string();
+            assert!(error.starts_with(&format!("mongodb: {expected}")), "{error}");
+            assert!(!error.contains("sec"), "{error}");
+        }
+        let error = Remote::read("couchdb", "//host/db?tiemout=1s", &[], false).err().expect("an error");
+        assert_eq!(error.to_string(), "couchdb: unknown parameter `tiemout`: did you mean `timeout`?");
+    }
+}
