@@ -37,6 +37,8 @@ pub enum Reason {
     Early,
     /// It was stale, and may be served until it has been refreshed.
     Revalidating,
+    /// It was not stored here, and fresh in the shared tier.
+    Shared,
     /// The request has no key, so no lookup was made.
     NoKey,
     /// It was stale, and no load answered: this is what the caller would have been told without it.

@@ -11,6 +11,7 @@ use crate::{
     breaker::RouteOf,
     cache::{Cache, IsNotFound},
     shard::Shard,
+    shared::Shared,
     store::Told,
     strategy::{InvalidStrategy, Strategy},
 };
@@ -38,6 +39,7 @@ pub(crate) struct Plan<K, V> {
     pub(crate) told: Told<K, V>,
     pub(crate) not_found: Option<IsNotFound<V>>,
     pub(crate) route: Option<RouteOf<K>>,
+    pub(crate) shared: Option<Shared<K, V>>,
     /// Of the cache, in metrics.
     pub(crate) name: Option<String>,
 }
@@ -49,7 +51,7 @@ where
 {
     pub(crate) fn new(strategy: Strategy) -> Self {
         let told = Told { weigh: None, tags: None, counts_lookups: false };
-        Self(Plan { strategy, told, not_found: None, route: None, name: None })
+        Self(Plan { strategy, told, not_found: None, route: None, shared: None, name: None })
     }
 
     /// Tells what a key and its value own beyond their own size, in bytes: a limit in bytes needs it.
@@ -106,6 +108,13 @@ where
     #[must_use]
     pub fn route(mut self, route: impl for<'a> Fn(&'a K) -> &'a str + Send + Sync + 'static) -> Self {
         self.0.route = Some(Box::new(route));
+        self
+    }
+
+    /// Shares a tier with the caches of other nodes. A tier belongs to one cache.
+    #[must_use]
+    pub fn shared(mut self, shared: Shared<K, V>) -> Self {
+        self.0.shared = Some(shared);
         self
     }
 

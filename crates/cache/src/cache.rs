@@ -27,9 +27,11 @@ use crate::{
     load::{Landing, Loaded},
     meter::{self, Meter},
     shard::{Found, Invalidation},
+    shared::Shared,
     stats::{Counters, Stats},
     store::{Closer, Publication, Refused, Store},
     strategy::{InvalidStrategy, Strategy},
+    tier::What,
     writer::{Write, Writer},
 };
 
@@ -55,6 +57,7 @@ pub(crate) struct Inner<K: Hash + Eq + Clone, V: Clone, R: Runtime> {
     pub(crate) counters: Arc<Counters>,
     pub(crate) site: Arc<Site>,
     pub(crate) not_found: Option<IsNotFound<V>>,
+    pub(crate) shared: Option<Shared<K, V>>,
     pub(crate) name: Option<String>,
     pub(crate) meter: Option<Meter>,
 }
@@ -90,7 +93,7 @@ where
 {
     /// Of a strategy without a fault.
     pub(crate) fn start(runtime: R, seed: Seed, plan: Plan<K, V>) -> Self {
-        let Plan { strategy, told, not_found, route, name } = plan;
+        let Plan { strategy, told, not_found, route, shared, name } = plan;
         let store = Arc::new(Store::new(seed.child("store"), &strategy, told));
         let counters = Arc::<Counters>::default();
         let writer = Writer::new(strategy.writer, Arc::clone(&store), Arc::clone(&counters), runtime.clone());
@@ -109,8 +112,17 @@ where
             breakers,
             counters,
             not_found,
+            shared,
             name,
         });
+        if let Some(shared) = &inner.shared {
+            let heeding = Arc::downgrade(&inner);
+            shared.tier.listen(Box::new(move |note| {
+                if let Some(inner) = heeding.upgrade() {
+                    inner.heed(note);
+                }
+            }));
+        }
         if inner.meter.is_some() {
             inner.runtime.spawn(tell_metrics(Arc::downgrade(&inner), inner.runtime.clone()));
         }
@@ -142,6 +154,10 @@ where
         let since = if inner.site.is_idle() { inner.store.moment() } else { inner.store.outdate(&key) };
         let at = inner.runtime.coarse_now();
         let loaded = inner.take_in(value, at, Duration::ZERO, since);
+        inner.tell_written(&key, &loaded);
+        if !inner.has_memory() {
+            return if loaded.life.is_some() { Insertion::Stored } else { Insertion::NotKept };
+        }
         let (ticket, insertion) = match loaded.life {
             None => (None, Insertion::NotKept),
             Some(_) => match inner.store.ticket(&key, &loaded.value, None) {
@@ -168,14 +184,13 @@ where
     ///
     /// A load of the key that is under way goes on, and answers those who asked before; it is not stored,
     /// and who asks from now on has it loaded anew.
-    pub fn invalidate<Q: Hash + Eq + ?Sized>(&self, key: &Q, how: Invalidation) -> bool
-    where
-        K: Borrow<Q>,
-    {
-        let was_there = self.inner.store.invalidate(key, how, self.inner.runtime.coarse_now());
-        // Who asks from now on does not queue behind a load that is of no use to them.
-        self.inner.flights.detach(key);
-        was_there
+    ///
+    /// With a [shared tier](Builder::shared) all nodes do the same: when it is up within a round trip or two,
+    /// else when it is back, and until then they serve what they have for as long as its ttl.
+    pub fn invalidate(&self, key: &K, how: Invalidation) -> bool {
+        // Told first: nobody here is given the tier's old value after this.
+        self.inner.tell_invalidated(|shared| What::Key(shared.keys.encode(key)), how);
+        self.inner.invalidate(key, how)
     }
 
     /// Invalidates everything with this [tag](Builder::tags), and what loads under way bring that has it;
@@ -183,15 +198,15 @@ where
     /// that, and then has it loaded anew.
     #[expect(clippy::must_use_candidate, reason = "most callers do not care how many there were")]
     pub fn invalidate_tag(&self, tag: &str, how: Invalidation) -> usize {
-        self.inner.store.invalidate_tag(tag, how, self.inner.runtime.coarse_now())
+        self.inner.tell_invalidated(|_| What::Tag(tag.to_owned()), how);
+        self.inner.invalidate_tag(tag, how)
     }
 
     /// Invalidates everything, and what loads under way bring; how many entries there were.
     #[expect(clippy::must_use_candidate, reason = "most callers do not care how many there were")]
     pub fn clear(&self, how: Invalidation) -> usize {
-        let were_there = self.inner.store.clear(how, self.inner.runtime.coarse_now());
-        self.inner.flights.detach_all();
-        were_there
+        self.inner.tell_invalidated(|_| What::Everything, how);
+        self.inner.clear(how)
     }
 
     /// The value of `key`: stored, or from `load`, or from another caller's load, as the strategy
@@ -327,6 +342,23 @@ where
             // It was not fresh at the first look.
             _ => None,
         }
+    }
+
+    pub(crate) fn invalidate(&self, key: &K, how: Invalidation) -> bool {
+        let was_there = self.store.invalidate(key, how, self.runtime.coarse_now());
+        // Who asks from now on does not queue behind a load that is of no use to them.
+        self.flights.detach(key);
+        was_there
+    }
+
+    pub(crate) fn invalidate_tag(&self, tag: &str, how: Invalidation) -> usize {
+        self.store.invalidate_tag(tag, how, self.runtime.coarse_now())
+    }
+
+    pub(crate) fn clear(&self, how: Invalidation) -> usize {
+        let were_there = self.store.clear(how, self.runtime.coarse_now());
+        self.flights.detach_all();
+        were_there
     }
 
     fn stats(&self) -> Stats {

@@ -125,8 +125,7 @@
 //! marked yet; under `lru` also to a counter of the shard. With a ttl it reads the coarse clock: two
 //! loads, and a thread that wakes once a millisecond while there are lookups. [Counting
 //! lookups](Builder::count_lookups) is one locked instruction more. A waiter costs under 1 KiB, its task
-//! included. There are no default features; `bytes` makes `bytes::Bytes` something that can be weighed,
-//! `tower` has `CacheLayer`.
+//! included. There are no default features; `tower` has `CacheLayer`.
 //!
 //! # Inside
 //!
@@ -153,16 +152,20 @@ mod load;
 mod meter;
 pub mod policy;
 mod preset;
+#[cfg(feature = "redis")]
+mod redis;
 mod refills;
 mod request;
 mod seats;
 mod shard;
 mod sharded;
+mod shared;
 mod stats;
 mod store;
 mod strategy;
 mod sync;
 mod tags;
+pub mod tier;
 mod weigh;
 mod writer;
 
@@ -175,7 +178,10 @@ pub use layer::{CacheLayer, CacheService};
 pub use limit::{Limit, Order};
 pub use policy::{Policy, UnknownPolicy};
 pub use preset::{PRESETS, Preset, UnknownPreset};
+#[cfg(feature = "redis")]
+pub use redis::{Redis, RedisUrlError};
 pub use shard::Invalidation;
+pub use shared::Shared;
 pub use stats::{Lookups, Stats};
 pub use stockade_model::{
     outcome::{Outcome, Outcomes},

@@ -7,6 +7,7 @@ use stockade_model::time::Time;
 use crate::{
     chance::NATS_MOST,
     strategy::{Refresh, Strategy},
+    tier::Kept,
 };
 
 /// How far the coarse clock of lookups may be behind the precise one.
@@ -74,18 +75,46 @@ impl Lifetimes {
         };
         let ttl = if self.jitter > 0.0 { part(ttl, 1.0 - self.jitter * share()) } else { ttl };
         let expires = loaded + ttl;
-        let (due, spread) = match self.refresh {
+        let (due, spread_secs) = self.due(expires, ttl, took);
+        Life { due, loaded, expires, spread_secs, is_negative: false }
+    }
+
+    /// The life of an answer that was loaded so long ago by another node, whose load took so long and which
+    /// says how long it is fresh. It is believed no further than the strategy goes.
+    pub(crate) fn resume(&self, now: Time, kept: &Kept) -> Life {
+        let own = if kept.is_negative { self.negative_ttl } else { self.ttl };
+        let fresh_for = match (own, kept.fresh_for) {
+            (Some(own), Some(told)) => own.min(told),
+            (Some(only), None) | (None, Some(only)) => only,
+            (None, None) => Duration::MAX,
+        };
+        // It may be older than this runtime: what counts is how much time it has left.
+        let expires = (now + fresh_for.saturating_sub(kept.age)).back(kept.age.saturating_sub(fresh_for));
+        let loaded = now.back(kept.age);
+        if kept.is_negative {
+            return Life { due: Time::ZERO, loaded, expires, spread_secs: 0.0, is_negative: true };
+        }
+        let (due, spread_secs) = self.due(expires, fresh_for, kept.took);
+        Life { due, loaded, expires, spread_secs, is_negative: false }
+    }
+
+    /// From when on there is something to decide, and how far a draw may reach.
+    #[inline]
+    fn due(&self, expires: Time, fresh_for: Duration, took: Duration) -> (Time, f32) {
+        match self.refresh {
             Refresh::None => (expires, 0.0),
-            Refresh::Early { at } => (loaded + part(ttl, at), 0.0),
+            Refresh::Early { at } => (expires.back(part(fresh_for, 1.0 - at)), 0.0),
             Refresh::XFetch { beta } => {
                 // Earlier than that no draw is large enough, so that none is made.
                 let spread = took.as_secs_f64() * beta;
                 let reach = Duration::try_from_secs_f64(spread * NATS_MOST).unwrap_or(Duration::MAX);
-                (expires.back(reach.saturating_add(COARSE_LAG)), spread)
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "seven digits of what a load took are plenty"
+                )]
+                (expires.back(reach.saturating_add(COARSE_LAG)), spread as f32)
             }
-        };
-        #[expect(clippy::cast_possible_truncation, reason = "seven digits of what a load took are plenty")]
-        Life { due, loaded, expires, spread_secs: spread as f32, is_negative: false }
+        }
     }
 
     /// The life of a not-found; `None`: it is not kept.

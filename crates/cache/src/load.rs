@@ -9,12 +9,14 @@ use crate::{
     admission::Pass,
     answer::Error,
     breaker::Permit,
+    budget::Reservation,
     busy::Busy,
     cache::Inner,
-    flight::Leader,
+    flight::{Leader, Slot},
     invalidations::Moment,
     life::Life,
     shard::Version,
+    shared::{Consulted, Turned},
     strategy,
     writer::{Claim, Write},
 };
@@ -22,7 +24,7 @@ use crate::{
 /// What a load lands with: everyone aboard is told the same.
 pub(crate) type Landing<V> = Result<Loaded<V>, Error>;
 
-/// A value as it came from its load.
+/// A value as it came from its load, or from the shared tier.
 #[derive(Clone, Debug)]
 pub(crate) struct Loaded<V> {
     pub(crate) value: V,
@@ -30,8 +32,26 @@ pub(crate) struct Loaded<V> {
     pub(crate) life: Option<Life>,
     /// When its load ended.
     pub(crate) at: Time,
-    /// When its load began, in invalidations.
+    /// How long its load took.
+    pub(crate) took: Duration,
+    /// When its load began, or the tier was asked for it, in invalidations.
     pub(crate) since: Moment,
+    pub(crate) via: Via,
+}
+
+/// How a value was come by.
+#[derive(Clone, Debug)]
+pub(crate) enum Via {
+    /// By a load.
+    Load,
+    /// It was in the shared tier.
+    Shared,
+    /// By another node's load, which this one waited for.
+    Elsewhere,
+    /// It was in the shared tier, stale, and is being refreshed.
+    Stale,
+    /// It was in the shared tier, stale, and no load answered.
+    Fallback(Error),
 }
 
 /// What fetches a key's value: called at most once.
@@ -53,6 +73,28 @@ where
     ) -> impl Future<Output = Result<V, Arc<dyn std::error::Error + Send + Sync>>> + Send + 'static {
         let load = self();
         async move { load.await.map_err(|error| Arc::from(error.into())) }
+    }
+}
+
+/// Who lands a load's answer: its leader, or nobody, where it was answered at once and is refreshed.
+enum Controls<K: Hash + Eq, V> {
+    Led(Leader<K, Landing<V>>),
+    Landed(K, Slot<K, Landing<V>>),
+}
+
+impl<K: Hash + Eq, V: Clone> Controls<K, V> {
+    fn key(&self) -> &K {
+        match self {
+            Self::Led(leader) => leader.key(),
+            Self::Landed(key, _) => key,
+        }
+    }
+
+    fn land(self, landing: Landing<V>) -> Slot<K, Landing<V>> {
+        match self {
+            Self::Led(leader) => leader.land(landing),
+            Self::Landed(_, slot) => slot,
+        }
     }
 }
 
@@ -81,26 +123,37 @@ where
         seen: Version,
         load: L,
     ) -> bool {
-        let permit = match &self.breakers {
-            Some(breakers) => match breakers.of(leader.key()).admit(&self.runtime) {
-                Some(permit) => Some(permit),
-                None => {
-                    self.counters.loads_refused.increment();
-                    drop(leader.land(Err(Error::BreakerOpen)));
-                    return false;
-                }
-            },
-            None => None,
-        };
         let deadline = self.runtime.now() + self.strategy.load.deadline;
+        let busy = self.site.begin();
+        if self.shared.is_some() {
+            let loading = Loading { leader, seen, pass: None, permit: None, deadline, busy };
+            self.runtime.spawn(Arc::clone(self).run(loading, load));
+            return true;
+        }
+        let permit = match self.permit(leader.key()) {
+            Ok(permit) => permit,
+            Err(refused) => {
+                drop(leader.land(Err(refused)));
+                return false;
+            }
+        };
         let pass = self.admission.try_enter(&self.store, leader.key());
         if pass.is_some() {
             self.count_load(leader.key(), deadline);
         }
-        let busy = self.site.begin();
         let loading = Loading { leader, seen, pass, permit, deadline, busy };
         self.runtime.spawn(Arc::clone(self).run(loading, load));
         true
+    }
+
+    /// The breaker's leave to load a key; `None`: there is no breaker.
+    fn permit(&self, key: &K) -> Result<Option<Permit<R>>, Error> {
+        let Some(breakers) = &self.breakers else { return Ok(None) };
+        let permit = breakers.of(key).admit(&self.runtime);
+        if permit.is_none() {
+            self.counters.loads_refused.increment();
+        }
+        permit.map(Some).ok_or(Error::BreakerOpen)
     }
 
     fn count_load(&self, key: &K, deadline: Time) {
@@ -128,59 +181,118 @@ where
     }
 
     /// The task of one load: load, store, answer, in the strategy's order. It is busy until its very
-    /// end, and a store that it leaves to the mailbox is on.
+    /// end, and a store that it leaves to the mailbox is on. A shared tier is asked first and told last.
     async fn run<L: Loader<V>>(self: Arc<Self>, loading: Loading<K, V, R>, load: L) {
-        let Loading { leader, seen, pass, permit, deadline, busy } = loading;
-        let pass = match pass {
-            Some(pass) => Ok(pass),
-            None => self.enter(leader.key(), deadline).await,
-        };
-        let pass = match pass {
-            Ok(pass) => pass,
+        let Loading { leader, mut seen, pass, permit, deadline, busy } = loading;
+        let (mut controls, mut turned) = (Controls::Led(leader), Turned::LOCAL);
+        if let Some(shared) = &self.shared {
+            // In a box of its own: it takes more room than all the rest.
+            match Box::pin(self.consult(shared, controls.key(), deadline)).await {
+                Consulted::Answered(loaded) => return drop(controls.land(Ok(loaded))),
+                Consulted::Failed(error) => return drop(controls.land(Err(error))),
+                Consulted::Load(turn) => turned = turn,
+                Consulted::Refresh(loaded, lease) => {
+                    turned.lease = Some(lease);
+                    let key = controls.key().clone();
+                    // Who boards until it is over is given the same answer.
+                    controls = Controls::Landed(key, controls.land(Ok(loaded)));
+                }
+            }
+        }
+        if self.shared.is_some() {
+            // What came from the tier may be here by now.
+            seen = self.store.version(controls.key());
+        }
+        let Turned { lease, stale } = turned;
+        let (loaded, room) = match self.perform(controls.key(), pass, permit, deadline, load).await {
+            Ok(loaded) => loaded,
             Err(error) => {
-                drop(leader.land(Err(error)));
+                let key = lease.is_some().then(|| controls.key().clone());
+                let stale = stale.map(|stale| self.instead(stale, &error));
+                drop(controls.land(stale.ok_or_else(|| error.clone())));
+                if let (Some(lease), Some(key)) = (lease, key) {
+                    self.settle(lease, &key, Err(&error)).await;
+                }
                 return;
             }
         };
+        let told = lease.map(|lease| (lease, controls.key().clone(), loaded.clone()));
+        let slot = if self.has_memory() {
+            self.store_and_land(controls, loaded, room, seen, busy.clone()).await;
+            None
+        } else if self.strategy.store != strategy::Store::Sync {
+            Some(controls.land(Ok(loaded)))
+        } else {
+            if let Some((lease, key, loaded)) = told {
+                self.settle(lease, &key, Ok(&loaded)).await;
+            }
+            return drop(controls.land(Ok(loaded)));
+        };
+        if let Some((lease, key, loaded)) = told {
+            self.settle(lease, &key, Ok(&loaded)).await;
+        }
+        // Only then: who finds the key free asks the tier.
+        drop((slot, busy));
+    }
+
+    /// A load, if the breaker and the others that are under way let it begin. With its value, the room that
+    /// was kept for it.
+    async fn perform<L: Loader<V>>(
+        &self,
+        key: &K,
+        pass: Option<Pass>,
+        permit: Option<Permit<R>>,
+        deadline: Time,
+        load: L,
+    ) -> Result<(Loaded<V>, Option<Reservation>), Error> {
+        let permit = if self.shared.is_some() { self.permit(key)? } else { permit };
+        let pass = match pass {
+            Some(pass) => pass,
+            None => self.enter(key, deadline).await?,
+        };
         let since = self.store.moment();
-        let attempt = Attempt::begin(&self, leader.key(), permit);
+        let attempt = Attempt::begin(self, key, permit);
         let span = tracing::info_span!("load", cache = self.name.as_deref(), error = Empty);
         let loaded = match before(&self.runtime, deadline, load.load().instrument(span.clone())).await {
             Some(loaded) => loaded.map_err(Error::Load),
             None => Err(Error::Deadline { after: self.strategy.load.deadline }),
         };
         let took = attempt.end(loaded.is_ok());
-        let loaded = match loaded {
-            Ok(value) => self.take_in(value, self.runtime.now(), took, since),
+        match loaded {
+            Ok(value) => Ok((self.take_in(value, self.runtime.now(), took, since), pass.into_room())),
             Err(error) => {
                 span.record("error", tracing::field::display(&error));
-                drop(leader.land(Err(error)));
-                return;
+                Err(error)
             }
-        };
+        }
+    }
+
+    /// Stores here and answers, in the strategy's order.
+    async fn store_and_land(
+        &self,
+        controls: Controls<K, V>,
+        loaded: Loaded<V>,
+        room: Option<Reservation>,
+        seen: Version,
+        busy: Busy,
+    ) {
         let ticket = match loaded.life {
-            Some(_) => self.store.ticket(leader.key(), &loaded.value, pass.into_room()).ok(),
+            Some(_) => self.store.ticket(controls.key(), &loaded.value, room).ok(),
             None => None,
         };
-        let mut write = Write {
-            key: leader.key().clone(),
-            loaded: loaded.clone(),
-            claim: None,
-            slot: None,
-            ticket,
-            busy: busy.clone(),
-        };
+        let key = controls.key().clone();
+        let mut write = Write { key, loaded: loaded.clone(), claim: None, slot: None, ticket, busy };
         match self.strategy.store {
             strategy::Store::Sync => {
                 let stored = self.writer.store(write).await;
-                drop(leader.land(stored.map(|()| loaded)));
+                drop(controls.land(stored.map(|()| loaded)));
             }
             strategy::Store::Async => {
-                write.slot = Some(leader.land(Ok(loaded)));
+                write.slot = Some(controls.land(Ok(loaded)));
                 self.writer.store_later(write);
             }
             strategy::Store::LockedAsync => {
-                let slot = leader.land(Ok(loaded));
+                let slot = controls.land(Ok(loaded));
                 match Claim::take(&self.store, &write.key, seen) {
                     Some(claim) => {
                         (write.claim, write.slot) = (Some(claim), Some(slot));
@@ -203,7 +315,7 @@ where
         } else {
             Some(self.lifetimes.life(loaded, took, || self.chance.share()))
         };
-        Loaded { value, life, at, since }
+        Loaded { value, life, at, took, since, via: Via::Load }
     }
 }
 

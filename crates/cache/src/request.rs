@@ -12,11 +12,11 @@ use crate::{
     cache::Inner,
     flight::{Boarding, Leader, Timekeeper, Turn, Waiter},
     invalidations::Moment,
-    life::State,
-    load::{Landing, Loaded, Loader},
+    life::{Life, State},
+    load::{Landing, Loaded, Loader, Via},
     shard::{Aged, Found, Version},
     stats::Counter,
-    strategy::{Fetch, Refresh},
+    strategy::Fetch,
 };
 
 /// A request that was not given an answer at once. A million may wait, so it is small.
@@ -95,10 +95,6 @@ where
         };
         // A breaker that is not closed says itself what may be tried.
         let is_throttled = is_throttled && is_closed();
-        let refreshes = match self.strategy.refresh {
-            Refresh::Early { .. } => &self.counters.refreshes_early,
-            Refresh::None | Refresh::XFetch { .. } => &self.counters.refreshes_xfetch,
-        };
         let mut refresh = |count: &Counter| {
             if !is_throttled {
                 self.refresh(key, seen, now, load, count);
@@ -108,12 +104,12 @@ where
         match self.lifetimes.state(&life, now, || (self.runtime.now(), self.chance.nats())) {
             State::Fresh if life.is_negative => given(Outcome::Negative, Reason::Fresh),
             State::Refresh if is_independent && !is_throttled && is_closed() => {
-                refreshes.increment();
+                self.counters.refreshes(self.strategy.refresh).increment();
                 ControlFlow::Continue(self.request(seen, Why::Early, true))
             }
             state @ (State::Fresh | State::Refresh) => {
                 if state == State::Refresh {
-                    refresh(refreshes);
+                    refresh(self.counters.refreshes(self.strategy.refresh));
                 }
                 given(Outcome::Hit, Reason::Fresh)
             }
@@ -270,7 +266,12 @@ where
     /// can come too late while the value waits for the writer.
     fn serves(&self, key: &K, loaded: &Loaded<V>, request: &Request) -> bool {
         let Request { at, moment, .. } = *request;
-        (loaded.at >= at || loaded.life.is_some_and(|life| at < life.expires))
+        let until = |life: Life| match loaded.via {
+            // Nothing better is to be had.
+            Via::Stale | Via::Fallback(_) => life.gone(self.lifetimes.stale_for),
+            Via::Load | Via::Shared | Via::Elsewhere => life.expires,
+        };
+        (loaded.at >= at || loaded.life.is_some_and(|life| at < until(life)))
             && !self.store.outdates(loaded.since, moment, key, &loaded.value)
     }
 
@@ -302,9 +303,19 @@ where
         }
         ControlFlow::Break(match landing {
             Ok(loaded) => {
+                let (outcome, reason) = match loaded.via {
+                    Via::Load => (outcome, request.why.into()),
+                    Via::Shared if loaded.life.is_some_and(|life| life.is_negative) => {
+                        (Outcome::Negative, Reason::Shared)
+                    }
+                    Via::Shared => (Outcome::Hit, Reason::Shared),
+                    Via::Elsewhere => (Outcome::Coalesced, request.why.into()),
+                    Via::Stale => (Outcome::Stale, Reason::Revalidating),
+                    Via::Fallback(error) => (Outcome::Fallback, Reason::Failed(error)),
+                };
                 self.counters.answered(outcome);
                 let age = self.runtime.coarse_now() - loaded.at;
-                Ok(Answer { value: loaded.value, outcome, age, reason: request.why.into() })
+                Ok(Answer { value: loaded.value, outcome, age, reason })
             }
             Err(error) => self.fall_back(key, error),
         })

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use stockade_model::outcome::{Outcome, Outcomes};
 
-use crate::store::Tally;
+use crate::{store::Tally, strategy::Refresh};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -92,6 +92,15 @@ counters! {
     loads_rejected,
     /// Loads that did not begin because the breaker left the source alone.
     loads_refused,
+    /// Answers from the shared tier that another node had loaded: before it was asked for, or while this one
+    /// waited for it.
+    shared_hits,
+    /// Times that the shared tier was asked and had nothing that would do.
+    shared_misses,
+    /// Times that the shared tier was not there, or broke its word: it was done without.
+    shared_failures,
+    /// Waits for another node's load, in vain or not.
+    shared_waits,
     /// Refill episodes. One opens at a key's first load and closes when an answer is stored or the
     /// load's deadline passes; loads / episodes is the amplification.
     episodes,
@@ -132,6 +141,14 @@ pub struct Lookups {
 }
 
 impl Counters {
+    /// The count of refreshes of something fresh.
+    pub(crate) fn refreshes(&self, how: Refresh) -> &Counter {
+        match how {
+            Refresh::Early { .. } => &self.refreshes_early,
+            Refresh::None | Refresh::XFetch { .. } => &self.refreshes_xfetch,
+        }
+    }
+
     /// Counts a request by what became of it, unless it was a hit at the first look or had no key.
     pub(crate) fn answered(&self, outcome: Outcome) {
         let count = match outcome {

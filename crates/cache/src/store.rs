@@ -283,6 +283,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         self.drop_outside(gone);
     }
 
+    /// The names of a value's tags.
+    pub(crate) fn tag_names(&self, key: &K, value: &V) -> Vec<String> {
+        self.tagging.as_ref().map(|tagging| tagging.names(key, value)).unwrap_or_default()
+    }
+
     fn tags(&self, key: &K, value: &V) -> TagHashes {
         self.tagging.as_ref().map(|tagging| tagging.hashes(key, value)).unwrap_or_default()
     }

@@ -33,6 +33,13 @@ impl<K, V> Tagging<K, V> {
         self.hasher.hash_one(tag)
     }
 
+    /// The tags of a value, for who does not know how they are hashed here.
+    pub(crate) fn names(&self, key: &K, value: &V) -> Vec<String> {
+        let mut names = Vec::new();
+        (self.of)(key, value, &mut |tag| names.push(tag.to_owned()));
+        names
+    }
+
     /// The user's function is called, so no lock may be held.
     pub(crate) fn hashes(&self, key: &K, value: &V) -> TagHashes {
         let mut hashes = TagHashes::new();

@@ -59,7 +59,6 @@ weigh! {
     std::time::Duration: self => 0;
 }
 
-#[cfg(feature = "bytes")]
 impl Weigh for bytes::Bytes {
     fn heap_bytes(&self) -> usize {
         self.len()

@@ -33,7 +33,7 @@ pub(crate) struct Write<K: Hash + Eq + Clone, V: Clone> {
 
 impl<K: Hash + Eq + Clone, V: Clone> Write<K, V> {
     fn perform(self, store: &Store<K, V>) {
-        let Loaded { value, life, at, since } = self.loaded;
+        let Loaded { value, life, at, since, .. } = self.loaded;
         let kept = life.zip(self.ticket);
         store.publish(Publication { key: self.key, value, since, kept }, at);
         // Only then: whoever finds the key free has to find the value, too.

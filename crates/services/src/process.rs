@@ -24,7 +24,7 @@ echo $server
 cat >/dev/null
 kill -CONT $server 2>/dev/null
 kill -"$signal" $server 2>/dev/null
-wait $server
+wait $server 2>/dev/null
 "#;
 
 /// Removes a folder in the same way.

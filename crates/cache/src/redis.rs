@@ -1,0 +1,357 @@
+//! A [`Tier`] in Redis or Valkey.
+//!
+//! ```text
+//! PREFIX:v:{:KEY}   a value, with a line before it that says what it is     (envelope.rs)
+//! PREFIX:l:{:KEY}   the key's lock: the token of who loads it, for a lease
+//! PREFIX:w:{:KEY}   the channels of the nodes that wait for it
+//! PREFIX:log        a stream of what nodes told each other                  (log.rs)
+//! PREFIX:notes      the channel on which they are told at once
+//! PREFIX:node:ID    the channel of one node
+//! ```
+//!
+//! Every step on a key is one script. One task, the keeper, has the connection: it connects, catches up with the
+//! log, sends what this node tells, and looks every quarter of a second whether Redis is still there. While it
+//! is not, nobody asks it.
+
+mod clock;
+mod envelope;
+mod keeper;
+mod lease;
+mod log;
+mod place;
+mod wire;
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, OnceLock, atomic::AtomicU64},
+    time::Duration,
+};
+
+use ::redis::{FromRedisValue, RedisError, Script, ScriptInvocation};
+use bytes::Bytes;
+use foldhash::quality::FixedState;
+use hashbrown::HashMap;
+use stockade_model::{
+    seed::Seed,
+    time::{Live, Runtime, Time, before},
+};
+use tokio::sync::{Notify, oneshot, watch};
+
+use crate::{
+    sync::Lock,
+    tier::{Asked, Kept, Listener, Note, Settled, Tier, TierError, TierFuture, Turn, Want},
+};
+use clock::{Clock, Micros, micros};
+use envelope::Envelope;
+use keeper::{Pending, Waiting};
+use lease::Held;
+use log::Log;
+use place::{Link, Place};
+use wire::NoteId;
+
+pub use place::RedisUrlError;
+
+/// What is sent with others is sent in full: an unknown hash would fail them all.
+const SETTLE: &str = include_str!("redis/settle.lua");
+const OUTDATE: &str = include_str!("redis/outdate.lua");
+const NOTE: &str = include_str!("redis/note.lua");
+
+/// Longer keys are not shared, and larger values are not stored.
+const KEY_BYTES_MOST: usize = 16 << 10;
+const VALUE_BYTES_MOST: usize = 64 << 20;
+
+/// Redis or Valkey, 6.2 or newer, alone or as a cluster.
+///
+/// ```no_run
+/// use stockade_cache::{Cache, Redis, Shared, Strategy, tier::Plain};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let redis = Redis::open("redis://:secret@127.0.0.1:6379/0?prefix=people&lease=2s&timeout=100ms")?;
+/// redis.check().await?;
+/// let people: Cache<String, String> = Cache::builder(Strategy::preset("stampede")?)
+///     .shared(Shared::under(redis, Plain, Plain))
+///     .build()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// | in the URL | what it is |
+/// |---|---|
+/// | `redis://`, `rediss://` | without and with TLS; `redis+cluster://A:1,B:2` and `rediss+cluster://` name some nodes of a cluster |
+/// | `prefix` | what all its names begin with; caches of one kind have one (`stockade`) |
+/// | `timeout` | how long anything may take (100 ms); what takes longer counts as Redis being gone |
+/// | `lease` | how long a lock outlives its node (2 s); it is renewed while the load goes on |
+/// | `ca` | a file of certificates to trust in place of the system's |
+pub struct Redis(Arc<Inner>);
+
+struct Inner {
+    place: Place,
+    node: String,
+    live: Live,
+    scripts: Scripts,
+    /// None: it is not there, or may not be.
+    link: Lock<Option<Link>>,
+    /// Counts connections.
+    generation: AtomicU64,
+    known: Lock<Known>,
+    pending: Lock<Pending>,
+    /// How many of the pending have been sent.
+    sent: watch::Sender<u64>,
+    /// Something is pending, or the connection is suspect.
+    nudge: Notify,
+    waiting: Lock<Waiting>,
+    listener: OnceLock<Listener>,
+}
+
+/// What is known of the server's time, and of what is outdated.
+struct Known {
+    clock: Clock,
+    log: Log,
+    /// All notes of the log up to this one have been heard.
+    after: NoteId,
+    /// And some after it.
+    heard: BTreeSet<NoteId>,
+}
+
+struct Scripts {
+    ask: Script,
+    settle: Script,
+    renew: Script,
+    catch_up: Script,
+}
+
+impl Redis {
+    /// Will be where a URL says: it is connected to as soon as it is there, and again whenever it was gone.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn open(url: &str) -> Result<Arc<Self>, RedisUrlError> {
+        let place = Place::read(url)?;
+        let seed = Seed::from_entropy();
+        let inner = Arc::new(Inner {
+            place,
+            node: format!("{:016x}", seed.0),
+            live: Live::new(),
+            scripts: Scripts {
+                ask: Script::new(include_str!("redis/ask.lua")),
+                settle: Script::new(SETTLE),
+                renew: Script::new(include_str!("redis/renew.lua")),
+                catch_up: Script::new(include_str!("redis/catch_up.lua")),
+            },
+            link: Lock::new(None),
+            generation: AtomicU64::new(0),
+            known: Lock::new(Known {
+                clock: Clock::default(),
+                log: Log::new(seed.child("log").0),
+                after: NoteId::default(),
+                heard: BTreeSet::new(),
+            }),
+            pending: Lock::default(),
+            sent: watch::channel(0).0,
+            nudge: Notify::new(),
+            waiting: Lock::new(HashMap::with_hasher(FixedState::with_seed(seed.child("waiting").0))),
+            listener: OnceLock::new(),
+        });
+        inner.live.spawn(keeper::keep(Arc::downgrade(&inner), inner.live.clone()));
+        Ok(Arc::new(Self(inner)))
+    }
+
+    /// Whether it can be reached and used now; if not, why not.
+    pub async fn check(&self) -> Result<(), TierError> {
+        keeper::check(&self.0).await
+    }
+
+    /// Whether it is there, as far as is known without asking.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.0.link.lock().is_some()
+    }
+}
+
+impl std::fmt::Debug for Redis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Redis").field(&self.0.place.shown).finish()
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        // The keeper sees that it has nothing to keep.
+        self.0.nudge.notify_one();
+    }
+}
+
+impl Tier for Redis {
+    fn ask<'a>(&'a self, key: &'a [u8], want: Want) -> TierFuture<'a, Result<Asked, TierError>> {
+        Box::pin(self.0.ask(Bytes::copy_from_slice(key), want))
+    }
+
+    fn tell(&self, note: Note) {
+        self.0.tell(note);
+    }
+
+    fn listen(&self, listener: Listener) {
+        let is_first = self.0.listener.set(listener).is_ok();
+        debug_assert!(is_first, "a tier belongs to one cache");
+    }
+}
+
+impl Inner {
+    async fn ask(self: &Arc<Self>, key: Bytes, want: Want) -> Result<Asked, TierError> {
+        if key.len() > KEY_BYTES_MOST {
+            return Err(TierError::Failed(format!("a key of {} bytes is too long to be shared", key.len())));
+        }
+        let (link, deadline) = (self.link()?, self.deadline());
+        self.all_sent(deadline).await?;
+        let mut unusable = None;
+        loop {
+            let asked = self.ask_once(&link, &key, want, unusable, deadline).await?;
+            match asked {
+                Err(stamp) if unusable.is_none() => unusable = Some(stamp),
+                Err(_) => return Err(TierError::Failed("it holds what it should not".to_owned())),
+                Ok(asked) => return Ok(asked),
+            }
+        }
+    }
+
+    /// Asks for what is younger than something that turned out to be of no use; `Err`: there is nothing else.
+    async fn ask_once(
+        self: &Arc<Self>,
+        link: &Link,
+        key: &Bytes,
+        want: Want,
+        unusable: Option<Micros>,
+        deadline: Time,
+    ) -> Result<Result<Asked, Micros>, TierError> {
+        let asked = self.live.now();
+        let (earliest, latest) = {
+            let clock = &self.known.lock().clock;
+            (clock.earliest(asked), clock.latest(asked))
+        };
+        let before_now = |age: Duration| earliest.saturating_sub(micros(age)).max(1);
+        let oldest = want.younger_than.map_or(0, |age| latest.saturating_sub(micros(age)) + 1);
+        let oldest = unusable.map_or(oldest, |stamp| oldest.max(stamp + 1));
+        let since = want.waited.map_or(0, before_now);
+        // Registered first: the answer to wait for may come before the answer to the question.
+        let held = want.locks.then(|| Held::new(self, key, earliest));
+        let settled = held.as_ref().map(|held| self.await_settled(key, held));
+        let channel = self.channel();
+        let mut invocation = self.scripts.ask.prepare_invoke();
+        for name in self.names(key) {
+            invocation.key(name);
+        }
+        invocation.arg(latest).arg(oldest).arg(if unusable.is_some() { 0 } else { since });
+        invocation.arg(held.as_ref().map_or("", Held::token)).arg(self.lease_ms()).arg(channel);
+        let answer: (String, Option<Vec<u8>>, i64) = match self.invoke(link, &invocation, deadline).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                // It may be executed yet, when nobody wants the lock any more.
+                if let Some(held) = held {
+                    held.abandon();
+                }
+                return Err(error);
+            }
+        };
+        let (verdict, stored, lease_left) = answer;
+        let stored = stored.map(Bytes::from);
+        let envelope = stored.as_ref().map(|stored| Envelope::read(key, stored));
+        let kept = envelope.as_ref().and_then(|envelope| self.open(key, envelope.as_ref()?));
+        Ok(Ok(match verdict.as_str() {
+            "found" => {
+                if let Some(held) = held {
+                    held.forget();
+                }
+                match (kept, envelope) {
+                    (Some(kept), _) => Asked::Found(kept),
+                    (None, Some(Some(envelope))) => return Ok(Err(envelope.stamp)),
+                    // Not even its stamp can be believed: anything else is better.
+                    (None, _) => return Ok(Err(latest + micros(self.place.lease))),
+                }
+            }
+            "ours" => {
+                let lease = match held {
+                    Some(held) => held.keep(),
+                    None => Held::new(self, key, earliest).unlocked(),
+                };
+                Asked::Wanting { instead: kept, turn: Turn::Ours(Box::new(lease)) }
+            }
+            _ => {
+                let lease_left = Duration::from_millis(u64::try_from(lease_left).unwrap_or(0) + 1);
+                let settled: TierFuture<'static, Settled> = match settled {
+                    Some(settled) => Box::pin(async { settled.await.unwrap_or(Settled::Freed) }),
+                    None => Box::pin(std::future::ready(Settled::Freed)),
+                };
+                Asked::Wanting { instead: kept, turn: Turn::Theirs { lease_left, settled } }
+            }
+        }))
+    }
+
+    /// A value that was stored, unless it is outdated.
+    fn open(&self, key: &Bytes, envelope: &Envelope) -> Option<Kept> {
+        let known = self.known.lock();
+        if known.log.outdates(key, &envelope.tags, envelope.began) {
+            return None;
+        }
+        envelope.open(known.clock.latest(self.live.now()))
+    }
+
+    fn await_settled(&self, key: &Bytes, held: &Held) -> oneshot::Receiver<Settled> {
+        let (tell, settled) = oneshot::channel();
+        self.waiting.lock().entry(key.clone()).or_default().push((held.number(), tell));
+        settled
+    }
+
+    fn link(&self) -> Result<Link, TierError> {
+        self.link.lock().clone().ok_or(TierError::Down)
+    }
+
+    /// Runs a script.
+    async fn invoke<T: FromRedisValue>(
+        &self,
+        link: &Link,
+        invocation: &ScriptInvocation<'_>,
+        deadline: Time,
+    ) -> Result<T, TierError> {
+        match before(&self.live, deadline, link.invoke(invocation)).await {
+            Some(Ok(answer)) => Ok(answer),
+            Some(Err(error)) => Err(self.failed(link.generation, &error)),
+            None => {
+                self.suspect(link.generation);
+                Err(TierError::TimedOut)
+            }
+        }
+    }
+
+    /// What an error comes to. One that another connection might not have ends this one.
+    fn failed(&self, generation: u64, error: &RedisError) -> TierError {
+        if error.is_io_error() || error.is_unrecoverable_error() || error.code() == Some("READONLY") {
+            self.suspect(generation);
+        }
+        if error.is_timeout() {
+            return TierError::TimedOut;
+        }
+        TierError::Failed(keeper::explain(error))
+    }
+
+    /// Nobody asks it any more, until the keeper has found that it is there; unless it already has.
+    fn suspect(&self, generation: u64) {
+        let suspect = self.link.lock().take_if(|link| link.generation == generation);
+        if suspect.is_some() {
+            self.nudge.notify_one();
+        }
+    }
+
+    fn names(&self, key: &[u8]) -> [Vec<u8>; 3] {
+        let prefix = &self.place.prefix;
+        ["v", "l", "w"].map(|kind| [format!("{prefix}:{kind}:{{:").as_bytes(), key, b"}"].concat())
+    }
+
+    fn channel(&self) -> String {
+        format!("{}:node:{}", self.place.prefix, self.node)
+    }
+
+    fn lease_ms(&self) -> u64 {
+        u64::try_from(self.place.lease.as_millis()).unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,220 @@
+//! A value as it lies in Redis: a line that says what it is, then its bytes. Pure.
+//!
+//! ```text
+//! S1 f STAMP FRESH BEGAN STALE TOOK NEGATIVE TAGS CHECK
+//! ```
+//!
+//! Times are microseconds of the server's clock, in decimal: when its load ended, until when it is fresh, when
+//! its load began; how long it may serve stale and how long its load took are microseconds, too. NEGATIVE is
+//! `n` for a not-found, else `-`. TAGS are CRC-32s in hexadecimal, with commas between them, or `-`. CHECK is
+//! the CRC-32 of the key, of the line from STAMP to TAGS, and of the bytes. The `f` becomes an `x` when the value
+//! is invalidated softly.
+
+use std::{fmt::Write, str::FromStr, time::Duration};
+
+use bytes::Bytes;
+use crc32fast::Hasher;
+
+use super::clock::{Micros, micros};
+use crate::tier::Kept;
+
+/// Until when something is fresh that always is: what a Lua number can hold.
+const FOR_EVER: Micros = (1 << 53) - 1;
+
+/// How long something lies in Redis at least, so that who waits for it finds it.
+const LEAST: Micros = 1_000_000;
+
+/// A value and its times on the server's clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Envelope {
+    pub(super) stamp: Micros,
+    pub(super) began: Micros,
+    fresh_until: Micros,
+    stale: Micros,
+    took: Micros,
+    is_negative: bool,
+    is_expired: bool,
+    pub(super) tags: Vec<u32>,
+    body: Bytes,
+}
+
+/// What a tag is known by.
+pub(super) fn tag(name: &str) -> u32 {
+    crc32fast::hash(name.as_bytes())
+}
+
+impl Envelope {
+    /// Of a value whose load began and ended then.
+    pub(super) fn seal(kept: &Kept, stamp: Micros, began: Micros) -> Self {
+        Self {
+            stamp,
+            began,
+            fresh_until: kept
+                .fresh_for
+                .map_or(FOR_EVER, |fresh_for| (stamp + micros(fresh_for)).min(FOR_EVER)),
+            stale: micros(kept.stale_for).min(FOR_EVER),
+            took: micros(kept.took),
+            is_negative: kept.is_negative,
+            is_expired: false,
+            tags: kept.tags.iter().map(|name| tag(name)).collect(),
+            body: kept.body.clone(),
+        }
+    }
+
+    /// When Redis may forget it, in milliseconds since 1970; 0: never.
+    pub(super) fn goes_ms(&self, now: Micros) -> u64 {
+        if self.fresh_until == FOR_EVER {
+            return 0;
+        }
+        self.fresh_until.saturating_add(self.stale).max(now + LEAST).min(FOR_EVER) / 1_000
+    }
+
+    /// As it is stored under a key.
+    pub(super) fn write(&self, key: &[u8]) -> Vec<u8> {
+        let line = self.line();
+        let check = check(key, &line, &self.body);
+        let state = if self.is_expired { 'x' } else { 'f' };
+        let mut bytes = format!("S1 {state} {line} {check:08x}\n").into_bytes();
+        bytes.extend_from_slice(&self.body);
+        bytes
+    }
+
+    fn line(&self) -> String {
+        let Self { stamp, fresh_until, began, stale, took, is_negative, .. } = self;
+        let negative = if *is_negative { 'n' } else { '-' };
+        let mut line = format!("{stamp} {fresh_until} {began} {stale} {took} {negative} ");
+        for (index, tag) in self.tags.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            let _ = write!(line, "{comma}{tag:08x}");
+        }
+        if self.tags.is_empty() {
+            line.push('-');
+        }
+        line
+    }
+
+    /// What is stored under a key; `None`: it is not what it should be.
+    pub(super) fn read(key: &[u8], stored: &Bytes) -> Option<Self> {
+        let end = stored.iter().position(|byte| *byte == b'\n')?;
+        let (head, body) = (std::str::from_utf8(&stored[..end]).ok()?, stored.slice(end + 1..));
+        let head = head.strip_prefix("S1 ")?;
+        let (state, head) = head.split_once(' ')?;
+        let (line, checked) = head.rsplit_once(' ')?;
+        if u32::from_str_radix(checked, 16).ok()? != check(key, line, &body) {
+            return None;
+        }
+        let mut words = line.split(' ');
+        let mut number = || Micros::from_str(words.next()?).ok();
+        let (stamp, fresh_until, began) = (number()?, number()?, number()?);
+        let (stale, took) = (number()?, number()?);
+        let is_negative = words.next()? == "n";
+        let tags = match words.next()? {
+            "-" => Vec::new(),
+            tags => tags.split(',').map(|tag| u32::from_str_radix(tag, 16)).collect::<Result<_, _>>().ok()?,
+        };
+        let is_expired = state == "x";
+        Some(Self { stamp, began, fresh_until, stale, took, is_negative, is_expired, tags, body })
+    }
+
+    /// The value, as it is at `now`; `None`: it would be younger than it can be.
+    pub(super) fn open(&self, now: Micros) -> Option<Kept> {
+        /// How far a clock may be off.
+        const SLACK: Micros = 1_000_000;
+        if self.stamp > now + SLACK {
+            return None;
+        }
+        let fresh_for = (self.fresh_until != FOR_EVER)
+            .then(|| Duration::from_micros(self.fresh_until.saturating_sub(self.stamp)));
+        Some(Kept {
+            body: self.body.clone(),
+            age: Duration::from_micros(now.saturating_sub(self.stamp)),
+            took: Duration::from_micros(self.took),
+            fresh_for: if self.is_expired { Some(Duration::ZERO) } else { fresh_for },
+            stale_for: Duration::from_micros(self.stale),
+            is_negative: self.is_negative,
+            tags: Vec::new(),
+        })
+    }
+}
+
+fn check(key: &[u8], line: &str, body: &[u8]) -> u32 {
+    let mut hasher = Hasher::new();
+    for part in [key, b"\n", line.as_bytes(), b"\n", body] {
+        hasher.update(part);
+    }
+    hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn kept(body: &[u8]) -> Kept {
+        Kept {
+            body: Bytes::copy_from_slice(body),
+            age: Duration::ZERO,
+            took: Duration::from_millis(20),
+            fresh_for: Some(Duration::from_mins(1)),
+            stale_for: Duration::from_secs(10),
+            is_negative: false,
+            tags: vec!["sport".to_owned(), "wales".to_owned()],
+        }
+    }
+
+    #[test]
+    fn a_value_is_read_as_it_was_written_and_ages() {
+        let sealed = Envelope::seal(&kept(b"Ada\nLovelace"), 1_000_000_000, 999_980_000);
+        let bytes = Bytes::from(sealed.write(b"ada"));
+        let head = bytes.split(|byte| *byte == b'\n').next().map(String::from_utf8_lossy);
+        assert_eq!(
+            head.as_deref(),
+            Some("S1 f 1000000000 1060000000 999980000 10000000 20000 - 1a85efd2,9e01d684 9d8f1d08")
+        );
+        let read = Envelope::read(b"ada", &bytes).expect("it is whole");
+        assert_eq!(read, sealed);
+        assert_eq!(read.goes_ms(1_000_000_000), 1_070_000);
+        let open = read.open(1_030_000_000).expect("it has been");
+        let aged = Kept { age: Duration::from_secs(30), tags: Vec::new(), ..kept(b"Ada\nLovelace") };
+        assert_eq!(open, aged);
+        assert_eq!(read.open(900_000_000), None, "it is said to be from the future");
+    }
+
+    #[test]
+    fn what_waiters_are_to_find_lies_there_for_a_second() {
+        let fleeting = Kept { fresh_for: Some(Duration::ZERO), stale_for: Duration::ZERO, ..kept(b"") };
+        assert_eq!(Envelope::seal(&fleeting, 5_000_000, 0).goes_ms(5_000_000), 6_000);
+        let lasting = Kept { fresh_for: None, ..kept(b"") };
+        assert_eq!(Envelope::seal(&lasting, 5_000_000, 0).goes_ms(5_000_000), 0);
+    }
+
+    #[test]
+    fn invalidated_softly_it_is_whole_and_no_longer_fresh() {
+        let mut bytes = Envelope::seal(&kept(b"Ada"), 1_000_000, 0).write(b"ada");
+        bytes[3] = b'x';
+        let read = Envelope::read(b"ada", &Bytes::from(bytes)).expect("it is whole");
+        assert_eq!(read.open(1_000_000).expect("it has been").fresh_for, Some(Duration::ZERO));
+    }
+
+    proptest! {
+        #[test]
+        fn damage_is_noticed_and_nothing_panics(at in 0_usize..90, bit in 0_u8..8, cut in 0_usize..90) {
+            let whole = Envelope::seal(&kept(b"Ada"), 1_000_000, 0).write(b"ada");
+            let mut damaged = whole.clone();
+            let at = at % damaged.len();
+            damaged[at] ^= 1 << bit;
+            // The state is not covered, and the letters of a number may change case.
+            let read = Envelope::read(b"ada", &Bytes::from(damaged.clone()));
+            prop_assert!(read.is_none() || at == 3 || damaged.eq_ignore_ascii_case(&whole));
+            let cut = Bytes::copy_from_slice(&whole[..cut % whole.len()]);
+            prop_assert!(Envelope::read(b"ada", &cut).is_none());
+            prop_assert!(Envelope::read(b"another", &Bytes::from(whole)).is_none());
+        }
+
+        #[test]
+        fn garbage_is_no_value(garbage in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(Envelope::read(b"ada", &Bytes::from(garbage)).is_none());
+        }
+    }
+}
