@@ -12,8 +12,11 @@
 //! # Ok::<(), stockade_services::ServiceError>(())
 //! ```
 
+mod certificate;
+mod postgres;
 mod process;
 mod redis;
 
+pub use postgres::Postgres;
 pub use process::{Process, ServiceError, free_port};
 pub use redis::Redis;

@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal},
+};
 use tempfile::TempDir;
 
 /// Runs a server and outlives it: when standard input ends, because whoever holds its other end closed it or
@@ -27,8 +30,11 @@ kill -"$signal" $server 2>/dev/null
 wait $server 2>/dev/null
 "#;
 
-/// Removes a folder in the same way.
-const FOLDER_KEEPER: &str = r#"cat >/dev/null; rm -rf "$1""#;
+/// Removes a folder in the same way. A server that is being stopped at that moment may still put something into it.
+const FOLDER_KEEPER: &str = r#"
+cat >/dev/null
+for again in 1 2 3 4 5 6 7 8 9; do rm -rf "$1" 2>/dev/null && break; sleep 1; done
+"#;
 
 /// How long a server may take until it answers.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
@@ -56,6 +62,14 @@ pub enum ServiceError {
         reason: String,
         /// The end of its log.
         log: String,
+    },
+    /// A program that prepares it, or asks it something.
+    #[error("{program} failed: {said}")]
+    Failed {
+        /// Which.
+        program: String,
+        /// What it said.
+        said: String,
     },
     /// Its folder or its port.
     #[error("no place for a server: {0}")]
@@ -100,6 +114,20 @@ impl Drop for Folder {
     fn drop(&mut self) {
         end(&mut self.keeper);
     }
+}
+
+/// Runs a program to its end, and gives what it said.
+pub(crate) fn run(command: &mut Command) -> Result<String, ServiceError> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    // Not where we are: another user may not be allowed there.
+    let output = command.current_dir("/").output();
+    let output = output.map_err(|error| ServiceError::NotThere { program: program.clone(), error })?;
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if !output.status.success() {
+        let said = format!("{}\n{}", said(&output.stdout), said(&output.stderr)).trim().to_owned();
+        return Err(ServiceError::Failed { program, said });
+    }
+    Ok(said(&output.stdout))
 }
 
 /// A shell that runs until its standard input ends.
@@ -170,24 +198,48 @@ impl Process {
 
     /// Stops its clock, as it were: it answers nothing, and its connections stay open.
     pub fn freeze(&self) {
-        self.signal(Signal::STOP);
+        // It first: then it starts no more children.
+        signal(self.server, Signal::STOP);
+        self.children().for_each(|child| signal(child, Signal::STOP));
     }
 
     /// Has it go on.
     pub fn thaw(&self) {
-        self.signal(Signal::CONT);
+        self.children().chain([self.server]).for_each(|process| signal(process, Signal::CONT));
     }
 
-    /// Kills it at once, without a word to anybody.
+    /// Kills it and its children at once, without a word to anybody.
     pub fn kill(&mut self) {
-        self.signal(Signal::KILL);
+        self.freeze();
+        let family = self.children().chain([self.server]);
+        let family: Vec<_> =
+            family.filter_map(|process| pidfd_open(process, PidfdFlags::empty()).ok()).collect();
+        for process in &family {
+            let _ = pidfd_send_signal(process, Signal::KILL);
+        }
+        // Children would be seen for a moment more, by the one that is started in its place.
+        for process in &family {
+            let _ = poll(&mut [PollFd::new(process, PollFlags::IN)], None);
+        }
         end(&mut self.keeper);
     }
 
-    fn signal(&self, signal: Signal) {
-        // One that is gone needs no signal.
-        let _ = kill_process(self.server, signal);
+    /// The processes that it has started, and that have not ended.
+    fn children(&self) -> impl Iterator<Item = Pid> + use<> {
+        let parent = self.server.as_raw_nonzero().to_string();
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter_map(Pid::from_raw).filter(move |pid| {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+            // The name in brackets, which may have any character in it, the state, the parent.
+            stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)) == Some(&parent)
+        })
     }
+}
+
+fn signal(process: Pid, signal: Signal) {
+    // One that is gone needs no signal.
+    let _ = kill_process(process, signal);
 }
 
 impl Drop for Process {
