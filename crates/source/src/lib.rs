@@ -13,6 +13,8 @@
 
 pub mod documents;
 mod latency;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[allow(dead_code)] // the network sources
 mod remote;
 mod simulated;
@@ -78,6 +80,14 @@ pub const SOURCES: &[Kind] = &[
         summary: "generated documents in memory (680 without a count), in virtual time",
         is_simulated: true,
         read: simulated::read,
+    },
+    #[cfg(feature = "postgres")]
+    Kind {
+        schemes: &["postgres", "postgresql"],
+        form: "postgres://USER@HOST/DATABASE",
+        summary: "a table of a PostgreSQL database",
+        is_simulated: false,
+        read: postgres::read,
     },
 ];
 

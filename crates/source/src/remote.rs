@@ -41,8 +41,17 @@ impl Remote {
     ) -> Result<Self, OpenError> {
         let wrong = |what: &str| OpenError::BadUrl { scheme: scheme.to_owned(), what: what.to_owned() };
         let rest = rest.strip_prefix("//").ok_or_else(|| wrong("write `//` and a host after the colon"))?;
-        let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
+        let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        // Not shown: what comes before may be the rest of a password.
+        if fragment.contains('@') {
+            return Err(wrong("it has an `@` after a `#`: write a `#` in a password as %23"));
+        }
+        if query.contains('@') {
+            return Err(wrong(
+                "it has an `@` after a `?`: write a `?` in a password as %3F, an `@` in a parameter as %40",
+            ));
+        }
         let (authority, path) = place.find('/').map_or((place, ""), |slash| place.split_at(slash));
         let (userinfo, hosts) = match authority.rsplit_once('@') {
             Some((userinfo, hosts)) => (Some(userinfo.to_owned()), hosts),
@@ -114,6 +123,11 @@ impl Remote {
         Some((decode(user)?, decode(password)?))
     }
 
+    /// Whether it names a user.
+    pub(crate) fn has_credentials(&self) -> bool {
+        self.userinfo.is_some()
+    }
+
     /// The hosts, with their ports.
     pub(crate) fn hosts(&self) -> &str {
         &self.hosts
@@ -124,12 +138,16 @@ impl Remote {
         &self.path
     }
 
+    /// The parameters that are the server's, with the question mark.
+    pub(crate) fn their_query(&self) -> String {
+        if self.theirs.is_empty() { String::new() } else { format!("?{}", self.theirs.join("&")) }
+    }
+
     /// The URL as the server's driver is to have it: with the secret, without what is ours.
     pub(crate) fn with_secrets(&self, scheme: &str) -> String {
-        let Self { userinfo, hosts, path, theirs, .. } = self;
+        let Self { userinfo, hosts, path, .. } = self;
         let userinfo = userinfo.as_ref().map(|userinfo| format!("{userinfo}@")).unwrap_or_default();
-        let query = if theirs.is_empty() { String::new() } else { format!("?{}", theirs.join("&")) };
-        format!("{scheme}://{userinfo}{hosts}{path}{query}")
+        format!("{scheme}://{userinfo}{hosts}{path}{}", self.their_query())
     }
 
     /// An error about this URL.
@@ -196,6 +214,8 @@ mod tests {
             ("//", "it names no host"),
             ("//ada:secret@/db", "it names no host"),
             ("//ada:sec/ret@host/db", "its path has an `@`: write a `/` in a password as %2F"),
+            ("//ada:sec?ret@host/db", "it has an `@` after a `?`: write a `?` in a password as %3F"),
+            ("//ada:sec#ret@host/db", "it has an `@` after a `#`: write a `#` in a password as %23"),
             ("//host/db?key=a&key=b", "it has `key` twice"),
             ("//host/db?connections=0", "`connections` is a number from 1 to 1000"),
             ("//host/db?timeout=5", "`timeout`: `5` has no unit: write `5ms` or `5s`"),

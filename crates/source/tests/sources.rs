@@ -121,10 +121,12 @@ async fn a_bad_source_is_told_its_place_and_its_remedy() {
     assert!(integers.contains("ids have to be TEXT"), "{integers}");
 
     for (text, expected) in [
-        ("sqlit:x", "unknown source `sqlit:x`: did you mean `sqlite`?"),
-        ("redis://localhost", "unknown source `redis://localhost`: use one of: sqlite, simulated"),
+        ("sqlit:x", "unknown source `sqlit`: did you mean `sqlite`?"),
+        ("redis://localhost", "unknown source `redis`: use one of: sqlite, simulated"),
     ] {
-        assert_eq!(message(text.parse::<SourceUrl>()), expected);
+        // Which there are more of depends on what was built.
+        let told = message(text.parse::<SourceUrl>());
+        assert!(told.starts_with(expected), "{told}");
     }
     for count in ["0", "-1", "many", "1000001"] {
         let expected = format!("`{count}` is no count of documents: write a number from 1 to 1000000");

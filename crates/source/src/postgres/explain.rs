@@ -1,0 +1,91 @@
+//! What PostgreSQL and its driver say, and what to do about it.
+
+use std::{error::Error as _, io};
+
+use rustls::CertificateError;
+use tokio_postgres::{Error, error::SqlState};
+
+/// One message, with its remedy.
+pub(super) fn explain(error: &Error) -> String {
+    let said = match error.as_db_error() {
+        Some(error) => error.message().to_owned(),
+        None => match error.source() {
+            Some(cause) => format!("{error}: {cause}"),
+            None => error.to_string(),
+        },
+    };
+    match error.code().map_or_else(|| of_the_way(error, &said), of_the_server) {
+        Some(remedy) => format!("{said}; {remedy}"),
+        None => said,
+    }
+}
+
+/// What the server refuses.
+fn of_the_server(code: &SqlState) -> Option<&'static str> {
+    let remedies: [(&[&SqlState], &str); 8] = [
+        (
+            &[&SqlState::INVALID_PASSWORD],
+            "check the user and the password in the URL, or PGPASSWORD (`@`, `/` and `?` are written %40, %2F, %3F)",
+        ),
+        (
+            &[&SqlState::INVALID_AUTHORIZATION_SPECIFICATION],
+            "check the user, the database and whether the server wants sslmode=require",
+        ),
+        (
+            &[&SqlState::INVALID_CATALOG_NAME],
+            "name one that exists at the end of the URL's path, or create it",
+        ),
+        (
+            &[&SqlState::UNDEFINED_TABLE, &SqlState::INVALID_SCHEMA_NAME],
+            "name another with `table`, or make and fill it with --docs-from FILE.jsonl",
+        ),
+        (&[&SqlState::UNDEFINED_COLUMN], "name the columns with `key` and `body`"),
+        (&[&SqlState::INSUFFICIENT_PRIVILEGE], "grant it to the user, or name another user"),
+        (
+            &[&SqlState::TOO_MANY_CONNECTIONS],
+            "write fewer `connections`, or let the server have more (max_connections)",
+        ),
+        (
+            &[&SqlState::ADMIN_SHUTDOWN, &SqlState::CRASH_SHUTDOWN, &SqlState::CANNOT_CONNECT_NOW],
+            "it starts or stops: try again",
+        ),
+    ];
+    remedies.iter().find(|(codes, _)| codes.contains(&code)).map(|(_, remedy)| *remedy)
+}
+
+/// What goes wrong on the way to it.
+fn of_the_way(error: &Error, said: &str) -> Option<&'static str> {
+    let cause = error.source()?;
+    if let Some(cause) = cause.downcast_ref::<io::Error>() {
+        if let Some(rustls::Error::InvalidCertificate(what)) =
+            cause.get_ref().and_then(|it| it.downcast_ref())
+        {
+            return Some(match what {
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                    "name the host as its certificate does"
+                }
+                CertificateError::UnknownIssuer => {
+                    "name the certificate of who vouches for it with `sslrootcert`"
+                }
+                _ => "have the certificate renewed",
+            });
+        }
+        return match cause.kind() {
+            io::ErrorKind::ConnectionRefused => {
+                Some("check the host and the port, and whether the server runs")
+            }
+            _ if said.contains("lookup") => Some("check the host"),
+            _ => None,
+        };
+    }
+    let remedies = [
+        ("password missing", "write it into the URL, after the user and a colon, or set PGPASSWORD"),
+        ("server does not support TLS", "switch TLS on there, or write sslmode=prefer"),
+    ];
+    remedies.into_iter().find(|(what, _)| said.contains(what)).map(|(_, remedy)| remedy)
+}
+
+/// Whether the server says that there can be no such key: `seven`, where keys are numbers.
+pub(super) fn is_about_the_key(error: &Error) -> bool {
+    error.code().is_some_and(|code| code.code().starts_with("22"))
+}
