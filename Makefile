@@ -30,3 +30,4 @@ fmt:
 
 deps:
 	@scripts/install-missing
+	@scripts/build-mongodb

@@ -13,10 +13,12 @@
 //! ```
 
 mod certificate;
+mod mongodb;
 mod postgres;
 mod process;
 mod redis;
 
+pub use mongodb::MongoDb;
 pub use postgres::Postgres;
 pub use process::{Process, ServiceError, free_port};
 pub use redis::Redis;
