@@ -13,6 +13,8 @@
 
 pub mod documents;
 mod latency;
+#[cfg(feature = "mongodb")]
+mod mongodb;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[allow(dead_code)] // the network sources
@@ -80,6 +82,14 @@ pub const SOURCES: &[Kind] = &[
         summary: "generated documents in memory (680 without a count), in virtual time",
         is_simulated: true,
         read: simulated::read,
+    },
+    #[cfg(feature = "mongodb")]
+    Kind {
+        schemes: &["mongodb", "mongodb+srv"],
+        form: "mongodb://USER@HOST/DATABASE",
+        summary: "a MongoDB collection, in extended JSON",
+        is_simulated: false,
+        read: mongodb::read,
     },
     #[cfg(feature = "postgres")]
     Kind {
