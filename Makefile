@@ -31,3 +31,4 @@ fmt:
 deps:
 	@scripts/install-missing
 	@scripts/build-mongodb
+	@scripts/install-couchdb

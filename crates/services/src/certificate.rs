@@ -17,7 +17,7 @@ distinguished_name = name
 x509_extensions = extensions
 prompt = no
 [name]
-CN = a test of Stockade
+CN = localhost
 [extensions]
 subjectAltName = DNS:localhost
 basicConstraints = critical, CA:FALSE

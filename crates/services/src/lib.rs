@@ -13,12 +13,16 @@
 //! ```
 
 mod certificate;
+mod couchdb;
 mod mongodb;
+mod nginx;
 mod postgres;
 mod process;
 mod redis;
 
+pub use couchdb::CouchDb;
 pub use mongodb::MongoDb;
+pub use nginx::Nginx;
 pub use postgres::Postgres;
 pub use process::{Process, ServiceError, free_port};
 pub use redis::Redis;

@@ -9,11 +9,19 @@ use std::{
     thread,
 };
 
-use stockade_services::{Postgres, Redis};
+use stockade_services::{CouchDb, Nginx, Postgres, Redis};
 
 fn ask(port: u16, command: &str) -> String {
+    exchange(port, &format!("{command}\r\nQUIT\r\n"))
+}
+
+fn get(port: u16, target: &str, headers: &str) -> String {
+    exchange(port, &format!("GET {target} HTTP/1.0\r\n{headers}\r\n"))
+}
+
+fn exchange(port: u16, request: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
@@ -94,4 +102,37 @@ fn postgres_goes_with_whoever_held_it_however_that_ends() {
     while fs::exists(folder.parent().unwrap()).unwrap() {
         thread::yield_now();
     }
+}
+
+#[test]
+fn couchdb_starts_is_killed_comes_back_empty_and_leaves_nothing() {
+    let mut couchdb = CouchDb::start().unwrap();
+    let authorization = "Authorization: Basic c3RvY2thZGU6b3BlbiBzZXNhbWU=\r\n";
+    let answer = get(couchdb.port(), "/nobody", authorization);
+    assert!(answer.contains("{\"error\":\"not_found\",\"reason\":\"no_db_file\"}"), "{answer}");
+    couchdb.kill();
+    assert!(TcpStream::connect(("127.0.0.1", couchdb.port())).is_err());
+    couchdb.restart().unwrap();
+    let port = couchdb.port();
+    assert!(get(port, "/nobody", "").starts_with("HTTP/1.1 401"));
+    drop(couchdb);
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+}
+
+#[test]
+fn nginx_serves_its_documents_before_and_after_it_was_killed_and_leaves_nothing() {
+    let mut nginx = Nginx::start().unwrap();
+    let documents = nginx.documents();
+    fs::write(documents.join("a"), "{}").unwrap();
+    for expected in [vec![2], vec![2, 2]] {
+        assert!(get(nginx.port(), "/a", "").ends_with("\r\n\r\n{}"));
+        assert_eq!(nginx.connections().unwrap(), expected, "the first was to see whether it is ready");
+        nginx.kill();
+        assert!(TcpStream::connect(("127.0.0.1", nginx.port())).is_err());
+        nginx.restart().unwrap();
+    }
+    let port = nginx.port();
+    drop(nginx);
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+    assert!(!fs::exists(&documents).unwrap());
 }

@@ -1,0 +1,165 @@
+//! nginx, with files that it serves and, where it is told so, takes.
+
+use std::{
+    ffi::OsString,
+    fs,
+    net::{Ipv4Addr, TcpStream},
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    ServiceError, certificate,
+    process::{Folder, Process, free_port},
+};
+
+/// Where Debian has it, which is not on everybody's path.
+const PROGRAM: &str = "/usr/sbin/nginx";
+
+/// How it runs.
+const GENERAL: &str = "\
+daemon off;
+master_process off;
+pid pid;
+events { worker_connections 1024; }
+";
+
+/// Where it puts what, and how long it keeps a connection.
+const HTTP: &str = "\
+client_body_temp_path client_body;
+proxy_temp_path proxy;
+fastcgi_temp_path fastcgi;
+uwsgi_temp_path uwsgi;
+scgi_temp_path scgi;
+log_format connections '$connection';
+access_log connections connections;
+keepalive_requests 1000000;
+client_max_body_size 0;
+default_type application/json;
+";
+
+/// An nginx server with nothing in it.
+#[derive(Debug)]
+pub struct Nginx {
+    /// None: it was killed.
+    process: Option<Process>,
+    folder: Folder,
+    port: u16,
+    has_tls: bool,
+}
+
+impl Nginx {
+    /// Starts one that serves the files in [`Nginx::documents`].
+    pub fn start() -> Result<Self, ServiceError> {
+        Self::with(&[])
+    }
+
+    /// Starts one with more settings of its server: `["dav_methods PUT"]` has it take documents.
+    pub fn with(settings: &[&str]) -> Result<Self, ServiceError> {
+        Self::new(settings, false)
+    }
+
+    /// Starts one that speaks TLS only, with a certificate of its own for the host `localhost`.
+    pub fn with_tls(settings: &[&str]) -> Result<Self, ServiceError> {
+        Self::new(settings, true)
+    }
+
+    fn new(settings: &[&str], has_tls: bool) -> Result<Self, ServiceError> {
+        let mut nginx = Self { process: None, folder: Folder::new("nginx")?, port: free_port()?, has_tls };
+        fs::create_dir(nginx.documents())?;
+        if has_tls {
+            certificate::make(nginx.folder.path())?;
+        }
+        fs::write(nginx.folder.path().join("nginx.conf"), nginx.configuration(settings))?;
+        nginx.restart()?;
+        Ok(nginx)
+    }
+
+    /// One process, which holds all connections and writes down which one a request came over.
+    fn configuration(&self, settings: &[&str]) -> String {
+        let (port, tls) = (self.port, if self.has_tls { " ssl" } else { "" });
+        let mut server = vec![format!("listen 127.0.0.1:{port}{tls}"), "root documents".to_owned()];
+        if self.has_tls {
+            server.push(format!("ssl_certificate {}", certificate::CERTIFICATE));
+            server.push(format!("ssl_certificate_key {}", certificate::KEY));
+        }
+        server.extend(settings.iter().map(|&setting| setting.to_owned()));
+        let server = server.join(";\n");
+        format!("{GENERAL}http {{\n{HTTP}server {{\n{server};\n}}\n}}\n")
+    }
+
+    /// Starts it again on the port that it had, with its documents. One that runs is killed first.
+    pub fn restart(&mut self) -> Result<(), ServiceError> {
+        self.kill();
+        let folder = self.folder.path();
+        let program = if Path::new(PROGRAM).exists() { PROGRAM } else { "nginx" };
+        let command: [OsString; 7] = [
+            program.into(),
+            "-p".into(),
+            folder.into(),
+            "-c".into(),
+            folder.join("nginx.conf").into(),
+            "-e".into(),
+            "stderr".into(),
+        ];
+        let port = self.port;
+        let is_ready = || match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        };
+        self.process = Some(Process::start(&self.folder, "KILL", &command, is_ready)?);
+        Ok(())
+    }
+
+    /// Where it listens: `http://127.0.0.1:PORT`, or `https://localhost:PORT`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        if self.has_tls {
+            return format!("https://localhost:{}", self.port);
+        }
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Its port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The folder whose files it serves.
+    #[must_use]
+    pub fn documents(&self) -> PathBuf {
+        self.folder.path().join("documents")
+    }
+
+    /// The file with its certificate, if it has one.
+    #[must_use]
+    pub fn certificate(&self) -> PathBuf {
+        self.folder.path().join(certificate::CERTIFICATE)
+    }
+
+    /// A number for every request that it has answered: that of the connection over which it came.
+    pub fn connections(&self) -> Result<Vec<u64>, ServiceError> {
+        let written = fs::read_to_string(self.folder.path().join("connections"))?;
+        Ok(written.lines().filter_map(|line| line.parse().ok()).collect())
+    }
+
+    /// Kills it: its connections are reset.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill();
+        }
+    }
+
+    /// The process, unless it was killed.
+    #[must_use]
+    pub fn process(&self) -> Option<&Process> {
+        self.process.as_ref()
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // Its folder goes after it.
+        self.kill();
+    }
+}
