@@ -11,7 +11,13 @@
 //! # Ok::<(), stockade_source::OpenError>(())
 //! ```
 
+#[cfg(feature = "http")]
+mod client;
+#[cfg(feature = "http")]
+mod couchdb;
 pub mod documents;
+#[cfg(feature = "http")]
+mod http;
 mod latency;
 #[cfg(feature = "mongodb")]
 mod mongodb;
@@ -82,6 +88,22 @@ pub const SOURCES: &[Kind] = &[
         summary: "generated documents in memory (680 without a count), in virtual time",
         is_simulated: true,
         read: simulated::read,
+    },
+    #[cfg(feature = "http")]
+    Kind {
+        schemes: &["http", "https"],
+        form: "https://HOST/{id}",
+        summary: "any HTTP server: one URL a document; ids=FILE-OR-URL lists them",
+        is_simulated: false,
+        read: http::read,
+    },
+    #[cfg(feature = "http")]
+    Kind {
+        schemes: &["couchdb", "couchdbs"],
+        form: "couchdb://HOST/DATABASE",
+        summary: "a CouchDB database; couchdbs: with TLS",
+        is_simulated: false,
+        read: couchdb::read,
     },
     #[cfg(feature = "mongodb")]
     Kind {

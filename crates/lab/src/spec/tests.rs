@@ -183,9 +183,9 @@ fn a_value_that_makes_no_sense_is_told_what_would() {
         (with("[cache]\nttl = 30"), "`30` has no unit: write `30ms` or `30s`", "30", ""),
         (with("[origin]\nlatency = \"5\""), "`5` has no unit: write `5ms` or `5s`", "\"5\"", ""),
         (
-            with("[origin]\nsource = \"redis:\""),
-            "unknown source `redis:`: use one of: sqlite, simulated",
-            "\"redis:\"",
+            with("[origin]\nsource = \"sqlit:\""),
+            "unknown source `sqlit`: did you mean `sqlite`?",
+            "\"sqlit:\"",
             "",
         ),
         (with("docs = \"fixed:0\""), &format!("`fixed:0` {docs}"), "\"fixed:0\"", ""),

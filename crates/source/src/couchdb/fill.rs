@@ -1,0 +1,159 @@
+//! How a database gets its documents.
+
+use std::collections::{HashMap, HashSet};
+
+use hyper::{Method, StatusCode, body::Bytes};
+use serde_json::{Map, Value, json};
+use stockade_model::source::SourceError;
+
+use super::CouchDb;
+use crate::{client::is_same_value, documents::NamedDocument};
+
+/// How many documents are looked at or put with one request.
+const DOCUMENTS_PER_BATCH: usize = 500;
+
+/// How many bytes of them, unless one has more.
+const BYTES_PER_BATCH: usize = 1024 * 1024;
+
+impl CouchDb {
+    /// Puts those documents that are not there yet, into a database that is made where there is none. One that
+    /// holds anything else is not written to.
+    pub(super) async fn fill(&self, documents: &[NamedDocument]) -> Result<(), SourceError> {
+        let bodies: Vec<_> =
+            documents.iter().map(|document| self.body(document)).collect::<Result<_, _>>()?;
+        if !self.is_there().await? {
+            self.create().await?;
+        }
+        let missing = self.missing(documents, &bodies).await?;
+        for batch in batches(&missing) {
+            self.put(batch).await?;
+        }
+        Ok(())
+    }
+
+    /// A document as CouchDB takes it. The `_rev` of another database is no use here.
+    fn body(&self, document: &NamedDocument) -> Result<Value, SourceError> {
+        let id = &document.id;
+        if id.is_empty() || id.starts_with('_') {
+            return Err(self
+                .client
+                .failed(format!("`{id}` is no id for CouchDB: begin it with another character")));
+        }
+        match serde_json::from_slice::<Map<String, Value>>(&document.body) {
+            Ok(mut body) => {
+                body.remove("_rev");
+                body.insert("_id".to_owned(), Value::from(&**id));
+                Ok(Value::Object(body))
+            }
+            Err(_) => Err(self
+                .client
+                .failed(format!("document `{id}` is no JSON object: CouchDB holds nothing else"))),
+        }
+    }
+
+    async fn create(&self) -> Result<(), SourceError> {
+        let answer = self.client.send(&Method::PUT, &self.path, Bytes::new()).await?;
+        match answer.status {
+            // Somebody else was quicker.
+            StatusCode::PRECONDITION_FAILED => Ok(()),
+            status if status.is_success() => Ok(()),
+            _ => Err(self.client.failed(format!("no new database: {}", answer.complaint()))),
+        }
+    }
+
+    /// Those that are not there yet. Others that are there are an error.
+    async fn missing<'a>(
+        &self,
+        documents: &[NamedDocument],
+        bodies: &'a [Value],
+    ) -> Result<Vec<(usize, &'a Value)>, SourceError> {
+        let sizes = documents.iter().map(|document| document.body.len());
+        let named: Vec<_> = sizes.zip(bodies).collect();
+        let stored = self.listed().await?;
+        if stored.is_empty() {
+            return Ok(named);
+        }
+        let ids: HashSet<&str> = documents.iter().map(|document| &*document.id).collect();
+        let mut is_other = stored.iter().any(|id| !ids.contains(&**id));
+        let mut missing = Vec::new();
+        for batch in batches(&named) {
+            if is_other {
+                break;
+            }
+            let stored = self.look_at(batch).await?;
+            for (size, body) in batch {
+                match stored.get(body["_id"].as_str().unwrap_or_default()) {
+                    None => missing.push((*size, *body)),
+                    Some(stored) => is_other |= !is_same_value(stored, body),
+                }
+            }
+        }
+        if !is_other {
+            return Ok(missing);
+        }
+        let remedy = "leave --docs-from out to use them, or name a new database with --source";
+        Err(self.client.failed(format!("it holds {} other documents; {remedy}", stored.len())))
+    }
+
+    /// What is stored of a batch, without revisions.
+    async fn look_at(&self, batch: &[(usize, &Value)]) -> Result<HashMap<String, Value>, SourceError> {
+        let ids: Vec<_> = batch.iter().map(|(_, body)| &body["_id"]).collect();
+        let keys = Bytes::from(json!({ "keys": ids }).to_string());
+        let mut answer = self.ask(&Method::POST, "_all_docs?include_docs=true", keys).await?;
+        let rows = answer["rows"].as_array_mut().map(std::mem::take).unwrap_or_default();
+        let stored = rows.into_iter().filter_map(|mut row| {
+            let mut document = row["doc"].take();
+            document.as_object_mut()?.remove("_rev");
+            Some((document["_id"].as_str()?.to_owned(), document))
+        });
+        Ok(stored.collect())
+    }
+
+    async fn put(&self, batch: &[(usize, &Value)]) -> Result<(), SourceError> {
+        let bodies: Vec<_> = batch.iter().map(|(_, body)| body).collect();
+        let answer =
+            self.ask(&Method::POST, "_bulk_docs", json!({ "docs": bodies }).to_string().into()).await?;
+        let rows = answer.as_array().map(Vec::as_slice).unwrap_or_default();
+        match rows.iter().find(|row| !row["error"].is_null()) {
+            None => Ok(()),
+            Some(row) => {
+                Err(self.client.failed(format!("it refused the document {}: {}", row["id"], row["reason"])))
+            }
+        }
+    }
+}
+
+/// Cuts documents and their sizes into what one request has room for.
+fn batches<'a, 'b>(documents: &'a [(usize, &'b Value)]) -> impl Iterator<Item = &'a [(usize, &'b Value)]> {
+    let mut rest = documents;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let mut fits = |(size, _): &(usize, &Value)| {
+            bytes += size;
+            bytes <= BYTES_PER_BATCH
+        };
+        let count = rest.iter().take(DOCUMENTS_PER_BATCH).take_while(|sized| fits(sized)).count();
+        let (batch, after) = rest.split_at_checked(count.max(1))?;
+        rest = after;
+        Some(batch)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_have_few_documents_and_few_bytes() {
+        let cut = |sizes: &[usize]| {
+            let documents: Vec<_> = sizes.iter().map(|size| (*size, &Value::Null)).collect();
+            batches(&documents).map(<[_]>::len).collect::<Vec<_>>()
+        };
+        assert_eq!(cut(&[]), [0; 0]);
+        assert_eq!(cut(&[10; 1_001]), [500, 500, 1]);
+        assert_eq!(
+            cut(&[BYTES_PER_BATCH, 1, BYTES_PER_BATCH - 1, 2, BYTES_PER_BATCH * 3, 1]),
+            [1, 2, 1, 1, 1]
+        );
+    }
+}
