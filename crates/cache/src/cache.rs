@@ -24,7 +24,7 @@ use crate::{
     chance::Chance,
     flight::Flights,
     life::Lifetimes,
-    load::{Landing, Loaded},
+    load::{Landing, Loaded, Via},
     meter::{self, Meter},
     shard::{Found, Invalidation},
     shared::Shared,
@@ -153,25 +153,27 @@ where
         let inner = &*self.inner;
         let since = if inner.site.is_idle() { inner.store.moment() } else { inner.store.outdate(&key) };
         let at = inner.runtime.coarse_now();
-        let loaded = inner.take_in(value, at, Duration::ZERO, since);
-        inner.tell_written(&key, &loaded);
-        if !inner.has_memory() {
-            return if loaded.life.is_some() { Insertion::Stored } else { Insertion::NotKept };
+        let life = inner.life_of(&value, at, Duration::ZERO);
+        let loaded = |value| Loaded { value, life, at, took: Duration::ZERO, since, via: Via::Load };
+        if inner.shared.is_some() {
+            inner.tell_written(&key, &loaded(value.clone()));
+            if !inner.has_memory() {
+                return if life.is_some() { Insertion::Stored } else { Insertion::NotKept };
+            }
         }
-        let (ticket, insertion) = match loaded.life {
+        let (ticket, insertion) = match life {
             None => (None, Insertion::NotKept),
-            Some(_) => match inner.store.ticket(&key, &loaded.value, None) {
+            Some(_) => match inner.store.ticket(&key, &value, None) {
                 Ok(ticket) => (Some(ticket), Insertion::Stored),
                 Err(refused) => (None, Insertion::Refused(refused)),
             },
         };
         if inner.writer.is_direct() || ticket.is_none() {
-            let Loaded { value, life, .. } = loaded;
             inner.store.publish(Publication { key, value, since, kept: life.zip(ticket) }, at);
             return insertion;
         }
-        let (busy, forgotten) = (inner.site.begin(), (key.clone(), loaded.value.clone()));
-        let write = Write { key, loaded, claim: None, slot: None, ticket, busy };
+        let (busy, forgotten) = (inner.site.begin(), (key.clone(), value.clone()));
+        let write = Write { key, loaded: loaded(value), claim: None, slot: None, ticket, busy };
         if inner.writer.store_later(write) {
             return insertion;
         }

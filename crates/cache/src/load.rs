@@ -306,16 +306,21 @@ where
 
     /// A value as it is at `at`, after a load that took so long.
     pub(crate) fn take_in(&self, value: V, at: Time, took: Duration, since: Moment) -> Loaded<V> {
+        let life = self.life_of(&value, at, took);
+        Loaded { value, life, at, took, since, via: Via::Load }
+    }
+
+    /// The life of such a value; `None`: it is not to be kept.
+    pub(crate) fn life_of(&self, value: &V, at: Time, took: Duration) -> Option<Life> {
         // Lookups ask the coarse clock, so by the coarse clock it lives: else it would be fresh for
         // longer than its ttl, and one of no ttl at all would be fresh.
         let loaded = at.min(self.runtime.coarse_now());
-        let is_not_found = self.not_found.as_ref().is_some_and(|is_not_found| is_not_found(&value));
-        let life = if is_not_found {
+        let is_not_found = self.not_found.as_ref().is_some_and(|is_not_found| is_not_found(value));
+        if is_not_found {
             self.lifetimes.negative_life(loaded)
         } else {
             Some(self.lifetimes.life(loaded, took, || self.chance.share()))
-        };
-        Loaded { value, life, at, took, since, via: Via::Load }
+        }
     }
 }
 
