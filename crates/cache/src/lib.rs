@@ -179,7 +179,7 @@ pub use limit::{Limit, Order};
 pub use policy::{Policy, UnknownPolicy};
 pub use preset::{PRESETS, Preset, UnknownPreset};
 #[cfg(feature = "redis")]
-pub use redis::{Redis, RedisUrlError};
+pub use redis::{Redis, RedisUrl, RedisUrlError};
 pub use shard::Invalidation;
 pub use shared::Shared;
 pub use stats::{Lookups, Stats};

@@ -18,7 +18,7 @@ mod envelope;
 mod keeper;
 mod lease;
 mod log;
-mod place;
+mod url;
 mod wire;
 
 use std::{
@@ -46,10 +46,10 @@ use envelope::Envelope;
 use keeper::{Pending, Waiting};
 use lease::Held;
 use log::Log;
-use place::{Link, Place};
+use url::Link;
 use wire::NoteId;
 
-pub use place::RedisUrlError;
+pub use url::{RedisUrl, RedisUrlError};
 
 /// What is sent with others is sent in full: an unknown hash would fail them all.
 const SETTLE: &str = include_str!("redis/settle.lua");
@@ -86,7 +86,7 @@ const VALUE_BYTES_MOST: usize = 64 << 20;
 pub struct Redis(Arc<Inner>);
 
 struct Inner {
-    place: Place,
+    url: RedisUrl,
     node: String,
     live: Live,
     scripts: Scripts,
@@ -127,10 +127,18 @@ impl Redis {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn open(url: &str) -> Result<Arc<Self>, RedisUrlError> {
-        let place = Place::read(url)?;
+        Ok(Self::at(url.parse()?))
+    }
+
+    /// The same of a URL that has been read.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    #[must_use]
+    pub fn at(url: RedisUrl) -> Arc<Self> {
         let seed = Seed::from_entropy();
         let inner = Arc::new(Inner {
-            place,
+            url,
             node: format!("{:016x}", seed.0),
             live: Live::new(),
             scripts: Scripts {
@@ -154,7 +162,12 @@ impl Redis {
             listener: OnceLock::new(),
         });
         inner.live.spawn(keeper::keep(Arc::downgrade(&inner), inner.live.clone()));
-        Ok(Arc::new(Self(inner)))
+        Arc::new(Self(inner))
+    }
+
+    /// Removes everything under its prefix, but not from a cluster.
+    pub async fn sweep(&self) -> Result<(), TierError> {
+        keeper::sweep(&self.0).await
     }
 
     /// Whether it can be reached and used now; if not, why not.
@@ -171,7 +184,7 @@ impl Redis {
 
 impl std::fmt::Debug for Redis {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Redis").field(&self.0.place.shown).finish()
+        f.debug_tuple("Redis").field(&self.0.url.to_string()).finish()
     }
 }
 
@@ -266,7 +279,7 @@ impl Inner {
                     (Some(kept), _) => Asked::Found(kept),
                     (None, Some(Some(envelope))) => return Ok(Err(envelope.stamp)),
                     // Not even its stamp can be believed: anything else is better.
-                    (None, _) => return Ok(Err(latest + micros(self.place.lease))),
+                    (None, _) => return Ok(Err(latest + micros(self.url.lease))),
                 }
             }
             "ours" => {
@@ -343,15 +356,15 @@ impl Inner {
     }
 
     fn names(&self, key: &[u8]) -> [Vec<u8>; 3] {
-        let prefix = &self.place.prefix;
+        let prefix = &self.url.prefix;
         ["v", "l", "w"].map(|kind| [format!("{prefix}:{kind}:{{:").as_bytes(), key, b"}"].concat())
     }
 
     fn channel(&self) -> String {
-        format!("{}:node:{}", self.place.prefix, self.node)
+        format!("{}:node:{}", self.url.prefix, self.node)
     }
 
     fn lease_ms(&self) -> u64 {
-        u64::try_from(self.place.lease.as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.url.lease.as_millis()).unwrap_or(u64::MAX)
     }
 }

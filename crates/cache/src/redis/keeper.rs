@@ -18,7 +18,7 @@ use super::{
     clock::micros,
     envelope::Envelope,
     log::REMEMBERED,
-    place::Link,
+    url::Link,
     wire::{NoteId, Told, message, read_message, write_note},
 };
 use crate::{
@@ -94,12 +94,35 @@ pub(super) async fn keep(inner: Weak<Inner>, live: Live) {
 /// Whether Redis can be used now.
 pub(super) async fn check(inner: &Arc<Inner>) -> Result<(), TierError> {
     let deadline = inner.live.now() + CONNECT_TIMEOUT;
-    let connecting = inner.place.connect(0, |_| Ok(()));
+    let connecting = inner.url.connect(0, |_| Ok(()));
     let link = match before(&inner.live, deadline, connecting).await {
         Some(link) => link.map_err(|error| TierError::Failed(explain(&error)))?,
         None => return Err(TierError::TimedOut),
     };
     inner.catch_up_some(&link, deadline).await.map(drop)
+}
+
+/// Removes everything under the prefix, some at a time.
+pub(super) async fn sweep(inner: &Arc<Inner>) -> Result<(), TierError> {
+    let (link, mut cursor) = (inner.link()?, 0_u64);
+    // A star and its kin would mean something else.
+    let literal = |c: char| if "*?[]\\".contains(c) { format!("\\{c}") } else { c.to_string() };
+    let pattern: String = inner.url.prefix.chars().map(literal).collect();
+    loop {
+        let mut scan = cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg(format!("{pattern}:*")).arg("COUNT").arg(NOTES_AT_ONCE);
+        let mut scanned: Vec<(u64, Vec<Vec<u8>>)> = inner.run(&link, vec![scan]).await?;
+        let (next, names) = scanned.pop().unwrap_or_default();
+        if !names.is_empty() {
+            let mut unlink = cmd("UNLINK");
+            unlink.arg(names);
+            inner.run::<i64>(&link, vec![unlink]).await?;
+        }
+        if next == 0 {
+            return Ok(());
+        }
+        cursor = next;
+    }
 }
 
 /// What an error means, for people.
@@ -122,7 +145,7 @@ impl Inner {
         let deadline = self.live.now() + CONNECT_TIMEOUT;
         let generation = self.generation.fetch_add(1, Relaxed) + 1;
         let hearing = Arc::downgrade(self);
-        let connecting = self.place.connect(generation, move |info| {
+        let connecting = self.url.connect(generation, move |info| {
             hearing.upgrade().map(|inner| inner.hear(generation, info)).ok_or(())
         });
         let link = before(&self.live, deadline, connecting).await.ok_or(TierError::TimedOut)?;
@@ -397,15 +420,15 @@ impl Inner {
     }
 
     pub(super) fn deadline(&self) -> Time {
-        self.live.now() + self.place.timeout
+        self.live.now() + self.url.timeout
     }
 
     fn log_name(&self) -> String {
-        format!("{}:log", self.place.prefix)
+        format!("{}:log", self.url.prefix)
     }
 
     fn notes_channel(&self) -> String {
-        format!("{}:notes", self.place.prefix)
+        format!("{}:notes", self.url.prefix)
     }
 }
 

@@ -67,7 +67,7 @@ impl Held {
         self.inner.unwait(&self.key, self.number);
         let (renewals, mut ended) = oneshot::channel();
         let (inner, key, token) = (Arc::downgrade(&self.inner), self.key.clone(), self.token.clone());
-        let (live, every) = (self.inner.live.clone(), self.inner.place.lease / 3);
+        let (live, every) = (self.inner.live.clone(), self.inner.url.lease / 3);
         let renewing = live.clone();
         live.spawn(async move {
             while before(&renewing, renewing.now() + every, &mut ended).await.is_none() {

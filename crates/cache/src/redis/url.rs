@@ -1,6 +1,6 @@
 //! Where a Redis is, as its URL says.
 
-use std::{fs, sync::Arc, time::Duration};
+use std::{fmt, fs, str::FromStr, sync::Arc, time::Duration};
 
 use ::redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionInfo, FromRedisValue, IntoConnectionInfo, ProtocolVersion,
@@ -17,13 +17,13 @@ use stockade_model::{
 #[error("redis: {0}")]
 pub struct RedisUrlError(String);
 
-/// Where a Redis is, and how it is used.
+/// Where a [`Redis`](super::Redis) is, and how it is used. Displayed without secrets.
 #[derive(Clone)]
-pub(super) struct Place {
+pub struct RedisUrl {
     servers: Servers,
     certificates: Option<TlsCertificates>,
     /// Without secrets.
-    pub(super) shown: String,
+    shown: String,
     /// What every name in it begins with.
     pub(super) prefix: String,
     pub(super) timeout: Duration,
@@ -97,8 +97,10 @@ fn wrong(what: impl Into<String>) -> RedisUrlError {
     RedisUrlError(what.into())
 }
 
-impl Place {
-    pub(super) fn read(url: &str) -> Result<Self, RedisUrlError> {
+impl FromStr for RedisUrl {
+    type Err = RedisUrlError;
+
+    fn from_str(url: &str) -> Result<Self, RedisUrlError> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("write `redis://` and a host"))?;
         let (is_cluster, is_tls) = match scheme {
             "redis" | "valkey" => (false, false),
@@ -149,6 +151,14 @@ impl Place {
             read.set(name, value)?;
         }
         Ok(read)
+    }
+}
+
+impl RedisUrl {
+    /// With another `prefix`.
+    #[must_use]
+    pub fn with_prefix(self, prefix: impl Into<String>) -> Self {
+        Self { prefix: prefix.into(), ..self }
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), RedisUrlError> {
@@ -207,5 +217,59 @@ impl Place {
                 Ok(Link { generation, wire: Wire::Cluster(wire) })
             }
         }
+    }
+}
+
+impl fmt::Display for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_has_no_secret() {
+        for (url, shown) in [
+            ("redis://ada:secret@host:1/2?prefix=people", "redis://host:1/2"),
+            ("rediss://:secret@host", "rediss://host"),
+            ("valkey+cluster://:secret@a:1,b:2?lease=1s", "valkey+cluster://a:1,b:2"),
+        ] {
+            let url: RedisUrl = url.parse().unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!((url.to_string().as_str(), format!("{url:?}").as_str()), (shown, shown));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_without_showing_it() {
+        for (url, expected) in [
+            ("secret", "redis: write `redis://` and a host"),
+            ("http://secret@host", "redis: a URL begins with redis://, rediss:// or redis+cluster://"),
+            ("redis://:secret@", "redis: it names no host"),
+            ("redis://:sec/ret@host", "redis: its path has an `@`: write a `/` in a password as %2F"),
+            ("redis://:secret@host:port", "redis: write redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]"),
+            ("redis://:secret@host/people", "redis: write redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]"),
+            (
+                "redis+cluster://:secret@host/1",
+                "redis: a cluster has no databases: leave out what comes after the hosts",
+            ),
+            ("redis://host?timeout=5", "redis: `timeout`: `5` has no unit: write `5ms` or `5s`"),
+            ("redis://host?lease=1ms", "redis: `lease` has to be 100ms at least"),
+            ("redis://host?leese=1s", "redis: unknown parameter `leese`: did you mean `lease`?"),
+            ("redis://host?prefix=", "redis: `prefix` is empty: name the cache"),
+        ] {
+            let error = url.parse::<RedisUrl>().err().map(|error| error.to_string());
+            assert_eq!(error.as_deref(), Some(expected));
+        }
+        let error = "redis://host?ca=absent.pem".parse::<RedisUrl>().expect_err("there is no such file").to_string();
+        assert!(error.starts_with("redis: cannot read the certificates in absent.pem: "), "{error}");
     }
 }
