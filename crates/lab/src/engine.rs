@@ -6,6 +6,7 @@ mod documents;
 mod gate;
 mod node_test;
 mod open;
+mod shared;
 mod since;
 mod tally;
 mod target;
@@ -19,6 +20,7 @@ pub(crate) use burst::cache;
 pub use documents::{Docs, DocsError, Popularity};
 pub use node_test::{NodeTest, Unit};
 pub use open::Open;
+pub use shared::{SharedTier, TierUrl};
 use stockade_model::{
     outcome::Outcomes,
     record::{self, Times},

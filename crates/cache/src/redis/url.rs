@@ -269,7 +269,8 @@ mod tests {
             let error = url.parse::<RedisUrl>().err().map(|error| error.to_string());
             assert_eq!(error.as_deref(), Some(expected));
         }
-        let error = "redis://host?ca=absent.pem".parse::<RedisUrl>().expect_err("there is no such file").to_string();
+        let error =
+            "redis://host?ca=absent.pem".parse::<RedisUrl>().expect_err("there is no such file").to_string();
         assert!(error.starts_with("redis: cannot read the certificates in absent.pem: "), "{error}");
     }
 }

@@ -4,10 +4,12 @@
 //! (Vattani, Chierichetti, Lowenstein, VLDB 2015): `now - delta * beta * ln(rand) >= expiry`. Its `now`
 //! and `delta` are milliseconds, and its expiry is `now + ttl` with a ttl in *seconds*. Everything
 //! else is kept as it is there: the request loads inline, nobody waits for anybody, and delta, in
-//! whole milliseconds, is stored beside the value. In place of Redis there is a table in memory.
+//! whole milliseconds, is stored beside the value. In virtual time a table in memory takes the place of Redis.
+
+mod table;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -23,6 +25,9 @@ use stockade_source::{Staged, Stamped};
 use tokio::sync::oneshot;
 
 use super::{Did, target::fetch};
+use table::{Asked, Cached};
+
+pub(super) use table::Table;
 
 /// The settings of the Node test.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,11 +62,6 @@ impl NodeTest {
     }
 }
 
-/// Redis' TTL: whole seconds, to the nearest (`(ttl + 500) / 1000`, db.c and expire.c).
-fn ttl_secs(left: Duration) -> u64 {
-    u64::try_from((left.as_millis() + 500) / 1_000).unwrap_or(u64::MAX)
-}
-
 /// A moment as `Date.now()` tells it.
 fn date_now(time: Time) -> u64 {
     time.as_nanos() / 1_000_000
@@ -72,45 +72,39 @@ pub(super) struct Node<R> {
     test: NodeTest,
     source: Arc<Staged<R>>,
     time: R,
-    redis: Mutex<Redis>,
+    table: Table,
+    state: Mutex<State>,
 }
 
-struct Redis {
-    entries: BTreeMap<Arc<str>, Entry>,
+struct State {
+    /// What was ever stored and not deleted.
+    keys: BTreeSet<Arc<str>>,
     /// Keys whose load has begun since they were last stored.
     refilling: BTreeSet<Arc<str>>,
     draws: Rng,
     did: Did,
 }
 
-struct Entry {
-    stamped: Stamped,
-    delta_ms: u64,
-    expires: Time,
-}
-
-type Loaded = Result<Stamped, Box<dyn std::error::Error + Send + Sync>>;
-
 impl<R: Runtime> Node<R> {
-    pub(super) fn new(test: NodeTest, source: Arc<Staged<R>>, time: R, seed: Seed) -> Self {
-        let redis = Redis {
-            entries: BTreeMap::new(),
+    pub(super) fn new(test: NodeTest, source: Arc<Staged<R>>, time: R, seed: Seed, table: Table) -> Self {
+        let state = State {
+            keys: BTreeSet::new(),
             refilling: BTreeSet::new(),
             draws: seed.stream("early refresh"),
             did: Did::default(),
         };
-        Self { test, source, time, redis: Mutex::new(redis) }
+        Self { test, source, time, table, state: Mutex::new(state) }
     }
 
     pub(super) async fn ask(
         self: &Arc<Self>,
         key: &Arc<str>,
     ) -> Result<Answer<Stamped>, Box<dyn std::error::Error + Send + Sync>> {
-        if let Some(value) = self.get(key) {
+        if let Some(value) = self.get(key).await? {
             return Ok(self.answer(value, Outcome::Hit, Reason::Fresh));
         }
         // A server goes on when its client has gone.
-        let (answer, answered) = oneshot::channel::<Loaded>();
+        let (answer, answered) = oneshot::channel::<Asked<Stamped>>();
         let (this, id) = (Arc::clone(self), Arc::clone(key));
         self.time.spawn(async move {
             let _ = answer.send(this.load(id).await);
@@ -123,63 +117,57 @@ impl<R: Runtime> Node<R> {
         Answer { age: self.time.now() - value.at, value, outcome, reason }
     }
 
-    /// GET and TTL in one step; `None` where it is to be loaded, and then that is noted.
-    fn get(&self, key: &Arc<str>) -> Option<Stamped> {
-        let mut redis = self.redis();
-        let now = self.time.now();
-        let draw = redis.draws.random::<f64>();
-        let fresh = redis.entries.get(key).and_then(|entry| {
-            let ttl = ttl_secs(entry.expires - now);
-            let is_fresh = ttl > 0 && !self.test.refreshes(ttl, entry.delta_ms, draw);
-            is_fresh.then(|| entry.stamped.clone())
-        });
-        if fresh.is_none() && redis.refilling.insert(Arc::clone(key)) {
-            redis.did.episodes += 1;
+    /// What is cached; `None` where it is to be loaded, and then that is noted.
+    async fn get(&self, key: &Arc<str>) -> Asked<Option<Stamped>> {
+        let cached = self.table.get(key, self.time.now()).await?;
+        let mut state = self.state();
+        let draw = state.draws.random::<f64>();
+        let fresh = cached.filter(|(cached, ttl)| !self.test.refreshes(*ttl, cached.delta_ms, draw));
+        if fresh.is_none() && state.refilling.insert(Arc::clone(key)) {
+            state.did.episodes += 1;
         }
-        fresh
+        Ok(fresh.map(|(cached, _)| cached.stamped))
     }
 
-    async fn load(&self, id: Arc<str>) -> Loaded {
+    async fn load(&self, id: Arc<str>) -> Asked<Stamped> {
         let began = date_now(self.time.now());
         let stamped = fetch(Arc::clone(&self.source), Arc::clone(&id)).await?;
         let now = self.time.now();
-        let entry =
-            Entry { stamped: stamped.clone(), delta_ms: date_now(now) - began, expires: now + self.test.ttl };
-        let mut redis = self.redis();
-        redis.did.stores_sync += 1;
-        redis.refilling.remove(&id);
-        redis.entries.insert(id, entry);
+        let cached = Cached { stamped: stamped.clone(), delta_ms: date_now(now) - began };
+        self.table.set(&id, cached, self.test.ttl, now).await?;
+        let mut state = self.state();
+        state.did.stores_sync += 1;
+        state.refilling.remove(&id);
+        state.keys.insert(id);
         Ok(stamped)
     }
 
     /// DEL. A load that is under way stores what it brings all the same.
-    pub(super) fn delete(&self, key: &Arc<str>) {
-        self.redis().entries.remove(key);
+    pub(super) fn delete(self: &Arc<Self>, key: &Arc<str>) {
+        self.state().keys.remove(key);
+        let (this, key) = (Arc::clone(self), Arc::clone(key));
+        self.time.spawn(async move {
+            // Nobody hears of it there, either.
+            let _ = this.table.delete(&key).await;
+        });
     }
 
     pub(super) fn did(&self) -> Did {
-        self.redis().did
+        self.state().did
     }
 
     pub(super) fn entries(&self) -> usize {
-        self.redis().entries.len()
+        self.state().keys.len()
     }
 
-    fn redis(&self) -> MutexGuard<'_, Redis> {
-        self.redis.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_ttl_is_rounded_to_the_nearest_second() {
-        for (left, secs) in [(0, 0), (499, 0), (500, 1), (1_499, 1), (1_500, 2), (30_000, 30)] {
-            assert_eq!(ttl_secs(Duration::from_millis(left)), secs, "{left} ms");
-        }
-    }
 
     #[test]
     fn with_the_slip_a_fifth_of_reads_refreshes_and_without_it_none() {

@@ -25,6 +25,8 @@ use tokio::sync::mpsc;
 use super::{
     Did, Measured, OpenSecond, Second, Target,
     audit::{Audit, Served},
+    node_test::Table,
+    shared::{OpenTier, SharedTier},
     since::Since,
     tally::Tally,
     target::{Asked, Unanswered},
@@ -38,6 +40,8 @@ pub struct Open {
     pub name: String,
     /// What is asked.
     pub target: Target,
+    /// What it shares with nodes that are not there, or has in place of a memory.
+    pub shared: Option<SharedTier>,
     /// How the source behaves, from the start of the load on.
     pub conduct: Conduct,
     /// Who asks it, and who writes meanwhile.
@@ -58,11 +62,13 @@ impl Open {
         source: Arc<dyn Source>,
         keys: &[Arc<str>],
         seed: Seed,
+        tier: Option<(&OpenTier, Table)>,
         sink: &mut dyn FnMut(Second),
     ) -> Result<Measured, InvalidStrategy> {
+        let (tier, table) = tier.map_or((None, Table::in_memory()), |(tier, table)| (Some(tier), table));
         let time = Since::now(clock);
         let source = Arc::new(Staged::new(source, &self.conduct, time.clone(), seed));
-        let asked = Arc::new(self.target.start(&source, &time, seed)?);
+        let asked = Arc::new(self.target.start(&source, &time, seed, tier, table)?);
         if self.traffic.warm {
             warm(&asked, keys, &time).await;
         }

@@ -10,7 +10,8 @@ use stockade_source::{Staged, Stamped};
 
 use super::{
     Did, NotFound,
-    node_test::{Node, NodeTest},
+    node_test::{Node, NodeTest, Table},
+    shared::OpenTier,
 };
 
 /// What stands between an open load and the source.
@@ -18,7 +19,7 @@ use super::{
 pub enum Target {
     /// The cache that is shipped.
     Cache(Box<Strategy>),
-    /// The one of the published Node test.
+    /// The one of the published Node test, in front of a Redis, or of a table in memory that is like one.
     NodeTest(NodeTest),
 }
 
@@ -45,14 +46,19 @@ impl Target {
         source: &Arc<Staged<R>>,
         time: &R,
         seed: Seed,
+        tier: Option<&OpenTier>,
+        table: Table,
     ) -> Result<Asked<R>, InvalidStrategy> {
         Ok(match self {
             Self::Cache(strategy) => {
-                let cache = cache(strategy).build_on(time.clone(), seed.child("cache"))?;
-                Asked::Cache(cache, Arc::clone(source))
+                let mut cache = cache(strategy);
+                if let Some(tier) = tier {
+                    cache = cache.shared(tier.shared());
+                }
+                Asked::Cache(cache.build_on(time.clone(), seed.child("cache"))?, Arc::clone(source))
             }
             Self::NodeTest(test) => {
-                Asked::Node(Arc::new(Node::new(*test, Arc::clone(source), time.clone(), seed)))
+                Asked::Node(Arc::new(Node::new(*test, Arc::clone(source), time.clone(), seed, table)))
             }
         })
     }

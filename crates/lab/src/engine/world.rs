@@ -1,6 +1,7 @@
 //! Where loads run: in real time on tokio, or in virtual time.
 
 use std::{
+    cell::OnceCell,
     future::{Future, poll_fn},
     pin::pin,
     sync::{
@@ -10,13 +11,14 @@ use std::{
     task::Poll,
 };
 
-use stockade_cache::InvalidStrategy;
+use stockade_cache::{InvalidStrategy, RedisUrlError, tier::TierError};
 use stockade_model::{
     record::Clock,
     seed::Seed,
     source::{Source, SourceError},
     time::{Live, Stalled, Virtual},
 };
+use stockade_services::{Redis, ServiceError};
 use stockade_source::{OpenError, Opening};
 use tokio::sync::Notify;
 
@@ -25,6 +27,7 @@ use super::{
     burst::Burst,
     documents::{DocsError, Popularity},
     open::Open,
+    shared::{OpenTier, SharedTier},
 };
 
 /// A request to stop, from Ctrl-C or whoever holds a clone.
@@ -54,7 +57,11 @@ impl Stop {
 }
 
 /// The time that loads live by.
-pub struct World(Clockwork);
+pub struct World {
+    clockwork: Clockwork,
+    /// A Redis for the loads that name none.
+    redis: OnceCell<Redis>,
+}
 
 enum Clockwork {
     Live(tokio::runtime::Runtime),
@@ -79,6 +86,17 @@ pub enum EngineError {
     /// The documents could not be listed.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// A shared tier cannot be used.
+    #[error("the shared tier {url} cannot be used: {reason}")]
+    Tier {
+        /// Where it is, without secrets.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A server could not be started for the run.
+    #[error(transparent)]
+    Service(#[from] ServiceError),
     /// The runtime could not be started.
     #[error("cannot start the runtime: {0}")]
     Runtime(std::io::Error),
@@ -135,7 +153,9 @@ impl EngineError {
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Open(error) => error.is_usage(),
-            Self::Source(_) | Self::Runtime(_) | Self::Stalled(_) => false,
+            Self::Source(_) | Self::Tier { .. } | Self::Service(_) | Self::Runtime(_) | Self::Stalled(_) => {
+                false
+            }
             _ => true,
         }
     }
@@ -144,10 +164,22 @@ impl EngineError {
 impl World {
     /// Starts the clock.
     pub fn new(clock: Clock) -> Result<Self, EngineError> {
-        Ok(Self(match clock {
+        let clockwork = match clock {
             Clock::Live => Clockwork::Live(tokio()?),
             Clock::Virtual => Clockwork::Virtual,
-        }))
+        };
+        Ok(Self { clockwork, redis: OnceCell::new() })
+    }
+
+    /// A shared tier as it is there: started, if it names none.
+    fn there(&self, tier: &SharedTier) -> Result<SharedTier, EngineError> {
+        if tier.url.is_started() && self.redis.get().is_none() {
+            let _ = self.redis.set(Redis::start()?);
+        }
+        let started = self.redis.get().map(Redis::url);
+        let wrong =
+            |error: RedisUrlError| EngineError::Tier { url: tier.url.to_string(), reason: error.to_string() };
+        Ok(SharedTier { url: tier.url.at(started.as_deref()).map_err(wrong)?, ..tier.clone() })
     }
 
     /// Opens a source and lists its documents. In real time it also warms the source up: connections are opened,
@@ -155,7 +187,7 @@ impl World {
     /// burst would pay for them, and always the same strategy with it.
     pub fn library(&self, source: Opening<'_>) -> Result<Library, EngineError> {
         const WARM_UP_FETCHES: usize = 64;
-        match &self.0 {
+        match &self.clockwork {
             Clockwork::Live(tokio) => tokio.block_on(async {
                 let source = source.await?;
                 let ids = source.ids().await?;
@@ -207,7 +239,7 @@ impl World {
     ) -> Result<Option<Measured>, EngineError> {
         let draw = Arc::new(burst.docs.draw(burst.workers, &library.ids, seed)?);
         let source = Arc::clone(&library.source);
-        match &self.0 {
+        match &self.clockwork {
             Clockwork::Live(tokio) => {
                 let live = Live::on(tokio.handle().clone());
                 Ok(tokio.block_on(first(burst.run(live, source, draw, seed, sink), stop.requested())))
@@ -230,19 +262,33 @@ impl World {
     ) -> Result<Option<Measured>, EngineError> {
         let source = Arc::clone(&library.source);
         let keys = &library.ids[..Popularity::count(open.traffic.keys, library.ids.len())?];
-        match &self.0 {
+        match &self.clockwork {
             Clockwork::Live(_) => {
                 // What it leaves behind must not go on beside the next one.
                 let tokio = tokio()?;
                 let live = Live::on(tokio.handle().clone());
-                let run = open.run(live, source, keys, seed, sink);
+                let shared = open.shared.as_ref().map(|tier| self.there(tier)).transpose()?;
+                let run = async {
+                    let Some(shared) = &shared else {
+                        return Ok(open.run(live, source, keys, seed, None, sink).await?);
+                    };
+                    let broken = |error: TierError| EngineError::Tier {
+                        url: shared.url.to_string(),
+                        reason: error.to_string(),
+                    };
+                    let tier = OpenTier::open(shared, seed, &live).await.map_err(broken)?;
+                    let table = tier.table().await.map_err(broken)?;
+                    let measured = open.run(live, source, keys, seed, Some((&tier, table)), sink).await;
+                    tier.close().await;
+                    Ok(measured?)
+                };
                 let measured = tokio.block_on(first(run, stop.requested()));
                 tokio.shutdown_background();
-                Ok(measured.transpose()?)
+                measured.transpose()
             }
             Clockwork::Virtual => {
                 let time = Virtual::new();
-                let run = open.run(time.clone(), source, keys, seed, sink);
+                let run = open.run(time.clone(), source, keys, seed, None, sink);
                 Ok(time.run(first(run, stop.requested()))?.transpose()?)
             }
         }
@@ -250,7 +296,7 @@ impl World {
 }
 
 fn tokio() -> Result<tokio::runtime::Runtime, EngineError> {
-    tokio::runtime::Builder::new_multi_thread().enable_time().build().map_err(EngineError::Runtime)
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(EngineError::Runtime)
 }
 
 /// What `work` comes to, unless `stop` is first.

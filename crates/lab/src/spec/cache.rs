@@ -5,6 +5,7 @@ use std::{str::FromStr, time::Duration};
 use serde::{Deserialize, Deserializer};
 use stockade_cache::{Breaker, Fetch, Load, Refresh, Store, Strategy, UnknownPreset, Writer};
 use stockade_model::units;
+use toml::Spanned;
 
 use super::{
     Wrong,
@@ -12,7 +13,7 @@ use super::{
     setup::{Loads, Plain, Queue, Text, count, table_or_none},
     tables::Place,
 };
-use crate::engine;
+use crate::engine::{self, SharedTier, TierUrl};
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -30,6 +31,8 @@ pub(super) struct Cache {
     breaker: Option<BreakerTable>,
     limit: Option<Limited>,
     writer: Option<WriterTable>,
+    shared: Option<Spanned<Text<TierUrl>>>,
+    memory: Option<Spanned<bool>>,
 }
 
 #[derive(Deserialize)]
@@ -165,6 +168,24 @@ impl Cache {
         };
         engine::cache(strategy.clone()).check().map_err(|error| Wrong::new(error.to_string(), at))?;
         Ok(strategy)
+    }
+}
+
+impl Cache {
+    /// What it shares with other nodes, and where that stands.
+    pub(super) fn shared(&self) -> Result<Option<(SharedTier, Place)>, Wrong> {
+        let has_memory = self.memory.as_ref().is_none_or(|memory| *memory.get_ref());
+        match (&self.shared, &self.memory) {
+            (None, Some(memory)) if !has_memory => {
+                let message = "without memory there has to be a shared tier: write shared = \"redis:\"";
+                Err(Wrong::new(message, Some(memory.span())))
+            }
+            (None, _) => Ok(None),
+            (Some(url), _) => {
+                let tier = SharedTier { url: url.get_ref().0.clone(), has_memory };
+                Ok(Some((tier, Some(url.span()))))
+            }
+        }
     }
 }
 

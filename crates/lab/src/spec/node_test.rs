@@ -10,7 +10,7 @@ use super::{
     setup::{Plain, Text},
     tables::{self, Place, Table},
 };
-use crate::engine::{NodeTest, Unit};
+use crate::engine::{NodeTest, SharedTier, TierUrl, Unit};
 
 const STRATEGIES: [(&str, Unit); 2] =
     [("xfetch_unit_bug", Unit::Seconds), ("xfetch_unit_fixed", Unit::Milliseconds)];
@@ -23,6 +23,16 @@ struct NodeTable {
     ttl: Spanned<Text<Plain>>,
     #[serde(default)]
     beta: Beta,
+    shared: Option<Spanned<Text<TierUrl>>>,
+}
+
+/// The Node test's cache, as a file has it.
+pub(super) struct Taken {
+    pub(super) test: NodeTest,
+    /// Where its strategy stands.
+    pub(super) at: Place,
+    /// The Redis that it is in front of, and where that stands.
+    pub(super) shared: Option<(SharedTier, Place)>,
 }
 
 struct Beta(f64);
@@ -44,17 +54,22 @@ impl<'de> Deserialize<'de> for Beta {
     }
 }
 
-/// Takes the cache out of a setup if it is the Node test's; it, and where its strategy stands.
-pub(super) fn take(setup: &mut Table<'_>) -> Result<Option<(NodeTest, Place)>, Wrong> {
+/// Takes the cache out of a setup if it is the Node test's.
+pub(super) fn take(setup: &mut Table<'_>) -> Result<Option<Taken>, Wrong> {
     let Some((unit, at)) = named(setup) else { return Ok(None) };
     let Some(table) = tables::take(setup, "cache")? else { return Ok(None) };
-    let NodeTable { ttl, beta: Beta(beta), .. } = tables::read(table, at.clone().unwrap_or_default())?;
+    let NodeTable { ttl, beta: Beta(beta), shared, .. } =
+        tables::read(table, at.clone().unwrap_or_default())?;
     let at_ttl = Some(ttl.span());
     let ttl = ttl.into_inner().0.0;
     if ttl < Duration::from_secs(1) {
         return Err(Wrong::new("Redis' TTL is read in whole seconds: write \"1s\" or more", at_ttl));
     }
-    Ok(Some((NodeTest { ttl, beta, unit }, at)))
+    let shared = shared.map(|url| {
+        let at = Some(url.span());
+        (SharedTier { url: url.into_inner().0, has_memory: false }, at)
+    });
+    Ok(Some(Taken { test: NodeTest { ttl, beta, unit }, at, shared }))
 }
 
 fn named(setup: &Table<'_>) -> Option<(Unit, Place)> {

@@ -16,10 +16,11 @@ use super::{
     Cell, Wrong,
     cache::Cache,
     load::{LoadSpec, LoadTable},
+    node_test::Taken,
     origin::Origin,
     tables::Place,
 };
-use crate::engine::{self, Burst, Docs, NodeTest, Open};
+use crate::engine::{self, Burst, Docs, Open, SharedTier};
 
 /// The tables of the base.
 pub(super) const SECTIONS: [&str; 4] = ["target", "origin", "cache", "load"];
@@ -58,17 +59,17 @@ enum Kind {
 impl Setup {
     /// Every combination that the test sweeps over, with its path: what has one value is not in it.
     /// `node_test` stands in place of a cache.
-    pub(super) fn cells(
-        &self,
-        test: &str,
-        arm: &str,
-        node_test: Option<&(NodeTest, Place)>,
-    ) -> Result<Vec<Cell>, Wrong> {
+    pub(super) fn cells(&self, test: &str, arm: &str, node_test: Option<&Taken>) -> Result<Vec<Cell>, Wrong> {
         let conduct = self.origin.conduct()?;
         let clock = self.clock()?;
         let strategy = match &self.cache {
             Some(cache) => cache.get_ref().strategy(Some(cache.span()))?,
             None => Cache::default().strategy(None)?,
+        };
+        let shared = match (node_test, &self.cache) {
+            (Some(taken), _) => taken.shared.clone(),
+            (None, Some(cache)) => cache.get_ref().shared()?,
+            (None, None) => None,
         };
         let cell = |path: String, load: engine::Load| Cell {
             test: path,
@@ -83,14 +84,19 @@ impl Setup {
             LoadSpec::Open(traffic) => {
                 self.origin.check_within(traffic.schedule.lasts())?;
                 let cache = || engine::Target::Cache(Box::new(strategy));
-                let target = node_test.map_or_else(cache, |(test, _)| engine::Target::NodeTest(*test));
-                let open = Open { name: arm.to_owned(), target, conduct, traffic };
+                let target = node_test.map_or_else(cache, |taken| engine::Target::NodeTest(taken.test));
+                let shared = shared.map(|(tier, at)| live_only(clock, tier, at)).transpose()?;
+                let open = Open { name: arm.to_owned(), target, shared, conduct, traffic };
                 return Ok(vec![cell(test.to_owned(), engine::Load::Open(open))]);
             }
         };
-        if let Some((_, at)) = node_test {
+        if let Some(Taken { at, .. }) = node_test {
             let message = "this strategy is for open loads: write a `rate` and a `duration` into [load]";
             return Err(Wrong::new(message, at.clone()));
+        }
+        if let Some((_, at)) = shared {
+            let message = "a shared tier is for open loads: write a `rate` and a `duration` into [load]";
+            return Err(Wrong::new(message, at));
         }
         let path = |rule: Docs, workers: usize| {
             let mut parts = vec![test.to_owned()];
@@ -132,6 +138,18 @@ impl Setup {
                 }),
             },
         }
+    }
+}
+
+/// A shared tier, where time is real.
+fn live_only(clock: Clock, tier: SharedTier, at: Place) -> Result<SharedTier, Wrong> {
+    match clock {
+        Clock::Live => Ok(tier),
+        Clock::Virtual => Err(Wrong {
+            message: "a shared tier answers in real time".to_owned(),
+            at,
+            help: Some("write clock = \"live\" into [target], or name a real source in [origin]".to_owned()),
+        }),
     }
 }
 
