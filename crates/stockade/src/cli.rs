@@ -155,9 +155,15 @@ const PUBLISHED: [&str; 4] = ["none", "async", "stampede", "stampede_async"];
 
 /// The strategies and the sources that there are, for the end of the help.
 fn registries() -> String {
-    let strategies = PRESETS.iter().map(|preset| format!("  {:17}{}\n", preset.name, preset.summary));
-    let sources = SOURCES.iter().map(|kind| format!("  {:17}{}\n", kind.form, kind.summary));
-    format!("Strategies:\n{}\nSources:\n{}", strategies.collect::<String>(), sources.collect::<String>())
+    let strategies = list(PRESETS.iter().map(|preset| (preset.name, preset.summary)));
+    let sources = list(SOURCES.iter().map(|kind| (kind.form, kind.summary)));
+    format!("Strategies:\n{strategies}\nSources:\n{sources}")
+}
+
+/// Names and what they are, in two columns.
+fn list<'a>(entries: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> String {
+    let width = entries.clone().map(|(name, _)| name.len() + 2).max().unwrap_or_default();
+    entries.map(|(name, summary)| format!("  {name:width$}{summary}\n")).collect()
 }
 
 impl StampedeArgs {

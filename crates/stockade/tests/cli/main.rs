@@ -3,6 +3,7 @@
 
 mod experiments;
 mod open;
+mod postgres;
 mod run;
 mod stampede;
 mod support;

@@ -6,7 +6,7 @@ use crate::support::Sandbox;
 use serde_json::Value;
 
 /// The table that the published document gives, with the numbers filled in.
-fn assert_table(runs: &[Value]) {
+pub fn assert_table(runs: &[Value]) {
     for run in runs {
         let number = |value: &Value| value.as_u64().expect("a number");
         let (n, d) = (number(&run["workers"]), number(&run["distinct_keys"]));
@@ -247,7 +247,7 @@ fn bad_input_is_told_its_place_and_its_remedy() {
         (
             &["--source", "redis://localhost"],
             2,
-            &["--source: unknown source `redis`: use one of: sqlite, simulated"],
+            &["--source: unknown source `redis`: use one of: sqlite, simulated, postgres"],
         ),
         (
             &["--source", "sqlite:absent.sqlite"],

@@ -37,6 +37,7 @@ impl Sandbox {
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_stockade"));
         command.current_dir(self.path()).env("XDG_CACHE_HOME", shared_cache()).env("RUST_BACKTRACE", "1");
+        command.env_remove("PGPASSWORD");
         command
     }
 
