@@ -1,0 +1,118 @@
+//! A cache in front of a PostgreSQL that dies under load, and returns.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use stockade_cache::{Breaker, Cache, Strategy};
+use stockade_model::{
+    outcome::Outcome,
+    source::{Document, Source},
+    time::{Live, Runtime, before},
+};
+use stockade_services::Postgres;
+use stockade_source::{SourceUrl, documents};
+use tokio::{
+    sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
+    task::JoinSet,
+};
+
+const CONNECTIONS: usize = 4;
+
+/// Short, so that much happens in little time.
+fn strategy(preset: &str) -> Strategy {
+    const MS: Duration = Duration::from_millis(1);
+    let preset = Strategy::preset(preset).unwrap();
+    let breaker = Breaker { open_for: 100 * MS, ramp: 100 * MS, ..Breaker::DEFAULT };
+    let breaker = preset.breaker.is_some().then_some(breaker);
+    Strategy { ttl: Some(5 * MS), throttle: 20 * MS, breaker, ..preset }
+}
+
+/// Asks for every document in turn until it is to stop, and tells what each request came to.
+async fn client(
+    cache: Cache<Arc<str>, Document>,
+    source: Arc<dyn Source>,
+    documents: Arc<[documents::NamedDocument]>,
+    tell: UnboundedSender<Result<Outcome, String>>,
+    stop: Arc<AtomicBool>,
+) {
+    for document in documents.iter().cycle() {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let (id, source) = (Arc::clone(&document.id), Arc::clone(&source));
+        let load = move || async move { source.fetch(&id).await.map(Option::unwrap_or_default) };
+        let answer = cache.get_with(Arc::clone(&document.id), load).await;
+        let answer = answer.map_err(|error| error.to_string()).map(|answer| {
+            assert_eq!(answer.value, document.body);
+            answer.outcome
+        });
+        drop(tell.send(answer));
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Waits until requests have come to this so often.
+async fn await_outcomes(
+    told: &mut UnboundedReceiver<Result<Outcome, String>>,
+    outcome: Outcome,
+    times: usize,
+) {
+    let time = Live::new();
+    let enough = async {
+        let mut seen = 0;
+        while seen < times {
+            let answer = told.recv().await.expect("clients go on");
+            seen += usize::from(answer.expect("nobody is told an error") == outcome);
+        }
+    };
+    let patience = time.now() + Duration::from_secs(30);
+    assert!(before(&time, patience, enough).await.is_some(), "{outcome:?}");
+}
+
+async fn survives_a_death(preset: &str) {
+    let mut postgres = Postgres::start().unwrap();
+    let url: SourceUrl = format!("{}?connections={CONNECTIONS}&timeout=1s", postgres.url()).parse().unwrap();
+    let documents: Arc<[_]> = documents::generate(20).into();
+    let source = url.fill(&documents).await.unwrap();
+    let cache = Cache::new(strategy(preset)).unwrap();
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut clients = JoinSet::new();
+    for _ in 0..16 {
+        let (source, documents) = (Arc::clone(&source), Arc::clone(&documents));
+        clients.spawn(client(cache.clone(), source, documents, tell.clone(), Arc::clone(&stop)));
+    }
+    await_outcomes(&mut told, Outcome::Miss, 200).await;
+    for _ in 0..2 {
+        postgres.kill();
+        await_outcomes(&mut told, Outcome::Fallback, 1_000).await;
+        postgres.restart().unwrap();
+        // What was told until now is of the dead one.
+        for _ in 0..told.len() {
+            told.recv().await.expect("clients go on").expect("nobody is told an error");
+        }
+        await_outcomes(&mut told, Outcome::Miss, 200).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    clients.join_all().await;
+    cache.idle().await;
+    let open = "SELECT count(*) FROM pg_stat_activity \
+                WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+    let open: usize = postgres.ask(open).unwrap().parse().unwrap();
+    assert!(open <= CONNECTIONS, "{open} connections");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fallback_serves_what_is_stale_while_the_database_is_dead() {
+    survives_a_death("fallback").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_breaker_serves_what_is_stale_while_the_database_is_dead() {
+    survives_a_death("breaker").await;
+}
