@@ -1,7 +1,7 @@
 //! Runs an experiment: every test with every arm, the arms interleaved, as often as asked.
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{HashMap, hash_map::Entry},
     path::Path,
 };
 
@@ -11,6 +11,7 @@ use stockade_model::{
     seed::Seed,
     units::milliseconds,
 };
+use stockade_source::SourceUrl;
 
 use crate::{
     engine::{DocsError, EngineError, Library, Measured, Second, Stop, World},
@@ -99,7 +100,7 @@ pub fn run(
     let world = World::new(clock)?;
     let libraries = libraries(&experiment.cells, &world)?;
     for cell in &experiment.cells {
-        let check = libraries[&cell.source.to_string()].check(&cell.load, record.host.memory_mib);
+        let check = libraries[&cell.source].check(&cell.load, record.host.memory_mib);
         check.map_err(|error| too_much(&experiment, cell, error))?;
     }
     let recorder = Recorder::create(directory)?;
@@ -129,7 +130,7 @@ fn too_much(experiment: &Experiment, cell: &Cell, error: EngineError) -> RunErro
 struct Campaign {
     experiment: Experiment,
     world: World,
-    libraries: BTreeMap<String, Library>,
+    libraries: HashMap<SourceUrl, Library>,
     recorder: Recorder,
     record: Record,
     results: Results,
@@ -150,7 +151,7 @@ impl Campaign {
             for test in &self.experiment.tests {
                 for cell in block(&self.experiment, test, seed) {
                     progress.measuring(test, &cell.arm, repeat);
-                    let library = &self.libraries[&cell.source.to_string()];
+                    let library = &self.libraries[&cell.source];
                     // The arms of a test draw the same documents: a difference is not one of luck.
                     let mut intake = Intake::new(cell, repeat, &mut self.recorder, self.results.fold());
                     let mut sink = |second: Second| {
@@ -227,10 +228,10 @@ fn clock(cells: &[Cell]) -> Result<Clock, RunError> {
 }
 
 /// Every source that a cell names, by its URL, opened once.
-fn libraries(cells: &[Cell], world: &World) -> Result<BTreeMap<String, Library>, RunError> {
-    let mut libraries = BTreeMap::new();
+fn libraries(cells: &[Cell], world: &World) -> Result<HashMap<SourceUrl, Library>, RunError> {
+    let mut libraries = HashMap::new();
     for cell in cells {
-        if let Entry::Vacant(vacant) = libraries.entry(cell.source.to_string()) {
+        if let Entry::Vacant(vacant) = libraries.entry(cell.source.clone()) {
             vacant.insert(world.library(cell.source.open())?);
         }
     }

@@ -29,7 +29,10 @@ use stockade_model::{
     record::{Clock, Reference},
     units::{format_duration, milliseconds, parse_duration},
 };
-use stockade_source::SourceUrl;
+use stockade_source::{
+    SourceUrl,
+    secrets::{masked_file, masked_message},
+};
 use tables::{Layer, Place, Table};
 use toml::{
     Spanned,
@@ -53,7 +56,7 @@ pub struct Experiment {
     pub context: Option<String>,
     /// The file's name.
     pub name: String,
-    /// The file's text.
+    /// The file's text, with its secrets masked.
     pub text: String,
     /// How often each arm of each test is measured.
     pub repeats: u32,
@@ -172,10 +175,10 @@ impl Experiment {
     pub fn parse(name: &str, text: &str) -> Result<Self, Box<SpecError>> {
         read(name, text).map_err(|wrong| {
             Box::new(SpecError {
-                message: wrong.message,
-                file: NamedSource::new(name, text.to_owned()),
+                message: masked_message(&wrong.message),
+                file: NamedSource::new(name, masked_file(text)),
                 at: wrong.at.map(Into::into),
-                help: wrong.help,
+                help: wrong.help.as_deref().map(masked_message),
             })
         })
     }
@@ -279,7 +282,7 @@ fn read(name: &str, text: &str) -> Result<Experiment, Wrong> {
         title: head.title,
         context: head.context.map(|context| context.trim().to_owned()),
         name: name.to_owned(),
-        text: text.to_owned(),
+        text: masked_file(text),
         repeats,
         scaled: head.scaled.unwrap_or_else(|| {
             let is_open = |cell: &Cell| matches!(cell.load, Load::Open(_));

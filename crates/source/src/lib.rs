@@ -25,6 +25,7 @@ mod mongodb;
 mod postgres;
 #[allow(dead_code)] // the network sources
 mod remote;
+pub mod secrets;
 mod simulated;
 mod sqlite;
 mod staged;
@@ -128,6 +129,8 @@ pub const SOURCES: &[Kind] = &[
 pub struct SourceUrl {
     kind: &'static Kind,
     place: Arc<dyn Place>,
+    /// As it was written: what two URLs differ in may be what is not shown.
+    written: Arc<str>,
 }
 
 /// A source could not be opened or filled. The message names the place and the remedy.
@@ -201,10 +204,24 @@ impl SourceUrl {
     }
 }
 
+impl PartialEq for SourceUrl {
+    fn eq(&self, other: &Self) -> bool {
+        self.written == other.written
+    }
+}
+
+impl Eq for SourceUrl {}
+
+impl std::hash::Hash for SourceUrl {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.written.hash(state);
+    }
+}
+
 impl Default for SourceUrl {
     /// The generated SQLite documents.
     fn default() -> Self {
-        Self { kind: &SOURCES[0], place: sqlite::generated_documents() }
+        Self { kind: &SOURCES[0], place: sqlite::generated_documents(), written: "sqlite:".into() }
     }
 }
 
@@ -217,7 +234,7 @@ impl FromStr for SourceUrl {
             let remedy = remedy(scheme, SOURCES.iter().flat_map(|kind| kind.schemes).copied());
             return Err(OpenError::UnknownScheme { scheme: scheme.to_owned(), remedy });
         };
-        Ok(Self { kind, place: (kind.read)(scheme, rest)? })
+        Ok(Self { kind, place: (kind.read)(scheme, rest)?, written: url.into() })
     }
 }
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use stockade_lab::{engine::EngineError, run::RunError, spec::LoadError, storage::StorageError};
 use stockade_model::record::{Record, Verdict};
-use stockade_source::documents::ReadError;
+use stockade_source::{documents::ReadError, secrets::masked_message};
 
 /// How the program ends when nothing went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,17 @@ impl Exit {
     }
 }
 
+/// Says what is wrong with what was typed, which may hold a secret; or the help that was asked for.
+pub fn usage(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        eprint!("{}", masked_message(&error.render().to_string()));
+    } else {
+        // A reader that has seen enough is no failure.
+        let _ = error.print();
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
 /// Says on standard error what went wrong.
 pub fn explain(failure: Failure) -> ExitCode {
     let code = failure.code();
@@ -58,6 +69,10 @@ pub fn explain(failure: Failure) -> ExitCode {
         }
         // A reader that has seen enough is no failure worth a word.
         Failure::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+        // A path that was typed may be a URL in the wrong place.
+        failure @ (Failure::Load(_) | Failure::Documents(_)) => {
+            eprintln!("error: {}", masked_message(&failure.to_string()));
+        }
         failure => eprintln!("error: {failure}"),
     }
     ExitCode::from(code)

@@ -5,5 +5,6 @@ mod experiments;
 mod open;
 mod postgres;
 mod run;
+mod secrets;
 mod stampede;
 mod support;

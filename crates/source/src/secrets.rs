@@ -1,0 +1,193 @@
+//! Secrets in what somebody wrote, and that is to be shown: the URLs in it may have passwords.
+
+use std::ops::Range;
+
+use crate::SOURCES;
+
+/// Parts of the names of parameters, and of values of some, that are not to be shown.
+const SECRET_WORDS: [&str; 5] = ["passw", "pwd", "secret", "token", "credential"];
+
+/// What stands for a letter of one byte, and of two, three and four.
+const MASKS: [char; 4] = ['*', '·', '•', '🞄'];
+
+/// A TOML file, sound or not, with a `*` for every letter of a secret, so that all else stays in its place.
+///
+/// ```
+/// use stockade_source::secrets::masked_file;
+///
+/// let shown = masked_file("source = \"postgres://ada:sesame@host/db\" # as everywhere");
+/// assert_eq!(shown, "source = \"postgres://ada:******@host/db\" # as everywhere");
+/// ```
+#[must_use]
+pub fn masked_file(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let (before, length) = match first {
+            '#' => (1, line(&rest[1..])),
+            '"' | '\'' => string(rest),
+            _ if first.is_whitespace() => (first.len_utf8(), 0),
+            _ => (0, rest.find(|c: char| c.is_whitespace() || "\"'".contains(c)).unwrap_or(rest.len())),
+        };
+        let (taken, after) = rest.split_at(before + length);
+        shown.push_str(&taken[..before]);
+        shown.push_str(&masked(&taken[before..]));
+        rest = after;
+        if matches!(first, '"' | '\'') {
+            // What ends a string does not begin another.
+            let end = rest.len() - rest.trim_start_matches(first).len();
+            shown.push_str(&rest[..end.min(before)]);
+            rest = &rest[end.min(before)..];
+        }
+    }
+    shown
+}
+
+/// A message that repeats what somebody wrote, in the same way.
+#[must_use]
+pub fn masked_message(text: &str) -> String {
+    text.split_inclusive('\n').map(masked).collect()
+}
+
+/// The length of what is left of a line.
+fn line(text: &str) -> usize {
+    text.find('\n').unwrap_or(text.len())
+}
+
+/// How many quotes a string begins with, and the length of what is in it. One that nobody closes ends with its line,
+/// or with the text where it may have several lines.
+fn string(text: &str) -> (usize, usize) {
+    let quote = &text[..1];
+    let (long, after) = (quote.repeat(3), &text[1..]);
+    let (end, within) = match text.strip_prefix(&long) {
+        Some(within) => (long.as_str(), within),
+        None => (quote, &after[..line(after)]),
+    };
+    let mut from = 0;
+    while let Some(found) = within[from..].find(end) {
+        let at = from + found;
+        let escapes = within[..at].len() - within[..at].trim_end_matches('\\').len();
+        if quote == "'" || escapes % 2 == 0 {
+            return (end.len(), at);
+        }
+        from = at + 1;
+    }
+    (end.len(), within.len())
+}
+
+/// Masks what is secret in a piece of text with a URL in it, if there is one.
+fn masked(piece: &str) -> String {
+    let mut secrets = Vec::new();
+    if piece.contains("://") {
+        secrets.extend(secrets_of(piece, 0));
+    } else {
+        // A URL that was written wrongly has no less of a secret.
+        for word in piece.split_whitespace() {
+            let offset = word.as_ptr() as usize - piece.as_ptr() as usize;
+            secrets.extend(secrets_of(word, offset));
+        }
+    }
+    let is_secret = |at: usize| secrets.iter().any(|secret| secret.contains(&at));
+    let mut shown = String::with_capacity(piece.len());
+    for (at, c) in piece.char_indices() {
+        if is_secret(at) && c != '\n' {
+            shown.push(MASKS[c.len_utf8() - 1]);
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// Where the secrets of a URL are: what stands between its user, if it has one, and its host, and some parameters.
+fn secrets_of(url: &str, offset: usize) -> Vec<Range<usize>> {
+    let mut of_files = SOURCES.iter().filter(|kind| !kind.form.contains("//")).flat_map(|kind| kind.schemes);
+    if of_files.any(|scheme| url.strip_prefix(scheme).is_some_and(|rest| rest.starts_with(':'))) {
+        return Vec::new();
+    }
+    let mut secrets = Vec::new();
+    let begin = url.find("//").map(|at| at + 2).or_else(|| url.find(':').map(|at| at + 1));
+    if let (Some(begin), Some(end)) = (begin, url.rfind('@'))
+        && begin < end
+    {
+        let user = url[begin..end].find(':').map_or(0, |colon| colon + 1);
+        secrets.push(offset + begin + user..offset + end);
+    }
+    let query = url.find('?').map_or(url.len(), |at| at + 1);
+    let mut at = query;
+    for parameter in url[query..].split('&') {
+        let lower = parameter.to_lowercase();
+        if let Some(equals) = parameter.find('=')
+            && SECRET_WORDS.iter().any(|word| lower.contains(word))
+        {
+            secrets.push(offset + at + equals + 1..offset + at + parameter.len());
+        }
+        at += parameter.len() + 1;
+    }
+    secrets
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn secrets_are_masked_wherever_and_however_they_are_written() {
+        for (written, shown) in [
+            ("source = \"postgres://ada:sec@h/db\"", "source = \"postgres://ada:***@h/db\""),
+            ("source = 'postgres://ada:sec@h/db'", "source = 'postgres://ada:***@h/db'"),
+            ("{source=\"http://ada:s'e#c@h\",x=1}", "{source=\"http://ada:*****@h\",x=1}"),
+            ("a = \"x://a:s\\\"c@h\" # x://a:sec@h", "a = \"x://a:****@h\" # x://a:***@h"),
+            ("a = \"\"\"\nx://a:s\"\"e\\\nc@h\"\"\"\nb = 1", "a = \"\"\"\nx://a:*****\n*@h\"\"\"\nb = 1"),
+            ("a = '''x://a:s'c@h'''\nb = 'c'", "a = '''x://a:***@h'''\nb = 'c'"),
+            // Not TOML, or no URL.
+            ("a = postgres://ada:sec@h", "a = postgres://ada:***@h"),
+            ("a = \"x://a:sec@h\nb = \"x://a:sec@h\"", "a = \"x://a:***@h\nb = \"x://a:***@h\""),
+            ("# don't: x://ada:my sec'ret@h", "# don't: x://ada:**********@h"),
+            (
+                "\"postgres:ada:sec@h\" \"postgres//ada:sec@h\"",
+                "\"postgres:ada:***@h\" \"postgres//ada:***@h\"",
+            ),
+            ("\"postgres:/ada:se?c@h\"", "\"postgres:/ada:****@h\""),
+            // Several of them, a token, an `@` in a password, letters of several bytes.
+            ("\"http://token@h\"", "\"http://*****@h\""),
+            ("\"x://a:s@c@h\"", "\"x://a:***@h\""),
+            ("\"x://a:sé€𝄞@h\"", "\"x://a:*·•🞄@h\""),
+            ("\"x://h/?a=b&password=sec&c=d\"", "\"x://h/?a=b&password=***&c=d\""),
+            ("\"x://h/?p=AWS_SESSION_TOKEN:sec\"", "\"x://h/?p=*********************\""),
+            // None at all.
+            ("\"postgres://h/db?key=id\" \"sqlite:/a:b@c\"", "\"postgres://h/db?key=id\" \"sqlite:/a:b@c\""),
+            ("text = \"mail ada@example.com at 10:30\"", "text = \"mail ada@example.com at 10:30\""),
+            ("''''a:''' \"\" '' b = \"\"\"\"", "''''a:''' \"\" '' b = \"\"\"\""),
+        ] {
+            assert_eq!(masked_file(written), shown);
+        }
+        let message = "error: invalid value 'postgres://ada:my sec@h' for X\n  tip: ada@h";
+        let shown = "error: invalid value 'postgres://ada:******@h' for X\n  tip: ada@h";
+        assert_eq!(masked_message(message), shown);
+    }
+
+    proptest! {
+        #[test]
+        fn all_else_stays_in_its_place(text in "[a@:/\"'#\\\\\n?=é ]{0,40}") {
+            for shown in [masked_file(&text), masked_message(&text)] {
+                prop_assert_eq!((shown.len(), shown.chars().count()), (text.len(), text.chars().count()));
+                for (at, c) in shown.char_indices().filter(|(_, c)| !MASKS.contains(c)) {
+                    prop_assert!(text[at..].starts_with(c));
+                }
+                prop_assert_eq!(shown.matches('\n').count(), text.matches('\n').count());
+            }
+        }
+
+        #[test]
+        fn a_password_is_never_shown(password in "[b-z@/:?#%' ]{4,12}", quote in "[\"']") {
+            prop_assume!(!password.contains(&quote));
+            let file = |password: &str| format!("a = {quote}postgres://A:{password}@h{quote}\n");
+            let shown = file(&"*".repeat(password.len()));
+            prop_assert_eq!(&masked_file(&file(&password)), &shown);
+            prop_assert_eq!(&masked_message(&file(&password)), &shown);
+        }
+    }
+}
