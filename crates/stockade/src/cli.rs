@@ -163,7 +163,8 @@ fn registries() -> String {
 /// Names and what they are, in two columns.
 fn list<'a>(entries: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> String {
     let width = entries.clone().map(|(name, _)| name.len() + 2).max().unwrap_or_default();
-    entries.map(|(name, summary)| format!("  {name:width$}{summary}\n")).collect()
+    let lines: Vec<_> = entries.map(|(name, summary)| format!("  {name:width$}{summary}\n")).collect();
+    lines.concat()
 }
 
 impl StampedeArgs {
