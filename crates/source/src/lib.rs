@@ -6,9 +6,11 @@
 //! ```
 //! use stockade_source::SourceUrl;
 //!
+//! # async fn example() -> Result<(), stockade_source::OpenError> {
 //! let url: SourceUrl = "simulated:3".parse()?;
-//! let source = url.open()?;
-//! # Ok::<(), stockade_source::OpenError>(())
+//! let source = url.open().await?;
+//! # Ok(())
+//! # }
 //! ```
 
 #[cfg(feature = "http")]
