@@ -17,7 +17,7 @@ distinguished_name = name
 x509_extensions = extensions
 prompt = no
 [name]
-CN = localhost
+CN = a test of Stockade
 [extensions]
 subjectAltName = DNS:localhost
 basicConstraints = critical, CA:FALSE

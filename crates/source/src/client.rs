@@ -5,10 +5,14 @@
 mod connection;
 mod tls;
 
-use std::{fmt, time::Duration};
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use deadpool::managed::{Pool, PoolError};
 use http_body_util::Full;
 use hyper::{
     HeaderMap, Method, Request, StatusCode, Uri,
@@ -19,18 +23,22 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use stockade_model::{
     source::SourceError,
-    time::{Live, Runtime, before},
+    time::{Live, Runtime, Time, before},
 };
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::{
     OpenError,
     remote::{Remote, within},
 };
-use connection::Connector;
+use connection::{Connection, Connector};
 pub(crate) use tls::Trust;
 
 /// What an id is in a path: all but the unreserved characters of RFC 3986 is encoded.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// How long a connection may rest. What forgets one in between, without a word, waits longer.
+const REST_MAX: Duration = Duration::from_secs(50);
 
 /// How much of a server's own words is shown.
 const WORDS_MAX: usize = 200;
@@ -68,13 +76,38 @@ impl Server {
 }
 
 /// Asks one server. Connections are made when they are needed, and kept.
+///
+/// Whoever waits for a turn may give up. Whoever has one connects and asks to the end, even where nobody waits for
+/// the answer any more: connections are made although clients give up sooner than that takes, and a server that
+/// works for those who have left is not given more to do than it may have.
 pub(crate) struct Client {
-    /// Where it is, without secrets.
+    desk: Arc<Desk>,
+    turns: Arc<Semaphore>,
+}
+
+/// What a turn needs.
+struct Desk {
+    /// Where the server is, without secrets.
     name: String,
     clock: Live,
     timeout: Duration,
     headers: HeaderMap,
-    pool: Pool<Connector>,
+    connector: Connector,
+    /// No more than there are turns. The one that was of use last is last.
+    resting: Mutex<VecDeque<Resting>>,
+}
+
+/// A connection that nobody uses.
+struct Resting {
+    connection: Connection,
+    since: Time,
+}
+
+/// What is asked.
+struct Ask {
+    method: Method,
+    uri: Uri,
+    json: Bytes,
 }
 
 /// What a server answered.
@@ -89,86 +122,142 @@ impl Client {
     /// On the runtime of the caller. Nobody has been asked yet.
     pub(crate) async fn new(remote: &Remote, server: &Server) -> Result<Self, OpenError> {
         let connector = Connector::new(server).await.map_err(|reason| remote.unusable(reason))?;
-        let pool = Pool::builder(connector).max_size(remote.connections()?).build();
-        Ok(Self {
+        let desk = Desk {
             name: remote.to_string(),
             clock: Live::new(),
             timeout: remote.timeout()?,
             headers: server.headers.clone(),
-            pool: pool.map_err(|error| remote.unusable(error))?,
-        })
+            connector,
+            resting: Mutex::default(),
+        };
+        Ok(Self { desk: Arc::new(desk), turns: Arc::new(Semaphore::new(remote.connections()?)) })
     }
 
     /// Connects, and keeps the connection for whoever asks first.
     pub(crate) async fn reach(&self) -> Result<(), SourceError> {
-        self.in_time(async { self.pool.get().await.map(drop).map_err(unconnected) }).await
+        let connection = self.desk.connect().await?;
+        self.desk.rest(connection);
+        Ok(())
     }
 
     /// Gets what is there.
     pub(crate) async fn get(&self, target: &str) -> Result<Answer, SourceError> {
-        self.send(&Method::GET, target, Bytes::new()).await
+        self.send(Method::GET, target, Bytes::new()).await
     }
 
     /// Sends JSON; nothing, if that is empty.
     pub(crate) async fn send(
         &self,
-        method: &Method,
+        method: Method,
         target: &str,
         json: Bytes,
     ) -> Result<Answer, SourceError> {
-        let uri: Uri = target.parse().map_err(|error| self.failed(error))?;
-        let request = || {
-            let mut request = Request::new(Full::new(json.clone()));
-            *request.method_mut() = method.clone();
-            *request.uri_mut() = uri.clone();
-            request.headers_mut().clone_from(&self.headers);
-            if !json.is_empty() {
-                request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            }
-            request
-        };
-        self.in_time(self.exchange(method.is_idempotent(), request)).await
-    }
-
-    async fn exchange(
-        &self,
-        is_repeatable: bool,
-        request: impl Fn() -> Request<Full<Bytes>>,
-    ) -> Result<Answer, String> {
-        loop {
-            let mut place = self.pool.get().await.map_err(unconnected)?;
-            // Taken out: whoever goes away amid an answer takes the connection with them.
-            let Some(mut connection) = place.take() else { continue };
-            match connection.exchange(request()).await {
-                Ok((head, body)) => {
-                    *place = Some(connection);
-                    let location = head.headers.get(LOCATION).and_then(|location| location.to_str().ok());
-                    return Ok(Answer { status: head.status, body, location: location.map(str::to_owned) });
-                }
-                // A server may close a connection that rests at any time: this came too late.
-                Err(error) if error.is_unanswered && connection.is_used() && is_repeatable => {}
-                Err(error) => return Err(error.reason),
-            }
-        }
-    }
-
-    /// Bounds whatever is asked of the server.
-    async fn in_time<T>(&self, answer: impl Future<Output = Result<T, String>>) -> Result<T, SourceError> {
-        let deadline = self.clock.now() + self.timeout;
-        match before(&self.clock, deadline, answer).await {
-            Some(answer) => answer.map_err(|reason| self.failed(reason)),
-            None => Err(SourceError::TimedOut { source_name: self.name.clone(), after: self.timeout }),
+        let desk = &self.desk;
+        let until = desk.clock.now() + desk.timeout;
+        let ask = Ask { method, uri: target.parse().map_err(|error| desk.failed(error))?, json };
+        let answer = before(&desk.clock, until, async {
+            let turn = Arc::clone(&self.turns).acquire_owned().await.ok()?;
+            let (tell, told) = oneshot::channel();
+            let theirs = Arc::clone(desk);
+            desk.clock.spawn(async move {
+                let answer = theirs.serve(&ask, until, &tell).await;
+                drop(turn);
+                // Nobody may wait for it any more.
+                let _ = tell.send(answer);
+            });
+            told.await.ok()
+        });
+        match answer.await {
+            Some(Some(answer)) => answer,
+            Some(None) => Err(desk.failed("the runtime that it was opened on has ended")),
+            None => Err(desk.late()),
         }
     }
 
     /// An answer that is no good.
     pub(crate) fn failed(&self, reason: impl fmt::Display) -> SourceError {
+        self.desk.failed(reason)
+    }
+}
+
+impl Desk {
+    async fn serve(
+        &self,
+        ask: &Ask,
+        until: Time,
+        tell: &oneshot::Sender<Result<Answer, SourceError>>,
+    ) -> Result<Answer, SourceError> {
+        loop {
+            let mut connection = match self.rested().await {
+                Some(connection) => connection,
+                None => self.connect().await?,
+            };
+            if tell.is_closed() {
+                self.rest(connection);
+                return Err(self.late());
+            }
+            match before(&self.clock, until, connection.exchange(self.request(ask))).await {
+                Some(Ok((head, body))) => {
+                    self.rest(connection);
+                    let location = head.headers.get(LOCATION).and_then(|location| location.to_str().ok());
+                    return Ok(Answer { status: head.status, body, location: location.map(str::to_owned) });
+                }
+                // A server may close a connection that rests at any time: this came too late.
+                Some(Err(error))
+                    if error.is_unanswered && connection.is_used() && ask.method.is_idempotent() => {}
+                Some(Err(error)) => return Err(self.failed(error.reason)),
+                None => return Err(self.late()),
+            }
+        }
+    }
+
+    /// Connecting is given the whole time, however late the turn came.
+    async fn connect(&self) -> Result<Connection, SourceError> {
+        match before(&self.clock, self.clock.now() + self.timeout, self.connector.connect()).await {
+            Some(connection) => connection.map_err(|reason| self.failed(reason)),
+            None => Err(self.late()),
+        }
+    }
+
+    /// A connection that was of use before and is still open, as far as one can know.
+    async fn rested(&self) -> Option<Connection> {
+        loop {
+            let mut connection = {
+                let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
+                let oldest = self.clock.now().back(REST_MAX);
+                while resting.front().is_some_and(|resting| resting.since < oldest) {
+                    resting.pop_front();
+                }
+                resting.pop_back()?.connection
+            };
+            if connection.is_at_rest().await {
+                return Some(connection);
+            }
+        }
+    }
+
+    fn rest(&self, connection: Connection) {
+        let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
+        resting.push_back(Resting { connection, since: self.clock.now() });
+    }
+
+    fn request(&self, ask: &Ask) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(ask.json.clone()));
+        *request.method_mut() = ask.method.clone();
+        *request.uri_mut() = ask.uri.clone();
+        request.headers_mut().clone_from(&self.headers);
+        if !ask.json.is_empty() {
+            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        request
+    }
+
+    fn failed(&self, reason: impl fmt::Display) -> SourceError {
         SourceError::Failed { source_name: self.name.clone(), reason: reason.to_string() }
     }
 
-    /// How many requests make sense at once.
-    pub(crate) fn connections(&self) -> usize {
-        self.pool.status().max_size
+    fn late(&self) -> SourceError {
+        SourceError::TimedOut { source_name: self.name.clone(), after: self.timeout }
     }
 }
 
@@ -250,13 +339,6 @@ fn headers(remote: &Remote) -> Result<HeaderMap, OpenError> {
         headers.insert(AUTHORIZATION, basic);
     }
     Ok(headers)
-}
-
-fn unconnected(error: PoolError<String>) -> String {
-    match error {
-        PoolError::Backend(reason) => reason,
-        error => error.to_string(),
-    }
 }
 
 /// The place of a redirect. Its parameters may be keys.

@@ -121,7 +121,7 @@ impl CouchDb {
     }
 
     /// Asks below the database for JSON.
-    async fn ask(&self, method: &Method, below: &str, body: Bytes) -> Result<Value, SourceError> {
+    async fn ask(&self, method: Method, below: &str, body: Bytes) -> Result<Value, SourceError> {
         let answer = self.client.send(method, &format!("{}/{below}", self.path), body).await?;
         if !answer.status.is_success() {
             return Err(self.client.failed(answer.complaint()));
@@ -134,7 +134,7 @@ impl CouchDb {
         let mut ids: Vec<Arc<str>> = Vec::new();
         let mut page = format!("_all_docs?limit={IDS_PER_PAGE}");
         loop {
-            let answer = self.ask(&Method::GET, &page, Bytes::new()).await?;
+            let answer = self.ask(Method::GET, &page, Bytes::new()).await?;
             let rows = answer["rows"].as_array();
             let rows = rows.ok_or_else(|| self.client.failed("its _all_docs has no rows"))?;
             let last = rows.last().and_then(|row| row["id"].as_str());

@@ -125,7 +125,7 @@ impl Documents {
         ids.sort_unstable();
         let http = self.reach(Listing::Known(ids.into())).await?;
         let unopened = |error| unopened(&self.remote, error);
-        let at_once = http.client.connections();
+        let at_once = self.remote.connections()?;
         let looked_at = stream::iter(documents.to_vec()).map(|document| http.look_at(document));
         let missing = looked_at.buffered(at_once).try_filter_map(|missing| future::ready(Ok(missing)));
         let missing: Vec<_> = missing.try_collect().await.map_err(unopened)?;
@@ -181,7 +181,7 @@ impl Http {
 
     async fn put(&self, document: NamedDocument) -> Result<(), SourceError> {
         let target = self.target(&document.id)?;
-        let answer = self.client.send(&Method::PUT, &target, document.body).await?;
+        let answer = self.client.send(Method::PUT, &target, document.body).await?;
         if answer.status.is_success() { Ok(()) } else { Err(self.client.failed(refusal(&answer))) }
     }
 

@@ -1,7 +1,7 @@
 //! A connection to a server of HTTP, and how it is made.
 //!
-//! Nothing runs beside whoever asks: a connection works while its answer is awaited, rests in the pool
-//! otherwise, and is closed when it is dropped. So there are never more than the pool has room for.
+//! Nothing runs beside whoever asks: a connection works while its answer is awaited, rests otherwise, and is closed
+//! when it is dropped. So there are never more than there are turns.
 
 use std::{
     error::Error,
@@ -10,10 +10,8 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
-use deadpool::managed::{self, Metrics, RecycleError, RecycleResult};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::{
     Request,
@@ -32,9 +30,6 @@ use super::{Server, tls::Tls};
 /// How much a body may have.
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// How long a connection may rest. What forgets one in between, without a word, waits longer.
-const REST_MAX: Duration = Duration::from_secs(50);
-
 /// Bytes to and from a server, encrypted or not.
 trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 
@@ -43,7 +38,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 /// Reads answers and writes requests.
 type Work = http1::Connection<TokioIo<Box<dyn Wire>>, Full<Bytes>>;
 
-/// Makes connections for the pool.
+/// Makes connections.
 pub(super) struct Connector {
     host: Arc<str>,
     port: u16,
@@ -74,7 +69,7 @@ impl Connector {
         Ok(Self { host: server.host.as_str().into(), port: server.port, tls })
     }
 
-    async fn connect(&self) -> Result<Connection, String> {
+    pub(super) async fn connect(&self) -> Result<Connection, String> {
         let host = &self.host;
         let addresses = lookup_host((&**host, self.port)).await;
         let addresses: Vec<_> = addresses
@@ -88,24 +83,6 @@ impl Connector {
         };
         let (requests, work) = http1::handshake(TokioIo::new(wire)).await.map_err(|error| explain(&error))?;
         Ok(Connection { requests, work: Some(work), exchanges: 0 })
-    }
-}
-
-impl managed::Manager for Connector {
-    /// None: it was taken, and did not come back.
-    type Type = Option<Connection>;
-    type Error = String;
-
-    async fn create(&self) -> Result<Option<Connection>, String> {
-        self.connect().await.map(Some)
-    }
-
-    async fn recycle(&self, place: &mut Option<Connection>, metrics: &Metrics) -> RecycleResult<String> {
-        let is_usable = match place {
-            Some(connection) => metrics.last_used() < REST_MAX && connection.is_at_rest().await,
-            None => false,
-        };
-        if is_usable { Ok(()) } else { Err(RecycleError::message("closed")) }
     }
 }
 
@@ -138,7 +115,7 @@ impl Connection {
     }
 
     /// Whether it is still open, as far as one can know, and nothing goes on there.
-    async fn is_at_rest(&mut self) -> bool {
+    pub(super) async fn is_at_rest(&mut self) -> bool {
         poll_fn(|cx| {
             go_on(&mut self.work, cx);
             Poll::Ready(self.work.is_some() && self.requests.is_ready())

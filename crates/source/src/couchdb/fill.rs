@@ -52,7 +52,7 @@ impl CouchDb {
     }
 
     async fn create(&self) -> Result<(), SourceError> {
-        let answer = self.client.send(&Method::PUT, &self.path, Bytes::new()).await?;
+        let answer = self.client.send(Method::PUT, &self.path, Bytes::new()).await?;
         match answer.status {
             // Somebody else was quicker.
             StatusCode::PRECONDITION_FAILED => Ok(()),
@@ -99,7 +99,7 @@ impl CouchDb {
     async fn look_at(&self, batch: &[(usize, &Value)]) -> Result<HashMap<String, Value>, SourceError> {
         let ids: Vec<_> = batch.iter().map(|(_, body)| &body["_id"]).collect();
         let keys = Bytes::from(json!({ "keys": ids }).to_string());
-        let mut answer = self.ask(&Method::POST, "_all_docs?include_docs=true", keys).await?;
+        let mut answer = self.ask(Method::POST, "_all_docs?include_docs=true", keys).await?;
         let rows = answer["rows"].as_array_mut().map(std::mem::take).unwrap_or_default();
         let stored = rows.into_iter().filter_map(|mut row| {
             let mut document = row["doc"].take();
@@ -112,7 +112,7 @@ impl CouchDb {
     async fn put(&self, batch: &[(usize, &Value)]) -> Result<(), SourceError> {
         let bodies: Vec<_> = batch.iter().map(|(_, body)| body).collect();
         let answer =
-            self.ask(&Method::POST, "_bulk_docs", json!({ "docs": bodies }).to_string().into()).await?;
+            self.ask(Method::POST, "_bulk_docs", json!({ "docs": bodies }).to_string().into()).await?;
         let rows = answer.as_array().map(Vec::as_slice).unwrap_or_default();
         match rows.iter().find(|row| !row["error"].is_null()) {
             None => Ok(()),

@@ -16,11 +16,12 @@ pub struct Raw {
     open: Arc<Open>,
 }
 
-/// How many connections there are, and were at most.
+/// How many connections there are, were at most, and were ever made.
 #[derive(Default)]
 struct Open {
     now: AtomicUsize,
     most: AtomicUsize,
+    ever: AtomicUsize,
 }
 
 impl Raw {
@@ -33,6 +34,7 @@ impl Raw {
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let (answer, open) = (Arc::clone(&answer), Arc::clone(&open));
+                open.ever.fetch_add(1, SeqCst);
                 open.most.fetch_max(open.now.fetch_add(1, SeqCst) + 1, SeqCst);
                 thread::spawn(move || {
                     serve(&mut stream.unwrap(), &*answer);
@@ -62,6 +64,11 @@ impl Raw {
     /// How many connections there were at most.
     pub fn connections_max(&self) -> usize {
         self.open.most.load(SeqCst)
+    }
+
+    /// How many connections were ever made.
+    pub fn connections(&self) -> usize {
+        self.open.ever.load(SeqCst)
     }
 }
 

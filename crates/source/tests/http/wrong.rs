@@ -124,7 +124,7 @@ async fn never_more_connections_than_there_may_be_and_every_answer_to_its_reques
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_goes_away_amid_an_answer_leaves_it_to_nobody_else() {
+async fn who_gives_up_costs_no_connection_and_leaves_the_answer_to_nobody_else() {
     let raw = Raw::start(|target, stream| stream.write_all(ok(&body(target)).as_bytes()).is_ok());
     let source = opened(&raw, "connections=2").await;
     let documents: Vec<_> = (0..TASKS).map(|n| document(&format!("{n}"))).collect();
@@ -142,6 +142,7 @@ async fn who_goes_away_amid_an_answer_leaves_it_to_nobody_else() {
             assert_all_answered(&source, &documents).await;
         }
     }
+    assert_eq!(raw.connections(), 2);
 }
 
 #[tokio::test]
