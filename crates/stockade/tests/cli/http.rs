@@ -41,8 +41,10 @@ fn a_wrong_password_is_told_and_not_shown() {
     let wrong = couchdb.url("docs").replace("sesame", "secret");
     for source in [&wrong, &wrong.replace("couchdb://", "http://")] {
         let said = sandbox.stockade(&["stampede", "10", "--source", source, "--docs-from", &file]);
-        let place = source.replace("open%20secret@", "").replace(":@", "@").replace("stockade:", "stockade@");
-        said.assert_refused(1, &[&format!("{place} cannot be used: 401 Unauthorized"), "check the user and"]);
+        said.assert_refused(
+            1,
+            &["://stockade@127.0.0.1:", "/docs cannot be used: 401 Unauthorized", "check the user"],
+        );
         assert_silent(&said, "secret");
     }
     let absent = couchdb.url("absent");

@@ -2,6 +2,7 @@
 //! on.
 
 mod experiments;
+mod http;
 mod open;
 mod postgres;
 mod run;
