@@ -1,5 +1,6 @@
 //! A MongoDB collection: one document a key, read through the official driver.
 
+mod desk;
 mod fill;
 mod json;
 mod key;
@@ -8,25 +9,31 @@ mod url;
 
 use std::{sync::Arc, time::Duration};
 
-use bson::{RawDocumentBuf, doc};
 use mongodb::{
-    Client, Collection, Database,
+    Client,
     options::{ClientOptions, ConnectionString},
 };
 use stockade_model::{
-    nearest::remedy,
-    source::{Document, Source, SourceFuture},
+    source::{Document, Source, SourceError, SourceFuture},
     time::{Live, Runtime, before},
 };
-use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::{OpenError, Opening, Place, documents::NamedDocument, remote::Remote};
+use desk::Desk;
 use trouble::{Pulse, Trouble};
 
 pub(crate) use url::read;
 
 /// What other programs see of us in the server's list of connections.
 const APPLICATION: &str = "stockade";
+
+/// How long a question goes on for which nobody waits any more. By then the driver's monitors, which look every ten
+/// seconds, have found out that nobody is there, and the server has stopped what took too long.
+const AFTERWARDS: Duration = Duration::from_mins(1);
+
+/// Why nothing is asked any more.
+const HOMELESS: &str = "the runtime that it was opened on has ended";
 
 /// Where a collection is.
 struct Address {
@@ -40,22 +47,19 @@ struct Address {
     timeout: Duration,
 }
 
-/// A collection, and the connections to its server.
+/// A collection, behind as many turns as there are connections. Whoever waits for a turn may give up; whoever has
+/// one asks to the end. The driver has a queue of its own, and keeps those in it who have given up: each holds up
+/// the ones behind it until something else happens.
 struct MongoDb {
-    remote: Arc<Remote>,
-    database: Database,
-    documents: Collection<RawDocumentBuf>,
-    key: String,
-    time: Live,
-    timeout: Duration,
-    pulse: Pulse,
+    desk: Arc<Desk>,
+    turns: Arc<Semaphore>,
 }
 
 impl Place for Address {
     fn open(&self) -> Opening<'_> {
         Box::pin(async {
             let source = self.connect().await?;
-            source.check().await?;
+            source.desk.check().await?;
             Ok::<Arc<dyn Source>, _>(Arc::new(source))
         })
     }
@@ -66,7 +70,7 @@ impl Place for Address {
                 return Err(self.remote.wrong("--docs-from fills it by `_id`: leave `key` out"));
             }
             let source = self.connect().await?;
-            source.fill(documents).await?;
+            source.desk.fill(documents).await?;
             Ok::<Arc<dyn Source>, _>(Arc::new(source))
         })
     }
@@ -81,7 +85,7 @@ impl std::fmt::Display for Address {
 impl Address {
     /// Connects, and gives up as soon as no server can be reached: later, one may come back.
     async fn connect(&self) -> Result<MongoDb, OpenError> {
-        let time = Live::on(Handle::current());
+        let time = Live::new();
         let refused = |trouble: Trouble| self.remote.unusable(trouble.told(self.timeout));
         // Servers may be listed in the name service.
         let resolving = ClientOptions::parse(self.connection.clone());
@@ -89,13 +93,17 @@ impl Address {
         let mut options =
             resolved.ok_or_else(|| refused(Trouble::Silent))?.map_err(|error| refused((&error).into()))?;
         options.app_name.get_or_insert_with(|| APPLICATION.to_owned());
-        options.max_pool_size.get_or_insert(self.connections);
         options.connect_timeout.get_or_insert(self.timeout);
         options.server_selection_timeout.get_or_insert(self.timeout);
+        let turns = match *options.max_pool_size.get_or_insert(self.connections) {
+            // As many as anybody wants.
+            0 => Semaphore::MAX_PERMITS,
+            connections => usize::try_from(connections).unwrap_or(Semaphore::MAX_PERMITS),
+        };
         let pulse = Pulse::taken_with(&mut options);
         let client = Client::with_options(options).map_err(|error| refused((&error).into()))?;
         let database = client.database(&self.database);
-        let source = MongoDb {
+        let desk = Desk {
             remote: Arc::clone(&self.remote),
             documents: database.collection(&self.collection),
             database,
@@ -104,98 +112,51 @@ impl Address {
             timeout: self.timeout,
             pulse,
         };
-        source.await_server().await.map_err(refused)?;
-        Ok(source)
+        desk.await_server().await.map_err(refused)?;
+        Ok(MongoDb { desk: Arc::new(desk), turns: Arc::new(Semaphore::new(turns)) })
     }
 }
 
 impl MongoDb {
-    /// What a question to the server comes to, in the time that there is for it.
-    async fn ask<T>(
-        &self,
-        question: impl IntoFuture<Output = mongodb::error::Result<T>>,
-    ) -> Result<T, Trouble> {
-        let deadline = self.time.now() + self.timeout;
-        match before(&self.time, deadline, question.into_future()).await {
-            Some(Ok(answer)) => Ok(answer),
-            Some(Err(error)) => Err(self.pulse.explain(&error)),
-            None => Err(self.pulse.silence()),
-        }
-    }
-
-    /// Waits for an answer, or for the news that there is nobody to give one.
-    async fn await_server(&self) -> Result<(), Trouble> {
-        let ping = self.database.run_command(doc! { "ping": 1 });
-        let mut pulse = self.pulse.clone();
-        tokio::select! {
-            answer = self.ask(ping) => answer.map(drop),
-            trouble = pulse.stops() => Err(trouble),
-        }
-    }
-
-    /// Whether there are documents, before anything is built on them.
-    async fn check(&self) -> Result<(), OpenError> {
-        let refused = |trouble: Trouble| self.remote.unusable(trouble.told(self.timeout));
-        let keyed = doc! { self.key.as_str(): { "$exists": true } };
-        if self.ask(self.documents.find_one(keyed)).await.map_err(refused)?.is_some() {
-            return Ok(());
-        }
-        let collections = self.ask(self.database.list_collection_names()).await.map_err(refused)?;
-        let name = self.documents.name();
-        Err(self.remote.unusable(if collections.is_empty() {
-            let database = self.database.name();
-            format!(
-                "there is no database `{database}`; check its name, or fill it with --docs-from FILE.jsonl"
-            )
-        } else if !collections.iter().any(|collection| collection == name) {
-            let remedy = remedy(name, collections.iter().map(String::as_str));
-            format!("it has no collection `{name}`: {remedy} Or fill it with --docs-from FILE.jsonl")
-        } else if self.ask(self.documents.find_one(doc! {})).await.map_err(refused)?.is_some() {
-            format!("no document has a `{}`; name the field that they are fetched by with key=NAME", self.key)
-        } else {
-            format!("its collection `{name}` is empty; fill it with --docs-from FILE.jsonl")
-        }))
+    /// Asks when there is a turn, on the runtime that the connections live on, and waits for the answer as long as
+    /// a fetch may take.
+    async fn ask<T, F>(&self, question: impl FnOnce(Arc<Desk>) -> F + Send) -> Result<T, SourceError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Trouble>> + Send + 'static,
+    {
+        let desk = &self.desk;
+        let time = &desk.time;
+        let until = time.now() + desk.timeout;
+        let answer = before(time, until, async {
+            let turn = Arc::clone(&self.turns).acquire_owned().await.ok()?;
+            let (tell, told) = oneshot::channel();
+            let (question, time) = (question(Arc::clone(desk)), time.clone());
+            desk.time.spawn(async move {
+                if let Some(answer) = before(&time, until + AFTERWARDS, question).await {
+                    // Whoever asked may have gone.
+                    let _ = tell.send(answer);
+                }
+                drop(turn);
+            });
+            told.await.ok()
+        });
+        let answer = match answer.await {
+            Some(Some(answer)) => answer,
+            Some(None) => Err(Trouble::Said(HOMELESS.to_owned())),
+            None => Err(desk.pulse.silence()),
+        };
+        answer.map_err(|trouble| trouble.of_source(&desk.remote, desk.timeout))
     }
 }
 
 impl Source for MongoDb {
     fn fetch<'a>(&'a self, id: &'a str) -> SourceFuture<'a, Option<Document>> {
-        Box::pin(async move {
-            let found = self.ask(self.documents.find_one(key::equals(&self.key, id))).await;
-            let written = found.and_then(|found| found.as_deref().map(json::relaxed).transpose());
-            written.map_err(|trouble| trouble.of_source(&self.remote, self.timeout))
-        })
+        let query = key::equals(&self.desk.key, id);
+        Box::pin(self.ask(|desk| async move { desk.find(query).await }))
     }
 
     fn ids(&self) -> SourceFuture<'_, Vec<Arc<str>>> {
-        Box::pin(async {
-            let ids = self.list().await;
-            ids.map_err(|trouble| trouble.of_source(&self.remote, self.timeout))
-        })
-    }
-}
-
-impl MongoDb {
-    /// The keys of all documents that have one, sorted.
-    async fn list(&self) -> Result<Vec<Arc<str>>, Trouble> {
-        let key = self.key.as_str();
-        let mut projection = doc! { key: 1 };
-        if key != "_id" {
-            projection.insert("_id", 0);
-        }
-        let find = self.documents.find(doc! { key: { "$exists": true } }).projection(projection);
-        let mut cursor = self.ask(find).await?;
-        let mut ids = Vec::new();
-        while self.ask(cursor.advance()).await? {
-            ids.push(key::text(key, cursor.current())?);
-        }
-        ids.sort_unstable();
-        match ids.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(Trouble::Said(format!(
-                "several documents have the `{key}` `{}`: they must differ",
-                pair[0]
-            ))),
-            None => Ok(ids),
-        }
+        Box::pin(self.ask(|desk| async move { desk.list().await }))
     }
 }

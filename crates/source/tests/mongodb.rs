@@ -1,13 +1,23 @@
 //! MongoDB on a real server: what it serves, what it refuses, and what becomes of it when the server is killed.
 #![cfg(feature = "mongodb")]
 
-use std::sync::Arc;
+use std::{fs, sync::Arc, time::Duration};
 
 use bson::{Bson, DateTime, doc, oid::ObjectId};
 use mongodb::{Client, Collection};
-use stockade_model::source::Source;
+use stockade_model::{
+    source::{Source, SourceError},
+    time::{Live, Runtime, before},
+};
 use stockade_services::MongoDb;
 use stockade_source::{SourceUrl, documents::NamedDocument};
+use tokio::{runtime, sync::mpsc, task::JoinSet};
+
+/// Enough for whatever has to happen soon.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The connections of a driver that watch a server.
+const MONITORS: usize = 2;
 
 /// The URL of its collection, with these parameters.
 fn url(server: &MongoDb, parameters: &str) -> SourceUrl {
@@ -34,6 +44,38 @@ async fn assert_serves(source: &Arc<dyn Source>, documents: &[NamedDocument]) {
         assert_eq!(source.fetch(&document.id).await.unwrap().as_ref(), Some(&document.body));
     }
     assert_eq!(source.fetch("nobody wrote this").await.unwrap(), None, "not found is an answer");
+}
+
+/// How many connections the server has.
+fn connections(server: &MongoDb) -> usize {
+    let port = format!(":{:04X}", server.port());
+    let established = |line: &&str| {
+        let columns: Vec<_> = line.split_whitespace().collect();
+        columns[1].ends_with(&port) && columns[3] == "01"
+    };
+    fs::read_to_string("/proc/net/tcp").unwrap().lines().skip(1).filter(established).count()
+}
+
+/// Fetches until that succeeds.
+async fn await_recovery(source: &Arc<dyn Source>, id: &str) {
+    for _ in 0..100_000 {
+        match source.fetch(id).await {
+            Ok(document) => return assert!(document.is_some()),
+            Err(error) => drop(error),
+        }
+    }
+    panic!("it does not recover");
+}
+
+/// Fetches until it is so.
+async fn eventually(what: &str, source: &Arc<dyn Source>, is_so: impl Fn() -> bool) {
+    for _ in 0..5_000 {
+        if is_so() {
+            return;
+        }
+        let _ = source.fetch("doc 000").await;
+    }
+    panic!("{what}");
 }
 
 async fn refusal(url: &SourceUrl) -> String {
@@ -119,7 +161,11 @@ async fn documents_may_be_fetched_by_another_field() {
     assert_eq!(ada, r#"{"_id":2,"name":"Ada","since":{"$date":"1970-01-01T00:00:00Z"}}"#);
     collection.insert_one(doc! { "name": "Ada" }).await.unwrap();
     let error = source.ids().await.unwrap_err().to_string();
-    assert!(error.ends_with("several documents have the `name` `Ada`: they must differ"), "{error}");
+    assert!(
+        error
+            .ends_with("several documents have the `name` `Ada`: name a field without repeats with key=NAME"),
+        "{error}"
+    );
     let none = refusal(&url(&server, "collection=people&key=nam")).await;
     assert!(none.contains("no document has a `nam`; name the field"), "{none}");
 }
@@ -132,7 +178,10 @@ async fn what_is_not_there_is_told_and_what_to_do() {
     let at = |rest: &str| server.url().replace("/test", rest).parse::<SourceUrl>().unwrap();
     let port = server.port();
     for (url, expected) in [
-        (at("/test?collection=documets"), "it has no collection `documets`: did you mean `documents`?"),
+        (
+            at("/test?collection=documets"),
+            "it has no collection `documets`; fill it with --docs-from FILE.jsonl, or name another: did you mean",
+        ),
         (at("/test?collection=empty"), "its collection `empty` is empty; fill it with --docs-from"),
         (at("/absent?authSource=test"), "there is no database `absent`; check its name, or fill it"),
         (at("/absent"), "it refuses the user or the password"),
@@ -186,4 +235,121 @@ async fn tls_is_spoken_with_whoever_has_a_certificate_that_is_trusted() {
         assert!(error.contains(expected), "{error}");
         assert!(!error.contains("lace"), "{error}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_killed_fails_each_fetch_and_is_found_again() {
+    let mut server = MongoDb::start().unwrap();
+    let all = documents(3);
+    let source = url(&server, "connections=4&timeout=2s").fill(&all).await.unwrap();
+    let time = Live::new();
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let mut clients = JoinSet::new();
+    for _ in 0..32 {
+        let (source, time, tell) = (Arc::clone(&source), time.clone(), tell.clone());
+        clients.spawn(async move {
+            loop {
+                let began = time.now();
+                match source.fetch("doc 000").await {
+                    Ok(_) => drop(tell.send(())),
+                    Err(error) => return (error.to_string(), time.now() - began),
+                }
+            }
+        });
+    }
+    for _ in 0..1_000 {
+        told.recv().await.unwrap();
+    }
+    assert!(connections(&server) <= 4 + MONITORS, "{}", connections(&server));
+    server.kill();
+    let failed = before(&time, time.now() + PATIENCE, clients.join_all()).await.expect("none hangs");
+    assert_eq!(failed.len(), 32);
+    for (error, took) in failed {
+        assert!(error.contains("connection refused") || error.contains("connection was lost"), "{error}");
+        assert!(took < Duration::from_secs(3), "{took:?}");
+    }
+    server.restart().unwrap();
+    await_recovery(&source, "doc 000").await;
+    assert_serves(&source, &all).await;
+    let mut fetches = JoinSet::new();
+    for _ in 0..100 {
+        let source = Arc::clone(&source);
+        fetches.spawn(async move { source.fetch("doc 001").await.is_ok() });
+    }
+    assert!(fetches.join_all().await.into_iter().all(|is_ok| is_ok), "every connection is a new one");
+    assert!(connections(&server) <= 4 + MONITORS, "{}", connections(&server));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_frozen_costs_the_timeout_and_is_found_again() {
+    let server = MongoDb::start().unwrap();
+    let time = Live::new();
+    // For less time than the driver's monitor needs to notice, and for more.
+    for (parameters, rounds) in
+        [("connections=3&timeout=200ms", 2), ("connections=3&timeout=200ms&heartbeatFrequencyMS=500", 8)]
+    {
+        let source = url(&server, parameters).fill(&documents(3)).await.unwrap();
+        server.process().unwrap().freeze();
+        // Its threads do not all stop at once.
+        while source.fetch("doc 000").await.is_ok() {}
+        for _ in 0..rounds {
+            let mut fetches = JoinSet::new();
+            for _ in 0..20 {
+                let (source, time) = (Arc::clone(&source), time.clone());
+                fetches.spawn(async move {
+                    let began = time.now();
+                    (source.fetch("doc 000").await.unwrap_err(), time.now() - began)
+                });
+            }
+            let failed = before(&time, time.now() + PATIENCE, fetches.join_all()).await.expect("none hangs");
+            for (error, took) in failed {
+                assert!(matches!(error, SourceError::TimedOut { .. }), "{error}");
+                assert!(took.as_millis() < 1_200, "{took:?}");
+            }
+        }
+        let opening = refusal(&url(&server, "timeout=100ms")).await;
+        assert!(
+            opening.contains("no answer within 100ms; check the host, the port and whether"),
+            "{opening}"
+        );
+        server.process().unwrap().thaw();
+        await_recovery(&source, "doc 000").await;
+        eventually("what was given up is closed", &source, || connections(&server) <= 3 + MONITORS).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fetches_that_are_given_up_leave_nothing_behind() {
+    let server = MongoDb::start().unwrap();
+    let all = documents(3);
+    let source = url(&server, "connections=4").fill(&all).await.unwrap();
+    let time = Live::new();
+    for round in 0..250_u32 {
+        // At every stage: waiting for a turn, connecting, asking.
+        let patience = Duration::from_micros(u64::from(round % 50) * 40);
+        let fetches = (0..8).map(|_| source.fetch("doc 000")).collect::<Vec<_>>();
+        for fetch in fetches {
+            let _ = before(&time, time.now() + patience, fetch).await;
+        }
+    }
+    assert!(connections(&server) <= 4 + MONITORS, "{}", connections(&server));
+    assert_serves(&source, &all).await;
+    drop(source);
+    let other = url(&server, "").open().await.unwrap();
+    eventually("its connections are closed", &other, || connections(&server) <= 1 + MONITORS).await;
+}
+
+#[test]
+fn it_lives_on_the_runtime_that_it_was_opened_on() {
+    let server = MongoDb::start().unwrap();
+    let home = runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let source = home.block_on(url(&server, "").fill(&documents(3))).unwrap();
+    for _ in 0..2 {
+        let visitor = runtime::Builder::new_current_thread().build().unwrap();
+        visitor.block_on(assert_serves(&source, &documents(3)));
+    }
+    drop(home);
+    let visitor = runtime::Builder::new_current_thread().build().unwrap();
+    let told = visitor.block_on(source.fetch("doc 000")).unwrap_err().to_string();
+    assert!(told.ends_with("the runtime that it was opened on has ended"), "{told}");
 }

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use bson::{Document, RawDocumentBuf, doc};
 
-use super::{MongoDb, trouble::Trouble};
+use super::{desk::Desk, trouble::Trouble};
 use crate::{OpenError, documents::NamedDocument};
 
 /// How many documents are sent at once.
 const BATCH: usize = 1_000;
 
-impl MongoDb {
+impl Desk {
     /// Inserts what is not there yet. Somebody's collection is not written to, unless it holds nothing but
     /// documents of these: a filling that was cut off goes on.
     pub(super) async fn fill(&self, documents: &[NamedDocument]) -> Result<(), OpenError> {
@@ -18,7 +18,7 @@ impl MongoDb {
         for document in documents {
             missing.insert(&*document.id, self.convert(document)?);
         }
-        let refused = |trouble: Trouble| self.remote.unusable(trouble.told(self.timeout));
+        let refused = |trouble| self.refused(trouble);
         let stored = self.ask(self.documents.count_documents(doc! {})).await.map_err(refused)?;
         if stored > 0 && !self.take_out(&mut missing).await.map_err(refused)? {
             let remedy = "leave --docs-from out to use them, or name a new collection with collection=NAME";
