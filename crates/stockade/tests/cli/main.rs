@@ -3,6 +3,7 @@
 
 mod experiments;
 mod http;
+mod mongodb;
 mod open;
 mod postgres;
 mod run;
