@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use stockade_cache::{Builder, Cache, Error, Stats, Strategy, heap_bytes};
+use stockade_cache::{Builder, Cache, Error, Strategy, heap_bytes};
 use stockade_model::{
     outcome::{Outcome, Outcomes},
     record::{self, BurstTimes, Calls, Percentiles},
@@ -24,7 +24,7 @@ use stockade_source::{Conduct, Staged};
 use tokio::sync::mpsc;
 
 use super::{
-    Measured, NotFound, Second,
+    Did, Measured, NotFound, Second,
     documents::{Docs, Draw},
     gate::{Gate, Gated, Held},
     target::held,
@@ -100,9 +100,9 @@ impl Burst {
 
         let left: Vec<Left> =
             left.iter().map(|left| left.get().cloned().unwrap_or_else(|| lost(finished))).collect();
-        let stats = cache.stats();
+        let did = cache.stats().into();
         let held = held(cache);
-        self.measured(&left, draw, (source.source.fetches(), time.gate.last_passed()), stats, held, sink)
+        self.measured(&left, draw, (source.source.fetches(), time.gate.last_passed()), did, held, sink)
     }
 
     fn measured(
@@ -110,7 +110,7 @@ impl Burst {
         left: &[Left],
         draw: &Draw,
         (fetches, last_passed): (u64, Duration),
-        stats: Stats,
+        did: Did,
         cache: record::CacheFigures,
         sink: &mut dyn FnMut(Second),
     ) -> Measured {
@@ -144,11 +144,11 @@ impl Burst {
             times: times(&answered),
             calls: Calls {
                 fetch_doc: fetches,
-                store_local: stats.stores_sync,
-                store_local_async: stats.stores_async,
+                store_local: did.stores_sync,
+                store_local_async: did.stores_async,
             },
             failed: left.len() - answered.len(),
-            waiters: usize::try_from(stats.waiters).unwrap_or(usize::MAX),
+            waiters: usize::try_from(did.waiters).unwrap_or(usize::MAX),
             start_skew_ms: milliseconds(if self.barrier {
                 last_passed
             } else {
@@ -164,7 +164,7 @@ impl Burst {
             outcomes,
             bytes_in: samples().map(|s| s.bytes).sum(),
             service_sum: samples().map(Sample::service_time).sum(),
-            did: stats.into(),
+            did,
             cache,
             errors,
         }
