@@ -7,6 +7,9 @@ use crate::SOURCES;
 /// Parts of the names of parameters, and of values of some, that are not to be shown.
 const SECRET_WORDS: [&str; 5] = ["passw", "pwd", "secret", "token", "credential"];
 
+/// Parameters of HTTP sources that are ours.
+const HTTP_SETTINGS: [&str; 4] = ["ca", "connections", "ids", "timeout"];
+
 /// What stands for a letter of one byte, and of two, three and four.
 const MASKS: [char; 4] = ['*', '·', '•', '🞄'];
 
@@ -113,12 +116,15 @@ fn secrets_of(url: &str, offset: usize) -> Vec<Range<usize>> {
         let user = url[begin..end].find(':').map_or(0, |colon| colon + 1);
         secrets.push(offset + begin + user..offset + end);
     }
+    // What is the server's may be a key to it.
+    let is_http = url.starts_with("http");
     let query = url.find('?').map_or(url.len(), |at| at + 1);
     let mut at = query;
     for parameter in url[query..].split('&') {
         let lower = parameter.to_lowercase();
         if let Some(equals) = parameter.find('=')
-            && SECRET_WORDS.iter().any(|word| lower.contains(word))
+            && (SECRET_WORDS.iter().any(|word| lower.contains(word))
+                || (is_http && !HTTP_SETTINGS.contains(&&lower[..equals])))
         {
             secrets.push(offset + at + equals + 1..offset + at + parameter.len());
         }
@@ -157,6 +163,7 @@ mod tests {
             ("\"x://a:sé€𝄞@h\"", "\"x://a:*·•🞄@h\""),
             ("\"x://h/?a=b&password=sec&c=d\"", "\"x://h/?a=b&password=***&c=d\""),
             ("\"x://h/?p=AWS_SESSION_TOKEN:sec\"", "\"x://h/?p=*********************\""),
+            ("\"https://h/{id}?key=sec&ids=a\"", "\"https://h/{id}?key=***&ids=a\""),
             // None at all.
             ("\"postgres://h/db?key=id\" \"sqlite:/a:b@c\"", "\"postgres://h/db?key=id\" \"sqlite:/a:b@c\""),
             ("text = \"mail ada@example.com at 10:30\"", "text = \"mail ada@example.com at 10:30\""),
