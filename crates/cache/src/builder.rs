@@ -139,6 +139,7 @@ where
     /// | `stockade_load_seconds`, `stockade_wait_seconds` | histograms of loads, and of waits for another's load |
     /// | `stockade_waiters_total` | waits for another's load |
     /// | `stockade_refreshes_total` | by `refresh`: early, xfetch, swr, probe |
+    /// | `stockade_shared_total` | by `what` came of asking the shared tier: hit, miss, wait, failure |
     /// | `stockade_evicted_total` | by `reason`: expired, size |
     /// | `stockade_invalidated_total` | entries that were invalidated |
     /// | `stockade_entries`, `stockade_bytes` | entries stored; bytes held of the limit |

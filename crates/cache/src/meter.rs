@@ -23,6 +23,7 @@ pub(crate) struct Meter {
     waiters: Counter,
     wait_seconds: Histogram,
     refreshes: [Counter; 4],
+    shared: [Counter; 4],
     evicted_expired: Counter,
     evicted_size: Counter,
     invalidated: Counter,
@@ -55,6 +56,8 @@ impl Meter {
             wait_seconds: histogram!("stockade_wait_seconds", plain()),
             refreshes: ["early", "xfetch", "swr", "probe"]
                 .map(|kind| counter!("stockade_refreshes_total", labels(&[("refresh", kind)]))),
+            shared: ["hit", "miss", "wait", "failure"]
+                .map(|what| counter!("stockade_shared_total", labels(&[("what", what)]))),
             evicted_expired: evicted("expired"),
             evicted_size: evicted("size"),
             invalidated: counter!("stockade_invalidated_total", plain()),
@@ -95,6 +98,10 @@ impl Meter {
         for (counter, refreshes) in self.refreshes.iter().zip(refreshes) {
             counter.absolute(refreshes);
         }
+        let shared = [stats.shared_hits, stats.shared_misses, stats.shared_waits, stats.shared_failures];
+        for (counter, shared) in self.shared.iter().zip(shared) {
+            counter.absolute(shared);
+        }
         self.evicted_expired.absolute(stats.evicted_expired);
         self.evicted_size.absolute(stats.evicted_size);
         self.invalidated.absolute(stats.invalidated);
@@ -133,6 +140,7 @@ fn describe() {
     describe_counter!("stockade_waiters_total", "waits for another caller's load, in vain or not");
     describe_histogram!("stockade_wait_seconds", Unit::Seconds, "how long waiters waited");
     describe_counter!("stockade_refreshes_total", "loads of what could still be answered with");
+    describe_counter!("stockade_shared_total", "times that the shared tier was asked, by what came of it");
     describe_counter!("stockade_evicted_total", "entries that left, by reason");
     describe_counter!("stockade_invalidated_total", "entries that were invalidated");
     describe_gauge!("stockade_entries", "entries stored, fresh or not");

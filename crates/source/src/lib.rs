@@ -25,7 +25,11 @@ mod latency;
 mod mongodb;
 #[cfg(feature = "postgres")]
 mod postgres;
-#[allow(dead_code)] // the network sources
+#[cfg(any(feature = "http", feature = "mongodb", feature = "postgres"))]
+#[cfg_attr(
+    not(all(feature = "http", feature = "mongodb", feature = "postgres")),
+    allow(dead_code, reason = "no source needs all of it")
+)]
 mod remote;
 pub mod secrets;
 mod simulated;

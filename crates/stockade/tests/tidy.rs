@@ -15,7 +15,10 @@ const GRAPH: [(&str, &[&str]); 7] = [
     ("stockade-cache", &["stockade-model"]),
     ("stockade-source", &["stockade-model"]),
     ("stockade-load", &["stockade-model"]),
-    ("stockade-lab", &["stockade-cache", "stockade-load", "stockade-model", "stockade-source"]),
+    (
+        "stockade-lab",
+        &["stockade-cache", "stockade-load", "stockade-model", "stockade-services", "stockade-source"],
+    ),
     ("stockade", &["stockade-cache", "stockade-lab", "stockade-model", "stockade-source"]),
 ];
 
