@@ -53,6 +53,8 @@ pub(super) struct Pending {
     bytes: usize,
     /// How many there ever were.
     told: u64,
+    /// How often all of it was given up for one note of everything.
+    given_up: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -305,6 +307,7 @@ impl Inner {
             }
             pending.queue.clear();
             pending.bytes = 0;
+            pending.given_up += 1;
             let all = Step::Tell(Note::Invalidated(What::Everything, Invalidation::Hard));
             pending.queue.push_back((all, self.live.now()));
         } else {
@@ -331,9 +334,10 @@ impl Inner {
 
     /// Sends some of what is pending; whether there was any. What fails stays.
     async fn send_some(&self, link: &Link) -> Result<bool, TierError> {
-        let (steps, told): (Vec<_>, _) = {
+        let (steps, told, given_up): (Vec<_>, _, _) = {
             let pending = self.pending.lock();
-            (pending.queue.iter().take(NOTES_AT_ONCE).cloned().collect(), pending.told)
+            let steps = pending.queue.iter().take(NOTES_AT_ONCE).cloned().collect();
+            (steps, pending.told, pending.given_up)
         };
         if steps.is_empty() {
             self.sent.send_replace(told);
@@ -363,8 +367,12 @@ impl Inner {
         }
         self.run::<i64>(link, rest).await?;
         let mut pending = self.pending.lock();
-        // More may have been told meanwhile, or all of it given up.
-        for _ in 0..steps.len().min(pending.queue.len()) {
+        if pending.given_up != given_up {
+            // None of these is there any more: what is, has not been sent.
+            return Ok(true);
+        }
+        // More may have been told meanwhile.
+        for _ in 0..steps.len() {
             if let Some((step, _)) = pending.queue.pop_front() {
                 pending.bytes -= step.bytes();
             }
