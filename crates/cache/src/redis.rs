@@ -184,7 +184,14 @@ impl Redis {
 
 impl std::fmt::Debug for Redis {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Redis").field(&self.0.url.to_string()).finish()
+        let Inner { url, pending, waiting, .. } = &*self.0;
+        let waiting = waiting.lock().values().map(Vec::len).sum::<usize>();
+        f.debug_struct("Redis")
+            .field("url", url)
+            .field("is_up", &self.is_up())
+            .field("waiting", &waiting)
+            .field("pending", &pending.lock().len())
+            .finish()
     }
 }
 

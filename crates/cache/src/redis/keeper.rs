@@ -440,6 +440,12 @@ impl Inner {
     }
 }
 
+impl Pending {
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+}
+
 impl Step {
     fn bytes(&self) -> usize {
         match self {
