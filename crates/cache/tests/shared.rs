@@ -121,6 +121,13 @@ async fn what_one_node_loaded_is_a_hit_on_another_and_as_old() {
 async fn what_one_node_invalidates_no_other_serves() {
     let (redis, source) = (Redis::start().unwrap(), Source::default());
     let [one, other, third] = nodes(&redis, &coalescing(MINUTE)).await;
+    for node in [&one, &other, &third] {
+        // There is something that goes when the first note arrives.
+        node.cache
+            .get_with("ada".to_owned(), async || Ok::<_, std::io::Error>("first".to_owned()))
+            .await
+            .unwrap();
+    }
     for round in 0..20 {
         let (old, new) = (format!("{round} old"), format!("{round} new"));
         one.cache.invalidate(&"ada".to_owned(), Invalidation::Hard);

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::{
     Inner, NOTE, OUTDATE, SETTLE, VALUE_BYTES_MOST,
-    clock::micros,
+    clock::{Micros, micros},
     envelope::Envelope,
     log::REMEMBERED,
     url::Link,
@@ -354,13 +354,14 @@ impl Inner {
         for (step, told) in &steps {
             match step {
                 Step::Tell(note) => {
-                    let at = ats.next().and_then(|at| at.parse().ok()).unwrap_or_default();
+                    let at = ats.next().and_then(|at| at.parse().ok());
+                    let at = at.ok_or_else(|| TierError::Failed("its time is no number".to_owned()))?;
                     {
                         let mut known = self.known.lock();
                         known.clock.heard(at);
                         known.log.add(note, at);
                     }
-                    rest.extend(self.outdate(note, *told));
+                    rest.extend(self.outdate(note, *told, at));
                 }
                 Step::Free(key, token) => rest.push(self.free(key, token)),
             }
@@ -387,8 +388,8 @@ impl Inner {
         command
     }
 
-    /// What is to be done to a key itself.
-    fn outdate(&self, note: &Note, told: Time) -> Option<Cmd> {
+    /// What is to be done to a key itself, of which the log said so at that time.
+    fn outdate(&self, note: &Note, told: Time, at: Micros) -> Option<Cmd> {
         let (key, how, settled, value, goes_ms) = match note {
             Note::Invalidated(What::Key(key), how) => {
                 let how = if *how == Invalidation::Soft { "soft" } else { "hard" };
@@ -405,7 +406,7 @@ impl Inner {
             Note::Invalidated(What::Tag(_) | What::Everything, _) => return None,
         };
         let mut command = eval(OUTDATE, &self.names(key));
-        command.arg(how).arg(message(key, &settled)).arg(value).arg(goes_ms);
+        command.arg(how).arg(message(key, &settled)).arg(value).arg(goes_ms).arg(at);
         Some(command)
     }
 

@@ -17,7 +17,8 @@ use super::{
 };
 use crate::tier::{Ended, Lease, Settled, TierFuture};
 
-/// A token that may have the lock of a key.
+/// A token that may have the lock of a key. It ends with when it was asked for: what was told before does not
+/// outdate its load.
 pub(super) struct Held {
     inner: Arc<Inner>,
     key: Bytes,
@@ -39,7 +40,7 @@ impl Held {
     pub(super) fn new(inner: &Arc<Inner>, key: &Bytes, asked: Micros) -> Self {
         static TAKEN: AtomicU64 = AtomicU64::new(0);
         let number = TAKEN.fetch_add(1, Relaxed);
-        let token = format!("{}-{number}", inner.node);
+        let token = format!("{}-{number}-{asked}", inner.node);
         Self { inner: Arc::clone(inner), key: key.clone(), number, token, asked }
     }
 

@@ -1,19 +1,30 @@
--- Outdates what is stored and what is being loaded, and stores something else, if there is something.
+-- Outdates what is stored and what is being loaded, unless that began after it was told, and stores something
+-- else, if there is something.
 -- KEYS: value, lock, who waits. ARGV: `hard`, `soft` or `written`, what to tell who waits, the value, when it
--- goes in ms (0: never).
-if ARGV[1] == 'hard' then
-  redis.call('DEL', KEYS[1])
-elseif ARGV[1] == 'soft' then
-  if redis.call('GETRANGE', KEYS[1], 0, 3) == 'S1 f' then
-    redis.call('SETRANGE', KEYS[1], 3, 'x')
+-- goes in ms (0: never), when it was told.
+local at = tonumber(ARGV[5])
+local value = redis.pcall('GETRANGE', KEYS[1], 0, 63)
+local began = type(value) == 'string' and tonumber(string.match(value, '^S1 %a %d+ %d+ (%d+) ') or 0) or 0
+if began < at then
+  if ARGV[1] == 'hard' then
+    redis.call('DEL', KEYS[1])
+  elseif ARGV[1] == 'soft' then
+    if type(value) == 'string' and string.sub(value, 1, 4) == 'S1 f' then
+      redis.call('SETRANGE', KEYS[1], 3, 'x')
+    end
+  elseif ARGV[4] == '0' then
+    redis.call('SET', KEYS[1], ARGV[3])
+  else
+    redis.call('SET', KEYS[1], ARGV[3], 'PXAT', ARGV[4])
   end
-elseif ARGV[4] == '0' then
-  redis.call('SET', KEYS[1], ARGV[3])
-else
-  redis.call('SET', KEYS[1], ARGV[3], 'PXAT', ARGV[4])
+end
+local lock = redis.pcall('GET', KEYS[2])
+if type(lock) == 'string' and tonumber(string.match(lock, '%-(%d+)$') or 0) >= at then
+  return 0
 end
 redis.call('DEL', KEYS[2])
-for _, channel in ipairs(redis.call('SMEMBERS', KEYS[3])) do
+-- A set of another type has nothing to iterate over.
+for _, channel in ipairs(redis.pcall('SMEMBERS', KEYS[3])) do
   redis.call('PUBLISH', channel, ARGV[2])
 end
 return redis.call('DEL', KEYS[3])

@@ -1,12 +1,12 @@
 -- Ends a lease that has not been lost: stores, frees the lock, wakes who waits.
 -- KEYS: value, lock, who waits. ARGV: the token (empty: no lock was taken), the value (empty: none), when it
 -- goes in ms (0: never), what to tell who waits.
-if ARGV[1] ~= '' and redis.call('GET', KEYS[2]) ~= ARGV[1] then
+if ARGV[1] ~= '' and redis.pcall('GET', KEYS[2]) ~= ARGV[1] then
   return 0
 end
 if ARGV[2] ~= '' then
-  local stored = ARGV[1] == '' and redis.call('GETRANGE', KEYS[1], 0, 63)
-  local newer = stored and tonumber(string.match(stored, '^S1 %a (%d+) ') or 0)
+  local stored = ARGV[1] == '' and redis.pcall('GETRANGE', KEYS[1], 0, 63)
+  local newer = type(stored) == 'string' and tonumber(string.match(stored, '^S1 %a (%d+) ') or 0)
   if newer and newer > tonumber(string.match(ARGV[2], '^S1 %a (%d+) ')) then
     return 0
   end
@@ -18,7 +18,7 @@ if ARGV[2] ~= '' then
 end
 if ARGV[1] ~= '' then
   redis.call('DEL', KEYS[2])
-  for _, channel in ipairs(redis.call('SMEMBERS', KEYS[3])) do
+  for _, channel in ipairs(redis.pcall('SMEMBERS', KEYS[3])) do
     redis.call('PUBLISH', channel, ARGV[4])
   end
   redis.call('DEL', KEYS[3])
