@@ -60,6 +60,9 @@ const NOTE: &str = include_str!("redis/note.lua");
 const KEY_BYTES_MOST: usize = 16 << 10;
 const VALUE_BYTES_MOST: usize = 64 << 20;
 
+/// Younger than anything can be, for a script.
+const NO_STAMP: Micros = (1 << 53) - 1;
+
 /// Redis or Valkey, 6.2 or newer, alone or as a cluster.
 ///
 /// ```no_run
@@ -251,7 +254,7 @@ impl Inner {
         };
         let before_now = |age: Duration| earliest.saturating_sub(micros(age)).max(1);
         let oldest = want.younger_than.map_or(0, |age| latest.saturating_sub(micros(age)) + 1);
-        let oldest = unusable.map_or(oldest, |stamp| oldest.max(stamp + 1));
+        let oldest = unusable.map_or(oldest, |stamp| oldest.max(stamp + 1).min(NO_STAMP));
         let since = want.waited.map_or(0, before_now);
         // Registered first: the answer to wait for may come before the answer to the question.
         let held = want.locks.then(|| Held::new(self, key, earliest));
@@ -285,8 +288,8 @@ impl Inner {
                 match (kept, envelope) {
                     (Some(kept), _) => Asked::Found(kept),
                     (None, Some(Some(envelope))) => return Ok(Err(envelope.stamp)),
-                    // Not even its stamp can be believed: anything else is better.
-                    (None, _) => return Ok(Err(latest + micros(self.url.lease))),
+                    // Not even its stamp can be believed: nothing that is there will do.
+                    (None, _) => return Ok(Err(NO_STAMP)),
                 }
             }
             "ours" => {

@@ -6,7 +6,8 @@ if type(value) == 'string' then
   local state, stamp, fresh = string.match(value, '^S1 (%a) (%d+) (%d+) ')
   stamp, fresh = tonumber(stamp), tonumber(fresh)
   local oldest, since = tonumber(ARGV[2]), tonumber(ARGV[3])
-  if stamp and ((state == 'f' and fresh > tonumber(ARGV[1]) and stamp >= oldest) or (since > 0 and stamp >= since)) then
+  -- A stamp that no clock says is none.
+  if stamp and stamp < 2 ^ 53 - 1 and ((state == 'f' and fresh > tonumber(ARGV[1]) and stamp >= oldest) or (since > 0 and stamp >= since)) then
     return {'found', value, 0}
   end
 else

@@ -7,7 +7,9 @@ end
 if ARGV[2] ~= '' then
   local stored = ARGV[1] == '' and redis.pcall('GETRANGE', KEYS[1], 0, 63)
   local newer = type(stored) == 'string' and tonumber(string.match(stored, '^S1 %a (%d+) ') or 0)
-  if newer and newer > tonumber(string.match(ARGV[2], '^S1 %a (%d+) ')) then
+  -- One from the future is a lie.
+  local time = redis.call('TIME')
+  if newer and newer <= (time[1] + 1) * 1000000 and newer > tonumber(string.match(ARGV[2], '^S1 %a (%d+) ')) then
     return 0
   end
   if ARGV[3] == '0' then
