@@ -80,30 +80,43 @@ where
     pub(crate) async fn consult(&self, shared: &Shared<K, V>, key: &K, deadline: Time) -> Consulted<V> {
         let (name, came) = (shared.keys.encode(key), self.runtime.now());
         let mut want = Want { younger_than: self.younger_than(key), waited: None, locks: self.coalesces() };
+        let is_refresh = want.younger_than.is_some();
         let mut turned = Turned::LOCAL;
         loop {
-            let since = self.store.moment();
+            let (since, asked_at) = (self.store.moment(), self.runtime.coarse_now());
             let Ok(asked) = shared.tier.ask(&name, want).await else {
                 self.counters.shared_failures.increment();
                 return Consulted::Load(turned);
             };
             let via = if want.waited.is_some() { Via::Elsewhere } else { Via::Shared };
             let (instead, turn) = match asked {
-                Asked::Found(kept) => match self.take_over(shared, key, &kept, since, via) {
-                    Some(loaded) => return self.found(shared, &name, loaded, &kept).await,
-                    // Nobody here can read it: it is to be replaced.
-                    None if want.younger_than != Some(Duration::ZERO) => {
-                        want = Want { younger_than: Some(Duration::ZERO), waited: None, ..want };
-                        continue;
+                Asked::Found(kept) => {
+                    let is_awaited = matches!(via, Via::Elsewhere);
+                    let was_fresh =
+                        |loaded: &Loaded<V>| loaded.life.is_some_and(|life| asked_at < life.expires);
+                    match self.take_over(shared, key, &kept, since, via) {
+                        Some(loaded) if is_awaited || was_fresh(&loaded) => {
+                            return self.found(shared, &name, loaded, &kept).await;
+                        }
+                        // Nobody here can read it, or by the strategy of this node it is stale: it is to be
+                        // replaced.
+                        taken => {
+                            let stale = taken.map(|loaded| Loaded { via: Via::Stale, ..loaded });
+                            turned.stale = turned.stale.or(stale);
+                        }
                     }
-                    None => return Consulted::Load(turned),
-                },
+                    if want.younger_than == Some(Duration::ZERO) {
+                        return Consulted::Load(turned);
+                    }
+                    want = Want { younger_than: Some(Duration::ZERO), waited: None, ..want };
+                    continue;
+                }
                 Asked::Wanting { instead, turn } => (instead, turn),
             };
             if turned.stale.is_none() {
                 turned.stale = instead.and_then(|kept| self.take_over(shared, key, &kept, since, Via::Stale));
             }
-            let may_serve = |stale: &Loaded<V>| self.is_revalidatable(stale) && want.younger_than.is_none();
+            let may_serve = |stale: &Loaded<V>| self.is_revalidatable(stale) && !is_refresh;
             match turn {
                 Turn::Ours(lease) => {
                     self.counters.shared_misses.increment();
