@@ -52,6 +52,12 @@ pub enum Error {
     /// The loader returned this error. It is shared with the waiters of the moment, never stored.
     #[error("the load failed: {0}")]
     Load(#[source] Arc<dyn std::error::Error + Send + Sync>),
+    /// Another node that shares the tier was to load it, and this is what became of that.
+    #[error("on another node: {reason}")]
+    Elsewhere {
+        /// What the callers there were told.
+        reason: Arc<str>,
+    },
     /// The load was cancelled at its deadline.
     #[error("the load took longer than its deadline of {}", format_duration(*.after))]
     Deadline {

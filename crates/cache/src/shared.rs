@@ -132,11 +132,12 @@ where
                     self.counters.shared_waits.increment();
                     let now = self.runtime.now();
                     if now >= deadline {
-                        return Consulted::Failed(Error::Deadline { after: self.strategy.load.deadline });
+                        let error = Error::Deadline { after: self.strategy.load.deadline };
+                        return self.without(turned, error);
                     }
                     match before(&self.runtime, (now + lease_left).min(deadline), settled).await {
                         Some(Settled::Failed(reason)) => {
-                            return Consulted::Failed(Error::Load(Arc::from(Box::from(reason))));
+                            return self.without(turned, Error::Elsewhere { reason: reason.into() });
                         }
                         Some(Settled::Unshared) => return Consulted::Load(turned),
                         Some(Settled::Stored | Settled::Freed) | None => {}
@@ -144,6 +145,14 @@ where
                     want.waited = Some(self.runtime.now() - came);
                 }
             }
+        }
+    }
+
+    /// No node brought an answer: what is stale does, if there is something.
+    fn without(&self, turned: Turned<V>, error: Error) -> Consulted<V> {
+        match turned.stale {
+            Some(stale) => Consulted::Answered(self.instead(stale, &error)),
+            None => Consulted::Failed(error),
         }
     }
 
