@@ -1,0 +1,210 @@
+//! Nodes without a memory of their own: every lookup asks Redis.
+#![cfg(feature = "redis")]
+
+mod nodes;
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use nodes::{BUSY, MINUTE, MS, Node, Source, coalescing, sleep, tell, until};
+use stockade_cache::{Answer, Error, Live, Outcome, Reason, Refresh, Runtime, Strategy};
+use stockade_services::Redis;
+
+async fn alone(redis: &Redis, strategy: &Strategy) -> [Node; 4] {
+    nodes::nodes(&nodes::patient(redis), strategy, true).await
+}
+
+async fn all(nodes: &[Node], key: &str, source: &Source) -> Vec<Answer<String>> {
+    join_all(nodes.iter().map(|node| node.get(key, source))).await
+}
+
+async fn idle(nodes: &[Node]) {
+    for node in nodes {
+        node.cache.idle().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_nodes_load_a_key_once_and_keep_nothing() {
+    let (redis, live) = (Redis::start().unwrap(), Live::new());
+    let source = Source::new(&live, 20 * MS);
+    let nodes = alone(&redis, &coalescing(MINUTE)).await;
+    for round in 1..=20 {
+        let key = round.to_string();
+        let asking = nodes.iter().flat_map(|node| (0..10).map(|_| node.get(&key, &source)));
+        let answers = join_all(asking).await;
+        assert!(answers.iter().all(|answer| answer.value == format!("{key} 0")));
+        assert_eq!(answers.iter().filter(|answer| answer.outcome == Outcome::Miss).count(), 1);
+        assert_eq!(source.loads(), round);
+        idle(&nodes).await;
+        for answer in all(&nodes, &key, &source).await {
+            assert!(matches!((answer.outcome, answer.reason), (Outcome::Hit, Reason::Shared)));
+        }
+    }
+    assert!(nodes.iter().all(|node| node.cache.is_empty() && node.cache.flights() == 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_stale_is_served_by_all_and_refreshed_by_one() {
+    let (redis, live) = (Redis::start().unwrap(), Live::new());
+    let source = Source::new(&live, 300 * MS);
+    let strategy = Strategy { swr: MINUTE, ..coalescing(200 * MS) };
+    let nodes = alone(&redis, &strategy).await;
+    for round in 1..=3 {
+        all(&nodes, "key", &source).await;
+        idle(&nodes).await;
+        sleep(250 * MS).await;
+        let loads = source.loads();
+        let new = format!("key {}", source.change());
+        let came = live.now();
+        for _ in 0..10 {
+            for answer in all(&nodes, "key", &source).await {
+                assert_eq!((answer.outcome, answer.value == new), (Outcome::Stale, false), "{round}");
+            }
+        }
+        assert!(live.now() - came < 300 * MS, "nobody waits: {:?}", live.now() - came);
+        idle(&nodes).await;
+        assert_eq!(source.loads(), loads + 1, "round {round}");
+        assert!(all(&nodes, "key", &source).await.iter().all(|answer| answer.value == new));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_source_fails_what_is_stale_in_redis_serves_until_it_is_gone() {
+    let (redis, live) = (Redis::start().unwrap(), Live::new());
+    let source = Source::new(&live, 50 * MS);
+    let strategy = Strategy { sie: 1_000 * MS, ..coalescing(200 * MS) };
+    let nodes = alone(&redis, &strategy).await;
+    all(&nodes, "key", &source).await;
+    let loaded = live.now();
+    sleep(250 * MS).await;
+    source.break_down(true);
+    let mut fallbacks = 0;
+    while live.now() < loaded + 900 * MS {
+        let loads = source.loads();
+        // Who leads falls back, and who waits for it.
+        for answer in all(&nodes, "key", &source).await {
+            assert_eq!((answer.outcome, answer.value.as_str()), (Outcome::Fallback, "key 0"));
+            assert!(matches!(answer.reason, Reason::Failed(Error::Load(_) | Error::Elsewhere { .. })));
+            fallbacks += 1;
+        }
+        assert!(source.loads() - loads <= 2, "the one who came late leads anew");
+    }
+    assert!(fallbacks > 8);
+    sleep((loaded + 1_300 * MS) - live.now()).await;
+    for gone in join_all(nodes.iter().map(|node| node.ask("key", &source))).await {
+        assert!(gone.is_err(), "{gone:?}");
+    }
+    source.break_down(false);
+    assert_eq!(nodes[0].get("key", &source).await.outcome, Outcome::Miss);
+}
+
+/// All nodes ask all the time, for some ttls: how often a key is loaded, and how often anybody waited.
+async fn episodes(refresh: Refresh, ttl: Duration, takes: Duration, for_ttls: u32) -> (usize, usize, u64) {
+    let (redis, live) = (Redis::start().unwrap(), Live::new());
+    let source = Source::new(&live, takes);
+    let nodes = alone(&redis, &Strategy { refresh, ..coalescing(ttl) }).await;
+    nodes[0].get("key", &source).await;
+    idle(&nodes).await;
+    let ends = live.now() + ttl * for_ttls;
+    let waited = join_all(nodes.iter().map(async |node| {
+        let mut waited = 0;
+        while live.now() < ends {
+            waited += usize::from(node.get("key", &source).await.outcome != Outcome::Hit);
+            sleep(MS).await;
+        }
+        waited
+    }));
+    let waited = waited.await.iter().sum();
+    idle(&nodes).await;
+    let refreshes = nodes
+        .iter()
+        .map(|node| node.cache.stats())
+        .map(|stats| stats.refreshes_early + stats.refreshes_xfetch);
+    (source.loads(), waited, refreshes.sum())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_all_nodes_one_refreshes_early() {
+    let (ttl, takes) = (500 * MS, 20 * MS);
+    let (loads, waited, refreshes) = episodes(Refresh::Early { at: 0.6 }, ttl, takes, 6).await;
+    println!("early: {loads} loads in six ttls, {refreshes} refreshes, {waited} waits");
+    // At 0.6 of each ttl, and what the load takes: nine and the first at most.
+    assert!(refreshes as usize + 1 == loads, "{refreshes} refreshes, {loads} loads");
+    assert!((5..=10).contains(&loads) && waited == 0, "{loads} loads, {waited} waits");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_all_nodes_one_refreshes_by_chance() {
+    let (ttl, takes) = (500 * MS, 20 * MS);
+    let (loads, waited, refreshes) = episodes(Refresh::XFetch { beta: 1.0 }, ttl, takes, 6).await;
+    println!("xfetch: {loads} loads in six ttls, {refreshes} refreshes, {waited} waits");
+    // With so many requests it comes some loads' times before the end of each ttl.
+    assert!((5..=12).contains(&loads), "{loads} loads");
+    assert!(refreshes as usize + 1 >= loads - 2 && waited <= 8, "{refreshes} refreshes, {waited} waits");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_not_found_is_kept_for_its_own_ttl_or_not_at_all() {
+    let (redis, live) = (Redis::start().unwrap(), Live::new());
+    let source = Source::new(&live, MS);
+    let absent = async |node: &Node| {
+        let source = source.clone();
+        let load = async move || source.load("absent".to_owned()).await.map(|_| String::new());
+        node.cache.get_with("absent".to_owned(), load).await.unwrap()
+    };
+    let keeps = Strategy { negative_ttl: Some(300 * MS), ..coalescing(MINUTE) };
+    let nodes = alone(&redis, &keeps).await;
+    assert_eq!(absent(&nodes[0]).await.outcome, Outcome::Miss);
+    let loaded = live.now();
+    idle(&nodes).await;
+    for node in &nodes {
+        let answer = absent(node).await;
+        if live.now() - loaded < 250 * MS {
+            assert_eq!((answer.outcome, answer.value.as_str()), (Outcome::Negative, ""));
+        }
+    }
+    sleep(350 * MS).await;
+    assert_eq!(absent(&nodes[1]).await.outcome, Outcome::Miss, "no longer than its own ttl");
+
+    let redis = Redis::start().unwrap();
+    let nodes = alone(&redis, &coalescing(MINUTE)).await;
+    let loads = source.loads();
+    for node in &nodes {
+        assert_eq!(absent(node).await.outcome, Outcome::Miss);
+        node.cache.idle().await;
+    }
+    assert_eq!(source.loads(), loads + 4);
+    // Who waits for it is given it all the same.
+    let slow = Source::new(&live, 300 * MS);
+    let answers = join_all(nodes.iter().map(async |node| {
+        let source = slow.clone();
+        let load = async move || source.load("absent".to_owned()).await.map(|_| String::new());
+        node.cache.get_with("absent".to_owned(), load).await.unwrap()
+    }))
+    .await;
+    assert_eq!((slow.loads(), answers.iter().all(|answer| answer.value.is_empty())), (1, true));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn independent_nodes_load_for_themselves_and_leave_no_lock() {
+    let (redis, live) = (Redis::start().unwrap(), Live::new());
+    let source = Source::new(&live, 300 * MS);
+    let nodes = alone(&redis, &Strategy::preset("simple").unwrap()).await;
+    let answers = all(&nodes, "key", &source).await;
+    assert!(answers.iter().all(|answer| answer.outcome == Outcome::Miss));
+    assert_eq!((source.loads(), tell::<usize>(&redis, "EXISTS stockade:l:{:key}").await), (4, 0));
+    idle(&nodes).await;
+    assert!(all(&nodes, "key", &source).await.iter().all(|answer| answer.outcome == Outcome::Hit));
+    // What lies there from the future is replaced.
+    let lie = "S1_f_9000000000000000_9007199254740991_1_0_0_-_-_00000000\nlie".replace('_', " ");
+    let mut redis_too = nodes::connect(&redis).await;
+    let _: String =
+        redis::cmd("SET").arg("stockade:v:{:lie}").arg(lie).query_async(&mut redis_too).await.unwrap();
+    assert_eq!(nodes[0].get("lie", &source).await.outcome, Outcome::Miss);
+    idle(&nodes).await;
+    assert_eq!(nodes[1].get("lie", &source).await.outcome, Outcome::Hit);
+    let came = live.now();
+    until("all is quiet", async || nodes.iter().all(|node| node.cache.flights() == 0)).await;
+    assert!(live.now() - came < BUSY);
+}
