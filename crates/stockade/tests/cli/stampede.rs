@@ -247,7 +247,7 @@ fn bad_input_is_told_its_place_and_its_remedy() {
         (
             &["--source", "redis://localhost"],
             2,
-            &["--source: unknown source `redis`: use one of: sqlite, simulated, mongodb"],
+            &["--source: unknown source `redis`: use one of: sqlite, simulated"],
         ),
         (
             &["--source", "sqlite:absent.sqlite"],
