@@ -19,6 +19,7 @@ mod nginx;
 mod postgres;
 mod process;
 mod redis;
+mod redis_cluster;
 
 pub use couchdb::CouchDb;
 pub use mongodb::MongoDb;
@@ -26,3 +27,4 @@ pub use nginx::Nginx;
 pub use postgres::Postgres;
 pub use process::{Process, ServiceError, free_port};
 pub use redis::Redis;
+pub use redis_cluster::RedisCluster;

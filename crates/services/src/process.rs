@@ -91,6 +91,19 @@ pub fn free_port() -> Result<u16, ServiceError> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
+/// Waits until there is nothing to complain about; else what there is.
+pub(crate) fn await_that(is_so: impl Fn() -> Result<(), String>) -> Result<(), String> {
+    let mut tries_left = START_TIMEOUT.as_millis() / ASK_EVERY.as_millis();
+    loop {
+        match is_so() {
+            Err(_) if tries_left > 0 => tries_left -= 1,
+            end => return end,
+        }
+        #[expect(clippy::disallowed_methods, reason = "servers tell nobody when they know each other")]
+        thread::sleep(ASK_EVERY);
+    }
+}
+
 /// A folder for a server's files. It goes when it is dropped, or when whoever holds it dies.
 #[derive(Debug)]
 pub(crate) struct Folder {

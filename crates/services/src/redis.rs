@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, TcpStream},
     time::Duration,
 };
@@ -83,17 +83,24 @@ impl Drop for Redis {
 
 /// Whether it answers. One that asks for a password does.
 fn ping(port: u16) -> Result<(), String> {
-    let ask = || -> std::io::Result<String> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-        stream.write_all(b"PING\r\n")?;
-        let mut answer = String::new();
-        BufReader::new(stream).read_line(&mut answer)?;
-        Ok(answer)
-    };
-    match ask() {
+    match say(port, "PING") {
         Ok(answer) if answer.starts_with("+PONG") || answer.starts_with("-NOAUTH") => Ok(()),
         Ok(answer) => Err(format!("it answers {answer:?}")),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// What a server answers to a command: a line, or a text.
+pub(crate) fn say(port: u16, command: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    stream.write_all(format!("{command}\r\n").as_bytes())?;
+    let (mut answer, mut said) = (String::new(), BufReader::new(stream));
+    said.read_line(&mut answer)?;
+    if let Some(length) = answer.strip_prefix('$').and_then(|length| length.trim().parse().ok()) {
+        let mut text = vec![0; length];
+        said.read_exact(&mut text)?;
+        answer = String::from_utf8_lossy(&text).into_owned();
+    }
+    Ok(answer.trim_end().to_owned())
 }

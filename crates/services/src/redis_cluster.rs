@@ -1,0 +1,144 @@
+//! A cluster of Redis servers, without persistence and without replicas.
+
+use std::ffi::OsString;
+
+use crate::{
+    ServiceError,
+    process::{Folder, Process, await_that, free_port},
+    redis::say,
+};
+
+/// How many servers a cluster has.
+const SERVERS: usize = 3;
+
+/// How many slots.
+const SLOTS: usize = 16_384;
+
+/// Three Redis servers with a third of the slots each. One that is killed takes its third along: the others
+/// go on.
+#[derive(Debug)]
+pub struct RedisCluster {
+    servers: Vec<Server>,
+}
+
+#[derive(Debug)]
+struct Server {
+    /// None: it was killed.
+    process: Option<Process>,
+    folder: Folder,
+    port: u16,
+    bus: u16,
+}
+
+impl RedisCluster {
+    /// Starts one.
+    pub fn start() -> Result<Self, ServiceError> {
+        let servers = (0..SERVERS).map(|_| Server::start()).collect::<Result<Vec<_>, _>>()?;
+        let cluster = Self { servers };
+        for (number, server) in cluster.servers.iter().enumerate() {
+            let [from, to] = [number, number + 1].map(|number| number * SLOTS / SERVERS);
+            server.tell(&format!("CLUSTER ADDSLOTSRANGE {from} {}", to - 1))?;
+            server.tell(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1))?;
+        }
+        for server in &cluster.servers[1..] {
+            cluster.servers[0].tell(&format!("CLUSTER MEET 127.0.0.1 {} {}", server.port, server.bus))?;
+        }
+        cluster.await_whole()?;
+        Ok(cluster)
+    }
+
+    /// Waits until all servers know of all slots.
+    pub fn await_whole(&self) -> Result<(), ServiceError> {
+        const WHOLE: [&str; 2] = ["cluster_state:ok", "cluster_slots_ok:16384"];
+        for server in &self.servers {
+            let is_whole = || match say(server.port, "CLUSTER INFO") {
+                Ok(info) if WHOLE.iter().all(|line| info.contains(line)) => Ok(()),
+                Ok(info) => Err(info),
+                Err(error) => Err(error.to_string()),
+            };
+            await_that(is_whole).map_err(|reason| server.failed(reason))?;
+        }
+        Ok(())
+    }
+
+    /// Where it is: `redis+cluster://127.0.0.1:PORT,127.0.0.1:PORT,..`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let hosts: Vec<_> = self.servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
+        format!("redis+cluster://{}", hosts.join(","))
+    }
+
+    /// The port of each server.
+    #[must_use]
+    pub fn ports(&self) -> Vec<u16> {
+        self.servers.iter().map(|server| server.port).collect()
+    }
+
+    /// Which server has a name.
+    pub fn server_of(&self, name: &str) -> Result<usize, ServiceError> {
+        let slot = self.servers[0].tell(&format!("CLUSTER KEYSLOT {name}"))?;
+        let slot: usize = slot.trim_start_matches(':').parse().map_err(|_| self.servers[0].failed(slot))?;
+        Ok((0..SERVERS).rfind(|number| number * SLOTS / SERVERS <= slot).unwrap_or(0))
+    }
+
+    /// Kills a server: its connections are reset, and what it had is lost.
+    pub fn kill(&mut self, server: usize) {
+        self.servers[server].kill();
+    }
+
+    /// Starts a server again, empty, with the slots that it had, and waits until the others know.
+    pub fn restart(&mut self, server: usize) -> Result<(), ServiceError> {
+        self.servers[server].restart()?;
+        self.await_whole()
+    }
+}
+
+impl Server {
+    fn start() -> Result<Self, ServiceError> {
+        let folder = Folder::new("redis-cluster")?;
+        let mut server = Self { process: None, folder, port: free_port()?, bus: free_port()? };
+        server.restart()?;
+        Ok(server)
+    }
+
+    fn restart(&mut self) -> Result<(), ServiceError> {
+        self.kill();
+        let Self { folder, port, bus, .. } = self;
+        let command = format!(
+            "redis-server --port {port} --bind 127.0.0.1 --save  --appendonly no --cluster-enabled yes \
+             --cluster-port {bus} --cluster-node-timeout 1000 --cluster-require-full-coverage no --dir"
+        );
+        let mut command: Vec<_> = command.split(' ').map(OsString::from).collect();
+        command.push(folder.path().into());
+        let is_ready = || match say(*port, "PING") {
+            Ok(answer) if answer.starts_with("+PONG") => Ok(()),
+            Ok(answer) => Err(format!("it answers {answer:?}")),
+            Err(error) => Err(error.to_string()),
+        };
+        self.process = Some(Process::start(folder, "KILL", &command, is_ready)?);
+        Ok(())
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill();
+        }
+    }
+
+    fn tell(&self, command: &str) -> Result<String, ServiceError> {
+        let answer = say(self.port, command)?;
+        if answer.starts_with('-') { Err(self.failed(format!("{command}: {answer}"))) } else { Ok(answer) }
+    }
+
+    fn failed(&self, reason: String) -> ServiceError {
+        let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        ServiceError::NotReady { program: "redis-server".to_owned(), reason, log }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Its folder goes after it.
+        self.kill();
+    }
+}
