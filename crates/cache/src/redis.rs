@@ -340,15 +340,19 @@ impl Inner {
             Some(Ok(answer)) => Ok(answer),
             Some(Err(error)) => Err(self.failed(link.generation, &error)),
             None => {
-                self.suspect(link.generation);
+                if !self.url.is_cluster() {
+                    self.suspect(link.generation);
+                }
                 Err(TierError::TimedOut)
             }
         }
     }
 
-    /// What an error comes to. One that another connection might not have ends this one.
+    /// What an error comes to. One that another connection might not have ends this one; in a cluster it may be
+    /// that of one server, and the keeper looks whether the others are there.
     fn failed(&self, generation: u64, error: &RedisError) -> TierError {
-        if error.is_io_error() || error.is_unrecoverable_error() || error.code() == Some("READONLY") {
+        let is_broken = error.is_io_error() || error.is_unrecoverable_error();
+        if !self.url.is_cluster() && (is_broken || error.code() == Some("READONLY")) {
             self.suspect(generation);
         }
         if error.is_timeout() {

@@ -350,7 +350,7 @@ impl Inner {
         // The log first: what is read from Redis after that is known to be outdated.
         let ats: Vec<String> = self.run(link, notes.collect()).await?;
         let mut ats = ats.into_iter();
-        let mut rest = Vec::new();
+        let (mut rest, mut soft) = (Vec::new(), Vec::new());
         for (step, told) in &steps {
             match step {
                 Step::Tell(note) => {
@@ -361,12 +361,25 @@ impl Inner {
                         known.clock.heard(at);
                         known.log.add(note, at);
                     }
+                    if let Note::Invalidated(What::Key(key), Invalidation::Soft) = note {
+                        soft.push((rest.len(), key));
+                    }
                     rest.extend(self.outdate(note, *told, at));
                 }
                 Step::Free(key, token) => rest.push(self.free(key, token)),
             }
         }
-        self.run::<i64>(link, rest).await?;
+        if self.url.is_cluster() {
+            // A server may be gone, and the log says it all but what is soft.
+            let mut is_done = vec![false; rest.len()];
+            let running = link.run_each(rest, |number| is_done[number] = true);
+            let _ = before(&self.live, self.deadline(), running).await;
+            for (_, key) in soft.into_iter().filter(|(number, _)| !is_done[*number]) {
+                self.tell(Note::Invalidated(What::Key(key.clone()), Invalidation::Hard));
+            }
+        } else {
+            self.run::<i64>(link, rest).await?;
+        }
         let mut pending = self.pending.lock();
         if pending.given_up != given_up {
             // None of these is there any more: what is, has not been sent.
@@ -416,7 +429,7 @@ impl Inner {
         command
     }
 
-    /// Runs commands in their order: at once, where there is one server.
+    /// Runs commands at once and in their order. All are for names of one server.
     async fn run<T: FromRedisValue>(&self, link: &Link, commands: Vec<Cmd>) -> Result<Vec<T>, TierError> {
         if commands.is_empty() {
             return Ok(Vec::new());

@@ -62,22 +62,24 @@ impl Link {
         }
     }
 
-    /// Runs commands in their order: at once, where there is one server.
+    /// Runs commands at once and in their order. All are for names of one server.
     pub(super) async fn run<T: FromRedisValue>(&self, commands: Vec<Cmd>) -> Result<Vec<T>, RedisError> {
+        let mut all = pipe();
+        for command in commands {
+            all.add_command(command);
+        }
         match self.wire.clone() {
-            Wire::One(mut wire) => {
-                let mut all = pipe();
-                for command in commands {
-                    all.add_command(command);
-                }
-                all.query_async(&mut wire).await
-            }
-            Wire::Cluster(mut wire) => {
-                let mut answers = Vec::new();
-                for command in commands {
-                    answers.push(command.query_async(&mut wire).await?);
-                }
-                Ok(answers)
+            Wire::One(mut wire) => all.query_async(&mut wire).await,
+            Wire::Cluster(mut wire) => all.query_async(&mut wire).await,
+        }
+    }
+
+    /// Runs commands one after another, for names of any server of a cluster: each may fail for itself.
+    pub(super) async fn run_each(&self, commands: Vec<Cmd>, mut is_done: impl FnMut(usize)) {
+        let Wire::Cluster(mut wire) = self.wire.clone() else { return };
+        for (number, command) in commands.into_iter().enumerate() {
+            if command.query_async::<i64>(&mut wire).await.is_ok() {
+                is_done(number);
             }
         }
     }
@@ -155,6 +157,11 @@ impl FromStr for RedisUrl {
 }
 
 impl RedisUrl {
+    /// Whether a server may be gone while others are there.
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.servers, Servers::Cluster(_))
+    }
+
     /// With another `prefix`.
     #[must_use]
     pub fn with_prefix(self, prefix: impl Into<String>) -> Self {
