@@ -174,9 +174,9 @@ async fn a_node_that_is_cut_off_serves_what_it_has_for_its_ttl_and_catches_up_at
         by_key(&one);
         until("the new one is there", async || ask().await == fresh).await;
         if stalls {
-            proxy.stall()
+            proxy.stall();
         } else {
-            proxy.cut()
+            proxy.cut();
         }
         until("it has noticed", async || !cut.tier.is_up()).await;
         let new = source.change();
