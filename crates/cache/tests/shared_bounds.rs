@@ -106,3 +106,23 @@ async fn what_is_told_while_redis_is_away_is_bounded_and_nothing_is_forgotten() 
     }
     println!("{pending} pending of {TOLD}, told {:?} after its return", live.now() - back);
 }
+
+/// The same while it is there: so much is told so fast that all of it is given up while some is on its way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_told_faster_than_redis_hears_is_bounded_and_nothing_is_forgotten() {
+    const TOLD: usize = 400_000;
+    let (redis, live) = (Redis::start().unwrap(), Live::new());
+    let source = Source::new(&live, MS);
+    let [one, other]: [Node; 2] = nodes::nodes(&nodes::patient(&redis), &coalescing(MINUTE), false).await;
+    let keys: Vec<_> = (0..400).map(|key| format!("kept {key}")).collect();
+    join_all(keys.iter().map(|key| other.get(key, &source))).await;
+    let told = live.now();
+    for number in 0..TOLD {
+        let key = if number % 1_000 == 0 { keys[number / 1_000].clone() } else { number.to_string() };
+        one.cache.invalidate(&key, Invalidation::Hard);
+    }
+    let telling = live.now() - told;
+    until("all is told", async || is_clean(&one)).await;
+    println!("{TOLD} told in {telling:?}, heard after {:?}", live.now() - told);
+    until("all is gone", async || keys.iter().all(|key| other.cache.get(key).is_none())).await;
+}

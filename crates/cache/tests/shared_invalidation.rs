@@ -128,7 +128,8 @@ async fn what_one_node_invalidates_all_others_stop_serving_in_a_moment_and_load_
         "served after its invalidation, of {}: {p50:?}, p99 {p99:?}, {most:?}; {loads} loads",
         lags.len()
     );
-    assert!(most < LOOK + BUSY && p50 < LOOK, "{p50:?}, {p99:?}, {most:?}");
+    // Most are pushed, not found in the log at some look.
+    assert!(most < LOOK + BUSY && p50 < LOOK / 5, "{p50:?}, {p99:?}, {most:?}");
     // One a change, and one more where a load began between the call and its note in the log.
     assert!(loads <= 301 + 301 / 10, "{loads}");
     assert_eq!(readers.errors.load(SeqCst), 0);
