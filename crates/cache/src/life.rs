@@ -82,7 +82,8 @@ impl Lifetimes {
     /// The life of an answer that was loaded so long ago by another node, whose load took so long and which
     /// says how long it is fresh. It is believed no further than the strategy goes.
     pub(crate) fn resume(&self, now: Time, kept: &Kept) -> Life {
-        let own = if kept.is_negative { self.negative_ttl } else { self.ttl };
+        // Without a time of its own a not-found is not kept, and anything else for ever.
+        let own = if kept.is_negative { Some(self.negative_ttl.unwrap_or_default()) } else { self.ttl };
         let fresh_for = match (own, kept.fresh_for) {
             (Some(own), Some(told)) => own.min(told),
             (Some(only), None) | (None, Some(only)) => only,

@@ -208,7 +208,7 @@ where
             Ok(loaded) => loaded,
             Err(error) => {
                 let key = lease.is_some().then(|| controls.key().clone());
-                let stale = stale.map(|stale| self.instead(stale, &error));
+                let stale = stale.and_then(|stale| self.instead(stale, &error));
                 drop(controls.land(stale.ok_or_else(|| error.clone())));
                 if let (Some(lease), Some(key)) = (lease, key) {
                     self.settle(lease, &key, Err(&error)).await;

@@ -45,7 +45,7 @@ use clock::{Clock, Micros, micros};
 use envelope::Envelope;
 use keeper::{Pending, Waiting};
 use lease::Held;
-use log::Log;
+use log::{Log, Standing};
 use url::Link;
 use wire::NoteId;
 
@@ -115,6 +115,22 @@ struct Known {
     after: NoteId,
     /// And some after it.
     heard: BTreeSet<NoteId>,
+    /// When this node was first there.
+    began: Micros,
+}
+
+impl Known {
+    /// Another server has another clock and another log.
+    fn forget(&mut self, time: Micros) {
+        *self = Self {
+            clock: Clock::default(),
+            log: Log::new(0),
+            after: NoteId::default(),
+            heard: BTreeSet::new(),
+            began: time,
+        };
+        self.log.forget_before(time);
+    }
 }
 
 struct Scripts {
@@ -157,6 +173,7 @@ impl Redis {
                 log: Log::new(seed.child("log").0),
                 after: NoteId::default(),
                 heard: BTreeSet::new(),
+                began: 0,
             }),
             pending: Lock::default(),
             sent: watch::channel(0).0,
@@ -166,6 +183,12 @@ impl Redis {
         });
         inner.live.spawn(keeper::keep(Arc::downgrade(&inner), inner.live.clone()));
         Arc::new(Self(inner))
+    }
+
+    /// Waits until all nodes have been told what this one has told so far: what was invalidated and inserted.
+    pub async fn told(&self) -> Result<(), TierError> {
+        self.0.link()?;
+        self.0.all_sent(self.0.deadline()).await
     }
 
     /// Removes everything under its prefix, but not from a cluster.
@@ -216,7 +239,7 @@ impl Tier for Redis {
 
     fn listen(&self, listener: Listener) {
         let is_first = self.0.listener.set(listener).is_ok();
-        debug_assert!(is_first, "a tier belongs to one cache");
+        assert!(is_first, "a tier belongs to one cache: open another one for this");
     }
 }
 
@@ -286,10 +309,13 @@ impl Inner {
                     held.forget();
                 }
                 match (kept, envelope) {
-                    (Some(kept), _) => Asked::Found(kept),
-                    (None, Some(Some(envelope))) => return Ok(Err(envelope.stamp)),
+                    // Waited for, it is good enough however short it is fresh.
+                    (Some(kept), _) if kept.fresh_for != Some(Duration::ZERO) || since > 0 => {
+                        Asked::Found(kept)
+                    }
+                    (_, Some(Some(envelope))) => return Ok(Err(envelope.stamp)),
                     // Not even its stamp can be believed: nothing that is there will do.
-                    (None, _) => return Ok(Err(NO_STAMP)),
+                    (_, _) => return Ok(Err(NO_STAMP)),
                 }
             }
             "ours" => {
@@ -313,10 +339,12 @@ impl Inner {
     /// A value that was stored, unless it is outdated.
     fn open(&self, key: &Bytes, envelope: &Envelope) -> Option<Kept> {
         let known = self.known.lock();
-        if known.log.outdates(key, &envelope.tags, envelope.began) {
-            return None;
+        let kept = envelope.open(known.clock.latest(self.live.now()))?;
+        match known.log.standing(key, &envelope.tags, envelope.began) {
+            Standing::Sound => Some(kept),
+            Standing::Expired => Some(Kept { fresh_for: Some(Duration::ZERO), ..kept }),
+            Standing::Outdated => None,
         }
-        envelope.open(known.clock.latest(self.live.now()))
     }
 
     fn await_settled(&self, key: &Bytes, held: &Held) -> oneshot::Receiver<Settled> {

@@ -4,6 +4,7 @@ use std::{hash::Hash, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use stockade_model::time::{Runtime, Time, before};
+use tokio::sync::Semaphore;
 
 use crate::{
     answer::Error,
@@ -26,12 +27,17 @@ pub struct Shared<K, V> {
     pub(crate) keys: Box<dyn Codec<K>>,
     pub(crate) values: Box<dyn Codec<V>>,
     pub(crate) is_alone: bool,
+    turns: Semaphore,
 }
+
+/// How many keys a node asks the tier for at once. The others are loaded without it.
+const ASKED_AT_ONCE: usize = 10_000;
 
 impl<K, V> Shared<K, V> {
     /// Under the memory of this node, which answers what it can.
     pub fn under(tier: Arc<dyn Tier>, keys: impl Codec<K>, values: impl Codec<V>) -> Self {
-        Self { tier, keys: Box::new(keys), values: Box::new(values), is_alone: false }
+        let (keys, values, turns) = (Box::new(keys), Box::new(values), Semaphore::new(ASKED_AT_ONCE));
+        Self { tier, keys, values, is_alone: false, turns }
     }
 
     /// In place of the memory of this node: every lookup asks the tier, once for all who ask at the same time.
@@ -78,9 +84,14 @@ where
 
     /// Asks the shared tier for a key, and waits for the node that loads it.
     pub(crate) async fn consult(&self, shared: &Shared<K, V>, key: &K, deadline: Time) -> Consulted<V> {
+        let Ok(_turn) = shared.turns.try_acquire() else {
+            self.counters.shared_failures.increment();
+            return Consulted::Load(Turned::LOCAL);
+        };
         let (name, came) = (shared.keys.encode(key), self.runtime.now());
-        let mut want = Want { younger_than: self.younger_than(key), waited: None, locks: self.coalesces() };
-        let is_refresh = want.younger_than.is_some();
+        let mut want = Want { younger_than: self.younger_than(key), waited: None, locks: self.may_lead(key) };
+        // It has been served from here, and who refreshes it waits for whoever does.
+        let is_refresh = self.has_memory() && self.is_stored(key);
         let mut turned = Turned::LOCAL;
         loop {
             let (since, asked_at) = (self.store.moment(), self.runtime.coarse_now());
@@ -113,9 +124,8 @@ where
                 }
                 Asked::Wanting { instead, turn } => (instead, turn),
             };
-            if turned.stale.is_none() {
-                turned.stale = instead.and_then(|kept| self.take_over(shared, key, &kept, since, Via::Stale));
-            }
+            // What was there before a wait may have been invalidated meanwhile.
+            turned.stale = instead.and_then(|kept| self.take_over(shared, key, &kept, since, Via::Stale));
             let may_serve = |stale: &Loaded<V>| self.is_revalidatable(stale) && !is_refresh;
             match turn {
                 Turn::Ours(lease) => {
@@ -150,8 +160,8 @@ where
 
     /// No node brought an answer: what is stale does, if there is something.
     fn without(&self, turned: Turned<V>, error: Error) -> Consulted<V> {
-        match turned.stale {
-            Some(stale) => Consulted::Answered(self.instead(stale, &error)),
+        match turned.stale.and_then(|stale| self.instead(stale, &error)) {
+            Some(stale) => Consulted::Answered(stale),
             None => Consulted::Failed(error),
         }
     }
@@ -232,6 +242,10 @@ where
         }
     }
 
+    fn is_stored(&self, key: &K) -> bool {
+        matches!(self.store.look_again(key, self.runtime.coarse_now()), Found::Aged(_) | Found::Fresh { .. })
+    }
+
     /// How young an answer has to be that is better than the one here: less than half as old, which no error
     /// of a clock makes the very same one.
     fn younger_than(&self, key: &K) -> Option<Duration> {
@@ -247,6 +261,12 @@ where
         let now = self.runtime.coarse_now();
         let state = |life| self.lifetimes.state(life, now, || (now, 0.0));
         stale.life.as_ref().is_some_and(|life| matches!(state(life), State::Stale | State::Fresh))
+    }
+
+    /// Whether this node would load, if it had the lock.
+    fn may_lead(&self, key: &K) -> bool {
+        let breaker = self.breakers.as_ref().map(|breakers| breakers.of(key));
+        self.coalesces() && breaker.is_none_or(|breaker| breaker.may_admit(self.runtime.now()))
     }
 
     fn coalesces(&self) -> bool {
@@ -265,11 +285,12 @@ where
         lease.settle(ended).await;
     }
 
-    /// What is stale, in place of a load that failed.
-    pub(crate) fn instead(&self, stale: Loaded<V>, error: &Error) -> Loaded<V> {
-        let is_fresh = stale.life.is_some_and(|life| self.runtime.coarse_now() < life.expires);
-        let via = if is_fresh { Via::Shared } else { Via::Fallback(error.clone()) };
-        Loaded { via, ..stale }
+    /// What is stale, in place of a load that failed; `None`: it is gone by now.
+    pub(crate) fn instead(&self, stale: Loaded<V>, error: &Error) -> Option<Loaded<V>> {
+        let now = self.runtime.coarse_now();
+        let life = stale.life.filter(|life| now < life.gone(self.lifetimes.stale_for))?;
+        let via = if now < life.expires { Via::Shared } else { Via::Fallback(error.clone()) };
+        Some(Loaded { via, ..stale })
     }
 
     /// A value as the tier is to keep it.

@@ -7,6 +7,9 @@ use stockade_model::time::Time;
 /// Microseconds since 1970 on the server's clock.
 pub(super) type Micros = u64;
 
+/// How far a clock may be off.
+pub(super) const SLACK: Micros = 1_000_000;
+
 /// What is known of a server's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Clock {

@@ -15,7 +15,7 @@ use std::{fmt::Write, str::FromStr, time::Duration};
 use bytes::Bytes;
 use crc32fast::Hasher;
 
-use super::clock::{Micros, micros};
+use super::clock::{Micros, SLACK, micros};
 use crate::tier::Kept;
 
 /// Until when something is fresh that always is: what a Lua number can hold.
@@ -61,12 +61,13 @@ impl Envelope {
         }
     }
 
-    /// When Redis may forget it, in milliseconds since 1970; 0: never.
-    pub(super) fn goes_ms(&self, now: Micros) -> u64 {
+    /// How long from now on Redis has to keep it, in milliseconds; 0: for ever.
+    pub(super) fn lasts_ms(&self, now: Micros) -> u64 {
         if self.fresh_until == FOR_EVER {
             return 0;
         }
-        self.fresh_until.saturating_add(self.stale).max(now + LEAST).min(FOR_EVER) / 1_000
+        let gone = self.fresh_until.saturating_add(self.stale).min(FOR_EVER);
+        gone.saturating_sub(now).max(LEAST) / 1_000
     }
 
     /// As it is stored under a key.
@@ -118,8 +119,6 @@ impl Envelope {
 
     /// The value, as it is at `now`; `None`: it would be younger than it can be.
     pub(super) fn open(&self, now: Micros) -> Option<Kept> {
-        /// How far a clock may be off.
-        const SLACK: Micros = 1_000_000;
         if self.stamp > now + SLACK {
             return None;
         }
@@ -174,7 +173,7 @@ mod tests {
         );
         let read = Envelope::read(b"ada", &bytes).expect("it is whole");
         assert_eq!(read, sealed);
-        assert_eq!(read.goes_ms(1_000_000_000), 1_070_000);
+        assert_eq!(read.lasts_ms(1_000_000_000), 70_000);
         let open = read.open(1_030_000_000).expect("it has been");
         let aged = Kept { age: Duration::from_secs(30), tags: Vec::new(), ..kept(b"Ada\nLovelace") };
         assert_eq!(open, aged);
@@ -184,9 +183,9 @@ mod tests {
     #[test]
     fn what_waiters_are_to_find_lies_there_for_a_second() {
         let fleeting = Kept { fresh_for: Some(Duration::ZERO), stale_for: Duration::ZERO, ..kept(b"") };
-        assert_eq!(Envelope::seal(&fleeting, 5_000_000, 0).goes_ms(5_000_000), 6_000);
+        assert_eq!(Envelope::seal(&fleeting, 5_000_000, 0).lasts_ms(5_000_000), 1_000);
         let lasting = Kept { fresh_for: None, ..kept(b"") };
-        assert_eq!(Envelope::seal(&lasting, 5_000_000, 0).goes_ms(5_000_000), 0);
+        assert_eq!(Envelope::seal(&lasting, 5_000_000, 0).lasts_ms(5_000_000), 0);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    panic::{self, AssertUnwindSafe},
     sync::{Arc, Weak, atomic::Ordering::Relaxed},
     time::Duration,
 };
@@ -14,8 +15,8 @@ use stockade_model::time::{Live, Runtime, Time, before};
 use tokio::sync::oneshot;
 
 use super::{
-    Inner, NOTE, OUTDATE, SETTLE, VALUE_BYTES_MOST,
-    clock::{Micros, micros},
+    Inner, KEY_BYTES_MOST, NOTE, OUTDATE, SETTLE, VALUE_BYTES_MOST,
+    clock::{Micros, SLACK, micros},
     envelope::Envelope,
     log::REMEMBERED,
     url::Link,
@@ -73,11 +74,17 @@ pub(super) async fn keep(inner: Weak<Inner>, live: Live) {
             left_alone = LEFT_ALONE;
             *strong.link.lock() = Some(link.clone());
             drop(strong);
+            let mut looked = live.now();
             while let Some(strong) = inner.upgrade() {
-                // What was told since the last look has left a permit.
-                let _ = before(&live, live.now() + LOOK_EVERY, strong.nudge.notified()).await;
+                // What was told since the last turn has left a permit.
+                let _ = before(&live, looked + LOOK_EVERY, strong.nudge.notified()).await;
+                let mut is_well = strong.send_some(&link).await.is_ok();
+                if live.now() >= looked + LOOK_EVERY {
+                    looked = live.now();
+                    is_well = is_well && strong.look(&link).await.is_ok();
+                }
                 let is_kept = strong.link.lock().is_some() && Arc::strong_count(&strong) > 1;
-                if !is_kept || strong.look(&link).await.is_err() {
+                if !is_kept || !is_well {
                     strong.lose();
                     break;
                 }
@@ -96,11 +103,12 @@ pub(super) async fn keep(inner: Weak<Inner>, live: Live) {
 /// Whether Redis can be used now.
 pub(super) async fn check(inner: &Arc<Inner>) -> Result<(), TierError> {
     let deadline = inner.live.now() + CONNECT_TIMEOUT;
+    let failed = |error: RedisError| TierError::Failed(explain(&error));
     let connecting = inner.url.connect(0, |_| Ok(()));
-    let link = match before(&inner.live, deadline, connecting).await {
-        Some(link) => link.map_err(|error| TierError::Failed(explain(&error)))?,
-        None => return Err(TierError::TimedOut),
-    };
+    let link = before(&inner.live, deadline, connecting).await.ok_or(TierError::TimedOut)?.map_err(failed)?;
+    let channels = [inner.notes_channel(), inner.channel()];
+    let subscribed = before(&inner.live, deadline, link.subscribe(&channels)).await;
+    subscribed.ok_or(TierError::TimedOut)?.map_err(failed)?;
     inner.catch_up_some(&link, deadline).await.map(drop)
 }
 
@@ -133,7 +141,7 @@ pub(super) fn explain(error: &RedisError) -> String {
         ErrorKind::AuthenticationFailed => "it refuses the user or the password: check the URL",
         _ if error.code() == Some("NOAUTH") => "it asks for a password: write redis://:PASSWORD@HOST",
         _ if error.code() == Some("NOPERM") => {
-            "its user may not do that: allow it EVAL, PUBLISH and the prefix's keys"
+            "its user may not do that: allow it +@scripting +@pubsub +@read +@write, ~PREFIX:* and &PREFIX:*"
         }
         _ if error.code() == Some("OOM") => "it has no room: give it a `maxmemory-policy` that evicts",
         _ => "check that it is Redis 6.2 or newer, and that the URL is right",
@@ -157,32 +165,42 @@ impl Inner {
         let subscribed = before(&self.live, deadline, subscribing).await.ok_or(TierError::TimedOut)?;
         subscribed.map_err(|error| self.failed(generation, &error))?;
         self.look(&link).await?;
+        while self.send_some(&link).await? {}
         Ok(link)
     }
 
-    /// Looks whether Redis is there: hears what was missed, and tells what is pending.
+    /// Looks whether Redis is there, hears what was missed, and forgets who waits no longer.
     async fn look(&self, link: &Link) -> Result<(), TierError> {
         while self.catch_up_some(link, self.deadline()).await? {}
-        while self.send_some(link).await? {}
-        for waiting in self.waiting.lock().values_mut() {
+        self.waiting.lock().retain(|_, waiting| {
             waiting.retain(|(_, tell)| !tell.is_closed());
-        }
-        self.waiting.lock().retain(|_, waiting| !waiting.is_empty());
+            !waiting.is_empty()
+        });
         Ok(())
     }
 
     /// Hears some of what was missed; whether there is more.
     async fn catch_up_some(&self, link: &Link, deadline: Time) -> Result<bool, TierError> {
-        type Missed = (String, usize, usize, Vec<(String, Vec<(String, Vec<u8>)>)>);
+        type Missed = (Micros, usize, usize, Vec<(String, Vec<(String, Vec<u8>)>)>);
         let sent = self.live.now();
         let after = self.known.lock().after.to_string();
         let mut invocation = self.scripts.catch_up.prepare_invoke();
         invocation.key(self.log_name()).arg(after).arg(NOTES_AT_ONCE);
         let (time, length, is_there, missed): Missed = self.invoke(link, &invocation, deadline).await?;
-        let time = time.parse().map_err(|_| TierError::Failed(format!("its time is {time:?}")))?;
         let is_more = missed.len() == NOTES_AT_ONCE;
         let missed: Vec<_> = missed.into_iter().filter_map(Told::of).collect();
-        self.known.lock().clock.set(time, sent, self.live.now());
+        {
+            let mut known = self.known.lock();
+            if time + SLACK < known.clock.earliest(sent) {
+                // Another server, or one whose clock was put back: nothing that was known holds there.
+                known.forget(time);
+                return Ok(true);
+            }
+            known.clock.set(time, sent, self.live.now());
+            if known.began == 0 {
+                known.began = time;
+            }
+        }
         if length >= REMEMBERED && is_there == 0 {
             self.gap(&missed);
         }
@@ -200,8 +218,8 @@ impl Inner {
             known.log.forget_before(first.at);
             known.after == NoteId::default()
         };
-        if let Some(listener) = self.listener.get().filter(|_| !is_first_look) {
-            listener(Note::Invalidated(What::Everything, Invalidation::Soft));
+        if !is_first_look {
+            self.listen_to(Note::Invalidated(What::Everything, Invalidation::Soft));
         }
     }
 
@@ -228,6 +246,10 @@ impl Inner {
         let Told { id, at, node, note } = told;
         {
             let mut known = self.known.lock();
+            if at > known.clock.latest(self.live.now()) + SLACK {
+                // No server says so.
+                return;
+            }
             known.clock.heard(at);
             if let Some(note) = &note {
                 known.log.add(note, at);
@@ -235,20 +257,27 @@ impl Inner {
             if is_in_order {
                 known.after = known.after.max(id);
                 let after = known.after;
-                let has_been_heard = known.heard.remove(&id);
-                known.heard.retain(|heard| *heard > after);
-                if has_been_heard {
+                let has_been_heard = known.heard.contains(&id);
+                while known.heard.first().is_some_and(|heard| *heard <= after) {
+                    known.heard.pop_first();
+                }
+                // What was told before this node was there is of no interest to its memory.
+                if has_been_heard || at < known.began {
                     return;
                 }
             } else if id <= known.after || !known.heard.insert(id) {
                 return;
             }
         }
-        if let (Some(listener), Some(note)) = (self.listener.get(), note)
-            && node != self.node
-        {
-            listener(note);
+        if let Some(note) = note.filter(|_| node != self.node) {
+            self.listen_to(note);
         }
+    }
+
+    /// Has the cache do what a note says. Its keys are a user's, who may panic.
+    fn listen_to(&self, note: Note) {
+        let Some(listener) = self.listener.get() else { return };
+        let _ = panic::catch_unwind(AssertUnwindSafe(|| listener(note)));
     }
 
     /// Wakes those who wait for a key.
@@ -281,7 +310,7 @@ impl Inner {
 
     pub(super) fn tell(&self, note: Note) {
         self.later(Step::Tell(match note {
-            Note::Written(key, kept) if kept.body.len() > VALUE_BYTES_MOST => {
+            Note::Written(key, kept) if kept.body.len() > VALUE_BYTES_MOST || key.len() > KEY_BYTES_MOST => {
                 Note::Invalidated(What::Key(key), Invalidation::Hard)
             }
             note => note,
@@ -336,7 +365,12 @@ impl Inner {
     async fn send_some(&self, link: &Link) -> Result<bool, TierError> {
         let (steps, told, given_up): (Vec<_>, _, _) = {
             let pending = self.pending.lock();
-            let steps = pending.queue.iter().take(NOTES_AT_ONCE).cloned().collect();
+            let mut bytes = 0;
+            let fits = |(step, _): &&(Step, Time)| {
+                bytes += step.bytes();
+                bytes <= VALUE_BYTES_MOST
+            };
+            let steps = pending.queue.iter().take(NOTES_AT_ONCE).take_while(fits).cloned().collect();
             (steps, pending.told, pending.given_up)
         };
         if steps.is_empty() {
@@ -350,7 +384,7 @@ impl Inner {
         // The log first: what is read from Redis after that is known to be outdated.
         let ats: Vec<String> = self.run(link, notes.collect()).await?;
         let mut ats = ats.into_iter();
-        let (mut rest, mut soft) = (Vec::new(), Vec::new());
+        let mut rest = Vec::new();
         for (step, told) in &steps {
             match step {
                 Step::Tell(note) => {
@@ -361,28 +395,22 @@ impl Inner {
                         known.clock.heard(at);
                         known.log.add(note, at);
                     }
-                    if let Note::Invalidated(What::Key(key), Invalidation::Soft) = note {
-                        soft.push((rest.len(), key));
-                    }
                     rest.extend(self.outdate(note, *told, at));
                 }
                 Step::Free(key, token) => rest.push(self.free(key, token)),
             }
         }
-        if self.url.is_cluster() {
-            // A server may be gone, and the log says it all but what is soft.
-            let mut is_done = vec![false; rest.len()];
-            let running = link.run_each(rest, |number| is_done[number] = true);
-            let _ = before(&self.live, self.deadline(), running).await;
-            for (_, key) in soft.into_iter().filter(|(number, _)| !is_done[*number]) {
-                self.tell(Note::Invalidated(What::Key(key.clone()), Invalidation::Hard));
-            }
-        } else {
-            self.run::<i64>(link, rest).await?;
+        // Each may fail for itself, where a server is gone or refuses: the log says it all.
+        match before(&self.live, self.deadline(), link.run_each(rest)).await {
+            Some(done) => done.map_err(|error| self.failed(link.generation, &error))?,
+            None if self.url.is_cluster() => {}
+            None => return Err(TierError::TimedOut),
         }
         let mut pending = self.pending.lock();
         if pending.given_up != given_up {
             // None of these is there any more: what is, has not been sent.
+            drop(pending);
+            self.nudge.notify_one();
             return Ok(true);
         }
         // More may have been told meanwhile.
@@ -391,8 +419,13 @@ impl Inner {
                 pending.bytes -= step.bytes();
             }
         }
+        let is_more = !pending.queue.is_empty();
         self.sent.send_replace(pending.told - pending.queue.len() as u64);
-        Ok(true)
+        drop(pending);
+        if is_more {
+            self.nudge.notify_one();
+        }
+        Ok(is_more)
     }
 
     fn note(&self, note: &Note) -> Cmd {
@@ -403,23 +436,25 @@ impl Inner {
 
     /// What is to be done to a key itself, of which the log said so at that time.
     fn outdate(&self, note: &Note, told: Time, at: Micros) -> Option<Cmd> {
-        let (key, how, settled, value, goes_ms) = match note {
+        let waited = self.live.now() - told;
+        let (key, how, settled, value, lasts_ms) = match note {
             Note::Invalidated(What::Key(key), how) => {
                 let how = if *how == Invalidation::Soft { "soft" } else { "hard" };
                 (key, how, Settled::Freed, Vec::new(), 0)
             }
+            // Somebody else may have written meanwhile.
+            Note::Written(key, _) if waited > self.url.timeout => {
+                (key, "hard", Settled::Freed, Vec::new(), 0)
+            }
             Note::Written(key, kept) => {
-                let now = self.live.now();
-                let time = self.known.lock().clock.earliest(now);
-                let stamp = time.saturating_sub(micros(kept.age + (now - told)));
-                // It is newer than its own note.
-                let envelope = Envelope::seal(kept, stamp, time);
-                (key, "written", Settled::Stored, envelope.write(key), envelope.goes_ms(time))
+                let stamp = at.saturating_sub(micros(kept.age + waited));
+                let envelope = Envelope::seal(kept, stamp, at);
+                (key, "written", Settled::Stored, envelope.write(key), envelope.lasts_ms(at))
             }
             Note::Invalidated(What::Tag(_) | What::Everything, _) => return None,
         };
         let mut command = eval(OUTDATE, &self.names(key));
-        command.arg(how).arg(message(key, &settled)).arg(value).arg(goes_ms).arg(at);
+        command.arg(how).arg(message(key, &settled)).arg(value).arg(lasts_ms).arg(at);
         Some(command)
     }
 

@@ -13,6 +13,7 @@ use super::{
     Inner, VALUE_BYTES_MOST,
     clock::{Micros, micros},
     envelope::Envelope,
+    log::Standing,
     wire::message,
 };
 use crate::tier::{Ended, Lease, Settled, TierFuture};
@@ -74,7 +75,9 @@ impl Held {
             while before(&renewing, renewing.now() + every, &mut ended).await.is_none() {
                 let Some(inner) = inner.upgrade() else { return };
                 // One that fails is made up for by the next, or the lock is lost.
-                inner.renew(&key, &token).await;
+                if inner.renew(&key, &token).await == Some(0) {
+                    return;
+                }
             }
         });
         Locked { held: Some(self), _renewals: Some(renewals) }
@@ -111,19 +114,20 @@ impl Inner {
     /// Frees a key; `None`: nobody knows what becomes of its load.
     async fn settle(&self, key: &Bytes, token: String, asked: Micros, ended: Option<Ended>) {
         let now = self.live.now();
-        let (value, goes_ms, settled) = match ended {
+        let (value, lasts_ms, settled) = match ended {
             Some(Ended::Loaded(kept)) => {
                 let time = self.known.lock().clock.earliest(now);
                 let stamp = time.saturating_sub(micros(kept.age));
                 let began = stamp.saturating_sub(micros(kept.took)).max(asked);
                 let envelope = Envelope::seal(&kept, stamp, began);
-                let is_outdated = self.known.lock().log.outdates(key, &envelope.tags, envelope.began);
+                let is_outdated =
+                    self.known.lock().log.standing(key, &envelope.tags, envelope.began) != Standing::Sound;
                 if kept.body.len() > VALUE_BYTES_MOST {
                     (Vec::new(), 0, Settled::Unshared)
                 } else if is_outdated {
                     (Vec::new(), 0, Settled::Freed)
                 } else {
-                    (envelope.write(key), envelope.goes_ms(time), Settled::Stored)
+                    (envelope.write(key), envelope.lasts_ms(time), Settled::Stored)
                 }
             }
             Some(Ended::Failed(reason)) => (Vec::new(), 0, Settled::Failed(reason)),
@@ -133,7 +137,7 @@ impl Inner {
         for name in self.names(key) {
             invocation.key(name);
         }
-        invocation.arg(&token).arg(value).arg(goes_ms).arg(message(key, &settled));
+        invocation.arg(&token).arg(value).arg(lasts_ms).arg(message(key, &settled));
         let settled = match self.link() {
             Ok(link) => self.invoke::<i64>(&link, &invocation, self.deadline()).await.is_ok(),
             Err(_) => false,
@@ -143,11 +147,12 @@ impl Inner {
         }
     }
 
-    async fn renew(&self, key: &Bytes, token: &str) {
-        let Ok(link) = self.link() else { return };
+    /// Renews a lease; 0: it is lost.
+    async fn renew(&self, key: &Bytes, token: &str) -> Option<i64> {
+        let link = self.link().ok()?;
         let [_, lock, _] = self.names(key);
         let mut invocation = self.scripts.renew.prepare_invoke();
         invocation.key(lock).arg(token).arg(self.lease_ms());
-        let _ = self.invoke::<i64>(&link, &invocation, self.deadline()).await;
+        self.invoke(&link, &invocation, self.deadline()).await.ok()
     }
 }

@@ -28,7 +28,20 @@ pub(super) struct Log {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Of {
     Key(Bytes),
+    /// Of a key, softly.
+    Softly(Bytes),
     Tag(u32),
+}
+
+/// What a value is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// What it says itself.
+    Sound,
+    /// It is stale.
+    Expired,
+    /// Nothing.
+    Outdated,
 }
 
 impl Log {
@@ -37,7 +50,7 @@ impl Log {
         Self { outdated, recent: VecDeque::new(), everything: 0 }
     }
 
-    /// A note of that time. What is invalidated softly may still serve, and Redis knows that it did.
+    /// A note of that time; it may have been added before. A key that is invalidated softly may still serve.
     pub(super) fn add(&mut self, note: &Note, at: Micros) {
         let of = match note {
             Note::Invalidated(What::Key(key), Invalidation::Hard) | Note::Written(key, _) => {
@@ -45,10 +58,13 @@ impl Log {
             }
             Note::Invalidated(What::Tag(name), _) => Of::Tag(tag(name)),
             Note::Invalidated(What::Everything, _) => return self.forget_before(at),
-            Note::Invalidated(What::Key(_), Invalidation::Soft) => return,
+            Note::Invalidated(What::Key(key), Invalidation::Soft) => Of::Softly(key.clone()),
         };
         let latest = self.outdated.entry(of.clone()).or_default();
-        *latest = (*latest).max(at);
+        if *latest >= at {
+            return;
+        }
+        *latest = at;
         self.recent.push_back((of, at));
         if self.recent.len() > REMEMBERED
             && let Some((of, at)) = self.recent.pop_front()
@@ -65,12 +81,24 @@ impl Log {
         self.everything = self.everything.max(at);
     }
 
-    /// Whether a value is of no use whose load began then.
-    pub(super) fn outdates(&self, key: &Bytes, tags: &[u32], began: Micros) -> bool {
+    /// What a value is good for whose load began then.
+    pub(super) fn standing(&self, key: &Bytes, tags: &[u32], began: Micros) -> Standing {
         let is_later = |of: &Of| self.outdated.get(of).is_some_and(|at| began < *at);
-        began < self.everything
+        if began < self.everything
             || is_later(&Of::Key(key.clone()))
             || tags.iter().any(|tag| is_later(&Of::Tag(*tag)))
+        {
+            Standing::Outdated
+        } else if is_later(&Of::Softly(key.clone())) {
+            Standing::Expired
+        } else {
+            Standing::Sound
+        }
+    }
+
+    #[cfg(test)]
+    fn outdates(&self, key: &Bytes, tags: &[u32], began: Micros) -> bool {
+        self.standing(key, tags, began) == Standing::Outdated
     }
 }
 
@@ -93,6 +121,9 @@ mod tests {
         log.add(&hard(What::Tag("sport".to_owned())), 200);
         assert!(log.outdates(&key(1), &[], 99) && !log.outdates(&key(1), &[], 100));
         assert!(log.outdates(&key(2), &[tag("sport")], 199) && !log.outdates(&key(2), &[tag("wales")], 199));
+        log.add(&Note::Invalidated(What::Key(key(4)), Invalidation::Soft), 250);
+        assert_eq!(log.standing(&key(4), &[], 249), Standing::Expired);
+        assert_eq!(log.standing(&key(4), &[], 250), Standing::Sound);
         log.add(&hard(What::Everything), 300);
         assert!(log.outdates(&key(3), &[], 299) && !log.outdates(&key(3), &[], 300));
     }
@@ -103,7 +134,8 @@ mod tests {
         for number in 0..=REMEMBERED {
             log.add(&hard(What::Key(key(number))), 1_000 + number as u64);
         }
-        assert_eq!(log.outdated.len(), REMEMBERED);
+        log.add(&hard(What::Key(key(REMEMBERED))), 1_000 + REMEMBERED as u64);
+        assert_eq!((log.outdated.len(), log.recent.len()), (REMEMBERED, REMEMBERED), "each counts once");
         assert!(log.outdates(&key(REMEMBERED + 1), &[], 999) && !log.outdates(&key(0), &[], 1_000));
         log.add(&hard(What::Key(key(1))), 999_999);
         assert!(log.outdates(&key(1), &[], 999_998), "a newer note is not forgotten with an older one");

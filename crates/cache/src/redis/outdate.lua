@@ -1,7 +1,7 @@
 -- Outdates what is stored and what is being loaded, unless that began after it was told, and stores something
 -- else, if there is something.
--- KEYS: value, lock, who waits. ARGV: `hard`, `soft` or `written`, what to tell who waits, the value, when it
--- goes in ms (0: never), when it was told.
+-- KEYS: value, lock, who waits. ARGV: `hard`, `soft` or `written`, what to tell who waits, the value, how long
+-- it lasts in ms (0: for ever), when it was told.
 local at = tonumber(ARGV[5])
 local value = redis.pcall('GETRANGE', KEYS[1], 0, 63)
 local began = type(value) == 'string' and tonumber(string.match(value, '^S1 %a %d+ %d+ (%d+) ') or 0) or 0
@@ -15,7 +15,7 @@ if began < at then
   elseif ARGV[4] == '0' then
     redis.call('SET', KEYS[1], ARGV[3])
   else
-    redis.call('SET', KEYS[1], ARGV[3], 'PXAT', ARGV[4])
+    redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[4])
   end
 end
 local lock = redis.pcall('GET', KEYS[2])

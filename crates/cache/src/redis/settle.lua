@@ -1,6 +1,6 @@
 -- Ends a lease that has not been lost: stores, frees the lock, wakes who waits.
--- KEYS: value, lock, who waits. ARGV: the token (empty: no lock was taken), the value (empty: none), when it
--- goes in ms (0: never), what to tell who waits.
+-- KEYS: value, lock, who waits. ARGV: the token (empty: no lock was taken), the value (empty: none), how long
+-- it lasts in ms (0: for ever), what to tell who waits.
 if ARGV[1] ~= '' and redis.pcall('GET', KEYS[2]) ~= ARGV[1] then
   return 0
 end
@@ -15,7 +15,7 @@ if ARGV[2] ~= '' then
   if ARGV[3] == '0' then
     redis.call('SET', KEYS[1], ARGV[2])
   else
-    redis.call('SET', KEYS[1], ARGV[2], 'PXAT', ARGV[3])
+    redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
   end
 end
 if ARGV[1] ~= '' then

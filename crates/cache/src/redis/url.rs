@@ -4,7 +4,7 @@ use std::{fmt, fs, str::FromStr, sync::Arc, time::Duration};
 
 use ::redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionInfo, FromRedisValue, IntoConnectionInfo, ProtocolVersion,
-    PushInfo, RedisError, ScriptInvocation, TlsCertificates, aio::MultiplexedConnection,
+    PushInfo, RedisError, ScriptInvocation, TlsCertificates, Value, aio::MultiplexedConnection,
     cluster::ClusterClientBuilder, cluster_async::ClusterConnection, pipe,
 };
 use stockade_model::{
@@ -74,14 +74,25 @@ impl Link {
         }
     }
 
-    /// Runs commands one after another, for names of any server of a cluster: each may fail for itself.
-    pub(super) async fn run_each(&self, commands: Vec<Cmd>, mut is_done: impl FnMut(usize)) {
-        let Wire::Cluster(mut wire) = self.wire.clone() else { return };
-        for (number, command) in commands.into_iter().enumerate() {
-            if command.query_async::<i64>(&mut wire).await.is_ok() {
-                is_done(number);
+    /// Runs commands that a server may refuse, each for itself: at once, or one after another where names are of
+    /// any server of a cluster, and that may be gone. An error is one of the connection.
+    pub(super) async fn run_each(&self, commands: Vec<Cmd>) -> Result<(), RedisError> {
+        match self.wire.clone() {
+            Wire::One(mut wire) if !commands.is_empty() => {
+                let mut all = pipe();
+                for command in commands {
+                    all.add_command(command);
+                }
+                let _: Vec<Result<Value, RedisError>> = all.ignore_errors().query_async(&mut wire).await?;
+            }
+            Wire::One(_) => {}
+            Wire::Cluster(mut wire) => {
+                for command in commands {
+                    let _ = command.query_async::<Value>(&mut wire).await;
+                }
             }
         }
+        Ok(())
     }
 
     /// Hears what is said on channels.
@@ -112,6 +123,9 @@ impl FromStr for RedisUrl {
             _ => return Err(wrong("a URL begins with redis://, rediss:// or redis+cluster://")),
         };
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        if query.contains('@') {
+            return Err(wrong("its parameters have an `@`: write a `?` in a password as %3F"));
+        }
         let (authority, database) = place.split_once('/').unwrap_or((place, ""));
         let (userinfo, hosts) = match authority.rsplit_once('@') {
             Some((userinfo, hosts)) => (format!("{userinfo}@"), hosts),
@@ -261,6 +275,7 @@ mod tests {
             ("secret", "redis: write `redis://` and a host"),
             ("http://secret@host", "redis: a URL begins with redis://, rediss:// or redis+cluster://"),
             ("redis://:secret@", "redis: it names no host"),
+            ("redis://:sec?ret@host", "redis: its parameters have an `@`: write a `?` in a password as %3F"),
             ("redis://:sec/ret@host", "redis: its path has an `@`: write a `/` in a password as %2F"),
             ("redis://:secret@host:port", "redis: write redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]"),
             ("redis://:secret@host/people", "redis: write redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]"),

@@ -143,13 +143,10 @@ impl<R: Runtime> Node<R> {
     }
 
     /// DEL. A load that is under way stores what it brings all the same.
-    pub(super) fn delete(self: &Arc<Self>, key: &Arc<str>) {
+    pub(super) async fn delete(&self, key: &Arc<str>) {
         self.state().keys.remove(key);
-        let (this, key) = (Arc::clone(self), Arc::clone(key));
-        self.time.spawn(async move {
-            // Nobody hears of it there, either.
-            let _ = this.table.delete(&key).await;
-        });
+        // Nobody hears of it there, either.
+        let _ = self.table.delete(key).await;
     }
 
     pub(super) fn did(&self) -> Did {

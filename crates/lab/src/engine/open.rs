@@ -226,7 +226,7 @@ async fn write<R: Runtime>(common: Arc<Common<R>>, writes: Writes, lasts: Durati
         common.time.sleep_until(common.began + due).await;
         let key = draws.random_range(0..common.keys.len());
         let version = common.source.write(&common.keys[key]);
-        common.asked.invalidate(&common.keys[key], writes.invalidation);
+        common.asked.invalidate(&common.keys[key], writes.invalidation).await;
         if writes.invalidation == Invalidation::Hard {
             common.tally().audit.raise(key, version);
         }

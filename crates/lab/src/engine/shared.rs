@@ -1,6 +1,14 @@
 //! A tier that the caches of an open load share.
 
-use std::{fmt, str::FromStr, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use stockade_cache::{
@@ -64,7 +72,7 @@ impl FromStr for TierUrl {
     type Err = RedisUrlError;
 
     fn from_str(url: &str) -> Result<Self, RedisUrlError> {
-        let started = url.strip_prefix("redis:").filter(|rest| !rest.starts_with('/'));
+        let started = url.strip_prefix("redis:").filter(|rest| rest.is_empty() || rest.starts_with('?'));
         let checked: RedisUrl = match started {
             // What follows is checked as if it were there already.
             Some(settings) => format!("redis://localhost{settings}").parse()?,
@@ -106,11 +114,16 @@ impl OpenTier {
         const PATIENCE: Duration = Duration::from_secs(2);
         let server = tier.url.of_server().to_owned();
         let Some(url) = tier.url.there.clone() else { return Err(TierError::Down) };
-        let prefix = format!("stockade-{:016x}-{}", seed.0, std::process::id());
+        static OPENED: AtomicU64 = AtomicU64::new(0);
+        let (process, number) = (std::process::id(), OPENED.fetch_add(1, Relaxed));
+        let prefix = format!("stockade-{:016x}-{process}-{number}", seed.0);
         let redis = Redis::at(url.with_prefix(&prefix));
         redis.check().await?;
         let give_up = live.now() + PATIENCE;
-        while !redis.is_up() && live.now() < give_up {
+        while !redis.is_up() {
+            if live.now() >= give_up {
+                return Err(TierError::TimedOut);
+            }
             live.sleep_until(live.now() + Duration::from_millis(1)).await;
         }
         Ok(Self { redis, prefix, server, has_memory: tier.has_memory })
@@ -138,7 +151,7 @@ impl OpenTier {
 
     /// Leaves nothing behind.
     pub(super) async fn close(self) {
-        // What cannot be removed goes with its ttl.
+        // What cannot be removed goes with its ttl, if it has one.
         let _ = self.redis.sweep().await;
     }
 }

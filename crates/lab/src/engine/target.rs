@@ -106,10 +106,10 @@ impl<R: Runtime> Asked<R> {
     }
 
     /// A document was written at the source.
-    pub(super) fn invalidate(&self, key: &Arc<str>, how: Invalidation) {
+    pub(super) async fn invalidate(&self, key: &Arc<str>, how: Invalidation) {
         match self {
             Self::Cache(cache, _) => drop(cache.invalidate(key, how)),
-            Self::Node(node) => node.delete(key),
+            Self::Node(node) => node.delete(key).await,
         }
     }
 

@@ -26,8 +26,10 @@ use super::{
     Load, Measured, Second,
     burst::Burst,
     documents::{DocsError, Popularity},
+    node_test::Table,
     open::Open,
     shared::{OpenTier, SharedTier},
+    target::Target,
 };
 
 /// A request to stop, from Ctrl-C or whoever holds a clone.
@@ -277,7 +279,10 @@ impl World {
                         reason: error.to_string(),
                     };
                     let tier = OpenTier::open(shared, seed, &live).await.map_err(broken)?;
-                    let table = tier.table().await.map_err(broken)?;
+                    let table = match open.target {
+                        Target::NodeTest(_) => tier.table().await.map_err(broken)?,
+                        Target::Cache(_) => Table::in_memory(),
+                    };
                     let measured = open.run(live, source, keys, seed, Some((&tier, table)), sink).await;
                     tier.close().await;
                     Ok(measured?)
