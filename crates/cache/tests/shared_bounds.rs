@@ -48,19 +48,22 @@ async fn names(redis: &Redis, kind: &str) -> usize {
     tell::<Vec<String>>(redis, &format!("KEYS stockade:{kind}:*")).await.len()
 }
 
-/// A node that goes away in the middle of ten thousand loads: nothing of it outlives its lease.
+/// Questions that were given up may have taken locks all the same, or take them yet: they are freed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_freezes_under_ten_thousand_questions_keeps_no_lock_beyond_its_lease() {
+async fn a_redis_that_freezes_under_ten_thousand_questions_keeps_no_lock() {
     let (redis, live) = (Redis::start().unwrap(), Live::new());
-    let lease = Duration::from_secs(1);
+    let lease = Duration::from_secs(20);
     let source = Source::new(&live, MS);
     let nodes: [Node; 2] =
-        nodes::nodes(&format!("{}?lease=1s&timeout=100ms", redis.url()), &coalescing(MINUTE), false).await;
+        nodes::nodes(&format!("{}?lease=20s&timeout=100ms", redis.url()), &coalescing(MINUTE), false).await;
     let keys: Vec<_> = (0..KEYS).map(|key| key.to_string()).collect();
+    // It knows the scripts.
+    nodes[0].get("first", &source).await;
+    nodes[0].cache.idle().await;
     redis.process().unwrap().freeze();
     // Nobody knows whether the first of them have their locks.
     let answers = join_all(keys.iter().map(|key| nodes[0].get(key, &source))).await;
-    assert_eq!((answers.len(), source.loads()), (KEYS, KEYS));
+    assert_eq!((answers.len(), source.loads()), (KEYS, KEYS + 1));
     redis.process().unwrap().thaw();
     let thawed = live.now();
     until("it is up", async || nodes.iter().all(|node| node.tier.is_up())).await;
@@ -68,7 +71,7 @@ async fn a_redis_that_freezes_under_ten_thousand_questions_keeps_no_lock_beyond_
     until("no lock is left", async || names(&redis, "l").await == 0).await;
     let took = live.now() - thawed;
     println!("no lock was left {took:?} after the thaw, with a lease of {lease:?}");
-    assert!(took < lease + BUSY, "{took:?}");
+    assert!(took < 3 * BUSY, "{took:?}");
     until("nobody is told to wait", async || names(&redis, "w").await == 0).await;
 }
 

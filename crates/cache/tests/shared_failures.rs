@@ -152,3 +152,23 @@ async fn who_lost_its_lock_stores_nothing() {
     assert!(stored.ends_with("key 0"), "{stored}");
     sleep(MS).await;
 }
+
+/// Who waits for another node does not wait for a Redis that is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_dies_wakes_those_who_wait() {
+    let (mut redis, live) = (Redis::start().unwrap(), Live::new());
+    let source = Source::new(&live, 2 * BUSY);
+    let url = format!("{}?lease=30s&timeout=5s", redis.url());
+    let [first, second]: [Node; 2] = nodes::nodes(&url, &coalescing(MINUTE), false).await;
+    let dies = async {
+        all_wait(&redis, "key", 1).await;
+        until("one loads", async || source.loads() == 1).await;
+        redis.kill();
+        let killed = live.now();
+        until("it loads itself", async || source.loads() == 2).await;
+        live.now() - killed
+    };
+    let ((one, other), took) = join(join(first.get("key", &source), second.get("key", &source)), dies).await;
+    assert_eq!((one.outcome, other.outcome), (Outcome::Miss, Outcome::Miss));
+    assert!(took < BUSY, "{took:?}");
+}

@@ -135,6 +135,42 @@ async fn what_one_node_invalidates_all_others_stop_serving_in_a_moment_and_load_
     assert_eq!(readers.errors.load(SeqCst), 0);
 }
 
+/// Who hears of an invalidation loads at once. Where the one who told it is far away, that is before the key
+/// itself is outdated, which takes nothing from who began after the note.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_invalidation_that_all_nodes_wait_for_costs_one_load() {
+    const ROUNDS: usize = 50;
+    let (redis, live) = (Redis::start().unwrap(), Live::new());
+    let source = Source::new(&live, 20 * MS);
+    let [other, third]: [Node; 2] = nodes::nodes(&nodes::patient(&redis), &coalescing(MINUTE), false).await;
+    let proxy = Proxy::before(redis.port()).await;
+    proxy.lengthen(5 * MS);
+    let url = format!("redis://127.0.0.1:{}?timeout=5s&lease=5s", proxy.port);
+    let one = Node::at(&url, &coalescing(MINUTE), false).up().await;
+    let name = "key".to_owned();
+    one.get("key", &source).await;
+    one.cache.idle().await;
+    for round in 0..ROUNDS {
+        other.get("key", &source).await;
+        third.get("key", &source).await;
+        one.cache.invalidate(&name, Invalidation::Hard);
+        let hear = async |node: &Node| {
+            while node.cache.get("key").is_some() {
+                tokio::task::yield_now().await;
+            }
+            node.get("key", &source).await;
+            node.cache.idle().await;
+        };
+        futures_util::future::join(hear(&other), hear(&third)).await;
+        assert!(
+            source.loads() <= round + 2 + round / 20 + 3,
+            "{} loads after {round} rounds",
+            source.loads()
+        );
+    }
+    println!("{ROUNDS} invalidations of a key that all nodes wait for: {} loads", source.loads());
+}
+
 /// A note that nobody was pushed: it is only in the log.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_note_whose_push_was_lost_is_found_at_the_next_look() {

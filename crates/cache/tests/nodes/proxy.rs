@@ -1,5 +1,7 @@
 //! A network that can be cut: it stands between one node and its Redis.
 
+use std::time::Duration;
+
 use stockade_cache::{Live, Runtime};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -13,6 +15,8 @@ use tokio::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     Open,
+    /// What passes takes a while.
+    Long(Duration),
     /// Nothing passes, and nobody is told.
     Stalled,
     /// Connections are closed, old and new ones.
@@ -50,6 +54,10 @@ impl Proxy {
         self.line.send_replace(Line::Open);
     }
 
+    pub fn lengthen(&self, time: Duration) {
+        self.line.send_replace(Line::Long(time));
+    }
+
     pub fn stall(&self) {
         self.line.send_replace(Line::Stalled);
     }
@@ -71,7 +79,7 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut line: watch::
                 }
                 continue;
             }
-            Line::Open => tokio::select! {
+            Line::Open | Line::Long(_) => tokio::select! {
                 read = from.read(&mut bytes) => read.unwrap_or(0),
                 changed = line.changed() => match changed {
                     Ok(()) => continue,
@@ -79,6 +87,9 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut line: watch::
                 },
             },
         };
+        if let Line::Long(time) = is {
+            super::sleep(time).await;
+        }
         if read == 0 || to.write_all(&bytes[..read]).await.is_err() {
             return;
         }
