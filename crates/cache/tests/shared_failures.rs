@@ -87,7 +87,7 @@ async fn a_load_that_panics_frees_its_lock() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_that_hangs_is_over_at_its_deadline_for_all_nodes() {
     let (redis, live) = (Redis::start().unwrap(), Live::new());
-    let deadline = 600 * MS;
+    let deadline = 1_500 * MS;
     let strategy = Strategy { load: Load { deadline, ..Load::DEFAULT }, ..coalescing(MINUTE) };
     let nodes: [Node; 4] = nodes::nodes(&nodes::patient(&redis), &strategy, false).await;
     let loads = Arc::<AtomicU64>::default();

@@ -112,9 +112,9 @@ impl OpenTier {
     /// Connects, with a prefix that no other load has.
     pub(super) async fn open(tier: &SharedTier, seed: Seed, live: &Live) -> Result<Self, TierError> {
         const PATIENCE: Duration = Duration::from_secs(2);
+        static OPENED: AtomicU64 = AtomicU64::new(0);
         let server = tier.url.of_server().to_owned();
         let Some(url) = tier.url.there.clone() else { return Err(TierError::Down) };
-        static OPENED: AtomicU64 = AtomicU64::new(0);
         let (process, number) = (std::process::id(), OPENED.fetch_add(1, Relaxed));
         let prefix = format!("stockade-{:016x}-{process}-{number}", seed.0);
         let redis = Redis::at(url.with_prefix(&prefix));
