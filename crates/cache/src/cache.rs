@@ -188,7 +188,8 @@ where
     /// and who asks from now on has it loaded anew.
     ///
     /// With a [shared tier](Builder::shared) all nodes do the same: when it is up within a round trip or two,
-    /// else when it is back, and until then they serve what they have for as long as its ttl.
+    /// else when it is back, and until then they serve what they have for as long as its ttl. `Redis::told` waits
+    /// until they have been told.
     pub fn invalidate(&self, key: &K, how: Invalidation) -> bool {
         // Told first: nobody here is given the tier's old value after this.
         self.inner.tell_invalidated(|shared| What::Key(shared.keys.encode(key)), how);

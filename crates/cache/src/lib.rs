@@ -108,6 +108,16 @@
 //! `MALLOC_ARENA_MAX=1` is set (256 MiB of 300 KiB values from four threads: 451 MiB resident, 263 with
 //! one heap).
 //!
+//! # Several nodes
+//!
+//! Nodes behind one source may share a [`tier`]; with the feature `redis` that is a Redis or Valkey. A load asks
+//! it first; where nothing there will do, one node of all takes the key's lock and loads, and the others are woken
+//! with its answer ([`Outcome::Coalesced`]). What another node loaded earlier is a hit, whose reason is
+//! [`Reason::Shared`]. What one node [invalidates](Cache::invalidate) or [inserts](Cache::insert) the others do not
+//! serve a round trip later; a node that is cut off serves it for its ttl at most. While the tier is gone, slow or
+//! lying, each node coalesces and loads for itself. [`Shared`] says whether it is under this node's memory or in
+//! place of it.
+//!
 //! # What it costs
 //!
 //! An entry costs 66 bytes beside its key and value, and what else its policy keeps:
@@ -125,7 +135,7 @@
 //! marked yet; under `lru` also to a counter of the shard. With a ttl it reads the coarse clock: two
 //! loads, and a thread that wakes once a millisecond while there are lookups. [Counting
 //! lookups](Builder::count_lookups) is one locked instruction more. A waiter costs under 1 KiB, its task
-//! included. There are no default features; `tower` has `CacheLayer`.
+//! included. There are no default features; `redis` has `Redis`, `tower` has `CacheLayer`.
 //!
 //! # Inside
 //!
