@@ -534,7 +534,7 @@ fn the_node_tests_cache_has_no_other_axes() {
             node("ttl = \"60s\"\nstore = \"async\""),
             "unknown key `store`",
             "store",
-            "use one of: strategy, ttl, beta",
+            "use one of: strategy, ttl, beta, shared",
         ),
         (
             node("ttl = \"900ms\""),

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use stockade_cache::{Breaker, Refresh};
 
-use crate::spec::tests::{assert_refused, burst, read, with};
+use crate::{
+    engine,
+    spec::tests::{assert_refused, burst, open_with, read, with},
+};
 
 #[test]
 fn a_cache_has_every_axis() {
@@ -93,6 +96,49 @@ fn axes_that_do_not_go_together_are_refused() {
             "`early` is no refresh: write a table such as { early = { at = 0.8 } }, { xfetch = { beta = 1.0 } }, \
              or \"none\"",
             "\"early\"",
+            "",
+        ),
+    ]);
+}
+
+#[test]
+fn a_shared_tier_is_for_open_loads_in_real_time_and_under_a_memory_unless_told() {
+    let live = |cache: &str| {
+        let open = open_with(cache).replace("simulated:9", "sqlite:");
+        read(&open).map(|experiment| match &experiment.cells[0].load {
+            engine::Load::Open(open) => open.shared.clone(),
+            engine::Load::Burst(_) => None,
+        })
+    };
+    let tier = live("[cache]\nshared = \"redis://:sesame@host:1/2?timeout=1s\"").unwrap().expect("a tier");
+    assert_eq!((tier.url.to_string().as_str(), tier.has_memory), ("redis://host:1/2", true));
+    assert!(!format!("{tier:?}").contains("sesame"));
+    let tier = live("[cache]\nshared = \"redis:\"\nmemory = false").unwrap().expect("a tier");
+    assert!(tier.url.is_started() && !tier.has_memory);
+    assert!(live("[cache]\nmemory = true").unwrap().is_none());
+    assert_refused(&[
+        (
+            open_with("[cache]\nshared = \"redis:\""),
+            "a shared tier answers in real time",
+            "\"redis:\"",
+            "write clock = \"live\" into [target], or name a real source in [origin]",
+        ),
+        (
+            with("[cache]\nshared = \"redis:\""),
+            "a shared tier is for open loads: write a `rate` and a `duration` into [load]",
+            "\"redis:\"",
+            "",
+        ),
+        (
+            open_with("[cache]\nmemory = false"),
+            "without memory there has to be a shared tier: write shared = \"redis:\"",
+            "false",
+            "",
+        ),
+        (
+            open_with("[cache]\nshared = \"memcached://host\""),
+            "redis: a URL begins with redis://, rediss:// or redis+cluster://",
+            "\"memcached://host\"",
             "",
         ),
     ]);
