@@ -11,7 +11,10 @@ use ::redis::{Cmd, ErrorKind, FromRedisValue, PushInfo, PushKind, RedisError, Va
 use bytes::Bytes;
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
-use stockade_model::time::{Live, Runtime, Time, before};
+use stockade_model::{
+    time::{Live, Runtime, Time, before},
+    units::format_duration,
+};
 use tokio::sync::oneshot;
 
 use super::{
@@ -104,11 +107,17 @@ pub(super) async fn keep(inner: Weak<Inner>, live: Live) {
 pub(super) async fn check(inner: &Arc<Inner>) -> Result<(), TierError> {
     let deadline = inner.live.now() + CONNECT_TIMEOUT;
     let failed = |error: RedisError| TierError::Failed(explain(&error));
+    let silent = || {
+        let within = format_duration(CONNECT_TIMEOUT);
+        TierError::Failed(format!(
+            "no answer within {within}; check the host and the port, and whether it speaks TLS"
+        ))
+    };
     let connecting = inner.url.connect(0, |_| Ok(()));
-    let link = before(&inner.live, deadline, connecting).await.ok_or(TierError::TimedOut)?.map_err(failed)?;
+    let link = before(&inner.live, deadline, connecting).await.ok_or_else(silent)?.map_err(failed)?;
     let channels = [inner.notes_channel(), inner.channel()];
     let subscribed = before(&inner.live, deadline, link.subscribe(&channels)).await;
-    subscribed.ok_or(TierError::TimedOut)?.map_err(failed)?;
+    subscribed.ok_or_else(silent)?.map_err(failed)?;
     inner.catch_up_some(&link, deadline).await.map(drop)
 }
 
@@ -137,16 +146,21 @@ pub(super) async fn sweep(inner: &Arc<Inner>) -> Result<(), TierError> {
 
 /// What an error means, for people.
 pub(super) fn explain(error: &RedisError) -> String {
-    let what = match error.kind() {
-        ErrorKind::AuthenticationFailed => "it refuses the user or the password: check the URL",
-        _ if error.code() == Some("NOAUTH") => "it asks for a password: write redis://:PASSWORD@HOST",
-        _ if error.code() == Some("NOPERM") => {
+    let what = match (error.kind(), error.code()) {
+        (ErrorKind::AuthenticationFailed, _) | (_, Some("WRONGPASS")) => {
+            "it refuses the user or the password: check the URL"
+        }
+        (_, Some("NOAUTH")) => "it asks for a password: write redis://:PASSWORD@HOST",
+        (_, Some("NOPERM")) => {
             "its user may not do that: allow it +@scripting +@pubsub +@read +@write, ~PREFIX:* and &PREFIX:*"
         }
-        _ if error.code() == Some("OOM") => "it has no room: give it a `maxmemory-policy` that evicts",
-        _ => "check that it is Redis 6.2 or newer, and that the URL is right",
+        (_, Some("OOM")) => "it has no room: give it a `maxmemory-policy` that evicts",
+        (ErrorKind::Io, _) => {
+            return format!("{error}; check the host and the port, and whether it runs and speaks TLS");
+        }
+        _ => return format!("{error}; check the URL, and that it is Redis 6.2 or newer"),
     };
-    format!("{error}; {what}")
+    what.to_owned()
 }
 
 impl Inner {

@@ -8,5 +8,6 @@ mod open;
 mod postgres;
 mod run;
 mod secrets;
+mod shared;
 mod stampede;
 mod support;
