@@ -36,18 +36,29 @@ impl Seed {
         Rng::seed_from_u64(self.child(name).0)
     }
 
+    /// The generator of the `n`th of many who draw: the same for it whoever drew before, on whatever thread.
+    #[must_use]
+    pub fn nth(self, n: u64) -> Rng {
+        Rng::seed_from_u64(mixed(self.0 ^ n.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+    }
+
     /// An independent seed for the part that `name` names.
     #[must_use]
     pub fn child(self, name: &str) -> Self {
-        // FNV-1a over the name, then the finaliser of splitmix64: stable, and one bit moves half.
+        // FNV-1a over the name, then mixed: stable, and one bit moves half.
         let mut hash = self.0 ^ 0xcbf2_9ce4_8422_2325;
         for byte in name.bytes() {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
-        hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        Self(hash ^ (hash >> 31))
+        Self(mixed(hash))
     }
+}
+
+/// The finaliser of splitmix64.
+fn mixed(hash: u64) -> u64 {
+    let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
 }
 
 #[cfg(test)]
@@ -62,6 +73,9 @@ mod tests {
         assert_eq!(draw(1, "documents"), draw(1, "documents"));
         assert_ne!(draw(1, "documents"), draw(1, "arms"));
         assert_ne!(draw(1, "documents"), draw(2, "documents"));
+        let nth = |n| Seed(1).nth(n).random_range(0..1_000_000_u32);
+        assert_eq!(nth(7), nth(7));
+        assert_ne!(nth(7), nth(8));
         // Documents in existing databases were drawn with these values: they may never change.
         assert_eq!(Seed(1).child("documents").0, 635_002_724_027_729_755);
     }

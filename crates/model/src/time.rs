@@ -2,6 +2,8 @@
 
 mod coarse;
 mod live;
+#[cfg(feature = "precise")]
+mod precise;
 mod simulated;
 
 use std::{
@@ -13,6 +15,8 @@ use std::{
 };
 
 pub use live::Live;
+#[cfg(feature = "precise")]
+pub use precise::Precise;
 pub use simulated::{Stalled, Virtual};
 
 /// A moment on a runtime's own clock: nanoseconds since that runtime began.

@@ -20,7 +20,6 @@ mod couchdb;
 pub mod documents;
 #[cfg(feature = "http")]
 mod http;
-mod latency;
 #[cfg(feature = "mongodb")]
 mod mongodb;
 #[cfg(feature = "postgres")]
@@ -42,10 +41,9 @@ use std::{future::Future, pin::Pin, str::FromStr, sync::Arc};
 use documents::NamedDocument;
 use stockade_model::{nearest::remedy, source::Source};
 
-pub use latency::{Latency, LatencyError};
 pub use sqlite::Sqlite;
 pub use staged::{Staged, Stamped};
-pub use stages::{Capacity, Conduct, Stage, Stages, State};
+pub use stages::{Conduct, Stage, Stages, State};
 
 /// A kind of source, chosen by the scheme of its URL.
 #[derive(Debug)]

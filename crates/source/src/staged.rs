@@ -11,12 +11,13 @@ use std::{
 
 use rand::RngExt;
 use stockade_model::{
+    capacity::{Desk, Full},
     seed::{Rng, Seed},
     source::{Document, Source, SourceError, SourceFuture},
     time::{Runtime, Time},
 };
 
-use crate::stages::{Conduct, Desk, Full, Stages, State};
+use crate::stages::{Conduct, Stages, State};
 
 /// Answers as the source behind it does, if and when its [`Conduct`] lets it, and counts who asks.
 ///

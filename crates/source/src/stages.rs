@@ -1,17 +1,11 @@
-//! How an origin behaves, as a function of time: stages, and a capacity. No clock, no lock.
+//! How an origin behaves, as a function of time: stages. No clock, no lock.
 
-use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, VecDeque},
-    time::Duration,
-};
+use std::time::Duration;
 
-use stockade_model::{time::Time, units::stretched};
-
-use crate::Latency;
+use stockade_model::{capacity::Capacity, latency::Latency, units::stretched};
 
 /// What an origin does to those who ask it, from some moment on.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stage {
     /// When it begins, counted from the start of the load.
     pub at: Duration,
@@ -59,7 +53,7 @@ impl Stages {
     /// The same stages, each beginning `factor` times as late.
     #[must_use]
     pub fn stretched(&self, factor: f64) -> Self {
-        let stage = |stage: &Stage| Stage { at: stretched(stage.at, factor), ..*stage };
+        let stage = |stage: &Stage| Stage { at: stretched(stage.at, factor), ..stage.clone() };
         Self(self.0.iter().map(stage).collect())
     }
 }
@@ -69,15 +63,6 @@ impl From<Latency> for Stages {
     fn from(latency: Latency) -> Self {
         Self::new(Stage { latency, ..Stage::default() }, [])
     }
-}
-
-/// How many fetches an origin works on at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capacity {
-    /// Each works on one fetch at a time; one at least.
-    pub workers: usize,
-    /// How many fetches may wait for a worker. One more fails at once.
-    pub queue: usize,
 }
 
 /// All that is to be known of an origin's behaviour.
@@ -96,123 +81,22 @@ impl From<Latency> for Conduct {
     }
 }
 
-/// Who works on what until when, and who waits: first come, first served.
-///
-/// An origin does not notice that somebody has given up: what was taken in is worked on to its end.
-/// So the moment at which a fetch's turn comes is known when it arrives.
-#[derive(Debug)]
-pub(crate) struct Desk {
-    capacity: Option<Capacity>,
-    /// When each worker that has had something to do will be free.
-    free_at: BinaryHeap<Reverse<Time>>,
-    /// When the turn of each that waits comes, in ascending order.
-    turns: VecDeque<Time>,
-}
-
-/// The queue was full.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Full;
-
-impl Desk {
-    pub(crate) fn new(capacity: Option<Capacity>) -> Self {
-        Self { capacity, free_at: BinaryHeap::new(), turns: VecDeque::new() }
-    }
-
-    /// Takes in a fetch, which lasts as long as `lasts` tells of the moment at which its turn comes;
-    /// when it will be done.
-    pub(crate) fn admit(&mut self, now: Time, lasts: impl FnOnce(Time) -> Duration) -> Result<Time, Full> {
-        let Some(Capacity { workers, queue }) = self.capacity else { return Ok(now + lasts(now)) };
-        while self.turns.front().is_some_and(|turn| *turn <= now) {
-            self.turns.pop_front();
-        }
-        let free_at = if self.free_at.len() < workers {
-            now
-        } else {
-            self.free_at.peek().map_or(now, |free_at| free_at.0)
-        };
-        if free_at > now {
-            if self.turns.len() >= queue {
-                return Err(Full);
-            }
-            self.turns.push_back(free_at);
-        }
-        if self.free_at.len() >= workers {
-            self.free_at.pop();
-        }
-        let begins = free_at.max(now);
-        let ends = begins + lasts(begins);
-        self.free_at.push(Reverse(ends));
-        Ok(ends)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn millis(at: u64) -> Time {
-        Time::from_nanos(at * 1_000_000)
-    }
-
     #[test]
     fn a_stage_lasts_until_the_next_begins() {
         let slow = Stage { at: SECOND * 60, latency: "500ms".parse().unwrap(), ..Stage::default() };
-        let gone = Stage { at: SECOND * 90, state: State::Refusing, ..slow };
-        let stages = Stages::new(Stage::default(), [gone, slow]);
-        for (at, stage) in
-            [(0, Stage::default()), (59, Stage::default()), (60, slow), (89, slow), (90, gone), (9_000, gone)]
+        let gone = Stage { at: SECOND * 90, state: State::Refusing, ..slow.clone() };
+        let stages = Stages::new(Stage::default(), [gone.clone(), slow.clone()]);
+        let first = Stage::default();
+        for (at, stage) in [(0, &first), (59, &first), (60, &slow), (89, &slow), (90, &gone), (9_000, &gone)]
         {
-            assert_eq!(*stages.at(SECOND * at), stage, "{at} s");
+            assert_eq!(stages.at(SECOND * at), stage, "{at} s");
         }
         assert_eq!(*stages.stretched(0.1).at(SECOND * 9), Stage { at: SECOND * 9, ..gone });
-    }
-
-    #[test]
-    fn two_workers_and_a_queue_of_one() {
-        let mut desk = Desk::new(Some(Capacity { workers: 2, queue: 1 }));
-        let mut admit = |at| desk.admit(millis(at), |_| Duration::from_millis(10));
-        assert_eq!([admit(0), admit(1)], [Ok(millis(10)), Ok(millis(11))]);
-        assert_eq!(admit(2), Ok(millis(20)), "when the first worker is free");
-        assert_eq!(admit(9), Err(Full));
-        assert_eq!(admit(10), Ok(millis(21)), "the one that waited has begun, and left its place");
-        assert_eq!(admit(50), Ok(millis(60)));
-    }
-
-    #[test]
-    fn what_a_fetch_takes_is_known_when_its_turn_comes() {
-        let mut desk = Desk::new(Some(Capacity { workers: 1, queue: 9 }));
-        let lasts = |begins: Time| if begins < millis(10) { Duration::from_millis(10) } else { SECOND };
-        assert_eq!(desk.admit(millis(0), lasts), Ok(millis(10)));
-        assert_eq!(desk.admit(millis(0), lasts), Ok(millis(1_010)));
-    }
-
-    proptest! {
-        /// Against a model that moves a queue through workers, fetch by fetch.
-        #[test]
-        fn first_come_first_served(
-            workers in 1..4_usize,
-            queue in 0..4_usize,
-            fetches in prop::collection::vec((0..20_u64, 1..30_u64), 1..60),
-        ) {
-            let mut desk = Desk::new(Some(Capacity { workers, queue }));
-            // Begin and end of everything that was taken in.
-            let mut taken: Vec<(u64, u64)> = Vec::new();
-            let mut now = 0;
-            for (gap, lasts) in fetches {
-                now += gap;
-                let waiting = taken.iter().filter(|(begins, _)| *begins > now).count();
-                let is_free = |at: u64| taken.iter().filter(|(_, ends)| *ends > at).count() < workers;
-                let begins = (now..10_000).find(|at| is_free(*at)).unwrap();
-                let expected = if begins > now && waiting >= queue { Err(Full) } else { Ok(millis(begins + lasts)) };
-                prop_assert_eq!(desk.admit(millis(now), |_| Duration::from_millis(lasts)), expected.as_ref().copied().map_err(|_| Full));
-                if expected.is_ok() {
-                    taken.push((begins, begins + lasts));
-                }
-            }
-        }
     }
 }

@@ -3,11 +3,12 @@
 use std::{collections::BTreeMap, ops::Bound, sync::Arc, time::Duration};
 
 use stockade_model::{
+    capacity::Capacity,
     seed::Seed,
     source::Source,
     time::{Runtime, Time, Virtual, before},
 };
-use stockade_source::{Capacity, Conduct, SourceUrl, Stage, Staged, Stages, State};
+use stockade_source::{Conduct, SourceUrl, Stage, Staged, Stages, State};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -19,14 +20,14 @@ fn staged(conduct: &Conduct, time: &Virtual) -> (Arc<Staged<Virtual>>, Arc<str>)
 
 fn conduct(later: &[Stage]) -> Conduct {
     let first = Stage { latency: "100ms".parse().unwrap(), ..Stage::default() };
-    Conduct { stages: Stages::new(first, later.iter().copied()), capacity: None }
+    Conduct { stages: Stages::new(first, later.iter().cloned()), capacity: None }
 }
 
 #[test]
 fn each_stage_answers_in_its_own_way() {
     let slow = Stage { at: SECOND, latency: "500ms".parse().unwrap(), errors: 1.0, state: State::Up };
-    let gone = Stage { at: SECOND * 2, state: State::Refusing, ..slow };
-    let mute = Stage { at: SECOND * 3, state: State::Silent, ..slow };
+    let gone = Stage { at: SECOND * 2, state: State::Refusing, ..slow.clone() };
+    let mute = Stage { at: SECOND * 3, state: State::Silent, ..slow.clone() };
     let time = Virtual::new();
     let (staged, id) = staged(&conduct(&[slow, gone, mute]), &time);
     let told = time

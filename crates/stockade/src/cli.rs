@@ -5,8 +5,8 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::styling::Styles};
 use stockade_cache::{PRESETS, Preset, Strategy};
 use stockade_lab::{engine::Docs, report::FORMATS};
-use stockade_model::units::parse_duration;
-use stockade_source::{Latency, SOURCES};
+use stockade_model::{latency::Latency, units::parse_duration};
+use stockade_source::SOURCES;
 
 /// Load testing of caching strategies, and the cache that survives it.
 #[derive(Debug, Parser)]

@@ -35,7 +35,7 @@ pub fn stampede(mut args: StampedeArgs) -> Result<Exit, Failure> {
             workers,
             barrier: !args.no_barrier,
             docs: args.docs,
-            conduct: args.source_latency.into(),
+            conduct: args.source_latency.clone().into(),
         };
         strategies.iter().map(burst).collect()
     };

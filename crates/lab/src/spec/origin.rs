@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de::Error as _};
-use stockade_model::units::format_duration;
-use stockade_source::{Capacity, Conduct, Latency, SourceUrl, Stage, Stages, State};
+use stockade_model::{capacity::Capacity, latency::Latency, units::format_duration};
+use stockade_source::{Conduct, SourceUrl, Stage, Stages, State};
 use toml::Spanned;
 
 use super::{
@@ -80,8 +80,8 @@ impl Origin {
 
     /// Every stage as it is, not as it differs from the one before.
     pub(super) fn conduct(&self) -> Result<Conduct, Wrong> {
-        let first = Stage { latency: self.latency.0, ..Stage::default() };
-        let (mut last, mut later) = (first, Vec::new());
+        let first = Stage { latency: self.latency.0.clone(), ..Stage::default() };
+        let (mut last, mut later) = (first.clone(), Vec::new());
         for written in &self.stage {
             let stage = written.get_ref();
             let at = stage.at.0.0;
@@ -92,7 +92,7 @@ impl Origin {
             }
             last = Stage {
                 at,
-                latency: stage.latency.as_ref().map_or(last.latency, |latency| latency.0),
+                latency: stage.latency.as_ref().map_or(last.latency, |latency| latency.0.clone()),
                 errors: stage.errors.map_or(last.errors, |share| share.0),
                 state: match stage.state {
                     None => last.state,
@@ -101,7 +101,7 @@ impl Origin {
                     Some(StateName::Silent) => State::Silent,
                 },
             };
-            later.push(last);
+            later.push(last.clone());
         }
         let capacity = self.capacity.as_ref();
         let capacity = capacity.map(|table| Capacity { workers: table.workers.0, queue: table.queue.0 });

@@ -5,7 +5,8 @@ use std::time::Duration;
 use stockade_cache::{Fetch, Limit, Order, Policy, Store, Writer};
 
 use super::*;
-use stockade_source::{Capacity, Stage};
+use stockade_model::capacity::Capacity;
+use stockade_source::Stage;
 
 use crate::engine::{Burst, Docs, NodeTest, Open, Popularity, Retries, Target};
 
@@ -368,7 +369,7 @@ expect = ["failed(10s..40s) > 0"]"#,
     );
     assert_eq!(load.conduct.capacity, Some(Capacity { workers: 8, queue: 1_000 }));
     let stages = |load: &Open, seconds: &[u64]| -> Vec<String> {
-        let stage = |second: &u64| *load.conduct.stages.at(Duration::from_secs(*second));
+        let stage = |second: &u64| load.conduct.stages.at(Duration::from_secs(*second)).clone();
         let text = |stage: Stage| format!("{} {} {:?}", stage.latency, stage.errors, stage.state);
         seconds.iter().map(|second| text(stage(second))).collect()
     };

@@ -1,0 +1,408 @@
+//! How long something takes, by chance or always the same.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::Arc,
+    time::Duration,
+};
+
+use rand::RngExt;
+use rand_distr::{Distribution, Exp1, StandardNormal};
+
+use crate::{
+    nearest::remedy,
+    seed::Rng,
+    units::{UnitError, format_duration, parse_duration},
+};
+
+/// A latency, drawn anew for every request.
+///
+/// | written | drawn |
+/// |---|---|
+/// | `20ms` | always the same |
+/// | `10ms..30ms` | uniformly, both ends included |
+/// | `normal(mean=20ms, sd=5ms)` | normally; what is below zero is zero |
+/// | `lognormal(median=20ms, p99=200ms)` | log-normally: as most services do, with a long tail |
+/// | `exponential(mean=20ms)` | exponentially |
+/// | `empirical(FILE)` | from those in a file, a duration a line, each as likely as any other |
+///
+/// ```
+/// use stockade_model::latency::Latency;
+///
+/// let latency: Latency = "10ms..30ms".parse()?;
+/// assert_eq!(latency.to_string(), "10ms..30ms");
+/// assert_eq!(
+///     "30ms..10ms".parse::<Latency>().unwrap_err().to_string(),
+///     "`30ms..10ms` ends before it begins: write the smaller latency first",
+/// );
+/// # Ok::<(), stockade_model::latency::LatencyError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Latency(Law);
+
+/// What it is drawn from.
+#[derive(Clone, Debug, PartialEq)]
+enum Law {
+    Constant(Duration),
+    Uniform { min: Duration, max: Duration },
+    Normal { mean: Duration, sd: Duration },
+    LogNormal { median: Duration, p99: Duration },
+    Exponential { mean: Duration },
+    Empirical { file: PathBuf, seen: Arc<[Duration]> },
+}
+
+/// A latency could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LatencyError {
+    /// Something in it is no duration.
+    #[error(transparent)]
+    Unit(#[from] UnitError),
+    /// The ends of a range are the wrong way round.
+    #[error("`{0}` ends before it begins: write the smaller latency first")]
+    Backwards(String),
+    /// No distribution has this name.
+    #[error("`{name}` is no distribution: {}", remedy(.name, LAWS.map(|(name, ..)| name)))]
+    UnknownLaw {
+        /// What was written before the bracket.
+        name: String,
+    },
+    /// A distribution without what it needs, or with something else.
+    #[error("`{text}` is not how that is written: write `{form}`")]
+    Form {
+        /// What was written.
+        text: String,
+        /// How it is written.
+        form: &'static str,
+    },
+    /// Half of what a log-normal distribution draws is above its median.
+    #[error("`{0}` has a p99 below its median: write a p99 that is larger")]
+    TailBelowMedian(String),
+    /// A file of latencies could not be used.
+    #[error("{path}: {reason}")]
+    File {
+        /// Which.
+        path: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+}
+
+/// By name: how it is written, the arguments that it has, and what it is made of.
+type Named = (&'static str, &'static str, &'static [&'static str], fn(&[Duration]) -> Law);
+
+static LAWS: [Named; 4] = [
+    ("normal", "normal(mean=20ms, sd=5ms)", &["mean", "sd"], |of| Law::Normal { mean: of[0], sd: of[1] }),
+    ("lognormal", "lognormal(median=20ms, p99=200ms)", &["median", "p99"], |of| Law::LogNormal {
+        median: of[0],
+        p99: of[1],
+    }),
+    ("exponential", "exponential(mean=20ms)", &["mean"], |of| Law::Exponential { mean: of[0] }),
+    (EMPIRICAL, "empirical(latencies.txt)", &[], |_| Law::Constant(Duration::ZERO)),
+];
+
+const EMPIRICAL: &str = "empirical";
+/// A file of latencies is no larger.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+/// The 99th percentile of the standard normal distribution.
+const Z99: f64 = 2.326_347_874_040_840_8;
+/// Tails have no end; waits have.
+const LONGEST: Duration = Duration::from_hours(1);
+
+impl Latency {
+    /// Reads one whose file, if it has one, is named from `folder` on.
+    pub fn read(text: &str, folder: &Path) -> Result<Self, LatencyError> {
+        let law = match (
+            text.trim().strip_suffix(')').and_then(|text| text.split_once('(')),
+            text.split_once(".."),
+        ) {
+            (Some((name, arguments)), _) => law(text, name.trim(), arguments.trim(), folder)?,
+            (None, Some((min, max))) => {
+                let (min, max) = (parse_duration(min)?, parse_duration(max)?);
+                if min > max {
+                    return Err(LatencyError::Backwards(text.to_owned()));
+                }
+                if min == max { Law::Constant(min) } else { Law::Uniform { min, max } }
+            }
+            (None, None) => Law::Constant(parse_duration(text)?),
+        };
+        Ok(Self(law))
+    }
+
+    /// One latency.
+    pub fn draw(&self, rng: &mut Rng) -> Duration {
+        match &self.0 {
+            Law::Constant(latency) => *latency,
+            Law::Uniform { min, max } => rng.random_range(*min..=*max),
+            Law::Normal { mean, sd } => {
+                let z: f64 = StandardNormal.sample(rng);
+                seconds(mean.as_secs_f64() + z * sd.as_secs_f64())
+            }
+            Law::LogNormal { median, p99 } => {
+                let z: f64 = StandardNormal.sample(rng);
+                seconds(median.as_secs_f64() * (p99.as_secs_f64() / median.as_secs_f64()).powf(z / Z99))
+            }
+            Law::Exponential { mean } => {
+                let times: f64 = Exp1.sample(rng);
+                seconds(mean.as_secs_f64() * times)
+            }
+            Law::Empirical { seen, .. } => seen[rng.random_range(0..seen.len())],
+        }
+    }
+
+    /// The one latency that is always drawn, if there is one.
+    #[must_use]
+    pub fn constant(&self) -> Option<Duration> {
+        match self.0 {
+            Law::Constant(latency) => Some(latency),
+            _ => None,
+        }
+    }
+}
+
+impl Default for Latency {
+    /// None at all.
+    fn default() -> Self {
+        Self(Law::Constant(Duration::ZERO))
+    }
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(LONGEST).min(LONGEST)
+}
+
+/// Reads `name(arguments)`.
+fn law(text: &str, name: &str, arguments: &str, folder: &Path) -> Result<Law, LatencyError> {
+    let Some((_, form, names, make)) = LAWS.iter().find(|(known, ..)| *known == name) else {
+        return Err(LatencyError::UnknownLaw { name: name.to_owned() });
+    };
+    let malformed = || LatencyError::Form { text: text.to_owned(), form };
+    if name == EMPIRICAL {
+        if arguments.is_empty() {
+            return Err(malformed());
+        }
+        let seen = lines(&folder.join(arguments))?;
+        return Ok(Law::Empirical { file: arguments.into(), seen });
+    }
+    let mut given: Vec<_> = arguments.split(',').map(|argument| argument.split_once('=')).collect();
+    let mut found = Vec::new();
+    for name in *names {
+        let at = given.iter().position(|given| given.is_some_and(|(given, _)| given.trim() == *name));
+        let (_, value) = at.and_then(|at| given.swap_remove(at)).ok_or_else(malformed)?;
+        found.push(parse_duration(value)?);
+    }
+    if !given.is_empty() {
+        return Err(malformed());
+    }
+    match make(&found) {
+        Law::LogNormal { median, p99 } if median.is_zero() || p99 < median => {
+            Err(LatencyError::TailBelowMedian(text.to_owned()))
+        }
+        law => Ok(law),
+    }
+}
+
+/// A duration a line. Empty lines and those that begin with `#` say nothing.
+fn lines(path: &Path) -> Result<Arc<[Duration]>, LatencyError> {
+    let wrong = |reason: String| LatencyError::File { path: path.display().to_string(), reason };
+    match fs::metadata(path) {
+        Err(error) => return Err(wrong(format!("cannot read it: {error}"))),
+        Ok(about) if !about.is_file() => return Err(wrong("it is no file".to_owned())),
+        Ok(about) if about.len() > FILE_BYTES_MAX => {
+            return Err(wrong(
+                "it has more than 16 MiB: a hundred thousand latencies say as much".to_owned(),
+            ));
+        }
+        Ok(_) => {}
+    }
+    let text = fs::read_to_string(path).map_err(|error| wrong(format!("cannot read it: {error}")))?;
+    let mut seen = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        // The file may be anybody's, and the message anybody's to read: it names the line, not what it says.
+        let latency = parse_duration(line).map_err(|_| {
+            wrong(format!("line {} is no duration: write one a line, such as `12.5ms`", number + 1))
+        })?;
+        seen.push(latency);
+    }
+    if seen.is_empty() {
+        return Err(wrong("there is no latency in it: write one a line, such as `12.5ms`".to_owned()));
+    }
+    Ok(seen.into())
+}
+
+impl FromStr for Latency {
+    type Err = LatencyError;
+
+    /// A file is named from the folder that the program runs in.
+    fn from_str(text: &str) -> Result<Self, LatencyError> {
+        Self::read(text, Path::new(""))
+    }
+}
+
+impl From<Duration> for Latency {
+    /// Always the same.
+    fn from(latency: Duration) -> Self {
+        Self(Law::Constant(latency))
+    }
+}
+
+impl std::fmt::Display for Latency {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let d = |duration: &Duration| format_duration(*duration);
+        match &self.0 {
+            Law::Constant(latency) => f.write_str(&d(latency)),
+            Law::Uniform { min, max } => write!(f, "{}..{}", d(min), d(max)),
+            Law::Normal { mean, sd } => write!(f, "normal(mean={}, sd={})", d(mean), d(sd)),
+            Law::LogNormal { median, p99 } => write!(f, "lognormal(median={}, p99={})", d(median), d(p99)),
+            Law::Exponential { mean } => write!(f, "exponential(mean={})", d(mean)),
+            Law::Empirical { file, .. } => write!(f, "empirical({})", file.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::seed::Seed;
+
+    fn drawn(text: &str, count: usize) -> Vec<f64> {
+        let latency: Latency = text.parse().unwrap();
+        let mut rng = Seed(1).stream("latency");
+        let mut drawn: Vec<_> = (0..count).map(|_| latency.draw(&mut rng).as_secs_f64() * 1e3).collect();
+        drawn.sort_by(f64::total_cmp);
+        drawn
+    }
+
+    #[test]
+    fn a_range_is_drawn_uniformly_with_both_ends() {
+        let latency: Latency = "1ns..4ns".parse().unwrap();
+        let mut rng = Seed(1).stream("latency");
+        let mut drawn = [0_u32; 4];
+        for _ in 0..40_000 {
+            let nanos = usize::try_from(latency.draw(&mut rng).as_nanos()).unwrap();
+            drawn[nanos - 1] += 1;
+        }
+        // Chi-squared, 3 degrees of freedom: 16.27 is exceeded by chance once in a thousand seeds.
+        let chi_squared: f64 = drawn.iter().map(|n| (f64::from(*n) - 10_000.0).powi(2) / 10_000.0).sum();
+        assert!(chi_squared < 16.27, "{drawn:?}");
+    }
+
+    #[test]
+    fn distributions_have_the_percentiles_that_they_promise() {
+        // Of 100,000: the expected percentile, and five standard errors of it or more.
+        for (text, percentiles) in [
+            ("20ms", [(0.5, 20.0, 0.0), (0.99, 20.0, 0.0)]),
+            ("normal(mean=20ms, sd=5ms)", [(0.5, 20.0, 0.1), (0.99, 31.63, 0.3)]),
+            ("normal(sd=20ms, mean=10ms)", [(0.1, 0.0, 0.0), (0.5, 10.0, 0.4)]),
+            ("lognormal(median=20ms, p99=200ms)", [(0.5, 20.0, 0.4), (0.99, 200.0, 12.0)]),
+            ("exponential(mean=20ms)", [(0.5, 13.86, 0.35), (0.99, 92.1, 3.2)]),
+        ] {
+            let drawn = drawn(text, 100_000);
+            for (at, expected, off) in percentiles {
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
+                let found = drawn[(at * 100_000.0) as usize];
+                assert!((found - expected).abs() <= off, "{text}: {at} at {found} ms, not {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn latencies_of_a_file_are_drawn_alike() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("seen.txt"), "# of Monday\n1ms\n\n2ms\n2ms\n40ms\n").unwrap();
+        let latency = Latency::read("empirical(seen.txt)", folder.path()).unwrap();
+        assert_eq!(latency.to_string(), "empirical(seen.txt)");
+        let mut rng = Seed(1).stream("latency");
+        let mut twice = 0;
+        for _ in 0..10_000 {
+            let millis = latency.draw(&mut rng).as_millis();
+            assert!([1, 2, 40].contains(&millis));
+            twice += u32::from(millis == 2);
+        }
+        // Half of 10,000, and five standard deviations.
+        assert!((4_750..5_250).contains(&twice), "{twice}");
+    }
+
+    #[test]
+    fn says_what_to_write_instead() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("bad"), "1ms\nsecret\n").unwrap();
+        fs::write(folder.path().join("empty"), "# nothing\n").unwrap();
+        let path = |name| folder.path().join(name).display().to_string();
+        for (text, message) in [
+            ("5", "`5` has no unit: write `5ms` or `5s`".to_owned()),
+            ("1..2s", "`1` has no unit: write `1ms` or `1s`".to_owned()),
+            ("2s..1s", "`2s..1s` ends before it begins: write the smaller latency first".to_owned()),
+            ("norml(mean=1s, sd=1s)", "`norml` is no distribution: did you mean `normal`?".to_owned()),
+            (
+                "pareto(1s)",
+                "`pareto` is no distribution: use one of: normal, lognormal, exponential, empirical"
+                    .to_owned(),
+            ),
+            (
+                "normal(1s)",
+                "`normal(1s)` is not how that is written: write `normal(mean=20ms, sd=5ms)`".to_owned(),
+            ),
+            (
+                "exponential(mean=1s, sd=1s)",
+                "`exponential(mean=1s, sd=1s)` is not how that is written: write `exponential(mean=20ms)`"
+                    .to_owned(),
+            ),
+            ("exponential(mean=1)", "`1` has no unit: write `1ms` or `1s`".to_owned()),
+            (
+                "lognormal(median=1s, p99=1ms)",
+                "`lognormal(median=1s, p99=1ms)` has a p99 below its median: write a p99 that is larger"
+                    .to_owned(),
+            ),
+            (
+                "empirical()",
+                "`empirical()` is not how that is written: write `empirical(latencies.txt)`".to_owned(),
+            ),
+            (
+                "empirical(bad)",
+                format!("{}: line 2 is no duration: write one a line, such as `12.5ms`", path("bad")),
+            ),
+            (
+                "empirical(empty)",
+                format!("{}: there is no latency in it: write one a line, such as `12.5ms`", path("empty")),
+            ),
+            (
+                "empirical(none)",
+                format!("{}: cannot read it: No such file or directory (os error 2)", path("none")),
+            ),
+            ("empirical(.)", format!("{}: it is no file", path("."))),
+        ] {
+            assert_eq!(Latency::read(text, folder.path()).unwrap_err().to_string(), message, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(text in "(normal|lognormal|exponential)?[(]?(mean|sd|median|p99|=|,|[0-9]{1,12}(ms|s|d)|[ .()])*") {
+            if let Ok(latency) = text.parse::<Latency>() {
+                let _ = latency.draw(&mut Seed(1).stream("latency"));
+            }
+        }
+
+        #[test]
+        fn what_is_written_can_be_read(a in 1..1_000_u64, b in 1..1_000_u64) {
+            let (min, max) = (a.min(b), a.max(b));
+            for text in [
+                format!("{min}ms..{max}ms"),
+                format!("normal(mean={a}ms, sd={b}ms)"),
+                format!("lognormal(median={min}ms, p99={max}ms)"),
+                format!("exponential(mean={a}ms)"),
+            ] {
+                let written = text.parse::<Latency>().unwrap().to_string();
+                prop_assert_eq!(written.parse::<Latency>().unwrap().to_string(), written);
+            }
+        }
+    }
+}
