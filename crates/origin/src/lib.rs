@@ -1,0 +1,4 @@
+//! An HTTP origin that misbehaves on schedule.
+
+pub mod recipe;
+pub mod stages;
