@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    ops::DerefMut,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,7 +16,7 @@ use stockade_model::{
     source::{Document, Source},
     time::{Live, Runtime, before},
 };
-use stockade_services::{MongoDb, Postgres};
+use stockade_services::{MongoDb, Postgres, Server};
 use stockade_source::{SourceUrl, documents};
 use tokio::{
     sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
@@ -76,11 +77,9 @@ async fn await_outcomes(
 }
 
 /// A server that can die.
-trait Mortal {
+trait Mortal: DerefMut<Target = Server> {
     /// Where its documents are, with as many connections.
     fn source(&self) -> SourceUrl;
-
-    fn kill(&mut self);
 
     fn restart(&mut self);
 
@@ -91,10 +90,6 @@ trait Mortal {
 impl Mortal for Postgres {
     fn source(&self) -> SourceUrl {
         format!("{}?connections={CONNECTIONS}&timeout=1s", self.url()).parse().unwrap()
-    }
-
-    fn kill(&mut self) {
-        self.kill();
     }
 
     fn restart(&mut self) {
@@ -114,10 +109,6 @@ impl Mortal for MongoDb {
         format!("{}?connections={CONNECTIONS}&timeout=2s&serverSelectionTimeoutMS=50", self.url())
             .parse()
             .unwrap()
-    }
-
-    fn kill(&mut self) {
-        self.kill();
     }
 
     fn restart(&mut self) {

@@ -8,10 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    ServiceError,
-    process::{Folder, Process, free_port},
-};
+use crate::{Server, ServiceError, server::is_a_server};
 
 /// The server's program, which `make deps` installs what it needs beside.
 const PROGRAM: &str = "couchdb/server.js";
@@ -25,68 +22,38 @@ const PASSWORD: &str = "open%20sesame";
 /// A CouchDB server with nothing in it.
 #[derive(Debug)]
 pub struct CouchDb {
-    /// None: it was killed.
-    process: Option<Process>,
-    folder: Folder,
-    port: u16,
+    server: Server,
 }
 
 impl CouchDb {
     /// Starts one.
     pub fn start() -> Result<Self, ServiceError> {
-        let mut couchdb = Self { process: None, folder: Folder::new("couchdb")?, port: free_port()? };
+        let mut couchdb = Self { server: Server::new("couchdb")? };
         couchdb.restart()?;
         Ok(couchdb)
     }
 
     /// Starts it again, empty, on the port that it had. One that runs is killed first.
     pub fn restart(&mut self) -> Result<(), ServiceError> {
-        self.kill();
         let program: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join(PROGRAM);
-        let port = self.port;
         let command: [OsString; 5] = [
             "node".into(),
             program.into(),
-            port.to_string().into(),
+            self.port().to_string().into(),
             USER.into(),
             PASSWORD.replace("%20", " ").into(),
         ];
-        self.process = Some(Process::start(&self.folder, "KILL", &command, || welcome(port))?);
-        Ok(())
+        self.server.start("KILL", &command, welcome)
     }
 
     /// Where a database of it is: `couchdb://USER:PASSWORD@127.0.0.1:PORT/DATABASE`.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
-        format!("couchdb://{USER}:{PASSWORD}@127.0.0.1:{}/{database}", self.port)
-    }
-
-    /// Its port.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// Kills it: its connections are reset, and what it had is lost.
-    pub fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            process.kill();
-        }
-    }
-
-    /// The process, unless it was killed.
-    #[must_use]
-    pub fn process(&self) -> Option<&Process> {
-        self.process.as_ref()
+        format!("couchdb://{USER}:{PASSWORD}@127.0.0.1:{}/{database}", self.port())
     }
 }
 
-impl Drop for CouchDb {
-    fn drop(&mut self) {
-        // Its folder goes after it.
-        self.kill();
-    }
-}
+is_a_server!(CouchDb);
 
 /// Whether it answers, and be it that a password is missing.
 fn welcome(port: u16) -> Result<(), String> {

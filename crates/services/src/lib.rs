@@ -20,6 +20,7 @@ mod postgres;
 mod process;
 mod redis;
 mod redis_cluster;
+mod server;
 
 pub use couchdb::CouchDb;
 pub use mongodb::MongoDb;
@@ -28,3 +29,4 @@ pub use postgres::Postgres;
 pub use process::{Process, ServiceError, free_port};
 pub use redis::Redis;
 pub use redis_cluster::RedisCluster;
+pub use server::Server;

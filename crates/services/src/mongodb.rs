@@ -8,10 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    ServiceError, certificate,
-    process::{Folder, Process, free_port},
-};
+use crate::{Server, ServiceError, certificate, free_port, server::is_a_server};
 
 /// The program.
 const FERRETDB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/mongodb/bin/ferretdb");
@@ -27,10 +24,7 @@ const DATABASE: &str = "test";
 /// A server with one user and no documents.
 #[derive(Debug)]
 pub struct MongoDb {
-    /// None: it was killed.
-    process: Option<Process>,
-    folder: Folder,
-    port: u16,
+    server: Server,
     /// A second port, where it speaks TLS.
     tls_port: Option<u16>,
 }
@@ -47,32 +41,28 @@ impl MongoDb {
     }
 
     fn with(tls_port: Option<u16>) -> Result<Self, ServiceError> {
-        let folder = Folder::new("mongodb")?;
+        let mut mongodb = Self { server: Server::new("mongodb")?, tls_port };
         if tls_port.is_some() {
-            certificate::make(folder.path())?;
+            certificate::make(mongodb.folder())?;
         }
-        let mut server = Self { process: None, folder, port: free_port()?, tls_port };
-        server.restart()?;
-        Ok(server)
+        mongodb.restart()?;
+        Ok(mongodb)
     }
 
     /// Starts it again, with all that it held, on the ports that it had. One that runs is killed first.
     pub fn restart(&mut self) -> Result<(), ServiceError> {
-        self.kill();
         let command = self.command();
-        let port = self.port;
-        self.process = Some(Process::start(&self.folder, "KILL", &command, || greet(port))?);
-        Ok(())
+        self.server.start("KILL", &command, greet)
     }
 
     fn command(&self) -> Vec<OsString> {
-        let folder = self.folder.path().display();
+        let folder = self.folder().display();
         let mut command = vec![
             FERRETDB.to_owned(),
             "--handler=sqlite".to_owned(),
             format!("--sqlite-url=file:{folder}/"),
             format!("--state-dir={folder}"),
-            format!("--listen-addr=127.0.0.1:{}", self.port),
+            format!("--listen-addr=127.0.0.1:{}", self.port()),
             "--debug-addr=-".to_owned(),
             "--telemetry=disable".to_owned(),
             "--log-level=WARN".to_owned(),
@@ -94,19 +84,13 @@ impl MongoDb {
     /// Where it listens, and who may ask: `mongodb://USER:PASSWORD@127.0.0.1:PORT/test`.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("mongodb://{USER}:{PASSWORD_ENCODED}@127.0.0.1:{}/{DATABASE}", self.port)
+        format!("mongodb://{USER}:{PASSWORD_ENCODED}@127.0.0.1:{}/{DATABASE}", self.port())
     }
 
     /// The password, which nobody may ever show.
     #[must_use]
     pub fn password(&self) -> &'static str {
         PASSWORD
-    }
-
-    /// Its port.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.port
     }
 
     /// Its port for TLS, if it has one.
@@ -118,29 +102,11 @@ impl MongoDb {
     /// The certificate that it shows to whoever speaks TLS, and that vouches for itself.
     #[must_use]
     pub fn certificate(&self) -> PathBuf {
-        self.folder.path().join(certificate::CERTIFICATE)
-    }
-
-    /// Kills it: its connections are reset. What it held is kept.
-    pub fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            process.kill();
-        }
-    }
-
-    /// The process, unless it was killed.
-    #[must_use]
-    pub fn process(&self) -> Option<&Process> {
-        self.process.as_ref()
+        self.folder().join(certificate::CERTIFICATE)
     }
 }
 
-impl Drop for MongoDb {
-    fn drop(&mut self) {
-        // Its folder goes after it.
-        self.kill();
-    }
-}
+is_a_server!(MongoDb);
 
 /// `{ hello: 1, $db: "admin" }` as a message of the protocol: length, request, response, operation 2013; flags,
 /// kind, document.

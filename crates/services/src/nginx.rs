@@ -7,10 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
-    ServiceError, certificate,
-    process::{Folder, Process, free_port},
-};
+use crate::{Server, ServiceError, certificate, server::is_a_server};
 
 /// Where Debian has it, which is not on everybody's path.
 const PROGRAM: &str = "/usr/sbin/nginx";
@@ -40,10 +37,7 @@ default_type application/json;
 /// An nginx server with nothing in it.
 #[derive(Debug)]
 pub struct Nginx {
-    /// None: it was killed.
-    process: Option<Process>,
-    folder: Folder,
-    port: u16,
+    server: Server,
     has_tls: bool,
 }
 
@@ -64,19 +58,19 @@ impl Nginx {
     }
 
     fn new(settings: &[&str], has_tls: bool) -> Result<Self, ServiceError> {
-        let mut nginx = Self { process: None, folder: Folder::new("nginx")?, port: free_port()?, has_tls };
+        let mut nginx = Self { server: Server::new("nginx")?, has_tls };
         fs::create_dir(nginx.documents())?;
         if has_tls {
-            certificate::make(nginx.folder.path())?;
+            certificate::make(nginx.folder())?;
         }
-        fs::write(nginx.folder.path().join("nginx.conf"), nginx.configuration(settings))?;
+        fs::write(nginx.folder().join("nginx.conf"), nginx.configuration(settings))?;
         nginx.restart()?;
         Ok(nginx)
     }
 
     /// One process, which holds all connections and writes down which one a request came over.
     fn configuration(&self, settings: &[&str]) -> String {
-        let (port, tls) = (self.port, if self.has_tls { " ssl" } else { "" });
+        let (port, tls) = (self.port(), if self.has_tls { " ssl" } else { "" });
         let mut server = vec![format!("listen 127.0.0.1:{port}{tls}"), "root documents".to_owned()];
         if self.has_tls {
             server.push(format!("ssl_certificate {}", certificate::CERTIFICATE));
@@ -89,8 +83,7 @@ impl Nginx {
 
     /// Starts it again on the port that it had, with its documents. One that runs is killed first.
     pub fn restart(&mut self) -> Result<(), ServiceError> {
-        self.kill();
-        let folder = self.folder.path();
+        let folder = self.folder();
         let program = if Path::new(PROGRAM).exists() { PROGRAM } else { "nginx" };
         let command: [OsString; 7] = [
             program.into(),
@@ -101,65 +94,39 @@ impl Nginx {
             "-e".into(),
             "stderr".into(),
         ];
-        let port = self.port;
-        let is_ready = || match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
+        let is_ready = |port| match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
             Ok(_) => Ok(()),
             Err(error) => Err(error.to_string()),
         };
-        self.process = Some(Process::start(&self.folder, "KILL", &command, is_ready)?);
-        Ok(())
+        self.server.start("KILL", &command, is_ready)
     }
 
     /// Where it listens: `http://127.0.0.1:PORT`, or `https://localhost:PORT`.
     #[must_use]
     pub fn url(&self) -> String {
         if self.has_tls {
-            return format!("https://localhost:{}", self.port);
+            return format!("https://localhost:{}", self.port());
         }
-        format!("http://127.0.0.1:{}", self.port)
-    }
-
-    /// Its port.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.port
+        format!("http://127.0.0.1:{}", self.port())
     }
 
     /// The folder whose files it serves.
     #[must_use]
     pub fn documents(&self) -> PathBuf {
-        self.folder.path().join("documents")
+        self.folder().join("documents")
     }
 
     /// The file with its certificate, if it has one.
     #[must_use]
     pub fn certificate(&self) -> PathBuf {
-        self.folder.path().join(certificate::CERTIFICATE)
+        self.folder().join(certificate::CERTIFICATE)
     }
 
     /// A number for every request that it has answered: that of the connection over which it came.
     pub fn connections(&self) -> Result<Vec<u64>, ServiceError> {
-        let written = fs::read_to_string(self.folder.path().join("connections"))?;
+        let written = fs::read_to_string(self.folder().join("connections"))?;
         Ok(written.lines().filter_map(|line| line.parse().ok()).collect())
     }
-
-    /// Kills it: its connections are reset.
-    pub fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            process.kill();
-        }
-    }
-
-    /// The process, unless it was killed.
-    #[must_use]
-    pub fn process(&self) -> Option<&Process> {
-        self.process.as_ref()
-    }
 }
 
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        // Its folder goes after it.
-        self.kill();
-    }
-}
+is_a_server!(Nginx);

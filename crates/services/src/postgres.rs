@@ -9,10 +9,7 @@ use std::{
 
 use rustix::process::geteuid;
 
-use crate::{
-    ServiceError, certificate,
-    process::{Folder, Process, free_port, run},
-};
+use crate::{Server, ServiceError, certificate, process::run, server::is_a_server};
 
 /// Who may do everything.
 const USER: &str = "stockade";
@@ -35,11 +32,8 @@ const SETTINGS: [&str; 5] = [
 /// A PostgreSQL server with nothing in it but the database `postgres`.
 #[derive(Debug)]
 pub struct Postgres {
-    /// None: it was killed.
-    process: Option<Process>,
-    folder: Folder,
+    server: Server,
     programs: PathBuf,
-    port: u16,
     settings: Vec<String>,
 }
 
@@ -60,16 +54,16 @@ impl Postgres {
     }
 
     fn new(mut settings: Vec<String>, has_certificate: bool) -> Result<Self, ServiceError> {
-        let folder = Folder::new("postgres")?;
+        let server = Server::new("postgres")?;
         if has_certificate {
-            certificate::make(folder.path())?;
+            certificate::make(server.folder())?;
             for (setting, file) in
                 [("ssl_cert_file", certificate::CERTIFICATE), ("ssl_key_file", certificate::KEY)]
             {
-                settings.push(format!("{setting}={}", folder.path().join(file).display()));
+                settings.push(format!("{setting}={}", server.folder().join(file).display()));
             }
         }
-        let mut postgres = Self { process: None, programs: programs(), port: free_port()?, folder, settings };
+        let mut postgres = Self { server, programs: programs(), settings };
         postgres.initialise()?;
         postgres.restart()?;
         Ok(postgres)
@@ -77,10 +71,10 @@ impl Postgres {
 
     /// Makes the folder that its data live in.
     fn initialise(&self) -> Result<(), ServiceError> {
-        let password = self.folder.path().join("password");
+        let password = self.folder().join("password");
         fs::write(&password, PASSWORD)?;
         if geteuid().is_root() {
-            run(Command::new("chown").arg("-R").arg("postgres:").arg(self.folder.path()))?;
+            run(Command::new("chown").arg("-R").arg("postgres:").arg(self.folder()))?;
         }
         let mut command = as_nobody_special(self.programs.join("initdb"));
         command.extend(
@@ -95,42 +89,32 @@ impl Postgres {
 
     /// Starts it again, with the data that it had, on the port that it had. One that runs is killed first.
     pub fn restart(&mut self) -> Result<(), ServiceError> {
-        self.kill();
         let mut command = as_nobody_special(self.programs.join("postgres"));
-        command.extend(["-D".into(), self.data().into(), "-p".into(), self.port.to_string().into()]);
-        let sockets = format!("unix_socket_directories={}", self.folder.path().display());
+        command.extend(["-D".into(), self.data().into(), "-p".into(), self.port().to_string().into()]);
+        let sockets = format!("unix_socket_directories={}", self.folder().display());
         for setting in
             SETTINGS.into_iter().chain([sockets.as_str()]).chain(self.settings.iter().map(String::as_str))
         {
             command.extend(["-c".into(), setting.into()]);
         }
         // Without ado: to every client at once, and no more is written.
-        self.process = Some(Process::start(&self.folder, "QUIT", &command, || self.is_ready())?);
-        Ok(())
-    }
-
-    fn is_ready(&self) -> Result<(), String> {
-        let mut ask = Command::new(self.programs.join("pg_isready"));
-        ask.args(["--host", "127.0.0.1", "--port"]).arg(self.port.to_string());
-        run(&mut ask).map(drop).map_err(|error| error.to_string())
+        self.server.start("QUIT", &command, |port| {
+            let mut ask = Command::new(self.programs.join("pg_isready"));
+            ask.args(["--host", "127.0.0.1", "--port"]).arg(port.to_string());
+            run(&mut ask).map(drop).map_err(|error| error.to_string())
+        })
     }
 
     /// Where it listens: `postgres://USER:PASSWORD@127.0.0.1:PORT/postgres`.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("postgres://{USER}:{}@127.0.0.1:{}/postgres", PASSWORD.replace(' ', "%20"), self.port)
-    }
-
-    /// Its port.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.port
+        format!("postgres://{USER}:{}@127.0.0.1:{}/postgres", PASSWORD.replace(' ', "%20"), self.port())
     }
 
     /// The file with its certificate, if it has one.
     #[must_use]
     pub fn certificate(&self) -> PathBuf {
-        self.folder.path().join(certificate::CERTIFICATE)
+        self.folder().join(certificate::CERTIFICATE)
     }
 
     /// What it answers to some SQL, a line a row, with `|` between columns.
@@ -138,35 +122,16 @@ impl Postgres {
         let mut psql = Command::new(self.programs.join("psql"));
         psql.args(["--no-psqlrc", "--no-align", "--tuples-only", "--quiet", "--set=ON_ERROR_STOP=1"]);
         psql.args(["--host=127.0.0.1", "--dbname=postgres", "--username", USER, "--port"]);
-        psql.arg(self.port.to_string()).args(["--command", sql]).env("PGPASSWORD", PASSWORD);
+        psql.arg(self.port().to_string()).args(["--command", sql]).env("PGPASSWORD", PASSWORD);
         run(&mut psql)
     }
 
-    /// Kills it, and whoever serves a client of its: connections are reset. What was committed is still there
-    /// after a [`restart`](Self::restart).
-    pub fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            process.kill();
-        }
-    }
-
-    /// The process, unless it was killed.
-    #[must_use]
-    pub fn process(&self) -> Option<&Process> {
-        self.process.as_ref()
-    }
-
     fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
+        self.folder().join("data")
     }
 }
 
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        // Its folder goes after it.
-        self.kill();
-    }
-}
+is_a_server!(Postgres);
 
 /// Where its programs are: the newest that Debian has installed, or else wherever the path leads.
 fn programs() -> PathBuf {

@@ -7,18 +7,12 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    ServiceError,
-    process::{Folder, Process, free_port},
-};
+use crate::{Server, ServiceError, server::is_a_server};
 
 /// A Redis server with nothing in it.
 #[derive(Debug)]
 pub struct Redis {
-    /// None: it was killed.
-    process: Option<Process>,
-    folder: Folder,
-    port: u16,
+    server: Server,
     settings: Vec<String>,
 }
 
@@ -31,55 +25,29 @@ impl Redis {
     /// Starts one with more settings, as on its command line: `["--requirepass", "secret"]`.
     pub fn with(settings: &[&str]) -> Result<Self, ServiceError> {
         let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
-        let mut redis = Self { process: None, folder: Folder::new("redis")?, port: free_port()?, settings };
+        let mut redis = Self { server: Server::new("redis")?, settings };
         redis.restart()?;
         Ok(redis)
     }
 
     /// Starts it again, empty, on the port that it had. One that runs is killed first.
     pub fn restart(&mut self) -> Result<(), ServiceError> {
-        self.kill();
-        let Self { folder, port, .. } = self;
+        let port = self.port();
         let command = format!("redis-server --port {port} --bind 127.0.0.1 --save  --appendonly no --dir");
         let mut command: Vec<_> = command.split(' ').map(OsString::from).collect();
-        command.push(folder.path().into());
+        command.push(self.folder().into());
         command.extend(self.settings.iter().map(OsString::from));
-        self.process = Some(Process::start(folder, "KILL", &command, || ping(*port))?);
-        Ok(())
+        self.server.start("KILL", &command, ping)
     }
 
     /// Where it listens: `redis://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
-    }
-
-    /// Its port.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// Kills it: its connections are reset, and what it had is lost.
-    pub fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            process.kill();
-        }
-    }
-
-    /// The process, unless it was killed.
-    #[must_use]
-    pub fn process(&self) -> Option<&Process> {
-        self.process.as_ref()
+        format!("redis://127.0.0.1:{}", self.port())
     }
 }
 
-impl Drop for Redis {
-    fn drop(&mut self) {
-        // Its folder goes after it.
-        self.kill();
-    }
-}
+is_a_server!(Redis);
 
 /// Whether it answers. One that asks for a password does.
 fn ping(port: u16) -> Result<(), String> {

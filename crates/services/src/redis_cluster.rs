@@ -2,11 +2,7 @@
 
 use std::ffi::OsString;
 
-use crate::{
-    ServiceError,
-    process::{Folder, Process, await_that, free_port},
-    redis::say,
-};
+use crate::{Server, ServiceError, free_port, process::await_that, redis::say, server::is_a_server};
 
 /// How many servers a cluster has.
 const SERVERS: usize = 3;
@@ -18,22 +14,20 @@ const SLOTS: usize = 16_384;
 /// go on.
 #[derive(Debug)]
 pub struct RedisCluster {
-    servers: Vec<Server>,
+    servers: Vec<Member>,
 }
 
+/// One of its servers.
 #[derive(Debug)]
-struct Server {
-    /// None: it was killed.
-    process: Option<Process>,
-    folder: Folder,
-    port: u16,
+struct Member {
+    server: Server,
     bus: u16,
 }
 
 impl RedisCluster {
     /// Starts one.
     pub fn start() -> Result<Self, ServiceError> {
-        let servers = (0..SERVERS).map(|_| Server::start()).collect::<Result<Vec<_>, _>>()?;
+        let servers = (0..SERVERS).map(|_| Member::start()).collect::<Result<Vec<_>, _>>()?;
         let cluster = Self { servers };
         for (number, server) in cluster.servers.iter().enumerate() {
             let [from, to] = [number, number + 1].map(|number| number * SLOTS / SERVERS);
@@ -41,7 +35,7 @@ impl RedisCluster {
             server.tell(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1))?;
         }
         for server in &cluster.servers[1..] {
-            cluster.servers[0].tell(&format!("CLUSTER MEET 127.0.0.1 {} {}", server.port, server.bus))?;
+            cluster.servers[0].tell(&format!("CLUSTER MEET 127.0.0.1 {} {}", server.port(), server.bus))?;
         }
         cluster.await_whole()?;
         Ok(cluster)
@@ -51,7 +45,7 @@ impl RedisCluster {
     pub fn await_whole(&self) -> Result<(), ServiceError> {
         const WHOLE: [&str; 2] = ["cluster_state:ok", "cluster_slots_ok:16384"];
         for server in &self.servers {
-            let is_whole = || match say(server.port, "CLUSTER INFO") {
+            let is_whole = || match say(server.port(), "CLUSTER INFO") {
                 Ok(info) if WHOLE.iter().all(|line| info.contains(line)) => Ok(()),
                 Ok(info) => Err(info),
                 Err(error) => Err(error.to_string()),
@@ -64,14 +58,14 @@ impl RedisCluster {
     /// Where it is: `redis+cluster://127.0.0.1:PORT,127.0.0.1:PORT,..`.
     #[must_use]
     pub fn url(&self) -> String {
-        let hosts: Vec<_> = self.servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
+        let hosts: Vec<_> = self.ports().iter().map(|port| format!("127.0.0.1:{port}")).collect();
         format!("redis+cluster://{}", hosts.join(","))
     }
 
     /// The port of each server.
     #[must_use]
     pub fn ports(&self) -> Vec<u16> {
-        self.servers.iter().map(|server| server.port).collect()
+        self.servers.iter().map(|server| server.port()).collect()
     }
 
     /// Which server has a name.
@@ -93,52 +87,38 @@ impl RedisCluster {
     }
 }
 
-impl Server {
+impl Member {
     fn start() -> Result<Self, ServiceError> {
-        let folder = Folder::new("redis-cluster")?;
-        let mut server = Self { process: None, folder, port: free_port()?, bus: free_port()? };
-        server.restart()?;
-        Ok(server)
+        let mut member = Self { server: Server::new("redis-cluster")?, bus: free_port()? };
+        member.restart()?;
+        Ok(member)
     }
 
     fn restart(&mut self) -> Result<(), ServiceError> {
-        self.kill();
-        let Self { folder, port, bus, .. } = self;
+        let (port, bus) = (self.port(), self.bus);
         let command = format!(
             "redis-server --port {port} --bind 127.0.0.1 --save  --appendonly no --cluster-enabled yes \
              --cluster-port {bus} --cluster-node-timeout 1000 --cluster-require-full-coverage no --dir"
         );
         let mut command: Vec<_> = command.split(' ').map(OsString::from).collect();
-        command.push(folder.path().into());
-        let is_ready = || match say(*port, "PING") {
+        command.push(self.folder().into());
+        let is_ready = |port| match say(port, "PING") {
             Ok(answer) if answer.starts_with("+PONG") => Ok(()),
             Ok(answer) => Err(format!("it answers {answer:?}")),
             Err(error) => Err(error.to_string()),
         };
-        self.process = Some(Process::start(folder, "KILL", &command, is_ready)?);
-        Ok(())
-    }
-
-    fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            process.kill();
-        }
+        self.server.start("KILL", &command, is_ready)
     }
 
     fn tell(&self, command: &str) -> Result<String, ServiceError> {
-        let answer = say(self.port, command)?;
+        let answer = say(self.port(), command)?;
         if answer.starts_with('-') { Err(self.failed(format!("{command}: {answer}"))) } else { Ok(answer) }
     }
 
     fn failed(&self, reason: String) -> ServiceError {
-        let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        let log = std::fs::read_to_string(self.folder().join("log")).unwrap_or_default();
         ServiceError::NotReady { program: "redis-server".to_owned(), reason, log }
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Its folder goes after it.
-        self.kill();
-    }
-}
+is_a_server!(Member);
