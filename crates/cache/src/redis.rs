@@ -122,14 +122,12 @@ struct Known {
 impl Known {
     /// Another server has another clock and another log.
     fn forget(&mut self, time: Micros) {
-        *self = Self {
-            clock: Clock::default(),
-            log: Log::new(0),
-            after: NoteId::default(),
-            heard: BTreeSet::new(),
-            began: time,
-        };
+        self.clock = Clock::default();
+        self.log.clear();
         self.log.forget_before(time);
+        self.after = NoteId::default();
+        self.heard.clear();
+        self.began = time;
     }
 }
 

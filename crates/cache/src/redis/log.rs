@@ -81,6 +81,13 @@ impl Log {
         self.everything = self.everything.max(at);
     }
 
+    /// As new, with the seed that it was made with.
+    pub(super) fn clear(&mut self) {
+        self.outdated.clear();
+        self.recent.clear();
+        self.everything = 0;
+    }
+
     /// What a value is good for whose load began then.
     pub(super) fn standing(&self, key: &Bytes, tags: &[u32], began: Micros) -> Standing {
         let is_later = |of: &Of| self.outdated.get(of).is_some_and(|at| began < *at);
@@ -139,5 +146,24 @@ mod tests {
         assert!(log.outdates(&key(REMEMBERED + 1), &[], 999) && !log.outdates(&key(0), &[], 1_000));
         log.add(&hard(What::Key(key(1))), 999_999);
         assert!(log.outdates(&key(1), &[], 999_998), "a newer note is not forgotten with an older one");
+    }
+
+    #[test]
+    fn a_cleared_log_knows_nothing_any_more_and_hears_what_is_older() {
+        let mut log = Log::new(1);
+        let notes = [
+            hard(What::Key(key(1))),
+            hard(What::Tag("sport".to_owned())),
+            Note::Invalidated(What::Key(key(2)), Invalidation::Soft),
+            hard(What::Everything),
+        ];
+        notes.iter().for_each(|note| log.add(note, 100));
+        log.clear();
+        for number in 1..=3 {
+            assert_eq!(log.standing(&key(number), &[tag("sport")], 0), Standing::Sound, "key {number}");
+        }
+        log.add(&notes[0], 50);
+        assert!(log.outdates(&key(1), &[], 49) && !log.outdates(&key(1), &[], 50));
+        assert_eq!((log.outdated.len(), log.recent.len()), (1, 1));
     }
 }
