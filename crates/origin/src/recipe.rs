@@ -1,14 +1,24 @@
 //! Recipes: which route serves what, and how it behaves when.
 
+mod error;
+mod json;
+mod object;
+mod read;
+mod stage;
+mod template;
+mod units;
+
 use std::time::Duration;
 
+pub use error::RecipeError;
 use http::{HeaderMap, Uri};
+pub use read::read;
 use stockade_model::capacity::Capacity;
 
 use crate::stages::Stages;
 
 /// What one route serves, and how.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
     /// An exact path (`/sport`), or all that begin so (`/news*`).
     pub route: String,
