@@ -14,7 +14,7 @@ use rand_distr::{Distribution, Exp1, StandardNormal};
 use crate::{
     nearest::remedy,
     seed::Rng,
-    units::{UnitError, format_duration, parse_duration},
+    units::{UnitError, format_duration, milliseconds, parse_duration},
 };
 
 /// A latency, drawn anew for every request.
@@ -148,6 +148,17 @@ impl Latency {
                 seconds(mean.as_secs_f64() * times)
             }
             Law::Empirical { seen, .. } => seen[rng.random_range(0..seen.len())],
+        }
+    }
+
+    /// As the admin pages of origins list it: milliseconds without their unit (`100`, `100..200`), or the
+    /// distribution without blanks.
+    #[must_use]
+    pub fn in_milliseconds(&self) -> String {
+        match &self.0 {
+            Law::Constant(latency) => milliseconds(*latency).to_string(),
+            Law::Uniform { min, max } => format!("{}..{}", milliseconds(*min), milliseconds(*max)),
+            _ => self.to_string().replace(' ', ""),
         }
     }
 

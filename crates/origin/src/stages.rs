@@ -150,6 +150,12 @@ impl<T> Odds<T> {
         Self { up_to: up_to.collect() }
     }
 
+    /// Each, with its share.
+    pub fn shares(&self) -> impl Iterator<Item = (f64, &T)> {
+        let before = [0.0].into_iter().chain(self.up_to.iter().map(|(up_to, _)| *up_to));
+        self.up_to.iter().zip(before).map(|((up_to, of), before)| ((up_to - before).max(0.0), of))
+    }
+
     fn draw(&self, chance: &mut Rng) -> &T {
         if let Some(of) = self.certain() {
             return of;
@@ -165,6 +171,21 @@ impl<T> Odds<T> {
             [(_, of)] => Some(of),
             _ => None,
         }
+    }
+}
+
+impl std::fmt::Display for Odds<StatusCode> {
+    /// `503`, or `200:0.9,503:0.1`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(status) = self.certain() {
+            return f.write_str(status.as_str());
+        }
+        for (n, (share, status)) in self.shares().enumerate() {
+            let comma = if n == 0 { "" } else { "," };
+            // What is left of 1 - 0.9 is 0.1.
+            write!(f, "{comma}{}:{}", status.as_str(), (share * 1e9).round() / 1e9)?;
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,11 @@
 //! What can be typed.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    num::NonZeroUsize,
+    path::PathBuf,
+    time::Duration,
+};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::styling::Styles};
 use stockade_cache::{PRESETS, Preset, Strategy};
@@ -25,6 +30,8 @@ pub enum Command {
     Run(RunArgs),
     /// Run the published stampede test: N workers, cold cache, every strategy
     Stampede(StampedeArgs),
+    /// Serve HTTP as a recipe has it: slow, failing, broken, on schedule
+    Origin(OriginArgs),
     /// Report a record in another format
     Report(ReportArgs),
 }
@@ -117,6 +124,54 @@ pub enum WriterName {
 pub enum StampedeFormat {
     Text,
     Json,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = RECIPES)]
+pub struct OriginArgs {
+    /// What it serves, and how it behaves when; `-`: standard input [default: nothing, until one is posted]
+    #[arg(value_name = "RECIPE.json")]
+    pub recipe: Option<PathBuf>,
+    /// Where it listens; port 0: any that is free
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = address)]
+    pub listen: SocketAddr,
+    /// Where `/_admin` is [default: where everything is]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    pub admin: Option<SocketAddr>,
+    /// How many threads serve [default: one a core]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+    /// Where every random choice comes from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Let stages begin with `/_admin/start`, not at once
+    #[arg(long)]
+    pub hold: bool,
+    /// Encrypt, with a certificate for localhost that is made at start; `/_admin/certificate` tells it
+    #[arg(long)]
+    pub tls: bool,
+    /// Encrypt, with this certificate in PEM
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub cert: Option<PathBuf>,
+    /// The certificate's key in PEM
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub key: Option<PathBuf>,
+}
+
+const RECIPES: &str = "A recipe:
+  {\"route\": \"/news*\", \"random_content\": \"100kb\", \"stages\": [
+    {\"at\": 0, \"status\": 200, \"latency\": \"50ms\"},
+    {\"at\": \"60s\", \"status\": 503, \"latency\": \"500ms..2s\"}]}
+docs/origin.md has the rest. POST one to /_admin/add_recipe at any time.";
+
+/// An address and a port; a port alone is one of the loopback.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.trim_start_matches(':').parse() {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    let text = text.replace("localhost:", "127.0.0.1:");
+    text.parse()
+        .map_err(|_| "write an address and a port, such as 127.0.0.1:8080, or a port alone".to_owned())
 }
 
 #[derive(Debug, Args)]

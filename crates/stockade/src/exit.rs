@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use stockade_lab::{engine::EngineError, run::RunError, spec::LoadError, storage::StorageError};
 use stockade_model::record::{Record, Verdict};
+use stockade_origin::{Refused, StartError};
 use stockade_source::{documents::ReadError, secrets::masked_message};
 
 /// How the program ends when nothing went wrong.
@@ -31,6 +32,8 @@ pub enum Failure {
     Run(#[from] RunError),
     #[error(transparent)]
     Storage(#[from] StorageError),
+    #[error(transparent)]
+    Origin(#[from] StartError),
     #[error("{0}")]
     Usage(String),
     #[error("cannot write to standard output: {0}")]
@@ -67,6 +70,9 @@ pub fn explain(failure: Failure) -> ExitCode {
         Failure::Load(LoadError::Spec(spec)) | Failure::Run(RunError::Spec(spec)) => {
             eprintln!("{:?}", miette::Report::new(*spec));
         }
+        Failure::Origin(StartError::Refused(Refused::Recipe(recipe))) => {
+            eprintln!("{:?}", miette::Report::new(*recipe));
+        }
         // A reader that has seen enough is no failure worth a word.
         Failure::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
         // A path that was typed may be a URL in the wrong place.
@@ -99,6 +105,7 @@ impl Failure {
     fn code(&self) -> u8 {
         let is_usage = match self {
             Self::Usage(_)
+            | Self::Origin(StartError::Tls(_))
             | Self::Run(
                 RunError::MixedClocks
                 | RunError::NothingToScale
@@ -109,6 +116,7 @@ impl Failure {
             | Self::Storage(StorageError::Taken { .. })
             | Self::Load(_)
             | Self::Documents(_) => true,
+            Self::Origin(StartError::Refused(refused)) => !matches!(refused, Refused::Unavailable(_)),
             Self::Engine(error) | Self::Run(RunError::Engine(error) | RunError::Cell { error, .. }) => {
                 error.is_usage()
             }

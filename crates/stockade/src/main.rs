@@ -5,6 +5,7 @@
 
 mod cli;
 mod exit;
+mod origin;
 mod progress;
 mod report;
 mod run;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     let exit = match cli.command {
         Command::Run(args) => run::run(args),
         Command::Stampede(args) => stampede::stampede(args),
+        Command::Origin(args) => origin::origin(args),
         Command::Report(args) => report::report(&args),
     };
     exit.map_or_else(exit::explain, ExitCode::from)

@@ -37,6 +37,12 @@ impl Live {
     pub fn on(handle: tokio::runtime::Handle) -> Self {
         Self { began: Instant::now(), began_nanos: coarse::precise(), tokio: handle }
     }
+
+    /// The same clock on the tokio runtime of the caller.
+    #[cfg(feature = "precise")]
+    pub(super) fn beside(&self) -> Self {
+        Self { tokio: tokio::runtime::Handle::current(), ..self.clone() }
+    }
 }
 
 impl Default for Live {

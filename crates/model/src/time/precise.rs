@@ -68,6 +68,20 @@ impl Precise {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn new() -> io::Result<Self> {
+        Self::of(Live::new())
+    }
+
+    /// The same clock, whose moments can be compared with this one's, on the tokio runtime of the caller.
+    ///
+    /// Fails where there can be no more file descriptors.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn beside(&self) -> io::Result<Self> {
+        Self::of(self.live.beside())
+    }
+
+    fn of(live: Live) -> io::Result<Self> {
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         let due = Due { wakers: BTreeMap::new(), last: 0, set: Time::NEVER };
@@ -77,7 +91,6 @@ impl Precise {
         )]
         let timer = AsyncFd::with_interest(timer, Interest::READABLE)?;
         let alarms = Arc::new(Alarms { timer, due: Mutex::new(due) });
-        let live = Live::new();
         let watch = tokio::runtime::Handle::current().spawn(watch(live.clone(), Arc::clone(&alarms)));
         Ok(Self { live, alarms, _watch: Arc::new(Watch(watch.abort_handle())) })
     }

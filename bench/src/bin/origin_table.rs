@@ -1,0 +1,179 @@
+//! How fast is an origin that has nothing to simulate, beside nginx with the same bytes as static files?
+//!
+//! Both serve on the first core, one after the other, with one thread; wrk asks on the second, over 64 connections
+//! that stay open. nginx has sendfile, an open-file cache and no log. Heads are of the same length to a few bytes.
+//! "of nginx" is the ratio within a round, the median of all (least to most); "a CPU second" is of the server's own
+//! time, for wrk is the bottleneck of large bodies.
+//!
+//! nginx and wrk have to be installed (Debian has both), and `taskset`.
+
+use std::{
+    env,
+    error::Error,
+    fs,
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use stockade_bench::statistics::median;
+use stockade_origin::{Options, Origin, Text};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+const KIB: [u64; 4] = [1, 50, 100, 428];
+const ROUNDS: usize = 7;
+const SECONDS: f64 = 3.0;
+const ORIGIN: &str = "127.0.0.1:18080";
+const NGINX: &str = "127.0.0.1:18081";
+
+/// Ends with who started it.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended before.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn main() -> Result<()> {
+    if env::args().nth(1).as_deref() == Some("serve") {
+        return serve();
+    }
+    let folder = env::temp_dir().join(format!("stockade-origin-table-{}", std::process::id()));
+    fs::create_dir_all(folder.join("www"))?;
+    let compared = compare(&folder);
+    fs::remove_dir_all(&folder)?;
+    compared
+}
+
+fn serve() -> Result<()> {
+    let recipe = |kib: &u64| format!(r#"{{"route": "/{kib}", "random_content": "{kib}kb", "stages": [{{"at": 0}}]}}"#);
+    let text = format!("[{}]", KIB.iter().map(recipe).collect::<Vec<_>>().join(","));
+    let recipes = Some(Text { name: "recipe".to_owned(), text, folder: "".into() });
+    let _origin = Origin::start(Options { listen: ORIGIN.parse()?, recipes, ..Options::default() })?;
+    // Until it is killed.
+    loop {
+        thread::park();
+    }
+}
+
+fn compare(folder: &Path) -> Result<()> {
+    let origin = Server(pinned(0).arg(env::current_exe()?).arg("serve").spawn()?);
+    wait_for(ORIGIN)?;
+    for kib in KIB {
+        fs::write(folder.join("www").join(kib.to_string()), get(ORIGIN, kib)?)?;
+    }
+    fs::write(folder.join("nginx.conf"), configuration(folder))?;
+    let nginx = Server(pinned(0).args(["nginx", "-c"]).arg(folder.join("nginx.conf")).spawn()?);
+    wait_for(NGINX)?;
+    println!("| KiB | requests a second | of nginx | requests a CPU second | of nginx |\n|---|---|---|---|---|");
+    for kib in KIB {
+        if get(ORIGIN, kib)? != get(NGINX, kib)? {
+            return Err("they do not serve the same".into());
+        }
+        let mut rounds = Vec::new();
+        for round in 0..ROUNDS {
+            let ours = || measure(ORIGIN, origin.0.id(), kib);
+            let theirs = || measure(NGINX, nginx.0.id(), kib);
+            // Whoever comes first may find the machine in another mood.
+            let (ours, theirs) = if round % 2 == 0 {
+                let ours = ours()?;
+                (ours, theirs()?)
+            } else {
+                let theirs = theirs()?;
+                (ours()?, theirs)
+            };
+            rounds.push((ours, theirs));
+        }
+        let of = |figure: fn(&(Measured, Measured)) -> f64| rounds.iter().map(figure).collect::<Vec<_>>();
+        println!(
+            "| {kib} | {:.0} | {} | {:.0} | {} |",
+            median(of(|(ours, _)| ours.a_second)),
+            spread(of(|(ours, theirs)| ours.a_second / theirs.a_second)),
+            median(of(|(ours, _)| ours.a_cpu_second)),
+            spread(of(|(ours, theirs)| ours.a_cpu_second / theirs.a_cpu_second)),
+        );
+    }
+    Ok(())
+}
+
+fn spread(ratios: Vec<f64>) -> String {
+    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = ratios.iter().copied().fold(0.0, f64::max);
+    format!("{:.2} ({least:.2} to {most:.2})", median(ratios))
+}
+
+fn pinned(core: usize) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", &core.to_string()]).stdin(Stdio::null());
+    command
+}
+
+fn configuration(folder: &Path) -> String {
+    format!(
+        "daemon off; master_process off; pid {folder}/pid; error_log {folder}/error;\n\
+         events {{ worker_connections 1024; }}\n\
+         http {{\n\
+         access_log off; sendfile on; tcp_nopush on; tcp_nodelay on; etag off; server_tokens off;\n\
+         keepalive_requests 1000000000; open_file_cache max=100; open_file_cache_valid 1h;\n\
+         default_type 'text/html; charset=utf-8';\n\
+         add_header cache-control 'max-age=0, private, must-revalidate';\n\
+         server {{ listen {NGINX}; root {folder}/www; }}\n\
+         }}\n",
+        folder = folder.display()
+    )
+}
+
+/// What wrk told, and what the server needed for it.
+struct Measured {
+    a_second: f64,
+    a_cpu_second: f64,
+}
+
+fn measure(address: &str, server: u32, kib: u64) -> Result<Measured> {
+    let before = cpu_seconds(server)?;
+    let wrk = pinned(1)
+        .args(["wrk", "-t1", "-c64", &format!("-d{SECONDS}s"), &format!("http://{address}/{kib}")])
+        .output()?;
+    let text = String::from_utf8(wrk.stdout)?;
+    if text.contains("Non-2xx") || text.contains("Socket errors") {
+        return Err(format!("{address}: {text}").into());
+    }
+    let told = text.lines().find_map(|line| line.strip_prefix("Requests/sec:")).ok_or("wrk told nothing")?;
+    let a_second: f64 = told.trim().parse()?;
+    Ok(Measured { a_second, a_cpu_second: a_second * SECONDS / (cpu_seconds(server)? - before) })
+}
+
+/// What a process has used: user's and system's, in hundredths of a second as Linux has it.
+fn cpu_seconds(process: u32) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let after = stat.rsplit_once(") ").ok_or("no such process")?.1;
+    let fields: Vec<&str> = after.split(' ').collect();
+    Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) / 100.0)
+}
+
+fn get(address: &str, kib: u64) -> Result<Vec<u8>> {
+    let mut tcp = TcpStream::connect(address)?;
+    write!(tcp, "GET /{kib} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+    let mut reply = Vec::new();
+    tcp.read_to_end(&mut reply)?;
+    let at = reply.windows(4).position(|four| four == b"\r\n\r\n").ok_or("no reply")?;
+    Ok(reply.split_off(at + 4))
+}
+
+fn wait_for(address: &str) -> Result<()> {
+    let (address, began): (SocketAddr, _) = (address.parse()?, Instant::now());
+    while TcpStream::connect(address).is_err() {
+        if began.elapsed() > Duration::from_secs(10) {
+            return Err(format!("nobody listens at {address}").into());
+        }
+        thread::yield_now();
+    }
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! `stockade origin`: serves until it is told to stop.
+
+use std::{
+    fs,
+    io::{self, Read, Write},
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
+};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use stockade_model::seed::Seed;
+use stockade_origin::{Identity, Options, Origin, Text};
+
+use crate::{
+    cli::OriginArgs,
+    exit::{Exit, Failure},
+};
+
+/// A recipe is no longer; what is longer is told so by whoever reads it.
+const TEXT_BYTES_MAX: u64 = (64 << 20) + 1;
+
+/// Says where it listens on standard output, and nothing else there.
+pub fn origin(args: OriginArgs) -> Result<Exit, Failure> {
+    let identity = match (args.cert, args.key) {
+        (Some(certificates), Some(key)) => Some(Identity::Given { certificates, key }),
+        _ => args.tls.then_some(Identity::Made),
+    };
+    let scheme = if identity.is_some() { "https" } else { "http" };
+    raise_limit();
+    let cores = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let origin = Origin::start(&Options {
+        listen: args.listen,
+        admin: args.admin,
+        threads: args.threads.unwrap_or_else(cores),
+        seed: Seed(args.seed),
+        is_held: args.hold,
+        identity,
+        recipes: args.recipe.as_deref().map(text).transpose()?,
+    })?;
+    writeln!(io::stdout(), "{scheme}://{}", origin.address).map_err(Failure::Output)?;
+    let admin =
+        origin.admin.map_or(format!("{scheme}://{}", origin.address), |admin| format!("http://{admin}"));
+    eprintln!("recipes are taken at {admin}/_admin/add_recipe; Ctrl-C stops it");
+    wait()?;
+    Ok(Exit::Done)
+}
+
+/// Each connection needs a file descriptor: as many as the system lets us have.
+fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // What cannot be raised stays, and bounds the connections.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+fn text(path: &Path) -> Result<Text, Failure> {
+    let unreadable = |error: io::Error| Failure::Usage(format!("cannot read {}: {error}", path.display()));
+    let (name, source): (_, Box<dyn Read>) = if path == Path::new("-") {
+        ("standard input".to_owned(), Box::new(io::stdin().lock()))
+    } else {
+        (path.display().to_string(), Box::new(fs::File::open(path).map_err(unreadable)?))
+    };
+    let mut text = String::new();
+    source.take(TEXT_BYTES_MAX).read_to_string(&mut text).map_err(unreadable)?;
+    let folder = path.parent().map(PathBuf::from).unwrap_or_default();
+    Ok(Text { name, text, folder })
+}
+
+/// Until somebody wants it to end.
+fn wait() -> Result<(), Failure> {
+    let (stop, stopped) = mpsc::channel();
+    ctrlc::set_handler(move || stop.send(()).unwrap_or_default())
+        .map_err(|error| Failure::Usage(format!("cannot wait for Ctrl-C: {error}")))?;
+    // The handler keeps its end for as long as the program runs.
+    stopped.recv().unwrap_or_default();
+    Ok(())
+}
