@@ -1,8 +1,9 @@
-//! What `stockade-cache` costs, beside its peers: who takes part, and how they are measured.
+//! What Stockade's parts cost, beside their peers: who takes part, and how they are measured.
 
 pub mod clock;
 pub mod contenders;
 pub mod hits;
+pub mod origin;
 pub mod process;
 pub mod stampede;
 pub mod statistics;

@@ -1,14 +1,9 @@
 //! Is the latency that an origin is told to have the latency that it has?
 //!
-//! ```text
-//! cargo run --release --bin origin_latency -- URL RATE CONNECTIONS SECONDS
-//! ```
-//!
-//! An open loop: requests are due evenly, whatever becomes of those before, each on a connection that is free.
-//! What is told is the time from when a request was due to the last byte of its answer. One thread, which never
-//! rests: it has to have a core for itself (`taskset`). The first second is not counted.
-//!
-//! The answer has to have a Content-Length. It is loopback only, and bounded: 20,000 connections, 10 minutes.
+//! An open loop: requests are due evenly, whatever becomes of those before, each on a connection that is free. What
+//! is told is the time from when a request was due to the last byte of its answer of 1 KiB, in ms. The origin
+//! has one thread, on the first core. The client has one on the second, which never rests, so that nothing is added
+//! by waking it. The first second is not counted.
 
 use std::{
     collections::VecDeque,
@@ -21,6 +16,7 @@ use std::{
 
 use hdrhistogram::Histogram;
 use mio::{Events, Interest, Poll, Token, net::TcpStream};
+use stockade_bench::origin::{ORIGIN, Server, serve};
 
 struct Connection {
     tcp: TcpStream,
@@ -40,23 +36,37 @@ struct Told {
     unsent: u64,
 }
 
+/// Latency in ms, requests a second, connections, seconds.
+const ROUNDS: [(u64, f64, usize, u64); 5] = [
+    (1, 1e3, 100, 15),
+    (5, 1e3, 100, 15),
+    (50, 1e3, 1_000, 15),
+    (500, 1e3, 2_000, 15),
+    (100, 2e4, 10_000, 30),
+];
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let args: Vec<String> = env::args().skip(1).collect();
-    let [url, rate, connections, seconds] = args.as_slice() else {
-        return Err("write: origin_latency http://127.0.0.1:8080/path RATE CONNECTIONS SECONDS".into());
-    };
-    let (rate, count): (f64, usize) = (rate.parse()?, connections.parse::<usize>()?.min(20_000));
-    let lasts = Duration::from_secs(seconds.parse::<u64>()?.min(600));
-    let (host, path) = url.strip_prefix("http://").and_then(|url| url.split_once('/')).ok_or("no such URL")?;
-    let address: SocketAddr = host.parse()?;
-    if !address.ip().is_loopback() {
-        return Err("only the loopback is asked".into());
+    if env::args().nth(1).as_deref() == Some("serve") {
+        let recipe = |(latency, ..): &(u64, f64, usize, u64)| {
+            format!(
+                r#"{{"route": "/{latency}", "random_content": "1kb", "stages": [{{"at": 0, "latency": "{latency}ms"}}]}}"#
+            )
+        };
+        return serve(format!("[{}]", ROUNDS.iter().map(recipe).collect::<Vec<_>>().join(",")));
     }
-    let request = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes();
+    let _origin = Server::origin()?;
+    core_affinity::set_for_current(core_affinity::CoreId { id: 1 });
+    println!("| latency | rate | connections | answers | failed | min | p50 | p90 | p99 | p99.9 | max |");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|");
+    ROUNDS.into_iter().try_for_each(|(latency, rate, count, seconds)| round(latency, rate, count, seconds))
+}
+
+fn round(latency: u64, rate: f64, count: usize, seconds: u64) -> Result<(), Box<dyn Error>> {
+    let lasts = Duration::from_secs(seconds);
+    let request = format!("GET /{latency} HTTP/1.1\r\nHost: {ORIGIN}\r\n\r\n").into_bytes();
     let mut poll = Poll::new()?;
-    let mut all = open(address, count, &poll)?;
-    println!("{count} connections are open");
-    let (mut told, mut histogram) = (Told::default(), Histogram::<u64>::new(3)?);
+    let mut all = open(ORIGIN.parse()?, count, &poll)?;
+    let (mut told, mut histogram) = (Told::default(), Histogram::<u64>::new(4)?);
     let mut free: VecDeque<usize> = (0..count).collect();
     let mut events = Events::with_capacity(4_096);
     let began = Instant::now();
@@ -98,27 +108,21 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
     }
-    let at = |percentile| histogram.value_at_percentile(percentile) as f64 / 1e6;
+    let ms = |nanos: u64| format!("{:.3}", nanos as f64 / 1e6);
+    let at = |percentile| ms(histogram.value_at_percentile(percentile));
+    let (answers, failed) = (told.answers, told.others + told.broken + told.unsent);
     println!(
-        "{:.0}/s for {} s: {} answers, {} of another status, {} broken, {} without a free connection\n\
-         ms: min {:.3} p50 {:.3} p90 {:.3} p99 {:.3} p99.9 {:.3} max {:.3}",
-        rate,
-        lasts.as_secs(),
-        told.answers,
-        told.others,
-        told.broken,
-        told.unsent,
-        histogram.min() as f64 / 1e6,
+        "| {latency} | {rate}/s | {count} | {answers} | {failed} | {} | {} | {} | {} | {} | {} |",
+        ms(histogram.min()),
         at(50.0),
         at(90.0),
         at(99.0),
         at(99.9),
-        histogram.max() as f64 / 1e6,
+        ms(histogram.max()),
     );
     Ok(())
 }
 
-/// A hundred at a time: more would overflow the queue of who waits to be taken in.
 fn open(address: SocketAddr, count: usize, poll: &Poll) -> Result<Vec<Connection>, Box<dyn Error>> {
     let mut all = Vec::new();
     for at in 0..count {
@@ -147,11 +151,17 @@ impl Connection {
                 Some(left) => left.saturating_sub(some),
                 None => {
                     self.head.extend_from_slice(&buffer[..some]);
-                    let Some(end) = self.head.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+                    let Some(end) = self.head.windows(4).position(|four| four == b"\r\n\r\n") else {
+                        continue;
+                    };
                     let head = String::from_utf8_lossy(&self.head[..end]).to_lowercase();
                     let length = head.split("\r\n").find_map(|line| line.strip_prefix("content-length: "));
                     let length: usize = length.ok_or("no Content-Length")?.trim().parse()?;
-                    if head.starts_with("http/1.1 200") { told.answers += 1 } else { told.others += 1 }
+                    if head.starts_with("http/1.1 200") {
+                        told.answers += 1
+                    } else {
+                        told.others += 1
+                    }
                     let left = (end + 4 + length).saturating_sub(self.head.len());
                     self.head.clear();
                     left

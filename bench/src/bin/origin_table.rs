@@ -12,38 +12,25 @@ use std::{
     error::Error,
     fs,
     io::{Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::TcpStream,
     path::Path,
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 
-use stockade_bench::statistics::median;
-use stockade_origin::{Options, Origin, Text};
+use stockade_bench::{
+    origin::{ORIGIN, Server, pinned, serve},
+    statistics::{median, range},
+};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const KIB: [u64; 4] = [1, 50, 100, 428];
 const ROUNDS: usize = 7;
 const SECONDS: f64 = 3.0;
-const ORIGIN: &str = "127.0.0.1:18080";
 const NGINX: &str = "127.0.0.1:18081";
-
-/// Ends with who started it.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended before.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn main() -> Result<()> {
     if env::args().nth(1).as_deref() == Some("serve") {
-        return serve();
+        return serve(recipe());
     }
     let folder = env::temp_dir().join(format!("stockade-origin-table-{}", std::process::id()));
     fs::create_dir_all(folder.join("www"))?;
@@ -52,27 +39,23 @@ fn main() -> Result<()> {
     compared
 }
 
-fn serve() -> Result<()> {
-    let recipe = |kib: &u64| format!(r#"{{"route": "/{kib}", "random_content": "{kib}kb", "stages": [{{"at": 0}}]}}"#);
-    let text = format!("[{}]", KIB.iter().map(recipe).collect::<Vec<_>>().join(","));
-    let recipes = Some(Text { name: "recipe".to_owned(), text, folder: "".into() });
-    let _origin = Origin::start(Options { listen: ORIGIN.parse()?, recipes, ..Options::default() })?;
-    // Until it is killed.
-    loop {
-        thread::park();
-    }
+fn recipe() -> String {
+    let recipe =
+        |kib: &u64| format!(r#"{{"route": "/{kib}", "random_content": "{kib}kb", "stages": [{{"at": 0}}]}}"#);
+    format!("[{}]", KIB.iter().map(recipe).collect::<Vec<_>>().join(","))
 }
 
 fn compare(folder: &Path) -> Result<()> {
-    let origin = Server(pinned(0).arg(env::current_exe()?).arg("serve").spawn()?);
-    wait_for(ORIGIN)?;
+    let origin = Server::origin()?;
     for kib in KIB {
         fs::write(folder.join("www").join(kib.to_string()), get(ORIGIN, kib)?)?;
     }
-    fs::write(folder.join("nginx.conf"), configuration(folder))?;
-    let nginx = Server(pinned(0).args(["nginx", "-c"]).arg(folder.join("nginx.conf")).spawn()?);
-    wait_for(NGINX)?;
-    println!("| KiB | requests a second | of nginx | requests a CPU second | of nginx |\n|---|---|---|---|---|");
+    let file = folder.join("nginx.conf");
+    fs::write(&file, configuration(folder))?;
+    let nginx = Server::start(0, &["nginx", "-c", file.to_str().ok_or("a path that is no text")?], NGINX)?;
+    println!(
+        "| KiB | requests a second | of nginx | requests a CPU second | of nginx |\n|---|---|---|---|---|"
+    );
     for kib in KIB {
         if get(ORIGIN, kib)? != get(NGINX, kib)? {
             return Err("they do not serve the same".into());
@@ -104,15 +87,8 @@ fn compare(folder: &Path) -> Result<()> {
 }
 
 fn spread(ratios: Vec<f64>) -> String {
-    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = ratios.iter().copied().fold(0.0, f64::max);
+    let (least, most) = range(&ratios);
     format!("{:.2} ({least:.2} to {most:.2})", median(ratios))
-}
-
-fn pinned(core: usize) -> Command {
-    let mut command = Command::new("taskset");
-    command.args(["-c", &core.to_string()]).stdin(Stdio::null());
-    command
 }
 
 fn configuration(folder: &Path) -> String {
@@ -165,15 +141,4 @@ fn get(address: &str, kib: u64) -> Result<Vec<u8>> {
     tcp.read_to_end(&mut reply)?;
     let at = reply.windows(4).position(|four| four == b"\r\n\r\n").ok_or("no reply")?;
     Ok(reply.split_off(at + 4))
-}
-
-fn wait_for(address: &str) -> Result<()> {
-    let (address, began): (SocketAddr, _) = (address.parse()?, Instant::now());
-    while TcpStream::connect(address).is_err() {
-        if began.elapsed() > Duration::from_secs(10) {
-            return Err(format!("nobody listens at {address}").into());
-        }
-        thread::yield_now();
-    }
-    Ok(())
 }

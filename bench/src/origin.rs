@@ -1,0 +1,64 @@
+//! An origin in a process of its own, on a core of its own.
+
+use std::{
+    env,
+    error::Error,
+    net::{SocketAddr, TcpStream},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use stockade_origin::{Options, Origin, Text};
+
+/// Where it listens.
+pub const ORIGIN: &str = "127.0.0.1:18080";
+
+/// A process that ends with whoever started it.
+pub struct Server(pub Child);
+
+impl Server {
+    /// A program on a core of its own; whatever listens at `address` is waited for.
+    pub fn start(core: usize, program: &[&str], address: &str) -> Result<Self, Box<dyn Error>> {
+        let server = Self(pinned(core).args(program).stdin(Stdio::null()).spawn()?);
+        let (address, began): (SocketAddr, _) = (address.parse()?, Instant::now());
+        while TcpStream::connect(address).is_err() {
+            if began.elapsed() > Duration::from_secs(10) {
+                return Err(format!("nobody listens at {address}").into());
+            }
+            thread::yield_now();
+        }
+        Ok(server)
+    }
+
+    /// This program once more, which calls [`serve`].
+    pub fn origin() -> Result<Self, Box<dyn Error>> {
+        let program = env::current_exe()?;
+        Self::start(0, &[program.to_str().ok_or("a path that is no text")?, "serve"], ORIGIN)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended before.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Serves a recipe with one thread until it is killed.
+pub fn serve(recipe: String) -> Result<(), Box<dyn Error>> {
+    let recipes = Some(Text { name: "recipe".to_owned(), text: recipe, folder: "".into() });
+    let _origin = Origin::start(&Options { listen: ORIGIN.parse()?, recipes, ..Options::default() })?;
+    loop {
+        thread::park();
+    }
+}
+
+/// A command on one core.
+#[must_use]
+pub fn pinned(core: usize) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", &core.to_string()]);
+    command
+}
