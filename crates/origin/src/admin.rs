@@ -1,11 +1,13 @@
 //! The pages of whoever writes the recipes.
 
-use std::path::Path;
+use std::{net::IpAddr, path::Path};
 
 use bytes::Bytes;
 use http::{
     HeaderValue, Method, StatusCode,
     header::{ALLOW, CONTENT_TYPE},
+    request::Parts,
+    uri::Authority,
 };
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -40,8 +42,16 @@ const PAGES: [(&str, Method); 11] = [
 ];
 
 /// Does what is asked, and tells what came of it.
-pub(crate) async fn answer(service: &Service, method: &Method, path: &str, body: Incoming) -> Answer {
-    let page = path.strip_prefix("/_admin").unwrap_or(path).trim_matches('/');
+pub(crate) async fn answer(service: &Service, head: &Parts, body: Incoming) -> Answer {
+    let (method, path) = (&head.method, head.uri.path());
+    let Some(page) = path.strip_prefix("/_admin/").filter(|_| !is_from_a_page(head)) else {
+        let (status, text) = if is_from_a_page(head) {
+            (StatusCode::FORBIDDEN, "no page of another site may do this\n")
+        } else {
+            (StatusCode::NOT_FOUND, "there is nothing here but below /_admin/\n")
+        };
+        return Answer::text(status, text);
+    };
     let Some((page, wanted)) = PAGES.iter().find(|(known, _)| *known == page) else {
         let remedy = remedy(page, PAGES.iter().map(|(known, _)| *known));
         return Answer::text(StatusCode::NOT_FOUND, format!("there is no /_admin/{page}: {remedy}\n"));
@@ -86,6 +96,26 @@ pub(crate) async fn answer(service: &Service, method: &Method, path: &str, body:
             None => Answer::text(StatusCode::NOT_FOUND, "connections are not encrypted: start with --tls\n"),
         },
         _ => ok("ok!"),
+    }
+}
+
+/// Whether a browser asks for a page of somebody else's, who may not be let do what its user may: it says where
+/// the page is from, and a name that is not this machine's own may have been given to it by anybody.
+fn is_from_a_page(head: &Parts) -> bool {
+    let says = |name: &str| head.headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let host = says("host").map_or_else(|| head.uri.host(), Some).unwrap_or_default();
+    let is_ours = |authority: &str| {
+        let authority: Result<Authority, _> = authority.parse();
+        authority.is_ok_and(|authority| {
+            let host = authority.host().trim_matches(['[', ']']);
+            host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok()
+        })
+    };
+    match (says("origin"), says("sec-fetch-site")) {
+        (None, None) => false,
+        (Some(origin), _) if origin.split_once("://").is_none_or(|(_, from)| from != host) => true,
+        (_, Some(site)) if !["none", "same-origin"].contains(&site) => true,
+        _ => !is_ours(host),
     }
 }
 

@@ -46,7 +46,7 @@ impl Answer {
         asked: &HeaderMap,
     ) -> Self {
         if status != StatusCode::OK {
-            return Self { status, head: rendition.head_of_others.clone(), body: told(status, path) };
+            return Self { status, head: rendition.head_of_others.clone(), body: text_of(status, path) };
         }
         let whole = || Self { status, head: rendition.head.clone(), body: rendition.body.clone() };
         if method == Method::POST {
@@ -61,7 +61,7 @@ impl Answer {
                 return Self {
                     status: failed,
                     head: rendition.head_of_others.clone(),
-                    body: told(failed, path),
+                    body: text_of(failed, path),
                 };
             }
             None => {}
@@ -79,7 +79,7 @@ impl Answer {
                 let mut head = rendition.head_of_others.clone();
                 insert(&mut head, format!("bytes */{length}"));
                 let status = StatusCode::RANGE_NOT_SATISFIABLE;
-                Self { status, head, body: told(status, path) }
+                Self { status, head, body: text_of(status, path) }
             }
         }
     }
@@ -87,15 +87,21 @@ impl Answer {
 
 /// The texts of `OriginSimulator`, by status.
 #[must_use]
-pub fn told(status: StatusCode, path: &str) -> Bytes {
+pub fn text_of(status: StatusCode, path: &str) -> Bytes {
     match status.as_u16() {
-        304 => Bytes::new(),
+        204 | 304 => Bytes::new(),
         404 => Bytes::from_static(b"Not found"),
         406 if path == "/*" => NO_RECIPE.into(),
         406 => format!("Recipe not set at {path}, please POST a recipe for this route to /_admin/add_recipe")
             .into(),
         code => format!("Error {code}").into(),
     }
+}
+
+/// Whether answers of this status have neither a body nor a length of one (RFC 9110, 8.6).
+#[must_use]
+pub fn has_no_body(status: StatusCode) -> bool {
+    matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
 /// What is told of recipes where there are none.

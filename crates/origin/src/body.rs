@@ -3,7 +3,7 @@
 use std::{
     future::Future,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -11,75 +11,88 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use stockade_model::time::{Precise, Runtime, Time};
 
+use crate::session::Visit;
+
 /// How often a part of a body at a rate leaves.
 const TICK: Duration = Duration::from_millis(10);
+/// How long the beginning of an answer has to leave and arrive before all is reset: what is on its way goes with it.
+pub(crate) const LINGER: Duration = Duration::from_millis(20);
 
 /// A body as it leaves.
-pub enum Body {
-    /// All of it, if it has not left yet.
+pub(crate) struct Body {
+    way: Way,
+    /// Whoever asked is inside until it has left, or nobody wants it any more.
+    _visit: Option<Visit>,
+}
+
+enum Way {
+    /// All at once, if it has not left yet.
     Whole(Option<Bytes>),
-    /// So many bytes a second.
     Paced(Box<Paced>),
-    /// The first part of one that breaks off.
+    /// A part; then an error, a little later, or an end as if that were all.
     Broken {
-        /// What leaves, if it has not yet.
         part: Option<Bytes>,
-        /// Whether it ends in an error, not as if it were whole.
-        is_reset: bool,
+        reset: Option<Turn>,
     },
 }
 
-/// A body at a rate: each part has left when so many bytes of that rate would have.
-pub struct Paced {
+/// A body at a rate.
+struct Paced {
     left: Bytes,
-    sent: u64,
     bytes_per_second: u64,
     time: Precise,
-    began: Time,
-    turn: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// When the part that leaves next has been earned.
+    due: Time,
+    turn: Turn,
 }
 
-/// The connection is to be reset.
+type Turn = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The stream is to be reset.
 #[derive(Debug, thiserror::Error)]
 #[error("reset, as the recipe has it")]
-pub struct Reset;
+pub(crate) struct Reset;
 
 impl Body {
     /// All of it, as fast as it can.
-    #[must_use]
-    pub fn whole(body: Bytes) -> Self {
-        Self::Whole(Some(body).filter(|body| !body.is_empty()))
+    pub(crate) fn whole(body: Bytes, visit: Option<Visit>) -> Self {
+        Self { way: Way::Whole(Some(body).filter(|body| !body.is_empty())), _visit: visit }
     }
 
     /// At so many bytes a second; one at least.
-    #[must_use]
-    pub fn paced(body: Bytes, bytes_per_second: u64, time: &Precise) -> Self {
-        let bytes_per_second = bytes_per_second.max(1);
+    pub(crate) fn paced(body: Bytes, bytes_per_second: u64, time: &Precise, visit: Option<Visit>) -> Self {
         let mut paced = Paced {
             left: body,
-            sent: 0,
-            bytes_per_second,
+            bytes_per_second: bytes_per_second.max(1),
             time: time.clone(),
-            began: time.now(),
+            due: time.now(),
             turn: Box::pin(async {}),
         };
         paced.wait();
-        Self::Paced(Box::new(paced))
+        Self { way: Way::Paced(Box::new(paced)), _visit: visit }
+    }
+
+    /// A part of it, and then an error if it is to be reset.
+    pub(crate) fn broken(part: Bytes, is_reset: bool, time: &Precise, visit: Option<Visit>) -> Self {
+        let reset = is_reset.then(|| Box::pin(time.sleep_until(time.now() + LINGER)) as Turn);
+        Self { way: Way::Broken { part: Some(part).filter(|part| !part.is_empty()), reset }, _visit: visit }
     }
 }
 
 impl Paced {
-    /// How much leaves at once.
+    /// How much leaves at once: what is earned in a tick.
     fn part(&self) -> usize {
-        let part = self.bytes_per_second * u64::try_from(TICK.as_millis()).unwrap_or(1) / 1_000;
+        let ticks_a_second = 1_000 / TICK.as_millis();
+        let part = u128::from(self.bytes_per_second) / ticks_a_second;
         usize::try_from(part.max(1)).unwrap_or(usize::MAX).min(self.left.len())
     }
 
-    /// Until the next part has been earned.
+    /// Until the next part has been earned. Who was slow to take the last one gets nothing faster for it.
     fn wait(&mut self) {
-        let earned = self.sent + self.part() as u64;
-        let lasts = Duration::from_secs_f64(earned as f64 / self.bytes_per_second as f64);
-        self.turn = Box::pin(self.time.sleep_until(self.began + lasts));
+        let lasts = Duration::from_secs_f64(self.part() as f64 / self.bytes_per_second as f64);
+        let late = self.time.now() > self.due + TICK;
+        self.due = if late { self.time.now() } else { self.due } + lasts;
+        self.turn = Box::pin(self.time.sleep_until(self.due));
     }
 }
 
@@ -91,17 +104,19 @@ impl http_body::Body for Body {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Reset>>> {
-        let part = match &mut *self {
-            Self::Whole(body) => body.take(),
-            Self::Broken { part, is_reset } => match part.take() {
-                None if *is_reset => return Poll::Ready(Some(Err(Reset))),
-                part => part,
+        let part = match &mut self.way {
+            Way::Whole(body) => body.take(),
+            Way::Broken { part, reset } => match (part.take(), reset) {
+                (None, Some(turn)) => {
+                    ready!(turn.as_mut().poll(cx));
+                    return Poll::Ready(Some(Err(Reset)));
+                }
+                (part, _) => part,
             },
-            Self::Paced(paced) if paced.left.is_empty() => None,
-            Self::Paced(paced) => {
-                std::task::ready!(paced.turn.as_mut().poll(cx));
+            Way::Paced(paced) if paced.left.is_empty() => None,
+            Way::Paced(paced) => {
+                ready!(paced.turn.as_mut().poll(cx));
                 let part = paced.left.split_to(paced.part());
-                paced.sent += part.len() as u64;
                 paced.wait();
                 Some(part)
             }
@@ -110,18 +125,18 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Whole(body) => body.is_none(),
-            Self::Paced(paced) => paced.left.is_empty(),
-            Self::Broken { part, is_reset } => part.is_none() && !is_reset,
+        match &self.way {
+            Way::Whole(body) => body.is_none(),
+            Way::Paced(paced) => paced.left.is_empty(),
+            Way::Broken { part, reset } => part.is_none() && reset.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(body) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
-            Self::Paced(paced) => SizeHint::with_exact(paced.left.len() as u64),
-            Self::Broken { .. } => SizeHint::default(),
+        match &self.way {
+            Way::Whole(body) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
+            Way::Paced(paced) => SizeHint::with_exact(paced.left.len() as u64),
+            Way::Broken { .. } => SizeHint::default(),
         }
     }
 }

@@ -16,7 +16,7 @@ use stockade_model::seed::Seed;
 
 use crate::{
     recipe::{Content, Part, Recipe},
-    wire::Sendable,
+    wire::FiledBody,
 };
 
 /// Which version an answer is, from 1.
@@ -34,7 +34,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=ut
 pub struct Rendition {
     /// As it is sent.
     pub body: Bytes,
-    pub(crate) sendable: Arc<Sendable>,
+    pub(crate) filed: Arc<FiledBody>,
     /// What goes out with it.
     pub head: HeaderMap,
     /// What goes out with any other status: without what is said of the body.
@@ -171,8 +171,8 @@ impl Shelf {
         if self.last_modified {
             insert_text(&mut head, LAST_MODIFIED, &httpdate::fmt_http_date(began));
         }
-        let sendable = Arc::new(Sendable::new(body.clone()));
-        Rendition { body, sendable, head, head_of_others, version }
+        let filed = Arc::new(FiledBody::new(body.clone()));
+        Rendition { body, filed, head, head_of_others, version }
     }
 }
 

@@ -116,14 +116,24 @@ impl Counted {
 }
 
 impl Gauge {
-    /// One more.
+    /// One more, until it is dropped.
     pub fn enter(&self) -> Inside<'_> {
+        self.join();
+        Inside(self)
+    }
+
+    /// One more, until it leaves.
+    pub fn join(&self) {
         let now = self.now.fetch_add(1, Relaxed) + 1;
         // Only read, most often: a write would take the line away from the other cores.
         if now > self.max.load(Relaxed) {
             self.max.fetch_max(now, Relaxed);
         }
-        Inside(self)
+    }
+
+    /// One less.
+    pub fn leave(&self) {
+        self.now.fetch_sub(1, Relaxed);
     }
 
     /// How many there are.
@@ -146,6 +156,6 @@ impl Gauge {
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        self.0.now.fetch_sub(1, Relaxed);
+        self.0.leave();
     }
 }

@@ -2,26 +2,39 @@
 
 use std::{
     convert::Infallible,
-    sync::{Arc, Mutex, PoisonError},
-    time::{SystemTime, UNIX_EPOCH},
+    future::pending,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header::CONTENT_LENGTH};
+use bytes::Bytes;
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode, Version, header::CONTENT_LENGTH, request::Parts,
+};
+use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use stockade_model::time::{Precise, Runtime, Time};
+use stockade_model::time::{Precise, Runtime, before};
 
 use crate::{
     admin,
-    answer::{Answer, told},
+    answer::{Answer, has_no_body, text_of},
     body::Body,
     book::{Fate, Route},
-    content::{TIME, VERSION},
+    content::{TIME, VERSION, bare},
     counts::Counts,
+    fault::{Broken, End, Head},
+    session::{Session, Visit},
     stages::{Fault, Plan},
     state::State,
-    wire::Sending,
 };
+
+/// How long the next part of a request's body may take.
+const PATIENCE: Duration = Duration::from_secs(75);
+/// A request's body may be as large; it is read and dropped.
+const BODY_BYTES_MAX: u64 = 64 << 20;
+/// Nobody waits longer for an answer that never comes; then the connection ends.
+const SILENCE: Duration = Duration::from_mins(15);
 
 /// One listener's answers, on one thread.
 #[derive(Clone)]
@@ -42,121 +55,119 @@ pub(crate) enum Role {
     Both,
 }
 
-/// What is done to a connection of HTTP/1, from outside of it, in place of an answer.
-#[derive(Clone, Debug)]
-pub(crate) struct Break {
-    pub(crate) fault: Fault,
-    /// What would have been answered.
-    pub(crate) answer: Answer,
-    pub(crate) is_head: bool,
-}
+/// An answer, or the end of a stream of HTTP/2.
+type Answered = Result<Response<Body>, h2::Error>;
 
-/// What a service tells its connection, beside what it tells hyper.
-#[derive(Default)]
-pub(crate) struct Link {
-    pub(crate) breaks: Mutex<Option<Break>>,
-    pub(crate) sending: Sending,
-}
-
-/// A stream of HTTP/2 ends in place of an answer.
-pub(crate) type Ended = h2::Error;
-
-impl Service {
-    pub(crate) async fn answer(
-        &self,
-        request: Request<Incoming>,
-        link: &Link,
-    ) -> Result<Response<Body>, Ended> {
-        let (head, body) = request.into_parts();
-        let path = head.uri.path();
-        let is_admin = path == "/_admin" || path.starts_with("/_admin/");
-        if self.role == Role::Admin || (self.role == Role::Both && is_admin) {
-            let answer = admin::answer(self, &head.method, path, body).await;
-            return Ok(sent(answer, head.method == Method::HEAD, None, &self.time));
-        }
-        let visit = self.state.in_flight.enter();
-        if !drained(body).await {
-            return Ok(sent(
-                Answer::text(StatusCode::BAD_REQUEST, "the body broke off"),
-                false,
-                None,
-                &self.time,
-            ));
-        }
-        let now = self.time.now();
-        let book = self.state.book.load();
-        if ![Method::GET, Method::POST, Method::HEAD].contains(&head.method) {
-            let counts = book.find(path).map_or(&self.state.unrouted, |route| &route.counts);
-            counts.answered(StatusCode::NOT_FOUND);
-            return Ok(sent(Answer::text(StatusCode::NOT_FOUND, "not found"), false, None, &self.time));
-        }
-        let Some(route) = book.find(path).map(Arc::clone) else {
-            self.state.unrouted.answered(StatusCode::NOT_ACCEPTABLE);
-            let mut answer = Answer::text(StatusCode::NOT_ACCEPTABLE, told(StatusCode::NOT_ACCEPTABLE, path));
-            answer.head = crate::content::bare();
-            return Ok(sent(answer, head.method == Method::HEAD, None, &self.time));
-        };
-        drop(book);
-        let answered = self.routed(&route, &head, now, link).await;
-        drop(visit);
-        answered
+/// Answers a request that came on a connection.
+pub(crate) async fn answer(session: Arc<Session>, request: Request<Incoming>) -> Answered {
+    let service = &session.service;
+    let (head, body) = request.into_parts();
+    let path = head.uri.path();
+    let is_head = head.method == Method::HEAD;
+    let is_admin = path == "/_admin" || path.starts_with("/_admin/");
+    if service.role == Role::Admin || (service.role == Role::Both && is_admin) {
+        let answer = admin::answer(service, &head, body).await;
+        return Ok(sent(answer, is_head, Body::whole, None));
     }
+    let visit = session.enter();
+    let book = service.state.book.load();
+    let route = book.find(path).map(Arc::clone);
+    drop(book);
+    let counts = route.as_ref().map_or(&service.state.unrouted, |route| &*route.counts);
+    let told = |answer: Answer, visit| {
+        counts.answered(answer.status);
+        Ok(sent(answer, is_head, Body::whole, Some(visit)))
+    };
+    if let Err(broken) = drained(body, &service.time, counts).await {
+        return told(broken, visit);
+    }
+    if ![Method::GET, Method::POST, Method::HEAD].contains(&head.method) {
+        return told(Answer::text(StatusCode::NOT_FOUND, "not found"), visit);
+    }
+    let Some(route) = &route else {
+        let status = StatusCode::NOT_ACCEPTABLE;
+        return told(Answer { status, head: bare(), body: text_of(status, path) }, visit);
+    };
+    routed(&session, route, &head, visit).await
+}
 
-    async fn routed(
-        &self,
-        route: &Route,
-        head: &http::request::Parts,
-        now: Time,
-        link: &Link,
-    ) -> Result<Response<Body>, Ended> {
-        let is_head = head.method == Method::HEAD;
-        let path = head.uri.path();
-        let with = |status, now| {
-            let rendition = route.rendition(now);
-            let mut answer = Answer::of(&rendition, status, path, &head.method, &head.headers);
-            stamp(&mut answer);
-            if rendition.sendable.is_large() {
-                *link.sending.lock().unwrap_or_else(PoisonError::into_inner) =
-                    Some(Arc::clone(&rendition.sendable));
-            }
-            answer
-        };
-        let plan = match route.fate(now) {
-            Fate::NotYet => {
-                route.counts.answered(StatusCode::NOT_ACCEPTABLE);
-                return Ok(sent(with(StatusCode::NOT_ACCEPTABLE, now), is_head, None, &self.time));
-            }
-            Fate::Rejected => {
-                route.counts.rejected();
-                route.counts.answered(StatusCode::SERVICE_UNAVAILABLE);
-                return Ok(sent(with(StatusCode::SERVICE_UNAVAILABLE, now), is_head, None, &self.time));
-            }
-            Fate::Planned { plan: plan @ Plan { fault: Some(Fault::Refuse), .. }, .. } => plan,
-            Fate::Planned { plan, due } => {
-                if due > now {
-                    let patience = Patience(&route.counts);
-                    self.time.sleep_until(due).await;
-                    std::mem::forget(patience);
-                }
-                plan
-            }
-        };
-        // What is true is what was true when it was asked for, as in a database.
-        let answer = with(plan.status, now);
-        let Some(fault) = plan.fault else {
-            route.counts.answered(answer.status);
-            return Ok(sent(answer, is_head, plan.byte_rate, &self.time));
-        };
-        route.counts.failed(fault);
-        if fault == Fault::Silent {
-            std::future::pending::<Infallible>().await;
+async fn routed(session: &Arc<Session>, route: &Route, head: &Parts, visit: Visit) -> Answered {
+    let time = &session.service.time;
+    let is_head = head.method == Method::HEAD;
+    let now = time.now();
+    // What is true is what was true when it was asked for, as in a database.
+    let rendition = route.rendition(now);
+    let made = rendition.head.contains_key(&VERSION).then(stamp);
+    let with = |status| {
+        let mut answer = Answer::of(&rendition, status, head.uri.path(), &head.method, &head.headers);
+        answer.head.extend(made.clone().map(|made| (TIME.clone(), made)));
+        answer
+    };
+    let told = |status, visit| {
+        route.counts.answered(status);
+        Ok(sent(with(status), is_head, Body::whole, Some(visit)))
+    };
+    let plan = match route.fate(now) {
+        Fate::NotYet => return told(StatusCode::NOT_ACCEPTABLE, visit),
+        Fate::Rejected => {
+            route.counts.rejected();
+            return told(StatusCode::SERVICE_UNAVAILABLE, visit);
         }
-        if head.version == Version::HTTP_2 {
-            return broken(fault, answer, is_head);
+        Fate::Planned { plan, due } => {
+            if due > now && plan.fault != Some(Fault::Refuse) {
+                let patience = Patience(&route.counts);
+                time.sleep_until(due).await;
+                std::mem::forget(patience);
+            }
+            plan
         }
-        *link.breaks.lock().unwrap_or_else(PoisonError::into_inner) = Some(Break { fault, answer, is_head });
+    };
+    let answer = with(plan.status);
+    if let Plan { fault: Some(fault), .. } = plan {
+        return broken(session, fault, answer, head, visit, &route.counts).await;
+    }
+    route.counts.answered(answer.status);
+    if rendition.filed.is_large() && head.version != Version::HTTP_2 {
+        session.send(&rendition.filed);
+    }
+    Ok(match plan.byte_rate {
+        None => sent(answer, is_head, Body::whole, Some(visit)),
+        Some(rate) => sent(answer, is_head, |body, visit| Body::paced(body, rate, time, visit), Some(visit)),
+    })
+}
+
+/// HTTP/1 leaves it to the connection; with HTTP/2 the stream ends, and the connection lives on.
+async fn broken(
+    session: &Arc<Session>,
+    fault: Fault,
+    answer: Answer,
+    head: &Parts,
+    visit: Visit,
+    counts: &Counts,
+) -> Answered {
+    counts.failed(fault);
+    let time = &session.service.time;
+    if fault == Fault::Silent {
+        time.sleep_until(time.now() + SILENCE).await;
+    }
+    let body = answer.body.len();
+    let broken = Broken::new(fault, answer, head.method == Method::HEAD);
+    if head.version != Version::HTTP_2 {
+        session.break_off(broken);
         // The connection ends, and this with it.
-        match std::future::pending::<Infallible>().await {}
+        match pending::<Infallible>().await {}
+    }
+    match (broken.head, broken.end) {
+        (Head::None, End::Reset) => Err(h2::Reason::REFUSED_STREAM.into()),
+        (Head::Whole(status, mut head), end) => {
+            head.insert(CONTENT_LENGTH, body.into());
+            let mut response = Response::new(Body::broken(broken.part, end == End::Reset, time, Some(visit)));
+            *response.status_mut() = status;
+            *response.headers_mut() = head;
+            Ok(response)
+        }
+        (Head::Cut(..), _) => Err(h2::Reason::INTERNAL_ERROR.into()),
+        (Head::None | Head::Malformed, _) => Err(h2::Reason::PROTOCOL_ERROR.into()),
     }
 }
 
@@ -169,59 +180,60 @@ impl Drop for Patience<'_> {
     }
 }
 
-/// Reads a body to its end, and keeps nothing.
-async fn drained(mut body: Incoming) -> bool {
-    while let Some(frame) = body.frame().await {
-        if frame.is_err() {
-            return false;
+/// Reads a body to its end, and keeps nothing; or what is to be said of one that has none.
+async fn drained(mut body: Incoming, time: &Precise, counts: &Counts) -> Result<(), Answer> {
+    if body.is_end_stream() {
+        return Ok(());
+    }
+    let patience = Patience(counts);
+    let (mut seen, mut told) = (0, Ok(()));
+    while seen <= BODY_BYTES_MAX {
+        match before(time, time.now() + PATIENCE, body.frame()).await {
+            Some(None) => break,
+            Some(Some(Ok(frame))) => seen += frame.data_ref().map_or(0, |part| part.len() as u64),
+            Some(Some(Err(_))) => {
+                told = Err(Answer::text(StatusCode::BAD_REQUEST, "the body breaks off"));
+                break;
+            }
+            None => {
+                told = Err(Answer::text(StatusCode::REQUEST_TIMEOUT, "the body does not come"));
+                break;
+            }
         }
     }
-    true
+    std::mem::forget(patience);
+    if seen > BODY_BYTES_MAX {
+        told = Err(Answer::text(StatusCode::PAYLOAD_TOO_LARGE, "a body has 64 MiB at most"));
+    }
+    told
 }
 
-/// Says when an answer that has a version was made.
-fn stamp(answer: &mut Answer) {
-    if !answer.head.contains_key(&VERSION) {
-        return;
-    }
+/// The time, as answers that have a version tell it.
+fn stamp() -> HeaderValue {
     #[expect(clippy::disallowed_methods, reason = "caches and audits compare it with their own wall clocks")]
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    if let Ok(value) = HeaderValue::try_from(format!("{}.{:06}", since.as_secs(), since.subsec_micros())) {
-        answer.head.insert(&TIME, value);
-    }
+    let text = format!("{}.{:06}", since.as_secs(), since.subsec_micros());
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("0"))
 }
 
 /// An answer on its way.
-pub(crate) fn sent(answer: Answer, is_head: bool, byte_rate: Option<u64>, time: &Precise) -> Response<Body> {
+fn sent(
+    answer: Answer,
+    is_head: bool,
+    leave: impl FnOnce(Bytes, Option<Visit>) -> Body,
+    visit: Option<Visit>,
+) -> Response<Body> {
     let Answer { status, mut head, body } = answer;
     let body = if is_head {
-        head.insert(CONTENT_LENGTH, body.len().into());
-        Body::whole(bytes::Bytes::new())
-    } else {
-        match byte_rate {
-            Some(rate) => Body::paced(body, rate, time),
-            None => Body::whole(body),
+        if !has_no_body(status) {
+            head.insert(CONTENT_LENGTH, body.len().into());
         }
+        Body::whole(Bytes::new(), visit)
+    } else {
+        leave(body, visit)
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = head;
     response
-}
-
-/// The same faults where a connection carries many requests: it lives on, the stream does not.
-fn broken(fault: Fault, answer: Answer, is_head: bool) -> Result<Response<Body>, Ended> {
-    match fault {
-        Fault::Refuse => return Err(h2::Reason::REFUSED_STREAM.into()),
-        Fault::Malformed | Fault::Silent => return Err(h2::Reason::PROTOCOL_ERROR.into()),
-        Fault::Reset | Fault::Cut => {}
-    }
-    let Answer { status, mut head, body } = answer;
-    head.insert(CONTENT_LENGTH, body.len().into());
-    let part = if is_head { 0 } else { body.len() / 2 };
-    let part = Some(body.slice(..part)).filter(|part| !part.is_empty());
-    let mut response = Response::new(Body::Broken { part, is_reset: fault == Fault::Reset });
-    *response.status_mut() = status;
-    *response.headers_mut() = head;
-    Ok(response)
 }

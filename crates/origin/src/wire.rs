@@ -7,7 +7,7 @@ use std::{
     io::{self, IoSlice},
     os::fd::OwnedFd,
     pin::Pin,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     task::{Context, Poll, ready},
 };
 
@@ -22,32 +22,31 @@ use tokio::{
 };
 use tokio_rustls::server::TlsStream;
 
+use crate::session::Session;
+
 /// Below this a copy is cheaper than a second system call.
 const LARGE: usize = 24 << 10;
 
 /// A body, and the same bytes where the kernel can send them from.
 #[derive(Debug)]
-pub(crate) struct Sendable {
+pub(crate) struct FiledBody {
     body: Bytes,
     /// Made when it is needed first. None: it is small, or there are no file descriptors left.
     file: OnceLock<Option<OwnedFd>>,
 }
 
-/// The body that a connection is sending.
-pub(crate) type Sending = Arc<Mutex<Option<Arc<Sendable>>>>;
-
-/// A connection that is not encrypted.
-pub(crate) struct Plain {
+/// Bytes to and from a client, as they are on the network.
+pub(crate) struct Wire {
     tcp: TcpStream,
-    sending: Sending,
+    session: Arc<Session>,
 }
 
-/// Bytes to and from a client, encrypted or not.
-pub(crate) trait Wire: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+/// A wire, or what encrypts over one.
+pub(crate) trait Wired: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     fn tcp(&self) -> &TcpStream;
 }
 
-impl Sendable {
+impl FiledBody {
     pub(crate) fn new(body: Bytes) -> Self {
         Self { body, file: OnceLock::new() }
     }
@@ -78,18 +77,19 @@ impl Sendable {
     }
 }
 
-impl Plain {
-    pub(crate) fn new(tcp: TcpStream, sending: Sending) -> Self {
-        Self { tcp, sending }
+impl Wire {
+    pub(crate) fn new(tcp: TcpStream, session: Arc<Session>) -> Self {
+        Self { tcp, session }
     }
 
     /// Once as much as the socket takes; slices of the body by reference.
     fn send(&self, slices: &[IoSlice<'_>]) -> Option<io::Result<usize>> {
-        let sendable = self.sending.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        let (at, offset) = slices.iter().enumerate().find_map(|(at, slice)| {
-            Some((at, sendable.offset_of(slice)?)).filter(|_| slice.len() >= LARGE)
-        })?;
-        let file = sendable.file()?;
+        let sending = self.session.sending()?;
+        let (at, offset) = slices
+            .iter()
+            .enumerate()
+            .find_map(|(at, slice)| Some((at, sending.offset_of(slice)?)).filter(|_| slice.len() >= LARGE))?;
+        let file = sending.file()?;
         let mut sent = 0;
         for slice in &slices[..at] {
             // What follows goes into the same segment.
@@ -118,7 +118,7 @@ impl Plain {
     }
 }
 
-impl AsyncRead for Plain {
+impl AsyncRead for Wire {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -128,7 +128,7 @@ impl AsyncRead for Plain {
     }
 }
 
-impl AsyncWrite for Plain {
+impl AsyncWrite for Wire {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
@@ -140,11 +140,18 @@ impl AsyncWrite for Plain {
     ) -> Poll<io::Result<usize>> {
         loop {
             match self.send(slices) {
-                None => return Pin::new(&mut self.tcp).poll_write_vectored(cx, slices),
+                None => {
+                    let sent = ready!(Pin::new(&mut self.tcp).poll_write_vectored(cx, slices));
+                    self.session.touch();
+                    return Poll::Ready(sent);
+                }
                 Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {
                     ready!(self.tcp.poll_write_ready(cx))?;
                 }
-                Some(sent) => return Poll::Ready(sent),
+                Some(sent) => {
+                    self.session.touch();
+                    return Poll::Ready(sent);
+                }
             }
         }
     }
@@ -162,14 +169,14 @@ impl AsyncWrite for Plain {
     }
 }
 
-impl Wire for Plain {
+impl Wired for Wire {
     fn tcp(&self) -> &TcpStream {
         &self.tcp
     }
 }
 
-impl Wire for TlsStream<TcpStream> {
+impl Wired for TlsStream<Wire> {
     fn tcp(&self) -> &TcpStream {
-        self.get_ref().0
+        self.get_ref().0.tcp()
     }
 }

@@ -161,6 +161,37 @@ fn pages_that_are_none_and_methods_that_do_not_fit_say_so() {
 }
 
 #[test]
+fn no_page_of_another_site_is_let_in() {
+    let origin = serving(SLOW);
+    let at = origin.address;
+    let asked = |host: &str, headers: &str| {
+        let mut tcp = crate::support::connect(at).unwrap();
+        let request = format!("GET /_admin/restart HTTP/1.1\r\nHost: {host}\r\n{headers}\r\n");
+        std::io::Write::write_all(&mut tcp, request.as_bytes()).unwrap();
+        crate::support::receive(&tcp, "GET").unwrap().status
+    };
+    let own = at.to_string();
+    for (host, headers, status) in [
+        // No browser: whatever it calls us.
+        (own.as_str(), "", 200),
+        ("origin:8080", "", 200),
+        (&own, "Sec-Fetch-Site: none\r\n", 200),
+        (&own, &format!("Origin: http://{own}\r\nSec-Fetch-Site: same-origin\r\n"), 200),
+        ("localhost:8080", "Sec-Fetch-Site: same-origin\r\n", 200),
+        ("[::1]:8080", "Sec-Fetch-Site: same-origin\r\n", 200),
+        (&own, "Origin: http://evil.example\r\n", 403),
+        (&own, "Origin: null\r\n", 403),
+        (&own, "Sec-Fetch-Site: cross-site\r\n", 403),
+        (&own, "Sec-Fetch-Site: same-site\r\n", 403),
+        // A name that was bound to our address a moment ago.
+        ("evil.example:8080", "Sec-Fetch-Site: same-origin\r\n", 403),
+        ("evil.example", "Origin: http://evil.example\r\n", 403),
+    ] {
+        assert_eq!(asked(host, headers), status, "{host} {headers}");
+    }
+}
+
+#[test]
 fn with_a_listener_of_its_own_the_admin_is_nowhere_else() {
     let (origin, admin) = with_admin(r#"{"body": "mine", "stages": [{"at": 0}]}"#);
     assert_eq!(get(origin.address, "/_admin/status").text(), "mine");

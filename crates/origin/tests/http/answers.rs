@@ -1,6 +1,8 @@
 //! Statuses, bodies and heads; conditions, ranges and HEAD.
 
-use crate::support::{ask, get, serving};
+use std::io::{Read, Write};
+
+use crate::support::{ask, connect, get, serving};
 
 #[test]
 fn a_body_is_told_by_its_status() {
@@ -24,6 +26,50 @@ fn a_body_is_told_by_its_status() {
         let reply = get(origin.address, &format!("/{status}?n=1"));
         assert_eq!((reply.status, reply.text()), (status, text));
         assert_eq!(reply.header("cache-control"), "max-age=0, private, must-revalidate");
+        let head = ask(origin.address, "HEAD", &format!("/{status}"), "", "").unwrap();
+        let length = if [204, 304].contains(&status) { String::new() } else { text.len().to_string() };
+        assert_eq!((head.status, head.header("content-length")), (status, length.as_str()), "HEAD");
+    }
+    // To the end of the connection: nothing that is none of the answer.
+    for status in [204, 304] {
+        for method in ["GET", "HEAD"] {
+            let text = everything(
+                origin.address,
+                &format!("{method} /{status} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+            );
+            assert!(text.ends_with("\r\n\r\n") && !text.contains("content-length"), "{text}");
+        }
+    }
+}
+
+/// All that a server says to these bytes.
+fn everything(address: std::net::SocketAddr, bytes: &str) -> String {
+    let mut tcp = connect(address).unwrap();
+    tcp.write_all(bytes.as_bytes()).unwrap();
+    let mut text = String::new();
+    tcp.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn requests_may_be_of_any_form() {
+    let origin = serving(r#"{"route": "/x", "body": "b", "stages": [{"at": 0}]}"#);
+    for request in [
+        "GET /x HTTP/1.0\r\n\r\n",
+        "GET http://elsewhere/x?q HTTP/1.1\r\nHost: elsewhere\r\nConnection: close\r\n\r\n",
+        "POST /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    ] {
+        let text = everything(origin.address, request);
+        assert!(text.contains(" 200 OK\r\n") && text.ends_with("\r\n\r\nb"), "{request}: {text}");
+    }
+    let expects = "POST /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\nb";
+    let text = everything(origin.address, expects);
+    assert!(text.starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"), "{text}");
+    for malformed in
+        ["GET /x\r\n\r\n", "GET /x HTTP/1.1\r\nContent-Length: x\r\n\r\n", "\u{16}\u{3}\u{1}\r\n\r\n"]
+    {
+        let text = everything(origin.address, malformed);
+        assert!(text.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{malformed}: {text}");
     }
 }
 

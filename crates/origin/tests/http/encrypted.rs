@@ -56,15 +56,18 @@ async fn http2(wire: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Se
     requests
 }
 
-/// The status and the body; which error, if the stream ends in one.
-async fn get(requests: &SendRequest<Bytes>, path: &str) -> Result<(Response<()>, Vec<u8>), Option<Reason>> {
+/// The status and the body; which error, if the stream ends in one, and how much there was before.
+async fn get(
+    requests: &SendRequest<Bytes>,
+    path: &str,
+) -> Result<(Response<()>, Vec<u8>), (Option<Reason>, usize)> {
     let request = Request::get(format!("http://localhost{path}")).body(()).unwrap();
-    let mut requests = requests.clone().ready().await.map_err(|error| error.reason())?;
-    let (reply, _) = requests.send_request(request, true).map_err(|error| error.reason())?;
-    let (head, mut body) = reply.await.map_err(|error| error.reason())?.into_parts();
+    let mut requests = requests.clone().ready().await.map_err(|error| (error.reason(), 0))?;
+    let (reply, _) = requests.send_request(request, true).map_err(|error| (error.reason(), 0))?;
+    let (head, mut body) = reply.await.map_err(|error| (error.reason(), 0))?.into_parts();
     let mut bytes = Vec::new();
     while let Some(part) = body.data().await {
-        bytes.extend_from_slice(&part.map_err(|error| error.reason())?);
+        bytes.extend_from_slice(&part.map_err(|error| (error.reason(), bytes.len()))?);
     }
     Ok((Response::from_parts(head, ()), bytes))
 }
@@ -128,18 +131,18 @@ async fn http2_needs_no_upgrade_and_its_streams_do_not_wait_for_each_other() {
 async fn faults_end_a_stream_and_the_others_live_on() {
     let origin = serving(RECIPE);
     let requests = http2(TcpStream::connect(origin.address).await.unwrap()).await;
-    for (path, reason) in [
-        ("/refuse", Reason::REFUSED_STREAM),
-        ("/malformed", Reason::PROTOCOL_ERROR),
-        ("/reset", Reason::INTERNAL_ERROR),
-        // It is the client who sees that something is missing.
-        ("/cut", Reason::PROTOCOL_ERROR),
+    for (path, reason, seen) in [
+        ("/refuse", Reason::REFUSED_STREAM, 0),
+        ("/malformed", Reason::PROTOCOL_ERROR, 0),
+        ("/reset", Reason::INTERNAL_ERROR, 5_120),
+        // It is the client who sees that something is missing, with the last part that it has.
+        ("/cut", Reason::PROTOCOL_ERROR, 0),
     ] {
         let slow = get(&requests, "/slow");
         let (failed, slow) = tokio::join!(get(&requests, path), slow);
         assert_eq!(
             failed.map(|(head, body)| (head.status(), body.len())).unwrap_err(),
-            Some(reason),
+            (Some(reason), seen),
             "{path}"
         );
         assert_eq!(slow.unwrap().1, b"slow", "beside {path}");
