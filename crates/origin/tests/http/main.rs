@@ -8,4 +8,5 @@ mod content;
 mod encrypted;
 mod faults;
 mod load;
+mod recipes;
 mod support;

@@ -3,6 +3,7 @@
 mod bad;
 mod fuzz;
 mod known;
+mod latency;
 mod new;
 
 use std::{fs, path::Path};
