@@ -39,11 +39,14 @@ pub fn origin(args: OriginArgs) -> Result<Exit, Failure> {
         identity,
         recipes: args.recipe.as_deref().map(text).transpose()?,
     })?;
+    // Before anybody knows that there is something to stop.
+    let stopped = stop_signal()?;
     writeln!(io::stdout(), "{scheme}://{}", origin.address).map_err(Failure::Output)?;
     let admin =
         origin.admin.map_or(format!("{scheme}://{}", origin.address), |admin| format!("http://{admin}"));
     eprintln!("recipes are taken at {admin}/_admin/add_recipe; Ctrl-C stops it");
-    wait()?;
+    // The handler keeps its end for as long as the program runs.
+    stopped.recv().unwrap_or_default();
     Ok(Exit::Done)
 }
 
@@ -67,12 +70,10 @@ fn text(path: &Path) -> Result<Text, Failure> {
     Ok(Text { name, text, folder })
 }
 
-/// Until somebody wants it to end.
-fn wait() -> Result<(), Failure> {
+/// Tells when somebody wants it to end.
+fn stop_signal() -> Result<mpsc::Receiver<()>, Failure> {
     let (stop, stopped) = mpsc::channel();
     ctrlc::set_handler(move || stop.send(()).unwrap_or_default())
         .map_err(|error| Failure::Usage(format!("cannot wait for Ctrl-C: {error}")))?;
-    // The handler keeps its end for as long as the program runs.
-    stopped.recv().unwrap_or_default();
-    Ok(())
+    Ok(stopped)
 }
