@@ -5,6 +5,7 @@ mod experiments;
 mod http;
 mod mongodb;
 mod open;
+mod origin;
 mod postgres;
 mod run;
 mod secrets;
