@@ -15,7 +15,8 @@ fn recipes_of_origin_simulator_are_served_unchanged() {
     for file in fs::read_dir(folder).unwrap() {
         let path = file.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if !name.ends_with(".json") || name.starts_with("refused-") {
+        let is_recipe = path.extension().is_some_and(|extension| extension == "json");
+        if !is_recipe || name.starts_with("refused-") {
             continue;
         }
         // The outer world is a server on this machine; all else is as it was written.
