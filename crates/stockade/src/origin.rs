@@ -58,11 +58,13 @@ fn raise_limit() {
 }
 
 fn text(path: &Path) -> Result<Text, Failure> {
-    let unreadable = |error: io::Error| Failure::Usage(format!("cannot read {}: {error}", path.display()));
-    let (name, source): (_, Box<dyn Read>) = if path == Path::new("-") {
-        ("standard input".to_owned(), Box::new(io::stdin().lock()))
+    let is_stdin = path == Path::new("-");
+    let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
+    let unreadable = |error: io::Error| Failure::Usage(format!("cannot read {name}: {error}"));
+    let source: Box<dyn Read> = if is_stdin {
+        Box::new(io::stdin().lock())
     } else {
-        (path.display().to_string(), Box::new(fs::File::open(path).map_err(unreadable)?))
+        Box::new(fs::File::open(path).map_err(unreadable)?)
     };
     let mut text = String::new();
     source.take(TEXT_BYTES_MAX).read_to_string(&mut text).map_err(unreadable)?;

@@ -87,6 +87,21 @@ async fn a_certificate_is_made_that_can_be_trusted() {
 }
 
 #[tokio::test]
+async fn faults_are_done_to_what_is_encrypted_too() {
+    let (origin, pem) = encrypted(Identity::Made);
+    for (path, length, is_closed) in [("/cut", 5_120, true), ("/reset", 5_120, false), ("/refuse", 0, false)]
+    {
+        let mut wire = handshake(origin.address, &pem, b"http/1.1").await;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        wire.write_all(request.as_bytes()).await.unwrap();
+        let mut bytes = Vec::new();
+        let ended = wire.read_to_end(&mut bytes).await;
+        let body = bytes.windows(4).position(|four| four == b"\r\n\r\n").map_or(0, |at| bytes.len() - at - 4);
+        assert_eq!((body, ended.is_ok()), (length, is_closed), "{path}: {ended:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_certificate_is_given() {
     let folder = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
