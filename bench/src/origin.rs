@@ -3,7 +3,7 @@
 use std::{
     env,
     error::Error,
-    net::{SocketAddr, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream},
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -20,8 +20,10 @@ pub struct Server(pub Child);
 impl Server {
     /// A program on a core of its own; whatever listens at `address` is waited for.
     pub fn start(core: usize, program: &[&str], address: &str) -> Result<Self, Box<dyn Error>> {
-        let server = Self(pinned(core).args(program).stdin(Stdio::null()).spawn()?);
         let (address, began): (SocketAddr, _) = (address.parse()?, Instant::now());
+        // Whoever listens there already would be measured in its place.
+        drop(TcpListener::bind(address).map_err(|error| format!("{address}: {error}"))?);
+        let server = Self(pinned(core).args(program).stdin(Stdio::null()).spawn()?);
         while TcpStream::connect(address).is_err() {
             if began.elapsed() > Duration::from_secs(10) {
                 return Err(format!("nobody listens at {address}").into());

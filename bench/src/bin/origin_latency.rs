@@ -139,7 +139,7 @@ fn open(address: SocketAddr, count: usize, poll: &Poll) -> Result<Vec<Connection
 impl Connection {
     /// Reads what is there; when the request was due, if its answer is complete.
     fn read(&mut self, told: &mut Told) -> Result<Option<Instant>, Box<dyn Error>> {
-        let mut buffer = [0; 64 << 10];
+        let mut buffer = [0; 16 << 10];
         loop {
             let some = match self.tcp.read(&mut buffer) {
                 Ok(0) => return Err("closed".into()),
@@ -158,9 +158,9 @@ impl Connection {
                     let length = head.split("\r\n").find_map(|line| line.strip_prefix("content-length: "));
                     let length: usize = length.ok_or("no Content-Length")?.trim().parse()?;
                     if head.starts_with("http/1.1 200") {
-                        told.answers += 1
+                        told.answers += 1;
                     } else {
-                        told.others += 1
+                        told.others += 1;
                     }
                     let left = (end + 4 + length).saturating_sub(self.head.len());
                     self.head.clear();
