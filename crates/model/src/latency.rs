@@ -1,7 +1,10 @@
 //! How long something takes, by chance or always the same.
 
 use std::{
-    fs,
+    collections::HashMap,
+    fs::OpenOptions,
+    io::Read,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     str::FromStr,
     sync::Arc,
@@ -10,6 +13,7 @@ use std::{
 
 use rand::RngExt;
 use rand_distr::{Distribution, Exp1, StandardNormal};
+use rustix::fs::OFlags;
 
 use crate::{
     nearest::remedy,
@@ -89,6 +93,14 @@ pub enum LatencyError {
     },
 }
 
+/// Files of latencies that many texts may name: each is read once.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    folder: PathBuf,
+    /// By device and number there, whatever name they go by.
+    seen: HashMap<(u64, u64), Arc<[Duration]>>,
+}
+
 /// By name: how it is written, the arguments that it has, and what it is made of.
 type Named = (&'static str, &'static str, &'static [&'static str], fn(&[Duration]) -> Law);
 
@@ -113,11 +125,16 @@ const LONGEST: Duration = Duration::from_hours(1);
 impl Latency {
     /// Reads one whose file, if it has one, is named from `folder` on.
     pub fn read(text: &str, folder: &Path) -> Result<Self, LatencyError> {
+        Self::read_with(text, &mut Files::below(folder))
+    }
+
+    /// Reads one of several that may name the same files.
+    pub fn read_with(text: &str, files: &mut Files) -> Result<Self, LatencyError> {
         let law = match (
             text.trim().strip_suffix(')').and_then(|text| text.split_once('(')),
             text.split_once(".."),
         ) {
-            (Some((name, arguments)), _) => law(text, name.trim(), arguments.trim(), folder)?,
+            (Some((name, arguments)), _) => law(text, name.trim(), arguments.trim(), files)?,
             (None, Some((min, max))) => {
                 let (min, max) = (parse_duration(min)?, parse_duration(max)?);
                 if min > max {
@@ -184,7 +201,7 @@ fn seconds(seconds: f64) -> Duration {
 }
 
 /// Reads `name(arguments)`.
-fn law(text: &str, name: &str, arguments: &str, folder: &Path) -> Result<Law, LatencyError> {
+fn law(text: &str, name: &str, arguments: &str, files: &mut Files) -> Result<Law, LatencyError> {
     let Some((_, form, names, make)) = LAWS.iter().find(|(known, ..)| *known == name) else {
         return Err(LatencyError::UnknownLaw { name: name.to_owned() });
     };
@@ -193,7 +210,7 @@ fn law(text: &str, name: &str, arguments: &str, folder: &Path) -> Result<Law, La
         if arguments.is_empty() {
             return Err(malformed());
         }
-        let seen = lines(&folder.join(arguments))?;
+        let seen = files.read(Path::new(arguments))?;
         return Ok(Law::Empirical { file: arguments.into(), seen });
     }
     let mut given: Vec<_> = arguments.split(',').map(|argument| argument.split_once('=')).collect();
@@ -214,20 +231,47 @@ fn law(text: &str, name: &str, arguments: &str, folder: &Path) -> Result<Law, La
     }
 }
 
-/// A duration a line. Empty lines and those that begin with `#` say nothing.
-fn lines(path: &Path) -> Result<Arc<[Duration]>, LatencyError> {
-    let wrong = |reason: String| LatencyError::File { path: path.display().to_string(), reason };
-    match fs::metadata(path) {
-        Err(error) => return Err(wrong(format!("cannot read it: {error}"))),
-        Ok(about) if !about.is_file() => return Err(wrong("it is no file".to_owned())),
-        Ok(about) if about.len() > FILE_BYTES_MAX => {
+impl Files {
+    /// Those that are named from `folder` on.
+    #[must_use]
+    pub fn below(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), seen: HashMap::new() }
+    }
+
+    /// The latencies of one, a duration a line.
+    fn read(&mut self, name: &Path) -> Result<Arc<[Duration]>, LatencyError> {
+        let path = self.folder.join(name);
+        let wrong = |reason: String| LatencyError::File { path: path.display().to_string(), reason };
+        let unread = |error| wrong(format!("cannot read it: {error}"));
+        // A pipe would be waited for until somebody writes to it, and some files of the kernel until something
+        // happens: without blocking a pipe is opened at once, to be refused, and a read of the others fails.
+        let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+        let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(&path).map_err(unread)?;
+        let about = file.metadata().map_err(unread)?;
+        if !about.is_file() {
+            return Err(wrong("it is no file".to_owned()));
+        }
+        let key = (about.dev(), about.ino());
+        if let Some(seen) = self.seen.get(&key) {
+            return Ok(Arc::clone(seen));
+        }
+        let mut text = String::new();
+        // A file of the kernel says that it has nothing in it, whatever it has.
+        let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+        if text.len() as u64 > FILE_BYTES_MAX || about.len() > FILE_BYTES_MAX {
             return Err(wrong(
                 "it has more than 16 MiB: a hundred thousand latencies say as much".to_owned(),
             ));
         }
-        Ok(_) => {}
+        read.map_err(unread)?;
+        let seen = lines(&text).map_err(wrong)?;
+        self.seen.insert(key, Arc::clone(&seen));
+        Ok(seen)
     }
-    let text = fs::read_to_string(path).map_err(|error| wrong(format!("cannot read it: {error}")))?;
+}
+
+/// A duration a line; lines that begin with `#` are left out. Else what is wrong, and what to do.
+fn lines(text: &str) -> Result<Arc<[Duration]>, String> {
     let mut seen = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -235,13 +279,12 @@ fn lines(path: &Path) -> Result<Arc<[Duration]>, LatencyError> {
             continue;
         }
         // The file may be anybody's, and the message anybody's to read: it names the line, not what it says.
-        let latency = parse_duration(line).map_err(|_| {
-            wrong(format!("line {} is no duration: write one a line, such as `12.5ms`", number + 1))
-        })?;
+        let latency = parse_duration(line)
+            .map_err(|_| format!("line {} is no duration: write one a line, such as `12.5ms`", number + 1))?;
         seen.push(latency);
     }
     if seen.is_empty() {
-        return Err(wrong("there is no latency in it: write one a line, such as `12.5ms`".to_owned()));
+        return Err("there is no latency in it: write one a line, such as `12.5ms`".to_owned());
     }
     Ok(seen.into())
 }
@@ -278,6 +321,8 @@ impl std::fmt::Display for Latency {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -339,6 +384,43 @@ mod tests {
         }
         // Half of 10,000, and five standard deviations.
         assert!((4_750..5_250).contains(&twice), "{twice}");
+    }
+
+    #[test]
+    fn a_file_is_read_once_whatever_it_is_called() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("seen.txt"), "1ms\n2ms\n").unwrap();
+        let mut files = Files::below(folder.path());
+        let mut read = |name: &str| match Latency::read_with(&format!("empirical({name})"), &mut files) {
+            Ok(Latency(Law::Empirical { seen, .. })) => seen,
+            other => panic!("{other:?}"),
+        };
+        let seen = read("seen.txt");
+        let here = folder.path().file_name().and_then(|name| name.to_str()).unwrap();
+        assert!(Arc::ptr_eq(&seen, &read("seen.txt")));
+        assert!(Arc::ptr_eq(&seen, &read(&format!("../{here}/seen.txt"))));
+    }
+
+    #[test]
+    fn what_is_no_file_on_a_disk_keeps_nobody_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for (name, reason) in [
+            (pipe.to_str().unwrap(), "it is no file"),
+            ("/dev/zero", "it is no file"),
+            ("/proc/self/status", "line 1 is no duration: write one a line, such as `12.5ms`"),
+        ] {
+            let told = Latency::read(&format!("empirical({name})"), folder.path()).unwrap_err();
+            assert_eq!(told.to_string(), format!("{name}: {reason}"));
+        }
+        let large = folder.path().join("large");
+        fs::File::create(&large).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
+        let told = Latency::read("empirical(large)", folder.path()).unwrap_err().to_string();
+        assert!(
+            told.ends_with("it has more than 16 MiB: a hundred thousand latencies say as much"),
+            "{told}"
+        );
     }
 
     #[test]
