@@ -150,17 +150,20 @@ impl Future for Sleep {
         if now >= deadline {
             return Poll::Ready(());
         }
+        // A waker may run code of others when it is cloned or dropped: not under the lock.
+        let waker = cx.waker().clone();
         let mut due = self.precise.alarms.due();
         let number = number.unwrap_or_else(|| {
             due.last += 1;
             due.last
         });
-        due.wakers.insert((deadline, number), cx.waker().clone());
+        let replaced = due.wakers.insert((deadline, number), waker);
         if deadline < due.set {
             due.set = deadline;
             self.precise.alarms.set(deadline, now);
         }
         drop(due);
+        drop(replaced);
         self.number = Some(number);
         Poll::Pending
     }
@@ -169,7 +172,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            // A waker may run code of others when it is dropped: not under the lock.
+            // As above: not under the lock.
             let waker = self.precise.alarms.due().wakers.remove(&(self.deadline, number));
             drop(waker);
         }
