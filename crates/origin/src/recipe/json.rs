@@ -1,10 +1,10 @@
 //! Strict JSON, bounded before anything is made of it, with the place of every value.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use jsonc_parser::{
     CollectOptions, ParseOptions, ParseStringErrorKind,
-    ast::{StringLit, Value},
+    ast::{ObjectPropName, StringLit, Value},
     common::Ranged,
     errors::{ParseError, ParseErrorKind},
     parse_to_ast,
@@ -36,34 +36,77 @@ const STRICT: ParseOptions = ParseOptions {
 /// What to send where there is nothing, or something else.
 pub(super) const EXAMPLE: &str = "write a recipe, such as `{\"body\": \"hello\", \"stages\": [{\"at\": 0}]}`";
 
-/// Reads the one value of a text.
+/// What ends a line.
+const BREAKS: [char; 2] = ['\n', '\r'];
+
+/// Reads the one value of a text. If that is an object, text in quotes may go on on the next line, as if there were
+/// no line break: `OriginSimulator` takes all of them out of such a recipe.
 pub(super) fn parse(text: &str) -> Result<Value<'_>, Wrong> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(Wrong::new("the text has more than 64 MiB", "send fewer recipes at once", 0..0));
     }
     let ast = |text| parse_to_ast(text, &CollectOptions::default(), &STRICT);
-    if let Err(wrong) = scan(text) {
+    let mut broken = None;
+    let scanned = scan(text, &mut broken);
+    // Whoever forgot a quote went on to the next line as well.
+    let before = |at: usize| broken.clone().filter(|broken| broken.start < at).map(unclosed);
+    if let Err(wrong) = scanned {
         // What is wrong before that is told first. What only lacks its end is not wrong yet.
-        let before = &text[..wrong.start()];
-        return Err(match ast(before) {
-            Err(error) if error.range().end < before.len() => syntax(&error, text),
-            _ => wrong,
+        let rest = &text[..wrong.start()];
+        return Err(match ast(rest) {
+            Err(error) if error.range().end < rest.len() => {
+                before(error.range().start).unwrap_or_else(|| syntax(&error, text))
+            }
+            _ => before(wrong.start()).unwrap_or(wrong),
         });
     }
     match ast(text) {
-        Ok(parsed) => parsed.value.ok_or_else(|| Wrong::new("there is no recipe in it", EXAMPLE, 0..0)),
-        Err(error) => Err(syntax(&error, text)),
+        Ok(parsed) => {
+            let mut value =
+                parsed.value.ok_or_else(|| Wrong::new("there is no recipe in it", EXAMPLE, 0..0))?;
+            if broken.is_some() {
+                join(&mut value, text)?;
+            }
+            Ok(value)
+        }
+        Err(error) => Err(before(error.range().start).unwrap_or_else(|| syntax(&error, text))),
     }
 }
 
-/// Refuses what the parser lets through, and what it should not be burdened with.
-fn scan(text: &str) -> Result<(), Wrong> {
+/// Takes the line breaks out of all texts that are written on several lines.
+fn join(value: &mut Value<'_>, text: &str) -> Result<(), Wrong> {
+    let join_text = |literal: &mut StringLit<'_>| {
+        let written = &text[place(literal)];
+        if written.contains(BREAKS) {
+            let joined = serde_json::from_str(&written.replace(BREAKS, ""));
+            literal.value = Cow::Owned(joined.map_err(|_| unclosed(place(literal)))?);
+        }
+        Ok(())
+    };
+    match value {
+        Value::StringLit(literal) => join_text(literal),
+        Value::Array(list) => list.elements.iter_mut().try_for_each(|value| join(value, text)),
+        Value::Object(object) => object.properties.iter_mut().try_for_each(|property| {
+            if let ObjectPropName::String(literal) = &mut property.name {
+                join_text(literal)?;
+            }
+            join(&mut property.value, text)
+        }),
+        Value::NumberLit(_) | Value::BooleanLit(_) | Value::NullKeyword(_) => Ok(()),
+    }
+}
+
+/// Refuses what the parser lets through, and what it should not be burdened with. `broken` is the first text that
+/// goes on on the next line, up to there.
+fn scan(text: &str, broken: &mut Option<Range<usize>>) -> Result<(), Wrong> {
+    let is_object = text.trim_start().starts_with('{');
     let (mut depth, mut values) = (0_usize, 0_usize);
     let mut quote = None;
     let mut is_escaped = false;
     for (at, byte) in text.bytes().enumerate() {
         if let Some(start) = quote {
             match byte {
+                b'\n' | b'\r' if is_object && !is_escaped => _ = broken.get_or_insert(start..at),
                 b'\n' | b'\r' => return Err(unclosed(start..at)),
                 0..0x20 => return Err(stray(text, at)),
                 _ if is_escaped => is_escaped = false,
@@ -224,13 +267,18 @@ pub(super) fn place_in(text: &str, literal: &StringLit<'_>, said: Range<usize>) 
                     char::from_u32(code).map_or((12, 4), |char| (6, char.len_utf8()))
                 }
                 [b'\\', ..] => (2, 1),
+                [b'\n' | b'\r', ..] => (1, 0),
                 _ => rest.chars().next().map_or((1, 1), |char| (char.len_utf8(), char.len_utf8())),
             };
             (at, told) = (at + bytes, told + chars);
         }
         start + at.min(written.len())
     };
-    find(said.start)..find(said.end)
+    let end = find(said.end);
+    // What begins behind a line break begins on the next line.
+    let from = find(said.start);
+    let breaks = text[from..end].len() - text[from..end].trim_start_matches(BREAKS).len();
+    from + breaks..end
 }
 
 #[cfg(test)]
@@ -239,13 +287,28 @@ mod tests {
 
     use super::*;
 
+    /// An object without the line breaks in its texts, but for those behind a backslash.
+    fn joined(text: &str) -> String {
+        if !text.trim_start().starts_with('{') {
+            return text.to_owned();
+        }
+        let (mut is_text, mut is_escaped) = (false, false);
+        let keep = |char: &char| {
+            let is_kept = !is_text || is_escaped || !BREAKS.contains(char);
+            is_text ^= *char == '"' && !is_escaped;
+            is_escaped = is_text && *char == '\\' && !is_escaped;
+            is_kept
+        };
+        text.chars().filter(keep).collect()
+    }
+
     proptest! {
         /// Against another reader of JSON.
         #[test]
         fn json_is_what_is_read_and_nothing_else(
             text in r#"([\[\]{},:"'\\/#]|\\u(d83d|de00|00e9|[0-9a-f]{0,4})|\\[nbx"]|"a":|"b",|[0-9.eE+-]|true|null|NaN|\s|\x00|\x0b|é){0,16}"#,
         ) {
-            let oracle = serde_json::from_str::<serde_json::Value>(&text);
+            let oracle = serde_json::from_str::<serde_json::Value>(&joined(&text));
             // Numbers are looked at when somebody wants one, keys when somebody knows them.
             prop_assume!(!matches!(&oracle, Err(error) if error.to_string().contains("out of range")));
             prop_assert_eq!(parse(&text).is_ok(), oracle.is_ok(), "{:?} {:?}", text, oracle);

@@ -12,7 +12,7 @@ use std::{
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use jsonc_parser::ast::{StringLit, Value};
 use serde_json::json;
-use stockade_model::capacity::Capacity;
+use stockade_model::{capacity::Capacity, latency::Files};
 
 use super::{
     Content, Recipe, RecipeError,
@@ -44,6 +44,8 @@ const RECIPES_MAX: usize = 10_000;
 /// An answer has no more; clients take a hundred.
 const HEADERS_MAX: usize = 1_000;
 const COUNT_MAX: usize = 1_000_000;
+/// A version lasts no shorter: each is made anew.
+const VERSION_LASTS_MIN: Duration = Duration::from_millis(1);
 
 /// Reads one recipe, or a list of them, from JSON; all of them or none.
 ///
@@ -85,10 +87,11 @@ fn recipes(text: &str, folder: &Path) -> Result<Vec<Recipe>, Wrong> {
         return Err(Wrong::new("there are more than 10,000 recipes", "send fewer at once", beginning(first)));
     }
     let mut routes: HashMap<String, usize> = HashMap::new();
+    let mut files = Files::below(folder);
     let mut recipes = Vec::with_capacity(list.len());
     for value in list {
         let object = Object::read(value, "a recipe", &KEYS, EXAMPLE)?;
-        let recipe = recipe(&object, &text[place(value)], text, folder)?;
+        let recipe = recipe(&object, &text[place(value)], text, &mut files)?;
         match routes.entry(recipe.route.clone()) {
             Entry::Vacant(entry) => entry.insert(object.at.start),
             Entry::Occupied(entry) => {
@@ -106,7 +109,7 @@ fn recipes(text: &str, folder: &Path) -> Result<Vec<Recipe>, Wrong> {
 }
 
 /// What one object means, which is written so in the text.
-fn recipe(object: &Object<'_>, own: &str, text: &str, folder: &Path) -> Result<Recipe, Wrong> {
+fn recipe(object: &Object<'_>, own: &str, text: &str, files: &mut Files) -> Result<Recipe, Wrong> {
     let route = object.get("route").map_or(Ok(EVERYTHING.to_owned()), |value| route(value, text))?;
     let content = content(object, text)?;
     let (headers, header_at) = headers(object.get("headers"))?;
@@ -126,7 +129,7 @@ fn recipe(object: &Object<'_>, own: &str, text: &str, folder: &Path) -> Result<R
         etag: adds("etag", header::ETAG)?,
         last_modified: adds("last_modified", header::LAST_MODIFIED)?,
         headers,
-        stages: object.get("stages").map_or(Ok(Stages::default()), |value| stages(value, text, folder))?,
+        stages: object.get("stages").map_or(Ok(Stages::default()), |value| stages(value, text, files))?,
         capacity: object.get("capacity").map(capacity).transpose()?,
         version_every: object.get("version_every").map(version_every).transpose()?,
         written: written(own, object)?,
@@ -238,6 +241,11 @@ fn headers(value: Option<&Value<'_>>) -> Result<Headers, Wrong> {
             let message = format!("the header `{}` has a control character in it", echo(name));
             Wrong::new(message, "leave out line breaks and the like", place(&property.value))
         })?;
+        if known == header::ETAG && !is_tag(value.as_bytes()) {
+            let message =
+                format!("the header `{}` is no tag without quotes, and would match nothing", echo(name));
+            return Err(Wrong::new(message, TAG, place(&property.value)));
+        }
         if at.insert(known.clone(), name_at).is_some() {
             return Err(twice(property));
         }
@@ -247,6 +255,15 @@ fn headers(value: Option<&Value<'_>>) -> Result<Headers, Wrong> {
         }
     }
     Ok((headers, at))
+}
+
+const TAG: &str = r#"write it in quotes, such as `"\"abc\""` or `"W/\"abc\""`"#;
+
+/// Whether it names a version, as RFC 9110, 8.8.3 has it.
+fn is_tag(value: &[u8]) -> bool {
+    let quoted = value.strip_prefix(b"W/").unwrap_or(value);
+    let inside = quoted.strip_prefix(b"\"").and_then(|quoted| quoted.strip_suffix(b"\""));
+    inside.is_some_and(|inside| inside.iter().all(|byte| *byte > b' ' && ![b'"', 0x7f].contains(byte)))
 }
 
 fn flag(value: &Value<'_>, key: &str) -> Result<bool, Wrong> {
@@ -274,12 +291,21 @@ fn version_every(value: &Value<'_>) -> Result<Duration, Wrong> {
         let help = "write a time such as `\"10s\"`, or leave it out: one version, for ever";
         return Err(Wrong::new("a version cannot last 0", help, place(value)));
     }
+    if every < VERSION_LASTS_MIN {
+        return Err(Wrong::new(
+            "a version cannot last less than 1 ms",
+            "write `\"1ms\"` or more",
+            place(value),
+        ));
+    }
     Ok(every)
 }
 
 /// The recipe as it was written, and the keys that every recipe of `OriginSimulator` has.
 fn written(own: &str, object: &Object<'_>) -> Result<serde_json::Value, Wrong> {
-    let mut keys: serde_json::Map<_, _> = serde_json::from_str(own).map_err(|error| {
+    // Between two values a line break says nothing, and in a text it is none.
+    let own = own.replace(['\n', '\r'], "");
+    let mut keys: serde_json::Map<_, _> = serde_json::from_str(&own).map_err(|error| {
         Wrong::new(format!("this cannot be kept: {error}"), "write it in another way", object.at.clone())
     })?;
     let absent = [("headers", json!({})), ("stages", json!([])), ("route", json!(EVERYTHING))];

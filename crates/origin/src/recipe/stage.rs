@@ -2,13 +2,12 @@
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
-    path::Path,
     time::Duration,
 };
 
 use http::StatusCode;
 use jsonc_parser::ast::{Object as Parsed, Value};
-use stockade_model::nearest::remedy;
+use stockade_model::{latency::Files, nearest::remedy};
 
 use super::{
     error::{Wrong, echo, line_of},
@@ -25,7 +24,7 @@ const STAGES_MAX: usize = 10_000;
 const SUM_OFF_MAX: f64 = 1e-6;
 
 /// Reads a list of stages, in any order.
-pub(super) fn stages(value: &Value<'_>, text: &str, folder: &Path) -> Result<Stages, Wrong> {
+pub(super) fn stages(value: &Value<'_>, text: &str, files: &mut Files) -> Result<Stages, Wrong> {
     let Value::Array(list) = value else {
         return Err(cannot_be("stages", value, "write a list, such as `[{\"at\": 0, \"status\": 200}]`"));
     };
@@ -37,7 +36,7 @@ pub(super) fn stages(value: &Value<'_>, text: &str, folder: &Path) -> Result<Sta
     for value in &list.elements {
         let example = "write an object, such as `{\"at\": \"4s\", \"status\": 503}`";
         let object = Object::read(value, "a stage", &KEYS, example)?;
-        let stage = stage(&object, folder)?;
+        let stage = stage(&object, files)?;
         match begins.entry(stage.at) {
             Entry::Vacant(entry) => entry.insert(object.at.start),
             Entry::Occupied(entry) => {
@@ -56,7 +55,7 @@ pub(super) fn stages(value: &Value<'_>, text: &str, folder: &Path) -> Result<Sta
     Ok(Stages::new(stages))
 }
 
-fn stage(object: &Object<'_>, folder: &Path) -> Result<Stage, Wrong> {
+fn stage(object: &Object<'_>, files: &mut Files) -> Result<Stage, Wrong> {
     let at = object.get("at").ok_or_else(|| {
         let help = "write `\"at\": 0`, or a time such as `\"at\": \"4s\"`";
         Wrong::new("the stage does not say when it begins", help, object.at.clone())
@@ -64,7 +63,7 @@ fn stage(object: &Object<'_>, folder: &Path) -> Result<Stage, Wrong> {
     Ok(Stage {
         at: time(at, "at")?,
         status: object.get("status").map_or(Ok(StatusCode::OK.into()), status)?,
-        latency: object.get("latency").map_or(Ok(Duration::ZERO.into()), |value| latency(value, folder))?,
+        latency: object.get("latency").map_or(Ok(Duration::ZERO.into()), |value| latency(value, files))?,
         fault: object.get("fault").map_or(Ok(None.into()), fault)?,
         byte_rate: object.get("byte_rate").map(byte_rate).transpose()?,
     })

@@ -1,10 +1,10 @@
 //! How recipes write sizes, rates and times: always with a unit.
 
-use std::{ops::Range, path::Path, time::Duration};
+use std::{ops::Range, time::Duration};
 
 use jsonc_parser::ast::Value;
 use stockade_model::{
-    latency::{Latency, LatencyError},
+    latency::{Files, Latency, LatencyError},
     units::{UnitError, format_count, parse_duration},
 };
 
@@ -110,9 +110,9 @@ pub(super) fn time(value: &Value<'_>, key: &str) -> Result<Duration, Wrong> {
 }
 
 /// Reads a latency such as `100ms`, `100ms..2s` or 0.
-pub(super) fn latency(value: &Value<'_>, folder: &Path) -> Result<Latency, Wrong> {
+pub(super) fn latency(value: &Value<'_>, files: &mut Files) -> Result<Latency, Wrong> {
     let text = timely(value, "latency", "write a latency such as `\"100ms\"`, `\"100ms..2s\"` or 0")?;
-    Latency::read(text, folder).map_err(|error| untimely(error, value))
+    Latency::read_with(text, files).map_err(|error| untimely(error, value))
 }
 
 /// Text, or a number, which is read to be told what it lacks.

@@ -131,3 +131,10 @@ proptest! {
         prop_assert_eq!(one(&text(&stages)).stages, one(&text(&sorted)).stages);
     }
 }
+
+#[test]
+fn a_text_of_a_single_recipe_may_go_on_on_the_next_line() {
+    let broken = one("{\"bo\ndy\": \"<<ver\r\nsion>>,\n a\\nb\",\n \"stages\": [{\"at\": \"4\ns\"}]}\n");
+    let joined = one(r#"{"body": "<<version>>, a\nb", "stages": [{"at": "4s"}]}"#);
+    assert_eq!(broken, joined);
+}
