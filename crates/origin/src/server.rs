@@ -261,6 +261,7 @@ async fn serve(listener: &mut Option<TcpListener>, address: SocketAddr, tls: Opt
     let Service { state, time, role } = service.clone();
     let mut changed = state.changed.subscribe();
     loop {
+        changed.mark_unchanged();
         let now = time.now();
         let book = state.book.load();
         let (refuses, next) = (role != Role::Admin && book.refuses(now), book.next_change(now));
@@ -270,20 +271,32 @@ async fn serve(listener: &mut Option<TcpListener>, address: SocketAddr, tls: Opt
         } else if listener.is_none() {
             *listener = listen(address).ok();
         }
-        let accepted = async {
-            match &*listener {
-                Some(listener) => listener.accept().await,
-                None => std::future::pending().await,
+        // No file descriptors, perhaps: there will be some when connections are closed.
+        let is_deaf = !refuses && listener.is_none();
+        let until = if is_deaf { next.min(now + BREATH) } else { next };
+        let turns = async {
+            tokio::select! {
+                _ = changed.changed() => {}
+                () = time.sleep_until(until) => {}
             }
         };
-        tokio::select! {
-            accepted = accepted => match accepted {
-                Ok((tcp, _)) => take_in(tcp, tls.clone(), service.clone()),
-                // No file descriptors: those that wait are taken in when some are closed.
-                Err(_) => time.sleep_until(time.now() + BREATH).await,
+        match &*listener {
+            Some(listener) => tokio::select! {
+                () = turns => {}
+                () = take_all_in(listener, tls.as_ref(), &service) => {}
             },
-            _ = changed.changed() => {}
-            () = time.sleep_until(next) => {}
+            None => turns.await,
+        }
+    }
+}
+
+/// For ever.
+async fn take_all_in(listener: &TcpListener, tls: Option<&Tls>, service: &Service) {
+    loop {
+        match listener.accept().await {
+            Ok((tcp, _)) => take_in(tcp, tls.cloned(), service.clone()),
+            // No file descriptors: those that wait are taken in when some are closed.
+            Err(_) => service.time.sleep_until(service.time.now() + BREATH).await,
         }
     }
 }

@@ -87,7 +87,8 @@ impl Stages {
     /// When the stage after that moment begins.
     #[must_use]
     pub fn next_after(&self, elapsed: Duration) -> Option<Duration> {
-        self.0.iter().map(|stage| stage.at).find(|at| *at > elapsed)
+        let begun = self.0.partition_point(|stage| stage.at <= elapsed);
+        self.0.get(begun).map(|stage| stage.at)
     }
 
     /// The one that lasts for ever.
