@@ -27,10 +27,12 @@ use crate::{
 pub struct Book {
     /// By pattern.
     routes: BTreeMap<Arc<str>, Arc<Route>>,
-    exact: HashMap<Arc<str>, Arc<Route>>,
-    /// The longest first.
-    prefixes: Vec<(Arc<str>, Arc<Route>)>,
+    exact: Found,
+    /// By their length, the longest first.
+    prefixes: Vec<(usize, Found)>,
 }
+
+type Found = HashMap<Arc<str>, Arc<Route>>;
 
 /// A recipe in force.
 #[derive(Debug)]
@@ -149,99 +151,18 @@ impl Route {
     }
 
     /// What it serves at a moment.
-    #[must_use]
-    pub fn rendition(&self, now: Time) -> Arc<Rendition> {
-        let began = match self.clock {
+    pub(crate) async fn rendition(&self, now: Time) -> Arc<Rendition> {
+        let wall = match self.clock {
             Clock::Held => SystemTime::UNIX_EPOCH,
             Clock::Since(_, wall) => wall,
         };
-        let Some(every) = self.recipe.version_every else { return self.shelf.version(1, || began) };
-        let past = u64::try_from(self.elapsed(now).as_nanos() / every.as_nanos().max(1)).unwrap_or(u64::MAX);
-        let since = || {
-            began
-                + Duration::from_nanos(
-                    u64::try_from(every.as_nanos()).unwrap_or(u64::MAX).saturating_mul(past),
-                )
-        };
-        self.shelf.version(past.saturating_add(1), since)
-    }
-}
-
-impl Book {
-    /// With these routes in place of those of the same pattern.
-    #[must_use]
-    pub fn with(&self, routes: impl IntoIterator<Item = Route>) -> Self {
-        let added = routes.into_iter().map(|route| (route.recipe.route.as_str().into(), Arc::new(route)));
-        Self::of(self.routes.clone().into_iter().chain(added).collect())
+        let Some(every) = self.recipe.version_every else { return self.shelf.version(1, wall).await };
+        let nanos = |nanos: u128| u64::try_from(nanos).unwrap_or(u64::MAX);
+        let past = nanos(self.elapsed(now).as_nanos() / every.as_nanos().max(1));
+        let began = wall + Duration::from_nanos(nanos(every.as_nanos()).saturating_mul(past));
+        self.shelf.version(past.saturating_add(1), began).await
     }
 
-    fn of(routes: BTreeMap<Arc<str>, Arc<Route>>) -> Self {
-        let (mut exact, mut prefixes) = (HashMap::new(), Vec::new());
-        for (pattern, route) in &routes {
-            exact.insert(Arc::clone(pattern), Arc::clone(route));
-            if let Some(prefix) = pattern.strip_suffix('*') {
-                prefixes.push((prefix.into(), Arc::clone(route)));
-            }
-        }
-        prefixes.sort_by_key(|(prefix, _): &(Arc<str>, _)| std::cmp::Reverse(prefix.len()));
-        Self { routes, exact, prefixes }
-    }
-
-    /// All of them from the beginning.
-    #[must_use]
-    pub fn restarted(&self, clock: Clock) -> Self {
-        let restarted = |(pattern, route): (&Arc<str>, &Arc<Route>)| {
-            (Arc::clone(pattern), Arc::new(route.restarted(clock)))
-        };
-        Self::of(self.routes.iter().map(restarted).collect())
-    }
-
-    /// The route that a path meets: the one that is written so, else the one with the longest beginning.
-    #[must_use]
-    pub fn find(&self, path: &str) -> Option<&Arc<Route>> {
-        let longest = || self.prefixes.iter().find(|(prefix, _)| path.starts_with(&**prefix));
-        self.exact.get(path).or_else(|| longest().map(|(_, route)| route))
-    }
-
-    /// All of them, by pattern.
-    pub fn routes(&self) -> impl Iterator<Item = &Arc<Route>> {
-        self.routes.values()
-    }
-
-    /// The counts of the route of this pattern.
-    #[must_use]
-    pub fn counts(&self, pattern: &str) -> Option<Arc<Counts>> {
-        self.routes.get(pattern).map(|route| Arc::clone(&route.counts))
-    }
-
-    /// How much memory all contents take.
-    #[must_use]
-    pub fn content_bytes(&self) -> u64 {
-        self.routes.values().map(|route| route.shelf.bytes()).sum()
-    }
-
-    /// Whether nobody listens: every route refuses.
-    #[must_use]
-    pub fn refuses(&self, now: Time) -> bool {
-        let refuses = |route: &Arc<Route>| route.stage(now).is_some_and(Stage::refuses);
-        !self.routes.is_empty() && self.routes.values().all(refuses)
-    }
-
-    /// Whether nobody will ever listen again, once the last stages have begun.
-    #[must_use]
-    pub fn ends_refusing(&self) -> bool {
-        let refuses = |route: &Arc<Route>| route.recipe.stages.last().is_some_and(Stage::refuses);
-        !self.routes.is_empty() && self.routes.values().all(refuses)
-    }
-
-    /// When some stage changes next.
-    #[must_use]
-    pub fn next_change(&self, now: Time) -> Time {
-        self.routes.values().filter_map(|route| route.next_change(now)).min().unwrap_or(Time::NEVER)
-    }
-}
-
-impl Route {
     /// Pattern, status and latency in milliseconds, as `OriginSimulator` lists them; and a fault, if there is one.
     #[must_use]
     pub fn status_line(&self, now: Time) -> String {
@@ -258,5 +179,93 @@ impl Route {
                 format!("{line} {}", some.join(","))
             }
         }
+    }
+}
+
+impl Book {
+    /// With these routes in place of those of the same pattern.
+    #[must_use]
+    pub fn with(&self, routes: impl IntoIterator<Item = Route>) -> Self {
+        let added = routes.into_iter().map(|route| (route.recipe.route.as_str().into(), Arc::new(route)));
+        Self::of(self.routes.clone().into_iter().chain(added).collect())
+    }
+
+    fn of(routes: BTreeMap<Arc<str>, Arc<Route>>) -> Self {
+        let mut exact = Found::new();
+        let mut prefixes: BTreeMap<usize, Found> = BTreeMap::new();
+        for (pattern, route) in &routes {
+            exact.insert(Arc::clone(pattern), Arc::clone(route));
+            if let Some(prefix) = pattern.strip_suffix('*') {
+                prefixes.entry(prefix.len()).or_default().insert(prefix.into(), Arc::clone(route));
+            }
+        }
+        Self { routes, exact, prefixes: prefixes.into_iter().rev().collect() }
+    }
+
+    /// All of them from the beginning.
+    #[must_use]
+    pub fn restarted(&self, clock: Clock) -> Self {
+        let restarted = |(pattern, route): (&Arc<str>, &Arc<Route>)| {
+            (Arc::clone(pattern), Arc::new(route.restarted(clock)))
+        };
+        Self::of(self.routes.iter().map(restarted).collect())
+    }
+
+    /// The route that a path meets: the one that is written so, else the one with the longest beginning.
+    #[must_use]
+    pub fn find(&self, path: &str) -> Option<&Arc<Route>> {
+        let mut prefixes = self.prefixes.iter();
+        let mut longest = || prefixes.find_map(|(length, routes)| routes.get(path.get(..*length)?));
+        self.exact.get(path).or_else(&mut longest)
+    }
+
+    /// All of them, by pattern.
+    pub fn routes(&self) -> impl Iterator<Item = &Arc<Route>> {
+        self.routes.values()
+    }
+
+    /// The counts of the route of this pattern.
+    #[must_use]
+    pub fn counts(&self, pattern: &str) -> Option<Arc<Counts>> {
+        self.routes.get(pattern).map(|route| Arc::clone(&route.counts))
+    }
+
+    /// How much memory all contents take.
+    #[must_use]
+    pub fn content_bytes(&self) -> u64 {
+        self.content_bytes_without(|_| false)
+    }
+
+    /// How much memory all contents take but those of some patterns.
+    pub fn content_bytes_without(&self, is_left_out: impl Fn(&str) -> bool) -> u64 {
+        let counted = self.routes.iter().filter(|(pattern, _)| !is_left_out(pattern));
+        counted.map(|(_, route)| route.shelf.bytes()).sum()
+    }
+
+    /// Whether nobody listens: every route refuses.
+    #[must_use]
+    pub fn refuses(&self, now: Time) -> bool {
+        let refuses = |route: &Arc<Route>| route.stage(now).is_some_and(Stage::refuses);
+        !self.routes.is_empty() && self.routes.values().all(refuses)
+    }
+
+    /// Whether nobody listens until stages are started.
+    #[must_use]
+    pub fn begins_refusing(&self) -> bool {
+        let refuses = |route: &Arc<Route>| route.recipe.stages.at(Duration::ZERO).is_some_and(Stage::refuses);
+        !self.routes.is_empty() && self.routes.values().all(refuses)
+    }
+
+    /// Whether nobody will ever listen again, once the last stages have begun.
+    #[must_use]
+    pub fn ends_refusing(&self) -> bool {
+        let refuses = |route: &Arc<Route>| route.recipe.stages.last().is_some_and(Stage::refuses);
+        !self.routes.is_empty() && self.routes.values().all(refuses)
+    }
+
+    /// When some stage changes next.
+    #[must_use]
+    pub fn next_change(&self, now: Time) -> Time {
+        self.routes.values().filter_map(|route| route.next_change(now)).min().unwrap_or(Time::NEVER)
     }
 }

@@ -20,6 +20,7 @@
 
 mod admin;
 pub mod answer;
+mod beside;
 mod body;
 pub mod book;
 mod connection;

@@ -96,7 +96,7 @@ async fn routed(session: &Arc<Session>, route: &Route, head: &Parts, visit: Visi
     let is_head = head.method == Method::HEAD;
     let now = time.now();
     // What is true is what was true when it was asked for, as in a database.
-    let rendition = route.rendition(now);
+    let rendition = route.rendition(now).await;
     let made = rendition.head.contains_key(&VERSION).then(stamp);
     let with = |status| {
         let mut answer = Answer::of(&rendition, status, head.uri.path(), &head.method, &head.headers);

@@ -1,7 +1,7 @@
 //! What all listeners and threads of one origin share.
 
 use std::{
-    collections::HashMap,
+    collections::HashSet,
     path::Path,
     sync::{
         Arc,
@@ -18,15 +18,16 @@ use stockade_model::{
 use tokio::sync::{Mutex, watch};
 
 use crate::{
+    beside::beside,
     book::{Book, Clock, Route},
-    content::{Fetched, Shelf, Unavailable, is_gzip},
+    content::{Shelf, Unavailable, declared_bytes},
     counts::{Counts, Gauge},
-    fetch::fetch,
-    recipe::{Content, Recipe, RecipeError, read},
+    fetch::{self, fetch_all},
+    recipe::{Recipe, RecipeError, read},
 };
 
 /// All contents together may be as large.
-const CONTENT_BYTES_MAX: u64 = 1 << 30;
+pub(crate) const CONTENT_BYTES_MAX: u64 = 1 << 30;
 
 /// What is in force, and what became of it.
 pub(crate) struct State {
@@ -45,6 +46,8 @@ pub(crate) struct State {
     /// Whether stages wait to be started, now and at first.
     is_held: AtomicBool,
     begins_held: bool,
+    /// Held by whoever takes recipes in, from their text on: what they may take is what all others leave.
+    turn: Arc<Mutex<()>>,
     /// What it was started with. Locked while the book changes.
     first: Mutex<Arc<Book>>,
 }
@@ -60,12 +63,13 @@ pub enum Refused {
     Unavailable(#[from] Unavailable),
     /// Nobody could ever come in again.
     #[error(
-        "in the end every route refuses connections, and with them whoever would change that: add a last stage \
-         without `refuse`, or start the origin with --admin ADDR"
+        "in the end, or until stages are started, every route refuses connections, and with them whoever would change \
+         that: let one of them have a last stage, and if stages are held a first one, without `refuse`, or start the \
+         origin with --admin ADDR"
     )]
     Final,
     /// They are too much for memory.
-    #[error("all contents together have {} MiB: make them 1,024 MiB at most", .bytes.div_ceil(1 << 20))]
+    #[error("all contents together have {} MiB or more: make them 1,024 MiB at most", .bytes.div_ceil(1 << 20))]
     TooMuch {
         /// How much they have.
         bytes: u64,
@@ -90,11 +94,12 @@ impl State {
             seed,
             is_held: AtomicBool::new(begins_held),
             begins_held,
+            turn: Arc::default(),
             first: Mutex::default(),
         }
     }
 
-    /// Takes in the recipes of a text, all or none.
+    /// Takes in the recipes of a text, all or none. One text at a time; whoever gives up leaves all as it was.
     pub(crate) async fn add(
         &self,
         text: &str,
@@ -102,24 +107,31 @@ impl State {
         folder: &Path,
         time: &Precise,
     ) -> Result<(), Refused> {
-        let recipes = read(text, name, folder)?;
-        let mut routes = Vec::new();
-        let mut fetched = HashMap::new();
-        for recipe in recipes {
-            let content = match &recipe.content {
-                Content::Origin(uri) => {
-                    let is_gzip = is_gzip(&recipe.headers);
-                    let key = (uri.clone(), is_gzip);
-                    if !fetched.contains_key(&key) {
-                        fetched.insert(key.clone(), fetch(uri, is_gzip, &recipe.route, time).await?);
-                    }
-                    fetched.get(&key).cloned()
-                }
-                Content::Random(_) | Content::Template(_) => None,
-            };
-            routes.push(self.prepared(recipe, content).await);
-        }
+        // It goes with the work: what nobody waits for any more ends before the next one begins.
+        let turn = Arc::clone(&self.turn).lock_owned().await;
+        let (text, name, folder) = (text.to_owned(), name.to_owned(), folder.to_owned());
+        let (recipes, turn) = beside(move || (read(&text, &name, &folder), turn)).await;
+        let recipes = recipes?;
+        let stay = self.content_bytes_beside(&recipes);
+        let declared = recipes.iter().map(|recipe| declared_bytes(&recipe.content));
+        let left = room(declared.fold(stay, u64::saturating_add))?;
+        let fetched = fetch_all(&recipes, left, time).await?;
+        let seed = self.seed;
+        let make = move || {
+            let mut bytes = stay;
+            let prepared = recipes.into_iter().map(|recipe| {
+                let content = fetch::key(&recipe).and_then(|key| fetched.get(&key).cloned());
+                let seed = seed.child(&recipe.route);
+                let shelf = Shelf::new(&recipe, content, seed);
+                bytes += shelf.bytes();
+                room(bytes)?;
+                Ok((recipe, shelf, seed))
+            });
+            (prepared.collect::<Result<Vec<_>, Refused>>(), turn)
+        };
+        let (routes, _turn) = beside(make).await;
         // From here on nothing is awaited but the lock: whoever gives up leaves all as it was.
+        let routes = routes?;
         let _changing = self.first.lock().await;
         let old = self.book.load_full();
         let clock = self.clock(time);
@@ -127,28 +139,20 @@ impl State {
             let counts = old.counts(&recipe.route).unwrap_or_default();
             Route::new(Arc::new(recipe), Arc::new(shelf), counts, clock, seed)
         }));
-        if new.ends_refusing() && !self.has_admin_of_its_own {
+        let is_final = new.ends_refusing() || (self.is_held.load(Relaxed) && new.begins_refusing());
+        if is_final && !self.has_admin_of_its_own {
             return Err(Refused::Final);
         }
-        let bytes = new.content_bytes();
-        if bytes > CONTENT_BYTES_MAX {
-            return Err(Refused::TooMuch { bytes });
-        }
+        // A restart may have come between.
+        room(new.content_bytes())?;
         self.put(new);
         Ok(())
     }
 
-    /// Makes the content beside the requests that are served meanwhile: it may take its time.
-    async fn prepared(&self, recipe: Recipe, content: Option<Fetched>) -> (Recipe, Shelf, Seed) {
-        let seed = self.seed.child(&recipe.route);
-        let make = move || {
-            let shelf = Shelf::new(&recipe, content, seed);
-            (recipe, shelf, seed)
-        };
-        match tokio::task::spawn_blocking(make).await {
-            Ok(made) => made,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        }
+    /// How much memory the contents take that stay with these recipes.
+    fn content_bytes_beside(&self, recipes: &[Recipe]) -> u64 {
+        let replaced: HashSet<&str> = recipes.iter().map(|recipe| recipe.route.as_str()).collect();
+        self.book.load().content_bytes_without(|pattern| replaced.contains(pattern))
     }
 
     /// What is in force now is what a restart comes back to.
@@ -156,11 +160,12 @@ impl State {
         *self.first.lock().await = self.book.load_full();
     }
 
-    /// As it was started: its first recipes, from the beginning.
+    /// As it was started: its first recipes, from the beginning, and nothing counted.
     pub(crate) async fn restart(&self, time: &Precise) {
         let first = self.first.lock().await;
         self.is_held.store(self.begins_held, Relaxed);
         self.put(first.restarted(self.clock(time)));
+        self.clear();
     }
 
     /// The stages of all recipes that are in force begin now.
@@ -192,4 +197,9 @@ impl State {
         #[expect(clippy::disallowed_methods, reason = "Last-Modified is told on the wall's clock")]
         Clock::Since(time.now(), SystemTime::now())
     }
+}
+
+/// How much more there may be.
+fn room(bytes: u64) -> Result<u64, Refused> {
+    CONTENT_BYTES_MAX.checked_sub(bytes).ok_or(Refused::TooMuch { bytes })
 }

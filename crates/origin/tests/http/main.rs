@@ -3,6 +3,7 @@
 
 mod admin;
 mod answers;
+mod bounds;
 mod clock;
 mod content;
 mod encrypted;
