@@ -3,8 +3,8 @@
 use std::{
     collections::BTreeSet,
     env,
-    io::{Read, Write},
-    net::TcpListener,
+    io::{self, ErrorKind, Read, Write},
+    net::{TcpListener, TcpStream},
     process::Command,
     thread,
     time::{Duration, Instant},
@@ -140,12 +140,15 @@ fn one_that_could_not_listen_again_tries_again() {
     if !alone("bounds::one_that_could_not_listen_again_tries_again", "ulimit -n 64") {
         return;
     }
-    let recipe =
-        r#"{"body": "b", "stages": [{"at": 0}, {"at": "200ms", "fault": "refuse"}, {"at": "600ms"}]}"#;
+    let recipe = r#"{"body": "b", "stages": [{"at": 0}, {"at": "200ms", "fault": "refuse"}, {"at": "1s"}]}"#;
     let (origin, admin) = with_admin(recipe);
-    while connect(origin.address).is_ok() {
-        thread::yield_now();
+    let is_refused =
+        |tcp: io::Result<TcpStream>| tcp.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
+    while !is_refused(connect(origin.address)) {
+        thread::sleep(SECOND / 50);
     }
+    // Connections that were open then are closed now.
+    thread::sleep(SECOND / 5);
     // The last descriptors are taken while nobody listens, and given back when somebody should.
     let taken: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
     thread::sleep(SECOND);
