@@ -45,26 +45,17 @@ impl Answer {
         method: &Method,
         asked: &HeaderMap,
     ) -> Self {
+        let of_text =
+            |status| Self { status, head: rendition.head_of(status).clone(), body: text_of(status, path) };
         if status != StatusCode::OK {
-            return Self { status, head: rendition.head_of_others.clone(), body: text_of(status, path) };
+            return of_text(status);
         }
         let whole = || Self { status, head: rendition.head.clone(), body: rendition.body.clone() };
         if method == Method::POST {
             return whole();
         }
-        match precondition(&rendition.head, asked) {
-            Some(StatusCode::NOT_MODIFIED) => {
-                let head = rendition.head.clone();
-                return Self { status: StatusCode::NOT_MODIFIED, head, body: Bytes::new() };
-            }
-            Some(failed) => {
-                return Self {
-                    status: failed,
-                    head: rendition.head_of_others.clone(),
-                    body: text_of(failed, path),
-                };
-            }
-            None => {}
+        if let Some(instead) = precondition(&rendition.head, asked) {
+            return of_text(instead);
         }
         let length = rendition.body.len();
         match range(rendition, method, asked) {
@@ -76,10 +67,9 @@ impl Answer {
                 Self { status: StatusCode::PARTIAL_CONTENT, head, body: rendition.body.slice(part) }
             }
             Wanted::Unsatisfiable => {
-                let mut head = rendition.head_of_others.clone();
-                insert(&mut head, format!("bytes */{length}"));
-                let status = StatusCode::RANGE_NOT_SATISFIABLE;
-                Self { status, head, body: text_of(status, path) }
+                let mut answer = of_text(StatusCode::RANGE_NOT_SATISFIABLE);
+                insert(&mut answer.head, format!("bytes */{length}"));
+                answer
             }
         }
     }

@@ -238,6 +238,8 @@ impl Door {
         let probe = StdListener::bind(address).map_err(wrong)?;
         drop(probe);
         let socket = socket(address).map_err(wrong)?;
+        // While nobody listens a port is anybody's who reuses addresses: not this one.
+        socket.set_reuseaddr(false).map_err(wrong)?;
         let address = socket.local_addr().map_err(wrong)?;
         Ok(Self { address, _held: socket })
     }

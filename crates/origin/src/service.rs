@@ -78,8 +78,8 @@ pub(crate) async fn answer(session: Arc<Session>, request: Request<Incoming>) ->
         counts.answered(answer.status);
         Ok(sent(answer, is_head, Body::whole, Some(visit)))
     };
-    if let Err(broken) = drained(body, &service.time, counts).await {
-        return told(broken, visit);
+    if let Some(instead) = drained(body, &service.time, counts).await {
+        return told(instead, visit);
     }
     if ![Method::GET, Method::POST, Method::HEAD].contains(&head.method) {
         return told(Answer::text(StatusCode::NOT_FOUND, "not found"), visit);
@@ -96,7 +96,7 @@ async fn routed(session: &Arc<Session>, route: &Route, head: &Parts, visit: Visi
     let is_head = head.method == Method::HEAD;
     let now = time.now();
     // What is true is what was true when it was asked for, as in a database.
-    let rendition = route.rendition(now).await;
+    let rendition = patiently(&route.counts, route.rendition(now)).await;
     let made = rendition.head.contains_key(&VERSION).then(stamp);
     let with = |status| {
         let mut answer = Answer::of(&rendition, status, head.uri.path(), &head.method, &head.headers);
@@ -115,9 +115,7 @@ async fn routed(session: &Arc<Session>, route: &Route, head: &Parts, visit: Visi
         }
         Fate::Planned { plan, due } => {
             if due > now && plan.fault != Some(Fault::Refuse) {
-                let patience = Patience(&route.counts);
-                time.sleep_until(due).await;
-                std::mem::forget(patience);
+                patiently(&route.counts, time.sleep_until(due)).await;
             }
             plan
         }
@@ -171,7 +169,15 @@ async fn broken(
     }
 }
 
-/// Counts whoever gives up while they wait.
+/// Awaits, and counts whoever gives up meanwhile.
+async fn patiently<F: Future>(counts: &Counts, awaited: F) -> F::Output {
+    let patience = Patience(counts);
+    let output = awaited.await;
+    std::mem::forget(patience);
+    output
+}
+
+/// Counts if it is dropped.
 struct Patience<'a>(&'a Counts);
 
 impl Drop for Patience<'_> {
@@ -180,32 +186,25 @@ impl Drop for Patience<'_> {
     }
 }
 
-/// Reads a body to its end, and keeps nothing; or what is to be said of one that has none.
-async fn drained(mut body: Incoming, time: &Precise, counts: &Counts) -> Result<(), Answer> {
+/// Reads a body to its end, and keeps nothing; what is to be said of one that has none.
+async fn drained(mut body: Incoming, time: &Precise, counts: &Counts) -> Option<Answer> {
     if body.is_end_stream() {
-        return Ok(());
+        return None;
     }
-    let patience = Patience(counts);
-    let (mut seen, mut told) = (0, Ok(()));
-    while seen <= BODY_BYTES_MAX {
-        match before(time, time.now() + PATIENCE, body.frame()).await {
-            Some(None) => break,
-            Some(Some(Ok(frame))) => seen += frame.data_ref().map_or(0, |part| part.len() as u64),
-            Some(Some(Err(_))) => {
-                told = Err(Answer::text(StatusCode::BAD_REQUEST, "the body breaks off"));
-                break;
-            }
-            None => {
-                told = Err(Answer::text(StatusCode::REQUEST_TIMEOUT, "the body does not come"));
-                break;
+    let answer = |status, text: &'static str| Some(Answer::text(status, text));
+    patiently(counts, async {
+        let mut seen = 0;
+        while seen <= BODY_BYTES_MAX {
+            match before(time, time.now() + PATIENCE, body.frame()).await {
+                Some(None) => return None,
+                Some(Some(Ok(frame))) => seen += frame.data_ref().map_or(0, |part| part.len() as u64),
+                Some(Some(Err(_))) => return answer(StatusCode::BAD_REQUEST, "the body breaks off"),
+                None => return answer(StatusCode::REQUEST_TIMEOUT, "the body does not come"),
             }
         }
-    }
-    std::mem::forget(patience);
-    if seen > BODY_BYTES_MAX {
-        told = Err(Answer::text(StatusCode::PAYLOAD_TOO_LARGE, "a body has 64 MiB at most"));
-    }
-    told
+        answer(StatusCode::PAYLOAD_TOO_LARGE, "a body has 64 MiB at most")
+    })
+    .await
 }
 
 /// The time, as answers that have a version tell it.

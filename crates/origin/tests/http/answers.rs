@@ -139,6 +139,7 @@ fn conditions_are_answered_as_rfc_9110_has_it() {
               "headers": {{"etag": "\"a\"", "last-modified": "{modified}", "vary": "accept"}}}},
             {{"route": "/weak", "body": "b", "stages": [{{"at": 0}}], "headers": {{"etag": "W/\"a\""}}}},
             {{"route": "/none", "body": "b", "stages": [{{"at": 0}}]}},
+            {{"route": "/unchanged", "body": "b", "etag": true, "stages": [{{"at": 0, "status": 304}}]}},
             {{"route": "/down", "body": "b", "stages": [{{"at": 0, "status": 500}}], "headers": {{"etag": "\"a\""}}}}]"#
     ));
     let at = origin.address;
@@ -172,6 +173,17 @@ fn conditions_are_answered_as_rfc_9110_has_it() {
         let post = ask(at, "POST", path, &format!("{condition}\r\n"), "").unwrap();
         assert!([200, 500].contains(&post.status), "a POST has no conditions here: {}", post.status);
     }
+    let unchanged = get(at, "/unchanged");
+    assert!(
+        unchanged.status == 304 && unchanged.header("etag").len() > 2,
+        "a stage's own 304 has the tag, too"
+    );
+    let down = get(at, "/down");
+    assert_eq!(
+        (down.header("etag"), down.header("accept-ranges")),
+        ("", ""),
+        "an error's text is nothing of the content"
+    );
 }
 
 #[test]

@@ -113,6 +113,8 @@ fn nobody_listens_while_every_route_refuses() {
     };
     add(admin, r#"{"body": "b", "stages": [{"at": 0, "fault": "refuse"}]}"#);
     until(false);
+    let taken = std::net::TcpListener::bind(origin.address).unwrap_err();
+    assert_eq!(taken.kind(), ErrorKind::AddrInUse, "the port is kept meanwhile");
     // A connection that was open is reset when it asks.
     send(&mut open, "GET", "/", "", "");
     assert_eq!(receive(&open, "GET").unwrap_err().kind(), ErrorKind::ConnectionReset);
