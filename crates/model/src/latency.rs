@@ -101,20 +101,26 @@ pub struct Files {
     seen: HashMap<(u64, u64), Arc<[Duration]>>,
 }
 
-/// By name: how it is written, the arguments that it has, and what it is made of.
-type Named = (&'static str, &'static str, &'static [&'static str], fn(&[Duration]) -> Law);
+/// By name: how it is written, the arguments that it has, and what it is made of; `None`: of a file.
+type Named = (&'static str, &'static str, &'static [&'static str], Option<fn(&[Duration]) -> Law>);
 
 static LAWS: [Named; 4] = [
-    ("normal", "normal(mean=20ms, sd=5ms)", &["mean", "sd"], |of| Law::Normal { mean: of[0], sd: of[1] }),
-    ("lognormal", "lognormal(median=20ms, p99=200ms)", &["median", "p99"], |of| Law::LogNormal {
-        median: of[0],
-        p99: of[1],
-    }),
-    ("exponential", "exponential(mean=20ms)", &["mean"], |of| Law::Exponential { mean: of[0] }),
-    (EMPIRICAL, "empirical(latencies.txt)", &[], |_| Law::Constant(Duration::ZERO)),
+    (
+        "normal",
+        "normal(mean=20ms, sd=5ms)",
+        &["mean", "sd"],
+        Some(|of| Law::Normal { mean: of[0], sd: of[1] }),
+    ),
+    (
+        "lognormal",
+        "lognormal(median=20ms, p99=200ms)",
+        &["median", "p99"],
+        Some(|of| Law::LogNormal { median: of[0], p99: of[1] }),
+    ),
+    ("exponential", "exponential(mean=20ms)", &["mean"], Some(|of| Law::Exponential { mean: of[0] })),
+    ("empirical", "empirical(latencies.txt)", &[], None),
 ];
 
-const EMPIRICAL: &str = "empirical";
 /// A file of latencies is no larger.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 /// The 99th percentile of the standard normal distribution.
@@ -206,13 +212,13 @@ fn law(text: &str, name: &str, arguments: &str, files: &mut Files) -> Result<Law
         return Err(LatencyError::UnknownLaw { name: name.to_owned() });
     };
     let malformed = || LatencyError::Form { text: text.to_owned(), form };
-    if name == EMPIRICAL {
+    let Some(make) = make else {
         if arguments.is_empty() {
             return Err(malformed());
         }
         let seen = files.read(Path::new(arguments))?;
         return Ok(Law::Empirical { file: arguments.into(), seen });
-    }
+    };
     let mut given: Vec<_> = arguments.split(',').map(|argument| argument.split_once('=')).collect();
     let mut found = Vec::new();
     for name in *names {

@@ -19,12 +19,10 @@ use stockade_model::{nearest::remedy, time::Runtime};
 use crate::{
     answer::{Answer, NO_RECIPE},
     counts::{Counted, Gauge},
+    recipe::TEXT_BYTES_MAX,
     service::Service,
     state::{Refused, State},
 };
-
-/// A recipe's text may be as long.
-const BODY_BYTES_MAX: usize = 64 << 20;
 
 /// What can be asked for, each with the method that it wants.
 const PAGES: [(&str, Method); 11] = [
@@ -121,7 +119,7 @@ fn is_from_a_page(head: &Parts) -> bool {
 
 async fn add_recipe(service: &Service, body: Incoming) -> Answer {
     let refused = |status, text: &dyn std::fmt::Display| Answer::text(status, format!("{text}\n"));
-    let body = match Limited::new(body, BODY_BYTES_MAX).collect().await {
+    let body = match Limited::new(body, TEXT_BYTES_MAX).collect().await {
         Ok(body) => body.to_bytes(),
         Err(error) if error.is::<LengthLimitError>() => {
             return refused(StatusCode::PAYLOAD_TOO_LARGE, &"a recipe has 64 MiB at most");

@@ -75,7 +75,7 @@ pub struct Shelf {
 #[derive(Debug)]
 enum Source {
     /// The same in every version.
-    Made { filed: Arc<FiledBody>, body: Bytes, hash: u64 },
+    Made { filed: Arc<FiledBody>, hash: u64 },
     /// Pieces, with the version's number between them.
     Template(Vec<Vec<u8>>),
 }
@@ -182,7 +182,7 @@ impl Shelf {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         match &self.source {
-            Source::Made { body, .. } => body.len() as u64,
+            Source::Made { filed, .. } => filed.body().len() as u64,
             Source::Template(pieces) => {
                 pieces.iter().map(|piece| piece.len() as u64).sum::<u64>() * TEMPLATE_COPIES
             }
@@ -212,8 +212,8 @@ impl Shelf {
     }
 
     fn rendition(&self, version: u64, began: SystemTime) -> Rendition {
-        let (body, filed, hash) = match &self.source {
-            Source::Made { body, filed, hash } => (body.clone(), Arc::clone(filed), *hash),
+        let (filed, hash) = match &self.source {
+            Source::Made { filed, hash } => (Arc::clone(filed), *hash),
             Source::Template(pieces) => {
                 let number = version.to_string();
                 let size = pieces.iter().map(|piece| piece.len() + number.len()).sum::<usize>();
@@ -225,9 +225,10 @@ impl Shelf {
                     Ok(())
                 });
                 let hash = if self.etag { hashed(&body) } else { 0 };
-                (body.clone(), Arc::new(FiledBody::new(body)), hash)
+                (Arc::new(FiledBody::new(body)), hash)
             }
         };
+        let body = filed.body().clone();
         let mut head = self.headers.clone();
         set_default(&mut head, CACHE_CONTROL, CACHE_CONTROL_DEFAULT);
         if self.is_versioned {
@@ -258,7 +259,7 @@ impl Shelf {
 
 impl Source {
     fn made(body: Bytes) -> Self {
-        Self::Made { filed: Arc::new(FiledBody::new(body.clone())), hash: hashed(&body), body }
+        Self::Made { hash: hashed(&body), filed: Arc::new(FiledBody::new(body)) }
     }
 }
 

@@ -41,10 +41,6 @@ pub struct Gauge {
     max: AtomicU64,
 }
 
-/// One of them, until it is dropped.
-#[derive(Debug)]
-pub struct Inside<'a>(&'a Gauge);
-
 impl Default for Counts {
     fn default() -> Self {
         let none = || AtomicU64::new(0);
@@ -116,12 +112,6 @@ impl Counted {
 }
 
 impl Gauge {
-    /// One more, until it is dropped.
-    pub fn enter(&self) -> Inside<'_> {
-        self.join();
-        Inside(self)
-    }
-
     /// One more, until it leaves.
     pub fn join(&self) {
         let now = self.now.fetch_add(1, Relaxed) + 1;
@@ -151,11 +141,5 @@ impl Gauge {
     /// The most from now on.
     pub fn clear(&self) {
         self.max.store(self.now(), Relaxed);
-    }
-}
-
-impl Drop for Inside<'_> {
-    fn drop(&mut self) {
-        self.0.leave();
     }
 }

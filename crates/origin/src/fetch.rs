@@ -32,12 +32,10 @@ use tokio::sync::OnceCell;
 use crate::{
     beside::beside,
     content::{Fetched, Unavailable, is_gzip},
-    recipe::{Content, Recipe},
-    state::{CONTENT_BYTES_MAX, Refused},
+    recipe::{CONTENT_BYTES_MAX, Content, Recipe},
+    state::{CONTENTS_BYTES_MAX, Refused},
 };
 
-/// As much as a content may be.
-const BODY_BYTES_MAX: usize = 256 << 20;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long all contents of one text may take.
 const TIMEOUT_OF_ALL: Duration = Duration::from_secs(30);
@@ -100,7 +98,7 @@ async fn fetch(
     let answer = before(time, own.min(deadline), get(uri, is_gzip, room)).await;
     let reason = match answer {
         Some(Ok(fetched)) => return Ok(fetched),
-        Some(Err(Failed::TooMuch)) => return Err(Refused::TooMuch { bytes: CONTENT_BYTES_MAX + 1 }),
+        Some(Err(Failed::TooMuch)) => return Err(Refused::TooMuch { bytes: CONTENTS_BYTES_MAX + 1 }),
         Some(Err(Failed::For(reason))) => reason,
         None if own <= deadline => format!("no answer within {} s", TIMEOUT.as_secs()),
         None => format!("all contents together took more than {} s", TIMEOUT_OF_ALL.as_secs()),
@@ -124,11 +122,11 @@ async fn get(uri: &Uri, is_gzip: bool, room: &AtomicU64) -> Result<Fetched, Fail
         }
     };
     let mut incoming = answer.into_body();
-    let told = usize::try_from(incoming.size_hint().lower()).unwrap_or(usize::MAX);
-    let mut body = Vec::with_capacity(told.min(BODY_BYTES_MAX));
+    let told = incoming.size_hint().lower().min(CONTENT_BYTES_MAX);
+    let mut body = Vec::with_capacity(usize::try_from(told).unwrap_or_default());
     while let Some(frame) = incoming.frame().await {
         let Ok(piece) = frame.map_err(|error| because(&error))?.into_data() else { continue };
-        if body.len() + piece.len() > BODY_BYTES_MAX {
+        if (body.len() + piece.len()) as u64 > CONTENT_BYTES_MAX {
             return Err("it is larger than 256 MiB".into());
         }
         let taken = room.fetch_update(Relaxed, Relaxed, |room| room.checked_sub(piece.len() as u64));

@@ -17,6 +17,11 @@ use stockade_model::capacity::Capacity;
 
 use crate::stages::Stages;
 
+/// A text with recipes in it is no larger.
+pub const TEXT_BYTES_MAX: usize = 64 << 20;
+/// One content is no larger.
+pub const CONTENT_BYTES_MAX: u64 = 256 << 20;
+
 /// What one route serves, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {

@@ -15,7 +15,7 @@ use stockade_model::{
     time::{Precise, Runtime},
 };
 use tokio::{
-    net::{TcpListener, TcpSocket, TcpStream},
+    net::{TcpListener, TcpSocket},
     runtime,
     sync::watch,
 };
@@ -296,18 +296,9 @@ async fn serve(listener: &mut Option<TcpListener>, address: SocketAddr, tls: Opt
 async fn take_all_in(listener: &TcpListener, tls: Option<&Tls>, service: &Service) {
     loop {
         match listener.accept().await {
-            Ok((tcp, _)) => take_in(tcp, tls.cloned(), service.clone()),
+            Ok((tcp, _)) => service.time.spawn(connection::serve(tcp, tls.cloned(), service.clone())),
             // No file descriptors: those that wait are taken in when some are closed.
             Err(_) => service.time.sleep_until(service.time.now() + BREATH).await,
         }
     }
-}
-
-fn take_in(tcp: TcpStream, tls: Option<Tls>, service: Service) {
-    let state = Arc::clone(&service.state);
-    let time = service.time.clone();
-    time.spawn(async move {
-        let _open = state.connections.enter();
-        connection::serve(tcp, tls, service).await;
-    });
 }

@@ -9,7 +9,8 @@ use std::{
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, Method, Request, Response, StatusCode, Version, header::CONTENT_LENGTH, request::Parts,
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header::CONTENT_LENGTH,
+    request::Parts,
 };
 use http_body::Body as _;
 use http_body_util::BodyExt;
@@ -25,7 +26,7 @@ use crate::{
     counts::Counts,
     fault::{Broken, End, Head},
     session::{Session, Visit},
-    stages::{Fault, Plan},
+    stages::Fault,
     state::State,
 };
 
@@ -121,7 +122,7 @@ async fn routed(session: &Arc<Session>, route: &Route, head: &Parts, visit: Visi
         }
     };
     let answer = with(plan.status);
-    if let Plan { fault: Some(fault), .. } = plan {
+    if let Some(fault) = plan.fault {
         return broken(session, fault, answer, head, visit, &route.counts).await;
     }
     route.counts.answered(answer.status);
@@ -148,7 +149,6 @@ async fn broken(
     if fault == Fault::Silent {
         time.sleep_until(time.now() + SILENCE).await;
     }
-    let body = answer.body.len();
     let broken = Broken::new(fault, answer, head.method == Method::HEAD);
     if head.version != Version::HTTP_2 {
         session.break_off(broken);
@@ -157,12 +157,9 @@ async fn broken(
     }
     match (broken.head, broken.end) {
         (Head::None, End::Reset) => Err(h2::Reason::REFUSED_STREAM.into()),
-        (Head::Whole(status, mut head), end) => {
-            head.insert(CONTENT_LENGTH, body.into());
-            let mut response = Response::new(Body::broken(broken.part, end == End::Reset, time, Some(visit)));
-            *response.status_mut() = status;
-            *response.headers_mut() = head;
-            Ok(response)
+        (Head::Whole(status, head), end) => {
+            let body = Body::broken(broken.part, end == End::Reset, time, Some(visit));
+            Ok(response(status, head, body))
         }
         (Head::Cut(..), _) => Err(h2::Reason::INTERNAL_ERROR.into()),
         (Head::None | Head::Malformed, _) => Err(h2::Reason::PROTOCOL_ERROR.into()),
@@ -231,6 +228,10 @@ fn sent(
     } else {
         leave(body, visit)
     };
+    response(status, head, body)
+}
+
+fn response(status: StatusCode, head: HeaderMap, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = head;

@@ -33,6 +33,7 @@ pub(crate) struct Visit(Arc<Session>);
 
 impl Session {
     pub(crate) fn new(service: Service) -> Arc<Self> {
+        service.state.connections.join();
         let touched = AtomicU64::new(service.time.now().as_nanos());
         let (sending, broken) = (Mutex::default(), Mutex::default());
         Arc::new(Self { service, open: AtomicU64::new(0), touched, sending, broken })
@@ -74,6 +75,12 @@ impl Session {
 
     pub(crate) fn take_broken(&self) -> Option<Broken> {
         lock(&self.broken).take()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.service.state.connections.leave();
     }
 }
 

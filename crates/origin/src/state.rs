@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// All contents together may be as large.
-pub(crate) const CONTENT_BYTES_MAX: u64 = 1 << 30;
+pub(crate) const CONTENTS_BYTES_MAX: u64 = 1 << 30;
 
 /// What is in force, and what became of it.
 pub(crate) struct State {
@@ -201,5 +201,5 @@ impl State {
 
 /// How much more there may be.
 fn room(bytes: u64) -> Result<u64, Refused> {
-    CONTENT_BYTES_MAX.checked_sub(bytes).ok_or(Refused::TooMuch { bytes })
+    CONTENTS_BYTES_MAX.checked_sub(bytes).ok_or(Refused::TooMuch { bytes })
 }

@@ -51,6 +51,10 @@ impl FiledBody {
         Self { body, file: OnceLock::new() }
     }
 
+    pub(crate) fn body(&self) -> &Bytes {
+        &self.body
+    }
+
     pub(crate) fn is_large(&self) -> bool {
         self.body.len() >= LARGE
     }

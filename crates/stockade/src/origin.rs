@@ -11,15 +11,12 @@ use std::{
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use stockade_model::seed::Seed;
-use stockade_origin::{Identity, Options, Origin, Text};
+use stockade_origin::{Identity, Options, Origin, Text, recipe::TEXT_BYTES_MAX};
 
 use crate::{
     cli::OriginArgs,
     exit::{Exit, Failure},
 };
-
-/// A recipe is no longer; what is longer is told so by whoever reads it.
-const TEXT_BYTES_MAX: u64 = (64 << 20) + 1;
 
 /// Says where it listens on standard output, and nothing else there.
 pub fn origin(args: OriginArgs) -> Result<Exit, Failure> {
@@ -67,7 +64,8 @@ fn text(path: &Path) -> Result<Text, Failure> {
         Box::new(fs::File::open(path).map_err(unreadable)?)
     };
     let mut text = String::new();
-    source.take(TEXT_BYTES_MAX).read_to_string(&mut text).map_err(unreadable)?;
+    // One more than there may be: whoever reads it says that it is too much.
+    source.take(TEXT_BYTES_MAX as u64 + 1).read_to_string(&mut text).map_err(unreadable)?;
     let folder = path.parent().map(PathBuf::from).unwrap_or_default();
     Ok(Text { name, text, folder })
 }

@@ -10,10 +10,11 @@ use jsonc_parser::{
     parse_to_ast,
 };
 
-use super::error::{Wrong, echo};
+use super::{
+    TEXT_BYTES_MAX,
+    error::{Wrong, echo},
+};
 
-/// A text is no larger.
-const TEXT_BYTES_MAX: usize = 64 << 20;
 /// A recipe nests five deep: list, recipe, stages, stage, odds.
 const DEPTH_MAX: usize = 32;
 /// Commas, colons and opening brackets. A value of one byte takes up to 250 in memory.

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::{
-    Part,
+    CONTENT_BYTES_MAX, Part,
     error::{Wrong, echo},
-    units::{CONTENT_BYTES_MAX, size, too_large},
+    units::{size, too_large},
 };
 
 /// A body has no more.

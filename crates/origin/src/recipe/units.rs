@@ -9,13 +9,11 @@ use stockade_model::{
 };
 
 use super::{
+    CONTENT_BYTES_MAX,
     error::{Wrong, echo},
     json::place,
     object::cannot_be,
 };
-
-/// One content has no more.
-pub(super) const CONTENT_BYTES_MAX: u64 = 256 << 20;
 
 /// Of 1024, as `OriginSimulator` has them.
 const UNITS: [(&str, u64); 3] = [("b", 1), ("kb", 1 << 10), ("mb", 1 << 20)];
