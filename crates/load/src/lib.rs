@@ -1,7 +1,13 @@
-//! When requests are due.
+//! A load generator that tells the truth.
 //!
-//! A [`Schedule`](schedule::Schedule) is what a load wants, written down before it starts: an *open*
-//! load, whose requests come when they are due whether or not earlier ones have been answered. It is
-//! pure, so its tests need no clock; whoever drives a load sleeps until the next due time and sends.
+//! It flows one way: a [`Schedule`](schedule::Schedule) says when requests are due, [`Traffic`](traffic::Traffic) says
+//! what each of them asks for; both are pure. Every request becomes a [`Sample`](sample::Sample), with the time
+//! it was due beside the time it was sent; samples are counted in a [`Tally`](tally::Tally), and a
+//! [`Summary`](summary::Summary) is what every report folds.
 
+pub mod sample;
 pub mod schedule;
+pub mod summary;
+pub mod tally;
+pub mod target;
+pub mod traffic;
