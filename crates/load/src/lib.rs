@@ -5,9 +5,28 @@
 //! it was due beside the time it was sent; samples are counted in a [`Tally`](tally::Tally), and a
 //! [`Summary`](summary::Summary) is what every report folds.
 
+mod alarm;
+mod body;
+mod client;
+mod connect;
+pub mod drive;
+mod endpoint;
+mod http1;
+mod http2;
+pub mod outcome;
+pub mod plan;
+mod retry;
 pub mod sample;
 pub mod schedule;
 pub mod summary;
 pub mod tally;
 pub mod target;
+mod tls;
 pub mod traffic;
+mod watch;
+
+pub use body::Digest;
+pub use client::Options;
+pub use endpoint::Endpoint;
+pub use retry::Retries;
+pub use tls::{Trust, TrustError};

@@ -1,6 +1,9 @@
 //! What a run was: every report is a fold over it.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    ops::AddAssign,
+    time::{Duration, SystemTime},
+};
 
 use stockade_model::time::Time;
 
@@ -57,6 +60,14 @@ pub struct Generator {
     pub cpu_max: f64,
     /// Why the run does not tell what it seems to tell; none: it is valid.
     pub reasons: Vec<String>,
+}
+
+impl AddAssign for Second {
+    fn add_assign(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.finished += other.finished;
+        self.failed += other.failed;
+    }
 }
 
 impl Generator {

@@ -1,0 +1,177 @@
+//! A server that costs next to nothing: it looks for the ends of heads and writes what was made before.
+
+use std::{
+    error::Error,
+    io::{ErrorKind, Read, Write},
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use hdrhistogram::Histogram;
+use mio::{
+    Events, Interest, Poll, Token,
+    net::{TcpListener, TcpStream},
+};
+
+/// Where it listens.
+pub const RESPONDER: &str = "127.0.0.1:18090";
+
+const LISTENER: Token = Token(usize::MAX - 1);
+
+/// One client, and what is still to be written to it.
+struct Client {
+    tcp: TcpStream,
+    heard: Vec<u8>,
+    unsent: Vec<u8>,
+}
+
+/// What it does, by path.
+///
+/// | path | answer |
+/// |---|---|
+/// | `/K` | K KiB, at once |
+/// | `/spin/N` | 1 KiB, after N ms of doing nothing else |
+/// | `/freeze` | 1 KiB, at once; but 5 s after the first of them nobody is served for 1 s |
+/// | `/latency` | the median and the 99th percentile of what `/spin` took, in ns, and begins anew |
+struct Responder {
+    bodies: Vec<(usize, Vec<u8>)>,
+    spun: Histogram<u64>,
+    freezes: Option<Instant>,
+}
+
+/// Serves until it is killed.
+pub fn respond() -> Result<(), Box<dyn Error>> {
+    let mut listener = TcpListener::bind(RESPONDER.parse::<SocketAddr>()?)?;
+    let mut poll = Poll::new()?;
+    poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+    let mut events = Events::with_capacity(1_024);
+    let mut clients: Vec<Option<Client>> = Vec::new();
+    let bodies = [1, 100].map(|kib| (kib, answer(&"x".repeat(kib << 10))));
+    let mut responder = Responder { bodies: bodies.into(), spun: Histogram::new(3)?, freezes: None };
+    loop {
+        match poll.poll(&mut events, None) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            polled => polled?,
+        }
+        for event in &events {
+            if event.token() != LISTENER {
+                let client = &mut clients[event.token().0];
+                if client.as_mut().is_some_and(|client| responder.serve(client).is_err()) {
+                    *client = None;
+                }
+                continue;
+            }
+            while let Ok((mut tcp, _)) = listener.accept() {
+                tcp.set_nodelay(true)?;
+                let free = clients.iter().position(Option::is_none).unwrap_or(clients.len());
+                let interest = Interest::READABLE | Interest::WRITABLE;
+                poll.registry().register(&mut tcp, Token(free), interest)?;
+                let client = Some(Client { tcp, heard: Vec::new(), unsent: Vec::new() });
+                if free == clients.len() { clients.push(client) } else { clients[free] = client }
+            }
+        }
+    }
+}
+
+fn answer(body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!("HTTP/1.1 200 OK\r\nServer: responder\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\r\n{body}")
+        .into_bytes()
+}
+
+impl Responder {
+    fn serve(&mut self, client: &mut Client) -> Result<(), Box<dyn Error>> {
+        client.write()?;
+        let mut bytes = [0; 4_096];
+        loop {
+            let some = match client.tcp.read(&mut bytes) {
+                Ok(0) => return Err("gone".into()),
+                Ok(some) => some,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error.into()),
+            };
+            let began = Instant::now();
+            if client.heard.is_empty() && bytes[..some].ends_with(b"\r\n\r\n") {
+                self.answer(&bytes[..some], began, client)?;
+            } else {
+                client.heard.extend_from_slice(&bytes[..some]);
+                while let Some(end) = client.heard.windows(4).position(|four| four == b"\r\n\r\n") {
+                    let head: Vec<u8> = client.heard.drain(..end + 4).collect();
+                    self.answer(&head, began, client)?;
+                }
+            }
+            // What came was all there was: nothing is asked of the kernel to hear so.
+            if some < bytes.len() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn answer(&mut self, head: &[u8], began: Instant, client: &mut Client) -> Result<(), Box<dyn Error>> {
+        let path = head.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
+        match path {
+            b"/latency" => {
+                let told = format!("{} {}", self.spun.value_at_quantile(0.5), self.spun.value_at_quantile(0.99));
+                self.spun.reset();
+                client.unsent.extend_from_slice(&answer(&told));
+                client.write()?;
+            }
+            b"/freeze" => {
+                let freezes = *self.freezes.get_or_insert(began + Duration::from_secs(5));
+                if began >= freezes && began < freezes + Duration::from_secs(1) {
+                    spin_until(freezes + Duration::from_secs(1));
+                }
+                client.send(&self.bodies[0].1)?;
+            }
+            path if path.starts_with(b"/spin/") => {
+                let ms: u64 = std::str::from_utf8(&path[6..])?.parse()?;
+                spin_until(began + Duration::from_millis(ms));
+                client.send(&self.bodies[0].1)?;
+                self.spun.record(u64::try_from(began.elapsed().as_nanos())?)?;
+            }
+            path => {
+                let of = |(kib, _): &&(usize, Vec<u8>)| path == format!("/{kib}").as_bytes();
+                // The first of them without a look at its name: it is what is measured.
+                let body = if path == b"/1" { &self.bodies[0] } else { self.bodies.iter().find(of).ok_or("what?")? };
+                client.send(&body.1)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn spin_until(then: Instant) {
+    while Instant::now() < then {
+        std::hint::spin_loop();
+    }
+}
+
+impl Client {
+    /// All of it at once, where the socket takes it.
+    fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        let sent = if self.unsent.is_empty() {
+            match self.tcp.write(bytes) {
+                Ok(sent) => sent,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+                Err(error) => return Err(error),
+            }
+        } else {
+            0
+        };
+        if sent < bytes.len() {
+            self.unsent.extend_from_slice(&bytes[sent..]);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> std::io::Result<()> {
+        while !self.unsent.is_empty() {
+            match self.tcp.write(&self.unsent) {
+                Ok(sent) => drop(self.unsent.drain(..sent)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,264 @@
+//! A load, from its first connection to its last answer.
+//!
+//! Threads share nothing but the plan: thread `i` of `k` sends the requests `i`, `i + k`, ... and counts for itself.
+//! Once a second each tells what that second came to; whoever called merges that, shows it, and writes it down.
+
+mod collect;
+mod limits;
+mod worker;
+
+use std::{
+    io,
+    num::NonZeroUsize,
+    sync::{Arc, mpsc},
+    thread,
+    time::{Duration, SystemTime},
+};
+
+use stockade_model::{
+    seed::Seed,
+    time::{Precise, Runtime, Time},
+};
+use tokio::{
+    runtime::{Builder, Runtime as Tokio},
+    sync::{Barrier, watch},
+    task::LocalSet,
+};
+
+use self::{
+    collect::Collector,
+    worker::{Event, Shared, Worker},
+};
+use crate::{
+    client::{Client, Common, Options},
+    plan::Plan,
+    sample::Sample,
+    summary::Summary,
+    tally::Tally,
+    tls::TrustError,
+    traffic::Traffic,
+};
+
+pub use self::limits::{Limits, TooMany};
+
+/// A load: when, what, how.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// Tells its run from all others.
+    pub id: String,
+    /// When requests are due.
+    pub plan: Plan,
+    /// What they ask for.
+    pub traffic: Arc<Traffic>,
+    /// How they are made.
+    pub options: Options,
+    /// How many may be under way at once in the open phases; what is due beyond that waits, and is told to be late.
+    pub max_in_flight: usize,
+    /// For so long requests are counted apart.
+    pub warmup: Duration,
+    /// How long answers are waited for once the plan is at its end.
+    pub drain: Duration,
+    /// How many threads send.
+    pub threads: NonZeroUsize,
+    /// Where every random choice comes from.
+    pub seed: Seed,
+    /// Whether the observer is told every sample.
+    pub tells_samples: bool,
+}
+
+/// Whoever follows a load while it runs.
+pub trait Observer {
+    /// The first request will be due in a moment.
+    fn begins(&mut self, begins: Begins);
+
+    /// One more second of all threads is complete.
+    fn second(&mut self, second: &Progress<'_>);
+
+    /// A request of the measured part has ended; they come in no order. An error ends the load.
+    fn sample(&mut self, sample: &Sample) -> io::Result<()>;
+}
+
+/// When a load begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begins {
+    /// The time of day at the clock's zero.
+    pub clock_zero: SystemTime,
+    /// When the measured part begins: after the warm-up.
+    pub at: Time,
+}
+
+/// How far a load is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// Seconds since it began, the warm-up's included.
+    pub elapsed: Duration,
+    /// What the last of them came to; in the warm-up, that of the warm-up.
+    pub tally: &'a Tally,
+    /// It is still the warm-up.
+    pub is_warmup: bool,
+    /// Requests that ended so far.
+    pub requests: u64,
+    /// Those of them without an answer.
+    pub failed: u64,
+}
+
+/// Asks a load to end, from wherever.
+#[derive(Clone, Debug)]
+pub struct Stop(watch::Sender<bool>);
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self(watch::channel(false).0)
+    }
+}
+
+impl Stop {
+    /// Now, with what has been measured.
+    pub fn request(&self) {
+        self.0.send_replace(true);
+    }
+
+    /// Whether anybody has.
+    #[must_use]
+    pub fn is_requested(&self) -> bool {
+        *self.0.borrow()
+    }
+}
+
+/// A load that could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// Nobody could be trusted.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// More than this machine can have open.
+    #[error(transparent)]
+    TooMany(#[from] TooMany),
+    /// The system refused a thread, a timer or memory.
+    #[error("cannot start a thread of the load: {0}")]
+    Thread(io::Error),
+    /// Samples could not be written.
+    #[error("cannot write samples: {0}")]
+    Samples(io::Error),
+    /// A fault of ours.
+    #[error("a thread of the load has failed: this is a fault of Stockade's")]
+    Fault,
+}
+
+/// What a finished load leaves, and how it ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ran {
+    /// What it came to.
+    pub summary: Summary,
+    /// Somebody stopped it.
+    pub was_stopped: bool,
+}
+
+/// Between a thread and whoever listens: so much may wait.
+const EVENTS_MAX: usize = 256;
+
+impl Load {
+    /// Runs it to its end, or until somebody stops it.
+    ///
+    /// Blocks for as long as that takes. Nothing outlives it but name look-ups that hang.
+    #[expect(clippy::disallowed_methods, reason = "results tell the time of day")]
+    pub fn run(&self, observer: &mut dyn Observer, stop: &Stop) -> Result<Ran, LoadError> {
+        Limits::of_this_process().check(&self.plan, self.max_in_flight, &self.options)?;
+        let threads = self.threads.get().min(self.plan.users_max().unwrap_or(usize::MAX)).max(1);
+        let common = Arc::new(Common::new(self.options.clone(), Arc::clone(&self.traffic))?);
+        let shared = Arc::new(Shared {
+            plan: self.plan.clone(),
+            seed: self.seed,
+            threads,
+            max_in_flight: self.max_in_flight.max(threads),
+            warmup: self.warmup,
+            drain: self.drain,
+            tells_samples: self.tells_samples,
+            barrier: Barrier::new(threads),
+            begins: 0.into(),
+            next: 0.into(),
+            stop: stop.0.subscribe(),
+        });
+        let (events, told) = mpsc::sync_channel(EVENTS_MAX);
+        let runtime = runtime().map_err(LoadError::Thread)?;
+        let (clock, clock_zero) = {
+            let _inside = runtime.enter();
+            let clock = Precise::new().map_err(LoadError::Thread)?;
+            let since = clock.now().elapsed();
+            (clock, SystemTime::now() - since)
+        };
+        let mut collector = Collector::new(self, threads, clock_zero);
+        let mut started = Vec::new();
+        for index in 0..threads {
+            let (shared, common) = (Arc::clone(&shared), Arc::clone(&common));
+            let (clock, events, ours) = (clock.clone(), events.clone(), stop.clone());
+            let thread = thread::Builder::new().name(format!("load-{index}"));
+            let thread = thread.spawn(move || run_thread(index, shared, common, &clock, events, &ours));
+            started.push(thread.map_err(|error| {
+                stop.request();
+                LoadError::Thread(error)
+            })?);
+        }
+        drop(events);
+        let mut trouble = None;
+        for event in told {
+            if let Err(error) = collector.take(event, observer) {
+                stop.request();
+                trouble.get_or_insert(LoadError::Samples(error));
+            }
+        }
+        for thread in started {
+            match thread.join() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => trouble = trouble.or(Some(LoadError::Thread(error))),
+                Err(_) => trouble = Some(LoadError::Fault),
+            }
+        }
+        // It holds the clock's timer.
+        drop(clock);
+        drop(runtime);
+        match trouble {
+            Some(error) => Err(error),
+            None => Ok(Ran { summary: collector.summary(), was_stopped: stop.is_requested() }),
+        }
+    }
+}
+
+fn runtime() -> io::Result<Tokio> {
+    Builder::new_current_thread().enable_io().build()
+}
+
+/// One thread of it.
+fn run_thread(
+    index: usize,
+    shared: Arc<Shared>,
+    common: Arc<Common>,
+    clock: &Precise,
+    events: mpsc::SyncSender<Event>,
+    stop: &Stop,
+) -> io::Result<()> {
+    // The others wait for it; without it they need not.
+    let alarm = StopOnDrop(stop.clone(), std::cell::Cell::new(true));
+    let runtime = runtime()?;
+    {
+        let _inside = runtime.enter();
+        let clock = clock.beside()?;
+        let worker = Worker::new(index, shared, Client::new(common, clock), events);
+        LocalSet::new().block_on(&runtime, worker.run());
+    }
+    // A name look-up that hangs is nobody's any more.
+    runtime.shutdown_background();
+    alarm.1.set(false);
+    Ok(())
+}
+
+/// Ends the load with a thread that fails.
+struct StopOnDrop(Stop, std::cell::Cell<bool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        if self.1.get() {
+            self.0.request();
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! All threads' seconds, put together.
+
+use std::{
+    collections::VecDeque,
+    io,
+    time::{Duration, SystemTime},
+};
+
+use stockade_model::time::Time;
+
+use super::{
+    Begins, Load, Observer, Progress,
+    worker::{Event, Tick},
+};
+use crate::{
+    summary::{Generator, Second, Summary},
+    tally::Tally,
+    watch::Watched,
+};
+
+/// Puts together what threads tell.
+pub(super) struct Collector {
+    summary: Summary,
+    warmup: Duration,
+    threads: usize,
+    /// Seconds that some thread has still to tell, from the first of them on.
+    open: VecDeque<Open>,
+    /// Which second the first of them is.
+    first: u64,
+    requests: u64,
+    failed: u64,
+    watched: Watched,
+}
+
+/// A second that some threads have told.
+#[derive(Default)]
+struct Open {
+    told: usize,
+    tally: Tally,
+    is_warmup: bool,
+    cpu: Duration,
+}
+
+impl Collector {
+    pub(super) fn new(load: &Load, threads: usize, clock_zero: SystemTime) -> Self {
+        let summary = Summary {
+            id: load.id.clone(),
+            schedule: load.plan.to_string(),
+            clock_zero,
+            began: Time::ZERO,
+            ended: Time::ZERO,
+            measured: Tally::default(),
+            warmup: (!load.warmup.is_zero()).then(Tally::default),
+            seconds: Vec::new(),
+            dropped: 0,
+            in_flight_at_end: 0,
+            in_flight_max: 0,
+            connections: 0,
+            generator: Generator::default(),
+        };
+        Self {
+            summary,
+            warmup: load.warmup,
+            threads,
+            open: VecDeque::new(),
+            first: 0,
+            requests: 0,
+            failed: 0,
+            watched: Watched::new(threads),
+        }
+    }
+
+    pub(super) fn take(&mut self, event: Event, observer: &mut dyn Observer) -> io::Result<()> {
+        match event {
+            Event::Begins(at) => {
+                self.summary.began = at + self.warmup;
+                observer.begins(Begins { clock_zero: self.summary.clock_zero, at: self.summary.began });
+            }
+            Event::Samples(samples) => {
+                return samples.iter().try_for_each(|sample| observer.sample(sample));
+            }
+            Event::Sent(sent) => {
+                self.summary.ended = self.summary.ended.max(sent.at);
+                self.summary.in_flight_at_end += sent.in_flight;
+            }
+            Event::Tick(tick) => self.tick(&tick, observer),
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self, tick: &Tick, observer: &mut dyn Observer) {
+        let summary = &mut self.summary;
+        summary.measured.merge(&tick.measured);
+        if let Some(warmup) = &mut summary.warmup {
+            warmup.merge(&tick.warmup);
+        }
+        for (second, counts) in &tick.seconds {
+            let second = usize::try_from(*second).unwrap_or(usize::MAX);
+            if summary.seconds.len() <= second {
+                summary.seconds.resize(second + 1, Second::default());
+            }
+            summary.seconds[second] += *counts;
+        }
+        summary.dropped += tick.dropped;
+        summary.in_flight_max = summary.in_flight_max.max(tick.in_flight_max);
+        summary.connections += tick.opened;
+        self.watched.thread(tick.thread, tick.cpu, &tick.lateness);
+        self.complete(tick, observer);
+    }
+
+    fn complete(&mut self, tick: &Tick, observer: &mut dyn Observer) {
+        let at = usize::try_from(tick.second.saturating_sub(self.first)).unwrap_or_default();
+        while self.open.len() <= at {
+            self.open.push_back(Open::default());
+        }
+        let open = &mut self.open[at];
+        open.told += 1;
+        open.cpu += tick.cpu;
+        open.is_warmup |= tick.warmup.requests() > 0;
+        open.tally.merge(&tick.measured);
+        open.tally.merge(&tick.warmup);
+        while let Some(open) = self.open.pop_front_if(|open| open.told >= self.threads) {
+            self.first += 1;
+            self.requests += open.tally.requests();
+            self.failed += open.tally.failed();
+            self.watched.second(open.cpu);
+            observer.second(&Progress {
+                elapsed: Duration::from_secs(self.first),
+                tally: &open.tally,
+                is_warmup: open.is_warmup,
+                requests: self.requests,
+                failed: self.failed,
+            });
+        }
+    }
+
+    pub(super) fn summary(mut self) -> Summary {
+        self.summary.generator = {
+            let lasted = self.summary.ended - self.summary.began + self.warmup;
+            self.watched.judge(&self.summary, lasted)
+        };
+        self.summary
+    }
+}

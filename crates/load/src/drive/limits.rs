@@ -1,0 +1,103 @@
+//! What this machine lets one process have: asked before a load begins, not found out within.
+
+use std::fs;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::{client::Options, plan::Plan};
+
+/// What a process may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Files open at once; each connection is one.
+    pub files: u64,
+    /// Local ports: so many connections there can be to one address.
+    pub ports: u64,
+}
+
+/// More than this machine can have open.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TooMany {
+    /// More connections than files.
+    #[error(
+        "{connections} connections need as many open files, and this process may have {files}: raise `ulimit -n`, \
+         or ask for at most {}", .files.saturating_sub(Limits::FILES_KEPT)
+    )]
+    Files {
+        /// What was asked for.
+        connections: u64,
+        /// What there are.
+        files: u64,
+    },
+    /// More connections than ports.
+    #[error(
+        "{connections} connections to one address need as many local ports, and there are {ports}: ask for fewer, \
+         or widen net.ipv4.ip_local_port_range"
+    )]
+    Ports {
+        /// What was asked for.
+        connections: u64,
+        /// What there are.
+        ports: u64,
+    },
+}
+
+impl Limits {
+    /// Files for everything that is no connection.
+    const FILES_KEPT: u64 = 64;
+
+    /// Of this process, its limit on files raised as far as the system lets it.
+    #[must_use]
+    pub fn of_this_process() -> Self {
+        let limit = getrlimit(Resource::Nofile);
+        // What cannot be raised stays, and is what there is.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+        let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+        let mut ends = range.split_whitespace().filter_map(|end| end.parse::<u64>().ok());
+        let ports = match (ends.next(), ends.next()) {
+            (Some(first), Some(last)) => last.saturating_sub(first) + 1,
+            _ => 28_232,
+        };
+        Self { files: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX), ports }
+    }
+
+    /// How many connections there can be at once.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        self.files.saturating_sub(Self::FILES_KEPT).min(self.ports).max(1)
+    }
+
+    /// Whether all can be had that is asked for.
+    pub(super) fn check(&self, plan: &Plan, max_in_flight: usize, options: &Options) -> Result<(), TooMany> {
+        if options.http2 {
+            return Ok(());
+        }
+        let users = plan.users_max().unwrap_or_default() as u64;
+        let burst = plan.burst_max().min(max_in_flight as u64);
+        let connections = users.max(burst);
+        if connections > self.files.saturating_sub(Self::FILES_KEPT) {
+            return Err(TooMany::Files { connections, files: self.files });
+        }
+        if connections > self.ports && options.unix.is_none() {
+            return Err(TooMany::Ports { connections, ports: self.ports });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_had_is_refused_beforehand() {
+        let limits = Limits { files: 1_024, ports: 28_232 };
+        assert_eq!(limits.connections(), 960);
+        let refused = TooMany::Files { connections: 2_000, files: 1_024 };
+        assert_eq!(
+            refused.to_string(),
+            "2000 connections need as many open files, and this process may have 1024: raise `ulimit -n`, or ask \
+             for at most 960"
+        );
+    }
+}

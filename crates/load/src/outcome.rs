@@ -1,0 +1,122 @@
+//! What a cache on the way did, from what it says in the answer's head.
+
+use stockade_model::outcome::Outcome;
+
+/// What the head says about caches, as far as it does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheHeaders<'a> {
+    /// `Cache-Status` (RFC 9211).
+    pub cache_status: Option<&'a [u8]>,
+    /// `X-Cache`, as Varnish, Squid, nginx and the CDNs set it.
+    pub x_cache: Option<&'a [u8]>,
+    /// `Age` (RFC 9111).
+    pub age: Option<&'a [u8]>,
+}
+
+impl CacheHeaders<'_> {
+    /// What the cache that is nearest to us did; none: nobody says.
+    ///
+    /// `Cache-Status` tells it best, then `X-Cache`; an `Age` above zero can only be a stored answer's.
+    #[must_use]
+    pub fn outcome(&self) -> Option<Outcome> {
+        let said = self.cache_status.and_then(cache_status).or_else(|| self.x_cache.and_then(x_cache));
+        said.or_else(|| {
+            let age: u64 = std::str::from_utf8(self.age?).ok()?.trim().parse().ok()?;
+            (age > 0).then_some(Outcome::Hit)
+        })
+    }
+}
+
+/// The last member is the cache nearest to us.
+fn cache_status(value: &[u8]) -> Option<Outcome> {
+    let text = std::str::from_utf8(value).ok()?;
+    let member = outside_quotes(text, ',').filter(|member| !member.trim().is_empty()).last()?;
+    let mut parameters = outside_quotes(member, ';').skip(1).map(|parameter| {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        (name.trim(), value.trim().trim_matches('"'))
+    });
+    let detail = parameters.clone().find(|(name, _)| *name == "detail").map(|(_, value)| value);
+    if let Some(told) = Outcome::ALL.into_iter().find(|outcome| Some(outcome.name()) == detail) {
+        return Some(told);
+    }
+    let has = |wanted: &str| parameters.clone().any(|(name, _)| name == wanted);
+    let is_expired = parameters.clone().any(|(name, value)| name == "ttl" && value.starts_with('-'));
+    if has("hit") {
+        return Some(if is_expired { Outcome::Stale } else { Outcome::Hit });
+    }
+    let is_collapsed = has("collapsed");
+    match parameters.find(|(name, _)| *name == "fwd")?.1 {
+        "bypass" | "method" | "request" => Some(Outcome::Bypass),
+        _ if is_collapsed => Some(Outcome::Coalesced),
+        _ => Some(Outcome::Miss),
+    }
+}
+
+fn outside_quotes(text: &str, separator: char) -> impl Iterator<Item = &str> + Clone {
+    let mut is_quoted = false;
+    text.split(move |c| {
+        is_quoted ^= c == '"';
+        c == separator && !is_quoted
+    })
+}
+
+/// `HIT`, `TCP_MISS`, `Hit from cloudfront`, `MISS, HIT` (the last is the nearest): the words differ, what they begin or
+/// end with does not.
+fn x_cache(value: &[u8]) -> Option<Outcome> {
+    const WORDS: [(&str, Outcome); 8] = [
+        // An entry that was asked about at its origin first: whoever wanted it waited for that.
+        ("REVALIDATED", Outcome::Miss),
+        ("REFRESH", Outcome::Miss),
+        ("EXPIRED", Outcome::Miss),
+        ("MISS", Outcome::Miss),
+        ("STALE", Outcome::Stale),
+        ("UPDATING", Outcome::Stale),
+        ("HIT", Outcome::Hit),
+        ("PASS", Outcome::Bypass),
+    ];
+    let text = std::str::from_utf8(value).ok()?;
+    let nearest = text.rsplit(',').next()?.trim().to_ascii_uppercase();
+    if nearest.contains("BYPASS") || nearest.contains("DYNAMIC") {
+        return Some(Outcome::Bypass);
+    }
+    WORDS.into_iter().find(|(word, _)| nearest.contains(word)).map(|(_, outcome)| outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caches_say_it_in_their_own_ways() {
+        use Outcome::{Bypass, Coalesced, Fallback, Hit, Miss, Stale};
+        for (cache_status, x_cache, age, outcome) in [
+            ("stockade; hit; ttl=12; detail=hit", "", "", Some(Hit)),
+            ("stockade; hit; ttl=-3; detail=fallback", "", "", Some(Fallback)),
+            ("ExampleCache; hit; ttl=30; detail=\"a;b, c\"", "", "", Some(Hit)),
+            ("ExampleCache; hit; ttl=-30", "", "", Some(Stale)),
+            ("ExampleCache; fwd=uri-miss; stored", "", "", Some(Miss)),
+            ("ExampleCache; fwd=stale; fwd-status=304; collapsed", "", "", Some(Coalesced)),
+            ("ExampleCache; fwd=bypass; detail=\"hit; hit\"", "", "", Some(Bypass)),
+            ("Origin; hit; ttl=1100, \"CDN, Inc\"; fwd=uri-miss", "HIT", "", Some(Miss)),
+            ("ExampleCache", "HIT", "", Some(Hit)),
+            ("", "MISS", "7", Some(Miss)),
+            ("", "Hit from cloudfront", "", Some(Hit)),
+            ("", "RefreshHit from cloudfront", "", Some(Miss)),
+            ("", "TCP_MEM_HIT", "", Some(Hit)),
+            ("", "MISS, HIT", "", Some(Hit)),
+            ("", "UPDATING", "", Some(Stale)),
+            ("", "BYPASS", "", Some(Bypass)),
+            ("", "unheard of", "", None),
+            ("", "", "7", Some(Hit)),
+            ("", "", "0", None),
+            ("", "", "-7", None),
+        ] {
+            fn given(text: &str) -> Option<&[u8]> {
+                (!text.is_empty()).then_some(text.as_bytes())
+            }
+            let headers =
+                CacheHeaders { cache_status: given(cache_status), x_cache: given(x_cache), age: given(age) };
+            assert_eq!(headers.outcome(), outcome, "{cache_status} {x_cache} {age}");
+        }
+    }
+}
