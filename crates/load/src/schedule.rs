@@ -1,163 +1,214 @@
-//! An open load: rates, how long each is kept up, and how requests are spread over the time.
+//! An open load: when each request is due, however the earlier ones fare.
+//!
+//! A [`Schedule`] is [`Step`]s one after the other. Each has a shape that says how many requests are expected
+//! by when, and the inverse of that, which says when the `n`th is due; [`Arrivals`] say whether they come
+//! evenly or by chance. [`Due`] walks along all of them. Nothing here knows a clock.
 
+mod due;
+mod ramp;
 mod rate;
+mod sine;
+mod step;
 
-use std::{fmt, iter, time::Duration};
+use std::{fmt, time::Duration};
 
-use rand_distr::{Distribution, Exp1};
-use stockade_model::{
-    seed::{Rng, Seed},
-    units::{format_span, stretched},
-};
+use stockade_model::seed::Seed;
 
-pub use rate::{Rate, RateError};
+pub use due::Due;
+pub use rate::{Level, Rate, RateError};
+pub use sine::{Sine, SineError, Turn};
+pub use step::{Arrivals, Step};
 
-/// How the requests of a step are spread over its time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Arrivals {
-    /// Evenly: request `n` of a step of `a` requests per `P` is due `n * P / a` after it began.
-    #[default]
-    Constant,
-    /// As from very many users who know nothing of each other: a Poisson process, whose gaps are
-    /// exponential and whose counts vary as much as they are large.
-    Poisson,
-}
+use due::Walk;
 
-/// A rate, and how long it is kept up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// Requests per time.
-    pub rate: Rate,
-    /// For how long.
-    pub lasts: Duration,
-}
+/// More requests, or a longer load, than anybody waits for.
+pub const REQUESTS_MAX: u64 = 1_000_000_000;
+/// See [`REQUESTS_MAX`].
+pub const DURATION_MAX: Duration = Duration::from_hours(30 * 24);
 
 /// When the requests of a load are due.
 ///
 /// ```
 /// use std::time::Duration;
-/// use stockade_load::schedule::{Arrivals, Schedule, Step};
+/// use stockade_load::schedule::{Schedule, Step};
 /// use stockade_model::seed::Seed;
 ///
 /// let steps = vec![
-///     Step { rate: "3/s".parse()?, lasts: Duration::from_secs(1) },
-///     Step { rate: "100/m".parse()?, lasts: Duration::from_secs(60) },
+///     Step::steady("3/s".parse()?, Duration::from_secs(1)),
+///     Step::steady("100/m".parse()?, Duration::from_secs(60)),
+///     Step::burst(7),
 /// ];
-/// let schedule = Schedule::new(steps, Arrivals::Constant);
+/// let schedule = Schedule::new(steps);
 ///
 /// let due: Vec<Duration> = schedule.arrivals(Seed(1)).collect();
 /// assert_eq!(due[..3], [Duration::ZERO, Duration::from_nanos(333_333_333), Duration::from_nanos(666_666_666)]);
-/// assert_eq!((due.len(), schedule.lasts()), (103, Duration::from_secs(61)));
+/// assert_eq!((due.len(), schedule.lasts()), (110, Duration::from_secs(61)));
+/// assert_eq!(schedule.to_string(), "1s at 3/s, 60s at 100/m, 7 at once");
 /// # Ok::<(), stockade_load::schedule::RateError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
+    /// One step, or none.
+    warmup: Vec<Step>,
     steps: Vec<Step>,
-    arrivals: Arrivals,
+    most: Option<u64>,
+}
+
+/// More than anybody waits for, or nothing at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Beyond {
+    /// There is no request.
+    #[error("nobody would come")]
+    Nobody,
+    /// More than [`REQUESTS_MAX`].
+    #[error("more than 1,000,000,000 requests")]
+    Requests,
+    /// Longer than [`DURATION_MAX`].
+    #[error("longer than 30 days")]
+    Duration,
+}
+
+impl Beyond {
+    /// Whether so many requests in so much time are too many, too long, or none.
+    pub fn check(requests: u64, lasts: Duration) -> Result<(), Self> {
+        match requests {
+            0 => Err(Self::Nobody),
+            _ if requests > REQUESTS_MAX => Err(Self::Requests),
+            _ if lasts > DURATION_MAX => Err(Self::Duration),
+            _ => Ok(()),
+        }
+    }
+
+    /// Of what a time has to be that there can be so much.
+    #[must_use]
+    pub fn remedy(self) -> &'static str {
+        if self == Self::Nobody { "longer" } else { "shorter" }
+    }
 }
 
 impl Schedule {
     /// The steps one after the other.
     #[must_use]
-    pub fn new(steps: Vec<Step>, arrivals: Arrivals) -> Self {
-        Self { steps, arrivals }
+    pub fn new(steps: Vec<Step>) -> Self {
+        Self { warmup: Vec::new(), steps, most: None }
     }
 
-    /// How long all of it takes.
+    /// The same, and over after so many requests. Those of a warm-up are not counted.
+    #[must_use]
+    pub fn limited(self, requests: u64) -> Self {
+        let most = self.most.map_or(requests, |most| most.min(requests));
+        Self { most: Some(most), ..self }
+    }
+
+    /// The same preceded by `lasts` at its first rate, in place of what preceded it. A ramp from none warms up
+    /// at its average, as does a log; `None` if there is no rate in it at all. What follows is the same as
+    /// without a warm-up, only later.
+    #[must_use]
+    pub fn with_warmup(self, lasts: Duration) -> Option<Self> {
+        let (step, rate) = self.steps.iter().find_map(|step| Some((step, step.first_rate()?)))?;
+        let arrivals = if step.is_poisson() { Arrivals::Poisson } else { Arrivals::Constant };
+        let warmup = (!lasts.is_zero()).then(|| Step::steady(rate, lasts).arriving(arrivals));
+        Some(Self { warmup: Vec::from_iter(warmup), ..self })
+    }
+
+    /// How long its warm-up is: what is due from then on is measured.
+    #[must_use]
+    pub fn warmup(&self) -> Duration {
+        total(&self.warmup)
+    }
+
+    /// How long all of it takes, warm-up included. A limited one that is evenly spread ends when one request
+    /// too many would be due; one by chance may need all its time.
     #[must_use]
     pub fn lasts(&self) -> Duration {
-        self.steps.iter().fold(Duration::ZERO, |all, step| all.saturating_add(step.lasts))
+        self.warmup().saturating_add(self.cut().unwrap_or_else(|| total(&self.steps)))
     }
 
-    /// How many requests there are: exactly if they are evenly spread, else on average.
+    /// When the first request is due that is beyond the limit, if it is known and there is one.
+    fn cut(&self) -> Option<Duration> {
+        let mut left = self.most?;
+        let mut began = Duration::ZERO;
+        for step in &self.steps {
+            if step.is_poisson() {
+                return None;
+            }
+            let requests = step.requests();
+            if left < requests {
+                return Some(began.saturating_add(step.due(left)));
+            }
+            left -= requests;
+            began = began.saturating_add(step.lasts());
+        }
+        None
+    }
+
+    /// How many requests there are, warm-up included: exactly if they are evenly spread, else on average.
     #[must_use]
     pub fn requests(&self) -> u64 {
-        self.steps.iter().fold(0, |all, step| all.saturating_add(step.rate.within(step.lasts)))
+        self.warmup_requests().saturating_add(requests(&self.steps).min(self.most.unwrap_or(u64::MAX)))
     }
 
-    /// The same rates for `factor` times as long; every step for a nanosecond at least.
+    /// How many of them are for getting warm.
+    pub(crate) fn warmup_requests(&self) -> u64 {
+        requests(&self.warmup)
+    }
+
+    /// Whether there is so much of it that nobody waits for it, or nothing at all.
+    pub fn check(&self) -> Result<(), Beyond> {
+        Beyond::check(self.requests(), self.lasts())
+    }
+
+    /// The most requests that are expected in a second of any step: for who has to send them. Those of a burst
+    /// count as those of one second.
+    #[must_use]
+    pub fn peak_per_second(&self) -> f64 {
+        self.steps.iter().map(Step::peak_per_second).fold(0.0, f64::max)
+    }
+
+    /// The same rates for `factor` times as long; every step for a nanosecond at least. Waves and logs are
+    /// played slower, bursts are as large as before; a warm-up and a limit stay as they are.
     #[must_use]
     pub fn stretched(&self, factor: f64) -> Self {
-        let step =
-            |step: &Step| Step { lasts: stretched(step.lasts, factor).max(Duration::from_nanos(1)), ..*step };
-        Self { steps: self.steps.iter().map(step).collect(), arrivals: self.arrivals }
+        Self { steps: self.steps.iter().map(|step| step.stretched(factor)).collect(), ..self.clone() }
     }
 
-    /// When each request is due, counted from the start: in ascending order, the same for the same
-    /// seed, and never at or after the end.
+    /// When each request is due, counted from the start: in ascending order, the same for the same seed, and
+    /// never after the end. At the very end only those of a burst and the last of a log are.
     #[must_use]
-    pub fn arrivals(&self, seed: Seed) -> Box<dyn Iterator<Item = Duration> + Send + '_> {
-        match self.arrivals {
-            Arrivals::Constant => Box::new(self.evenly()),
-            Arrivals::Poisson => {
-                let mut poisson = Poisson::new(&self.steps, seed.stream("arrivals"));
-                Box::new(iter::from_fn(move || poisson.next()))
-            }
-        }
+    pub fn arrivals(&self, seed: Seed) -> Due<'_> {
+        let warmup = Walk::new(&self.warmup, Duration::ZERO, seed.stream("warm-up"));
+        let measured = Walk::new(&self.steps, self.warmup(), seed.stream("arrivals"));
+        Due::new(warmup, measured, self.most)
     }
+}
 
-    fn evenly(&self) -> impl Iterator<Item = Duration> + Send + '_ {
-        let began = self.steps.iter().scan(Duration::ZERO, |end, step| {
-            let began = *end;
-            *end = end.saturating_add(step.lasts);
-            Some(began)
-        });
-        self.steps.iter().zip(began).flat_map(|(step, began)| {
-            (0..step.rate.within(step.lasts)).map(move |n| began.saturating_add(step.rate.due(n)))
-        })
-    }
+fn requests(steps: &[Step]) -> u64 {
+    steps.iter().map(Step::requests).fold(0, u64::saturating_add)
+}
+
+fn total(steps: &[Step]) -> Duration {
+    steps.iter().map(Step::lasts).fold(Duration::ZERO, Duration::saturating_add)
 }
 
 /// `60s at 425/s`, `10s at 100/s, 5s at 1000/s (poisson)`.
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, Step { rate, lasts }) in self.steps.iter().enumerate() {
+        let mut rates = self.steps.iter().filter(|step| step.is_rate());
+        let is_all_poisson = rates.clone().next().is_some() && rates.all(Step::is_poisson);
+        for (index, step) in self.steps.iter().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
-            write!(f, "{comma}{} at {rate}", format_span(*lasts))?;
+            let poisson = if step.is_poisson() && !is_all_poisson { " (poisson)" } else { "" };
+            write!(f, "{comma}{step}{poisson}")?;
         }
-        match self.arrivals {
-            Arrivals::Constant => Ok(()),
-            Arrivals::Poisson => f.write_str(" (poisson)"),
+        if is_all_poisson {
+            f.write_str(" (poisson)")?;
         }
-    }
-}
-
-/// A Poisson process of rate one, its time stretched so that it runs at each step's rate: gaps that
-/// span two steps are drawn once, and stay exponential on either side.
-struct Poisson<'a> {
-    steps: &'a [Step],
-    /// When the first of them began.
-    began: Duration,
-    /// How far into it the last request was due, in nanoseconds.
-    into: f64,
-    draws: Rng,
-}
-
-impl<'a> Poisson<'a> {
-    fn new(steps: &'a [Step], draws: Rng) -> Self {
-        Self { steps, began: Duration::ZERO, into: 0.0, draws }
-    }
-
-    fn next(&mut self) -> Option<Duration> {
-        let mut gap: f64 = Exp1.sample(&mut self.draws);
-        loop {
-            let (step, later) = self.steps.split_first()?;
-            let (per_nano, lasts) = (step.rate.per_nano(), step.lasts.as_nanos() as f64);
-            let due = self.into + gap / per_nano;
-            if due < lasts {
-                self.into = due;
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "it is between 0 and the end of the step"
-                )]
-                let due =
-                    Duration::from_nanos(due as u64).min(step.lasts.saturating_sub(Duration::from_nanos(1)));
-                return Some(self.began.saturating_add(due));
-            }
-            gap -= (lasts - self.into) * per_nano;
-            self.began = self.began.saturating_add(step.lasts);
-            (self.steps, self.into) = (later, 0.0);
+        if let Some(most) = self.most {
+            write!(f, ", {most} requests at most")?;
+        }
+        match self.warmup.first() {
+            Some(warmup) => write!(f, ", after {warmup} to warm up"),
+            None => Ok(()),
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::{
     de::{self, Error as _, MapAccess, value::MapAccessDeserializer},
 };
 use stockade_cache::Invalidation;
-use stockade_load::schedule::{Arrivals, Rate, Schedule, Step};
+use stockade_load::schedule::{self, Arrivals, REQUESTS_MAX, Rate, Schedule, Step};
 use toml::Spanned;
 
 use super::{
@@ -134,10 +134,6 @@ counted! {
     Attempts: 1..=100, "a client makes 1 to 100 more attempts; without `retries` none";
 }
 
-/// More requests, or a longer load, than anybody waits for.
-const REQUESTS_MAX: u64 = 1_000_000_000;
-const DURATION_MAX: Duration = Duration::from_hours(30 * 24);
-
 /// A key that is there, and where.
 type Written = (&'static str, Place);
 
@@ -221,7 +217,7 @@ impl LoadTable {
         };
         check(&traffic).map_err(|beyond| match beyond {
             Beyond::Writes => Wrong::new(beyond.to_string(), self.writes.as_ref().map(Spanned::span)),
-            beyond => Wrong::new(format!("{beyond}: write a {} time", beyond.remedy()), at),
+            Beyond::Load(load) => Wrong::new(format!("{load}: write a {} time", load.remedy()), at),
         })?;
         Ok(traffic)
     }
@@ -242,14 +238,14 @@ impl LoadTable {
         };
         let (steps, at) = match (&self.rate, &self.steps, &self.duration) {
             (Some(rate), None, Some(duration)) => {
-                (vec![Step { rate: rate.get_ref().0, lasts: plain(duration) }], Some(duration.span()))
+                (vec![Step::steady(rate.get_ref().0, plain(duration))], Some(duration.span()))
             }
             (None, Some(steps), None) => {
                 if let Some(step) = steps.get_ref().iter().find(|step| plain(&step.lasts).is_zero()) {
                     let message = "nobody comes in no time: write a longer time, or leave the step out";
                     return Err(Wrong::new(message, Some(step.lasts.span())));
                 }
-                let step = |step: &StepTable| Step { rate: step.rate.0, lasts: plain(&step.lasts) };
+                let step = |step: &StepTable| Step::steady(step.rate.0, plain(&step.lasts));
                 (steps.get_ref().iter().map(step).collect(), Some(steps.span()))
             }
             (Some(_), Some(steps), _) => {
@@ -268,49 +264,38 @@ impl LoadTable {
                 return Err(Wrong::new(message, at));
             }
         };
-        Ok((Schedule::new(steps, arrivals), at))
+        let steps = steps.into_iter().map(|step| step.arriving(arrivals)).collect();
+        Ok((Schedule::new(steps), at))
     }
 }
 
 /// More than anybody waits for, or nothing at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Beyond {
-    #[error("nobody would come")]
-    Nobody,
-    #[error("more than 1,000,000,000 requests")]
-    Requests,
-    #[error("longer than 30 days")]
-    Duration,
+    #[error(transparent)]
+    Load(#[from] schedule::Beyond),
     #[error("more than 1,000,000,000 requests and writes: write a longer time between writes")]
     Writes,
 }
 
 impl Beyond {
     /// What a load is that was scaled too far.
-    pub(super) fn scaled(self) -> &'static str {
+    pub(super) fn scaled(self) -> String {
         match self {
-            Self::Nobody => "so short that nobody would come",
-            Self::Requests => "more than 1,000,000,000 requests",
-            Self::Duration => "longer than 30 days",
-            Self::Writes => "more than 1,000,000,000 requests and writes",
+            Self::Load(nobody @ schedule::Beyond::Nobody) => format!("so short that {nobody}"),
+            Self::Load(beyond) => beyond.to_string(),
+            Self::Writes => "more than 1,000,000,000 requests and writes".to_owned(),
         }
-    }
-
-    fn remedy(self) -> &'static str {
-        if self == Self::Nobody { "longer" } else { "shorter" }
     }
 }
 
 /// Whether there can be so much of it.
 pub(super) fn check(traffic: &Traffic) -> Result<(), Beyond> {
-    let requests = traffic.schedule.requests();
-    match requests {
-        0 => Err(Beyond::Nobody),
-        _ if requests > REQUESTS_MAX => Err(Beyond::Requests),
-        _ if traffic.schedule.lasts() > DURATION_MAX => Err(Beyond::Duration),
-        _ if requests.saturating_add(traffic.writes_due()) > REQUESTS_MAX => Err(Beyond::Writes),
-        _ => Ok(()),
+    traffic.schedule.check()?;
+    if traffic.schedule.requests().saturating_add(traffic.writes_due()) > REQUESTS_MAX {
+        return Err(Beyond::Writes);
     }
+    Ok(())
 }
 
 fn writes(table: &Spanned<WritesTable>) -> Result<Writes, Wrong> {

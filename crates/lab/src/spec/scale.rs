@@ -66,7 +66,7 @@ impl Experiment {
             load::check(&open.traffic).map_err(|beyond| ScaleError::Load {
                 test: cell.test.clone(),
                 factor,
-                reason: beyond.scaled().to_owned(),
+                reason: beyond.scaled(),
             })?;
         }
         let comparisons = self.claims.iter_mut().flat_map(|claim| &mut claim.expect);

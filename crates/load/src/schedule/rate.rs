@@ -41,6 +41,37 @@ pub enum RateError {
 }
 
 impl Rate {
+    /// So many requests per so much time; `None` for no requests, or more than one a nanosecond.
+    #[must_use]
+    pub const fn new(requests: u32, per: Duration) -> Option<Self> {
+        if requests > 0 && requests as u128 <= per.as_nanos() { Some(Self { requests, per }) } else { None }
+    }
+
+    /// The rate nearest to so many requests in a second, to nine digits; `None` where there is none.
+    #[must_use]
+    pub fn nearest(per_second: f64) -> Option<Self> {
+        // So long that the count has nine or ten digits, and no longer than 30 years.
+        let seconds = (0..=9).map(|power| 10_u64.pow(power));
+        let fitting = seconds.rev().find(|seconds| per_second * (*seconds as f64) < 4e9)?;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates")]
+        let requests = (per_second * fitting as f64).round() as u32;
+        let common = greatest_common_divisor(u64::from(requests), fitting).max(1);
+        let requests = u32::try_from(u64::from(requests) / common).ok()?;
+        Self::new(requests, Duration::from_secs(fitting / common))
+    }
+
+    /// How many requests per [`per`](Self::per).
+    #[must_use]
+    pub const fn requests(self) -> u32 {
+        self.requests
+    }
+
+    /// Per what time.
+    #[must_use]
+    pub const fn per(self) -> Duration {
+        self.per
+    }
+
     /// How many requests are due in so much time: those at its very end are not.
     #[must_use]
     pub fn within(self, time: Duration) -> u64 {
@@ -65,28 +96,106 @@ impl Rate {
     pub(super) fn per_nano(self) -> f64 {
         f64::from(self.requests) / self.per.as_nanos() as f64
     }
+
+    /// Requests in so many nanoseconds: a whole number wherever it is one.
+    pub(super) fn over(self, nanos: f64) -> f64 {
+        f64::from(self.requests) * nanos / self.per.as_nanos() as f64
+    }
+
+    /// Whether it is higher than another: exactly.
+    pub(crate) fn is_above(self, other: Self) -> bool {
+        let times = |rate: Self, other: Self| u128::from(rate.requests) * other.per.as_nanos();
+        times(self, other) > times(other, self)
+    }
+}
+
+/// A rate, or none at all: where a ramp may begin or end.
+///
+/// ```
+/// use stockade_load::schedule::Level;
+///
+/// let level: Level = "0/s".parse()?;
+/// assert_eq!((level, level.to_string()), (Level::NONE, "0/s".to_owned()));
+/// # Ok::<(), stockade_load::schedule::RateError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level(Option<Rate>);
+
+impl Level {
+    /// Nobody comes.
+    pub const NONE: Self = Self(None);
+
+    /// The rate, if there is any.
+    #[must_use]
+    pub const fn rate(self) -> Option<Rate> {
+        self.0
+    }
+
+    /// Requests in a second.
+    #[must_use]
+    pub fn per_second(self) -> f64 {
+        self.0.map_or(0.0, Rate::per_second)
+    }
+
+    pub(super) fn over(self, nanos: f64) -> f64 {
+        self.0.map_or(0.0, |rate| rate.over(nanos))
+    }
+}
+
+impl From<Rate> for Level {
+    fn from(rate: Rate) -> Self {
+        Self(Some(rate))
+    }
+}
+
+impl FromStr for Level {
+    type Err = RateError;
+
+    fn from_str(text: &str) -> Result<Self, RateError> {
+        match parts(text)? {
+            (0, per) if !per.is_zero() => Ok(Self::NONE),
+            _ => text.parse::<Rate>().map(Self::from),
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(rate) => rate.fmt(f),
+            None => f.write_str("0/s"),
+        }
+    }
 }
 
 impl FromStr for Rate {
     type Err = RateError;
 
     fn from_str(text: &str) -> Result<Self, RateError> {
-        let text = text.trim();
-        let number = |text: &str| text.replace('_', "").parse::<u64>();
-        let Some((requests, time)) = text.split_once('/') else {
-            let error = if text.parse::<f64>().is_ok() { RateError::NoTime } else { RateError::Malformed };
-            return Err(error(text.to_owned()));
-        };
-        let (requests, time) = (requests.trim(), time.trim());
-        let requests = number(requests).map_err(|_| RateError::Malformed(text.to_owned()))?;
-        // `s` is one second.
-        let is_unit_alone = time.starts_with(|c: char| c.is_alphabetic());
-        let per = parse_duration(&if is_unit_alone { format!("1{time}") } else { time.to_owned() })?;
-        match u32::try_from(requests) {
-            Ok(requests @ 1..) if u128::from(requests) <= per.as_nanos() => Ok(Self { requests, per }),
-            _ => Err(RateError::OutOfRange(text.to_owned())),
-        }
+        let (requests, per) = parts(text)?;
+        let rate = u32::try_from(requests).ok().and_then(|requests| Self::new(requests, per));
+        rate.ok_or_else(|| RateError::OutOfRange(text.trim().to_owned()))
     }
+}
+
+/// How many requests, and per what time.
+fn parts(text: &str) -> Result<(u64, Duration), RateError> {
+    let text = text.trim();
+    let number = |text: &str| text.replace('_', "").parse::<u64>();
+    let Some((requests, time)) = text.split_once('/') else {
+        let error = if text.parse::<f64>().is_ok() { RateError::NoTime } else { RateError::Malformed };
+        return Err(error(text.to_owned()));
+    };
+    let (requests, time) = (requests.trim(), time.trim());
+    let requests = number(requests).map_err(|_| RateError::Malformed(text.to_owned()))?;
+    // `s` is one second.
+    let is_unit_alone = time.starts_with(|c: char| c.is_alphabetic());
+    let per = parse_duration(&if is_unit_alone { format!("1{time}") } else { time.to_owned() })?;
+    Ok((requests, per))
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// With the largest unit of which the time is a whole number.

@@ -1,15 +1,27 @@
 //! Schedules, looked at as numbers: no clock runs.
 
 use proptest::prelude::*;
+use rand_distr::{Distribution, Exp1};
 
 use super::*;
+
+mod shapes;
 
 fn rate(text: &str) -> Rate {
     text.parse().unwrap()
 }
 
 fn one(text: &str, lasts: Duration, arrivals: Arrivals) -> Schedule {
-    Schedule::new(vec![Step { rate: rate(text), lasts }], arrivals)
+    Schedule::new(vec![Step::steady(rate(text), lasts).arriving(arrivals)])
+}
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// Around 500/s, 200/s up and down, three times a minute.
+fn wave(start: Turn, lasts: u64) -> Step {
+    Step::sine(Sine::new(rate("500/s"), rate("200/s"), secs(20), start).unwrap(), secs(lasts))
 }
 
 #[test]
@@ -49,15 +61,153 @@ fn what_is_no_rate_is_told_what_would_be() {
 }
 
 #[test]
+fn levels_and_rates_in_between() {
+    for (text, level) in [("0/s", Level::NONE), ("0/5m", Level::NONE), ("7/m", rate("7/m").into())] {
+        assert_eq!(text.parse(), Ok(level), "{text}");
+    }
+    for text in ["0", "0/0", "0/0s", "-0/s", "0/fortnight"] {
+        assert!(text.parse::<Level>().is_err(), "{text}");
+    }
+    for (per_second, text) in
+        [(700.0, "700/s"), (0.5, "1/2s"), (1e9, "1000000000/s"), (1.0 / 3.0, "333333333/1000000000s")]
+    {
+        assert_eq!(Rate::nearest(per_second).map(|rate| rate.to_string()).as_deref(), Some(text));
+    }
+    for none in [0.0, -1.0, 1e-20, 2e9, 1e300, f64::INFINITY, f64::NAN] {
+        assert_eq!(Rate::nearest(none), None, "{none}");
+    }
+}
+
+#[test]
 fn a_schedule_says_what_it_is() {
-    let steps = |text: &[(&str, u64)]| {
-        text.iter().map(|(text, secs)| Step { rate: rate(text), lasts: Duration::from_secs(*secs) }).collect()
+    let both = |arrivals| {
+        let steps = [("100/s", 10), ("1000/s", 5)];
+        steps.map(|(text, lasts)| Step::steady(rate(text), secs(lasts)).arriving(arrivals)).to_vec()
     };
-    let schedule = Schedule::new(steps(&[("100/s", 10), ("1000/s", 5)]), Arrivals::Poisson);
+    let schedule = Schedule::new(both(Arrivals::Poisson));
     assert_eq!(schedule.to_string(), "10s at 100/s, 5s at 1000/s (poisson)");
-    assert_eq!((schedule.requests(), schedule.lasts()), (6_000, Duration::from_secs(15)));
+    assert_eq!((schedule.requests(), schedule.lasts()), (6_000, secs(15)));
     assert_eq!(schedule.stretched(0.1).to_string(), "1s at 100/s, 500ms at 1000/s (poisson)");
     assert_eq!(schedule.stretched(1e-30).lasts(), Duration::from_nanos(2));
+
+    let up = Step::ramp(Level::NONE, rate("1000/s"), secs(30));
+    for (steps, requests, lasts, peak, words) in [
+        (vec![up.clone()], 15_000, 30, 1_000.0, "30s from 0/s to 1000/s"),
+        (vec![Step::ramp(rate("7/s"), rate("7/s"), secs(3))], 21, 3, 7.0, "3s at 7/s"),
+        (vec![Step::ramp(Level::NONE, Level::NONE, secs(3))], 0, 3, 0.0, "3s pause"),
+        (vec![wave(Turn::MeanUp, 60)], 30_000, 60, 700.0, "60s around 500/s (+-200/s every 20s)"),
+        (
+            vec![
+                wave(Turn::Trough, 60).arriving(Arrivals::Poisson),
+                Step::pause(secs(5)),
+                Step::burst(1_000),
+            ],
+            31_000,
+            65,
+            1_000.0,
+            "60s around 500/s (+-200/s every 20s, from its trough), 5s pause, 1000 at once (poisson)",
+        ),
+        (
+            vec![up.arriving(Arrivals::Poisson), Step::steady(rate("1/s"), secs(1))],
+            15_001,
+            31,
+            1_000.0,
+            "30s from 0/s to 1000/s (poisson), 1s at 1/s",
+        ),
+        (
+            vec![Step::replay([300, 100, 100, 1_100, 2_000].map(Duration::from_millis).to_vec())],
+            5,
+            2,
+            3.0,
+            "5 replayed in 2s",
+        ),
+        (Vec::new(), 0, 0, 0.0, ""),
+    ] {
+        let schedule = Schedule::new(steps);
+        let numbers = (schedule.requests(), schedule.lasts());
+        assert_eq!((schedule.to_string().as_str(), numbers), (words, (requests, secs(lasts))));
+        assert!((schedule.peak_per_second() - peak).abs() < 1e-9, "{words}: {}", schedule.peak_per_second());
+    }
+}
+
+#[test]
+fn what_is_stretched_keeps_its_shape() {
+    let log = Step::replay([0, 100, 300].map(Duration::from_millis).to_vec());
+    let steps =
+        vec![Step::ramp(rate("1/s"), Level::NONE, secs(2)), wave(Turn::Peak, 40), Step::burst(3), log];
+    let schedule = Schedule::new(steps);
+    let longer = schedule.stretched(10.0);
+    assert_eq!(
+        longer.to_string(),
+        "20s from 1/s to 0/s, 6m40s around 500/s (+-200/s every 3m20s, from its peak), 3 at once, 3 replayed in 3s"
+    );
+    assert_eq!(longer.requests(), 10 + 200_000 + 3 + 3);
+    assert_eq!(longer.arrivals(Seed(1)).last(), Some(longer.lasts()));
+}
+
+#[test]
+fn a_warm_up_precedes_and_a_limit_ends() {
+    let due = |schedule: &Schedule| schedule.arrivals(Seed(1)).collect::<Vec<_>>();
+    let steady = |text, lasts| Step::steady(rate(text), secs(lasts));
+    let plain = Schedule::new(vec![steady("100/s", 10), Step::pause(secs(1)), Step::burst(5)]);
+    let warm = plain.clone().with_warmup(secs(2)).unwrap();
+    assert_eq!(warm.to_string(), "10s at 100/s, 1s pause, 5 at once, after 2s at 100/s to warm up");
+    assert_eq!((warm.warmup(), warm.lasts(), warm.requests()), (secs(2), secs(13), 1_205));
+    let later: Vec<_> = due(&plain).iter().map(|due| *due + secs(2)).collect();
+    assert_eq!(due(&warm)[200..], later);
+    let twice = warm.clone().with_warmup(secs(3)).unwrap();
+    assert_eq!((twice.warmup(), twice.lasts()), (secs(3), secs(14)));
+
+    // A limit counts what is measured, and the load is over when one too many would be due.
+    for (most, lasts_ms, requests) in
+        [(1, 10, 1), (500, 5_000, 500), (1_000, 11_000, 1_000), (9_999, 11_000, 1_005)]
+    {
+        let limited = plain.clone().limited(most);
+        let numbers = (limited.lasts(), limited.requests(), due(&limited).len() as u64);
+        assert_eq!(numbers, (Duration::from_millis(lasts_ms), requests, requests), "{most}");
+        assert_eq!(due(&warm.clone().limited(most)).len() as u64, 200 + requests);
+    }
+    assert_eq!(
+        plain.clone().limited(7).limited(9).to_string(),
+        "10s at 100/s, 1s pause, 5 at once, 7 requests at most"
+    );
+    let poisson = Schedule::new(vec![steady("100/s", 10).arriving(Arrivals::Poisson)]);
+    let limited = poisson.clone().limited(50);
+    assert_eq!((due(&limited).len(), limited.lasts()), (50, secs(10)));
+    assert_eq!(due(&limited), due(&poisson)[..50]);
+
+    let first = |step: Step| {
+        let warm = Schedule::new(vec![Step::pause(secs(1)), step]).with_warmup(secs(100))?;
+        Some(warm.requests() - Schedule { warmup: Vec::new(), ..warm }.requests())
+    };
+    for (step, requests) in [
+        (Step::ramp(rate("10/s"), rate("90/s"), secs(10)), Some(1_000)),
+        (Step::ramp(Level::NONE, rate("90/s"), secs(10)), Some(4_500)),
+        (wave(Turn::MeanDown, 10), Some(50_000)),
+        (wave(Turn::Peak, 10), Some(70_000)),
+        (wave(Turn::Trough, 10), Some(30_000)),
+        (
+            Step::sine(Sine::new(rate("5/s"), rate("5/s"), secs(1), Turn::Trough).unwrap(), secs(10)),
+            Some(500),
+        ),
+        (Step::replay([1, 2, 4].map(secs).to_vec()), Some(75)),
+        (Step::replay(vec![Duration::ZERO; 3]), None),
+        (Step::replay(Vec::new()), None),
+        (Step::burst(7), None),
+    ] {
+        assert_eq!(first(step.clone()), requests, "{step}");
+    }
+}
+
+#[test]
+fn too_much_too_long_and_nothing_are_beyond() {
+    let one = |text, lasts| Schedule::new(vec![Step::steady(rate(text), lasts)]);
+    assert_eq!(one("1/s", secs(0)).check(), Err(Beyond::Nobody));
+    assert_eq!(one("1/ns", secs(1)).check(), Ok(()));
+    assert_eq!(one("1/ns", secs(2)).check(), Err(Beyond::Requests));
+    assert_eq!(one("1/ns", secs(2)).limited(10).check(), Ok(()));
+    assert_eq!(one("1/h", Duration::from_hours(721)).check(), Err(Beyond::Duration));
+    assert_eq!(Schedule::new(vec![Step::burst(u64::MAX), Step::burst(1)]).check(), Err(Beyond::Requests));
 }
 
 #[test]
@@ -106,6 +256,25 @@ fn poisson_counts_have_their_mean_their_dispersion_and_their_shape() {
     }
 }
 
+/// A Poisson process of rate one, its time stretched as each step has it.
+fn by_hand(steps: &[(Rate, Duration)], seed: u64) -> Vec<Duration> {
+    let mut draws = Seed(seed).stream("arrivals");
+    let (mut due, mut began) = (Vec::new(), Duration::ZERO);
+    let mut gap: f64 = Exp1.sample(&mut draws);
+    for (rate, lasts) in steps {
+        let (per_nano, nanos) = (rate.per_nano(), lasts.as_nanos() as f64);
+        let mut into = 0.0;
+        while into + gap / per_nano < nanos {
+            into += gap / per_nano;
+            gap = Exp1.sample(&mut draws);
+            due.push(began + Duration::from_nanos(format!("{:.0}", into.floor()).parse().unwrap()));
+        }
+        gap -= (nanos - into) * per_nano;
+        began += *lasts;
+    }
+    due
+}
+
 proptest! {
     #[test]
     fn evenly_spread_requests_are_where_they_should_be(
@@ -113,15 +282,12 @@ proptest! {
     ) {
         let steps: Vec<_> = steps
             .into_iter()
-            .map(|(requests, per, lasts)| Step {
-                rate: rate(&format!("{requests}/{per}ms")),
-                lasts: Duration::from_millis(lasts),
-            })
+            .map(|(requests, per, lasts)| (rate(&format!("{requests}/{per}ms")), Duration::from_millis(lasts)))
             .collect();
-        let schedule = Schedule::new(steps.clone(), Arrivals::Constant);
+        let schedule = Schedule::new(steps.iter().map(|(rate, lasts)| Step::steady(*rate, *lasts)).collect());
         let mut due = schedule.arrivals(Seed(1)).peekable();
         let (mut began, mut all) = (Duration::ZERO, 0);
-        for Step { rate, lasts } in steps {
+        for (rate, lasts) in steps {
             let end = began + lasts;
             let mut n = 0;
             while let Some(due) = due.next_if(|due| *due < end) {
@@ -144,13 +310,12 @@ proptest! {
     ) {
         let steps: Vec<_> = steps
             .into_iter()
-            .map(|(requests, lasts)| Step {
-                rate: rate(&format!("{requests}/s")),
-                lasts: Duration::from_millis(lasts),
-            })
+            .map(|(requests, lasts)| (rate(&format!("{requests}/s")), Duration::from_millis(lasts)))
             .collect();
-        let schedule = Schedule::new(steps, Arrivals::Poisson);
+        let poisson = |(rate, lasts): &(Rate, Duration)| Step::steady(*rate, *lasts).arriving(Arrivals::Poisson);
+        let schedule = Schedule::new(steps.iter().map(poisson).collect());
         let due: Vec<_> = schedule.arrivals(Seed(seed)).collect();
+        prop_assert_eq!(&due, &by_hand(&steps, seed));
         prop_assert!(due.is_sorted());
         prop_assert!(due.last().is_none_or(|last| *last < schedule.lasts()));
         prop_assert_eq!(&due, &schedule.arrivals(Seed(seed)).collect::<Vec<_>>());
