@@ -1,0 +1,245 @@
+//! What is asked, looked at as text: nobody is asked.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::target::read_url;
+
+fn targets(urls: &[&str]) -> Vec<Target> {
+    urls.iter().map(|url| Target::get(read_url(url).unwrap())).collect()
+}
+
+fn with_keys(keys: &str) -> Variety {
+    Variety { keys: Some(keys.parse().unwrap()), ..Variety::default() }
+}
+
+/// The paths of the first requests.
+fn paths(traffic: &Traffic, count: u64) -> Vec<String> {
+    (0..count).map(|n| traffic.nth(n).path.into_owned()).collect()
+}
+
+#[test]
+fn targets_are_asked_for_in_turn_and_nothing_is_copied() {
+    let traffic =
+        Traffic::new(targets(&["http://a/1?x", "http://a/2", "http://a"]), Variety::default(), Seed(1));
+    let traffic = traffic.unwrap();
+    assert_eq!(paths(&traffic, 4), ["/1?x", "/2", "/", "/1?x"]);
+    assert!((0..3).all(|n| matches!(traffic.nth(n).path, Cow::Borrowed(_))));
+    let one = Traffic::one(targets(&["http://a?b"]).remove(0));
+    assert_eq!((one.nth(u64::MAX).index, paths(&one, 2)), (0, vec!["/?b".to_owned(); 2]));
+}
+
+#[test]
+fn targets_are_drawn_alike_by_seed() {
+    let order = Variety { order: Order::Random, ..Variety::default() };
+    let draw = |seed: u64| {
+        let traffic =
+            Traffic::new(targets(&["http://a/0", "http://a/1", "http://a/2"]), order.clone(), Seed(seed));
+        let traffic = traffic.unwrap();
+        (0..30_000).map(move |n| traffic.nth(n).index).collect::<Vec<_>>()
+    };
+    let drawn = draw(1);
+    for index in 0..3 {
+        let count = drawn.iter().filter(|drawn| **drawn == index).count();
+        // A third of 30,000, and five standard deviations.
+        assert!((9_590..10_410).contains(&count), "{index}: {count}");
+    }
+    assert_eq!(drawn, draw(1));
+    assert_ne!(drawn, draw(2));
+}
+
+#[test]
+fn a_list_is_followed_and_begun_again() {
+    let listed = |list: &[u32]| {
+        let variety = Variety { order: Order::Listed(list.into()), ..Variety::default() };
+        Traffic::new(targets(&["http://a/0", "http://a/1"]), variety, Seed(1))
+    };
+    assert_eq!(paths(&listed(&[1, 1, 0]).unwrap(), 5), ["/1", "/1", "/0", "/1", "/1"]);
+    assert_eq!(listed(&[]).unwrap_err(), TrafficError::Nothing);
+    assert_eq!(
+        listed(&[0, 2]).unwrap_err().to_string(),
+        "the order has target 2, and there are 2: number them from 0"
+    );
+}
+
+#[test]
+fn keys_stand_where_they_are_written() {
+    for (url, path) in [
+        ("http://a/doc/{key}", "/doc/7"),
+        ("http://a/{key}/{key:03}?{key}", "/7/007?7"),
+        ("http://a/?id={key:020}", "/?id=00000000000000000007"),
+        ("http://a/{key:01}", "/7"),
+        ("http://a/{other}{key}{", "/{other}7{"),
+    ] {
+        let traffic = Traffic::new(targets(&[url]), with_keys("scan:10"), Seed(1)).unwrap();
+        assert_eq!(traffic.nth(17).path, path, "{url}");
+    }
+    let mixed =
+        Traffic::new(targets(&["http://a/{key}", "http://a/same"]), with_keys("scan:10"), Seed(1)).unwrap();
+    assert_eq!(paths(&mixed, 4), ["/0", "/same", "/2", "/same"]);
+    assert!(matches!(mixed.nth(1).path, Cow::Borrowed(_)));
+}
+
+#[test]
+fn no_two_requests_and_no_two_runs_are_for_one_url_if_caches_are_to_be_missed() {
+    let variety = || Variety { cache_bust: true, ..Variety::default() };
+    let hex = format!("{:016x}", Seed(1).child("cache-bust").0);
+    for (url, before) in [
+        ("http://a", "/?stockade="),
+        ("http://a/b", "/b?stockade="),
+        ("http://a/b?c=d", "/b?c=d&stockade="),
+        ("http://a/b?", "/b?stockade="),
+        ("http://a/b?c&", "/b?c&stockade="),
+        ("http://a/b#part", "/b?stockade="),
+    ] {
+        let traffic = Traffic::new(targets(&[url]), variety(), Seed(1)).unwrap();
+        assert_eq!(traffic.nth(0xbeef).path, format!("{before}{hex}beef"), "{url}");
+    }
+    let mut seen = BTreeSet::new();
+    for seed in 1..=3 {
+        let traffic = Traffic::new(targets(&["http://a/b"]), variety(), Seed(seed)).unwrap();
+        seen.extend(paths(&traffic, 1_000));
+        seen.insert(traffic.nth(u64::MAX).path.into_owned());
+    }
+    assert_eq!(seen.len(), 3_003);
+    let both = Variety { keys: Some("scan:10".parse().unwrap()), ..variety() };
+    let traffic = Traffic::new(targets(&["http://a/{key}"]), both, Seed(1)).unwrap();
+    assert_eq!(traffic.nth(13).path, format!("/3?stockade={hex}d"));
+}
+
+#[test]
+fn what_cannot_be_asked_is_told_what_to_do() {
+    let told = |urls: &[&str], variety| {
+        let targets = urls.iter().map(|url| Target::get(url.parse().unwrap())).collect();
+        Traffic::new(targets, variety, Seed(1)).unwrap_err().to_string()
+    };
+    let place = "in a URL is no place for a key: write `{key}`, or `{key:08}` for eight digits at least";
+    for (url, message) in [
+        ("/x", "`/x` has no host: write one before the path, as in `http://localhost:8080/`"),
+        ("ftp://a/x", "`ftp://a/x` is neither http nor https: write `http://` or `https://` before the host"),
+        (
+            "http://a/{key}",
+            "`http://a/{key}` has a place for a key, and there are no keys: say which, as in `--keys zipf:10000`",
+        ),
+        ("http://a/{key:8}", &format!("`{{key:8}}` {place}")),
+        ("http://a/{keys}", &format!("`{{keys}}` {place}")),
+        ("http://a/{key:021}", &format!("`{{key:021}}` {place}")),
+        ("http://a/{key:0}", &format!("`{{key:0}}` {place}")),
+        ("http://a/{key", &format!("`{{key` {place}")),
+    ] {
+        assert_eq!(told(&[url], Variety::default()), message, "{url}");
+    }
+    assert_eq!(
+        told(&["http://a/", "http://a/b"], with_keys("zipf:10")),
+        "no URL has a place for a key: write `{key}` into a path or a query, or leave `--keys zipf:10:0.99` out"
+    );
+    assert_eq!(
+        told(&[], Variety::default()),
+        "there is nothing to ask for: give a URL, or a file with one at least"
+    );
+    let connect = Target::new(Method::CONNECT, "http://a/".parse().unwrap());
+    assert_eq!(
+        Traffic::new(vec![connect], Variety::default(), Seed(1)).unwrap_err().to_string(),
+        "`CONNECT http://a/` asks for a tunnel and for no answer: write another method, such as GET"
+    );
+}
+
+#[test]
+fn keys_are_read_and_written() {
+    for (text, written) in [
+        ("zipf:10", "zipf:10:0.99"),
+        (" zipf : 1_000 : 1 ", "zipf:1000:1"),
+        ("zipf:1:0", "zipf:1:0"),
+        ("uniform:1000000", "uniform:1000000"),
+        ("scan:1_000_000_000_000_000", "scan:1000000000000000"),
+    ] {
+        assert_eq!(text.parse::<Keys>().unwrap().to_string(), written, "{text}");
+    }
+    let exponent =
+        "is no exponent: write from 0 (all alike) to 10; about 1 is usual, as in `zipf:10000:0.99`";
+    let range = "cannot be drawn from: write from 1 to 1_000_000_000_000_000 keys";
+    for (text, message) in [
+        ("zpf:10", "`zpf` is no way to draw keys: did you mean `zipf`?"),
+        ("pareto:10", "`pareto` is no way to draw keys: use one of: zipf, uniform, scan"),
+        ("10", "`10` is no way to draw keys: use one of: zipf, uniform, scan"),
+        ("uniform", "`uniform` does not say how many keys there are: write `uniform:10000`"),
+        ("scan:", "`scan` does not say how many keys there are: write `scan:10000`"),
+        ("zipf:many", "`zipf:many` is no number of keys: write `zipf:10000`"),
+        ("zipf:-1", "`zipf:-1` is no number of keys: write `zipf:10000`"),
+        ("scan:_", "`scan:_` is no number of keys: write `scan:10000`"),
+        ("zipf:0", &format!("`zipf:0` {range}")),
+        ("scan:1_000_000_000_000_001", &format!("`scan:1_000_000_000_000_001` {range}")),
+        ("zipf:10:hot", &format!("`hot` {exponent}")),
+        ("zipf:10:-1", &format!("`-1` {exponent}")),
+        ("zipf:10:nan", &format!("`nan` {exponent}")),
+        ("zipf:10:1:2", "`zipf:10:1:2` says too much: write `zipf:10:1`"),
+        ("uniform:10:1", "`uniform:10:1` says too much: write `uniform:10`"),
+    ] {
+        assert_eq!(text.parse::<Keys>().unwrap_err().to_string(), message, "{text}");
+    }
+}
+
+#[test]
+fn keys_are_drawn_by_their_law() {
+    for (text, weight) in [
+        ("zipf:20", &(|k: f64| (k + 1.0).powf(-0.99)) as &dyn Fn(f64) -> f64),
+        ("zipf:20:1", &|k: f64| 1.0 / (k + 1.0)),
+        ("zipf:20:1.5", &|k: f64| (k + 1.0).powf(-1.5)),
+        ("zipf:20:0", &|_| 1.0),
+        ("uniform:20", &|_| 1.0),
+    ] {
+        let keys: Keys = text.parse().unwrap();
+        let mut counts = [0_u32; 20];
+        (0..100_000).for_each(|n| counts[usize::try_from(keys.nth(n, Seed(1))).unwrap()] += 1);
+        let all: f64 = (0..20).map(|k| weight(f64::from(k))).sum();
+        let chi_squared: f64 = (0..20_u32)
+            .map(|k| {
+                let expected = 100_000.0 * weight(f64::from(k)) / all;
+                (f64::from(counts[k as usize]) - expected).powi(2) / expected
+            })
+            .sum();
+        // 19 degrees of freedom: 43.82 is exceeded by chance once in a thousand seeds.
+        assert!(chi_squared < 43.82, "{text}: {chi_squared} {counts:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_can_be_read(count in 1..=1_000_000_000_000_000_u64, exponent in 0.0..=10.0_f64) {
+        for text in [format!("zipf:{count}:{exponent}"), format!("uniform:{count}"), format!("scan:{count}")] {
+            prop_assert_eq!(text.parse::<Keys>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn every_key_is_there(count in 1..=1_000_000_000_000_000_u64, exponent in 0.0..=10.0_f64, n: u64, seed: u64) {
+        for text in [format!("zipf:{count}:{exponent}"), format!("uniform:{count}"), format!("scan:{count}")] {
+            prop_assert!(text.parse::<Keys>().unwrap().nth(n, Seed(seed)) < count);
+        }
+    }
+
+    #[test]
+    fn no_text_makes_keys_panic(text in ".{0,12}", near in "(zipf|uniform|scan)?[:0-9_.e-]{0,24}") {
+        for text in [text, near] {
+            let _ = text.parse::<Keys>().map(|keys| keys.nth(7, Seed(1)));
+        }
+    }
+
+    #[test]
+    fn no_path_makes_traffic_panic(
+        path in "/([a-z?&=#{}:é]|\\{key\\}|\\{key:0[0-9]{1,2}\\}){0,12}", n: u64, cache_bust: bool, keys: bool,
+    ) {
+        let Ok(url) = read_url(&format!("http://a{path}")) else { return Ok(()) };
+        let keys = keys.then(|| "uniform:1000".parse().unwrap());
+        let variety = Variety { keys, cache_bust, ..Variety::default() };
+        if let Ok(traffic) = Traffic::new(vec![Target::get(url)], variety, Seed(1)) {
+            let path = traffic.nth(n).path;
+            let parsed: PathAndQuery = path.parse().unwrap();
+            prop_assert_eq!(parsed.as_str(), &*path);
+            let has_place = path.contains("{key");
+            prop_assert!(!has_place);
+        }
+    }
+}
