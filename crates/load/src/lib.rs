@@ -21,6 +21,7 @@ pub mod schedule;
 pub mod summary;
 pub mod tally;
 pub mod target;
+pub mod targets;
 mod tls;
 pub mod traffic;
 mod watch;
