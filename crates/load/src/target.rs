@@ -187,6 +187,12 @@ pub struct Base {
 }
 
 impl Base {
+    /// What stands before every path: nothing, or what begins with a slash and does not end with one.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     /// The URL of a path, which begins with `/` and may have a query.
     pub fn at(&self, path: &str) -> Result<Uri, http::Error> {
         let path = if self.prefix.is_empty() {

@@ -4,7 +4,9 @@
 //! |---|---|
 //! | [`vegeta`] | Vegeta's targets, as text or as JSON lines |
 //! | [`siege`] | siege's `urls.txt` |
+//! | [`log`] | access logs, to be replayed |
 
+pub mod log;
 pub mod siege;
 pub mod vegeta;
 

@@ -1,0 +1,307 @@
+//! Logs, made by hand or from a seed.
+
+mod wrong;
+
+use std::{collections::BTreeMap, io::Write};
+
+use flate2::{Compression, write::GzEncoder};
+use proptest::prelude::*;
+
+use super::*;
+
+fn base() -> Base {
+    "http://h:8080/v2".parse().unwrap()
+}
+
+fn read(text: impl AsRef<[u8]>) -> Result<Log, TargetsError> {
+    Log::read("log", text.as_ref(), &base())
+}
+
+/// `@1.5 GET /path`: when each request is due, in seconds, and what it is.
+fn said(log: &Log) -> Vec<String> {
+    let Order::Listed(order) = log.order() else { panic!("{:?}", log.order()) };
+    let said = |(due, index): (&Duration, &u32)| {
+        let target = &log.targets()[*index as usize];
+        let url = target.url.to_string();
+        format!("@{} {} {}", due.as_secs_f64(), target.method, url.strip_prefix("http://h:8080/v2").unwrap())
+    };
+    log.due().iter().zip(order.iter()).map(said).collect()
+}
+
+fn packed(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(bytes).unwrap();
+    gzip.finish().unwrap()
+}
+
+/// A line whose request is this.
+fn line(request: &str) -> String {
+    format!("a - - [17/May/2015:10:05:03 +0000] \"{request}\" 200 17\n")
+}
+
+#[test]
+fn what_begins_as_the_common_log_format_is_read() {
+    let time = "[17/May/2015:10:05:03 +0000]";
+    for text in [
+        &format!("1.2.3.4 - - {time} \"GET /a HTTP/1.1\" 200 17"),
+        &format!("\u{feff}\r\n::1 - ada {time} \"GET /a HTTP/2.0\" 304 -\r\n\n"),
+        &format!(
+            "a.example:443 1.2.3.4 - ada lovelace {time} \"GET /a HTTP/1.1\" 200 17 \"-\" \"curl/8 \\\"[x]\\\"\""
+        ),
+        &format!(
+            "1.2.3.4 - [ada] {time} \"GET /a HTTP/1.0\" 200 17 \"http://b/?\" \"Mozilla/5.0\" 12 \"x\" 3ms"
+        ),
+        &format!("- - - {time} \"GET /a HTTP/1.1\" - -"),
+        &format!("1.2.3.4 - - {time} \"GET http://other/a HTTP/1.1\" 200 17"),
+        &format!("1.2.3.4 - - {time} \"GET /a#top HTTP/1.1\" 200 17"),
+    ] {
+        assert_eq!(said(&read(text).unwrap()), ["@0 GET /a"], "{text}");
+    }
+}
+
+#[test]
+fn json_is_read_by_many_names() {
+    for line in [
+        r#"{"time":"2015-05-17T10:05:03Z","method":"GET","url":"http://a/a?b=c"}"#,
+        r#"{"time_local":"17/May/2015:10:05:03 +0000","request":"GET /a?b=c HTTP/1.1","status":"200"}"#,
+        r#"{"msec":"1431857103.123","request_method":"GET","request_uri":"/a?b=c","uri":"/index"}"#,
+        r#"{"time_iso8601":"2015-05-17T12:05:03+02:00","request_method":"GET","uri":"/a","args":"b=c"}"#,
+        r#"{"@timestamp":1431857103,"http":{"request":{"method":"GET"}},"url":{"original":"/a?b=c"}}"#,
+        r#"{"@timestamp":1431857103.25,"http.request.method":"GET","url.original":"/a?b=c"}"#,
+        r#"{"level":"info","ts":1431857103.9,"msg":"handled request","request":{"method":"GET","host":"a","uri":"/a?b=c"}}"#,
+        r#"{"StartUTC":"2015-05-17T10:05:03.1Z","time":"2015-05-17T10:05:09Z","RequestMethod":"GET","RequestPath":"/a?b=c"}"#,
+        r#"{"timestamp":"[17/May/2015:10:05:03 +0000]","method":"GET","path":"/a?b=c","args":"x=y"}"#,
+        r#"{"time":null,"ts":1,"method":"GET","path":"/a?b=c"}"#,
+    ] {
+        assert_eq!(said(&read(line).unwrap()), ["@0 GET /a?b=c"], "{line}");
+    }
+}
+
+#[test]
+fn every_way_to_write_a_time_is_the_same_time() {
+    let line = |time: &str| format!("{{\"time\":{time},\"method\":\"GET\",\"path\":\"/\"}}\n");
+    let times = [
+        "1431857103",
+        "\"1431857103\"",
+        "1431857103.000000",
+        "\"2015-05-17T10:05:03Z\"",
+        "\"2015-05-17T05:35:03.000-04:30\"",
+        "\"17/May/2015:12:05:03 +0200\"",
+    ];
+    let log = read(times.map(line).concat() + &line("1431857103.000001")).unwrap();
+    assert_eq!(log.due()[..6], [Duration::ZERO; 6]);
+    assert_eq!(log.due()[6], Duration::from_micros(1));
+}
+
+#[test]
+fn what_cannot_be_replayed_is_counted() {
+    for (request, reason) in [
+        ("POST /a HTTP/1.1", Reason::Method),
+        ("CONNECT a:443 HTTP/1.1", Reason::Method),
+        ("OPTIONS * HTTP/1.1", Reason::Method),
+        ("PRI * HTTP/2.0", Reason::Method),
+        ("-", Reason::NoRequest),
+        ("", Reason::NoRequest),
+        ("GET /", Reason::NoRequest),
+        ("GET /a b HTTP/1.1", Reason::NoRequest),
+        ("get / HTTP/1.1", Reason::NoRequest),
+        (r"\x16\x03\x01\x02\x00\x01", Reason::NoRequest),
+        (r"\x16\x03 \x01 HTTP/1.1", Reason::NoRequest),
+        ("SSH-2.0-OpenSSH_9", Reason::NoRequest),
+        ("GET * HTTP/1.1", Reason::Url),
+        ("GET a/b HTTP/1.1", Reason::Url),
+        ("GET ftp://a/b HTTP/1.1", Reason::Url),
+        (r"GET /\x16 HTTP/1.1", Reason::Url),
+        (r"GET /\xff HTTP/1.1", Reason::Url),
+        (r"GET /a\tb HTTP/1.1", Reason::Url),
+        ("GET /<a> HTTP/1.1", Reason::Url),
+    ] {
+        let log = read(line("GET / HTTP/1.1") + &line(request)).unwrap();
+        let counts = Reason::ALL.map(|reason| log.skipped().count(reason));
+        assert_eq!(counts, Reason::ALL.map(|other| u64::from(other == reason)), "{request}");
+        assert_eq!((log.lines(), log.requests()), (2, 1), "{request}");
+    }
+    let lines = ["GET / HTTP/1.1", "-", "PUT / HTTP/1.1", "-"].map(line).concat();
+    assert_eq!(
+        read(lines).unwrap().skipped().to_string(),
+        "1 with a method other than GET and HEAD, 2 without a request"
+    );
+    assert_eq!(read(line("GET / HTTP/1.1")).unwrap().skipped().to_string(), "none");
+    // In JSON, too.
+    for (line, reason) in [
+        (r#"{"ts":1,"request":"-"}"#, Reason::NoRequest),
+        (r#"{"ts":1,"method":"","url":""}"#, Reason::NoRequest),
+        (r#"{"ts":1,"method":"GET","url":"-"}"#, Reason::NoRequest),
+        (r#"{"ts":1,"method":"POST","url":"/"}"#, Reason::Method),
+        (r#"{"ts":1,"method":"GET","url":"/\u0001"}"#, Reason::Url),
+    ] {
+        let log = read(format!("{line}\n{{\"ts\":1,\"method\":\"GET\",\"url\":\"/\"}}")).unwrap();
+        assert_eq!(log.skipped().count(reason), 1, "{line}");
+    }
+}
+
+#[test]
+fn what_the_server_wrote_in_other_words_is_asked_for_as_it_was() {
+    for (request, path) in [
+        ("GET http://a HTTP/1.1", "/"),
+        ("GET HTTPS://a?b HTTP/1.1", "/?b"),
+        ("GET //a//b HTTP/1.1", "//a//b"),
+        ("GET /%7e?a=%20 HTTP/1.1", "/%7e?a=%20"),
+        (r#"GET /a\"b HTTP/1.1"#, "/a\"b"),
+        (r"GET /a\\b HTTP/1.1", "/a\\b"),
+        (r"GET /a\x22b HTTP/1.1", "/a\"b"),
+        (r"GET /\xC3\xA9 HTTP/1.1", "/é"),
+        ("GET /é HTTP/1.1", "/é"),
+        // Nothing is drawn for what is in a log.
+        ("GET /{key}/{key:2} HTTP/1.1", "/%7Bkey}/%7Bkey:2}"),
+    ] {
+        assert_eq!(said(&read(line(request)).unwrap()), [format!("@0 GET {path}")], "{request}");
+    }
+}
+
+#[test]
+fn requests_are_sorted_and_a_second_is_filled_evenly() {
+    let line = |second: u32, path: &str| {
+        format!("a - - [17/May/2015:10:05:{second:02} +0000] \"GET {path} HTTP/1.1\" 200 1\n")
+    };
+    let text =
+        [line(5, "/e"), line(3, "/b"), line(5, "/f"), line(3, "/a"), line(5, "/b"), line(5, "/g")].concat();
+    let log = read(&text).unwrap();
+    let sorted = ["@0 GET /b", "@0.5 GET /a", "@2 GET /e", "@2.25 GET /f", "@2.5 GET /b", "@2.75 GET /g"];
+    assert_eq!(said(&log), sorted);
+    assert_eq!((log.targets().len(), log.lasts()), (5, Duration::from_millis(2_750)));
+    // Two files that were appended to each other, each packed by itself.
+    let (first, second) = text.split_at(text.find('\n').unwrap() + 1);
+    let members = [packed(first.as_bytes()), packed(second.as_bytes())].concat();
+    assert_eq!(said(&read(members).unwrap()), sorted);
+}
+
+#[test]
+fn times_with_fractions_are_left_alone() {
+    let line = |time: &str, path: &str| format!("{{\"ts\":{time},\"method\":\"GET\",\"url\":\"{path}\"}}\n");
+    let text = [line("2", "/b"), line("2", "/a"), line("3.5", "/c"), line("1", "/d")].concat();
+    assert_eq!(said(&read(text).unwrap()), ["@0 GET /d", "@1 GET /b", "@1 GET /a", "@2.5 GET /c"]);
+}
+
+#[test]
+fn a_head_is_another_target_than_a_get() {
+    let text = ["GET /a HTTP/1.1", "HEAD /a HTTP/1.1", "GET /a HTTP/1.1", "GET http://x/a HTTP/1.1"]
+        .map(line)
+        .concat();
+    let log = read(text).unwrap();
+    assert_eq!(
+        log.targets().iter().map(|target| target.method.as_str()).collect::<Vec<_>>(),
+        ["GET", "HEAD"]
+    );
+    assert!(log.targets().iter().all(|target| target.headers.is_empty() && target.body.is_empty()));
+}
+
+#[test]
+fn a_log_is_played_faster_or_slower_and_in_part() {
+    let line = |n: u32| format!("{{\"ts\":{}.5,\"method\":\"GET\",\"url\":\"/{n}\"}}\n", n + 1);
+    let log = read((0..10_000).map(line).collect::<String>()).unwrap();
+    let millis = |log: &Log| log.due().iter().take(3).map(Duration::as_millis).collect::<Vec<_>>();
+    assert_eq!(millis(&log.clone().at_speed(4.0).unwrap()), [0, 250, 500]);
+    assert_eq!(millis(&log.clone().at_speed(0.1).unwrap()), [0, 10_000, 20_000]);
+    assert_eq!(log.clone().at_speed(1e-300).unwrap().lasts(), Duration::from_nanos(u64::MAX));
+
+    let share = |share: f64, seed: u64| said(&log.clone().share(share, Seed(seed)).unwrap());
+    let (tenth, half) = (share(0.1, 1), share(0.5, 1));
+    // A tenth of 10,000, and five standard deviations.
+    assert!((850..1_150).contains(&tenth.len()), "{}", tenth.len());
+    assert!(tenth.iter().all(|request| half.contains(request)));
+    assert_eq!(tenth, share(0.1, 1));
+    assert_ne!(tenth, share(0.1, 2));
+    assert_eq!(share(1.0, 1).len(), 10_000);
+    assert_eq!(log.clone().share(1e-300, Seed(1)).unwrap().lasts(), Duration::ZERO);
+}
+
+/// A request of a log that is made up: its time in microseconds, whether it is a HEAD, and its path.
+type Made = (u64, bool, String);
+
+/// What a log comes to, worked out the slow way.
+fn expected(made: &[Made], is_whole: bool) -> Vec<String> {
+    let mut sorted: Vec<&Made> = made.iter().collect();
+    sorted.sort_by_key(|(at, ..)| *at);
+    let first = sorted[0].0;
+    let mut seen = BTreeMap::new();
+    let said = |(at, is_head, path): &Made| {
+        let since = Duration::from_micros(at - first);
+        let of_second = made.iter().filter(|(other, ..)| other == at).count();
+        let nth: &mut usize = seen.entry(*at).or_default();
+        let within = if is_whole { 1_000_000_000 * *nth / of_second } else { 0 };
+        *nth += 1;
+        let due = since + Duration::from_nanos(within as u64);
+        format!("@{} {} {path}", due.as_secs_f64(), if *is_head { "HEAD" } else { "GET" })
+    };
+    sorted.into_iter().map(said).collect()
+}
+
+fn as_common(made: &[Made]) -> String {
+    let line = |(at, is_head, path): &Made| {
+        let time = jiff::Timestamp::from_microsecond(i64::try_from(*at).unwrap()).unwrap();
+        let time = time.strftime("%d/%b/%Y:%H:%M:%S +0000");
+        format!(
+            "h a - - [{time}] \"{} {path} HTTP/1.1\" 200 - \"-\" \"x\"\n",
+            if *is_head { "HEAD" } else { "GET" }
+        )
+    };
+    made.iter().map(line).collect()
+}
+
+fn as_json(made: &[Made]) -> String {
+    let line = |(at, is_head, path): &Made| {
+        let method = if *is_head { "HEAD" } else { "GET" };
+        let ts = format!("{}.{:06}", at / 1_000_000, at % 1_000_000);
+        format!("{{\"ts\":{ts},\"request\":{{\"method\":\"{method}\",\"uri\":\"{path}\"}}}}\n")
+    };
+    made.iter().map(line).collect()
+}
+
+/// Requests of a few seconds.
+fn made() -> impl Strategy<Value = Vec<Made>> {
+    let time = 1_431_857_103_000_000..1_431_857_107_000_000_u64;
+    prop::collection::vec((time, any::<bool>(), "/[a-c]{0,2}(\\?[a-z=&]{0,3})?"), 1..30)
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_can_be_read(made in made()) {
+        let whole: Vec<Made> =
+            made.iter().map(|(at, is_head, path)| (at / 1_000_000 * 1_000_000, *is_head, path.clone())).collect();
+        prop_assert_eq!(said(&read(as_common(&whole)).unwrap()), expected(&whole, true));
+        prop_assert_eq!(said(&read(packed(as_json(&whole).as_bytes())).unwrap()), expected(&whole, true));
+        let is_whole = made.iter().all(|(at, ..)| at % 1_000_000 == 0);
+        prop_assert_eq!(said(&read(as_json(&made)).unwrap()), expected(&made, is_whole));
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), text in "\\PC{0,80}") {
+        let _ = (read(&bytes), read(text));
+        let _ = read([&[0x1f, 0x8b][..], &bytes].concat());
+        let _ = read(packed(&bytes));
+    }
+
+    #[test]
+    fn no_line_makes_it_panic(
+        common in "(\\[17/May/2015:10:05:03 \\+0000\\]|\"GET |/a| HTTP/1.1\"|\\\\(x[0-9a-f])?|[ a-z\"\\[\\]é-]| 200 17|\n){0,30}",
+        json in "\\{(\"(ts|time|method|request|url|uri|args)\"[:,]|[0-9]{1,12}|\"(GET|/a|-|1.5e9)\"|[{}:,.-]|null){0,20}",
+    ) {
+        let _ = (read(common), read(json));
+    }
+
+    #[test]
+    fn no_change_of_a_log_makes_it_panic(
+        made in made(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), cut: prop::sample::Index,
+    ) {
+        let (common, json) = (as_common(&made), as_json(&made));
+        for bytes in [packed(common.as_bytes()), common.into_bytes(), json.into_bytes()] {
+            let mut changed = bytes.clone();
+            for (index, byte) in &changes {
+                let at = index.index(changed.len());
+                changed[at] = *byte;
+            }
+            let _ = (read(changed), read(&bytes[..cut.index(bytes.len())]));
+        }
+    }
+}
