@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use stockade_model::{histogram::Histogram, record::Run, units::milliseconds};
 
-pub use arm::{ArmFigures, Bytes, Distribution, Held, OpenLoad, Stores};
+pub use arm::{ArmFigures, Bytes, Held, OpenLoad, Stores};
 pub use fold::{Fold, Moment, Part, Window};
 pub use results::{Evidence, Results};
 

@@ -9,6 +9,8 @@ use hdrhistogram::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::units::milliseconds;
+
 /// A distribution of durations in nanoseconds (Tene's HDR histogram, three significant digits).
 ///
 /// Histograms merge without loss; percentiles are never averaged. On disk it is the base64 of the
@@ -127,6 +129,42 @@ impl Serialize for Histogram {
 impl<'de> Deserialize<'de> for Histogram {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         Self::try_from(String::deserialize(from)?).map_err(serde::de::Error::custom)
+    }
+}
+
+/// A distribution's figures in milliseconds, in the JSON contract's shape.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Distribution {
+    pub min_ms: f64,
+    pub p50_ms: f64,
+    pub p90_ms: f64,
+    pub p95_ms: f64,
+    pub p99_ms: f64,
+    pub p999_ms: f64,
+    pub max_ms: f64,
+    pub mean_ms: f64,
+}
+
+impl Distribution {
+    /// None of nothing. `exact` are the shortest and the longest, where they are known better than to three digits.
+    #[must_use]
+    pub fn of(histogram: &Histogram, exact: Option<(f64, f64)>) -> Option<Self> {
+        let (min_ms, max_ms) = match exact {
+            Some(exact) => exact,
+            None => (milliseconds(histogram.min()?), milliseconds(histogram.max()?)),
+        };
+        let at = |quantile| Some(milliseconds(histogram.quantile(quantile)?).clamp(min_ms, max_ms));
+        Some(Self {
+            min_ms,
+            p50_ms: at(0.50)?,
+            p90_ms: at(0.90)?,
+            p95_ms: at(0.95)?,
+            p99_ms: at(0.99)?,
+            p999_ms: at(0.999)?,
+            max_ms,
+            mean_ms: milliseconds(histogram.mean()?).clamp(min_ms, max_ms),
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use stockade_model::{
-    histogram::Histogram,
+    histogram::{Distribution, Histogram},
     outcome::Outcomes,
     record::{Audit, Load, OpenFigures, Run},
     units::milliseconds,
@@ -86,20 +86,6 @@ pub struct OpenLoad {
     pub audit: Audit,
 }
 
-/// A distribution's figures in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "the names say it")]
-pub struct Distribution {
-    pub min_ms: f64,
-    pub p50_ms: f64,
-    pub p90_ms: f64,
-    pub p95_ms: f64,
-    pub p99_ms: f64,
-    pub p999_ms: f64,
-    pub max_ms: f64,
-    pub mean_ms: f64,
-}
-
 /// Sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bytes {
@@ -127,27 +113,6 @@ pub struct Held {
     /// Bytes at any time, where they are limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_max: Option<usize>,
-}
-
-impl Distribution {
-    /// `exact` are the shortest and the longest, where they are known better than to three digits.
-    fn of(histogram: &Histogram, exact: Option<(f64, f64)>) -> Option<Self> {
-        let (min_ms, max_ms) = match exact {
-            Some(exact) => exact,
-            None => (milliseconds(histogram.min()?), milliseconds(histogram.max()?)),
-        };
-        let at = |quantile| Some(milliseconds(histogram.quantile(quantile)?).clamp(min_ms, max_ms));
-        Some(Self {
-            min_ms,
-            p50_ms: at(0.50)?,
-            p90_ms: at(0.90)?,
-            p95_ms: at(0.95)?,
-            p99_ms: at(0.99)?,
-            p999_ms: at(0.999)?,
-            max_ms,
-            mean_ms: milliseconds(histogram.mean()?).clamp(min_ms, max_ms),
-        })
-    }
 }
 
 /// No request is served for longer than it takes: three digits must not say so.
