@@ -5,7 +5,7 @@ use std::time::Duration;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use hdrhistogram::{
     Histogram as Hdr,
-    serialization::{Deserializer, Serializer as _, V2Serializer},
+    serialization::{Deserializer, Serializer as _, V2DeflateSerializer, V2Serializer},
 };
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +79,34 @@ impl Histogram {
     #[must_use]
     pub fn mean(&self) -> Option<Duration> {
         self.nonempty(|hdr| Duration::from_secs_f64(hdr.mean() / 1e9))
+    }
+
+    /// The standard deviation; `None` if nothing was counted.
+    #[must_use]
+    pub fn stdev(&self) -> Option<Duration> {
+        self.nonempty(|hdr| Duration::from_secs_f64(hdr.stdev() / 1e9))
+    }
+
+    /// What was counted, cell by cell in ascending order: the longest duration that is counted there,
+    /// and how many were. Durations in one cell differ by less than a thousandth.
+    pub fn cells(&self) -> impl Iterator<Item = (Duration, u64)> {
+        let cells = self.0.iter_recorded();
+        cells.map(|cell| (Duration::from_nanos(cell.value_iterated_to()), cell.count_at_value()))
+    }
+
+    /// How many ranges, each twice as wide as the one before it, there is room for.
+    #[must_use]
+    pub fn buckets(&self) -> u64 {
+        self.0.buckets().into()
+    }
+
+    /// The base64 of the compressed format (V2 with DEFLATE), as logs of intervals have it.
+    #[must_use]
+    #[expect(clippy::missing_panics_doc, reason = "a vector takes every byte")]
+    pub fn compressed(&self) -> String {
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new().serialize(&self.0, &mut bytes).expect("a vector takes every byte");
+        BASE64_STANDARD.encode(bytes)
     }
 
     fn nonempty<T>(&self, read: impl FnOnce(&Hdr<u64>) -> T) -> Option<T> {
@@ -192,6 +220,22 @@ mod tests {
         for broken in ["", "&", "AAAA"] {
             assert!(Histogram::try_from(broken.to_owned()).is_err(), "{broken:?}");
         }
+    }
+
+    #[test]
+    fn cells_hold_all_that_was_counted() {
+        let histogram: Histogram = [5, 5, 1_000_000].map(Duration::from_nanos).into_iter().collect();
+        let cells: Vec<_> = histogram.cells().collect();
+        assert_eq!(cells, [(Duration::from_nanos(5), 2), (Duration::from_nanos(1_000_447), 1)]);
+        assert_eq!(Histogram::new().cells().count(), 0);
+    }
+
+    #[test]
+    fn the_compressed_form_is_the_same_histogram() {
+        let histogram: Histogram = (1..500).map(Duration::from_micros).collect();
+        let bytes = BASE64_STANDARD.decode(histogram.compressed()).unwrap();
+        let hdr: Hdr<u64> = Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
+        assert_eq!(hdr, histogram.0);
     }
 
     #[test]
