@@ -144,7 +144,7 @@ impl Tally {
 }
 
 /// `503 Service Unavailable`
-fn status_text(status: u16) -> String {
+pub(crate) fn status_text(status: u16) -> String {
     let known = http::StatusCode::from_u16(status).ok();
     match known.and_then(|status| status.canonical_reason()) {
         Some(reason) => format!("{status} {reason}"),

@@ -1,0 +1,136 @@
+//! Runs made by hand.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use stockade_model::{outcome::Outcome, time::Time};
+
+use crate::{
+    report::Head,
+    sample::{Answer, Class, Failure, Sample},
+    summary::{Generator, Second, Summary},
+    tally::Tally,
+    target::Target,
+    traffic::Traffic,
+};
+
+/// 2026-03-09T07:25:03.5Z
+fn zero() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(1_773_041_103_500)
+}
+
+pub fn head() -> Head {
+    let url = "http://127.0.0.1:8080/news?a=1&b=%22".parse().unwrap();
+    Head {
+        id: "run-1".to_owned(),
+        clock_zero: zero(),
+        began: Time::ZERO,
+        traffic: Arc::new(Traffic::one(Target::get(url))),
+    }
+}
+
+fn sample(number: u64, due_us: u64, lag_us: u64, service_us: u64, ended: Result<Answer, Failure>) -> Sample {
+    let at = |us: u64| Time::from_nanos(us * 1000);
+    let (scheduled, started, finished) = (at(due_us), at(due_us + lag_us), at(due_us + lag_us + service_us));
+    Sample { number, scheduled, started, finished, bytes_out: number % 3, ended }
+}
+
+fn answer(status: u16, bytes: u64, outcome: Option<Outcome>) -> Answer {
+    Answer { status, bytes, wire_bytes: bytes / 2, outcome }
+}
+
+/// Five by hand, if `count` is 0; else so many, one every 2 ms, with all kinds of ends.
+pub fn samples(count: u64) -> Vec<Sample> {
+    if count == 0 {
+        let refused = Failure::new(Class::Refused, "127.0.0.1:8080, \"<nobody>\"");
+        return vec![
+            sample(0, 0, 10, 990, Ok(answer(200, 1000, Some(Outcome::Miss)))),
+            sample(1, 500_000, 0, 90, Ok(answer(200, 1000, Some(Outcome::Hit)))),
+            sample(2, 1_000_000, 2_500, 150_000, Ok(answer(503, 12, Some(Outcome::Error)))),
+            sample(3, 1_500_000, 20, 480, Err(refused)),
+            sample(4, 2_000_000, 0, 1_250_000, Ok(answer(304, 0, Some(Outcome::Hit)))),
+        ];
+    }
+    let mut chaos: u64 = 42;
+    let mut below = |bound: u64| {
+        chaos = chaos.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (chaos >> 33) % bound
+    };
+    let mut each = |number: u64| {
+        let (lag_us, scale) = (below(40), below(13));
+        let service_us = 80 + below(64 << scale);
+        let ended = match number % 200 {
+            7 => Ok(answer(503, 120, None)),
+            9 => Ok(answer(404, 9, None)),
+            11 => Err(Failure::from(Class::Timeout)),
+            50 => Ok(answer(304, 0, None)),
+            _ => Ok(answer(200, 1000 + below(5000), None)),
+        };
+        sample(number, number * 2000, lag_us, service_us, ended)
+    };
+    (0..count).map(&mut each).collect()
+}
+
+pub fn failures() -> Vec<Sample> {
+    let refused = |number| sample(number, number * 100_000, 30, 200, Err(Class::Refused.into()));
+    (0..20).map(refused).collect()
+}
+
+/// What samples come to, in a run that was to last `lasts_s`.
+pub fn summary(samples: &[Sample], lasts_s: u64) -> Summary {
+    let mut measured = Tally::default();
+    let mut seconds = vec![Second::default(); usize::try_from(lasts_s).unwrap()];
+    for sample in samples {
+        measured.record(sample);
+        let second = usize::try_from(sample.started.elapsed().as_secs()).unwrap();
+        seconds.resize(seconds.len().max(second + 1), Second::default());
+        seconds[second].sent += 1;
+    }
+    Summary {
+        id: "run-1".to_owned(),
+        schedule: format!("{lasts_s}s at 500/s"),
+        clock_zero: zero(),
+        began: Time::ZERO,
+        ended: Time::ZERO + Duration::from_secs(lasts_s),
+        measured,
+        warmup: None,
+        seconds,
+        dropped: 0,
+        in_flight_at_end: 0,
+        in_flight_max: 3,
+        connections: 4,
+        generator: Generator { cpu_mean: 0.125, cpu_max: 0.5, reasons: Vec::new() },
+    }
+}
+
+/// Five requests.
+pub fn small() -> Summary {
+    let mut warmup = Tally::default();
+    samples(0)[..2].iter().for_each(|sample| warmup.record(sample));
+    Summary {
+        schedule: "3s at 2/s".to_owned(),
+        warmup: Some(warmup),
+        in_flight_at_end: 1,
+        ..summary(&samples(0), 3)
+    }
+}
+
+/// A hundred thousand, of which too many were late.
+pub fn large() -> Summary {
+    let reasons = ["92 % of a core were busy".to_owned(), "250 requests were never sent".to_owned()];
+    let generator = Generator { cpu_mean: 0.92, cpu_max: 1.0, reasons: reasons.into() };
+    Summary { dropped: 250, generator, ..summary(&samples(100_000), 200) }
+}
+
+/// Nobody came.
+pub fn nothing() -> Summary {
+    let schedule = "10s at 1/d".to_owned();
+    Summary { schedule, in_flight_max: 0, connections: 0, ..summary(&[], 10) }
+}
+
+/// Nobody was there.
+pub fn only_failures() -> Summary {
+    Summary { schedule: "2s at 10/s".to_owned(), connections: 0, ..summary(&failures(), 2) }
+}

@@ -1,0 +1,190 @@
+//! The report for people: what was asked, what became of it, and whether to believe it.
+
+use std::fmt::{self, Display, Write};
+
+use stockade_model::{
+    histogram::Histogram,
+    outcome::{Outcome, Outcomes},
+    units::{format_count, format_duration, format_span},
+};
+
+use super::{
+    Options,
+    arm::{achieved_rate, hit_ratio, rates, ratio},
+};
+use crate::{
+    sample::Class,
+    summary::{Generator, Summary},
+    tally::Tally,
+};
+
+/// So wide is the line of rates at most.
+const SPARKS_MAX: usize = 60;
+
+/// So many different errors are listed.
+const ERRORS_MAX: usize = 5;
+
+/// A page at most, to be pasted where people talk.
+#[must_use]
+pub fn render(summary: &Summary, _: &Options) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = write(summary, &mut text);
+    text
+}
+
+fn write(summary: &Summary, to: &mut String) -> fmt::Result {
+    let tally = &summary.measured;
+    line(to, "asked", &summary.schedule)?;
+    line(to, "achieved", achieved(summary))?;
+    if let Some(warmup) = &summary.warmup {
+        let (requests, p99) = (format_count(warmup.requests()), quantile(&warmup.times.response, 0.99));
+        line(to, "warm-up", format_args!("{requests} requests before, not counted here; their p99 {p99}"))?;
+    }
+    write!(to, "\n{}\n", times(tally))?;
+    line(to, "success", success(tally))?;
+    line(to, "answers", list(tally.status_codes.iter().map(|(code, count)| (status(*code), *count))))?;
+    if tally.outcomes.requests() > 0 {
+        line(to, "cache", cache(&tally.outcomes))?;
+    }
+    if tally.failed() > 0 {
+        let failures = Class::ALL.map(|class| (class.text().to_owned(), tally.of(class)));
+        line(to, "failures", list(failures.into_iter()))?;
+    }
+    for (index, error) in tally.errors.iter().take(ERRORS_MAX).enumerate() {
+        line(to, if index == 0 { "errors" } else { "" }, error)?;
+    }
+    if let more @ 1.. = tally.errors.len().saturating_sub(ERRORS_MAX) {
+        line(to, "", format_args!("and {more} more"))?;
+    }
+    left_out(summary, to)?;
+    let rates = rates(summary);
+    if rates.len() > 1 {
+        line(to, "per second", sparks(&rates))?;
+    }
+    let Generator { cpu_mean, cpu_max, reasons } = &summary.generator;
+    line(to, "generator", format_args!("{cpu_mean:.2} cores on average, {cpu_max:.2} at most"))?;
+    let [connections, most] = [summary.connections, summary.in_flight_max].map(format_count);
+    line(to, "", format_args!("{connections} connections, {most} requests under way at most"))?;
+    to.push('\n');
+    if reasons.is_empty() {
+        return writeln!(to, "valid");
+    }
+    writeln!(to, "INVALID: {}", reasons.join("; "))
+}
+
+/// Requests that the figures above do not have, where there are any.
+fn left_out(summary: &Summary, to: &mut String) -> fmt::Result {
+    let counts = [
+        (summary.dropped, "due and never sent"),
+        (summary.in_flight_at_end, "under way when the schedule ended"),
+        (summary.measured.retries, "attempts after the first"),
+    ];
+    for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
+        line(to, "besides", format_args!("{} {what}", format_count(count)))?;
+    }
+    Ok(())
+}
+
+/// A label of ten letters and what belongs to it.
+fn line(to: &mut String, label: &str, what: impl Display) -> fmt::Result {
+    writeln!(to, "{label:<10}  {what}")
+}
+
+/// `25,500 requests, 425.0/s; the last was done after 1m`
+fn achieved(summary: &Summary) -> String {
+    let requests = format_count(summary.measured.requests());
+    let took = format_span(summary.attack() + summary.wait());
+    match achieved_rate(summary) {
+        _ if summary.measured.requests() == 0 => "no requests".to_owned(),
+        Some(rate) => format!("{requests} requests, {rate:.1}/s; the last was done after {took}"),
+        None => format!("{requests} requests at once; the last was done after {took}"),
+    }
+}
+
+/// Three distributions, aligned.
+fn times(tally: &Tally) -> String {
+    const HEADINGS: [&str; 6] = ["p50", "p90", "p95", "p99", "p99.9", "max"];
+    let mut text = format!("{:31}", "");
+    for heading in HEADINGS {
+        let _ = write!(text, " {heading:>8}");
+    }
+    for (label, what, times) in [
+        ("response", "from when it was due", &tally.times.response),
+        ("service", "on the wire", &tally.times.service),
+        ("send lag", "sent late", &tally.times.send_lag),
+        ("failed", "until given up", &tally.failed_response),
+    ] {
+        if label == "failed" && times.count() == 0 {
+            continue;
+        }
+        let _ = write!(text, "\n{label:<10}{what:<21}");
+        for at in [0.5, 0.9, 0.95, 0.99, 0.999, 1.0] {
+            let _ = write!(text, " {:>8}", quantile(times, at));
+        }
+    }
+    text + "\n"
+}
+
+fn quantile(times: &Histogram, quantile: f64) -> String {
+    times.quantile(quantile).map_or_else(|| "-".to_owned(), format_duration)
+}
+
+fn success(tally: &Tally) -> String {
+    match ratio(tally.successes, tally.requests()) {
+        Some(success) => format!("{} answered with 200 to 399", percent(success)),
+        None => "-".to_owned(),
+    }
+}
+
+/// With as many decimals as it takes not to round a failure away.
+fn percent(ratio: f64) -> String {
+    let percent = ratio * 100.0;
+    match (percent, 100.0 - percent) {
+        (_, 0.0) => "100 %".to_owned(),
+        (_, ..0.01) => format!("{percent:.4} %"),
+        (_, ..1.0) => format!("{percent:.2} %"),
+        _ => format!("{percent:.1} %"),
+    }
+}
+
+/// What caches on the way did.
+fn cache(outcomes: &Outcomes) -> String {
+    let all = list(Outcome::ALL.iter().map(|outcome| (outcome.name().to_owned(), outcomes.of(*outcome))));
+    match hit_ratio(outcomes) {
+        Some(hits) => format!("{all} ({} of all lookups hit)", percent(hits)),
+        None => all,
+    }
+}
+
+fn status(code: u16) -> String {
+    if code == 0 { "none".to_owned() } else { code.to_string() }
+}
+
+/// `200: 25,498, none: 2`; those that there are.
+fn list(counts: impl Iterator<Item = (String, u64)>) -> String {
+    let counts = counts.filter(|(_, count)| *count > 0);
+    let counts: Vec<_> = counts.map(|(what, count)| format!("{what}: {}", format_count(count))).collect();
+    if counts.is_empty() { "-".to_owned() } else { counts.join(", ") }
+}
+
+/// A bar a second, as high as its rate; in a long run, a bar stands for several and is their mean. The lowest and
+/// the highest of all seconds are named beside them.
+fn sparks(rates: &[f64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let most = rates.iter().copied().fold(0.0, f64::max);
+    let least = rates.iter().copied().fold(most, f64::min);
+    let each = rates.len().div_ceil(SPARKS_MAX);
+    let mut text = String::new();
+    for seconds in rates.chunks(each) {
+        let mean = seconds.iter().sum::<f64>() / seconds.len() as f64;
+        let height = if most > 0.0 { mean / most * (BARS.len() - 1) as f64 } else { 0.0 };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 7")]
+        text.push(BARS[(height.round() as usize).min(BARS.len() - 1)]);
+    }
+    let _ = write!(text, "  {least:.0} to {most:.0}");
+    if each > 1 {
+        let _ = write!(text, " (a bar: {each} s)");
+    }
+    text
+}
