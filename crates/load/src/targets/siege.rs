@@ -15,8 +15,8 @@
 //! it, as in siege.
 //!
 //! Other than in siege, names of bodies are read from the folder of the file on; variables of the environment are not
-//! looked at, as a run is to be repeatable; a variable's value may have variables; and what siege passes over in
-//! silence is an error: variables and bodies that are not there, lines that are too long.
+//! looked at, as a run is to be repeatable; a variable's value may have variables; a user's name in a URL is refused;
+//! and what siege passes over in silence is an error: variables and bodies that are not there, lines that are too long.
 
 use std::{collections::BTreeMap, path::Path};
 

@@ -19,8 +19,8 @@
 //! ```
 //!
 //! Other than in Vegeta, names of bodies are read from the folder of the file on, not from where the program was
-//! started; a field of JSON that Vegeta does not have is refused, not left out; and names of headers are sent in
-//! small letters, as HTTP does not tell them apart.
+//! started; a field of JSON that Vegeta does not have is refused, not left out, and so is a user's name in a URL; and
+//! names of headers are sent in small letters, as HTTP does not tell them apart.
 
 use std::{fmt, path::Path};
 
@@ -28,11 +28,12 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::{
     Deserialize, Deserializer,
-    de::{MapAccess, Visitor},
+    de::{Error, MapAccess, Visitor},
 };
+use serde_json::Value;
 
 use super::{LINE_BYTES_MAX, TargetsError, Wrong, bodies::Bodies, lines, method, push, some, text};
-use crate::target::{Target, read_url};
+use crate::target::{Target, read_url, shown};
 
 /// Reads a file.
 pub fn open(path: &Path) -> Result<Vec<Target>, TargetsError> {
@@ -184,13 +185,30 @@ impl<'de> Deserialize<'de> for Header {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
                 let mut pairs = Vec::new();
-                while let Some((name, values)) = map.next_entry::<String, Option<Vec<String>>>()? {
-                    pairs.push((name, values.unwrap_or_default()));
+                while let Some((name, values)) = map.next_entry::<String, Value>()? {
+                    // serde's own message would have the value in it, which may be a secret.
+                    let Some(values) = texts(values) else {
+                        let name = shown(&name);
+                        return Err(A::Error::custom(format!(
+                            "the values of header `{name}` are no list of texts"
+                        )));
+                    };
+                    pairs.push((name, values));
                 }
                 Ok(Header(pairs))
             }
         }
         from.deserialize_map(Pairs)
+    }
+}
+
+/// A list of texts, which may be left out.
+fn texts(values: Value) -> Option<Vec<String>> {
+    let text = |value| if let Value::String(text) = value { Some(text) } else { None };
+    match values {
+        Value::Null => Some(Vec::new()),
+        Value::Array(values) => values.into_iter().map(text).collect(),
+        _ => None,
     }
 }
 

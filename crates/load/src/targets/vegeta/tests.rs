@@ -156,8 +156,10 @@ fn what_is_wrong_in_json_is_told_with_its_line() {
         ),
         ("{\n", &format!("targets:1: column 1: EOF while parsing an object; {sample}")),
         (
-            r#"{"header":{"A":"b"}}"#,
-            &format!("targets:1: column 18: invalid type: string \"b\", expected a sequence; {sample}"),
+            r#"{"header":{"A":["x"],"Authorization":"secret"}}"#,
+            &format!(
+                "targets:1: column 46: the values of header `Authorization` are no list of texts; {sample}"
+            ),
         ),
     ] {
         assert_eq!(told(text), message, "{text}");
