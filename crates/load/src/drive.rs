@@ -54,8 +54,6 @@ pub struct Load {
     pub options: Options,
     /// How many may be under way at once in the open phases; what is due beyond that waits, and is told to be late.
     pub max_in_flight: usize,
-    /// For so long requests are counted apart.
-    pub warmup: Duration,
     /// How long answers are waited for once the plan is at its end.
     pub drain: Duration,
     /// How many threads send.
@@ -164,14 +162,18 @@ impl Load {
     #[expect(clippy::disallowed_methods, reason = "results tell the time of day")]
     pub fn run(&self, observer: &mut dyn Observer, stop: &Stop) -> Result<Ran, LoadError> {
         Limits::of_this_process().check(&self.plan, self.max_in_flight, &self.options)?;
-        let threads = self.threads.get().min(self.plan.users_max().unwrap_or(usize::MAX)).max(1);
+        // A thread without a connection would have nothing to do.
+        let most = match self.plan.connections_max() {
+            0 => self.max_in_flight,
+            connections => connections,
+        };
+        let threads = self.threads.get().min(most).max(1);
         let common = Arc::new(Common::new(self.options.clone(), Arc::clone(&self.traffic))?);
         let shared = Arc::new(Shared {
             plan: self.plan.clone(),
             seed: self.seed,
             threads,
             max_in_flight: self.max_in_flight.max(threads),
-            warmup: self.warmup,
             drain: self.drain,
             tells_samples: self.tells_samples,
             barrier: Barrier::new(threads),

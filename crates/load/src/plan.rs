@@ -6,7 +6,7 @@
 
 mod file;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use stockade_model::{
     latency::Latency,
@@ -257,6 +257,27 @@ impl Plan {
         &self.parts
     }
 
+    /// A part as it is where only so many requests may still come; none: it is over.
+    pub(crate) fn part(&self, index: usize, left: Option<u64>) -> Option<Cow<'_, Part>> {
+        let part = self.parts.get(index)?;
+        match left {
+            Some(0) => None,
+            Some(left) if index > 0 && !(index == 1 && self.has_warmup_part()) => {
+                Some(Cow::Owned(part.clone().limited(left)))
+            }
+            _ => Some(Cow::Borrowed(part)),
+        }
+    }
+
+    /// How many of a part's requests count: those that warm up do not.
+    pub(crate) fn measured_of(&self, index: usize, requests: u64) -> u64 {
+        match self.parts.get(index) {
+            Some(Part::Closed(_)) if index == 0 && self.has_warmup_part() => 0,
+            Some(Part::Open(schedule)) => requests.saturating_sub(schedule.warmup_requests()),
+            _ => requests,
+        }
+    }
+
     /// How long its warm-up is: what is due, or asked, from then on is measured.
     #[must_use]
     pub fn warmup(&self) -> Duration {
@@ -306,6 +327,16 @@ impl Plan {
             Part::Closed(closed) => closed.connections,
         };
         self.parts.iter().map(connections).max().unwrap_or_default()
+    }
+
+    /// The most requests that are due at one moment, because a phase says so; 0 if none does.
+    #[must_use]
+    pub fn at_once_max(&self) -> u64 {
+        let at_once = |part: &Part| match part {
+            Part::Open(schedule) => schedule.at_once_max(),
+            Part::Closed(_) => 0,
+        };
+        self.parts.iter().map(at_once).max().unwrap_or_default()
     }
 
     /// Whether there is so much of it that nobody waits for it, or nothing at all.

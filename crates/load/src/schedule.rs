@@ -165,6 +165,13 @@ impl Schedule {
         self.steps.iter().map(Step::peak_per_second).fold(0.0, f64::max)
     }
 
+    /// The most requests of a burst; 0 if there is none.
+    #[must_use]
+    pub fn at_once_max(&self) -> u64 {
+        let most = self.steps.iter().map(Step::at_once).max().unwrap_or_default();
+        self.most.map_or(most, |all| all.min(most))
+    }
+
     /// The same rates for `factor` times as long; every step for a nanosecond at least. Waves and logs are
     /// played slower, bursts are as large as before; a warm-up and a limit stay as they are.
     #[must_use]

@@ -50,7 +50,7 @@ impl Collector {
             began: Time::ZERO,
             ended: Time::ZERO,
             measured: Tally::default(),
-            warmup: (!load.warmup.is_zero()).then(Tally::default),
+            warmup: (!load.plan.warmup().is_zero()).then(Tally::default),
             seconds: Vec::new(),
             dropped: 0,
             in_flight_at_end: 0,
@@ -60,7 +60,7 @@ impl Collector {
         };
         Self {
             summary,
-            warmup: load.warmup,
+            warmup: load.plan.warmup(),
             threads,
             open: VecDeque::new(),
             first: 0,

@@ -72,8 +72,8 @@ impl Limits {
         if options.http2 {
             return Ok(());
         }
-        let users = plan.users_max().unwrap_or_default() as u64;
-        let burst = plan.burst_max().min(max_in_flight as u64);
+        let users = plan.connections_max() as u64;
+        let burst = plan.at_once_max().min(max_in_flight as u64);
         let connections = users.max(burst);
         if connections > self.files.saturating_sub(Self::FILES_KEPT) {
             return Err(TooMany::Files { connections, files: self.files });

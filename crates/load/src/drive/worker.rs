@@ -25,7 +25,7 @@ use tokio::{
 
 use crate::{
     client::{Client, Started},
-    plan::{Closed, Phase, Plan},
+    plan::{Closed, Part, Plan},
     sample::{Answer, Class, Failure, Sample},
     schedule::Schedule,
     summary::Second,
@@ -38,7 +38,6 @@ pub(super) struct Shared {
     pub(super) seed: Seed,
     pub(super) threads: usize,
     pub(super) max_in_flight: usize,
-    pub(super) warmup: Duration,
     pub(super) drain: Duration,
     pub(super) tells_samples: bool,
     /// Where they wait for each other.
@@ -162,18 +161,23 @@ impl Worker {
             let (mut begins, mut next) = self.begin_together(true).await;
             let began = begins;
             self.began.set(began);
-            self.measured_from.set(began + self.shared.warmup);
+            self.measured_from.set(began + self.shared.plan.warmup());
             self.cpu.set(thread_cpu());
             let ticking = Rc::clone(&self);
             let mut ticks = JoinSet::new();
             ticks.spawn_local(ticking.ticks());
-            for (index, phase) in self.shared.plan.phases().iter().enumerate() {
+            let plan = &self.shared.plan;
+            let mut left = plan.most();
+            for index in 0..plan.parts().len() {
                 if index > 0 {
+                    let before = next;
                     (begins, next) = self.begin_together(false).await;
+                    left = left.map(|left| left.saturating_sub(plan.measured_of(index - 1, next - before)));
                 }
-                match phase {
-                    Phase::Open(schedule) => self.open(schedule, begins, next, &mut requests).await,
-                    Phase::Closed(closed) => self.closed(closed, begins, next, &mut requests).await,
+                let Some(part) = plan.part(index, left) else { break };
+                match &*part {
+                    Part::Open(schedule) => self.open(schedule, begins, next, &mut requests).await,
+                    Part::Closed(closed) => self.closed(closed, begins, next, &mut requests).await,
                 }
             }
             ticks
@@ -197,8 +201,7 @@ impl Worker {
 
     /// Opens what a burst will need, so that all of it can be sent at once.
     async fn prepare(self: &Rc<Self>) {
-        let Some(Phase::Open(schedule)) = self.shared.plan.phases().first() else { return };
-        let most = schedule.burst_max().min(self.shared.max_in_flight as u64);
+        let most = self.shared.plan.at_once_max().min(self.shared.max_in_flight as u64);
         let (first, step) = (self.index as u64, self.shared.threads);
         self.client.open_for((first..most).step_by(step)).await;
     }
@@ -270,8 +273,8 @@ impl Worker {
     /// Users who ask, wait for the answer, think, and ask again.
     async fn closed(self: &Rc<Self>, closed: &Closed, begins: Time, first: u64, requests: &mut JoinSet<()>) {
         let users = self.share_of(closed.connections);
-        let ends = closed.until.duration.map_or(Time::NEVER, |duration| begins + duration);
-        let last = closed.until.requests.map_or(u64::MAX, |requests| first.saturating_add(requests));
+        let ends = closed.until.duration().map_or(Time::NEVER, |duration| begins + duration);
+        let last = closed.until.requests().map_or(u64::MAX, |requests| first.saturating_add(requests));
         self.clock.sleep_until(begins).await;
         let done = Rc::new(Notify::new());
         let asking = Rc::new(Cell::new(users));
@@ -293,6 +296,8 @@ impl Worker {
             }
         };
         let _ = before(&self.clock, ends, all_done).await;
+        // Those who came too late have counted on.
+        self.shared.next.fetch_min(last, Relaxed);
     }
 
     async fn user(self: &Rc<Self>, user: usize, closed: &Closed, begins: Time, ends: Time, last: u64) {

@@ -123,6 +123,14 @@ impl Step {
         matches!(self.shape, Shape::Steady { .. } | Shape::Ramp(_) | Shape::Sine { .. })
     }
 
+    /// How many requests there are at one moment, if it is a burst; else 0.
+    pub(super) fn at_once(&self) -> u64 {
+        match self.shape {
+            Shape::Burst { requests } => requests,
+            _ => 0,
+        }
+    }
+
     /// How long it takes; a burst takes no time.
     #[must_use]
     pub fn lasts(&self) -> Duration {

@@ -179,7 +179,7 @@ impl Observer for Impatient {
 #[test]
 fn who_stops_a_load_gets_what_was_measured() {
     let address = answering(|_| ok("hello"));
-    let load = Load { tells_samples: true, ..load(&format!("http://{address}/"), closed(4, u64::MAX)) };
+    let load = Load { tells_samples: true, ..load(&format!("http://{address}/"), closed(4, 1_000_000_000)) };
     let stop = Stop::default();
     let ran = load.run(&mut Impatient(stop.clone()), &stop).unwrap();
     assert!(ran.was_stopped);
@@ -197,7 +197,7 @@ fn samples_that_cannot_be_written_end_it() {
         }
     }
     let address = answering(|_| ok("hello"));
-    let load = Load { tells_samples: true, ..load(&format!("http://{address}/"), closed(4, u64::MAX)) };
+    let load = Load { tells_samples: true, ..load(&format!("http://{address}/"), closed(4, 1_000_000_000)) };
     let error = load.run(&mut Full, &Stop::default()).unwrap_err();
     assert!(error.to_string().starts_with("cannot write samples: "), "{error}");
 }

@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use stockade_load::{
     drive::{Load, Stop},
-    plan::{Phase, Plan},
-    schedule::{Arrivals, Schedule, Step},
+    plan::Plan,
 };
 
 use super::stub::{Kept, answering, closed, load, ok, run};
 
 pub fn evenly(rate: &str, lasts: Duration) -> Plan {
-    let step = Step { rate: rate.parse().expect("a rate"), lasts };
-    Plan::new(vec![Phase::Open(Schedule::new(vec![step], Arrivals::Constant))])
+    Plan::constant(rate.parse().expect("a rate"), lasts).expect("somebody comes")
 }
 
 #[test]
@@ -73,11 +71,8 @@ fn who_may_have_one_under_way_waits_for_it_and_says_so() {
 #[test]
 fn the_warm_up_is_counted_apart() {
     let address = answering(|_| ok("hello"));
-    let load = Load {
-        warmup: Duration::from_millis(100),
-        ..load(&format!("http://{address}/"), evenly("1000/s", Duration::from_millis(300)))
-    };
-    let summary = run(&load);
+    let warm = evenly("1000/s", Duration::from_millis(200)).with_warmup(Duration::from_millis(100)).unwrap();
+    let summary = run(&load(&format!("http://{address}/"), warm));
     assert_eq!(summary.warmup.unwrap().requests(), 100);
     assert_eq!(summary.measured.requests(), 200);
     assert_eq!(summary.measured.earliest, Some(summary.began));

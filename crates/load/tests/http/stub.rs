@@ -11,7 +11,7 @@ use std::{
 use stockade_load::{
     Options,
     drive::{Begins, Load, Observer, Progress, Stop},
-    plan::{Closed, Phase, Plan, Until},
+    plan::{Closed, Plan, Until},
     sample::Sample,
     summary::Summary,
     target::Target,
@@ -67,8 +67,7 @@ pub fn ok(body: &str) -> Vec<u8> {
 
 /// So many users, until so many requests have been made.
 pub fn closed(connections: usize, requests: u64) -> Plan {
-    let until = Until { duration: None, requests: Some(requests) };
-    Plan::new(vec![Phase::Closed(Closed { connections, think: "0".parse().expect("a latency"), until })])
+    Plan::closed(Closed::new(connections, Until::Requests(requests))).expect("somebody comes")
 }
 
 /// A load of one URL, with short waits.
@@ -79,7 +78,6 @@ pub fn load(url: &str, plan: Plan) -> Load {
         traffic: Arc::new(Traffic::one(Target::get(url.parse().expect("a URL")))),
         options: Options { timeout: Duration::from_secs(20), ..Options::default() },
         max_in_flight: 100,
-        warmup: Duration::ZERO,
         drain: Duration::from_secs(20),
         threads: 1.try_into().expect("one"),
         seed: Seed(1),
