@@ -19,6 +19,7 @@ pub mod report;
 mod retry;
 pub mod sample;
 pub mod schedule;
+pub mod search;
 pub mod summary;
 pub mod tally;
 pub mod target;
