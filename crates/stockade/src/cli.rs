@@ -1,5 +1,7 @@
 //! What can be typed.
 
+mod load;
+
 use std::{
     net::{Ipv4Addr, SocketAddr},
     num::NonZeroUsize,
@@ -12,6 +14,8 @@ use stockade_cache::{PRESETS, Preset, Strategy};
 use stockade_lab::{engine::Docs, report::FORMATS};
 use stockade_model::{latency::Latency, units::parse_duration};
 use stockade_source::SOURCES;
+
+pub use load::{LoadArgs, Out};
 
 /// Load testing of caching strategies, and the cache that survives it.
 #[derive(Debug, Parser)]
@@ -32,6 +36,8 @@ pub enum Command {
     Stampede(StampedeArgs),
     /// Serve HTTP as a recipe has it: slow, failing, broken, on schedule
     Origin(OriginArgs),
+    /// Ask an HTTP server, as often as it is told, and tell what became of it
+    Load(Box<LoadArgs>),
     /// Report a record in another format
     Report(ReportArgs),
 }

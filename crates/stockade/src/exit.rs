@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use stockade_lab::{engine::EngineError, run::RunError, spec::LoadError, storage::StorageError};
+use stockade_load::{drive, plan};
 use stockade_model::record::{Record, Verdict};
 use stockade_origin::{Refused, StartError};
 use stockade_source::{documents::ReadError, secrets::masked_message};
@@ -34,6 +35,10 @@ pub enum Failure {
     Storage(#[from] StorageError),
     #[error(transparent)]
     Origin(#[from] StartError),
+    #[error(transparent)]
+    Generator(#[from] drive::LoadError),
+    #[error(transparent)]
+    Plan(#[from] plan::ReadError),
     #[error("{0}")]
     Usage(String),
     #[error("cannot write to standard output: {0}")]
@@ -73,6 +78,9 @@ pub fn explain(failure: Failure) -> ExitCode {
         Failure::Origin(StartError::Refused(Refused::Recipe(recipe))) => {
             eprintln!("{:?}", miette::Report::new(*recipe));
         }
+        Failure::Plan(plan::ReadError::Plan(plan)) => eprintln!("{:?}", miette::Report::new(*plan)),
+        Failure::Generator(drive::LoadError::Samples(error))
+            if error.kind() == std::io::ErrorKind::BrokenPipe => {}
         // A reader that has seen enough is no failure worth a word.
         Failure::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
         // A path that was typed may be a URL in the wrong place.
@@ -115,7 +123,9 @@ impl Failure {
             )
             | Self::Storage(StorageError::Taken { .. })
             | Self::Load(_)
-            | Self::Documents(_) => true,
+            | Self::Documents(_)
+            | Self::Plan(_)
+            | Self::Generator(drive::LoadError::Trust(_) | drive::LoadError::TooMany(_)) => true,
             Self::Origin(StartError::Refused(refused)) => !matches!(refused, Refused::Unavailable(_)),
             Self::Engine(error) | Self::Run(RunError::Engine(error) | RunError::Cell { error, .. }) => {
                 error.is_usage()

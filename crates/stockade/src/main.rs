@@ -5,6 +5,7 @@
 
 mod cli;
 mod exit;
+mod load;
 mod origin;
 mod progress;
 mod report;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Stampede(args) => stampede::stampede(args),
         Command::Origin(args) => origin::origin(args),
+        Command::Load(args) => load::load(*args),
         Command::Report(args) => report::report(&args),
     };
     exit.map_or_else(exit::explain, ExitCode::from)

@@ -3,7 +3,7 @@
 use std::{process, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use stockade_lab::{engine::Stop, run::Progress};
+use stockade_lab::run::Progress;
 
 use crate::exit::Exit;
 
@@ -68,18 +68,17 @@ impl Progress for RunBar {
 }
 
 /// Stops on the first Ctrl-C (or SIGTERM), keeping what was measured; ends the program on the second.
-pub fn stop_on_signals() -> Stop {
-    let stop = Stop::default();
-    let handle = stop.clone();
+pub fn stop_on_signals(stop: impl Fn() + Send + 'static) {
+    let mut is_requested = false;
     let installed = ctrlc::set_handler(move || {
-        if handle.is_requested() {
+        if is_requested {
             process::exit(Exit::Undecided.code().into());
         }
         eprintln!("stopping: what was measured is kept (again to stop at once)");
-        handle.request();
+        is_requested = true;
+        stop();
     });
     if let Err(error) = installed {
         eprintln!("warning: Ctrl-C will lose what was measured: {error}");
     }
-    stop
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use stockade_lab::{
+    engine::Stop,
     host,
     report::{json, markdown, text, verdict},
     run::{self, Options},
@@ -24,7 +25,11 @@ pub fn run(args: RunArgs) -> Result<Exit, Failure> {
     let experiment = Experiment::load(&args.experiment)?;
     let directory = args.out.unwrap_or_else(|| default_directory(&args.experiment));
     let options = Options { scale: args.scale, repeats: args.repeat, seed: Seed(args.seed) };
-    let stop = stop_on_signals();
+    let stop = Stop::default();
+    stop_on_signals({
+        let stop = stop.clone();
+        move || stop.request()
+    });
     let mut bar = RunBar::default();
     let (record, results) = run::run(experiment, &options, &directory, &stop, &mut bar)?;
     drop(bar);

@@ -20,7 +20,17 @@ const GRAPH: [(&str, &[&str]); 8] = [
         "stockade-lab",
         &["stockade-cache", "stockade-load", "stockade-model", "stockade-services", "stockade-source"],
     ),
-    ("stockade", &["stockade-cache", "stockade-lab", "stockade-model", "stockade-origin", "stockade-source"]),
+    (
+        "stockade",
+        &[
+            "stockade-cache",
+            "stockade-lab",
+            "stockade-load",
+            "stockade-model",
+            "stockade-origin",
+            "stockade-source",
+        ],
+    ),
 ];
 
 /// TLS is rustls with ring, once it is there; nothing that links a C library or needs cmake.

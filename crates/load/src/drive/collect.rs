@@ -136,8 +136,9 @@ impl Collector {
 
     pub(super) fn summary(mut self) -> Summary {
         self.summary.generator = {
-            let lasted = self.summary.ended - self.summary.began + self.warmup;
-            self.watched.judge(&self.summary, lasted)
+            let began = self.summary.began.back(self.warmup);
+            let ended = self.summary.measured.end.max(Some(self.summary.ended)).unwrap_or_default();
+            self.watched.judge(&self.summary, ended - began)
         };
         self.summary
     }

@@ -265,14 +265,16 @@ impl Bounds {
         &self.0
     }
 
-    /// Whether they held. Of a run that is not valid nobody knows.
+    /// Whether they held. Of a run that is not valid nobody knows, unless it is so for what was never sent alone: that
+    /// is the doing of whoever did not answer those under way.
     #[must_use]
     pub fn judge(&self, run: &Summary) -> Held {
-        if !run.generator.is_valid() {
+        let has_dropped = run.dropped > 0;
+        if run.generator.reasons.len() > usize::from(has_dropped) {
             return Held::Invalid(run.generator.reasons.clone());
         }
         let broken: Vec<_> = self.0.iter().filter_map(|bound| bound.broken_by(run)).collect();
-        if broken.is_empty() { Held::Yes } else { Held::No(broken) }
+        if broken.is_empty() && !has_dropped { Held::Yes } else { Held::No(broken) }
     }
 }
 

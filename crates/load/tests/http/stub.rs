@@ -54,8 +54,8 @@ pub fn head(requests: &mut impl BufRead) -> io::Result<Option<String>> {
             return Ok(None);
         }
     }
-    let lengths = head.lines().filter_map(|line| line.strip_prefix("Content-Length: "));
-    let length: u64 = lengths.last().map_or(0, |length| length.parse().expect("a length"));
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+    let length: u64 = length.map_or(0, |length| length.parse().expect("a length"));
     io::copy(&mut requests.take(length), &mut io::sink())?;
     Ok(Some(head))
 }

@@ -1,0 +1,64 @@
+//! `stockade load`: sends requests when they are due and tells what became of them.
+
+mod capacity;
+mod live;
+mod meaning;
+
+use std::io::Write;
+
+use stockade_load::{
+    drive::{Load, Ran, Stop},
+    report::{Options, Render},
+};
+
+use self::live::Live;
+use crate::{
+    cli::{LoadArgs, Out},
+    exit::{Exit, Failure},
+    progress::stop_on_signals,
+};
+
+/// Standard output has the report and nothing else.
+pub fn load(args: LoadArgs) -> Result<Exit, Failure> {
+    let options = Options { buckets: args.buckets.clone() };
+    let (format, out) = (args.format, args.out.clone());
+    if let Some(bounds) = args.capacity.clone() {
+        return capacity::search(args, &bounds);
+    }
+    let mut load = meaning::load(args)?;
+    let stream = match format.render {
+        Render::Stream(stream) => Some(stream),
+        Render::Fold(_) => None,
+    };
+    let mut live = Live::new(&load, stream, out.as_ref())?;
+    load.tells_samples = live.wants_samples();
+    let Ran { summary, was_stopped } = run(&load, &mut live)?;
+    live.finish()?;
+    if let Render::Fold(render) = format.render {
+        let text = render(&summary, &options);
+        std::io::stdout().write_all(text.as_bytes()).map_err(Failure::Output)?;
+    }
+    if format.name != "text" {
+        for reason in &summary.generator.reasons {
+            eprintln!("INVALID: {reason}");
+        }
+    }
+    let is_valid = summary.generator.is_valid() && !was_stopped;
+    Ok(if is_valid { Exit::Done } else { Exit::Undecided })
+}
+
+/// Runs it until its end, or until somebody presses Ctrl-C.
+fn run(load: &Load, live: &mut Live) -> Result<Ran, Failure> {
+    let stop = Stop::default();
+    stop_on_signals({
+        let stop = stop.clone();
+        move || stop.request()
+    });
+    load.run(live, &stop).map_err(Failure::from)
+}
+
+impl Out {
+    fn unwritable(&self, error: &std::io::Error) -> Failure {
+        Failure::Usage(format!("cannot write {}: {error}", self.path.display()))
+    }
+}

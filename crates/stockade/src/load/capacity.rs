@@ -1,0 +1,96 @@
+//! The highest rate at which bounds hold: one trial after the other.
+
+use std::io::{self, Write};
+
+use serde_json::json;
+use stockade_load::{
+    drive::{Load, Ran, Stop},
+    schedule::Rate,
+    search::{Bounds, End, Found, Held, Search, Settings},
+};
+use stockade_model::units::format_duration;
+
+use super::{live::Live, meaning};
+use crate::{
+    cli::LoadArgs,
+    exit::{Exit, Failure},
+    progress::stop_on_signals,
+};
+
+/// Every trial is told on standard error, what was found on standard output.
+pub fn search(args: LoadArgs, bounds: &Bounds) -> Result<Exit, Failure> {
+    let is_json = match args.format.name {
+        "json" => true,
+        "text" => false,
+        other => return Err(Failure::Usage(format!("a search is told as text or json, not as {other}"))),
+    };
+    if args.out.is_some() {
+        return Err(Failure::Usage("a search makes many runs: leave --out out".to_owned()));
+    }
+    let settings =
+        Settings { from: args.from, to: args.to, repeats: args.repeats, precision: args.precision };
+    let mut search = Search::new(settings).map_err(|error| Failure::Usage(error.to_string()))?;
+    let plan_of = {
+        let args = args.clone();
+        move |rate| meaning::constant(rate, &args)
+    };
+    let load = meaning::trial(args)?;
+    let stop = Stop::default();
+    stop_on_signals({
+        let stop = stop.clone();
+        move || stop.request()
+    });
+    while let Some(trial) = search.next() {
+        let mut load = Load { plan: plan_of(trial.rate)?, ..load.clone() };
+        load.threads = meaning::threads(&load.plan);
+        let mut live = Live::new(&load, None, None)?;
+        let Ran { summary, was_stopped } = load.run(&mut live, &stop)?;
+        drop(live);
+        if was_stopped {
+            return Ok(Exit::Undecided);
+        }
+        let held = bounds.judge(&summary);
+        let p99 = summary.measured.latencies().quantile(0.99).map_or_else(|| "-".to_owned(), format_duration);
+        eprintln!("{:>12}  trial {}  p99 {p99:>8}  {held}", trial.rate.to_string(), trial.repeat + 1);
+        search.tell(trial, held).expect("it asked for this one");
+    }
+    let found = search.found();
+    let told = if is_json { as_json(bounds, &found) } else { as_text(bounds, &found) };
+    io::stdout().write_all(told.as_bytes()).map_err(Failure::Output)?;
+    Ok(if found.held.is_some() && !found.is_of_the_generator() { Exit::Done } else { Exit::Undecided })
+}
+
+fn as_text(bounds: &Bounds, found: &Found<'_>) -> String {
+    let mut text = format!("{bounds}: {found}\n");
+    if found.is_of_the_generator() {
+        text.push_str("INVALID: it was the generator that did not follow; what is tested may bear more\n");
+    }
+    text
+}
+
+fn as_json(bounds: &Bounds, found: &Found<'_>) -> String {
+    let trials: Vec<_> = found
+        .trials
+        .iter()
+        .map(|(trial, held)| {
+            json!({"rate_per_s": trial.rate.per_second(), "trial": trial.repeat + 1, "held": *held == Held::Yes,
+                "told": held.to_string()})
+        })
+        .collect();
+    let end = match found.end {
+        End::Open => "open",
+        End::Between => "between",
+        End::Upper => "upper",
+        End::Lower => "lower",
+    };
+    let report = json!({
+        "schema": "stockade.capacity/1",
+        "bounds": bounds.to_string(),
+        "held_rate_per_s": found.held.map(Rate::per_second),
+        "broke_rate_per_s": found.broke.map(Rate::per_second),
+        "end": end,
+        "valid": !found.is_of_the_generator(),
+        "trials": trials,
+    });
+    format!("{report}\n")
+}

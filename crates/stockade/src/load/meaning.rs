@@ -1,0 +1,252 @@
+//! What was typed becomes a load.
+
+use std::{
+    fs,
+    io::{self, Read},
+    num::NonZeroUsize,
+    path::Path,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use stockade_lab::host;
+use stockade_load::{
+    Options, Retries, Trust,
+    drive::{Limits, Load},
+    plan::{Closed, Phase, Plan, Until},
+    schedule::{Beyond, Rate, Step},
+    target::{Base, Target, read_url},
+    targets::{log::Log, siege, vegeta},
+    traffic::{Order, Traffic, Variety},
+};
+use stockade_model::seed::Seed;
+
+use crate::{cli::LoadArgs, exit::Failure};
+
+/// Where nothing says when to end.
+const DURATION: Duration = Duration::from_secs(10);
+/// So many may be under way where nobody says.
+const IN_FLIGHT: usize = 10_000;
+/// So many requests a second are one thread's without a doubt.
+const PER_THREAD: f64 = 20_000.0;
+/// Bodies are no larger.
+const BODY_BYTES_MAX: u64 = 256 << 20;
+
+pub fn load(mut args: LoadArgs) -> Result<Load, Failure> {
+    let (traffic, due) = traffic(&mut args)?;
+    let plan = plan(&args, due)?;
+    with_plan(args, traffic, plan)
+}
+
+/// The same for a search, whose plans come later: this one is of its lowest rate.
+pub fn trial(mut args: LoadArgs) -> Result<Load, Failure> {
+    let (traffic, _) = traffic(&mut args)?;
+    let plan = constant(args.from, &args)?;
+    with_plan(args, traffic, plan)
+}
+
+fn with_plan(args: LoadArgs, traffic: Traffic, plan: Plan) -> Result<Load, Failure> {
+    let plan = match args.warmup {
+        Duration::ZERO => plan,
+        lasts => plan.with_warmup(lasts).ok_or_else(|| {
+            usage("--warmup needs a rate or connections to begin with: a burst, or a pause, has neither")
+        })?,
+    };
+    let limit = usize::try_from(Limits::of_this_process().connections()).unwrap_or(usize::MAX);
+    let at_once = usize::try_from(plan.at_once_max()).unwrap_or(usize::MAX);
+    let max_in_flight = args.max_in_flight.map_or(IN_FLIGHT.min(limit).max(at_once), NonZeroUsize::get);
+    if args.timeout.is_zero() {
+        return Err(usage("nobody can be answered in no time: write a longer --timeout"));
+    }
+    Ok(Load {
+        id: format!("{}-{:04x}", host::now(), Seed::from_entropy().0 & 0xffff),
+        threads: args.threads.unwrap_or_else(|| threads(&plan)),
+        plan,
+        traffic: Arc::new(traffic),
+        options: Options {
+            timeout: args.timeout,
+            http2: args.http2,
+            keep_alive: !args.no_keepalive,
+            trust: match args.ca {
+                _ if args.insecure => Trust::Everybody,
+                Some(file) => Trust::File(file),
+                None => Trust::System,
+            },
+            unix: args.unix,
+            redirects: args.redirects,
+            retries: Retries { most: args.retries, backoff: args.retry_backoff, budget: args.retry_budget },
+            digest: args.sha256,
+        },
+        max_in_flight,
+        drain: args.drain.unwrap_or(args.timeout),
+        seed: Seed(args.seed),
+        tells_samples: false,
+    })
+}
+
+/// As many as its rate needs; users are spread over all cores.
+pub fn threads(plan: &Plan) -> NonZeroUsize {
+    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    if plan.connections_max() > 0 {
+        return cores;
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates")]
+    let needed = (plan.peak_per_second() / PER_THREAD).ceil() as usize;
+    NonZeroUsize::new(needed.clamp(1, cores.get())).unwrap_or(cores)
+}
+
+fn usage(message: impl ToString) -> Failure {
+    Failure::Usage(message.to_string())
+}
+
+/// What is asked, and when a log has it asked.
+fn traffic(args: &mut LoadArgs) -> Result<(Traffic, Option<Arc<[Duration]>>), Failure> {
+    let seed = Seed(args.seed);
+    let of_file = args.targets.is_some() || args.urls.is_some();
+    if args.random && !of_file {
+        return Err(usage("--random is for --targets or --urls: one URL is always the same"));
+    }
+    if (of_file || args.replay.is_some()) && (args.method.is_some() || args.body.is_some()) {
+        return Err(usage("--method and --body are for one URL: a file of targets says them itself"));
+    }
+    let mut due = None;
+    let mut order = if args.random { Order::Random } else { Order::InTurn };
+    let mut targets = match (&args.url, &args.targets, &args.urls, &args.replay) {
+        (Some(url), None, None, None) => vec![one(url, args)?],
+        (Some(url), None, None, Some(log)) => {
+            let (targets, its_order, its_due) = replayed(log, url, args)?;
+            (order, due) = (its_order, Some(its_due));
+            targets
+        }
+        (None, Some(file), None, None) => vegeta::open(file).map_err(usage)?,
+        (None, None, Some(file), None) => siege::open(file).map_err(usage)?,
+        (None, None, None, Some(_)) => {
+            return Err(usage(
+                "a log has paths only: write the URL of the server to ask, such as http://localhost:8080",
+            ));
+        }
+        (Some(_), ..) => return Err(usage("what is asked is one URL or a file of them, not both")),
+        (None, ..) => {
+            return Err(usage(
+                "what is asked? Write a URL, such as http://localhost:8080/, or --targets FILE",
+            ));
+        }
+    };
+    for target in &mut targets {
+        add(&mut target.headers, &args.header);
+    }
+    let variety = Variety { order, keys: args.keys, cache_bust: args.cache_bust };
+    Ok((Traffic::new(targets, variety, seed).map_err(usage)?, due))
+}
+
+fn one(url: &str, args: &LoadArgs) -> Result<Target, Failure> {
+    let body = args.body.as_deref().map(body).transpose()?;
+    let method = match &args.method {
+        Some(method) => method.clone(),
+        None if body.is_some() => Method::POST,
+        None => Method::GET,
+    };
+    let target = Target::new(method, read_url(url).map_err(usage)?);
+    Ok(Target { body: body.unwrap_or_default().into(), ..target })
+}
+
+fn body(path: &Path) -> Result<Vec<u8>, Failure> {
+    let unreadable = |error: io::Error| usage(format!("cannot read {}: {error}", path.display()));
+    let source: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(fs::File::open(path).map_err(unreadable)?)
+    };
+    let mut body = Vec::new();
+    source.take(BODY_BYTES_MAX + 1).read_to_end(&mut body).map_err(unreadable)?;
+    if body.len() as u64 > BODY_BYTES_MAX {
+        return Err(usage(format!("{} is larger than 256 MiB: send a smaller body", path.display())));
+    }
+    Ok(body)
+}
+
+type Replayed = (Vec<Target>, Order, Arc<[Duration]>);
+
+fn replayed(log: &Path, url: &str, args: &LoadArgs) -> Result<Replayed, Failure> {
+    let base: Base = url.parse().map_err(usage)?;
+    let mut log = Log::open(log, &base).map_err(usage)?;
+    if log.skipped().total() > 0 {
+        eprintln!("left out of the log: {}", log.skipped());
+    }
+    if let Some(share) = args.share {
+        log = log.share(share, Seed(args.seed)).map_err(usage)?;
+    }
+    if let Some(speed) = args.speed {
+        log = log.at_speed(speed).map_err(usage)?;
+    }
+    Ok(log.into_parts())
+}
+
+/// Those of the command line, where a target does not say otherwise.
+fn add(headers: &mut HeaderMap, more: &[(HeaderName, HeaderValue)]) {
+    let own: Vec<HeaderName> = headers.keys().cloned().collect();
+    for (name, value) in more.iter().filter(|(name, _)| !own.contains(name)) {
+        headers.append(name, value.clone());
+    }
+}
+
+/// When it is asked.
+fn plan(args: &LoadArgs, due: Option<Arc<[Duration]>>) -> Result<Plan, Failure> {
+    let fixed = |what: &str| match args.duration {
+        Some(_) => Err(usage(format!("{what} takes as long as it takes: leave --duration out"))),
+        None => Ok(()),
+    };
+    let plan = match (args.rate, args.connections, args.burst, &args.schedule) {
+        (Some(rate), ..) => return constant(rate, args),
+        (_, Some(connections), ..) => {
+            let until = match (args.duration, args.requests) {
+                (Some(lasts), Some(requests)) => Until::Either(lasts, requests),
+                (None, Some(requests)) => Until::Requests(requests),
+                (lasts, None) => Until::Duration(lasts.unwrap_or(DURATION)),
+            };
+            let think = args.think.clone().unwrap_or_default();
+            return Plan::closed(Closed { connections: connections.get(), think, until }).map_err(beyond);
+        }
+        (_, _, Some(burst), _) => {
+            fixed("a burst")?;
+            Plan::burst(burst).map_err(beyond)?
+        }
+        (.., Some(file)) => {
+            fixed("a schedule")?;
+            Plan::load(file)?
+        }
+        (None, None, None, None) => match due {
+            Some(due) => {
+                let within = args.duration.map_or(due.len(), |lasts| due.partition_point(|due| *due < lasts));
+                Plan::replay(&due[..within]).map_err(beyond)?
+            }
+            None => {
+                return Err(usage(
+                    "how much is asked? Write --rate 425/s, --connections 64, --burst 1000 or --schedule FILE.toml",
+                ));
+            }
+        },
+    };
+    Ok(args.requests.map_or(plan.clone(), |most| plan.with_requests(most)))
+}
+
+/// So many requests per time, for as long as was typed.
+pub fn constant(rate: Rate, args: &LoadArgs) -> Result<Plan, Failure> {
+    let lasts = match (args.duration, args.requests) {
+        (Some(lasts), _) => lasts,
+        (None, Some(requests)) => rate.due(requests),
+        (None, None) => DURATION,
+    };
+    let step = Step::steady(rate, lasts).arriving(args.arrivals.unwrap_or_default());
+    let plan = Plan::new(vec![Phase::Open(step)]).map_err(beyond)?;
+    Ok(match args.requests {
+        Some(most) if args.duration.is_some() => plan.with_requests(most),
+        _ => plan,
+    })
+}
+
+fn beyond(beyond: Beyond) -> Failure {
+    usage(format!("{beyond}: write a {} time", beyond.remedy()))
+}
