@@ -40,9 +40,10 @@ impl Live {
         }
         if let Some(out) = out {
             let file = File::create(&out.path).map_err(|error| out.unwritable(&error))?;
-            let begin: Begin = match out.is_csv {
-                true => |head| Box::new(results::Csv::new(head)),
-                false => |head| Box::new(results::Json::new(head)),
+            let begin: Begin = if out.is_csv {
+                |head| Box::new(results::Csv::new(head))
+            } else {
+                |head| Box::new(results::Json::new(head))
             };
             waiting.push((begin, Box::new(BufWriter::new(file))));
         }

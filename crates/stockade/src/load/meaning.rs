@@ -34,15 +34,15 @@ const PER_THREAD: f64 = 20_000.0;
 /// Bodies are no larger.
 const BODY_BYTES_MAX: u64 = 256 << 20;
 
-pub fn load(mut args: LoadArgs) -> Result<Load, Failure> {
-    let (traffic, due) = traffic(&mut args)?;
+pub fn load(args: LoadArgs) -> Result<Load, Failure> {
+    let (traffic, due) = traffic(&args)?;
     let plan = plan(&args, due)?;
     with_plan(args, traffic, plan)
 }
 
 /// The same for a search, whose plans come later: this one is of its lowest rate.
-pub fn trial(mut args: LoadArgs) -> Result<Load, Failure> {
-    let (traffic, _) = traffic(&mut args)?;
+pub fn trial(args: LoadArgs) -> Result<Load, Failure> {
+    let (traffic, _) = traffic(&args)?;
     let plan = constant(args.from, &args)?;
     with_plan(args, traffic, plan)
 }
@@ -97,12 +97,16 @@ pub fn threads(plan: &Plan) -> NonZeroUsize {
     NonZeroUsize::new(needed.clamp(1, cores.get())).unwrap_or(cores)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`, and for what was just made")]
 fn usage(message: impl ToString) -> Failure {
     Failure::Usage(message.to_string())
 }
 
-/// What is asked, and when a log has it asked.
-fn traffic(args: &mut LoadArgs) -> Result<(Traffic, Option<Arc<[Duration]>>), Failure> {
+/// When a log has its requests asked.
+type Due = Arc<[Duration]>;
+
+/// What is asked, and when, if it is a log that says so.
+fn traffic(args: &LoadArgs) -> Result<(Traffic, Option<Due>), Failure> {
     let seed = Seed(args.seed);
     let of_file = args.targets.is_some() || args.urls.is_some();
     if args.random && !of_file {
@@ -167,9 +171,7 @@ fn body(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(body)
 }
 
-type Replayed = (Vec<Target>, Order, Arc<[Duration]>);
-
-fn replayed(log: &Path, url: &str, args: &LoadArgs) -> Result<Replayed, Failure> {
+fn replayed(log: &Path, url: &str, args: &LoadArgs) -> Result<(Vec<Target>, Order, Due), Failure> {
     let base: Base = url.parse().map_err(usage)?;
     let mut log = Log::open(log, &base).map_err(usage)?;
     if log.skipped().total() > 0 {
@@ -193,7 +195,7 @@ fn add(headers: &mut HeaderMap, more: &[(HeaderName, HeaderValue)]) {
 }
 
 /// When it is asked.
-fn plan(args: &LoadArgs, due: Option<Arc<[Duration]>>) -> Result<Plan, Failure> {
+fn plan(args: &LoadArgs, due: Option<Due>) -> Result<Plan, Failure> {
     let fixed = |what: &str| match args.duration {
         Some(_) => Err(usage(format!("{what} takes as long as it takes: leave --duration out"))),
         None => Ok(()),
