@@ -2,9 +2,11 @@
 
 pub mod clock;
 pub mod contenders;
+pub mod generators;
 pub mod hits;
 pub mod origin;
 pub mod process;
+pub mod responder;
 pub mod stampede;
 pub mod statistics;
 pub mod workload;

@@ -16,20 +16,42 @@ pub fn measure<const N: usize>(arguments: [&str; 2]) -> Result<[f64; N]> {
     figures.try_into().map_err(|_| format!("{arguments:?} printed {printed:?}").into())
 }
 
+/// What a process has used: user's and system's, in hundredths of a second as Linux has it.
+pub fn cpu_seconds(process: u32) -> Result<f64> {
+    of_stat(process, [11, 12])
+}
+
+/// The same of all children of this process that have ended.
+pub fn children_cpu_seconds() -> Result<f64> {
+    of_stat(std::process::id(), [13, 14])
+}
+
+/// Two fields of `/proc/PID/stat`, counted from the one after the name.
+fn of_stat(process: u32, fields: [usize; 2]) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let after: Vec<&str> = stat.rsplit_once(") ").ok_or("no such process")?.1.split(' ').collect();
+    Ok(fields.iter().map(|field| after[*field].parse::<f64>()).sum::<std::result::Result<f64, _>>()? / 100.0)
+}
+
 /// How many bytes of this process are in memory now.
 pub fn resident_bytes() -> Result<u64> {
-    status("VmRSS:")
+    status("self", "VmRSS:")
+}
+
+/// How many bytes of a process are in memory now.
+pub fn resident_bytes_of(process: u32) -> Result<u64> {
+    status(&process.to_string(), "VmRSS:")
 }
 
 /// How many bytes of this process were in memory when they were most.
 pub fn peak_resident_bytes() -> Result<u64> {
-    status("VmHWM:")
+    status("self", "VmHWM:")
 }
 
-/// A line of `/proc/self/status`, which counts in KiB.
-fn status(field: &str) -> Result<u64> {
-    let status = fs::read_to_string("/proc/self/status")?;
+/// A line of `/proc/PID/status`, which counts in KiB.
+fn status(process: &str, field: &str) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix(field));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
-    Ok(kib.ok_or_else(|| format!("/proc/self/status has no {field}"))?.parse::<u64>()? * 1024)
+    Ok(kib.ok_or_else(|| format!("/proc/{process}/status has no {field}"))?.parse::<u64>()? * 1024)
 }

@@ -111,7 +111,8 @@ impl Responder {
         let path = head.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
         match path {
             b"/latency" => {
-                let told = format!("{} {}", self.spun.value_at_quantile(0.5), self.spun.value_at_quantile(0.99));
+                let told =
+                    format!("{} {}", self.spun.value_at_quantile(0.5), self.spun.value_at_quantile(0.99));
                 self.spun.reset();
                 client.unsent.extend_from_slice(&answer(&told));
                 client.write()?;
@@ -132,7 +133,11 @@ impl Responder {
             path => {
                 let of = |(kib, _): &&(usize, Vec<u8>)| path == format!("/{kib}").as_bytes();
                 // The first of them without a look at its name: it is what is measured.
-                let body = if path == b"/1" { &self.bodies[0] } else { self.bodies.iter().find(of).ok_or("what?")? };
+                let body = if path == b"/1" {
+                    &self.bodies[0]
+                } else {
+                    self.bodies.iter().find(of).ok_or("what?")?
+                };
                 client.send(&body.1)?;
             }
         }

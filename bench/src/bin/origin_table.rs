@@ -18,6 +18,7 @@ use std::{
 
 use stockade_bench::{
     origin::{ORIGIN, Server, pinned, serve},
+    process::cpu_seconds,
     statistics::{median, range},
 };
 
@@ -124,14 +125,6 @@ fn measure(address: &str, server: u32, kib: u64) -> Result<Measured> {
     let told = text.lines().find_map(|line| line.strip_prefix("Requests/sec:")).ok_or("wrk told nothing")?;
     let a_second: f64 = told.trim().parse()?;
     Ok(Measured { a_second, a_cpu_second: a_second * SECONDS / (cpu_seconds(server)? - before) })
-}
-
-/// What a process has used: user's and system's, in hundredths of a second as Linux has it.
-fn cpu_seconds(process: u32) -> Result<f64> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    let after = stat.rsplit_once(") ").ok_or("no such process")?.1;
-    let fields: Vec<&str> = after.split(' ').collect();
-    Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) / 100.0)
 }
 
 fn get(address: &str, kib: u64) -> Result<Vec<u8>> {

@@ -96,6 +96,8 @@ pub(crate) struct Client {
     targets: Vec<(Rc<Site>, Prepared)>,
     scratch: Scratch,
     budget: RefCell<Budget>,
+    /// How many requests an HTTP/2 connection takes at once, if its peer takes as many.
+    pub(crate) streams_max: Cell<usize>,
     pub(crate) opened: Cell<u64>,
     pub(crate) retried: Cell<u64>,
 }
@@ -133,6 +135,7 @@ impl Client {
             targets: Vec::new(),
             scratch: scratch(),
             budget,
+            streams_max: Cell::new(usize::MAX),
             opened: Cell::new(0),
             retried: Cell::new(0),
         };
@@ -150,19 +153,17 @@ impl Client {
         &self.clock
     }
 
-    /// Opens connections for these requests before they are due. What fails then fails again, and is told then.
-    pub(crate) async fn open_for(&self, requests: impl Iterator<Item = u64>) {
+    /// Opens a connection for the `n`th request before it is due; whether that worked. What fails now fails again then,
+    /// and is told then.
+    pub(crate) async fn open_for(&self, n: u64) -> bool {
+        let site = &self.targets[self.common.traffic.nth(n).index].0;
         let deadline = self.clock.now() + self.common.options.timeout;
-        for number in requests {
-            let site = &self.targets[self.common.traffic.nth(number).index].0;
-            if self.common.options.http2 {
-                let _ = self.multiplexed(site, deadline).await;
-            } else if let Ok(line) = self.connect(site, deadline).await {
-                site.idle.borrow_mut().push(line);
-            } else {
-                return;
-            }
+        if self.common.options.http2 {
+            return self.multiplexed(site, deadline).await.is_ok();
         }
+        let Ok(line) = self.connect(site, deadline).await else { return false };
+        site.idle.borrow_mut().push(line);
+        true
     }
 
     /// What the `n`th request asks for.
@@ -290,7 +291,8 @@ impl Client {
         let with_room = || {
             let mut multiplexed = site.multiplexed.borrow_mut();
             multiplexed.retain(|http2| !http2.has_ended());
-            multiplexed.iter().find(|http2| http2.has_room()).cloned()
+            let most = self.streams_max.get();
+            multiplexed.iter().find(|http2| http2.has_room(most)).cloned()
         };
         if let Some(http2) = with_room() {
             return Ok(http2);

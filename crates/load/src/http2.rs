@@ -70,9 +70,9 @@ impl Http2 {
         self.ended.borrow().is_some()
     }
 
-    /// Whether one more request can be sent on it at once.
-    pub(crate) fn has_room(&self) -> bool {
-        !self.has_ended() && self.active.get() < self.requests.current_max_send_streams()
+    /// Whether one more request can be sent on it at once, of so many.
+    pub(crate) fn has_room(&self, most: usize) -> bool {
+        !self.has_ended() && self.active.get() < self.requests.current_max_send_streams().min(most)
     }
 
     /// Sends a request and reads its answer; `started` is called when it can be sent.

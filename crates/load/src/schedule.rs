@@ -124,6 +124,11 @@ impl Schedule {
         self.warmup().saturating_add(self.cut().unwrap_or_else(|| total(&self.steps)))
     }
 
+    /// Whether it is over with its last request, whenever that comes: [`lasts`](Self::lasts) is a bound only.
+    pub(crate) fn ends_by_chance(&self) -> bool {
+        self.most.is_some() && self.cut().is_none() && self.steps.iter().any(Step::is_poisson)
+    }
+
     /// When the first request is due that is beyond the limit, if it is known and there is one.
     fn cut(&self) -> Option<Duration> {
         let mut left = self.most?;

@@ -92,6 +92,8 @@ const SAMPLES: usize = 512;
 const BEGINS_AFTER: Duration = Duration::from_millis(10);
 /// So many late requests are sent before anything else has its turn.
 const IN_A_ROW: u32 = 32;
+/// So many connections are made at once before a load begins.
+const CONNECTS: usize = 64;
 /// A user whose connection fails waits so long before the next.
 const AFTER_FAILURE: Duration = Duration::from_millis(10);
 
@@ -199,11 +201,26 @@ impl Worker {
         self.flush((self.clock.now() - self.began.get()).as_secs());
     }
 
-    /// Opens what a burst will need, so that all of it can be sent at once.
+    /// Opens what users and bursts will need, so that their first requests are like the others.
     async fn prepare(self: &Rc<Self>) {
-        let most = self.shared.plan.at_once_max().min(self.shared.max_in_flight as u64);
-        let (first, step) = (self.index as u64, self.shared.threads);
-        self.client.open_for((first..most).step_by(step)).await;
+        let plan = &self.shared.plan;
+        let at_once =
+            usize::try_from(plan.at_once_max()).unwrap_or(usize::MAX).min(self.shared.max_in_flight);
+        // A user has a connection alone, in HTTP/2 as well.
+        self.client.streams_max.set(if plan.connections_max() > 0 { 1 } else { usize::MAX });
+        let most = plan.connections_max().max(at_once);
+        let numbers: Vec<u64> = (self.index..most).step_by(self.shared.threads).map(|n| n as u64).collect();
+        for some in numbers.chunks(CONNECTS) {
+            let mut connecting = JoinSet::new();
+            for number in some {
+                let (worker, number) = (Rc::clone(self), *number);
+                connecting.spawn_local(async move { worker.client.open_for(number).await });
+            }
+            // Where one fails the others will: that is for the requests to tell.
+            if connecting.join_all().await.contains(&false) {
+                return;
+            }
+        }
     }
 
     /// Waits for the other threads; they begin at the same time, and count from the same number.
@@ -267,7 +284,9 @@ impl Worker {
         let unsent = arrivals.count() as u64;
         self.tick.borrow_mut().dropped += unsent;
         self.shared.next.fetch_max(number + unsent * threads as u64, Relaxed);
-        self.clock.sleep_until(ends).await;
+        if !schedule.ends_by_chance() {
+            self.clock.sleep_until(ends).await;
+        }
     }
 
     /// Users who ask, wait for the answer, think, and ask again.
@@ -308,10 +327,12 @@ impl Worker {
         loop {
             if thinks {
                 scheduled = scheduled + closed.think.draw(&mut thoughts);
-                self.clock.sleep_until(scheduled).await;
             }
             if scheduled >= ends {
                 return;
+            }
+            if thinks {
+                self.clock.sleep_until(scheduled).await;
             }
             let number = self.shared.next.fetch_add(1, Relaxed);
             if number >= last {
@@ -322,7 +343,7 @@ impl Worker {
             scheduled = ended.at;
             if !ended.was_sent {
                 scheduled = scheduled + AFTER_FAILURE;
-                self.clock.sleep_until(scheduled).await;
+                self.clock.sleep_until(scheduled.min(ends)).await;
             }
         }
     }

@@ -15,8 +15,8 @@ use stockade_lab::host;
 use stockade_load::{
     Options, Retries, Trust,
     drive::{Limits, Load},
-    plan::{Closed, Phase, Plan, Until},
-    schedule::{Beyond, Rate, Step},
+    plan::{Closed, Plan, Until},
+    schedule::{Arrivals, Beyond, DURATION_MAX, Rate, Schedule, Step},
     target::{Base, Target, read_url},
     targets::{log::Log, siege, vegeta},
     traffic::{Order, Traffic, Variety},
@@ -236,17 +236,17 @@ fn plan(args: &LoadArgs, due: Option<Due>) -> Result<Plan, Failure> {
 
 /// So many requests per time, for as long as was typed.
 pub fn constant(rate: Rate, args: &LoadArgs) -> Result<Plan, Failure> {
+    let is_by_chance = args.arrivals == Some(Arrivals::Poisson);
     let lasts = match (args.duration, args.requests) {
         (Some(lasts), _) => lasts,
+        // Nobody knows when the last one comes.
+        (None, Some(_)) if is_by_chance => DURATION_MAX,
         (None, Some(requests)) => rate.due(requests),
         (None, None) => DURATION,
     };
     let step = Step::steady(rate, lasts).arriving(args.arrivals.unwrap_or_default());
-    let plan = Plan::new(vec![Phase::Open(step)]).map_err(beyond)?;
-    Ok(match args.requests {
-        Some(most) if args.duration.is_some() => plan.with_requests(most),
-        _ => plan,
-    })
+    let schedule = Schedule::new(vec![step]);
+    Plan::open(args.requests.map_or(schedule.clone(), |most| schedule.limited(most))).map_err(beyond)
 }
 
 fn beyond(beyond: Beyond) -> Failure {

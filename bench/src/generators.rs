@@ -1,0 +1,75 @@
+//! Load generators, each run as its users run it, on a core of its own.
+
+use std::{
+    env,
+    error::Error,
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+use crate::{
+    origin::{Server, pinned},
+    process::{children_cpu_seconds, cpu_seconds},
+    responder::RESPONDER,
+};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// What a generator did.
+#[derive(Clone, Copy, Debug)]
+pub struct Generated {
+    /// Requests that were answered.
+    pub requests: f64,
+    /// From its first moment to its last.
+    pub seconds: f64,
+    /// Its own processor time.
+    pub cpu_seconds: f64,
+    /// How busy the responder was meanwhile, of one core.
+    pub responder_busy: f64,
+}
+
+/// The program as it is built for its users, built first.
+pub fn stockade() -> Result<PathBuf> {
+    if let Some(program) = env::var_os("STOCKADE") {
+        return Ok(program.into());
+    }
+    let workspace = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    let built = Command::new("cargo")
+        .args(["build", "--release", "--package", "stockade", "--locked"])
+        .current_dir(&workspace)
+        .status()?;
+    if !built.success() {
+        return Err("stockade cannot be built".into());
+    }
+    let target = env::var_os("CARGO_TARGET_DIR").map_or(workspace.join("target"), PathBuf::from);
+    Ok(target.join("release/stockade"))
+}
+
+/// This program once more, as the responder, on the first core.
+pub fn responder() -> Result<Server> {
+    let program = env::current_exe()?;
+    Server::start(0, &[program.to_str().ok_or("a path that is no text")?, "respond"], RESPONDER)
+}
+
+/// Runs a generator on the second core; what it printed on both outputs, and what it cost.
+pub fn generate(
+    responder: &Server,
+    program: &[&str],
+    requests: impl Fn(&str) -> Option<f64>,
+) -> Result<(Generated, String)> {
+    let (began, ours, theirs) = (Instant::now(), children_cpu_seconds()?, cpu_seconds(responder.0.id())?);
+    let output = pinned(1).args(program).stdin(Stdio::null()).output()?;
+    let seconds = began.elapsed().as_secs_f64();
+    let told =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let requests =
+        requests(&told).ok_or_else(|| format!("{program:?} told no number of requests: {told}"))?;
+    let generated = Generated {
+        requests,
+        seconds,
+        cpu_seconds: children_cpu_seconds()? - ours,
+        responder_busy: (cpu_seconds(responder.0.id())? - theirs) / seconds,
+    };
+    Ok((generated, told))
+}
