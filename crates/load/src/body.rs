@@ -56,10 +56,10 @@ impl Body {
     pub(crate) fn finish(self) -> Result<Sizes, Failure> {
         let sink = match self.decoded {
             Decoded::Plain(sink) => sink,
-            // A body of no bytes is nobody's gzip, and what HEAD or an empty answer has.
+            // No bytes at all are nobody's gzip, and what an answer without a body has.
             Decoded::Gzip(gzip) if self.wire_bytes == 0 => {
-                drop(gzip);
-                return Ok(Sizes { bytes: 0, wire_bytes: 0 });
+                let Sink { digest, .. } = gzip.get_ref();
+                Sink { bytes: 0, digest: digest.as_ref().map(|(_, wanted)| (Sha256::new(), *wanted)) }
             }
             Decoded::Gzip(gzip) => {
                 gzip.finish().map_err(|error| Failure::new(Class::Encoding, error.to_string()))?

@@ -5,12 +5,12 @@ use std::{
     future::poll_fn,
     path::PathBuf,
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, PoisonError},
     task::Poll,
     time::Duration,
 };
 
-use http::{Method, Request, Uri, Version, header};
+use http::{Request, Uri, Version, header};
 use stockade_model::time::{Precise, Runtime, Time, before};
 use tokio::sync::{Mutex, OnceCell};
 
@@ -19,6 +19,7 @@ use crate::{
     body::Digest,
     connect::{Address, Connector, Stream, is_http2},
     endpoint::Endpoint,
+    follow::followed,
     http1::{Done, Expected, Http1, Prepared, Scratch, Sent, USER_AGENT, scratch},
     http2::Http2,
     retry::{Budget, Retries},
@@ -70,6 +71,7 @@ pub(crate) struct Common {
     options: Options,
     traffic: Arc<Traffic>,
     connector: Connector,
+    budget: std::sync::Mutex<Budget>,
 }
 
 impl Common {
@@ -77,9 +79,10 @@ impl Common {
         // A redirect may lead anywhere.
         let may_encrypt =
             options.redirects > 0 || traffic.targets().iter().any(|target| is_encrypted(&target.url));
-        let tls = tls::config(&options.trust, options.http2, may_encrypt)?;
+        let tls = tls::config(&options.trust, options.http2, options.keep_alive, may_encrypt)?;
         let connector = Connector { unix: options.unix.clone(), tls };
-        Ok(Self { options, traffic, connector })
+        let budget = std::sync::Mutex::new(Budget::new(options.retries));
+        Ok(Self { options, traffic, connector, budget })
     }
 }
 
@@ -95,17 +98,19 @@ pub(crate) struct Client {
     /// By target: where it is, and how it is asked for.
     targets: Vec<(Rc<Site>, Prepared)>,
     scratch: Scratch,
-    budget: RefCell<Budget>,
     /// How many requests an HTTP/2 connection takes at once, if its peer takes as many.
     pub(crate) streams_max: Cell<usize>,
     pub(crate) opened: Cell<u64>,
     pub(crate) retried: Cell<u64>,
+    /// Requests sent once more because their connection had been closed, or was about to be, before anybody looked at
+    /// them.
+    pub(crate) resent: Cell<u64>,
 }
 
 /// An endpoint, and the connections to it that are free.
 struct Site {
     endpoint: Endpoint,
-    address: OnceCell<Result<Address, Failure>>,
+    address: OnceCell<Address>,
     #[expect(clippy::vec_box, reason = "each moves out and in with every request")]
     idle: RefCell<Vec<Box<Line>>>,
     multiplexed: RefCell<Vec<Http2>>,
@@ -116,28 +121,33 @@ struct Site {
 /// A connection with HTTP/1.1, and when its request is given up.
 struct Line {
     http1: Http1,
-    alarm: Alarm,
+    alarm: Alarm<Precise>,
+    /// It has served a request, and may have been closed since.
+    is_used: bool,
 }
 
 /// When a request was handed to a connection that was ready.
 pub(crate) type Started = Cell<Option<Time>>;
 
+/// What is closed each time it is sent will be so once more.
+const RESENDS_MAX: u32 = 3;
+/// So many connections of many streams each are enough.
+const MULTIPLEXED_MAX: usize = 256;
 /// So many redirects may lead to so many different hosts.
 const SITES_MAX: usize = 10_000;
 
 impl Client {
     pub(crate) fn new(common: Arc<Common>, clock: Precise) -> Self {
-        let budget = RefCell::new(Budget::new(common.options.retries));
         let mut client = Self {
             common,
             clock,
             sites: RefCell::default(),
             targets: Vec::new(),
             scratch: scratch(),
-            budget,
             streams_max: Cell::new(usize::MAX),
             opened: Cell::new(0),
             retried: Cell::new(0),
+            resent: Cell::new(0),
         };
         let keeps_alive = client.common.options.keep_alive;
         let prepare = |target: &Target| {
@@ -178,11 +188,12 @@ impl Client {
         if retries.most == 0 {
             return self.attempt(site, prepared, asked, started).await;
         }
-        self.budget.borrow_mut().pay_in();
+        let budget = || self.common.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        budget().pay_in();
         let mut attempts = 1;
         loop {
             let ended = self.attempt(site, prepared, asked, started).await;
-            if !self.budget.borrow_mut().allows(attempts, &ended) {
+            if !budget().allows(attempts, &ended) {
                 return ended;
             }
             attempts += 1;
@@ -198,78 +209,89 @@ impl Client {
         asked: &Asked<'_>,
         started: &Started,
     ) -> Result<Answer, Failure> {
-        let mut done = self.exchange(site, prepared, asked, self.clock.now(), started).await?;
-        let mut url = None;
-        let mut method = asked.target.method.clone();
+        let mut done = self.exchange(site, prepared, asked, started).await?;
+        let mut target = None;
         for _ in 0..self.common.options.redirects {
             let Some(location) = done.location.take() else { break };
-            let from = url.as_ref().unwrap_or(&asked.target.url);
-            let to = redirected(from, &location)
+            let from = target.as_ref().unwrap_or(asked.target);
+            let to = followed(from, done.answer.status, &location)
                 .ok_or_else(|| Failure::new(Class::Malformed, format!("a redirect to `{location}`")))?;
-            if !matches!(done.answer.status, 307 | 308) && method != Method::HEAD {
-                method = Method::GET;
-            }
-            let keeps_body = method == asked.target.method;
-            let target = Target {
-                method: method.clone(),
-                url: to.clone(),
-                headers: asked.target.headers.clone(),
-                body: if keeps_body { asked.target.body.clone() } else { bytes::Bytes::new() },
-            };
-            let site = self.site(&to);
-            let prepared = Prepared::new(&target, &site.endpoint, self.common.options.keep_alive);
-            let path = to.path_and_query().map_or("/", |path| path.as_str()).into();
-            let asked = Asked { index: 0, target: &target, path };
-            done = self.exchange(&site, &prepared, &asked, self.clock.now(), started).await?;
-            url = Some(to);
+            let site = self.site(&to.url);
+            let prepared = Prepared::new(&to, &site.endpoint, self.common.options.keep_alive);
+            let path = to.url.path_and_query().map_or("/", |path| path.as_str()).into();
+            done = self.exchange(&site, &prepared, &Asked { index: 0, target: &to, path }, started).await?;
+            target = Some(to);
         }
         Ok(done.answer)
     }
 
+    /// One request and its answer. What a server has not looked at, because it was closing the connection, is sent once
+    /// more on another one, as every browser does (RFC 9110, 9.2.2; RFC 9113, 8.7).
     async fn exchange(
         &self,
         site: &Rc<Site>,
         prepared: &Prepared,
         asked: &Asked<'_>,
-        now: Time,
         started: &Started,
     ) -> Result<Done, Failure> {
+        let now = self.clock.now();
+        let deadline = now + self.common.options.timeout;
         let expected = Expected {
             is_head: prepared.is_head,
             decodes: prepared.decodes,
-            digest: self.common.options.digest.filter(|_| !prepared.is_head),
+            digest: self.common.options.digest,
         };
-        let deadline = now + self.common.options.timeout;
         let start_at = |time: Time| started.set(started.get().or(Some(time)));
-        if self.common.options.http2 {
-            let http2 = self.multiplexed(site, deadline).await?;
-            let request = request(asked, &site.endpoint)?;
-            let starts = || start_at(self.clock.now());
-            let exchange = http2.exchange(request, prepared.body.clone(), expected, starts);
-            return before(&self.clock, deadline, exchange)
-                .await
-                .unwrap_or_else(|| Err(Class::Timeout.into()));
-        }
-        let mut line = match self.idle(site).await {
-            Some(line) => {
-                // That took no time.
-                start_at(now);
-                line
+        let mut resends = 0;
+        loop {
+            let exchanged = if self.common.options.http2 {
+                let http2 = self.multiplexed(site, deadline).await?;
+                let request = request(asked, &site.endpoint)?;
+                let starts = || start_at(self.clock.now());
+                let exchange = http2.exchange(request, prepared.body.clone(), expected, starts);
+                let timeout = || Err((Class::Timeout.into(), true));
+                before(&self.clock, deadline, exchange).await.unwrap_or_else(timeout)
+            } else {
+                let mut line = match self.idle(site).await {
+                    Some(line) => {
+                        // That took no time.
+                        start_at(if resends == 0 { now } else { self.clock.now() });
+                        line
+                    }
+                    None => {
+                        let line = self.connect(site, deadline).await?;
+                        start_at(self.clock.now());
+                        line
+                    }
+                };
+                let mut room = Vec::new();
+                let sent = Sent { head: prepared.head(asked, &mut room), body: &prepared.body, expected };
+                line.alarm.set(deadline);
+                let done = line.http1.exchange(sent, &mut line.alarm, &self.scratch).await;
+                let may_resend = line.is_used && asked.target.method.is_idempotent();
+                line.is_used = true;
+                if let Ok(done) = &done
+                    && done.keeps_alive
+                    && self.common.options.keep_alive
+                {
+                    site.idle.borrow_mut().push(line);
+                }
+                done.map_err(|(failure, has_begun)| {
+                    let is_broken = matches!(failure.class, Class::Closed | Class::Reset);
+                    (failure, has_begun || !may_resend || !is_broken)
+                })
+            };
+            match exchanged {
+                Ok(done) => return Ok(done),
+                Err((failure, was_looked_at)) if was_looked_at || resends == RESENDS_MAX => {
+                    return Err(failure);
+                }
+                Err(_) => {
+                    resends += 1;
+                    self.resent.set(self.resent.get() + 1);
+                }
             }
-            None => {
-                let line = self.connect(site, deadline).await?;
-                start_at(self.clock.now());
-                line
-            }
-        };
-        let mut room = Vec::new();
-        let sent = Sent { head: prepared.head(asked, &mut room), body: &prepared.body, expected };
-        line.alarm.set(deadline);
-        let done = line.http1.exchange(sent, &mut line.alarm, &self.scratch).await?;
-        if done.keeps_alive && self.common.options.keep_alive {
-            site.idle.borrow_mut().push(line);
         }
-        Ok(done)
     }
 
     /// A connection that is open, free, and not closed by its peer meanwhile.
@@ -284,15 +306,20 @@ impl Client {
 
     async fn connect(&self, site: &Site, deadline: Time) -> Result<Box<Line>, Failure> {
         let stream = self.stream(site, deadline).await?;
-        Ok(Box::new(Line { http1: Http1::new(stream), alarm: Alarm::new(self.clock.clone()) }))
+        let alarm = Alarm::new(self.clock.clone());
+        Ok(Box::new(Line { http1: Http1::new(stream), alarm, is_used: false }))
     }
 
     async fn multiplexed(&self, site: &Site, deadline: Time) -> Result<Http2, Failure> {
         let with_room = || {
             let mut multiplexed = site.multiplexed.borrow_mut();
-            multiplexed.retain(|http2| !http2.has_ended());
+            multiplexed.retain(|http2| !http2.is_closing());
             let most = self.streams_max.get();
-            multiplexed.iter().find(|http2| http2.has_room(most)).cloned()
+            let free = multiplexed.iter().find(|http2| http2.has_room(most));
+            // Who lets nobody in on many connections will not do so on one more: then one waits.
+            let any =
+                || (most > 1 && multiplexed.len() >= MULTIPLEXED_MAX).then(|| multiplexed.last()).flatten();
+            free.or_else(any).cloned()
         };
         if let Some(http2) = with_room() {
             return Ok(http2);
@@ -316,11 +343,12 @@ impl Client {
 
     async fn stream(&self, site: &Site, deadline: Time) -> Result<Stream, Failure> {
         let connector = &self.common.connector;
-        let connecting = async {
-            let address = site.address.get_or_init(|| connector.look_up(&site.endpoint)).await;
-            connector.connect(&site.endpoint, address.as_ref().map_err(Clone::clone)?).await
-        };
-        let stream = before(&self.clock, deadline, connecting).await;
+        // One asks for all; who asks in vain is not believed for long.
+        let looking = site.address.get_or_try_init(|| connector.look_up(&site.endpoint));
+        let address = before(&self.clock, deadline, looking).await.unwrap_or_else(|| {
+            Err(Failure::new(Class::Dns, format!("{}: nobody said so in time", site.endpoint.host)))
+        })?;
+        let stream = before(&self.clock, deadline, connector.connect(&site.endpoint, address)).await;
         let stream = stream.unwrap_or_else(|| Err(Class::ConnectTimeout.into()))?;
         self.opened.set(self.opened.get() + 1);
         Ok(stream)
@@ -345,29 +373,6 @@ impl Client {
         }
         site
     }
-}
-
-/// Where a redirect leads, seen from where it came.
-fn redirected(from: &Uri, location: &str) -> Option<Uri> {
-    let location = location.split('#').next().unwrap_or_default();
-    if let Ok(to) = location.parse::<Uri>()
-        && to.host().is_some()
-        && matches!(to.scheme_str(), Some("http" | "https"))
-    {
-        return Some(to);
-    }
-    let (scheme, authority) = (from.scheme_str()?, from.authority()?);
-    let to = match location {
-        other if other.starts_with("//") => format!("{scheme}:{other}"),
-        path if path.starts_with('/') => format!("{scheme}://{authority}{path}"),
-        query if query.starts_with('?') => format!("{scheme}://{authority}{}{query}", from.path()),
-        name if !name.contains(':') => {
-            let folder = from.path().rsplit_once('/').map_or("", |(folder, _)| folder);
-            format!("{scheme}://{authority}{folder}/{name}")
-        }
-        _ => return None,
-    };
-    to.parse().ok()
 }
 
 fn request(asked: &Asked<'_>, endpoint: &Endpoint) -> Result<Request<()>, Failure> {
@@ -396,26 +401,4 @@ fn request(asked: &Asked<'_>, endpoint: &Endpoint) -> Result<Request<()>, Failur
         fields.insert(header::CONTENT_LENGTH, asked.target.body.len().into());
     }
     Ok(request)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn redirects_lead_where_they_say() {
-        let from: Uri = "http://a.example:8080/x/y?z".parse().unwrap();
-        for (location, to) in [
-            ("/p?q", "http://a.example:8080/p?q"),
-            ("p", "http://a.example:8080/x/p"),
-            ("?q", "http://a.example:8080/x/y?q"),
-            ("//b.example/p", "http://b.example/p"),
-            ("https://b.example/p#there", "https://b.example/p"),
-        ] {
-            assert_eq!(redirected(&from, location).unwrap().to_string(), to, "{location}");
-        }
-        for nowhere in ["ftp://b.example/", "javascript:alert(1)", "http://"] {
-            assert_eq!(redirected(&from, nowhere), None, "{nowhere}");
-        }
-    }
 }

@@ -15,6 +15,7 @@ use tokio_util::either::Either;
 
 use crate::{
     endpoint::Endpoint,
+    http1::broken,
     sample::{Class, Failure},
 };
 
@@ -71,7 +72,11 @@ impl Connector {
         let name = ServerName::try_from(endpoint.host.clone())
             .map_err(|error| Failure::new(Class::Tls, format!("{}: {error}", endpoint.host)))?;
         let stream = TlsConnector::from(Arc::clone(&self.tls)).connect(name, socket).await;
-        let stream = stream.map_err(|error| Failure::new(Class::Tls, error.to_string()))?;
+        let stream = stream.map_err(|error| match error.raw_os_error() {
+            // The connection broke; encryption had no say in it.
+            Some(_) => broken(&error),
+            None => Failure::new(Class::Tls, error.to_string()),
+        })?;
         Ok(Either::Right(Box::new(stream)))
     }
 }
@@ -96,6 +101,8 @@ fn not_connected(error: &io::Error, to: &str) -> Failure {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     let class = match errno {
         Some(Errno::CONNREFUSED) => Class::Refused,
+        // A socket's queue of those who want to connect is full.
+        Some(Errno::AGAIN) => return Failure::new(Class::Refused, format!("{to}: its queue is full")),
         Some(Errno::ADDRNOTAVAIL | Errno::ADDRINUSE) => Class::NoPorts,
         Some(Errno::MFILE | Errno::NFILE) => Class::NoFiles,
         Some(Errno::TIMEDOUT) => Class::ConnectTimeout,

@@ -1,16 +1,21 @@
 //! A load, from its first connection to its last answer.
 //!
-//! Threads share nothing but the plan: thread `i` of `k` sends the requests `i`, `i + k`, ... and counts for itself.
+//! Threads share the plan and some counters: of an open part thread `i` of `k` sends the requests `i`, `i + k`, ..., and
+//! each counts for itself.
 //! Once a second each tells what that second came to; whoever called merges that, shows it, and writes it down.
 
+mod closed;
 mod collect;
 mod limits;
+mod open;
+mod underway;
 mod worker;
 
 use std::{
+    cell::Cell,
     io,
     num::NonZeroUsize,
-    sync::{Arc, mpsc},
+    sync::{Arc, atomic::Ordering::Relaxed, mpsc},
     thread,
     time::{Duration, SystemTime},
 };
@@ -60,6 +65,8 @@ pub struct Load {
     pub threads: NonZeroUsize,
     /// Where every random choice comes from.
     pub seed: Seed,
+    /// The number of its first request; 0, unless it goes on where another one ended.
+    pub first: u64,
     /// Whether the observer is told every sample.
     pub tells_samples: bool,
 }
@@ -161,24 +168,26 @@ impl Load {
     /// Blocks for as long as that takes. Nothing outlives it but name look-ups that hang.
     #[expect(clippy::disallowed_methods, reason = "results tell the time of day")]
     pub fn run(&self, observer: &mut dyn Observer, stop: &Stop) -> Result<Ran, LoadError> {
-        Limits::of_this_process().check(&self.plan, self.max_in_flight, &self.options)?;
+        Limits::raised().check(&self.plan, self.max_in_flight, &self.options)?;
         // A thread without a connection would have nothing to do.
-        let most = match self.plan.connections_max() {
-            0 => self.max_in_flight,
-            connections => connections,
-        };
-        let threads = self.threads.get().min(most).max(1);
+        let of_users = Some(self.plan.connections_max()).filter(|users| *users > 0).unwrap_or(usize::MAX);
+        let of_rates = if self.plan.peak_per_second() > 0.0 { self.max_in_flight } else { usize::MAX };
+        let threads = self.threads.get().min(of_users).min(of_rates).max(1);
         let common = Arc::new(Common::new(self.options.clone(), Arc::clone(&self.traffic))?);
         let shared = Arc::new(Shared {
             plan: self.plan.clone(),
             seed: self.seed,
             threads,
-            max_in_flight: self.max_in_flight.max(threads),
+            max_in_flight: self.max_in_flight,
             drain: self.drain,
             tells_samples: self.tells_samples,
             barrier: Barrier::new(threads),
             begins: 0.into(),
-            next: 0.into(),
+            first: 0.into(),
+            next: self.first.into(),
+            warmed: 0.into(),
+            in_flight: 0.into(),
+            in_flight_max: 0.into(),
             stop: stop.0.subscribe(),
         });
         let (events, told) = mpsc::sync_channel(EVENTS_MAX);
@@ -192,10 +201,10 @@ impl Load {
         let mut collector = Collector::new(self, threads, clock_zero);
         let mut started = Vec::new();
         for index in 0..threads {
-            let (shared, common) = (Arc::clone(&shared), Arc::clone(&common));
+            let (ours_shared, common) = (Arc::clone(&shared), Arc::clone(&common));
             let (clock, events, ours) = (clock.clone(), events.clone(), stop.clone());
             let thread = thread::Builder::new().name(format!("load-{index}"));
-            let thread = thread.spawn(move || run_thread(index, shared, common, &clock, events, &ours));
+            let thread = thread.spawn(move || run_thread(index, ours_shared, common, &clock, events, &ours));
             started.push(thread.map_err(|error| {
                 stop.request();
                 LoadError::Thread(error)
@@ -221,7 +230,11 @@ impl Load {
         drop(runtime);
         match trouble {
             Some(error) => Err(error),
-            None => Ok(Ran { summary: collector.summary(), was_stopped: stop.is_requested() }),
+            None => {
+                let was_stopped = stop.is_requested();
+                let in_flight_max = shared.in_flight_max.load(Relaxed);
+                Ok(Ran { summary: collector.summary(in_flight_max, was_stopped), was_stopped })
+            }
         }
     }
 }
@@ -240,7 +253,7 @@ fn run_thread(
     stop: &Stop,
 ) -> io::Result<()> {
     // The others wait for it; without it they need not.
-    let alarm = StopOnDrop(stop.clone(), std::cell::Cell::new(true));
+    let guard = StopOnDrop { stop, is_done: Cell::new(false) };
     let runtime = runtime()?;
     {
         let _inside = runtime.enter();
@@ -250,17 +263,20 @@ fn run_thread(
     }
     // A name look-up that hangs is nobody's any more.
     runtime.shutdown_background();
-    alarm.1.set(false);
+    guard.is_done.set(true);
     Ok(())
 }
 
 /// Ends the load with a thread that fails.
-struct StopOnDrop(Stop, std::cell::Cell<bool>);
+struct StopOnDrop<'a> {
+    stop: &'a Stop,
+    is_done: Cell<bool>,
+}
 
-impl Drop for StopOnDrop {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
-        if self.1.get() {
-            self.0.request();
+        if !self.is_done.get() {
+            self.stop.request();
         }
     }
 }

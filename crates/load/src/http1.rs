@@ -11,6 +11,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use stockade_model::time::Precise;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use self::reader::Reader;
@@ -58,19 +59,31 @@ impl Http1 {
         Pin::new(&mut self.stream).poll_read(cx, &mut ReadBuf::new(&mut byte)).is_pending()
     }
 
-    /// Sends a request and reads its answer. The connection is of no use after a failure.
+    /// Sends a request and reads its answer. The connection is of no use after a failure; with it comes whether anything
+    /// of an answer had come.
     pub(crate) async fn exchange(
         &mut self,
         sent: Sent<'_>,
-        alarm: &mut Alarm,
+        alarm: &mut Alarm<Precise>,
+        scratch: &Scratch,
+    ) -> Result<Done, (Failure, bool)> {
+        let mut reader = Reader::new(sent.expected);
+        let done = self.send_and_read(sent, &mut reader, alarm, scratch).await;
+        done.map_err(|failure| (failure, reader.has_begun()))
+    }
+
+    async fn send_and_read(
+        &mut self,
+        sent: Sent<'_>,
+        reader: &mut Reader,
+        alarm: &mut Alarm<Precise>,
         scratch: &Scratch,
     ) -> Result<Done, Failure> {
-        let mut reader = Reader::new(sent.expected);
         let mut unsent = sent;
         poll_fn(|cx| {
             let is_sent = self.poll_send(cx, &mut unsent);
             // Who has sent an answer may have stopped reading: what it says counts, not that it did.
-            match self.poll_answer(cx, &mut reader, scratch) {
+            match self.poll_answer(cx, reader, scratch) {
                 Poll::Ready(Ok(mut done)) => {
                     done.keeps_alive &= matches!(is_sent, Poll::Ready(Ok(())));
                     return Poll::Ready(Ok(done));
@@ -119,7 +132,14 @@ impl Http1 {
             let done = match read {
                 Ok(()) if buffer.filled().is_empty() => reader.close().map(Some),
                 Ok(()) => reader.feed(buffer.filled()),
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => reader.close().map(Some),
+                // Encryption would have told an end that was meant.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    if reader.ends_with_connection() {
+                        Err(Failure::new(Class::Truncated, "without the end that TLS tells"))
+                    } else {
+                        reader.close().map(Some)
+                    }
+                }
                 Err(error) => Err(broken(&error)),
             };
             if let Some(done) = done.transpose() {
@@ -131,8 +151,9 @@ impl Http1 {
 
 /// What became of a connection that worked before.
 pub(crate) fn broken(error: &io::Error) -> Failure {
-    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, InvalidData, WriteZero};
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, InvalidData, TimedOut, WriteZero};
     match error.kind() {
+        TimedOut => Failure::new(Class::Timeout, "the connection's own"),
         ConnectionReset | ConnectionAborted | BrokenPipe | WriteZero => Class::Reset.into(),
         InvalidData => Failure::new(Class::Tls, error.to_string()),
         _ => Failure::new(Class::Reset, error.to_string()),

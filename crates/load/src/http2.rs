@@ -4,10 +4,14 @@ use std::{
     cell::{Cell, RefCell},
     future::poll_fn,
     rc::Rc,
+    task::{Context, Poll},
 };
 
 use bytes::Bytes;
-use h2::client::{Builder, SendRequest};
+use h2::{
+    Reason, SendStream,
+    client::{Builder, SendRequest},
+};
 use http::{Request, header};
 use tokio::task::spawn_local;
 
@@ -31,8 +35,43 @@ pub(crate) struct Http2 {
     requests: SendRequest<Bytes>,
     /// How many it has under way.
     active: Rc<Cell<usize>>,
+    /// The server has said that it takes no more.
+    is_closing: Rc<Cell<bool>>,
     /// What ended it, if anything has.
     ended: Rc<RefCell<Option<Failure>>>,
+}
+
+/// A body on its way.
+struct Sending {
+    stream: SendStream<Bytes>,
+    unsent: Bytes,
+}
+
+impl Sending {
+    /// Sends as much as there is room for, and asks to be woken for more.
+    fn poll(&mut self, cx: &mut Context<'_>) {
+        while !self.unsent.is_empty() {
+            self.stream.reserve_capacity(self.unsent.len());
+            match self.stream.poll_capacity(cx) {
+                Poll::Ready(Some(Ok(room))) => {
+                    let piece = self.unsent.split_to(room.min(self.unsent.len()));
+                    if self.stream.send_data(piece, self.unsent.is_empty()).is_ok() {
+                        continue;
+                    }
+                }
+                Poll::Pending => return,
+                Poll::Ready(_) => {}
+            }
+            // Nobody reads it any more: the answer tells why.
+            self.unsent.clear();
+        }
+    }
+}
+
+/// Whether the server has not looked at the request: it said so, or was closing the connection before (RFC 9113, 8.7).
+fn is_unseen(error: &h2::Error) -> bool {
+    let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
+    error.is_remote() && (is_refused || error.is_go_away())
 }
 
 /// One of those under way.
@@ -63,78 +102,74 @@ impl Http2 {
             };
             *told.borrow_mut() = Some(failure);
         });
-        Ok(Self { requests, active: Rc::default(), ended })
+        Ok(Self { requests, active: Rc::default(), is_closing: Rc::default(), ended })
     }
 
-    pub(crate) fn has_ended(&self) -> bool {
-        self.ended.borrow().is_some()
+    /// Whether it takes no more requests, though it may still answer some.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.is_closing.get() || self.ended.borrow().is_some()
     }
 
     /// Whether one more request can be sent on it at once, of so many.
     pub(crate) fn has_room(&self, most: usize) -> bool {
-        !self.has_ended() && self.active.get() < self.requests.current_max_send_streams().min(most)
+        !self.is_closing() && self.active.get() < self.requests.current_max_send_streams().min(most)
     }
 
-    /// Sends a request and reads its answer; `started` is called when it can be sent.
+    /// Sends a request and reads its answer; `started` is called when it can be sent. With a failure comes whether the
+    /// server may have looked at the request.
     pub(crate) async fn exchange(
         &self,
         request: Request<()>,
         body: Bytes,
         expected: Expected,
         started: impl FnOnce(),
-    ) -> Result<Done, Failure> {
+    ) -> Result<Done, (Failure, bool)> {
         self.active.set(self.active.get() + 1);
         let _seat = Seat(Rc::clone(&self.active));
-        let mut requests = self.requests.clone().ready().await.map_err(|error| self.failed(&error))?;
+        let mut requests =
+            self.requests.clone().ready().await.map_err(|error| (self.failed(&error), false))?;
         started();
-        let (response, mut sending) =
-            requests.send_request(request, body.is_empty()).map_err(|error| self.failed(&error))?;
+        let (response, sending) =
+            requests.send_request(request, body.is_empty()).map_err(|error| (self.failed(&error), false))?;
+        let mut sending = Sending { stream: sending, unsent: body };
         let mut response = std::pin::pin!(response);
-        let mut unsent = body;
-        // Whoever answers early need not read all that is sent.
+        // Whoever answers early need not read all that is sent, and may read on while it answers.
         let head = poll_fn(|cx| {
-            while !unsent.is_empty() {
-                sending.reserve_capacity(unsent.len());
-                let std::task::Poll::Ready(Some(Ok(room))) = sending.poll_capacity(cx) else { break };
-                let piece = unsent.split_to(room.min(unsent.len()));
-                if sending.send_data(piece, unsent.is_empty()).is_err() {
-                    unsent.clear();
-                }
-            }
+            sending.poll(cx);
             response.as_mut().poll(cx)
         });
-        let (head, mut coming) = head.await.map_err(|error| self.failed(&error))?.into_parts();
-        let field = |name: &str| head.headers.get(name).map(http::HeaderValue::as_bytes);
-        let caches = CacheHeaders {
-            cache_status: head
-                .headers
-                .get_all("cache-status")
-                .iter()
-                .next_back()
-                .map(http::HeaderValue::as_bytes),
-            x_cache: field("x-cache"),
-            age: field("age"),
-        };
-        let encoding = field("content-encoding").unwrap_or_default();
+        let head = head.await.map_err(|error| (self.failed(&error), !is_unseen(&error)))?;
+        let (head, mut coming) = head.into_parts();
+        let mut caches = CacheHeaders::default();
+        for (name, value) in &head.headers {
+            caches.note(name.as_str(), value.as_bytes());
+        }
+        let encoding = head.headers.get(header::CONTENT_ENCODING).map_or(&b""[..], |value| value.as_bytes());
         let is_gzip = encoding.eq_ignore_ascii_case(b"gzip") || encoding.eq_ignore_ascii_case(b"x-gzip");
-        let mut read = Body::new(is_gzip && expected.decodes, expected.digest);
-        while let Some(piece) = coming.data().await {
+        let has_body = !expected.is_head && !matches!(head.status.as_u16(), 204 | 304);
+        let digest = expected.digest.filter(|_| head.status.is_success() && has_body);
+        let mut read = Body::new(is_gzip && expected.decodes, digest);
+        while let Some(piece) = poll_fn(|cx| {
+            sending.poll(cx);
+            coming.poll_data(cx)
+        })
+        .await
+        {
+            let has_length = head.headers.contains_key(header::CONTENT_LENGTH);
             let piece = piece.map_err(|error| match self.failed(&error) {
                 // Without all that its length had promised: h2 calls that a breach of the protocol.
-                failure
-                    if failure.class == Class::Malformed
-                        && head.headers.contains_key(header::CONTENT_LENGTH) =>
-                {
-                    Failure::new(Class::Truncated, failure.detail)
+                failure if failure.class == Class::Malformed && has_length => {
+                    (Failure::new(Class::Truncated, failure.detail), true)
                 }
-                failure => failure,
+                failure => (failure, true),
             })?;
             // What was taken may be sent anew; it can fail only where the stream has ended.
             let _ = coming.flow_control().release_capacity(piece.len());
-            read.push(&piece)?;
+            read.push(&piece).map_err(|failure| (failure, true))?;
         }
-        let sizes = read.finish()?;
-        let location = head.headers.get(header::LOCATION).filter(|_| head.status.is_redirection());
+        let sizes = read.finish().map_err(|failure| (failure, true))?;
+        let redirects = matches!(head.status.as_u16(), 301..=303 | 307 | 308);
+        let location = head.headers.get(header::LOCATION).filter(|_| redirects);
         Ok(Done {
             answer: Answer {
                 status: head.status.as_u16(),
@@ -149,6 +184,8 @@ impl Http2 {
 
     /// What went wrong: with the stream, or else with the whole connection.
     fn failed(&self, error: &h2::Error) -> Failure {
+        // Whatever goes on there, nothing new begins.
+        self.is_closing.set(self.is_closing.get() || error.is_go_away() || error.is_io());
         let of_connection = self.ended.borrow().clone();
         match failed(error) {
             failure if error.is_reset() || error.is_go_away() => failure,

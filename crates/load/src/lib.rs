@@ -11,6 +11,7 @@ mod client;
 mod connect;
 pub mod drive;
 mod endpoint;
+mod follow;
 mod http1;
 mod http2;
 pub mod outcome;

@@ -13,7 +13,20 @@ pub struct CacheHeaders<'a> {
     pub age: Option<&'a [u8]>,
 }
 
-impl CacheHeaders<'_> {
+impl<'a> CacheHeaders<'a> {
+    /// One more header; whether it is one of these. Of several with the same name the last one, which the nearest cache
+    /// has added, counts.
+    pub(crate) fn note(&mut self, name: &str, value: &'a [u8]) -> bool {
+        let of = match name.len() {
+            3 if name.eq_ignore_ascii_case("age") => &mut self.age,
+            7 if name.eq_ignore_ascii_case("x-cache") => &mut self.x_cache,
+            12 if name.eq_ignore_ascii_case("cache-status") => &mut self.cache_status,
+            _ => return false,
+        };
+        *of = Some(value);
+        true
+    }
+
     /// What the cache that is nearest to us did; none: nobody says.
     ///
     /// `Cache-Status` tells it best, then `X-Cache`; an `Age` above zero can only be a stored answer's.
@@ -60,10 +73,10 @@ fn outside_quotes(text: &str, separator: char) -> impl Iterator<Item = &str> + C
     })
 }
 
-/// `HIT`, `TCP_MISS`, `Hit from cloudfront`, `MISS, HIT` (the last is the nearest): the words differ, what they begin or
-/// end with does not.
+/// `HIT`, `TCP_MISS`, `Hit from cloudfront`, `HIT from HOST`, `MISS, HIT` (the last is the nearest): caches agree in the
+/// first word, more or less.
 fn x_cache(value: &[u8]) -> Option<Outcome> {
-    const WORDS: [(&str, Outcome); 8] = [
+    const WORDS: [(&str, Outcome); 11] = [
         // An entry that was asked about at its origin first: whoever wanted it waited for that.
         ("REVALIDATED", Outcome::Miss),
         ("REFRESH", Outcome::Miss),
@@ -71,15 +84,16 @@ fn x_cache(value: &[u8]) -> Option<Outcome> {
         ("MISS", Outcome::Miss),
         ("STALE", Outcome::Stale),
         ("UPDATING", Outcome::Stale),
-        ("HIT", Outcome::Hit),
+        ("BYPASS", Outcome::Bypass),
+        ("DYNAMIC", Outcome::Bypass),
         ("PASS", Outcome::Bypass),
+        ("ERROR", Outcome::Error),
+        ("HIT", Outcome::Hit),
     ];
     let text = std::str::from_utf8(value).ok()?;
-    let nearest = text.rsplit(',').next()?.trim().to_ascii_uppercase();
-    if nearest.contains("BYPASS") || nearest.contains("DYNAMIC") {
-        return Some(Outcome::Bypass);
-    }
-    WORDS.into_iter().find(|(word, _)| nearest.contains(word)).map(|(_, outcome)| outcome)
+    let nearest = text.rsplit(',').next()?.trim_start();
+    let word = nearest.split([' ', ';', ':']).next()?.to_ascii_uppercase();
+    WORDS.into_iter().find(|(known, _)| word.contains(known)).map(|(_, outcome)| outcome)
 }
 
 #[cfg(test)]
@@ -104,6 +118,8 @@ mod tests {
             ("", "RefreshHit from cloudfront", "", Some(Miss)),
             ("", "TCP_MEM_HIT", "", Some(Hit)),
             ("", "MISS, HIT", "", Some(Hit)),
+            ("", "HIT from missouri-cache1", "", Some(Hit)),
+            ("", "MISS from dynamic-bypass.example", "", Some(Miss)),
             ("", "UPDATING", "", Some(Stale)),
             ("", "BYPASS", "", Some(Bypass)),
             ("", "unheard of", "", None),

@@ -222,9 +222,7 @@ impl Plan {
     #[must_use]
     pub fn with_requests(mut self, most: u64) -> Self {
         let most = self.most.map_or(most, |known| known.min(most));
-        let first_measured = usize::from(self.has_warmup_part());
-        let parts = self.parts.split_off(first_measured).into_iter().map(|part| part.limited(most));
-        self.parts.extend(parts);
+        self.parts = self.parts.into_iter().map(|part| part.limited(most)).collect();
         Self { most: Some(most), ..self }
     }
 
@@ -232,23 +230,19 @@ impl Plan {
     /// warm and not measured. `None` where it begins with an open load that has no rate.
     #[must_use]
     pub fn with_warmup(mut self, lasts: Duration) -> Option<Self> {
-        if self.has_warmup_part() {
-            self.parts.remove(0);
-        }
-        match self.parts.first_mut() {
-            Some(Part::Open(schedule)) => *schedule = schedule.clone().with_warmup(lasts)?,
-            Some(Part::Closed(closed)) if !lasts.is_zero() => {
-                let warmup = Closed { until: Until::Duration(lasts), ..closed.clone() };
-                self.parts.insert(0, Part::Closed(warmup));
-            }
-            Some(Part::Closed(_)) | None => {}
+        // The users of a closed loop go on as they began.
+        if let Some(Part::Open(schedule)) = self.parts.first_mut() {
+            *schedule = schedule.clone().with_warmup(lasts)?;
         }
         Some(Self { warmup: lasts, ..self })
     }
 
-    /// Whether its first part is nothing but a warm-up.
-    fn has_warmup_part(&self) -> bool {
-        !self.warmup.is_zero() && matches!(self.parts.first(), Some(Part::Closed(_)))
+    /// How long users ask before they are measured: where it begins with a closed loop.
+    fn warmup_of_users(&self) -> Duration {
+        match self.parts.first() {
+            Some(Part::Closed(_)) => self.warmup,
+            Some(Part::Open(_)) | None => Duration::ZERO,
+        }
     }
 
     /// Its parts, one after the other.
@@ -262,19 +256,8 @@ impl Plan {
         let part = self.parts.get(index)?;
         match left {
             Some(0) => None,
-            Some(left) if index > 0 && !(index == 1 && self.has_warmup_part()) => {
-                Some(Cow::Owned(part.clone().limited(left)))
-            }
+            Some(left) if index > 0 => Some(Cow::Owned(part.clone().limited(left))),
             _ => Some(Cow::Borrowed(part)),
-        }
-    }
-
-    /// How many of a part's requests count: those that warm up do not.
-    pub(crate) fn measured_of(&self, index: usize, requests: u64) -> u64 {
-        match self.parts.get(index) {
-            Some(Part::Closed(_)) if index == 0 && self.has_warmup_part() => 0,
-            Some(Part::Open(schedule)) => requests.saturating_sub(schedule.warmup_requests()),
-            _ => requests,
         }
     }
 
@@ -293,7 +276,8 @@ impl Plan {
     /// How long it takes at most, warm-up included, if anybody knows.
     #[must_use]
     pub fn lasts(&self) -> Option<Duration> {
-        self.parts.iter().try_fold(Duration::ZERO, |all, part| Some(all.saturating_add(part.lasts()?)))
+        let warmup = self.warmup_of_users();
+        self.parts.iter().try_fold(warmup, |all, part| Some(all.saturating_add(part.lasts()?)))
     }
 
     /// How many requests there are, warm-up included, if anybody knows; see [`Part::requests`].
@@ -359,11 +343,11 @@ fn open(steps: &mut Vec<Step>) -> Option<Part> {
 /// `60s at 425/s; 64 connections for 10s, each thinking 10ms..50ms`
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_one = self.parts.len() - usize::from(self.has_warmup_part()) == 1;
+        let is_one = self.parts.len() == 1;
         for (index, part) in self.parts.iter().enumerate() {
             write!(f, "{}{part}", if index == 0 { "" } else { "; " })?;
-            if index == 0 && self.has_warmup_part() {
-                f.write_str(" to warm up")?;
+            if index == 0 && !self.warmup_of_users().is_zero() {
+                write!(f, ", after {} to warm up", format_span(self.warmup))?;
             }
         }
         match self.most {

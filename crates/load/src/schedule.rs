@@ -158,6 +158,15 @@ impl Schedule {
         requests(&self.warmup)
     }
 
+    /// How many of them that are, exactly.
+    pub(crate) fn warmup_arrivals(&self, seed: Seed) -> u64 {
+        let warmup = self.warmup();
+        if warmup.is_zero() {
+            return 0;
+        }
+        self.arrivals(seed).take_while(|due| *due < warmup).count() as u64
+    }
+
     /// Whether there is so much of it that nobody waits for it, or nothing at all.
     pub fn check(&self) -> Result<(), Beyond> {
         Beyond::check(self.requests(), self.lasts())

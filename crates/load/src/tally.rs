@@ -37,6 +37,9 @@ pub struct Tally {
     pub bytes_out: u64,
     /// Attempts after a request's first.
     pub retries: u64,
+    /// Requests that were sent once more because the server had closed the connection that was kept for them, and had
+    /// not looked at them.
+    pub resent: u64,
     /// When the first of them was due; none if there are none.
     pub earliest: Option<Time>,
     /// When the last of them was due.
@@ -99,6 +102,7 @@ impl Tally {
         self.wire_bytes_in += other.wire_bytes_in;
         self.bytes_out += other.bytes_out;
         self.retries += other.retries;
+        self.resent += other.resent;
         self.earliest = match (self.earliest, other.earliest) {
             (Some(ours), Some(theirs)) => Some(ours.min(theirs)),
             (ours, theirs) => ours.or(theirs),

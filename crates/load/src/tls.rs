@@ -4,7 +4,10 @@ use std::{path::PathBuf, sync::Arc};
 
 use rustls::{
     ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    client::{
+        Resumption,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
 };
@@ -35,6 +38,7 @@ pub struct TrustError {
 pub(crate) fn config(
     trust: &Trust,
     is_http2: bool,
+    keeps_alive: bool,
     may_encrypt: bool,
 ) -> Result<Arc<ClientConfig>, TrustError> {
     let provider = Arc::new(ring::default_provider());
@@ -56,6 +60,10 @@ pub(crate) fn config(
             .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
             .with_no_client_auth(),
     };
+    if !keeps_alive {
+        // Who wants new connections wants them as strangers make them.
+        config.resumption = Resumption::disabled();
+    }
     config.alpn_protocols = vec![if is_http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
     Ok(Arc::new(config))
 }

@@ -5,7 +5,7 @@ mod template;
 
 use std::{borrow::Cow, sync::Arc};
 
-use http::{Method, uri::PathAndQuery};
+use http::{HeaderName, Method, header, uri::PathAndQuery};
 use rand::RngExt;
 use stockade_model::seed::Seed;
 
@@ -77,9 +77,10 @@ pub struct Variety {
     /// What stands for `{key}` in paths and queries; in headers and bodies it is left alone. `{key:08}` has eight
     /// digits at least.
     pub keys: Option<Keys>,
-    /// Whether every request is for a URL of its own, so that no cache has it: the query gets one more parameter,
-    /// `stockade=` and hex digits, other ones for every request and for every seed.
-    pub cache_bust: bool,
+    /// Makes every request one for a URL of its own, so that no cache has it: the query gets one more parameter,
+    /// `stockade=` and hex digits, other ones for every request and for every such seed. Of two runs with the same one
+    /// the second would find what the first has left.
+    pub cache_bust: Option<Seed>,
 }
 
 /// This cannot be asked. The message says what to do.
@@ -140,15 +141,17 @@ impl Traffic {
             }
         }
         // The number alone tells requests apart, these digits runs: they have a fixed length.
-        let parameter = format!("stockade={:016x}", seed.child("cache-bust").0);
+        let parameter = cache_bust.map(|seed| format!("stockade={:016x}", seed.0));
         let template = |target: &Target| {
             let template = Template::read(path(target)).map_err(TrafficError::Place)?;
             if template.has_key() && keys.is_none() {
                 return Err(TrafficError::NoKeys(target.url.to_string()));
             }
             let has_key = template.has_key();
-            let template = if cache_bust { template.with_number(&parameter) } else { template };
-            Ok((has_key || cache_bust).then_some(template))
+            Ok(match &parameter {
+                Some(parameter) => Some(template.with_number(parameter)),
+                None => has_key.then_some(template),
+            })
         };
         let mut templates = targets.iter().map(template).collect::<Result<Vec<_>, _>>()?;
         if let Some(keys) = keys
@@ -203,8 +206,19 @@ fn checked(mut target: Target) -> Result<Target, TrafficError> {
     if target.method == Method::CONNECT {
         return Err(TrafficError::Method(target.method, target.url.to_string()));
     }
+    // How long a body is and how it is sent is for the connection to say, once: twice is how requests are smuggled.
+    OF_THE_CONNECTION.iter().for_each(|name| drop(target.headers.remove(name)));
     Ok(target)
 }
+
+/// No request says these for itself; Vegeta leaves them out as well.
+pub const OF_THE_CONNECTION: [HeaderName; 5] = [
+    header::CONTENT_LENGTH,
+    header::TRANSFER_ENCODING,
+    header::CONNECTION,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+];
 
 fn path(target: &Target) -> &str {
     target.url.path_and_query().map_or("/", PathAndQuery::as_str)

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use stockade_model::time::Time;
+use stockade_model::{time::Time, units::format_span};
 
 use super::{
     Begins, Load, Observer, Progress,
@@ -22,7 +22,8 @@ use crate::{
 pub(super) struct Collector {
     summary: Summary,
     warmup: Duration,
-    threads: usize,
+    /// By thread: the last second that it tells.
+    lasts: Vec<u64>,
     /// Seconds that some thread has still to tell, from the first of them on.
     open: VecDeque<Open>,
     /// Which second the first of them is.
@@ -61,7 +62,7 @@ impl Collector {
         Self {
             summary,
             warmup: load.plan.warmup(),
-            threads,
+            lasts: vec![u64::MAX; threads],
             open: VecDeque::new(),
             first: 0,
             requests: 0,
@@ -79,9 +80,9 @@ impl Collector {
             Event::Samples(samples) => {
                 return samples.iter().try_for_each(|sample| observer.sample(sample));
             }
-            Event::Sent(sent) => {
-                self.summary.ended = self.summary.ended.max(sent.at);
-                self.summary.in_flight_at_end += sent.in_flight;
+            Event::Sent { at, in_flight } => {
+                self.summary.ended = self.summary.ended.max(at);
+                self.summary.in_flight_at_end += in_flight as u64;
             }
             Event::Tick(tick) => self.tick(&tick, observer),
         }
@@ -102,9 +103,8 @@ impl Collector {
             summary.seconds[second] += *counts;
         }
         summary.dropped += tick.dropped;
-        summary.in_flight_max = summary.in_flight_max.max(tick.in_flight_max);
         summary.connections += tick.opened;
-        self.watched.thread(tick.thread, tick.cpu, &tick.lateness);
+        self.watched.thread(tick.thread, tick.cpu, tick.lasted, &tick.lateness);
         self.complete(tick, observer);
     }
 
@@ -119,7 +119,15 @@ impl Collector {
         open.is_warmup |= tick.warmup.requests() > 0;
         open.tally.merge(&tick.measured);
         open.tally.merge(&tick.warmup);
-        while let Some(open) = self.open.pop_front_if(|open| open.told >= self.threads) {
+        if tick.is_last {
+            self.lasts[tick.thread] = tick.second;
+        }
+        loop {
+            // Who has told its last second has told all later ones.
+            let silent = self.lasts.iter().filter(|last| **last < self.first).count();
+            let Some(open) = self.open.pop_front_if(|open| open.told + silent >= self.lasts.len()) else {
+                return;
+            };
             self.first += 1;
             self.requests += open.tally.requests();
             self.failed += open.tally.failed();
@@ -134,12 +142,23 @@ impl Collector {
         }
     }
 
-    pub(super) fn summary(mut self) -> Summary {
-        self.summary.generator = {
-            let began = self.summary.began.back(self.warmup);
-            let ended = self.summary.measured.end.max(Some(self.summary.ended)).unwrap_or_default();
-            self.watched.judge(&self.summary, ended - began)
-        };
+    /// What it all came to, with the most requests that were under way at once.
+    pub(super) fn summary(mut self, in_flight_max: usize, interrupted: bool) -> Summary {
+        self.summary.in_flight_max = in_flight_max as u64;
+        let seconds = (self.summary.ended - self.summary.began).as_secs();
+        let seconds = usize::try_from(seconds).unwrap_or(usize::MAX).min(SECONDS_MAX);
+        if self.summary.seconds.len() < seconds {
+            // Seconds in which nothing happened are seconds, too.
+            self.summary.seconds.resize(seconds, Second::default());
+        }
+        self.summary.generator = self.watched.judge(&self.summary);
+        if interrupted {
+            let after = format_span(self.summary.ended - self.summary.began);
+            self.summary.generator.reasons.push(format!("interrupted after {after}"));
+        }
         self.summary
     }
 }
+
+/// No load is longer than 30 days.
+const SECONDS_MAX: usize = 31 * 86_400;

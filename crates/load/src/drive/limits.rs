@@ -48,7 +48,7 @@ impl Limits {
 
     /// Of this process, its limit on files raised as far as the system lets it.
     #[must_use]
-    pub fn of_this_process() -> Self {
+    pub fn raised() -> Self {
         let limit = getrlimit(Resource::Nofile);
         // What cannot be raised stays, and is what there is.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
@@ -69,11 +69,9 @@ impl Limits {
 
     /// Whether all can be had that is asked for.
     pub(super) fn check(&self, plan: &Plan, max_in_flight: usize, options: &Options) -> Result<(), TooMany> {
-        if options.http2 {
-            return Ok(());
-        }
         let users = plan.connections_max() as u64;
-        let burst = plan.at_once_max().min(max_in_flight as u64);
+        // What is due at once shares connections in HTTP/2.
+        let burst = if options.http2 { 0 } else { plan.at_once_max().min(max_in_flight as u64) };
         let connections = users.max(burst);
         if connections > self.files.saturating_sub(Self::FILES_KEPT) {
             return Err(TooMany::Files { connections, files: self.files });
@@ -88,14 +86,24 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::{Closed, Until};
 
     #[test]
     fn what_cannot_be_had_is_refused_beforehand() {
-        let limits = Limits { files: 1_024, ports: 28_232 };
-        assert_eq!(limits.connections(), 960);
-        let refused = TooMany::Files { connections: 2_000, files: 1_024 };
+        let limits = Limits { files: 1_024, ports: 500 };
+        assert_eq!(limits.connections(), 500);
+        let users = |users| Plan::closed(Closed::new(users, Until::Requests(1))).unwrap();
+        let (plain, unix) =
+            (Options::default(), Options { unix: Some("socket".into()), ..Options::default() });
+        let refused = |plan: Plan, options: &Options| limits.check(&plan, 10_000, options).err();
+        assert_eq!(refused(users(500), &plain), None);
+        assert_eq!(refused(users(501), &plain), Some(TooMany::Ports { connections: 501, ports: 500 }));
+        assert_eq!(refused(users(960), &unix), None);
+        assert_eq!(refused(users(961), &unix), Some(TooMany::Files { connections: 961, files: 1_024 }));
+        let burst = Plan::burst(2_000).unwrap();
+        let many = refused(burst, &unix).unwrap();
         assert_eq!(
-            refused.to_string(),
+            many.to_string(),
             "2000 connections need as many open files, and this process may have 1024: raise `ulimit -n`, or ask \
              for at most 960"
         );

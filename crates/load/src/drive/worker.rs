@@ -3,10 +3,12 @@
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
+    future::Future,
+    panic::resume_unwind,
     rc::Rc,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
         mpsc::SyncSender,
     },
     time::Duration,
@@ -20,14 +22,14 @@ use stockade_model::{
 };
 use tokio::{
     sync::{Barrier, Notify, watch},
-    task::{JoinSet, yield_now},
+    task::{JoinError, JoinSet},
 };
 
+use super::underway::{Ended, Underway};
 use crate::{
-    client::{Client, Started},
-    plan::{Closed, Part, Plan},
-    sample::{Answer, Class, Failure, Sample},
-    schedule::Schedule,
+    client::Client,
+    plan::{self, Plan},
+    sample::Sample,
     summary::Second,
     tally::Tally,
 };
@@ -42,12 +44,19 @@ pub(super) struct Shared {
     pub(super) tells_samples: bool,
     /// Where they wait for each other.
     pub(super) barrier: Barrier,
-    /// When the present phase begins, in nanoseconds.
+    /// When the present part begins, in nanoseconds, and the number of its first request.
     pub(super) begins: AtomicU64,
-    /// The number of the next request.
+    pub(super) first: AtomicU64,
+    /// The number of the next request that is measured, and how many there were to warm up.
     pub(super) next: AtomicU64,
+    pub(super) warmed: AtomicU64,
+    pub(super) in_flight: AtomicUsize,
+    pub(super) in_flight_max: AtomicUsize,
     pub(super) stop: watch::Receiver<bool>,
 }
+
+/// Requests of the warm-up have numbers from here on: what is measured is the same without them.
+pub(super) const WARM_UP: u64 = 1 << 63;
 
 /// What a thread tells.
 pub(super) enum Event {
@@ -58,7 +67,11 @@ pub(super) enum Event {
     /// Requests that ended.
     Samples(Vec<Sample>),
     /// It has sent all that it had to; what is left is answers.
-    Sent(Sent),
+    Sent {
+        /// When the plan was over.
+        at: Time,
+        in_flight: usize,
+    },
 }
 
 /// What one second came to in one thread.
@@ -68,66 +81,89 @@ pub(super) struct Tick {
     pub(super) thread: usize,
     /// Which second since the load began, the warm-up's included.
     pub(super) second: u64,
+    /// The thread tells no more of them.
+    pub(super) is_last: bool,
     pub(super) measured: Tally,
     pub(super) warmup: Tally,
     pub(super) seconds: BTreeMap<u64, Second>,
     /// How late it came to what it had to send, when there was room for it.
     pub(super) lateness: Histogram,
-    /// Its processor time.
+    /// Its processor time, and in what time, while it was sending.
     pub(super) cpu: Duration,
+    pub(super) lasted: Duration,
     pub(super) dropped: u64,
-    pub(super) in_flight_max: u64,
     pub(super) opened: u64,
 }
 
-/// The end of a thread's sending.
-pub(super) struct Sent {
-    pub(super) at: Time,
-    pub(super) in_flight: u64,
+/// A part of the plan that is being carried out.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    pub(super) index: usize,
+    pub(super) begins: Time,
+    /// For so long it warms up.
+    pub(super) warmup: Duration,
+    /// The number of its first request.
+    pub(super) first: u64,
 }
 
 /// So many samples are told at once.
 const SAMPLES: usize = 512;
 /// From when all threads are ready until the first request is due.
 const BEGINS_AFTER: Duration = Duration::from_millis(10);
-/// So many late requests are sent before anything else has its turn.
-const IN_A_ROW: u32 = 32;
 /// So many connections are made at once before a load begins.
 const CONNECTS: usize = 64;
-/// A user whose connection fails waits so long before the next.
-const AFTER_FAILURE: Duration = Duration::from_millis(10);
 
 pub(super) struct Worker {
-    index: usize,
-    shared: Arc<Shared>,
-    client: Client,
-    clock: Precise,
+    pub(super) index: usize,
+    pub(super) shared: Arc<Shared>,
+    pub(super) client: Client,
+    pub(super) clock: Precise,
+    /// Somebody may be waiting for one request fewer to be under way.
+    pub(super) freed: Notify,
     events: SyncSender<Event>,
     tick: RefCell<Tick>,
     samples: RefCell<Vec<Sample>>,
-    measured_from: Cell<Time>,
     began: Cell<Time>,
     in_flight: Cell<usize>,
-    /// Somebody may be waiting for one request fewer to be under way.
-    freed: Notify,
-    cpu: Cell<Duration>,
+    /// How many parts are over.
+    closed: Cell<usize>,
+    /// Its processor time, and the time, when that was last told.
+    cpu: Cell<(Duration, Time)>,
+    is_sending: Cell<bool>,
 }
 
-/// A request that is under way: counted as cut off if nobody says how it ended.
-struct Underway {
-    worker: Rc<Worker>,
-    number: u64,
-    scheduled: Time,
-    started: Started,
-    bytes_out: u64,
-    has_ended: bool,
+/// Requests that are under way. A panic of one is one of the thread.
+#[derive(Default)]
+pub(super) struct Requests(JoinSet<()>);
+
+impl Requests {
+    pub(super) fn spawn(&mut self, request: impl Future<Output = impl Sized> + 'static) {
+        while let Some(ended) = self.0.try_join_next() {
+            unwind(ended);
+        }
+        self.0.spawn_local(async move {
+            request.await;
+        });
+    }
+
+    async fn all_done(&mut self) {
+        while let Some(ended) = self.0.join_next().await {
+            unwind(ended);
+        }
+    }
+
+    async fn abort(mut self) {
+        self.0.abort_all();
+        self.all_done().await;
+    }
 }
 
-/// A request that has ended.
-struct Ended {
-    at: Time,
-    /// It came as far as a connection.
-    was_sent: bool,
+fn unwind(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && let Ok(panic) = error.try_into_panic()
+    {
+        resume_unwind(panic);
+    }
 }
 
 impl Worker {
@@ -143,62 +179,73 @@ impl Worker {
             shared,
             client,
             clock,
+            freed: Notify::new(),
             events,
             tick: RefCell::default(),
             samples: RefCell::default(),
-            measured_from: Cell::new(Time::NEVER),
-            began: Cell::new(Time::ZERO),
-            in_flight: Cell::new(0),
-            freed: Notify::new(),
-            cpu: Cell::new(Duration::ZERO),
+            began: Cell::default(),
+            in_flight: Cell::default(),
+            closed: Cell::default(),
+            cpu: Cell::default(),
+            is_sending: Cell::new(true),
         })
     }
 
     /// From the first connection to the last answer.
     pub(super) async fn run(self: Rc<Self>) {
         let mut stop = self.shared.stop.clone();
-        let mut requests = JoinSet::new();
-        let sending = async {
-            self.prepare().await;
-            let (mut begins, mut next) = self.begin_together(true).await;
-            let began = begins;
-            self.began.set(began);
-            self.measured_from.set(began + self.shared.plan.warmup());
-            self.cpu.set(thread_cpu());
-            let ticking = Rc::clone(&self);
-            let mut ticks = JoinSet::new();
-            ticks.spawn_local(ticking.ticks());
-            let plan = &self.shared.plan;
-            let mut left = plan.most();
-            for index in 0..plan.parts().len() {
-                if index > 0 {
-                    let before = next;
-                    (begins, next) = self.begin_together(false).await;
-                    left = left.map(|left| left.saturating_sub(plan.measured_of(index - 1, next - before)));
-                }
-                let Some(part) = plan.part(index, left) else { break };
-                match &*part {
-                    Part::Open(schedule) => self.open(schedule, begins, next, &mut requests).await,
-                    Part::Closed(closed) => self.closed(closed, begins, next, &mut requests).await,
-                }
-            }
-            ticks
-        };
-        let ticks = tokio::select! {
+        let mut requests = Requests::default();
+        let mut ticks = JoinSet::new();
+        let ended = tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => None,
-            ticks = sending => Some(ticks),
+            ended = self.send(&mut requests, &mut ticks) => Some(ended),
         };
-        let at = self.clock.now();
-        self.tell(Event::Sent(Sent { at, in_flight: self.in_flight.get() as u64 }));
-        let drained = async { while requests.join_next().await.is_some() {} };
-        // Who stops does not want to wait.
-        let drain = if ticks.is_some() { self.shared.drain } else { Duration::ZERO };
-        let _ = before(&self.clock, at + drain, drained).await;
+        let now = self.clock.now();
+        let at = ended.unwrap_or(now);
+        self.tell(Event::Sent { at, in_flight: self.in_flight.get() });
+        self.note_cpu();
+        self.is_sending.set(false);
+        if ended.is_some() {
+            // Who stops it does not want to wait.
+            tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => {}
+                _ = before(&self.clock, at + self.shared.drain, requests.all_done()) => {}
+            }
+        }
         // Each of those left tells that it was cut off.
-        requests.shutdown().await;
-        drop(ticks);
-        self.flush((self.clock.now() - self.began.get()).as_secs());
+        requests.abort().await;
+        ticks.shutdown().await;
+        self.flush((self.clock.now() - self.began.get()).as_secs(), true);
+    }
+
+    /// Carries out the plan; when it was over.
+    async fn send(self: &Rc<Self>, requests: &mut Requests, ticks: &mut JoinSet<()>) -> Time {
+        self.prepare().await;
+        let plan = &self.shared.plan;
+        let (mut ended, mut left) = (Time::ZERO, plan.most());
+        for index in 0..plan.parts().len() {
+            let part = self.begin_together(index).await;
+            if index == 0 {
+                self.began.set(part.begins);
+                self.clock.sleep_until(part.begins).await;
+                self.cpu.set((thread_cpu(), self.clock.now()));
+                ticks.spawn_local(Rc::clone(self).ticks());
+            }
+            let Some(next) = plan.part(index, left) else { break };
+            ended = match &*next {
+                plan::Part::Open(schedule) => self.open(schedule, part, requests).await,
+                plan::Part::Closed(closed) => self.closed(closed, part, requests).await,
+            };
+            self.close(index);
+            if left.is_some() {
+                // All have to have counted before any looks how much is left.
+                self.shared.barrier.wait().await;
+                left = plan.most().map(|most| most.saturating_sub(self.shared.next.load(Relaxed)));
+            }
+        }
+        ended
     }
 
     /// Opens what users and bursts will need, so that their first requests are like the others.
@@ -224,153 +271,80 @@ impl Worker {
     }
 
     /// Waits for the other threads; they begin at the same time, and count from the same number.
-    async fn begin_together(&self, is_first: bool) -> (Time, u64) {
-        let after = if is_first { BEGINS_AFTER } else { Duration::ZERO };
-        if self.shared.barrier.wait().await.is_leader() {
+    async fn begin_together(&self, index: usize) -> Part {
+        let shared = &self.shared;
+        if shared.barrier.wait().await.is_leader() {
+            let after = if index == 0 { BEGINS_AFTER } else { Duration::ZERO };
             let begins = self.clock.now() + after;
-            self.shared.begins.store(begins.as_nanos(), Relaxed);
-            if is_first {
+            shared.begins.store(begins.as_nanos(), Relaxed);
+            shared.first.store(shared.next.load(Relaxed), Relaxed);
+            if index == 0 {
                 self.tell(Event::Begins(begins));
             }
         }
-        // Nobody counts on before all have seen where the count begins.
-        let next = self.shared.next.load(Relaxed);
-        self.shared.barrier.wait().await;
-        (Time::from_nanos(self.shared.begins.load(Relaxed)), next)
-    }
-
-    /// Sends every request when it is due, however the others fare.
-    async fn open(
-        self: &Rc<Self>,
-        schedule: &Schedule,
-        begins: Time,
-        first: u64,
-        requests: &mut JoinSet<()>,
-    ) {
-        let (threads, most) = (self.shared.threads, self.share_of(self.shared.max_in_flight));
-        let ends = begins + schedule.lasts();
-        let mut number = first + self.index as u64;
-        let mut arrivals = schedule.arrivals(self.shared.seed).skip(self.index).step_by(threads);
-        let mut in_a_row = 0;
-        for due in arrivals.by_ref() {
-            let scheduled = begins + due;
-            self.clock.sleep_until(scheduled).await;
-            let mut now = self.clock.now();
-            in_a_row = if now > scheduled + Duration::from_millis(1) { in_a_row + 1 } else { 0 };
-            if in_a_row == IN_A_ROW {
-                in_a_row = 0;
-                yield_now().await;
-                now = self.clock.now();
-            }
-            let mut ready = scheduled;
-            while self.in_flight.get() >= most {
-                self.freed.notified().await;
-                now = self.clock.now();
-                ready = now;
-            }
-            if now >= ends + self.shared.drain {
-                self.tick.borrow_mut().dropped += 1;
-                number += threads as u64;
-                break;
-            }
-            self.tick.borrow_mut().lateness.record(now - ready);
-            let underway = self.depart(number, scheduled);
-            requests.spawn_local(async {
-                underway.run().await;
-            });
-            number += threads as u64;
-            while requests.try_join_next().is_some() {}
-        }
-        let unsent = arrivals.count() as u64;
-        self.tick.borrow_mut().dropped += unsent;
-        self.shared.next.fetch_max(number + unsent * threads as u64, Relaxed);
-        if !schedule.ends_by_chance() {
-            self.clock.sleep_until(ends).await;
+        shared.barrier.wait().await;
+        Part {
+            index,
+            begins: Time::from_nanos(shared.begins.load(Relaxed)),
+            warmup: if index == 0 { shared.plan.warmup() } else { Duration::ZERO },
+            first: shared.first.load(Relaxed),
         }
     }
 
-    /// Users who ask, wait for the answer, think, and ask again.
-    async fn closed(self: &Rc<Self>, closed: &Closed, begins: Time, first: u64, requests: &mut JoinSet<()>) {
-        let users = self.share_of(closed.connections);
-        let ends = closed.until.duration().map_or(Time::NEVER, |duration| begins + duration);
-        let last = closed.until.requests().map_or(u64::MAX, |requests| first.saturating_add(requests));
-        self.clock.sleep_until(begins).await;
-        let done = Rc::new(Notify::new());
-        let asking = Rc::new(Cell::new(users));
-        for user in 0..users {
-            let (worker, closed) = (Rc::clone(self), closed.clone());
-            let (done, asking) = (Rc::clone(&done), Rc::clone(&asking));
-            requests.spawn_local(async move {
-                worker.user(user, &closed, begins, ends, last).await;
-                asking.set(asking.get() - 1);
-                if asking.get() == 0 {
-                    done.notify_one();
-                }
-            });
-        }
-        // By time: those who are waiting for an answer then are left to the drain.
-        let all_done = async {
-            while asking.get() > 0 {
-                done.notified().await;
-            }
-        };
-        let _ = before(&self.clock, ends, all_done).await;
-        // Those who came too late have counted on.
-        self.shared.next.fetch_min(last, Relaxed);
+    /// Nobody of this part asks any more.
+    pub(super) fn close(&self, part: usize) {
+        self.closed.set(part + 1);
     }
 
-    async fn user(self: &Rc<Self>, user: usize, closed: &Closed, begins: Time, ends: Time, last: u64) {
-        let mut thoughts =
-            self.shared.seed.child("think").nth((user * self.shared.threads + self.index) as u64);
-        let thinks = closed.think.constant() != Some(Duration::ZERO);
-        let mut scheduled = begins;
-        loop {
-            if thinks {
-                scheduled = scheduled + closed.think.draw(&mut thoughts);
-            }
-            if scheduled >= ends {
-                return;
-            }
-            if thinks {
-                self.clock.sleep_until(scheduled).await;
-            }
-            let number = self.shared.next.fetch_add(1, Relaxed);
-            if number >= last {
-                return;
-            }
-            let underway = self.depart(number, scheduled);
-            let ended = underway.run().await;
-            scheduled = ended.at;
-            if !ended.was_sent {
-                scheduled = scheduled + AFTER_FAILURE;
-                self.clock.sleep_until(scheduled.min(ends)).await;
-            }
-        }
+    pub(super) fn is_closed(&self, part: usize) -> bool {
+        self.closed.get() > part
     }
 
-    fn depart(self: &Rc<Self>, number: u64, scheduled: Time) -> Underway {
-        let in_flight = self.in_flight.get() + 1;
-        self.in_flight.set(in_flight);
-        let mut tick = self.tick.borrow_mut();
-        tick.in_flight_max = tick.in_flight_max.max(in_flight as u64);
-        Underway {
-            worker: Rc::clone(self),
-            number,
-            scheduled,
-            started: Cell::new(None),
-            bytes_out: 0,
-            has_ended: false,
-        }
+    pub(super) fn measured_from(&self) -> Time {
+        self.began.get() + self.shared.plan.warmup()
     }
 
     /// This thread's part of what all have together.
-    fn share_of(&self, all: usize) -> usize {
+    pub(super) fn share_of(&self, all: usize) -> usize {
         all / self.shared.threads + usize::from(self.index < all % self.shared.threads)
+    }
+
+    /// How many of this thread's requests are under way.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.get()
+    }
+
+    pub(super) fn note_lateness(&self, lateness: Duration) {
+        self.tick.borrow_mut().lateness.record(lateness);
+    }
+
+    pub(super) fn note_dropped(&self, dropped: u64) {
+        self.tick.borrow_mut().dropped += dropped;
+    }
+
+    /// One more request is under way, from now on.
+    pub(super) fn depart(
+        self: &Rc<Self>,
+        number: u64,
+        scheduled: Time,
+    ) -> impl Future<Output = Ended> + 'static {
+        self.in_flight.set(self.in_flight.get() + 1);
+        let in_flight = self.shared.in_flight.fetch_add(1, Relaxed) + 1;
+        self.shared.in_flight_max.fetch_max(in_flight, Relaxed);
+        Underway::new(Rc::clone(self), number, scheduled).run()
+    }
+
+    /// One fewer is.
+    pub(super) fn arrive(&self, sample: Sample) {
+        self.in_flight.set(self.in_flight.get() - 1);
+        self.shared.in_flight.fetch_sub(1, Relaxed);
+        self.record(sample);
+        self.freed.notify_one();
     }
 
     fn record(&self, sample: Sample) {
         let mut tick = self.tick.borrow_mut();
-        if sample.scheduled < self.measured_from.get() {
+        if sample.number >= WARM_UP {
             tick.warmup.record(&sample);
             return;
         }
@@ -392,24 +366,24 @@ impl Worker {
 
     /// Seconds of the measured part.
     fn second_of(&self, time: Time) -> u64 {
-        (time - self.measured_from.get()).as_secs()
+        (time - self.measured_from()).as_secs()
     }
 
     /// Tells once a second what that second came to.
     async fn ticks(self: Rc<Self>) {
         for second in 0.. {
             self.clock.sleep_until(self.began.get() + Duration::from_secs(second + 1)).await;
-            self.flush(second);
+            self.flush(second, false);
         }
     }
 
-    fn flush(&self, second: u64) {
+    fn flush(&self, second: u64, is_last: bool) {
+        self.note_cpu();
         let mut tick = self.tick.take();
-        let cpu = thread_cpu();
-        (tick.thread, tick.second) = (self.index, second);
-        tick.cpu = cpu.saturating_sub(self.cpu.replace(cpu));
+        (tick.thread, tick.second, tick.is_last) = (self.index, second, is_last);
         tick.opened = self.client.opened.take();
         tick.measured.retries = self.client.retried.take();
+        tick.measured.resent = self.client.resent.take();
         let samples = self.samples.take();
         if !samples.is_empty() {
             self.tell(Event::Samples(samples));
@@ -417,45 +391,20 @@ impl Worker {
         self.tell(Event::Tick(Box::new(tick)));
     }
 
+    /// How busy it was since this was last asked, if it was sending.
+    fn note_cpu(&self) {
+        let now = (thread_cpu(), self.clock.now());
+        let then = self.cpu.replace(now);
+        if self.is_sending.get() {
+            let mut tick = self.tick.borrow_mut();
+            tick.cpu += now.0.saturating_sub(then.0);
+            tick.lasted += now.1 - then.1;
+        }
+    }
+
     fn tell(&self, event: Event) {
         // Nobody listens any more: then it does not matter.
         let _ = self.events.send(event);
-    }
-}
-
-impl Underway {
-    async fn run(mut self) -> Ended {
-        let worker = Rc::clone(&self.worker);
-        let asked = worker.client.asked(self.number);
-        self.bytes_out = asked.target.body.len() as u64;
-        let ended = worker.client.ask(&asked, &self.started).await;
-        let at = self.end(ended);
-        Ended { at, was_sent: self.started.get().is_some() }
-    }
-
-    fn end(&mut self, ended: Result<Answer, Failure>) -> Time {
-        let finished = self.worker.clock.now();
-        self.has_ended = true;
-        let sample = Sample {
-            number: self.number,
-            scheduled: self.scheduled,
-            started: self.started.get().unwrap_or(finished),
-            finished,
-            bytes_out: self.bytes_out,
-            ended,
-        };
-        self.worker.record(sample);
-        self.worker.in_flight.set(self.worker.in_flight.get() - 1);
-        self.worker.freed.notify_one();
-        finished
-    }
-}
-
-impl Drop for Underway {
-    fn drop(&mut self) {
-        if !self.has_ended {
-            self.end(Err(Class::CutOff.into()));
-        }
     }
 }
 

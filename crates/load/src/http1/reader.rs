@@ -22,7 +22,7 @@ pub(crate) struct Expected {
     pub(crate) is_head: bool,
     /// Bodies in gzip are decoded: it was us who asked for them.
     pub(crate) decodes: bool,
-    /// What the body has to be.
+    /// What the body of a success has to be.
     pub(crate) digest: Option<Digest>,
 }
 
@@ -139,6 +139,11 @@ impl Reader {
         }
     }
 
+    /// Whether only the end of the connection tells the end of the body.
+    pub(crate) fn ends_with_connection(&self) -> bool {
+        self.state == State::UntilClose
+    }
+
     /// Whether any of it has come.
     pub(crate) fn has_begun(&self) -> bool {
         self.state != State::Head || !self.partial.is_empty()
@@ -219,9 +224,11 @@ impl Reader {
             status,
             outcome: fields.caches.outcome(),
             keeps_alive: fields.keeps_alive && status != 101,
-            location: fields.location.filter(|_| (300..400).contains(&status)).map(Into::into),
+            location: fields.location.filter(|_| matches!(status, 301..=303 | 307 | 308)).map(Into::into),
         };
-        self.body = Body::new(fields.is_gzip && self.expected.decodes, self.expected.digest);
+        // An error page is not the body that was expected, and says so by its status.
+        let digest = self.expected.digest.filter(|_| (200..300).contains(&status) && !has_no_body);
+        self.body = Body::new(fields.is_gzip && self.expected.decodes, digest);
         let (state, is_done) = match framing {
             Framing::Nothing => (State::Length(0), true),
             Framing::Length(length) => (State::Length(length), length == 0),
@@ -283,25 +290,20 @@ impl<'a> Fields<'a> {
             location: None,
             caches: CacheHeaders::default(),
         };
+        let mut closes = false;
         for header in response.headers.iter() {
             let (name, value) = (header.name, header.value);
             // By length first: most headers are none of these.
             match name.len() {
-                3 if name.eq_ignore_ascii_case("age") => fields.caches.age = Some(value),
-                7 if name.eq_ignore_ascii_case("x-cache") => fields.caches.x_cache = Some(value),
                 8 if name.eq_ignore_ascii_case("location") => {
                     fields.location = std::str::from_utf8(value).ok();
                 }
                 10 if name.eq_ignore_ascii_case("connection") => {
                     for token in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-                        if token.eq_ignore_ascii_case(b"close") {
-                            fields.keeps_alive = false;
-                        } else if token.eq_ignore_ascii_case(b"keep-alive") {
-                            fields.keeps_alive = true;
-                        }
+                        closes |= token.eq_ignore_ascii_case(b"close");
+                        fields.keeps_alive |= token.eq_ignore_ascii_case(b"keep-alive");
                     }
                 }
-                12 if name.eq_ignore_ascii_case("cache-status") => fields.caches.cache_status = Some(value),
                 14 if name.eq_ignore_ascii_case("content-length") => fields.add_length(value)?,
                 16 if name.eq_ignore_ascii_case("content-encoding") => {
                     fields.is_gzip =
@@ -314,9 +316,12 @@ impl<'a> Fields<'a> {
                         return Err(Failure::new(Class::Malformed, "a Transfer-Encoding other than chunked"));
                     }
                 }
-                _ => {}
+                _ => {
+                    fields.caches.note(name, value);
+                }
             }
         }
+        fields.keeps_alive &= !closes;
         Ok(fields)
     }
 

@@ -155,9 +155,9 @@ fn a_warm_up_is_not_counted() {
 
     let closed = Plan::closed(Closed::new(8, Until::Requests(20))).unwrap();
     let warm = closed.clone().with_warmup(secs(1)).unwrap();
-    assert_eq!(warm.to_string(), "8 connections for 1s to warm up; 8 connections until 20 requests");
+    assert_eq!(warm.to_string(), "8 connections until 20 requests, after 1s to warm up");
     let limited = warm.clone().with_requests(9);
-    assert_eq!(limited.to_string(), "8 connections for 1s to warm up; 8 connections until 9 requests");
+    assert_eq!(limited.to_string(), "8 connections until 9 requests, after 1s to warm up");
     assert_eq!(warm.clone().with_warmup(secs(1)), Some(warm.clone()));
     assert_eq!(warm.with_warmup(Duration::ZERO), Some(closed));
     assert_eq!(Plan::burst(7).unwrap().with_warmup(secs(1)), None);

@@ -53,6 +53,7 @@ struct Arm<'a> {
     hit_ratio: Option<f64>,
     failures: &'a BTreeMap<&'static str, u64>,
     retries: u64,
+    resent: u64,
     bytes_in: Bytes,
     wire_bytes_in: Bytes,
 }
@@ -135,6 +136,7 @@ impl<'a> Arm<'a> {
             hit_ratio: hit_ratio(&tally.outcomes),
             failures: &tally.failures,
             retries: tally.retries,
+            resent: tally.resent,
             bytes_in: Bytes { total: tally.bytes_in, mean: ratio(tally.bytes_in, requests) },
             wire_bytes_in: Bytes { total: tally.wire_bytes_in, mean: ratio(tally.wire_bytes_in, requests) },
         }

@@ -79,6 +79,10 @@ fn left_out(summary: &Summary, to: &mut String) -> fmt::Result {
         (summary.dropped, "due and never sent"),
         (summary.in_flight_at_end, "under way when the schedule ended"),
         (summary.measured.retries, "attempts after the first"),
+        (
+            summary.measured.resent,
+            "sent again, as the server had closed the connection that was kept for them",
+        ),
     ];
     for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
         line(to, "besides", format_args!("{} {what}", format_count(count)))?;

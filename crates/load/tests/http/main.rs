@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "servers of the tests, and how long things really take")]
 
 mod faults;
+mod http2;
 mod pacing;
 mod requests;
 mod stub;

@@ -9,7 +9,8 @@ use std::{
 };
 
 use http::{HeaderMap, HeaderValue, Method};
-use stockade_load::{Options, Retries, drive::Load, target::Target, traffic::Traffic};
+use sha2::{Digest as _, Sha256};
+use stockade_load::{Options, Retries, drive::Load, sample::Class, target::Target, traffic::Traffic};
 use stockade_model::outcome::Outcome;
 
 use super::stub::{answering, closed, head, load, ok, run, server};
@@ -178,4 +179,50 @@ fn a_server_that_answers_before_it_has_read_all_is_heard() {
     };
     let summary = run(&Load { traffic: of(target), ..load(&url.to_string(), closed(1, 2)) });
     assert_eq!(summary.measured.status_codes.keys().copied().collect::<Vec<_>>(), [413]);
+}
+
+#[test]
+fn only_the_body_that_was_asked_for_has_to_be_the_expected_one() {
+    let digest = Sha256::digest("hello").into();
+    let address = answering(|head| match head.split(' ').nth(1) {
+        Some("/there") => ok("hello"),
+        Some("/gone") => b"HTTP/1.1 503 Oops\r\nContent-Length: 3\r\n\r\nno!".to_vec(),
+        Some("/other") => ok("hallo"),
+        Some("/empty") => b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        _ => b"HTTP/1.1 302 Found\r\nLocation: /there\r\nContent-Length: 3\r\n\r\n...".to_vec(),
+    });
+    for (path, status) in [("/", 200), ("/there", 200), ("/gone", 503), ("/other", 0), ("/empty", 0)] {
+        let options = Options { redirects: 1, digest: Some(digest), ..Options::default() };
+        let summary = run(&Load { options, ..load(&format!("http://{address}{path}"), closed(1, 1)) });
+        let statuses: Vec<u16> = summary.measured.status_codes.keys().copied().collect();
+        assert_eq!(statuses, [status], "{path}: {:?}", summary.measured.errors);
+        assert_eq!(summary.measured.of(Class::Digest), u64::from(status == 0), "{path}");
+    }
+}
+
+/// Closes each connection when the second request has come, without a word.
+fn closing() -> std::net::SocketAddr {
+    server(|mut connection| {
+        let mut requests = BufReader::new(connection.try_clone().unwrap());
+        if head(&mut requests).is_ok_and(|head| head.is_some()) {
+            let _ = connection.write_all(&ok("hello"));
+            let _ = head(&mut requests);
+        }
+    })
+}
+
+#[test]
+fn what_a_server_has_closed_unseen_is_sent_once_more() {
+    let url = format!("http://{}/", closing());
+    let summary = run(&load(&url, closed(1, 10)));
+    assert_eq!(
+        (summary.measured.successes, summary.measured.resent),
+        (10, 9),
+        "{:?}",
+        summary.measured.errors
+    );
+    // Who posts may have been heard.
+    let target = Target::new(Method::POST, url.parse().unwrap());
+    let summary = run(&Load { traffic: of(target), ..load(&url, closed(1, 10)) });
+    assert_eq!((summary.measured.of(Class::Closed), summary.measured.resent), (5, 0));
 }

@@ -81,6 +81,7 @@ pub fn load(url: &str, plan: Plan) -> Load {
         drain: Duration::from_secs(20),
         threads: 1.try_into().expect("one"),
         seed: Seed(1),
+        first: 0,
         tells_samples: false,
     }
 }

@@ -9,7 +9,7 @@ use stockade_load::{
     report::{Buckets, FORMATS, Format},
     schedule::{Arrivals, Rate},
     search::Bounds,
-    traffic::Keys,
+    traffic::{Keys, OF_THE_CONNECTION},
 };
 use stockade_model::{latency::Latency, units::parse_duration};
 
@@ -35,8 +35,8 @@ pub struct LoadArgs {
     /// Phases one after the other: rates, ramps, sines, bursts, pauses, users (docs/load.md)
     #[arg(long, value_name = "FILE.toml", help_heading = "When", group = "when")]
     pub schedule: Option<PathBuf>,
-    /// How requests of a --rate are spread: `constant` (evenly) or `poisson`
-    #[arg(long, value_name = "HOW", help_heading = "When", requires = "rate", value_parser = arrivals)]
+    /// How requests of a rate are spread: `constant` (evenly) or `poisson`
+    #[arg(long, value_name = "HOW", help_heading = "When", value_parser = arrivals)]
     pub arrivals: Option<Arrivals>,
     /// How long users think between an answer and their next request: `50ms`, `10ms..1s`
     #[arg(long, value_name = "D", help_heading = "When", requires = "connections")]
@@ -58,7 +58,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", help_heading = "When")]
     pub max_in_flight: Option<NonZeroUsize>,
     /// How many threads send [default: one a core, as far as the load needs them]
-    #[arg(long, short, value_name = "N", help_heading = "When")]
+    #[arg(long, short, value_name = "N", help_heading = "When", value_parser = threads)]
     pub threads: Option<NonZeroUsize>,
     /// Where every random choice comes from
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "When")]
@@ -194,20 +194,24 @@ fn arrivals(text: &str) -> Result<Arrivals, String> {
     }
 }
 
-/// What the connection itself is told by is not for a header to say.
-const OURS: [&str; 3] = ["content-length", "transfer-encoding", "connection"];
-
 fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let (name, value) =
         text.split_once(':').ok_or("write a name, a colon and a value, such as `X-Team: web`")?;
     let name =
         HeaderName::from_str(name.trim()).map_err(|_| format!("`{}` is no name of a header", name.trim()))?;
-    if OURS.contains(&name.as_str()) {
+    if OF_THE_CONNECTION.contains(&name) {
         return Err(format!("{name} is for the connection to say: --body and --no-keepalive make it"));
     }
     let value =
         HeaderValue::from_str(value.trim()).map_err(|_| "its value has characters that no header has")?;
     Ok((name, value))
+}
+
+fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| match parse_duration(text.to_lowercase().as_str()) {
+        Ok(_) => format!("how many threads? For how long is `-d {}`", text.to_lowercase()),
+        Err(_) => "write how many threads, 1 or more".to_owned(),
+    })
 }
 
 fn share(text: &str) -> Result<f64, String> {

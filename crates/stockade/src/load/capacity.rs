@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::json;
 use stockade_load::{
-    drive::{Load, Ran, Stop},
+    drive::{Ran, Stop},
     schedule::Rate,
     search::{Bounds, End, Found, Held, Search, Settings},
 };
@@ -30,25 +30,24 @@ pub fn search(args: LoadArgs, bounds: &Bounds) -> Result<Exit, Failure> {
     let settings =
         Settings { from: args.from, to: args.to, repeats: args.repeats, precision: args.precision };
     let mut search = Search::new(settings).map_err(|error| Failure::Usage(error.to_string()))?;
-    let plan_of = {
-        let args = args.clone();
-        move |rate| meaning::constant(rate, &args)
-    };
-    let load = meaning::trial(args)?;
+    let typed = args.clone();
+    let mut load = meaning::trial(args, settings.from)?;
     let stop = Stop::default();
     stop_on_signals({
         let stop = stop.clone();
         move || stop.request()
     });
     while let Some(trial) = search.next() {
-        let mut load = Load { plan: plan_of(trial.rate)?, ..load.clone() };
-        load.threads = meaning::threads(&load.plan);
-        let mut live = Live::new(&load, None, None)?;
-        let Ran { summary, was_stopped } = load.run(&mut live, &stop)?;
-        drop(live);
-        if was_stopped {
-            return Ok(Exit::Undecided);
+        load.plan = meaning::trial_plan(trial.rate, &typed)?;
+        if typed.threads.is_none() {
+            load.threads = meaning::threads(&load.plan);
         }
+        let Ran { summary, was_stopped } = load.run(&mut Live::new(&load, None, None)?, &stop)?;
+        if was_stopped {
+            break;
+        }
+        // What one trial has put into a cache the next one would find.
+        load.first += summary.measured.requests() + summary.dropped;
         let held = bounds.judge(&summary);
         let p99 = summary.measured.latencies().quantile(0.99).map_or_else(|| "-".to_owned(), format_duration);
         eprintln!("{:>12}  trial {}  p99 {p99:>8}  {held}", trial.rate.to_string(), trial.repeat + 1);
@@ -57,11 +56,15 @@ pub fn search(args: LoadArgs, bounds: &Bounds) -> Result<Exit, Failure> {
     let found = search.found();
     let told = if is_json { as_json(bounds, &found) } else { as_text(bounds, &found) };
     io::stdout().write_all(told.as_bytes()).map_err(Failure::Output)?;
-    Ok(if found.held.is_some() && !found.is_of_the_generator() { Exit::Done } else { Exit::Undecided })
+    let is_found = found.held.is_some() && found.end != End::Open && !found.is_of_the_generator();
+    Ok(if is_found { Exit::Done } else { Exit::Undecided })
 }
 
 fn as_text(bounds: &Bounds, found: &Found<'_>) -> String {
     let mut text = format!("{bounds}: {found}\n");
+    if found.end == End::Open {
+        text.push_str("INVALID: interrupted before more was known\n");
+    }
     if found.is_of_the_generator() {
         text.push_str("INVALID: it was the generator that did not follow; what is tested may bear more\n");
     }
@@ -89,7 +92,7 @@ fn as_json(bounds: &Bounds, found: &Found<'_>) -> String {
         "held_rate_per_s": found.held.map(Rate::per_second),
         "broke_rate_per_s": found.broke.map(Rate::per_second),
         "end": end,
-        "valid": !found.is_of_the_generator(),
+        "valid": found.end != End::Open && !found.is_of_the_generator(),
         "trials": trials,
     });
     format!("{report}\n")

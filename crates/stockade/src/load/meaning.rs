@@ -35,32 +35,64 @@ const PER_THREAD: f64 = 20_000.0;
 const BODY_BYTES_MAX: u64 = 256 << 20;
 
 pub fn load(args: LoadArgs) -> Result<Load, Failure> {
+    check(&args)?;
     let (traffic, due) = traffic(&args)?;
-    let plan = plan(&args, due)?;
-    with_plan(args, traffic, plan)
+    let plan = warmed(plan(&args, due)?, &args)?;
+    Ok(with_plan(args, traffic, plan))
 }
 
-/// The same for a search, whose plans come later: this one is of its lowest rate.
-pub fn trial(args: LoadArgs) -> Result<Load, Failure> {
+/// The same for a search, at one of its rates.
+pub fn trial(args: LoadArgs, rate: Rate) -> Result<Load, Failure> {
+    check(&args)?;
+    if args.replay.is_some() {
+        return Err(usage(
+            "a log has a pace of its own, and a search tries one rate after the other: leave one out",
+        ));
+    }
     let (traffic, _) = traffic(&args)?;
-    let plan = constant(args.from, &args)?;
-    with_plan(args, traffic, plan)
+    let plan = trial_plan(rate, &args)?;
+    Ok(with_plan(args, traffic, plan))
 }
 
-fn with_plan(args: LoadArgs, traffic: Traffic, plan: Plan) -> Result<Load, Failure> {
-    let plan = match args.warmup {
-        Duration::ZERO => plan,
+/// What one rate of a search is.
+pub fn trial_plan(rate: Rate, args: &LoadArgs) -> Result<Plan, Failure> {
+    warmed(constant(rate, args)?, args)
+}
+
+fn warmed(plan: Plan, args: &LoadArgs) -> Result<Plan, Failure> {
+    match args.warmup {
+        Duration::ZERO => Ok(plan),
         lasts => plan.with_warmup(lasts).ok_or_else(|| {
             usage("--warmup needs a rate or connections to begin with: a burst, or a pause, has neither")
-        })?,
-    };
-    let limit = usize::try_from(Limits::of_this_process().connections()).unwrap_or(usize::MAX);
-    let at_once = usize::try_from(plan.at_once_max()).unwrap_or(usize::MAX);
-    let max_in_flight = args.max_in_flight.map_or(IN_FLIGHT.min(limit).max(at_once), NonZeroUsize::get);
+        }),
+    }
+}
+
+/// What was typed and would mean nothing.
+fn check(args: &LoadArgs) -> Result<(), Failure> {
+    let has_rate = args.rate.is_some() || args.capacity.is_some();
+    if args.arrivals.is_some() && !has_rate {
+        return Err(usage(
+            "--arrivals say how requests of a --rate are spread; a schedule's file says it itself",
+        ));
+    }
+    if args.speed.is_some() && (args.rate.is_some() || args.connections.is_some() || args.burst.is_some()) {
+        return Err(usage("--speed is of the log's own pace: leave it out, or the other pace"));
+    }
+    if args.max_in_flight.is_some() && args.connections.is_some() {
+        return Err(usage("--max-in-flight is for rates: of N --connections N are under way at most"));
+    }
     if args.timeout.is_zero() {
         return Err(usage("nobody can be answered in no time: write a longer --timeout"));
     }
-    Ok(Load {
+    Ok(())
+}
+
+fn with_plan(args: LoadArgs, traffic: Traffic, plan: Plan) -> Load {
+    let limit = usize::try_from(Limits::raised().connections()).unwrap_or(usize::MAX);
+    let at_once = usize::try_from(plan.at_once_max()).unwrap_or(usize::MAX);
+    let max_in_flight = args.max_in_flight.map_or(IN_FLIGHT.min(limit).max(at_once), NonZeroUsize::get);
+    Load {
         id: format!("{}-{:04x}", host::now(), Seed::from_entropy().0 & 0xffff),
         threads: args.threads.unwrap_or_else(|| threads(&plan)),
         plan,
@@ -82,8 +114,9 @@ fn with_plan(args: LoadArgs, traffic: Traffic, plan: Plan) -> Result<Load, Failu
         max_in_flight,
         drain: args.drain.unwrap_or(args.timeout),
         seed: Seed(args.seed),
+        first: 0,
         tells_samples: false,
-    })
+    }
 }
 
 /// As many as its rate needs; users are spread over all cores.
@@ -141,7 +174,9 @@ fn traffic(args: &LoadArgs) -> Result<(Traffic, Option<Due>), Failure> {
     for target in &mut targets {
         add(&mut target.headers, &args.header);
     }
-    let variety = Variety { order, keys: args.keys, cache_bust: args.cache_bust };
+    // What one run has put into a cache another one would find.
+    let cache_bust = args.cache_bust.then(Seed::from_entropy);
+    let variety = Variety { order, keys: args.keys, cache_bust };
     Ok((Traffic::new(targets, variety, seed).map_err(usage)?, due))
 }
 
@@ -235,7 +270,7 @@ fn plan(args: &LoadArgs, due: Option<Due>) -> Result<Plan, Failure> {
 }
 
 /// So many requests per time, for as long as was typed.
-pub fn constant(rate: Rate, args: &LoadArgs) -> Result<Plan, Failure> {
+fn constant(rate: Rate, args: &LoadArgs) -> Result<Plan, Failure> {
     let is_by_chance = args.arrivals == Some(Arrivals::Poisson);
     let lasts = match (args.duration, args.requests) {
         (Some(lasts), _) => lasts,

@@ -1,0 +1,79 @@
+//! An open part: requests are sent when they are due, however the others fare.
+
+use std::{rc::Rc, sync::atomic::Ordering::Relaxed, time::Duration};
+
+use stockade_model::time::{Runtime, Time, before};
+use tokio::task::yield_now;
+
+use super::worker::{Part, Requests, WARM_UP, Worker};
+use crate::schedule::Schedule;
+
+/// Who is so late gives the others their turn at times.
+const LATE: Duration = Duration::from_millis(1);
+/// So many late requests are sent before anything else has its turn.
+const IN_A_ROW: u32 = 32;
+
+impl Worker {
+    /// Sends this thread's requests; tells when the part is over.
+    pub(super) async fn open(
+        self: &Rc<Self>,
+        schedule: &Schedule,
+        part: Part,
+        requests: &mut Requests,
+    ) -> Time {
+        let (threads, most) = (self.shared.threads as u64, self.share_of(self.shared.max_in_flight));
+        let ends = part.begins + schedule.lasts();
+        let gives_up = ends + self.shared.drain;
+        let warmup = schedule.warmup_arrivals(self.shared.seed);
+        let number = |n: u64| if n < warmup { WARM_UP + n } else { part.first + n - warmup };
+        let mut arrivals = schedule.arrivals(self.shared.seed).skip(self.index).step_by(self.shared.threads);
+        let (mut n, mut in_a_row, mut last) = (self.index as u64, 0, Sent::default());
+        let mut gave_up = false;
+        for due in arrivals.by_ref() {
+            let scheduled = part.begins + due;
+            self.clock.sleep_until(scheduled).await;
+            let mut now = self.clock.now();
+            in_a_row = if now > scheduled + LATE { in_a_row + 1 } else { 0 };
+            if in_a_row == IN_A_ROW {
+                in_a_row = 0;
+                yield_now().await;
+                now = self.clock.now();
+            }
+            // Those of a burst are due together, and sent one after the other.
+            let mut ready = if last.due == Some(due) { last.at } else { scheduled };
+            while self.in_flight() >= most && now < gives_up {
+                let _ = before(&self.clock, gives_up, self.freed.notified()).await;
+                now = self.clock.now();
+                ready = now;
+            }
+            if now >= gives_up {
+                gave_up = true;
+                break;
+            }
+            if n >= warmup {
+                self.note_lateness(now - ready);
+            }
+            requests.spawn(self.depart(number(n), scheduled));
+            last = Sent { due: Some(due), at: now };
+            n += threads;
+        }
+        let sent = (n - self.index as u64) / threads;
+        let unsent = u64::from(gave_up) + arrivals.count() as u64;
+        self.note_dropped(unsent);
+        let all = sent + unsent;
+        let of_warmup = warmup.saturating_sub(self.index as u64).div_ceil(threads).min(all);
+        self.shared.next.fetch_add(all - of_warmup, Relaxed);
+        if schedule.ends_by_chance() {
+            return last.due.map_or(part.begins, |due| part.begins + due);
+        }
+        self.clock.sleep_until(ends).await;
+        ends
+    }
+}
+
+/// What was sent last.
+#[derive(Clone, Copy, Default)]
+struct Sent {
+    due: Option<Duration>,
+    at: Time,
+}
