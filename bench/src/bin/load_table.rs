@@ -75,7 +75,7 @@ fn generators() -> Result<Vec<Generator>> {
         (
             "wrk",
             vec!["wrk", "-t1", "-c64", "-d", &lasts, &url],
-            (|told| number(told, "requests in", |before| before.rsplit('\n').next()))
+            (|told| told.split_once(" requests in")?.0.rsplit(' ').next()?.parse().ok())
                 as fn(&str) -> Option<f64>,
         ),
         (
@@ -99,11 +99,10 @@ fn generators() -> Result<Vec<Generator>> {
                 &url,
                 &lasts,
             ],
-            |told| number(told, ", ", |before| before.rsplit(' ').next()),
+            |told| number_after(told, "throughput]"),
         ),
         ("siege", vec!["siege", "-b", "-c", "64", "-t", "5S", "-j", &url], |told| {
-            number(told, ",\n\t\"availability\"", |before| before.rsplit(':').next())
-                .or_else(|| number(told, ",", |before| before.rsplit(':').next()))
+            number_after(told, "\"transactions\":")
         }),
     ];
     let is_there = |program: &str| Command::new(program).arg("--version").output().is_ok();
@@ -117,7 +116,7 @@ fn generators() -> Result<Vec<Generator>> {
         .collect())
 }
 
-/// The number that ends before `mark`, of what `last` finds there.
-fn number(told: &str, mark: &str, last: fn(&str) -> Option<&str>) -> Option<f64> {
-    last(told.split_once(mark)?.0)?.trim().parse().ok()
+/// The first number behind `mark`.
+fn number_after(told: &str, mark: &str) -> Option<f64> {
+    told.split_once(mark)?.1.split(',').next()?.trim().parse().ok()
 }

@@ -79,14 +79,14 @@ impl Watched {
 
     fn late(&self, summary: &Summary) -> Option<String> {
         let late = self.lateness.quantile(0.99).filter(|_| self.lateness.count() >= LATENESS_FROM)?;
-        let response = summary.measured.times.response.quantile(0.99).unwrap_or_default();
-        let allowed = response.mul_f64(LATENESS_SHARE).clamp(LATENESS_MAX, LATENESS_EVER);
+        let response = summary.measured.times.response.quantile(0.99);
+        let allowed = response.unwrap_or_default().mul_f64(LATENESS_SHARE).clamp(LATENESS_MAX, LATENESS_EVER);
+        let of = response.map(|p99| format!(", of a response p99 of {}", format_duration(p99)));
         (late > allowed).then(|| {
             format!(
-                "the generator was late: 1 % of its requests by {} or more, of a response p99 of {}; give it a core of \
-                 its own",
+                "the generator was late: 1 % of its requests by {} or more{}; give it a core of its own",
                 format_duration(late),
-                format_duration(response),
+                of.unwrap_or_default(),
             )
         })
     }
