@@ -3,11 +3,13 @@
 
 mod experiments;
 mod http;
+mod load;
 mod mongodb;
 mod open;
 mod origin;
 mod postgres;
 mod run;
+mod running;
 mod secrets;
 mod shared;
 mod stampede;

@@ -3,141 +3,18 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
-    process::{Child, Stdio},
-    sync::mpsc::{self, Receiver, RecvTimeoutError},
-    thread,
-    time::Duration,
+    io::Write,
+    net::{TcpListener, TcpStream},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
-use crate::support::{Said, Sandbox};
-
-/// No test waits longer for a line, for an answer or for an end.
-const PATIENCE: Duration = Duration::from_mins(1);
+use crate::{
+    running::{PATIENCE, Running, ask, get},
+    support::{Said, Sandbox},
+};
 
 const NEWS: &str = r#"{"route": "/news", "body": "all is well", "stages": [{"at": 0}]}"#;
-
-/// A process of it. Dropped, it is killed.
-struct Running {
-    child: Child,
-    stdout: Receiver<String>,
-    stderr: Receiver<String>,
-}
-
-impl Running {
-    /// With this on standard input.
-    fn start(sandbox: &Sandbox, arguments: &[&str], stdin: &str) -> Self {
-        let mut command = sandbox.command();
-        command.arg("origin").args(arguments);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the program starts");
-        let stdout = lines(child.stdout.take().expect("a pipe"));
-        let stderr = lines(child.stderr.take().expect("a pipe"));
-        let mut running = Self { child, stdout, stderr };
-        let mut pipe = running.child.stdin.take().expect("a pipe");
-        pipe.write_all(stdin.as_bytes()).expect("it reads what it was given");
-        running
-    }
-
-    /// Waits until it serves; where, as the first line of standard output has it.
-    #[track_caller]
-    fn listens(&self, scheme: &str) -> SocketAddr {
-        let Ok(url) = self.stdout.recv_timeout(PATIENCE) else {
-            panic!("it does not say where it listens, but: {}", rest(&self.stderr));
-        };
-        between(&url, &format!("{scheme}://"), "\n")
-    }
-
-    /// Where it takes recipes, as the first line of standard error has it.
-    #[track_caller]
-    fn takes_recipes(&self, scheme: &str) -> SocketAddr {
-        let line = self.stderr.recv_timeout(PATIENCE).expect("a line on standard error");
-        let (before, after) =
-            (format!("recipes are taken at {scheme}://"), "/_admin/add_recipe; Ctrl-C stops it\n");
-        between(&line, &before, after)
-    }
-
-    /// Ends it by a signal.
-    fn stopped_by(self, signal: Signal) -> Said {
-        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
-        self.ended()
-    }
-
-    /// Waits for its end; what it said beyond the lines that were read.
-    fn ended(mut self) -> Said {
-        let (stdout, stderr) = (rest(&self.stdout), rest(&self.stderr));
-        // Its pipes end with it.
-        let status = self.child.wait().expect("it has ended");
-        let code = status.code().unwrap_or_else(|| panic!("{status}: {stderr}"));
-        Said { code, stdout, stderr }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended before.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The lines of a pipe as they come, each with its end.
-fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
-    let (sender, lines) = mpsc::channel();
-    let mut pipe = BufReader::new(pipe);
-    thread::spawn(move || {
-        let mut line = String::new();
-        while pipe.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
-            if sender.send(std::mem::take(&mut line)).is_err() {
-                break;
-            }
-        }
-    });
-    lines
-}
-
-/// What is still to come, until the pipe ends.
-#[track_caller]
-fn rest(lines: &Receiver<String>) -> String {
-    let mut rest = String::new();
-    loop {
-        match lines.recv_timeout(PATIENCE) {
-            Ok(line) => rest += &line,
-            Err(RecvTimeoutError::Disconnected) => return rest,
-            Err(RecvTimeoutError::Timeout) => panic!("it runs on after {PATIENCE:?}; it said: {rest}"),
-        }
-    }
-}
-
-#[track_caller]
-fn between(line: &str, before: &str, after: &str) -> SocketAddr {
-    let address = line.strip_prefix(before).and_then(|line| line.strip_suffix(after));
-    let address = address.unwrap_or_else(|| panic!("{line:?} is not {before:?}, an address and {after:?}"));
-    address.parse().expect("an address")
-}
-
-/// The whole answer, head and all, on a connection of its own.
-#[track_caller]
-fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> String {
-    let mut tcp = TcpStream::connect_timeout(&address, PATIENCE).expect("somebody listens");
-    tcp.set_read_timeout(Some(PATIENCE)).expect("it is longer than nothing");
-    let length = body.len();
-    let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: origin\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
-    );
-    tcp.write_all(request.as_bytes()).expect("a request is sent");
-    let mut answer = String::new();
-    tcp.read_to_string(&mut answer).expect("an answer");
-    answer
-}
-
-#[track_caller]
-fn get(address: SocketAddr, path: &str) -> String {
-    ask(address, "GET", path, "")
-}
 
 #[track_caller]
 fn assert_answered(answer: &str, status: u16, body: &str) {
@@ -148,7 +25,7 @@ fn assert_answered(answer: &str, status: u16, body: &str) {
 /// What it says when it does not begin.
 #[track_caller]
 fn refused(sandbox: &Sandbox, arguments: &[&str], stdin: &str) -> Said {
-    Running::start(sandbox, arguments, stdin).ended()
+    Running::origin(sandbox, arguments, stdin).ended()
 }
 
 #[track_caller]
@@ -161,7 +38,7 @@ fn its_url_is_the_first_line_and_nothing_else_is_on_standard_output() {
     let sandbox = Sandbox::new();
     let recipe = sandbox.file("recipe.json", NEWS);
     for listen in ["0", ":0", "localhost:0", "127.0.0.1:0"] {
-        let origin = Running::start(&sandbox, &["--listen", listen, &recipe], "");
+        let origin = Running::origin(&sandbox, &["--listen", listen, &recipe], "");
         let address = origin.listens("http");
         assert!(address.ip().is_loopback() && address.port() != 0, "{address}");
         assert_eq!(origin.takes_recipes("http"), address);
@@ -174,11 +51,11 @@ fn its_url_is_the_first_line_and_nothing_else_is_on_standard_output() {
 #[test]
 fn a_recipe_comes_from_standard_input_or_later() {
     let sandbox = Sandbox::new();
-    let origin = Running::start(&sandbox, &["-", "--listen", "0"], NEWS);
+    let origin = Running::origin(&sandbox, &["-", "--listen", "0"], NEWS);
     assert_answered(&get(origin.listens("http"), "/news"), 200, "all is well");
 
     // What is on standard input is nobody's business unless it is asked for.
-    let empty = Running::start(&sandbox, &["--listen", "0"], "");
+    let empty = Running::origin(&sandbox, &["--listen", "0"], "");
     let address = empty.listens("http");
     let none = "Recipe not set at /news, please POST a recipe for this route to /_admin/add_recipe";
     assert_answered(&get(address, "/news"), 406, none);
@@ -194,7 +71,7 @@ fn files_of_a_recipe_are_where_the_recipe_is() {
     sandbox.file("recipes/seen.txt", "1us\n2us\n");
     let recipe = NEWS.replace("\"at\": 0", "\"at\": 0, \"latency\": \"empirical(seen.txt)\"");
     sandbox.file("recipes/news.json", &recipe);
-    let origin = Running::start(&sandbox, &["recipes/news.json", "--listen", "0"], "");
+    let origin = Running::origin(&sandbox, &["recipes/news.json", "--listen", "0"], "");
     assert_answered(&get(origin.listens("http"), "/news"), 200, "all is well");
 }
 
@@ -203,7 +80,7 @@ fn stages_that_are_held_begin_when_they_are_started() {
     let sandbox = Sandbox::new();
     // The second stage begins in the first nanosecond.
     let recipe = NEWS.replace("{\"at\": 0}", "{\"at\": 0}, {\"at\": \"1ns\", \"status\": 503}");
-    let origin = Running::start(&sandbox, &["-", "--hold", "--listen", "0"], &recipe);
+    let origin = Running::origin(&sandbox, &["-", "--hold", "--listen", "0"], &recipe);
     let address = origin.listens("http");
     assert_answered(&get(address, "/news"), 200, "all is well");
     assert_answered(&get(address, "/_admin/start"), 200, "ok!");
@@ -214,7 +91,7 @@ fn stages_that_are_held_begin_when_they_are_started() {
 fn an_admin_of_its_own_is_there_and_nowhere_else() {
     let sandbox = Sandbox::new();
     let admin = ["-", "--listen", "0", "--admin", "127.0.0.1:0"];
-    let origin = Running::start(&sandbox, &admin, NEWS);
+    let origin = Running::origin(&sandbox, &admin, NEWS);
     let (address, admin) = (origin.listens("http"), origin.takes_recipes("http"));
     assert_ne!(address, admin);
     assert_answered(&get(admin, "/_admin/routes"), 200, "/news");
@@ -225,12 +102,12 @@ fn an_admin_of_its_own_is_there_and_nowhere_else() {
 #[test]
 fn an_encrypted_one_says_so_and_tells_its_certificate() {
     let sandbox = Sandbox::new();
-    let origin = Running::start(&sandbox, &["--tls", "--listen", "0", "--admin", "0"], "");
+    let origin = Running::origin(&sandbox, &["--tls", "--listen", "0", "--admin", "0"], "");
     origin.listens("https");
     let certificate = get(origin.takes_recipes("http"), "/_admin/certificate");
     assert!(certificate.contains("\r\n\r\n-----BEGIN CERTIFICATE-----"), "{certificate}");
 
-    let alone = Running::start(&sandbox, &["--tls", "--listen", "0"], "");
+    let alone = Running::origin(&sandbox, &["--tls", "--listen", "0"], "");
     assert_eq!(alone.listens("https"), alone.takes_recipes("https"));
 }
 
@@ -239,7 +116,7 @@ fn signals_end_it_whatever_is_under_way() {
     let sandbox = Sandbox::new();
     let silent = NEWS.replace("\"at\": 0", "\"at\": 0, \"fault\": \"silent\"");
     for signal in [Signal::TERM, Signal::INT] {
-        let origin = Running::start(&sandbox, &["-", "--listen", "0"], &silent);
+        let origin = Running::origin(&sandbox, &["-", "--listen", "0"], &silent);
         // From its first line on: nothing else is waited for.
         let mut open = TcpStream::connect_timeout(&origin.listens("http"), PATIENCE).unwrap();
         open.write_all(b"GET /news HTTP/1.1\r\nHost: origin\r\n\r\n").unwrap();
@@ -255,7 +132,7 @@ fn a_port_that_is_taken_is_told_with_the_remedy() {
     let sandbox = Sandbox::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     // Threads of one origin share a port; two origins do not.
-    let other = Running::start(&sandbox, &["--listen", "0"], "");
+    let other = Running::origin(&sandbox, &["--listen", "0"], "");
     for address in [taken.local_addr().unwrap(), other.listens("http")] {
         let address = address.to_string();
         let message = format!("cannot listen at {address}: Address already in use");
@@ -326,7 +203,7 @@ fn what_ends_refusing_needs_an_admin_of_its_own() {
     let said = refused(&sandbox, &["-", "--listen", "0"], &recipe);
     said.assert_refused(2, &["every route refuses connections", "start the origin with --admin ADDR"]);
     assert_one_line(&said);
-    let origin = Running::start(&sandbox, &["-", "--listen", "0", "--admin", "0"], &recipe);
+    let origin = Running::origin(&sandbox, &["-", "--listen", "0", "--admin", "0"], &recipe);
     assert_answered(&get(origin.listens("http"), "/news"), 200, "all is well");
 }
 

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 pub struct Sandbox(TempDir);
 
 /// What the program said and ended with.
+#[derive(Debug)]
 pub struct Said {
     pub code: i32,
     pub stdout: String,

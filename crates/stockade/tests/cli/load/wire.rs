@@ -1,0 +1,193 @@
+//! How it asks: TLS, HTTP/2, sockets, redirects, retries, and what becomes of those that nobody answers.
+
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use serde_json::{Value, json};
+
+use super::{
+    Origin, load, measure,
+    stub::{Stub, answer, ok},
+};
+use crate::support::Sandbox;
+
+const WELL: &str = r#"{"body": "all is well", "stages": [{"at": 0, "latency": "10ms"}]}"#;
+/// What `printf 'all is well' | sha256sum` prints.
+const SHA256: &str = "f70579cce37a17bd1c4c4061b0beff0fbf58853a2f0c72a14f93c8f30c6b7cec";
+
+/// What of a report tells how requests ended.
+fn ends(report: &Value) -> (Value, Value) {
+    (report["status_codes"].clone(), report["stockade"]["failures"].clone())
+}
+
+#[test]
+fn encrypted_origins_are_believed_as_far_as_was_asked() {
+    let origin = Origin::encrypted(WELL);
+    let ca = origin.sandbox.file("ca.pem", &origin.page("certificate"));
+    let some = ["-c", "2", "-n", "4"];
+    let (answered, refused) = ((json!({"200": 4}), json!({})), (json!({"0": 4}), json!({"tls": 4})));
+    for (trust, end) in [
+        (&[][..], &refused),
+        (&["--insecure"], &answered),
+        (&["--ca", &ca], &answered),
+        (&["--ca", &ca, "--http2"], &answered),
+        (&["--http2"], &refused),
+        (&["--insecure", "--no-keepalive"], &answered),
+    ] {
+        let report = origin.measure("/", &[&some, trust].concat());
+        assert_eq!(&ends(&report), end, "{trust:?}: {report}");
+    }
+    assert_eq!(origin.count()["total_requests"], 16);
+}
+
+#[test]
+fn a_certificate_of_somebody_else_is_not_believed() {
+    let (origin, other) = (Origin::encrypted(WELL), Origin::encrypted(WELL));
+    let ca = origin.sandbox.file("ca.pem", &other.page("certificate"));
+    let report = origin.measure("/", &["-c", "1", "-n", "1", "--ca", &ca]);
+    assert_eq!(ends(&report), (json!({"0": 1}), json!({"tls": 1})), "{report}");
+}
+
+#[test]
+fn http2_shares_connections_and_http1_keeps_or_closes_them() {
+    let origin = Origin::new(WELL);
+    let connections = |options: &[&str]| {
+        let report = origin.measure("/", &[&["-c", "4", "-n", "20", "--threads", "1"], options].concat());
+        assert_eq!(ends(&report), (json!({"200": 20}), json!({})), "{options:?}");
+        report["stockade"]["connections"].clone()
+    };
+    assert_eq!(connections(&[]), 4);
+    assert_eq!(connections(&["--http2"]), 1);
+    assert_eq!(connections(&["--no-keepalive"]), 20);
+}
+
+#[test]
+fn a_server_without_http2_is_not_asked_in_another_way() {
+    let stub = Stub::new(|_| ok("well"));
+    let report =
+        measure(&Sandbox::new(), &[&stub.url("/"), "-c", "1", "-n", "2", "--http2", "--timeout", "5s"]);
+    assert_eq!(
+        (&report["status_codes"]["0"], &report["stockade"]["failed"]),
+        (&2.into(), &2.into()),
+        "{report}"
+    );
+}
+
+#[test]
+fn a_socket_takes_all_connections_whatever_the_urls_say() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.path().join("socket");
+    let stub = Stub::at(&path, |_| ok("well"));
+    let report = measure(&sandbox, &["http://nowhere.invalid/a", "-c", "2", "-n", "6", "--unix", "socket"]);
+    assert_eq!(ends(&report), (json!({"200": 6}), json!({})));
+    let asked = stub.all();
+    assert_eq!(asked.len(), 6);
+    assert!(asked.iter().all(|asked| asked.path() == "/a" && asked.header("host") == ["nowhere.invalid"]));
+
+    let report = measure(&sandbox, &["http://nowhere.invalid/a", "-c", "1", "-n", "2", "--unix", "none"]);
+    assert_eq!(ends(&report), (json!({"0": 2}), json!({"unreachable": 2})));
+}
+
+/// Leads from `/1` to `/2` to `/3`, which is well.
+fn leading() -> Stub {
+    Stub::new(|request| match request.path() {
+        "/1" => answer("302 Found", "Location: /2\r\n", "over there"),
+        "/2" => answer("307 Temporary Redirect", "Location: 3\r\n", ""),
+        _ => ok("all is well"),
+    })
+}
+
+#[test]
+fn redirects_are_followed_as_far_as_was_asked() {
+    for (most, status, asked) in [("0", "302", 1), ("1", "307", 2), ("2", "200", 3), ("10", "200", 3)] {
+        let stub = leading();
+        let report = measure(&Sandbox::new(), &[&stub.url("/1"), "-c", "1", "-n", "1", "--redirects", most]);
+        assert_eq!(ends(&report), (json!({status: 1}), json!({})), "{most}");
+        assert_eq!((&report["success"], stub.all().len()), (&1.into(), asked), "{most}");
+    }
+}
+
+#[test]
+fn what_fails_is_asked_again_and_counted() {
+    let times = AtomicU32::new(0);
+    let stub = Stub::new(move |_| match times.fetch_add(1, SeqCst) {
+        0 | 1 => answer("503 Service Unavailable", "", "later"),
+        _ => ok("well"),
+    });
+    let once = ["-c", "1", "-n", "3", "--retries", "2", "--retry-backoff", "1ms"];
+    let report = measure(&Sandbox::new(), &[&[stub.url("/").as_str()], &once[..]].concat());
+    assert_eq!((ends(&report), &report["stockade"]["retries"]), ((json!({"200": 3}), json!({})), &2.into()));
+    assert_eq!(stub.all().len(), 5);
+}
+
+#[test]
+fn an_outage_is_not_asked_again_without_end() {
+    let stub = Stub::new(|_| answer("503 Service Unavailable", "", ""));
+    let many = ["-c", "1", "-n", "50", "--retries", "9", "--retry-backoff", "0"];
+    let budget = ["--retry-budget", "0.1"];
+    let report = measure(&Sandbox::new(), &[&[stub.url("/").as_str()], &many[..], &budget].concat());
+    assert_eq!(report["status_codes"], json!({"503": 50}));
+    // Ten are there from the start, and a tenth of one comes with every request.
+    let retries = report["stockade"]["retries"].as_u64().unwrap();
+    assert!((11..=15).contains(&retries) && stub.all().len() as u64 == 50 + retries, "{report}");
+}
+
+#[test]
+fn bodies_are_what_they_have_to_be() {
+    let packed = r#"{"body": "all is well", "headers": {"content-encoding": "gzip"}, "stages": [{"at": 0, "latency": "10ms"}]}"#;
+    let some = ["-c", "1", "-n", "2", "--sha256"];
+    for recipe in [WELL, packed] {
+        let origin = Origin::new(recipe);
+        let report = origin.measure("/", &[&some[..], &[SHA256]].concat());
+        assert_eq!(ends(&report), (json!({"200": 2}), json!({})), "{recipe}");
+        assert_eq!(report["bytes_in"]["total"], 22, "{recipe}");
+        let came = report["stockade"]["wire_bytes_in"]["total"].as_u64().unwrap();
+        assert_eq!(came == 22, recipe == WELL, "{came}");
+        let report = origin.measure("/", &[&some[..], &[&SHA256.replace('0', "1")]].concat());
+        assert_eq!(ends(&report), (json!({"0": 2}), json!({"digest": 2})), "{recipe}");
+    }
+}
+
+#[test]
+fn whoever_does_not_answer_is_given_up_in_time() {
+    let recipe = r#"{"body": "b", "stages": [{"at": 0, "fault": "silent"}]}"#;
+    let origin = Origin::new(recipe);
+    for http in [&[][..], &["--http2"]] {
+        let report = origin.measure("/", &[&["-c", "2", "-n", "4", "--timeout", "50ms"], http].concat());
+        assert_eq!(ends(&report), (json!({"0": 4}), json!({"timeout": 4})), "{http:?}");
+        let [least, most] = ["min", "max"].map(|key| report["latencies"][key].as_u64().unwrap());
+        assert!(least >= 50_000_000 && most < 5_000_000_000, "{report}");
+    }
+    // Those under way at the end are waited for as long as was asked, and no longer.
+    let report = origin.measure("/", &["--burst", "3", "--timeout", "1m", "--drain", "50ms"]);
+    assert_eq!(ends(&report), (json!({"0": 3}), json!({"cut_off": 3})));
+    assert_eq!(report["stockade"]["in_flight_at_end"], 3);
+}
+
+#[test]
+fn nobody_there_and_no_such_host_are_told_apart() {
+    let sandbox = Sandbox::new();
+    // No name has a part of more than 63 letters, so nobody is asked for it.
+    let host = format!("http://{}.invalid/", "a".repeat(64));
+    for (url, class) in [("http://127.0.0.1:1/", "refused"), (host.as_str(), "dns")] {
+        let report = measure(&sandbox, &[url, "-c", "1", "-n", "2"]);
+        assert_eq!(ends(&report), (json!({"0": 2}), json!({class: 2})), "{report}");
+        let said = load(&sandbox, &[url, "-c", "1", "-n", "1"]);
+        assert!(said.stdout.contains("answers     none: 1"), "{said:?}");
+    }
+}
+
+#[test]
+fn faults_of_a_server_have_classes_of_their_own() {
+    for (answer, class) in [
+        ("SSH-2.0-OpenSSH_9.6\r\n", "malformed"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Encoding: gzip\r\n\r\nplain", "encoding"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n1", "malformed"),
+    ] {
+        let stub = Stub::new(|_| answer.as_bytes().to_vec());
+        let report = measure(&Sandbox::new(), &[&stub.url("/"), "-c", "1", "-n", "2"]);
+        assert_eq!(ends(&report), (json!({"0": 2}), json!({class: 2})), "{answer}");
+    }
+    let stub = Stub::new(|_| format!("HTTP/1.1 200 OK\r\nA: {}\r\n\r\n", "a".repeat(300_000)).into_bytes());
+    let report = measure(&Sandbox::new(), &[&stub.url("/"), "-c", "1", "-n", "1"]);
+    assert_eq!(ends(&report), (json!({"0": 1}), json!({"head_too_large": 1})));
+}
