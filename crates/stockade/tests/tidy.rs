@@ -4,9 +4,11 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
+use stockade_load::{report::FORMATS, sample::Class};
 
 /// Who may import whom: the one-way street of ARCHITECTURE.md.
 const GRAPH: [(&str, &[&str]); 8] = [
@@ -37,12 +39,22 @@ const GRAPH: [(&str, &[&str]); 8] = [
 const BANNED_CRATES: [&str; 6] =
     ["openssl", "openssl-sys", "native-tls", "aws-lc-rs", "aws-lc-sys", "boring-sys"];
 
-/// Where time and chance are arguments: the engine and the judge. The words are banned in whatever way
+/// Where time and chance are arguments: the engine, the judge, and what decides in a load. The words are banned in whatever way
 /// they are imported; clippy.toml bans the calls in every crate.
-const PURE: [&str; 15] = [
+const PURE: [&str; 25] = [
     "crates/cache/src",
-    "crates/load/src/schedule.rs",
+    "crates/load/src/http1/reader.rs",
+    "crates/load/src/outcome.rs",
+    "crates/load/src/plan.rs",
+    "crates/load/src/plan/file.rs",
+    "crates/load/src/retry.rs",
     "crates/load/src/schedule",
+    "crates/load/src/schedule.rs",
+    "crates/load/src/search.rs",
+    "crates/load/src/search/bound.rs",
+    "crates/load/src/search/metric.rs",
+    "crates/load/src/traffic",
+    "crates/load/src/traffic.rs",
     "crates/lab/src/judge.rs",
     "crates/lab/src/judge",
     "crates/lab/src/engine/audit.rs",
@@ -179,6 +191,37 @@ fn every_preset_is_documented() {
         for preset in stockade_cache::PRESETS {
             assert!(text.contains(&format!("| `{}` |", preset.name)), "{document}: {}", preset.name);
         }
+    }
+}
+
+#[test]
+fn every_flag_failure_and_format_of_a_load_is_documented() {
+    let docs = fs::read_to_string(root().join("docs/load.md")).expect("docs/load.md");
+    // The first cell of a row in a table, which may have several names.
+    let cells: BTreeSet<&str> = docs
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next())
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .collect();
+    let is_documented = |name: &str| cells.iter().any(|cell| cell.split(' ').next() == Some(name));
+    let help = Command::new(env!("CARGO_BIN_EXE_stockade")).args(["load", "--help"]).output().expect("help");
+    let help = String::from_utf8(help.stdout).expect("UTF-8");
+    let flags: Vec<_> = help
+        .lines()
+        .filter(|line| line.trim_start().starts_with('-'))
+        .filter_map(|line| line.split(' ').find(|word| word.starts_with("--")))
+        // A default that is another flag's may have a line of its own.
+        .filter(|flag| *flag != "--help" && !flag.ends_with(']'))
+        .collect();
+    assert!(flags.len() > 30, "{flags:?}");
+    for flag in flags {
+        assert!(is_documented(flag), "{flag}");
+    }
+    for class in Class::ALL {
+        assert!(is_documented(class.name()), "{}", class.name());
+    }
+    for format in FORMATS {
+        assert!(is_documented(format.name), "{}", format.name);
     }
 }
 

@@ -23,7 +23,7 @@ fn a_load_ends_when_it_was_told_to() {
     let origin = Origin::new(SLOW);
     for (options, requests, schedule) in [
         (&["--rate", "100/s", "--duration", "200ms"][..], 20, "200ms at 100/s"),
-        (&["--rate", "100/s", "-n", "7"], 7, "70ms at 100/s"),
+        (&["--rate", "100/s", "-n", "7"], 7, "70ms at 100/s, 7 requests at most"),
         (&["--rate", "100/s", "-n", "7", "-d", "1h"], 7, "1h at 100/s, 7 requests at most"),
         (&["--rate", "100/s", "-n", "700", "-d", "50ms"], 5, "50ms at 100/s, 700 requests at most"),
         (&["-c", "3", "-n", "9"], 9, "3 connections until 9 requests"),
@@ -44,6 +44,8 @@ fn a_load_ends_when_it_was_told_to() {
     let again =
         origin.measure("/", &["--rate", "200/s", "--arrivals", "poisson", "-d", "200ms", "--seed", "7"]);
     assert_eq!(asked(&again).0, requests);
+    let report = origin.measure("/", &["--rate", "200/s", "--arrivals", "poisson", "-n", "30"]);
+    assert_eq!(asked(&report).0, 30, "{report}");
 }
 
 #[test]

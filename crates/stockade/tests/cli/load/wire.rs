@@ -48,16 +48,19 @@ fn a_certificate_of_somebody_else_is_not_believed() {
 }
 
 #[test]
-fn http2_shares_connections_and_http1_keeps_or_closes_them() {
+fn a_user_has_a_connection_and_a_rate_has_as_many_as_it_takes() {
     let origin = Origin::new(WELL);
     let connections = |options: &[&str]| {
-        let report = origin.measure("/", &[&["-c", "4", "-n", "20", "--threads", "1"], options].concat());
+        let report = origin.measure("/", &[&["-n", "20", "--threads", "1"], options].concat());
         assert_eq!(ends(&report), (json!({"200": 20}), json!({})), "{options:?}");
-        report["stockade"]["connections"].clone()
+        report["stockade"]["connections"].as_u64().expect("a count")
     };
-    assert_eq!(connections(&[]), 4);
-    assert_eq!(connections(&["--http2"]), 1);
-    assert_eq!(connections(&["--no-keepalive"]), 20);
+    assert_eq!(connections(&["-c", "4"]), 4);
+    assert_eq!(connections(&["-c", "4", "--http2"]), 4);
+    assert_eq!(connections(&["-c", "4", "--no-keepalive"]), 20);
+    // Requests of a rate share one, where HTTP/2 lets them.
+    assert_eq!(connections(&["--rate", "400/s", "--http2"]), 1);
+    assert!(connections(&["--rate", "400/s"]) > 1);
 }
 
 #[test]
