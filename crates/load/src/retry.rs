@@ -29,11 +29,12 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// No more than so many can be saved up.
+    /// No more than so many can be saved up. They are there from the start: the first who fail have nobody before them
+    /// who paid in.
     const SAVED_MAX: f64 = 10.0;
 
     pub(crate) fn new(retries: Retries) -> Self {
-        Self { retries, saved: 0.0 }
+        Self { retries, saved: if retries.budget > 0.0 { Self::SAVED_MAX } else { 0.0 } }
     }
 
     /// One more request.
@@ -81,19 +82,19 @@ mod tests {
             budget.pay_in();
             retries += (1..10).take_while(|attempts| budget.allows(*attempts, &refused)).count();
         }
-        assert!((99..=101).contains(&retries), "{retries}");
+        assert!((105..=110).contains(&retries), "{retries}");
     }
 
     #[test]
     fn what_would_fail_again_is_not_asked_again() {
         let mut budget = Budget::new(Retries { most: 1, ..Retries::default() });
-        (0..10).for_each(|_| budget.pay_in());
         let answered = |status| Ok(Answer { status, bytes: 0, wire_bytes: 0, outcome: None });
         for ended in [answered(200), answered(404), Err(Class::Tls.into()), Err(Class::Dns.into())] {
             assert!(!budget.allows(1, &ended), "{ended:?}");
         }
-        (0..10).for_each(|_| budget.pay_in());
         assert!(budget.allows(1, &answered(503)));
         assert!(!budget.allows(2, &answered(503)), "it has made its one more attempt");
+        let mut none = Budget::new(Retries { most: 1, budget: 0.0, ..Retries::default() });
+        assert!(!none.allows(1, &answered(503)), "there is nothing to spend");
     }
 }
