@@ -67,5 +67,7 @@ fn a_search_can_be_stopped() {
     let running =
         Running::start(&sandbox, &["load", &url, "--capacity", "p99 < 1m", "--from", "1/s", "-d", "1h"], "");
     stub.next();
-    assert_eq!(running.stopped_by(Signal::INT).code, 98);
+    let said = running.stopped_by(Signal::INT);
+    let told = "p99 < 60s: nothing is known yet\nINVALID: interrupted before more was known\n";
+    assert_eq!((said.code, said.stdout.as_str()), (98, told), "{}", said.stderr);
 }

@@ -55,7 +55,7 @@ fn json_is_vegetas_and_ours() {
     has_keys(
         ours,
         "schema id schedule requests failed achieved_rate_per_s achieved_rate_per_s_each concurrency success response \
-         service send_lag status_codes failures retries bytes_in wire_bytes_in cpu dropped in_flight_at_end \
+         service send_lag status_codes failures retries resent bytes_in wire_bytes_in cpu dropped in_flight_at_end \
          in_flight_max connections generator",
     );
     assert_eq!(

@@ -44,6 +44,13 @@ fn what_and_how_much_has_to_be_said_once() {
         (&[URL, "--speed", "2", "-c", "1"], &["--replay <LOG>"]),
         (&[URL, "--burst", "5", "-d", "1s"], &["a burst takes as long as it takes: leave --duration out"]),
         (&[URL, "--burst", "5", "--warmup", "1s"], &["--warmup needs a rate or connections to begin with"]),
+        (&[URL, "-c", "1", "--arrivals", "poisson"], &["--arrivals say how requests of a --rate are spread"]),
+        (&[URL, "-c", "1", "--max-in-flight", "5"], &["--max-in-flight is for rates"]),
+        (
+            &[URL, "--replay", "access.log", "--speed", "2", "--rate", "5/s"],
+            &["--speed is of the log's own pace: leave it out, or the other pace"],
+        ),
+        (&[URL, "--replay", "access.log", "--capacity", "p99 < 5ms"], &["a log has a pace of its own"]),
         (&[URL, "-c", "1", "--http2", "--no-keepalive"], &["cannot be used with"]),
         (&[URL, "-c", "1", "--insecure", "--ca", "ca.pem"], &["cannot be used with"]),
         (&[URL, "-c", "1", "--timeot", "1s"], &["a similar argument exists: '--timeout'"]),
@@ -90,6 +97,7 @@ fn bare_numbers_and_odd_values_are_told_what_to_write_instead() {
         ),
         ("--capacity", "p98.x < 5ms", "they are above 0 and at most 100, such as p99.9"),
         ("--capacity", "sucess > 0.9", "did you mean `success`?"),
+        ("--threads", "30S", "For how long is `-d 30s`"),
         ("--redirects", "51", "51 is not in 0..=50"),
     ] {
         refused(&sandbox, &[URL, &format!("{option}={value}")], &[option, words]);

@@ -110,6 +110,36 @@ fn redirects_are_followed_as_far_as_was_asked() {
 }
 
 #[test]
+fn a_digest_is_of_what_a_redirect_leads_to_and_secrets_are_not_for_others() {
+    let stub = leading();
+    let url = stub.url("/1");
+    let follow = ["-c", "1", "-n", "1", "--redirects", "2", "--sha256", SHA256];
+    let report = measure(&Sandbox::new(), &[&[url.as_str()], &follow[..]].concat());
+    assert_eq!(ends(&report), (json!({"200": 1}), json!({})), "{report}");
+
+    let other = Stub::new(|_| ok("all is well"));
+    let location = format!("Location: {}\r\n", other.url("/there"));
+    let stub = Stub::new(move |_| answer("302 Found", &location, ""));
+    let secret = [
+        "-c",
+        "1",
+        "-n",
+        "1",
+        "--redirects",
+        "2",
+        "-H",
+        "Authorization: Basic c2VzYW1l",
+        "-H",
+        "X-Team: web",
+    ];
+    measure(&Sandbox::new(), &[&[stub.url("/").as_str()], &secret[..]].concat());
+    assert_eq!(stub.next().header("authorization"), ["Basic c2VzYW1l"]);
+    let there = other.next();
+    assert_eq!((there.path(), there.header("x-team")), ("/there", vec!["web"]));
+    assert!(there.header("authorization").is_empty(), "{there:?}");
+}
+
+#[test]
 fn what_fails_is_asked_again_and_counted() {
     let times = AtomicU32::new(0);
     let stub = Stub::new(move |_| match times.fetch_add(1, SeqCst) {
@@ -124,14 +154,16 @@ fn what_fails_is_asked_again_and_counted() {
 
 #[test]
 fn an_outage_is_not_asked_again_without_end() {
-    let stub = Stub::new(|_| answer("503 Service Unavailable", "", ""));
-    let many = ["-c", "1", "-n", "50", "--retries", "9", "--retry-backoff", "0"];
-    let budget = ["--retry-budget", "0.1"];
-    let report = measure(&Sandbox::new(), &[&[stub.url("/").as_str()], &many[..], &budget].concat());
-    assert_eq!(report["status_codes"], json!({"503": 50}));
-    // Ten are there from the start, and a tenth of one comes with every request.
-    let retries = report["stockade"]["retries"].as_u64().unwrap();
-    assert!((11..=15).contains(&retries) && stub.all().len() as u64 == 50 + retries, "{report}");
+    // Ten are there from the start, and a tenth of one comes with every request; of nothing there are none.
+    for (budget, expected) in [("0.1", 14..=15), ("0", 0..=0)] {
+        let stub = Stub::new(|_| answer("503 Service Unavailable", "", ""));
+        let many =
+            ["-c", "2", "-n", "50", "--retries", "9", "--retry-backoff", "0", "--retry-budget", budget];
+        let report = measure(&Sandbox::new(), &[&[stub.url("/").as_str()], &many[..]].concat());
+        assert_eq!(report["status_codes"], json!({"503": 50}));
+        let retries = report["stockade"]["retries"].as_u64().unwrap();
+        assert!(expected.contains(&retries) && stub.all().len() as u64 == 50 + retries, "{report}");
+    }
 }
 
 #[test]
