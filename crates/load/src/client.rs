@@ -169,7 +169,9 @@ impl Client {
         let site = &self.targets[self.common.traffic.nth(n).index].0;
         let deadline = self.clock.now() + self.common.options.timeout;
         if self.common.options.http2 {
-            return self.multiplexed(site, deadline).await.is_ok();
+            return before(&self.clock, deadline, self.one_more(site, deadline))
+                .await
+                .is_some_and(|one| one.is_ok());
         }
         let Ok(line) = self.connect(site, deadline).await else { return false };
         site.idle.borrow_mut().push(line);
@@ -209,7 +211,9 @@ impl Client {
         asked: &Asked<'_>,
         started: &Started,
     ) -> Result<Answer, Failure> {
-        let mut done = self.exchange(site, prepared, asked, started).await?;
+        let now = self.clock.now();
+        let deadline = now + self.common.options.timeout;
+        let mut done = self.exchange(site, prepared, asked, (now, deadline), started).await?;
         let mut target = None;
         for _ in 0..self.common.options.redirects {
             let Some(location) = done.location.take() else { break };
@@ -219,7 +223,8 @@ impl Client {
             let site = self.site(&to.url);
             let prepared = Prepared::new(&to, &site.endpoint, self.common.options.keep_alive);
             let path = to.url.path_and_query().map_or("/", |path| path.as_str()).into();
-            done = self.exchange(&site, &prepared, &Asked { index: 0, target: &to, path }, started).await?;
+            let asked = Asked { index: 0, target: &to, path };
+            done = self.exchange(&site, &prepared, &asked, (self.clock.now(), deadline), started).await?;
             target = Some(to);
         }
         Ok(done.answer)
@@ -232,10 +237,9 @@ impl Client {
         site: &Rc<Site>,
         prepared: &Prepared,
         asked: &Asked<'_>,
+        (now, deadline): (Time, Time),
         started: &Started,
     ) -> Result<Done, Failure> {
-        let now = self.clock.now();
-        let deadline = now + self.common.options.timeout;
         let expected = Expected {
             is_head: prepared.is_head,
             decodes: prepared.decodes,
@@ -329,16 +333,20 @@ impl Client {
             if let Some(http2) = with_room() {
                 return Ok(http2);
             }
-            let stream = self.stream(site, deadline).await?;
-            if site.endpoint.is_encrypted && !is_http2(&stream) {
-                return Err(Failure::new(Class::Tls, "the server does not speak HTTP/2"));
-            }
-            let http2 = Http2::handshake(stream).await?;
-            site.multiplexed.borrow_mut().push(http2.clone());
-            Ok(http2)
+            self.one_more(site, deadline).await
         };
         let connected = before(&self.clock, deadline, connecting).await;
         connected.unwrap_or_else(|| Err(Class::ConnectTimeout.into()))
+    }
+
+    async fn one_more(&self, site: &Site, deadline: Time) -> Result<Http2, Failure> {
+        let stream = self.stream(site, deadline).await?;
+        if site.endpoint.is_encrypted && !is_http2(&stream) {
+            return Err(Failure::new(Class::Tls, "the server does not speak HTTP/2"));
+        }
+        let http2 = Http2::handshake(stream).await?;
+        site.multiplexed.borrow_mut().push(http2.clone());
+        Ok(http2)
     }
 
     async fn stream(&self, site: &Site, deadline: Time) -> Result<Stream, Failure> {

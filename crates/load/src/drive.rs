@@ -163,6 +163,13 @@ pub struct Ran {
 const EVENTS_MAX: usize = 256;
 
 impl Load {
+    /// Whether this machine can have all that it needs: asked before anything is sent, or written.
+    pub fn check(&self) -> Result<(), LoadError> {
+        Limits::raised().check(&self.plan, self.max_in_flight, &self.options)?;
+        Common::new(self.options.clone(), Arc::clone(&self.traffic))?;
+        Ok(())
+    }
+
     /// Runs it to its end, or until somebody stops it.
     ///
     /// Blocks for as long as that takes. Nothing outlives it but name look-ups that hang.

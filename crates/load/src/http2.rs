@@ -68,6 +68,11 @@ impl Sending {
     }
 }
 
+/// Whether it is the request that cannot be sent, whoever is asked.
+fn is_ours(error: &h2::Error) -> bool {
+    !(error.is_io() || error.is_reset() || error.is_go_away() || error.is_library())
+}
+
 /// Whether the server has not looked at the request: it said so, or was closing the connection before (RFC 9113, 8.7).
 fn is_unseen(error: &h2::Error) -> bool {
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
@@ -197,7 +202,7 @@ impl Http2 {
 fn failed(error: &h2::Error) -> Failure {
     match error.get_io() {
         Some(io) => broken(io),
-        None if error.is_library() => Failure::new(Class::Malformed, error.to_string()),
+        None if error.is_library() || is_ours(error) => Failure::new(Class::Malformed, error.to_string()),
         None => Failure::new(Class::Reset, error.to_string()),
     }
 }

@@ -383,6 +383,7 @@ impl fmt::Display for Until {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Duration(lasts) => write!(f, "for {}", format_span(*lasts)),
+            Self::Requests(1) => f.write_str("until 1 request"),
             Self::Requests(requests) => write!(f, "until {requests} requests"),
             Self::Either(lasts, requests) => write!(f, "for {} or {requests} requests", format_span(*lasts)),
         }

@@ -58,6 +58,10 @@ pub struct Generator {
     pub cpu_mean: f64,
     /// The same in the second with the most.
     pub cpu_max: f64,
+    /// Bytes of the whole process in memory, the most at the end of any second, and at the end; none: nobody knows.
+    pub resident_max: Option<u64>,
+    /// See [`resident_max`](Self::resident_max).
+    pub resident_last: Option<u64>,
     /// Why the run does not tell what it seems to tell; none: it is valid.
     pub reasons: Vec<String>,
 }

@@ -71,7 +71,8 @@ pub(crate) fn config(
 fn of_file(path: &std::path::Path) -> Result<RootCertStore, TrustError> {
     let wrong = |reason: String| TrustError { path: path.display().to_string(), reason };
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))? {
+    let pem = std::fs::read(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
         let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
         roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
     }

@@ -212,12 +212,14 @@ fn checked(mut target: Target) -> Result<Target, TrafficError> {
 }
 
 /// No request says these for itself; Vegeta leaves them out as well.
-pub const OF_THE_CONNECTION: [HeaderName; 5] = [
+pub const OF_THE_CONNECTION: [HeaderName; 7] = [
     header::CONTENT_LENGTH,
     header::TRANSFER_ENCODING,
     header::CONNECTION,
     header::UPGRADE,
+    header::TE,
     HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
 ];
 
 fn path(target: &Target) -> &str {

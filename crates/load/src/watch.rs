@@ -17,6 +17,8 @@ pub(crate) struct Watched {
     /// How late threads came to what they had to send.
     lateness: Histogram,
     cpu_max: f64,
+    resident_max: Option<u64>,
+    resident_last: Option<u64>,
 }
 
 /// A thread that is so busy is late for what comes next.
@@ -38,6 +40,8 @@ impl Watched {
             threads: vec![(Duration::ZERO, Duration::ZERO); threads],
             lateness: Histogram::new(),
             cpu_max: 0.0,
+            resident_max: None,
+            resident_last: None,
         }
     }
 
@@ -53,6 +57,12 @@ impl Watched {
         self.cpu_max = self.cpu_max.max(cpu.as_secs_f64());
     }
 
+    /// So many bytes are in memory now.
+    pub(crate) fn resident(&mut self, bytes: Option<u64>) {
+        self.resident_max = self.resident_max.max(bytes);
+        self.resident_last = bytes;
+    }
+
     /// Whether the run tells what it seems to tell.
     pub(crate) fn judge(&self, summary: &Summary) -> Generator {
         let reasons = [self.busy(), self.late(summary)].into_iter().flatten();
@@ -61,6 +71,8 @@ impl Watched {
         Generator {
             cpu_mean,
             cpu_max: self.cpu_max.max(cpu_mean),
+            resident_max: self.resident_max,
+            resident_last: self.resident_last,
             reasons: reasons.chain(lacking(summary)).collect(),
         }
     }

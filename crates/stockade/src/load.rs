@@ -30,6 +30,8 @@ pub fn load(args: LoadArgs) -> Result<Exit, Failure> {
         Render::Stream(stream) => Some(stream),
         Render::Fold(_) => None,
     };
+    // Before a file is made that nothing will be in.
+    load.check()?;
     let mut live = Live::new(&load, stream, out.as_ref())?;
     load.tells_samples = live.wants_samples();
     let Ran { summary, was_stopped } = run(&load, &mut live)?;

@@ -2,10 +2,11 @@
 
 use std::{
     collections::VecDeque,
-    io,
+    fs, io,
     time::{Duration, SystemTime},
 };
 
+use rustix::param::page_size;
 use stockade_model::{time::Time, units::format_span};
 
 use super::{
@@ -132,6 +133,7 @@ impl Collector {
             self.requests += open.tally.requests();
             self.failed += open.tally.failed();
             self.watched.second(open.cpu);
+            self.watched.resident(resident());
             observer.second(&Progress {
                 elapsed: Duration::from_secs(self.first),
                 tally: &open.tally,
@@ -151,6 +153,7 @@ impl Collector {
             // Seconds in which nothing happened are seconds, too.
             self.summary.seconds.resize(seconds, Second::default());
         }
+        self.watched.resident(resident());
         self.summary.generator = self.watched.judge(&self.summary);
         if interrupted {
             let after = format_span(self.summary.ended - self.summary.began);
@@ -158,6 +161,12 @@ impl Collector {
         }
         self.summary
     }
+}
+
+/// How many bytes of this process are in memory, as Linux tells.
+fn resident() -> Option<u64> {
+    let pages: u64 = fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * page_size() as u64)
 }
 
 /// No load is longer than 30 days.

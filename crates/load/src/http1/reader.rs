@@ -204,6 +204,7 @@ impl Reader {
         let parsed =
             ParserConfig::default().parse_response_with_uninit_headers(&mut response, bytes, &mut room);
         let used = match parsed {
+            Ok(Status::Complete(used)) if used > HEAD_BYTES_MAX => return Err(too_large()),
             Ok(Status::Complete(used)) => used,
             Ok(Status::Partial) => return Ok(None),
             Err(httparse::Error::TooManyHeaders) => {

@@ -16,7 +16,9 @@ use crate::{
 pub(super) struct Stockade<'a> {
     #[serde(flatten)]
     arm: Arm<'a>,
-    cpu: Roles,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rss_mib: Option<Roles<Resident>>,
+    cpu: Roles<Cores>,
     schema: &'static str,
     id: &'a str,
     schedule: &'a str,
@@ -65,12 +67,20 @@ struct Bytes {
     mean: Option<f64>,
 }
 
-/// Cores' worth of processor time by role; the load is the one that it knows.
+/// Figures by role; the load is the one that it knows.
 #[derive(Serialize)]
-struct Roles {
-    load: Cores,
+struct Roles<T> {
+    load: T,
 }
 
+/// MiB in memory.
+#[derive(Serialize)]
+struct Resident {
+    max: f64,
+    last: f64,
+}
+
+/// Cores' worth of processor time.
 #[derive(Serialize)]
 struct Cores {
     mean: f64,
@@ -145,9 +155,12 @@ impl<'a> Arm<'a> {
 
 impl<'a> Stockade<'a> {
     pub fn of(summary: &'a Summary) -> Self {
-        let Generator { cpu_mean, cpu_max, reasons } = &summary.generator;
+        let Generator { cpu_mean, cpu_max, resident_max, resident_last, reasons } = &summary.generator;
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let resident = resident_max.zip(*resident_last);
         Self {
             arm: Arm { achieved_rate_per_s: achieved_rate(summary), ..Arm::of(&summary.measured) },
+            rss_mib: resident.map(|(max, last)| Roles { load: Resident { max: mib(max), last: mib(last) } }),
             cpu: Roles { load: Cores { mean: *cpu_mean, max: *cpu_max } },
             schema: "stockade.load/1",
             id: &summary.id,

@@ -24,7 +24,7 @@ pub struct Buckets(Vec<Duration>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BucketsError {
     /// Not a list in brackets.
-    #[error("`{0}` are no buckets: write their lower bounds, such as `[0,1ms,10ms]`")]
+    #[error("`{0}` are no buckets: write their lower bounds, such as `0,1ms,10ms`")]
     Malformed(String),
     /// One of them is no time.
     #[error(transparent)]
@@ -60,12 +60,16 @@ impl Default for Buckets {
     }
 }
 
-/// Reads `[0,1ms,10ms]`; 0 comes first whether it is written or not.
+/// Reads `0,1ms,10ms`, in brackets or not; 0 comes first whether it is written or not.
 impl FromStr for Buckets {
     type Err = BucketsError;
 
     fn from_str(text: &str) -> Result<Self, BucketsError> {
-        let list = text.trim().strip_prefix('[').and_then(|list| list.strip_suffix(']'));
+        // Vegeta has them in brackets.
+        let list = match text.trim().strip_prefix('[') {
+            Some(list) => list.strip_suffix(']'),
+            None => Some(text.trim()),
+        };
         let list = list.filter(|list| !list.trim().is_empty());
         let list = list.ok_or_else(|| BucketsError::Malformed(text.to_owned()))?;
         let mut bounds = list.split(',').map(parse_duration).collect::<Result<Vec<_>, _>>()?;
@@ -90,10 +94,16 @@ mod tests {
     }
 
     #[test]
+    fn brackets_are_vegetas_and_may_be_left_out() {
+        assert_eq!("1ms,2ms".parse::<Buckets>(), "[0,1ms,2ms]".parse());
+    }
+
+    #[test]
     fn says_what_to_write_instead() {
         for (text, error) in [
-            ("1ms", "`1ms` are no buckets: write their lower bounds, such as `[0,1ms,10ms]`"),
-            ("[]", "`[]` are no buckets: write their lower bounds, such as `[0,1ms,10ms]`"),
+            ("[1ms", "`[1ms` are no buckets: write their lower bounds, such as `0,1ms,10ms`"),
+            ("", "`` are no buckets: write their lower bounds, such as `0,1ms,10ms`"),
+            ("[]", "`[]` are no buckets: write their lower bounds, such as `0,1ms,10ms`"),
             ("[1]", "`1` has no unit: write `1ms` or `1s`"),
             ("[2ms,1ms]", "the buckets `[2ms,1ms]` do not ascend"),
         ] {

@@ -62,15 +62,21 @@ fn write(summary: &Summary, to: &mut String) -> fmt::Result {
     if rates.len() > 1 {
         line(to, "per second", sparks(&rates))?;
     }
-    let Generator { cpu_mean, cpu_max, reasons } = &summary.generator;
+    let Generator { cpu_mean, cpu_max, reasons, .. } = &summary.generator;
     line(to, "generator", format_args!("{cpu_mean:.2} cores on average, {cpu_max:.2} at most"))?;
-    let [connections, most] = [summary.connections, summary.in_flight_max].map(format_count);
-    line(to, "", format_args!("{connections} connections, {most} requests under way at most"))?;
+    let (connections, most) = (summary.connections, summary.in_flight_max);
+    let connections = counted(connections, "connection");
+    line(to, "", format_args!("{connections}, {} under way at most", counted(most, "request")))?;
     to.push('\n');
     if reasons.is_empty() {
         return writeln!(to, "valid");
     }
     writeln!(to, "INVALID: {}", reasons.join("; "))
+}
+
+/// `1 request`, `2,000 requests`
+fn counted(count: u64, what: &str) -> String {
+    format!("{} {what}{}", format_count(count), if count == 1 { "" } else { "s" })
 }
 
 /// Requests that the figures above do not have, where there are any.

@@ -305,6 +305,7 @@ impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Yes => f.write_str("held"),
+            Self::No(broken) if broken.is_empty() => f.write_str("requests were due and never sent"),
             Self::No(broken) => {
                 let broken: Vec<_> = broken.iter().map(Broken::to_string).collect();
                 f.write_str(&broken.join("; "))

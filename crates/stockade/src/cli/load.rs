@@ -27,10 +27,10 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N/s", help_heading = "When", group = "when")]
     pub rate: Option<Rate>,
     /// So many users on a connection each, who ask, wait for the answer, and ask again
-    #[arg(long, short, value_name = "N", help_heading = "When", group = "when")]
+    #[arg(long, short, value_name = "N", help_heading = "When", group = "when", value_parser = some)]
     pub connections: Option<NonZeroUsize>,
     /// So many requests at the same moment, on connections that are open
-    #[arg(long, value_name = "N", help_heading = "When", group = "when", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", help_heading = "When", group = "when", value_parser = count)]
     pub burst: Option<u64>,
     /// Phases one after the other: rates, ramps, sines, bursts, pauses, users (docs/load.md)
     #[arg(long, value_name = "FILE.toml", help_heading = "When", group = "when")]
@@ -39,13 +39,13 @@ pub struct LoadArgs {
     #[arg(long, value_name = "HOW", help_heading = "When", value_parser = arrivals)]
     pub arrivals: Option<Arrivals>,
     /// How long users think between an answer and their next request: `50ms`, `10ms..1s`
-    #[arg(long, value_name = "D", help_heading = "When", requires = "connections")]
+    #[arg(long, value_name = "D", help_heading = "When")]
     pub think: Option<Latency>,
     /// For how long [default: 10s, where --requests does not say when to end]
     #[arg(long, short, value_name = "D", help_heading = "When", value_parser = parse_duration)]
     pub duration: Option<Duration>,
     /// Until so many requests have been made
-    #[arg(long, short = 'n', value_name = "N", help_heading = "When", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, short = 'n', value_name = "N", help_heading = "When", value_parser = count)]
     pub requests: Option<u64>,
     /// For so long before, requests are made and counted apart
     #[arg(long, value_name = "D", help_heading = "When", value_parser = parse_duration, default_value = "0")]
@@ -55,7 +55,7 @@ pub struct LoadArgs {
     pub drain: Option<Duration>,
     /// How many requests of a rate may be under way; what is due beyond that waits [default: 10000, or what the
     /// machine allows]
-    #[arg(long, value_name = "N", help_heading = "When")]
+    #[arg(long, value_name = "N", help_heading = "When", value_parser = some)]
     pub max_in_flight: Option<NonZeroUsize>,
     /// How many threads send [default: one a core, as far as the load needs them]
     #[arg(long, short, value_name = "N", help_heading = "When", value_parser = threads)]
@@ -77,10 +77,10 @@ pub struct LoadArgs {
     #[arg(long, value_name = "LOG", help_heading = "What", group = "what")]
     pub replay: Option<PathBuf>,
     /// So many times as fast as the log was written
-    #[arg(long, value_name = "F", help_heading = "What", requires = "replay")]
+    #[arg(long, value_name = "F", help_heading = "What")]
     pub speed: Option<f64>,
     /// So much of the log, chosen by --seed: 0.1 is every tenth request
-    #[arg(long, value_name = "F", help_heading = "What", requires = "replay")]
+    #[arg(long, value_name = "F", help_heading = "What")]
     pub share: Option<f64>,
     /// Makes every URL another one, so that no cache has it
     #[arg(long, help_heading = "What")]
@@ -92,7 +92,7 @@ pub struct LoadArgs {
     #[arg(long, short = 'H', value_name = "K: V", help_heading = "What", value_parser = header)]
     pub header: Vec<(HeaderName, HeaderValue)>,
     /// The method [default: GET, or POST with --body]
-    #[arg(long, short = 'X', value_name = "M", help_heading = "What")]
+    #[arg(long, short = 'X', value_name = "M", help_heading = "What", value_parser = method)]
     pub method: Option<Method>,
     /// A file that every request sends; `-`: standard input
     #[arg(long, value_name = "FILE", help_heading = "What")]
@@ -135,24 +135,18 @@ pub struct LoadArgs {
     /// Find the highest rate at which this holds: `p99 < 50ms and success >= 0.999`
     #[arg(long, value_name = "BOUNDS", help_heading = "Capacity", group = "when")]
     pub capacity: Option<Bounds>,
-    /// The lowest rate, tried first
-    #[arg(
-        long,
-        value_name = "N/s",
-        default_value = "100/s",
-        help_heading = "Capacity",
-        requires = "capacity"
-    )]
-    pub from: Rate,
+    /// The lowest rate, tried first [default: 100/s]
+    #[arg(long, value_name = "N/s", help_heading = "Capacity")]
+    pub from: Option<Rate>,
     /// The highest rate [default: as high as it goes]
-    #[arg(long, value_name = "N/s", help_heading = "Capacity", requires = "capacity")]
+    #[arg(long, value_name = "N/s", help_heading = "Capacity")]
     pub to: Option<Rate>,
-    /// How often each rate is tried; most of the trials decide
-    #[arg(long, value_name = "N", default_value_t = 3, help_heading = "Capacity", requires = "capacity", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub repeats: u32,
-    /// How far apart the rate that holds and the one that does not may be, of 1
-    #[arg(long, value_name = "F", default_value_t = 0.05, help_heading = "Capacity", requires = "capacity")]
-    pub precision: f64,
+    /// How often each rate is tried; most of the trials decide [default: 3]
+    #[arg(long, value_name = "N", help_heading = "Capacity", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeats: Option<u32>,
+    /// How far apart the rate that holds and the one that does not may be [default: 0.05, which is 5 %]
+    #[arg(long, value_name = "F", help_heading = "Capacity", value_parser = precision)]
+    pub precision: Option<f64>,
 
     /// What is printed
     #[arg(long, value_name = "FORMAT", default_value = "text", help_heading = "Reports", value_parser = format())]
@@ -207,6 +201,26 @@ fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     Ok((name, value))
 }
 
+fn some(text: &str) -> Result<NonZeroUsize, String> {
+    text.replace('_', "").parse().map_err(|_| "write how many, 1 or more, such as 64".to_owned())
+}
+
+fn count(text: &str) -> Result<u64, String> {
+    match text.replace('_', "").parse() {
+        Ok(count @ 1..) => Ok(count),
+        _ => Err("write how many, 1 or more, such as 1000".to_owned()),
+    }
+}
+
+fn method(text: &str) -> Result<Method, String> {
+    let upper = text.to_uppercase();
+    match text.parse::<Method>() {
+        Ok(method) if text == upper => Ok(method),
+        Ok(_) => Err(format!("methods are told apart by case: write {upper}")),
+        Err(_) => Err("write a method, such as GET, POST or PURGE".to_owned()),
+    }
+}
+
 fn threads(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|_| match parse_duration(text.to_lowercase().as_str()) {
         Ok(_) => format!("how many threads? For how long is `-d {}`", text.to_lowercase()),
@@ -218,6 +232,13 @@ fn share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
         _ => Err("write a number from 0 to 1, such as 0.1".to_owned()),
+    }
+}
+
+fn precision(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(precision) if precision > 0.0 && precision < 1.0 => Ok(precision),
+        _ => Err("write a number above 0 and below 1, such as 0.05 for 5 %".to_owned()),
     }
 }
 

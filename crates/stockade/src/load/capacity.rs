@@ -27,8 +27,13 @@ pub fn search(args: LoadArgs, bounds: &Bounds) -> Result<Exit, Failure> {
     if args.out.is_some() {
         return Err(Failure::Usage("a search makes many runs: leave --out out".to_owned()));
     }
-    let settings =
-        Settings { from: args.from, to: args.to, repeats: args.repeats, precision: args.precision };
+    let least = Settings::new(args.from.unwrap_or(meaning::LEAST));
+    let settings = Settings {
+        to: args.to,
+        repeats: args.repeats.unwrap_or(least.repeats),
+        precision: args.precision.unwrap_or(least.precision),
+        ..least
+    };
     let mut search = Search::new(settings).map_err(|error| Failure::Usage(error.to_string()))?;
     let typed = args.clone();
     let mut load = meaning::trial(args, settings.from)?;

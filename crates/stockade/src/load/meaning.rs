@@ -31,6 +31,11 @@ const DURATION: Duration = Duration::from_secs(10);
 const IN_FLIGHT: usize = 10_000;
 /// So many requests a second are one thread's without a doubt.
 const PER_THREAD: f64 = 20_000.0;
+/// A search begins here.
+pub const LEAST: Rate = match Rate::new(100, Duration::from_secs(1)) {
+    Some(rate) => rate,
+    None => unreachable!(),
+};
 /// Bodies are no larger.
 const BODY_BYTES_MAX: u64 = 256 << 20;
 
@@ -70,6 +75,24 @@ fn warmed(plan: Plan, args: &LoadArgs) -> Result<Plan, Failure> {
 
 /// What was typed and would mean nothing.
 fn check(args: &LoadArgs) -> Result<(), Failure> {
+    // clap would not say so where the option that is asked for excludes another one.
+    for (is_there, is_asked_for, message) in [
+        (args.think.is_some(), args.connections.is_some(), "--think is of users: it goes with --connections"),
+        (
+            args.speed.is_some() || args.share.is_some(),
+            args.replay.is_some(),
+            "--speed and --share are of a log: they go with --replay",
+        ),
+        (
+            args.from.is_some() || args.to.is_some() || args.repeats.is_some() || args.precision.is_some(),
+            args.capacity.is_some(),
+            "--from, --to, --repeats and --precision are of a search: they go with --capacity",
+        ),
+    ] {
+        if is_there && !is_asked_for {
+            return Err(usage(message));
+        }
+    }
     let has_rate = args.rate.is_some() || args.capacity.is_some();
     if args.arrivals.is_some() && !has_rate {
         return Err(usage(
@@ -91,6 +114,8 @@ fn check(args: &LoadArgs) -> Result<(), Failure> {
 fn with_plan(args: LoadArgs, traffic: Traffic, plan: Plan) -> Load {
     let limit = usize::try_from(Limits::raised().connections()).unwrap_or(usize::MAX);
     let at_once = usize::try_from(plan.at_once_max()).unwrap_or(usize::MAX);
+    // In HTTP/2 what is due at once shares connections; a task each is enough.
+    let at_once = if args.http2 { 0 } else { at_once };
     let max_in_flight = args.max_in_flight.map_or(IN_FLIGHT.min(limit).max(at_once), NonZeroUsize::get);
     Load {
         id: format!("{}-{:04x}", host::now(), Seed::from_entropy().0 & 0xffff),
@@ -143,7 +168,9 @@ fn traffic(args: &LoadArgs) -> Result<(Traffic, Option<Due>), Failure> {
     let seed = Seed(args.seed);
     let of_file = args.targets.is_some() || args.urls.is_some();
     if args.random && !of_file {
-        return Err(usage("--random is for --targets or --urls: one URL is always the same"));
+        return Err(usage(
+            "--random is for --targets or --urls: one URL is always the same, and a log has its order",
+        ));
     }
     if (of_file || args.replay.is_some()) && (args.method.is_some() || args.body.is_some()) {
         return Err(usage("--method and --body are for one URL: a file of targets says them itself"));
@@ -214,6 +241,9 @@ fn replayed(log: &Path, url: &str, args: &LoadArgs) -> Result<(Vec<Target>, Orde
     }
     if let Some(share) = args.share {
         log = log.share(share, Seed(args.seed)).map_err(usage)?;
+        if log.requests() == 0 {
+            return Err(usage(format!("--share {share} leaves nothing of the log: write a larger one")));
+        }
     }
     if let Some(speed) = args.speed {
         log = log.at_speed(speed).map_err(usage)?;

@@ -82,6 +82,7 @@ fn an_answer_to_head_has_no_body() {
 fn what_is_cut_short_garbled_or_too_large_is_told_apart() {
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(HEADERS_MAX + 1));
     let endless = format!("HTTP/1.1 200 OK\r\nA: {}", "b".repeat(HEAD_BYTES_MAX));
+    let large = format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nA: {}\r\n\r\n", "b".repeat(HEAD_BYTES_MAX));
     let endless_chunk =
         format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;{}", "x".repeat(HEAD_BYTES_MAX + 1));
     for (text, wanted) in [
@@ -101,6 +102,7 @@ fn what_is_cut_short_garbled_or_too_large_is_told_apart() {
         ("\u{15}\u{3}\u{3}", Class::Malformed),
         (&many, Class::HeadTooLarge),
         (&endless, Class::HeadTooLarge),
+        (&large, Class::HeadTooLarge),
         (&endless_chunk, Class::HeadTooLarge),
     ] {
         assert_eq!(class(text), wanted, "{:?}", text.get(..80).unwrap_or(text));

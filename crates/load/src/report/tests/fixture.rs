@@ -101,7 +101,13 @@ pub fn summary(samples: &[Sample], lasts_s: u64) -> Summary {
         in_flight_at_end: 0,
         in_flight_max: 3,
         connections: 4,
-        generator: Generator { cpu_mean: 0.125, cpu_max: 0.5, reasons: Vec::new() },
+        generator: Generator {
+            cpu_mean: 0.125,
+            cpu_max: 0.5,
+            resident_max: Some(3 << 20),
+            resident_last: Some(2 << 20),
+            reasons: Vec::new(),
+        },
     }
 }
 
@@ -120,7 +126,8 @@ pub fn small() -> Summary {
 /// A hundred thousand, of which too many were late.
 pub fn large() -> Summary {
     let reasons = ["92 % of a core were busy".to_owned(), "250 requests were never sent".to_owned()];
-    let generator = Generator { cpu_mean: 0.92, cpu_max: 1.0, reasons: reasons.into() };
+    let generator =
+        Generator { cpu_mean: 0.92, cpu_max: 1.0, reasons: reasons.into(), ..Generator::default() };
     Summary { dropped: 250, generator, ..summary(&samples(100_000), 200) }
 }
 
