@@ -30,13 +30,15 @@ struct Client {
 /// | path | answer |
 /// |---|---|
 /// | `/K` | K KiB, at once |
-/// | `/spin/N` | 1 KiB, after N ms of doing nothing else |
+/// | `/spin/N` | 1 KiB, after N ms of doing nothing else; from then on it never rests |
 /// | `/freeze` | 1 KiB, at once; but 5 s after the first of them nobody is served for 1 s |
 /// | `/latency` | the median and the 99th percentile of what `/spin` took, in ns, and begins anew |
 struct Responder {
     bodies: Vec<(usize, Vec<u8>)>,
     spun: Histogram<u64>,
     freezes: Option<Instant>,
+    /// It looks for requests all the time: since the first `/spin`, until `/latency`.
+    is_restless: bool,
 }
 
 /// Serves until it is killed.
@@ -47,9 +49,12 @@ pub fn respond() -> Result<(), Box<dyn Error>> {
     let mut events = Events::with_capacity(1_024);
     let mut clients: Vec<Option<Client>> = Vec::new();
     let bodies = [1, 100].map(|kib| (kib, answer(&"x".repeat(kib << 10))));
-    let mut responder = Responder { bodies: bodies.into(), spun: Histogram::new(3)?, freezes: None };
+    let mut responder =
+        Responder { bodies: bodies.into(), spun: Histogram::new(3)?, freezes: None, is_restless: false };
     loop {
-        match poll.poll(&mut events, None) {
+        // Who is to say how long an answer took must not have been asleep when it was asked for.
+        let rests = if responder.is_restless { Some(Duration::ZERO) } else { None };
+        match poll.poll(&mut events, rests) {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             polled => polled?,
         }
@@ -114,6 +119,7 @@ impl Responder {
                 let told =
                     format!("{} {}", self.spun.value_at_quantile(0.5), self.spun.value_at_quantile(0.99));
                 self.spun.reset();
+                self.is_restless = false;
                 client.unsent.extend_from_slice(&answer(&told));
                 client.write()?;
             }
@@ -125,6 +131,7 @@ impl Responder {
                 client.send(&self.bodies[0].1)?;
             }
             path if path.starts_with(b"/spin/") => {
+                self.is_restless = true;
                 let ms: u64 = std::str::from_utf8(&path[6..])?.parse()?;
                 spin_until(began + Duration::from_millis(ms));
                 client.send(&self.bodies[0].1)?;

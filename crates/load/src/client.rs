@@ -253,8 +253,11 @@ impl Client {
                 let request = request(asked, &site.endpoint)?;
                 let starts = || start_at(self.clock.now());
                 let exchange = http2.exchange(request, prepared.body.clone(), expected, starts);
-                let timeout = || Err((Class::Timeout.into(), true));
-                before(&self.clock, deadline, exchange).await.unwrap_or_else(timeout)
+                before(&self.clock, deadline, exchange).await.unwrap_or_else(|| {
+                    // Who is silent to one may be silent to all: as with HTTP/1.1, the next one connects anew.
+                    http2.leave();
+                    Err((Class::Timeout.into(), true))
+                })
             } else {
                 let mut line = match self.idle(site).await {
                     Some(line) => {

@@ -193,6 +193,7 @@ impl Load {
             first: 0.into(),
             next: self.first.into(),
             warmed: 0.into(),
+            counted_from: self.first,
             in_flight: 0.into(),
             in_flight_max: 0.into(),
             stop: stop.0.subscribe(),

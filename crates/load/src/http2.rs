@@ -115,6 +115,11 @@ impl Http2 {
         self.is_closing.get() || self.ended.borrow().is_some()
     }
 
+    /// Nobody else is to use it; those who do go on.
+    pub(crate) fn leave(&self) {
+        self.is_closing.set(true);
+    }
+
     /// Whether one more request can be sent on it at once, of so many.
     pub(crate) fn has_room(&self, most: usize) -> bool {
         !self.is_closing() && self.active.get() < self.requests.current_max_send_streams().min(most)

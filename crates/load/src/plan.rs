@@ -128,7 +128,7 @@ impl Part {
     #[must_use]
     pub fn lasts(&self) -> Option<Duration> {
         match self {
-            Self::Open(schedule) => Some(schedule.lasts()),
+            Self::Open(schedule) => (!schedule.ends_by_chance()).then(|| schedule.lasts()),
             Self::Closed(closed) => closed.until.duration(),
         }
     }

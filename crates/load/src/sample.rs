@@ -11,7 +11,7 @@ pub struct Sample {
     pub number: u64,
     /// When the schedule wanted it to start.
     pub scheduled: Time,
-    /// When it was handed to a connection that was ready.
+    /// When it was handed to a connection that was ready; when it ended, if it never was.
     pub started: Time,
     /// When its answer, or its failure, was complete.
     pub finished: Time,
@@ -137,6 +137,12 @@ impl Sample {
     #[must_use]
     pub fn send_lag(&self) -> Duration {
         self.started - self.scheduled
+    }
+
+    /// Whether it was handed to a connection.
+    #[must_use]
+    pub fn was_sent(&self) -> bool {
+        self.ended.is_ok() || self.started < self.finished
     }
 
     /// Answered with 200 to 399, as Vegeta counts success.

@@ -12,12 +12,14 @@ const ERRORS_MAX: usize = 64;
 /// Counts of requests, and how long they took.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// Answered requests, whatever their status; `send_lag` is of all.
+    /// Answered requests, whatever their status; `send_lag` is of all that were sent.
     pub times: Times,
     /// Response times of requests that got no answer.
     pub failed_response: Histogram,
     /// All response times added up, failed ones too.
     pub response_sum: Duration,
+    /// What of them was before requests were handed to a connection.
+    pub send_lag_sum: Duration,
     /// Answered with 200 to 399.
     pub successes: u64,
     /// By status; 0: no answer.
@@ -53,7 +55,12 @@ impl Tally {
     pub fn record(&mut self, sample: &Sample) {
         let response = sample.response_time();
         self.response_sum += response;
-        self.times.send_lag.record(sample.send_lag());
+        if sample.was_sent() {
+            self.times.send_lag.record(sample.send_lag());
+            self.send_lag_sum += sample.send_lag();
+        } else {
+            self.send_lag_sum += response;
+        }
         self.bytes_out += sample.bytes_out;
         self.earliest =
             Some(self.earliest.map_or(sample.scheduled, |earliest| earliest.min(sample.scheduled)));
@@ -89,6 +96,7 @@ impl Tally {
         self.times.merge(&other.times);
         self.failed_response.merge(&other.failed_response);
         self.response_sum += other.response_sum;
+        self.send_lag_sum += other.send_lag_sum;
         self.successes += other.successes;
         for (status, count) in &other.status_codes {
             *self.status_codes.entry(*status).or_default() += count;

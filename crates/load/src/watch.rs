@@ -151,6 +151,7 @@ mod tests {
             warmup: None,
             seconds: Vec::new(),
             dropped: 0,
+            sent_after_end: 0,
             in_flight_at_end: 0,
             in_flight_max: 0,
             connections: 0,

@@ -35,7 +35,7 @@ pub fn load(args: LoadArgs) -> Result<Exit, Failure> {
     let mut live = Live::new(&load, stream, out.as_ref())?;
     load.tells_samples = live.wants_samples();
     let Ran { summary, was_stopped } = run(&load, &mut live)?;
-    live.finish()?;
+    let finished = live.finish();
     if let Render::Fold(render) = format.render {
         let text = render(&summary, &options);
         std::io::stdout().write_all(text.as_bytes()).map_err(Failure::Output)?;
@@ -45,6 +45,8 @@ pub fn load(args: LoadArgs) -> Result<Exit, Failure> {
             eprintln!("INVALID: {reason}");
         }
     }
+    // What was measured is told, whatever became of its samples.
+    finished?;
     let is_valid = summary.generator.is_valid() && !was_stopped;
     Ok(if is_valid { Exit::Done } else { Exit::Undecided })
 }

@@ -78,7 +78,9 @@ impl Worker {
                 scheduled = scheduled + closed.think.draw(&mut thoughts);
                 if scheduled < *ends {
                     self.clock.sleep_until(scheduled).await;
-                    self.note_lateness(self.clock.now() - scheduled);
+                    if scheduled >= self.measured_from() {
+                        self.note_lateness(self.clock.now() - scheduled);
+                    }
                 }
             }
             if scheduled >= *ends || self.is_closed(part.index) {

@@ -23,8 +23,8 @@ use crate::{
 pub(super) struct Collector {
     summary: Summary,
     warmup: Duration,
-    /// By thread: the last second that it tells.
-    lasts: Vec<u64>,
+    /// By thread: the first second that it may still tell something of.
+    telling: Vec<u64>,
     /// Seconds that some thread has still to tell, from the first of them on.
     open: VecDeque<Open>,
     /// Which second the first of them is.
@@ -37,7 +37,6 @@ pub(super) struct Collector {
 /// A second that some threads have told.
 #[derive(Default)]
 struct Open {
-    told: usize,
     tally: Tally,
     is_warmup: bool,
     cpu: Duration,
@@ -55,6 +54,7 @@ impl Collector {
             warmup: (!load.plan.warmup().is_zero()).then(Tally::default),
             seconds: Vec::new(),
             dropped: 0,
+            sent_after_end: 0,
             in_flight_at_end: 0,
             in_flight_max: 0,
             connections: 0,
@@ -63,7 +63,7 @@ impl Collector {
         Self {
             summary,
             warmup: load.plan.warmup(),
-            lasts: vec![u64::MAX; threads],
+            telling: vec![0; threads],
             open: VecDeque::new(),
             first: 0,
             requests: 0,
@@ -104,6 +104,7 @@ impl Collector {
             summary.seconds[second] += *counts;
         }
         summary.dropped += tick.dropped;
+        summary.sent_after_end += tick.sent_after_end;
         summary.connections += tick.opened;
         self.watched.thread(tick.thread, tick.cpu, tick.lasted, &tick.lateness);
         self.complete(tick, observer);
@@ -115,20 +116,13 @@ impl Collector {
             self.open.push_back(Open::default());
         }
         let open = &mut self.open[at];
-        open.told += 1;
         open.cpu += tick.cpu;
         open.is_warmup |= tick.warmup.requests() > 0;
         open.tally.merge(&tick.measured);
         open.tally.merge(&tick.warmup);
-        if tick.is_last {
-            self.lasts[tick.thread] = tick.second;
-        }
-        loop {
-            // Who has told its last second has told all later ones.
-            let silent = self.lasts.iter().filter(|last| **last < self.first).count();
-            let Some(open) = self.open.pop_front_if(|open| open.told + silent >= self.lasts.len()) else {
-                return;
-            };
+        self.telling[tick.thread] = if tick.is_last { u64::MAX } else { tick.second + 1 };
+        while self.telling.iter().all(|second| *second > self.first) {
+            let Some(open) = self.open.pop_front() else { return };
             self.first += 1;
             self.requests += open.tally.requests();
             self.failed += open.tally.failed();
@@ -156,7 +150,8 @@ impl Collector {
         self.watched.resident(resident());
         self.summary.generator = self.watched.judge(&self.summary);
         if interrupted {
-            let after = format_span(self.summary.ended - self.summary.began);
+            let until = self.summary.measured.end.max(Some(self.summary.ended)).unwrap_or_default();
+            let after = format_span(until - self.summary.began);
             self.summary.generator.reasons.push(format!("interrupted after {after}"));
         }
         self.summary

@@ -10,6 +10,10 @@ use crate::schedule::Schedule;
 
 /// Who is so late gives the others their turn at times.
 const LATE: Duration = Duration::from_millis(1);
+/// Requests that are so far apart leave the processor time to fall asleep,
+const RARELY: Duration = Duration::from_millis(1);
+/// from which it takes about so long to wake.
+const EARLY: Duration = Duration::from_micros(80);
 /// So many late requests are sent before anything else has its turn.
 const IN_A_ROW: u32 = 32;
 
@@ -31,7 +35,7 @@ impl Worker {
         let mut gave_up = false;
         for due in arrivals.by_ref() {
             let scheduled = part.begins + due;
-            self.clock.sleep_until(scheduled).await;
+            self.sleep_until(scheduled, last.due.map_or(due, |last| due.saturating_sub(last))).await;
             let mut now = self.clock.now();
             in_a_row = if now > scheduled + LATE { in_a_row + 1 } else { 0 };
             if in_a_row == IN_A_ROW {
@@ -41,13 +45,20 @@ impl Worker {
             }
             // Those of a burst are due together, and sent one after the other.
             let mut ready = if last.due == Some(due) { last.at } else { scheduled };
-            while self.in_flight() >= most && now < gives_up {
-                let _ = before(&self.clock, gives_up, self.freed.notified()).await;
+            while self.in_flight() >= most {
+                let until = if now < ends { ends } else { gives_up };
+                let _ = before(&self.clock, until, self.freed.notified()).await;
                 now = self.clock.now();
                 ready = now;
+                if now >= ends {
+                    self.note_end();
+                }
+                if now >= gives_up && self.in_flight() >= most {
+                    gave_up = true;
+                    break;
+                }
             }
-            if now >= gives_up {
-                gave_up = true;
+            if gave_up {
                 break;
             }
             if n >= warmup {
@@ -68,6 +79,18 @@ impl Worker {
         }
         self.clock.sleep_until(ends).await;
         ends
+    }
+
+    /// Until then, to a few microseconds where there is time for it: who has slept for long wakes late, so it wakes
+    /// earlier and looks at the clock.
+    async fn sleep_until(&self, then: Time, after: Duration) {
+        if after < RARELY {
+            return self.clock.sleep_until(then).await;
+        }
+        self.clock.sleep_until(then.back(EARLY)).await;
+        while self.clock.now() < then {
+            yield_now().await;
+        }
     }
 }
 

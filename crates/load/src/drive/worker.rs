@@ -50,6 +50,8 @@ pub(super) struct Shared {
     /// The number of the next request that is measured, and how many there were to warm up.
     pub(super) next: AtomicU64,
     pub(super) warmed: AtomicU64,
+    /// The number of the first request of all.
+    pub(super) counted_from: u64,
     pub(super) in_flight: AtomicUsize,
     pub(super) in_flight_max: AtomicUsize,
     pub(super) stop: watch::Receiver<bool>,
@@ -92,6 +94,7 @@ pub(super) struct Tick {
     pub(super) cpu: Duration,
     pub(super) lasted: Duration,
     pub(super) dropped: u64,
+    pub(super) sent_after_end: u64,
     pub(super) opened: u64,
 }
 
@@ -127,6 +130,9 @@ pub(super) struct Worker {
     in_flight: Cell<usize>,
     /// How many parts are over.
     closed: Cell<usize>,
+    /// When the last part is over, if anybody knows, and how many requests were under way then.
+    ends: Cell<Time>,
+    in_flight_at_end: Cell<Option<usize>>,
     /// Its processor time, and the time, when that was last told.
     cpu: Cell<(Duration, Time)>,
     is_sending: Cell<bool>,
@@ -186,6 +192,8 @@ impl Worker {
             began: Cell::default(),
             in_flight: Cell::default(),
             closed: Cell::default(),
+            ends: Cell::new(Time::NEVER),
+            in_flight_at_end: Cell::default(),
             cpu: Cell::default(),
             is_sending: Cell::new(true),
         })
@@ -203,7 +211,8 @@ impl Worker {
         };
         let now = self.clock.now();
         let at = ended.unwrap_or(now);
-        self.tell(Event::Sent { at, in_flight: self.in_flight.get() });
+        let in_flight = self.in_flight_at_end.get().unwrap_or(self.in_flight.get());
+        self.tell(Event::Sent { at, in_flight });
         self.note_cpu();
         self.is_sending.set(false);
         if ended.is_some() {
@@ -234,15 +243,24 @@ impl Worker {
                 ticks.spawn_local(Rc::clone(self).ticks());
             }
             let Some(next) = plan.part(index, left) else { break };
+            // A user has a connection alone, in HTTP/2 as well.
+            let streams_max = if matches!(&*next, plan::Part::Closed(_)) { 1 } else { usize::MAX };
+            self.client.streams_max.set(streams_max);
             ended = match &*next {
-                plan::Part::Open(schedule) => self.open(schedule, part, requests).await,
+                plan::Part::Open(schedule) => {
+                    if index + 1 == plan.parts().len() && !schedule.ends_by_chance() {
+                        self.ends.set(part.begins + schedule.lasts());
+                    }
+                    self.open(schedule, part, requests).await
+                }
                 plan::Part::Closed(closed) => self.closed(closed, part, requests).await,
             };
             self.close(index);
             if left.is_some() {
                 // All have to have counted before any looks how much is left.
                 self.shared.barrier.wait().await;
-                left = plan.most().map(|most| most.saturating_sub(self.shared.next.load(Relaxed)));
+                let counted = self.shared.next.load(Relaxed) - self.shared.counted_from;
+                left = plan.most().map(|most| most.saturating_sub(counted));
             }
         }
         ended
@@ -253,8 +271,6 @@ impl Worker {
         let plan = &self.shared.plan;
         let at_once =
             usize::try_from(plan.at_once_max()).unwrap_or(usize::MAX).min(self.shared.max_in_flight);
-        // A user has a connection alone, in HTTP/2 as well.
-        self.client.streams_max.set(if plan.connections_max() > 0 { 1 } else { usize::MAX });
         let most = plan.connections_max().max(at_once);
         let numbers: Vec<u64> = (self.index..most).step_by(self.shared.threads).map(|n| n as u64).collect();
         for some in numbers.chunks(CONNECTS) {
@@ -288,6 +304,13 @@ impl Worker {
             begins: Time::from_nanos(shared.begins.load(Relaxed)),
             warmup: if index == 0 { shared.plan.warmup() } else { Duration::ZERO },
             first: shared.first.load(Relaxed),
+        }
+    }
+
+    /// The plan is over, though not all is sent: so many were under way then.
+    pub(super) fn note_end(&self) {
+        if self.clock.now() >= self.ends.get() && self.in_flight_at_end.get().is_none() {
+            self.in_flight_at_end.set(Some(self.in_flight.get()));
         }
     }
 
@@ -349,7 +372,10 @@ impl Worker {
             return;
         }
         tick.measured.record(&sample);
-        tick.seconds.entry(self.second_of(sample.started)).or_default().sent += 1;
+        tick.sent_after_end += u64::from(sample.started > self.ends.get());
+        if sample.was_sent() {
+            tick.seconds.entry(self.second_of(sample.started)).or_default().sent += 1;
+        }
         let second = tick.seconds.entry(self.second_of(sample.finished)).or_default();
         second.finished += 1;
         second.failed += u64::from(sample.ended.is_err());

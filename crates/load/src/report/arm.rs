@@ -99,10 +99,11 @@ pub(super) fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Requests a second while they were due; none if all were due at once.
+/// Requests a second, of those that were sent while any were due; none if all were due at once.
 pub(super) fn achieved_rate(summary: &Summary) -> Option<f64> {
     let lasted = (summary.ended - summary.began).as_secs_f64();
-    (lasted > 0.0).then(|| summary.measured.requests() as f64 / lasted)
+    let in_time = summary.measured.requests() - summary.sent_after_end;
+    (lasted > 0.0).then(|| in_time as f64 / lasted)
 }
 
 /// Requests sent in each whole second in which any were due; scaled, if that is not even one.
@@ -120,8 +121,7 @@ pub(super) fn rates(summary: &Summary) -> Vec<f64> {
 /// Mean number of requests under way: the sum of service times over the time until the last was done.
 fn concurrency(tally: &Tally) -> Option<f64> {
     let elapsed = (tally.end? - tally.earliest?).as_secs_f64();
-    let lag = tally.times.send_lag.mean()?.as_secs_f64() * tally.times.send_lag.count() as f64;
-    (elapsed > 0.0).then(|| (tally.response_sum.as_secs_f64() - lag).max(0.0) / elapsed)
+    (elapsed > 0.0).then(|| tally.response_sum.saturating_sub(tally.send_lag_sum).as_secs_f64() / elapsed)
 }
 
 /// Hits / lookups, where caches say what they did.

@@ -79,19 +79,17 @@ fn counted(count: u64, what: &str) -> String {
     format!("{} {what}{}", format_count(count), if count == 1 { "" } else { "s" })
 }
 
-/// Requests that the figures above do not have, where there are any.
+/// Requests that have a story of their own, where there are any.
 fn left_out(summary: &Summary, to: &mut String) -> fmt::Result {
     let counts = [
-        (summary.dropped, "due and never sent"),
-        (summary.in_flight_at_end, "under way when the schedule ended"),
-        (summary.measured.retries, "attempts after the first"),
-        (
-            summary.measured.resent,
-            "sent again, as the server had closed the connection that was kept for them",
-        ),
+        ("besides", summary.dropped, "due and never sent"),
+        ("of these", summary.sent_after_end, "sent when the schedule was over"),
+        ("of these", summary.in_flight_at_end, "under way when the schedule ended"),
+        ("in all", summary.measured.retries, "attempts after the first"),
+        ("in all", summary.measured.resent, "sent again, as their kept connection had been closed"),
     ];
-    for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
-        line(to, "besides", format_args!("{} {what}", format_count(count)))?;
+    for (label, count, what) in counts.into_iter().filter(|(_, count, _)| *count > 0) {
+        line(to, label, format_args!("{} {what}", format_count(count)))?;
     }
     Ok(())
 }

@@ -85,7 +85,8 @@ static PLAIN: [Plain; 7] = [
         name: "achieved",
         read: |run| {
             let ended = run.measured.requests();
-            ratio(ended.saturating_sub(run.in_flight_at_end), ended.saturating_add(run.dropped))
+            let late = run.in_flight_at_end.saturating_add(run.sent_after_end);
+            ratio(ended.saturating_sub(late), ended.saturating_add(run.dropped))
         },
     },
     // Due, and never sent.

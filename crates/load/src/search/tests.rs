@@ -43,6 +43,7 @@ fn run(requests: u64, failed: u64) -> Summary {
         warmup: None,
         seconds: Vec::new(),
         dropped: 0,
+        sent_after_end: 0,
         in_flight_at_end: 0,
         in_flight_max: 3,
         connections: 1,

@@ -41,6 +41,7 @@ fn requests_are_due_at_their_times_whoever_sends_them() {
             assert!(sample.started >= sample.scheduled && sample.finished >= sample.started);
         }
         assert_eq!(summary.seconds.iter().map(|second| second.sent).sum::<u64>(), 200);
+        assert!(kept.seconds >= 1, "every second is told, the last one as well");
     }
 }
 
@@ -68,7 +69,7 @@ fn who_may_have_one_under_way_waits_for_it_and_says_so() {
     // Who waits for the one under way has been waiting since it was due.
     let last = kept.samples.iter().max_by_key(|sample| sample.number).unwrap();
     assert!(last.response_time() > Duration::from_millis(150), "{last:?}");
-    assert!(last.service_time() < Duration::from_millis(100), "{last:?}");
+    assert!(last.service_time() < last.response_time() / 2, "{last:?}");
     assert!(!summary.generator.is_valid());
     assert!(
         summary.generator.reasons.iter().any(|reason| reason.contains("never sent")),
@@ -189,6 +190,7 @@ fn the_drain_begins_when_the_schedule_ends_whoever_waits_for_whom() {
     let took = clock.elapsed();
     assert!(took < Duration::from_secs(5), "{took:?}");
     assert_eq!((summary.measured.of(Class::CutOff), summary.dropped), (2, 8));
+    assert_eq!((summary.in_flight_at_end, summary.sent_after_end), (2, 0));
     assert_eq!(summary.ended - summary.began, Duration::from_millis(100), "as long as was planned");
 }
 

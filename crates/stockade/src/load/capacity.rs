@@ -67,6 +67,10 @@ pub fn search(args: LoadArgs, bounds: &Bounds) -> Result<Exit, Failure> {
 
 fn as_text(bounds: &Bounds, found: &Found<'_>) -> String {
     let mut text = format!("{bounds}: {found}\n");
+    if !found.unsteady.is_empty() {
+        let rates: Vec<_> = found.unsteady.iter().map(ToString::to_string).collect();
+        text.push_str(&["its trials disagreed at ", &rates.join(", "), "\n"].concat());
+    }
     if found.end == End::Open {
         text.push_str("INVALID: interrupted before more was known\n");
     }
@@ -97,6 +101,7 @@ fn as_json(bounds: &Bounds, found: &Found<'_>) -> String {
         "held_rate_per_s": found.held.map(Rate::per_second),
         "broke_rate_per_s": found.broke.map(Rate::per_second),
         "end": end,
+        "unsteady_rates_per_s": found.unsteady.iter().map(|rate| rate.per_second()).collect::<Vec<_>>(),
         "valid": found.end != End::Open && !found.is_of_the_generator(),
         "trials": trials,
     });

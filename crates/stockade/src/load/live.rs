@@ -9,7 +9,7 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 use stockade_load::{
-    drive::{Begins, Load, Observer, Progress},
+    drive::{Begins, Load, LoadError, Observer, Progress},
     report::{Head, Output, Stream, results},
     sample::Sample,
     traffic::Traffic,
@@ -72,7 +72,7 @@ impl Live {
     pub fn finish(&mut self) -> Result<(), Failure> {
         self.bar.finish_and_clear();
         for output in self.outputs.drain(..) {
-            output.finish().map_err(Failure::Output)?;
+            output.finish().map_err(LoadError::Samples)?;
         }
         Ok(())
     }

@@ -98,6 +98,7 @@ pub fn summary(samples: &[Sample], lasts_s: u64) -> Summary {
         warmup: None,
         seconds,
         dropped: 0,
+        sent_after_end: 0,
         in_flight_at_end: 0,
         in_flight_max: 3,
         connections: 4,
