@@ -56,7 +56,7 @@ pub struct Second {
 /// What the load generator knows of itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Generator {
-    /// Cores' worth of processor time of the whole process, on average: 1.0 is one core.
+    /// Cores' worth of processor time of the threads that send, while they send, on average: 1.0 is one core.
     pub cpu_mean: f64,
     /// The same in the second with the most.
     pub cpu_max: f64,

@@ -148,18 +148,20 @@ fn one_that_could_not_listen_again_tries_again() {
     if !alone("bounds::one_that_could_not_listen_again_tries_again", "ulimit -n 64") {
         return;
     }
-    let recipe = r#"{"body": "b", "stages": [{"at": 0}, {"at": "200ms", "fault": "refuse"}, {"at": "1s"}]}"#;
+    let recipe = r#"{"body": "b", "stages": [{"at": 0}, {"at": "200ms", "fault": "refuse"}, {"at": "3s"}]}"#;
     let (origin, admin) = with_admin(recipe);
+    let began = Instant::now();
     let is_refused =
         |tcp: io::Result<TcpStream>| tcp.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
     while !is_refused(connect(origin.address)) {
+        assert!(began.elapsed() < SECOND * 3, "it never refused");
         thread::yield_now();
     }
     // Connections that were open then are closed now.
     pass(SECOND / 5);
     // The last descriptors are taken while nobody listens, and given back when somebody should.
     let taken: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
-    pass(SECOND);
+    pass((SECOND * 7 / 2).saturating_sub(began.elapsed()));
     drop(taken);
     let began = Instant::now();
     while connect(origin.address).is_err() {
