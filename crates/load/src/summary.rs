@@ -30,7 +30,7 @@ pub struct Summary {
     pub seconds: Vec<Second>,
     /// Requests that were due and never sent.
     pub dropped: u64,
-    /// Requests that were sent when the schedule was over already.
+    /// Requests that had waited for others under way, and were sent when the schedule was over already.
     pub sent_after_end: u64,
     /// Requests that were under way when the schedule ended.
     pub in_flight_at_end: u64,

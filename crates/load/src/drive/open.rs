@@ -45,6 +45,7 @@ impl Worker {
             }
             // Those of a burst are due together, and sent one after the other.
             let mut ready = if last.due == Some(due) { last.at } else { scheduled };
+            let has_waited = self.in_flight() >= most;
             while self.in_flight() >= most {
                 let until = if now < ends { ends } else { gives_up };
                 let _ = before(&self.clock, until, self.freed.notified()).await;
@@ -60,6 +61,9 @@ impl Worker {
             }
             if gave_up {
                 break;
+            }
+            if has_waited {
+                self.note_waited(now);
             }
             if n >= warmup {
                 self.note_lateness(now - ready);

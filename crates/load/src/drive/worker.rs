@@ -314,6 +314,11 @@ impl Worker {
         }
     }
 
+    /// One that has waited for others is sent now: perhaps when the plan is over.
+    pub(super) fn note_waited(&self, now: Time) {
+        self.tick.borrow_mut().sent_after_end += u64::from(now >= self.ends.get());
+    }
+
     /// Nobody of this part asks any more.
     pub(super) fn close(&self, part: usize) {
         self.closed.set(part + 1);
@@ -372,7 +377,6 @@ impl Worker {
             return;
         }
         tick.measured.record(&sample);
-        tick.sent_after_end += u64::from(sample.started > self.ends.get());
         if sample.was_sent() {
             tick.seconds.entry(self.second_of(sample.started)).or_default().sent += 1;
         }

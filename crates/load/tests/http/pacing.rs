@@ -66,6 +66,10 @@ fn who_may_have_one_under_way_waits_for_it_and_says_so() {
     assert_eq!(summary.in_flight_max, 1);
     assert_eq!(summary.measured.requests() + summary.dropped, 100);
     assert!(summary.dropped >= 30, "{}", summary.dropped);
+    assert!(
+        summary.sent_after_end > 0 && summary.measured.requests() - summary.sent_after_end <= 30,
+        "{summary:?}"
+    );
     // Who waits for the one under way has been waiting since it was due.
     let last = kept.samples.iter().max_by_key(|sample| sample.number).unwrap();
     assert!(last.response_time() > Duration::from_millis(150), "{last:?}");
@@ -200,6 +204,7 @@ fn a_burst_is_sent_at_once_and_has_no_rate() {
     let load = load(&format!("http://{address}/"), Plan::burst(50).unwrap());
     let summary = run(&load);
     assert_eq!((summary.measured.successes, summary.connections, summary.ended), (50, 50, summary.began));
+    assert_eq!(summary.sent_after_end, 0);
     assert_eq!(
         (summary.measured.earliest, summary.measured.latest),
         (Some(summary.began), Some(summary.began))
