@@ -21,13 +21,14 @@ pub use documents::{Docs, DocsError, Popularity};
 pub use node_test::{NodeTest, Unit};
 pub use open::Open;
 pub use shared::{SharedTier, TierUrl};
+pub use stockade_load::drive::Stop;
 use stockade_model::{
     outcome::Outcomes,
     record::{self, Times},
 };
 pub use target::Target;
 pub use traffic::{Retries, Traffic, Writes};
-pub use world::{EngineError, Library, Stop, World};
+pub use world::{EngineError, Library, World};
 
 /// What an arm has to bear.
 #[derive(Clone, Debug)]

@@ -10,6 +10,36 @@ use crate::sample::{Class, Failure};
 /// What a body has to be, as SHA-256.
 pub type Digest = [u8; 32];
 
+/// What has to be known of a request to read its answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Expected {
+    /// It was HEAD: no body follows, whatever the head says.
+    pub(crate) is_head: bool,
+    /// Bodies in gzip are decoded: it was us who asked for them.
+    pub(crate) decodes: bool,
+    /// What the body of a success has to be.
+    pub(crate) digest: Option<Digest>,
+}
+
+impl Expected {
+    /// Whether an answer with this status has a body (RFC 9112, 6.3).
+    pub(crate) fn has_body(&self, status: u16) -> bool {
+        !self.is_head && !matches!(status, 101 | 204 | 304)
+    }
+
+    /// The body of an answer with this status, as its head has it.
+    pub(crate) fn body(&self, status: u16, is_gzip: bool) -> Body {
+        // An error page is not the body that was expected, and says so by its status.
+        let digest = self.digest.filter(|_| (200..300).contains(&status) && self.has_body(status));
+        Body::new(is_gzip && self.decodes, digest)
+    }
+}
+
+/// Whether a `Content-Encoding` is gzip.
+pub(crate) fn is_gzip(encoding: &[u8]) -> bool {
+    encoding.eq_ignore_ascii_case(b"gzip") || encoding.eq_ignore_ascii_case(b"x-gzip")
+}
+
 /// Counts what comes, decodes it where it is gzip, and keeps nothing of it.
 pub(crate) struct Body {
     wire_bytes: u64,

@@ -16,11 +16,11 @@ use tokio::sync::{Mutex, OnceCell};
 
 use crate::{
     alarm::Alarm,
-    body::Digest,
+    body::{Digest, Expected},
     connect::{Address, Connector, Stream, is_http2},
     endpoint::Endpoint,
     follow::followed,
-    http1::{Done, Expected, Http1, Prepared, Scratch, Sent, USER_AGENT, scratch},
+    http1::{Done, Http1, Prepared, Scratch, Sent, USER_AGENT, scratch},
     http2::Http2,
     retry::{Budget, Retries},
     sample::{Answer, Class, Failure},
@@ -126,8 +126,25 @@ struct Line {
     is_used: bool,
 }
 
+/// A request, and when it is to be answered.
+#[derive(Clone, Copy)]
+struct Exchange<'a> {
+    site: &'a Site,
+    prepared: &'a Prepared,
+    asked: &'a Asked<'a>,
+    /// When its attempt began.
+    began: Time,
+    deadline: Time,
+    started: &'a Started,
+}
+
 /// When a request was handed to a connection that was ready.
 pub(crate) type Started = Cell<Option<Time>>;
+
+/// A connection is ready: the first one that is counts.
+fn start(started: &Started, at: Time) {
+    started.set(started.get().or(Some(at)));
+}
 
 /// What is closed each time it is sent will be so once more.
 const RESENDS_MAX: u32 = 3;
@@ -211,9 +228,9 @@ impl Client {
         asked: &Asked<'_>,
         started: &Started,
     ) -> Result<Answer, Failure> {
-        let now = self.clock.now();
-        let deadline = now + self.common.options.timeout;
-        let mut done = self.exchange(site, prepared, asked, (now, deadline), started).await?;
+        let began = self.clock.now();
+        let deadline = began + self.common.options.timeout;
+        let mut done = self.exchange(Exchange { site, prepared, asked, began, deadline, started }).await?;
         let mut target = None;
         for _ in 0..self.common.options.redirects {
             let Some(location) = done.location.take() else { break };
@@ -224,7 +241,9 @@ impl Client {
             let prepared = Prepared::new(&to, &site.endpoint, self.common.options.keep_alive);
             let path = to.url.path_and_query().map_or("/", |path| path.as_str()).into();
             let asked = Asked { index: 0, target: &to, path };
-            done = self.exchange(&site, &prepared, &asked, (self.clock.now(), deadline), started).await?;
+            let exchange =
+                Exchange { site: &site, prepared: &prepared, asked: &asked, began, deadline, started };
+            done = self.exchange(exchange).await?;
             target = Some(to);
         }
         Ok(done.answer)
@@ -232,61 +251,13 @@ impl Client {
 
     /// One request and its answer. What a server has not looked at, because it was closing the connection, is sent once
     /// more on another one, as every browser does (RFC 9110, 9.2.2; RFC 9113, 8.7).
-    async fn exchange(
-        &self,
-        site: &Rc<Site>,
-        prepared: &Prepared,
-        asked: &Asked<'_>,
-        (now, deadline): (Time, Time),
-        started: &Started,
-    ) -> Result<Done, Failure> {
-        let expected = Expected {
-            is_head: prepared.is_head,
-            decodes: prepared.decodes,
-            digest: self.common.options.digest,
-        };
-        let start_at = |time: Time| started.set(started.get().or(Some(time)));
+    async fn exchange(&self, exchange: Exchange<'_>) -> Result<Done, Failure> {
         let mut resends = 0;
         loop {
             let exchanged = if self.common.options.http2 {
-                let http2 = self.multiplexed(site, deadline).await?;
-                let request = request(asked, &site.endpoint)?;
-                let starts = || start_at(self.clock.now());
-                let exchange = http2.exchange(request, prepared.body.clone(), expected, starts);
-                before(&self.clock, deadline, exchange).await.unwrap_or_else(|| {
-                    // Who is silent to one may be silent to all: as with HTTP/1.1, the next one connects anew.
-                    http2.leave();
-                    Err((Class::Timeout.into(), true))
-                })
+                self.exchange_http2(&exchange).await
             } else {
-                let mut line = match self.idle(site).await {
-                    Some(line) => {
-                        // That took no time.
-                        start_at(if resends == 0 { now } else { self.clock.now() });
-                        line
-                    }
-                    None => {
-                        let line = self.connect(site, deadline).await?;
-                        start_at(self.clock.now());
-                        line
-                    }
-                };
-                let mut room = Vec::new();
-                let sent = Sent { head: prepared.head(asked, &mut room), body: &prepared.body, expected };
-                line.alarm.set(deadline);
-                let done = line.http1.exchange(sent, &mut line.alarm, &self.scratch).await;
-                let may_resend = line.is_used && asked.target.method.is_idempotent();
-                line.is_used = true;
-                if let Ok(done) = &done
-                    && done.keeps_alive
-                    && self.common.options.keep_alive
-                {
-                    site.idle.borrow_mut().push(line);
-                }
-                done.map_err(|(failure, has_begun)| {
-                    let is_broken = matches!(failure.class, Class::Closed | Class::Reset);
-                    (failure, has_begun || !may_resend || !is_broken)
-                })
+                self.exchange_http1(&exchange).await
             };
             match exchanged {
                 Ok(done) => return Ok(done),
@@ -299,6 +270,58 @@ impl Client {
                 }
             }
         }
+    }
+
+    /// Once; with a failure comes whether the server may have looked at the request.
+    async fn exchange_http1(&self, exchange: &Exchange<'_>) -> Result<Done, (Failure, bool)> {
+        let Exchange { site, prepared, asked, began, deadline, started } = *exchange;
+        let mut line = match self.idle(site).await {
+            Some(line) => {
+                // That took no time.
+                start(started, began);
+                line
+            }
+            None => {
+                let line = self.connect(site, deadline).await.map_err(|failure| (failure, true))?;
+                start(started, self.clock.now());
+                line
+            }
+        };
+        let mut room = Vec::new();
+        let expected = self.expected(prepared);
+        let sent = Sent { head: prepared.head(asked, &mut room), body: &prepared.body, expected };
+        line.alarm.set(deadline);
+        let done = line.http1.exchange(sent, &mut line.alarm, &self.scratch).await;
+        let may_resend = line.is_used && asked.target.method.is_idempotent();
+        line.is_used = true;
+        if let Ok(done) = &done
+            && done.keeps_alive
+            && self.common.options.keep_alive
+        {
+            site.idle.borrow_mut().push(line);
+        }
+        done.map_err(|(failure, has_begun)| {
+            let is_broken = matches!(failure.class, Class::Closed | Class::Reset);
+            (failure, has_begun || !may_resend || !is_broken)
+        })
+    }
+
+    /// The same.
+    async fn exchange_http2(&self, exchange: &Exchange<'_>) -> Result<Done, (Failure, bool)> {
+        let Exchange { site, prepared, asked, deadline, started, .. } = *exchange;
+        let http2 = self.multiplexed(site, deadline).await.map_err(|failure| (failure, true))?;
+        let request = request(asked, &site.endpoint).map_err(|failure| (failure, true))?;
+        let (body, expected) = (prepared.body.clone(), self.expected(prepared));
+        let exchange = http2.exchange(request, body, expected, || start(started, self.clock.now()));
+        before(&self.clock, deadline, exchange).await.unwrap_or_else(|| {
+            // Who is silent to one may be silent to all: as with HTTP/1.1, the next one connects anew.
+            http2.leave();
+            Err((Class::Timeout.into(), true))
+        })
+    }
+
+    fn expected(&self, prepared: &Prepared) -> Expected {
+        Expected { is_head: prepared.is_head, decodes: prepared.decodes, digest: self.common.options.digest }
     }
 
     /// A connection that is open, free, and not closed by its peer meanwhile.

@@ -26,7 +26,7 @@ use stockade_model::{
 };
 use tokio::{
     runtime::{Builder, Runtime as Tokio},
-    sync::{Barrier, watch},
+    sync::watch,
     task::LocalSet,
 };
 
@@ -118,7 +118,7 @@ impl Default for Stop {
 }
 
 impl Stop {
-    /// Now, with what has been measured.
+    /// Now, with what has been measured. Whoever holds a clone hears it.
     pub fn request(&self) {
         self.0.send_replace(true);
     }
@@ -127,6 +127,12 @@ impl Stop {
     #[must_use]
     pub fn is_requested(&self) -> bool {
         *self.0.borrow()
+    }
+
+    /// Completes when somebody asks, at once if somebody has.
+    pub async fn requested(&self) {
+        // This end is alive: it cannot fail.
+        let _ = self.0.subscribe().wait_for(|stop| *stop).await;
     }
 }
 
@@ -163,41 +169,43 @@ pub struct Ran {
 const EVENTS_MAX: usize = 256;
 
 impl Load {
-    /// Whether this machine can have all that it needs: asked before anything is sent, or written.
-    pub fn check(&self) -> Result<(), LoadError> {
+    /// Looks at what can be wrong before anything is sent: whether this machine can have so many connections, and whom
+    /// they trust.
+    pub fn ready(&self) -> Result<Ready<'_>, LoadError> {
         Limits::raised().check(&self.plan, self.max_in_flight, &self.options)?;
-        Common::new(self.options.clone(), Arc::clone(&self.traffic))?;
-        Ok(())
+        let common = Common::new(self.options.clone(), Arc::clone(&self.traffic))?;
+        Ok(Ready { load: self, common: Arc::new(common) })
     }
 
+    /// Runs it to its end, or until somebody stops it: [`ready`](Self::ready), and then [`Ready::run`].
+    pub fn run(&self, observer: &mut dyn Observer, stop: &Stop) -> Result<Ran, LoadError> {
+        self.ready()?.run(observer, stop)
+    }
+
+    /// How many threads there are: one without a connection would have nothing to do.
+    fn threads(&self) -> usize {
+        let of_users = Some(self.plan.connections_max()).filter(|users| *users > 0).unwrap_or(usize::MAX);
+        let of_rates = if self.plan.peak_per_second() > 0.0 { self.max_in_flight } else { usize::MAX };
+        self.threads.get().min(of_users).min(of_rates).max(1)
+    }
+}
+
+/// A load that can begin.
+#[derive(Debug)]
+pub struct Ready<'a> {
+    load: &'a Load,
+    common: Arc<Common>,
+}
+
+impl Ready<'_> {
     /// Runs it to its end, or until somebody stops it.
     ///
     /// Blocks for as long as that takes. Nothing outlives it but name look-ups that hang.
     #[expect(clippy::disallowed_methods, reason = "results tell the time of day")]
-    pub fn run(&self, observer: &mut dyn Observer, stop: &Stop) -> Result<Ran, LoadError> {
-        Limits::raised().check(&self.plan, self.max_in_flight, &self.options)?;
-        // A thread without a connection would have nothing to do.
-        let of_users = Some(self.plan.connections_max()).filter(|users| *users > 0).unwrap_or(usize::MAX);
-        let of_rates = if self.plan.peak_per_second() > 0.0 { self.max_in_flight } else { usize::MAX };
-        let threads = self.threads.get().min(of_users).min(of_rates).max(1);
-        let common = Arc::new(Common::new(self.options.clone(), Arc::clone(&self.traffic))?);
-        let shared = Arc::new(Shared {
-            plan: self.plan.clone(),
-            seed: self.seed,
-            threads,
-            max_in_flight: self.max_in_flight,
-            drain: self.drain,
-            tells_samples: self.tells_samples,
-            barrier: Barrier::new(threads),
-            begins: 0.into(),
-            first: 0.into(),
-            next: self.first.into(),
-            warmed: 0.into(),
-            counted_from: self.first,
-            in_flight: 0.into(),
-            in_flight_max: 0.into(),
-            stop: stop.0.subscribe(),
-        });
+    pub fn run(self, observer: &mut dyn Observer, stop: &Stop) -> Result<Ran, LoadError> {
+        let Self { load, common } = self;
+        let threads = load.threads();
+        let shared = Arc::new(Shared::new(load, threads, stop.clone()));
         let (events, told) = mpsc::sync_channel(EVENTS_MAX);
         let runtime = runtime().map_err(LoadError::Thread)?;
         let (clock, clock_zero) = {
@@ -206,13 +214,13 @@ impl Load {
             let since = clock.now().elapsed();
             (clock, SystemTime::now() - since)
         };
-        let mut collector = Collector::new(self, threads, clock_zero);
+        let mut collector = Collector::new(load, threads, clock_zero);
         let mut started = Vec::new();
         for index in 0..threads {
-            let (ours_shared, common) = (Arc::clone(&shared), Arc::clone(&common));
-            let (clock, events, ours) = (clock.clone(), events.clone(), stop.clone());
+            let (ours, common) = (Arc::clone(&shared), Arc::clone(&common));
+            let (clock, events) = (clock.clone(), events.clone());
             let thread = thread::Builder::new().name(format!("load-{index}"));
-            let thread = thread.spawn(move || run_thread(index, ours_shared, common, &clock, events, &ours));
+            let thread = thread.spawn(move || run_thread(index, &ours, common, &clock, events));
             started.push(thread.map_err(|error| {
                 stop.request();
                 LoadError::Thread(error)
@@ -233,9 +241,6 @@ impl Load {
                 Err(_) => trouble = Some(LoadError::Fault),
             }
         }
-        // It holds the clock's timer.
-        drop(clock);
-        drop(runtime);
         match trouble {
             Some(error) => Err(error),
             None => {
@@ -254,19 +259,18 @@ fn runtime() -> io::Result<Tokio> {
 /// One thread of it.
 fn run_thread(
     index: usize,
-    shared: Arc<Shared>,
+    shared: &Arc<Shared>,
     common: Arc<Common>,
     clock: &Precise,
     events: mpsc::SyncSender<Event>,
-    stop: &Stop,
 ) -> io::Result<()> {
     // The others wait for it; without it they need not.
-    let guard = StopOnDrop { stop, is_done: Cell::new(false) };
+    let guard = StopOnDrop { stop: &shared.stop, is_done: Cell::new(false) };
     let runtime = runtime()?;
     {
         let _inside = runtime.enter();
         let clock = clock.beside()?;
-        let worker = Worker::new(index, shared, Client::new(common, clock), events);
+        let worker = Worker::new(index, Arc::clone(shared), Client::new(common, clock), events);
         LocalSet::new().block_on(&runtime, worker.run());
     }
     // A name look-up that hangs is nobody's any more.

@@ -8,6 +8,11 @@ use crate::{endpoint::Endpoint, target::Target};
 const OF_THE_HOST: [HeaderName; 4] =
     [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION, header::HOST];
 
+/// Whether a status sends whoever asked somewhere else.
+pub(crate) fn redirects(status: u16) -> bool {
+    matches!(status, 301..=303 | 307 | 308)
+}
+
 /// What is asked next, where an answer with this status and `Location` redirects; none: it leads nowhere.
 pub(crate) fn followed(target: &Target, status: u16, location: &str) -> Option<Target> {
     let url = redirected(&target.url, location)?;

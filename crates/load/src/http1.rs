@@ -16,11 +16,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use self::reader::Reader;
 pub(crate) use self::{
-    reader::{Done, Expected},
+    reader::Done,
     request::{Prepared, USER_AGENT},
 };
 use crate::{
     alarm::Alarm,
+    body::Expected,
     connect::Stream,
     sample::{Class, Failure},
 };

@@ -16,9 +16,10 @@ use http::{Request, header};
 use tokio::task::spawn_local;
 
 use crate::{
-    body::Body,
+    body::{Expected, is_gzip},
     connect::Stream,
-    http1::{Done, Expected, broken},
+    follow,
+    http1::{Done, broken},
     outcome::CacheHeaders,
     sample::{Answer, Class, Failure},
 };
@@ -139,8 +140,9 @@ impl Http2 {
         let mut requests =
             self.requests.clone().ready().await.map_err(|error| (self.failed(&error), false))?;
         started();
-        let (response, sending) =
-            requests.send_request(request, body.is_empty()).map_err(|error| (self.failed(&error), false))?;
+        let (response, sending) = requests
+            .send_request(request, body.is_empty())
+            .map_err(|error| (self.failed(&error), is_ours(&error)))?;
         let mut sending = Sending { stream: sending, unsent: body };
         let mut response = std::pin::pin!(response);
         // Whoever answers early need not read all that is sent, and may read on while it answers.
@@ -154,11 +156,9 @@ impl Http2 {
         for (name, value) in &head.headers {
             caches.note(name.as_str(), value.as_bytes());
         }
-        let encoding = head.headers.get(header::CONTENT_ENCODING).map_or(&b""[..], |value| value.as_bytes());
-        let is_gzip = encoding.eq_ignore_ascii_case(b"gzip") || encoding.eq_ignore_ascii_case(b"x-gzip");
-        let has_body = !expected.is_head && !matches!(head.status.as_u16(), 204 | 304);
-        let digest = expected.digest.filter(|_| head.status.is_success() && has_body);
-        let mut read = Body::new(is_gzip && expected.decodes, digest);
+        let status = head.status.as_u16();
+        let encoding = head.headers.get(header::CONTENT_ENCODING);
+        let mut read = expected.body(status, encoding.is_some_and(|value| is_gzip(value.as_bytes())));
         while let Some(piece) = poll_fn(|cx| {
             sending.poll(cx);
             coming.poll_data(cx)
@@ -178,11 +178,10 @@ impl Http2 {
             read.push(&piece).map_err(|failure| (failure, true))?;
         }
         let sizes = read.finish().map_err(|failure| (failure, true))?;
-        let redirects = matches!(head.status.as_u16(), 301..=303 | 307 | 308);
-        let location = head.headers.get(header::LOCATION).filter(|_| redirects);
+        let location = head.headers.get(header::LOCATION).filter(|_| follow::redirects(status));
         Ok(Done {
             answer: Answer {
-                status: head.status.as_u16(),
+                status,
                 bytes: sizes.bytes,
                 wire_bytes: sizes.wire_bytes,
                 outcome: caches.outcome(),

@@ -7,7 +7,7 @@ mod meaning;
 use std::io::Write;
 
 use stockade_load::{
-    drive::{Load, Ran, Stop},
+    drive::Ran,
     report::{Options, Render},
 };
 
@@ -30,11 +30,11 @@ pub fn load(args: LoadArgs) -> Result<Exit, Failure> {
         Render::Stream(stream) => Some(stream),
         Render::Fold(_) => None,
     };
-    // Before a file is made that nothing will be in.
-    load.check()?;
+    load.tells_samples = stream.is_some() || out.is_some();
+    // Before a file is made that nothing would be in.
+    let ready = load.ready()?;
     let mut live = Live::new(&load, stream, out.as_ref())?;
-    load.tells_samples = live.wants_samples();
-    let Ran { summary, was_stopped } = run(&load, &mut live)?;
+    let Ran { summary, was_stopped } = ready.run(&mut live, &stop_on_signals())?;
     let finished = live.finish();
     if let Render::Fold(render) = format.render {
         let text = render(&summary, &options);
@@ -49,16 +49,6 @@ pub fn load(args: LoadArgs) -> Result<Exit, Failure> {
     finished?;
     let is_valid = summary.generator.is_valid() && !was_stopped;
     Ok(if is_valid { Exit::Done } else { Exit::Undecided })
-}
-
-/// Runs it until its end, or until somebody presses Ctrl-C.
-fn run(load: &Load, live: &mut Live) -> Result<Ran, Failure> {
-    let stop = Stop::default();
-    stop_on_signals({
-        let stop = stop.clone();
-        move || stop.request()
-    });
-    load.run(live, &stop).map_err(Failure::from)
 }
 
 impl Out {

@@ -5,6 +5,7 @@
 
 mod cli;
 mod exit;
+mod input;
 mod load;
 mod origin;
 mod progress;

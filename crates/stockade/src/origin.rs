@@ -1,21 +1,21 @@
 //! `stockade origin`: serves until it is told to stop.
 
 use std::{
-    fs,
-    io::{self, Read, Write},
+    io::{self, Write},
     num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::mpsc,
     thread,
 };
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use stockade_load::drive::Limits;
 use stockade_model::seed::Seed;
 use stockade_origin::{Identity, Options, Origin, Text, recipe::TEXT_BYTES_MAX};
 
 use crate::{
     cli::OriginArgs,
     exit::{Exit, Failure},
+    input::Input,
 };
 
 /// Says where it listens on standard output, and nothing else there.
@@ -25,7 +25,8 @@ pub fn origin(args: OriginArgs) -> Result<Exit, Failure> {
         _ => args.tls.then_some(Identity::Made),
     };
     let scheme = if identity.is_some() { "https" } else { "http" };
-    raise_limit();
+    // Each connection needs a file descriptor: as many as the system lets us have.
+    let _ = Limits::raised();
     let cores = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let origin = Origin::start(&Options {
         listen: args.listen,
@@ -47,27 +48,10 @@ pub fn origin(args: OriginArgs) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Each connection needs a file descriptor: as many as the system lets us have.
-fn raise_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    // What cannot be raised stays, and bounds the connections.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-}
-
 fn text(path: &Path) -> Result<Text, Failure> {
-    let is_stdin = path == Path::new("-");
-    let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
-    let unreadable = |error: io::Error| Failure::Usage(format!("cannot read {name}: {error}"));
-    let source: Box<dyn Read> = if is_stdin {
-        Box::new(io::stdin().lock())
-    } else {
-        Box::new(fs::File::open(path).map_err(unreadable)?)
-    };
-    let mut text = String::new();
-    // One more than there may be: whoever reads it says that it is too much.
-    source.take(TEXT_BYTES_MAX as u64 + 1).read_to_string(&mut text).map_err(unreadable)?;
+    let mut input = Input::open(path, TEXT_BYTES_MAX as u64)?;
     let folder = path.parent().map(PathBuf::from).unwrap_or_default();
-    Ok(Text { name, text, folder })
+    Ok(Text { text: input.text()?, name: input.name, folder })
 }
 
 /// Tells when somebody wants it to end.

@@ -4,6 +4,7 @@ use std::{process, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use stockade_lab::run::Progress;
+use stockade_load::drive::Stop;
 
 use crate::exit::Exit;
 
@@ -68,17 +69,18 @@ impl Progress for RunBar {
 }
 
 /// Stops on the first Ctrl-C (or SIGTERM), keeping what was measured; ends the program on the second.
-pub fn stop_on_signals(stop: impl Fn() + Send + 'static) {
-    let mut is_requested = false;
+pub fn stop_on_signals() -> Stop {
+    let stop = Stop::default();
+    let handle = stop.clone();
     let installed = ctrlc::set_handler(move || {
-        if is_requested {
+        if handle.is_requested() {
             process::exit(Exit::Undecided.code().into());
         }
         eprintln!("stopping: what was measured is kept (again to stop at once)");
-        is_requested = true;
-        stop();
+        handle.request();
     });
     if let Err(error) = installed {
         eprintln!("warning: Ctrl-C will lose what was measured: {error}");
     }
+    stop
 }

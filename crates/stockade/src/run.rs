@@ -6,7 +6,6 @@ use std::{
 };
 
 use stockade_lab::{
-    engine::Stop,
     host,
     report::{json, markdown, text, verdict},
     run::{self, Options},
@@ -25,11 +24,7 @@ pub fn run(args: RunArgs) -> Result<Exit, Failure> {
     let experiment = Experiment::load(&args.experiment)?;
     let directory = args.out.unwrap_or_else(|| default_directory(&args.experiment));
     let options = Options { scale: args.scale, repeats: args.repeat, seed: Seed(args.seed) };
-    let stop = Stop::default();
-    stop_on_signals({
-        let stop = stop.clone();
-        move || stop.request()
-    });
+    let stop = stop_on_signals();
     let mut bar = RunBar::default();
     let (record, results) = run::run(experiment, &options, &directory, &stop, &mut bar)?;
     drop(bar);

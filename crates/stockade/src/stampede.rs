@@ -2,7 +2,7 @@
 
 use stockade_cache::{Strategy, Writer};
 use stockade_lab::{
-    engine::{Burst, Stop, World},
+    engine::{Burst, World},
     host,
     stampede::{self, Start},
 };
@@ -44,11 +44,7 @@ pub fn stampede(mut args: StampedeArgs) -> Result<Exit, Failure> {
         library.check_burst(&burst, memory_mib)?;
     }
 
-    let stop = Stop::default();
-    stop_on_signals({
-        let stop = stop.clone();
-        move || stop.request()
-    });
+    let stop = stop_on_signals();
     let mut bar = Bar::new(args.workers.len() * strategies.len());
     let mut starts: Vec<Start> = Vec::new();
     for workers in &args.workers {

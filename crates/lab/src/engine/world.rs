@@ -4,10 +4,7 @@ use std::{
     cell::OnceCell,
     future::{Future, poll_fn},
     pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     task::Poll,
 };
 
@@ -20,10 +17,9 @@ use stockade_model::{
 };
 use stockade_services::{Redis, ServiceError};
 use stockade_source::{OpenError, Opening};
-use tokio::sync::Notify;
 
 use super::{
-    Load, Measured, Second,
+    Load, Measured, Second, Stop,
     burst::Burst,
     documents::{DocsError, Popularity},
     node_test::Table,
@@ -31,32 +27,6 @@ use super::{
     shared::{OpenTier, SharedTier},
     target::Target,
 };
-
-/// A request to stop, from Ctrl-C or whoever holds a clone.
-#[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<(AtomicBool, Notify)>);
-
-impl Stop {
-    /// Asks everything under way to stop.
-    pub fn request(&self) {
-        self.0.0.store(true, Ordering::Release);
-        self.0.1.notify_waiters();
-    }
-
-    /// Whether somebody has asked.
-    #[must_use]
-    pub fn is_requested(&self) -> bool {
-        self.0.0.load(Ordering::Acquire)
-    }
-
-    async fn requested(&self) {
-        let mut notified = pin!(self.0.1.notified());
-        notified.as_mut().enable();
-        if !self.is_requested() {
-            notified.await;
-        }
-    }
-}
 
 /// The time that loads live by.
 pub struct World {

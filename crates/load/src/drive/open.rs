@@ -33,7 +33,7 @@ impl Worker {
         let mut arrivals = schedule.arrivals(self.shared.seed).skip(self.index).step_by(self.shared.threads);
         let (mut n, mut in_a_row, mut last) = (self.index as u64, 0, Sent::default());
         let mut gave_up = false;
-        for due in arrivals.by_ref() {
+        'sending: for due in arrivals.by_ref() {
             let scheduled = part.begins + due;
             self.sleep_until(scheduled, last.due.map_or(due, |last| due.saturating_sub(last))).await;
             let mut now = self.clock.now();
@@ -56,11 +56,8 @@ impl Worker {
                 }
                 if now >= gives_up && self.in_flight() >= most {
                     gave_up = true;
-                    break;
+                    break 'sending;
                 }
-            }
-            if gave_up {
-                break;
             }
             if has_waited {
                 self.note_waited(now);

@@ -21,11 +21,14 @@ use stockade_model::{
     time::{Precise, Runtime, Time, before},
 };
 use tokio::{
-    sync::{Barrier, Notify, watch},
+    sync::{Barrier, Notify},
     task::{JoinError, JoinSet},
 };
 
-use super::underway::{Ended, Underway};
+use super::{
+    Load, Stop,
+    underway::{Ended, Underway},
+};
 use crate::{
     client::Client,
     plan::{self, Plan},
@@ -54,7 +57,29 @@ pub(super) struct Shared {
     pub(super) counted_from: u64,
     pub(super) in_flight: AtomicUsize,
     pub(super) in_flight_max: AtomicUsize,
-    pub(super) stop: watch::Receiver<bool>,
+    pub(super) stop: Stop,
+}
+
+impl Shared {
+    pub(super) fn new(load: &Load, threads: usize, stop: Stop) -> Self {
+        Self {
+            plan: load.plan.clone(),
+            seed: load.seed,
+            threads,
+            max_in_flight: load.max_in_flight,
+            drain: load.drain,
+            tells_samples: load.tells_samples,
+            barrier: Barrier::new(threads),
+            begins: 0.into(),
+            first: 0.into(),
+            next: load.first.into(),
+            warmed: 0.into(),
+            counted_from: load.first,
+            in_flight: 0.into(),
+            in_flight_max: 0.into(),
+            stop,
+        }
+    }
 }
 
 /// Requests of the warm-up have numbers from here on: what is measured is the same without them.
@@ -201,12 +226,11 @@ impl Worker {
 
     /// From the first connection to the last answer.
     pub(super) async fn run(self: Rc<Self>) {
-        let mut stop = self.shared.stop.clone();
         let mut requests = Requests::default();
         let mut ticks = JoinSet::new();
         let ended = tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop) => None,
+            () = self.shared.stop.requested() => None,
             ended = self.send(&mut requests, &mut ticks) => Some(ended),
         };
         let now = self.clock.now();
@@ -219,7 +243,7 @@ impl Worker {
             // Who stops it does not want to wait.
             tokio::select! {
                 biased;
-                _ = stop.wait_for(|stop| *stop) => {}
+                () = self.shared.stop.requested() => {}
                 _ = before(&self.clock, at + self.shared.drain, requests.all_done()) => {}
             }
         }

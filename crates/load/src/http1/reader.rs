@@ -5,7 +5,8 @@ use std::mem::MaybeUninit;
 use httparse::{Header, ParserConfig, Response, Status};
 
 use crate::{
-    body::{Body, Digest},
+    body::{Body, Expected, is_gzip},
+    follow,
     outcome::CacheHeaders,
     sample::{Answer, Class, Failure},
 };
@@ -14,17 +15,6 @@ use crate::{
 pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
 /// And have so many lines.
 const HEADERS_MAX: usize = 128;
-
-/// What has to be known of a request to read its answer.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Expected {
-    /// It was HEAD: no body follows, whatever the head says.
-    pub(crate) is_head: bool,
-    /// Bodies in gzip are decoded: it was us who asked for them.
-    pub(crate) decodes: bool,
-    /// What the body of a success has to be.
-    pub(crate) digest: Option<Digest>,
-}
 
 /// Reads one answer.
 pub(crate) struct Reader {
@@ -219,17 +209,15 @@ impl Reader {
             self.state = State::Head;
             return Ok(Some((used, false)));
         }
-        let has_no_body = self.expected.is_head || matches!(status, 101 | 204 | 304);
-        let framing = if has_no_body { Framing::Nothing } else { fields.framing()? };
+        let has_body = self.expected.has_body(status);
+        let framing = if has_body { fields.framing()? } else { Framing::Nothing };
         self.head = Head {
             status,
             outcome: fields.caches.outcome(),
             keeps_alive: fields.keeps_alive && status != 101,
-            location: fields.location.filter(|_| matches!(status, 301..=303 | 307 | 308)).map(Into::into),
+            location: fields.location.filter(|_| follow::redirects(status)).map(Into::into),
         };
-        // An error page is not the body that was expected, and says so by its status.
-        let digest = self.expected.digest.filter(|_| (200..300).contains(&status) && !has_no_body);
-        self.body = Body::new(fields.is_gzip && self.expected.decodes, digest);
+        self.body = self.expected.body(status, fields.is_gzip);
         let (state, is_done) = match framing {
             Framing::Nothing => (State::Length(0), true),
             Framing::Length(length) => (State::Length(length), length == 0),
@@ -307,8 +295,7 @@ impl<'a> Fields<'a> {
                 }
                 14 if name.eq_ignore_ascii_case("content-length") => fields.add_length(value)?,
                 16 if name.eq_ignore_ascii_case("content-encoding") => {
-                    fields.is_gzip =
-                        value.eq_ignore_ascii_case(b"gzip") || value.eq_ignore_ascii_case(b"x-gzip");
+                    fields.is_gzip = is_gzip(value);
                 }
                 17 if name.eq_ignore_ascii_case("transfer-encoding") => {
                     let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default();

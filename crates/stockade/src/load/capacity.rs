@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::json;
 use stockade_load::{
-    drive::{Ran, Stop},
+    drive::Ran,
     schedule::Rate,
     search::{Bounds, End, Found, Held, Search, Settings},
 };
@@ -37,11 +37,7 @@ pub fn search(args: LoadArgs, bounds: &Bounds) -> Result<Exit, Failure> {
     let mut search = Search::new(settings).map_err(|error| Failure::Usage(error.to_string()))?;
     let typed = args.clone();
     let mut load = meaning::trial(args, settings.from)?;
-    let stop = Stop::default();
-    stop_on_signals({
-        let stop = stop.clone();
-        move || stop.request()
-    });
+    let stop = stop_on_signals();
     while let Some(trial) = search.next() {
         load.plan = meaning::trial_plan(trial.rate, &typed)?;
         if typed.threads.is_none() {

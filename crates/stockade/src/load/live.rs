@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufWriter, Write},
+    io::{self, Write},
     sync::Arc,
     time::Duration,
 };
@@ -45,7 +45,7 @@ impl Live {
             } else {
                 |head| Box::new(results::Json::new(head))
             };
-            waiting.push((begin, Box::new(BufWriter::new(file))));
+            waiting.push((begin, Box::new(file)));
         }
         let lasts = load.plan.lasts();
         let bar = ProgressBar::new(lasts.map_or(0, |lasts| lasts.as_secs().max(1)));
@@ -61,11 +61,6 @@ impl Live {
             waiting,
             outputs: Vec::new(),
         })
-    }
-
-    /// Whether it wants to be told every sample.
-    pub fn wants_samples(&self) -> bool {
-        !self.waiting.is_empty()
     }
 
     /// Writes all that is left to write.

@@ -1,14 +1,6 @@
 //! What was typed becomes a load.
 
-use std::{
-    fs,
-    io::{self, Read},
-    num::NonZeroUsize,
-    path::Path,
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+use std::{num::NonZeroUsize, path::Path, sync::Arc, thread, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use stockade_lab::host;
@@ -23,7 +15,7 @@ use stockade_load::{
 };
 use stockade_model::seed::Seed;
 
-use crate::{cli::LoadArgs, exit::Failure};
+use crate::{cli::LoadArgs, exit::Failure, input::Input};
 
 /// Where nothing says when to end.
 const DURATION: Duration = Duration::from_secs(10);
@@ -219,14 +211,7 @@ fn one(url: &str, args: &LoadArgs) -> Result<Target, Failure> {
 }
 
 fn body(path: &Path) -> Result<Vec<u8>, Failure> {
-    let unreadable = |error: io::Error| usage(format!("cannot read {}: {error}", path.display()));
-    let source: Box<dyn Read> = if path == Path::new("-") {
-        Box::new(io::stdin().lock())
-    } else {
-        Box::new(fs::File::open(path).map_err(unreadable)?)
-    };
-    let mut body = Vec::new();
-    source.take(BODY_BYTES_MAX + 1).read_to_end(&mut body).map_err(unreadable)?;
+    let body = Input::open(path, BODY_BYTES_MAX)?.bytes()?;
     if body.len() as u64 > BODY_BYTES_MAX {
         return Err(usage(format!("{} is larger than 256 MiB: send a smaller body", path.display())));
     }

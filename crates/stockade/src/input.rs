@@ -1,0 +1,48 @@
+//! What is read where a command was told to: a file, or standard input.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use crate::exit::Failure;
+
+/// A file, or standard input for `-`, of which no more than a bound is read.
+pub struct Input {
+    /// What it is called.
+    pub name: String,
+    reader: io::Take<Box<dyn Read>>,
+}
+
+impl Input {
+    /// Opens it. It has one byte more than `bytes_max` at most: whoever reads it can tell that it is too much.
+    pub fn open(path: &Path, bytes_max: u64) -> Result<Self, Failure> {
+        let is_stdin = path == Path::new("-");
+        let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
+        let reader: Box<dyn Read> = if is_stdin {
+            Box::new(io::stdin().lock())
+        } else {
+            Box::new(File::open(path).map_err(|error| unreadable(&name, &error))?)
+        };
+        Ok(Self { name, reader: reader.take(bytes_max + 1) })
+    }
+
+    /// All of it, as text.
+    pub fn text(&mut self) -> Result<String, Failure> {
+        let mut text = String::new();
+        self.reader.read_to_string(&mut text).map_err(|error| unreadable(&self.name, &error))?;
+        Ok(text)
+    }
+
+    /// All of it.
+    pub fn bytes(&mut self) -> Result<Vec<u8>, Failure> {
+        let mut bytes = Vec::new();
+        self.reader.read_to_end(&mut bytes).map_err(|error| unreadable(&self.name, &error))?;
+        Ok(bytes)
+    }
+}
+
+fn unreadable(name: &str, error: &io::Error) -> Failure {
+    Failure::Usage(format!("cannot read {name}: {error}"))
+}
