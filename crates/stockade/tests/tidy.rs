@@ -11,13 +11,14 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use stockade_load::{report::FORMATS, sample::Class};
 
 /// Who may import whom: the one-way street of ARCHITECTURE.md.
-const GRAPH: [(&str, &[&str]); 8] = [
+const GRAPH: [(&str, &[&str]); 9] = [
     ("stockade-model", &[]),
     ("stockade-services", &[]),
     ("stockade-cache", &["stockade-model"]),
     ("stockade-source", &["stockade-model"]),
     ("stockade-load", &["stockade-model"]),
     ("stockade-origin", &["stockade-model"]),
+    ("stockade-proxy", &["stockade-cache", "stockade-model", "stockade-source"]),
     (
         "stockade-lab",
         &["stockade-cache", "stockade-load", "stockade-model", "stockade-services", "stockade-source"],
@@ -30,6 +31,7 @@ const GRAPH: [(&str, &[&str]); 8] = [
             "stockade-load",
             "stockade-model",
             "stockade-origin",
+            "stockade-proxy",
             "stockade-source",
         ],
     ),

@@ -1,0 +1,1 @@
+//! Whoever runs the proxy comes in here: purges, counts, health.

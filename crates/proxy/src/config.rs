@@ -1,0 +1,1 @@
+//! What a configuration file says, read once into what it means.

@@ -1,0 +1,20 @@
+//! A tier-1 HTTP cache: the engine in front of any origin.
+//!
+//! ```text
+//! front ------ a connection, its bounds and timeouts ------> Request
+//!   serve ---- policy: may a stored answer do? ------------> Cache (stockade_cache)
+//!              nothing does: a load ----------------------> upstream (or a source of documents)
+//!              policy: may it be stored, for how long? ----> Stored
+//!   <--------- Response, its body whole or still arriving
+//! ```
+//!
+//! What HTTP says is decided by pure functions in [`policy`]; [`front`] and [`upstream`] know bytes and clocks and
+//! nothing about caching; [`serve`] is where they meet.
+
+pub mod admin;
+pub mod config;
+pub mod front;
+pub mod log;
+pub mod policy;
+pub mod serve;
+pub mod upstream;

@@ -1,0 +1,1 @@
+//! Where requests, the cache and the origin meet.
