@@ -29,13 +29,13 @@ pub(crate) struct Admission {
 #[derive(Debug)]
 pub(crate) struct Pass {
     reservation: Option<Reservation>,
-    _permit: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Pass {
-    /// The load is over: the room that its value may take.
-    pub(crate) fn into_room(self) -> Option<Reservation> {
-        self.reservation
+    /// The load has brought something: the room that its value may take, and its place among those under way.
+    pub(crate) fn into_parts(self) -> (Option<Reservation>, Option<OwnedSemaphorePermit>) {
+        (self.reservation, self.permit)
     }
 }
 
@@ -51,7 +51,7 @@ impl Admission {
     }
 
     /// Lets the load of a key begin now, unless it has to queue.
-    pub(crate) fn try_enter<K, V>(&self, store: &Store<K, V>, key: &K) -> Option<Pass>
+    pub(crate) fn try_enter<K, V>(&self, store: &Store<K, V>, key: &K, takes_room: bool) -> Option<Pass>
     where
         K: Hash + Eq + Clone,
         V: Clone,
@@ -63,7 +63,7 @@ impl Admission {
             Some(permits) => Some(Arc::clone(permits).try_acquire_owned().ok()?),
             None => None,
         };
-        let reservation = match store.budget() {
+        let reservation = match store.budget().filter(|_| takes_room) {
             Some(budget) => {
                 let mut room = Reservation::none(budget);
                 if store.reserve_for_load(key, &mut room) != Progress::Done {
@@ -73,11 +73,16 @@ impl Admission {
             }
             None => None,
         };
-        Some(Pass { reservation, _permit: permit })
+        Some(Pass { reservation, permit })
     }
 
     /// Queues until the load of a key may begin; an error if the queue is full.
-    pub(crate) async fn enter<K, V>(&self, store: &Store<K, V>, key: &K) -> Result<Pass, Error>
+    pub(crate) async fn enter<K, V>(
+        &self,
+        store: &Store<K, V>,
+        key: &K,
+        takes_room: bool,
+    ) -> Result<Pass, Error>
     where
         K: Hash + Eq + Clone,
         V: Clone,
@@ -88,7 +93,7 @@ impl Admission {
             Some(permits) => Some(Arc::clone(permits).acquire_owned().await.expect(NEVER_CLOSED)),
             None => None,
         };
-        let reservation = match store.budget() {
+        let reservation = match store.budget().filter(|_| takes_room) {
             Some(budget) => {
                 let _head = self.head.acquire().await.expect(NEVER_CLOSED);
                 let mut room = Reservation::none(budget);
@@ -97,6 +102,6 @@ impl Admission {
             }
             None => None,
         };
-        Ok(Pass { reservation, _permit: permit })
+        Ok(Pass { reservation, permit })
     }
 }

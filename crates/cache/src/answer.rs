@@ -35,6 +35,8 @@ pub enum Reason {
     Expired,
     /// It was fresh, and this caller was chosen to load it again.
     Early,
+    /// The caller [did not want](crate::Wish::Anew) what was stored.
+    Refused,
     /// It was stale, and may be served until it has been refreshed.
     Revalidating,
     /// It was not stored here, and fresh in the shared tier.

@@ -173,13 +173,12 @@ impl Reservation {
 
     /// Says that it is for a load that may bring so many; false if loads have been promised too much.
     pub(crate) fn try_promise(&mut self, bytes: usize) -> bool {
-        if self.promised == 0 {
-            let most = (self.budget.ceiling.most / 2).max(self.budget.max_object);
-            if add_below(&self.budget.promised, bytes, most).is_none() {
-                return false;
-            }
-            self.promised = bytes;
+        let more = bytes.saturating_sub(self.promised);
+        let most = (self.budget.ceiling.most / 2).max(self.budget.max_object);
+        if more > 0 && add_below(&self.budget.promised, more, most).is_none() {
+            return false;
         }
+        self.promised += more;
         true
     }
 

@@ -1,6 +1,6 @@
 //! Making a cache.
 
-use std::hash::Hash;
+use std::{hash::Hash, sync::Arc};
 
 use stockade_model::{
     seed::Seed,
@@ -9,7 +9,8 @@ use stockade_model::{
 
 use crate::{
     breaker::RouteOf,
-    cache::{Cache, IsNotFound},
+    cache::Cache,
+    life::Lifespan,
     shard::Shard,
     shared::Shared,
     store::Told,
@@ -33,11 +34,42 @@ use crate::{
 /// ```
 pub struct Builder<K, V>(Plan<K, V>);
 
+/// What values tell of themselves.
+pub(crate) struct Values<V> {
+    pub(crate) not_found: Option<IsNotFound<V>>,
+    pub(crate) lifespan: Option<LifespanOf<V>>,
+}
+
+/// Tells a value that stands for a not-found.
+pub(crate) type IsNotFound<V> = Arc<dyn Fn(&V) -> bool + Send + Sync>;
+
+/// Tells how long a value is good for.
+pub(crate) type LifespanOf<V> = Arc<dyn Fn(&V) -> Option<Lifespan> + Send + Sync>;
+
+impl<V> Values<V> {
+    /// Whether there can be a cache of them with this strategy.
+    pub(crate) fn check(&self, strategy: &Strategy) -> Result<(), InvalidStrategy> {
+        strategy.check()?;
+        if strategy.negative_ttl.is_some() && self.not_found.is_none() {
+            return Err(InvalidStrategy(
+                "`negative_ttl` has to be told which values are not-founds: Builder::not_found",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl<V> Clone for Values<V> {
+    fn clone(&self) -> Self {
+        Self { not_found: self.not_found.clone(), lifespan: self.lifespan.clone() }
+    }
+}
+
 /// What a cache is made of.
 pub(crate) struct Plan<K, V> {
     pub(crate) strategy: Strategy,
     pub(crate) told: Told<K, V>,
-    pub(crate) not_found: Option<IsNotFound<V>>,
+    pub(crate) values: Values<V>,
     pub(crate) route: Option<RouteOf<K>>,
     pub(crate) shared: Option<Shared<K, V>>,
     /// Of the cache, in metrics.
@@ -51,7 +83,8 @@ where
 {
     pub(crate) fn new(strategy: Strategy) -> Self {
         let told = Told { weigh: None, tags: None, counts_lookups: false };
-        Self(Plan { strategy, told, not_found: None, route: None, shared: None, name: None })
+        let values = Values { not_found: None, lifespan: None };
+        Self(Plan { strategy, told, values, route: None, shared: None, name: None })
     }
 
     /// Tells what a key and its value own beyond their own size, in bytes: a limit in bytes needs it.
@@ -69,7 +102,37 @@ where
     /// `negative_ttl`, and are neither refreshed nor served stale.
     #[must_use]
     pub fn not_found(mut self, is_not_found: impl Fn(&V) -> bool + Send + Sync + 'static) -> Self {
-        self.0.not_found = Some(Box::new(is_not_found));
+        self.0.values.not_found = Some(Arc::new(is_not_found));
+        self
+    }
+
+    /// Tells how long a value is good for, where that is not for the strategy to say: an answer of HTTP knows
+    /// it. `None`: as the strategy has it. A [not-found](Self::not_found) is kept for its ttl.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use stockade_cache::{Cache, Lifespan, Strategy};
+    ///
+    /// #[derive(Clone)]
+    /// struct Token {
+    ///     valid_for: Duration,
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let lifespan = |token: &Token| Some(Lifespan { ttl: token.valid_for, ..Lifespan::NONE });
+    /// let tokens: Cache<u64, Token> =
+    ///     Cache::builder(Strategy::preset("swr")?).lifespan(lifespan).build()?;
+    ///
+    /// tokens.insert(1, Token { valid_for: Duration::ZERO });
+    /// tokens.insert(2, Token { valid_for: Duration::from_secs(60) });
+    /// assert!(tokens.get(&1).is_none() && tokens.get(&2).is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn lifespan(mut self, lifespan: impl Fn(&V) -> Option<Lifespan> + Send + Sync + 'static) -> Self {
+        self.0.values.lifespan = Some(Arc::new(lifespan));
         self
     }
 
@@ -166,13 +229,8 @@ where
 
     /// Whether there can be a cache of these keys and values with this strategy.
     pub fn check(&self) -> Result<(), InvalidStrategy> {
-        let Plan { strategy, told, not_found, .. } = &self.0;
-        strategy.check()?;
-        if strategy.negative_ttl.is_some() && not_found.is_none() {
-            return Err(InvalidStrategy(
-                "`negative_ttl` has to be told which values are not-founds: Builder::not_found",
-            ));
-        }
+        let Plan { strategy, told, values, .. } = &self.0;
+        values.check(strategy)?;
         let Some(limit) = &strategy.limit else { return Ok(()) };
         if limit.bytes.is_some() && told.weigh.is_none() {
             return Err(InvalidStrategy(

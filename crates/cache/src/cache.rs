@@ -18,18 +18,18 @@ use stockade_model::{
 use crate::{
     admission::Admission,
     answer::{Answer, Error},
-    breaker::{BreakerState, Breakers},
-    builder::{Builder, Plan},
+    breaker::{BreakerState, Breakers, RouteOf},
+    builder::{Builder, Plan, Values},
     busy::Site,
     chance::Chance,
     flight::Flights,
     life::Lifetimes,
-    load::{Landing, Loaded, Via},
+    load::{Arrival, Landing, Loaded, Loader, Parts, Via, Whole},
     meter::{self, Meter},
     shard::{Found, Invalidation},
     shared::Shared,
     stats::{Counters, Stats},
-    store::{Closer, Publication, Refused, Store},
+    store::{Closer, Publication, Refused, Room, Store},
     strategy::{InvalidStrategy, Strategy},
     tier::What,
     writer::{Write, Writer},
@@ -56,14 +56,21 @@ pub(crate) struct Inner<K: Hash + Eq + Clone, V: Clone, R: Runtime> {
     pub(crate) chance: Chance,
     pub(crate) counters: Arc<Counters>,
     pub(crate) site: Arc<Site>,
-    pub(crate) not_found: Option<IsNotFound<V>>,
-    pub(crate) shared: Option<Shared<K, V>>,
+    pub(crate) values: Values<V>,
+    pub(crate) shared: Option<Arc<Shared<K, V>>>,
     pub(crate) name: Option<String>,
     pub(crate) meter: Option<Meter>,
 }
 
-/// Tells a value that stands for a not-found.
-pub(crate) type IsNotFound<V> = Box<dyn Fn(&V) -> bool + Send + Sync>;
+/// What [views](Cache::view) share.
+struct Common<K: Hash + Eq + Clone, V: Clone, R: Runtime> {
+    runtime: R,
+    store: Arc<Store<K, V>>,
+    flights: Arc<Flights<K, Landing<V>>>,
+    site: Arc<Site>,
+    values: Values<V>,
+    shared: Option<Arc<Shared<K, V>>>,
+}
 
 impl<K, V> Cache<K, V>
 where
@@ -93,36 +100,68 @@ where
 {
     /// Of a strategy without a fault.
     pub(crate) fn start(runtime: R, seed: Seed, plan: Plan<K, V>) -> Self {
-        let Plan { strategy, told, not_found, route, shared, name } = plan;
+        let Plan { strategy, told, values, route, shared, name } = plan;
         let store = Arc::new(Store::new(seed.child("store"), &strategy, told));
-        let counters = Arc::<Counters>::default();
-        let writer = Writer::new(strategy.writer, Arc::clone(&store), Arc::clone(&counters), runtime.clone());
-        let breakers = strategy.breaker.map(|config| Breakers::new(config, route, seed.child("routes")));
-        let inner = Arc::new(Inner {
-            lifetimes: Lifetimes::of(&strategy),
-            flights: Flights::new(seed.child("flights"), || Err(Error::LeaderLost)),
-            admission: Admission::new(&strategy.load),
-            chance: Chance::new(seed.child("chance")),
-            site: Arc::default(),
-            meter: name.as_deref().map(Meter::new),
-            strategy,
-            runtime,
-            store,
-            writer,
-            breakers,
-            counters,
-            not_found,
-            shared,
-            name,
-        });
-        if let Some(shared) = &inner.shared {
-            let heeding = Arc::downgrade(&inner);
+        let flights = Flights::new(seed.child("flights"), || Err(Error::LeaderLost));
+        let common =
+            Common { runtime, store, flights, site: Arc::default(), values, shared: shared.map(Arc::new) };
+        let cache = Self::over(common, seed, strategy, route, name);
+        if let Some(shared) = &cache.inner.shared {
+            let heeding = Arc::downgrade(&cache.inner);
             shared.tier.listen(Box::new(move |note| {
                 if let Some(inner) = heeding.upgrade() {
                     inner.heed(note);
                 }
             }));
         }
+        cache
+    }
+
+    /// The same entries and loads under another strategy, with counts and a breaker of its own: for routes that
+    /// differ in what they do about a missing answer, and share what there is room for. The limit is that of
+    /// this cache, whatever the strategy says. With a name it tells [metrics](Builder::metrics).
+    pub fn view(&self, strategy: &Strategy, name: Option<String>) -> Result<Self, InvalidStrategy> {
+        let inner = &*self.inner;
+        let strategy = Strategy { limit: inner.strategy.limit.clone(), ..strategy.clone() };
+        inner.values.check(&strategy)?;
+        let common = Common {
+            runtime: inner.runtime.clone(),
+            store: Arc::clone(&inner.store),
+            flights: Arc::clone(&inner.flights),
+            site: Arc::clone(&inner.site),
+            values: inner.values.clone(),
+            shared: inner.shared.clone(),
+        };
+        let seed = inner.chance.seed();
+        Ok(Self::over(common, seed, strategy, None, name))
+    }
+
+    fn over(
+        common: Common<K, V, R>,
+        seed: Seed,
+        strategy: Strategy,
+        route: Option<RouteOf<K>>,
+        name: Option<String>,
+    ) -> Self {
+        let Common { runtime, store, flights, site, values, shared } = common;
+        let counters = Arc::<Counters>::default();
+        let inner = Arc::new(Inner {
+            lifetimes: Lifetimes::of(&strategy, values.lifespan.is_some()),
+            writer: Writer::new(strategy.writer, Arc::clone(&store), Arc::clone(&counters), runtime.clone()),
+            breakers: strategy.breaker.map(|config| Breakers::new(config, route, seed.child("routes"))),
+            admission: Admission::new(&strategy.load),
+            chance: Chance::new(seed.child("chance")),
+            meter: name.as_deref().map(Meter::new),
+            strategy,
+            runtime,
+            store,
+            flights,
+            site,
+            values,
+            shared,
+            counters,
+            name,
+        });
         if inner.meter.is_some() {
             inner.runtime.spawn(tell_metrics(Arc::downgrade(&inner), inner.runtime.clone()));
         }
@@ -205,6 +244,15 @@ where
         self.inner.invalidate_tag(tag, how)
     }
 
+    /// Invalidates what is stored under such keys; how many entries there were. What loads under way bring is
+    /// answered and not stored. Other nodes of a [shared tier](Builder::shared) are told to invalidate everything.
+    pub fn invalidate_where(&self, is_it: impl Fn(&K) -> bool, how: Invalidation) -> usize {
+        self.inner.tell_invalidated(|_| What::Everything, how);
+        let count = self.inner.store.invalidate_where(&is_it, how, self.inner.runtime.coarse_now());
+        self.inner.flights.detach_all();
+        count
+    }
+
     /// Invalidates everything, and what loads under way bring; how many entries there were.
     #[expect(clippy::must_use_candidate, reason = "most callers do not care how many there were")]
     pub fn clear(&self, how: Invalidation) -> usize {
@@ -228,17 +276,46 @@ where
         F: Future<Output = Result<V, E>> + Send + 'static,
         E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
     {
+        self.ask(key, Whole(load), Wish::Stored)
+    }
+
+    /// As [`get_with`](Self::get_with), of a value that its load brings piece by piece: callers are answered
+    /// with its [beginning](Arrival), and it is stored when all of it is there. Who asks in between is given the
+    /// same beginning. No [room](Room) is taken before the load begins: it takes what it needs.
+    pub fn get_arriving<L, F, E>(
+        &self,
+        key: K,
+        wish: Wish,
+        load: L,
+    ) -> impl Future<Output = Result<Answer<V>, Error>> + Send + use<'_, K, V, R, L, F, E>
+    where
+        L: FnOnce(Room<K, V>) -> F + Send + 'static,
+        F: Future<Output = Result<Arrival<K, V>, E>> + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
+    {
+        self.ask(key, Parts(load), wish)
+    }
+
+    fn ask<L: Loader<K, V>>(
+        &self,
+        key: K,
+        load: L,
+        wish: Wish,
+    ) -> impl Future<Output = Result<Answer<V>, Error>> + Send + use<'_, K, V, R, L> {
         let inner = &self.inner;
         // Not an `async fn`: that would keep room for its arguments twice, and a million may wait.
         let mut load = Some(load);
         async move {
             let now = inner.runtime.coarse_now();
-            let mut request = match inner.store.look_up(&key, now) {
-                Ok((value, loaded)) => return Ok(Answer::hit(value, now - loaded)),
-                Err(closer) => match inner.weigh_up(&key, closer.look(&key, now), now, &mut load) {
-                    ControlFlow::Break(answer) => return Ok(answer),
-                    ControlFlow::Continue(request) => request,
+            let mut request = match wish {
+                Wish::Stored => match inner.store.look_up(&key, now) {
+                    Ok((value, loaded)) => return Ok(Answer::hit(value, now - loaded)),
+                    Err(closer) => match inner.weigh_up(&key, closer.look(&key, now), now, &mut load) {
+                        ControlFlow::Break(answer) => return Ok(answer),
+                        ControlFlow::Continue(request) => request,
+                    },
                 },
+                Wish::Anew => inner.request_anew(&key, now),
             };
             let mut wait = match inner.board(&key, &mut request, &mut load) {
                 ControlFlow::Break(end) => return end,
@@ -252,6 +329,14 @@ where
                 };
             }
         }
+    }
+
+    /// What is stored under `key`, whatever it is good for: perhaps no more than to be validated by a load.
+    /// Counts nothing, and spares nothing from eviction.
+    #[must_use]
+    pub fn peek(&self, key: &K) -> Option<Held<V>> {
+        let now = self.inner.runtime.coarse_now();
+        self.inner.store.peek(key, now)
     }
 
     /// Waits until no load is under way and every store has been performed.
@@ -338,7 +423,7 @@ where
     {
         match closer.look(key, now) {
             Found::Aged(aged) if now < aged.life.expires => {
-                let is_negative = aged.life.is_negative;
+                let is_negative = aged.life.is_negative();
                 self.counters.answered(if is_negative { Outcome::Negative } else { Outcome::Hit });
                 Some(aged.value)
             }
@@ -409,6 +494,30 @@ pub enum Insertion {
     /// It is not, and what was stored under its key is gone: it is a [not-found](Builder::not_found), and
     /// the strategy has no `negative_ttl`.
     NotKept,
+}
+
+/// Something stored: [`Cache::peek`].
+#[derive(Clone, Debug)]
+pub struct Held<V> {
+    /// The value.
+    pub value: V,
+    /// How long ago its load ended, to a millisecond or two.
+    pub age: Duration,
+    /// How long it will be fresh; zero: it has expired.
+    pub fresh_for: Duration,
+    /// How long it may be given to anybody at all.
+    pub servable_for: Duration,
+}
+
+/// What a request is content with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wish {
+    /// What is stored, as the strategy has it.
+    #[default]
+    Stored,
+    /// Nothing that was stored when it came: a load answers it, its own or another's. If that fails it is given
+    /// what is stored all the same, as a [fallback](stockade_model::outcome::Outcome::Fallback).
+    Anew,
 }
 
 /// Bytes under a limit.

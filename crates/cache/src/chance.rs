@@ -17,6 +17,11 @@ impl Chance {
         Self(AtomicU64::new(seed.0))
     }
 
+    /// For another.
+    pub(crate) fn seed(&self) -> Seed {
+        Seed(self.share().to_bits())
+    }
+
     /// Uniform, above 0 and up to 1.
     pub(crate) fn share(&self) -> f64 {
         const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -64,6 +64,10 @@
 //! # }
 //! ```
 //!
+//! Values that know themselves how long they are good for say so: [`Builder::lifespan`]. Those that come piece by
+//! piece are answered with as soon as they begin: [`Cache::get_arriving`]. Routes that differ in strategy and
+//! share what there is room for are [views](Cache::view) of one cache.
+//!
 //! A not-found is an answer, not a failure: [`Builder::not_found`] tells which values stand for one. What
 //! changes at the source is [invalidated](Cache::invalidate) by key, by [tag](Builder::tags) or altogether.
 //!
@@ -120,16 +124,16 @@
 //!
 //! # What it costs
 //!
-//! An entry costs 66 bytes beside its key and value, and what else its policy keeps:
+//! An entry costs 74 bytes beside its key and value, and what else its policy keeps:
 //! [`Cache::entry_bytes`] tells the sum for your types. Instructions of a hit and of a miss (look up,
 //! store, evict), `u64` to `u64`, without reading the clock:
 //!
 //! | policy | more bytes an entry | hit | miss, limit in entries | miss, in bytes |
 //! |---|---|---|---|---|
-//! | `sieve` | 0 | 125 | 1,016 | 1,241 |
-//! | `lrw` | 0 | 122 | 978 | 1,203 |
-//! | `lru` | 40 | 131 | 1,300 | 1,608 |
-//! | `s3-fifo` | 48 | 127 | 1,290 | 1,512 |
+//! | `sieve` | 0 | 126 | 999 | 1,229 |
+//! | `lrw` | 0 | 123 | 973 | 1,203 |
+//! | `lru` | 40 | 132 | 1,283 | 1,585 |
+//! | `s3-fifo` | 48 | 128 | 1,313 | 1,535 |
 //!
 //! A hit shares its shard's lock, and writes to the lock's cache line and to an entry that was not
 //! marked yet; under `lru` also to a counter of the shard. With a ttl it reads the coarse clock: two
@@ -182,10 +186,12 @@ mod writer;
 pub use answer::{Answer, Error, Reason};
 pub use breaker::{Breaker, BreakerState};
 pub use builder::Builder;
-pub use cache::{BytesHeld, Cache, Insertion};
+pub use cache::{BytesHeld, Cache, Held, Insertion, Wish};
 #[cfg(feature = "tower")]
 pub use layer::{CacheLayer, CacheService};
+pub use life::Lifespan;
 pub use limit::{Limit, Order};
+pub use load::{Arrival, Rest};
 pub use policy::{Policy, UnknownPolicy};
 pub use preset::{PRESETS, Preset, UnknownPreset};
 #[cfg(feature = "redis")]
@@ -198,6 +204,6 @@ pub use stockade_model::{
     seed::Seed,
     time::{Live, Runtime},
 };
-pub use store::Refused;
+pub use store::{Refused, Room};
 pub use strategy::{Fetch, InvalidStrategy, Load, Refresh, Store, Strategy, Writer};
 pub use weigh::{Weigh, heap_bytes};

@@ -1,9 +1,10 @@
 //! One load: a task of its own, that no caller's cancellation ends.
 
-use std::{future::Future, hash::Hash, sync::Arc, time::Duration};
+use std::{future::Future, hash::Hash, pin::Pin, sync::Arc, time::Duration};
 
 use stockade_model::time::{Runtime, Time, before};
-use tracing::{Instrument, field::Empty};
+use tokio::sync::OwnedSemaphorePermit;
+use tracing::{Instrument, Span, field::Empty};
 
 use crate::{
     admission::Pass,
@@ -14,10 +15,12 @@ use crate::{
     cache::Inner,
     flight::{Leader, Slot},
     invalidations::Moment,
-    life::Life,
+    life::{Life, Lifespan},
     shard::Version,
     shared::{Consulted, Turned},
+    store::Room,
     strategy,
+    tier::Lease,
     writer::{Claim, Write},
 };
 
@@ -54,25 +57,96 @@ pub(crate) enum Via {
     Fallback(Error),
 }
 
+/// What a load brings: a value that can be answered with, and perhaps more that is on its way.
+pub struct Arrival<K: Hash + Eq + Clone, V: Clone> {
+    /// What callers are given.
+    pub value: V,
+    /// What is stored when it has come, and the room that was taken for it: the value itself, or one that takes
+    /// its place. `None`: the value is all there is. If it fails, nothing is stored and the load has failed,
+    /// though its callers have been answered.
+    pub rest: Option<Rest<K, V>>,
+    /// Whether the source has failed although there is a value: the breaker hears of it.
+    pub is_failure: bool,
+}
+
+/// The end of a value that is on its way.
+pub type Rest<K, V> = Pin<Box<dyn Future<Output = Result<(V, Room<K, V>), BoxError>> + Send>>;
+
+/// Why a load failed.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+impl<K: Hash + Eq + Clone, V: Clone> Arrival<K, V> {
+    /// All of it at once.
+    #[must_use]
+    pub fn whole(value: V) -> Self {
+        Self { value, rest: None, is_failure: false }
+    }
+}
+
+impl<K: Hash + Eq + Clone, V: Clone + std::fmt::Debug> std::fmt::Debug for Arrival<K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { value, rest, is_failure } = self;
+        f.debug_struct("Arrival")
+            .field("value", value)
+            .field("has_rest", &rest.is_some())
+            .field("is_failure", is_failure)
+            .finish()
+    }
+}
+
 /// What fetches a key's value: called at most once.
-pub(crate) trait Loader<V>: Send + 'static {
+pub(crate) trait Loader<K: Hash + Eq + Clone, V: Clone>: Send + 'static {
+    /// Whether room for the value is taken before the load begins.
+    const TAKES_ROOM: bool;
+
     /// Fetches it.
     fn load(
         self,
-    ) -> impl Future<Output = Result<V, Arc<dyn std::error::Error + Send + Sync>>> + Send + 'static;
+        room: impl FnOnce() -> Room<K, V>,
+    ) -> impl Future<Output = Result<Arrival<K, V>, BoxError>> + Send + 'static;
 }
 
-impl<V, L, F, E> Loader<V> for L
+/// Brings a value at once.
+pub(crate) struct Whole<L>(pub(crate) L);
+
+/// Brings the beginning of a value, and then the rest.
+pub(crate) struct Parts<L>(pub(crate) L);
+
+impl<K, V, L, F, E> Loader<K, V> for Whole<L>
 where
+    K: Hash + Eq + Clone,
+    V: Clone,
     L: FnOnce() -> F + Send + 'static,
     F: Future<Output = Result<V, E>> + Send + 'static,
-    E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
+    E: Into<BoxError> + Send + 'static,
 {
+    const TAKES_ROOM: bool = true;
+
     fn load(
         self,
-    ) -> impl Future<Output = Result<V, Arc<dyn std::error::Error + Send + Sync>>> + Send + 'static {
-        let load = self();
-        async move { load.await.map_err(|error| Arc::from(error.into())) }
+        _room: impl FnOnce() -> Room<K, V>,
+    ) -> impl Future<Output = Result<Arrival<K, V>, BoxError>> + Send + 'static {
+        let load = self.0();
+        async move { load.await.map(Arrival::whole).map_err(Into::into) }
+    }
+}
+
+impl<K, V, L, F, E> Loader<K, V> for Parts<L>
+where
+    K: Hash + Eq + Clone,
+    V: Clone,
+    L: FnOnce(Room<K, V>) -> F + Send + 'static,
+    F: Future<Output = Result<Arrival<K, V>, E>> + Send + 'static,
+    E: Into<BoxError> + Send + 'static,
+{
+    const TAKES_ROOM: bool = false;
+
+    fn load(
+        self,
+        room: impl FnOnce() -> Room<K, V>,
+    ) -> impl Future<Output = Result<Arrival<K, V>, BoxError>> + Send + 'static {
+        let load = self.0(room());
+        async move { load.await.map_err(Into::into) }
     }
 }
 
@@ -117,7 +191,7 @@ where
     R: Runtime,
 {
     /// Has the key loaded in a task of its own, unless the breaker is against it; false then.
-    pub(crate) fn launch<L: Loader<V>>(
+    pub(crate) fn launch<L: Loader<K, V>>(
         self: &Arc<Self>,
         leader: Leader<K, Landing<V>>,
         seen: Version,
@@ -137,7 +211,7 @@ where
                 return false;
             }
         };
-        let pass = self.admission.try_enter(&self.store, leader.key());
+        let pass = self.admission.try_enter(&self.store, leader.key(), L::TAKES_ROOM);
         if pass.is_some() {
             self.count_load(leader.key(), deadline);
         }
@@ -164,8 +238,9 @@ where
     }
 
     /// The pass of a load that has to queue for it.
-    async fn enter(&self, key: &K, deadline: Time) -> Result<Pass, Error> {
-        let pass = match before(&self.runtime, deadline, self.admission.enter(&self.store, key)).await {
+    async fn enter(&self, key: &K, deadline: Time, takes_room: bool) -> Result<Pass, Error> {
+        let entered = self.admission.enter(&self.store, key, takes_room);
+        let pass = match before(&self.runtime, deadline, entered).await {
             Some(Ok(pass)) => pass,
             Some(Err(rejected)) => {
                 self.counters.loads_rejected.increment();
@@ -182,7 +257,7 @@ where
 
     /// The task of one load: load, store, answer, in the strategy's order. It is busy until its very
     /// end, and a store that it leaves to the mailbox is on. A shared tier is asked first and told last.
-    async fn run<L: Loader<V>>(self: Arc<Self>, loading: Loading<K, V, R>, load: L) {
+    async fn run<L: Loader<K, V>>(self: Arc<Self>, loading: Loading<K, V, R>, load: L) {
         let Loading { leader, mut seen, pass, permit, deadline, busy } = loading;
         let (mut controls, mut turned) = (Controls::Led(leader), Turned::LOCAL);
         if let Some(shared) = &self.shared {
@@ -204,18 +279,20 @@ where
             seen = self.store.version(controls.key());
         }
         let Turned { lease, stale } = turned;
-        let (loaded, room) = match self.perform(controls.key(), pass, permit, deadline, load).await {
-            Ok(loaded) => loaded,
-            Err(error) => {
-                let key = lease.is_some().then(|| controls.key().clone());
-                let stale = stale.and_then(|stale| self.instead(stale, &error));
-                drop(controls.land(stale.ok_or_else(|| error.clone())));
-                if let (Some(lease), Some(key)) = (lease, key) {
-                    self.settle(lease, &key, Err(&error)).await;
-                }
-                return;
-            }
+        let mut arrived = match self.perform(controls.key(), pass, permit, deadline, load).await {
+            Ok(arrived) => arrived,
+            Err(error) => return self.fail(controls, lease, stale, error).await,
         };
+        if let Some(rest) = arrived.rest.take() {
+            let key = controls.key().clone();
+            // Who boards until all of it is there is given the same beginning.
+            controls = Controls::Landed(key, controls.land(Ok(arrived.loaded.clone())));
+            if let Err(error) = self.complete(&mut arrived, rest, deadline).await {
+                return self.fail(controls, lease, stale, error).await;
+            }
+        }
+        let Arrived { loaded, room, attempt, .. } = arrived;
+        drop(attempt);
         let told = lease.map(|lease| (lease, controls.key().clone(), loaded.clone()));
         let slot = if self.has_memory() {
             self.store_and_land(controls, loaded, room, seen, busy.clone()).await;
@@ -235,33 +312,83 @@ where
         drop((slot, busy));
     }
 
+    /// No load answered.
+    async fn fail(
+        &self,
+        controls: Controls<K, V>,
+        lease: Option<Box<dyn Lease>>,
+        stale: Option<Loaded<V>>,
+        error: Error,
+    ) {
+        let key = lease.is_some().then(|| controls.key().clone());
+        let stale = stale.and_then(|stale| self.instead(stale, &error));
+        drop(controls.land(stale.ok_or_else(|| error.clone())));
+        if let (Some(lease), Some(key)) = (lease, key) {
+            self.settle(lease, &key, Err(&error)).await;
+        }
+    }
+
     /// A load, if the breaker and the others that are under way let it begin. With its value, the room that
     /// was kept for it.
-    async fn perform<L: Loader<V>>(
+    async fn perform<L: Loader<K, V>>(
         &self,
         key: &K,
         pass: Option<Pass>,
         permit: Option<Permit<R>>,
         deadline: Time,
         load: L,
-    ) -> Result<(Loaded<V>, Option<Reservation>), Error> {
+    ) -> Result<Arrived<'_, K, V, R>, Error> {
         let permit = if self.shared.is_some() { self.permit(key)? } else { permit };
         let pass = match pass {
             Some(pass) => pass,
-            None => self.enter(key, deadline).await?,
+            None => self.enter(key, deadline, L::TAKES_ROOM).await?,
         };
         let since = self.store.moment();
-        let attempt = Attempt::begin(self, key, permit);
+        let mut attempt = Attempt::begin(self, key.clone(), permit);
         let span = tracing::info_span!("load", cache = self.name.as_deref(), error = Empty);
-        let loaded = match before(&self.runtime, deadline, load.load().instrument(span.clone())).await {
-            Some(loaded) => loaded.map_err(Error::Load),
+        let load = load.load(|| Room::new(&self.store, key)).instrument(span.clone());
+        let arrival = match before(&self.runtime, deadline, load).await {
+            Some(arrival) => arrival.map_err(|error| Error::Load(error.into())),
             None => Err(Error::Deadline { after: self.strategy.load.deadline }),
         };
-        let took = attempt.end(loaded.is_ok());
-        match loaded {
-            Ok(value) => Ok((self.take_in(value, self.runtime.now(), took, since), pass.into_room())),
+        match arrival {
+            Ok(Arrival { value, rest, is_failure }) => {
+                let took = if rest.is_some() { attempt.took() } else { attempt.end(!is_failure) };
+                let loaded = self.take_in(value, self.runtime.now(), took, since);
+                let (room, place) = pass.into_parts();
+                Ok(Arrived { loaded, room, rest, is_failure, attempt, span, _place: place })
+            }
             Err(error) => {
+                attempt.end(false);
                 span.record("error", tracing::field::display(&error));
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits for the rest of a value that has begun to arrive.
+    async fn complete(
+        &self,
+        arrived: &mut Arrived<'_, K, V, R>,
+        rest: Rest<K, V>,
+        deadline: Time,
+    ) -> Result<(), Error> {
+        let completed = match before(&self.runtime, deadline, rest.instrument(arrived.span.clone())).await {
+            Some(completed) => completed.map_err(|error| Error::Load(error.into())),
+            None => Err(Error::Deadline { after: self.strategy.load.deadline }),
+        };
+        match completed {
+            Ok((value, room)) => {
+                let took = arrived.attempt.end(!arrived.is_failure);
+                arrived.room = room.into_reservation();
+                // It is as old as its beginning.
+                let (at, since) = (arrived.loaded.at, arrived.loaded.since);
+                arrived.loaded = self.take_in(value, at, took, since);
+                Ok(())
+            }
+            Err(error) => {
+                arrived.attempt.end(false);
+                arrived.span.record("error", tracing::field::display(&error));
                 Err(error)
             }
         }
@@ -315,13 +442,37 @@ where
         // Lookups ask the coarse clock, so by the coarse clock it lives: else it would be fresh for
         // longer than its ttl, and one of no ttl at all would be fresh.
         let loaded = at.min(self.runtime.coarse_now());
-        let is_not_found = self.not_found.as_ref().is_some_and(|is_not_found| is_not_found(value));
-        if is_not_found {
-            self.lifetimes.negative_life(loaded)
-        } else {
-            Some(self.lifetimes.life(loaded, took, || self.chance.share()))
+        let own = match self.lifespan(value) {
+            Some(Lifespan::NONE) => return None,
+            own => own,
+        };
+        if self.values.not_found.as_ref().is_some_and(|is_not_found| is_not_found(value)) {
+            return self.lifetimes.negative_life(own, loaded);
         }
+        Some(self.lifetimes.life(own, loaded, took, || self.chance.share()))
     }
+
+    /// How long a value says that it is good for.
+    pub(crate) fn lifespan(&self, value: &V) -> Option<Lifespan> {
+        self.values.lifespan.as_ref().and_then(|lifespan| lifespan(value))
+    }
+}
+
+/// A load that has brought a value, or its beginning.
+struct Arrived<'a, K, V, R>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    R: Runtime,
+{
+    loaded: Loaded<V>,
+    room: Option<Reservation>,
+    rest: Option<Rest<K, V>>,
+    is_failure: bool,
+    attempt: Attempt<'a, K, V, R>,
+    span: Span,
+    /// One of those that may be under way at once.
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 /// A load that has begun. Dropped before its [end](Self::end) it was lost, and has failed: the breaker
@@ -333,7 +484,7 @@ where
     R: Runtime,
 {
     inner: &'a Inner<K, V, R>,
-    key: &'a K,
+    key: K,
     permit: Option<Permit<R>>,
     began: Time,
     is_over: bool,
@@ -345,16 +496,17 @@ where
     V: Clone + Send + Sync + 'static,
     R: Runtime,
 {
-    fn begin(inner: &'a Inner<K, V, R>, key: &'a K, permit: Option<Permit<R>>) -> Self {
+    fn begin(inner: &'a Inner<K, V, R>, key: K, permit: Option<Permit<R>>) -> Self {
         Self { inner, key, permit, began: inner.runtime.now(), is_over: false }
     }
 
-    /// It is over; how long it took.
-    fn end(mut self, is_answered: bool) -> Duration {
-        self.note(is_answered)
+    /// How long it has taken so far.
+    fn took(&self) -> Duration {
+        self.inner.runtime.now() - self.began
     }
 
-    fn note(&mut self, is_answered: bool) -> Duration {
+    /// It is over; how long it took.
+    fn end(&mut self, is_answered: bool) -> Duration {
         self.is_over = true;
         let Inner { runtime, counters, strategy, store, meter, .. } = self.inner;
         let now = runtime.now();
@@ -370,7 +522,7 @@ where
         } else {
             counters.loads_failed.increment();
             if !strategy.throttle.is_zero() {
-                store.throttle(self.key, runtime.coarse_now(), now + strategy.throttle);
+                store.throttle(&self.key, runtime.coarse_now(), now + strategy.throttle);
             }
         }
         took
@@ -385,7 +537,7 @@ where
 {
     fn drop(&mut self) {
         if !self.is_over {
-            self.note(false);
+            self.end(false);
         }
     }
 }

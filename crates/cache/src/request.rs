@@ -9,7 +9,7 @@ use stockade_model::{
 
 use crate::{
     answer::{Answer, Error, Reason},
-    cache::Inner,
+    cache::{Inner, Wish},
     flight::{Boarding, Leader, Timekeeper, Turn, Waiter},
     invalidations::Moment,
     life::{Life, State},
@@ -29,6 +29,7 @@ pub(crate) struct Request {
     /// Which leader of its flight it was, if it was one.
     led: Option<u32>,
     why: Why,
+    wish: Wish,
     /// Whether there is something to fall back to.
     has_stale: bool,
     /// Whether it is the soft timeout that ends its patience.
@@ -43,6 +44,8 @@ enum Why {
     Expired,
     /// It was chosen to refresh something fresh.
     Early,
+    /// It did not want what was stored.
+    Refused,
 }
 
 /// A wait, or what it came to.
@@ -54,6 +57,7 @@ impl From<Why> for Reason {
             Why::Absent => Self::Absent,
             Why::Expired => Self::Expired,
             Why::Early => Self::Early,
+            Why::Refused => Self::Refused,
         }
     }
 }
@@ -66,11 +70,22 @@ where
 {
     fn request(&self, seen: Version, why: Why, has_stale: bool) -> Request {
         let (at, moment) = (self.runtime.now(), self.store.moment());
-        Request { at, moment, seen, led: None, why, has_stale, is_soft: false, has_waited: false }
+        let (wish, is_soft, has_waited) = (Wish::Stored, false, false);
+        Request { at, moment, seen, led: None, why, wish, has_stale, is_soft, has_waited }
+    }
+
+    /// A request that is not content with what is stored.
+    pub(crate) fn request_anew(&self, key: &K, now: Time) -> Request {
+        let (seen, why) = match self.store.version(key) {
+            0 => (0, Why::Absent),
+            seen => (seen, Why::Refused),
+        };
+        let has_stale = self.store.peek(key, now).is_some_and(|held| !held.servable_for.is_zero());
+        Request { wish: Wish::Anew, ..self.request(seen, why, has_stale) }
     }
 
     /// Decides about what is not simply fresh. A refresh that it begins takes the loader.
-    pub(crate) fn weigh_up<L: Loader<V>>(
+    pub(crate) fn weigh_up<L: Loader<K, V>>(
         self: &Arc<Self>,
         key: &K,
         found: Found<V>,
@@ -102,7 +117,7 @@ where
         };
         let is_independent = self.strategy.fetch == Fetch::Independent;
         match self.lifetimes.state(&life, now, || (self.runtime.now(), self.chance.nats())) {
-            State::Fresh if life.is_negative => given(Outcome::Negative, Reason::Fresh),
+            State::Fresh if life.is_negative() => given(Outcome::Negative, Reason::Fresh),
             State::Refresh if is_independent && !is_throttled && is_closed() => {
                 self.counters.refreshes(self.strategy.refresh).increment();
                 ControlFlow::Continue(self.request(seen, Why::Early, true))
@@ -132,7 +147,7 @@ where
     }
 
     /// Begins a load that nobody waits for, unless there is one already or the breaker is against it.
-    fn refresh<L: Loader<V>>(
+    fn refresh<L: Loader<K, V>>(
         self: &Arc<Self>,
         key: &K,
         seen: Version,
@@ -160,22 +175,26 @@ where
     }
 
     /// What becomes of a request that has to wait or to load.
-    pub(crate) fn board<L: Loader<V>>(
+    pub(crate) fn board<L: Loader<K, V>>(
         self: &Arc<Self>,
         key: &K,
         request: &mut Request,
         load: &mut Option<L>,
     ) -> Step<K, V> {
         let Request { at, has_stale, .. } = *request;
+        let is_anew = request.wish == Wish::Anew;
         if self.strategy.fetch == Fetch::Independent {
             return self.lead(self.flights.depart_alone(key, at), request, load);
         }
         let (mut seen, mut is_soft) = (request.seen, false);
         let stored = || match self.store.look_again(key, at) {
-            Found::Fresh { value, loaded } => Some(Answer::hit(value, at - loaded)),
+            Found::Fresh { value, loaded } if !is_anew || loaded >= at => {
+                Some(Answer::hit(value, at - loaded))
+            }
+            Found::Fresh { .. } => None,
             Found::Aged(aged) => {
                 seen = aged.version;
-                aged.fresh_at(at)
+                aged.fresh_at(at).filter(|_| !is_anew || aged.life.loaded >= at)
             }
             Found::Missing { version } => {
                 seen = version;
@@ -213,7 +232,7 @@ where
     }
 
     /// Has the key loaded; the wait for that.
-    fn lead<L: Loader<V>>(
+    fn lead<L: Loader<K, V>>(
         self: &Arc<Self>,
         leader: Leader<K, Landing<V>>,
         request: &mut Request,
@@ -230,7 +249,7 @@ where
     }
 
     /// What becomes of a request whose wait is over.
-    pub(crate) fn after<L: Loader<V>>(
+    pub(crate) fn after<L: Loader<K, V>>(
         self: &Arc<Self>,
         key: &K,
         request: &mut Request,
@@ -268,10 +287,11 @@ where
         let Request { at, moment, .. } = *request;
         let until = |life: Life| match loaded.via {
             // Nothing better is to be had.
-            Via::Stale | Via::Fallback(_) => life.gone(self.lifetimes.stale_for),
+            Via::Stale | Via::Fallback(_) => life.gone(),
             Via::Load | Via::Shared | Via::Elsewhere => life.expires,
         };
-        (loaded.at >= at || loaded.life.is_some_and(|life| at < until(life)))
+        let is_good = |life: Life| request.wish == Wish::Stored && at < until(life);
+        (loaded.at >= at || loaded.life.is_some_and(is_good))
             && !self.store.outdates(loaded.since, moment, key, &loaded.value)
     }
 
@@ -305,7 +325,7 @@ where
             Ok(loaded) => {
                 let (outcome, reason) = match loaded.via {
                     Via::Load => (outcome, request.why.into()),
-                    Via::Shared if loaded.life.is_some_and(|life| life.is_negative) => {
+                    Via::Shared if loaded.life.is_some_and(|life| life.is_negative()) => {
                         (Outcome::Negative, Reason::Shared)
                     }
                     Via::Shared => (Outcome::Hit, Reason::Shared),
@@ -317,25 +337,33 @@ where
                 let age = self.runtime.coarse_now() - loaded.at;
                 Ok(Answer { value: loaded.value, outcome, age, reason })
             }
-            Err(error) => self.fall_back(key, error),
+            Err(error) => self.fall_back(key, request, error),
         })
     }
 
     /// No load answered: what is stored does, as long as it may.
-    fn fall_back(&self, key: &K, error: Error) -> Result<Answer<V>, Error> {
-        if !self.strategy.can_fall_back() {
+    fn fall_back(&self, key: &K, request: &Request, error: Error) -> Result<Answer<V>, Error> {
+        let is_anew = request.wish == Wish::Anew;
+        let can_fall_back = self.strategy.can_fall_back() || is_anew || self.values.lifespan.is_some();
+        if !can_fall_back {
             self.counters.answered(Outcome::Error);
             return Err(error);
         }
         let now = self.runtime.coarse_now();
+        let instead = |value: &V, age| Answer {
+            value: value.clone(),
+            outcome: Outcome::Fallback,
+            age,
+            reason: Reason::Failed(error.clone()),
+        };
         let stored = match self.store.look_again(key, now) {
+            Found::Fresh { value, loaded } if is_anew => Some(instead(&value, now - loaded)),
             Found::Fresh { value, loaded } => Some(Answer::hit(value, now - loaded)),
-            Found::Aged(aged) => Some(aged.fresh_at(now).unwrap_or_else(|| Answer {
-                age: now - aged.life.loaded,
-                value: aged.value,
-                outcome: Outcome::Fallback,
-                reason: Reason::Failed(error.clone()),
-            })),
+            Found::Aged(aged) if now >= aged.life.gone() => None,
+            Found::Aged(aged) => {
+                let fresh = aged.fresh_at(now).filter(|_| !is_anew);
+                Some(fresh.unwrap_or_else(|| instead(&aged.value, now - aged.life.loaded)))
+            }
             Found::Missing { .. } => None,
         };
         self.counters.answered(stored.as_ref().map_or(Outcome::Error, |answer| answer.outcome));
@@ -347,7 +375,7 @@ impl<V: Clone> Aged<V> {
     /// The answer that it is, if it is fresh.
     fn fresh_at(&self, now: Time) -> Option<Answer<V>> {
         let Self { value, life, .. } = self;
-        let outcome = if life.is_negative { Outcome::Negative } else { Outcome::Hit };
+        let outcome = if life.is_negative() { Outcome::Negative } else { Outcome::Hit };
         (now < life.expires).then(|| Answer {
             value: value.clone(),
             outcome,

@@ -1,9 +1,7 @@
 //! A part of the store: the entries of the keys that hash to it, their policy and their refills. It
 //! decides, holds no lock and never awaits.
 
-use std::{
-    borrow::Borrow, cmp::Reverse, collections::BinaryHeap, hash::Hash, num::NonZeroU32, time::Duration,
-};
+use std::{borrow::Borrow, cmp::Reverse, collections::BinaryHeap, hash::Hash, num::NonZeroU32};
 
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
@@ -60,8 +58,6 @@ pub(crate) struct Shard<K, V> {
     /// How many slots a purge has still to look at.
     unpurged: usize,
     evicted_expired: u64,
-    /// How long an entry may serve after it has expired.
-    stale_for: Duration,
     tags: Option<Tags>,
     /// Slots that were there from the beginning.
     room: usize,
@@ -163,11 +159,11 @@ pub(crate) struct Aged<V> {
 }
 
 /// Which entries are invalidated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
+pub(crate) enum Whose<'a, K> {
     /// Those with a tag of this hash.
     Tag(u64),
-    All,
+    /// Those of such keys.
+    Those(&'a dyn Fn(&K) -> bool),
 }
 
 /// What becomes of an entry that is invalidated.
@@ -224,7 +220,6 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         hasher: &FixedState,
         limit: Option<&Limit>,
         entries_max: usize,
-        stale_for: Duration,
         has_tags: bool,
     ) -> Self {
         let reclaim = limit.map_or(0.0, |limit| limit.reclaim);
@@ -245,7 +240,6 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             refills: Refills::new(hasher),
             unpurged: 0,
             evicted_expired: 0,
-            stale_for,
             tags: has_tags.then(|| Tags::new(hasher)),
         }
     }
@@ -271,7 +265,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     {
         let Some(entry) = &self.entries[slot as usize] else { return Found::Missing { version: 0 } };
         let version = entry.version.get();
-        if now >= entry.life.gone(self.stale_for) {
+        if now >= entry.life.kept_until() {
             return Found::Missing { version };
         }
         self.policy.hit(slot, &entry.place);
@@ -288,6 +282,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             Err(Some(slot)) => self.look_closer(slot, key, now),
             Err(None) => Found::Missing { version: 0 },
         }
+    }
+
+    /// What is stored, for who does not use it.
+    pub(crate) fn peek(&self, hash: u64, key: &K, now: Time) -> Option<(V, Life)> {
+        let (_, entry) = self.find(hash, key)?;
+        (now < entry.life.kept_until()).then(|| (entry.value.clone(), entry.life))
     }
 
     pub(crate) fn version(&self, hash: u64, key: &K) -> Version {
@@ -313,7 +313,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         let short_hash = shorten(hash);
         let place = Place::default();
         if let Some(slot) = found {
-            self.sweep.note(life.gone(self.stale_for));
+            self.sweep.note(life.kept_until());
             self.retag(slot, tags);
             let entry = Entry { key, value, life, place, version, short_hash, weight };
             let mut old = self.entries[slot as usize].replace(entry);
@@ -325,7 +325,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             return gone;
         }
         self.make_room(now, &mut gone);
-        self.sweep.note(life.gone(self.stale_for));
+        self.sweep.note(life.kept_until());
         let slot = if let Some(slot) = self.vacant_slot() {
             slot
         } else {
@@ -371,36 +371,44 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     /// One step of invalidating many: those after this slot. Where to go on; `None`: it was the last step.
     pub(crate) fn invalidate_some(
         &mut self,
-        whose: Whose,
+        whose: &Whose<'_, K>,
         how: Invalidation,
         after: Option<Slot>,
         now: Time,
         gone: &mut Gone<K, V>,
     ) -> (usize, Option<Slot>) {
         let slots: Vec<Slot> = match whose {
-            Whose::Tag(tag) => {
+            &Whose::Tag(tag) => {
                 let tagged = |tags: &Tags| tags.slots(tag, after, INVALIDATION_SLICE);
                 self.tags.as_ref().map(tagged).unwrap_or_default()
             }
-            Whose::All => {
+            Whose::Those(_) => {
                 let all = (after.map_or(0, |slot| slot + 1)..)
                     .take_while(|&slot| (slot as usize) < self.entries.len());
                 all.take(INVALIDATION_SLICE).collect()
             }
         };
         let last = slots.last().copied();
-        let hit = slots.into_iter().filter(|slot| self.invalidate_slot(*slot, how, now, gone)).count();
+        let is_it = |entry: &Entry<K, V>| match whose {
+            Whose::Tag(_) => true,
+            Whose::Those(is_it) => is_it(&entry.key),
+        };
+        let mut hit = 0;
+        for slot in slots {
+            let is_it = self.entries.get(slot as usize).and_then(Option::as_ref).is_some_and(is_it);
+            hit += usize::from(is_it && self.invalidate_slot(slot, how, now, gone));
+        }
         (hit, last)
     }
 
     fn invalidate_slot(&mut self, slot: Slot, how: Invalidation, now: Time, gone: &mut Gone<K, V>) -> bool {
         let Some(Some(entry)) = self.entries.get_mut(slot as usize) else { return false };
-        let serves_stale = !self.stale_for.is_zero() && !entry.life.is_negative;
-        if how == Invalidation::Soft && serves_stale {
+        let is_of_use = entry.life.kept_until() > entry.life.expires && !entry.life.is_negative();
+        if how == Invalidation::Soft && is_of_use {
             entry.life.expire(now);
             // What failed to be loaded may be there now.
             self.refills.lift_throttle(&entry.key);
-            self.sweep.note(entry.life.gone(self.stale_for));
+            self.sweep.note(entry.life.kept_until());
         } else {
             gone.extend(self.remove_slot(slot));
         }
@@ -465,7 +473,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             let slot = self.sweep.next(self.entries.len());
             let Some(entry) = self.entries.get(slot as usize) else { return slots };
             let Some(entry) = entry else { continue };
-            let gone_from = entry.life.gone(self.stale_for);
+            let gone_from = entry.life.kept_until();
             if now < gone_from {
                 self.sweep.keep(gone_from);
             } else {

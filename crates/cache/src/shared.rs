@@ -211,10 +211,10 @@ where
         via: Via,
     ) -> Option<Loaded<V>> {
         let now = self.runtime.coarse_now();
-        let life = self.lifetimes.resume(now, kept);
         let value = shared.values.decode(kept.body.clone())?;
+        let life = self.lifetimes.resume(self.lifespan(&value), now, kept);
         // Who waited for it is given it all the same: it was loaded since they came.
-        let is_gone = now >= life.gone(self.lifetimes.stale_for);
+        let is_gone = now >= life.gone();
         if is_gone && !matches!(via, Via::Elsewhere) {
             return None;
         }
@@ -288,7 +288,7 @@ where
     /// What is stale, in place of a load that failed; `None`: it is gone by now.
     pub(crate) fn instead(&self, stale: Loaded<V>, error: &Error) -> Option<Loaded<V>> {
         let now = self.runtime.coarse_now();
-        let life = stale.life.filter(|life| now < life.gone(self.lifetimes.stale_for))?;
+        let life = stale.life.filter(|life| now < life.gone())?;
         let via = if now < life.expires { Via::Shared } else { Via::Fallback(error.clone()) };
         Some(Loaded { via, ..stale })
     }
@@ -300,13 +300,13 @@ where
             Some(life) => Some(life.expires - life.loaded),
             None => Some(Duration::ZERO),
         };
-        let is_negative = loaded.life.is_none_or(|life| life.is_negative);
+        let is_negative = loaded.life.is_none_or(|life| life.is_negative());
         Kept {
             body: shared.values.encode(&loaded.value),
             age: self.runtime.now() - loaded.at,
             took: loaded.took,
             fresh_for,
-            stale_for: if is_negative { Duration::ZERO } else { self.lifetimes.stale_for },
+            stale_for: loaded.life.map(|life| life.stale_for()).unwrap_or_default(),
             is_negative,
             tags: self.store.tag_names(key, &loaded.value),
         }

@@ -14,6 +14,7 @@ use foldhash::quality::FixedState;
 use stockade_model::{seed::Seed, time::Time};
 
 use crate::{
+    Held,
     budget::{Budget, Progress, Reservation},
     invalidations::{Invalidations, Moment, TagHashes, What},
     life::Life,
@@ -113,6 +114,37 @@ pub(crate) struct Ticket {
     room: Option<Reservation>,
 }
 
+/// Room for a value that a load brings piece by piece: [`Cache::get_arriving`](crate::Cache::get_arriving).
+/// What it has counts under the limit, as an entry does.
+pub struct Room<K: Hash + Eq + Clone, V: Clone> {
+    store: Arc<Store<K, V>>,
+    key: K,
+    reservation: Option<Reservation>,
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Room<K, V> {
+    pub(crate) fn new(store: &Arc<Store<K, V>>, key: &K) -> Self {
+        Self { store: Arc::clone(store), key: key.clone(), reservation: None }
+    }
+
+    /// Makes it so many bytes altogether, and evicts others for that; false if there is no room for them, or
+    /// they are more than [`max_object`](crate::Limit::max_object). The value cannot be stored then.
+    #[must_use]
+    pub fn grow(&mut self, bytes: usize) -> bool {
+        self.store.grow(&self.key, &mut self.reservation, bytes)
+    }
+
+    pub(crate) fn into_reservation(self) -> Option<Reservation> {
+        self.reservation
+    }
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> std::fmt::Debug for Room<K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Room").field("reservation", &self.reservation).finish_non_exhaustive()
+    }
+}
+
 /// Why a value is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -150,7 +182,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let part = |number: usize, hasher: &_| {
             // The first ones take what the division leaves.
             let entries_max = entries / shards + usize::from(number < entries % shards);
-            let shard = Shard::new(hasher, limit, entries_max, strategy.stale_for(), tagging.is_some());
+            let shard = Shard::new(hasher, limit, entries_max, tagging.is_some());
             Part { hits: AtomicU64::new(0), misses: AtomicU64::new(0), shard: SharedLock::new(shard) }
         };
         let policy_bytes = limit.map_or(0, |limit| limit.policy.entry_bytes);
@@ -200,6 +232,13 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         self.shared(key, |shard, hash| shard.look_up(hash, key, now))
     }
 
+    /// What is stored under a key, and its clock.
+    pub(crate) fn peek(&self, key: &K, now: Time) -> Option<Held<V>> {
+        let (value, life) = self.shared(key, |shard, hash| shard.peek(hash, key, now))?;
+        let (fresh_for, servable_for) = (life.expires - now, life.gone() - now);
+        Some(Held { value, age: now - life.loaded, fresh_for, servable_for })
+    }
+
     pub(crate) fn version(&self, key: &K) -> Version {
         self.shared(key, |shard, hash| shard.version(hash, key))
     }
@@ -232,19 +271,35 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         if bytes > weight.budget.max_object {
             return Err(self.refuse(Refused::TooLarge));
         }
-        let hash = self.parts.hash(key);
-        let mut spins = 0..IN_TRANSIT_SPINS;
-        loop {
-            match self.make_room(weight, hash, &mut room, bytes) {
-                Progress::Done => break,
-                Progress::More => {}
-                // What is not promised to loads is on its way in or out, and will soon be there or gone.
-                Progress::Blocked if room.others() > 0 && spins.next().is_some() => spin_loop(),
-                Progress::Blocked => return Err(self.refuse(Refused::NoRoom)),
-            }
+        if !self.make_all_room(weight, self.parts.hash(key), &mut room, bytes) {
+            return Err(self.refuse(Refused::NoRoom));
         }
         let told = u32::try_from(bytes).expect("`max_object` is no more");
         Ok(Ticket { weight: told, room: Some(room) })
+    }
+
+    /// Room for what a load has brought of a key's value so far, and what it says that it will; false if there
+    /// is none.
+    fn grow(&self, key: &K, room: &mut Option<Reservation>, bytes: usize) -> bool {
+        let Some(weight) = &self.weight else { return true };
+        let room = room.get_or_insert_with(|| Reservation::none(&weight.budget));
+        bytes <= weight.budget.max_object
+            && room.try_promise(bytes)
+            && self.make_all_room(weight, self.parts.hash(key), room, bytes)
+    }
+
+    /// Evicts until there is room; false if nothing is left that could be evicted.
+    fn make_all_room(&self, weight: &Weight<K, V>, hash: u64, room: &mut Reservation, bytes: usize) -> bool {
+        let mut spins = 0..IN_TRANSIT_SPINS;
+        loop {
+            match self.make_room(weight, hash, room, bytes) {
+                Progress::Done => return true,
+                Progress::More => {}
+                // What is not promised to loads is on its way in or out, and will soon be there or gone.
+                Progress::Blocked if room.others() > 0 && spins.next().is_some() => spin_loop(),
+                Progress::Blocked => return false,
+            }
+        }
     }
 
     fn refuse(&self, why: Refused) -> Refused {
@@ -327,17 +382,23 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let Some(tagging) = &self.tagging else { return 0 };
         let hash = tagging.hash(tag);
         self.invalidations.note(What::Tag(hash));
-        self.invalidate_all(Whose::Tag(hash), how, now)
+        self.invalidate_all(&Whose::Tag(hash), how, now)
     }
 
     /// Invalidates every entry; how many.
     pub(crate) fn clear(&self, how: Invalidation, now: Time) -> usize {
+        self.invalidate_where(&|_| true, how, now)
+    }
+
+    /// Invalidates the entries of such keys; how many. Nobody knows whose loads are under way: none of them is
+    /// stored.
+    pub(crate) fn invalidate_where(&self, is_it: &dyn Fn(&K) -> bool, how: Invalidation, now: Time) -> usize {
         self.invalidations.note(What::Everything);
-        self.invalidate_all(Whose::All, how, now)
+        self.invalidate_all(&Whose::Those(is_it), how, now)
     }
 
     /// A few at a time, so that nobody waits for the lock until all are done.
-    fn invalidate_all(&self, whose: Whose, how: Invalidation, now: Time) -> usize {
+    fn invalidate_all(&self, whose: &Whose<'_, K>, how: Invalidation, now: Time) -> usize {
         let mut hit = 0;
         for part in self.parts.iter() {
             let mut after = None;

@@ -12,7 +12,7 @@ fn lifetimes(change: impl FnOnce(&mut Strategy)) -> Lifetimes {
     strategy.ttl = Some(Duration::from_secs(10));
     change(&mut strategy);
     strategy.check().unwrap();
-    Lifetimes::of(&strategy)
+    Lifetimes::of(&strategy, false)
 }
 
 fn never() -> (Time, f64) {
@@ -29,7 +29,7 @@ fn fresh_then_stale_then_the_last_resort_then_gone() {
         strategy.swr = Duration::from_secs(5);
         strategy.sie = Duration::from_mins(1);
     });
-    let life = lifetimes.life(at(1_000), Duration::from_millis(20), no_share);
+    let life = lifetimes.life(None, at(1_000), Duration::from_millis(20), no_share);
     for (ms, state) in [
         (1_000, State::Fresh),
         (10_999, State::Fresh),
@@ -46,7 +46,7 @@ fn fresh_then_stale_then_the_last_resort_then_gone() {
 #[test]
 fn an_early_refresh_is_due_on_the_first_request_after_its_share() {
     let lifetimes = lifetimes(|strategy| strategy.refresh = Refresh::Early { at: 0.8 });
-    let life = lifetimes.life(at(0), Duration::from_millis(20), no_share);
+    let life = lifetimes.life(None, at(0), Duration::from_millis(20), no_share);
     assert_eq!(life.due, at(8_000));
     assert_eq!(lifetimes.state(&life, at(8_000), never), State::Refresh);
     assert_eq!(lifetimes.state(&life, at(10_000), never), State::Gone);
@@ -61,11 +61,11 @@ fn jitter_shortens_the_ttl_and_nothing_else() {
     });
     let chance = Chance::new(Seed(1));
     for _ in 0..10_000 {
-        let life = lifetimes.life(at(0), Duration::ZERO, || chance.share());
+        let life = lifetimes.life(None, at(0), Duration::ZERO, || chance.share());
         assert!((at(8_000)..at(10_000)).contains(&life.expires), "{life:?}");
-        assert_eq!(life.gone(lifetimes.stale_for) - life.expires, Duration::from_mins(1));
+        assert_eq!(life.gone() - life.expires, Duration::from_mins(1));
     }
-    assert_eq!(lifetimes.negative_life(at(0)).unwrap().expires, at(1_000));
+    assert_eq!(lifetimes.negative_life(None, at(0)).unwrap().expires, at(1_000));
 }
 
 #[test]
@@ -77,8 +77,8 @@ fn a_time_may_be_as_long_as_any() {
         strategy.jitter = 1e-17;
         strategy.refresh = Refresh::XFetch { beta: f64::MAX };
     });
-    let life = lifetimes.life(at(1), Duration::MAX, || 1.0);
-    assert_eq!((life.expires, life.gone(lifetimes.stale_for)), (Time::NEVER, Time::NEVER));
+    let life = lifetimes.life(None, at(1), Duration::MAX, || 1.0);
+    assert_eq!((life.expires, life.gone()), (Time::NEVER, Time::NEVER));
     assert_eq!(lifetimes.state(&life, at(2), || (at(2), 0.1)), State::Refresh);
 }
 
@@ -89,7 +89,7 @@ fn a_not_found_is_neither_refreshed_nor_served_stale() {
         strategy.sie = Duration::from_mins(1);
         strategy.negative_ttl = Some(Duration::from_secs(1));
     });
-    let life = lifetimes.negative_life(at(0)).unwrap();
+    let life = lifetimes.negative_life(None, at(0)).unwrap();
     assert_eq!(lifetimes.state(&life, at(999), never), State::Fresh);
     assert_eq!(lifetimes.state(&life, at(1_000), never), State::Gone);
 }
@@ -97,7 +97,7 @@ fn a_not_found_is_neither_refreshed_nor_served_stale() {
 #[test]
 fn what_is_expired_by_hand_is_stale_from_then_on_and_gone_no_later() {
     let lifetimes = lifetimes(|strategy| strategy.sie = Duration::from_mins(1));
-    let mut life = lifetimes.life(at(0), Duration::ZERO, no_share);
+    let mut life = lifetimes.life(None, at(0), Duration::ZERO, no_share);
     life.expire(at(3_000));
     assert_eq!(lifetimes.state(&life, at(3_000), never), State::LastResort);
     assert_eq!(lifetimes.state(&life, at(63_000), never), State::Gone);
@@ -135,7 +135,7 @@ fn requests_refresh_as_early_as_the_paper_says() {
         (Duration::from_nanos(700), 0.5),
     ] {
         let lifetimes = lifetimes(|strategy| strategy.refresh = Refresh::XFetch { beta });
-        let life = lifetimes.life(at(5_000), delta, no_share);
+        let life = lifetimes.life(None, at(5_000), delta, no_share);
         for seed in 0..10 {
             let found = chi_squared(delta, beta, seed, |chance, distance| {
                 let now = life.expires.back(distance);
@@ -164,15 +164,35 @@ fn the_published_test_s_rule_fails_where_the_paper_s_holds() {
 #[test]
 fn before_it_is_due_no_draw_would_have_been_large_enough() {
     let lifetimes = lifetimes(|strategy| strategy.refresh = Refresh::XFetch { beta: 1.0 });
-    let life = lifetimes.life(at(5_000), Duration::from_millis(20), no_share);
+    let life = lifetimes.life(None, at(5_000), Duration::from_millis(20), no_share);
     let state = |now| lifetimes.state(&life, now, || (now, NATS_MOST));
     assert_eq!(state(life.due), State::Fresh, "it is due a little before, as clocks differ");
     let rounded = Duration::from_micros(1);
     assert_eq!(state(life.due + COARSE_LAG + rounded), State::Refresh);
     // A load so slow that every request may refresh.
-    let slow = lifetimes.life(at(5_000), Duration::from_mins(1), no_share);
+    let slow = lifetimes.life(None, at(5_000), Duration::from_mins(1), no_share);
     assert_eq!(slow.due, Time::ZERO);
     let now = at(6_000);
     assert_eq!(lifetimes.state(&slow, now, || (now, 0.2)), State::Refresh);
     assert_eq!(lifetimes.state(&slow, now, || (now, 0.1)), State::Fresh);
+}
+
+#[test]
+fn a_span_is_exact_or_a_little_less() {
+    let kept = |duration: Duration| Duration::from(Span::from(duration));
+    for exact in [
+        Duration::ZERO,
+        Duration::from_nanos(1),
+        Duration::from_nanos((1 << 27) - 1),
+        Duration::from_millis(500),
+    ] {
+        assert_eq!(kept(exact), exact);
+    }
+    for long in
+        [Duration::from_nanos(123_456_789_012), Duration::from_hours(6), Duration::from_hours(24 * 365)]
+    {
+        assert!(kept(long) <= long && kept(long) + long / 50_000_000 >= long, "{long:?}");
+    }
+    assert_eq!(kept(Duration::MAX), kept(Duration::from_hours(24 * 365 * 30)));
+    assert!(kept(Duration::MAX) > Duration::from_hours(24 * 365 * 9));
 }

@@ -35,7 +35,7 @@ fn fresh(store: &Store<u8, u8>, key: u8) -> Option<u8> {
 fn insert(store: &Store<u8, u8>, key: u8, value: u8, reserved: Option<Reservation>) {
     match store.ticket(&key, &value, reserved) {
         Ok(ticket) => {
-            let (life, since) = (Life::until(Time::NEVER), store.moment());
+            let (life, since) = (Life::until(Time::NEVER, Duration::ZERO), store.moment());
             store.publish(Publication { key, value, since, kept: Some((life, ticket)) }, Time::ZERO);
         }
         Err(_) => {
@@ -119,7 +119,7 @@ fn what_was_loaded_before_an_invalidation_is_not_found_after_it() {
                     let since = store.moment();
                     let value = if since == 0 { BEFORE } else { AFTER };
                     let ticket = store.ticket(&0, &value, None).expect("there is room");
-                    let life = Life::until(Time::NEVER);
+                    let life = Life::until(Time::NEVER, Duration::ZERO);
                     let kept = Some((life, ticket));
                     store.publish(Publication { key: 0, value, since, kept }, Time::ZERO);
                 })

@@ -1,0 +1,299 @@
+//! Values that arrive piece by piece, that say themselves how long they are good for, and requests that are not
+//! content with them. In virtual time.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use stockade_cache::{
+    Answer, Arrival, Breaker, BreakerState, Cache, Error, Invalidation, Lifespan, Limit, Outcome, Reason,
+    Room, Strategy, Wish,
+};
+use stockade_model::{
+    seed::Seed,
+    time::{Runtime, Time, Virtual},
+};
+
+const MS: Duration = Duration::from_millis(1);
+const SEC: Duration = Duration::from_secs(1);
+
+/// The beginning of a value, and the whole of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Page {
+    is_whole: bool,
+    version: u64,
+    lifespan: Option<Lifespan>,
+}
+
+/// How the rest of a value ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Comes,
+    Breaks,
+    Hangs,
+    Panics,
+    IsTooLarge,
+}
+
+type Pages = Cache<u32, Page, Virtual>;
+
+#[derive(Clone)]
+struct Scene {
+    time: Virtual,
+    cache: Pages,
+    loads: Arc<AtomicU64>,
+    lifespan: Option<Lifespan>,
+}
+
+impl Scene {
+    fn new(strategy: Strategy) -> Self {
+        let time = Virtual::new();
+        let cache = Cache::builder(strategy).weigh(|_, _| 1_000).lifespan(|page: &Page| page.lifespan);
+        let cache = cache.build_on(time.clone(), Seed(1)).unwrap();
+        Self { time, cache, loads: Arc::default(), lifespan: None }
+    }
+
+    fn preset(name: &str) -> Self {
+        Self::new(Strategy::preset(name).unwrap())
+    }
+
+    /// A load whose head takes 10 ms, and the rest 40 more.
+    async fn ask(&self, key: u32, wish: Wish, end: End) -> Result<Answer<Page>, Error> {
+        let (time, lifespan) = (self.time.clone(), self.lifespan);
+        let version = self.loads.clone();
+        let load = async move |mut room: Room<u32, Page>| {
+            let version = version.fetch_add(1, Relaxed) + 1;
+            time.sleep_until(time.now() + 10 * MS).await;
+            let rest = async move {
+                let has_room = room.grow(if end == End::IsTooLarge { usize::MAX } else { 500 });
+                time.sleep_until(time.now() + 40 * MS).await;
+                match end {
+                    End::Comes => Ok((Page { is_whole: true, version, lifespan }, room)),
+                    End::IsTooLarge => {
+                        assert!(!has_room);
+                        Ok((Page { is_whole: true, version, lifespan: Some(Lifespan::NONE) }, room))
+                    }
+                    End::Breaks => Err("connection reset".into()),
+                    End::Hangs => std::future::pending().await,
+                    End::Panics => panic!("on purpose"),
+                }
+            };
+            let value = Page { is_whole: false, version, lifespan };
+            Ok::<_, std::io::Error>(Arrival { value, rest: Some(Box::pin(rest)), is_failure: false })
+        };
+        self.cache.get_arriving(key, wish, load).await
+    }
+
+    async fn until(&self, at: Duration) {
+        self.time.sleep_until(Time::ZERO + at).await;
+    }
+
+    fn loads(&self) -> u64 {
+        self.loads.load(Relaxed)
+    }
+
+    fn run(self, story: impl AsyncFnOnce(Self)) {
+        let time = self.time.clone();
+        time.run(story(self)).expect("nobody hangs");
+    }
+}
+
+#[test]
+fn all_are_given_the_beginning_and_the_whole_is_stored_when_it_is_there() {
+    Scene::preset("swr").run(async |scene| {
+        let early = join_all((0..100).map(|_| scene.ask(1, Wish::Stored, End::Comes)));
+        let answers = early.await;
+        assert_eq!(scene.time.now(), Time::ZERO + 10 * MS, "nobody waits for the rest");
+        assert!(answers.iter().flatten().all(|answer| !answer.value.is_whole));
+        let coalesced = answers.iter().flatten().filter(|answer| answer.outcome == Outcome::Coalesced);
+        assert_eq!(coalesced.count(), 99);
+        assert!(scene.cache.is_empty() && scene.cache.flights() == 1);
+
+        scene.until(30 * MS).await;
+        let between = scene.ask(1, Wish::Stored, End::Comes).await.unwrap();
+        assert_eq!((between.value.is_whole, between.outcome), (false, Outcome::Coalesced));
+
+        scene.until(51 * MS).await;
+        let late = scene.ask(1, Wish::Stored, End::Comes).await.unwrap();
+        assert_eq!((late.value.is_whole, late.outcome, late.age), (true, Outcome::Hit, 41 * MS));
+        assert_eq!((scene.loads(), scene.cache.stats().loads_answered), (1, 1));
+    });
+}
+
+#[test]
+fn what_does_not_arrive_whole_is_not_stored_and_has_failed() {
+    for end in [End::Breaks, End::Hangs, End::Panics] {
+        let breaker = Breaker { min_calls: 1, ..Breaker::DEFAULT };
+        let strategy = Strategy { breaker: Some(breaker), ..Strategy::preset("breaker").unwrap() };
+        Scene::new(strategy).run(async move |scene| {
+            let answer = scene.ask(1, Wish::Stored, end).await.unwrap();
+            assert_eq!((answer.value.is_whole, answer.outcome), (false, Outcome::Miss));
+            assert_eq!(scene.cache.breakers()[0].1, BreakerState::Closed);
+            scene.cache.idle().await;
+            assert_eq!(scene.cache.stats().loads_failed, 1, "{end:?}");
+            assert_eq!(scene.cache.breakers()[0].1, BreakerState::Open, "{end:?}");
+            assert!(scene.cache.is_empty() && scene.cache.flights() == 0, "{end:?}");
+            assert!(
+                scene.time.now() <= Time::ZERO + 11 * SEC,
+                "a rest that hangs ends at the load's deadline"
+            );
+        });
+    }
+}
+
+#[test]
+fn what_is_stale_stays_when_its_successor_breaks_off() {
+    let strategy = Strategy { ttl: Some(SEC), ..Strategy::preset("fallback").unwrap() };
+    Scene::new(strategy).run(async |scene| {
+        drop(scene.ask(1, Wish::Stored, End::Comes).await);
+        scene.until(2 * SEC).await;
+        let cut = scene.ask(1, Wish::Stored, End::Breaks).await.unwrap();
+        assert_eq!((cut.value.version, cut.outcome), (2, Outcome::Miss));
+        scene.cache.idle().await;
+        let after = scene.ask(1, Wish::Stored, End::Comes).await.unwrap();
+        assert_eq!((after.value.version, after.value.is_whole), (1, true));
+        assert!(matches!(after.reason, Reason::Failed(Error::Throttled { .. })), "{:?}", after.reason);
+    });
+}
+
+#[test]
+fn an_invalidation_meanwhile_keeps_it_from_being_stored() {
+    Scene::preset("swr").run(async |scene| {
+        drop(scene.ask(1, Wish::Stored, End::Comes).await);
+        scene.until(20 * MS).await;
+        scene.cache.invalidate_where(|key| *key == 1, Invalidation::Hard);
+        let answer = scene.ask(1, Wish::Stored, End::Comes).await.unwrap();
+        assert_eq!((answer.value.version, answer.outcome), (2, Outcome::Miss));
+        scene.cache.idle().await;
+        let stored = scene.cache.peek(&1).unwrap();
+        assert_eq!((stored.value.version, scene.cache.stats().stores_outdated), (2, 1));
+    });
+}
+
+#[test]
+fn bytes_on_their_way_count_and_what_is_too_large_is_not_stored() {
+    let limit = Limit { max_object: Some(2_000), ..Limit::bytes(10_000) };
+    let strategy = Strategy { limit: Some(limit), ..Strategy::preset("swr").unwrap() };
+    Scene::new(strategy).run(async |scene| {
+        let answers = join_all((0..20).map(|key| scene.ask(key, Wish::Stored, End::Comes))).await;
+        assert!(answers.iter().all(Result::is_ok));
+        scene.until(20 * MS).await;
+        // Half of the limit for what is under way: ten rests of 500 bytes.
+        assert_eq!(scene.cache.bytes().unwrap().held, 5_000);
+        scene.cache.idle().await;
+        assert!(scene.cache.bytes().unwrap().peak <= 10_000);
+
+        drop(scene.ask(99, Wish::Stored, End::IsTooLarge).await);
+        scene.cache.idle().await;
+        assert!(scene.cache.peek(&99).is_none());
+        assert!(scene.cache.peek(&19).is_some());
+    });
+}
+
+#[test]
+fn values_say_themselves_how_long_they_are_good_for() {
+    let mut scene = Scene::preset("stampede");
+    scene.lifespan = Some(Lifespan { ttl: SEC, swr: SEC, sie: SEC, keep: SEC });
+    scene.run(async |scene| {
+        drop(scene.ask(1, Wish::Stored, End::Comes).await);
+        scene.cache.idle().await;
+        let at = |after| 10 * MS + after;
+        let held = |cache: &Pages| cache.peek(&1).map(|held| (held.fresh_for, held.servable_for));
+
+        scene.until(at(SEC / 2)).await;
+        assert_eq!(held(&scene.cache), Some((SEC / 2, 5 * SEC / 2)));
+        scene.until(at(7 * SEC / 2)).await;
+        assert_eq!(held(&scene.cache), Some((Duration::ZERO, Duration::ZERO)), "to be validated, no more");
+        assert!(scene.cache.get(&1).is_none());
+        let answer = scene.ask(1, Wish::Stored, End::Breaks).await.unwrap();
+        assert_eq!((answer.outcome, answer.value.version), (Outcome::Miss, 2));
+        scene.until(at(4 * SEC)).await;
+        assert_eq!(held(&scene.cache), None);
+    });
+    let mut scene = Scene::preset("swr");
+    scene.lifespan = Some(Lifespan::NONE);
+    scene.run(async |scene| {
+        drop(scene.ask(1, Wish::Stored, End::Comes).await);
+        scene.cache.idle().await;
+        assert!(scene.cache.is_empty(), "good for nothing");
+    });
+}
+
+#[test]
+fn stale_by_its_own_lifespan_is_refreshed_or_the_last_resort() {
+    let mut scene = Scene::preset("stampede");
+    scene.lifespan = Some(Lifespan { ttl: SEC, swr: SEC, sie: SEC, keep: Duration::ZERO });
+    scene.run(async |scene| {
+        drop(scene.ask(1, Wish::Stored, End::Comes).await);
+        scene.until(3 * SEC / 2).await;
+        assert_eq!(scene.ask(1, Wish::Stored, End::Breaks).await.unwrap().outcome, Outcome::Stale);
+        scene.until(5 * SEC / 2).await;
+        let load = async |_: Room<u32, Page>| Err::<Arrival<u32, Page>, _>("no route to host");
+        let answer = scene.cache.get_arriving(1, Wish::Stored, load).await.unwrap();
+        assert_eq!((answer.outcome, answer.value.version), (Outcome::Fallback, 1));
+        scene.until(4 * SEC).await;
+        assert!(scene.cache.get_arriving(1, Wish::Stored, load).await.is_err(), "it is gone");
+    });
+}
+
+#[test]
+fn who_wants_it_anew_is_not_given_what_was_stored_unless_its_load_fails() {
+    Scene::preset("swr").run(async |scene| {
+        drop(scene.ask(1, Wish::Stored, End::Comes).await);
+        scene.until(SEC).await;
+        let asked = join_all((0..10).map(|_| scene.ask(1, Wish::Anew, End::Comes))).await;
+        assert!(asked.iter().flatten().all(|answer| answer.value.version == 2));
+        assert_eq!(scene.loads(), 2, "one for all of them");
+        assert!(matches!(asked[0].as_ref().unwrap().reason, Reason::Refused));
+        scene.cache.idle().await;
+
+        let load = async |_: Room<u32, Page>| Err::<Arrival<u32, Page>, _>("no route to host");
+        let answer = scene.cache.get_arriving(1, Wish::Anew, load).await.unwrap();
+        assert_eq!((answer.outcome, answer.value.version), (Outcome::Fallback, 2));
+        let answer = scene.ask(1, Wish::Stored, End::Comes).await.unwrap();
+        assert_eq!((answer.outcome, answer.value.version), (Outcome::Hit, 2));
+    });
+}
+
+#[test]
+fn views_share_entries_and_loads_and_nothing_else() {
+    Scene::preset("stampede").run(async |scene| {
+        let strategy = Strategy {
+            breaker: Some(Breaker { min_calls: 1, ..Breaker::DEFAULT }),
+            ..Strategy::preset("breaker").unwrap()
+        };
+        let other = Scene { cache: scene.cache.view(&strategy, None).unwrap(), ..scene.clone() };
+        let both = [scene.ask(1, Wish::Stored, End::Comes), other.ask(1, Wish::Stored, End::Comes)];
+        let outcomes = join_all(both).await;
+        assert_eq!(outcomes[1].as_ref().unwrap().outcome, Outcome::Coalesced);
+        other.cache.idle().await;
+        assert_eq!((scene.loads(), other.cache.len()), (1, 1));
+        assert_eq!((scene.cache.stats().loads, other.cache.stats().loads), (1, 0));
+
+        drop(other.ask(2, Wish::Stored, End::Breaks).await);
+        other.cache.idle().await;
+        assert_eq!(other.cache.breakers()[0].1, BreakerState::Open);
+        assert!(scene.cache.breakers().is_empty());
+        assert_eq!(scene.ask(2, Wish::Stored, End::Comes).await.unwrap().outcome, Outcome::Miss);
+    });
+}
+
+#[test]
+fn an_answer_that_is_a_failure_all_the_same_opens_the_breaker() {
+    let breaker = Breaker { min_calls: 1, ..Breaker::DEFAULT };
+    let strategy = Strategy { breaker: Some(breaker), ..Strategy::preset("breaker").unwrap() };
+    Scene::new(strategy).run(async |scene| {
+        let load = async |_: Room<u32, Page>| {
+            let page = Page { is_whole: true, version: 1, lifespan: None };
+            Ok::<_, std::io::Error>(Arrival { is_failure: true, ..Arrival::whole(page) })
+        };
+        let answer = scene.cache.get_arriving(1, Wish::Stored, load).await.unwrap();
+        assert_eq!((answer.outcome, scene.cache.len()), (Outcome::Miss, 1));
+        assert_eq!(scene.cache.breakers()[0].1, BreakerState::Open);
+    });
+}
