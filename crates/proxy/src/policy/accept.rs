@@ -1,0 +1,165 @@
+//! Whether a stored answer will do for a request, as far as the two say (RFC 9111, 4.2 and 5.2.1).
+
+use std::time::Duration;
+
+use super::{directives::RequestDirectives, freshness::Freshness};
+
+/// Whether a stored answer will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suits {
+    /// It is fresh.
+    Yes,
+    /// It is stale, and the request has said that it may be.
+    Stale,
+    /// It will not, and that is why.
+    No(Unfit),
+}
+
+/// Why a stored answer will not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// The request wants nothing stored: `no-cache` or `no-store`.
+    Refused,
+    /// Older than the request's `max-age`.
+    TooOld,
+    /// Fresh, but not for as long as the request's `min-fresh`.
+    TooShort,
+    /// The answer's `no-cache`: the origin has to be asked each time.
+    MustValidate,
+    /// Stale, and nothing but time is against it: whether it is given while or because it cannot be refreshed is for
+    /// `swr` and `sie` to say.
+    Expired,
+}
+
+/// Whether an answer that has become so old will do.
+///
+/// `lifetime` is how old it may become by the cache's rules: that of the answer's [`Freshness`], or what a route
+/// says instead.
+#[must_use]
+pub fn suits(request: &RequestDirectives, stored: &Freshness, age: Duration, lifetime: Duration) -> Suits {
+    if request.no_cache || request.no_store {
+        return Suits::No(Unfit::Refused);
+    }
+    if stored.must_validate {
+        return Suits::No(Unfit::MustValidate);
+    }
+    let is_fresh = age < lifetime;
+    let stale_for = age.saturating_sub(lifetime);
+    if let Some(longest) = request.max_age {
+        // A reload of what does not change (RFC 8246, 2) need not reach the origin.
+        let is_reload_of_unchanging = stored.is_immutable && longest.is_zero() && is_fresh;
+        if (age > longest || longest.is_zero()) && !is_reload_of_unchanging {
+            return Suits::No(Unfit::TooOld);
+        }
+    }
+    if is_fresh {
+        return match request.min_fresh {
+            Some(asked) if lifetime.saturating_sub(age) < asked => Suits::No(Unfit::TooShort),
+            _ => Suits::Yes,
+        };
+    }
+    match request.max_stale {
+        Some(most) if stored.may_be_stale && stale_for <= most && request.min_fresh.is_none() => Suits::Stale,
+        _ => Suits::No(Unfit::Expired),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policy::freshness::Basis;
+
+    const STORED: Freshness = Freshness {
+        initial_age: Duration::ZERO,
+        lifetime: Duration::from_mins(25),
+        basis: Basis::Origin,
+        swr: None,
+        sie: None,
+        may_be_stale: true,
+        must_validate: false,
+        is_immutable: false,
+    };
+    const SILENT: RequestDirectives = RequestDirectives {
+        no_store: false,
+        no_cache: false,
+        only_if_cached: false,
+        max_age: None,
+        min_fresh: None,
+        max_stale: None,
+    };
+
+    fn after(seconds: u64, request: RequestDirectives, stored: &Freshness) -> Suits {
+        suits(&request, stored, Duration::from_secs(seconds), stored.lifetime)
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "as the directives have it")]
+    fn some(seconds: u64) -> Option<Duration> {
+        Some(Duration::from_secs(seconds))
+    }
+
+    /// The suite's `cc-request`, and what it leaves out.
+    #[test]
+    fn table() {
+        let strict = Freshness { may_be_stale: false, ..STORED };
+        let validated = Freshness { must_validate: true, ..STORED };
+        let unchanging = Freshness { is_immutable: true, ..STORED };
+        let max_age = |seconds| RequestDirectives { max_age: some(seconds), ..SILENT };
+        let max_stale = |seconds| RequestDirectives { max_stale: some(seconds), ..SILENT };
+        let min_fresh = |seconds| RequestDirectives { min_fresh: some(seconds), ..SILENT };
+        let no = Suits::No;
+        for (age, request, stored, expected) in [
+            (0, SILENT, STORED, Suits::Yes),
+            (1499, SILENT, STORED, Suits::Yes),
+            (1500, SILENT, STORED, no(Unfit::Expired)),
+            (0, SILENT, validated, no(Unfit::MustValidate)),
+            (0, RequestDirectives { no_cache: true, ..SILENT }, STORED, no(Unfit::Refused)),
+            (0, RequestDirectives { no_store: true, ..SILENT }, STORED, no(Unfit::Refused)),
+            (0, RequestDirectives { only_if_cached: true, ..SILENT }, STORED, Suits::Yes),
+            (0, max_age(0), STORED, no(Unfit::TooOld)),
+            (3, max_age(0), unchanging, Suits::Yes),
+            (1500, max_age(0), unchanging, no(Unfit::TooOld)),
+            (0, max_age(0), Freshness { must_validate: true, ..unchanging }, no(Unfit::MustValidate)),
+            (1, max_age(1), STORED, Suits::Yes),
+            (3, max_age(1), STORED, no(Unfit::TooOld)),
+            (3, max_age(1), unchanging, no(Unfit::TooOld)),
+            (1800, max_age(600), STORED, no(Unfit::TooOld)),
+            (2000, max_stale(1000), STORED, Suits::Stale),
+            (2500, max_stale(1000), STORED, Suits::Stale),
+            (2501, max_stale(1000), STORED, no(Unfit::Expired)),
+            (2000, max_stale(1000), strict, no(Unfit::Expired)),
+            (9999, RequestDirectives { max_stale: Some(Duration::MAX), ..SILENT }, STORED, Suits::Stale),
+            (2000, RequestDirectives { max_age: some(1600), ..max_stale(1000) }, STORED, no(Unfit::TooOld)),
+            (2000, RequestDirectives { max_age: some(2000), ..max_stale(1000) }, STORED, Suits::Stale),
+            (0, min_fresh(1500), STORED, Suits::Yes),
+            (1, min_fresh(1500), STORED, no(Unfit::TooShort)),
+            (1000, min_fresh(1000), STORED, no(Unfit::TooShort)),
+            (0, RequestDirectives { min_fresh: Some(Duration::MAX), ..SILENT }, STORED, no(Unfit::TooShort)),
+        ] {
+            assert_eq!(after(age, request, &stored), expected, "{age} {request:?} {stored:?}");
+        }
+    }
+
+    proptest! {
+        /// A directive can only take away; but for `max-stale`.
+        #[test]
+        fn who_asks_for_more_is_given_no_more(
+            age in 0_u64..3000, no_cache: bool, max_age in prop::option::of(0_u64..3000),
+            min_fresh in prop::option::of(0_u64..3000), may_be_stale: bool, must_validate: bool,
+        ) {
+            let stored = Freshness { may_be_stale, must_validate, ..STORED };
+            let limit = |seconds: Option<u64>| seconds.map(Duration::from_secs);
+            let asked = RequestDirectives {
+                no_cache, max_age: limit(max_age), min_fresh: limit(min_fresh), ..SILENT
+            };
+            if after(age, asked, &stored) == Suits::Yes {
+                prop_assert_eq!(after(age, SILENT, &stored), Suits::Yes);
+            }
+            let tolerant = RequestDirectives { max_stale: Some(Duration::MAX), ..asked };
+            if after(age, tolerant, &stored) == Suits::Stale {
+                prop_assert!(age >= 1500 && may_be_stale && !must_validate && !no_cache);
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! How field values are taken apart (RFC 9110, 5.6): lists, quoted strings, numbers.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName};
+
+/// The greatest number of seconds that is told apart (RFC 9111, 1.2.2); what is more is this.
+pub(crate) const SECONDS_MOST: u64 = 1 << 31;
+
+/// Without the white space around it.
+pub(crate) fn trim(value: &[u8]) -> &[u8] {
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let Some(first) = value.iter().position(|byte| !is_space(byte)) else { return &[] };
+    let last = value.iter().rposition(|byte| !is_space(byte)).unwrap_or(first);
+    &value[first..=last]
+}
+
+/// The elements of a list, separated by commas that are not within quotes; empty ones are left out.
+/// From a quote on that never ends, quotes are ordinary characters, so that nothing is hidden behind it.
+#[derive(Clone, Debug)]
+pub(crate) struct Elements<'a> {
+    rest: Option<&'a [u8]>,
+    every_quote_ends: bool,
+}
+
+/// See [`Elements`].
+pub(crate) fn elements(value: &[u8]) -> Elements<'_> {
+    Elements { rest: Some(value), every_quote_ends: true }
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        loop {
+            let rest = self.rest?;
+            let end = self.end_of_first(rest);
+            self.rest = rest.get(end + 1..);
+            let element = trim(&rest[..end]);
+            if !element.is_empty() {
+                return Some(element);
+            }
+        }
+    }
+}
+
+impl Elements<'_> {
+    /// Where the first element ends: at a comma or at the end.
+    fn end_of_first(&mut self, value: &[u8]) -> usize {
+        let mut at = 0;
+        while let Some(byte) = value.get(at) {
+            match byte {
+                b',' => return at,
+                b'"' if self.every_quote_ends => match end_of_quote(&value[at..]) {
+                    Some(length) => at += length,
+                    None => self.every_quote_ends = false,
+                },
+                _ => at += 1,
+            }
+        }
+        value.len()
+    }
+}
+
+/// How long the quoted string is that the value begins with, both quotes counted; none if it does not end.
+pub(crate) fn end_of_quote(value: &[u8]) -> Option<usize> {
+    let mut at = 1;
+    loop {
+        match value.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+/// The elements of a list that may span several lines.
+pub(crate) fn listed<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    headers.get_all(name).into_iter().flat_map(|line| elements(line.as_bytes()))
+}
+
+/// What is within the quotes, if the whole is one quoted string without escapes; else the whole.
+pub(crate) fn unquoted(value: &[u8]) -> &[u8] {
+    match value {
+        [b'"', within @ .., b'"'] if !within.iter().any(|byte| matches!(byte, b'"' | b'\\')) => within,
+        whole => whole,
+    }
+}
+
+/// A number of seconds (RFC 9111, 1.2.2): digits and nothing else; one too great is the greatest.
+pub(crate) fn seconds(digits: &[u8]) -> Option<Duration> {
+    if digits.is_empty() {
+        return None;
+    }
+    let mut sum = 0_u64;
+    for digit in digits {
+        let digit = char::from(*digit).to_digit(10)?;
+        sum = (sum * 10 + u64::from(digit)).min(SECONDS_MOST);
+    }
+    Some(Duration::from_secs(sum))
+}
+
+/// A number that positions are counted in: digits and nothing else, no greater than 64 bits hold.
+pub(crate) fn position(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |sum, digit| {
+        sum.checked_mul(10)?.checked_add(char::from(*digit).to_digit(10)?.into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn split(value: &str) -> Vec<String> {
+        elements(value.as_bytes()).map(|element| String::from_utf8_lossy(element).into_owned()).collect()
+    }
+
+    #[test]
+    fn lists() {
+        for (value, parts) in [
+            ("", &[][..]),
+            (" , ,", &[]),
+            ("a,b", &["a", "b"]),
+            (" a\t, b ", &["a", "b"]),
+            ("a=\"x, y\", b", &["a=\"x, y\"", "b"]),
+            ("a=\"x\\\", y\", b", &["a=\"x\\\", y\"", "b"]),
+            ("a=\"x, b", &["a=\"x", "b"]),
+            ("\"\\", &["\"\\"]),
+            ("a=\"x, b=\"y, z", &["a=\"x, b=\"y", "z"]),
+        ] {
+            assert_eq!(split(value), parts, "{value}");
+        }
+    }
+
+    #[test]
+    fn numbers() {
+        for (digits, expected) in [
+            ("", None),
+            ("0", Some(0)),
+            ("003600", Some(3600)),
+            ("3600.0", None),
+            ("-1", None),
+            ("+1", None),
+            ("1a", None),
+            ("'1'", None),
+            ("2147483647", Some(2_147_483_647)),
+            ("2147483648", Some(SECONDS_MOST)),
+            ("99999999999999999999999999", Some(SECONDS_MOST)),
+        ] {
+            assert_eq!(seconds(digits.as_bytes()), expected.map(Duration::from_secs), "{digits}");
+        }
+        assert_eq!(position(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(position(b"18446744073709551616"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn without_quotes_a_list_is_split_at_each_comma(value in "[a-z=, \t]{0,40}") {
+            let naive: Vec<String> = value
+                .split(',')
+                .map(|part| part.trim_matches([' ', '\t']).to_owned())
+                .filter(|part| !part.is_empty())
+                .collect();
+            prop_assert_eq!(split(&value), naive);
+        }
+
+        #[test]
+        fn any_bytes_are_taken_apart_into_parts_of_themselves(value: Vec<u8>) {
+            let parts: usize = elements(&value).map(<[u8]>::len).sum();
+            prop_assert!(parts <= value.len());
+        }
+
+        #[test]
+        fn elements_of_an_element_are_itself(value in "[a-z=,\" \\\\]{0,40}") {
+            for element in elements(value.as_bytes()) {
+                let again: Vec<_> = elements(element).collect();
+                prop_assert_eq!(again, vec![element]);
+            }
+        }
+    }
+}

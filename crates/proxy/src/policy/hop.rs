@@ -1,0 +1,268 @@
+//! What is for one connection alone, and what is added on the way (RFC 9110, 7.6; RFC 9111, 3.1).
+
+use std::time::SystemTime;
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Version,
+    header::{
+        AGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
+        CONTENT_TYPE, COOKIE, DATE, ETAG, EXPIRES, HOST, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+        IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, RANGE,
+        SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VARY, VIA,
+    },
+};
+use smallvec::SmallVec;
+
+use super::{
+    date,
+    directives::ResponseDirectives,
+    field::{elements, listed},
+};
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+
+/// What is dropped in each direction, whether `Connection` names it or not.
+const OF_A_CONNECTION: [HeaderName; 11] = [
+    CONNECTION,
+    KEEP_ALIVE,
+    PROXY_CONNECTION,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHENTICATION_INFO,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    HTTP2_SETTINGS,
+];
+
+/// What is meant for everybody on the way, and therefore never dropped because `Connection` names it: whoever may take
+/// these away decides what is stored, for whom and for how long.
+const OF_THE_MESSAGE: [HeaderName; 15] = [
+    AUTHORIZATION,
+    CACHE_CONTROL,
+    CONTENT_ENCODING,
+    CONTENT_LENGTH,
+    CONTENT_RANGE,
+    CONTENT_TYPE,
+    COOKIE,
+    DATE,
+    ETAG,
+    EXPIRES,
+    HOST,
+    LAST_MODIFIED,
+    RANGE,
+    SET_COOKIE,
+    VARY,
+];
+
+/// What makes a request a conditional or a partial one.
+const OF_A_CONDITION: [HeaderName; 6] =
+    [IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE];
+
+/// More options than that in `Connection` are not looked at.
+const OPTIONS_MOST: usize = 64;
+
+/// Drops what was for the connection that a head came by; `TE: trailers` stays that, if it was said.
+///
+/// Before anything else is read from the head: what an answer depends on is what the origin is asked.
+pub fn strip(headers: &mut HeaderMap) {
+    if headers.contains_key(CONNECTION) {
+        let named: SmallVec<[HeaderName; 4]> = listed(headers, &CONNECTION)
+            .take(OPTIONS_MOST)
+            .filter_map(|option| HeaderName::from_bytes(option).ok())
+            .filter(|name| !OF_THE_MESSAGE.contains(name))
+            .collect();
+        let wants_trailers = wants_trailers(headers);
+        for name in named {
+            remove(headers, &name);
+        }
+        strip_always(headers, wants_trailers);
+    } else {
+        let wants_trailers = wants_trailers(headers);
+        strip_always(headers, wants_trailers);
+    }
+}
+
+fn strip_always(headers: &mut HeaderMap, wants_trailers: bool) {
+    for name in &OF_A_CONNECTION {
+        remove(headers, name);
+    }
+    if wants_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+}
+
+fn wants_trailers(headers: &HeaderMap) -> bool {
+    headers.contains_key(TE) && listed(headers, &TE).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
+}
+
+/// Removes a field, without the cost of hashing where the head is empty.
+fn remove(headers: &mut HeaderMap, name: &HeaderName) {
+    if !headers.is_empty() {
+        headers.remove(name);
+    }
+}
+
+/// Makes the request of a client one for the whole answer, without conditions: a load is for everybody who waits.
+/// The client's own conditions and ranges are kept apart, and are about the answer.
+pub fn for_load(request: &mut HeaderMap) {
+    for name in &OF_A_CONDITION {
+        remove(request, name);
+    }
+}
+
+/// Makes an answer's head the one to store: without what `no-cache` and `private` name (RFC 9111, 5.2.2), and without
+/// what was for the connection. Who has asked is given the fields all the same.
+pub fn for_store(response: &mut HeaderMap, said: &ResponseDirectives) {
+    strip(response);
+    for name in said.no_cache.fields().iter().chain(said.private.fields()) {
+        remove(response, name);
+    }
+}
+
+/// Adds this hop (RFC 9110, 7.6.3): `1.1 stockade`. The pseudonym is a token.
+pub fn add_via(headers: &mut HeaderMap, received: Version, pseudonym: &str) {
+    let version = match received {
+        Version::HTTP_09 => "0.9",
+        Version::HTTP_10 => "1.0",
+        Version::HTTP_2 => "2",
+        Version::HTTP_3 => "3",
+        _ => "1.1",
+    };
+    if let Ok(hop) = HeaderValue::try_from(format!("{version} {pseudonym}")) {
+        headers.append(VIA, hop);
+    }
+}
+
+/// Whether the request has been here before: it goes round in circles.
+#[must_use]
+pub fn is_loop(headers: &HeaderMap, pseudonym: &str) -> bool {
+    headers.contains_key(VIA)
+        && listed(headers, &VIA).any(|hop| {
+            let mut words = hop.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
+            words.nth(1).is_some_and(|word| word.eq_ignore_ascii_case(pseudonym.as_bytes()))
+        })
+}
+
+/// Dates an answer that its origin has not dated (RFC 9110, 6.6.1).
+pub fn supply_date(headers: &mut HeaderMap, received: SystemTime) {
+    if !headers.contains_key(DATE) {
+        headers.insert(DATE, date::written(received));
+    }
+}
+
+/// Says how old an answer is, in whole seconds, instead of what it said when it came.
+pub fn set_age(headers: &mut HeaderMap, age: std::time::Duration) {
+    headers.insert(AGE, HeaderValue::from(age.as_secs()));
+}
+
+/// Whether a request expects `100 Continue` (RFC 9110, 10.1.1).
+#[must_use]
+pub fn expects_continue(headers: &HeaderMap) -> bool {
+    headers.get(http::header::EXPECT).is_some_and(|expectation| {
+        elements(expectation.as_bytes()).any(|element| element.eq_ignore_ascii_case(b"100-continue"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policy::testing::head;
+
+    fn names(head: &HeaderMap) -> Vec<&str> {
+        let mut names: Vec<_> = head.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The suite's `headers`: each field that must not be stored.
+    #[test]
+    fn what_was_for_the_connection() {
+        let mut whole = head(&[
+            ("connection", "a, B ,\"x"),
+            ("connection", "close, cache-control, host"),
+            ("a", "1"),
+            ("b", "2"),
+            ("c", "3"),
+            ("keep-alive", "1"),
+            ("proxy-authenticate", "1"),
+            ("proxy-authentication-info", "1"),
+            ("proxy-authorization", "1"),
+            ("proxy-connection", "1"),
+            ("te", "gzip"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "h2c"),
+            ("http2-settings", "x"),
+            ("cache-control", "private"),
+            ("host", "h"),
+        ]);
+        strip(&mut whole);
+        assert_eq!(names(&whole), ["c", "cache-control", "host"]);
+        let mut trailers = head(&[("te", "gzip, Trailers;q=1"), ("te", "trailers"), ("connection", "te")]);
+        strip(&mut trailers);
+        assert_eq!(trailers, head(&[("te", "trailers")]));
+    }
+
+    /// The suite's `cc-response`: fields that `no-cache` lists.
+    #[test]
+    fn what_is_not_stored() {
+        let said_lines = [("cache-control", "no-cache=\"a\", private=\"B, set-cookie\", max-age=9")];
+        let said = ResponseDirectives::read(&head(&said_lines), &[]);
+        let mut stored =
+            head(&[("a", "1"), ("b", "2"), ("c", "3"), ("set-cookie", "s"), ("connection", "close")]);
+        for_store(&mut stored, &said);
+        assert_eq!(names(&stored), ["c"]);
+    }
+
+    #[test]
+    fn a_load_is_for_everybody() {
+        let mut request = head(&[
+            ("if-match", "*"),
+            ("if-none-match", "*"),
+            ("if-modified-since", "x"),
+            ("if-unmodified-since", "x"),
+            ("if-range", "x"),
+            ("range", "bytes=0-"),
+            ("accept", "*/*"),
+        ]);
+        for_load(&mut request);
+        assert_eq!(names(&request), ["accept"]);
+    }
+
+    #[test]
+    fn what_is_added() {
+        let mut request = head(&[("via", "1.0 fred")]);
+        assert!(!is_loop(&request, "stockade"));
+        add_via(&mut request, Version::HTTP_2, "stockade");
+        let hops: Vec<_> = request.get_all(VIA).iter().collect();
+        assert_eq!(hops, ["1.0 fred", "2 stockade"]);
+        assert!(is_loop(&request, "Stockade") && !is_loop(&request, "stock"));
+        let mut answer = HeaderMap::new();
+        supply_date(&mut answer, UNIX_EPOCH);
+        supply_date(&mut answer, UNIX_EPOCH + Duration::from_secs(9));
+        set_age(&mut answer, Duration::from_millis(3999));
+        assert_eq!(answer, head(&[("date", "Thu, 01 Jan 1970 00:00:00 GMT"), ("age", "3")]));
+        assert!(expects_continue(&head(&[("expect", "100-Continue")])));
+        assert!(!expects_continue(&HeaderMap::new()));
+    }
+
+    proptest! {
+        #[test]
+        fn stripped_once_is_stripped(options in "[ -~]{0,40}", te in "[ -~]{0,20}") {
+            let mut once = head(&[("connection", &options), ("te", &te), ("a", "1"), ("vary", "x")]);
+            strip(&mut once);
+            prop_assert!(once.contains_key("vary") && !once.contains_key("connection"));
+            let mut twice = once.clone();
+            strip(&mut twice);
+            prop_assert_eq!(once, twice);
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Heads for tests.
+
+use http::{HeaderMap, HeaderValue};
+
+/// Names and values.
+pub(crate) type Lines<'a> = &'a [(&'static str, &'a str)];
+
+/// A head of these lines, in order.
+pub(crate) fn head(lines: Lines<'_>) -> HeaderMap {
+    let mut head = HeaderMap::new();
+    for (name, value) in lines {
+        head.append(*name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+    }
+    head
+}
