@@ -13,6 +13,7 @@
 
 pub mod admin;
 pub mod config;
+pub mod documents;
 pub mod front;
 pub mod log;
 pub mod policy;
