@@ -1,0 +1,207 @@
+//! What the origin is sent, and the body of a request in particular.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{Request, header::CONTENT_LENGTH};
+use http_body::{Body, Frame};
+use http_body_util::{Empty, Full, StreamBody, channel::Channel};
+use stockade_proxy::upstream::{HostHeader, Settings, UpstreamError};
+use tokio::{io::AsyncReadExt, net::TcpSocket, sync::mpsc};
+
+use crate::support::*;
+
+/// Tells the heads that it is sent.
+async fn listening() -> (Stub, mpsc::UnboundedReceiver<String>) {
+    let (tell, told) = mpsc::unbounded_channel();
+    let stub = Stub::start(move |_, mut tcp| {
+        let tell = tell.clone();
+        async move {
+            while let Some(head) = serve_once(&mut tcp, HELLO).await {
+                let _ = tell.send(head);
+            }
+        }
+    })
+    .await;
+    (stub, told)
+}
+
+#[tokio::test]
+async fn a_request_goes_below_the_base_to_the_host_that_is_wanted() {
+    let (stub, mut heads) = listening().await;
+    let own = stub.address.to_string();
+    for (base, host, uri, clients, path, expected) in [
+        ("", HostHeader::Client, "/a?b", Some("client.example"), "/a?b", "client.example"),
+        ("", HostHeader::Client, "http://client.example/a", Some("other"), "/a", "client.example"),
+        ("", HostHeader::Client, "/a", None, "/a", own.as_str()),
+        ("/base/", HostHeader::Origin, "/a/../b", Some("client.example"), "/base/a/../b", own.as_str()),
+        ("/base", HostHeader::Origin, "/", None, "/base/", own.as_str()),
+    ] {
+        let upstream = upstream(Settings { host_header: host, ..settings(&format!("{}{base}", stub.url())) });
+        let mut request = Request::get(uri).version(http::Version::HTTP_2);
+        if let Some(clients) = clients {
+            request = request.header("Host", clients);
+        }
+        let answer = soon(upstream.send(request.body(Empty::<Bytes>::new()).expect("a request"))).await;
+        answer.expect("an answer");
+        let head = soon(heads.recv()).await.expect("a head").to_lowercase();
+        assert!(head.starts_with(&format!("get {path} http/1.1\r\n")), "{head}");
+        assert!(head.contains(&format!("host: {expected}\r\n")), "{head}");
+        assert_eq!(head.matches("host:").count(), 1, "{head}");
+        assert!(!head.contains("content-length") && !head.contains("transfer-encoding"), "{head}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_about_a_connection_stays_behind() {
+    let answer = b"HTTP/1.1 200 OK\r\nConnection: x-own, keep-alive\r\nX-Own: a\r\nKeep-Alive: timeout=5\r\n\
+        Upgrade: h2c\r\nTransfer-Encoding: chunked\r\nX-Kept: b\r\n\r\n0\r\n\r\n";
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let stub = Stub::start(move |_, mut tcp| {
+        let tell = tell.clone();
+        async move {
+            while let Some(head) = serve_once(&mut tcp, answer).await {
+                let _ = tell.send(head.to_lowercase());
+            }
+        }
+    })
+    .await;
+    let request = Request::get("/")
+        .header("Connection", "X-Mine, close")
+        .header("X-Mine", "a")
+        .header("Proxy-Connection", "keep-alive")
+        .header("Keep-Alive", "5")
+        .header("TE", "trailers")
+        .header("Upgrade", "websocket")
+        .header("X-Kept", "b")
+        .body(Empty::<Bytes>::new());
+    let upstream = stub.upstream();
+    let answer = soon(upstream.send(request.expect("a request"))).await.expect("an answer");
+    let names: Vec<_> = answer.headers().keys().map(http::HeaderName::as_str).collect();
+    assert_eq!(names, ["x-kept"]);
+    let head = soon(told.recv()).await.expect("a head");
+    assert_eq!(head, format!("get / http/1.1\r\nx-kept: b\r\nhost: {}\r\n\r\n", stub.address));
+}
+
+/// Reads a request whose body is so long or in chunks, and answers how many bytes the body had on the wire.
+async fn counting(head: &str, tcp: &mut tokio::net::TcpStream) -> Vec<u8> {
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+    let mut body = vec![0; length.unwrap_or_default()];
+    if length.is_some() {
+        tcp.read_exact(&mut body).await.expect("all of it");
+    } else {
+        while !body.ends_with(b"0\r\n\r\n") {
+            body.push(tcp.read_u8().await.expect("a byte"));
+        }
+    }
+    body
+}
+
+#[tokio::test]
+async fn a_body_is_sent_as_it_comes() {
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let stub = Stub::start(move |_, mut tcp| {
+        let tell = tell.clone();
+        async move {
+            while let Some(head) = read_head(&mut tcp).await {
+                let body = counting(&head, &mut tcp).await;
+                let _ = tell.send((head, body.len()));
+                tokio::io::AsyncWriteExt::write_all(&mut tcp, HELLO).await.expect("a reader");
+            }
+        }
+    })
+    .await;
+    let upstream = stub.upstream();
+    let known = Request::post("/").body(Full::new(Bytes::from(vec![b'a'; 1 << 20]))).expect("a request");
+    assert_eq!(whole(soon(upstream.send(known)).await.expect("an answer")).await.expect("all"), "hello");
+    let (head, bytes) = soon(told.recv()).await.expect("a request");
+    assert!(head.contains("content-length: 1048576\r\n") && bytes == 1 << 20, "{head} {bytes}");
+
+    let pieces = stream::iter((0..4).map(|_| Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"abcd")))));
+    let unknown = Request::post("/").body(StreamBody::new(pieces)).expect("a request");
+    assert_eq!(whole(soon(upstream.send(unknown)).await.expect("an answer")).await.expect("all"), "hello");
+    let (head, bytes) = soon(told.recv()).await.expect("a request");
+    assert!(head.contains("transfer-encoding: chunked\r\n") && bytes == 4 * 9 + 5, "{head} {bytes}");
+    assert_eq!(stub.accepted(), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_stands_still_or_breaks_off_is_not_the_origins_fault() {
+    let stub = Stub::start(|_, mut tcp| async move { read_to_end(&mut tcp).await }).await;
+    let upstream = upstream(Settings { idle_timeout: SHORT, ..stub.settings() });
+    let (_silent, body) = Channel::<Bytes, Infallible>::new(1);
+    let error =
+        soon(upstream.send(Request::post("/").body(body).expect("a request"))).await.expect_err("nothing");
+    assert!(matches!(error, UpstreamError::RequestBody { .. }), "{error:?}");
+
+    let pieces = [Ok(Frame::data(Bytes::from_static(b"abcd"))), Err("the client has gone")];
+    let breaks = StreamBody::new(stream::iter(pieces));
+    let error =
+        soon(upstream.send(Request::post("/").body(breaks).expect("a request"))).await.expect_err("half");
+    assert!(error.to_string().contains("the client has gone"), "{error}");
+    assert_eq!((error.status().as_u16(), error.is_origins()), (400, false));
+    assert_eq!(upstream.state().places[0].failures, 0);
+    until(|| upstream.state().busy == 0).await;
+}
+
+/// So many bytes, as fast as they are taken.
+struct Endless;
+
+impl Body for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b'a'; 16 << 10])))))
+    }
+}
+
+#[tokio::test]
+async fn an_origin_that_reads_nothing_stands_still() {
+    // A queue is enough to connect: nobody accepts, and nobody reads.
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+    let listener = socket.listen(8).expect("a listener");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let upstream = upstream(Settings { idle_timeout: SHORT, ..settings(&url) });
+    let error =
+        soon(upstream.send(Request::post("/").body(Endless).expect("a request"))).await.expect_err("stuck");
+    assert!(matches!(error, UpstreamError::IdleTimeout { after: SHORT }), "{error:?}");
+    assert_eq!(upstream.state().places[0].failures, 1);
+}
+
+#[tokio::test]
+async fn an_answer_may_come_before_the_request_is_whole() {
+    let stub = Stub::start(|_, mut tcp| async move {
+        let _ =
+            serve_once(&mut tcp, b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nno\n").await;
+        read_to_end(&mut tcp).await;
+    })
+    .await;
+    let upstream = upstream(Settings { idle_timeout: SHORT, ..stub.settings() });
+    let (_silent, body) = Channel::<Bytes, Infallible>::new(1);
+    let answer =
+        soon(upstream.send(Request::post("/").body(body).expect("a request"))).await.expect("an answer");
+    assert_eq!((answer.status().as_u16(), answer.headers()[CONTENT_LENGTH].as_bytes()), (413, &b"3"[..]));
+    assert_eq!(whole(answer).await.expect("all"), "no\n");
+    // Its connection waits for the rest of the request, and not for ever.
+    until(|| upstream.state().busy + upstream.state().idle == 0).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_sent_is_told_at_once() {
+    let stub = Stub::answering(HELLO).await;
+    let upstream = stub.upstream();
+    let tunnel = Request::connect("a:80").body(Empty::<Bytes>::new()).expect("a request");
+    let error = upstream.send(tunnel).await.expect_err("no tunnels");
+    assert!(matches!(error, UpstreamError::Unsendable { .. }), "{error:?}");
+    assert_eq!(stub.accepted(), 0);
+}
