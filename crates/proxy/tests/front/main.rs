@@ -1,0 +1,4 @@
+//! The front, in real bytes on the loopback.
+
+mod http1;
+mod support;
