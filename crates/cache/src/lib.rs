@@ -139,7 +139,8 @@
 //! marked yet; under `lru` also to a counter of the shard. With a ttl it reads the coarse clock: two
 //! loads, and a thread that wakes once a millisecond while there are lookups. [Counting
 //! lookups](Builder::count_lookups) is one locked instruction more. A waiter costs under 1 KiB, its task
-//! included. There are no default features; `redis` has `Redis`, `tower` has `CacheLayer`.
+//! included. There are no default features; `redis` has `Redis`, `spec` reads
+//! strategies from files, `tower` has `CacheLayer`.
 //!
 //! # Inside
 //!
@@ -174,6 +175,8 @@ mod seats;
 mod shard;
 mod sharded;
 mod shared;
+#[cfg(feature = "spec")]
+pub mod spec;
 mod stats;
 mod store;
 mod strategy;

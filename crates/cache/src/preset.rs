@@ -24,7 +24,7 @@ pub struct Preset {
 const KAZOO_WAIT: Duration = Duration::from_millis(1500);
 
 /// No ttl, no wait, everything at the caller's cost: what the others improve on.
-const NONE: Strategy = Strategy {
+pub(crate) const NONE: Strategy = Strategy {
     fetch: Fetch::Independent,
     load: Load::DEFAULT,
     store: Store::Sync,

@@ -6,7 +6,6 @@
 //! written, so that an error points into the file whichever layer it came from.
 
 mod cache;
-mod limit;
 mod load;
 mod node_test;
 mod origin;
@@ -24,6 +23,7 @@ use std::{
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
 use serde::Deserialize;
+use stockade_cache::spec::{Place, Wrong};
 use stockade_model::{
     nearest::remedy,
     record::{Clock, Reference},
@@ -33,7 +33,7 @@ use stockade_source::{
     SourceUrl,
     secrets::{masked_file, masked_message},
 };
-use tables::{Layer, Place, Table};
+use tables::{Layer, Table};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -203,20 +203,6 @@ impl Experiment {
     }
 }
 
-/// Something is wrong with the file.
-#[derive(Debug)]
-struct Wrong {
-    message: String,
-    at: Place,
-    help: Option<String>,
-}
-
-impl Wrong {
-    fn new(message: impl Into<String>, at: Place) -> Self {
-        Self { message: message.into(), at, help: None }
-    }
-}
-
 /// What stands before the base.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -240,7 +226,7 @@ const HEAD: [&str; 5] = ["title", "context", "scaled", "repeat", "hypothesis"];
 const LAYERS: [&str; 3] = ["test", "arm", "reference"];
 
 fn read(name: &str, text: &str) -> Result<Experiment, Wrong> {
-    let file = DeTable::parse(text)?;
+    let file = DeTable::parse(text).map_err(|error| tables::unreadable(&error))?;
     let span = file.span();
     let (mut head, mut base, mut layers) = (Table::new(), Table::new(), Table::new());
     for (key, value) in file.into_inner() {

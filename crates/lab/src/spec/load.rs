@@ -6,14 +6,19 @@ use serde::{
     Deserialize, Deserializer,
     de::{self, Error as _, MapAccess, value::MapAccessDeserializer},
 };
-use stockade_cache::Invalidation;
+use stockade_cache::{
+    Invalidation,
+    spec::{
+        Place, Wrong,
+        written::{Plain, Text, counted},
+    },
+};
 use stockade_load::schedule::{self, Arrivals, REQUESTS_MAX, Rate, Schedule, Step};
 use toml::Spanned;
 
 use super::{
-    Places, Wrong,
-    setup::{OneOrMany, Plain, Text, Workers, counted},
-    tables::Place,
+    Places,
+    setup::{OneOrMany, Workers},
 };
 use crate::engine::{Docs, Popularity, Retries, Traffic, Writes};
 

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de::Error as _};
+use stockade_cache::spec::{
+    Place, Wrong,
+    written::{Plain, Text},
+};
 use toml::{Spanned, de::DeValue};
 
-use super::{
-    Wrong,
-    setup::{Plain, Text},
-    tables::{self, Place, Table},
-};
+use super::tables::{self, Table};
 use crate::engine::{NodeTest, SharedTier, TierUrl, Unit};
 
 const STRATEGIES: [(&str, Unit); 2] =

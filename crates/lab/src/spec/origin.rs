@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de::Error as _};
+use stockade_cache::spec::{
+    Wrong,
+    written::{Plain, Text, counted},
+};
 use stockade_model::{capacity::Capacity, latency::Latency, units::format_duration};
 use stockade_source::{Conduct, SourceUrl, Stage, Stages, State};
 use toml::Spanned;
-
-use super::{
-    Wrong,
-    setup::{Plain, Text, counted},
-};
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]

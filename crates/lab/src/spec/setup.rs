@@ -1,24 +1,27 @@
 //! The base of an experiment, with a test and an arm laid over it.
 
-use std::{fmt::Display, marker::PhantomData, ops::RangeBounds, str::FromStr, time::Duration};
+use std::marker::PhantomData;
 
 use serde::{
     Deserialize, Deserializer,
     de::{
-        self, Error as _, IntoDeserializer, MapAccess, SeqAccess,
-        value::{MapAccessDeserializer, SeqAccessDeserializer, StrDeserializer},
+        self, IntoDeserializer, SeqAccess,
+        value::{SeqAccessDeserializer, StrDeserializer},
     },
 };
-use stockade_model::{record::Clock, units};
+use stockade_cache::{
+    Strategy,
+    spec::{Place, Wrong, written::counted},
+};
+use stockade_model::record::Clock;
 use toml::Spanned;
 
 use super::{
-    Cell, Wrong,
-    cache::Cache,
+    Cell,
+    cache::{self, Cache},
     load::{LoadSpec, LoadTable},
     node_test::Taken,
     origin::Origin,
-    tables::Place,
 };
 use crate::engine::{self, Burst, Docs, Open, SharedTier};
 
@@ -63,12 +66,12 @@ impl Setup {
         let conduct = self.origin.conduct()?;
         let clock = self.clock()?;
         let strategy = match &self.cache {
-            Some(cache) => cache.get_ref().strategy(Some(cache.span()))?,
-            None => Cache::default().strategy(None)?,
+            Some(cache) => cache::strategy(cache.get_ref(), Some(cache.span()))?,
+            None => Strategy::preset("none").expect("it is a preset"),
         };
         let shared = match (node_test, &self.cache) {
             (Some(taken), _) => taken.shared.clone(),
-            (None, Some(cache)) => cache.get_ref().shared()?,
+            (None, Some(cache)) => cache::shared(cache.get_ref())?,
             (None, None) => None,
         };
         let cell = |path: String, load: engine::Load| Cell {
@@ -153,93 +156,9 @@ fn live_only(clock: Clock, tier: SharedTier, at: Place) -> Result<SharedTier, Wr
     }
 }
 
-/// Something written as text that its own type reads; a bare number is told what it lacks.
-#[derive(Default, PartialEq)]
-pub(super) struct Text<T>(pub(super) T);
-
-impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        units::text::written(from)?.parse().map(Self).map_err(D::Error::custom)
-    }
-}
-
-/// A duration.
-#[derive(Default)]
-pub(super) struct Plain(pub(super) Duration);
-
-impl FromStr for Plain {
-    type Err = units::UnitError;
-
-    fn from_str(text: &str) -> Result<Self, units::UnitError> {
-        units::parse_duration(text).map(Self)
-    }
-}
-
-/// A table such as `example`, or `"none"`.
-pub(super) fn table_or_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    from: D,
-    what: &'static str,
-    example: &'static str,
-) -> Result<Option<T>, D::Error> {
-    struct Visitor<T> {
-        what: &'static str,
-        example: &'static str,
-        table: PhantomData<T>,
-    }
-    impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Visitor<T> {
-        type Value = Option<T>;
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            write!(f, "a table such as {}, or \"none\"", self.example)
-        }
-        fn visit_str<E: de::Error>(self, text: &str) -> Result<Option<T>, E> {
-            let Self { what, example, .. } = self;
-            let other =
-                || E::custom(format!("`{text}` is no {what}: write a table such as {example}, or \"none\""));
-            if text == "none" { Ok(None) } else { Err(other()) }
-        }
-        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<T>, A::Error> {
-            T::deserialize(MapAccessDeserializer::new(map)).map(Some)
-        }
-    }
-    from.deserialize_any(Visitor { what, example, table: PhantomData })
-}
-
-/// A whole number within bounds, and what is said of any other.
-pub(super) fn count<'de, D: Deserializer<'de>>(
-    from: D,
-    bounds: impl RangeBounds<i64>,
-    otherwise: &str,
-) -> Result<usize, D::Error> {
-    let number = i64::deserialize(from)?;
-    if !bounds.contains(&number) {
-        return Err(D::Error::custom(otherwise));
-    }
-    usize::try_from(number).map_err(D::Error::custom)
-}
-
-/// Whole numbers within bounds, and what is said of any other.
-macro_rules! counted {
-    ($($(#[$what:meta])* $name:ident: $bounds:expr, $otherwise:literal;)*) => {$(
-        $(#[$what])*
-        #[derive(Clone, Copy, PartialEq)]
-        pub(super) struct $name(pub(super) usize);
-
-        impl<'de> serde::Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                $crate::spec::setup::count(from, $bounds, $otherwise).map(Self)
-            }
-        }
-    )*};
-}
-pub(super) use counted;
-
 counted! {
     /// How many workers a burst has.
     Workers: 1.., "a burst has one worker at least";
-    /// How many loads there may be at once.
-    Loads: 1.., "one load at least may be under way";
-    /// How many loads may queue; none, perhaps.
-    Queue: 0.., "a queue has room for 0 loads or more";
 }
 
 /// One value, or a list of them to sweep over.

@@ -3,18 +3,13 @@
 use std::ops::Range;
 
 use serde::de::DeserializeOwned;
-use stockade_model::nearest::remedy;
+use stockade_cache::spec::{Place, Wrong};
 use toml::{
     Spanned,
     de::{DeTable, DeValue, Deserializer},
 };
 
-use super::Wrong;
-
 pub(super) type Table<'i> = DeTable<'i>;
-
-/// Where in the file something is, in bytes.
-pub(super) type Place = Option<Range<usize>>;
 
 /// A `[[test]]` or an `[[arm]]`: its name, and what it lays over the base.
 #[derive(Default)]
@@ -39,7 +34,7 @@ pub(super) fn merge<'i>(mut base: Table<'i>, over: &Table<'i>) -> Table<'i> {
 }
 
 pub(super) fn read<T: DeserializeOwned>(table: Table<'_>, span: Range<usize>) -> Result<T, Wrong> {
-    Ok(T::deserialize(Deserializer::from(Spanned::new(span, table)))?)
+    T::deserialize(Deserializer::from(Spanned::new(span, table))).map_err(|error| unreadable(&error))
 }
 
 /// Where the key with this name stands, if it is there.
@@ -91,35 +86,13 @@ pub(super) fn layers<'i>(table: &mut Table<'i>, kind: &str) -> Result<Vec<Layer<
     Ok(layers)
 }
 
-impl From<toml::de::Error> for Wrong {
-    fn from(error: toml::de::Error) -> Self {
-        let (message, at) = (error.message(), error.span());
-        // serde writes: unknown field `tll`, expected one of `ttl`, `store`
-        let mut quoted = message.split('`').skip(1).step_by(2);
-        match message.split_once(", expected") {
-            Some((unknown, _)) if unknown.starts_with("unknown ") => {
-                let typed = quoted.next().unwrap_or_default();
-                let known: Vec<&str> = quoted.collect();
-                let help = remedy(typed, known.iter().copied());
-                let message = unknown.replacen("field", "key", 1).replacen("variant", "value", 1);
-                Self { message, at, help: Some(help) }
-            }
-            _ => {
-                let help =
-                    HINTS.iter().find(|(said, _)| message.contains(said)).map(|(_, hint)| (*hint).to_owned());
-                Self { message: message.trim_end().to_owned(), at, help }
-            }
-        }
-    }
+/// What the reader of the file says.
+pub(super) fn unreadable(error: &toml::de::Error) -> Wrong {
+    Wrong::read(error, &HINTS)
 }
 
 /// What to write instead, where the reader's own words leave one guessing.
-const HINTS: [(&str, &str); 6] = [
-    (
-        "expected newtype variant",
-        "it takes settings: { coalesce = { wait_timeout = \"1500ms\" } } or { mailbox = {} }",
-    ),
-    ("expected unit variant", "it takes no settings: write only its name, in quotes"),
+const HINTS: [(&str, &str); 4] = [
     ("missing field `target`", "say what is tested: [target] kind = \"engine\""),
     (
         "missing field `load`",
