@@ -7,9 +7,11 @@ pub mod date;
 pub mod directives;
 mod field;
 pub mod freshness;
+pub mod head;
 pub mod hop;
 pub mod invalidate;
 pub mod key;
+pub mod range;
 pub mod storable;
 #[cfg(test)]
 mod testing;

@@ -24,6 +24,9 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 
+/// What only connections of HTTP/1 know (RFC 9113, 8.2.2).
+pub(crate) const ONLY_HTTP1: [HeaderName; 2] = [KEEP_ALIVE, PROXY_CONNECTION];
+
 /// What is dropped in each direction, whether `Connection` names it or not.
 const OF_A_CONNECTION: [HeaderName; 11] = [
     CONNECTION,
