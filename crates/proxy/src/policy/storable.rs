@@ -156,3 +156,176 @@ pub fn is_understood(status: StatusCode) -> bool {
         200..=205 | 300..=303 | 305 | 307 | 308 | 400..=417 | 421..=426 | 428 | 429 | 431 | 451 | 500..=505 | 511
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::testing::{Lines, head};
+
+    /// Of a GET, for the directives that its heads hold.
+    fn of(
+        method: &str,
+        asked: Lines<'_>,
+        status: u16,
+        told: Lines<'_>,
+        cookies: SetCookie,
+    ) -> Result<(), NotStored> {
+        let (method, target) =
+            (Method::from_bytes(method.as_bytes()).unwrap(), Key::of("http", "a", "/test/1"));
+        let (request, response) = (head(asked), head(told));
+        let targets = [http::HeaderName::from_static("cdn-cache-control")];
+        let exchange = Exchange {
+            method: &method,
+            target: &target,
+            request: &request,
+            status: StatusCode::from_u16(status).unwrap(),
+            response: &response,
+        };
+        let said = ResponseDirectives::read(&response, &targets);
+        storable(&exchange, &RequestDirectives::read(&request), &said, cookies)
+    }
+
+    fn get(asked: Lines<'_>, status: u16, told: Lines<'_>) -> Result<(), NotStored> {
+        of("GET", asked, status, told, SetCookie::Private)
+    }
+
+    fn control(value: &str) -> [(&'static str, &str); 1] {
+        [("cache-control", value)]
+    }
+
+    /// The suite's `cc-response`, `cdn-cache-control` and `authorization`.
+    #[test]
+    fn directives() {
+        for (value, expected) in [
+            ("max-age=3600", Ok(())),
+            ("private, max-age=3600", Err(NotStored::Private)),
+            ("private=\"a\", max-age=3600", Ok(())),
+            ("no-store", Err(NotStored::NoStore)),
+            ("max-age=10000, no-store", Err(NotStored::NoStore)),
+            ("no-cache", Ok(())),
+            ("max-age=3600, no-store, must-understand", Ok(())),
+            ("max-age=3600, must-understand, private", Err(NotStored::Private)),
+        ] {
+            assert_eq!(get(&[], 200, &control(value)), expected, "{value}");
+        }
+        let no_store = [("cache-control", "no-store"), ("cdn-cache-control", "max-age=10000")];
+        assert_eq!(get(&[], 200, &no_store), Ok(()));
+        let targeted = [("cache-control", "max-age=10000"), ("cdn-cache-control", "no-store")];
+        assert_eq!(get(&[], 200, &targeted), Err(NotStored::NoStore));
+        let broken = [("cache-control", "no-store"), ("cdn-cache-control", "max-age=10000, &&&&&")];
+        assert_eq!(get(&[], 200, &broken), Err(NotStored::NoStore));
+        assert_eq!(get(&control("no-store"), 200, &control("max-age=1")), Err(NotStored::RequestNoStore));
+        for (value, expected) in [
+            ("max-age=3600", Err(NotStored::Credentials)),
+            ("max-age=3600, public", Ok(())),
+            ("max-age=3600, must-revalidate", Ok(())),
+            ("s-maxage=3600", Ok(())),
+            ("s-maxage=3600, private", Err(NotStored::Private)),
+        ] {
+            assert_eq!(get(&[("authorization", "FOO")], 200, &control(value)), expected, "{value}");
+        }
+    }
+
+    /// The suite's `status` and `heuristic-freshness`.
+    #[test]
+    fn statuses() {
+        let fresh = control("max-age=100000");
+        let understand = control("max-age=3600, no-store, must-understand");
+        for status in
+            [200, 203, 204, 299, 301, 302, 303, 307, 308, 400, 404, 410, 499, 500, 502, 503, 504, 599]
+        {
+            assert_eq!(get(&[], status, &fresh), Ok(()), "{status}");
+            let expected =
+                if [299, 499, 599].contains(&status) { Err(NotStored::NotUnderstood) } else { Ok(()) };
+            assert_eq!(get(&[], status, &understand), expected, "{status}");
+        }
+        for (status, reason) in
+            [(103, NotStored::Interim), (206, NotStored::Partial), (304, NotStored::NotModified)]
+        {
+            assert_eq!(get(&[], status, &fresh), Err(reason), "{status}");
+        }
+        let modified = [("last-modified", "Wed, 01 Jan 2020 00:00:00 GMT")];
+        for (status, is_stored) in [
+            (200, true),
+            (203, true),
+            (204, true),
+            (404, true),
+            (405, true),
+            (410, true),
+            (414, true),
+            (501, true),
+            (201, false),
+            (202, false),
+            (302, false),
+            (403, false),
+            (502, false),
+            (503, false),
+            (504, false),
+            (599, false),
+        ] {
+            let expected = if is_stored { Ok(()) } else { Err(NotStored::Status) };
+            assert_eq!(get(&[], status, &modified), expected, "{status}");
+            assert_eq!(get(&[], status, &[modified[0], ("cache-control", "public")]), Ok(()), "{status}");
+            assert_eq!(get(&[], status, &[("expires", "0")]), Ok(()), "{status}");
+        }
+        let ignored = [("expires", "0"), ("cdn-cache-control", "foo")];
+        assert_eq!(get(&[], 503, &ignored), Err(NotStored::Status));
+    }
+
+    #[test]
+    fn cookies() {
+        let with = |value: &'static str| [("set-cookie", "a=b"), ("cache-control", value)];
+        for (value, expected) in [
+            ("max-age=3600", Err(NotStored::Cookie)),
+            ("max-age=3600, must-revalidate", Err(NotStored::Cookie)),
+            ("max-age=3600, public", Ok(())),
+            ("s-maxage=3600", Ok(())),
+            ("max-age=3600, no-cache=\"Set-Cookie\"", Ok(())),
+            ("max-age=3600, private=\"set-cookie\"", Ok(())),
+        ] {
+            assert_eq!(get(&[], 200, &with(value)), expected, "{value}");
+            assert_eq!(of("GET", &[], 200, &with(value), SetCookie::AsAny), Ok(()), "{value}");
+        }
+        let targeted = [("set-cookie", "a=b"), ("cdn-cache-control", "max-age=60")];
+        assert_eq!(get(&[], 200, &targeted), Ok(()));
+        assert_eq!(get(&[("cookie", "a=b")], 200, &control("max-age=3600")), Ok(()));
+    }
+
+    #[test]
+    fn what_it_depends_on() {
+        for (fields, expected) in [
+            ("*", Err(NotStored::VariesOnAnything)),
+            ("Foo, *", Err(NotStored::VariesOnAnything)),
+            ("Foo", Ok(())),
+        ] {
+            assert_eq!(
+                get(&[], 200, &[("vary", fields), ("cache-control", "max-age=5000")]),
+                expected,
+                "{fields}"
+            );
+        }
+    }
+
+    /// The suite's `method`.
+    #[test]
+    fn methods() {
+        let fresh = control("max-age=3600");
+        for method in ["HEAD", "OPTIONS", "PUT", "DELETE", "PATCH", "M-SEARCH"] {
+            assert_eq!(of(method, &[], 200, &fresh, SetCookie::Private), Err(NotStored::Method), "{method}");
+        }
+        let post = |told: Lines<'_>| of("POST", &[], 200, told, SetCookie::Private);
+        assert_eq!(post(&fresh), Err(NotStored::Post));
+        for (location, expected) in [
+            ("/test/1", Ok(())),
+            ("http://A:80/test/1", Ok(())),
+            ("", Ok(())),
+            ("/test/2", Err(NotStored::Post)),
+            ("http://b/test/1", Err(NotStored::Post)),
+        ] {
+            assert_eq!(post(&[fresh[0], ("content-location", location)]), expected, "{location}");
+        }
+        let twice = [fresh[0], ("content-location", "/test/1"), ("content-location", "/test/1")];
+        assert_eq!(post(&twice), Err(NotStored::Post));
+        assert_eq!(post(&[("content-location", "/test/1")]), Err(NotStored::Post));
+    }
+}
