@@ -42,20 +42,23 @@
 //! `conditional-etag-vary-headers`: the request's own fields go along). Whom the answer reaches, it reaches by the same
 //! steps as a stored one: conditions and ranges of each client are about the whole answer. A HEAD that finds nothing fresh
 //! goes to the origin as a HEAD, and is no load (the suite's `updateHead`): [`conditional::head_effect`] says what its
-//! answer makes of what is stored, [`conditional::freshen`] takes it over.
+//! answer makes of what is stored; if it freshens that, [`conditional::freshen`], and the freshened head is the answer.
 //!
 //! **An answer comes.** Interim ones (1xx) are no answers; they are passed on where the server can send any, and never
 //! stored (the suite's `interim`). Then, of the final one:
 //! 1. [`hop::supply_date`], [`directives::ResponseDirectives::read`] (of the head as it came), [`hop::strip`].
 //! 2. 304, where it was asked about a stored answer: [`conditional::is_about`]? Then [`conditional::freshen`] the stored head,
-//!    read its directives and [`freshness::Freshness::of`] anew, store it, and answer from it. If it is not: what was stored
-//!    goes, and the origin is asked once more without a condition.
+//!    read its directives and [`freshness::Freshness::of`] anew, and answer from it. It stays stored if it still is
+//!    [`storable::storable`]: a 304 may make it private. Where cookies are private, `Set-Cookie` of a 304 is for who has
+//!    asked, and is taken out before. If it is not about it: what was stored goes, and the origin is asked once more
+//!    without a condition.
 //! 3. [`storable::storable`]? Then [`hop::for_store`] a copy, [`freshness::Freshness::of`] and store it for
 //!    [`freshness::Freshness::fresh_for`], if it [`freshness::Freshness::is_of_use`] and its body came to its very end. A
 //!    stored head without what `no-cache="..."` lists is for those who come later; who has asked is given all of it.
-//! 4. It is not? What is stored stays (the suite's `cc-resp-no-store-old-new`), and the key is remembered as not to be
+//! 4. A failure (500, 502, 503, 504) never takes the place of what may still be given within `sie`.
+//! 5. It is not storable? What is stored stays (the suite's `cc-resp-no-store-old-new`), and the key is remembered as not to be
 //!    waited for, so that nobody queues for answers that are not shared.
-//! 5. [`freshness::Freshness::initial_age`] of a second or more is told in `Age` to who has asked, too (`other-age-delay`).
+//! 6. [`freshness::Freshness::initial_age`] of a second or more is told in `Age` to who has asked, too (`other-age-delay`).
 //!
 //! **A partial answer** (206) is never asked for and never stored: what clients ask for in parts is loaded whole. A body
 //! too long to be stored is the exception that the shell may make: it then forwards the client's own `Range` and

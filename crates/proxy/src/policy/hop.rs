@@ -127,7 +127,8 @@ pub fn for_store(response: &mut HeaderMap, said: &ResponseDirectives) {
     }
 }
 
-/// Adds this hop (RFC 9110, 7.6.3): `1.1 stockade`. The pseudonym is a token.
+/// Adds this hop (RFC 9110, 7.6.3): `1.1 stockade`. The pseudonym is a token; it names this very proxy, since
+/// [`is_loop`] knows it again: two tiers need two names.
 pub fn add_via(headers: &mut HeaderMap, received: Version, pseudonym: &str) {
     let version = match received {
         Version::HTTP_09 => "0.9",
