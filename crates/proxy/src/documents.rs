@@ -120,3 +120,115 @@ fn etag(document: &[u8]) -> String {
     let half = digest.iter().take(16);
     half.fold(String::from('"'), |tag, byte| format!("{tag}{byte:02x}")) + "\""
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http_body_util::Empty;
+    use stockade_model::source::{Document, SourceFuture};
+
+    use super::*;
+
+    /// What it is asked for, or what its id says.
+    struct Shelf;
+
+    impl Source for Shelf {
+        fn fetch<'a>(&'a self, id: &'a str) -> SourceFuture<'a, Option<Document>> {
+            let source_name = "shelf".to_owned();
+            let answer = match id {
+                "missing" => Ok(None),
+                "failed" => Err(SourceError::Failed { source_name, reason: "it burns".to_owned() }),
+                "slow" => Err(SourceError::TimedOut { source_name, after: Duration::from_secs(1) }),
+                id => Ok(Some(Bytes::from(id.to_owned()))),
+            };
+            Box::pin(async { answer })
+        }
+
+        fn ids(&self) -> SourceFuture<'_, Vec<Arc<str>>> {
+            Box::pin(async { Ok(Vec::new()) })
+        }
+    }
+
+    async fn ask(method: &str, uri: &str) -> Result<Response<Bytes>, DocumentsError> {
+        let request =
+            Request::builder().method(method).uri(uri).body(Empty::<Bytes>::new()).expect("a request");
+        Documents::new(Arc::new(Shelf)).answer(&request).await
+    }
+
+    #[tokio::test]
+    async fn a_document_is_found_by_its_id() {
+        for (path, id) in [
+            ("/a", Some("a")),
+            ("/a?b", Some("a")),
+            ("/a%2Fb%20c%3F", Some("a/b c?")),
+            ("/%C3%BC", Some("\u{fc}")),
+            ("/..a", Some("..a")),
+            ("/+", Some("+")),
+            ("/", None),
+            ("//a", None),
+            ("/a/", None),
+            ("/a/b", None),
+            ("/.", None),
+            ("/%2E%2e", None),
+            ("/a%", None),
+            ("/a%4", None),
+            ("/a%zz", None),
+            ("/%ff", None),
+            ("/a%00", None),
+        ] {
+            let answer = ask("GET", path).await.expect("an answer");
+            let expected = if id.is_some() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
+            assert_eq!(answer.status(), expected, "{path}");
+            if let Some(id) = id {
+                assert_eq!(answer.body(), id, "{path}");
+            }
+        }
+        let long = format!("/{}", "a".repeat(ID_BYTES_MAX + 1));
+        assert_eq!(ask("GET", &long).await.expect("an answer").status(), StatusCode::BAD_REQUEST);
+        assert_eq!(ask("GET", &long[1..]).await.expect("an answer").status(), StatusCode::BAD_REQUEST);
+    }
+
+    #[tokio::test]
+    async fn its_headers_say_what_it_is() {
+        for (path, kind) in [
+            ("/%7B%7D", "application/json"),
+            ("/%20%0A[]", "application/json"),
+            ("/%22a%22", "application/json"),
+            ("/1", "application/octet-stream"),
+            ("/a", "application/octet-stream"),
+        ] {
+            let answer = ask("GET", path).await.expect("an answer");
+            assert_eq!(answer.headers()[CONTENT_TYPE], kind, "{path}");
+            let head = ask("HEAD", path).await.expect("an answer");
+            assert_eq!((head.headers(), head.body().len()), (answer.headers(), 0), "{path}");
+            assert_eq!(head.headers()[CONTENT_LENGTH], answer.body().len().to_string(), "{path}");
+        }
+        let tag = |answer: Response<Bytes>| answer.headers()[ETAG].to_str().expect("text").to_owned();
+        let (one, two) = (ask("GET", "/a").await.expect("one"), ask("GET", "/b").await.expect("another"));
+        let (one, two) = (tag(one), tag(two));
+        // SHA-256 of `a`, FIPS 180-4.
+        assert_eq!(one, "\"ca978112ca1bbdcafac231b39a23dc4d\"");
+        assert_ne!(one, two);
+    }
+
+    #[tokio::test]
+    async fn there_are_other_answers() {
+        for method in ["GET", "HEAD"] {
+            let missing = ask(method, "/missing").await.expect("an answer");
+            assert_eq!((missing.status(), missing.headers().get(ETAG)), (StatusCode::NOT_FOUND, None));
+        }
+        for method in ["POST", "PUT", "DELETE", "OPTIONS", "PURGE"] {
+            let refused = ask(method, "/a").await.expect("an answer");
+            assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED);
+            assert_eq!(refused.headers()[ALLOW], "GET, HEAD");
+        }
+        for (path, status, said) in [
+            ("/failed", StatusCode::BAD_GATEWAY, "shelf: it burns"),
+            ("/slow", StatusCode::GATEWAY_TIMEOUT, "shelf did not answer within 1s"),
+        ] {
+            let error = ask("GET", path).await.expect_err("a failure");
+            assert_eq!((error.status(), error.to_string().as_str()), (status, said));
+        }
+    }
+}

@@ -214,11 +214,6 @@ impl Outgoing {
     pub(super) fn moved(&self) {
         self.upload.iter().for_each(|upload| upload.moved());
     }
-
-    /// Whether its end has been read.
-    pub(super) fn has_been_read(&self) -> bool {
-        self.upload.as_ref().is_none_or(|upload| upload.has_ended.load(Relaxed))
-    }
 }
 
 impl Body for Outgoing {

@@ -45,6 +45,8 @@ pub(super) struct Http2Body {
     /// What is still to come, if the answer says it.
     pub(super) left: Option<u64>,
     pub(super) has_data: bool,
+    /// It is an answer without a body (RFC 9110, section 6.4.1): whatever comes is its end.
+    pub(super) is_bodiless: bool,
     /// Goes with it.
     pub(super) _sending: Option<Sending>,
     pub(super) turn: Stream,
@@ -150,6 +152,9 @@ impl fmt::Debug for Body {
 
 impl Http2Body {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, UpstreamError>>> {
+        if self.is_bodiless {
+            return self.incoming.poll_data(cx).map(|_| None);
+        }
         while self.has_data {
             match ready!(self.incoming.poll_data(cx)) {
                 Some(Ok(data)) => {

@@ -54,9 +54,13 @@ impl Connector {
         Ok((Wire::encrypted(tls, self.clock.clone()), is_http2))
     }
 
-    /// The first of its addresses that takes it. Each is given a fair part of the time that is left.
     async fn tcp(&self, deadline: Time) -> Result<TcpStream, UpstreamError> {
-        let addresses = before(&self.clock, deadline, self.look_up()).await.ok_or_else(|| self.late())??;
+        let found = before(&self.clock, deadline, self.look_up()).await.ok_or_else(|| self.late())??;
+        self.first_of(self.in_order(found), deadline).await
+    }
+
+    /// The first address that takes it. Each is given a fair part of the time that is left.
+    async fn first_of(&self, addresses: Vec<SocketAddr>, deadline: Time) -> Result<TcpStream, UpstreamError> {
         let mut failed = self.late();
         let mut left = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
         for address in addresses {
@@ -78,7 +82,7 @@ impl Connector {
         Err(failed)
     }
 
-    /// Its addresses, as they are now: those that rest last.
+    /// Its addresses, as they are now.
     async fn look_up(&self) -> Result<Vec<SocketAddr>, UpstreamError> {
         let host = &self.url.host;
         if let Ok(address) = host.parse::<IpAddr>() {
@@ -91,9 +95,10 @@ impl Connector {
         if found.is_empty() {
             return Err(unknown("it has none"));
         }
-        Ok(self.in_order(found))
+        Ok(found)
     }
 
+    /// Those that rest last.
     fn in_order(&self, mut found: Vec<SocketAddr>) -> Vec<SocketAddr> {
         let now = self.clock.now();
         let mut known = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,5 +122,64 @@ impl Connector {
 
     pub(super) fn late(&self) -> UpstreamError {
         UpstreamError::ConnectTimeout { at: self.name(), after: self.timeout }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use tokio::net::{TcpListener, TcpSocket};
+
+    use super::*;
+
+    fn connector(timeout: Duration) -> Connector {
+        let failures = NonZeroU32::new(1).expect("not zero");
+        let health = HealthSettings { failures, rest: Duration::from_mins(10), probe: None };
+        Connector {
+            url: "http://name.example".parse().expect("an URL"),
+            clock: Clock::new(),
+            tls: None,
+            timeout,
+            health,
+            addresses: Mutex::default(),
+        }
+    }
+
+    async fn listener() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        (listener, address)
+    }
+
+    #[tokio::test]
+    async fn the_addresses_of_a_name_are_tried_in_turn_and_remembered() {
+        let (listening, good) = listener().await;
+        let refusing = listener().await.1;
+        // Nobody takes calls there: its queue has room for one.
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let deaf = socket.listen(0).expect("a listener");
+        let silent = deaf.local_addr().expect("an address");
+        let _queued = TcpStream::connect(silent).await.expect("a place in the queue");
+
+        let timeout = Duration::from_millis(90);
+        let connector = connector(timeout);
+        let deadline = || connector.clock.now() + timeout;
+        let found = vec![refusing, silent, good];
+        assert_eq!(connector.in_order(found.clone()), found);
+        let tcp = connector.first_of(found.clone(), deadline()).await.expect("the third");
+        assert_eq!(tcp.peer_addr().expect("a peer"), good);
+        // Those that failed rest: they are last from now on, and nobody waits for them.
+        assert_eq!(connector.in_order(found), [good, refusing, silent]);
+        drop(listening);
+        let error = connector.first_of(vec![good, refusing, silent], deadline()).await.expect_err("nobody");
+        assert!(
+            matches!(&error, UpstreamError::ConnectTimeout { at, .. } if **at == *silent.to_string()),
+            "{error:?}"
+        );
+        // What the name has no more is forgotten.
+        connector.in_order(vec![good]);
+        assert_eq!(connector.addresses.lock().expect("no panic").len(), 1);
     }
 }

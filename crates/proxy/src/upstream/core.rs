@@ -341,3 +341,6 @@ pub(super) enum Met<Many> {
     /// HTTP/2.
     Many { id: u64, connection: Many, room: usize },
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,8 +16,8 @@ use h2::{
     Ping, PingPong, Reason, RecvStream, SendStream,
     client::{Builder, Connection, ResponseFuture, SendRequest},
 };
-use http::{HeaderValue, Response, StatusCode, Version, header::CONTENT_LENGTH};
-use http_body::Body as _;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version, header::CONTENT_LENGTH};
+use http_body::{Body as _, Frame};
 use http_body_util::BodyExt;
 use stockade_model::time::{Runtime, Time, before};
 use tokio::sync::Notify;
@@ -29,6 +29,7 @@ use super::{
     clock::Clock,
     error::UpstreamError,
     pool::{Connecting, Member, Stream},
+    settings::Settings,
     wire::{Activity, Wire},
 };
 
@@ -95,7 +96,8 @@ async fn shake_hands(wire: Wire, desk: &Desk) -> Result<Open, UpstreamError> {
         .enable_push(false)
         // Nothing is sent before the origin has said what it takes.
         .initial_max_send_streams(0)
-        .max_header_list_size(u32::try_from(desk.settings.head_bytes_max).unwrap_or(u32::MAX))
+        // What is larger than it may be is still seen, so that it can be told: up to twice that.
+        .max_header_list_size(u32::try_from(desk.settings.head_bytes_max * 2).unwrap_or(u32::MAX))
         .initial_window_size(STREAM_WINDOW_BYTES)
         // Answers that nobody reads leave room for the others.
         .initial_connection_window_size(streams.saturating_mul(STREAM_WINDOW_BYTES).min(WINDOW_BYTES_MOST));
@@ -237,7 +239,7 @@ pub(super) async fn exchange(stream: Stream, ask: &Ask, desk: &Desk) -> Result<R
         Ok(answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
             Err(Broken::finally(UpstreamError::not_http("it switches protocols, unasked")))
         }
-        Ok(answer) if answer.headers().len() > desk.settings.headers_max => {
+        Ok(answer) if is_too_large(answer.headers(), &desk.settings) => {
             Err(Broken::finally(UpstreamError::HeadTooLarge))
         }
         Ok(answer) => Ok(answered(answer, stream, sending, ask, desk)),
@@ -246,6 +248,12 @@ pub(super) async fn exchange(stream: Stream, ask: &Ask, desk: &Desk) -> Result<R
             Err(broken(&error, &stream, is_silent, ask))
         }
     }
+}
+
+/// Whether a head has more headers, or more bytes as RFC 9113 counts them (section 6.5.2), than it may.
+fn is_too_large(headers: &HeaderMap, settings: &Settings) -> bool {
+    let bytes = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + 32;
+    headers.len() > settings.headers_max || headers.iter().map(bytes).sum::<usize>() > settings.head_bytes_max
 }
 
 fn answered(
@@ -257,11 +265,11 @@ fn answered(
 ) -> Response<Body> {
     strip(answer.headers_mut());
     let length = answer.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    let has_none =
+    let is_bodiless =
         ask.is_head() || matches!(answer.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    let left = if has_none { Some(0) } else { length };
+    let left = if is_bodiless { Some(0) } else { length };
     answer.map(|incoming| {
-        let stream = Http2Body { incoming, left, has_data: true, _sending: sending, turn };
+        let stream = Http2Body { incoming, left, has_data: true, is_bodiless, _sending: sending, turn };
         Body::http2(stream, &desk.clock, desk.settings.idle_timeout)
     })
 }
@@ -271,9 +279,11 @@ fn broken(error: &h2::Error, stream: &Stream, is_silent: bool, ask: &Ask) -> Bro
     if let Some(clients) = ask.failure() {
         return Broken::finally(clients);
     }
-    if error.is_library() && error.reason() == Some(Reason::REFUSED_STREAM) {
-        // That is how h2 declines a head that has more than it may.
-        return Broken::finally(UpstreamError::HeadTooLarge);
+    if error.is_library() && error.is_reset() && error.reason() == Some(Reason::PROTOCOL_ERROR) {
+        // h2 tells neither apart.
+        return Broken::finally(UpstreamError::not_http(
+            "its head is malformed, or more than twice as large as it may be",
+        ));
     }
     // It says itself that it has not looked at the request (RFC 9113, section 8.7).
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
@@ -295,20 +305,19 @@ async fn send(mut outgoing: Outgoing, mut upstream: SendStream<Bytes>) {
             // Nobody reads it any more: the answer tells why.
             _ = poll_fn(|cx| upstream.poll_reset(cx)) => return,
         };
-        let sent = match frame.map(|frame| frame.map(http_body::Frame::into_data)) {
-            None => upstream.send_data(Bytes::new(), true).is_ok(),
-            Some(Ok(Ok(data))) => send_all(data, &mut outgoing, &mut upstream).await,
-            Some(Ok(Err(frame))) => match frame.into_trailers() {
-                Ok(trailers) => return drop(upstream.send_trailers(trailers)),
-                Err(_) => true,
-            },
-            Some(Err(_)) => {
-                upstream.send_reset(Reason::CANCEL);
-                false
+        match frame.map(|frame| frame.map(Frame::into_data)) {
+            Some(Ok(Ok(data))) => {
+                if !send_all(data, &mut outgoing, &mut upstream).await {
+                    return;
+                }
             }
-        };
-        if !sent || outgoing.has_been_read() {
-            return;
+            Some(Ok(Err(frame))) => {
+                if let Ok(trailers) = frame.into_trailers() {
+                    return drop(upstream.send_trailers(trailers));
+                }
+            }
+            None => return drop(upstream.send_data(Bytes::new(), true)),
+            Some(Err(_)) => return upstream.send_reset(Reason::CANCEL),
         }
     }
 }
