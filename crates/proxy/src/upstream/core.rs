@@ -238,7 +238,9 @@ impl<One: Kept, Many: Clone, W> Core<One, Many, W> {
                 Ok(shared.remove(at).connection)
             }
             Some(at) if shared[at].active == 0 => Err(shared[at].since + keep_alive),
-            _ => Err(now + keep_alive),
+            Some(_) => Err(now + keep_alive),
+            // Who still has a stream of it is the last.
+            None => Err(Time::NEVER),
         }
     }
 
@@ -257,12 +259,15 @@ impl<One: Kept, Many: Clone, W> Core<One, Many, W> {
         }
     }
 
-    /// A stream has ended.
-    pub(super) fn end_stream(&mut self, place: usize, id: u64, now: Time) {
-        if let Some(shared) = self.places[place].shared.iter_mut().find(|shared| shared.id == id) {
-            shared.active -= 1;
-            shared.since = now;
-        }
+    /// A stream has ended. Given back: a connection that is not kept.
+    pub(super) fn end_stream(&mut self, place: usize, id: u64, now: Time) -> Option<Many> {
+        let all = &mut self.places[place].shared;
+        let at = all.iter().position(|shared| shared.id == id)?;
+        let shared = &mut all[at];
+        shared.active -= 1;
+        shared.since = now;
+        let is_kept = shared.active > 0 || !self.limits.keep_alive.is_zero();
+        if is_kept { None } else { Some(all.remove(at).connection) }
     }
 
     /// A connection's socket is closed, or was never made.

@@ -46,6 +46,14 @@ struct Handle {
     requests: SendRequest<Bytes>,
     activity: Arc<Activity>,
     doubt: Arc<Notify>,
+    left: Arc<Notify>,
+}
+
+impl Drop for Handle {
+    /// Nobody has a stream, and nobody will.
+    fn drop(&mut self) {
+        self.left.notify_one();
+    }
 }
 
 impl Http2 {
@@ -72,17 +80,18 @@ pub(super) async fn open(
     };
     let Some(pings) = connection.ping_pong() else { return Err((UpstreamError::closed(), connecting)) };
     let id = connecting.id();
-    let doubt = Arc::new(Notify::new());
+    let (doubt, left) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let watch = Watch {
         member: connecting.member(id),
         room,
         requests: Some(requests.clone()),
         pings,
         doubt: Arc::clone(&doubt),
+        left: Arc::clone(&left),
         patience: desk.settings.connect_timeout,
         clock: desk.clock.clone(),
     };
-    let stream = connecting.stream(id, Http2(Arc::new(Handle { requests, activity, doubt })), room);
+    let stream = connecting.stream(id, Http2(Arc::new(Handle { requests, activity, doubt, left })), room);
     desk.clock.spawn(watch.run(connection, desk.clock.now() + desk.settings.keep_alive));
     Ok(stream)
 }
@@ -126,6 +135,7 @@ struct Watch {
     requests: Option<SendRequest<Bytes>>,
     pings: PingPong,
     doubt: Arc<Notify>,
+    left: Arc<Notify>,
     /// How long a peer may take to show that it is there.
     patience: Duration,
     clock: Clock,
@@ -133,7 +143,7 @@ struct Watch {
 
 impl Watch {
     async fn run(self, connection: Connection<Wire>, first_look: Time) {
-        let Self { member, mut room, mut requests, mut pings, doubt, patience, clock } = self;
+        let Self { member, mut room, mut requests, mut pings, doubt, left, patience, clock } = self;
         // Dropped before its membership: the socket is closed before the seat is free.
         let mut connection = pin!(connection);
         let (mut look, mut pong_until, mut is_leaving) = (first_look, Time::NEVER, false);
@@ -157,16 +167,14 @@ impl Watch {
                         return;
                     }
                     if look <= now {
-                        match member.retire_shared() {
-                            Ok(retired) => {
-                                // It says goodbye, if the other end still listens.
-                                drop(retired);
-                                requests = None;
-                                (is_leaving, look) = (true, now + patience);
-                            }
-                            Err(next) => look = next,
-                        }
+                        // Nobody holds what has rested for too long: that it has been left is told next.
+                        look = member.retire_shared().map_or_else(|next| next, |_retired| Time::NEVER);
                     }
+                }
+                () = left.notified(), if !is_leaving => {
+                    // It says goodbye, if the other end still listens.
+                    requests = None;
+                    (is_leaving, look) = (true, clock.now() + patience);
                 }
             }
         }

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Who rests is not looked at more often.
-const LOOK_MIN: Duration = Duration::from_millis(1);
+const LOOK_MIN: Duration = Duration::from_millis(10);
 
 type Waiter = oneshot::Sender<Turn>;
 
@@ -377,11 +377,12 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         let now = self.pool.0.clock.now();
-        {
+        let unwanted = {
             let mut core = self.pool.core();
             core.leave(self.place);
-            core.end_stream(self.place, self.id, now);
-        }
+            core.end_stream(self.place, self.id, now)
+        };
+        drop(unwanted);
         self.pool.deal();
     }
 }

@@ -319,6 +319,37 @@ async fn an_idle_connection_of_http2_is_closed_in_time() {
     assert_eq!(stub.accepted(), 2);
 }
 
+#[tokio::test]
+async fn a_connection_of_http2_goes_with_the_last_who_wants_it() {
+    let stub = Stub::start(|_, tcp| async move {
+        let _ =
+            Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(tcp), service_fn(echo)).await;
+    })
+    .await;
+    // Each has one request.
+    let once = upstream(Settings { keep_alive: std::time::Duration::ZERO, ..http2(&stub) });
+    for n in 1..=2 {
+        fetch(&once, "/").await.expect("an answer");
+        until(|| once.state().idle + once.state().busy == 0).await;
+        assert_eq!(stub.accepted(), n);
+    }
+    until(|| stub.open() == 0).await;
+    // A body outlives the upstream that it came from.
+    let kept = upstream(http2(&stub));
+    let large = Bytes::from(vec![b'a'; 2 << 20]);
+    let request = Request::post("/").body(Full::new(large.clone())).expect("a request");
+    let answer = soon(kept.send(request)).await.expect("an answer");
+    drop(kept);
+    assert!(whole(answer).await.expect("all") == large);
+    until(|| stub.open() == 0).await;
+    // So does nothing else.
+    let idle = upstream(http2(&stub));
+    fetch(&idle, "/").await.expect("an answer");
+    assert_eq!(stub.open(), 1);
+    drop(idle);
+    until(|| stub.open() == 0).await;
+}
+
 /// A certificate for this name, and a file of its authority: itself.
 struct Identity {
     config: ServerConfig,

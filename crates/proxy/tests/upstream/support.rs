@@ -95,6 +95,11 @@ impl Stub {
         self.counts.accepted.load(SeqCst)
     }
 
+    /// Connections that it has open.
+    pub fn open(&self) -> usize {
+        self.counts.open.load(SeqCst)
+    }
+
     /// Connections that it had open at once.
     pub fn peak(&self) -> usize {
         self.counts.peak.load(SeqCst)

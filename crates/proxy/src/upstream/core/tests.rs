@@ -79,8 +79,7 @@ fn who_knows_of_http2_waits_for_the_first_connection() {
     // It was HTTP/1: whoever comes next need not wait for what is being made.
     assert_eq!(core.take(at(0)), None, "there are two");
     core.set_room(0, 7, 1);
-    core.end_stream(0, 7, at(1));
-    core.end_stream(0, 7, at(1));
+    assert_eq!((core.end_stream(0, 7, at(1)), core.end_stream(0, 7, at(1))), (None, None));
     assert_eq!(core.take(at(1)), None, "it takes one now, and has one");
 }
 
@@ -90,9 +89,10 @@ fn a_shared_connection_is_retired_when_its_last_stream_has_ended_long_ago() {
     assert_eq!(core.take(at(0)), Some(Turn::Connect { place: 0 }));
     core.connected(0, Some(Met::Many { id: 7, connection: 7, room: 5 }), at(0));
     assert_eq!(core.retire_shared(0, 7, at(60)), Err(at(70)), "it is busy");
-    core.end_stream(0, 7, at(61));
+    assert_eq!(core.end_stream(0, 7, at(61)), None);
     assert_eq!(core.retire_shared(0, 7, at(70)), Err(at(71)));
     assert_eq!(core.retire_shared(0, 7, at(71)), Ok(7));
+    assert_eq!(core.retire_shared(0, 7, at(71)), Err(Time::NEVER));
     assert_eq!(core.idle(), 0);
 }
 
@@ -262,7 +262,7 @@ fn happen(event: Event, core: &mut Own, world: &mut World, now: &mut Time, place
         Event::EndStream(which) => {
             let Some((place, id)) = pick(&mut world.streams, which) else { return };
             core.leave(place);
-            core.end_stream(place, id, *now);
+            assert_eq!(core.end_stream(place, id, *now), None, "it is kept");
         }
         Event::CloseIdle => {
             // The other end closes them all; nobody has been told yet.
