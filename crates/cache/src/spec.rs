@@ -31,7 +31,9 @@ use crate::{
     heap_bytes, preset::NONE,
 };
 
-/// `[cache]`, as it is written. `T` is read from `shared`: where the tier is that nodes share.
+/// What a cache does about a missing answer, as `[cache]` of a file has it.
+///
+/// `T` is read from `shared`: where the tier is that nodes share.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound = "T: FromStr<Err: Display>")]
 #[cfg_attr(

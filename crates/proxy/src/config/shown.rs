@@ -1,0 +1,210 @@
+//! A configuration as it is in force, for whoever runs the proxy: every setting, no secret.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use stockade_cache::{Breaker, Fetch, Limit, Order, Refresh, Store, Strategy, Writer};
+
+use super::{Config, Format, HostHeader, Kind, Origin, Route};
+
+impl Config {
+    /// Every setting in the words of the file, those that nobody wrote, too. Times have a unit, sizes are in bytes.
+    #[must_use]
+    pub fn shown(&self) -> Value {
+        let Self { listen, threads, tls, admin, hosts, limit, log, timeouts, bounds, origins, routes } = self;
+        json!({
+            "listen": listen,
+            "threads": threads.map_or(json!("one for each core"), |threads| json!(threads)),
+            "hosts": texts(hosts),
+            "tls": tls.as_ref().map(|tls| json!({ "cert": tls.certificates, "key": tls.key })),
+            "admin": admin.as_ref().map(|admin| json!({
+                "listen": admin.listen,
+                "token_file": admin.token_file,
+                "hosts": admin.hosts,
+            })),
+            "cache": { "limit": limit_shown(limit) },
+            "log": {
+                "format": match log.as_ref().map(|log| log.format) {
+                    None => "none",
+                    Some(Format::Json) => "json",
+                    Some(Format::Combined) => "combined",
+                },
+                "path": log.as_ref().and_then(|log| log.path.as_ref()),
+            },
+            "timeouts": {
+                "head": time(timeouts.head),
+                "body": time(timeouts.body),
+                "write": time(timeouts.write),
+                "idle": time(timeouts.idle),
+                "total": time_or_none(timeouts.total),
+                "drain": time(timeouts.drain),
+            },
+            "bounds": {
+                "head_bytes": bounds.head_bytes,
+                "headers": bounds.headers,
+                "body_bytes": bounds.body_bytes,
+                "connections": bounds.connections,
+                "streams": bounds.streams,
+            },
+            "origin": origins.iter().map(origin_shown).collect::<Vec<_>>(),
+            "route": routes.iter().map(|route| self.route_shown(route)).collect::<Vec<_>>(),
+        })
+    }
+
+    fn route_shown(&self, route: &Route) -> Value {
+        let Route { name: _, host, path, origin, strategy, ttl, ttl_default, tag_headers, ignored_query } =
+            route;
+        json!({
+            "host": host.as_ref().map(ToString::to_string),
+            "path": path.to_string(),
+            "origin": self.origins.get(*origin).map(|origin| origin.name.as_str()),
+            "ttl": ttl.map(time),
+            "default_ttl": ttl_default.map(time),
+            "negative_ttl": strategy.negative_ttl.map(time),
+            "tag_headers": texts(tag_headers),
+            "ignore_query": texts(ignored_query),
+            "cache": strategy_shown(strategy),
+        })
+    }
+}
+
+fn texts(list: &[impl ToString]) -> Vec<String> {
+    list.iter().map(ToString::to_string).collect()
+}
+
+/// As a file would have it, to the nanosecond.
+fn time(time: Duration) -> String {
+    match (time.as_secs(), time.subsec_nanos()) {
+        (0, 0) => "0s".to_owned(),
+        (seconds, 0) => format!("{seconds}s"),
+        (_, nanos) if nanos % 1_000_000 == 0 => format!("{}ms", time.as_millis()),
+        _ => format!("{}ns", time.as_nanos()),
+    }
+}
+
+fn time_or_none(until: Option<Duration>) -> String {
+    until.map_or("none".to_owned(), time)
+}
+
+fn limit_shown(limit: &Limit) -> Value {
+    let Limit { entries, bytes, max_object, policy, reclaim, order } = limit;
+    json!({
+        "entries": entries,
+        "bytes": bytes,
+        "max_object": max_object,
+        "policy": policy.name,
+        "reclaim": reclaim,
+        "order": match order {
+            Order::PerShard => "per-shard",
+            Order::Global => "global",
+        },
+    })
+}
+
+fn origin_shown(origin: &Origin) -> Value {
+    let mut shown = Map::new();
+    shown.insert("name".to_owned(), json!(origin.name));
+    let settings = match &origin.kind {
+        Kind::Documents { source, connections } => {
+            json!({ "url": source.to_string(), "connections": connections })
+        }
+        Kind::Http(http) => json!({
+            "urls": texts(&http.urls),
+            "connections": http.connections,
+            "waiting": http.waiting,
+            "timeouts": {
+                "connect": time(http.timeouts.connect),
+                "head": time(http.timeouts.head),
+                "body": time(http.timeouts.body),
+                "idle": time(http.timeouts.idle),
+            },
+            "http2": http.is_http2,
+            "ca": http.ca,
+            "host_header": match http.host_header {
+                HostHeader::Client => "client",
+                HostHeader::Origin => "origin",
+            },
+            "health": {
+                "failures": http.health.failures,
+                "rest": time(http.health.rest),
+                "probe": http.health.probe.as_ref().map(|probe| json!({
+                    "path": probe.path,
+                    "every": time(probe.every),
+                    "timeout": time(probe.timeout),
+                    "successes": probe.successes,
+                })),
+            },
+        }),
+    };
+    if let Value::Object(settings) = settings {
+        shown.extend(settings);
+    }
+    shown.into()
+}
+
+fn strategy_shown(strategy: &Strategy) -> Value {
+    // The limit is that of all routes, a negative ttl the route's.
+    let Strategy {
+        fetch,
+        load,
+        store,
+        refresh,
+        ttl,
+        jitter,
+        swr,
+        sie,
+        negative_ttl: _,
+        throttle,
+        breaker,
+        writer,
+        limit: _,
+    } = strategy;
+    json!({
+        "fetch": match fetch {
+            Fetch::Independent => json!("independent"),
+            Fetch::Coalesce { wait_timeout } => json!({ "coalesce": { "wait_timeout": time(*wait_timeout) } }),
+        },
+        "load": {
+            "deadline": time(load.deadline),
+            "soft_timeout": time_or_none(load.soft_timeout),
+            "max_concurrent": load.max_concurrent,
+            "queue": load.queue,
+        },
+        "store": match store {
+            Store::Sync => "sync",
+            Store::Async => "async",
+            Store::LockedAsync => "locked-async",
+        },
+        "refresh": match refresh {
+            Refresh::None => json!("none"),
+            Refresh::Early { at } => json!({ "early": { "at": at } }),
+            Refresh::XFetch { beta } => json!({ "xfetch": { "beta": beta } }),
+        },
+        "ttl": time_or_none(*ttl),
+        "jitter": jitter,
+        "swr": time(*swr),
+        "sie": time(*sie),
+        "throttle": time(*throttle),
+        "breaker": breaker.as_ref().map_or(json!("none"), breaker_shown),
+        "writer": match writer {
+            Writer::Direct => json!("direct"),
+            Writer::Mailbox { cost, call_timeout, capacity } => json!({ "mailbox": {
+                "cost": time(*cost),
+                "call_timeout": time(*call_timeout),
+                "capacity": capacity,
+            } }),
+        },
+    })
+}
+
+fn breaker_shown(breaker: &Breaker) -> Value {
+    let Breaker { errors_rate, period, min_calls, open_for, probes, ramp } = breaker;
+    json!({
+        "errors_rate": errors_rate,
+        "period": time(*period),
+        "min_calls": min_calls,
+        "open_for": time(*open_for),
+        "probes": probes,
+        "ramp": time(*ramp),
+    })
+}

@@ -1,0 +1,567 @@
+//! Files, good ones and bad ones.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use serde_json::Value;
+use stockade_cache::{Fetch, Policy, Strategy};
+
+use super::*;
+
+const ORIGIN: &str = "[[origin]]\nname = \"app\"\nurl = \"http://127.0.0.1:9000\"\n";
+
+fn read(text: &str) -> Config {
+    Config::parse("/etc/stockade.toml", text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// What is said of a file, what it points to, and what helps.
+fn refused(text: &str) -> (String, String, String) {
+    match Config::parse("stockade.toml", text) {
+        Err(ConfigError::File(error)) => {
+            let at = error.at.map(|at| text[at.offset()..at.offset() + at.len()].to_owned());
+            (error.message.clone(), at.unwrap_or_default(), error.help.clone().unwrap_or_default())
+        }
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+fn with(text: &str) -> String {
+    format!("{text}\n{ORIGIN}")
+}
+
+#[test]
+fn an_origin_is_enough() {
+    let config = read(ORIGIN);
+    assert_eq!(config.listen, ["127.0.0.1:8080".parse().unwrap()]);
+    assert_eq!(config.limit, Limit::bytes(256 << 20));
+    assert_eq!((config.timeouts, config.bounds), (Timeouts::default(), Bounds::default()));
+    assert_eq!(config.log, Some(Log { format: Format::Json, path: None }));
+    let [route] = config.routes.as_slice() else { panic!("{:?}", config.routes) };
+    assert_eq!((route.name.as_str(), route.origin, route.ttl, route.ttl_default), ("/*", 0, None, None));
+    assert_eq!(route.strategy, Strategy::preset("breaker").unwrap());
+    assert!(config.admin.is_none() && config.has_host("anything"));
+}
+
+#[test]
+fn a_tested_block_is_copied_as_it_is_and_routes_lay_theirs_over_it() {
+    let config = read(&with(
+        r#"
+        [cache]
+        strategy = "stampede"
+        fetch = { coalesce = { wait_timeout = "3s" } }
+        ttl = "10s"
+        limit = { entries = 36_000, policy = "lrw", reclaim = 0.3 }
+        [[route]]
+        path = "/news/*"
+        negative_ttl = "5s"
+        cache = { swr = "7s" }
+        [[route]]
+        path = "/news/live"
+        ttl = "1s"
+        default_ttl = "2s"
+        cache.strategy = "swr"
+        tag_headers = ["X-Tags"]
+        ignore_query = ["utm_*", "fbclid"]
+        "#,
+    ));
+    assert_eq!(config.limit, Limit { policy: Policy::LRW, reclaim: 0.3, ..Limit::entries(36_000) });
+    let [live, news] = config.routes.as_slice() else { panic!("{:?}", config.routes) };
+    assert_eq!((live.name.as_str(), news.name.as_str()), ("/news/live", "/news/*"));
+    assert_eq!(news.strategy.fetch, Fetch::Coalesce { wait_timeout: Duration::from_secs(3) });
+    assert_eq!((news.strategy.swr, news.strategy.limit.as_ref()), (Duration::from_secs(7), None));
+    assert_eq!(news.strategy.negative_ttl, Some(Duration::from_secs(5)));
+    // It was written in the block.
+    assert_eq!((news.ttl, news.ttl_default), (None, Some(Duration::from_secs(10))));
+    assert_eq!(live.strategy, Strategy::preset("swr").unwrap());
+    assert_eq!((live.ttl, live.ttl_default), (Some(Duration::from_secs(1)), Some(Duration::from_secs(2))));
+    assert_eq!(live.tag_headers, ["x-tags"]);
+    assert_eq!(live.asked("/a?utm_source=x&b=1&fbclid=2&c"), "/a?b=1&c");
+    assert_eq!(live.asked("/a?utm%5Fsource=x"), "/a");
+    assert_eq!(live.asked("/a?b=1&&utm=2"), "/a?b=1&&utm=2");
+    assert_eq!(news.asked("/a?utm_source=x"), "/a?utm_source=x");
+}
+
+#[test]
+fn the_longest_path_of_the_nearest_host_comes_first() {
+    let route = |host: &str, path: &str| format!("[[route]]\nhost = \"{host}\"\npath = \"{path}\"\n");
+    let text = [
+        "[[route]]\npath = \"/*\"\n".to_owned(),
+        "[[route]]\npath = \"/a/*\"\n".to_owned(),
+        "[[route]]\npath = \"/a/b/*\"\n".to_owned(),
+        "[[route]]\npath = \"/a/b\"\n".to_owned(),
+        route("*.example.org", "/x/*"),
+        route("*.www.example.org", "/*"),
+        route("Example.org", "/a/*"),
+    ];
+    let config = read(&format!("{}{ORIGIN}", text.concat()));
+    for (host, path, name) in [
+        ("h", "/", "/*"),
+        ("h", "*", "/*"),
+        ("h", "/ab", "/*"),
+        ("h", "/a", "/*"),
+        ("h", "/a/", "/a/*"),
+        ("h", "/a/b", "/a/b"),
+        ("h", "/a/b/c", "/a/b/*"),
+        ("example.org:8080", "/a/b", "example.org/a/*"),
+        ("EXAMPLE.ORG.", "/a/b", "example.org/a/*"),
+        ("example.org", "/x/", "/*"),
+        ("a.example.org", "/x/", "*.example.org/x/*"),
+        ("a.b.example.org", "/x/y", "*.example.org/x/*"),
+        ("a.example.org", "/a/b", "/a/b"),
+        ("a.www.example.org", "/x/y", "*.www.example.org/*"),
+        ("badexample.org", "/x/y", "/*"),
+        (".example.org", "/x/y", "/*"),
+        ("[::1]:80", "/x/y", "/*"),
+    ] {
+        assert_eq!(config.route(host, path).map(|route| route.name.as_str()), Some(name), "{host} {path}");
+    }
+    let few = read(&format!("hosts = [\"a.org\", \"*.b.org\"]\n[[route]]\npath = \"/a\"\n{ORIGIN}"));
+    assert!(few.route("h", "/b").is_none());
+    let answered = ["a.org", "x.b.org:1", "b.org", "x.a.org", "", "[::1]"].map(|host| few.has_host(host));
+    assert_eq!(answered, [true, true, false, false, false, false]);
+}
+
+#[test]
+fn origins_are_servers_or_databases() {
+    let config = read(
+        r#"
+        [[origin]]
+        name = "servers"
+        urls = ["https://a.example.org/base", "https://b.example.org:8443"]
+        connections = 7
+        waiting = 0
+        timeouts = { connect = "1s", head = "2s", body = "3s", idle = "4s" }
+        health = { failures = 5, rest = "9s", path = "/healthz", successes = 3 }
+        http2 = true
+        ca = "ca.pem"
+        host_header = "origin"
+        [[origin]]
+        name = "documents"
+        url = "sqlite:/tmp/documents.db"
+        connections = 3
+        [[route]]
+        path = "/documents/*"
+        origin = "documents"
+        [[route]]
+        origin = "servers"
+        "#,
+    );
+    let Kind::Http(http) = &config.origins[0].kind else { panic!("{:?}", config.origins) };
+    assert_eq!(http.urls, ["https://a.example.org/base", "https://b.example.org:8443"]);
+    let times = [http.timeouts.connect, http.timeouts.head, http.timeouts.body, http.timeouts.idle];
+    assert_eq!(times, [1, 2, 3, 4].map(Duration::from_secs));
+    assert_eq!((http.connections, http.waiting, http.is_http2), (7, 0, true));
+    assert_eq!(http.ca.as_deref(), Some("/etc/ca.pem".as_ref()));
+    assert_eq!(http.host_header, HostHeader::Origin);
+    let probe = Probe {
+        path: "/healthz".to_owned(),
+        every: Duration::from_secs(5),
+        timeout: Duration::from_secs(1),
+        successes: 3,
+    };
+    assert_eq!(http.health, Health { failures: 5, rest: Duration::from_secs(9), probe: Some(probe) });
+    let Kind::Documents { source, connections } = &config.origins[1].kind else { panic!() };
+    assert_eq!((source.to_string().as_str(), *connections), ("sqlite:/tmp/documents.db", 3));
+    // Nobody else says how old they are.
+    assert_eq!(config.route("h", "/documents/1").unwrap().ttl_default, Some(Duration::from_mins(1)));
+    assert_eq!(config.route("h", "/").unwrap().ttl_default, None);
+}
+
+/// Each text with what is said of it, what that points to, and what helps.
+fn assert_refused<const N: usize>(cases: [(String, &str, &str, &str); N]) {
+    for (text, message, at, help) in cases {
+        assert_eq!(refused(&text), (message.to_owned(), at.to_owned(), help.to_owned()), "{text}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_shown_with_what_would() {
+    let route = |lines: &str| format!("{ORIGIN}[[route]]\n{lines}");
+    assert_refused([
+        (with("lissen = []"), "unknown key `lissen`", "lissen", "did you mean `listen`?"),
+        (with("[timeouts]\nhead = 10"), "`10` has no unit: write `10ms` or `10s`", "10", ""),
+        (
+            with("[timeouts]\nidle = \"0s\""),
+            "this has to be above 0: nothing is done in no time",
+            "\"0s\"",
+            "",
+        ),
+        (with("[timeouts]\nidle = \"9999d\""), "`9999d` is more than a year", "\"9999d\"", ""),
+        (with("[bounds]\nbody = 4096"), "`4096` has no unit: write `4096KiB` or `4096MiB`", "4096", ""),
+        (with("[bounds]\nhead = \"1KiB\""), "the head of a request may have 8KiB to 1MiB", "\"1KiB\"", ""),
+        (with("[bounds]\nconnections = 0"), "there may be 1 to 10,000,000 connections", "0", ""),
+        (
+            with("[limit]\nbytes = \"1GiB\""),
+            "unknown key `limit`",
+            "limit",
+            "the limit is the cache's: write [cache.limit]",
+        ),
+        (
+            with("[cache]\nlimit = \"none\""),
+            "a proxy without a limit eats the machine: write { bytes = \"256MiB\" }",
+            "\"none\"",
+            "",
+        ),
+        (
+            with("[cache]\nstrategy = \"stampeed\""),
+            "unknown strategy `stampeed`: did you mean `stampede`?",
+            "\"stampeed\"",
+            "",
+        ),
+        (
+            with("[cache]\nshared = \"redis:\""),
+            "there is no shared tier here: leave `shared` out",
+            "\"redis:\"",
+            "",
+        ),
+        (
+            with("[cache]\nmemory = false"),
+            "a proxy keeps its answers in memory: leave `memory` out",
+            "false",
+            "",
+        ),
+        (
+            route("cache.limit.entries = 7"),
+            "the limit is one for all routes: write it into [cache]",
+            "limit",
+            "",
+        ),
+        (with("listen = []"), "nobody could come in: write one address at least", "[]", ""),
+        (
+            with("listen = [\"localhost:80\"]"),
+            "`localhost:80` is no address: write an IP address and a port, as in 127.0.0.1:80",
+            "\"localhost:80\"",
+            "",
+        ),
+        (with("listen = [\"[::]:80\", \"[::]:80\"]"), "[::]:80 is there twice", "\"[::]:80\"", ""),
+    ]);
+}
+
+#[test]
+fn an_unsafe_or_half_said_setting_is_refused() {
+    assert_refused([
+        (
+            with("[admin]\nlisten = \"0.0.0.0:81\""),
+            "anybody who can reach 0.0.0.0:81 could purge and reload",
+            "\"0.0.0.0:81\"",
+            "write token_file = \"PATH\" below it, or listen on 127.0.0.1",
+        ),
+        (
+            with("[admin]\nlisten = \"127.0.0.1:8080\""),
+            "clients and [admin] cannot both come in at 127.0.0.1:8080",
+            "",
+            "",
+        ),
+        (
+            with("[tls]\ncert = \"a\""),
+            "missing field `key`",
+            "[tls]",
+            "a certificate and its key: cert = \"cert.pem\", key = \"key.pem\"",
+        ),
+        (with("[log]\nformat = \"jsn\""), "unknown value `jsn`", "\"jsn\"", "did you mean `json`?"),
+    ]);
+}
+
+#[test]
+fn origins_that_make_no_sense_are_refused() {
+    let origin = |lines: &str| format!("[[origin]]\nname = \"a\"\n{lines}");
+    assert_refused([
+        (
+            String::new(),
+            "there is no origin",
+            "",
+            "write [[origin]] with a name and url = \"http://HOST:PORT\", or --origin URL",
+        ),
+        (origin(""), "the origin `a` is nowhere: write url = \"http://HOST:PORT\"", "[[origin]]", ""),
+        (
+            origin("url = \"http://h\"\nurls = []"),
+            "there is a `url` and there are `urls`: write all of them into `urls`",
+            "\"http://h\"",
+            "",
+        ),
+        (
+            origin("urls = [\"http://h\", \"https://h\"]"),
+            "servers that are the same are all http: or all https:",
+            "\"https://h\"",
+            "",
+        ),
+        (
+            origin("url = \"http://ada:sesame@h\""),
+            "an origin is asked with the client's `Authorization`: leave user and password out",
+            "\"http://ada:sesame@h\"",
+            "",
+        ),
+        (
+            origin("url = \"http://h/?a=b\""),
+            "an origin's URL has no query and no `#`: leave them out",
+            "\"http://h/?a=b\"",
+            "",
+        ),
+        (
+            origin("url = \"http://h:99999\""),
+            "this is no URL of a server: write http://HOST:PORT",
+            "\"http://h:99999\"",
+            "",
+        ),
+        (
+            origin("url = \"sqlite:\"\nhttp2 = true"),
+            "`http2` is for HTTP servers: a database is told such things in its URL",
+            "true",
+            "",
+        ),
+        (
+            origin("url = \"http://h\"\nhealth = { every = \"1s\" }"),
+            "nothing is asked for: write path = \"/healthz\" as well",
+            "\"1s\"",
+            "",
+        ),
+        (
+            format!("{ORIGIN}{ORIGIN}"),
+            "there are two origins named `app`: give each a name of its own",
+            "\"app\"",
+            "",
+        ),
+    ]);
+}
+
+#[test]
+fn routes_that_make_no_sense_are_refused() {
+    let route = |lines: &str| format!("{ORIGIN}[[route]]\n{lines}");
+    assert_refused([
+        (route("origin = \"ap\""), "there is no origin named `ap`", "\"ap\"", "did you mean `app`?"),
+        (
+            route("path = \"news\""),
+            "`news` is no path: write one such as /news, or /news/* for all below it",
+            "\"news\"",
+            "",
+        ),
+        (
+            route("path = \"/news*\""),
+            "`/news*` is no path: write one such as /news, or /news/* for all below it",
+            "\"/news*\"",
+            "",
+        ),
+        (route("host = \"h:80\""), "`h:80` has a port or a scheme: write the name alone", "\"h:80\"", ""),
+        (route("[[route]]"), "there are two routes for `/*`", "[[route]]", ""),
+        (
+            format!("{}{ORIGIN}", ORIGIN.replace("app", "b")),
+            "there are several origins and no [[route]] that says which one is asked",
+            "",
+            "",
+        ),
+    ]);
+}
+
+#[test]
+fn an_error_names_line_and_column_and_no_secret() {
+    let text = "listen = [\"127.0.0.1:80\"]\n[[origin]]\nurl = \"postgres://ada:sesame@h/db?tabel=x\"\n";
+    let Err(ConfigError::File(error)) = Config::parse("s.toml", text) else { panic!("it is refused") };
+    assert_eq!(error.place(), Some((3, 7)));
+    assert!(error.line().starts_with("s.toml:3:7: "), "{}", error.line());
+    let debugged = format!("{error:?}");
+    let report = format!("{debugged} {:?}", miette::Report::from(*error));
+    assert!(!report.contains("sesame"), "{report}");
+}
+
+#[test]
+fn flags_alone_or_over_a_file() {
+    let flags = Flags {
+        origin: Some("http://app:80".to_owned()),
+        listen: vec!["0.0.0.0:80".parse().unwrap()],
+        admin: Some("127.0.0.1:81".parse().unwrap()),
+        strategy: Some("swr".to_owned()),
+        max_entries: Some(9),
+        max_bytes: Some(1 << 30),
+        reclaim: Some(0.3),
+        token_file: None,
+    };
+    let alone = Config::from_flags(&flags).unwrap();
+    assert_eq!(alone.listen, flags.listen);
+    assert_eq!(alone.admin.as_ref().map(|admin| admin.listen), flags.admin);
+    let limit = Limit { entries: Some(9), reclaim: 0.3, ..Limit::bytes(1 << 30) };
+    assert_eq!((&alone.limit, alone.routes[0].strategy.clone()), (&limit, Strategy::preset("swr").unwrap()));
+
+    let file = "listen = [\"127.0.0.1:9\"]\n[cache]\nstrategy = \"early\"\nttl = \"9s\"\nlimit = { bytes = \"1MiB\" }\n\
+                [[origin]]\nname = \"x\"\nurl = \"http://h\"\nconnections = 3\n";
+    let over = Config::parse_with("s.toml", file, &flags).unwrap();
+    assert_eq!((over.listen, &over.limit), (flags.listen.clone(), &limit));
+    assert_eq!(over.routes[0].strategy.ttl, Some(Duration::from_secs(9)));
+    assert_eq!(over.routes[0].strategy.swr, Duration::from_mins(1));
+    let Kind::Http(http) = &over.origins[0].kind else { panic!() };
+    assert_eq!((over.origins[0].name.as_str(), http.connections), ("x", 3));
+    assert_eq!(http.urls, ["http://app:80"]);
+
+    let only = |flags: Flags| Config::from_flags(&flags).unwrap_err().to_string();
+    let origin = Some("http://h".to_owned());
+    assert_eq!(only(Flags::default()), "there is no origin");
+    assert_eq!(
+        only(Flags { strategy: Some("swrr".to_owned()), ..Flags::default() }),
+        "--strategy: unknown strategy `swrr`: did you mean `swr`?"
+    );
+    assert_eq!(
+        only(Flags { origin: origin.clone(), max_entries: Some(0), ..Flags::default() }),
+        "--max-entries, --max-bytes, --reclaim: a limit has to be above 0"
+    );
+    let away = Flags { origin, admin: Some("0.0.0.0:1".parse().unwrap()), ..Flags::default() };
+    assert_eq!(only(away.clone()), "anybody who can reach 0.0.0.0:1 could purge and reload");
+    assert!(Config::from_flags(&Flags { token_file: Some("t".into()), ..away }).is_ok());
+    let secret = only(Flags { origin: Some("postgres:ada:sesame@h".to_owned()), ..Flags::default() });
+    assert!(!secret.contains("sesame"), "{secret}");
+}
+
+#[test]
+fn what_needs_a_restart_is_told() {
+    let old = read(ORIGIN);
+    let changes = |text: &str| {
+        let changes = diff(&old, &read(text));
+        changes
+            .iter()
+            .map(|change| format!("{} {}", change.setting, change.needs_restart))
+            .collect::<Vec<_>>()
+    };
+    assert!(changes(ORIGIN).is_empty());
+    for (text, setting) in [
+        (with("listen = [\"127.0.0.1:1\"]"), "listen true"),
+        (with("threads = 2"), "threads true"),
+        (with("hosts = [\"a\"]"), "hosts false"),
+        (with("tls = { cert = \"a\", key = \"b\" }"), "tls true"),
+        (with("admin.listen = \"127.0.0.1:1\""), "admin true"),
+        (with("cache.limit.entries = 7"), "cache.limit true"),
+        (with("log.path = \"a\""), "log false"),
+        (with("log.format = \"none\""), "log true"),
+        (with("timeouts.head = \"1s\""), "timeouts true"),
+        (with("bounds.headers = 7"), "bounds true"),
+        (with("cache.swr = \"1s\""), "route./* false"),
+        (ORIGIN.replace("9000", "9001"), "origin.app false"),
+    ] {
+        assert_eq!(changes(&text), [setting], "{text}");
+    }
+    // Only its number is another.
+    let more =
+        format!("[[origin]]\nname = \"first\"\nurl = \"http://h\"\n{ORIGIN}[[route]]\norigin = \"app\"\n");
+    assert_eq!(changes(&more), ["origin.first false"]);
+    let renamed = ORIGIN.replace("app", "b");
+    assert_eq!(changes(&renamed), ["origin.app false", "origin.b false", "route./* false"]);
+}
+
+#[test]
+fn what_is_shown_is_everything_and_no_secret() {
+    let config = read(&format!(
+        "{ORIGIN}[[origin]]\nname = \"db\"\nurl = \"sqlite:\"\n[[route]]\norigin = \"app\"\ncache.swr = \"1500us\"\n"
+    ));
+    let shown = config.shown();
+    assert_eq!(shown["route"][0]["cache"]["swr"], "1500000ns");
+    assert_eq!(shown["route"][0]["cache"]["breaker"]["open_for"], "5s");
+    assert_eq!(shown["cache"]["limit"]["bytes"], 256 << 20);
+    // Whatever can be written is there, except what stands for something else.
+    let keys =
+        |value: &Value| -> BTreeSet<String> { value.as_object().expect("a table").keys().cloned().collect() };
+    let schema = schema();
+    assert_eq!(keys(&shown), keys(&schema["properties"]));
+}
+
+/// The file that a stranger starts from, in full.
+const EXAMPLE: &str = include_str!("../../../../deploy/stockade.toml");
+
+#[test]
+fn the_example_is_sound_and_has_every_setting() {
+    read(EXAMPLE);
+    // With everything that is only shown in it, too.
+    let uncommented: String =
+        EXAMPLE.lines().flat_map(|line| [line.strip_prefix("#: ").unwrap_or(line), "\n"]).collect();
+    read(&uncommented);
+    let written: toml::Table = uncommented.parse().expect("TOML");
+    let mut known = BTreeSet::new();
+    keys_of_schema(&schema(), &schema(), "", &mut known);
+    let mut used = BTreeSet::new();
+    keys_of_file(&toml::Value::Table(written), "", &mut used);
+    let is_shown = |key: &&String| !key.starts_with("cache") && !key.starts_with("route.cache");
+    let missing: Vec<_> = known.difference(&used).filter(is_shown).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+fn keys_of_file(value: &toml::Value, path: &str, keys: &mut BTreeSet<String>) {
+    match value {
+        toml::Value::Table(table) => {
+            for (key, value) in table {
+                let path = format!("{path}.{key}").trim_start_matches('.').to_owned();
+                keys.insert(path.clone());
+                keys_of_file(value, &path, keys);
+            }
+        }
+        toml::Value::Array(list) => list.iter().for_each(|value| keys_of_file(value, path, keys)),
+        _ => {}
+    }
+}
+
+/// Every key that the schema allows, with those of the tables that it is in.
+fn keys_of_schema(root: &Value, schema: &Value, path: &str, keys: &mut BTreeSet<String>) {
+    if let Some(name) = schema["$ref"].as_str() {
+        let definition = root.pointer(name.trim_start_matches('#')).expect("a definition");
+        return keys_of_schema(root, definition, path, keys);
+    }
+    for part in ["anyOf", "oneOf"].iter().filter_map(|of| schema[*of].as_array()).flatten() {
+        keys_of_schema(root, part, path, keys);
+    }
+    if schema["items"].is_object() {
+        keys_of_schema(root, &schema["items"], path, keys);
+    }
+    for (key, value) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{key}").trim_start_matches('.').to_owned();
+        keys.insert(path.clone());
+        keys_of_schema(root, value, &path, keys);
+    }
+}
+
+#[test]
+fn the_schema_is_the_readers_and_is_in_the_docs() {
+    let made = serde_json::to_string_pretty(&schema()).expect("JSON") + "\n";
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/proxy.schema.json");
+    if std::env::var_os("UPDATE_SCHEMA").is_some() {
+        std::fs::write(path, &made).expect("writable");
+    }
+    let kept = std::fs::read_to_string(path).expect("docs/proxy.schema.json");
+    assert!(kept == made, "docs/proxy.schema.json is not the reader's: make it with UPDATE_SCHEMA=1");
+    // An unknown key is told all the others of its table: those of the schema, no more and no less.
+    for (table, pointer) in [
+        ("", "/properties"),
+        ("[tls]", "/properties/tls/properties"),
+        ("[admin]", "/properties/admin/properties"),
+        ("[log]", "/properties/log/properties"),
+        ("[timeouts]", "/properties/timeouts/properties"),
+        ("[bounds]", "/properties/bounds/properties"),
+        ("[[origin]]", "/properties/origin/items/properties"),
+        ("[[route]]", "/properties/route/items/properties"),
+    ] {
+        let (_, _, help) = refused(&format!("{table}\nnobody-would-write-this-key = 1"));
+        let told: BTreeSet<&str> =
+            help.trim_start_matches("use one of: ").split([',', ' ']).filter(|key| !key.is_empty()).collect();
+        let schema = schema();
+        let known = schema.pointer(pointer).and_then(Value::as_object).unwrap_or_else(|| panic!("{pointer}"));
+        assert_eq!(told, known.keys().map(String::as_str).collect(), "{table}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in "(\\[\\[?(origin|route|cache|admin)\\]\\]?\n|[a-z_]{1,6} = (\"[ -~]{0,12}\"|[0-9]{1,20}|\\[\\])\n){0,6}") {
+        let _ = Config::parse("s.toml", &text).map(|config| config.shown());
+        let _ = Config::parse("s.toml", &with(&text)).map(|config| config.shown());
+    }
+
+    #[test]
+    fn a_route_is_the_nearest_of_all_that_would_do(
+        paths in proptest::collection::hash_set("(/[ab]){1,3}(/\\*)?", 1..6),
+        path in "(/[ab]){1,4}/?",
+    ) {
+        let tables: String = paths.iter().flat_map(|path| ["[[route]]\npath = \"", path, "\"\n"]).collect();
+        let config = read(&format!("{tables}{ORIGIN}"));
+        let fits = |pattern: &&String| match pattern.strip_suffix('*') {
+            Some(prefix) => path.starts_with(prefix),
+            None => path == **pattern,
+        };
+        // Exact ones are as long as the path: longer than any prefix of it, but for the one that is the path.
+        let nearest = paths.iter().filter(fits).max_by_key(|pattern| (!pattern.ends_with('*'), pattern.len()));
+        prop_assert_eq!(config.route("h", &path).map(|route| &route.name), nearest);
+    }
+}
