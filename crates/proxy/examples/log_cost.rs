@@ -1,0 +1,67 @@
+//! What the access log costs whoever serves: nanoseconds an entry, in each format.
+//!
+//! `cargo run --release -p stockade-proxy --example log_cost [ENTRIES]`; run under `valgrind` with two numbers of
+//! entries, the difference of its "total heap usage" is what an entry allocates.
+
+use std::{
+    hint::black_box,
+    net::SocketAddr,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant, UNIX_EPOCH},
+};
+
+use http::Version;
+use stockade_model::outcome::Outcome;
+use stockade_proxy::{
+    config::{self, Format},
+    log::{Entry, Log, LogError},
+};
+
+/// How many are recorded before the writer is let catch up: fewer than a buffer holds.
+const BATCH: u64 = 1_000;
+
+fn main() -> Result<(), LogError> {
+    let entries: u64 = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
+    for format in [Format::Json, Format::Combined] {
+        let log = Log::start(&config::Log { format, path: Some(PathBuf::from("/dev/null")) })?;
+        let logger = log.logger();
+        let entry = Entry {
+            time: UNIX_EPOCH + Duration::from_secs(1_795_293_042),
+            peer: SocketAddr::from(([192, 0, 2, 7], 4_711)),
+            method: "GET",
+            host: b"www.example.org",
+            target: "/sounds/of/the/sea?quality=high&page=7",
+            version: Version::HTTP_11,
+            status: 200,
+            sent_bytes: 102_400,
+            took: Duration::from_micros(321),
+            outcome: Outcome::Hit,
+            cache_status: b"stockade; hit; ttl=27; detail=hit",
+            route: "/sounds/*",
+            origin: None,
+            user_agent: Some(b"Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"),
+            referer: Some(b"https://www.example.org/sounds/"),
+            is_cut: false,
+        };
+        let mut took = Duration::ZERO;
+        for batch in 0..entries.div_ceil(BATCH) {
+            let time = entry.time + Duration::from_millis(batch);
+            #[expect(clippy::disallowed_methods, reason = "what it costs is real time")]
+            let began = Instant::now();
+            for _ in 0..BATCH {
+                logger.record(black_box(&Entry { time, ..entry }));
+            }
+            took += began.elapsed();
+            // Twice as long as the writer gathers lines.
+            thread::park_timeout(Duration::from_millis(if entries > 100_000 { 1 } else { 40 }));
+        }
+        let recorded = entries.div_ceil(BATCH) * BATCH;
+        println!(
+            "{format:?}: {} ns an entry, {} dropped",
+            took.as_nanos() / u128::from(recorded),
+            log.dropped()
+        );
+    }
+    Ok(())
+}
