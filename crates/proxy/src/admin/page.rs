@@ -1,0 +1,13 @@
+//! The page.
+
+use super::{server::Answer, service};
+
+const HTML: &str = include_str!("page.html");
+
+/// Its own style and script, which are in it, and `/stats`; nothing from anywhere else.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
+                      frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+
+pub(super) fn answer() -> Answer {
+    service::html(HTML, POLICY)
+}

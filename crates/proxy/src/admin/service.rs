@@ -1,0 +1,224 @@
+//! What is asked for, and what is answered.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{
+    HeaderName, HeaderValue, Method, Request, Response, StatusCode,
+    header::{
+        ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, WWW_AUTHENTICATE,
+        X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    },
+};
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+use stockade_model::{
+    nearest::remedy,
+    time::{Live, Runtime},
+};
+use tokio::sync::{Semaphore, mpsc};
+
+use super::{
+    Control, guard, metrics, page,
+    purge::Purge,
+    server::{Answer, Limits, Page, Unread, whole},
+    token::Token,
+    warm,
+};
+
+/// What can be asked for, each with the method that it wants.
+const PAGES: [(&str, Method); 10] = [
+    ("/", Method::GET),
+    ("/healthz", Method::GET),
+    ("/readyz", Method::GET),
+    ("/stats", Method::GET),
+    ("/metrics", Method::GET),
+    ("/config", Method::GET),
+    ("/purge", Method::POST),
+    ("/purge_all", Method::POST),
+    ("/warm", Method::POST),
+    ("/reload", Method::POST),
+];
+
+/// What answers.
+pub(super) struct Service<C> {
+    control: Arc<C>,
+    token: Arc<Token>,
+    hosts: Arc<[String]>,
+    pub(super) limits: Limits,
+    /// One list is warmed up at a time.
+    warming: Arc<Semaphore>,
+}
+
+impl<C> Clone for Service<C> {
+    fn clone(&self) -> Self {
+        Self {
+            control: Arc::clone(&self.control),
+            token: Arc::clone(&self.token),
+            hosts: Arc::clone(&self.hosts),
+            limits: self.limits,
+            warming: Arc::clone(&self.warming),
+        }
+    }
+}
+
+impl<C: Control> Service<C> {
+    pub(super) fn new(control: Arc<C>, token: Arc<Token>, hosts: Vec<String>, limits: Limits) -> Self {
+        Self { control, token, hosts: hosts.into(), limits, warming: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// Does what is asked, and tells what came of it.
+    pub(super) async fn answer(&self, request: Request<Incoming>, time: &Live) -> Answer {
+        let (head, body) = request.into_parts();
+        let (method, path) = (&head.method, head.uri.path());
+        let is_probe = path == "/healthz" || path == "/readyz";
+        if !is_probe {
+            if let Err(refusal) = guard::check(&head, &self.hosts) {
+                return text(refusal.status, refusal.text);
+            }
+            if !self.token.admits(head.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes)) {
+                let mut answer =
+                    text(StatusCode::UNAUTHORIZED, "show the token: Authorization: Bearer TOKEN\n");
+                let challenge = HeaderValue::from_static("Basic realm=\"stockade\", charset=\"UTF-8\"");
+                answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+                return answer;
+            }
+        }
+        let Some((_, wanted)) = PAGES.iter().find(|(known, _)| *known == path) else {
+            let remedy = remedy(path, PAGES.iter().map(|(known, _)| *known));
+            return text(StatusCode::NOT_FOUND, format!("there is no such page: {remedy}\n"));
+        };
+        if method != wanted && !(wanted == Method::GET && method == Method::HEAD) {
+            let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, format!("ask for it with {wanted}\n"));
+            if let Ok(wanted) = HeaderValue::from_str(wanted.as_str()) {
+                answer.headers_mut().insert(ALLOW, wanted);
+            }
+            return answer;
+        }
+        let query = head.uri.query().unwrap_or_default();
+        match path {
+            "/" => page::answer(),
+            "/healthz" => text(StatusCode::OK, "ok\n"),
+            "/readyz" if self.control.stats().is_draining => {
+                text(StatusCode::SERVICE_UNAVAILABLE, "draining\n")
+            }
+            "/readyz" => text(StatusCode::OK, "ready\n"),
+            "/stats" => match serde_json::to_value(self.control.stats()) {
+                Ok(stats) => json(StatusCode::OK, &stats),
+                Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+            },
+            "/metrics" => {
+                of_type(StatusCode::OK, metrics::CONTENT_TYPE, metrics::text(&self.control.stats()))
+            }
+            "/config" => json(StatusCode::OK, &self.control.config()),
+            "/purge" => match Purge::read(query) {
+                Ok(purge) => self.purge(&purge),
+                Err(message) => wrong(StatusCode::BAD_REQUEST, &message),
+            },
+            "/purge_all" => match Purge::read_all(query) {
+                Ok(purge) => self.warm(body, Some(&purge), time).await,
+                Err(message) => wrong(StatusCode::BAD_REQUEST, &message),
+            },
+            "/warm" => self.warm(body, None, time).await,
+            _ => self.reload(),
+        }
+    }
+
+    fn purge(&self, purge: &Purge) -> Answer {
+        json(StatusCode::OK, &json!({ "purged": self.control.purge(purge) }))
+    }
+
+    /// Purges first, if that is asked for. Nothing is purged if there is something wrong with the list.
+    async fn warm(&self, body: Incoming, purge: Option<&Purge>, time: &Live) -> Answer {
+        let body = match whole(body, self.limits, time).await {
+            Ok(body) => body,
+            Err(Unread::Slow) => return wrong(StatusCode::REQUEST_TIMEOUT, "the list was too slow"),
+            Err(Unread::Large) => return wrong(StatusCode::PAYLOAD_TOO_LARGE, "a list has 1 MiB at most"),
+            Err(Unread::BrokeOff) => return wrong(StatusCode::BAD_REQUEST, "the list broke off"),
+        };
+        let Ok(list) = str::from_utf8(&body) else {
+            return wrong(StatusCode::BAD_REQUEST, "the list is not UTF-8 text");
+        };
+        let urls = match warm::list(list) {
+            Ok(urls) => urls,
+            Err(message) => return wrong(StatusCode::BAD_REQUEST, &message),
+        };
+        match purge {
+            Some(purge) if urls.is_empty() => return self.purge(purge),
+            None if urls.is_empty() => {
+                return wrong(StatusCode::BAD_REQUEST, "write what to ask for into the body: one URL a line");
+            }
+            _ => {}
+        }
+        let Ok(alone) = Arc::clone(&self.warming).try_acquire_owned() else {
+            return wrong(StatusCode::CONFLICT, "another list is being warmed up: wait for its end");
+        };
+        let (tell, told) = mpsc::channel(2);
+        if let Some(purge) = purge {
+            let purged = json!({ "purged": self.control.purge(purge) });
+            // There is room for two lines, and this is the first.
+            let _ = tell.try_send(Bytes::from(format!("{purged}\n")));
+        }
+        time.spawn(warm::run(Arc::clone(&self.control), urls, time.clone(), tell, alone));
+        let mut answer = safe(StatusCode::OK, Page::Lines(told));
+        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+        answer
+    }
+
+    fn reload(&self) -> Answer {
+        let changes = match self.control.reload() {
+            Ok(changes) => changes,
+            Err(message) => return wrong(StatusCode::UNPROCESSABLE_ENTITY, &message),
+        };
+        if let Err(error) = self.token.reload() {
+            return wrong(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                &format!("the old token stays in force: {error}"),
+            );
+        }
+        let shown = |change: &crate::config::Change| json!({ "setting": change.setting, "needs_restart": change.needs_restart });
+        json(StatusCode::OK, &json!({ "changes": changes.iter().map(shown).collect::<Vec<_>>() }))
+    }
+}
+
+fn wrong(status: StatusCode, message: &str) -> Answer {
+    json(status, &json!({ "error": message }))
+}
+
+fn json(status: StatusCode, value: &Value) -> Answer {
+    of_type(status, "application/json", format!("{value:#}\n"))
+}
+
+fn text(status: StatusCode, text: impl Into<Bytes>) -> Answer {
+    of_type(status, "text/plain; charset=utf-8", text)
+}
+
+fn of_type(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Answer {
+    let mut answer = safe(status, Page::Whole(Some(text.into())));
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    answer
+}
+
+/// An answer that no cache keeps, no other site shows or reads, and no browser takes for something else.
+fn safe(status: StatusCode, page: Page) -> Answer {
+    let mut answer = Response::new(page);
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    for (name, value) in [
+        (CACHE_CONTROL, "no-store"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+        (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}
+
+/// The page: what is in it comes from here, and nothing else is run.
+pub(super) fn html(text: &'static str, policy: &'static str) -> Answer {
+    let mut answer = of_type(StatusCode::OK, "text/html; charset=utf-8", text);
+    answer.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    answer
+}

@@ -1,0 +1,463 @@
+//! Requests as they are on the wire, and what comes back.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{BufRead, BufReader, Read, Write},
+    net::{Shutdown, TcpStream},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::json;
+use stockade_cache::Invalidation;
+use stockade_model::outcome::Outcomes;
+use tokio::sync::Notify;
+
+use super::*;
+
+/// A proxy that does what it is told, and remembers it.
+#[derive(Default)]
+struct Told {
+    is_draining: AtomicBool,
+    purges: Mutex<Vec<Purge>>,
+    warmed: Mutex<Vec<String>>,
+    warming: AtomicUsize,
+    warming_most: AtomicUsize,
+    /// Warming waits for it, where a URL has `hold` in it.
+    held: Notify,
+}
+
+impl Control for Told {
+    fn stats(&self) -> Stats {
+        Stats { is_draining: self.is_draining.load(Ordering::Relaxed), ..example() }
+    }
+
+    fn purge(&self, purge: &Purge) -> usize {
+        self.purges.lock().unwrap().push(purge.clone());
+        7
+    }
+
+    async fn warm(&self, url: Uri) -> Warmed {
+        let now = self.warming.fetch_add(1, Ordering::SeqCst) + 1;
+        self.warming_most.fetch_max(now, Ordering::SeqCst);
+        if url.path().contains("hold") {
+            self.held.notified().await;
+        }
+        tokio::task::yield_now().await;
+        self.warming.fetch_sub(1, Ordering::SeqCst);
+        self.warmed.lock().unwrap().push(url.to_string());
+        match url.path() {
+            "/private" => Warmed::NotStored(200),
+            "/broken" => Warmed::Failed("no route to host".to_owned()),
+            _ => Warmed::Stored,
+        }
+    }
+
+    fn reload(&self) -> Result<Vec<Change>, String> {
+        if self.is_draining.load(Ordering::Relaxed) {
+            return Err("stockade.toml:3:7: unknown key `lissen`".to_owned());
+        }
+        Ok(vec![Change { setting: "threads".to_owned(), needs_restart: true }])
+    }
+
+    fn config(&self) -> Value {
+        json!({ "listen": ["127.0.0.1:8080"] })
+    }
+}
+
+/// Figures of every kind, with names that are none of Prometheus' best friends.
+fn example() -> Stats {
+    let times = Histogram { bounds_seconds: vec![0.001, 0.1], counts: vec![3, 2, 1], sum_seconds: 1.25 };
+    let route = RouteStats {
+        name: "/a\"b\\c/*".to_owned(),
+        outcomes: Outcomes { hit: 90, miss: 10, ..Outcomes::default() },
+        loads: 11,
+        breaker: Some(Breaker::HalfOpen),
+        response_time: Some(times),
+        ..RouteStats::default()
+    };
+    let server = ServerStats { address: "http://h:80".to_owned(), is_healthy: true };
+    let origin =
+        OriginStats { name: "app".to_owned(), servers: vec![server], requests: 11, ..OriginStats::default() };
+    Stats {
+        uptime_seconds: 12.5,
+        routes: vec![route, RouteStats { name: "/*".to_owned(), ..RouteStats::default() }],
+        origins: vec![origin],
+        bytes: Some(1_000),
+        resident_bytes: Some(1 << 20),
+        ..Stats::default()
+    }
+}
+
+struct Running {
+    admin: Admin,
+    control: Arc<Told>,
+}
+
+fn settings() -> config::Admin {
+    config::Admin {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        token_file: None,
+        hosts: vec!["ours.example".to_owned()],
+    }
+}
+
+fn start() -> Running {
+    let control = Arc::new(Told::default());
+    Running { admin: Admin::start(&settings(), Arc::clone(&control)).expect("it listens"), control }
+}
+
+/// A status, the head as it is, and the body.
+struct Said {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Running {
+    fn connect(&self) -> TcpStream {
+        let tcp = TcpStream::connect(self.admin.address()).expect("it listens");
+        tcp.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        tcp
+    }
+
+    /// Sends bytes as they are, and reads to the end.
+    fn raw(&self, bytes: &[u8]) -> Said {
+        let mut tcp = self.connect();
+        // It may have had enough before all of it is sent.
+        let _ = tcp.write_all(bytes);
+        let mut text = Vec::new();
+        let _ = tcp.read_to_end(&mut text);
+        let text = String::from_utf8(text).expect("text");
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
+        let body =
+            if head.contains("transfer-encoding: chunked") { unchunked(body) } else { body.to_owned() };
+        Said { status, head: head.to_owned(), body }
+    }
+
+    fn ask(&self, line: &str, headers: &str, body: &str) -> Said {
+        let host = if headers.contains("Host:") { "" } else { "Host: localhost\r\n" };
+        let length = body.len();
+        self.raw(
+            format!("{line} HTTP/1.1\r\n{host}{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+                .as_bytes(),
+        )
+    }
+
+    fn get(&self, path: &str) -> Said {
+        self.ask(&format!("GET {path}"), "", "")
+    }
+
+    fn post(&self, path: &str, body: &str) -> Said {
+        self.ask(&format!("POST {path}"), "", body)
+    }
+}
+
+fn unchunked(mut body: &str) -> String {
+    let mut text = String::new();
+    while let Some((size, rest)) = body.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).expect("a size");
+        text.push_str(&rest[..size]);
+        body = rest[size..].trim_start_matches("\r\n");
+    }
+    text
+}
+
+fn read(body: &str) -> Value {
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"))
+}
+
+#[test]
+fn every_page_is_there() {
+    let running = start();
+    let pages = ["/", "/healthz", "/readyz", "/stats", "/metrics", "/config"];
+    for path in pages {
+        let said = running.get(path);
+        assert_eq!(said.status, 200, "{path}");
+        for header in ["cache-control: no-store", "x-content-type-options: nosniff", "x-frame-options: DENY"]
+        {
+            assert!(said.head.contains(header), "{path}: {}", said.head);
+        }
+    }
+    let stats = read(&running.get("/stats").body);
+    assert_eq!(stats["routes"][0]["outcomes"]["hit"], 90);
+    assert_eq!(
+        (&stats["routes"][0]["breaker"], &stats["entries_limit"]),
+        (&json!("half-open"), &Value::Null)
+    );
+    assert_eq!(read(&running.get("/config").body), running.control.config());
+    let head = running.ask("HEAD /stats", "", "");
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+    running.control.is_draining.store(true, Ordering::Relaxed);
+    assert_eq!((running.get("/healthz").status, running.get("/readyz").status), (200, 503));
+    let lost = running.get("/metrix");
+    assert_eq!((lost.status, lost.body.as_str()), (404, "there is no such page: did you mean `/metrics`?\n"));
+    for (line, allowed) in
+        [("GET /purge", "allow: POST"), ("POST /stats", "allow: GET"), ("DELETE /reload", "allow: POST")]
+    {
+        let said = running.ask(line, "", "");
+        assert!(said.status == 405 && said.head.contains(allowed), "{line}: {}", said.head);
+    }
+}
+
+#[test]
+fn purges_are_done_as_they_are_asked_for() {
+    let running = start();
+    for path in ["/purge?url=http://h/a", "/purge?tag=b&soft", "/purge_all"] {
+        let said = running.post(path, "");
+        assert_eq!((said.status, read(&said.body)), (200, json!({ "purged": 7 })), "{path}");
+    }
+    for path in ["/purge", "/purge?url=a", "/purge?tag=a&prefix=http://h/", "/purge_all?tag=a"] {
+        let said = running.post(path, "");
+        assert_eq!(said.status, 400, "{path}");
+        assert!(read(&said.body)["error"].is_string());
+    }
+    let purges = running.control.purges.lock().unwrap().clone();
+    let purge = |what, how| Purge { what, how };
+    let expected = [
+        purge(What::Url("http://h/a".parse().unwrap()), Invalidation::Hard),
+        purge(What::Tag("b".to_owned()), Invalidation::Soft),
+        purge(What::All, Invalidation::Hard),
+    ];
+    assert_eq!(purges, expected);
+}
+
+#[test]
+fn who_has_no_token_or_comes_by_a_name_of_others_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("token");
+    std::fs::write(&path, "open-sesame-open-sesame").expect("written");
+    let control = Arc::new(Told::default());
+    let with_token = config::Admin { token_file: Some(path.clone()), ..settings() };
+    let admin = Admin::start(&with_token, Arc::clone(&control)).expect("it listens");
+    let running = Running { admin, control };
+    let bearer = "Authorization: Bearer open-sesame-open-sesame\r\n";
+    for (line, headers, status) in [
+        ("GET /stats", "", 401),
+        ("GET /", "", 401),
+        ("GET /nowhere", "", 401),
+        ("POST /purge_all", "Authorization: Bearer open-sesame-open-sesam\r\n", 401),
+        ("GET /healthz", "", 200),
+        ("GET /readyz", "Host: 10.0.0.1:1\r\n", 200),
+        ("GET /stats", bearer, 200),
+        // anybody:open-sesame-open-sesame
+        ("GET /", "Authorization: Basic YW55Ym9keTpvcGVuLXNlc2FtZS1vcGVuLXNlc2FtZQ==\r\n", 200),
+        // The right token does not help who was lured here.
+        ("GET /stats", "Host: evil.example\r\nAuthorization: Bearer open-sesame-open-sesame\r\n", 421),
+        ("GET /stats", "Host: ours.example:80\r\nAuthorization: Bearer open-sesame-open-sesame\r\n", 200),
+        (
+            "POST /purge_all",
+            "Origin: http://evil.example\r\nAuthorization: Bearer open-sesame-open-sesame\r\n",
+            403,
+        ),
+    ] {
+        assert_eq!(running.ask(line, headers, "").status, status, "{line} {headers}");
+    }
+    assert!(running.ask("GET /stats", "", "").head.contains("www-authenticate: Basic realm="));
+    assert!(running.control.purges.lock().unwrap().is_empty());
+
+    // Another token is in force after a reload; one that is none leaves the old one.
+    std::fs::write(&path, "another-token-of-ours").expect("written");
+    assert_eq!(running.ask("POST /reload", bearer, "").status, 200);
+    assert_eq!(running.ask("POST /reload", bearer, "").status, 401);
+    let another = "Authorization: Bearer another-token-of-ours\r\n";
+    std::fs::write(&path, "").expect("written");
+    let said = running.ask("POST /reload", another, "");
+    assert!(said.status == 422 && said.body.contains("the old token stays in force"), "{}", said.body);
+    assert_eq!(running.ask("GET /stats", another, "").status, 200);
+
+    let away = config::Admin { listen: "0.0.0.0:0".parse().unwrap(), ..settings() };
+    let error = Admin::start(&away, Arc::new(Told::default())).unwrap_err();
+    assert!(matches!(error, StartError::Open(_)), "{error}");
+    let missing = config::Admin { token_file: Some(folder.path().join("none")), ..settings() };
+    let error = Admin::start(&missing, Arc::new(Told::default())).unwrap_err();
+    assert!(error.to_string().starts_with("cannot read the token in "), "{error}");
+    let taken = config::Admin { listen: running.admin.address(), ..settings() };
+    let error = Admin::start(&taken, Arc::new(Told::default())).unwrap_err();
+    assert!(matches!(error, StartError::Listen { .. }), "{error}");
+}
+
+#[test]
+fn a_list_is_warmed_up_after_all_was_purged() {
+    let running = start();
+    let list: String = (0..100).map(|n| format!("http://h/{n}")).collect::<Vec<_>>().join("\n")
+        + "\n# not these\nhttp://h/private\nhttp://h/broken\n";
+    let said = running.post("/purge_all?soft", &list);
+    let lines: Vec<Value> = said.body.lines().map(read).collect();
+    assert!(said.head.contains("application/x-ndjson"), "{}", said.head);
+    assert_eq!(lines.first(), Some(&json!({ "purged": 7 })));
+    let last = json!({
+        "done": 102, "of": 102, "stored": 100, "not_stored": 1, "failed": 1,
+        "not_stored_or_failed": [
+            { "url": "http://h/private", "status": 200 },
+            { "url": "http://h/broken", "error": "no route to host" },
+        ],
+    });
+    let mut told = lines.last().expect("a last line").clone();
+    // In the order in which they were answered.
+    let named = told["not_stored_or_failed"].as_array_mut().expect("a list");
+    named.sort_by_key(|one| one["url"] == "http://h/broken");
+    assert_eq!(told, last);
+    assert_eq!(running.control.warmed.lock().unwrap().len(), 102);
+    assert!(running.control.warming_most.load(Ordering::SeqCst) <= 8);
+
+    // Nothing is purged for a list that cannot be warmed up.
+    for (path, body, status) in [
+        ("/purge_all", "news\n".to_owned(), 400),
+        ("/warm", String::new(), 400),
+        ("/warm", "http://h/\n".repeat(10_001), 400),
+        ("/warm", "x".repeat((1 << 20) + 1), 413),
+    ] {
+        let said = running.post(path, &body);
+        assert_eq!(said.status, status, "{}", said.body);
+    }
+    assert_eq!(running.control.purges.lock().unwrap().len(), 1);
+    assert_eq!(running.raw(b"POST /warm HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nConnection: close\r\n\r\n\xff\xff").status, 400);
+}
+
+#[test]
+fn one_list_at_a_time_and_none_that_nobody_waits_for() {
+    let running = start();
+    let list = "http://h/hold\n".repeat(20);
+    let head =
+        format!("POST /warm HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{list}", list.len());
+    let mut first = running.connect();
+    first.write_all(head.as_bytes()).expect("sent");
+    let mut reader = BufReader::new(first.try_clone().expect("a handle"));
+    let mut line = String::new();
+    reader.read_line(&mut line).expect("a head");
+    assert!(line.starts_with("HTTP/1.1 200"), "{line}");
+    // A second after that it says that it has not come far.
+    while !line.starts_with('{') {
+        line.clear();
+        reader.read_line(&mut line).expect("a line");
+    }
+    assert_eq!(read(&line)["done"], 0);
+    assert_eq!(running.post("/warm", "http://h/\n").status, 409);
+    // Who hangs up ends it: then there is room for another.
+    first.shutdown(Shutdown::Both).expect("shut");
+    let is_free = (0..10_000).any(|_| running.post("/warm", "http://h/\n").status == 200);
+    assert!(is_free);
+    assert_eq!(*running.control.warmed.lock().unwrap(), ["http://h/"]);
+}
+
+#[test]
+fn a_reload_tells_what_it_did() {
+    let running = start();
+    let said = running.post("/reload", "");
+    let changes = json!({ "changes": [{ "setting": "threads", "needs_restart": true }] });
+    assert_eq!((said.status, read(&said.body)), (200, changes));
+    running.control.is_draining.store(true, Ordering::Relaxed);
+    let said = running.post("/reload", "");
+    assert_eq!(
+        (said.status, read(&said.body)["error"].as_str()),
+        (422, Some("stockade.toml:3:7: unknown key `lissen`"))
+    );
+}
+
+#[test]
+fn what_is_slow_large_or_no_http_is_cut_off() {
+    let control = Arc::new(Told::default());
+    let short = Duration::from_millis(50);
+    let limits = Limits { connections: 2, head: short, body: short, ..Limits::default() };
+    let admin = Admin::start_with(&settings(), Arc::clone(&control), limits).expect("it listens");
+    let running = Running { admin, control };
+    // Each of these reads until the server has closed the connection.
+    assert_eq!(running.raw(b"GET /stats HT").body, "");
+    assert_eq!(running.raw(b"").body, "");
+    let kept = running.raw(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!((kept.status, kept.body.as_str()), (200, "ok\n"));
+    assert_eq!(
+        running.raw(b"POST /warm HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhttp").status,
+        408
+    );
+    let large = format!("GET /stats HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(64 << 10));
+    assert!([0, 400, 431].contains(&running.raw(large.as_bytes()).status));
+    assert_eq!(running.raw(b"\x16\x03\x01\x02\x00").status, 400);
+    // Those who say nothing keep the third out for as long as a head may take, and no longer.
+    let silent: Vec<_> = (0..8).map(|_| running.connect()).collect();
+    assert_eq!(running.get("/healthz").status, 200);
+    drop(silent);
+}
+
+/// Reads the text format strictly: what Prometheus would refuse, this does, too.
+fn samples(text: &str) -> BTreeMap<String, String> {
+    assert!(text.ends_with('\n'));
+    let is_name = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    let mut families: BTreeMap<&str, &str> = BTreeMap::new();
+    let (mut helped, mut current, mut samples) = (BTreeSet::new(), "", BTreeMap::new());
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, help) = help.split_once(' ').expect("a help");
+            assert!(is_name(name) && !help.is_empty() && helped.insert(name), "{line}");
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').expect("a type");
+            assert!(["counter", "gauge", "histogram"].contains(&kind) && helped.contains(name), "{line}");
+            assert!(kind != "counter" || name.ends_with("_total"), "{line}");
+            assert!(families.insert(name, kind).is_none(), "{line}");
+            current = name;
+        } else {
+            let (series, value) = line.rsplit_once(' ').expect("a value");
+            let name = series.split('{').next().expect("a name");
+            let family = match families[current] {
+                "histogram" => ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end)),
+                _ => Some(name),
+            };
+            // All of a family stand together.
+            assert!(is_name(name) && family == Some(current), "{line}");
+            if let Some(labels) = series.strip_prefix(name).filter(|labels| !labels.is_empty()) {
+                let mut rest =
+                    labels.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).expect("braces");
+                while !rest.is_empty() {
+                    let (label, after) = rest.split_once("=\"").expect("a label");
+                    assert!(is_name(label), "{line}");
+                    let mut is_escaped = false;
+                    let end = after.find(|c: char| {
+                        let is_end = c == '"' && !is_escaped;
+                        is_escaped = c == '\\' && !is_escaped;
+                        is_end
+                    });
+                    rest = after[end.expect("a closing quotation mark") + 1..].trim_start_matches(',');
+                }
+            }
+            assert!(value.parse::<f64>().is_ok(), "{line}");
+            assert!(
+                samples.insert(series.to_owned(), value.to_owned()).is_none(),
+                "{line}: it is there twice"
+            );
+        }
+    }
+    samples
+}
+
+#[test]
+fn the_metrics_are_as_prometheus_wants_them() {
+    let running = start();
+    let said = running.get("/metrics");
+    assert!(said.head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{}", said.head);
+    let samples = samples(&said.body);
+    let of = |series: &str| {
+        samples.get(series).map(String::as_str).unwrap_or_else(|| panic!("no {series} in {}", said.body))
+    };
+    let route = r#"route="/a\"b\\c/*""#;
+    assert_eq!(of(&format!("stockade_requests_total{{{route},outcome=\"hit\"}}")), "90");
+    assert_eq!(of("stockade_requests_total{route=\"/*\",outcome=\"hit\"}"), "0");
+    assert_eq!(of(&format!("stockade_breaker_state{{{route}}}")), "2");
+    assert!(!samples.contains_key("stockade_breaker_state{route=\"/*\"}"));
+    let bucket = |le: &str| of(&format!("stockade_response_seconds_bucket{{{route},le=\"{le}\"}}"));
+    assert_eq!([bucket("0.001"), bucket("0.1"), bucket("+Inf")], ["3", "5", "6"]);
+    assert_eq!(of(&format!("stockade_response_seconds_count{{{route}}}")), "6");
+    assert_eq!(of(&format!("stockade_response_seconds_sum{{{route}}}")), "1.25");
+    assert_eq!(of("stockade_upstream_healthy{origin=\"app\",server=\"http://h:80\"}"), "1");
+    assert_eq!((of("stockade_bytes"), of("process_resident_memory_bytes")), ("1000", "1048576"));
+    assert!(!samples.contains_key("stockade_entries_limit"));
+    // Nothing of a proxy without routes and origins is wrong either.
+    self::samples(&metrics::text(&Stats::default()));
+}
