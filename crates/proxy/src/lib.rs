@@ -18,4 +18,5 @@ pub mod front;
 pub mod log;
 pub mod policy;
 pub mod serve;
+pub mod server;
 pub mod upstream;

@@ -1,1 +1,332 @@
 //! Where requests, the cache and the origin meet.
+//!
+//! ```text
+//! Request -> route, key -- GET ----> the cache, at the key's place
+//!    |                      hit, stale, miss, coalesced, fallback: an answer --- is it for this request? -> give
+//!    |                                              `- it depends on more: at the place of its variant
+//!    |                      answers are not shared: alone -----------------------------------> give, or pass
+//!    |-- HEAD -------------> what is stored and fresh -----------------------------------------> give
+//!    `-- anything else ----> the origin; what it outdates goes --------------------------------> pass
+//! ```
+//!
+//! A load ([`fetch`]) runs in a task of its own; [`receive`] brings a body in, [`arriving`] is what others read along.
+
+pub mod arriving;
+pub mod asked;
+pub mod body;
+pub mod clock;
+pub mod counts;
+pub mod fetch;
+pub mod give;
+pub mod origin;
+pub mod receive;
+pub mod routes;
+pub mod stored;
+
+use std::{sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body::Body as _;
+use http_body_util::Empty;
+use stockade_cache::{Answer, Error, Invalidation, Reason, Strategy, Wish};
+use stockade_model::{outcome::Outcome, seed::Seed, time::Runtime};
+
+use self::{
+    asked::{Asked, PSEUDONYM},
+    body::Body,
+    clock::PerCore,
+    fetch::load,
+    give::{Found, Given, NotGiven, done},
+    origin::OriginBody,
+    routes::{Rules, RulesError},
+    stored::{Cache, Entry, Place, Stored, url_tag},
+};
+use crate::{
+    config::Config,
+    front::{ClientBody, Handler, Peer},
+    policy::{
+        accept::{Suits, Unfit, suits},
+        cache_status::{CacheStatus, Forward},
+        conditional::{self, HeadEffect},
+        hop,
+        invalidate::{invalidated, is_safe},
+        key::Key,
+    },
+};
+
+/// Answers requests, from the cache or by asking an origin. Clones are the same.
+#[derive(Clone)]
+pub struct Proxy {
+    rules: Arc<ArcSwap<Rules>>,
+    /// All entries.
+    root: Cache,
+    clock: PerCore,
+}
+
+impl Proxy {
+    /// Opens what the configuration names. Databases live on the runtime of the caller.
+    pub async fn open(config: Config) -> Result<Self, RulesError> {
+        let clock = PerCore::new();
+        let strategy = Strategy {
+            limit: Some(config.limit.clone()),
+            ..Strategy::preset("none").unwrap_or_else(|_| unreachable!("it is the first preset"))
+        };
+        let root = stockade_cache::Cache::builder(strategy)
+            .weigh(stored::weigh)
+            .tags(stored::tags)
+            .not_found(Entry::is_not_found)
+            .lifespan(|entry: &Entry| Some(entry.lifespan()));
+        let root = root.build_on(clock.clone(), Seed::from_entropy()).map_err(RulesError::Limit)?;
+        let rules = Rules::open(config, &root, None).await?;
+        Ok(Self { rules: Arc::new(ArcSwap::from_pointee(rules)), root, clock })
+    }
+
+    /// Puts other rules in force. No entry is lost; what has not changed goes on as it was.
+    pub async fn reload(&self, config: Config) -> Result<(), RulesError> {
+        let before = self.rules.load_full();
+        let rules = Rules::open(config, &self.root, Some(&before)).await?;
+        self.rules.store(Arc::new(rules));
+        Ok(())
+    }
+
+    /// The rules in force.
+    #[must_use]
+    pub fn rules(&self) -> Arc<Rules> {
+        self.rules.load_full()
+    }
+
+    /// All entries.
+    #[must_use]
+    pub fn cache(&self) -> &Cache {
+        &self.root
+    }
+}
+
+/// How often a request looks elsewhere for what it selects.
+const PLACES_MAX: usize = 3;
+
+impl Handler for Proxy {
+    type Body = Body;
+
+    async fn answer(&self, request: Request<ClientBody>, peer: Peer) -> Response<Body> {
+        let came = self.clock.now();
+        let (head, body) = request.into_parts();
+        let (key, route) = match self.rules.load().find(&head, peer) {
+            Ok(found) => found,
+            Err(given) => return given.into_response(),
+        };
+        let asked = Arc::new(Asked::new(head, key, peer, route));
+        let given = serve(&asked, body).await;
+        let outcome = given.status.outcome;
+        let response = given.into_response();
+        let bytes = response.body().size_hint().exact().unwrap_or(0);
+        asked.route.counts.note(outcome, response.status().as_u16(), bytes, self.clock.now() - came);
+        response
+    }
+}
+
+async fn serve(asked: &Arc<Asked>, body: ClientBody) -> Given {
+    if asked.is_loop() {
+        let done = CacheStatus::forwarded(Outcome::Error, Forward::Bypass);
+        return Given::words(StatusCode::LOOP_DETECTED, "this request has been here before", done);
+    }
+    match asked.method {
+        Method::GET if asked.directives.no_store => forward(asked, body, Forward::Bypass).await,
+        Method::GET => get(asked).await,
+        Method::HEAD => head(asked, body).await,
+        _ => forward(asked, body, Forward::Method).await,
+    }
+}
+
+/// What a request's own directives make of what is stored.
+enum Wanted {
+    /// Whatever the strategy has it given.
+    Wish(Wish, Forward),
+    /// This, stale as it is: the request says that it may be.
+    Stale(Arc<Stored>, Duration),
+    /// Nothing that is here will do, and it wants nothing else.
+    Nothing,
+}
+
+fn wanted(asked: &Asked, place: &Place) -> Wanted {
+    let miss = if place.variant.is_some() { Forward::VaryMiss } else { Forward::UriMiss };
+    let directives = &asked.directives;
+    if directives.is_silent() {
+        return Wanted::Wish(Wish::Stored, miss);
+    }
+    let held = asked.route.cache.peek(place);
+    let found = held.and_then(|held| match held.value {
+        Entry::Answer(stored) => Some((stored, held.age)),
+        Entry::Unshared(_) => None,
+    });
+    let Some((stored, resident)) = found else {
+        return if directives.only_if_cached { Wanted::Nothing } else { Wanted::Wish(Wish::Stored, miss) };
+    };
+    // What it selects instead is looked for at its own place.
+    let is_for = stored.is_for(&asked.headers);
+    let age = stored.freshness.age(resident);
+    match suits(directives, &stored.freshness, age, stored.lifetime()) {
+        Suits::Yes => Wanted::Wish(Wish::Stored, miss),
+        _ if !is_for => Wanted::Wish(Wish::Stored, miss),
+        Suits::Stale => Wanted::Stale(stored, resident),
+        Suits::No(_) if directives.only_if_cached => Wanted::Nothing,
+        Suits::No(Unfit::Expired | Unfit::MustValidate) => Wanted::Wish(Wish::Stored, Forward::Stale),
+        Suits::No(_) => Wanted::Wish(Wish::Anew, Forward::Request),
+    }
+}
+
+/// From the cache, or by a load.
+async fn get(asked: &Arc<Asked>) -> Given {
+    let mut place = Place::from(asked.key.clone());
+    for _ in 0..PLACES_MAX {
+        let (wish, why) = match wanted(asked, &place) {
+            Wanted::Wish(wish, why) => (wish, why),
+            Wanted::Stale(stored, resident) => {
+                let status = CacheStatus::stored(Outcome::Stale, stored.ttl_s(resident));
+                return give(asked, &Found { stored: &stored, resident, status }).await;
+            }
+            Wanted::Nothing => {
+                let done =
+                    CacheStatus { forward: None, ..CacheStatus::forwarded(Outcome::Error, Forward::UriMiss) };
+                return Given::words(StatusCode::GATEWAY_TIMEOUT, "it is not stored here", done);
+            }
+        };
+        let (theirs, there) = (Arc::clone(asked), place.clone());
+        let answer =
+            asked.route.cache.get_arriving(place.clone(), wish, |room| load(theirs, there, room)).await;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return fail(asked, &error, why),
+        };
+        let Entry::Answer(stored) = &answer.value else { return alone(asked, place, why).await };
+        if stored.is_for(&asked.headers) {
+            if wish == Wish::Anew
+                && asked.directives.no_cache
+                && let Reason::Failed(error) = &answer.reason
+            {
+                return fail(asked, error, why);
+            }
+            let status = done(&answer, stored, why);
+            return give(asked, &Found { stored, resident: answer.age, status }).await;
+        }
+        place.variant = Some(Arc::new(stored.vary.selecting(&asked.headers)));
+    }
+    alone(asked, place, Forward::VaryMiss).await
+}
+
+/// Asks the origin for this request alone. What may be stored all the same is.
+async fn alone(asked: &Arc<Asked>, place: Place, why: Forward) -> Given {
+    if let Some(own) = asked.take_own() {
+        return pass(own, CacheStatus::forwarded(Outcome::Miss, why));
+    }
+    let (theirs, there) = (Arc::clone(asked), place.clone());
+    let answer = asked.route.unshared.get_arriving(place, Wish::Anew, |room| load(theirs, there, room)).await;
+    match answer {
+        Ok(Answer { value: Entry::Answer(stored), .. }) => {
+            let status = CacheStatus { stored: true, ..CacheStatus::forwarded(Outcome::Miss, why) };
+            give(asked, &Found { stored: &stored, resident: Duration::ZERO, status }).await
+        }
+        Ok(_) => match asked.take_own() {
+            Some(own) => pass(own, CacheStatus::forwarded(Outcome::Miss, why)),
+            None => fail(asked, &Error::LeaderLost, why),
+        },
+        Err(error) => fail(asked, &error, why),
+    }
+}
+
+/// Nothing could be served; but perhaps what the origin has answered to this request alone.
+fn fail(asked: &Asked, error: &Error, why: Forward) -> Given {
+    match asked.take_own() {
+        Some(own) => pass(own, CacheStatus::forwarded(Outcome::Error, why)),
+        None => Given::error(asked, error, why),
+    }
+}
+
+async fn give(asked: &Arc<Asked>, found: &Found<'_>) -> Given {
+    match found.give(asked) {
+        Ok(given) => given,
+        Err(NotGiven::Late | NotGiven::Condition) => forward(asked, Empty::new(), Forward::Bypass).await,
+    }
+}
+
+/// From what is stored and fresh; else the origin is asked for the head alone, which may say something about that.
+async fn head(asked: &Arc<Asked>, body: ClientBody) -> Given {
+    let mut place = Place::from(asked.key.clone());
+    let mut held = asked.route.cache.peek(&place);
+    if let Some(Entry::Answer(stored)) = held.as_ref().map(|held| &held.value)
+        && !stored.is_for(&asked.headers)
+    {
+        place.variant = Some(Arc::new(stored.vary.selecting(&asked.headers)));
+        held = asked.route.cache.peek(&place);
+    }
+    let Some((stored, resident, is_fresh)) = held.and_then(|held| match held.value {
+        Entry::Answer(stored) => Some((stored, held.age, !held.fresh_for.is_zero())),
+        Entry::Unshared(_) => None,
+    }) else {
+        return forward(asked, body, Forward::UriMiss).await;
+    };
+    let age = stored.freshness.age(resident);
+    let suits = suits(&asked.directives, &stored.freshness, age, stored.lifetime());
+    if suits == Suits::Stale || suits == Suits::Yes && is_fresh {
+        let outcome = if suits == Suits::Yes { Outcome::Hit } else { Outcome::Stale };
+        let status = CacheStatus::stored(outcome, stored.ttl_s(resident));
+        return give(asked, &Found { stored: &stored, resident, status }).await;
+    }
+    let given = forward(asked, body, Forward::Stale).await;
+    let (answer, length) = (&given.response, stored.content.length().unwrap_or(0));
+    match conditional::head_effect(stored.status, &stored.headers, length, answer.status(), answer.headers())
+    {
+        HeadEffect::Freshens => {
+            if let Some(entry) = fetch::freshened_by_head(asked, &place, &stored, answer.headers()) {
+                asked.route.cache.insert(place, entry);
+            }
+        }
+        HeadEffect::Invalidates => {
+            asked.route.cache.invalidate(&place, Invalidation::Soft);
+        }
+        HeadEffect::Nothing => {}
+    }
+    given
+}
+
+/// Asks the origin for just what the client asks, and looks at nothing that is stored. What that outdates goes.
+async fn forward<B>(asked: &Arc<Asked>, body: B, why: Forward) -> Given
+where
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
+{
+    let request = asked.request(asked.method.clone(), asked.forwarded(), body);
+    let response = match asked.route.origin.ask(request).await {
+        Ok(mut response) => {
+            hop::strip(response.headers_mut());
+            response
+        }
+        Err(error) => {
+            let done = CacheStatus::forwarded(Outcome::Error, why);
+            return Given::words(error.status(), &error.to_string(), done);
+        }
+    };
+    if !is_safe(&asked.method) {
+        for key in invalidated(&asked.method, &asked.key, response.status(), response.headers()) {
+            purge(&asked.route.cache, key, Invalidation::Hard);
+        }
+    }
+    pass(response, CacheStatus::forwarded(Outcome::Bypass, why))
+}
+
+/// An answer of the origin, as it is.
+fn pass(response: Response<OriginBody>, done: CacheStatus) -> Given {
+    let mut response = response.map(|body| Body::Passing(Box::new(body)));
+    hop::add_via(response.headers_mut(), http::Version::HTTP_11, PSEUDONYM);
+    hop::supply_date(response.headers_mut(), clock::now());
+    Given { response, status: done }
+}
+
+/// Outdates what is stored for a URL; how many answers there were.
+pub fn purge(cache: &Cache, key: Key, how: Invalidation) -> usize {
+    let variants = cache.invalidate_tag(&url_tag(&key), how);
+    variants + usize::from(cache.invalidate(&key.into(), how))
+}
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -12,7 +12,10 @@ use std::{
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::styling::Styles};
 use stockade_cache::{PRESETS, Preset, Strategy};
 use stockade_lab::{engine::Docs, report::FORMATS};
-use stockade_model::{latency::Latency, units::parse_duration};
+use stockade_model::{
+    latency::Latency,
+    units::{parse_duration, parse_size},
+};
 use stockade_source::SOURCES;
 
 pub use load::{LoadArgs, Out};
@@ -36,6 +39,8 @@ pub enum Command {
     Stampede(StampedeArgs),
     /// Serve HTTP as a recipe has it: slow, failing, broken, on schedule
     Origin(OriginArgs),
+    /// Answer HTTP from a cache in front of an origin
+    Proxy(Box<ProxyArgs>),
     /// Ask an HTTP server, as often as it is told, and tell what became of it
     Load(Box<LoadArgs>),
     /// Report a record in another format
@@ -178,6 +183,45 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     let text = text.replace("localhost:", "127.0.0.1:");
     text.parse()
         .map_err(|_| "write an address and a port, such as 127.0.0.1:8080, or a port alone".to_owned())
+}
+
+#[derive(Debug, Args)]
+pub struct ProxyArgs {
+    /// Where answers come from: `http://HOST:PORT`, `https:`, or a database of documents
+    #[arg(long, value_name = "URL", required_unless_present = "config")]
+    pub origin: Option<String>,
+    /// Where it listens; port 0: any that is free [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    pub listen: Vec<SocketAddr>,
+    /// Where it is looked at, purged and reloaded
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    pub admin: Option<SocketAddr>,
+    /// The token for that, in a file; needed anywhere but on the loopback
+    #[arg(long, value_name = "FILE")]
+    pub admin_token_file: Option<PathBuf>,
+    /// Routes, origins and everything else; flags go before it
+    #[arg(long, value_name = "FILE.toml")]
+    pub config: Option<PathBuf>,
+    /// What is done about a missing answer
+    #[arg(long, value_name = "NAME", value_parser = preset)]
+    pub strategy: Option<Named>,
+    /// How many answers are held at most
+    #[arg(long, value_name = "N")]
+    pub max_entries: Option<NonZeroUsize>,
+    /// How much they may take: `256MiB`
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub max_bytes: Option<usize>,
+    /// How much of that is cleared once it is full, 0 to 1
+    #[arg(long, value_name = "F")]
+    pub reclaim: Option<f64>,
+    /// How many threads serve [default: one a core]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+}
+
+fn size(text: &str) -> Result<usize, String> {
+    let bytes = parse_size(text).map_err(|error| error.to_string())?;
+    usize::try_from(bytes).map_err(|_| format!("`{text}` is more than this machine can address"))
 }
 
 #[derive(Debug, Args)]

@@ -39,6 +39,10 @@ pub enum Failure {
     Generator(#[from] drive::LoadError),
     #[error(transparent)]
     Plan(#[from] plan::ReadError),
+    #[error(transparent)]
+    Proxy(#[from] stockade_proxy::server::StartError),
+    #[error(transparent)]
+    Config(#[from] stockade_proxy::config::ConfigError),
     #[error("{0}")]
     Usage(String),
     #[error("cannot write to standard output: {0}")]

@@ -9,6 +9,7 @@ mod input;
 mod load;
 mod origin;
 mod progress;
+mod proxy;
 mod report;
 mod run;
 mod stampede;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Stampede(args) => stampede::stampede(args),
         Command::Origin(args) => origin::origin(args),
+        Command::Proxy(args) => proxy::proxy(*args),
         Command::Load(args) => load::load(*args),
         Command::Report(args) => report::report(&args),
     };

@@ -1,0 +1,140 @@
+//! A request, as the cache sees it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, Version,
+    header::{HOST, VIA},
+    request::Parts,
+};
+use http_body_util::Empty;
+
+use super::{origin::OriginBody, routes::Route};
+use crate::{
+    front::Peer,
+    policy::{
+        directives::{RequestDirectives, ResponseDirectives},
+        hop,
+        key::Key,
+    },
+};
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// What this proxy calls itself in `Via`.
+pub const PSEUDONYM: &str = "stockade";
+
+/// A request, its route, and an answer that is for nobody else.
+pub struct Asked {
+    /// What it is.
+    pub method: Method,
+    /// In which version it came.
+    pub version: Version,
+    /// Its head, without what was about its connection.
+    pub headers: HeaderMap,
+    /// What it asks for.
+    pub key: Key,
+    /// What it says about caching.
+    pub directives: RequestDirectives,
+    /// Who asks.
+    pub peer: Peer,
+    /// What is done for it.
+    pub route: Arc<Route>,
+    own: Mutex<Own>,
+}
+
+/// What is for nobody else than who has asked.
+#[derive(Default)]
+struct Own {
+    answer: Option<Response<OriginBody>>,
+    /// Of an answer that is for others otherwise.
+    fields: HeaderMap,
+}
+
+impl Asked {
+    /// Of a request's head, which has been checked.
+    #[must_use]
+    pub fn new(head: Parts, key: Key, peer: Peer, route: Arc<Route>) -> Self {
+        let Parts { method, version, mut headers, .. } = head;
+        hop::strip(&mut headers);
+        let directives = RequestDirectives::read(&headers);
+        Self { method, version, headers, key, directives, peer, route, own: Mutex::default() }
+    }
+
+    /// Keeps an answer for who has asked.
+    pub fn keep_own(&self, answer: Response<OriginBody>) {
+        self.own().answer = Some(answer);
+    }
+
+    /// The answer that is for nobody else.
+    pub fn take_own(&self) -> Option<Response<OriginBody>> {
+        self.own().answer.take()
+    }
+
+    /// Keeps the fields of an answer that are not stored with it.
+    pub fn keep_fields(&self, said: &ResponseDirectives, headers: &HeaderMap) {
+        for name in said.no_cache.fields().iter().chain(said.private.fields()) {
+            let mut own = self.own();
+            own.fields.remove(name);
+            for value in headers.get_all(name) {
+                own.fields.append(name, value.clone());
+            }
+        }
+    }
+
+    /// The fields that are for nobody else.
+    pub fn take_fields(&self) -> HeaderMap {
+        std::mem::take(&mut self.own().fields)
+    }
+
+    fn own(&self) -> MutexGuard<'_, Own> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The head that the origin is sent, as the client has it.
+    #[must_use]
+    pub fn forwarded(&self) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        hop::add_via(&mut headers, self.version, PSEUDONYM);
+        if let Ok(host) = HeaderValue::from_str(self.key.authority()) {
+            headers.insert(HOST, host.clone());
+            headers.entry(X_FORWARDED_HOST).or_insert(host);
+        }
+        headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static(if self.peer.is_tls {
+            "https"
+        } else {
+            "http"
+        }));
+        if let Ok(address) = HeaderValue::from_str(&self.peer.address.ip().to_string()) {
+            headers.append(X_FORWARDED_FOR, address);
+        }
+        headers
+    }
+
+    /// The request that a load sends: for the whole answer, in whatever state it is.
+    #[must_use]
+    pub fn for_load(&self) -> Request<Empty<Bytes>> {
+        let mut headers = self.forwarded();
+        hop::for_load(&mut headers);
+        self.request(Method::GET, headers, Empty::new())
+    }
+
+    /// A request for the same, of this head and body.
+    pub fn request<B>(&self, method: Method, headers: HeaderMap, body: B) -> Request<B> {
+        let mut request = Request::new(body);
+        *request.method_mut() = method;
+        // The key is one for all who mean the same; so the origin has to be asked for just that.
+        *request.uri_mut() = self.key.path_and_query().parse().unwrap_or_else(|_| Uri::from_static("/"));
+        *request.headers_mut() = headers;
+        request
+    }
+
+    /// Whether it has been here before.
+    #[must_use]
+    pub fn is_loop(&self) -> bool {
+        self.headers.contains_key(VIA) && hop::is_loop(&self.headers, PSEUDONYM)
+    }
+}

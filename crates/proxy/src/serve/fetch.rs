@@ -1,0 +1,291 @@
+//! A load: the origin is asked, and its answer becomes what may be stored.
+
+use std::{io, sync::Arc, time::SystemTime};
+
+use http::{
+    HeaderMap, HeaderName, Method, Response, StatusCode,
+    header::{AGE, CONTENT_LENGTH},
+};
+use http_body::Body;
+use stockade_cache::{Invalidation, Lifespan};
+use tokio::sync::oneshot;
+
+use super::{
+    arriving::Arriving,
+    asked::Asked,
+    clock,
+    origin::{OriginBody, OriginError},
+    receive::{Pieces, Received, Receiver, Storing, limited},
+    stored::{Arrival, Content, Entry, Place, Reason, Room, Stored, Unshared, head_bytes, held},
+};
+use crate::policy::{
+    conditional,
+    directives::ResponseDirectives,
+    freshness::Freshness,
+    hop,
+    storable::{Exchange, SetCookie, storable},
+    vary::{Selecting, Vary},
+};
+
+/// What a load brings that brings nothing to be shared.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// Nobody answered.
+    #[error(transparent)]
+    Origin(#[from] OriginError),
+    /// The origin says that it has failed.
+    #[error("the origin answers {}", .0.status)]
+    Answered(Arc<Stored>),
+    /// It does, to one who asked alone.
+    #[error("the origin answers {status}")]
+    Own {
+        /// With what.
+        status: StatusCode,
+    },
+    /// The answer broke off.
+    #[error("the answer broke off: {0}")]
+    Cut(io::Error),
+}
+
+impl Failure {
+    /// What the origin answered.
+    #[must_use]
+    pub fn status(&self) -> Option<StatusCode> {
+        match self {
+            Self::Answered(stored) => Some(stored.status),
+            Self::Own { status } => Some(*status),
+            Self::Origin(_) | Self::Cut(_) => None,
+        }
+    }
+}
+
+/// Whether an answer means that the origin has failed (RFC 5861, 4, and 408 as Belfrage has it).
+#[must_use]
+pub fn is_failure(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 408 | 500 | 502 | 503 | 504)
+}
+
+/// The largest body of a failure that waiters are told.
+const FAILURE_BYTES_MAX: usize = 64 << 10;
+
+/// Larger bodies are not waited for at all.
+const SMALL_BYTES: usize = 64 << 10;
+
+/// Asks the origin on behalf of a request, for the place where its answer is to be stored.
+pub async fn load(asked: Arc<Asked>, place: Place, room: Room) -> Result<Arrival, Failure> {
+    let held = Held::find(&asked, &place);
+    let conditions: HeaderMap =
+        held.iter().flat_map(|held| conditional::conditional_request(&held.stored.headers)).collect();
+    let loading = Loading { asked, place };
+    let (began, response) = loading.ask(&conditions).await?;
+    let (Some(Held { stored, .. }), StatusCode::NOT_MODIFIED) = (&held, response.status()) else {
+        return loading.take_in(began, response, held, room).await;
+    };
+    if conditional::is_about(&stored.headers, response.headers()) {
+        return Ok(Arrival::whole(loading.freshened(stored, response.headers(), began)));
+    }
+    // It is about another answer than the one that is here.
+    let (began, response) = loading.ask(&HeaderMap::new()).await?;
+    loading.take_in(began, response, None, room).await
+}
+
+/// An answer that is here, for who selects it.
+struct Held {
+    stored: Arc<Stored>,
+    is_servable: bool,
+}
+
+impl Held {
+    fn find(asked: &Asked, place: &Place) -> Option<Self> {
+        let held = asked.route.cache.peek(place)?;
+        let Entry::Answer(stored) = held.value else { return None };
+        let is_servable = !held.servable_for.is_zero();
+        stored.is_for(&asked.headers).then_some(Self { stored, is_servable })
+    }
+}
+
+/// What is stored, with the head that the origin has given in answer to HEAD; `None`: it may not be stored any more.
+pub fn freshened_by_head(
+    asked: &Arc<Asked>,
+    place: &Place,
+    stored: &Stored,
+    head: &HeaderMap,
+) -> Option<Entry> {
+    let loading = Loading { asked: Arc::clone(asked), place: place.clone() };
+    let entry = loading.freshened(stored, head, clock::now());
+    (entry.lifespan() != Lifespan::NONE).then_some(entry)
+}
+
+/// A load on its way.
+struct Loading {
+    asked: Arc<Asked>,
+    place: Place,
+}
+
+/// What this cache is told before `Cache-Control` is (RFC 9213).
+pub const TARGETS: [HeaderName; 1] = [HeaderName::from_static("cdn-cache-control")];
+
+impl Loading {
+    async fn ask(&self, conditions: &HeaderMap) -> Result<(SystemTime, Response<OriginBody>), OriginError> {
+        let mut request = self.asked.for_load();
+        request.headers_mut().extend(conditions.clone());
+        let began = clock::now();
+        let mut response = self.asked.route.origin.ask(request).await?;
+        hop::strip(response.headers_mut());
+        Ok((began, response))
+    }
+
+    /// The answer that is here, with the head that the origin gives it now.
+    fn freshened(&self, stored: &Stored, not_modified: &HeaderMap, began: SystemTime) -> Entry {
+        let said = ResponseDirectives::read(not_modified, &TARGETS);
+        let mut headers = stored.headers.clone();
+        conditional::freshen(&mut headers, not_modified, &said, clock::now());
+        let head = self.read(stored.status, headers, began);
+        let lifespan = head.fate.unwrap_or(Lifespan::NONE);
+        Entry::Answer(Arc::new(head.stored(stored.content.clone(), lifespan)))
+    }
+
+    /// What becomes of an answer, as its head says.
+    fn read(&self, status: StatusCode, mut headers: HeaderMap, began: SystemTime) -> Head {
+        let Asked { route, key, directives, headers: request, .. } = &*self.asked;
+        let received = clock::now();
+        let took = received.duration_since(began).unwrap_or_default();
+        hop::supply_date(&mut headers, received);
+        let said = ResponseDirectives::read(&headers, &TARGETS);
+        let freshness = Freshness::of(status, &headers, &said, received, took, &route.heuristics());
+        let vary = Vary::of(&headers);
+        let selecting = (vary != Vary::None).then(|| Arc::new(vary.selecting(request)));
+        let exchange = Exchange { method: &Method::GET, target: key, request, status, response: &headers };
+        let stored = storable(&exchange, directives, &said, SetCookie::Private).map_err(Reason::from);
+        let mut fate =
+            stored.and_then(|()| route.lifespan(status, &headers, &freshness).ok_or(Reason::NoLifetime));
+        if let (Some(variant), Ok(lifespan)) = (&self.place.variant, &mut fate)
+            && selecting.as_ref() != Some(variant)
+        {
+            // It depends on something else than the answers before: who asks next finds out for all.
+            route.cache.invalidate(&key.clone().into(), Invalidation::Hard);
+            *lifespan = Lifespan::NONE;
+        }
+        let tags = route.tags(&headers);
+        Head { status, headers, said, freshness, vary, received, selecting, tags, fate }
+    }
+
+    /// Makes of an answer what may be made of it.
+    async fn take_in(
+        self,
+        began: SystemTime,
+        response: Response<OriginBody>,
+        held: Option<Held>,
+        room: Room,
+    ) -> Result<Arrival, Failure> {
+        let head = self.read(response.status(), response.headers().clone(), began);
+        let replaces = held.is_some_and(|held| held.is_servable);
+        let is_failure = is_failure(head.status);
+        let is_kept_out = match head.fate {
+            // A status that nobody gave a lifetime, or one that claims to be fresh, in place of a good answer.
+            Ok(_) => replaces && head.status.is_server_error(),
+            Err(reason) if reason.is_of_status() => is_failure || replaces && head.status.is_server_error(),
+            Err(_) => false,
+        };
+        match head.fate {
+            _ if is_kept_out => Err(self.failed(head, response).await),
+            // It is for one, and says that the origin has failed: the others are told only that.
+            Err(_) if is_failure => {
+                self.asked.keep_own(response);
+                Err(Failure::Own { status: head.status })
+            }
+            Err(reason) => {
+                self.asked.keep_own(response);
+                Ok(Arrival::whole(Unshared::entry(reason)))
+            }
+            Ok(lifespan) => {
+                let arrival = self.receive(head, response, lifespan, room).await?;
+                Ok(Arrival { is_failure, ..arrival })
+            }
+        }
+    }
+
+    /// An answer that tells all who wait that the origin has failed.
+    async fn failed(&self, head: Head, response: Response<OriginBody>) -> Failure {
+        let status = head.status;
+        match limited(response.into_body(), FAILURE_BYTES_MAX).await {
+            Ok(Some(body)) => Failure::Answered(Arc::new(head.stored(Content::of(body), Lifespan::NONE))),
+            Ok(None) | Err(_) => Failure::Own { status },
+        }
+    }
+
+    /// The body of an answer that may be stored: all of it if that is there by now, else as it comes.
+    async fn receive(
+        &self,
+        head: Head,
+        response: Response<OriginBody>,
+        lifespan: Lifespan,
+        mut room: Room,
+    ) -> Result<Arrival, Failure> {
+        self.asked.keep_fields(&head.said, response.headers());
+        let object_max = self.asked.route.object_max;
+        let length = response.body().size_hint().exact();
+        let length = length.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+        if length.is_some_and(|length| length > object_max) {
+            self.asked.keep_own(response);
+            return Ok(Arrival::whole(Unshared::entry(Reason::TooLarge)));
+        }
+        let beside = head_bytes(&head.headers) + size_of::<Stored>();
+        if !room.grow(beside + held(length.unwrap_or(0))) {
+            self.asked.keep_own(response);
+            return Ok(Arrival::whole(Unshared::for_now(Reason::NoRoom)));
+        }
+        let mut body = response.into_body();
+        let mut pieces = Pieces::new(length);
+        let is_small = length.is_some_and(|length| length <= SMALL_BYTES);
+        if is_small && pieces.take_what_is_there(&mut body).await.map_err(Failure::Cut)? {
+            let entry = Entry::Answer(Arc::new(head.stored(pieces.into_content(), lifespan)));
+            let kept = entry.clone();
+            return Ok(Arrival { rest: Some(Box::pin(async { Ok((kept, room)) })), ..Arrival::whole(entry) });
+        }
+        let arriving = Arriving::new(length.map(|length| length as u64));
+        pieces.iter().for_each(|piece| arriving.push(piece.clone()));
+        let beginning = Arc::new(head.stored(Content::Arriving(Arc::clone(&arriving)), lifespan));
+        let (store, stored) = oneshot::channel();
+        let storing = Some(Storing { room, object_max, store });
+        tokio::spawn(Receiver { body, arriving, pieces, beside, storing }.run());
+        let value = Entry::Answer(Arc::clone(&beginning));
+        let rest = async move {
+            match stored.await {
+                Ok(Ok(Received::Whole(content, room))) => {
+                    Ok((Entry::Answer(Arc::new(beginning.with(content))), room))
+                }
+                Ok(Ok(Received::TooLarge(room))) => Ok((Unshared::entry(Reason::TooLarge), room)),
+                Ok(Ok(Received::NoRoom(room))) => Ok((Unshared::for_now(Reason::NoRoom), room)),
+                Ok(Err(error)) => Err(Failure::Cut(error).into()),
+                Err(_) => Err(Failure::Cut(io::ErrorKind::UnexpectedEof.into()).into()),
+            }
+        };
+        Ok(Arrival { rest: Some(Box::pin(rest)), ..Arrival::whole(value) })
+    }
+}
+
+/// What the head of an answer says.
+struct Head {
+    status: StatusCode,
+    headers: HeaderMap,
+    said: ResponseDirectives,
+    freshness: Freshness,
+    vary: Vary,
+    received: SystemTime,
+    selecting: Option<Arc<Selecting>>,
+    tags: Box<[Box<str>]>,
+    /// How long it is good for, or why it is not stored.
+    fate: Result<Lifespan, Reason>,
+}
+
+impl Head {
+    /// The answer to be stored.
+    fn stored(self, content: Content, lifespan: Lifespan) -> Stored {
+        let Self { status, mut headers, said, freshness, vary, received, selecting, tags, .. } = self;
+        hop::for_store(&mut headers, &said);
+        headers.remove(CONTENT_LENGTH);
+        headers.remove(AGE);
+        Stored { status, headers, content, freshness, received, lifespan, vary, selecting, tags }
+    }
+}

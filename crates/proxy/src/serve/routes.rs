@@ -1,0 +1,236 @@
+//! The routes in force: which requests go where, and what is done for them.
+
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use http::{
+    HeaderMap, HeaderName, StatusCode,
+    header::HOST,
+    request::Parts,
+    uri::{Authority, PathAndQuery},
+};
+use stockade_cache::{InvalidStrategy, Lifespan, Limit};
+use stockade_model::outcome::Outcome;
+
+use super::{counts::Counts, give::Given, origin::Origin, stored::Cache};
+use crate::{
+    config::{self, Config},
+    front::Peer,
+    policy::{
+        cache_status::{CacheStatus, Forward},
+        freshness::{Basis, Freshness, Heuristics},
+        key::Key,
+    },
+};
+
+/// A route in force.
+pub struct Route {
+    /// What the configuration says.
+    pub config: config::Route,
+    /// Who is asked.
+    pub origin: Arc<Origin>,
+    /// The cache under the route's strategy.
+    pub cache: Cache,
+    /// The same entries for who asks alone, because answers are not shared: nobody waits, and no breaker.
+    pub unshared: Cache,
+    /// How many bytes a body may have that is stored.
+    pub object_max: usize,
+    /// What it has done.
+    pub counts: Arc<Counts>,
+}
+
+impl Route {
+    /// Over the entries of `root`.
+    pub fn new(
+        config: config::Route,
+        origin: Arc<Origin>,
+        root: &Cache,
+        object_max: usize,
+        counts: Arc<Counts>,
+    ) -> Result<Self, InvalidStrategy> {
+        let alone = stockade_cache::Strategy {
+            fetch: stockade_cache::Fetch::Independent,
+            breaker: None,
+            ..config.strategy.clone()
+        };
+        let cache = root.view(&config.strategy, None)?;
+        let unshared = root.view(&alone, None)?;
+        Ok(Self { config, origin, cache, unshared, object_max, counts })
+    }
+
+    /// How answers are aged of which the origin says nothing.
+    #[must_use]
+    pub fn heuristics(&self) -> Heuristics {
+        if self.config.ttl_default.is_some() { Heuristics::OFF } else { Heuristics::default() }
+    }
+
+    /// How long an answer is good for here. `None`: it is of no use to anybody else.
+    #[must_use]
+    pub fn lifespan(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        freshness: &Freshness,
+    ) -> Option<Lifespan> {
+        let config::Route { strategy, ttl, ttl_default, .. } = &self.config;
+        let is_not_found = matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
+        let unsaid = || match freshness.basis {
+            Basis::Origin => None,
+            _ if is_not_found => strategy.negative_ttl,
+            _ if status.is_success() || status.is_redirection() => {
+                ttl_default.or_else(|| (!self.origin.is_http()).then_some(strategy.ttl).flatten())
+            }
+            _ => None,
+        };
+        let ttl = match ttl {
+            _ if freshness.must_validate => Duration::ZERO,
+            Some(ttl) if !is_not_found => *ttl,
+            _ => unsaid().unwrap_or_else(|| freshness.fresh_for()),
+        };
+        let mut lifespan = Lifespan { ttl, ..Lifespan::NONE };
+        let forbids_stale = !freshness.may_be_stale || freshness.must_validate;
+        if !is_not_found {
+            lifespan.swr = freshness.swr.unwrap_or(if forbids_stale { Duration::ZERO } else { strategy.swr });
+            lifespan.sie = freshness.sie.unwrap_or(if forbids_stale { Duration::ZERO } else { strategy.sie });
+            if is_validatable(headers) {
+                lifespan.keep = KEPT_TO_BE_VALIDATED;
+            }
+        }
+        (lifespan != Lifespan::NONE).then_some(lifespan)
+    }
+
+    /// What an answer can be purged by: the words of its headers for that.
+    #[must_use]
+    pub fn tags(&self, headers: &HeaderMap) -> Box<[Box<str>]> {
+        let values = self.config.tag_headers.iter().flat_map(|name| headers.get_all(name));
+        let words = values.filter_map(|value| value.to_str().ok());
+        let words = words.flat_map(|value| value.split([' ', ',', '\t'])).filter(|word| !word.is_empty());
+        words.take(TAGS_MOST).map(Box::from).collect()
+    }
+
+    /// Headers that are for this cache alone.
+    #[must_use]
+    pub fn tag_headers(&self) -> &[HeaderName] {
+        &self.config.tag_headers
+    }
+}
+
+/// All routes in force.
+pub struct Rules {
+    /// What the configuration says.
+    pub config: Config,
+    /// As it has them.
+    pub routes: Vec<Arc<Route>>,
+    /// As it has them.
+    pub origins: Vec<Arc<Origin>>,
+}
+
+impl Rules {
+    /// Opens what they need. Routes and origins that have not changed stay as they are, with what they have counted,
+    /// their connections and their breakers.
+    pub async fn open(config: Config, root: &Cache, before: Option<&Self>) -> Result<Self, RulesError> {
+        let mut origins = Vec::new();
+        for told in &config.origins {
+            let unchanged = before.and_then(|before| {
+                let at = before.config.origins.iter().position(|old| old == told)?;
+                Some(Arc::clone(&before.origins[at]))
+            });
+            origins.push(match unchanged {
+                Some(origin) => origin,
+                None => Arc::new(Origin::open(told).await?),
+            });
+        }
+        let mut routes = Vec::new();
+        for told in &config.routes {
+            let origin = &origins[told.origin];
+            let unchanged = before.and_then(|before| {
+                let is_it = |old: &&Arc<Route>| old.config == *told && Arc::ptr_eq(&old.origin, origin);
+                before.routes.iter().find(is_it)
+            });
+            routes.push(match unchanged {
+                Some(route) => Arc::clone(route),
+                None => {
+                    let was = before
+                        .and_then(|before| before.routes.iter().find(|old| old.config.name == told.name));
+                    let counts = was.map(|was| Arc::clone(&was.counts)).unwrap_or_default();
+                    let route =
+                        Route::new(told.clone(), Arc::clone(origin), root, object_max(&config.limit), counts);
+                    Arc::new(route.map_err(|error| RulesError::Strategy { route: told.name.clone(), error })?)
+                }
+            });
+        }
+        Ok(Self { config, routes, origins })
+    }
+
+    /// The route of a request, and what it asks for there.
+    pub fn find(&self, head: &Parts, peer: Peer) -> Result<(Key, Arc<Route>), Given> {
+        let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
+        let authority = head.uri.authority().map(Authority::as_str).or(host).unwrap_or_default();
+        let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+        let refused = |status, words| {
+            Given::words(
+                status,
+                words,
+                CacheStatus { forward: None, ..CacheStatus::forwarded(Outcome::Error, Forward::Bypass) },
+            )
+        };
+        if !self.config.has_host(authority) {
+            return Err(refused(StatusCode::MISDIRECTED_REQUEST, "this host is not served here"));
+        }
+        let scheme = if peer.is_tls { "https" } else { "http" };
+        // What routes are told apart by is what the origin is asked for, not another spelling of it.
+        let key = Key::of(scheme, authority, target);
+        let Some(route) = self.config.route(authority, key.path()) else {
+            return Err(refused(StatusCode::NOT_FOUND, "no route has this path"));
+        };
+        let at = self.config.routes.iter().position(|one| std::ptr::eq(one, route)).unwrap_or_default();
+        let key = match route.asked(key.path_and_query()) {
+            Cow::Borrowed(_) => key,
+            Cow::Owned(asked) => Key::of(scheme, authority, &asked),
+        };
+        Ok((key, Arc::clone(&self.routes[at])))
+    }
+}
+
+/// How large a body may be that is stored: a limit that counts entries alone does not say.
+fn object_max(limit: &Limit) -> usize {
+    const USUAL: usize = 1 << 20;
+    match (limit.max_object, limit.bytes) {
+        (Some(most), _) => most,
+        (None, Some(bytes)) => USUAL.min(bytes / 16),
+        (None, None) => USUAL,
+    }
+}
+
+/// Routes cannot be put in force.
+#[derive(Debug, thiserror::Error)]
+pub enum RulesError {
+    /// Nothing could be held.
+    #[error("limit: {0}")]
+    Limit(InvalidStrategy),
+    /// There can be no cache with a strategy.
+    #[error("route {route}: {error}")]
+    Strategy {
+        /// Whose.
+        route: String,
+        /// Why.
+        error: InvalidStrategy,
+    },
+    /// An origin cannot be asked.
+    #[error("origin {origin}: {reason}")]
+    Origin {
+        /// Which.
+        origin: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+}
+
+/// How long an answer is kept that has expired, so that its origin can be asked whether it has changed.
+const KEPT_TO_BE_VALIDATED: Duration = Duration::from_mins(10);
+
+/// More tags of one answer are not looked at.
+const TAGS_MOST: usize = 256;
+
+fn is_validatable(headers: &HeaderMap) -> bool {
+    headers.contains_key(http::header::ETAG) || headers.contains_key(http::header::LAST_MODIFIED)
+}

@@ -1,0 +1,116 @@
+//! `stockade proxy`: answers until it is told to stop.
+
+use std::io::{self, Write};
+
+use stockade_load::drive::Limits;
+use stockade_proxy::{
+    config::{Config, Flags},
+    server::Server,
+};
+use tokio::{
+    runtime::{Builder, Runtime},
+    signal::unix::{Signal, SignalKind, signal},
+};
+
+use crate::{
+    cli::ProxyArgs,
+    exit::{Exit, Failure},
+};
+
+/// Says where it listens on standard output, and nothing else there.
+pub fn proxy(args: ProxyArgs) -> Result<Exit, Failure> {
+    // Each connection needs a file descriptor: as many as the system lets us have.
+    let _ = Limits::raised();
+    let config = config(&args)?;
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let runtime = runtime().map_err(|error| Failure::Usage(format!("cannot start: {error}")))?;
+    let server = runtime.block_on(Server::start(config))?;
+    // Before anybody knows that there is something to stop.
+    let mut signals = {
+        let _inside = runtime.enter();
+        Signals::new().map_err(|error| Failure::Usage(format!("cannot wait for signals: {error}")))?
+    };
+    for address in server.addresses() {
+        writeln!(io::stdout(), "{scheme}://{address}").map_err(Failure::Output)?;
+    }
+    eprintln!(
+        "Ctrl-C or SIGTERM ends it when those who are here have been answered; SIGHUP reads the file again"
+    );
+    loop {
+        match runtime.block_on(signals.next()) {
+            Said::Reload => reload(&runtime, &server, &args),
+            Said::Stop => break,
+        }
+    }
+    eprintln!("ending: nobody is taken in any more");
+    let drained = server.drain();
+    eprintln!("{} requests were answered to the end, {} cut off", drained.finished, drained.cut);
+    Ok(Exit::Done)
+}
+
+fn config(args: &ProxyArgs) -> Result<Config, Failure> {
+    let flags = Flags {
+        origin: args.origin.clone(),
+        listen: args.listen.clone(),
+        admin: args.admin,
+        token_file: args.admin_token_file.clone(),
+        strategy: args.strategy.as_ref().map(|strategy| strategy.name.clone()),
+        max_entries: args.max_entries.map(Into::into),
+        max_bytes: args.max_bytes,
+        reclaim: args.reclaim,
+    };
+    let mut config = match &args.config {
+        Some(path) => Config::load(path, &flags)?,
+        None => Config::from_flags(&flags).map_err(|error| Failure::Usage(error.to_string()))?,
+    };
+    config.threads = args.threads.or(config.threads);
+    Ok(config)
+}
+
+fn reload(runtime: &Runtime, server: &Server, args: &ProxyArgs) {
+    let told = config(args).map_err(|failure| failure.to_string());
+    let reloaded = told.and_then(|config| {
+        runtime.block_on(server.proxy().reload(config)).map_err(|error| error.to_string())
+    });
+    match reloaded {
+        Ok(()) => eprintln!("the configuration has been read again"),
+        Err(error) => eprintln!("the configuration stays as it was: {error}"),
+    }
+}
+
+fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_io().enable_time().build()
+}
+
+/// What it is told while it runs.
+enum Said {
+    Reload,
+    Stop,
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    /// # Panics
+    /// Outside a runtime.
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Said {
+        let Self { interrupt, terminate, hangup } = self;
+        tokio::select! {
+            _ = interrupt.recv() => Said::Stop,
+            _ = terminate.recv() => Said::Stop,
+            _ = hangup.recv() => Said::Reload,
+        }
+    }
+}
