@@ -60,6 +60,10 @@ fn send<B: Body>(mut response: Response<B>, is_head: bool, mut visit: Visit) -> 
         // Nobody asked for another protocol, and there is nothing after it that would be the answer.
         *response.status_mut() = StatusCode::BAD_GATEWAY;
     }
+    if visit.stream.is_none() && visit.progress.is_in_body() {
+        // An answer that did not wait for its request: what is left of that is not waited for either.
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     if is_head && visit.stream.is_some() {
         // hyper knows this of HTTP/1 only.
         let length = response.body().size_hint().exact();

@@ -14,6 +14,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
+use rustix::net::RecvFlags;
 use stockade_model::time::{Runtime, before};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -66,14 +67,16 @@ pub(super) async fn serve<H: Handler>(tcp: TcpStream, tls: Option<Arc<Tls>>, ses
     let session = Arc::new(session);
     let progress = Arc::clone(&session.progress);
     let Some(tls) = tls else {
-        let mut begun = pin!(begin(tcp));
-        // Who has not said anything when it is to finish has nothing to finish.
-        return match guarded(&progress, &mut begun, |_| progress.ask(Asked::Leave)).await {
-            End::Over(Ok((first, true, tcp))) => serve_http2(tcp, first, session).await,
-            End::Over(Ok((first, false, tcp))) => serve_http1(tcp, first, session).await,
+        let begun = guarded(&progress, &mut pin!(begin(&tcp)), |_| leave_if_silent(&tcp, &progress)).await;
+        return match begun {
+            End::Over(Ok((first, true))) => serve_http2(tcp, first, session).await,
+            End::Over(Ok((first, false))) => serve_http1(tcp, first, session).await,
             End::Over(Err(_)) | End::Cut(_) | End::Left => {}
         };
     };
+    // Who has not begun is idle, and not shaking hands.
+    let begun = guarded(&progress, &mut pin!(tcp.readable()), |_| leave_if_silent(&tcp, &progress)).await;
+    let End::Over(Ok(())) = begun else { return };
     progress.shakes_hands(true);
     let mut handshake = TlsAcceptor::from(tls.config()).accept(tcp);
     match guarded(&progress, &mut handshake, |_| progress.ask(Asked::Leave)).await {
@@ -90,15 +93,27 @@ pub(super) async fn serve<H: Handler>(tcp: TcpStream, tls: Option<Arc<Tls>>, ses
     }
 }
 
-/// Reads until it is known which protocol it is.
-async fn begin(mut tcp: TcpStream) -> io::Result<(Vec<u8>, bool, TcpStream)> {
+/// Who has not said anything when it is to finish has nothing to finish. What has just come is not known to tokio yet.
+fn leave_if_silent(tcp: &TcpStream, progress: &Progress) {
+    let looked = rustix::net::recv(tcp, &mut [0_u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+    if !looked.is_ok_and(|(_, length)| length > 0) {
+        progress.ask(Asked::Leave);
+    }
+}
+
+/// Reads until it is known which protocol it is: what was read, and whether it is HTTP/2.
+async fn begin(tcp: &TcpStream) -> io::Result<(Vec<u8>, bool)> {
     let mut first = Vec::with_capacity(FIRST);
     loop {
-        let read = tcp.read_buf(&mut first).await?;
+        tcp.readable().await?;
+        let read = match tcp.try_read_buf(&mut first) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            read => read?,
+        };
         let looked_at = first.len().min(PREFACE.len());
         let is_alike = first[..looked_at] == PREFACE[..looked_at];
         if read == 0 || !is_alike || looked_at == PREFACE.len() {
-            return Ok((first, is_alike && looked_at == PREFACE.len(), tcp));
+            return Ok((first, is_alike && looked_at == PREFACE.len()));
         }
     }
 }
@@ -170,7 +185,7 @@ where
     });
     let mut connection = builder.serve_connection(TokioIo::new(wire), service);
     let end = guarded(progress, &mut connection, http2::Connection::graceful_shutdown).await;
-    if let End::Cut(Cut::Idle) | End::Left = end {
+    if let End::Cut(Cut::Idle | Cut::Head) | End::Left = end {
         // It is told which requests were answered (GOAWAY), as far as it listens.
         Pin::new(&mut connection).graceful_shutdown();
         let time = &progress.thread.time;
@@ -185,28 +200,43 @@ async fn guarded<F: Future + Unpin>(
     mut finish: impl FnMut(Pin<&mut F>),
 ) -> End<F::Output> {
     let time = &progress.thread.time;
-    let mut is_finishing = false;
+    let mut finishes_since = None;
     let mut alarm = pin!(time.sleep_until(progress.next_look(progress.deadline().0)));
     poll_fn(|cx| {
         progress.wakes(cx.waker());
         loop {
-            if let Poll::Ready(output) = Pin::new(&mut *served).poll(cx) {
+            let must_finish = progress.asked() == Asked::Finish && finishes_since.is_none();
+            // What is being answered is told before it is; what may just have come is looked at first.
+            if !(must_finish && progress.is_answering())
+                && let Poll::Ready(output) = Pin::new(&mut *served).poll(cx)
+            {
                 return Poll::Ready(End::Over(output));
             }
-            match progress.asked() {
-                Asked::Leave => return Poll::Ready(End::Left),
-                Asked::Finish if !is_finishing => {
-                    is_finishing = true;
-                    finish(Pin::new(&mut *served));
-                }
-                Asked::Finish | Asked::Nothing => break,
+            if progress.asked() == Asked::Leave {
+                return Poll::Ready(End::Left);
             }
+            if !must_finish {
+                break;
+            }
+            let now = time.now();
+            finishes_since = Some(now);
+            alarm.set(time.sleep_until(now + GOODBYE));
+            finish(Pin::new(&mut *served));
         }
         while alarm.as_mut().poll(cx).is_ready() {
             let (deadline, cut) = progress.deadline();
-            if deadline <= time.now() {
+            let now = time.now();
+            if deadline <= now {
                 progress.thread.tallies.cut(cut);
                 return Poll::Ready(End::Cut(cut));
+            }
+            // A client of HTTP/2 that is told so has to say that it knows: if it is there.
+            if let (Some(since), Some(idle_since)) = (finishes_since, progress.quiet_since()) {
+                if since.max(idle_since) + GOODBYE <= now {
+                    return Poll::Ready(End::Left);
+                }
+                alarm.set(time.sleep_until(now + GOODBYE));
+                continue;
             }
             alarm.set(time.sleep_until(progress.next_look(deadline)));
         }

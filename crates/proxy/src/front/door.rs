@@ -13,6 +13,8 @@ use tokio::net::{TcpListener, TcpSocket};
 const BACKLOG: u32 = 4_096;
 /// How long a connection is silent before the kernel asks whether its client still lives.
 const PROBE: Duration = Duration::from_mins(1);
+/// How much longer than the front the kernel waits for a client that takes nothing.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A port that is taken: bound, so that nobody else is given it, but nobody listens.
 #[derive(Debug)]
@@ -41,8 +43,9 @@ impl Door {
         sockopt::set_tcp_nodelay(&socket, true)?;
         sockopt::set_socket_keepalive(&socket, true)?;
         sockopt::set_tcp_keepidle(&socket, PROBE)?;
-        // What was sent and is not acknowledged, after the connection was closed here, too.
-        let millis = u32::try_from(write_stall_timeout.as_millis()).unwrap_or(u32::MAX);
+        // For what is in the kernel's hands when the connection has been closed here; before that, who counts is first.
+        let patience = write_stall_timeout.saturating_add(PATIENCE);
+        let millis = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
         sockopt::set_tcp_user_timeout(&socket, millis)?;
         socket.listen(BACKLOG)
     }

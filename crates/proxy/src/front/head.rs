@@ -2,11 +2,13 @@
 //!
 //! hyper has parsed it: names and values are of allowed bytes, lengths are numbers, lines are not folded.
 
+use std::net::Ipv6Addr;
+
 use http::{
     HeaderMap, Method, Request, StatusCode, Version,
     header::{CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING},
-    uri::Authority,
 };
+use http_body::Body;
 
 /// A request that is not answered by the handler: what it is told instead, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +33,7 @@ impl Refusal {
 ///
 /// Sources: RFC 9110 (7.2 Host, 7.4 misdirected targets, 9.3.6 CONNECT, 9.3.8 TRACE, 10.1.1 Expect), RFC 9112
 /// (3.2 targets and Host, 6.1 transfer codings), RFC 9113 (8.2.2 fields of connections, 8.3.1 `:authority`).
-pub fn check<B>(request: &Request<B>, headers_max: usize) -> Result<(), Refusal> {
+pub fn check<B: Body>(request: &Request<B>, headers_max: usize) -> Result<(), Refusal> {
     let headers = request.headers();
     if headers.len() > headers_max {
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
@@ -45,6 +47,10 @@ pub fn check<B>(request: &Request<B>, headers_max: usize) -> Result<(), Refusal>
     }
     check_target(request)?;
     check_host(request)?;
+    // What has no body says nothing about it, in HTTP/1: hyper has looked.
+    if request.body().is_end_stream() && request.version() < Version::HTTP_2 {
+        return Ok(());
+    }
     check_framing(headers, request.version())?;
     if headers.get(EXPECT).is_some_and(|it| !it.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
         return Err(Refusal::of(StatusCode::EXPECTATION_FAILED, "only 100-continue can be expected"));
@@ -84,28 +90,39 @@ fn check_host<B>(request: &Request<B>) -> Result<(), Refusal> {
         (Some(host), Some(target)) if !host.as_bytes().eq_ignore_ascii_case(target.as_str().as_bytes()) => {
             Err(Refusal::bad("Host is another than the target's"))
         }
-        (None, None) if request.version() != Version::HTTP_10 => Err(Refusal::bad("there is no Host")),
+        // In HTTP/1.1 it has to be there even if the target says it.
+        (None, target)
+            if request.version() == Version::HTTP_11
+                || request.version() > Version::HTTP_11 && target.is_none() =>
+        {
+            Err(Refusal::bad("there is no Host"))
+        }
         _ => Ok(()),
     }
 }
 
 /// A name or an address, and perhaps a port: nobody's name before it, nothing behind it.
 fn is_host(bytes: &[u8]) -> bool {
-    // `Authority` knows brackets and ports; names are of fewer bytes than it allows.
-    let is_allowed = |byte: &u8| {
-        byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b':' | b'[' | b']')
+    let (is_name, port) = if bytes.first() == Some(&b'[') {
+        let Some(end) = bytes.iter().position(|byte| *byte == b']') else { return false };
+        let address = std::str::from_utf8(&bytes[1..end]).ok().and_then(|it| it.parse::<Ipv6Addr>().ok());
+        (address.is_some(), &bytes[end + 1..])
+    } else {
+        // More is allowed in names than anybody has: what is escaped or means something to a shell.
+        let is_of_name =
+            |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+        let end = bytes.iter().position(|byte| !is_of_name(byte)).unwrap_or(bytes.len());
+        (end > 0, &bytes[end..])
     };
-    if bytes.is_empty() || !bytes.iter().all(is_allowed) {
-        return false;
-    }
-    let Ok(authority) = Authority::try_from(bytes) else { return false };
-    let port = match authority.as_str().strip_prefix(authority.host()) {
-        Some("") => return !authority.host().is_empty(),
-        Some(port) => port.strip_prefix(':'),
-        None => None,
+    let is_port = match port {
+        [] => true,
+        [b':', digits @ ..] => {
+            digits.iter().all(u8::is_ascii_digit)
+                && std::str::from_utf8(digits).is_ok_and(|digits| digits.parse::<u16>().is_ok())
+        }
+        _ => false,
     };
-    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
-    !authority.host().is_empty() && port.is_some_and(is_port)
+    is_name && is_port
 }
 
 /// Sized, chunked, or neither.

@@ -99,7 +99,8 @@ impl Room {
         let victim = self.seats().longest_idle();
         let is_found = victim.is_some();
         if let Some(victim) = victim {
-            victim.ask(Asked::Leave);
+            // If its next request has come meanwhile, that is answered.
+            victim.ask(Asked::Finish);
         }
         is_found
     }

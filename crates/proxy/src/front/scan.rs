@@ -63,9 +63,11 @@ impl Scan {
         Self { place, line: Vec::new(), framing, heads: 0, head_bytes_max, wrong: None }
     }
 
-    /// Reads on. An error is a body that cannot be read: nothing further of it may be believed.
-    pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Result<(), Refusal> {
+    /// Reads on. An error is a body that cannot be read: how many bytes were before what is wrong with it.
+    pub(super) fn feed(&mut self, all: &[u8]) -> Result<(), (usize, Refusal)> {
+        let mut bytes = all;
         while !bytes.is_empty() {
+            let begun = all.len() - bytes.len();
             match &mut self.place {
                 Place::Body(missing) | Place::Chunk(missing) => {
                     let taken = usize::try_from(*missing).unwrap_or(usize::MAX).min(bytes.len());
@@ -78,7 +80,7 @@ impl Scan {
                 }
                 Place::Lost => return Ok(()),
                 Place::Start | Place::Fields(_) | Place::Size | Place::ChunkEnd | Place::Trailers(_) => {
-                    bytes = self.feed_line(bytes)?;
+                    bytes = self.feed_line(bytes).map_err(|wrong| (begun, wrong))?;
                 }
             }
         }
@@ -100,9 +102,14 @@ impl Scan {
         matches!(self.place, Place::Fields(_)) || self.place == Place::Start && !self.line.is_empty()
     }
 
-    /// Whether something is to come that belongs to what has come.
+    /// Whether nothing is to come that belongs to what has come.
     pub(super) fn is_between_requests(&self) -> bool {
         self.place == Place::Start && self.line.is_empty()
+    }
+
+    /// Whether a body has not come to its end, or never will.
+    pub(super) fn is_in_body(&self) -> bool {
+        !matches!(self.place, Place::Start | Place::Fields(_))
     }
 
     /// Reads to the end of the line; what is behind it is returned.

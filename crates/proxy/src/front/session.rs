@@ -1,13 +1,13 @@
 //! What a connection is doing, and when it is to end unless it goes on.
 //!
 //! No timer is set for a request. A connection looks at what it does when the shortest of its bounds may have passed at
-//! the earliest; between two looks its parts note the time, as a variable has it (some nanoseconds each).
+//! the earliest; between two looks its parts note the time (some 20 ns, once a request).
 
 use std::{
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{
-            AtomicU8, AtomicU64, AtomicUsize,
+            AtomicBool, AtomicU8, AtomicU64, AtomicUsize,
             Ordering::{Acquire, Relaxed, Release},
         },
     },
@@ -72,6 +72,7 @@ pub(super) struct Progress {
     /// How many heads were scanned, and above suspicion.
     heads: AtomicU64,
     wrong: OnceLock<Refusal>,
+    is_in_body: AtomicBool,
     asked: AtomicU8,
     waker: OnceLock<Waker>,
     /// The stream of HTTP/2 that was opened last, until a task takes it.
@@ -124,14 +125,17 @@ impl Progress {
             given_up: zero(),
             heads: zero(),
             wrong: OnceLock::new(),
+            is_in_body: AtomicBool::new(false),
             asked: AtomicU8::new(Asked::Nothing as u8),
             waker: OnceLock::new(),
             newest: Mutex::default(),
         })
     }
 
+    /// Once a request, and when somebody has to wait. The coarse clock would cost more: a thread of its own, a
+    /// thousand times a second.
     fn now(&self) -> u64 {
-        self.thread.time.coarse_now().as_nanos()
+        self.thread.time.now().as_nanos()
     }
 
     /// A handshake is a head of sorts.
@@ -142,6 +146,7 @@ impl Progress {
     /// Notes what the bytes that came have said.
     pub(super) fn heed(&self, scan: &Scan) {
         self.heads.store(scan.heads(), Relaxed);
+        self.is_in_body.store(scan.is_in_body(), Relaxed);
         if !scan.is_in_head() {
             self.head.store(NONE, Relaxed);
         } else if self.head.load(Relaxed) == NONE {
@@ -171,7 +176,7 @@ impl Progress {
         bump(&self.thread.tallies.requests);
         let number = self.requests.load(Relaxed);
         self.requests.store(number + 1, Relaxed);
-        if stream.is_none() {
+        if stream.is_none() && self.thread.settings.total_timeout.is_some() {
             self.began.store(self.now(), Relaxed);
         }
         (number, Visit { progress: Arc::clone(self), stream, is_finished: false })
@@ -186,16 +191,30 @@ impl Progress {
         Err(self.wrong.get().copied().unwrap_or(astray))
     }
 
+    /// Whether the body of a request of HTTP/1 has not come to its end.
+    pub(super) fn is_in_body(&self) -> bool {
+        self.is_in_body.load(Relaxed)
+    }
+
     /// How many requests are being answered.
     fn open(&self) -> u64 {
         let ended = self.finished.load(Relaxed) + self.given_up.load(Relaxed);
         self.requests.load(Relaxed).saturating_sub(ended)
     }
 
+    pub(super) fn is_answering(&self) -> bool {
+        self.open() > 0
+    }
+
     /// Since when nothing has been going on, if nothing is.
+    pub(super) fn quiet_since(&self) -> Option<Time> {
+        let is_quiet = self.open() == 0 && self.head.load(Relaxed) == NONE;
+        is_quiet.then(|| Time::from_nanos(self.waiting.load(Relaxed)))
+    }
+
+    /// The same of those that may still be asked to leave.
     pub(super) fn idle_since(&self) -> Option<Time> {
-        let is_idle = self.open() == 0 && self.head.load(Relaxed) == NONE && self.asked() == Asked::Nothing;
-        is_idle.then(|| Time::from_nanos(self.waiting.load(Relaxed)))
+        self.quiet_since().filter(|_| self.asked() == Asked::Nothing)
     }
 
     /// When the connection is to end unless something happens, and what for.

@@ -33,12 +33,12 @@ pub(super) struct Tasks(pub(super) Arc<Progress>);
 
 impl Stream {
     pub(super) fn new(thread: &Thread) -> Self {
-        Self { began: thread.time.coarse_now(), handed: AtomicU64::new(u64::MAX) }
+        Self { began: thread.time.now(), handed: AtomicU64::new(u64::MAX) }
     }
 
     /// A part of the answer is on its way to the client.
     pub(super) fn hand_over(&self, thread: &Thread) {
-        self.handed.store(thread.time.coarse_now().as_nanos(), Relaxed);
+        self.handed.store(thread.time.now().as_nanos(), Relaxed);
     }
 
     /// The client has room for more.

@@ -1,6 +1,7 @@
 //! The bytes of a connection, and what they tell about it.
 
 use std::{
+    cell::RefCell,
     io,
     pin::Pin,
     sync::Arc,
@@ -9,7 +10,14 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{scan::Scan, session::Progress};
+use super::{head::Refusal, scan::Scan, session::Progress};
+
+/// Head and body of so few bytes are cheaper copied together than sent from two places.
+const SMALL: usize = 4_096;
+
+thread_local! {
+    static COPY: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(SMALL));
+}
 
 /// A stream whose bytes are noted, and read beside hyper.
 #[derive(Debug)]
@@ -20,12 +28,14 @@ pub(super) struct Wire<S> {
     progress: Arc<Progress>,
     /// Where the bytes are HTTP/1.
     scan: Option<Scan>,
+    /// What is wrong with a body.
+    wrong: Option<Refusal>,
     has_ended: bool,
 }
 
 impl<S> Wire<S> {
     pub(super) fn new(stream: S, first: Vec<u8>, progress: Arc<Progress>, scan: Option<Scan>) -> Self {
-        Self { stream, first, progress, scan, has_ended: false }
+        Self { stream, first, progress, scan, wrong: None, has_ended: false }
     }
 
     pub(super) fn stream(&mut self) -> &mut S {
@@ -49,6 +59,10 @@ impl<S> Wire<S> {
     }
 }
 
+fn broken(wrong: Refusal) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, wrong.reason)
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -56,6 +70,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let wire = &mut *self;
+        if let Some(wrong) = wire.wrong {
+            return Poll::Ready(Err(broken(wrong)));
+        }
         let before = buf.filled().len();
         if wire.first.is_empty() {
             ready!(Pin::new(&mut wire.stream).poll_read(cx, buf))?;
@@ -69,8 +86,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
         let Some(scan) = &mut wire.scan else { return Poll::Ready(Ok(())) };
         let fed = scan.feed(read);
         wire.progress.heed(scan);
-        // What is wrong in a body must not be believed: whoever reads it is told, and the connection ends.
-        Poll::Ready(fed.map_err(|wrong| io::Error::new(io::ErrorKind::InvalidData, wrong.reason)))
+        if let Err((believed, wrong)) = fed {
+            // Whoever reads the body is told, behind what can be believed of it, and the connection ends.
+            wire.wrong = Some(wrong);
+            if believed == 0 {
+                return Poll::Ready(Err(broken(wrong)));
+            }
+            buf.set_filled(before + believed);
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -85,7 +109,17 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        let stream = Pin::new(&mut self.stream);
+        let length: usize = slices.iter().map(|slice| slice.len()).sum();
+        let written = if length > SMALL {
+            stream.poll_write_vectored(cx, slices)
+        } else {
+            COPY.with_borrow_mut(|copy| {
+                copy.clear();
+                slices.iter().for_each(|slice| copy.extend_from_slice(slice));
+                stream.poll_write(cx, copy)
+            })
+        };
         self.note(written)
     }
 

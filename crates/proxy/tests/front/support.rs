@@ -17,6 +17,10 @@ use tokio::sync::Semaphore;
 /// Nothing here takes as long unless it is broken.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
+/// A bound that is met soon.
+#[allow(dead_code, reason = "not every test binary uses all")]
+pub(crate) const SOON: Duration = Duration::from_millis(60);
+
 /// Answers by path, and remembers.
 #[derive(Clone)]
 pub(crate) struct Guide {
@@ -33,6 +37,7 @@ impl Guide {
         Self { seen: Arc::default(), gate: semaphore(), held: semaphore() }
     }
 
+    #[allow(dead_code, reason = "not every test binary uses all")]
     /// What was asked: method, target, and the length of the body.
     pub(crate) fn seen(&self) -> Vec<String> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -1,0 +1,68 @@
+//! No file descriptors left: in a process of its own, whose limit is lowered.
+
+mod support;
+
+use std::{
+    io::Write,
+    net::TcpStream,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use stockade_proxy::front::Settings;
+use support::{PATIENCE, connect, one, rest, start, status, talk, until};
+
+const DESCRIPTORS: u64 = 80;
+/// So many are certain to be taken in.
+const SERVED: usize = 20;
+
+#[test]
+fn it_waits_and_goes_on() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(DESCRIPTORS), maximum }).expect("less is allowed");
+    let (front, guide) = start(Settings::default());
+    let address = front.addresses()[0];
+    // Busy ones, which nobody can ask to leave, until this process has no descriptor left on either side.
+    let mut busy = Vec::new();
+    while let Ok(mut tcp) = TcpStream::connect(address) {
+        tcp.set_read_timeout(Some(PATIENCE)).expect("an option");
+        tcp.write_all(b"GET /held HTTP/1.1\r\nHost: a\r\n\r\n").expect("the kernel takes it");
+        busy.push(tcp);
+        // Some are taken in before this side has all the descriptors.
+        let taken_in = busy.len().min(SERVED) as u64;
+        until(&front, |counts| counts.in_flight >= taken_in);
+    }
+    #[expect(clippy::disallowed_methods, reason = "how often something is tried takes real time")]
+    let began = Instant::now();
+    until(&front, |counts| counts.exhausted >= 5);
+    let tries = u128::from(front.counts().exhausted);
+    let most = (began.elapsed() + Duration::from_secs(1)).as_millis() / 10;
+    assert!(tries <= most, "{tries} in {:?}: it does not breathe", began.elapsed());
+    let served = front.counts().open;
+    assert!(served < busy.len() as u64, "{served} of {} were taken in", busy.len());
+    // Everybody is answered in the end: those who waited at the door when others have left.
+    guide.gate.add_permits(busy.len());
+    for mut tcp in busy {
+        assert_eq!(one(&mut tcp).1, "held");
+    }
+    until(&front, |counts| counts.in_flight == 0 && counts.open == 0);
+
+    // Idle ones leave for the sake of those who wait.
+    let mut idle = Vec::new();
+    while let Ok(tcp) = TcpStream::connect(address) {
+        idle.push(tcp);
+        let taken_in = idle.len().min(SERVED) as u64;
+        until(&front, |counts| counts.open >= taken_in || counts.evicted > 0);
+    }
+    until(&front, |counts| counts.evicted > 0);
+    drop(idle.pop());
+    let mut last = connect(address);
+    last.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("the kernel takes it");
+    assert_eq!(one(&mut last).1, "hello");
+    drop((idle, last));
+    let answer = talk(address, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert_eq!(status(&answer), "200");
+    let mut again = connect(address);
+    again.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("the kernel takes it");
+    assert_eq!(status(&rest(&mut again)), "200");
+}
