@@ -42,11 +42,16 @@ macro_rules! outcomes {
                 }
             }
 
+            /// How many requests had this one, to be changed.
+            pub fn of_mut(&mut self, outcome: Outcome) -> &mut u64 {
+                match outcome {
+                    $(Outcome::$variant => &mut self.$count,)*
+                }
+            }
+
             /// Counts one more.
             pub fn record(&mut self, outcome: Outcome) {
-                match outcome {
-                    $(Outcome::$variant => self.$count += 1,)*
-                }
+                *self.of_mut(outcome) += 1;
             }
         }
 

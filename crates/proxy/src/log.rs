@@ -26,7 +26,7 @@ mod stamp;
 use std::{
     io,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         mpsc::{self, Receiver},
     },
     thread,
@@ -50,7 +50,7 @@ const FLUSH: Duration = Duration::from_secs(5);
 pub struct Log {
     lines: Arc<Lines>,
     /// Hangs up when the writer has ended.
-    ended: Receiver<()>,
+    ended: Mutex<Receiver<()>>,
 }
 
 /// Where requests are recorded: as many as wanted, for any thread.
@@ -91,7 +91,7 @@ impl Log {
         };
         let thread = thread::Builder::new().name("access-log".to_owned()).spawn(write);
         lines.set_writer(thread.map_err(LogError::Thread)?.thread().clone());
-        Ok(Self { lines, ended })
+        Ok(Self { lines, ended: Mutex::new(ended) })
     }
 
     /// Where requests are recorded.
@@ -130,7 +130,7 @@ impl Drop for Log {
     fn drop(&mut self) {
         self.lines.end();
         // Whoever reads standard output may never do so again.
-        let _ = self.ended.recv_timeout(FLUSH);
+        let _ = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner).recv_timeout(FLUSH);
     }
 }
 

@@ -21,15 +21,22 @@ pub mod give;
 pub mod origin;
 pub mod receive;
 pub mod routes;
+pub mod sent;
 pub mod stored;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
-use http_body::Body as _;
-use http_body_util::Empty;
+use http::{
+    Method, Request, Response, StatusCode, Uri,
+    uri::{Authority, PathAndQuery},
+};
+use http_body_util::{BodyExt, Empty};
 use stockade_cache::{Answer, Error, Invalidation, Reason, Strategy, Wish};
 use stockade_model::{outcome::Outcome, seed::Seed, time::Runtime};
 
@@ -41,11 +48,14 @@ use self::{
     give::{Found, Given, NotGiven, done},
     origin::OriginBody,
     routes::{Rules, RulesError},
+    sent::{Came, Sent},
     stored::{Cache, Entry, Place, Stored, url_tag},
 };
 use crate::{
+    admin::{Purge, Warmed, What},
     config::Config,
     front::{ClientBody, Handler, Peer},
+    log::Logger,
     policy::{
         accept::{Suits, Unfit, suits},
         cache_status::{CacheStatus, Forward},
@@ -63,11 +73,12 @@ pub struct Proxy {
     /// All entries.
     root: Cache,
     clock: PerCore,
+    log: Option<Logger>,
 }
 
 impl Proxy {
     /// Opens what the configuration names. Databases live on the runtime of the caller.
-    pub async fn open(config: Config) -> Result<Self, RulesError> {
+    pub async fn open(config: Config, log: Option<Logger>) -> Result<Self, RulesError> {
         let clock = PerCore::new();
         let strategy = Strategy {
             limit: Some(config.limit.clone()),
@@ -80,7 +91,7 @@ impl Proxy {
             .lifespan(|entry: &Entry| Some(entry.lifespan()));
         let root = root.build_on(clock.clone(), Seed::from_entropy()).map_err(RulesError::Limit)?;
         let rules = Rules::open(config, &root, None).await?;
-        Ok(Self { rules: Arc::new(ArcSwap::from_pointee(rules)), root, clock })
+        Ok(Self { rules: Arc::new(ArcSwap::from_pointee(rules)), root, clock, log })
     }
 
     /// Puts other rules in force. No entry is lost; what has not changed goes on as it was.
@@ -97,6 +108,57 @@ impl Proxy {
         self.rules.load_full()
     }
 
+    /// Asks for a URL as a client would, and reads the answer to its end.
+    pub async fn warm(&self, url: Uri) -> Warmed {
+        let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let peer = Peer { address: loopback, local: loopback, is_tls: url.scheme_str() == Some("https") };
+        let (head, ()) = Request::get(url).body(()).unwrap_or_default().into_parts();
+        let (key, route) = match self.rules.load().find(&head, peer) {
+            Ok(found) => found,
+            Err((_, refused)) => return Warmed::NotStored(refused.response.status().as_u16()),
+        };
+        let asked = Arc::new(Asked::new(head, key.clone(), peer, route));
+        let given = get(&asked, &self.clock).await;
+        let status = given.response.status();
+        if let Err(error) = given.response.into_body().collect().await {
+            return Warmed::Failed(error.to_string());
+        }
+        // The last of it has been read before it is stored.
+        self.root.idle().await;
+        match self.root.peek(&key.into()).map(|held| held.value) {
+            Some(Entry::Answer(_)) => Warmed::Stored,
+            _ if status.is_server_error() => Warmed::Failed(status.to_string()),
+            _ => Warmed::NotStored(status.as_u16()),
+        }
+    }
+
+    /// Outdates what is meant; how many answers there were.
+    #[must_use]
+    pub fn purge(&self, purge: &Purge) -> usize {
+        let Purge { what, how } = purge;
+        let key = |uri: &Uri| {
+            let authority = uri.authority().map_or("", Authority::as_str);
+            Key::of(
+                uri.scheme_str().unwrap_or("http"),
+                authority,
+                uri.path_and_query().map_or("/", PathAndQuery::as_str),
+            )
+        };
+        match what {
+            What::Url(url) => {
+                let key = key(url);
+                let rules = self.rules.load();
+                outdate(&self.root, rules.known_by(key), *how)
+            }
+            What::Prefix(prefix) => {
+                let prefix = prefix.parse().map(|url| key(&url).to_string()).unwrap_or(prefix.clone());
+                self.root.invalidate_where(|place| place.key.as_str().starts_with(&prefix), *how)
+            }
+            What::Tag(tag) => self.root.invalidate_tag(tag, *how),
+            What::All => self.root.clear(*how),
+        }
+    }
+
     /// All entries.
     #[must_use]
     pub fn cache(&self) -> &Cache {
@@ -108,33 +170,40 @@ impl Proxy {
 const PLACES_MAX: usize = 3;
 
 impl Handler for Proxy {
-    type Body = Body;
+    type Body = Sent;
 
-    async fn answer(&self, request: Request<ClientBody>, peer: Peer) -> Response<Body> {
-        let came = self.clock.now();
+    async fn answer(&self, request: Request<ClientBody>, peer: Peer) -> Response<Sent> {
+        let log = self.log.as_ref().map(|logger| (clock::now(), logger.clone()));
+        let came = Came { clock: &self.clock, at: self.clock.now(), log };
         let (head, body) = request.into_parts();
-        let (key, route) = match self.rules.load().find(&head, peer) {
-            Ok(found) => found,
-            Err(given) => return given.into_response(),
+        let rules = self.rules.load();
+        let found = rules.find(&head, peer);
+        let (asked, given) = match found {
+            Ok((key, route)) => {
+                drop(rules);
+                let asked = Arc::new(Asked::new(head, key, peer, route));
+                let given = serve(&asked, body, came.clock).await;
+                (asked, given)
+            }
+            Err((key, refused)) => {
+                let asked = Asked::new(head, key, peer, Arc::clone(&rules.nowhere));
+                drop(rules);
+                (Arc::new(asked), refused)
+            }
         };
-        let asked = Arc::new(Asked::new(head, key, peer, route));
-        let given = serve(&asked, body).await;
         let outcome = given.status.outcome;
-        let response = given.into_response();
-        let bytes = response.body().size_hint().exact().unwrap_or(0);
-        asked.route.counts.note(outcome, response.status().as_u16(), bytes, self.clock.now() - came);
-        response
+        Sent::new(given.into_response(), asked, outcome, came)
     }
 }
 
-async fn serve(asked: &Arc<Asked>, body: ClientBody) -> Given {
+async fn serve(asked: &Arc<Asked>, body: ClientBody, clock: &PerCore) -> Given {
     if asked.is_loop() {
         let done = CacheStatus::forwarded(Outcome::Error, Forward::Bypass);
         return Given::words(StatusCode::LOOP_DETECTED, "this request has been here before", done);
     }
     match asked.method {
         Method::GET if asked.directives.no_store => forward(asked, body, Forward::Bypass).await,
-        Method::GET => get(asked).await,
+        Method::GET => get(asked, clock).await,
         Method::HEAD => head(asked, body).await,
         _ => forward(asked, body, Forward::Method).await,
     }
@@ -178,7 +247,7 @@ fn wanted(asked: &Asked, place: &Place) -> Wanted {
 }
 
 /// From the cache, or by a load.
-async fn get(asked: &Arc<Asked>) -> Given {
+async fn get(asked: &Arc<Asked>, clock: &PerCore) -> Given {
     let mut place = Place::from(asked.key.clone());
     for _ in 0..PLACES_MAX {
         let (wish, why) = match wanted(asked, &place) {
@@ -194,6 +263,7 @@ async fn get(asked: &Arc<Asked>) -> Given {
             }
         };
         let (theirs, there) = (Arc::clone(asked), place.clone());
+        let began = clock.now();
         let answer =
             asked.route.cache.get_arriving(place.clone(), wish, |room| load(theirs, there, room)).await;
         let answer = match answer {
@@ -207,6 +277,9 @@ async fn get(asked: &Arc<Asked>) -> Given {
                 && let Reason::Failed(error) = &answer.reason
             {
                 return fail(asked, error, why);
+            }
+            if answer.outcome == Outcome::Coalesced {
+                asked.route.counts.wait().note(clock.now() - began);
             }
             let status = done(&answer, stored, why);
             return give(asked, &Found { stored, resident: answer.age, status }).await;
@@ -297,7 +370,7 @@ where
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
     let request = asked.request(asked.method.clone(), asked.forwarded(), body);
-    let response = match asked.route.origin.ask(request).await {
+    let response = match asked.route.origin.ask(request, asked).await {
         Ok(mut response) => {
             hop::strip(response.headers_mut());
             response
@@ -309,7 +382,7 @@ where
     };
     if !is_safe(&asked.method) {
         for key in invalidated(&asked.method, &asked.key, response.status(), response.headers()) {
-            purge(&asked.route.cache, key, Invalidation::Hard);
+            outdate(&asked.route.cache, key, Invalidation::Hard);
         }
     }
     pass(response, CacheStatus::forwarded(Outcome::Bypass, why))
@@ -324,7 +397,7 @@ fn pass(response: Response<OriginBody>, done: CacheStatus) -> Given {
 }
 
 /// Outdates what is stored for a URL; how many answers there were.
-pub fn purge(cache: &Cache, key: Key, how: Invalidation) -> usize {
+fn outdate(cache: &Cache, key: Key, how: Invalidation) -> usize {
     let variants = cache.invalidate_tag(&url_tag(&key), how);
     variants + usize::from(cache.invalidate(&key.into(), how))
 }

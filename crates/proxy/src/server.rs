@@ -1,17 +1,50 @@
-//! A proxy that runs: its front, its rules, and what reloading and ending it mean.
+//! A proxy that runs: its front, its rules, its admin's listener and its log, and what reloading and ending it mean.
 
-use std::{net::SocketAddr, num::NonZeroUsize, thread};
+use std::{
+    net::SocketAddr,
+    num::NonZeroUsize,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+};
+
+use http::Uri;
+use serde_json::Value;
+use stockade_model::time::{Runtime, Time};
+use tokio::runtime::Handle;
 
 use crate::{
-    config::Config,
+    admin::{self, Admin, Control, Purge, Stats, Warmed, resident_bytes},
+    config::{Change, Config, diff},
     front::{self, Drained, Front, Identity},
-    serve::{Proxy, routes::RulesError},
+    log::{Log, LogError},
+    serve::{Proxy, clock::PerCore, routes::RulesError},
 };
 
 /// A proxy that answers until it is [drained](Self::drain).
 pub struct Server {
-    front: Front,
+    running: Arc<Running>,
+    addresses: Vec<SocketAddr>,
+    admin: Option<Admin>,
+}
+
+/// Reads the configuration again; or says what is wrong with it.
+pub type ReadAgain = Box<dyn Fn() -> Result<Config, String> + Send + Sync>;
+
+struct Running {
     proxy: Proxy,
+    /// `None`: it drains.
+    front: Mutex<Option<Front>>,
+    log: Option<Log>,
+    read_again: ReadAgain,
+    /// Where databases and probes live.
+    home: Handle,
+    clock: PerCore,
+    began: Time,
+    is_draining: AtomicBool,
 }
 
 /// A proxy could not be started.
@@ -23,34 +56,152 @@ pub enum StartError {
     /// It cannot listen, or not in secret.
     #[error(transparent)]
     Front(#[from] front::StartError),
+    /// Whoever runs it cannot come in.
+    #[error("admin: {0}")]
+    Admin(#[from] admin::StartError),
+    /// It cannot write its log.
+    #[error(transparent)]
+    Log(#[from] LogError),
 }
 
 impl Server {
-    /// Opens what the configuration names, and listens. Databases live on the runtime of the caller, which has to go
-    /// on.
-    pub async fn start(config: Config) -> Result<Self, StartError> {
+    /// Opens what the configuration names, and listens. Databases and probes live on the runtime of the caller, which has
+    /// to go on.
+    pub async fn start(config: Config, read_again: ReadAgain) -> Result<Self, StartError> {
         let settings = settings(&config);
-        let proxy = Proxy::open(config).await?;
+        let told = config.admin.clone();
+        let log = config.log.as_ref().map(Log::start).transpose()?;
+        let proxy = Proxy::open(config, log.as_ref().map(Log::logger)).await?;
         let front = Front::start(settings, &proxy)?;
-        Ok(Self { front, proxy })
+        let addresses = front.addresses().to_vec();
+        let clock = PerCore::new();
+        let running = Arc::new(Running {
+            proxy,
+            front: Mutex::new(Some(front)),
+            log,
+            read_again,
+            home: Handle::current(),
+            began: clock.now(),
+            clock,
+            is_draining: AtomicBool::new(false),
+        });
+        let admin =
+            told.map(|told| Admin::start(&told, Arc::new(Counter(Arc::clone(&running))))).transpose()?;
+        Ok(Self { running, addresses, admin })
     }
 
     /// Where it listens.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
-        self.front.addresses()
+        &self.addresses
+    }
+
+    /// Where whoever runs it comes in.
+    #[must_use]
+    pub fn admin(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(Admin::address)
     }
 
     /// What answers.
     #[must_use]
     pub fn proxy(&self) -> &Proxy {
-        &self.proxy
+        &self.running.proxy
+    }
+
+    /// Reads the configuration again and takes up what can be: routes, origins, hosts, certificates, the log's file and
+    /// the token. No entry is lost. What has changed; or what is wrong, and then all stays as it was.
+    pub async fn reload(&self) -> Result<Vec<Change>, String> {
+        if let Some(admin) = &self.admin {
+            admin.reload_token().map_err(|error| error.to_string())?;
+        }
+        Arc::clone(&self.running).reload().await
     }
 
     /// Takes nobody in any more, and ends when those who are here have been answered, or their time is up.
     #[must_use]
     pub fn drain(self) -> Drained {
-        self.front.drain()
+        self.running.is_draining.store(true, Ordering::Relaxed);
+        let front = self.running.front().take();
+        front.map(Front::drain).unwrap_or_default()
+    }
+}
+
+impl Running {
+    fn front(&self) -> MutexGuard<'_, Option<Front>> {
+        self.front.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn reload(self: Arc<Self>) -> Result<Vec<Change>, String> {
+        let config = (self.read_again)()?;
+        let rules = self.proxy.rules();
+        let changes = diff(&rules.config, &config);
+        if config.tls.is_some()
+            && rules.config.tls.is_some()
+            && let Some(front) = &*self.front()
+        {
+            front.reload_tls().map_err(|error| error.to_string())?;
+        }
+        let log = config.log.clone();
+        self.proxy.reload(config).await.map_err(|error| error.to_string())?;
+        if let (Some(log), Some(told)) = (&self.log, log) {
+            log.change(&told);
+            log.reopen();
+        }
+        Ok(changes)
+    }
+}
+
+/// What the admin's listener asks.
+struct Counter(Arc<Running>);
+
+impl Control for Counter {
+    fn stats(&self) -> Stats {
+        let running = &*self.0;
+        let rules = running.proxy.rules();
+        let cache = running.proxy.cache();
+        let (held, stored) = (cache.bytes(), cache.stats());
+        let front = running.front().as_ref().map(Front::counts).unwrap_or_default();
+        let limit = &rules.config.limit;
+        Stats {
+            uptime_seconds: (running.clock.now() - running.began).as_secs_f64(),
+            is_draining: running.is_draining.load(Ordering::Relaxed),
+            routes: rules.routes.iter().map(|route| route.stats()).collect(),
+            origins: rules.origins.iter().map(|origin| origin.stats()).collect(),
+            entries: cache.len() as u64,
+            entries_limit: limit.entries.map(|entries| entries as u64),
+            bytes: held.map(|held| held.held as u64),
+            bytes_limit: limit.bytes.map(|bytes| bytes as u64),
+            evicted_expired: stored.evicted_expired,
+            evicted_size: stored.evicted_size,
+            invalidated: stored.invalidated,
+            connections: front.open,
+            connections_accepted: front.connections,
+            connections_refused: front.refused,
+            requests_in_flight: front.in_flight,
+            resident_bytes: resident_bytes(),
+            log_dropped: running.log.as_ref().map_or(0, Log::dropped),
+        }
+    }
+
+    fn purge(&self, purge: &Purge) -> usize {
+        self.0.proxy.purge(purge)
+    }
+
+    async fn warm(&self, url: Uri) -> Warmed {
+        self.0.proxy.warm(url).await
+    }
+
+    fn reload(&self) -> Result<Vec<Change>, String> {
+        let running = Arc::clone(&self.0);
+        let (tell, told) = mpsc::channel();
+        // At home, where what it opens has to live. Whoever asks is on another thread.
+        let reloading = async move { tell.send(running.reload().await) };
+        drop(self.0.home.spawn(reloading));
+        told.recv().unwrap_or_else(|_| Err("it is ending".to_owned()))
+    }
+
+    fn config(&self) -> Value {
+        self.0.proxy.rules().config.shown()
     }
 }
 

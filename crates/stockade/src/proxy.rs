@@ -1,10 +1,13 @@
 //! `stockade proxy`: answers until it is told to stop.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
 
 use stockade_load::drive::Limits;
 use stockade_proxy::{
-    config::{Config, Flags},
+    config::{Change, Config, Flags},
     server::Server,
 };
 use tokio::{
@@ -22,9 +25,12 @@ pub fn proxy(args: ProxyArgs) -> Result<Exit, Failure> {
     // Each connection needs a file descriptor: as many as the system lets us have.
     let _ = Limits::raised();
     let config = config(&args)?;
+    let args = Arc::new(args);
+    let again = Arc::clone(&args);
+    let read_again = Box::new(move || self::config(&again).map_err(|failure| failure.to_string()));
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     let runtime = runtime().map_err(|error| Failure::Usage(format!("cannot start: {error}")))?;
-    let server = runtime.block_on(Server::start(config))?;
+    let server = runtime.block_on(Server::start(config, read_again))?;
     // Before anybody knows that there is something to stop.
     let mut signals = {
         let _inside = runtime.enter();
@@ -38,7 +44,7 @@ pub fn proxy(args: ProxyArgs) -> Result<Exit, Failure> {
     );
     loop {
         match runtime.block_on(signals.next()) {
-            Said::Reload => reload(&runtime, &server, &args),
+            Said::Reload => tell(&runtime.block_on(server.reload())),
             Said::Stop => break,
         }
     }
@@ -67,14 +73,19 @@ fn config(args: &ProxyArgs) -> Result<Config, Failure> {
     Ok(config)
 }
 
-fn reload(runtime: &Runtime, server: &Server, args: &ProxyArgs) {
-    let told = config(args).map_err(|failure| failure.to_string());
-    let reloaded = told.and_then(|config| {
-        runtime.block_on(server.proxy().reload(config)).map_err(|error| error.to_string())
-    });
+/// What came of reading the configuration again.
+fn tell(reloaded: &Result<Vec<Change>, String>) {
     match reloaded {
-        Ok(()) => eprintln!("the configuration has been read again"),
         Err(error) => eprintln!("the configuration stays as it was: {error}"),
+        Ok(changes) if changes.is_empty() => {
+            eprintln!("the configuration has been read again: nothing has changed")
+        }
+        Ok(changes) => {
+            for Change { setting, needs_restart } in changes {
+                let then = if *needs_restart { "takes a new start" } else { "is in force" };
+                eprintln!("{setting}: {then}");
+            }
+        }
     }
 }
 

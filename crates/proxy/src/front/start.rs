@@ -42,7 +42,7 @@ pub struct Front {
 }
 
 /// What became of the requests that were being answered when a front was drained.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
     /// Answered to the end, or given up by their clients.
     pub finished: u64,

@@ -13,6 +13,7 @@ use http_body_util::Empty;
 use super::{origin::OriginBody, routes::Route};
 use crate::{
     front::Peer,
+    log::OriginAnswer,
     policy::{
         directives::{RequestDirectives, ResponseDirectives},
         hop,
@@ -52,6 +53,8 @@ struct Own {
     answer: Option<Response<OriginBody>>,
     /// Of an answer that is for others otherwise.
     fields: HeaderMap,
+    /// What the origin said to it.
+    origin: Option<OriginAnswer>,
 }
 
 impl Asked {
@@ -72,6 +75,17 @@ impl Asked {
     /// The answer that is for nobody else.
     pub fn take_own(&self) -> Option<Response<OriginBody>> {
         self.own().answer.take()
+    }
+
+    /// Keeps what the origin said to it, for the log.
+    pub fn note_origin(&self, answer: OriginAnswer) {
+        self.own().origin = Some(answer);
+    }
+
+    /// What the origin said to it, if it was asked.
+    #[must_use]
+    pub fn origin_answer(&self) -> Option<OriginAnswer> {
+        self.own().origin
     }
 
     /// Keeps the fields of an answer that are not stored with it.

@@ -5,7 +5,9 @@ use std::{
     time::Duration,
 };
 
-use stockade_model::outcome::Outcome;
+use stockade_model::outcome::{Outcome, Outcomes};
+
+use crate::admin::Histogram;
 
 /// Counts of one route, since the proxy was started.
 #[derive(Debug, Default)]
@@ -15,6 +17,8 @@ pub struct Counts {
     statuses: [AtomicU64; 5],
     bytes_out: AtomicU64,
     response: Times,
+    wait: Times,
+    load: Times,
 }
 
 /// Upper bounds of the buckets of a histogram, in seconds: about three a decade.
@@ -38,11 +42,14 @@ impl Times {
         self.sum_nanos.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// How many in each bucket, and the sum.
+    /// What has been noted.
     #[must_use]
-    pub fn read(&self) -> (Vec<u64>, Duration) {
-        let buckets = self.buckets.iter().map(|bucket| bucket.load(Relaxed)).collect();
-        (buckets, Duration::from_nanos(self.sum_nanos.load(Relaxed)))
+    pub fn histogram(&self) -> Histogram {
+        Histogram {
+            bounds_seconds: BUCKETS_S.to_vec(),
+            counts: self.buckets.iter().map(|bucket| bucket.load(Relaxed)).collect(),
+            sum_seconds: Duration::from_nanos(self.sum_nanos.load(Relaxed)).as_secs_f64(),
+        }
     }
 }
 
@@ -57,10 +64,14 @@ impl Counts {
         self.response.note(took);
     }
 
-    /// How many answers had this outcome.
+    /// How many answers had each outcome.
     #[must_use]
-    pub fn outcome(&self, outcome: Outcome) -> u64 {
-        self.outcomes[outcome as usize].load(Relaxed)
+    pub fn outcomes(&self) -> Outcomes {
+        let mut outcomes = Outcomes::default();
+        for outcome in Outcome::ALL {
+            *outcomes.of_mut(outcome) = self.outcomes[outcome as usize].load(Relaxed);
+        }
+        outcomes
     }
 
     /// Answers by class of status: 1xx to 5xx.
@@ -75,9 +86,21 @@ impl Counts {
         self.bytes_out.load(Relaxed)
     }
 
-    /// From a request's head to its answer's.
+    /// From a request's head to the last byte of its answer.
     #[must_use]
     pub fn response(&self) -> &Times {
         &self.response
+    }
+
+    /// How long requests waited for another's load.
+    #[must_use]
+    pub fn wait(&self) -> &Times {
+        &self.wait
+    }
+
+    /// From the origin being asked to the head of its answer, or to its failure.
+    #[must_use]
+    pub fn load(&self) -> &Times {
+        &self.load
     }
 }

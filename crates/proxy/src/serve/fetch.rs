@@ -130,7 +130,7 @@ impl Loading {
         let mut request = self.asked.for_load();
         request.headers_mut().extend(conditions.clone());
         let began = clock::now();
-        let mut response = self.asked.route.origin.ask(request).await?;
+        let mut response = self.asked.route.origin.ask(request, &self.asked).await?;
         hop::strip(response.headers_mut());
         Ok((began, response))
     }

@@ -4,6 +4,7 @@ use std::{
     io,
     num::NonZeroU32,
     pin::Pin,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     task::{Context, Poll},
 };
 
@@ -12,26 +13,29 @@ use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 
-use super::routes::RulesError;
+use super::{asked::Asked, clock, routes::RulesError};
 use crate::{
+    admin::{OriginStats, ServerStats},
     config,
     documents::{Documents, DocumentsError},
+    log::OriginAnswer,
     upstream::{
-        self, BadUrl, HealthSettings, HostHeader, OriginUrl, Probe, Settings, Upstream, UpstreamError,
+        self, BadUrl, HealthSettings, HostHeader, OriginUrl, Place, Probe, Settings, State, Upstream,
+        UpstreamError,
     },
 };
 
 /// An origin, by its name.
-#[derive(Clone)]
 pub struct Origin {
     /// As configuration, logs and metrics have it.
     pub name: String,
     /// Who answers.
     pub kind: Kind,
+    requests: AtomicU64,
+    failures: AtomicU64,
 }
 
 /// Who answers.
-#[derive(Clone)]
 pub enum Kind {
     /// An HTTP server.
     Http(Upstream),
@@ -73,7 +77,8 @@ impl From<DocumentsError> for OriginError {
 }
 
 impl Origin {
-    /// Opens it, as the configuration says. Of a database, on the runtime of the caller.
+    /// Opens it, as the configuration says. It is probed, and a database lives, on the runtime of the caller.
+    #[expect(clippy::disallowed_methods, reason = "probes live as long as the origin")]
     pub async fn open(told: &config::Origin) -> Result<Self, RulesError> {
         let name = told.name.clone();
         let wrong = |reason: String| RulesError::Origin { origin: told.name.clone(), reason };
@@ -87,11 +92,35 @@ impl Origin {
                 Kind::Documents(Documents::new(source))
             }
         };
-        Ok(Self { name, kind })
+        if let Kind::Http(upstream) = &kind {
+            drop(tokio::spawn(upstream.probes()));
+        }
+        Ok(Self { name, kind, requests: AtomicU64::new(0), failures: AtomicU64::new(0) })
     }
 
-    /// Asks it.
-    pub async fn ask<B>(&self, request: Request<B>) -> Result<Response<OriginBody>, OriginError>
+    /// Asks it on behalf of a client.
+    pub async fn ask<B>(
+        &self,
+        request: Request<B>,
+        asked: &Asked,
+    ) -> Result<Response<OriginBody>, OriginError>
+    where
+        B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static,
+    {
+        self.requests.fetch_add(1, Relaxed);
+        let began = clock::now();
+        let answer = self.send(request).await;
+        let status = answer.as_ref().ok().map(|answer| answer.status().as_u16());
+        if status.is_none() {
+            self.failures.fetch_add(1, Relaxed);
+        }
+        let took = clock::now().duration_since(began).unwrap_or_default();
+        asked.route.counts.load().note(took);
+        asked.note_origin(OriginAnswer { status, took });
+        answer
+    }
+
+    async fn send<B>(&self, request: Request<B>) -> Result<Response<OriginBody>, OriginError>
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static,
     {
@@ -100,6 +129,28 @@ impl Origin {
             Kind::Documents(documents) => {
                 Ok(documents.answer(&request).await?.map(|body| OriginBody::Document(body.into())))
             }
+        }
+    }
+
+    /// How it goes.
+    #[must_use]
+    pub fn stats(&self) -> OriginStats {
+        let counts = OriginStats {
+            name: self.name.clone(),
+            requests: self.requests.load(Relaxed),
+            failures: self.failures.load(Relaxed),
+            ..OriginStats::default()
+        };
+        let Kind::Http(upstream) = &self.kind else { return counts };
+        let State { idle, busy, waiting, places } = upstream.state();
+        let server =
+            |place: &Place| ServerStats { address: place.url.to_string(), is_healthy: place.is_healthy };
+        OriginStats {
+            servers: places.iter().map(server).collect(),
+            connections_busy: busy as u64,
+            connections_idle: idle as u64,
+            waiting: waiting as u64,
+            ..counts
         }
     }
 

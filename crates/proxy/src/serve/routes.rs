@@ -8,11 +8,12 @@ use http::{
     request::Parts,
     uri::{Authority, PathAndQuery},
 };
-use stockade_cache::{InvalidStrategy, Lifespan, Limit};
+use stockade_cache::{InvalidStrategy, Lifespan, Limit, Stats};
 use stockade_model::outcome::Outcome;
 
 use super::{counts::Counts, give::Given, origin::Origin, stored::Cache};
 use crate::{
+    admin::{Refreshes, RouteStats},
     config::{self, Config},
     front::Peer,
     policy::{
@@ -55,6 +56,34 @@ impl Route {
         let cache = root.view(&config.strategy, None)?;
         let unshared = root.view(&alone, None)?;
         Ok(Self { config, origin, cache, unshared, object_max, counts })
+    }
+
+    /// How it goes.
+    #[must_use]
+    pub fn stats(&self) -> RouteStats {
+        let (shared, alone) = (self.cache.stats(), self.unshared.stats());
+        let both = |count: fn(&Stats) -> u64| count(&shared) + count(&alone);
+        let ended = both(|stats| stats.loads_answered) + both(|stats| stats.loads_failed);
+        RouteStats {
+            name: self.config.name.clone(),
+            outcomes: self.counts.outcomes(),
+            loads: both(|stats| stats.loads),
+            loads_failed: both(|stats| stats.loads_failed),
+            loads_refused: both(|stats| stats.loads_refused),
+            loads_rejected: both(|stats| stats.loads_rejected),
+            loads_in_flight: both(|stats| stats.loads).saturating_sub(ended),
+            waiters: both(|stats| stats.waiters),
+            refreshes: Refreshes {
+                early: shared.refreshes_early,
+                xfetch: shared.refreshes_xfetch,
+                swr: shared.refreshes_swr,
+                probe: shared.probes,
+            },
+            breaker: self.cache.breakers().first().map(|(_, state)| (*state).into()),
+            response_time: Some(self.counts.response().histogram()),
+            wait_time: Some(self.counts.wait().histogram()),
+            load_time: Some(self.counts.load().histogram()),
+        }
     }
 
     /// How answers are aged of which the origin says nothing.
@@ -122,6 +151,8 @@ pub struct Rules {
     pub routes: Vec<Arc<Route>>,
     /// As it has them.
     pub origins: Vec<Arc<Origin>>,
+    /// Of requests that no route has: for counts and the log.
+    pub nowhere: Arc<Route>,
 }
 
 impl Rules {
@@ -158,11 +189,19 @@ impl Rules {
                 }
             });
         }
-        Ok(Self { config, routes, origins })
+        let nowhere = match before {
+            Some(before) => Arc::clone(&before.nowhere),
+            None => {
+                let told = config::Route { name: String::new(), ..config.routes[0].clone() };
+                let route = Route::new(told, Arc::clone(&origins[0]), root, 0, Arc::default());
+                Arc::new(route.map_err(RulesError::Limit)?)
+            }
+        };
+        Ok(Self { config, routes, origins, nowhere })
     }
 
     /// The route of a request, and what it asks for there.
-    pub fn find(&self, head: &Parts, peer: Peer) -> Result<(Key, Arc<Route>), Given> {
+    pub fn find(&self, head: &Parts, peer: Peer) -> Result<(Key, Arc<Route>), (Key, Given)> {
         let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
         let authority = head.uri.authority().map(Authority::as_str).or(host).unwrap_or_default();
         let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
@@ -173,21 +212,29 @@ impl Rules {
                 CacheStatus { forward: None, ..CacheStatus::forwarded(Outcome::Error, Forward::Bypass) },
             )
         };
-        if !self.config.has_host(authority) {
-            return Err(refused(StatusCode::MISDIRECTED_REQUEST, "this host is not served here"));
-        }
         let scheme = if peer.is_tls { "https" } else { "http" };
         // What routes are told apart by is what the origin is asked for, not another spelling of it.
         let key = Key::of(scheme, authority, target);
+        if !self.config.has_host(authority) {
+            return Err((key, refused(StatusCode::MISDIRECTED_REQUEST, "this host is not served here")));
+        }
         let Some(route) = self.config.route(authority, key.path()) else {
-            return Err(refused(StatusCode::NOT_FOUND, "no route has this path"));
+            return Err((key, refused(StatusCode::NOT_FOUND, "no route has this path")));
         };
         let at = self.config.routes.iter().position(|one| std::ptr::eq(one, route)).unwrap_or_default();
-        let key = match route.asked(key.path_and_query()) {
+        Ok((self.known_by(key), Arc::clone(&self.routes[at])))
+    }
+}
+
+impl Rules {
+    /// What an answer is known by whose URL this is: some parameters may make no difference.
+    #[must_use]
+    pub fn known_by(&self, key: Key) -> Key {
+        let Some(route) = self.config.route(key.authority(), key.path()) else { return key };
+        match route.asked(key.path_and_query()) {
             Cow::Borrowed(_) => key,
-            Cow::Owned(asked) => Key::of(scheme, authority, &asked),
-        };
-        Ok((key, Arc::clone(&self.routes[at])))
+            Cow::Owned(asked) => Key::of(key.scheme(), key.authority(), &asked),
+        }
     }
 }
 
