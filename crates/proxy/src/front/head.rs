@@ -149,3 +149,6 @@ fn check_framing(headers: &HeaderMap, version: Version) -> Result<(), Refusal> {
     }
     Err(Refusal::of(StatusCode::NOT_IMPLEMENTED, "only chunked is understood"))
 }
+
+#[cfg(test)]
+mod tests;

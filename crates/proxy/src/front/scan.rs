@@ -239,3 +239,6 @@ fn chunk_size(line: &[u8]) -> Option<u64> {
     }
     u64::from_str_radix(std::str::from_utf8(size).ok()?, 16).ok()
 }
+
+#[cfg(test)]
+mod tests;

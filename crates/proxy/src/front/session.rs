@@ -311,3 +311,6 @@ fn shortest(settings: &Settings) -> Duration {
     let shortest = (*head_timeout).min(*keep_alive).min(*write_stall_timeout);
     total_timeout.map_or(shortest, |total| total.min(shortest)).max(Duration::from_millis(1))
 }
+
+#[cfg(test)]
+mod tests;
