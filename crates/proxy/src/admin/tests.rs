@@ -443,9 +443,8 @@ fn the_metrics_are_as_prometheus_wants_them() {
     let said = running.get("/metrics");
     assert!(said.head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{}", said.head);
     let samples = samples(&said.body);
-    let of = |series: &str| {
-        samples.get(series).map(String::as_str).unwrap_or_else(|| panic!("no {series} in {}", said.body))
-    };
+    let of =
+        |series: &str| samples.get(series).unwrap_or_else(|| panic!("no {series} in {}", said.body)).as_str();
     let route = r#"route="/a\"b\\c/*""#;
     assert_eq!(of(&format!("stockade_requests_total{{{route},outcome=\"hit\"}}")), "90");
     assert_eq!(of("stockade_requests_total{route=\"/*\",outcome=\"hit\"}"), "0");

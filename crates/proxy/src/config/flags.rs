@@ -1,9 +1,10 @@
 //! Flags, alone or laid over a file.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
+use bytes::Bytes;
 use stockade_cache::{
-    Limit, Strategy,
+    Builder, Cache, Limit, Strategy, heap_bytes,
     spec::{CacheTable, written::Text},
 };
 use stockade_source::secrets::masked_message;
@@ -85,7 +86,7 @@ impl Flags {
         Ok(())
     }
 
-    /// Entries and bytes; one that is given leaves the other as it is, unless nobody wrote that.
+    /// Entries and bytes: one that is given leaves the other as it is, usual or written.
     pub(super) fn limit(&self, limit: &mut Limit) -> Result<(), FlagError> {
         if self.max_entries.is_none() && self.max_bytes.is_none() && self.reclaim.is_none() {
             return Ok(());
@@ -99,9 +100,9 @@ impl Flags {
         }
         let none = Strategy::preset("none").expect("it is a preset");
         let strategy = Strategy { limit: Some(limit.clone()), ..none };
-        strategy
-            .check()
-            .map_err(|error| FlagError::new(format!("--max-entries, --max-bytes, --reclaim: {error}")))
+        let cache: Builder<Arc<str>, Bytes> = Cache::builder(strategy).weigh(heap_bytes);
+        let wrong = |error| FlagError::new(format!("--max-entries, --max-bytes, --reclaim: {error}"));
+        cache.check().map_err(wrong)
     }
 }
 

@@ -402,6 +402,12 @@ fn flags_alone_or_over_a_file() {
         only(Flags { origin: origin.clone(), max_entries: Some(0), ..Flags::default() }),
         "--max-entries, --max-bytes, --reclaim: a limit has to be above 0"
     );
+    assert_eq!(
+        only(Flags { origin: origin.clone(), max_bytes: Some(100), ..Flags::default() }),
+        "--max-entries, --max-bytes, --reclaim: nothing could be stored: an entry alone costs more than `max_object`"
+    );
+    let few = Config::from_flags(&Flags { origin: origin.clone(), max_entries: Some(9), ..Flags::default() });
+    assert_eq!(few.unwrap().limit, Limit { entries: Some(9), ..Limit::bytes(256 << 20) });
     let away = Flags { origin, admin: Some("0.0.0.0:1".parse().unwrap()), ..Flags::default() };
     assert_eq!(only(away.clone()), "anybody who can reach 0.0.0.0:1 could purge and reload");
     assert!(Config::from_flags(&Flags { token_file: Some("t".into()), ..away }).is_ok());

@@ -32,6 +32,8 @@ pub(super) struct Lines {
     format: AtomicU8,
     /// Whether the writer knows that there are lines.
     is_told: AtomicBool,
+    /// Whether there are so many of them that it is not to gather more.
+    is_pressing: AtomicBool,
     is_ending: AtomicBool,
     orders: Mutex<Vec<Order>>,
     dropped: AtomicU64,
@@ -77,6 +79,7 @@ impl Lines {
             buffers: [const { Mutex::new(Buffer { lines: Vec::new(), stamp: Stamp::NEW }) }; BUFFERS],
             format: AtomicU8::new(0),
             is_told: AtomicBool::new(false),
+            is_pressing: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
             orders: Mutex::new(Vec::new()),
             dropped: AtomicU64::new(0),
@@ -115,9 +118,12 @@ impl Lines {
         }
         let is_pressing = before < PRESSING_BYTES && lines.len() >= PRESSING_BYTES;
         drop(buffer);
+        if is_pressing {
+            self.is_pressing.store(true, Ordering::Release);
+        }
         // A buffer that is not empty was told of, unless it is being taken just now.
-        if !self.is_told.load(Ordering::Acquire) && !self.is_told.swap(true, Ordering::AcqRel) || is_pressing
-        {
+        let is_news = !self.is_told.load(Ordering::Acquire) && !self.is_told.swap(true, Ordering::AcqRel);
+        if is_news || is_pressing {
             self.wake();
         }
     }
@@ -157,14 +163,22 @@ impl Lines {
                 thread::park();
                 continue;
             }
-            if !is_ending {
+            // To be woken twice is to be woken once: what pressed before it slept is not told again.
+            if !is_ending && !self.is_pressing.load(Ordering::Acquire) {
                 thread::park_timeout(GATHER);
             }
             // From here on whoever records tells of it again.
             self.is_told.store(false, Ordering::Release);
+            self.is_pressing.store(false, Ordering::Release);
             let orders = mem::take(&mut *locked(&self.orders));
             for buffer in &self.buffers {
-                mem::swap(&mut locked(buffer).lines, &mut batch);
+                let mut buffer = locked(buffer);
+                if buffer.lines.is_empty() {
+                    // It keeps what memory it has; one that was never used has none.
+                    continue;
+                }
+                mem::swap(&mut buffer.lines, &mut batch);
+                drop(buffer);
                 let lost = sink.write(&batch);
                 self.dropped.fetch_add(lost, Ordering::Relaxed);
                 batch.clear();
