@@ -35,6 +35,7 @@ mod read;
 mod route;
 mod schema;
 mod shown;
+mod tier;
 
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
@@ -47,6 +48,7 @@ pub use self::{
     origin::{Health, HostHeader, HttpOrigin, Kind, Origin, OriginTimeouts, Probe},
     route::{HostPattern, NamePattern, PathPattern, Route},
     schema::schema,
+    tier::TierUrl,
 };
 
 /// Everything that a proxy is told.
@@ -64,6 +66,8 @@ pub struct Config {
     pub hosts: Vec<HostPattern>,
     /// How much all routes together may hold.
     pub limit: Limit,
+    /// Where the tier is that nodes share, under the memory of this one; `None`: there is none.
+    pub shared: Option<TierUrl>,
     /// What is written of each request; `None`: nothing.
     pub log: Option<Log>,
     /// How long clients may take.

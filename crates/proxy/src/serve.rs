@@ -23,6 +23,7 @@ pub mod receive;
 pub mod routes;
 pub mod sent;
 pub mod stored;
+pub mod tier;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -37,7 +38,7 @@ use http::{
     uri::{Authority, PathAndQuery},
 };
 use http_body_util::{BodyExt, Empty};
-use stockade_cache::{Answer, Error, Invalidation, Reason, Strategy, Wish};
+use stockade_cache::{Answer, Error, Invalidation, Reason, Redis, Strategy, Wish, tier::TierError};
 use stockade_model::{outcome::Outcome, seed::Seed, time::Runtime};
 
 use self::{
@@ -89,6 +90,18 @@ impl Proxy {
             .tags(stored::tags)
             .not_found(Entry::is_not_found)
             .lifespan(|entry: &Entry| Some(entry.lifespan()));
+        let root = match &config.shared {
+            Some(url) => {
+                let tier = Redis::at(url.redis.clone());
+                // While it is away each node does without, and it may come back.
+                match tier.check().await {
+                    Ok(()) | Err(TierError::Down | TierError::TimedOut) => {}
+                    Err(error) => return Err(RulesError::Tier { url: url.to_string(), error }),
+                }
+                root.shared(stockade_cache::Shared::under(tier, tier::Shared, tier::Shared))
+            }
+            None => root,
+        };
         let root = root.build_on(clock.clone(), Seed::from_entropy()).map_err(RulesError::Limit)?;
         let rules = Rules::open(config, &root, None).await?;
         Ok(Self { rules: Arc::new(ArcSwap::from_pointee(rules)), root, clock, log })

@@ -27,7 +27,8 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
         }
     };
     // Every field: one that is added has to be thought of here.
-    let Config { listen, threads, tls, admin, hosts, limit, log, timeouts, bounds, origins, routes } = new;
+    let Config { listen, threads, tls, admin, hosts, limit, shared, log, timeouts, bounds, origins, routes } =
+        new;
     differs(old.listen != *listen, "listen", true);
     differs(old.threads != *threads, "threads", true);
     differs(old.hosts != *hosts, "hosts", false);
@@ -36,6 +37,7 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
     // What is in the token's file is read again all the same.
     differs(old.admin != *admin, "admin", true);
     differs(old.limit != *limit, "cache.limit", true);
+    differs(old.shared != *shared, "cache.shared", true);
     differs(old.log != *log, "log", old.log.is_some() != log.is_some());
     differs(old.timeouts != *timeouts, "timeouts", true);
     differs(old.bounds != *bounds, "bounds", true);

@@ -12,7 +12,10 @@ use stockade_cache::spec::{
 use stockade_model::units::{UnitError, parse_duration};
 use toml::Spanned;
 
-use super::route::{HostPattern, PathPattern};
+use super::{
+    route::{HostPattern, PathPattern},
+    tier::TierUrl,
+};
 
 /// What `stockade proxy --config FILE` is told. Times and sizes are text with a unit: "250ms", "30s", "6h"; "64KiB",
 /// "256MiB". Relative paths begin at the file's folder.
@@ -34,8 +37,8 @@ pub(super) struct File {
     pub(super) admin: Option<AdminTable>,
     /// What is done about missing answers: the `[cache]` block of an experiment. Default: strategy = "breaker". Its
     /// `limit` is that of all routes together; default: { bytes = "256MiB" }.
-    #[schemars(with = "Option<CacheTable>")]
-    pub(super) cache: Option<Spanned<CacheTable>>,
+    #[schemars(with = "Option<CacheTable<TierUrl>>")]
+    pub(super) cache: Option<Spanned<CacheTable<TierUrl>>>,
     /// What is written of each request.
     pub(super) log: LogTable,
     /// How long clients may take.

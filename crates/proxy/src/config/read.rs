@@ -25,7 +25,7 @@ use toml::{
 
 use super::{
     Admin, Bounds, Config, ConfigError, FileError, FlagError, Flags, Format, Kind, Log, Origin, Route,
-    Timeouts, Tls,
+    TierUrl, Timeouts, Tls,
     file::{
         Address, AdminHost, AdminTable, BoundsTable, File, HeaderWord, LogFormat, LogTable, RouteTable,
         TimeoutsTable,
@@ -126,6 +126,8 @@ fn config(file: File, folder: &Path) -> Result<Config, Wrong> {
     let (base, has_base_ttl) = base(file.cache.as_ref())?;
     let limit = limit(&base, file.cache.as_ref())?;
     let base = Strategy { limit: None, ..base };
+    let shared = file.cache.as_ref().and_then(|table| table.get_ref().shared.as_ref());
+    let shared = shared.map(|url| url.get_ref().0.clone());
     if file.origin.len() > ORIGINS_MAX {
         return Err(Wrong::new("there are more than 1,000 origins", None));
     }
@@ -153,6 +155,7 @@ fn config(file: File, folder: &Path) -> Result<Config, Wrong> {
         admin,
         hosts: each(&file.hosts, |host: HostPattern| host)?,
         limit,
+        shared,
         log: log(file.log, folder),
         timeouts: timeouts(&file.timeouts),
         bounds: bounds(&file.bounds),
@@ -203,13 +206,13 @@ fn admin(table: AdminTable, folder: &Path) -> Result<Admin, Wrong> {
 }
 
 /// What routes without a block of their own do, and whether its ttl was written.
-fn base(table: Option<&Spanned<CacheTable>>) -> Result<(Strategy, bool), Wrong> {
+fn base(table: Option<&Spanned<CacheTable<TierUrl>>>) -> Result<(Strategy, bool), Wrong> {
     let usual = Strategy::preset(STRATEGY).expect("it is a preset");
     let Some(table) = table else { return Ok((usual, false)) };
     Ok((strategy(table, &usual)?, table.get_ref().has_ttl()))
 }
 
-fn strategy(table: &Spanned<CacheTable>, base: &Strategy) -> Result<Strategy, Wrong> {
+fn strategy<T>(table: &Spanned<CacheTable<T>>, base: &Strategy) -> Result<Strategy, Wrong> {
     if let Some(memory) = table.get_ref().memory.as_ref().filter(|memory| !*memory.get_ref()) {
         let message = "a proxy keeps its answers in memory: leave `memory` out";
         return Err(Wrong::new(message, Some(memory.span())));
@@ -218,7 +221,7 @@ fn strategy(table: &Spanned<CacheTable>, base: &Strategy) -> Result<Strategy, Wr
     strategy.map_err(|error| Wrong::new(error.to_string(), Some(table.span())))
 }
 
-fn limit(base: &Strategy, table: Option<&Spanned<CacheTable>>) -> Result<Limit, Wrong> {
+fn limit(base: &Strategy, table: Option<&Spanned<CacheTable<TierUrl>>>) -> Result<Limit, Wrong> {
     let place = table.and_then(|table| table.get_ref().limit_place());
     match (&base.limit, place) {
         (Some(limit), _) => Ok(limit.clone()),

@@ -11,7 +11,20 @@ impl Config {
     /// Every setting in the words of the file, those that nobody wrote, too. Times have a unit, sizes are in bytes.
     #[must_use]
     pub fn shown(&self) -> Value {
-        let Self { listen, threads, tls, admin, hosts, limit, log, timeouts, bounds, origins, routes } = self;
+        let Self {
+            listen,
+            threads,
+            tls,
+            admin,
+            hosts,
+            limit,
+            shared,
+            log,
+            timeouts,
+            bounds,
+            origins,
+            routes,
+        } = self;
         json!({
             "listen": listen,
             "threads": threads.map_or(json!("one for each core"), |threads| json!(threads)),
@@ -22,7 +35,10 @@ impl Config {
                 "token_file": admin.token_file,
                 "hosts": admin.hosts,
             })),
-            "cache": { "limit": limit_shown(limit) },
+            "cache": {
+                "limit": limit_shown(limit),
+                "shared": shared.as_ref().map(ToString::to_string),
+            },
             "log": {
                 "format": match log.as_ref().map(|log| log.format) {
                     None => "none",

@@ -209,9 +209,9 @@ fn what_makes_no_sense_is_shown_with_what_would() {
             "",
         ),
         (
-            with("[cache]\nshared = \"redis:\""),
+            with("[[route]]\ncache = { shared = \"redis://a\" }"),
             "there is no shared tier here: leave `shared` out",
-            "\"redis:\"",
+            "\"redis://a\"",
             "",
         ),
         (

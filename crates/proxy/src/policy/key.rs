@@ -40,6 +40,12 @@ impl Key {
         })
     }
 
+    /// One that was a key before.
+    #[must_use]
+    pub fn from_normalised(text: &str) -> Self {
+        Self(text.into())
+    }
+
     /// The whole.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -103,6 +103,12 @@ impl Vary {
 pub struct Selecting(Box<[u8]>);
 
 impl Selecting {
+    /// Of what [`as_bytes`](Self::as_bytes) has given.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+
     /// As bytes, for a key: different ones for different values.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
