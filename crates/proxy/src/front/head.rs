@@ -101,6 +101,17 @@ fn check_host<B>(request: &Request<B>) -> Result<(), Refusal> {
     }
 }
 
+/// Which bytes a name may have: more is allowed than anybody has, what is escaped or means something to a shell.
+static IS_OF_NAME: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        table[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+        byte += 1;
+    }
+    table
+};
+
 /// A name or an address, and perhaps a port: nobody's name before it, nothing behind it.
 fn is_host(bytes: &[u8]) -> bool {
     let (is_name, port) = if bytes.first() == Some(&b'[') {
@@ -108,21 +119,20 @@ fn is_host(bytes: &[u8]) -> bool {
         let address = std::str::from_utf8(&bytes[1..end]).ok().and_then(|it| it.parse::<Ipv6Addr>().ok());
         (address.is_some(), &bytes[end + 1..])
     } else {
-        // More is allowed in names than anybody has: what is escaped or means something to a shell.
-        let is_of_name =
-            |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
-        let end = bytes.iter().position(|byte| !is_of_name(byte)).unwrap_or(bytes.len());
+        let end = bytes.iter().position(|byte| !IS_OF_NAME[usize::from(*byte)]).unwrap_or(bytes.len());
         (end > 0, &bytes[end..])
     };
-    let is_port = match port {
-        [] => true,
-        [b':', digits @ ..] => {
-            digits.iter().all(u8::is_ascii_digit)
-                && std::str::from_utf8(digits).is_ok_and(|digits| digits.parse::<u16>().is_ok())
-        }
-        _ => false,
-    };
-    is_name && is_port
+    is_name && is_port(port)
+}
+
+/// Nothing, or a colon and a number.
+fn is_port(port: &[u8]) -> bool {
+    let [b':', digits @ ..] = port else { return port.is_empty() };
+    let number = digits.iter().try_fold(0_u16, |number, digit| {
+        let digit = char::from(*digit).to_digit(10).and_then(|digit| u16::try_from(digit).ok())?;
+        number.checked_mul(10)?.checked_add(digit)
+    });
+    !digits.is_empty() && number.is_some()
 }
 
 /// Sized, chunked, or neither.

@@ -79,6 +79,14 @@ impl Scan {
                     }
                 }
                 Place::Lost => return Ok(()),
+                Place::Fields(read) if self.line.is_empty() => {
+                    let taken = plain_fields(bytes);
+                    *read += taken;
+                    bytes = &bytes[taken..];
+                    if !bytes.is_empty() {
+                        bytes = self.feed_line(bytes).map_err(|wrong| (begun, wrong))?;
+                    }
+                }
                 Place::Start | Place::Fields(_) | Place::Size | Place::ChunkEnd | Place::Trailers(_) => {
                     bytes = self.feed_line(bytes).map_err(|wrong| (begun, wrong))?;
                 }
@@ -194,6 +202,20 @@ impl Scan {
         self.wrong = Some(wrong);
         if is_in_head { Ok(()) } else { Err(wrong) }
     }
+}
+
+/// How many bytes of whole lines there are at first that say nothing about a body, and end as they should.
+fn plain_fields(bytes: &[u8]) -> usize {
+    let mut start = 0;
+    while let Some(first) = bytes.get(start)
+        && !matches!(first, b'c' | b'C' | b't' | b'T' | b' ' | b'\t' | b'\r')
+        && let Some(length) = memchr(b'\n', &bytes[start..])
+        && length > 0
+        && bytes[start + length - 1] == b'\r'
+    {
+        start += length + 1;
+    }
+    start
 }
 
 /// What a field says about the body, after what was said before it.
