@@ -10,7 +10,7 @@ use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpSocket};
 
 /// How many connections may wait to be taken in, a thread; the kernel may allow fewer.
-const BACKLOG: u32 = 4_096;
+pub(super) const BACKLOG: u32 = 4_096;
 /// How long a connection is silent before the kernel asks whether its client still lives.
 const PROBE: Duration = Duration::from_mins(1);
 /// How much longer than the front the kernel waits for a client that takes nothing.

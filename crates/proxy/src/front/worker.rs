@@ -2,7 +2,7 @@
 
 use std::{
     future::pending,
-    io,
+    io, iter,
     net::SocketAddr,
     sync::{
         Arc,
@@ -23,7 +23,7 @@ use super::{
     Handler, Peer, Settings,
     connection::{self, forget},
     counts::{Counts, Cut, bump},
-    door::Door,
+    door::{BACKLOG, Door},
     session::{Asked, Progress, Session, Thread},
 };
 
@@ -86,9 +86,10 @@ impl<H: Handler> Work<H> {
         }
         let is_draining = *phase.borrow() == Phase::Draining;
         if is_draining {
-            self.empty_queues(&entrances).await;
+            self.empty_queues(entrances).await;
+        } else {
+            drop(entrances);
         }
-        drop(entrances);
         let Self { thread, doors, .. } = self;
         drop(doors);
         if is_draining {
@@ -110,7 +111,7 @@ impl<H: Handler> Work<H> {
         loop {
             match entrance.listener.accept().await {
                 Ok((tcp, address)) => {
-                    if self.take_in(tcp, address, entrance) {
+                    if self.take_in(tcp, address, entrance.local, entrance.is_tls) {
                         // Whoever was asked to leave does so now.
                         yield_now().await;
                     }
@@ -128,13 +129,13 @@ impl<H: Handler> Work<H> {
     }
 
     /// Takes a connection in, or turns it away. Whether another was asked to leave for it.
-    fn take_in(&self, tcp: TcpStream, address: SocketAddr, entrance: &Entrance) -> bool {
+    fn take_in(&self, tcp: TcpStream, address: SocketAddr, local: SocketAddr, is_tls: bool) -> bool {
         let Thread { settings, time, tallies, house, tls, number, .. } = &*self.thread;
         bump(&tallies.connections);
         let is_full = house.is_full(settings.connections_max);
         if is_full && !house.make_room(*number) {
             bump(&tallies.refused);
-            self.turn_away(tcp, entrance.is_tls);
+            self.turn_away(tcp, is_tls);
             return false;
         }
         if is_full {
@@ -142,9 +143,9 @@ impl<H: Handler> Work<H> {
         }
         let progress = Progress::new(Arc::clone(&self.thread));
         let seat = house.take_seat(&progress);
-        let peer = Peer { address, local: entrance.local, is_tls: entrance.is_tls };
+        let peer = Peer { address, local, is_tls };
         let session = Session { handler: self.handler.clone(), peer, progress };
-        let tls = tls.clone().filter(|_| entrance.is_tls);
+        let tls = tls.clone().filter(|_| is_tls);
         time.spawn(async move {
             connection::serve(tcp, tls, session).await;
             drop(seat);
@@ -172,14 +173,20 @@ impl<H: Handler> Work<H> {
         });
     }
 
-    /// Takes in those that wait, who would be told that nobody ever listened.
-    async fn empty_queues(&self, entrances: &[Entrance]) {
-        for entrance in entrances {
-            while let Some(Ok((tcp, address))) = entrance.listener.accept().now_or_never() {
-                self.take_in(tcp, address, entrance);
+    /// Stops listening, and takes in those that wait, who would be told that nobody ever listened.
+    async fn empty_queues(&self, entrances: Vec<Entrance>) {
+        for Entrance { listener, local, is_tls } in entrances {
+            // The kernel is asked: tokio knows of those only that came before it looked last.
+            let Ok(listener) = listener.into_std() else { continue };
+            let waiting = iter::from_fn(|| listener.accept().ok()).take(BACKLOG as usize);
+            for (tcp, address) in waiting {
+                let tcp = tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp));
+                if let Ok(tcp) = tcp {
+                    self.take_in(tcp, address, local, is_tls);
+                }
             }
         }
-        // They are read from once before they are asked to finish.
+        // They are looked at once before they are asked to finish.
         yield_now().await;
     }
 }
