@@ -12,7 +12,7 @@ use crate::{
     breaker::Permit,
     budget::Reservation,
     busy::Busy,
-    cache::Inner,
+    cache::{Inner, Wish},
     flight::{Leader, Slot},
     invalidations::Moment,
     life::{Life, Lifespan},
@@ -177,6 +177,8 @@ struct Loading<K: Hash + Eq, V, R: Runtime> {
     leader: Leader<K, Landing<V>>,
     /// The entry version that its lookup saw.
     seen: Version,
+    /// What whoever began it is content with.
+    wish: Wish,
     /// None: it has to queue.
     pass: Option<Pass>,
     permit: Option<Permit<R>>,
@@ -195,12 +197,13 @@ where
         self: &Arc<Self>,
         leader: Leader<K, Landing<V>>,
         seen: Version,
+        wish: Wish,
         load: L,
     ) -> bool {
         let deadline = self.runtime.now() + self.strategy.load.deadline;
         let busy = self.site.begin();
         if self.shared.is_some() {
-            let loading = Loading { leader, seen, pass: None, permit: None, deadline, busy };
+            let loading = Loading { leader, seen, wish, pass: None, permit: None, deadline, busy };
             self.runtime.spawn(Arc::clone(self).run(loading, load));
             return true;
         }
@@ -215,7 +218,7 @@ where
         if pass.is_some() {
             self.count_load(leader.key(), deadline);
         }
-        let loading = Loading { leader, seen, pass, permit, deadline, busy };
+        let loading = Loading { leader, seen, wish, pass, permit, deadline, busy };
         self.runtime.spawn(Arc::clone(self).run(loading, load));
         true
     }
@@ -258,11 +261,11 @@ where
     /// The task of one load: load, store, answer, in the strategy's order. It is busy until its very
     /// end, and a store that it leaves to the mailbox is on. A shared tier is asked first and told last.
     async fn run<L: Loader<K, V>>(self: Arc<Self>, loading: Loading<K, V, R>, load: L) {
-        let Loading { leader, mut seen, pass, permit, deadline, busy } = loading;
+        let Loading { leader, mut seen, wish, pass, permit, deadline, busy } = loading;
         let (mut controls, mut turned) = (Controls::Led(leader), Turned::LOCAL);
         if let Some(shared) = &self.shared {
             // In a box of its own: it takes more room than all the rest.
-            match Box::pin(self.consult(shared, controls.key(), deadline)).await {
+            match Box::pin(self.consult(shared, controls.key(), wish, deadline)).await {
                 Consulted::Answered(loaded) => return drop(controls.land(Ok(loaded))),
                 Consulted::Failed(error) => return drop(controls.land(Err(error))),
                 Consulted::Load(turn) => turned = turn,

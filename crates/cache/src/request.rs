@@ -168,7 +168,7 @@ where
             Fetch::Independent => Some(self.flights.depart_alone(key, now)),
         };
         if let (Some(leader), Some(load)) = (leader, load.take())
-            && self.launch(leader, seen, load)
+            && self.launch(leader, seen, Wish::Stored, load)
         {
             count.increment();
         }
@@ -244,7 +244,7 @@ where
         self.keep_time(timekeeper);
         // Who has led and boards again has asked before its successor's load began, and that serves it.
         let load = load.take().expect("a caller leads once");
-        self.launch(leader, request.seen, load);
+        self.launch(leader, request.seen, request.wish, load);
         ControlFlow::Continue(watch)
     }
 

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     answer::Error,
-    cache::Inner,
+    cache::{Inner, Wish},
     invalidations::Moment,
     life::State,
     load::{Loaded, Via},
@@ -83,15 +83,26 @@ where
     }
 
     /// Asks the shared tier for a key, and waits for the node that loads it.
-    pub(crate) async fn consult(&self, shared: &Shared<K, V>, key: &K, deadline: Time) -> Consulted<V> {
+    pub(crate) async fn consult(
+        &self,
+        shared: &Shared<K, V>,
+        key: &K,
+        wish: Wish,
+        deadline: Time,
+    ) -> Consulted<V> {
         let Ok(_turn) = shared.turns.try_acquire() else {
             self.counters.shared_failures.increment();
             return Consulted::Load(Turned::LOCAL);
         };
         let (name, came) = (shared.keys.encode(key), self.runtime.now());
-        let mut want = Want { younger_than: self.younger_than(key), waited: None, locks: self.may_lead(key) };
-        // It has been served from here, and who refreshes it waits for whoever does.
-        let is_refresh = self.has_memory() && self.is_stored(key);
+        let younger_than = match wish {
+            Wish::Stored => self.younger_than(key),
+            // What is there was stored before.
+            Wish::Anew => Some(Duration::ZERO),
+        };
+        let mut want = Want { younger_than, waited: None, locks: self.may_lead(key) };
+        // It has been served from here, or is not wanted: who refreshes it waits for whoever does.
+        let is_refresh = wish == Wish::Anew || self.has_memory() && self.is_stored(key);
         let mut turned = Turned::LOCAL;
         loop {
             let (since, asked_at) = (self.store.moment(), self.runtime.coarse_now());

@@ -11,7 +11,8 @@ use std::{
 
 use futures_util::future::join_all;
 use stockade_cache::{
-    Answer, Cache, Invalidation, Live, Outcome, Reason, Redis as Tier, Runtime, Shared, Strategy, tier::Plain,
+    Answer, Arrival, Cache, Invalidation, Live, Outcome, Reason, Redis as Tier, Runtime, Shared, Strategy,
+    Wish, tier::Plain,
 };
 use stockade_services::Redis;
 
@@ -161,4 +162,24 @@ async fn what_one_node_writes_all_others_serve() {
     other.until("all are gone", |node| node.cache.is_empty()).await;
     assert_eq!(other.get("ada", &source, "Countess").await.value, "Countess");
     assert_eq!(source.loads(), 2);
+}
+
+#[tokio::test]
+async fn who_wants_it_anew_is_not_given_what_the_tier_has() {
+    let redis = Redis::start().unwrap();
+    let strategy = coalescing(Duration::from_mins(1));
+    let mut nodes = Vec::new();
+    for _ in 0..3 {
+        nodes.push(Node::new(&redis, &strategy, false).await);
+    }
+    let load = |value: &'static str| {
+        move |_room| async move { Ok::<_, std::io::Error>(Arrival::whole(value.to_owned())) }
+    };
+    let ask = async |node: usize, wish, value| {
+        let answer = nodes[node].cache.get_arriving("key".to_owned(), wish, load(value)).await.unwrap();
+        (answer.value, answer.outcome)
+    };
+    assert_eq!(ask(0, Wish::Stored, "old").await, ("old".to_owned(), Outcome::Miss));
+    assert_eq!(ask(1, Wish::Anew, "new").await, ("new".to_owned(), Outcome::Miss));
+    assert_eq!(ask(2, Wish::Stored, "unasked").await, ("new".to_owned(), Outcome::Hit), "and shared it");
 }

@@ -38,11 +38,11 @@ use http::{
     uri::{Authority, PathAndQuery},
 };
 use http_body_util::{BodyExt, Empty};
-use stockade_cache::{Answer, Error, Invalidation, Reason, Redis, Strategy, Wish, tier::TierError};
+use stockade_cache::{Answer, Error, Invalidation, Reason, Redis, Strategy, Wish};
 use stockade_model::{outcome::Outcome, seed::Seed, time::Runtime};
 
 use self::{
-    asked::{Asked, PSEUDONYM},
+    asked::{Asked, pseudonym},
     body::Body,
     clock::PerCore,
     fetch::load,
@@ -93,11 +93,6 @@ impl Proxy {
         let root = match &config.shared {
             Some(url) => {
                 let tier = Redis::at(url.redis.clone());
-                // While it is away each node does without, and it may come back.
-                match tier.check().await {
-                    Ok(()) | Err(TierError::Down | TierError::TimedOut) => {}
-                    Err(error) => return Err(RulesError::Tier { url: url.to_string(), error }),
-                }
                 root.shared(stockade_cache::Shared::under(tier, tier::Shared, tier::Shared))
             }
             None => root,
@@ -404,7 +399,7 @@ where
 /// An answer of the origin, as it is.
 fn pass(response: Response<OriginBody>, done: CacheStatus) -> Given {
     let mut response = response.map(|body| Body::Passing(Box::new(body)));
-    hop::add_via(response.headers_mut(), http::Version::HTTP_11, PSEUDONYM);
+    hop::add_via(response.headers_mut(), http::Version::HTTP_11, pseudonym());
     hop::supply_date(response.headers_mut(), clock::now());
     Given { response, status: done }
 }

@@ -13,6 +13,7 @@ use std::{
 
 use http::Uri;
 use serde_json::Value;
+use stockade_cache::Redis;
 use stockade_model::time::{Runtime, Time};
 use tokio::runtime::Handle;
 
@@ -29,6 +30,8 @@ pub struct Server {
     running: Arc<Running>,
     addresses: Vec<SocketAddr>,
     admin: Option<Admin>,
+    /// What it does without for now, and why.
+    pub warnings: Vec<String>,
 }
 
 /// Reads the configuration again; or says what is wrong with it.
@@ -71,6 +74,13 @@ impl Server {
         let settings = settings(&config);
         let told = config.admin.clone();
         let log = config.log.as_ref().map(Log::start).transpose()?;
+        let mut warnings = Vec::new();
+        if let Some(url) = &config.shared
+            && let Err(error) = Redis::at(url.redis.clone()).check().await
+        {
+            // It may be away for now, and come back.
+            warnings.push(format!("{url}: {error}; until it can be used each node loads for itself"));
+        }
         let proxy = Proxy::open(config, log.as_ref().map(Log::logger)).await?;
         let front = Front::start(settings, &proxy)?;
         let addresses = front.addresses().to_vec();
@@ -87,7 +97,7 @@ impl Server {
         });
         let admin =
             told.map(|told| Admin::start(&told, Arc::new(Counter(Arc::clone(&running))))).transpose()?;
-        Ok(Self { running, addresses, admin })
+        Ok(Self { running, addresses, admin, warnings })
     }
 
     /// Where it listens.

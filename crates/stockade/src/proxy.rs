@@ -39,6 +39,10 @@ pub fn proxy(args: ProxyArgs) -> Result<Exit, Failure> {
     for address in server.addresses() {
         writeln!(io::stdout(), "{scheme}://{address}").map_err(Failure::Output)?;
     }
+    server.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+    if let Some(admin) = server.admin() {
+        eprintln!("it is looked at, purged and reloaded at http://{admin}");
+    }
     eprintln!(
         "Ctrl-C or SIGTERM ends it when those who are here have been answered; SIGHUP reads the file again"
     );

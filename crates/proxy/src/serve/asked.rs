@@ -1,6 +1,6 @@
 //! A request, as the cache sees it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use http::{
@@ -9,6 +9,7 @@ use http::{
     request::Parts,
 };
 use http_body_util::Empty;
+use stockade_model::seed::Seed;
 
 use super::{origin::OriginBody, routes::Route};
 use crate::{
@@ -25,8 +26,11 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// What this proxy calls itself in `Via`.
-pub const PSEUDONYM: &str = "stockade";
+/// What this proxy calls itself in `Via`: no other does, so that a request which comes again has gone in a circle.
+pub fn pseudonym() -> &'static str {
+    static DRAWN: OnceLock<String> = OnceLock::new();
+    DRAWN.get_or_init(|| format!("stockade-{:08x}", Seed::from_entropy().0 >> 32))
+}
 
 /// A request, its route, and an answer that is for nobody else.
 pub struct Asked {
@@ -90,12 +94,19 @@ impl Asked {
 
     /// Keeps the fields of an answer that are not stored with it.
     pub fn keep_fields(&self, said: &ResponseDirectives, headers: &HeaderMap) {
-        for name in said.no_cache.fields().iter().chain(said.private.fields()) {
-            let mut own = self.own();
-            own.fields.remove(name);
-            for value in headers.get_all(name) {
-                own.fields.append(name, value.clone());
-            }
+        said.no_cache
+            .fields()
+            .iter()
+            .chain(said.private.fields())
+            .for_each(|name| self.keep_field(name, headers));
+    }
+
+    /// Keeps one field of an answer for who has asked.
+    pub fn keep_field(&self, name: &HeaderName, headers: &HeaderMap) {
+        let mut own = self.own();
+        own.fields.remove(name);
+        for value in headers.get_all(name) {
+            own.fields.append(name, value.clone());
         }
     }
 
@@ -112,7 +123,7 @@ impl Asked {
     #[must_use]
     pub fn forwarded(&self) -> HeaderMap {
         let mut headers = self.headers.clone();
-        hop::add_via(&mut headers, self.version, PSEUDONYM);
+        hop::add_via(&mut headers, self.version, pseudonym());
         if let Ok(host) = HeaderValue::from_str(self.key.authority()) {
             headers.insert(HOST, host.clone());
             headers.entry(X_FORWARDED_HOST).or_insert(host);
@@ -149,6 +160,6 @@ impl Asked {
     /// Whether it has been here before.
     #[must_use]
     pub fn is_loop(&self) -> bool {
-        self.headers.contains_key(VIA) && hop::is_loop(&self.headers, PSEUDONYM)
+        self.headers.contains_key(VIA) && hop::is_loop(&self.headers, pseudonym())
     }
 }

@@ -4,7 +4,7 @@ use std::{io, sync::Arc, time::SystemTime};
 
 use http::{
     HeaderMap, HeaderName, Method, Response, StatusCode,
-    header::{AGE, CONTENT_LENGTH},
+    header::{AGE, CONTENT_LENGTH, SET_COOKIE},
 };
 use http_body::Body;
 use stockade_cache::{Invalidation, Lifespan};
@@ -23,7 +23,7 @@ use crate::policy::{
     directives::ResponseDirectives,
     freshness::Freshness,
     hop,
-    storable::{Exchange, SetCookie, storable},
+    storable::{Exchange, NotStored, SetCookie, storable},
     vary::{Selecting, Vary},
 };
 
@@ -82,7 +82,7 @@ pub async fn load(asked: Arc<Asked>, place: Place, room: Room) -> Result<Arrival
         return loading.take_in(began, response, held, room).await;
     };
     if conditional::is_about(&stored.headers, response.headers()) {
-        return Ok(Arrival::whole(loading.freshened(stored, response.headers(), began)));
+        return Ok(Arrival::whole(loading.validated(stored, response.into_parts().0.headers, began)));
     }
     // It is about another answer than the one that is here.
     let (began, response) = loading.ask(&HeaderMap::new()).await?;
@@ -112,8 +112,9 @@ pub fn freshened_by_head(
     head: &HeaderMap,
 ) -> Option<Entry> {
     let loading = Loading { asked: Arc::clone(asked), place: place.clone() };
-    let entry = loading.freshened(stored, head, clock::now());
-    (entry.lifespan() != Lifespan::NONE).then_some(entry)
+    let head = loading.freshened(stored, head, clock::now());
+    let lifespan = head.fate.ok()?;
+    Some(Entry::Answer(Arc::new(head.stored(stored.content.clone(), lifespan))))
 }
 
 /// A load on its way.
@@ -135,14 +136,34 @@ impl Loading {
         Ok((began, response))
     }
 
-    /// The answer that is here, with the head that the origin gives it now.
-    fn freshened(&self, stored: &Stored, not_modified: &HeaderMap, began: SystemTime) -> Entry {
+    /// The answer that is here, as the origin's 304 has it now.
+    fn validated(&self, stored: &Stored, mut not_modified: HeaderMap, began: SystemTime) -> Entry {
+        let head = self.freshened(stored, &not_modified, began);
+        match head.fate {
+            Ok(lifespan) => Entry::Answer(Arc::new(head.stored(stored.content.clone(), lifespan))),
+            // A cookie is for who has asked; what it comes with is as it was for all others.
+            Err(Reason::NotStored(NotStored::Cookie)) => {
+                self.asked.keep_field(&SET_COOKIE, &not_modified);
+                not_modified.remove(SET_COOKIE);
+                self.validated(stored, not_modified, began)
+            }
+            // It is for one from now on.
+            Err(reason) => {
+                let (Head { status, headers, .. }, body) = (head, stored.content.joined());
+                let mut own = Response::new(OriginBody::Document(body.into()));
+                (*own.status_mut(), *own.headers_mut()) = (status, headers);
+                self.asked.keep_own(own);
+                Unshared::entry(reason)
+            }
+        }
+    }
+
+    /// The head of the answer that is here, with what the origin says of it now.
+    fn freshened(&self, stored: &Stored, not_modified: &HeaderMap, began: SystemTime) -> Head {
         let said = ResponseDirectives::read(not_modified, &TARGETS);
         let mut headers = stored.headers.clone();
         conditional::freshen(&mut headers, not_modified, &said, clock::now());
-        let head = self.read(stored.status, headers, began);
-        let lifespan = head.fate.unwrap_or(Lifespan::NONE);
-        Entry::Answer(Arc::new(head.stored(stored.content.clone(), lifespan)))
+        self.read(stored.status, headers, began)
     }
 
     /// What becomes of an answer, as its head says.

@@ -19,7 +19,7 @@ use stockade_cache::{Answer, Error, Lifespan, Reason};
 use stockade_model::{outcome::Outcome, seed::Seed};
 
 use super::{
-    asked::{Asked, PSEUDONYM},
+    asked::{Asked, pseudonym},
     body::{self, Body},
     fetch::Failure,
     stored::{Content, Entry, Stored},
@@ -187,7 +187,7 @@ impl Found<'_> {
             headers.extend(asked.take_fields());
         }
         hop::set_age(&mut headers, stored.freshness.age(resident));
-        hop::add_via(&mut headers, http::Version::HTTP_11, PSEUDONYM);
+        hop::add_via(&mut headers, http::Version::HTTP_11, pseudonym());
         headers
     }
 

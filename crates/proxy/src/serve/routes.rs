@@ -8,7 +8,7 @@ use http::{
     request::Parts,
     uri::{Authority, PathAndQuery},
 };
-use stockade_cache::{InvalidStrategy, Lifespan, Limit, Stats, tier::TierError};
+use stockade_cache::{InvalidStrategy, Lifespan, Limit, Stats};
 use stockade_model::outcome::Outcome;
 
 use super::{counts::Counts, give::Given, origin::Origin, stored::Cache};
@@ -254,14 +254,6 @@ pub enum RulesError {
     /// Nothing could be held.
     #[error("limit: {0}")]
     Limit(InvalidStrategy),
-    /// The tier that nodes share cannot be used.
-    #[error("{url}: {error}")]
-    Tier {
-        /// Where it is, without secrets.
-        url: String,
-        /// What is wrong with it.
-        error: TierError,
-    },
     /// There can be no cache with a strategy.
     #[error("route {route}: {error}")]
     Strategy {

@@ -92,6 +92,18 @@ impl Content {
         if bytes.is_empty() { Self::Whole(Arc::new([])) } else { Self::Whole(Arc::new([bytes])) }
     }
 
+    /// In one piece; nothing, if it is still arriving.
+    #[must_use]
+    pub fn joined(&self) -> Bytes {
+        match self {
+            Self::Whole(pieces) => match &**pieces {
+                [piece] => piece.clone(),
+                pieces => pieces.concat().into(),
+            },
+            Self::Arriving(_) => Bytes::new(),
+        }
+    }
+
     /// How long it is in bytes, if that is known.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
