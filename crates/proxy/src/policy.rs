@@ -1,7 +1,7 @@
 //! What HTTP says about caching (RFC 9110, 9111, 5861, 9211, 9213). Pure: heads and times in, decisions out.
 //!
-//! One file an idea. [`head`] refuses what can be understood in two ways; [`key`] and [`vary`] say what a request may be
-//! answered from; [`directives`] read what both sides ask, [`freshness`] and [`accept`] whether a stored answer will do;
+//! One file an idea. What can be understood in two ways has been refused ([`crate::front::head`]). [`key`] and [`vary`] say
+//! what a request may be answered from; [`directives`] read what both sides ask, [`freshness`] and [`accept`] whether a stored answer will do;
 //! [`conditional`] and [`range`] what of it is sent; [`storable`] whether a new one is stored, [`hop`] what of its head;
 //! [`invalidate`] what a change makes of others; [`cache_status`] tells what was done.
 //!
@@ -11,7 +11,7 @@
 //! # What the shell does
 //!
 //! **A request comes** (the suite's `other`, `method`, `vary`, `pragma`, `cc-request`).
-//! 1. [`head::target`], or its status, and the connection is closed. [`hop::is_loop`]: 508.
+//! 1. [`crate::front::head::check`], or its status, and the connection is closed. [`hop::is_loop`]: 508.
 //! 2. [`hop::strip`] the request, before anything else is read of it: what is forwarded is what was looked at.
 //! 3. [`key::Key::of`]. From now on the key's path is the path: the origin is asked for that one.
 //! 4. Neither GET nor HEAD: forwarded with its body. Of the answer, [`invalidate::invalidated`] keys go *before* the
@@ -71,7 +71,6 @@ pub mod date;
 pub mod directives;
 mod field;
 pub mod freshness;
-pub mod head;
 pub mod hop;
 pub mod invalidate;
 pub mod key;

@@ -18,12 +18,6 @@ use super::{
     field::{elements, listed},
 };
 
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-
-/// What only connections of HTTP/1 know (RFC 9113, 8.2.2).
-pub(crate) const ONLY_HTTP1: [HeaderName; 2] = [KEEP_ALIVE, PROXY_CONNECTION];
-
 /// What is meant for everybody on the way, and therefore never dropped because `Connection` names it: whoever may take
 /// these away decides what is stored, for whom and for how long.
 const OF_THE_MESSAGE: [HeaderName; 15] = [
