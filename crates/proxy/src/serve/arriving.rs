@@ -13,6 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use slab::Slab;
 
 /// How many bytes of a body that flows may wait for the slowest reader.
 const WINDOW_BYTES: usize = 1 << 20;
@@ -27,17 +28,24 @@ pub struct Arriving {
 
 #[derive(Debug, Default)]
 struct State {
-    pieces: VecDeque<Bytes>,
+    pieces: VecDeque<Piece>,
     /// How many pieces have gone.
     gone: usize,
     /// Of the pieces that are there.
     bytes: usize,
     end: Option<End>,
     flows: bool,
-    /// By number; `None`: it has left.
-    readers: Vec<Option<Place>>,
+    /// By number.
+    readers: Slab<Place>,
     /// Whoever receives it, if it waits for readers.
     receiver: Option<Waker>,
+}
+
+/// A piece, and how many have not read it yet.
+#[derive(Debug)]
+struct Piece {
+    bytes: Bytes,
+    unread: usize,
 }
 
 /// How it ended.
@@ -75,13 +83,8 @@ impl Arriving {
         if state.gone > 0 {
             return None;
         }
-        let place = Some(Place { next: 0, waker: None });
-        let vacant = state.readers.iter().position(Option::is_none);
-        let number = vacant.unwrap_or(state.readers.len());
-        match vacant {
-            Some(number) => state.readers[number] = place,
-            None => state.readers.push(place),
-        }
+        let number = state.readers.insert(Place { next: 0, waker: None });
+        state.pieces.iter_mut().for_each(|piece| piece.unread += 1);
         Some(Reader { of: Arc::clone(self), number })
     }
 
@@ -92,7 +95,8 @@ impl Arriving {
         }
         let mut state = self.lock();
         state.bytes += piece.len();
-        state.pieces.push_back(piece);
+        let unread = state.readers.len();
+        state.pieces.push_back(Piece { bytes: piece, unread });
         state.wake_readers();
     }
 
@@ -107,7 +111,7 @@ impl Arriving {
     pub async fn room(&self) -> bool {
         std::future::poll_fn(|cx| {
             let mut state = self.lock();
-            if !state.readers.iter().any(Option::is_some) {
+            if state.readers.is_empty() {
                 return Poll::Ready(false);
             }
             if state.bytes < WINDOW_BYTES {
@@ -124,7 +128,7 @@ impl Arriving {
         let mut state = self.lock();
         state.end = Some(End::Whole);
         state.wake_readers();
-        state.pieces.iter().cloned().collect()
+        state.pieces.iter().map(|piece| piece.bytes.clone()).collect()
     }
 
     /// No more will come, unless it is [complete](Self::complete).
@@ -141,7 +145,7 @@ impl Arriving {
 
 impl State {
     fn wake_readers(&mut self) {
-        for place in self.readers.iter_mut().flatten() {
+        for (_, place) in &mut self.readers {
             if let Some(waker) = place.waker.take() {
                 waker.wake();
             }
@@ -153,11 +157,8 @@ impl State {
         if !self.flows {
             return;
         }
-        let slowest = self.readers.iter().flatten().map(|place| place.next).min();
-        let slowest = slowest.unwrap_or(self.gone + self.pieces.len());
-        while self.gone < slowest {
-            let Some(piece) = self.pieces.pop_front() else { break };
-            self.bytes -= piece.len();
+        while let Some(piece) = self.pieces.pop_front_if(|piece| piece.unread == 0) {
+            self.bytes -= piece.bytes.len();
             self.gone += 1;
         }
         if let Some(receiver) = self.receiver.take() {
@@ -178,12 +179,15 @@ impl Reader {
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         let mut state = self.of.lock();
         let State { pieces, gone, end, readers, .. } = &mut *state;
-        let Some(place) = &mut readers[self.number] else { return Poll::Ready(None) };
-        if let Some(piece) = pieces.get(place.next - *gone) {
+        let Some(place) = readers.get_mut(self.number) else { return Poll::Ready(None) };
+        if let Some(piece) = pieces.get_mut(place.next - *gone) {
             place.next += 1;
-            let piece = piece.clone();
-            state.let_go();
-            return Poll::Ready(Some(Ok(piece)));
+            piece.unread -= 1;
+            let (bytes, is_done) = (piece.bytes.clone(), piece.unread == 0);
+            if is_done {
+                state.let_go();
+            }
+            return Poll::Ready(Some(Ok(bytes)));
         }
         match end {
             Some(End::Whole) => Poll::Ready(None),
@@ -199,10 +203,93 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         let mut state = self.of.lock();
-        state.readers[self.number] = None;
+        let Some(place) = state.readers.try_remove(self.number) else { return };
+        let unread = place.next - state.gone;
+        state.pieces.iter_mut().skip(unread).for_each(|piece| piece.unread -= 1);
         state.let_go();
+        // Nobody may be left to wait for.
         if let Some(receiver) = state.receiver.take() {
             receiver.wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{FutureExt, future::poll_fn};
+
+    use super::*;
+
+    fn read(reader: &mut Reader) -> Option<Option<io::Result<Bytes>>> {
+        poll_fn(|cx| reader.poll_next(cx)).now_or_never()
+    }
+
+    fn text(reader: &mut Reader) -> String {
+        let mut text = String::new();
+        while let Some(Some(Ok(piece))) = read(reader) {
+            text.push_str(std::str::from_utf8(&piece).expect("text"));
+        }
+        text
+    }
+
+    #[test]
+    fn who_comes_late_begins_at_the_beginning() {
+        let arriving = Arriving::new(None);
+        let mut early = arriving.read().expect("nothing has gone");
+        assert!(read(&mut early).is_none());
+        arriving.push("one ".into());
+        assert_eq!(text(&mut early), "one ");
+        arriving.push("two".into());
+        let mut late = arriving.read().expect("nothing has gone");
+        assert_eq!(arriving.complete().concat(), b"one two");
+        assert_eq!((text(&mut early), text(&mut late)), ("two".into(), "one two".into()));
+        assert!(matches!(read(&mut late), Some(None)));
+    }
+
+    #[test]
+    fn a_cut_is_told_after_what_had_come() {
+        let arriving = Arriving::new(Some(10));
+        let mut reader = arriving.read().expect("nothing has gone");
+        arriving.push("half".into());
+        arriving.cut();
+        assert_eq!(text(&mut reader), "half");
+        assert!(matches!(read(&mut reader), Some(Some(Err(_)))));
+        arriving.complete();
+        assert!(matches!(read(&mut reader), Some(None)), "what is whole is whole");
+    }
+
+    #[test]
+    fn what_flows_is_held_for_the_slowest_and_nobody_joins() {
+        let arriving = Arriving::new(None);
+        let (mut fast, mut slow) = (arriving.read().expect("a reader"), arriving.read().expect("a reader"));
+        arriving.push(vec![0; WINDOW_BYTES].into());
+        arriving.flow();
+        assert!(arriving.read().is_some(), "nothing has gone yet");
+        assert!(matches!(read(&mut fast), Some(Some(Ok(_)))));
+        assert!(arriving.room().now_or_never().is_none(), "the slow one has all of it to read");
+        assert!(matches!(read(&mut slow), Some(Some(Ok(_)))));
+        assert_eq!(arriving.room().now_or_never(), Some(true));
+        assert!(arriving.read().is_none(), "the beginning has gone");
+        arriving.push("more".into());
+        drop(slow);
+        assert_eq!(text(&mut fast), "more");
+        assert_eq!(arriving.lock().bytes, 0);
+        drop(fast);
+        assert_eq!(arriving.room().now_or_never(), Some(false), "nobody reads it");
+    }
+
+    #[test]
+    fn ten_thousand_come_and_go() {
+        let arriving = Arriving::new(None);
+        arriving.push("a".into());
+        let mut readers: Vec<_> = (0..10_000).filter_map(|_| arriving.read()).collect();
+        arriving.push("b".into());
+        assert!(readers.iter_mut().all(|reader| text(reader) == "ab"));
+        readers.drain(..5_000);
+        arriving.flow();
+        arriving.push("c".into());
+        assert!(readers.iter_mut().all(|reader| text(reader) == "c"));
+        let state = arriving.lock();
+        assert_eq!((state.bytes, state.gone), (0, 3));
     }
 }
