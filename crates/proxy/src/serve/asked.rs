@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, Version,
-    header::{HOST, VIA},
+    header::{CONTENT_LENGTH, EXPECT, HOST, SET_COOKIE, VIA},
     request::Parts,
 };
+use http_body::Body;
 use http_body_util::Empty;
 use stockade_model::seed::Seed;
 
@@ -25,6 +26,34 @@ use crate::{
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// By these, origins and their frameworks can be told another host, path, method or scheme than those that an answer
+/// is known by. Who may say so fills the place of a path with the answer to another one, for everybody ("Practical
+/// Web Cache Poisoning", Kettle, 2018). What has to be told of them, this proxy tells.
+const OF_ANOTHER_TARGET: [HeaderName; 22] = [
+    X_FORWARDED_HOST,
+    X_FORWARDED_PROTO,
+    HeaderName::from_static("forwarded"),
+    HeaderName::from_static("front-end-https"),
+    HeaderName::from_static("x-forwarded-path"),
+    HeaderName::from_static("x-forwarded-port"),
+    HeaderName::from_static("x-forwarded-prefix"),
+    HeaderName::from_static("x-forwarded-protocol"),
+    HeaderName::from_static("x-forwarded-scheme"),
+    HeaderName::from_static("x-forwarded-server"),
+    HeaderName::from_static("x-forwarded-ssl"),
+    HeaderName::from_static("x-forwarded-uri"),
+    HeaderName::from_static("x-host"),
+    HeaderName::from_static("x-http-host-override"),
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-method-override"),
+    HeaderName::from_static("x-original-host"),
+    HeaderName::from_static("x-original-uri"),
+    HeaderName::from_static("x-original-url"),
+    HeaderName::from_static("x-rewrite-url"),
+    HeaderName::from_static("x-url-scheme"),
+];
 
 /// What this proxy calls itself in `Via`: no other does, so that a request which comes again has gone in a circle.
 pub fn pseudonym() -> &'static str {
@@ -67,6 +96,11 @@ impl Asked {
     pub fn new(head: Parts, key: Key, peer: Peer, route: Arc<Route>) -> Self {
         let Parts { method, version, mut headers, .. } = head;
         hop::strip(&mut headers);
+        // Before anything is looked for: what an answer depends on is what the origin is asked.
+        let is_read = matches!(method, Method::GET | Method::HEAD);
+        for name in &OF_ANOTHER_TARGET[..if is_read { OF_ANOTHER_TARGET.len() } else { 2 }] {
+            headers.remove(name);
+        }
         let directives = RequestDirectives::read(&headers);
         Self { method, version, headers, key, directives, peer, route, own: Mutex::default() }
     }
@@ -110,6 +144,13 @@ impl Asked {
         }
     }
 
+    /// Keeps the cookies that an answer sets which is for others otherwise.
+    pub fn keep_cookies(&self, headers: &HeaderMap) {
+        let mut own = self.own();
+        own.fields.remove(SET_COOKIE);
+        own.fields.extend(headers.get_all(SET_COOKIE).iter().map(|value| (SET_COOKIE, value.clone())));
+    }
+
     /// The fields that are for nobody else.
     pub fn take_fields(&self) -> HeaderMap {
         std::mem::take(&mut self.own().fields)
@@ -126,13 +167,10 @@ impl Asked {
         hop::add_via(&mut headers, self.version, pseudonym());
         if let Ok(host) = HeaderValue::from_str(self.key.authority()) {
             headers.insert(HOST, host.clone());
-            headers.entry(X_FORWARDED_HOST).or_insert(host);
+            headers.insert(X_FORWARDED_HOST, host);
         }
-        headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static(if self.peer.is_tls {
-            "https"
-        } else {
-            "http"
-        }));
+        let scheme = if self.peer.is_tls { "https" } else { "http" };
+        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(scheme));
         if let Ok(address) = HeaderValue::from_str(&self.peer.address.ip().to_string()) {
             headers.append(X_FORWARDED_FOR, address);
         }
@@ -144,11 +182,22 @@ impl Asked {
     pub fn for_load(&self) -> Request<Empty<Bytes>> {
         let mut headers = self.forwarded();
         hop::for_load(&mut headers);
+        // A body that a GET had is not sent along: nobody else's had it.
+        let of_body: Vec<_> =
+            headers.keys().filter(|name| name.as_str().starts_with("content-")).cloned().collect();
+        of_body.iter().for_each(|name| drop(headers.remove(name)));
         self.request(Method::GET, headers, Empty::new())
     }
 
     /// A request for the same, of this head and body.
-    pub fn request<B>(&self, method: Method, headers: HeaderMap, body: B) -> Request<B> {
+    pub fn request<B: Body>(&self, method: Method, mut headers: HeaderMap, body: B) -> Request<B> {
+        if body.is_end_stream() {
+            // Whoever says that more follows takes the next request on its connection for that.
+            headers.remove(EXPECT);
+            if headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0") {
+                headers.remove(CONTENT_LENGTH);
+            }
+        }
         let mut request = Request::new(body);
         *request.method_mut() = method;
         // The key is one for all who mean the same; so the origin has to be asked for just that.

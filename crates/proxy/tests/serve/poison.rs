@@ -1,0 +1,254 @@
+//! What one client says must not shape what others are given.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::*;
+
+/// An origin whose answer is the head that it was asked with.
+async fn echo() -> Origin {
+    Origin::saying(|heard| good(heard.head.as_bytes())).await
+}
+
+#[tokio::test]
+async fn what_others_are_not_known_by_does_not_reach_the_origin() {
+    for evil in [
+        "X-Forwarded-Host: evil",
+        "X-Forwarded-Proto: evil",
+        "X-Forwarded-Scheme: evil",
+        "X-Forwarded-Port: 666",
+        "X-Forwarded-Prefix: /evil",
+        "Forwarded: host=evil",
+        "X-Host: evil",
+        "X-Original-URL: /evil",
+        "X-Rewrite-URL: /evil",
+        "X-HTTP-Method-Override: EVIL",
+        "X-Method-Override: EVIL",
+        "Content-Type: evil/evil",
+        "Range: bytes=666-",
+        "If-None-Match: \"evil\"",
+        "If-Match: \"evil\"",
+        "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT",
+        "If-Range: \"evil\"",
+        "Expect: 100-continue",
+        "Upgrade: evil",
+        "Proxy-Authorization: evil",
+        "Connection: evil, host, x-forwarded-host\r\nEvil: evil",
+    ] {
+        let origin = echo().await;
+        let proxy = proxy(&origin).await;
+        ask(&proxy, "GET", "/", &[evil]).await;
+        let hit = get(&proxy, "/").await;
+        // Only the origin knows whether what somebody wants unchanged has changed.
+        let asked_twice = evil.starts_with("If-Match");
+        assert_eq!((hit.did(), origin.count()), ("hit", 1 + usize::from(asked_twice)), "{evil}");
+        let asked = hit.text().to_ascii_lowercase();
+        for word in ["evil", "666", "1994", "expect"] {
+            assert!(!asked.contains(word), "{evil}: {asked}");
+        }
+        assert!(asked.contains("x-forwarded-host: a\r\n") && asked.contains("x-forwarded-proto: http\r\n"));
+    }
+}
+
+#[tokio::test]
+async fn two_spellings_are_one_request() {
+    let origin = echo().await;
+    let proxy = proxy(&origin).await;
+    let first = ask(&proxy, "GET", "/b%2f/%7Ec?q=%7e", &[]).await;
+    assert!(first.text().starts_with("GET /b%2F/~c?q=%7e HTTP/1.1\r\n"), "{}", first.text());
+    for (target, host) in [
+        ("/b%2F/~c?q=%7e", "a"),
+        ("/x/../b%2f/./%7ec?q=%7e", "A"),
+        ("/b%2f/%7ec?q=%7e", "a:80"),
+        ("http://a/b%2f/~c?q=%7e", "a"),
+        ("http://a:80/b%2f/~c?q=%7e", "a:80"),
+    ] {
+        let hit = ask(&proxy, "GET", target, &[&format!("Host: {host}")]).await;
+        assert_eq!(hit.status(), 200, "{target} {host} {:?}", hit.text());
+        hit.is(&first.body);
+        assert_eq!(hit.did(), "hit", "{target} {host}");
+    }
+    assert_eq!(origin.count(), 1);
+    // These are others.
+    for (target, host) in [
+        ("/b//~c?q=%7e", "a"),
+        ("/b%2f/~c?q=~", "a"),
+        ("/B%2f/~c?q=%7e", "a"),
+        ("/b%2f/~c", "a"),
+        ("/b%2f/~c?", "a"),
+        ("/b%2f/~c?q=%7e", "a:81"),
+        ("/b%2f/~c?q=%7e", "b"),
+        ("//evil/b%2f/~c?q=%7e", "a"),
+        ("/%2e%2e//evil/", "a"),
+    ] {
+        let before = origin.count();
+        let other = ask(&proxy, "GET", target, &[&format!("Host: {host}")]).await;
+        assert_eq!((other.did(), origin.count()), ("miss", before + 1), "{target} {host}");
+        assert!(other.text().contains(&format!("\r\nhost: {host}\r\n")), "{}", other.text());
+    }
+    let evil = ask(&proxy, "GET", "//evil/", &[]).await;
+    assert!(evil.text().starts_with("GET //evil/ HTTP/1.1\r\n"), "{}", evil.text());
+}
+
+#[tokio::test]
+async fn the_body_of_a_get_does_not_reach_who_answers_everybody() {
+    let origin = echo().await;
+    let proxy = proxy(&origin).await;
+    let smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
+    for (number, fat) in [
+        format!("GET /0 HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{smuggled}", smuggled.len()),
+        format!(
+            "GET /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{smuggled}\r\n0\r\n\r\n",
+            smuggled.len()
+        ),
+        format!(
+            "GET /2 HTTP/1.1\r\nHost: a\r\nCache-Control: only-if-cached, no-store\r\nContent-Length: {}\r\n\r\n{smuggled}",
+            smuggled.len()
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut client = Client::connect(&proxy).await;
+        client.say(&fat).await;
+        if number < 2 {
+            let head = client.head_to("GET").await.expect("an answer");
+            let answer = client.rest(head, Vec::new()).await;
+            assert!(!answer.text().contains("content-length"), "{}", answer.text());
+            let hit = get(&proxy, &format!("/{number}")).await;
+            hit.is(&answer.body);
+            assert_eq!(hit.did(), "hit");
+        }
+    }
+    for heard in origin.heard() {
+        assert_ne!(heard.target(), "/smuggled");
+    }
+}
+
+/// An origin that reads bodies that are sized or chunked, and says how many bytes they had and what they sum up to.
+async fn uploads() -> Origin {
+    Origin::start(|heard, mut line| async move {
+        let mut bytes = Vec::new();
+        if let Some(length) = heard.field("content-length") {
+            bytes = vec![0; length.parse().ok()?];
+            line.read_exact(&mut bytes).await.ok()?;
+        } else if heard.field("transfer-encoding").is_some() {
+            let mut client = Client(line);
+            let text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned();
+            bytes = client.rest(Head::read(text, false), Vec::new()).await.body;
+            line = client.0;
+        }
+        let (status, location) = match heard.target() {
+            "/failed" => ("500 No", "/"),
+            "/other" => ("200 OK", "http://b/"),
+            "/elsewhere" => ("201 Created", "/"),
+            _ => ("200 OK", "/nowhere"),
+        };
+        let same = if bytes == content(bytes.len()) { "same" } else { "other" };
+        let said = format!("{} {} {same} {}", heard.method(), bytes.len(), heard.number);
+        let fields = ["Cache-Control: max-age=60", "Vary: Accept-Language", &format!("Location: {location}")];
+        line.write_all(&sized(status, &fields, said.as_bytes())).await.ok()?;
+        Some(line)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_a_change_outdates_is_asked_for_again() {
+    for (method, target, is_outdated) in [
+        ("POST", "/", true),
+        ("PUT", "/", true),
+        ("DELETE", "/", true),
+        ("PATCH", "/", true),
+        ("POST", "/elsewhere", true),
+        ("POST", "/failed", false),
+        ("POST", "/other", false),
+        ("OPTIONS", "/", false),
+    ] {
+        let origin = uploads().await;
+        let proxy = proxy(&origin).await;
+        let languages = ["de", "en", "fr"].map(|language| format!("Accept-Language: {language}"));
+        for language in &languages {
+            assert_eq!(ask(&proxy, "GET", "/", &[language]).await.did(), "miss");
+        }
+        for language in &languages {
+            assert_eq!(ask(&proxy, "GET", "/", &[language]).await.did(), "hit");
+        }
+        let answer = ask(&proxy, method, target, &["Content-Length: 0"]).await;
+        assert!(answer.text().starts_with(method), "{:?}", answer.text());
+        for language in &languages {
+            let did = ask(&proxy, "GET", "/", &[language]).await;
+            assert_eq!(did.did(), if is_outdated { "miss" } else { "hit" }, "{method} {target} {language}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn uploads_stream() {
+    let origin = uploads().await;
+    let proxy = proxy(&origin).await;
+    let body = content(10 << 20);
+    let mut client = Client::connect(&proxy).await;
+    let length = body.len();
+    client.say(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n")).await;
+    client.say(&body).await;
+    let head = client.head_to("POST").await.expect("an answer");
+    let answer = client.rest(head, Vec::new()).await;
+    assert!(answer.text().starts_with(&format!("POST {length} same")), "{:?}", answer.text());
+    client.say("PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+    for piece in body.chunks(100_000) {
+        client.say([format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat()).await;
+    }
+    client.say("0\r\n\r\n").await;
+    let head = client.head_to("PUT").await.expect("an answer");
+    let answer = client.rest(head, Vec::new()).await;
+    assert!(answer.text().starts_with(&format!("PUT {length} same")), "{:?}", answer.text());
+    // It is told to go on before it sends anything.
+    client.say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 16\r\nExpect: 100-continue\r\n\r\n").await;
+    let told = soon(read_head(&mut client.0)).await.expect("an interim answer");
+    assert!(told.starts_with("HTTP/1.1 100 "), "{told}");
+    client.say(&body[..16]).await;
+    let head = client.head_to("POST").await.expect("an answer");
+    let answer = client.rest(head, Vec::new()).await;
+    assert!(answer.text().starts_with("POST 16 same"), "{:?}", answer.text());
+}
+
+#[tokio::test]
+async fn an_upload_that_nobody_reads_is_not_taken_in() {
+    let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+    let held = std::sync::Arc::clone(&gate);
+    let origin = Origin::start(move |heard, mut line| {
+        let gate = std::sync::Arc::clone(&held);
+        async move {
+            gate.acquire().await.ok()?.forget();
+            let mut bytes = vec![0; heard.field("content-length")?.parse().ok()?];
+            line.read_exact(&mut bytes).await.ok()?;
+            let same = bytes == content(bytes.len());
+            line.write_all(&sized("200 OK", &[], if same { b"same" } else { b"other" })).await.ok()?;
+            Some(line)
+        }
+    })
+    .await;
+    let proxy = proxy(&origin).await;
+    let body = content(60 << 20);
+    let mut client = Client::connect(&proxy).await;
+    client.say(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len())).await;
+    until(|| origin.count() == 1).await;
+    // As much as sockets hold, and no more.
+    let mut sent = 0;
+    let mut still = 0;
+    soon(async {
+        while still < 20_000 && sent < body.len() {
+            match client.0.get_ref().try_write(&body[sent..(sent + 65_536).min(body.len())]) {
+                Ok(bytes) => (sent, still) = (sent + bytes, 0),
+                Err(_) => still += 1,
+            }
+            stockade_model::time::yield_now().await;
+        }
+    })
+    .await;
+    assert!(sent < 32 << 20, "{} MiB are nowhere", sent >> 20);
+    gate.add_permits(1);
+    client.say(&body[sent..]).await;
+    let head = client.head_to("POST").await.expect("an answer");
+    client.rest(head, Vec::new()).await.is(b"same");
+}
