@@ -7,6 +7,7 @@ use http::{
     header::{AGE, CONTENT_LENGTH, SET_COOKIE},
 };
 use http_body::Body;
+use http_body_util::Full;
 use stockade_cache::{Invalidation, Lifespan};
 use tokio::sync::oneshot;
 
@@ -82,7 +83,7 @@ pub async fn load(asked: Arc<Asked>, place: Place, room: Room) -> Result<Arrival
         return loading.take_in(began, response, held, room).await;
     };
     if conditional::is_about(&stored.headers, response.headers()) {
-        return Ok(Arrival::whole(loading.validated(stored, response.into_parts().0.headers, began)));
+        return Ok(Arrival::whole(loading.not_modified(stored, response.headers(), began)));
     }
     // It is about another answer than the one that is here.
     let (began, response) = loading.ask(&HeaderMap::new()).await?;
@@ -113,7 +114,7 @@ pub fn freshened_by_head(
 ) -> Option<Entry> {
     let loading = Loading { asked: Arc::clone(asked), place: place.clone() };
     let head = loading.freshened(stored, head, clock::now());
-    let lifespan = head.fate.ok()?;
+    let lifespan = head.fate.ok().filter(|lifespan| *lifespan != Lifespan::NONE)?;
     Some(Entry::Answer(Arc::new(head.stored(stored.content.clone(), lifespan))))
 }
 
@@ -136,34 +137,47 @@ impl Loading {
         Ok((began, response))
     }
 
-    /// The answer that is here, as the origin's 304 has it now.
-    fn validated(&self, stored: &Stored, mut not_modified: HeaderMap, began: SystemTime) -> Entry {
-        let head = self.freshened(stored, &not_modified, began);
+    /// The answer that is here, with the head that the origin gives it now.
+    fn freshened(&self, stored: &Stored, told: &HeaderMap, began: SystemTime) -> Head {
+        let said = ResponseDirectives::read(told, &TARGETS);
+        let mut headers = stored.headers.clone();
+        conditional::freshen(&mut headers, told, &said, clock::now());
+        self.read(stored.status, headers, began)
+    }
+
+    /// What becomes of the answer that is here, now that the origin says that it is as it was.
+    fn not_modified(&self, stored: &Stored, told: &HeaderMap, began: SystemTime) -> Entry {
+        let mut head = self.freshened(stored, told, began);
+        self.asked.keep_fields(&ResponseDirectives::read(told, &TARGETS), told);
+        if head.fate == Err(NotStored::Cookie.into()) && told.contains_key(SET_COOKIE) {
+            // The cookie is for who has asked, the rest for everybody, as it was.
+            let mut told = told.clone();
+            self.asked.keep_cookies(&told);
+            told.remove(SET_COOKIE);
+            head = self.freshened(stored, &told, began);
+        }
         match head.fate {
             Ok(lifespan) => Entry::Answer(Arc::new(head.stored(stored.content.clone(), lifespan))),
-            // A cookie is for who has asked; what it comes with is as it was for all others.
-            Err(Reason::NotStored(NotStored::Cookie)) => {
-                self.asked.keep_field(&SET_COOKIE, &not_modified);
-                not_modified.remove(SET_COOKIE);
-                self.validated(stored, not_modified, began)
+            // Nobody knows how long it is fresh: so it is for those who have waited for it.
+            Err(reason) if reason.is_of_status() => {
+                Entry::Answer(Arc::new(head.stored(stored.content.clone(), Lifespan::NONE)))
             }
-            // It is for one from now on.
+            // From now on it is for one: who has asked.
             Err(reason) => {
-                let (Head { status, headers, .. }, body) = (head, stored.content.joined());
-                let mut own = Response::new(OriginBody::Document(body.into()));
-                (*own.status_mut(), *own.headers_mut()) = (status, headers);
-                self.asked.keep_own(own);
-                Unshared::entry(reason)
+                let body = OriginBody::Document(Full::new(stored.content.joined()));
+                let mut response = Response::new(body);
+                *response.status_mut() = head.status;
+                *response.headers_mut() = head.headers;
+                self.asked.keep_own(response);
+                self.unshared(reason)
             }
         }
     }
 
-    /// The head of the answer that is here, with what the origin says of it now.
-    fn freshened(&self, stored: &Stored, not_modified: &HeaderMap, began: SystemTime) -> Head {
-        let said = ResponseDirectives::read(not_modified, &TARGETS);
-        let mut headers = stored.headers.clone();
-        conditional::freshen(&mut headers, not_modified, &said, clock::now());
-        self.read(stored.status, headers, began)
+    /// That an answer is not shared.
+    fn unshared(&self, reason: Reason) -> Entry {
+        let held = self.asked.route.cache.peek(&self.place);
+        Unshared::entry(reason, held.is_some_and(|held| matches!(held.value, Entry::Answer(_))))
     }
 
     /// What becomes of an answer, as its head says.
@@ -180,6 +194,14 @@ impl Loading {
         let stored = storable(&exchange, directives, &said, SetCookie::Private).map_err(Reason::from);
         let mut fate =
             stored.and_then(|()| route.lifespan(status, &headers, &freshness).ok_or(Reason::NoLifetime));
+        if let Ok(lifespan) = &mut fate
+            && lifespan.ttl.is_zero()
+        {
+            // Caches before this one have given it stale already.
+            let stale_for = freshness.initial_age.saturating_sub(freshness.lifetime);
+            lifespan.swr = lifespan.swr.saturating_sub(stale_for);
+            lifespan.sie = lifespan.sie.saturating_sub(stale_for);
+        }
         if let (Some(variant), Ok(lifespan)) = (&self.place.variant, &mut fate)
             && selecting.as_ref() != Some(variant)
         {
@@ -202,22 +224,19 @@ impl Loading {
         let head = self.read(response.status(), response.headers().clone(), began);
         let replaces = held.is_some_and(|held| held.is_servable);
         let is_failure = is_failure(head.status);
-        let is_kept_out = match head.fate {
-            // A status that nobody gave a lifetime, or one that claims to be fresh, in place of a good answer.
-            Ok(_) => replaces && head.status.is_server_error(),
-            Err(reason) if reason.is_of_status() => is_failure || replaces && head.status.is_server_error(),
-            Err(_) => false,
-        };
+        // In place of a good answer no other of the origin's errors will do either, however fresh it claims to be.
+        let is_kept_out = is_failure || replaces && head.status.is_server_error();
         match head.fate {
-            _ if is_kept_out => Err(self.failed(head, response).await),
+            Ok(_) if replaces && is_kept_out => Err(self.failed(head, response).await),
+            Err(reason) if is_kept_out && reason.is_of_status() => Err(self.failed(head, response).await),
             // It is for one, and says that the origin has failed: the others are told only that.
-            Err(_) if is_failure => {
+            Err(_) if is_kept_out => {
                 self.asked.keep_own(response);
                 Err(Failure::Own { status: head.status })
             }
             Err(reason) => {
                 self.asked.keep_own(response);
-                Ok(Arrival::whole(Unshared::entry(reason)))
+                Ok(Arrival::whole(self.unshared(reason)))
             }
             Ok(lifespan) => {
                 let arrival = self.receive(head, response, lifespan, room).await?;
@@ -229,6 +248,11 @@ impl Loading {
     /// An answer that tells all who wait that the origin has failed.
     async fn failed(&self, head: Head, response: Response<OriginBody>) -> Failure {
         let status = head.status;
+        let length = response.body().size_hint().exact();
+        if length.is_some_and(|length| length > FAILURE_BYTES_MAX as u64) {
+            self.asked.keep_own(response);
+            return Failure::Own { status };
+        }
         match limited(response.into_body(), FAILURE_BYTES_MAX).await {
             Ok(Some(body)) => Failure::Answered(Arc::new(head.stored(Content::of(body), Lifespan::NONE))),
             Ok(None) | Err(_) => Failure::Own { status },
@@ -249,7 +273,7 @@ impl Loading {
         let length = length.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         if length.is_some_and(|length| length > object_max) {
             self.asked.keep_own(response);
-            return Ok(Arrival::whole(Unshared::entry(Reason::TooLarge)));
+            return Ok(Arrival::whole(self.unshared(Reason::TooLarge)));
         }
         let beside = head_bytes(&head.headers) + size_of::<Stored>();
         if !room.grow(beside + held(length.unwrap_or(0))) {
@@ -269,14 +293,18 @@ impl Loading {
         let beginning = Arc::new(head.stored(Content::Arriving(Arc::clone(&arriving)), lifespan));
         let (store, stored) = oneshot::channel();
         let storing = Some(Storing { room, object_max, store });
-        tokio::spawn(Receiver { body, arriving, pieces, beside, storing }.run());
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "on the thread whose connection to the origin it reads"
+        )]
+        drop(tokio::spawn(Receiver { body, arriving, pieces, beside, storing }.run()));
         let value = Entry::Answer(Arc::clone(&beginning));
         let rest = async move {
             match stored.await {
                 Ok(Ok(Received::Whole(content, room))) => {
                     Ok((Entry::Answer(Arc::new(beginning.with(content))), room))
                 }
-                Ok(Ok(Received::TooLarge(room))) => Ok((Unshared::entry(Reason::TooLarge), room)),
+                Ok(Ok(Received::TooLarge(room))) => Ok((Unshared::entry(Reason::TooLarge, false), room)),
                 Ok(Ok(Received::NoRoom(room))) => Ok((Unshared::for_now(Reason::NoRoom), room)),
                 Ok(Err(error)) => Err(Failure::Cut(error).into()),
                 Err(_) => Err(Failure::Cut(io::ErrorKind::UnexpectedEof.into()).into()),

@@ -83,21 +83,21 @@ impl Given {
                     }
                     (StatusCode::BAD_GATEWAY, done)
                 }
+                // What it says besides is for another.
                 Some(Failure::Own { status }) => {
-                    (StatusCode::BAD_GATEWAY, CacheStatus { forward_status: Some(*status), ..forwarded })
+                    (*status, CacheStatus { forward_status: Some(*status), ..forwarded })
                 }
                 Some(Failure::Origin(error)) => (error.status(), forwarded),
                 Some(Failure::Cut(_)) | None => (StatusCode::BAD_GATEWAY, forwarded),
             },
-            Error::Deadline { .. } => (StatusCode::GATEWAY_TIMEOUT, forwarded),
-            Error::WaitTimeout { .. } => (StatusCode::GATEWAY_TIMEOUT, forwarded),
+            Error::Deadline { .. } | Error::WaitTimeout { .. } => (StatusCode::GATEWAY_TIMEOUT, forwarded),
             Error::BreakerOpen
             | Error::Throttled { .. }
             | Error::Overloaded { .. }
             | Error::QueueTimeout { .. } => (StatusCode::SERVICE_UNAVAILABLE, refused),
             _ => (StatusCode::BAD_GATEWAY, forwarded),
         };
-        let mut given = Self::words(status, &error.to_string(), done);
+        let mut given = Self::words(status, words(error), done);
         if status == StatusCode::SERVICE_UNAVAILABLE {
             given.response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
@@ -109,6 +109,23 @@ impl Given {
     pub fn into_response(mut self) -> Response<Body> {
         self.status.append(self.response.headers_mut());
         self.response
+    }
+}
+
+/// Why nothing could be served, in words that hold nothing of what is behind the proxy.
+fn words(error: &Error) -> &'static str {
+    const LATE: &str = "the origin has not answered in time";
+    match error {
+        Error::Load(failure) => match failure.downcast_ref::<Failure>() {
+            Some(Failure::Origin(error)) if error.status() == StatusCode::GATEWAY_TIMEOUT => LATE,
+            Some(Failure::Origin(_)) => "the origin cannot be asked",
+            Some(Failure::Cut(_)) => "the origin's answer broke off",
+            Some(Failure::Answered(_) | Failure::Own { .. }) | None => "the origin has failed",
+        },
+        Error::Deadline { .. } | Error::WaitTimeout { .. } => LATE,
+        Error::BreakerOpen | Error::Throttled { .. } => "the origin has failed, and is left alone for now",
+        Error::Overloaded { .. } | Error::QueueTimeout { .. } => "too many are waiting for the origin",
+        _ => "the origin has not answered",
     }
 }
 

@@ -23,7 +23,7 @@ const PIECES_MAX: usize = 4;
 /// Pieces of a body, as they are kept: in memory of their own, which is just as large if their length is known.
 pub struct Pieces {
     buffer: BytesMut,
-    pieces: Vec<Bytes>,
+    kept: Vec<Bytes>,
     bytes: usize,
 }
 
@@ -31,12 +31,12 @@ impl Pieces {
     /// Of a body of so many bytes.
     #[must_use]
     pub fn new(length: Option<usize>) -> Self {
-        Self { buffer: BytesMut::with_capacity(length.unwrap_or(0)), pieces: Vec::new(), bytes: 0 }
+        Self { buffer: BytesMut::with_capacity(length.unwrap_or(0)), kept: Vec::new(), bytes: 0 }
     }
 
     /// As they came.
     pub fn iter(&self) -> impl Iterator<Item = &Bytes> {
-        self.pieces.iter()
+        self.kept.iter()
     }
 
     /// How many bytes have come.
@@ -50,14 +50,14 @@ impl Pieces {
         self.bytes += piece.len();
         self.buffer.extend_from_slice(piece);
         let kept = self.buffer.split().freeze();
-        self.pieces.push(kept.clone());
+        self.kept.push(kept.clone());
         kept
     }
 
     /// All of it.
     #[must_use]
     pub fn into_content(self) -> Content {
-        let Self { pieces, bytes, .. } = self;
+        let Self { kept: pieces, bytes, .. } = self;
         match pieces.len() {
             0 => Content::of(Bytes::new()),
             // Many small ones would each take room and time with every hit.

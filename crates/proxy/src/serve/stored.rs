@@ -92,14 +92,12 @@ impl Content {
         if bytes.is_empty() { Self::Whole(Arc::new([])) } else { Self::Whole(Arc::new([bytes])) }
     }
 
-    /// In one piece; nothing, if it is still arriving.
+    /// All of it in one piece; of what is arriving, nothing.
     #[must_use]
     pub fn joined(&self) -> Bytes {
         match self {
-            Self::Whole(pieces) => match &**pieces {
-                [piece] => piece.clone(),
-                pieces => pieces.concat().into(),
-            },
+            Self::Whole(pieces) if pieces.len() == 1 => pieces[0].clone(),
+            Self::Whole(pieces) => pieces.concat().into(),
             Self::Arriving(_) => Bytes::new(),
         }
     }
@@ -152,11 +150,13 @@ impl Reason {
 pub const UNSHARED_FOR: Duration = Duration::from_mins(2);
 
 impl Unshared {
-    /// It is remembered, unless it was a matter of who asked and not of what was answered.
+    /// It is remembered, unless it was a matter of who asked and not of what was answered. Answers to credentials
+    /// are both: where there is one for those who have none (`has_answer`), that stays.
     #[must_use]
-    pub fn entry(reason: Reason) -> Entry {
+    pub fn entry(reason: Reason, has_answer: bool) -> Entry {
         match reason {
-            Reason::NotStored(NotStored::RequestNoStore | NotStored::Credentials) => Self::for_now(reason),
+            Reason::NotStored(NotStored::RequestNoStore) => Self::for_now(reason),
+            Reason::NotStored(NotStored::Credentials) if has_answer => Self::for_now(reason),
             _ => Self::for_as_long(reason, UNSHARED_FOR),
         }
     }
@@ -206,9 +206,12 @@ impl Stored {
         lifetime.saturating_sub(i64::try_from(age).unwrap_or(i64::MAX))
     }
 
-    /// How long it is fresh in all, from when the origin made it.
+    /// How long it is fresh in all, from when the origin made it. What arrived stale has been so for a while.
     #[must_use]
     pub fn lifetime(&self) -> Duration {
+        if self.lifespan.ttl.is_zero() && self.freshness.lifetime < self.freshness.initial_age {
+            return self.freshness.lifetime;
+        }
         self.freshness.initial_age.saturating_add(self.lifespan.ttl)
     }
 }
@@ -249,7 +252,9 @@ pub fn weigh(place: &Place, entry: &Entry) -> usize {
             let tags: usize = stored.tags.iter().map(|tag| tag.len() + ALLOCATION_BYTES).sum();
             let pieces = match &stored.content {
                 Content::Whole(pieces) => pieces.iter().map(|piece| held(piece.len())).sum(),
-                Content::Arriving(arriving) => arriving.length().map_or(0, |length| length as usize),
+                Content::Arriving(arriving) => {
+                    arriving.length().map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX))
+                }
             };
             size_of::<Stored>() + head_bytes(&stored.headers) + tags + selecting(&stored.selecting) + pieces
         }

@@ -163,7 +163,9 @@ pub fn content(bytes: usize) -> Vec<u8> {
 
 /// A proxy in front of an origin. `more` is TOML, before the origin's table; `origins` is put into that.
 pub async fn proxy_with(origin: &str, more: &str, origins: &str) -> Server {
-    Server::start(config(origin, more, origins)).await.expect("a proxy")
+    let config = config(origin, more, origins);
+    let again = config.clone();
+    Server::start(config, Box::new(move || Ok(again.clone()))).await.expect("a proxy")
 }
 
 pub fn config(origin: &str, more: &str, origins: &str) -> Config {

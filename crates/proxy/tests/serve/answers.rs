@@ -1,0 +1,335 @@
+//! What one stored answer becomes: validated, in parts, as a head, or nothing new.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
+};
+
+use tokio::{io::AsyncWriteExt, sync::Semaphore};
+
+use crate::support::*;
+
+/// Stale as soon as it arrives, and may be asked about.
+const STALE: &[&str] = &["Cache-Control: max-age=1", "Age: 100", "ETag: \"1\"", "Content-Type: text/x"];
+
+/// An origin that is good once; then `later` answers who shows the tag, and `new` who does not.
+async fn validated(first: &'static [&'static str], later: &'static [&'static str]) -> Origin {
+    Origin::saying(move |heard| match heard.field("if-none-match").or(heard.field("if-modified-since")) {
+        _ if heard.number == 0 => sized("200 OK", first, b"good"),
+        Some(_) => format!("HTTP/1.1 304 Not Modified\r\n{}\r\n", lines(later)).into_bytes(),
+        None => sized("200 OK", &["Cache-Control: max-age=60", "ETag: \"2\""], b"new"),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_has_not_changed_is_fresh_again() {
+    const MODIFIED: &[&str] =
+        &["Cache-Control: max-age=1", "Age: 100", "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT", "X: old"];
+    for first in [STALE, MODIFIED] {
+        let origin = validated(first, &["Cache-Control: max-age=60", "X: new", "Content-Length: 99"]).await;
+        let proxy = proxy(&origin).await;
+        get(&proxy, "/").await.is(b"good");
+        // Together, and in the client's own words, which are about the answer and not for the origin.
+        let says = |number: usize| {
+            let own =
+                ["X: y", "If-None-Match: \"1\"", "If-None-Match: \"other\"", "Range: bytes=1-2"][number % 4];
+            request("GET", "/", &[own])
+        };
+        for (number, answer) in answers(crowd(&proxy, 40, says).await).await.into_iter().enumerate() {
+            assert_eq!(answer.field("x"), Some("new"), "{:?}", answer.head);
+            match (number % 4, first == STALE) {
+                (1, true) => assert_eq!(answer.status(), 304),
+                (3, _) => {
+                    assert_eq!(answer.status(), 206);
+                    answer.is(b"oo");
+                }
+                _ => answer.is(b"good"),
+            }
+        }
+        assert_eq!(origin.count(), 2);
+        let hit = get(&proxy, "/").await;
+        hit.is(b"good");
+        assert_eq!((hit.did(), hit.field("content-length")), ("hit", Some("4")));
+    }
+}
+
+#[tokio::test]
+async fn a_304_about_something_else_is_no_answer() {
+    for later in [&["ETag: \"other\""][..], &["ETag: \"1\"", "Vary: Who"]] {
+        let origin = validated(STALE, Box::leak(later.to_vec().into_boxed_slice())).await;
+        let proxy = proxy(&origin).await;
+        get(&proxy, "/").await.is(b"good");
+        get(&proxy, "/").await.is(b"new");
+        let hit = get(&proxy, "/").await;
+        hit.is(b"new");
+        assert_eq!((hit.did(), origin.count()), ("hit", 3));
+    }
+}
+
+#[tokio::test]
+async fn a_304_may_make_it_private() {
+    for later in [
+        &["Cache-Control: private, max-age=60", "You: 1"][..],
+        &["Cache-Control: no-store", "You: 1"],
+        &["Cache-Control: max-age=60", "Set-Cookie: you=1"],
+    ] {
+        let is_cookie = later[1].starts_with("Set-Cookie");
+        let gate = Arc::new(Semaphore::new(1));
+        let held = Arc::clone(&gate);
+        let given = Arc::new(AtomicUsize::new(0));
+        let origin = Origin::start(move |heard, mut line| {
+            let (gate, given) = (Arc::clone(&held), Arc::clone(&given));
+            async move {
+                gate.acquire().await.ok()?.forget();
+                let bytes = if heard.number == 0 {
+                    sized("200 OK", STALE, b"good")
+                } else if heard.field("if-none-match").is_some() {
+                    let own = later[1].replace('1', &given.fetch_add(1, SeqCst).to_string());
+                    format!("HTTP/1.1 304 Not Modified\r\n{}\r\n{own}\r\n\r\n", later[0]).into_bytes()
+                } else {
+                    sized("200 OK", &[later[0], &format!("You: {}", heard.number + 1_000)], b"own")
+                };
+                line.write_all(&bytes).await.ok().map(|()| line)
+            }
+        })
+        .await;
+        let proxy = proxy(&origin).await;
+        get(&proxy, "/").await.is(b"good");
+        let clients = crowd(&proxy, 30, |_| request("GET", "/", &[])).await;
+        until(|| origin.count() == 2).await;
+        gate.add_permits(1_000);
+        let mut own = Vec::new();
+        for answer in answers(clients).await {
+            assert!(answer.is_whole && (answer.body == b"good" || answer.body == b"own"), "{answer:?}");
+            assert_eq!(answer.status(), 200);
+            own.extend(answer.field(if is_cookie { "set-cookie" } else { "you" }).map(str::to_owned));
+        }
+        let all = own.len();
+        own.sort();
+        own.dedup();
+        assert_eq!(own.len(), all, "{later:?}: somebody has another's");
+        if is_cookie {
+            assert_eq!((origin.count(), all), (2, 1), "the rest is for everybody");
+            let hit = get(&proxy, "/").await;
+            hit.is(b"good");
+            assert_eq!((hit.did(), hit.field("set-cookie")), ("hit", None));
+        } else {
+            assert_eq!(all, 30, "{later:?}");
+            assert_ne!(get(&proxy, "/").await.did(), "hit");
+        }
+    }
+}
+
+#[tokio::test]
+async fn conditions_of_clients() {
+    const FIELDS: &[&str] =
+        &["Cache-Control: max-age=60", "ETag: \"1\"", "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT"];
+    let asked = [
+        ("If-None-Match: \"1\"", 304),
+        ("If-None-Match: W/\"1\"", 304),
+        ("If-None-Match: *", 304),
+        ("If-None-Match: \"0\", \"1\"", 304),
+        ("If-None-Match: \"0\"", 200),
+        ("If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT", 304),
+        ("If-Modified-Since: Sun, 06 Nov 1994 08:49:36 GMT", 200),
+        ("If-Modified-Since: garbage", 200),
+        ("If-Match: \"1\"", 200),
+    ];
+    let origin = Origin::saying(|_| sized("200 OK", FIELDS, b"good")).await;
+    let proxy = proxy(&origin).await;
+    for (number, (field, status)) in asked.into_iter().enumerate() {
+        for did in ["miss", "hit"] {
+            for method in ["GET", "HEAD"] {
+                if did == "miss" && method == "HEAD" {
+                    continue;
+                }
+                let answer = ask(&proxy, method, &format!("/{number}"), &[field]).await;
+                assert_eq!((answer.status(), answer.did()), (status, did), "{method} {field}");
+                answer.is(if status == 200 && method == "GET" { b"good" } else { b"" });
+                assert_eq!(answer.field("etag"), Some("\"1\""));
+            }
+        }
+    }
+    for heard in origin.heard() {
+        assert!(
+            heard.field("if-none-match").or(heard.field("if-modified-since")).is_none(),
+            "{}",
+            heard.head
+        );
+    }
+}
+
+#[tokio::test]
+async fn parts_of_what_is_stored_and_of_what_is_arriving() {
+    let body = content(100_000);
+    let gate = Arc::new(Semaphore::new(0));
+    let (held, all) = (Arc::clone(&gate), body.clone());
+    let origin = Origin::start(move |_, mut line| {
+        let (gate, body) = (Arc::clone(&held), all.clone());
+        async move {
+            let answer = sized("200 OK", &["Cache-Control: max-age=60", "ETag: \"1\""], &body);
+            let (first, second) = answer.split_at(answer.len() - body.len() / 2);
+            line.write_all(first).await.ok()?;
+            gate.acquire().await.ok()?.forget();
+            line.write_all(second).await.ok().map(|()| line)
+        }
+    })
+    .await;
+    let proxy = proxy(&origin).await;
+    let part = |from: usize, to: usize| format!("bytes {from}-{to}/100000");
+    // The beginning is given before the end has come.
+    let early = ask(&proxy, "GET", "/", &["Range: bytes=10-1000"]).await;
+    assert_eq!((early.status(), early.field("content-range")), (206, Some(&*part(10, 1_000))));
+    early.is(&body[10..=1_000]);
+    let mut across = Client::connect(&proxy).await;
+    across.say(request("GET", "/", &["Range: bytes=49990-50009"])).await;
+    let mut last = Client::connect(&proxy).await;
+    last.say(request("GET", "/", &["Range: bytes=-5"])).await;
+    let none = ask(&proxy, "GET", "/", &["Range: bytes=100000-"]).await;
+    assert_eq!((none.status(), none.field("content-range")), (416, Some("bytes */100000")));
+    assert_eq!((origin.count(), origin.underway()), (1, 1));
+    gate.add_permits(1);
+    let head = across.head_to("GET").await.expect("an answer");
+    across.rest(head, Vec::new()).await.is(&body[49_990..50_010]);
+    let head = last.head_to("GET").await.expect("an answer");
+    last.rest(head, Vec::new()).await.is(&body[99_995..]);
+    soon(proxy.proxy().cache().idle()).await;
+    for (range, from, to) in
+        [("0-0", 0, 0), ("99999-", 99_999, 99_999), ("-7", 99_993, 99_999), ("5-999999", 5, 99_999)]
+    {
+        let answer = ask(&proxy, "GET", "/", &[&format!("Range: bytes={range}")]).await;
+        assert_eq!((answer.status(), answer.did()), (206, "hit"), "{range}");
+        assert_eq!(answer.field("content-range"), Some(&*part(from, to)));
+        answer.is(&body[from..=to]);
+    }
+    for (fields, status) in [
+        (["Range: bytes=0-9", "If-Range: \"1\""], 206),
+        (["Range: bytes=0-9", "If-Range: \"0\""], 200),
+        (["Range: bytes=0-9", "If-Range: W/\"1\""], 200),
+        (["Range: bytes=0-9", "If-None-Match: \"1\""], 304),
+        (["Range: lines=0-9", "X: y"], 200),
+        (["Range: bytes=9-0", "X: y"], 200),
+        (["Range: bytes=100000-", "X: y"], 416),
+    ] {
+        let answer = ask(&proxy, "GET", "/", &fields).await;
+        assert_eq!((answer.status(), answer.did()), (status, "hit"), "{fields:?}");
+        match status {
+            206 => answer.is(&body[..10]),
+            200 => answer.is(&body),
+            _ => assert!(answer.is_whole && answer.body.is_empty()),
+        }
+    }
+    let several = ask(&proxy, "GET", "/", &["Range: bytes=0-9, 50-59, -3"]).await;
+    assert_eq!(several.status(), 206);
+    let kind = several.field("content-type").expect("a type").to_owned();
+    let boundary =
+        kind.strip_prefix("multipart/byteranges; boundary=").expect("several").trim_matches('"').to_owned();
+    let mut expected = Vec::new();
+    for (from, to) in [(0, 9), (50, 59), (99_997, 99_999)] {
+        assert!(several.is_whole);
+        expected
+            .extend(format!("\r\n--{boundary}\r\nContent-Range: {}\r\n\r\n", part(from, to)).into_bytes());
+        expected.extend(&body[from..=to]);
+    }
+    expected.extend(format!("\r\n--{boundary}--\r\n").into_bytes());
+    let plain = |bytes: &[u8]| bytes.to_ascii_lowercase();
+    let trimmed = plain(&several.body);
+    let expected = plain(&expected);
+    let trimmed = trimmed.strip_prefix(b"\r\n").unwrap_or(&trimmed);
+    assert!(trimmed == expected.strip_prefix(b"\r\n").expect("it begins so"), "{}", trimmed.escape_ascii());
+    assert_eq!(origin.count(), 1);
+}
+
+#[tokio::test]
+async fn heads() {
+    let origin = Origin::saying(|heard| {
+        let fields = match heard.target() {
+            "/fresh" => &["Cache-Control: max-age=60", "ETag: \"1\""][..],
+            _ => STALE,
+        };
+        let answer = sized("200 OK", fields, b"good");
+        if heard.method() == "HEAD" { answer[..answer.len() - 4].to_vec() } else { answer }
+    })
+    .await;
+    let proxy = proxy(&origin).await;
+    let mut client = Client::connect(&proxy).await;
+    // On one connection: nothing of a body may follow.
+    for (target, did, count) in [("/fresh", "bypass", 1), ("/fresh", "bypass", 2), ("/stale", "bypass", 3)] {
+        let answer = client.ask("HEAD", target, &[]).await;
+        assert_eq!((answer.status(), answer.did(), origin.count()), (200, did, count));
+        assert_eq!(answer.field("content-length"), Some("4"));
+    }
+    client.ask("GET", "/fresh", &[]).await.is(b"good");
+    client.ask("GET", "/stale", &[]).await.is(b"good");
+    let answer = client.ask("HEAD", "/fresh", &[]).await;
+    assert_eq!((answer.did(), answer.field("content-length"), origin.count()), ("hit", Some("4"), 5));
+    let answer = client.ask("HEAD", "/stale", &[]).await;
+    assert_eq!((answer.did(), answer.field("content-length"), origin.count()), ("bypass", Some("4"), 6));
+    client.ask("GET", "/fresh", &[]).await.is(b"good");
+    assert_eq!(origin.count(), 6);
+}
+
+#[tokio::test]
+async fn what_arrives_stale_has_been_so_for_a_while() {
+    // One cache has given it stale for 99 s: there are no 10 s more.
+    let origin = Origin::saying(|heard| {
+        let told = "Cache-Control: max-age=1, stale-while-revalidate=10, stale-if-error=10";
+        if heard.number > 0 {
+            return sized("503 Away", &[], b"away");
+        }
+        sized("200 OK", &[told, "Age: 100", "ETag: \"1\""], b"body")
+    })
+    .await;
+    let proxy = proxy(&origin).await;
+    assert_eq!(get(&proxy, "/").await.status(), 200);
+    let hasty = ask(&proxy, "GET", "/", &["Cache-Control: max-stale=98"]).await;
+    assert_eq!((hasty.status(), origin.count()), (503, 2));
+    let patient = ask(&proxy, "GET", "/", &["Cache-Control: max-stale=500"]).await;
+    assert_eq!((patient.status(), patient.did(), origin.count()), (200, "stale", 2));
+    let told = patient.field("cache-status").unwrap_or_default();
+    assert!(told.contains("ttl=-99") || told.contains("ttl=-10"), "{told}");
+    assert_eq!(get(&proxy, "/").await.status(), 503);
+}
+
+#[tokio::test]
+async fn rules_change_and_entries_stay() {
+    let one = Origin::saying(|heard| good(format!("one {}", heard.target()).as_bytes())).await;
+    let other = Origin::saying(|heard| good(format!("other {}", heard.target()).as_bytes())).await;
+    let proxy = proxy(&one).await;
+    get(&proxy, "/kept").await.is(b"one /kept");
+    // Clients go on asking while it changes.
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let clients = futures_util::future::join_all((0..20).map(|number: usize| {
+        let (stop, proxy) = (Arc::clone(&stop), &proxy);
+        async move {
+            let mut client = Client::connect(proxy).await;
+            let mut asked = 0;
+            while !stop.load(SeqCst) {
+                client.ask("GET", "/kept", &[]).await.is(b"one /kept");
+                let answer = client.ask("GET", &format!("/{number}/{asked}"), &[]).await;
+                assert_eq!(answer.status(), 200);
+                asked += 1;
+            }
+            asked
+        }
+    }));
+    let reloads = async {
+        for round in 0..20 {
+            let url = if round % 2 == 0 { other.url() } else { one.url() };
+            proxy.proxy().reload(config(&url, "", "")).await.expect("sound rules");
+            let answer = get(&proxy, &format!("/round{round}")).await;
+            assert!(
+                answer.text().starts_with(if round % 2 == 0 { "other" } else { "one" }),
+                "{}",
+                answer.text()
+            );
+        }
+        stop.store(true, SeqCst);
+    };
+    let (asked, ()) = futures_util::future::join(clients, reloads).await;
+    assert!(asked.iter().sum::<usize>() > 20);
+    let hit = get(&proxy, "/kept").await;
+    hit.is(b"one /kept");
+    assert_eq!(hit.did(), "hit");
+}

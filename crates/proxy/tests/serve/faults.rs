@@ -1,0 +1,333 @@
+//! Origins that fail: what is not whole is never told to be, and what was good is not lost.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::SeqCst},
+};
+
+use tokio::{io::AsyncWriteExt, sync::Semaphore};
+
+use crate::support::*;
+
+/// What an origin does after its bytes.
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    Close,
+    Reset,
+    Freeze,
+}
+
+async fn act(mut line: Line, bytes: Vec<u8>, then: Then) -> Option<Line> {
+    let _ = line.write_all(&bytes).await;
+    match then {
+        Then::Close => {}
+        Then::Reset => line.get_ref().set_zero_linger().expect("a socket"),
+        Then::Freeze => while read_head(&mut line).await.is_some() {},
+    }
+    None
+}
+
+const SHORT: &str = "connections = 100\n[origin.timeouts]\nhead = \"60ms\"\nbody = \"60ms\"";
+
+/// Bodies that break off after some bytes: what was begun, and how it ends.
+fn cuts() -> Vec<(Vec<u8>, Then)> {
+    let told = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60";
+    let some = String::from_utf8(vec![b'x'; 100_000]).expect("text");
+    let sized = format!("{told}\r\nContent-Length: 200000\r\n\r\n{some}").into_bytes();
+    let chunked = format!("{told}\r\nTransfer-Encoding: chunked\r\n\r\n186a0\r\n{some}\r\n");
+    let garbage = format!("{chunked}zz\r\ngarbage").into_bytes();
+    let within = format!("{chunked}ff\r\nxxxxxxxxxx").into_bytes();
+    let endless = format!("{chunked}fffffffffffffffff\r\n").into_bytes();
+    let closes = format!("{told}\r\n\r\n{some}").into_bytes();
+    let chunked = chunked.into_bytes();
+    let mut cuts = vec![(closes.clone(), Then::Reset), (closes, Then::Freeze)];
+    for bytes in [sized, chunked, garbage, within, endless] {
+        cuts.extend([Then::Close, Then::Reset, Then::Freeze].map(|then| (bytes.clone(), then)));
+    }
+    cuts
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_seen_to_and_never_stored() {
+    for (bytes, then) in cuts() {
+        let label = format!("{:?} {then:?}", String::from_utf8_lossy(&bytes[bytes.len() - 12..]));
+        let is_well = Arc::new(AtomicBool::new(false));
+        let well = Arc::clone(&is_well);
+        let origin = Origin::start(move |_, mut line| {
+            let (bytes, is_well) = (bytes.clone(), well.load(SeqCst));
+            async move {
+                if !is_well {
+                    return act(line, bytes, then).await;
+                }
+                line.write_all(&good(b"whole")).await.ok().map(|()| line)
+            }
+        })
+        .await;
+        let proxy = proxy_with(&origin.url(), "", SHORT).await;
+        // Together, and then over HTTP/2.
+        let mut clients = crowd(&proxy, 20, |_| request("GET", "/", &[])).await;
+        for client in &mut clients {
+            let head = client.head_to("GET").await.expect("a head");
+            assert_eq!(head.status, 200, "{label}");
+            let answer = client.rest(head, Vec::new()).await;
+            assert!(!answer.is_whole, "{label}: {:?} {}", answer.head, answer.body.len());
+            assert!(answer.body.iter().all(|byte| *byte == b'x') && answer.body.len() <= 100_010, "{label}");
+        }
+        soon(proxy.proxy().cache().idle()).await;
+        let asked = origin.count();
+        let requests = Http2::connect(&proxy).await;
+        let mut answer = requests.get("/").await;
+        assert_eq!(answer.head.status, 200, "{label}");
+        let reset = answer.rest(Vec::new()).await.expect_err("a reset");
+        assert!(reset.is_reset(), "{label}: {reset}");
+        assert_eq!(origin.count(), asked + 1, "{label}: it is asked again");
+        soon(proxy.proxy().cache().idle()).await;
+        is_well.store(true, SeqCst);
+        let whole = get(&proxy, "/").await;
+        whole.is(b"whole");
+        let hit = get(&proxy, "/").await;
+        hit.is(b"whole");
+        assert_eq!((hit.did(), origin.count()), ("hit", asked + 2), "{label}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_502_or_504_and_the_next_asks_again() {
+    let large = [b"HTTP/1.1 200 OK\r\nA: ".to_vec(), vec![b'a'; 1 << 20], b"\r\n\r\n".to_vec()].concat();
+    let cases: Vec<(Vec<u8>, Then, u16)> = vec![
+        (Vec::new(), Then::Close, 502),
+        (Vec::new(), Then::Reset, 502),
+        (Vec::new(), Then::Freeze, 504),
+        (b"HTTP/1.1 200 O".to_vec(), Then::Close, 502),
+        (b"SSH-2.0-garbage\r\n\r\n".to_vec(), Then::Freeze, 502),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd".to_vec(),
+            Then::Freeze,
+            502,
+        ),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n".to_vec(), Then::Freeze, 502),
+        (large, Then::Freeze, 502),
+        // Small and sized: it is waited for as a whole.
+        (
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n".to_vec(),
+            Then::Freeze,
+            502,
+        ),
+    ];
+    for (bytes, then, status) in cases {
+        let label = format!("{:?} {then:?}", String::from_utf8_lossy(&bytes[..bytes.len().min(40)]));
+        let origin = Origin::start(move |heard, mut line| {
+            let bytes = bytes.clone();
+            async move {
+                if heard.number == 0 {
+                    return act(line, bytes, then).await;
+                }
+                line.write_all(&good(b"whole")).await.ok().map(|()| line)
+            }
+        })
+        .await;
+        let proxy = proxy_with(&origin.url(), "", SHORT).await;
+        let clients = crowd(&proxy, 1, |_| request("GET", "/", &[])).await;
+        for answer in answers(clients).await {
+            assert_eq!((answer.status(), answer.did()), (status, "error"), "{label}");
+            assert!(!answer.text().contains("127.0.0.1"), "{label}: {:?}", answer.text());
+        }
+        let whole = get(&proxy, "/").await;
+        whole.is(b"whole");
+        assert_eq!((whole.did(), origin.count()), ("miss", 2), "{label}");
+    }
+}
+
+#[tokio::test]
+async fn more_than_its_length_is_not_part_of_a_body() {
+    let origin = Origin::start(|heard, mut line| async move {
+        let smuggled = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 4\r\n\r\nevil";
+        let answer = [good(heard.target().as_bytes()), smuggled.as_bytes().to_vec()].concat();
+        line.write_all(&answer).await.ok().map(|()| line)
+    })
+    .await;
+    let proxy = proxy(&origin).await;
+    for number in 0..50 {
+        let target = format!("/{}", number % 25);
+        get(&proxy, &target).await.is(target.as_bytes());
+    }
+    assert_eq!(origin.count(), 25);
+}
+
+/// An origin that is good once, stale at once, and then does something else.
+async fn good_then(
+    fields: &'static [&'static str],
+    later: impl Fn(&Heard) -> Vec<u8> + Send + Sync + 'static,
+) -> Origin {
+    Origin::saying(
+        move |heard| {
+            if heard.number == 0 { sized("200 OK", fields, b"good") } else { later(heard) }
+        },
+    )
+    .await
+}
+
+const STALE_AT_ONCE: &[&str] = &["Cache-Control: max-age=1, stale-if-error=600", "Age: 100", "ETag: \"1\""];
+
+#[tokio::test]
+async fn failures_are_answered_with_what_is_stale() {
+    for status in ["500 A", "502 B", "503 C", "504 D", "408 E", "501 F", "520 G"] {
+        for told in ["X: y", "Cache-Control: max-age=60", "Cache-Control: no-store", "Set-Cookie: a=b"] {
+            let origin = good_then(STALE_AT_ONCE, move |_| sized(status, &[told], b"failed")).await;
+            let proxy = proxy(&origin).await;
+            assert_eq!(get(&proxy, "/").await.did(), "miss");
+            for answer in answers(crowd(&proxy, 10, |_| request("GET", "/", &[])).await).await {
+                assert_eq!(
+                    (answer.status(), answer.did()),
+                    (200, "fallback"),
+                    "{status} {told} {:?}",
+                    answer.head
+                );
+                answer.is(b"good");
+                let told_status = answer.field("cache-status").unwrap_or_default();
+                let code = &status[..3];
+                assert!(
+                    told_status.contains("hit; ttl=-")
+                        || told_status.contains(&format!("fwd=stale; fwd-status={code}")),
+                    "{told_status}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn nobody_there_is_answered_with_what_is_stale() {
+    for then in [Then::Close, Then::Reset, Then::Freeze] {
+        let origin = Origin::start(move |heard, mut line| async move {
+            if heard.number > 0 {
+                return act(line, Vec::new(), then).await;
+            }
+            line.write_all(&sized("200 OK", STALE_AT_ONCE, b"good")).await.ok().map(|()| line)
+        })
+        .await;
+        let proxy = proxy_with(&origin.url(), "", SHORT).await;
+        assert_eq!(get(&proxy, "/").await.did(), "miss");
+        let answer = get(&proxy, "/").await;
+        answer.is(b"good");
+        assert_eq!(answer.did(), "fallback");
+        assert!(answer.field("age").is_some_and(|age| age != "0"), "{:?}", answer.head);
+    }
+}
+
+#[tokio::test]
+async fn must_revalidate_forbids_what_is_stale() {
+    for told in ["max-age=1, must-revalidate", "max-age=1, proxy-revalidate", "s-maxage=1", "no-cache"] {
+        let fields: &'static [&'static str] = Box::leak(
+            vec![&*format!("Cache-Control: {told}").leak(), "Age: 1", "ETag: \"1\""].into_boxed_slice(),
+        );
+        let origin = good_then(fields, |_| sized("503 Away", &["X: y"], b"failed")).await;
+        let proxy = proxy(&origin).await;
+        assert_eq!(get(&proxy, "/").await.status(), 200);
+        let answer = get(&proxy, "/").await;
+        answer.is(b"failed");
+        assert_eq!((answer.status(), origin.count()), (503, 2), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn without_anything_stale_all_are_told_what_the_origin_says() {
+    for told in ["X: y", "Retry-After: 7", "Cache-Control: no-store", "Set-Cookie: own=1"] {
+        let gate = Arc::new(Semaphore::new(0));
+        let held = Arc::clone(&gate);
+        let origin = Origin::start(move |_, mut line| {
+            let gate = Arc::clone(&held);
+            async move {
+                gate.acquire().await.ok()?.forget();
+                line.write_all(&sized("503 Away", &[told], b"back at nine")).await.ok().map(|()| line)
+            }
+        })
+        .await;
+        let proxy = proxy(&origin).await;
+        let clients = crowd(&proxy, 50, |_| request("GET", "/", &[])).await;
+        until(|| origin.count() == 1).await;
+        gate.add_permits(1_000);
+        let mut cookies = 0;
+        for answer in answers(clients).await {
+            assert_eq!(answer.status(), 503, "{told}: {:?}", answer.head);
+            cookies += usize::from(answer.field("set-cookie").is_some());
+            if told.starts_with('X') || told.starts_with("Retry") {
+                answer.is(b"back at nine");
+                let (name, value) = told.split_once(": ").expect("a field");
+                assert_eq!(answer.field(name), Some(value));
+            }
+        }
+        assert!(cookies <= origin.count(), "{cookies} cookies of {}", origin.count());
+        assert!(origin.count() < 50, "{told}: {} of 50 asked one that is away", origin.count());
+        // It is not remembered.
+        let before = origin.count();
+        assert_eq!(get(&proxy, "/").await.status(), 503);
+        assert_eq!(origin.count(), before + 1, "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_large_failure_reaches_who_asked() {
+    let body = content(300_000);
+    let large = body.clone();
+    let origin = Origin::saying(move |_| sized("500 Oh", &["X: y"], &large)).await;
+    let proxy = proxy(&origin).await;
+    let answer = get(&proxy, "/").await;
+    assert_eq!(answer.status(), 500, "{:?}", answer.head);
+    answer.is(&body);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_kept_as_long_as_told() {
+    let origin = Origin::saying(|heard| {
+        let fields: &[&str] = if heard.target() == "/said" { &["Cache-Control: max-age=0"] } else { &[] };
+        sized("404 Not Found", fields, b"nothing")
+    })
+    .await;
+    let proxy = proxy_with(&origin.url(), "", "[[route]]\nnegative_ttl = \"1m\"").await;
+    for (target, asked) in [("/", 1), ("/said", 4)] {
+        for number in 0..3 {
+            let answer = get(&proxy, target).await;
+            answer.is(b"nothing");
+            assert_eq!(answer.status(), 404);
+            if target == "/" {
+                assert_eq!(answer.did(), if number == 0 { "miss" } else { "negative" });
+            }
+        }
+        assert_eq!(origin.count(), asked, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn an_open_breaker_asks_nobody_and_lets_a_probe_find_out() {
+    let gone = Arc::new(AtomicBool::new(true));
+    let is_gone = Arc::clone(&gone);
+    let origin = Origin::saying(move |heard| {
+        if is_gone.load(SeqCst) {
+            sized("503 Away", &["X: y"], b"failed")
+        } else {
+            good(heard.target().as_bytes())
+        }
+    })
+    .await;
+    let cache = "[cache]\nstrategy = \"breaker\"\nbreaker = { errors_rate = 0.5, period = \"10s\", min_calls = 5, open_for = \"80ms\", probes = 1 }\n";
+    let proxy = proxy_with(&origin.url(), cache, "").await;
+    for number in 0..100 {
+        let answer = get(&proxy, &format!("/{number}")).await;
+        assert_eq!(answer.status(), 503);
+        if number >= 5 && origin.count() == 5 {
+            assert!(answer.field("retry-after").is_some(), "{:?}", answer.head);
+        }
+    }
+    let asked = origin.count();
+    assert!((5..20).contains(&asked), "{asked} requests to one that is away");
+    gone.store(false, SeqCst);
+    // By itself, as requests come.
+    soon(async {
+        let mut number = 0;
+        while get(&proxy, &format!("/back{number}")).await.status() != 200 {
+            number += 1;
+        }
+    })
+    .await;
+}

@@ -1,0 +1,7 @@
+//! The proxy as a whole, with real bytes on both sides.
+
+mod answers;
+mod crowds;
+mod faults;
+mod poison;
+mod support;
