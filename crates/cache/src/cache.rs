@@ -346,6 +346,15 @@ where
         self.inner.site.idle().await;
     }
 
+    /// Waits until no coalesced load of `key` is under way; with requests still coming in that may be long.
+    pub async fn settled(&self, key: &K) {
+        // Whoever waits for this is in no hurry: a load tells those who want its value, not those who do not.
+        const LOOK_EVERY: Duration = Duration::from_millis(2);
+        while self.inner.flights.is_under_way(key) {
+            self.inner.runtime.sleep_until(self.inner.runtime.now() + LOOK_EVERY).await;
+        }
+    }
+
     /// What this cache has done so far.
     #[must_use]
     pub fn stats(&self) -> Stats {

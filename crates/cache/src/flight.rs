@@ -168,6 +168,11 @@ impl<K: Hash + Eq + Clone, T: Clone> Flights<K, T> {
         Leader::of(self.flight(key, now, false))
     }
 
+    /// Whether somebody leads a load of a key.
+    pub fn is_under_way(&self, key: &K) -> bool {
+        self.table(key).lock().contains_key(key)
+    }
+
     fn flight(self: &Arc<Self>, key: &K, began: Time, listed: bool) -> Arc<Flight<K, T>> {
         let core = Lock::new(Core::new());
         Arc::new(Flight { key: key.clone(), flights: Arc::clone(self), began, listed, core })

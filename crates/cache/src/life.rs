@@ -232,6 +232,11 @@ impl Life {
         self.spread_secs < 0.0
     }
 
+    /// When it is not given to anybody any more but in place of a load that failed.
+    pub(crate) fn stale_from(&self) -> Time {
+        self.expires + self.swr.into()
+    }
+
     /// When nobody is given it any more.
     pub(crate) fn gone(&self) -> Time {
         self.expires + self.stale_for()

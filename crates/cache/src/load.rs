@@ -65,8 +65,12 @@ pub struct Arrival<K: Hash + Eq + Clone, V: Clone> {
     /// its place. `None`: the value is all there is. If it fails, nothing is stored and the load has failed,
     /// though its callers have been answered.
     pub rest: Option<Rest<K, V>>,
+    /// The room that was taken for the value, where that is all there is.
+    pub room: Option<Room<K, V>>,
     /// Whether the source has failed although there is a value: the breaker hears of it.
     pub is_failure: bool,
+    /// Whether what is stored stays: the value is for those who wait, is not stored, and takes the place of nothing.
+    pub is_fleeting: bool,
 }
 
 /// The end of a value that is on its way.
@@ -79,17 +83,24 @@ impl<K: Hash + Eq + Clone, V: Clone> Arrival<K, V> {
     /// All of it at once.
     #[must_use]
     pub fn whole(value: V) -> Self {
-        Self { value, rest: None, is_failure: false }
+        Self { value, rest: None, room: None, is_failure: false, is_fleeting: false }
+    }
+
+    /// All of it at once, for those who wait for it; what is stored stays.
+    #[must_use]
+    pub fn fleeting(value: V) -> Self {
+        Self { is_fleeting: true, ..Self::whole(value) }
     }
 }
 
 impl<K: Hash + Eq + Clone, V: Clone + std::fmt::Debug> std::fmt::Debug for Arrival<K, V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { value, rest, is_failure } = self;
+        let Self { value, rest, is_failure, is_fleeting, .. } = self;
         f.debug_struct("Arrival")
             .field("value", value)
             .field("has_rest", &rest.is_some())
             .field("is_failure", is_failure)
+            .field("is_fleeting", is_fleeting)
             .finish()
     }
 }
@@ -294,8 +305,12 @@ where
                 return self.fail(controls, lease, stale, error).await;
             }
         }
-        let Arrived { loaded, room, attempt, .. } = arrived;
+        let Arrived { loaded, room, attempt, is_fleeting, .. } = arrived;
         drop(attempt);
+        if is_fleeting {
+            // The lease goes with it, and whoever waits on another node finds out for itself.
+            return drop(controls.land(Ok(loaded)));
+        }
         let told = lease.map(|lease| (lease, controls.key().clone(), loaded.clone()));
         let slot = if self.has_memory() {
             self.store_and_land(controls, loaded, room, seen, busy.clone()).await;
@@ -355,11 +370,12 @@ where
             None => Err(Error::Deadline { after: self.strategy.load.deadline }),
         };
         match arrival {
-            Ok(Arrival { value, rest, is_failure }) => {
+            Ok(Arrival { value, rest, room: taken, is_failure, is_fleeting }) => {
                 let took = if rest.is_some() { attempt.took() } else { attempt.end(!is_failure) };
                 let loaded = self.take_in(value, self.runtime.now(), took, since);
                 let (room, place) = pass.into_parts();
-                Ok(Arrived { loaded, room, rest, is_failure, attempt, span, _place: place })
+                let room = taken.and_then(Room::into_reservation).or(room);
+                Ok(Arrived { loaded, room, rest, is_failure, is_fleeting, attempt, span, _place: place })
             }
             Err(error) => {
                 attempt.end(false);
@@ -390,7 +406,8 @@ where
                 Ok(())
             }
             Err(error) => {
-                arrived.attempt.end(false);
+                // What is slow to arrive has been answered with; what breaks off has not.
+                arrived.attempt.end(matches!(error, Error::Deadline { .. }) && !arrived.is_failure);
                 arrived.span.record("error", tracing::field::display(&error));
                 Err(error)
             }
@@ -472,6 +489,7 @@ where
     room: Option<Reservation>,
     rest: Option<Rest<K, V>>,
     is_failure: bool,
+    is_fleeting: bool,
     attempt: Attempt<'a, K, V, R>,
     span: Span,
     /// One of those that may be under way at once.

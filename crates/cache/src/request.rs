@@ -288,7 +288,7 @@ where
         let until = |life: Life| match loaded.via {
             // Nothing better is to be had.
             Via::Stale | Via::Fallback(_) => life.gone(),
-            Via::Load | Via::Shared | Via::Elsewhere => life.expires,
+            Via::Load | Via::Shared | Via::Elsewhere => life.stale_from(),
         };
         let is_good = |life: Life| request.wish == Wish::Stored && at < until(life);
         (loaded.at >= at || loaded.life.is_some_and(is_good))

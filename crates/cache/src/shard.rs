@@ -299,6 +299,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         self.find(hash, key).map(|(_, entry)| entry.weight)
     }
 
+    /// Whether what is stored is younger than a value whose load ended then.
+    pub(crate) fn has_younger(&self, hash: u64, key: &K, loaded: Time) -> bool {
+        self.find(hash, key).is_some_and(|(_, entry)| entry.life.loaded > loaded)
+    }
+
     /// Stores a value, ends the key's claim and its episode, and gives what had to leave for it.
     pub(crate) fn publish(&mut self, new: New<'_, K, V>, now: Time) -> Gone<K, V> {
         let New { hash, key, value, life, weight, tags } = new;

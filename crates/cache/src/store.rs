@@ -319,7 +319,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let mut shard = self.parts.part(hash).shard.write();
         // Asked under the lock: what is invalidated from now on finds the value stored.
         let newest = self.moment();
-        if newest > since && self.invalidations.outdate(since, newest, hash, &tags) {
+        let is_outdated = newest > since && self.invalidations.outdate(since, newest, hash, &tags);
+        // What took long to arrive may be older by now than what is there.
+        let is_overtaken = |life: &Life| shard.has_younger(hash, &key, life.loaded);
+        if is_outdated || kept.as_ref().is_some_and(|(life, _)| is_overtaken(life)) {
             drop(shard);
             self.outdated.fetch_add(1, Relaxed);
             return;

@@ -132,8 +132,9 @@ impl Proxy {
             return Warmed::Failed(error.to_string());
         }
         // The last of it has been read before it is stored.
-        self.root.idle().await;
-        match self.root.peek(&key.into()).map(|held| held.value) {
+        let place = Place::from(key);
+        self.root.settled(&place).await;
+        match self.root.peek(&place).map(|held| held.value) {
             Some(Entry::Answer(_)) => Warmed::Stored,
             _ if status.is_server_error() => Warmed::Failed(status.to_string()),
             _ => Warmed::NotStored(status.as_u16()),
@@ -191,6 +192,7 @@ impl Handler for Proxy {
                 drop(rules);
                 let asked = Arc::new(Asked::new(head, key, peer, route));
                 let given = serve(&asked, body, came.clock).await;
+                asked.set_answered();
                 (asked, given)
             }
             Err((key, refused)) => {
@@ -213,7 +215,15 @@ async fn serve(asked: &Arc<Asked>, body: ClientBody, clock: &PerCore) -> Given {
         Method::GET if asked.directives.no_store => forward(asked, body, Forward::Bypass).await,
         Method::GET => get(asked, clock).await,
         Method::HEAD => head(asked, body).await,
-        _ => forward(asked, body, Forward::Method).await,
+        _ => {
+            // What it changes is to be outdated although its client has gone.
+            let theirs = Arc::clone(asked);
+            let done = CacheStatus::forwarded(Outcome::Error, Forward::Method);
+            #[expect(clippy::disallowed_methods, reason = "on the thread of its connection")]
+            let forwarded = tokio::spawn(async move { forward(&theirs, body, Forward::Method).await });
+            let broken = |_| Given::words(StatusCode::BAD_GATEWAY, "the request broke off", done);
+            forwarded.await.unwrap_or_else(broken)
+        }
     }
 }
 
@@ -305,15 +315,23 @@ async fn alone(asked: &Arc<Asked>, place: Place, why: Forward) -> Given {
     let (theirs, there) = (Arc::clone(asked), place.clone());
     let answer = asked.route.unshared.get_arriving(place, Wish::Anew, |room| load(theirs, there, room)).await;
     match answer {
-        Ok(Answer { value: Entry::Answer(stored), .. }) => {
-            let status = CacheStatus { stored: true, ..CacheStatus::forwarded(Outcome::Miss, why) };
-            give(asked, &Found { stored: &stored, resident: Duration::ZERO, status }).await
+        Ok(Answer { value: Entry::Answer(stored), outcome, age, reason })
+            if stored.is_for(&asked.headers) =>
+        {
+            match reason {
+                Reason::Failed(error) if asked.directives.no_cache => fail(asked, &error, why),
+                reason => {
+                    let answer = Answer { value: (), outcome, age, reason };
+                    let status = done(&answer, &stored, why);
+                    give(asked, &Found { stored: &stored, resident: age, status }).await
+                }
+            }
         }
+        Ok(Answer { reason: Reason::Failed(error), .. }) | Err(error) => fail(asked, &error, why),
         Ok(_) => match asked.take_own() {
             Some(own) => pass(own, CacheStatus::forwarded(Outcome::Miss, why)),
             None => fail(asked, &Error::LeaderLost, why),
         },
-        Err(error) => fail(asked, &error, why),
     }
 }
 
@@ -360,7 +378,12 @@ async fn head(asked: &Arc<Asked>, body: ClientBody) -> Given {
     match conditional::head_effect(stored.status, &stored.headers, length, answer.status(), answer.headers())
     {
         HeadEffect::Freshens => {
-            if let Some(entry) = fetch::freshened_by_head(asked, &place, &stored, answer.headers()) {
+            // Unless it has been purged meanwhile, or is another by now.
+            let is_there = asked.route.cache.peek(&place).is_some_and(
+                |held| matches!(held.value, Entry::Answer(there) if Arc::ptr_eq(&there, &stored)),
+            );
+            let entry = fetch::freshened_by_head(asked, &place, &stored, answer.headers());
+            if let Some(entry) = entry.filter(|_| is_there) {
                 asked.route.cache.insert(place, entry);
             }
         }
@@ -390,6 +413,7 @@ where
     };
     if !is_safe(&asked.method) {
         for key in invalidated(&asked.method, &asked.key, response.status(), response.headers()) {
+            let key = asked.route.known_by(key);
             outdate(&asked.route.cache, key, Invalidation::Hard);
         }
     }

@@ -127,7 +127,8 @@ impl Server {
         Arc::clone(&self.running).reload().await
     }
 
-    /// Takes nobody in any more, and ends when those who are here have been answered, or their time is up.
+    /// Takes nobody in any more, and ends when those who are here have been answered, or their time is up. It blocks,
+    /// and the runtime that it was started on has to go on: databases live there.
     #[must_use]
     pub fn drain(self) -> Drained {
         self.running.is_draining.store(true, Ordering::Relaxed);

@@ -13,6 +13,7 @@ use stockade_proxy::{
 use tokio::{
     runtime::{Builder, Runtime},
     signal::unix::{Signal, SignalKind, signal},
+    task::spawn_blocking,
 };
 
 use crate::{
@@ -53,7 +54,7 @@ pub fn proxy(args: ProxyArgs) -> Result<Exit, Failure> {
         }
     }
     eprintln!("ending: nobody is taken in any more");
-    let drained = server.drain();
+    let drained = runtime.block_on(spawn_blocking(|| server.drain())).unwrap_or_default();
     eprintln!("{} requests were answered to the end, {} cut off", drained.finished, drained.cut);
     Ok(Exit::Done)
 }

@@ -84,6 +84,7 @@ pub struct Asked {
 #[derive(Default)]
 struct Own {
     answer: Option<Response<OriginBody>>,
+    is_answered: bool,
     /// Of an answer that is for others otherwise.
     fields: HeaderMap,
     /// What the origin said to it.
@@ -105,9 +106,19 @@ impl Asked {
         Self { method, version, headers, key, directives, peer, route, own: Mutex::default() }
     }
 
-    /// Keeps an answer for who has asked.
+    /// Keeps an answer for who has asked, unless that is late.
     pub fn keep_own(&self, answer: Response<OriginBody>) {
-        self.own().answer = Some(answer);
+        let mut own = self.own();
+        if !own.is_answered {
+            own.answer = Some(answer);
+        }
+    }
+
+    /// It has been answered: what else comes for it is let go, and the connection that it comes by.
+    pub fn set_answered(&self) {
+        let mut own = self.own();
+        own.is_answered = true;
+        let _late = own.answer.take();
     }
 
     /// The answer that is for nobody else.

@@ -4,11 +4,11 @@ use std::{io, sync::Arc, time::SystemTime};
 
 use http::{
     HeaderMap, HeaderName, Method, Response, StatusCode,
-    header::{AGE, CONTENT_LENGTH, SET_COOKIE},
+    header::{AGE, AUTHORIZATION, CONTENT_LENGTH, COOKIE, IF_RANGE, RANGE, SET_COOKIE},
 };
 use http_body::Body;
 use http_body_util::Full;
-use stockade_cache::{Invalidation, Lifespan};
+use stockade_cache::Lifespan;
 use tokio::sync::oneshot;
 
 use super::{
@@ -69,6 +69,9 @@ pub fn is_failure(status: StatusCode) -> bool {
 /// The largest body of a failure that waiters are told.
 const FAILURE_BYTES_MAX: usize = 64 << 10;
 
+/// The key and the place of an answer take no more, in bytes; a longer URL has what it takes refused by the cache.
+const BESIDE_BYTES: usize = 1_024;
+
 /// Larger bodies are not waited for at all.
 const SMALL_BYTES: usize = 64 << 10;
 
@@ -78,12 +81,20 @@ pub async fn load(asked: Arc<Asked>, place: Place, room: Room) -> Result<Arrival
     let conditions: HeaderMap =
         held.iter().flat_map(|held| conditional::conditional_request(&held.stored.headers)).collect();
     let loading = Loading { asked, place };
+    if let Some(part) = loading.part() {
+        let (began, response) = loading.ask(&part).await?;
+        if !matches!(response.status(), StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE) {
+            return loading.take_in(began, response, None, room).await;
+        }
+        loading.asked.keep_own(response);
+        return Ok(loading.unshared(Reason::TooLarge));
+    }
     let (began, response) = loading.ask(&conditions).await?;
     let (Some(Held { stored, .. }), StatusCode::NOT_MODIFIED) = (&held, response.status()) else {
         return loading.take_in(began, response, held, room).await;
     };
     if conditional::is_about(&stored.headers, response.headers()) {
-        return Ok(Arrival::whole(loading.not_modified(stored, response.headers(), began)));
+        return Ok(loading.not_modified(stored, response.headers(), began));
     }
     // It is about another answer than the one that is here.
     let (began, response) = loading.ask(&HeaderMap::new()).await?;
@@ -137,6 +148,16 @@ impl Loading {
         Ok((began, response))
     }
 
+    /// What the client wants a part by, of what is known to be too large to be stored.
+    fn part(&self) -> Option<HeaderMap> {
+        let headers = &self.asked.headers;
+        let range = headers.get(RANGE)?;
+        let Entry::Unshared(unshared) = self.held_here()? else { return None };
+        let if_range = headers.get(IF_RANGE).map(|condition| (IF_RANGE, condition.clone()));
+        (unshared.reason == Reason::TooLarge)
+            .then(|| [(RANGE, range.clone())].into_iter().chain(if_range).collect())
+    }
+
     /// The answer that is here, with the head that the origin gives it now.
     fn freshened(&self, stored: &Stored, told: &HeaderMap, began: SystemTime) -> Head {
         let said = ResponseDirectives::read(told, &TARGETS);
@@ -146,7 +167,7 @@ impl Loading {
     }
 
     /// What becomes of the answer that is here, now that the origin says that it is as it was.
-    fn not_modified(&self, stored: &Stored, told: &HeaderMap, began: SystemTime) -> Entry {
+    fn not_modified(&self, stored: &Stored, told: &HeaderMap, began: SystemTime) -> Arrival {
         let mut head = self.freshened(stored, told, began);
         self.asked.keep_fields(&ResponseDirectives::read(told, &TARGETS), told);
         if head.fate == Err(NotStored::Cookie.into()) && told.contains_key(SET_COOKIE) {
@@ -157,10 +178,14 @@ impl Loading {
             head = self.freshened(stored, &told, began);
         }
         match head.fate {
-            Ok(lifespan) => Entry::Answer(Arc::new(head.stored(stored.content.clone(), lifespan))),
+            Ok(lifespan) => {
+                let stored = head.stored(stored.content.clone(), lifespan);
+                Arrival::whole(Entry::Answer(Arc::new(stored)))
+            }
             // Nobody knows how long it is fresh: so it is for those who have waited for it.
             Err(reason) if reason.is_of_status() => {
-                Entry::Answer(Arc::new(head.stored(stored.content.clone(), Lifespan::NONE)))
+                let stored = head.stored(stored.content.clone(), Lifespan::NONE);
+                Arrival::whole(Entry::Answer(Arc::new(stored)))
             }
             // From now on it is for one: who has asked.
             Err(reason) => {
@@ -174,10 +199,27 @@ impl Loading {
         }
     }
 
-    /// That an answer is not shared.
-    fn unshared(&self, reason: Reason) -> Entry {
+    /// That an answer is not shared. It is remembered, unless it was a matter of who asked, or there is something
+    /// fresh that only this request did not want. Answers to credentials are both: where there is one for those who
+    /// have none, that stays.
+    fn unshared(&self, reason: Reason) -> Arrival {
         let held = self.asked.route.cache.peek(&self.place);
-        Unshared::entry(reason, held.is_some_and(|held| matches!(held.value, Entry::Answer(_))))
+        let held = held.filter(|held| matches!(held.value, Entry::Answer(_)));
+        let is_of_request = match reason {
+            Reason::NotStored(NotStored::RequestNoStore) => true,
+            Reason::NotStored(NotStored::Credentials) => held.is_some(),
+            _ => false,
+        };
+        if is_of_request || held.is_some_and(|held| !held.fresh_for.is_zero()) {
+            Arrival::fleeting(Unshared::for_now(reason))
+        } else {
+            Arrival::whole(Unshared::remembered(reason))
+        }
+    }
+
+    /// What is here, whatever it is good for.
+    fn held_here(&self) -> Option<Entry> {
+        self.asked.route.cache.peek(&self.place).map(|held| held.value)
     }
 
     /// What becomes of an answer, as its head says.
@@ -202,13 +244,6 @@ impl Loading {
             lifespan.swr = lifespan.swr.saturating_sub(stale_for);
             lifespan.sie = lifespan.sie.saturating_sub(stale_for);
         }
-        if let (Some(variant), Ok(lifespan)) = (&self.place.variant, &mut fate)
-            && selecting.as_ref() != Some(variant)
-        {
-            // It depends on something else than the answers before: who asks next finds out for all.
-            route.cache.invalidate(&key.clone().into(), Invalidation::Hard);
-            *lifespan = Lifespan::NONE;
-        }
         let tags = route.tags(&headers);
         Head { status, headers, said, freshness, vary, received, selecting, tags, fate }
     }
@@ -226,7 +261,13 @@ impl Loading {
         let is_failure = is_failure(head.status);
         // In place of a good answer no other of the origin's errors will do either, however fresh it claims to be.
         let is_kept_out = is_failure || replaces && head.status.is_server_error();
+        // Who knows that its answers are not shared has asked alone, and is told this one as it is.
+        let is_alone = matches!(self.held_here(), Some(Entry::Unshared(_)));
         match head.fate {
+            Err(reason) if is_alone && is_kept_out && reason.is_of_status() => {
+                self.asked.keep_own(response);
+                Err(Failure::Own { status: head.status })
+            }
             Ok(_) if replaces && is_kept_out => Err(self.failed(head, response).await),
             Err(reason) if is_kept_out && reason.is_of_status() => Err(self.failed(head, response).await),
             // It is for one, and says that the origin has failed: the others are told only that.
@@ -234,9 +275,16 @@ impl Loading {
                 self.asked.keep_own(response);
                 Err(Failure::Own { status: head.status })
             }
+            // Nobody says how long it holds: it is told those who wait, and what is stored stays.
+            Err(reason) if reason.is_of_status() && !is_alone && !head.status.is_success() => {
+                match self.failed(head, response).await {
+                    Failure::Answered(stored) => Ok(Arrival::fleeting(Entry::Answer(stored))),
+                    _ => Ok(Arrival::fleeting(Unshared::for_now(reason))),
+                }
+            }
             Err(reason) => {
                 self.asked.keep_own(response);
-                Ok(Arrival::whole(self.unshared(reason)))
+                Ok(self.unshared(reason))
             }
             Ok(lifespan) => {
                 let arrival = self.receive(head, response, lifespan, room).await?;
@@ -245,11 +293,13 @@ impl Loading {
         }
     }
 
-    /// An answer that tells all who wait that the origin has failed.
+    /// An answer that tells all who wait what the origin says instead of what was asked for. What it says to somebody
+    /// whom it may know is for them.
     async fn failed(&self, head: Head, response: Response<OriginBody>) -> Failure {
         let status = head.status;
         let length = response.body().size_hint().exact();
-        if length.is_some_and(|length| length > FAILURE_BYTES_MAX as u64) {
+        let is_known = [AUTHORIZATION, COOKIE].iter().any(|name| self.asked.headers.contains_key(name));
+        if is_known || length.is_some_and(|length| length > FAILURE_BYTES_MAX as u64) {
             self.asked.keep_own(response);
             return Failure::Own { status };
         }
@@ -271,40 +321,46 @@ impl Loading {
         let object_max = self.asked.route.object_max;
         let length = response.body().size_hint().exact();
         let length = length.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
-        if length.is_some_and(|length| length > object_max) {
+        // What the cache counts besides: its key and its place.
+        let beside = head_bytes(&head.headers) + size_of::<Stored>() + BESIDE_BYTES;
+        let whole = length.map_or(0, |length| beside.saturating_add(held(length)));
+        if whole > object_max {
             self.asked.keep_own(response);
-            return Ok(Arrival::whole(self.unshared(Reason::TooLarge)));
+            return Ok(self.unshared(Reason::TooLarge));
         }
-        let beside = head_bytes(&head.headers) + size_of::<Stored>();
-        if !room.grow(beside + held(length.unwrap_or(0))) {
-            self.asked.keep_own(response);
-            return Ok(Arrival::whole(Unshared::for_now(Reason::NoRoom)));
-        }
+        let has_room = room.grow(whole.max(beside));
         let mut body = response.into_body();
         let mut pieces = Pieces::new(length);
         let is_small = length.is_some_and(|length| length <= SMALL_BYTES);
         if is_small && pieces.take_what_is_there(&mut body).await.map_err(Failure::Cut)? {
             let entry = Entry::Answer(Arc::new(head.stored(pieces.into_content(), lifespan)));
-            let kept = entry.clone();
-            return Ok(Arrival { rest: Some(Box::pin(async { Ok((kept, room)) })), ..Arrival::whole(entry) });
+            return Ok(Arrival { room: Some(room), ..Arrival::whole(entry) });
         }
         let arriving = Arriving::new(length.map(|length| length as u64));
         pieces.iter().for_each(|piece| arriving.push(piece.clone()));
         let beginning = Arc::new(head.stored(Content::Arriving(Arc::clone(&arriving)), lifespan));
         let (store, stored) = oneshot::channel();
-        let storing = Some(Storing { room, object_max, store });
+        // Without room those who wait read it along all the same.
+        let storing =
+            has_room.then_some(Storing { room, object_max: object_max.saturating_sub(beside), store });
+        if storing.is_none() {
+            arriving.flow();
+        }
         #[expect(
             clippy::disallowed_methods,
             reason = "on the thread whose connection to the origin it reads"
         )]
         drop(tokio::spawn(Receiver { body, arriving, pieces, beside, storing }.run()));
         let value = Entry::Answer(Arc::clone(&beginning));
+        if !has_room {
+            return Ok(Arrival::fleeting(value));
+        }
         let rest = async move {
             match stored.await {
                 Ok(Ok(Received::Whole(content, room))) => {
                     Ok((Entry::Answer(Arc::new(beginning.with(content))), room))
                 }
-                Ok(Ok(Received::TooLarge(room))) => Ok((Unshared::entry(Reason::TooLarge, false), room)),
+                Ok(Ok(Received::TooLarge(room))) => Ok((Unshared::remembered(Reason::TooLarge), room)),
                 Ok(Ok(Received::NoRoom(room))) => Ok((Unshared::for_now(Reason::NoRoom), room)),
                 Ok(Err(error)) => Err(Failure::Cut(error).into()),
                 Err(_) => Err(Failure::Cut(io::ErrorKind::UnexpectedEof.into()).into()),

@@ -22,7 +22,7 @@ use super::{
     asked::{Asked, pseudonym},
     body::{self, Body},
     fetch::Failure,
-    stored::{Content, Entry, Stored},
+    stored::{Content, Stored},
 };
 use crate::policy::{
     cache_status::{CacheStatus, Forward},
@@ -78,7 +78,9 @@ impl Given {
                 Some(Failure::Answered(stored)) => {
                     let done = CacheStatus { forward_status: Some(stored.status), ..forwarded };
                     let found = Found { stored, resident: Duration::ZERO, status: done };
-                    if let Ok(given) = found.give(asked) {
+                    if stored.is_for(&asked.headers)
+                        && let Ok(given) = found.give(asked)
+                    {
                         return given;
                     }
                     (StatusCode::BAD_GATEWAY, done)
@@ -131,8 +133,13 @@ fn words(error: &Error) -> &'static str {
 
 /// What the cache did for a request that it gives this answer.
 #[must_use]
-pub fn done(answer: &Answer<Entry>, stored: &Stored, miss: Forward) -> CacheStatus {
-    let from_store = || CacheStatus::stored(answer.outcome, stored.ttl_s(answer.age));
+pub fn done<V>(answer: &Answer<V>, stored: &Stored, miss: Forward) -> CacheStatus {
+    let from_store = || {
+        let ttl_s = stored.ttl_s(answer.age);
+        // By jitter or by a purge it is stale before its time.
+        let is_stale = matches!(answer.outcome, Outcome::Stale | Outcome::Fallback);
+        CacheStatus::stored(answer.outcome, if is_stale { ttl_s.min(-1) } else { ttl_s })
+    };
     let is_stored = stored.lifespan != Lifespan::NONE;
     let forwarded = |why| CacheStatus { stored: is_stored, ..CacheStatus::forwarded(answer.outcome, why) };
     match (&answer.reason, answer.outcome) {

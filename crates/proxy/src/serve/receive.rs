@@ -17,6 +17,9 @@ use super::{
 /// How often others have their turn while a small body may be on its way.
 const TURNS: usize = 3;
 
+/// How much is taken at once for a body of unknown length.
+const SHARED_BYTES: usize = 16 << 10;
+
 /// Up to so many pieces of a body are kept as they came.
 const PIECES_MAX: usize = 4;
 
@@ -48,6 +51,10 @@ impl Pieces {
     /// One more; as it is kept.
     pub fn add(&mut self, piece: &[u8]) -> Bytes {
         self.bytes += piece.len();
+        // Small ones of an unknown number share what is taken for them.
+        if self.buffer.capacity() < piece.len() {
+            self.buffer.reserve(piece.len().max(SHARED_BYTES));
+        }
         self.buffer.extend_from_slice(piece);
         let kept = self.buffer.split().freeze();
         self.kept.push(kept.clone());

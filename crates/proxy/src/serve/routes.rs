@@ -58,6 +58,12 @@ impl Route {
         Ok(Self { config, origin, cache, unshared, object_max, counts })
     }
 
+    /// What an answer is known by whose URL this is: some parameters may make no difference.
+    #[must_use]
+    pub fn known_by(&self, key: Key) -> Key {
+        known_by(&self.config, key)
+    }
+
     /// How it goes.
     #[must_use]
     pub fn stats(&self) -> RouteStats {
@@ -222,7 +228,7 @@ impl Rules {
             return Err((key, refused(StatusCode::NOT_FOUND, "no route has this path")));
         };
         let at = self.config.routes.iter().position(|one| std::ptr::eq(one, route)).unwrap_or_default();
-        Ok((self.known_by(key), Arc::clone(&self.routes[at])))
+        Ok((known_by(route, key), Arc::clone(&self.routes[at])))
     }
 }
 
@@ -230,11 +236,17 @@ impl Rules {
     /// What an answer is known by whose URL this is: some parameters may make no difference.
     #[must_use]
     pub fn known_by(&self, key: Key) -> Key {
-        let Some(route) = self.config.route(key.authority(), key.path()) else { return key };
-        match route.asked(key.path_and_query()) {
-            Cow::Borrowed(_) => key,
-            Cow::Owned(asked) => Key::of(key.scheme(), key.authority(), &asked),
+        match self.config.route(key.authority(), key.path()) {
+            Some(route) => known_by(route, key),
+            None => key,
         }
+    }
+}
+
+fn known_by(route: &config::Route, key: Key) -> Key {
+    match route.asked(key.path_and_query()) {
+        Cow::Borrowed(_) => key,
+        Cow::Owned(asked) => Key::of(key.scheme(), key.authority(), &asked),
     }
 }
 

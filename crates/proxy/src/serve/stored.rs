@@ -150,15 +150,10 @@ impl Reason {
 pub const UNSHARED_FOR: Duration = Duration::from_mins(2);
 
 impl Unshared {
-    /// It is remembered, unless it was a matter of who asked and not of what was answered. Answers to credentials
-    /// are both: where there is one for those who have none (`has_answer`), that stays.
+    /// It is remembered.
     #[must_use]
-    pub fn entry(reason: Reason, has_answer: bool) -> Entry {
-        match reason {
-            Reason::NotStored(NotStored::RequestNoStore) => Self::for_now(reason),
-            Reason::NotStored(NotStored::Credentials) if has_answer => Self::for_now(reason),
-            _ => Self::for_as_long(reason, UNSHARED_FOR),
-        }
+    pub fn remembered(reason: Reason) -> Entry {
+        Self::for_as_long(reason, UNSHARED_FOR)
     }
 
     /// It is not remembered.
