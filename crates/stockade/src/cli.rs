@@ -186,14 +186,16 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = registries())]
 pub struct ProxyArgs {
-    /// Where answers come from: `http://HOST:PORT`, `https:`, or a database of documents
+    /// Where answers come from: `http://HOST:PORT`, `https:`, or a database of documents; in place of
+    /// the only origin of a file
     #[arg(long, value_name = "URL", required_unless_present = "config")]
     pub origin: Option<String>,
     /// Where it listens; port 0: any that is free [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub listen: Vec<SocketAddr>,
-    /// Where it is looked at, purged and reloaded
+    /// Where whoever runs it comes in, to look, purge and reload [default: nowhere]
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub admin: Option<SocketAddr>,
     /// The token for that, in a file; needed anywhere but on the loopback
@@ -202,13 +204,13 @@ pub struct ProxyArgs {
     /// Routes, origins and everything else; flags go before it
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
-    /// What is done about a missing answer
+    /// What is done about a missing answer: one of those below [default: breaker]
     #[arg(long, value_name = "NAME", value_parser = preset)]
     pub strategy: Option<Named>,
-    /// How many answers are held at most
+    /// How many answers are held at most [default: as many as fit]
     #[arg(long, value_name = "N")]
     pub max_entries: Option<NonZeroUsize>,
-    /// How much they may take: `256MiB`
+    /// How much they may take [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max_bytes: Option<usize>,
     /// How much of that is cleared once it is full, 0 to 1

@@ -6,6 +6,7 @@ use stockade_lab::{engine::EngineError, run::RunError, spec::LoadError, storage:
 use stockade_load::{drive, plan};
 use stockade_model::record::{Record, Verdict};
 use stockade_origin::{Refused, StartError};
+use stockade_proxy::{admin, config::ConfigError, front, serve::routes::RulesError, server};
 use stockade_source::{documents::ReadError, secrets::masked_message};
 
 /// How the program ends when nothing went wrong.
@@ -40,9 +41,9 @@ pub enum Failure {
     #[error(transparent)]
     Plan(#[from] plan::ReadError),
     #[error(transparent)]
-    Proxy(#[from] stockade_proxy::server::StartError),
+    Proxy(#[from] server::StartError),
     #[error(transparent)]
-    Config(#[from] stockade_proxy::config::ConfigError),
+    Config(#[from] ConfigError),
     #[error("{0}")]
     Usage(String),
     #[error("cannot write to standard output: {0}")]
@@ -83,6 +84,7 @@ pub fn explain(failure: Failure) -> ExitCode {
             eprintln!("{:?}", miette::Report::new(*recipe));
         }
         Failure::Plan(plan::ReadError::Plan(plan)) => eprintln!("{:?}", miette::Report::new(*plan)),
+        Failure::Config(ConfigError::File(file)) => eprintln!("{:?}", miette::Report::new(*file)),
         Failure::Generator(drive::LoadError::Samples(error))
             if error.kind() == std::io::ErrorKind::BrokenPipe => {}
         // A reader that has seen enough is no failure worth a word.
@@ -129,6 +131,14 @@ impl Failure {
             | Self::Load(_)
             | Self::Documents(_)
             | Self::Plan(_)
+            | Self::Config(_)
+            // What the configuration names, or says, cannot be used; what does not listen is not its fault.
+            | Self::Proxy(
+                server::StartError::Rules(RulesError::Limit(_) | RulesError::Strategy { .. })
+                | server::StartError::Front(front::StartError::Tls(_))
+                | server::StartError::Admin(admin::StartError::Open(_) | admin::StartError::Token(_))
+                | server::StartError::Log(_),
+            )
             | Self::Generator(drive::LoadError::Trust(_) | drive::LoadError::TooMany(_)) => true,
             Self::Origin(StartError::Refused(refused)) => !matches!(refused, Refused::Unavailable(_)),
             Self::Engine(error) | Self::Run(RunError::Engine(error) | RunError::Cell { error, .. }) => {

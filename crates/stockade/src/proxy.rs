@@ -7,7 +7,7 @@ use std::{
 
 use stockade_load::drive::Limits;
 use stockade_proxy::{
-    config::{Change, Config, Flags},
+    config::{Change, Config, ConfigError, Flags},
     server::Server,
 };
 use tokio::{
@@ -28,7 +28,7 @@ pub fn proxy(args: ProxyArgs) -> Result<Exit, Failure> {
     let config = config(&args)?;
     let args = Arc::new(args);
     let again = Arc::clone(&args);
-    let read_again = Box::new(move || self::config(&again).map_err(|failure| failure.to_string()));
+    let read_again = Box::new(move || self::config(&again).map_err(|failure| line(&failure)));
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     let runtime = runtime().map_err(|error| Failure::Usage(format!("cannot start: {error}")))?;
     let server = runtime.block_on(Server::start(config, read_again))?;
@@ -76,6 +76,14 @@ fn config(args: &ProxyArgs) -> Result<Config, Failure> {
     };
     config.threads = args.threads.or(config.threads);
     Ok(config)
+}
+
+/// What is wrong, and where, in one line.
+fn line(failure: &Failure) -> String {
+    match failure {
+        Failure::Config(ConfigError::File(file)) => file.line(),
+        failure => failure.to_string(),
+    }
 }
 
 /// What came of reading the configuration again.
