@@ -8,6 +8,7 @@ use std::{
 };
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
+use serde_json::Value;
 use stockade_load::{report::FORMATS, sample::Class};
 
 /// Who may import whom: the one-way street of ARCHITECTURE.md.
@@ -211,6 +212,53 @@ fn every_preset_is_documented() {
     }
 }
 
+/// The flags of a command, as its help has them.
+fn flags(command: &str) -> Vec<String> {
+    let help = Command::new(env!("CARGO_BIN_EXE_stockade")).args([command, "--help"]).output().expect("help");
+    let help = String::from_utf8(help.stdout).expect("UTF-8");
+    let lines = help.lines().filter(|line| line.trim_start().starts_with('-'));
+    let flags = lines.filter_map(|line| line.split(' ').find(|word| word.starts_with("--")));
+    // A default that is another flag's may have a line of its own.
+    flags.filter(|flag| *flag != "--help" && !flag.ends_with(']')).map(str::to_owned).collect()
+}
+
+/// The names of all settings in a JSON schema.
+fn settings(schema: &Value, names: &mut BTreeSet<String>) {
+    match schema {
+        Value::Object(object) => {
+            if let Some(Value::Object(properties)) = object.get("properties") {
+                names.extend(properties.keys().cloned());
+            }
+            object.values().for_each(|value| settings(value, names));
+        }
+        Value::Array(list) => list.iter().for_each(|value| settings(value, names)),
+        _ => {}
+    }
+}
+
+/// Metrics, pages of the admin's listener and fields of the log are asked of one that runs: tests/cli/proxy/told.rs.
+#[test]
+fn every_flag_and_setting_of_the_proxy_is_documented() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).expect("readable");
+    let manual = read("docs/proxy.md");
+    let code: Vec<&str> = manual.split('`').skip(1).step_by(2).collect();
+    for flag in flags("proxy") {
+        assert!(code.iter().any(|code| code.split(' ').next() == Some(&flag)), "{flag}");
+    }
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words: BTreeSet<&str> = code.iter().flat_map(|code| code.split(|c| !is_word(c))).collect();
+    let schema: Value = serde_json::from_str(&read("docs/proxy.schema.json")).expect("JSON");
+    let mut names = BTreeSet::new();
+    settings(&schema, &mut names);
+    assert!(names.len() > 70, "{names:?}");
+    let missing: Vec<_> = names.iter().filter(|name| !words.contains(name.as_str())).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    for preset in stockade_cache::PRESETS {
+        let row = format!("| `{}` | {} |", preset.name, preset.summary);
+        assert!(manual.contains(&row), "{row}");
+    }
+}
+
 #[test]
 fn every_flag_failure_and_format_of_a_load_is_documented() {
     let docs = fs::read_to_string(root().join("docs/load.md")).expect("docs/load.md");
@@ -221,15 +269,8 @@ fn every_flag_failure_and_format_of_a_load_is_documented() {
         .flat_map(|cell| cell.split('`').skip(1).step_by(2))
         .collect();
     let is_documented = |name: &str| cells.iter().any(|cell| cell.split(' ').next() == Some(name));
-    let help = Command::new(env!("CARGO_BIN_EXE_stockade")).args(["load", "--help"]).output().expect("help");
-    let help = String::from_utf8(help.stdout).expect("UTF-8");
-    let flags: Vec<_> = help
-        .lines()
-        .filter(|line| line.trim_start().starts_with('-'))
-        .filter_map(|line| line.split(' ').find(|word| word.starts_with("--")))
-        // A default that is another flag's may have a line of its own.
-        .filter(|flag| *flag != "--help" && !flag.ends_with(']'))
-        .collect();
+    let flags = flags("load");
+    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
     assert!(flags.len() > 30, "{flags:?}");
     for flag in flags {
         assert!(is_documented(flag), "{flag}");
