@@ -8,6 +8,7 @@ mod mongodb;
 mod open;
 mod origin;
 mod postgres;
+mod proxy;
 mod run;
 mod running;
 mod secrets;

@@ -3,7 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
     time::Duration,
@@ -33,6 +33,11 @@ impl Running {
     pub fn start(sandbox: &Sandbox, arguments: &[&str], stdin: &str) -> Self {
         let mut command = sandbox.command();
         command.args(arguments);
+        Self::spawn(command, stdin)
+    }
+
+    /// A command that becomes the program, with this on standard input.
+    pub fn spawn(mut command: Command, stdin: &str) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let stdout = lines(child.stdout.take().expect("a pipe"));
@@ -61,9 +66,26 @@ impl Running {
         between(&line, &before, after)
     }
 
+    /// The next line of standard error.
+    #[track_caller]
+    pub fn says(&self) -> String {
+        self.stderr.recv_timeout(PATIENCE).expect("a line on standard error")
+    }
+
+    /// The next line of standard output.
+    #[track_caller]
+    pub fn prints(&self) -> String {
+        self.stdout.recv_timeout(PATIENCE).expect("a line on standard output")
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+    }
+
     /// Ends it by a signal.
     pub fn stopped_by(self, signal: Signal) -> Said {
-        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+        self.signal(signal);
         self.ended()
     }
 
