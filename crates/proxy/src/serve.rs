@@ -212,9 +212,10 @@ async fn serve(asked: &Arc<Asked>, body: ClientBody, clock: &PerCore) -> Given {
         return Given::words(StatusCode::LOOP_DETECTED, "this request has been here before", done);
     }
     match asked.method {
-        Method::GET if asked.directives.no_store => forward(asked, body, Forward::Bypass).await,
+        // Hits are to be small: a connection has room for the largest of these, and moves it with each request.
+        Method::GET if asked.directives.no_store => Box::pin(forward(asked, body, Forward::Bypass)).await,
         Method::GET => get(asked, clock).await,
-        Method::HEAD => head(asked, body).await,
+        Method::HEAD => Box::pin(head(asked, body)).await,
         _ => {
             // What it changes is to be outdated although its client has gone.
             let theirs = Arc::clone(asked);
@@ -288,7 +289,9 @@ async fn get(asked: &Arc<Asked>, clock: &PerCore) -> Given {
             Ok(answer) => answer,
             Err(error) => return fail(asked, &error, why),
         };
-        let Entry::Answer(stored) = &answer.value else { return alone(asked, place, why).await };
+        let Entry::Answer(stored) = &answer.value else {
+            return Box::pin(alone(asked, place, why)).await;
+        };
         if stored.is_for(&asked.headers) {
             if wish == Wish::Anew
                 && asked.directives.no_cache
@@ -304,7 +307,7 @@ async fn get(asked: &Arc<Asked>, clock: &PerCore) -> Given {
         }
         place.variant = Some(Arc::new(stored.vary.selecting(&asked.headers)));
     }
-    alone(asked, place, Forward::VaryMiss).await
+    Box::pin(alone(asked, place, Forward::VaryMiss)).await
 }
 
 /// Asks the origin for this request alone. What may be stored all the same is.
@@ -346,7 +349,9 @@ fn fail(asked: &Asked, error: &Error, why: Forward) -> Given {
 async fn give(asked: &Arc<Asked>, found: &Found<'_>) -> Given {
     match found.give(asked) {
         Ok(given) => given,
-        Err(NotGiven::Late | NotGiven::Condition) => forward(asked, Empty::new(), Forward::Bypass).await,
+        Err(NotGiven::Late | NotGiven::Condition) => {
+            Box::pin(forward(asked, Empty::new(), Forward::Bypass)).await
+        }
     }
 }
 
@@ -425,7 +430,7 @@ fn pass(response: Response<OriginBody>, done: CacheStatus) -> Given {
     let mut response = response.map(|body| Body::Passing(Box::new(body)));
     hop::add_via(response.headers_mut(), http::Version::HTTP_11, pseudonym());
     hop::supply_date(response.headers_mut(), clock::now());
-    Given { response, status: done }
+    Given::of(response, done)
 }
 
 /// Outdates what is stored for a URL; how many answers there were.

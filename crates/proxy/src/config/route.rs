@@ -3,6 +3,7 @@
 use std::{borrow::Cow, cmp::Reverse, fmt, str::FromStr, time::Duration};
 
 use http::HeaderName;
+use memchr::{memchr, memrchr};
 use percent_encoding::percent_decode_str;
 use stockade_cache::Strategy;
 
@@ -72,8 +73,10 @@ impl Config {
     /// Whether requests for this `Host` are answered at all.
     #[must_use]
     pub fn has_host(&self, host: &str) -> bool {
-        let host = bare(host);
-        self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.has(host))
+        self.hosts.is_empty() || {
+            let host = bare(host);
+            self.hosts.iter().any(|pattern| pattern.has(host))
+        }
     }
 }
 
@@ -82,13 +85,16 @@ impl Route {
     /// parameters that make no difference.
     #[must_use]
     pub fn asked<'a>(&self, path_and_query: &'a str) -> Cow<'a, str> {
+        if self.ignored_query.is_empty() {
+            return path_and_query.into();
+        }
         let Some((path, query)) = path_and_query.split_once('?') else { return path_and_query.into() };
         let is_ignored = |parameter: &&str| {
             let name = parameter.split('=').next().unwrap_or_default();
             let name = percent_decode_str(name).decode_utf8_lossy();
             self.ignored_query.iter().any(|pattern| pattern.has(&name))
         };
-        if self.ignored_query.is_empty() || !query.split('&').any(|parameter| is_ignored(&parameter)) {
+        if !query.split('&').any(|parameter| is_ignored(&parameter)) {
             return path_and_query.into();
         }
         let mut asked = String::with_capacity(path_and_query.len());
@@ -109,9 +115,9 @@ impl Route {
 
 /// A host without its port and the dot at its end.
 fn bare(host: &str) -> &str {
-    let end = match host.rfind(']') {
+    let end = match memrchr(b']', host.as_bytes()) {
         Some(bracket) => bracket + 1,
-        None => host.find(':').unwrap_or(host.len()),
+        None => memchr(b':', host.as_bytes()).unwrap_or(host.len()),
     };
     host[..end].trim_end_matches('.')
 }

@@ -125,7 +125,9 @@ pub fn add_via(headers: &mut HeaderMap, received: Version, pseudonym: &str) {
         Version::HTTP_3 => "3",
         _ => "1.1",
     };
-    if let Ok(hop) = HeaderValue::try_from(format!("{version} {pseudonym}")) {
+    let mut hop: SmallVec<[u8; 64]> = SmallVec::new();
+    [version, " ", pseudonym].iter().for_each(|part| hop.extend_from_slice(part.as_bytes()));
+    if let Ok(hop) = HeaderValue::from_bytes(&hop) {
         headers.append(VIA, hop);
     }
 }

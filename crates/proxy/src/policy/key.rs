@@ -7,6 +7,7 @@
 
 use std::{borrow::Borrow, fmt, sync::Arc};
 
+use memchr::{memchr, memchr2_iter, memchr3};
 use smallvec::SmallVec;
 
 /// A URI without a fragment, in one spelling. Made with one allocation; a clone is a count.
@@ -21,7 +22,8 @@ impl Key {
     #[must_use]
     pub fn of(scheme: &str, authority: &str, path_and_query: &str) -> Self {
         let mut text = Buffer::new();
-        text.extend(scheme.bytes().map(|byte| byte.to_ascii_lowercase()));
+        text.extend_from_slice(scheme.as_bytes());
+        text.make_ascii_lowercase();
         text.extend_from_slice(b"://");
         let default_port = match &text[..] {
             b"http://" => ":80",
@@ -30,8 +32,11 @@ impl Key {
         };
         let authority = authority.strip_suffix(default_port).unwrap_or(authority);
         let authority = authority.strip_suffix(':').unwrap_or(authority);
-        text.extend(authority.bytes().map(|byte| byte.to_ascii_lowercase()));
-        let (path, query) = path_and_query.split_at(path_and_query.find('?').unwrap_or(path_and_query.len()));
+        let start = text.len();
+        text.extend_from_slice(authority.as_bytes());
+        text[start..].make_ascii_lowercase();
+        let end_of_path = memchr(b'?', path_and_query.as_bytes()).unwrap_or(path_and_query.len());
+        let (path, query) = path_and_query.split_at(end_of_path);
         push_path(&mut text, path.as_bytes());
         text.extend_from_slice(query.as_bytes());
         Self(match std::str::from_utf8(&text) {
@@ -74,7 +79,7 @@ impl Key {
     #[must_use]
     pub fn path(&self) -> &str {
         let whole = self.path_and_query();
-        &whole[..whole.find('?').unwrap_or(whole.len())]
+        &whole[..memchr(b'?', whole.as_bytes()).unwrap_or(whole.len())]
     }
 
     /// Whether scheme and authority are the same (RFC 9110, 4.3.1).
@@ -121,12 +126,17 @@ impl Key {
     }
 
     fn end_of_scheme(&self) -> usize {
-        self.0.find("://").unwrap_or(0)
+        // What is before it has no colon.
+        memchr(b':', self.0.as_bytes()).unwrap_or(0)
     }
 
     fn end_of_authority(&self) -> usize {
         let start = self.end_of_scheme() + 3;
-        self.0.get(start..).and_then(|rest| rest.find(['/', '*', '?'])).map_or(self.0.len(), |at| start + at)
+        self.0
+            .as_bytes()
+            .get(start..)
+            .and_then(|rest| memchr3(b'/', b'*', b'?', rest))
+            .map_or(self.0.len(), |at| start + at)
     }
 }
 
@@ -159,8 +169,8 @@ fn push_path(text: &mut Buffer, path: &[u8]) {
         return;
     }
     let within = path.strip_prefix(b"/").unwrap_or(path);
-    let has_dots = within.starts_with(b".") || within.windows(2).any(|pair| pair == b"/.");
-    if !has_dots && !within.contains(&b'%') {
+    let is_after_slash = |at: usize| at == 0 || within[at - 1] == b'/';
+    if memchr2_iter(b'.', b'%', within).all(|at| within[at] == b'.' && !is_after_slash(at)) {
         text.push(b'/');
         text.extend_from_slice(within);
         return;

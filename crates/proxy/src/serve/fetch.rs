@@ -17,7 +17,7 @@ use super::{
     clock,
     origin::{OriginBody, OriginError},
     receive::{Pieces, Received, Receiver, Storing, limited},
-    stored::{Arrival, Content, Entry, Place, Reason, Room, Stored, Unshared, head_bytes, held},
+    stored::{Arrival, Content, Entry, Place, Reason, Room, Stored, Unshared, head_bytes, held, of_its_own},
 };
 use crate::policy::{
     conditional,
@@ -391,6 +391,7 @@ impl Head {
         hop::for_store(&mut headers, &said);
         headers.remove(CONTENT_LENGTH);
         headers.remove(AGE);
+        let headers = of_its_own(&headers);
         Stored { status, headers, content, freshness, received, lifespan, vary, selecting, tags }
     }
 }

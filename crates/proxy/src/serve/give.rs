@@ -1,5 +1,7 @@
 //! What a client is given: a stored answer, or what its request makes of it.
 
+mod ready;
+
 use std::{
     collections::VecDeque,
     ops::Range,
@@ -13,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Response, StatusCode,
-    header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RETRY_AFTER},
+    header::{CONTENT_RANGE, CONTENT_TYPE, RETRY_AFTER},
 };
 use stockade_cache::{Answer, Error, Lifespan, Reason};
 use stockade_model::{outcome::Outcome, seed::Seed};
@@ -37,6 +39,8 @@ pub struct Given {
     pub response: Response<Body>,
     /// What was done.
     pub status: CacheStatus,
+    /// Whether its head says so already.
+    is_told: bool,
 }
 
 /// What was found for a request, and how.
@@ -59,13 +63,19 @@ pub enum NotGiven {
 }
 
 impl Given {
+    /// An answer whose head does not yet say what was done.
+    #[must_use]
+    pub fn of(response: Response<Body>, status: CacheStatus) -> Self {
+        Self { response, status, is_told: false }
+    }
+
     /// A few words of the proxy's own.
     #[must_use]
     pub fn words(status: StatusCode, words: &str, done: CacheStatus) -> Self {
         let mut response = Response::new(Body::from(Bytes::from(format!("{words}\n"))));
         *response.status_mut() = status;
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-        Self { response, status: done }
+        Self::of(response, done)
     }
 
     /// Nothing could be served.
@@ -109,7 +119,9 @@ impl Given {
     /// The answer, with what every answer says.
     #[must_use]
     pub fn into_response(mut self) -> Response<Body> {
-        self.status.append(self.response.headers_mut());
+        if !self.is_told {
+            self.status.append(self.response.headers_mut());
+        }
         self.response
     }
 }
@@ -201,17 +213,25 @@ impl Found<'_> {
         Ok(given(status, headers, body, done))
     }
 
+    /// With all that is said of an answer from the store.
     fn head(&self, asked: &Asked) -> HeaderMap {
         let Self { stored, resident, status } = *self;
-        let mut headers = HeaderMap::with_capacity(stored.headers.len() + 4);
-        for (name, value) in &stored.headers {
+        let age_s = stored.freshness.age(resident).as_secs();
+        if status.outcome != Outcome::Miss {
+            return ready::head(stored, age_s, status, || self.made(age_s, HeaderMap::new()));
+        }
+        self.made(age_s, asked.take_fields())
+    }
+
+    fn made(&self, age_s: u64, fields: HeaderMap) -> HeaderMap {
+        let mut headers = HeaderMap::with_capacity(self.stored.headers.len() + 4);
+        for (name, value) in &self.stored.headers {
             headers.append(name, value.clone());
         }
-        if status.outcome == Outcome::Miss {
-            headers.extend(asked.take_fields());
-        }
-        hop::set_age(&mut headers, stored.freshness.age(resident));
+        headers.extend(fields);
+        hop::set_age(&mut headers, Duration::from_secs(age_s));
         hop::add_via(&mut headers, http::Version::HTTP_11, pseudonym());
+        self.status.append(&mut headers);
         headers
     }
 
@@ -266,6 +286,5 @@ fn given(status: StatusCode, headers: HeaderMap, body: Body, done: CacheStatus) 
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;
-    response.headers_mut().remove(CONTENT_LENGTH);
-    Given { response, status: done }
+    Given { response, status: done, is_told: true }
 }

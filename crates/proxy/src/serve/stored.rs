@@ -5,8 +5,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderName, StatusCode};
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use stockade_cache::Lifespan;
 
 use super::{arriving::Arriving, clock::PerCore};
@@ -264,6 +264,22 @@ pub fn held(bytes: usize) -> usize {
     piece + if bytes > 32 * PAGE { bytes.next_multiple_of(PAGE) } else { bytes }
 }
 
+/// A head in memory of its own: the values of one that has come are parts of all that was read with them.
+#[must_use]
+pub fn of_its_own(head: &HeaderMap) -> HeaderMap {
+    let mut text = BytesMut::with_capacity(head.values().map(HeaderValue::len).sum());
+    let mut own = HeaderMap::with_capacity(head.len());
+    for (name, value) in head {
+        text.extend_from_slice(value.as_bytes());
+        // It was one before.
+        let Ok(mut kept) = HeaderValue::from_maybe_shared(text.split().freeze()) else { continue };
+        kept.set_sensitive(value.is_sensitive());
+        own.append(name, kept);
+    }
+    // Without the room for more.
+    own.clone()
+}
+
 /// What a head takes.
 #[must_use]
 pub fn head_bytes(headers: &HeaderMap) -> usize {
@@ -285,4 +301,29 @@ pub fn tags(place: &Place, entry: &Entry, tell: &mut dyn FnMut(&str)) {
 #[must_use]
 pub fn url_tag(key: &Key) -> String {
     format!("url {}", key.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::{CONTENT_TYPE, SET_COOKIE};
+
+    use super::*;
+
+    #[test]
+    fn a_head_of_its_own_says_the_same_elsewhere() {
+        let read = Bytes::from("text/htmla=1b=2the rest of what was read".to_owned());
+        let value = |range| HeaderValue::from_maybe_shared(read.slice(range)).unwrap();
+        let mut secret = value(9..12);
+        secret.set_sensitive(true);
+        let mut head = HeaderMap::new();
+        head.append(SET_COOKIE, secret);
+        head.append(CONTENT_TYPE, value(0..9));
+        head.append(SET_COOKIE, value(12..15));
+        let own = of_its_own(&head);
+        assert_eq!(own, head);
+        let is_sensitive: Vec<_> = own.get_all(SET_COOKIE).iter().map(HeaderValue::is_sensitive).collect();
+        assert_eq!(is_sensitive, [true, false]);
+        drop(head);
+        assert!(read.is_unique(), "something holds what was read");
+    }
 }
