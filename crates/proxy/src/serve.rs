@@ -123,7 +123,7 @@ impl Proxy {
         let (head, ()) = Request::get(url).body(()).unwrap_or_default().into_parts();
         let (key, route) = match self.rules.load().find(&head, peer) {
             Ok(found) => found,
-            Err((_, refused)) => return Warmed::NotStored(refused.response.status().as_u16()),
+            Err(refused) => return Warmed::NotStored(refused.1.response.status().as_u16()),
         };
         let asked = Arc::new(Asked::new(head, key.clone(), peer, route));
         let given = get(&asked, &self.clock).await;
@@ -195,7 +195,8 @@ impl Handler for Proxy {
                 asked.set_answered();
                 (asked, given)
             }
-            Err((key, refused)) => {
+            Err(refused) => {
+                let (key, refused) = *refused;
                 let asked = Asked::new(head, key, peer, Arc::clone(&rules.nowhere));
                 drop(rules);
                 (Arc::new(asked), refused)

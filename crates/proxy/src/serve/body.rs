@@ -85,11 +85,8 @@ impl Along {
                 return Poll::Ready(None);
             }
             let Some(piece) = ready!(self.reader.poll_next(cx)) else {
-                return Poll::Ready(match self.left {
-                    // It is shorter than it said.
-                    Some(_) => Some(Err(io::ErrorKind::UnexpectedEof.into())),
-                    None => None,
-                });
+                // It is shorter than it said.
+                return Poll::Ready(self.left.map(|_| Err(io::ErrorKind::UnexpectedEof.into())));
             };
             let mut piece = piece?;
             let skipped = self.skip.min(piece.len() as u64);

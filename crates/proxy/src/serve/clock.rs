@@ -5,6 +5,7 @@ use std::{future::Future, time::SystemTime};
 use stockade_model::time::{Live, Runtime, Time};
 
 /// Now.
+#[must_use]
 #[expect(clippy::disallowed_methods, reason = "here the dates of origins meet the real time")]
 pub fn now() -> SystemTime {
     SystemTime::now()

@@ -149,6 +149,9 @@ impl Route {
     }
 }
 
+/// What is asked for where there is no route, and what is told instead.
+pub type Refused = Box<(Key, Given)>;
+
 /// All routes in force.
 pub struct Rules {
     /// What the configuration says.
@@ -207,7 +210,7 @@ impl Rules {
     }
 
     /// The route of a request, and what it asks for there.
-    pub fn find(&self, head: &Parts, peer: Peer) -> Result<(Key, Arc<Route>), (Key, Given)> {
+    pub fn find(&self, head: &Parts, peer: Peer) -> Result<(Key, Arc<Route>), Refused> {
         let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
         let authority = head.uri.authority().map(Authority::as_str).or(host).unwrap_or_default();
         let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
@@ -222,10 +225,13 @@ impl Rules {
         // What routes are told apart by is what the origin is asked for, not another spelling of it.
         let key = Key::of(scheme, authority, target);
         if !self.config.has_host(authority) {
-            return Err((key, refused(StatusCode::MISDIRECTED_REQUEST, "this host is not served here")));
+            return Err(Box::new((
+                key,
+                refused(StatusCode::MISDIRECTED_REQUEST, "this host is not served here"),
+            )));
         }
         let Some(route) = self.config.route(authority, key.path()) else {
-            return Err((key, refused(StatusCode::NOT_FOUND, "no route has this path")));
+            return Err(Box::new((key, refused(StatusCode::NOT_FOUND, "no route has this path"))));
         };
         let at = self.config.routes.iter().position(|one| std::ptr::eq(one, route)).unwrap_or_default();
         Ok((known_by(route, key), Arc::clone(&self.routes[at])))

@@ -110,7 +110,7 @@ mod tests {
             content: Content::of("body".into()),
             freshness: Freshness {
                 initial_age: Duration::ZERO,
-                lifetime: Duration::from_secs(60),
+                lifetime: Duration::from_mins(1),
                 basis: Basis::Origin,
                 swr: None,
                 sie: None,
