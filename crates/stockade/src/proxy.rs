@@ -47,11 +47,8 @@ pub fn proxy(args: ProxyArgs) -> Result<Exit, Failure> {
     eprintln!(
         "Ctrl-C or SIGTERM ends it when those who are here have been answered; SIGHUP reads the file again"
     );
-    loop {
-        match runtime.block_on(signals.next()) {
-            Said::Reload => tell(&runtime.block_on(server.reload())),
-            Said::Stop => break,
-        }
+    while let Said::Reload = runtime.block_on(signals.next()) {
+        tell(&runtime.block_on(server.reload()));
     }
     eprintln!("ending: nobody is taken in any more");
     let drained = runtime.block_on(spawn_blocking(|| server.drain())).unwrap_or_default();
@@ -91,7 +88,7 @@ fn tell(reloaded: &Result<Vec<Change>, String>) {
     match reloaded {
         Err(error) => eprintln!("the configuration stays as it was: {error}"),
         Ok(changes) if changes.is_empty() => {
-            eprintln!("the configuration has been read again: nothing has changed")
+            eprintln!("the configuration has been read again: nothing has changed");
         }
         Ok(changes) => {
             for Change { setting, needs_restart } in changes {
