@@ -1,9 +1,9 @@
 //! A body that is still arriving, and those who read along.
 //!
-//! Whoever receives it [pushes](Arriving::push) pieces, readers take them at their own pace. As long as it is to be
+//! Whoever receives it [pushes](Feed::push) pieces, readers take them at their own pace. As long as it is to be
 //! stored all pieces are kept, so that who comes late begins at the beginning. When it turns out to be too large
-//! for that it [flows](Arriving::flow): pieces go when the slowest reader has them, nobody may join any more, and
-//! whoever receives it waits for the slowest.
+//! for that it [flows](Feed::flow): from the first reader on pieces go when the slowest has them, nobody may join any
+//! more, and whoever receives it waits for the slowest.
 
 use std::{
     collections::VecDeque,
@@ -21,9 +21,16 @@ const WINDOW_BYTES: usize = 1 << 20;
 /// So many bytes are kept although all readers have them: others who waited for it are about to join.
 const KEPT_BYTES: usize = WINDOW_BYTES / 2;
 
-/// A body on its way.
+/// A body on its way, for those who may read along. Dropped, nobody may any more who does not yet.
 #[derive(Debug)]
-pub struct Arriving {
+pub struct Arriving(Arc<Shared>);
+
+/// Where whoever receives it puts it. Dropped, no more of it will come.
+#[derive(Debug)]
+pub struct Feed(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
     /// How long it says that it will be.
     length: Option<u64>,
     state: Mutex<State>,
@@ -38,10 +45,10 @@ struct State {
     bytes: usize,
     end: Option<End>,
     flows: bool,
+    /// Somebody has read it, or nobody will: until then its beginning is kept.
+    is_met: bool,
     /// By number.
     readers: Slab<Place>,
-    /// Whether there has been one.
-    was_read: bool,
     /// Whoever receives it, if it waits for readers.
     receiver: Option<Waker>,
 }
@@ -69,37 +76,48 @@ struct Place {
 }
 
 impl Arriving {
-    /// Of which nothing has come yet.
+    /// Of which nothing has come yet; `length` is in bytes, if it says how many there will be.
     #[must_use]
-    pub fn new(length: Option<u64>) -> Arc<Self> {
-        Arc::new(Self { length, state: Mutex::default() })
+    pub fn new(length: Option<u64>) -> (Arc<Self>, Feed) {
+        let shared = Arc::new(Shared { length, state: Mutex::default() });
+        (Arc::new(Self(Arc::clone(&shared))), Feed(shared))
     }
 
     /// How long it says that it will be, in bytes.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
-        self.length
+        self.0.length
     }
 
     /// Reads along, from the beginning; `None`: that has gone.
     #[must_use]
-    pub fn read(self: &Arc<Self>) -> Option<Reader> {
-        let mut state = self.lock();
+    pub fn read(&self) -> Option<Reader> {
+        let mut state = self.0.lock();
         if state.gone > 0 {
             return None;
         }
-        state.was_read = true;
+        state.is_met = true;
         let number = state.readers.insert(Place { next: 0, waker: None });
         state.pieces.iter_mut().for_each(|piece| piece.unread += 1);
-        Some(Reader { of: Arc::clone(self), number })
+        Some(Reader { of: Arc::clone(&self.0), number })
     }
+}
 
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.is_met = true;
+        state.let_go();
+    }
+}
+
+impl Feed {
     /// More has come.
     pub fn push(&self, piece: Bytes) {
         if piece.is_empty() {
             return;
         }
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.bytes += piece.len();
         let unread = state.readers.len();
         state.pieces.push_back(Piece { bytes: piece, unread });
@@ -108,16 +126,16 @@ impl Arriving {
 
     /// From now on pieces go when all readers have them.
     pub fn flow(&self) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.flows = true;
         state.let_go();
     }
 
-    /// Waits until there is room for more; false: nobody reads it any more.
+    /// Waits until there is room for more; false: nobody reads it any more, and nobody will.
     pub async fn room(&self) -> bool {
         std::future::poll_fn(|cx| {
-            let mut state = self.lock();
-            if state.was_read && state.readers.is_empty() {
+            let mut state = self.0.lock();
+            if state.is_met && state.readers.is_empty() {
                 return Poll::Ready(false);
             }
             if state.bytes < WINDOW_BYTES {
@@ -130,19 +148,22 @@ impl Arriving {
     }
 
     /// All of it has come.
-    pub fn complete(&self) {
-        let mut state = self.lock();
+    pub fn complete(self) {
+        let mut state = self.0.lock();
         state.end = Some(End::Whole);
         state.wake_readers();
     }
+}
 
-    /// No more will come, unless it is [complete](Self::complete).
-    pub fn cut(&self) {
-        let mut state = self.lock();
+impl Drop for Feed {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
         state.end.get_or_insert(End::Cut);
         state.wake_readers();
     }
+}
 
+impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -159,7 +180,7 @@ impl State {
 
     /// Lets go of what all readers have.
     fn let_go(&mut self) {
-        if !self.flows {
+        if !self.flows || !self.is_met {
             return;
         }
         while self.bytes > KEPT_BYTES
@@ -177,7 +198,7 @@ impl State {
 /// Somebody who reads along.
 #[derive(Debug)]
 pub struct Reader {
-    of: Arc<Arriving>,
+    of: Arc<Shared>,
     number: usize,
 }
 
@@ -241,62 +262,65 @@ mod tests {
 
     #[test]
     fn who_comes_late_begins_at_the_beginning() {
-        let arriving = Arriving::new(None);
+        let (arriving, feed) = Arriving::new(None);
         let mut early = arriving.read().expect("nothing has gone");
         assert!(read(&mut early).is_pending());
-        arriving.push("one ".into());
+        feed.push("one ".into());
         assert_eq!(text(&mut early), "one ");
-        arriving.push("two".into());
+        feed.push("two".into());
         let mut late = arriving.read().expect("nothing has gone");
-        arriving.complete();
+        feed.complete();
         assert_eq!((text(&mut early), text(&mut late)), ("two".into(), "one two".into()));
         assert!(matches!(read(&mut late), Poll::Ready(None)));
     }
 
     #[test]
     fn a_cut_is_told_after_what_had_come() {
-        let arriving = Arriving::new(Some(10));
+        let (arriving, feed) = Arriving::new(Some(10));
         let mut reader = arriving.read().expect("nothing has gone");
-        arriving.push("half".into());
-        arriving.cut();
+        feed.push("half".into());
+        drop(feed);
         assert_eq!(text(&mut reader), "half");
         assert!(matches!(read(&mut reader), Poll::Ready(Some(Err(_)))));
-        arriving.complete();
-        assert!(matches!(read(&mut reader), Poll::Ready(None)), "what is whole is whole");
     }
 
     #[test]
     fn what_flows_is_held_for_the_slowest_and_nobody_joins() {
-        let arriving = Arriving::new(None);
+        let (arriving, feed) = Arriving::new(None);
         let (mut fast, mut slow) = (arriving.read().expect("a reader"), arriving.read().expect("a reader"));
-        arriving.push(vec![0; WINDOW_BYTES].into());
-        arriving.flow();
+        feed.push(vec![0; WINDOW_BYTES].into());
+        feed.flow();
         assert!(arriving.read().is_some(), "nothing has gone yet");
         assert!(matches!(read(&mut fast), Poll::Ready(Some(Ok(_)))));
-        assert!(arriving.room().now_or_never().is_none(), "the slow one has all of it to read");
+        assert!(feed.room().now_or_never().is_none(), "the slow one has all of it to read");
         assert!(matches!(read(&mut slow), Poll::Ready(Some(Ok(_)))));
-        assert_eq!(arriving.room().now_or_never(), Some(true));
+        assert_eq!(feed.room().now_or_never(), Some(true));
         assert!(arriving.read().is_none(), "the beginning has gone");
-        arriving.push("more".into());
+        feed.push("more".into());
         drop(slow);
         assert_eq!(text(&mut fast), "more");
-        assert!(arriving.lock().bytes <= KEPT_BYTES);
+        assert!(arriving.0.lock().bytes <= KEPT_BYTES);
         drop(fast);
-        assert_eq!(arriving.room().now_or_never(), Some(false), "nobody reads it");
+        assert_eq!(feed.room().now_or_never(), Some(false), "nobody reads it");
+        let (arriving, feed) = Arriving::new(None);
+        feed.flow();
+        assert_eq!(feed.room().now_or_never(), Some(true), "somebody may yet");
+        drop(arriving);
+        assert_eq!(feed.room().now_or_never(), Some(false), "nobody will");
     }
 
     #[test]
     fn ten_thousand_come_and_go() {
-        let arriving = Arriving::new(None);
-        arriving.push("a".into());
+        let (arriving, feed) = Arriving::new(None);
+        feed.push("a".into());
         let mut readers: Vec<_> = (0..10_000).filter_map(|_| arriving.read()).collect();
-        arriving.push("b".into());
+        feed.push("b".into());
         assert!(readers.iter_mut().all(|reader| text(reader) == "ab"));
         readers.drain(..5_000);
-        arriving.flow();
-        arriving.push(vec![b'c'; WINDOW_BYTES].into());
+        feed.flow();
+        feed.push(vec![b'c'; WINDOW_BYTES].into());
         assert!(readers.iter_mut().all(|reader| matches!(read(reader), Poll::Ready(Some(Ok(_))))));
-        let state = arriving.lock();
+        let state = arriving.0.lock();
         assert_eq!((state.bytes, state.gone), (0, 3));
     }
 }

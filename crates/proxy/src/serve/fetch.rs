@@ -336,21 +336,21 @@ impl Loading {
             let entry = Entry::Answer(Arc::new(head.stored(pieces.into_content(), lifespan)));
             return Ok(Arrival { room: Some(room), ..Arrival::whole(entry) });
         }
-        let arriving = Arriving::new(length.map(|length| length as u64));
-        pieces.iter().for_each(|piece| arriving.push(piece.clone()));
-        let beginning = Arc::new(head.stored(Content::Arriving(Arc::clone(&arriving)), lifespan));
+        let (arriving, feed) = Arriving::new(length.map(|length| length as u64));
+        pieces.iter().for_each(|piece| feed.push(piece.clone()));
+        let beginning = Arc::new(head.stored(Content::Arriving(arriving), lifespan));
         let (store, stored) = oneshot::channel();
         // Without room those who wait read it along all the same.
         let storing =
             has_room.then_some(Storing { room, object_max: object_max.saturating_sub(beside), store });
         if storing.is_none() {
-            arriving.flow();
+            feed.flow();
         }
         #[expect(
             clippy::disallowed_methods,
             reason = "on the thread whose connection to the origin it reads"
         )]
-        drop(tokio::spawn(Receiver { body, arriving, pieces, beside, storing }.run()));
+        drop(tokio::spawn(Receiver { body, feed, pieces, beside, storing }.run()));
         let value = Entry::Answer(Arc::clone(&beginning));
         if !has_room {
             return Ok(Arrival::fleeting(value));

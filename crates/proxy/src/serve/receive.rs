@@ -1,6 +1,6 @@
 //! The body of an answer, from the origin to everybody who reads along, and into the store.
 
-use std::{io, sync::Arc};
+use std::io;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
@@ -9,7 +9,7 @@ use stockade_model::time::yield_now;
 use tokio::sync::oneshot;
 
 use super::{
-    arriving::Arriving,
+    arriving::Feed,
     origin::OriginBody,
     stored::{Content, Room, held},
 };
@@ -101,8 +101,8 @@ impl Pieces {
 pub struct Receiver {
     /// What comes.
     pub body: OriginBody,
-    /// Where it goes.
-    pub arriving: Arc<Arriving>,
+    /// Where it goes: whoever reads along is told, whatever ends the receiving.
+    pub feed: Feed,
     /// What has come.
     pub pieces: Pieces,
     /// How much room the rest of its answer has.
@@ -134,9 +134,8 @@ pub enum Received {
 impl Receiver {
     /// Receives it to its end.
     pub async fn run(mut self) {
-        let cut = CutOff(Arc::clone(&self.arriving));
         loop {
-            if self.storing.is_none() && !self.arriving.room().await {
+            if self.storing.is_none() && !self.feed.room().await {
                 return;
             }
             match self.body.frame().await {
@@ -146,7 +145,7 @@ impl Receiver {
                     }
                 }
                 Some(Err(error)) => {
-                    drop(cut);
+                    drop(self.feed);
                     if let Some(storing) = self.storing {
                         let _ = storing.store.send(Err(error));
                     }
@@ -155,7 +154,7 @@ impl Receiver {
                 None => break,
             }
         }
-        self.arriving.complete();
+        self.feed.complete();
         if let Some(Storing { room, store, .. }) = self.storing {
             // Whoever was to store it may have given up.
             let _ = store.send(Ok(Received::Whole(self.pieces.into_content(), room)));
@@ -163,29 +162,20 @@ impl Receiver {
     }
 
     fn take(&mut self, data: Bytes) {
-        let Some(storing) = &mut self.storing else { return self.arriving.push(data) };
+        let Some(storing) = &mut self.storing else { return self.feed.push(data) };
         let bytes = self.pieces.bytes() + data.len();
         let is_too_large = bytes > storing.object_max;
         if !is_too_large && !storing.store.is_closed() && storing.room.grow(self.beside + held(bytes)) {
             let kept = self.pieces.add(&data);
-            return self.arriving.push(kept);
+            return self.feed.push(kept);
         }
         if let Some(Storing { room, store, .. }) = self.storing.take() {
             let _ =
                 store.send(Ok(if is_too_large { Received::TooLarge(room) } else { Received::NoRoom(room) }));
         }
         self.pieces = Pieces::new(None);
-        self.arriving.push(data);
-        self.arriving.flow();
-    }
-}
-
-/// Whoever reads along is told, whatever ends the receiving.
-struct CutOff(Arc<Arriving>);
-
-impl Drop for CutOff {
-    fn drop(&mut self) {
-        self.0.cut();
+        self.feed.push(data);
+        self.feed.flow();
     }
 }
 

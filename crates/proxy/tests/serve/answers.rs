@@ -179,14 +179,16 @@ async fn parts_of_what_is_stored_and_of_what_is_arriving() {
     let proxy = proxy(&origin).await;
     let part = |from: usize, to: usize| format!("bytes {from}-{to}/100000");
     // The beginning is given before the end has come.
-    let early = ask(&proxy, "GET", "/", &["Range: bytes=10-1000"]).await;
+    let mut early = Client::connect(&proxy).await;
+    let early = early.ask("GET", "/", &["Range: bytes=10-1000"]).await;
     assert_eq!((early.status(), early.field("content-range")), (206, Some(&*part(10, 1_000))));
     early.is(&body[10..=1_000]);
     let mut across = Client::connect(&proxy).await;
     across.say(request("GET", "/", &["Range: bytes=49990-50009"])).await;
     let mut last = Client::connect(&proxy).await;
     last.say(request("GET", "/", &["Range: bytes=-5"])).await;
-    let none = ask(&proxy, "GET", "/", &["Range: bytes=100000-"]).await;
+    let mut none = Client::connect(&proxy).await;
+    let none = none.ask("GET", "/", &["Range: bytes=100000-"]).await;
     assert_eq!((none.status(), none.field("content-range")), (416, Some("bytes */100000")));
     assert_eq!((origin.count(), origin.underway()), (1, 1));
     gate.add_permits(1);
@@ -262,6 +264,7 @@ async fn heads() {
     }
     client.ask("GET", "/fresh", &[]).await.is(b"good");
     client.ask("GET", "/stale", &[]).await.is(b"good");
+    soon(proxy.proxy().cache().idle()).await;
     let answer = client.ask("HEAD", "/fresh", &[]).await;
     assert_eq!((answer.did(), answer.field("content-length"), origin.count()), ("hit", Some("4"), 5));
     let answer = client.ask("HEAD", "/stale", &[]).await;

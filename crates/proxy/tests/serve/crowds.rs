@@ -104,7 +104,6 @@ async fn streams_of_http2_and_an_old_client_read_along_as_well() {
         let (head, some) = beginning(&mut old).await;
         assert_eq!((origin.count(), origin.underway()), (1, 1), "{framing:?}");
         gate.add_permits(1);
-        // Together, since they share a window.
         let ends = begun.into_iter().map(|(mut answer, some)| async move { answer.rest(some).await });
         for whole in join_all(ends).await {
             assert!(whole.expect("no reset") == body, "{framing:?}");
@@ -376,5 +375,50 @@ async fn what_an_answer_depends_on_may_change() {
                 }
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn parts_of_what_is_too_large_come_from_the_origin() {
+    let body = content(300_000);
+    let all = body.clone();
+    let origin = Origin::saying(move |heard| match heard.field("range") {
+        Some("bytes=10-19") => {
+            let fields = ["Content-Range: bytes 10-19/300000", "Cache-Control: max-age=60"];
+            sized("206 Partial Content", &fields, &all[10..20])
+        }
+        Some(_) => sized("416 No", &["Content-Range: bytes */300000"], b""),
+        None => good(&all),
+    })
+    .await;
+    let limits = "[cache]\nstrategy = \"fallback\"\nlimit = { bytes = \"64MiB\", max_object = \"1000B\" }\n";
+    let proxy = proxy_with(&origin.url(), limits, "").await;
+    // Nobody knows yet that it is too large.
+    ask(&proxy, "GET", "/", &["Range: bytes=10-19"]).await.is(&body);
+    for _ in 0..2 {
+        let part = ask(&proxy, "GET", "/", &["Range: bytes=10-19"]).await;
+        part.is(&body[10..20]);
+        assert_eq!((part.status(), part.field("content-range")), (206, Some("bytes 10-19/300000")));
+        let none = ask(&proxy, "GET", "/", &["Range: bytes=300000-"]).await;
+        assert_eq!((none.status(), none.field("content-range")), (416, Some("bytes */300000")));
+        get(&proxy, "/").await.is(&body);
+    }
+    assert_eq!(origin.count(), 7);
+}
+
+#[tokio::test]
+async fn the_first_piece_may_be_too_large_already() {
+    let body = content(300_000);
+    let all = body.clone();
+    let origin = Origin::saying(move |_| {
+        let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n";
+        [format!("{head}{:x}\r\n", all.len()).as_bytes(), &all, b"\r\n0\r\n\r\n"].concat()
+    })
+    .await;
+    let limits = "[cache]\nstrategy = \"fallback\"\nlimit = { bytes = \"64MiB\", max_object = \"1000B\" }\n";
+    let proxy = proxy_with(&origin.url(), limits, "").await;
+    for number in 0..20 {
+        get(&proxy, &format!("/{number}")).await.is(&body);
+        assert_eq!(origin.count(), number + 1, "it is asked once for each");
     }
 }

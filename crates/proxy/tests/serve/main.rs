@@ -3,5 +3,6 @@
 mod answers;
 mod crowds;
 mod faults;
+mod model;
 mod poison;
 mod support;

@@ -360,8 +360,10 @@ pub fn request(method: &str, target: &str, fields: &[&str]) -> String {
     format!("{method} {target} HTTP/1.1\r\n{host}{}\r\n", lines(fields))
 }
 
-/// Asks once, on a connection of its own.
+/// Asks once, on a connection of its own, when no load is under way.
 pub async fn ask(proxy: &Server, method: &str, target: &str, fields: &[&str]) -> Answer {
+    // Who is answered may be so before the answer is stored.
+    soon(proxy.proxy().cache().idle()).await;
     Client::connect(proxy).await.ask(method, target, fields).await
 }
 
@@ -419,7 +421,12 @@ pub struct Stream {
 impl Http2 {
     pub async fn connect(proxy: &Server) -> Self {
         let tcp = soon(TcpStream::connect(proxy.addresses()[0])).await.expect("somebody listens");
-        let (requests, connection) = soon(h2::client::handshake(tcp)).await.expect("it speaks HTTP/2");
+        let (requests, connection) = soon(
+            // Streams that are not read must not hold up the others.
+            h2::client::Builder::new().initial_connection_window_size(64 << 20).handshake(tcp),
+        )
+        .await
+        .expect("it speaks HTTP/2");
         drop(Handle::current().spawn(connection));
         Self(requests)
     }
