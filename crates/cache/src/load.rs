@@ -71,6 +71,8 @@ pub struct Arrival<K: Hash + Eq + Clone, V: Clone> {
     pub is_failure: bool,
     /// Whether what is stored stays: the value is for those who wait, is not stored, and takes the place of nothing.
     pub is_fleeting: bool,
+    /// Whether the source was asked at all: else the breaker learns nothing of it.
+    pub was_asked: bool,
 }
 
 /// The end of a value that is on its way.
@@ -83,13 +85,19 @@ impl<K: Hash + Eq + Clone, V: Clone> Arrival<K, V> {
     /// All of it at once.
     #[must_use]
     pub fn whole(value: V) -> Self {
-        Self { value, rest: None, room: None, is_failure: false, is_fleeting: false }
+        Self { value, rest: None, room: None, is_failure: false, is_fleeting: false, was_asked: true }
     }
 
     /// All of it at once, for those who wait for it; what is stored stays.
     #[must_use]
     pub fn fleeting(value: V) -> Self {
         Self { is_fleeting: true, ..Self::whole(value) }
+    }
+
+    /// What was found out without the source, for those who wait for it.
+    #[must_use]
+    pub fn unasked(value: V) -> Self {
+        Self { was_asked: false, ..Self::fleeting(value) }
     }
 }
 
@@ -370,7 +378,10 @@ where
             None => Err(Error::Deadline { after: self.strategy.load.deadline }),
         };
         match arrival {
-            Ok(Arrival { value, rest, room: taken, is_failure, is_fleeting }) => {
+            Ok(Arrival { value, rest, room: taken, is_failure, is_fleeting, was_asked }) => {
+                if !was_asked {
+                    attempt.permit = None;
+                }
                 let took = if rest.is_some() { attempt.took() } else { attempt.end(!is_failure) };
                 let loaded = self.take_in(value, self.runtime.now(), took, since);
                 let (room, place) = pass.into_parts();

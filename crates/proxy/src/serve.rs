@@ -176,7 +176,7 @@ impl Proxy {
 }
 
 /// How often a request looks elsewhere for what it selects.
-const PLACES_MAX: usize = 3;
+const PLACES_MAX: usize = 4;
 
 impl Handler for Proxy {
     type Body = Sent;
@@ -248,7 +248,7 @@ fn wanted(asked: &Asked, place: &Place) -> Wanted {
     let held = asked.route.cache.peek(place);
     let found = held.and_then(|held| match held.value {
         Entry::Answer(stored) => Some((stored, held.age)),
-        Entry::Unshared(_) => None,
+        Entry::Unshared(_) | Entry::Another(_) => None,
     });
     let Some((stored, resident)) = found else {
         return if directives.only_if_cached { Wanted::Nothing } else { Wanted::Wish(Wish::Stored, miss) };
@@ -290,8 +290,12 @@ async fn get(asked: &Arc<Asked>, clock: &PerCore) -> Given {
             Ok(answer) => answer,
             Err(error) => return fail(asked, &error, why),
         };
-        let Entry::Answer(stored) = &answer.value else {
-            return Box::pin(alone(asked, place, why)).await;
+        let stored = match &answer.value {
+            Entry::Answer(stored) => stored,
+            Entry::Unshared(_) => return Box::pin(alone(asked, place, why)).await,
+            // Another has found out that it selects something else; this one may not.
+            Entry::Another(last) if last.is_for(&asked.headers) => continue,
+            Entry::Another(last) => last,
         };
         if stored.is_for(&asked.headers) {
             if wish == Wish::Anew
@@ -368,7 +372,7 @@ async fn head(asked: &Arc<Asked>, body: ClientBody) -> Given {
     }
     let Some((stored, resident, is_fresh)) = held.and_then(|held| match held.value {
         Entry::Answer(stored) => Some((stored, held.age, !held.fresh_for.is_zero())),
-        Entry::Unshared(_) => None,
+        Entry::Unshared(_) | Entry::Another(_) => None,
     }) else {
         return forward(asked, body, Forward::UriMiss).await;
     };

@@ -77,6 +77,13 @@ const SMALL_BYTES: usize = 64 << 10;
 
 /// Asks the origin on behalf of a request, for the place where its answer is to be stored.
 pub async fn load(asked: Arc<Asked>, place: Place, room: Room) -> Result<Arrival, Failure> {
+    if place.variant.is_none()
+        && let Some(Entry::Answer(last)) = asked.route.cache.peek(&place).map(|held| held.value)
+        && !last.is_for(&asked.headers)
+    {
+        // It stays where it is, for those whom it is for.
+        return Ok(Arrival::unasked(Entry::Another(last)));
+    }
     let held = Held::find(&asked, &place);
     let conditions: HeaderMap =
         held.iter().flat_map(|held| conditional::conditional_request(&held.stored.headers)).collect();

@@ -51,6 +51,8 @@ pub enum Entry {
     Answer(Arc<Stored>),
     /// That its answers are not shared: who asks for it does so alone, and nobody waits for anybody.
     Unshared(Arc<Unshared>),
+    /// Never stored: the last answer to the URL, for who selects another and is to look for that.
+    Another(Arc<Stored>),
 }
 
 /// An answer that may be given to others.
@@ -218,6 +220,7 @@ impl Entry {
         match self {
             Self::Answer(stored) => stored.lifespan,
             Self::Unshared(unshared) => unshared.lifespan,
+            Self::Another(_) => Lifespan::NONE,
         }
     }
 
@@ -226,7 +229,7 @@ impl Entry {
     pub fn is_not_found(&self) -> bool {
         match self {
             Self::Answer(stored) => matches!(stored.status, StatusCode::NOT_FOUND | StatusCode::GONE),
-            Self::Unshared(_) => false,
+            Self::Unshared(_) | Self::Another(_) => false,
         }
     }
 }
@@ -242,7 +245,7 @@ pub fn weigh(place: &Place, entry: &Entry) -> usize {
     };
     let key = place.key.as_str().len() + ALLOCATION_BYTES + selecting(&place.variant);
     key + match entry {
-        Entry::Unshared(_) => size_of::<Unshared>() + ALLOCATION_BYTES,
+        Entry::Unshared(_) | Entry::Another(_) => size_of::<Unshared>() + ALLOCATION_BYTES,
         Entry::Answer(stored) => {
             let tags: usize = stored.tags.iter().map(|tag| tag.len() + ALLOCATION_BYTES).sum();
             let pieces = match &stored.content {

@@ -85,6 +85,7 @@ struct Clock {
 impl Codec<Entry> for Shared {
     fn encode(&self, entry: &Entry) -> Bytes {
         let (description, pieces) = match entry {
+            Entry::Another(_) => return Bytes::new(),
             Entry::Unshared(unshared) => (Description::Unshared { ttl: unshared.lifespan.ttl }, None),
             Entry::Answer(stored) => {
                 let Content::Whole(pieces) = &stored.content else { return Bytes::new() };
