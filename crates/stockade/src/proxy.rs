@@ -51,7 +51,8 @@ pub fn proxy(args: ProxyArgs) -> Result<Exit, Failure> {
         tell(&runtime.block_on(server.reload()));
     }
     eprintln!("ending: nobody is taken in any more");
-    let drained = runtime.block_on(spawn_blocking(|| server.drain())).unwrap_or_default();
+    // Databases live on this runtime, so it goes on.
+    let drained = runtime.block_on(async { spawn_blocking(|| server.drain()).await.unwrap_or_default() });
     eprintln!("{} requests were answered to the end, {} cut off", drained.finished, drained.cut);
     Ok(Exit::Done)
 }
