@@ -331,3 +331,14 @@ async fn an_open_breaker_asks_nobody_and_lets_a_probe_find_out() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn where_the_origin_would_be_is_not_told() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    drop(listener);
+    let proxy = proxy_with(&format!("http://{address}"), "", "").await;
+    let answer = get(&proxy, "/").await;
+    assert_eq!((answer.status(), answer.did()), (502, "error"), "{:?}", answer.head);
+    assert!(!answer.text().contains(&address) && !answer.text().contains("127.0.0.1"), "{}", answer.text());
+}
