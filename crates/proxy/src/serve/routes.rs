@@ -51,6 +51,8 @@ impl Route {
         let alone = stockade_cache::Strategy {
             fetch: stockade_cache::Fetch::Independent,
             breaker: None,
+            // There is nothing else that could be given sooner.
+            load: stockade_cache::Load { soft_timeout: None, ..config.strategy.load },
             ..config.strategy.clone()
         };
         let cache = root.view(&config.strategy, None)?;

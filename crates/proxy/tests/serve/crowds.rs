@@ -422,3 +422,26 @@ async fn the_first_piece_may_be_too_large_already() {
         assert_eq!(origin.count(), number + 1, "it is asked once for each");
     }
 }
+
+#[tokio::test]
+async fn who_asks_alone_waits_for_its_own() {
+    use stockade_model::time::{Live, Runtime};
+    let clock = Live::new();
+    let origin = Origin::start(move |heard, mut line| {
+        let clock = clock.clone();
+        async move {
+            if heard.number > 0 {
+                clock.sleep_until(clock.now() + std::time::Duration::from_millis(60)).await;
+            }
+            let number = heard.number.to_string();
+            line.write_all(&sized("200 OK", &["Cache-Control: private"], number.as_bytes())).await.ok()?;
+            Some(line)
+        }
+    })
+    .await;
+    let cache = "[cache]\nstrategy = \"fallback\"\nload = { soft_timeout = \"10ms\" }\n";
+    let proxy = proxy_with(&origin.url(), cache, "").await;
+    for number in 0..4 {
+        get(&proxy, "/").await.is(number.to_string().as_bytes());
+    }
+}
