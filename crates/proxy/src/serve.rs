@@ -370,10 +370,17 @@ async fn head(asked: &Arc<Asked>, body: ClientBody) -> Given {
         place.variant = Some(Arc::new(stored.vary.selecting(&asked.headers)));
         held = asked.route.cache.peek(&place);
     }
+    let not_stored = || {
+        let done = CacheStatus { forward: None, ..CacheStatus::forwarded(Outcome::Error, Forward::UriMiss) };
+        Given::words(StatusCode::GATEWAY_TIMEOUT, "it is not stored here", done)
+    };
     let Some((stored, resident, is_fresh)) = held.and_then(|held| match held.value {
         Entry::Answer(stored) => Some((stored, held.age, !held.fresh_for.is_zero())),
         Entry::Unshared(_) | Entry::Another(_) => None,
     }) else {
+        if asked.directives.only_if_cached {
+            return not_stored();
+        }
         return forward(asked, body, Forward::UriMiss).await;
     };
     let age = stored.freshness.age(resident);
@@ -382,6 +389,9 @@ async fn head(asked: &Arc<Asked>, body: ClientBody) -> Given {
         let outcome = if suits == Suits::Yes { Outcome::Hit } else { Outcome::Stale };
         let status = CacheStatus::stored(outcome, stored.ttl_s(resident));
         return give(asked, &Found { stored: &stored, resident, status }).await;
+    }
+    if asked.directives.only_if_cached {
+        return not_stored();
     }
     let given = forward(asked, body, Forward::Stale).await;
     let (answer, length) = (&given.response, stored.content.length().unwrap_or(0));
@@ -418,7 +428,13 @@ where
         }
         Err(error) => {
             let done = CacheStatus::forwarded(Outcome::Error, why);
-            return Given::words(error.status(), &error.to_string(), done);
+            // Nothing of what is behind the proxy is told.
+            let words = if error.status() == StatusCode::GATEWAY_TIMEOUT {
+                "the origin has not answered in time"
+            } else {
+                "the origin cannot be asked"
+            };
+            return Given::words(error.status(), words, done);
         }
     };
     if !is_safe(&asked.method) {
