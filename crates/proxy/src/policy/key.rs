@@ -119,7 +119,7 @@ impl Key {
     /// Of what stands behind `scheme://`.
     fn absolute(scheme: &str, rest: &str) -> Option<Self> {
         let (authority, path_and_query) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-        if authority.is_empty() || authority.contains('@') {
+        if authority.is_empty() || authority.contains(['@', '*']) {
             return None;
         }
         Some(Self::of(scheme, authority, path_and_query))
@@ -319,6 +319,7 @@ mod tests {
             ("mailto:a@b", None),
             ("http://user@a/b", None),
             ("http:///b", None),
+            ("//*", None),
             ("a b", None),
         ] {
             assert_eq!(base.resolve(reference).as_ref().map(Key::as_str), expected, "{reference}");

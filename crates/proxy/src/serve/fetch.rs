@@ -16,7 +16,7 @@ use super::{
     asked::Asked,
     clock,
     origin::{OriginBody, OriginError},
-    receive::{Pieces, Received, Receiver, Storing, limited},
+    receive::{CHUNK, Pieces, Received, Receiver, Storing, limited},
     stored::{Arrival, Content, Entry, Place, Reason, Room, Stored, Unshared, head_bytes, held, of_its_own},
 };
 use crate::policy::{
@@ -71,6 +71,9 @@ const FAILURE_BYTES_MAX: usize = 64 << 10;
 
 /// The key and the place of an answer take no more, in bytes; a longer URL has what it takes refused by the cache.
 const BESIDE_BYTES: usize = 1_024;
+
+/// What a chunk of a body costs besides, at most, in bytes.
+const CHUNK_BESIDE_BYTES: usize = 2 * 96;
 
 /// Larger bodies are not waited for at all.
 const SMALL_BYTES: usize = 64 << 10;
@@ -329,7 +332,9 @@ impl Loading {
         let length = response.body().size_hint().exact();
         let length = length.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         // What the cache counts besides: its key and its place.
-        let beside = head_bytes(&head.headers) + size_of::<Stored>() + BESIDE_BYTES;
+        // And each chunk of its body.
+        let chunks = length.unwrap_or(object_max).min(object_max) / CHUNK * CHUNK_BESIDE_BYTES;
+        let beside = head_bytes(&head.headers) + size_of::<Stored>() + BESIDE_BYTES + chunks;
         let whole = length.map_or(0, |length| beside.saturating_add(held(length)));
         if whole > object_max {
             self.asked.keep_own(response);

@@ -17,16 +17,21 @@ use super::{
 /// How often others have their turn while a small body may be on its way.
 const TURNS: usize = 3;
 
-/// How much is taken at once for a body of unknown length.
-const SHARED_BYTES: usize = 16 << 10;
+/// Bodies are kept in chunks of so many bytes: what one of them leaves is what the next one needs. Larger ones of
+/// many sizes leave gaps behind; how large these are depends on the allocator (bench/README.md).
+pub const CHUNK: usize = 64 << 10;
 
-/// Up to so many pieces of a body are kept as they came.
-const PIECES_MAX: usize = 4;
+/// A chunk that came in more parts than that is put together when all of it is there: each of them takes room, and
+/// time with every hit.
+const PARTS_MAX: usize = 2;
 
 /// Pieces of a body, as they are kept: in memory of their own, which is just as large if their length is known.
 pub struct Pieces {
-    buffer: BytesMut,
-    kept: Vec<Bytes>,
+    /// What is left of the chunk that is being filled.
+    chunk: BytesMut,
+    length: Option<usize>,
+    /// None of them is of two chunks.
+    pieces: Vec<Bytes>,
     bytes: usize,
 }
 
@@ -34,12 +39,12 @@ impl Pieces {
     /// Of a body of so many bytes.
     #[must_use]
     pub fn new(length: Option<usize>) -> Self {
-        Self { buffer: BytesMut::with_capacity(length.unwrap_or(0)), kept: Vec::new(), bytes: 0 }
+        Self { chunk: BytesMut::new(), length, pieces: Vec::new(), bytes: 0 }
     }
 
-    /// As they came.
+    /// As they came, but for the ends of chunks.
     pub fn iter(&self) -> impl Iterator<Item = &Bytes> {
-        self.kept.iter()
+        self.pieces.iter()
     }
 
     /// How many bytes have come.
@@ -48,33 +53,49 @@ impl Pieces {
         self.bytes
     }
 
-    /// One more; as it is kept.
-    pub fn add(&mut self, piece: &[u8]) -> Bytes {
-        self.bytes += piece.len();
-        // Small ones of an unknown number share what is taken for them.
-        if self.buffer.capacity() < piece.len() {
-            self.buffer.reserve(piece.len().max(SHARED_BYTES));
+    /// More of it; as it is kept.
+    pub fn add(&mut self, mut more: &[u8]) -> &[Bytes] {
+        let known = self.pieces.len();
+        while !more.is_empty() {
+            if self.bytes.is_multiple_of(CHUNK) {
+                // One that is longer than it said is cut off elsewhere.
+                let left = self.length.and_then(|length| length.checked_sub(self.bytes));
+                self.chunk =
+                    BytesMut::with_capacity(left.filter(|left| *left > 0).unwrap_or(CHUNK).min(CHUNK));
+            }
+            let (part, rest) = more.split_at(more.len().min(CHUNK - self.bytes % CHUNK));
+            self.bytes += part.len();
+            self.chunk.extend_from_slice(part);
+            self.pieces.push(self.chunk.split().freeze());
+            more = rest;
         }
-        self.buffer.extend_from_slice(piece);
-        let kept = self.buffer.split().freeze();
-        self.kept.push(kept.clone());
-        kept
+        &self.pieces[known..]
     }
 
     /// All of it.
     #[must_use]
     pub fn into_content(self) -> Content {
-        let Self { kept: pieces, bytes, .. } = self;
-        match pieces.len() {
-            0 => Content::of(Bytes::new()),
-            // Many small ones would each take room and time with every hit.
-            more if more > PIECES_MAX => {
-                let mut whole = Vec::with_capacity(bytes);
-                pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
-                Content::of(whole.into())
+        let Self { length, pieces, bytes, .. } = self;
+        let mut kept: Vec<Bytes> = Vec::with_capacity(pieces.len());
+        let (mut rest, mut begun) = (&pieces[..], 0);
+        while !rest.is_empty() {
+            let chunk = CHUNK.min(bytes - begun);
+            let mut length_of = 0;
+            let parts = rest.iter().take_while(|part| {
+                length_of += part.len();
+                length_of <= chunk
+            });
+            let (parts, others) = rest.split_at(parts.count());
+            // A chunk that is not full, because nobody knew where it would end, has room that it does not need.
+            let is_exact = chunk == CHUNK || length == Some(bytes);
+            if parts.len() <= PARTS_MAX && is_exact {
+                kept.extend_from_slice(parts);
+            } else {
+                kept.push(parts.concat().into());
             }
-            _ => Content::Whole(pieces.into()),
+            (rest, begun) = (others, begun + chunk);
         }
+        Content::Whole(kept.into())
     }
 
     /// Takes what has come already, without waiting for more; true: that was all.
@@ -166,8 +187,7 @@ impl Receiver {
         let bytes = self.pieces.bytes() + data.len();
         let is_too_large = bytes > storing.object_max;
         if !is_too_large && !storing.store.is_closed() && storing.room.grow(self.beside + held(bytes)) {
-            let kept = self.pieces.add(&data);
-            return self.feed.push(kept);
+            return self.pieces.add(&data).iter().for_each(|kept| self.feed.push(kept.clone()));
         }
         if let Some(Storing { room, store, .. }) = self.storing.take() {
             let _ =
@@ -191,4 +211,60 @@ pub async fn limited(mut body: OriginBody, most: usize) -> io::Result<Option<Byt
         }
     }
     Ok(Some(whole.freeze()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn content(pieces: Pieces) -> Vec<Bytes> {
+        let Content::Whole(pieces) = pieces.into_content() else { panic!("it has not come") };
+        pieces.to_vec()
+    }
+
+    #[test]
+    fn a_body_is_kept_in_chunks() {
+        for (length, step, is_known, expected) in [
+            (0, 1, true, vec![]),
+            (1_024, 1_024, true, vec![1_024]),
+            (1_024, 400, true, vec![1_024]),
+            (1_024, 512, true, vec![512, 512]),
+            (1_024, 512, false, vec![1_024]),
+            (CHUNK, CHUNK, false, vec![CHUNK]),
+            (CHUNK + 1, CHUNK + 1, true, vec![CHUNK, 1]),
+            (3 * CHUNK, 8_000, true, vec![CHUNK; 3]),
+            (2 * CHUNK + 9, 2 * CHUNK + 9, false, vec![CHUNK, CHUNK, 9]),
+        ] {
+            let body = vec![b'x'; length];
+            let mut pieces = Pieces::new(is_known.then_some(length));
+            body.chunks(step).for_each(|piece| drop(pieces.add(piece).to_vec()));
+            let lengths: Vec<_> = content(pieces).iter().map(Bytes::len).collect();
+            assert_eq!(lengths, expected, "{length} in steps of {step}");
+        }
+    }
+
+    proptest! {
+        /// Whatever it said of its length, and however it came: it is what came, in few pieces.
+        #[test]
+        fn nothing_is_lost(
+            steps in prop::collection::vec(0_usize..100_000, 0..12), said in prop::option::of(0_usize..400_000),
+        ) {
+            let body: Vec<u8> = (0..steps.iter().sum()).map(|at: usize| (at % 251) as u8).collect();
+            let mut pieces = Pieces::new(said);
+            let (mut rest, mut told) = (&body[..], Vec::new());
+            for step in steps {
+                let (piece, others) = rest.split_at(step);
+                pieces.add(piece).iter().for_each(|kept| told.extend_from_slice(kept));
+                rest = others;
+            }
+            prop_assert_eq!(&told, &body);
+            prop_assert_eq!(pieces.bytes(), body.len());
+            let kept = content(pieces);
+            prop_assert!(kept.len() <= PARTS_MAX * body.len().div_ceil(CHUNK));
+            prop_assert!(kept.iter().all(|piece| !piece.is_empty() && piece.len() <= CHUNK));
+            prop_assert_eq!(kept.concat(), body);
+        }
+    }
 }
