@@ -1,6 +1,8 @@
 //! The store under every schedule that shuttle finds: threads that store, look up and reserve at a
 //! ceiling that has room for two.
 
+use std::time::Duration;
+
 use shuttle::thread;
 
 use super::*;
