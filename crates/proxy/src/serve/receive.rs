@@ -31,7 +31,7 @@ pub struct Pieces {
     chunk: BytesMut,
     length: Option<usize>,
     /// None of them is of two chunks.
-    pieces: Vec<Bytes>,
+    parts: Vec<Bytes>,
     bytes: usize,
 }
 
@@ -39,12 +39,12 @@ impl Pieces {
     /// Of a body of so many bytes.
     #[must_use]
     pub fn new(length: Option<usize>) -> Self {
-        Self { chunk: BytesMut::new(), length, pieces: Vec::new(), bytes: 0 }
+        Self { chunk: BytesMut::new(), length, parts: Vec::new(), bytes: 0 }
     }
 
     /// As they came, but for the ends of chunks.
     pub fn iter(&self) -> impl Iterator<Item = &Bytes> {
-        self.pieces.iter()
+        self.parts.iter()
     }
 
     /// How many bytes have come.
@@ -55,7 +55,7 @@ impl Pieces {
 
     /// More of it; as it is kept.
     pub fn add(&mut self, mut more: &[u8]) -> &[Bytes] {
-        let known = self.pieces.len();
+        let known = self.parts.len();
         while !more.is_empty() {
             if self.bytes.is_multiple_of(CHUNK) {
                 // One that is longer than it said is cut off elsewhere.
@@ -66,16 +66,16 @@ impl Pieces {
             let (part, rest) = more.split_at(more.len().min(CHUNK - self.bytes % CHUNK));
             self.bytes += part.len();
             self.chunk.extend_from_slice(part);
-            self.pieces.push(self.chunk.split().freeze());
+            self.parts.push(self.chunk.split().freeze());
             more = rest;
         }
-        &self.pieces[known..]
+        &self.parts[known..]
     }
 
     /// All of it.
     #[must_use]
     pub fn into_content(self) -> Content {
-        let Self { length, pieces, bytes, .. } = self;
+        let Self { length, parts: pieces, bytes, .. } = self;
         let mut kept: Vec<Bytes> = Vec::with_capacity(pieces.len());
         let (mut rest, mut begun) = (&pieces[..], 0);
         while !rest.is_empty() {
