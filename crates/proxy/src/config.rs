@@ -6,7 +6,7 @@
 //! ```
 //!
 //! [`Config`] is plain data: times are [`Duration`]s, sizes are bytes, a strategy is a
-//! [`Strategy`]. `[cache]` is the block of an experiment file, read by the same code
+//! [`Strategy`](stockade_cache::Strategy). `[cache]` is the block of an experiment file, read by the same code
 //! ([`stockade_cache::spec`]), so that the strategy that won can be copied over.
 //!
 //! ```

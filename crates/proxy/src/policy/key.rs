@@ -17,7 +17,7 @@ pub struct Key(Arc<str>);
 type Buffer = SmallVec<[u8; 512]>;
 
 impl Key {
-    /// Of the parts of a request. The authority is without user information (as [`super::head`] makes sure), its
+    /// Of the parts of a request. The authority is without user information (as [`crate::front::head`] makes sure), its
     /// scheme's own port is dropped; a path that is empty is `/`; a query is kept as it is, an empty one too.
     #[must_use]
     pub fn of(scheme: &str, authority: &str, path_and_query: &str) -> Self {
