@@ -323,7 +323,10 @@ where
         }
         ControlFlow::Break(match landing {
             Ok(loaded) => {
+                let is_stale = |life: Life| loaded.at < request.at && life.expires <= request.at;
                 let (outcome, reason) = match loaded.via {
+                    // It had landed and expired, and was on its way to the store, when this request came.
+                    Via::Load if loaded.life.is_some_and(is_stale) => (Outcome::Stale, Reason::Revalidating),
                     Via::Load => (outcome, request.why.into()),
                     Via::Shared if loaded.life.is_some_and(|life| life.is_negative()) => {
                         (Outcome::Negative, Reason::Shared)

@@ -122,6 +122,34 @@ fn a_dropped_store_frees_its_key_and_gives_its_claim_back() {
     assert_eq!(run, Ok(()));
 }
 
+/// Loaded in 5 ms, 10 ms on the way to the store: it comes there expired, and is good for 10 ms more.
+#[test]
+fn what_expires_on_its_way_to_the_store_is_given_as_stale() {
+    let runtime = Virtual::new();
+    let strategy = Cached {
+        ttl: Some(2 * MS),
+        swr: 10 * MS,
+        writer: mailbox(10, 300, 1),
+        ..Cached::preset("stampede").unwrap()
+    };
+    let run = runtime.run(async {
+        let cache: Cache<u8, u8, Virtual> =
+            Cache::builder(strategy).build_on(runtime.clone(), Seed(1)).unwrap();
+        let ask = async |at: Duration| {
+            runtime.sleep_until(Time::ZERO + at).await;
+            let sleeper = runtime.clone();
+            let load = async move || {
+                sleeper.sleep_until(sleeper.now() + 5 * MS).await;
+                Ok::<_, std::io::Error>(0)
+            };
+            cache.get_with(0, load).await.unwrap().outcome
+        };
+        futures_util::join!(ask(0 * MS), ask(4 * MS), ask(6 * MS), ask(8 * MS))
+    });
+    use Outcome::{Coalesced, Miss, Stale};
+    assert_eq!(run, Ok((Miss, Coalesced, Coalesced, Stale)));
+}
+
 #[test]
 fn an_expired_key_opens_a_new_episode_of_one_load() {
     let runtime = Virtual::new();
