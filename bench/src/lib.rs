@@ -3,10 +3,13 @@
 pub mod clock;
 pub mod contenders;
 pub mod generators;
+pub mod herd;
 pub mod hits;
 pub mod origin;
 pub mod process;
+pub mod proxies;
 pub mod responder;
+pub mod samples;
 pub mod stampede;
 pub mod statistics;
 pub mod workload;

@@ -20,10 +20,15 @@ pub struct Server(pub Child);
 impl Server {
     /// A program on a core of its own; whatever listens at `address` is waited for.
     pub fn start(core: usize, program: &[&str], address: &str) -> Result<Self, Box<dyn Error>> {
+        Self::start_on(&core.to_string(), program, address)
+    }
+
+    /// The same on several cores, as `taskset` has them: `0,1`.
+    pub fn start_on(cores: &str, program: &[&str], address: &str) -> Result<Self, Box<dyn Error>> {
         let (address, began): (SocketAddr, _) = (address.parse()?, Instant::now());
         // Whoever listens there already would be measured in its place.
         drop(TcpListener::bind(address).map_err(|error| format!("{address}: {error}"))?);
-        let server = Self(pinned(core).args(program).stdin(Stdio::null()).spawn()?);
+        let server = Self(pinned_on(cores).args(program).stdin(Stdio::null()).spawn()?);
         while TcpStream::connect(address).is_err() {
             if began.elapsed() > Duration::from_secs(10) {
                 return Err(format!("nobody listens at {address}").into());
@@ -35,8 +40,13 @@ impl Server {
 
     /// This program once more, which calls [`serve`].
     pub fn origin() -> Result<Self, Box<dyn Error>> {
+        Self::origin_on("0")
+    }
+
+    /// The same on several cores.
+    pub fn origin_on(cores: &str) -> Result<Self, Box<dyn Error>> {
         let program = env::current_exe()?;
-        Self::start(0, &[program.to_str().ok_or("a path that is no text")?, "serve"], ORIGIN)
+        Self::start_on(cores, &[program.to_str().ok_or("a path that is no text")?, "serve"], ORIGIN)
     }
 }
 
@@ -60,7 +70,11 @@ pub fn serve(recipe: String) -> Result<(), Box<dyn Error>> {
 /// A command on one core.
 #[must_use]
 pub fn pinned(core: usize) -> Command {
+    pinned_on(&core.to_string())
+}
+
+fn pinned_on(cores: &str) -> Command {
     let mut command = Command::new("taskset");
-    command.args(["-c", &core.to_string()]);
+    command.args(["-c", cores]);
     command
 }

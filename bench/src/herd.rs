@@ -1,0 +1,47 @@
+//! A server that holds requests until so many have come, and answers all of them then: what a herd costs at least.
+
+use std::{
+    convert::Infallible,
+    error::Error,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpListener, runtime, sync::watch};
+
+use crate::origin::ORIGIN;
+
+/// Holds so many requests at a time, with two threads, until it is killed.
+pub fn hold(requests: usize) -> Result<(), Box<dyn Error>> {
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind(ORIGIN).await?;
+        let (come, told) = (Arc::new(AtomicUsize::new(0)), Arc::new(watch::Sender::new(0_usize)));
+        let body = Bytes::from(vec![b'x'; 1_024]);
+        loop {
+            let (tcp, _) = listener.accept().await?;
+            tcp.set_nodelay(true)?;
+            let (come, told, body) = (Arc::clone(&come), Arc::clone(&told), body.clone());
+            let service = service_fn(move |_: Request<Incoming>| {
+                let number = come.fetch_add(1, Relaxed);
+                let (herd, is_last) = (number / requests, (number + 1).is_multiple_of(requests));
+                let (told, mut tells, body) = (Arc::clone(&told), told.subscribe(), body.clone());
+                async move {
+                    if is_last {
+                        told.send_replace(herd + 1);
+                    }
+                    // Its sender is here.
+                    let _ = tells.wait_for(|herds| *herds > herd).await;
+                    Ok::<_, Infallible>(Response::new(Full::new(body)))
+                }
+            });
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(tcp), service));
+        }
+    })
+}

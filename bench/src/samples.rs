@@ -1,0 +1,55 @@
+//! What `stockade load` saw, request by request.
+
+use std::{error::Error, fs, path::Path, process::Command};
+
+use crate::generators::stockade;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// When it was due, in ns since the epoch.
+    pub due_ns: u64,
+    /// The status of its answer; 0: there was none.
+    pub code: u16,
+    /// From then to the last byte of its answer.
+    pub took_ns: u64,
+}
+
+impl Sample {
+    /// When its answer was whole, in ns since the epoch.
+    #[must_use]
+    pub fn ended_ns(&self) -> u64 {
+        self.due_ns + self.took_ns
+    }
+}
+
+/// Starts `stockade load`, which writes its samples into a file.
+pub fn load(folder: &Path, arguments: &[&str]) -> Result<Command> {
+    let mut command = Command::new(stockade()?);
+    command.arg("load").args(arguments).arg("--out").arg(folder.join("samples.csv"));
+    Ok(command)
+}
+
+/// The samples of a load that has ended, in the order in which they were due.
+pub fn read(folder: &Path) -> Result<Vec<Sample>> {
+    let text = fs::read_to_string(folder.join("samples.csv"))?;
+    let mut samples = text.lines().map(sample).collect::<Result<Vec<_>>>()?;
+    samples.sort_unstable_by_key(|sample| sample.due_ns);
+    Ok(samples)
+}
+
+fn sample(line: &str) -> Result<Sample> {
+    let mut fields = line.split(',');
+    let mut next = || fields.next().ok_or("a sample that is cut off");
+    Ok(Sample { due_ns: next()?.parse()?, code: next()?.parse()?, took_ns: next()?.parse()? })
+}
+
+/// The value below which this share of them is; they have to be sorted, and some.
+#[must_use]
+pub fn quantile(sorted: &[u64], share: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a length")]
+    let at = (share * sorted.len() as f64) as usize;
+    sorted[at.min(sorted.len() - 1)]
+}
