@@ -144,10 +144,10 @@ fn what_expires_on_its_way_to_the_store_is_given_as_stale() {
             };
             cache.get_with(0, load).await.unwrap().outcome
         };
-        futures_util::join!(ask(0 * MS), ask(4 * MS), ask(6 * MS), ask(8 * MS))
+        futures_util::join!(ask(Duration::ZERO), ask(4 * MS), ask(6 * MS), ask(8 * MS))
     });
-    use Outcome::{Coalesced, Miss, Stale};
-    assert_eq!(run, Ok((Miss, Coalesced, Coalesced, Stale)));
+    let expected = (Outcome::Miss, Outcome::Coalesced, Outcome::Coalesced, Outcome::Stale);
+    assert_eq!(run, Ok(expected));
 }
 
 #[test]
