@@ -49,7 +49,7 @@ pub use self::{
     memory::resident_bytes,
     purge::{Purge, What},
     stats::{Breaker, Histogram, OriginStats, Refreshes, RouteStats, ServerStats, Stats},
-    token::TokenError,
+    token::{Fresh as FreshToken, TokenError},
     warm::Warmed,
 };
 use self::{server::Limits, service::Service, token::Token};
@@ -140,9 +140,14 @@ impl Admin {
         self.address
     }
 
-    /// Reads the token again, as `POST /reload` does; a file that cannot be used leaves the old one in force.
-    pub fn reload_token(&self) -> Result<(), TokenError> {
-        self.token.reload()
+    /// Reads the token again, as `POST /reload` does.
+    pub fn read_token(&self) -> Result<FreshToken, TokenError> {
+        self.token.read_again()
+    }
+
+    /// From now on requests have to show this one.
+    pub fn put_token(&self, token: FreshToken) {
+        self.token.put(token);
     }
 }
 

@@ -50,7 +50,7 @@ use http_body::Body;
 pub use body::{ClientBody, ClientError};
 pub use counts::{Counts, Cut};
 pub use start::{Drained, Front, StartError};
-pub use tls::{Identity, TlsError};
+pub use tls::{Certified, Identity, TlsError};
 
 /// Who answers requests.
 ///

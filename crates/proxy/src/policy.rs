@@ -15,7 +15,7 @@
 //! 2. [`hop::strip`] the request, before anything else is read of it: what is forwarded is what was looked at.
 //! 3. [`key::Key::of`]. From now on the key's path is the path: the origin is asked for that one.
 //! 4. Neither GET nor HEAD: forwarded with its body. Of the answer, [`invalidate::invalidated`] keys go *before* the
-//!    client has it. Then, if it was a POST, [`storable::storable`] may store it as the answer to GET.
+//!    client has it.
 //! 5. [`directives::RequestDirectives::read`]. `no-store` goes past the store, and its answer is not stored; what is
 //!    stored stays.
 //! 6. Find the [`vary::Vary`] of the key, then the answer by key and [`vary::Vary::selecting`]. Other variants stay. A
@@ -53,8 +53,8 @@
 //!    asked, and is taken out before. If it is not about it: what was stored goes, and the origin is asked once more
 //!    without a condition.
 //! 3. [`storable::storable`]? Then [`hop::for_store`] a copy, [`freshness::Freshness::of`] and store it for
-//!    [`freshness::Freshness::fresh_for`], if it [`freshness::Freshness::is_of_use`] and its body came to its very end. A
-//!    stored head without what `no-cache="..."` lists is for those who come later; who has asked is given all of it.
+//!    [`freshness::Freshness::fresh_for`], if it may be given at some time or asked about, and its body came to its very
+//!    end. A stored head without what `no-cache="..."` lists is for those who come later; who has asked is given all of it.
 //! 4. A failure (500, 502, 503, 504) never takes the place of what may still be given within `sie`.
 //! 5. It is not storable? What is stored stays (the suite's `cc-resp-no-store-old-new`), and the key is remembered as not to be
 //!    waited for, so that nobody queues for answers that are not shared.

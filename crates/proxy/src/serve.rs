@@ -269,6 +269,9 @@ fn wanted(asked: &Asked, place: &Place) -> Wanted {
 /// From the cache, or by a load.
 async fn get(asked: &Arc<Asked>, clock: &PerCore) -> Given {
     let mut place = Place::from(asked.key.clone());
+    if asked.has_credentials() && is_for_them_alone(asked, &place) {
+        return Box::pin(alone(asked, place, Forward::UriMiss)).await;
+    }
     for _ in 0..PLACES_MAX {
         let (wish, why) = match wanted(asked, &place) {
             Wanted::Wish(wish, why) => (wish, why),
@@ -292,6 +295,8 @@ async fn get(asked: &Arc<Asked>, clock: &PerCore) -> Given {
         };
         let stored = match &answer.value {
             Entry::Answer(stored) => stored,
+            // Who has found that out may not have what this one would be given.
+            Entry::Unshared(unshared) if unshared.is_of_credentials() && !asked.has_credentials() => continue,
             Entry::Unshared(_) => return Box::pin(alone(asked, place, why)).await,
             // Another has found out that it selects something else; this one may not.
             Entry::Another(last) if last.is_for(&asked.headers) => continue,
@@ -313,6 +318,14 @@ async fn get(asked: &Arc<Asked>, clock: &PerCore) -> Given {
         place.variant = Some(Arc::new(stored.vary.selecting(&asked.headers)));
     }
     Box::pin(alone(asked, place, Forward::VaryMiss)).await
+}
+
+/// Whether answers to credentials are known not to be shared, and there is none of those who have none.
+fn is_for_them_alone(asked: &Asked, place: &Place) -> bool {
+    let cache = &asked.route.cache;
+    !asked.directives.only_if_cached
+        && cache.peek(&Place::of_credentials(&place.key)).is_some()
+        && !cache.peek(place).is_some_and(|held| matches!(held.value, Entry::Answer(_)))
 }
 
 /// Asks the origin for this request alone. What may be stored all the same is.
@@ -428,13 +441,16 @@ where
         }
         Err(error) => {
             let done = CacheStatus::forwarded(Outcome::Error, why);
+            let status = error.status();
             // Nothing of what is behind the proxy is told.
-            let words = if error.status() == StatusCode::GATEWAY_TIMEOUT {
-                "the origin has not answered in time"
-            } else {
-                "the origin cannot be asked"
+            let words = match status {
+                StatusCode::GATEWAY_TIMEOUT => "the origin has not answered in time",
+                StatusCode::PAYLOAD_TOO_LARGE => "the request's body is too large",
+                StatusCode::REQUEST_TIMEOUT => "the request's body did not come in time",
+                StatusCode::BAD_REQUEST => "the request cannot be sent on",
+                _ => "the origin cannot be asked",
             };
-            return Given::words(error.status(), words, done);
+            return Given::words(status, words, done);
         }
     };
     if !is_safe(&asked.method) {

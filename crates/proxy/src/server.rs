@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 use crate::{
     admin::{self, Admin, Control, Purge, Stats, Warmed, resident_bytes},
     config::{Change, Config, diff},
-    front::{self, Drained, Front, Identity},
+    front::{self, Certified, Drained, Front, Identity},
     log::{Log, LogError},
     serve::{Proxy, clock::PerCore, routes::RulesError},
 };
@@ -121,10 +121,13 @@ impl Server {
     /// Reads the configuration again and takes up what can be: routes, origins, hosts, certificates, the log's file and
     /// the token. No entry is lost. What has changed; or what is wrong, and then all stays as it was.
     pub async fn reload(&self) -> Result<Vec<Change>, String> {
-        if let Some(admin) = &self.admin {
-            admin.reload_token().map_err(|error| error.to_string())?;
+        let token =
+            self.admin.as_ref().map(Admin::read_token).transpose().map_err(|error| error.to_string())?;
+        let changes = Arc::clone(&self.running).reload().await?;
+        if let (Some(admin), Some(token)) = (&self.admin, token) {
+            admin.put_token(token);
         }
-        Arc::clone(&self.running).reload().await
+        Ok(changes)
     }
 
     /// Takes nobody in any more, and ends when those who are here have been answered, or their time is up. It blocks,
@@ -143,17 +146,18 @@ impl Running {
     }
 
     async fn reload(self: Arc<Self>) -> Result<Vec<Change>, String> {
-        let config = (self.read_again)()?;
-        let rules = self.proxy.rules();
-        let changes = diff(&rules.config, &config);
-        if config.tls.is_some()
-            && rules.config.tls.is_some()
-            && let Some(front) = &*self.front()
-        {
-            front.reload_tls().map_err(|error| error.to_string())?;
-        }
+        let started = self.proxy.rules();
+        let told = (self.read_again)()?;
+        let changes = diff(&started.config, &told);
+        let config = told.without_a_restart(&started.config);
+        // Whatever may be wrong comes first: then all of it is in force, or nothing.
+        let certified = identity(&config).as_ref().map(Certified::read).transpose();
+        let certified = certified.map_err(|error| error.to_string())?;
         let log = config.log.clone();
         self.proxy.reload(config).await.map_err(|error| error.to_string())?;
+        if let (Some(front), Some(certified)) = (&*self.front(), certified) {
+            front.certify(certified);
+        }
         if let (Some(log), Some(told)) = (&self.log, log) {
             log.change(&told);
             log.reopen();
@@ -216,13 +220,15 @@ impl Control for Counter {
     }
 }
 
+fn identity(config: &Config) -> Option<Identity> {
+    let tls = config.tls.as_ref()?;
+    Some(Identity { certificates: tls.certificates.clone(), key: tls.key.clone() })
+}
+
 fn settings(config: &Config) -> front::Settings {
     let Config { timeouts, bounds, .. } = config;
     let cores = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let identity = config
-        .tls
-        .as_ref()
-        .map(|tls| Identity { certificates: tls.certificates.clone(), key: tls.key.clone() });
+    let identity = identity(config);
     let listen = config.listen.clone();
     let (listen, listen_tls) = if identity.is_some() { (Vec::new(), listen) } else { (listen, Vec::new()) };
     front::Settings {

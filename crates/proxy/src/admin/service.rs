@@ -166,16 +166,12 @@ impl<C: Control> Service<C> {
     }
 
     fn reload(&self) -> Answer {
-        let changes = match self.control.reload() {
-            Ok(changes) => changes,
+        let read = self.token.read_again().map_err(|error| error.to_string());
+        let (token, changes) = match read.and_then(|token| Ok((token, self.control.reload()?))) {
+            Ok(reloaded) => reloaded,
             Err(message) => return wrong(StatusCode::UNPROCESSABLE_ENTITY, &message),
         };
-        if let Err(error) = self.token.reload() {
-            return wrong(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                &format!("the old token stays in force: {error}"),
-            );
-        }
+        self.token.put(token);
         let shown = |change: &crate::config::Change| json!({ "setting": change.setting, "needs_restart": change.needs_restart });
         json(StatusCode::OK, &json!({ "changes": changes.iter().map(shown).collect::<Vec<_>>() }))
     }

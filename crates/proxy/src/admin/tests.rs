@@ -267,7 +267,7 @@ fn who_has_no_token_or_comes_by_a_name_of_others_is_refused() {
     let another = "Authorization: Bearer another-token-of-ours\r\n";
     std::fs::write(&path, "").expect("written");
     let said = running.ask("POST /reload", another, "");
-    assert!(said.status == 422 && said.body.contains("the old token stays in force"), "{}", said.body);
+    assert!(said.status == 422 && said.body.contains("holds no token"), "{}", said.body);
     assert_eq!(running.ask("GET /stats", another, "").status, 200);
 
     let away = config::Admin { listen: "0.0.0.0:0".parse().unwrap(), ..settings() };

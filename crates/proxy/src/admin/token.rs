@@ -20,6 +20,9 @@ pub(super) struct Token {
     value: RwLock<Option<Box<[u8]>>>,
 }
 
+/// A token that is not in force yet. It is never shown.
+pub struct Fresh(Option<Box<[u8]>>);
+
 /// A token cannot be used. The message does not show it.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
@@ -44,12 +47,13 @@ pub enum TokenError {
 impl Token {
     pub(super) fn read(path: Option<&Path>) -> Result<Self, TokenError> {
         let token = Self { path: path.map(Path::to_owned), value: RwLock::new(None) };
-        token.reload()?;
+        token.put(token.read_again()?);
         Ok(token)
     }
 
-    pub(super) fn reload(&self) -> Result<(), TokenError> {
-        let Some(path) = &self.path else { return Ok(()) };
+    /// What its file says now.
+    pub(super) fn read_again(&self) -> Result<Fresh, TokenError> {
+        let Some(path) = &self.path else { return Ok(Fresh(None)) };
         let name = || path.display().to_string();
         let mut bytes = Vec::new();
         File::open(path)
@@ -62,8 +66,12 @@ impl Token {
         if !is_fit {
             return Err(TokenError::Unusable { path: name() });
         }
-        *self.value.write().unwrap_or_else(PoisonError::into_inner) = Some(value.into());
-        Ok(())
+        Ok(Fresh(Some(value.into())))
+    }
+
+    /// From now on it is this.
+    pub(super) fn put(&self, Fresh(value): Fresh) {
+        *self.value.write().unwrap_or_else(PoisonError::into_inner) = value;
     }
 
     /// Whether somebody may who shows this `Authorization`.
@@ -127,9 +135,9 @@ mod tests {
 
         // Another one; one that cannot be used leaves that in force.
         std::fs::write(&path, "another-token-of-ours").expect("written");
-        token.reload().expect("a token");
+        token.put(token.read_again().expect("a token"));
         std::fs::write(&path, "short").expect("written");
-        let error = token.reload().unwrap_err().to_string();
+        let error = token.read_again().err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains("holds no token") && !error.contains("short"), "{error}");
         assert!(token.admits(Some(b"Bearer another-token-of-ours")));
         for text in ["", "two words are no token", "é-is-not-in-the-ascii-set", &"x".repeat(1_025)] {

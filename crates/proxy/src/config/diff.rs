@@ -62,6 +62,17 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
     changes
 }
 
+impl Config {
+    /// What of it can be in force without a new start, and the rest as it was at the last one.
+    #[must_use]
+    pub fn without_a_restart(self, started: &Self) -> Self {
+        let Self { tls, log, hosts, origins, routes, .. } = self;
+        let tls = if tls.is_some() == started.tls.is_some() { tls } else { started.tls.clone() };
+        let log = if log.is_some() == started.log.is_some() { log } else { started.log.clone() };
+        Self { tls, log, hosts, origins, routes, ..started.clone() }
+    }
+}
+
 fn named<'a, T: 'a>(
     kind: &str,
     old: impl Iterator<Item = (&'a str, &'a T)>,

@@ -21,7 +21,7 @@ use super::{
     door::Door,
     room::House,
     session::Thread,
-    tls::{Tls, TlsError},
+    tls::{Certified, Tls, TlsError},
     worker::{Phase, Work},
 };
 
@@ -84,7 +84,7 @@ impl Front {
         if settings.listen.is_empty() && settings.listen_tls.is_empty() {
             return Err(StartError::Nowhere);
         }
-        let tls = settings.identity.clone().map(Tls::new).transpose()?.map(Arc::new);
+        let tls = settings.identity.as_ref().map(Tls::new).transpose()?.map(Arc::new);
         if tls.is_none() && !settings.listen_tls.is_empty() {
             return Err(TlsError::None.into());
         }
@@ -158,9 +158,11 @@ impl Front {
         &self.addresses
     }
 
-    /// Reads certificate and key again, for connections from now on. Those that are in use stay if it fails.
-    pub fn reload_tls(&self) -> Result<(), TlsError> {
-        self.tls.as_ref().ok_or(TlsError::None)?.reload()
+    /// Encrypts connections from now on with this, if it does so at all.
+    pub fn certify(&self, certified: Certified) {
+        if let Some(tls) = &self.tls {
+            tls.put(certified);
+        }
     }
 
     /// What has happened so far.

@@ -45,17 +45,27 @@ pub enum TlsError {
     None,
 }
 
+/// A certificate and its key, as connections need them: they are a pair.
+#[derive(Clone, Debug)]
+pub struct Certified(Arc<ServerConfig>);
+
+impl Certified {
+    /// Reads the files.
+    pub fn read(identity: &Identity) -> Result<Self, TlsError> {
+        read(identity).map(|config| Self(Arc::new(config)))
+    }
+}
+
 /// How connections are encrypted, now.
 #[derive(Debug)]
 pub(super) struct Tls {
-    identity: Identity,
     config: ArcSwap<ServerConfig>,
 }
 
 impl Tls {
-    pub(super) fn new(identity: Identity) -> Result<Self, TlsError> {
-        let config = ArcSwap::from_pointee(read(&identity)?);
-        Ok(Self { identity, config })
+    pub(super) fn new(identity: &Identity) -> Result<Self, TlsError> {
+        let Certified(config) = Certified::read(identity)?;
+        Ok(Self { config: ArcSwap::new(config) })
     }
 
     /// For a connection that begins now.
@@ -63,10 +73,9 @@ impl Tls {
         self.config.load_full()
     }
 
-    /// Reads the files again; if they cannot be used, those that are in use stay.
-    pub(super) fn reload(&self) -> Result<(), TlsError> {
-        self.config.store(Arc::new(read(&self.identity)?));
-        Ok(())
+    /// For connections from now on.
+    pub(super) fn put(&self, Certified(config): Certified) {
+        self.config.store(config);
     }
 }
 

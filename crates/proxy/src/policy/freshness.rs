@@ -110,17 +110,6 @@ impl Freshness {
     pub fn age(&self, resident: Duration) -> Duration {
         self.initial_age.saturating_add(resident)
     }
-
-    /// Whether it is worth its room: it may be given at some time, or asked about. `swr` and `sie` are those that
-    /// the cache itself would allow.
-    #[must_use]
-    pub fn is_of_use(&self, headers: &HeaderMap, swr: Duration, sie: Duration) -> bool {
-        let past_its_life = self.swr.unwrap_or(swr).max(self.sie.unwrap_or(sie));
-        let is_ever_given = self.lifetime.saturating_add(past_its_life) > self.initial_age;
-        (is_ever_given && !self.must_validate)
-            || headers.contains_key(http::header::ETAG)
-            || headers.contains_key(LAST_MODIFIED)
-    }
 }
 
 /// Whether an answer of this status may be given a lifetime that its origin does not tell (RFC 9110, 15.1).

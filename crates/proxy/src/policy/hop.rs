@@ -12,11 +12,7 @@ use http::{
 };
 use smallvec::SmallVec;
 
-use super::{
-    date,
-    directives::ResponseDirectives,
-    field::{elements, listed},
-};
+use super::{date, directives::ResponseDirectives, field::listed};
 
 /// What is meant for everybody on the way, and therefore never dropped because `Connection` names it: whoever may take
 /// these away decides what is stored, for whom and for how long.
@@ -154,14 +150,6 @@ pub fn set_age(headers: &mut HeaderMap, age: std::time::Duration) {
     headers.insert(AGE, HeaderValue::from(age.as_secs()));
 }
 
-/// Whether a request expects `100 Continue` (RFC 9110, 10.1.1).
-#[must_use]
-pub fn expects_continue(headers: &HeaderMap) -> bool {
-    headers.get(http::header::EXPECT).is_some_and(|expectation| {
-        elements(expectation.as_bytes()).any(|element| element.eq_ignore_ascii_case(b"100-continue"))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
@@ -244,8 +232,6 @@ mod tests {
         supply_date(&mut answer, UNIX_EPOCH + Duration::from_secs(9));
         set_age(&mut answer, Duration::from_millis(3999));
         assert_eq!(answer, head(&[("date", "Thu, 01 Jan 1970 00:00:00 GMT"), ("age", "3")]));
-        assert!(expects_continue(&head(&[("expect", "100-Continue")])));
-        assert!(!expects_continue(&HeaderMap::new()));
     }
 
     proptest! {

@@ -1,27 +1,20 @@
 //! Whether an answer may be stored, in a cache that many share (RFC 9111, 3).
 
 use http::{
-    HeaderMap, Method, StatusCode,
-    header::{AUTHORIZATION, CONTENT_LOCATION, EXPIRES, SET_COOKIE, VARY},
+    HeaderMap, StatusCode,
+    header::{AUTHORIZATION, EXPIRES, SET_COOKIE, VARY},
 };
 use thiserror::Error;
 
 use super::{
     directives::{RequestDirectives, ResponseDirectives},
     freshness::is_heuristically_cacheable,
-    key::Key,
     vary::Vary,
 };
 
 /// Why an answer is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 pub enum NotStored {
-    /// Answers to requests of this method are not for others.
-    #[error("the method")]
-    Method,
-    /// A POST without its own `Content-Location` or without a lifetime (RFC 9110, 9.3.3).
-    #[error("a POST that names no document of its own")]
-    Post,
     /// An interim answer: the final one is still to come.
     #[error("an interim answer")]
     Interim,
@@ -46,7 +39,8 @@ pub enum NotStored {
     /// Asked with credentials, and the origin does not say that it is for others as well.
     #[error("asked with credentials")]
     Credentials,
-    /// It sets a cookie, and the origin does not say that it is for others as well.
+    /// It sets a cookie, and the origin does not say `public` or `s-maxage` (or in a targeted field, a lifetime): a
+    /// session that is handed to a stranger costs more than a miss. Stricter than the standard (RFC 9111, 7.3).
     #[error("it sets a cookie")]
     Cookie,
     /// `Vary: *`: it depends on more than the request.
@@ -57,24 +51,9 @@ pub enum NotStored {
     Status,
 }
 
-/// What is done with answers that set cookies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SetCookie {
-    /// They are for one user, unless the origin says `public` or `s-maxage` (or in a targeted field, a lifetime): a
-    /// session that is handed to a stranger costs more than a miss. Stricter than the standard.
-    #[default]
-    Private,
-    /// They are stored as any others, cookies and all (RFC 9111, 7.3).
-    AsAny,
-}
-
-/// A request and its answer.
+/// A request, a GET, and its answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange<'a> {
-    /// The request's method.
-    pub method: &'a Method,
-    /// What was asked for.
-    pub target: &'a Key,
     /// The request's head.
     pub request: &'a HeaderMap,
     /// The answer's status.
@@ -89,16 +68,8 @@ pub fn storable(
     exchange: &Exchange<'_>,
     asked: &RequestDirectives,
     said: &ResponseDirectives,
-    set_cookie: SetCookie,
 ) -> Result<(), NotStored> {
-    let Exchange { method, request, status, response, .. } = *exchange;
-    let is_told = said.lifetime().is_some() || (!said.is_targeted && response.contains_key(EXPIRES));
-    match *method {
-        Method::GET => {}
-        Method::POST if is_told && is_of_target(exchange) => {}
-        Method::POST => return Err(NotStored::Post),
-        _ => return Err(NotStored::Method),
-    }
+    let Exchange { request, status, response } = *exchange;
     match status {
         status if status.is_informational() => return Err(NotStored::Interim),
         StatusCode::PARTIAL_CONTENT => return Err(NotStored::Partial),
@@ -125,27 +96,17 @@ pub fn storable(
     let is_for_this_cache = said.is_targeted && said.max_age.is_some();
     let is_stripped =
         said.private.fields().contains(&SET_COOKIE) || said.no_cache.fields().contains(&SET_COOKIE);
-    if set_cookie == SetCookie::Private
-        && response.contains_key(SET_COOKIE)
-        && !(is_for_all || is_for_this_cache || is_stripped)
-    {
+    if response.contains_key(SET_COOKIE) && !(is_for_all || is_for_this_cache || is_stripped) {
         return Err(NotStored::Cookie);
     }
     if response.contains_key(VARY) && Vary::of(response) == Vary::Any {
         return Err(NotStored::VariesOnAnything);
     }
+    let is_told = said.lifetime().is_some() || (!said.is_targeted && response.contains_key(EXPIRES));
     if !(is_told || said.public || is_heuristically_cacheable(status)) {
         return Err(NotStored::Status);
     }
     Ok(())
-}
-
-/// Whether the `Content-Location` of an answer is what was asked for.
-fn is_of_target(exchange: &Exchange<'_>) -> bool {
-    let mut lines = exchange.response.get_all(CONTENT_LOCATION).into_iter();
-    let (Some(only), None) = (lines.next(), lines.next()) else { return false };
-    only.to_str().ok().and_then(|reference| exchange.target.resolve(reference)).as_ref()
-        == Some(exchange.target)
 }
 
 /// Whether it is known what the status asks of caches: those of RFC 9110, and of its well-known extensions.
@@ -162,31 +123,13 @@ mod tests {
     use super::*;
     use crate::policy::testing::{Lines, head};
 
-    /// Of a GET, for the directives that its heads hold.
-    fn of(
-        method: &str,
-        asked: Lines<'_>,
-        status: u16,
-        told: Lines<'_>,
-        cookies: SetCookie,
-    ) -> Result<(), NotStored> {
-        let (method, target) =
-            (Method::from_bytes(method.as_bytes()).unwrap(), Key::of("http", "a", "/test/1"));
+    fn get(asked: Lines<'_>, status: u16, told: Lines<'_>) -> Result<(), NotStored> {
         let (request, response) = (head(asked), head(told));
         let targets = [http::HeaderName::from_static("cdn-cache-control")];
-        let exchange = Exchange {
-            method: &method,
-            target: &target,
-            request: &request,
-            status: StatusCode::from_u16(status).unwrap(),
-            response: &response,
-        };
+        let status = StatusCode::from_u16(status).unwrap();
+        let exchange = Exchange { request: &request, status, response: &response };
         let said = ResponseDirectives::read(&response, &targets);
-        storable(&exchange, &RequestDirectives::read(&request), &said, cookies)
-    }
-
-    fn get(asked: Lines<'_>, status: u16, told: Lines<'_>) -> Result<(), NotStored> {
-        of("GET", asked, status, told, SetCookie::Private)
+        storable(&exchange, &RequestDirectives::read(&request), &said)
     }
 
     fn control(value: &str) -> [(&'static str, &str); 1] {
@@ -284,7 +227,6 @@ mod tests {
             ("max-age=3600, private=\"set-cookie\"", Ok(())),
         ] {
             assert_eq!(get(&[], 200, &with(value)), expected, "{value}");
-            assert_eq!(of("GET", &[], 200, &with(value), SetCookie::AsAny), Ok(()), "{value}");
         }
         let targeted = [("set-cookie", "a=b"), ("cdn-cache-control", "max-age=60")];
         assert_eq!(get(&[], 200, &targeted), Ok(()));
@@ -304,28 +246,5 @@ mod tests {
                 "{fields}"
             );
         }
-    }
-
-    /// The suite's `method`.
-    #[test]
-    fn methods() {
-        let fresh = control("max-age=3600");
-        for method in ["HEAD", "OPTIONS", "PUT", "DELETE", "PATCH", "M-SEARCH"] {
-            assert_eq!(of(method, &[], 200, &fresh, SetCookie::Private), Err(NotStored::Method), "{method}");
-        }
-        let post = |told: Lines<'_>| of("POST", &[], 200, told, SetCookie::Private);
-        assert_eq!(post(&fresh), Err(NotStored::Post));
-        for (location, expected) in [
-            ("/test/1", Ok(())),
-            ("http://A:80/test/1", Ok(())),
-            ("", Ok(())),
-            ("/test/2", Err(NotStored::Post)),
-            ("http://b/test/1", Err(NotStored::Post)),
-        ] {
-            assert_eq!(post(&[fresh[0], ("content-location", location)]), expected, "{location}");
-        }
-        let twice = [fresh[0], ("content-location", "/test/1"), ("content-location", "/test/1")];
-        assert_eq!(post(&twice), Err(NotStored::Post));
-        assert_eq!(post(&[("content-location", "/test/1")]), Err(NotStored::Post));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, Version,
-    header::{CONTENT_LENGTH, EXPECT, HOST, SET_COOKIE, VIA},
+    header::{AUTHORIZATION, CONTENT_LENGTH, EXPECT, HOST, SET_COOKIE, VIA},
     request::Parts,
 };
 use http_body::Body;
@@ -104,6 +104,12 @@ impl Asked {
         }
         let directives = RequestDirectives::read(&headers);
         Self { method, version, headers, key, directives, peer, route, own: Mutex::default() }
+    }
+
+    /// Whether it says who asks.
+    #[must_use]
+    pub fn has_credentials(&self) -> bool {
+        self.headers.contains_key(AUTHORIZATION)
     }
 
     /// Keeps an answer for who has asked, unless that is late.

@@ -3,7 +3,7 @@
 use std::{io, sync::Arc, time::SystemTime};
 
 use http::{
-    HeaderMap, HeaderName, Method, Response, StatusCode,
+    HeaderMap, HeaderName, Response, StatusCode,
     header::{AGE, AUTHORIZATION, CONTENT_LENGTH, COOKIE, IF_RANGE, RANGE, SET_COOKIE},
 };
 use http_body::Body;
@@ -24,7 +24,7 @@ use crate::policy::{
     directives::ResponseDirectives,
     freshness::Freshness,
     hop,
-    storable::{Exchange, NotStored, SetCookie, storable},
+    storable::{Exchange, NotStored, storable},
     vary::{Selecting, Vary},
 };
 
@@ -210,17 +210,25 @@ impl Loading {
     }
 
     /// That an answer is not shared. It is remembered, unless it was a matter of who asked, or there is something
-    /// fresh that only this request did not want. Answers to credentials are both: where there is one for those who
-    /// have none, that stays.
+    /// fresh that only this request did not want. That answers to credentials are not shared is remembered elsewhere,
+    /// of those who have some.
     fn unshared(&self, reason: Reason) -> Arrival {
-        let held = self.asked.route.cache.peek(&self.place);
-        let held = held.filter(|held| matches!(held.value, Entry::Answer(_)));
+        let cache = &self.asked.route.cache;
         let is_of_request = match reason {
             Reason::NotStored(NotStored::RequestNoStore) => true,
-            Reason::NotStored(NotStored::Credentials) => held.is_some(),
+            Reason::NotStored(NotStored::Credentials) => {
+                let place = Place::of_credentials(&self.place.key);
+                if cache.peek(&place).is_none() {
+                    cache.insert(place, Unshared::remembered(reason));
+                }
+                true
+            }
             _ => false,
         };
-        if is_of_request || held.is_some_and(|held| !held.fresh_for.is_zero()) {
+        let is_fresh_answer = |held: stockade_cache::Held<Entry>| {
+            matches!(held.value, Entry::Answer(_)) && !held.fresh_for.is_zero()
+        };
+        if is_of_request || cache.peek(&self.place).is_some_and(is_fresh_answer) {
             Arrival::fleeting(Unshared::for_now(reason))
         } else {
             Arrival::whole(Unshared::remembered(reason))
@@ -234,7 +242,7 @@ impl Loading {
 
     /// What becomes of an answer, as its head says.
     fn read(&self, status: StatusCode, mut headers: HeaderMap, began: SystemTime) -> Head {
-        let Asked { route, key, directives, headers: request, .. } = &*self.asked;
+        let Asked { route, directives, headers: request, .. } = &*self.asked;
         let received = clock::now();
         let took = received.duration_since(began).unwrap_or_default();
         hop::supply_date(&mut headers, received);
@@ -242,8 +250,8 @@ impl Loading {
         let freshness = Freshness::of(status, &headers, &said, received, took, &route.heuristics());
         let vary = Vary::of(&headers);
         let selecting = (vary != Vary::None).then(|| Arc::new(vary.selecting(request)));
-        let exchange = Exchange { method: &Method::GET, target: key, request, status, response: &headers };
-        let stored = storable(&exchange, directives, &said, SetCookie::Private).map_err(Reason::from);
+        let exchange = Exchange { request, status, response: &headers };
+        let stored = storable(&exchange, directives, &said).map_err(Reason::from);
         let mut fate =
             stored.and_then(|()| route.lifespan(status, &headers, &freshness).ok_or(Reason::NoLifetime));
         if let Ok(lifespan) = &mut fate

@@ -18,6 +18,7 @@ use crate::{
     admin::{OriginStats, ServerStats},
     config,
     documents::{Documents, DocumentsError},
+    front::ClientError,
     log::OriginAnswer,
     upstream::{
         self, BadUrl, HealthSettings, HostHeader, OriginUrl, Place, Probe, Settings, State, Upstream,
@@ -64,6 +65,9 @@ impl OriginError {
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
+            Self::Http(UpstreamError::RequestBody { error }) => {
+                error.downcast_ref::<ClientError>().map_or(StatusCode::BAD_REQUEST, |error| error.status())
+            }
             Self::Http(error) => error.status(),
             Self::Documents { status, .. } => *status,
         }

@@ -18,6 +18,7 @@ use crate::{
     front::Peer,
     policy::{
         cache_status::{CacheStatus, Forward},
+        conditional::has_validator,
         freshness::{Basis, Freshness, Heuristics},
         key::Key,
     },
@@ -128,7 +129,7 @@ impl Route {
         if !is_not_found {
             lifespan.swr = freshness.swr.unwrap_or(if forbids_stale { Duration::ZERO } else { strategy.swr });
             lifespan.sie = freshness.sie.unwrap_or(if forbids_stale { Duration::ZERO } else { strategy.sie });
-            if is_validatable(headers) {
+            if has_validator(headers) {
                 lifespan.keep = KEPT_TO_BE_VALIDATED;
             }
         }
@@ -297,7 +298,3 @@ const KEPT_TO_BE_VALIDATED: Duration = Duration::from_mins(10);
 
 /// More tags of one answer are not looked at.
 const TAGS_MOST: usize = 256;
-
-fn is_validatable(headers: &HeaderMap) -> bool {
-    headers.contains_key(http::header::ETAG) || headers.contains_key(http::header::LAST_MODIFIED)
-}

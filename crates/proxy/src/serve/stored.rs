@@ -38,6 +38,15 @@ pub struct Place {
     pub variant: Option<Arc<Selecting>>,
 }
 
+impl Place {
+    /// Where it is remembered that answers of this URL to who has credentials are not shared.
+    #[must_use]
+    pub fn of_credentials(key: &Key) -> Self {
+        // Nobody selects this: what is selected by says first whether a field is there, with 0 or 1.
+        Self { key: key.clone(), variant: Some(Arc::new(Selecting::from_bytes(b"credentials"))) }
+    }
+}
+
 impl From<Key> for Place {
     fn from(key: Key) -> Self {
         Self { key, variant: None }
@@ -156,6 +165,12 @@ impl Unshared {
     #[must_use]
     pub fn remembered(reason: Reason) -> Entry {
         Self::for_as_long(reason, UNSHARED_FOR)
+    }
+
+    /// Whether it is so because of who has asked, and not of what.
+    #[must_use]
+    pub fn is_of_credentials(&self) -> bool {
+        self.reason == Reason::NotStored(NotStored::Credentials)
     }
 
     /// It is not remembered.

@@ -1,6 +1,7 @@
 //! A request on its way: it can be sent again as long as nobody has begun to read its body.
 
 use std::{
+    error::Error,
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
@@ -27,7 +28,7 @@ use super::{
     settings::{HostHeader, OriginUrl},
 };
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type BoxError = Box<dyn Error + Send + Sync>;
 
 /// What is asked.
 pub(super) struct Ask {
@@ -47,7 +48,7 @@ pub(super) struct Upload {
     is_clients_turn: AtomicBool,
     /// When something came from the client last.
     moved_at: AtomicU64,
-    failed: OnceLock<Arc<str>>,
+    failed: OnceLock<Arc<dyn Error + Send + Sync>>,
     clock: Clock,
 }
 
@@ -172,8 +173,8 @@ impl Ask {
 
     /// What is wrong with the client's part, if that is what is wrong.
     pub(super) fn failure(&self) -> Option<UpstreamError> {
-        let reason = self.upload.as_ref()?.failed.get()?;
-        Some(UpstreamError::RequestBody { reason: Arc::clone(reason) })
+        let error = self.upload.as_ref()?.failed.get()?;
+        Some(UpstreamError::RequestBody { error: Arc::clone(error) })
     }
 
     /// Until when to wait for the head of an answer to a request that began at `sent`, with the last byte taken from us
@@ -192,8 +193,7 @@ impl Ask {
             return (moved + head, late);
         }
         if upload.is_clients_turn.load(Relaxed) {
-            let reason = "nothing more came of it in time".into();
-            return (moved + idle, UpstreamError::RequestBody { reason });
+            return (moved + idle, UpstreamError::RequestStalled { after: idle });
         }
         (moved + idle, UpstreamError::IdleTimeout { after: idle })
     }
@@ -242,15 +242,19 @@ impl Body for Outgoing {
         upload.moved();
         match &frame {
             None => upload.has_ended.store(true, Relaxed),
-            Some(Err(error)) => {
-                let _ = upload.failed.set(error.to_string().into());
-            }
+            Some(Err(_)) => {}
             Some(Ok(_)) if this.body.as_ref().is_some_and(Body::is_end_stream) => {
                 upload.has_ended.store(true, Relaxed);
             }
             Some(Ok(_)) => {}
         }
-        Poll::Ready(frame)
+        Poll::Ready(frame.map(|frame| {
+            frame.map_err(|error| {
+                let told = error.to_string();
+                let _ = upload.failed.set(error.into());
+                told.into()
+            })
+        }))
     }
 
     fn is_end_stream(&self) -> bool {

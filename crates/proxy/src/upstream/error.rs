@@ -96,11 +96,17 @@ pub enum UpstreamError {
         /// How long.
         after: Duration,
     },
-    /// The body of the request, the client's, broke off or stood still.
-    #[error("the body of the request: {reason}")]
+    /// The body of the request, the client's, cannot be had.
+    #[error("the body of the request: {error}")]
     RequestBody {
-        /// What happened.
-        reason: Arc<str>,
+        /// What whoever gave it says.
+        error: Arc<dyn Error + Send + Sync>,
+    },
+    /// The body of the request, the client's, stood still.
+    #[error("the body of the request: nothing more came of it for {}", format_duration(*.after))]
+    RequestStalled {
+        /// How long.
+        after: Duration,
     },
     /// It is a request that cannot be sent to anybody.
     #[error("the request cannot be sent: {reason}")]
@@ -123,6 +129,7 @@ impl UpstreamError {
                 StatusCode::GATEWAY_TIMEOUT
             }
             Self::Overloaded { .. } | Self::QueueTimeout { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::RequestStalled { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::RequestBody { .. } | Self::Unsendable { .. } => StatusCode::BAD_REQUEST,
             _ => StatusCode::BAD_GATEWAY,
         }
@@ -144,14 +151,19 @@ impl UpstreamError {
             Self::IdleTimeout { .. } => "connection_read_timeout",
             Self::HeadTooLarge => "http_response_header_section_size",
             Self::Overloaded { .. } | Self::QueueTimeout { .. } => "connection_limit_reached",
-            Self::RequestBody { .. } | Self::Unsendable { .. } => "http_request_error",
+            Self::RequestBody { .. } | Self::RequestStalled { .. } | Self::Unsendable { .. } => {
+                "http_request_error"
+            }
         }
     }
 
     /// Whether the origin is to blame, and not whoever asks, or how many do.
     #[must_use]
     pub fn is_origins(&self) -> bool {
-        !matches!(self.status(), StatusCode::BAD_REQUEST | StatusCode::SERVICE_UNAVAILABLE)
+        !matches!(
+            self.status(),
+            StatusCode::BAD_REQUEST | StatusCode::REQUEST_TIMEOUT | StatusCode::SERVICE_UNAVAILABLE
+        )
     }
 
     pub(super) fn closed() -> Self {

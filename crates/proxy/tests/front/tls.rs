@@ -13,7 +13,7 @@ use rustls::{
     crypto::ring,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
-use stockade_proxy::front::{Cut, Front, Identity, Settings, StartError, TlsError};
+use stockade_proxy::front::{Certified, Cut, Front, Identity, Settings, StartError, TlsError};
 use tempfile::TempDir;
 
 use crate::support::{Guide, SOON, connect, one, rest, start, until};
@@ -28,10 +28,13 @@ fn certify(folder: &Path) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(made.cert.pem().as_bytes()).expect("it is one")
 }
 
+fn identity(folder: &Path) -> Identity {
+    Identity { certificates: folder.join("cert.pem"), key: folder.join("key.pem") }
+}
+
 fn settings(folder: &Path) -> Settings {
-    let identity = Identity { certificates: folder.join("cert.pem"), key: folder.join("key.pem") };
     let listen_tls = vec![([127, 0, 0, 1], 0).into()];
-    Settings { listen: Vec::new(), listen_tls, identity: Some(identity), ..Settings::default() }
+    Settings { listen: Vec::new(), listen_tls, identity: Some(identity(folder)), ..Settings::default() }
 }
 
 /// A front with a certificate, until the folder is dropped.
@@ -100,7 +103,7 @@ fn a_new_certificate_is_for_new_connections() {
     assert_eq!(get(&mut kept), format!("{address} true"));
     let new = certify(folder.path());
     assert!(trusts(&old).is_ok(), "nobody has said that there is a new one");
-    front.reload_tls().expect("it is a good one");
+    front.certify(Certified::read(&identity(folder.path())).expect("it is a good one"));
     assert!(trusts(&old).is_err());
     assert!(trusts(&new).is_ok());
     assert_eq!(get(&mut kept), format!("{address} true"));
@@ -114,12 +117,12 @@ fn a_new_certificate_is_for_new_connections() {
     ];
     for (file, content, why) in cases {
         fs::write(folder.path().join(file), content).expect("a folder");
-        let refused = front.reload_tls().expect_err("it is broken").to_string();
+        let refused = Certified::read(&identity(folder.path())).expect_err("it is broken").to_string();
         assert!(refused.contains(why), "{refused}");
         assert!(trusts(&new).is_ok(), "after {refused}");
     }
     fs::remove_file(folder.path().join("cert.pem")).expect("it is there");
-    assert!(matches!(front.reload_tls(), Err(TlsError::File { .. })));
+    assert!(matches!(Certified::read(&identity(folder.path())), Err(TlsError::File { .. })));
     assert_eq!(get(&mut kept), format!("{address} true"));
 }
 
@@ -162,6 +165,4 @@ fn a_front_without_a_certificate_does_not_start() {
     assert!(matches!(refused, Err(StartError::Tls(TlsError::File { .. }))));
     let refused = Front::start(Settings { identity: None, ..settings(folder.path()) }, &Guide::new());
     assert!(matches!(refused, Err(StartError::Tls(TlsError::None))));
-    let (front, _) = start(Settings::default());
-    assert!(matches!(front.reload_tls(), Err(TlsError::None)));
 }

@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-use tokio::{io::AsyncWriteExt, sync::Semaphore};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::Semaphore,
+};
 
 use crate::support::*;
 
@@ -293,6 +296,27 @@ async fn what_arrives_stale_has_been_so_for_a_while() {
     let told = patient.field("cache-status").unwrap_or_default();
     assert!(told.contains("ttl=-99") || told.contains("ttl=-10"), "{told}");
     assert_eq!(get(&proxy, "/").await.status(), 503);
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_or_too_slow_is_its_clients_fault() {
+    let origin = Origin::start(|_, mut line| async move {
+        let mut all = Vec::new();
+        line.read_to_end(&mut all).await.ok().and(None)
+    })
+    .await;
+    let bounds = "[bounds]\nbody = \"1KiB\"\n[timeouts]\nbody = \"100ms\"\n";
+    let proxy = proxy_with(&origin.url(), bounds, "").await;
+    let body = "x".repeat(1_025);
+    for (status, sent) in [
+        (413, format!("Content-Length: 1025\r\n\r\n{body}")),
+        (413, format!("Transfer-Encoding: chunked\r\n\r\n401\r\n{body}\r\n0\r\n\r\n")),
+        (408, "Content-Length: 10\r\n\r\nhalf".to_owned()),
+    ] {
+        let mut client = Client::connect(&proxy).await;
+        client.say(format!("POST / HTTP/1.1\r\nHost: a\r\n{sent}")).await;
+        assert_eq!(client.head_to("POST").await.expect("an answer").status, status, "{sent}");
+    }
 }
 
 #[tokio::test]

@@ -307,6 +307,52 @@ async fn nobody_waits_for_answers_that_are_not_shared() {
 }
 
 #[tokio::test]
+async fn who_shows_credentials_costs_the_others_nothing() {
+    const CLIENTS: usize = 100;
+    let gate = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&gate);
+    let origin = Origin::start(move |heard, mut line| {
+        let gate = Arc::clone(&held);
+        async move {
+            gate.acquire().await.ok()?.forget();
+            line.write_all(&good(heard.field("authorization").unwrap_or("anybody").as_bytes())).await.ok()?;
+            Some(line)
+        }
+    })
+    .await;
+    let proxy = proxy(&origin).await;
+    let shows = |who: usize| request("GET", "/", &[&format!("Authorization: {who}")]);
+    let leader = crowd(&proxy, 1, shows).await;
+    until(|| origin.count() == 1).await;
+    let others = crowd(&proxy, CLIENTS, |_| request("GET", "/", &[])).await;
+    until(|| proxy.proxy().rules().routes[0].stats().waiters == CLIENTS as u64).await;
+    gate.add_permits(2);
+    answers(leader).await[0].is(b"0");
+    for answer in answers(others).await {
+        answer.is(b"anybody");
+    }
+    assert_eq!(origin.count(), 2, "one for all who have none");
+    // What nobody has to be known for is for them, too.
+    let known = crowd(&proxy, 1, shows).await;
+    answers(known).await[0].is(b"anybody");
+
+    // Of another URL there is nothing: nobody waits for anybody.
+    let shows = |who: usize| request("GET", "/own", &[&format!("Authorization: {who}")]);
+    gate.add_permits(1);
+    answers(crowd(&proxy, 1, shows).await).await[0].is(b"0");
+    let all = crowd(&proxy, CLIENTS, shows).await;
+    until(|| origin.underway() == CLIENTS).await;
+    let anybody = crowd(&proxy, 1, |_| request("GET", "/own", &[])).await;
+    until(|| origin.underway() == CLIENTS + 1).await;
+    gate.add_permits(CLIENTS + 1);
+    for (who, answer) in answers(all).await.into_iter().enumerate() {
+        answer.is(who.to_string().as_bytes());
+    }
+    answers(anybody).await[0].is(b"anybody");
+    assert_eq!(origin.count(), 4 + CLIENTS);
+}
+
+#[tokio::test]
 async fn a_cold_crowd_of_answers_that_are_not_shared_is_each_given_its_own() {
     let origin = Origin::saying(|heard| {
         let who = heard.field("who").unwrap_or_default();

@@ -137,7 +137,8 @@ async fn a_client_that_stands_still_or_breaks_off_is_not_the_origins_fault() {
     let (_silent, body) = Channel::<Bytes, Infallible>::new(1);
     let error =
         soon(upstream.send(Request::post("/").body(body).expect("a request"))).await.expect_err("nothing");
-    assert!(matches!(error, UpstreamError::RequestBody { .. }), "{error:?}");
+    assert!(matches!(error, UpstreamError::RequestStalled { .. }), "{error:?}");
+    assert_eq!((error.status().as_u16(), error.is_origins()), (408, false));
 
     let pieces = [Ok(Frame::data(Bytes::from_static(b"abcd"))), Err("the client has gone")];
     let breaks = StreamBody::new(stream::iter(pieces));

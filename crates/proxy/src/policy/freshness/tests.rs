@@ -201,22 +201,6 @@ fn staleness() {
     assert_eq!(stale("max-age=9, no-cache=\"set-cookie\""), (true, None, None));
 }
 
-#[test]
-fn what_is_worth_its_room() {
-    let useful = |lines: Lines<'_>, swr: u64, sie: u64| {
-        of(200, lines).is_of_use(&head(lines), Duration::from_secs(swr), Duration::from_secs(sie))
-    };
-    assert!(!useful(&[], 0, 0));
-    assert!(useful(&[], 0, 1));
-    assert!(useful(&[], 1, 0));
-    assert!(useful(&[("etag", "\"a\"")], 0, 0));
-    assert!(useful(&[("cache-control", "no-cache"), ("last-modified", "@-9")], 0, 0));
-    assert!(!useful(&[("cache-control", "max-age=9, no-cache")], 9, 9));
-    assert!(!useful(&[("cache-control", "max-age=9"), ("age", "9")], 0, 0));
-    assert!(useful(&[("cache-control", "max-age=9"), ("age", "9")], 0, 1));
-    assert!(!useful(&[("cache-control", "s-maxage=0")], 60, 60));
-}
-
 proptest! {
     #[test]
     fn any_head_has_a_clock(

@@ -1,5 +1,7 @@
 //! Whoever runs it: what is forgotten, what is asked for beforehand, and who may.
 
+use serde_json::json;
+
 use super::{Got, Proxied, talk, until};
 use crate::running::get;
 
@@ -73,14 +75,18 @@ fn all_is_forgotten_and_asked_for_anew() {
 fn a_reload_is_asked_for_and_told() {
     let proxied = Proxied::start(&[]);
     let none = proxied.post("/reload", "");
-    assert_eq!((none.status, &none.json()["changes"]), (200, &serde_json::json!([])), "{none:?}");
+    assert_eq!((none.status, &none.json()["changes"]), (200, &json!([])), "{none:?}");
     super::silent(&proxied.sandbox, &proxied.origin_url(), "hosts = [\"origin\"]\n[timeouts]\nhead = \"5s\"");
     let two = proxied.post("/reload", "").json();
-    let changes = serde_json::json!([
+    let changes = json!([
         { "setting": "hosts", "needs_restart": false },
         { "setting": "timeouts", "needs_restart": true },
     ]);
     assert_eq!(two["changes"], changes);
+    // What takes a new start is not in force, and told again.
+    let shown = super::of_admin(proxied.admin, "GET", "/config", "").json();
+    assert_eq!((&shown["timeouts"]["head"], &shown["hosts"]), (&"10s".into(), &json!(["origin"])), "{shown}");
+    assert_eq!(proxied.post("/reload", "").json()["changes"], json!([changes[1]]));
     super::silent(&proxied.sandbox, &proxied.origin_url(), "hosts = [5]");
     let wrong = proxied.post("/reload", "");
     assert_eq!(wrong.status, 422, "{wrong:?}");
