@@ -17,7 +17,7 @@ check: deps
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- --deny warnings
 	$(EXPLORED) $(CARGO) clippy --package stockade-cache --lib --tests --locked -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --all-features --no-deps --locked
-	$(CARGO) test --package stockade --test tidy --locked
+	$(CARGO) test --workspace --all-features --test tidy --locked
 	$(CARGO) clippy --manifest-path bench/Cargo.toml --all-targets --locked -- --deny warnings
 	scripts/instructions
 

@@ -25,7 +25,7 @@ use stockade_bench::{
     herd,
     origin::{ORIGIN, Server, serve},
     proxies::Proxy,
-    samples::{load, quantile, read},
+    samples::{Sample, load, quantile, read},
 };
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -93,7 +93,7 @@ fn tell(folder: &Path, name: &str, seen: &str) -> Result<()> {
     let samples = read(folder)?;
     let failed = samples.iter().filter(|sample| sample.code != 200).count();
     let mut ended: Vec<u64> =
-        samples.iter().filter(|sample| sample.code == 200).map(|sample| sample.ended_ns()).collect();
+        samples.iter().filter(|sample| sample.code == 200).map(Sample::ended_ns).collect();
     ended.sort_unstable();
     let first = *ended.first().ok_or("nobody was answered")?;
     let after = |share: f64| (quantile(&ended, share) - first) as f64 / 1e6;
