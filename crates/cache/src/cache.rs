@@ -182,6 +182,19 @@ where
         }
     }
 
+    /// The same as an answer, with its age. What is due to be refreshed, too, is left to
+    /// [`get_with`](Self::get_with), which may refresh it.
+    #[must_use]
+    #[inline]
+    pub fn hit<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Answer<V>>
+    where
+        K: Borrow<Q>,
+    {
+        let now = self.inner.now_for_lookups();
+        let (value, loaded) = self.inner.store.look_up(key, now).ok()?;
+        Some(Answer::hit(value, now - loaded))
+    }
+
     /// Stores a value that did not come from a load, for as long as the strategy's `ttl`.
     ///
     /// A load of the same key that is under way is answered to those who wait for it, and not stored. Nobody

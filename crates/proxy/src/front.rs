@@ -40,6 +40,7 @@ use std::{
     future::Future,
     net::{Ipv4Addr, SocketAddr},
     num::NonZeroUsize,
+    pin::Pin,
     time::Duration,
 };
 
@@ -56,20 +57,25 @@ pub use tls::{Certified, Identity, TlsError};
 ///
 /// It is cloned once for each connection at least: an `Arc` of whatever is large.
 pub trait Handler: Clone + Send + Sync + 'static {
-    /// What its answers consist of. Failing breaks the connection off, so that nobody takes a part for the whole.
-    type Body: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static;
+    /// What its answers consist of. What one frame has is sent with one call, as far as the client takes it. Failing
+    /// breaks the connection off, so that nobody takes a part for the whole.
+    type Body: Body<Data: From<Bytes> + Send, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static;
 
-    /// Answers `request`.
+    /// Answers `request`, or says who will.
     ///
     /// Its head has been checked: it has one host (HTTP/1.0 may have none), in the target or in `Host`, and no
-    /// `Content-Length` beside `Transfer-Encoding`. The future is dropped when the client goes away.
+    /// `Content-Length` beside `Transfer-Encoding`.
     /// `Connection`, `Transfer-Encoding` and `Date` of the answer are seen to; one to `HEAD` may have a body, which
     /// is not sent.
-    fn answer(
-        &self,
-        request: Request<ClientBody>,
-        peer: Peer,
-    ) -> impl Future<Output = Response<Self::Body>> + Send;
+    fn answer(&self, request: Request<ClientBody>, peer: Peer) -> Answering<Self::Body>;
+}
+
+/// An answer, or whoever is at work on it.
+pub enum Answering<B> {
+    /// There it is.
+    Now(Response<B>),
+    /// It is dropped when the client goes away.
+    Later(Pin<Box<dyn Future<Output = Response<B>> + Send>>),
 }
 
 /// Whom a request comes from.

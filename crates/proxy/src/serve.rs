@@ -55,7 +55,7 @@ use self::{
 use crate::{
     admin::{Purge, Warmed, What},
     config::Config,
-    front::{ClientBody, Handler, Peer},
+    front::{Answering, ClientBody, Handler, Peer},
     log::Logger,
     policy::{
         accept::{Suits, Unfit, suits},
@@ -181,30 +181,56 @@ const PLACES_MAX: usize = 4;
 impl Handler for Proxy {
     type Body = Sent;
 
-    async fn answer(&self, request: Request<ClientBody>, peer: Peer) -> Response<Sent> {
+    fn answer(&self, request: Request<ClientBody>, peer: Peer) -> Answering<Sent> {
         let log = self.log.as_ref().map(|logger| (clock::now(), logger.clone()));
-        let came = Came { clock: &self.clock, at: self.clock.now(), log };
+        let came = Came { clock: self.clock.clone(), at: self.clock.now(), log };
         let (head, body) = request.into_parts();
         let rules = self.rules.load();
-        let found = rules.find(&head, peer);
-        let (asked, given) = match found {
+        let (asked, at_once) = match rules.find(&head, peer) {
             Ok((key, route)) => {
-                drop(rules);
                 let asked = Arc::new(Asked::new(head, key, peer, route));
-                let given = serve(&asked, body, came.clock).await;
-                asked.set_answered();
-                (asked, given)
+                let hit = hit(&asked);
+                (asked, hit)
             }
             Err(refused) => {
                 let (key, refused) = *refused;
                 let asked = Asked::new(head, key, peer, Arc::clone(&rules.nowhere));
-                drop(rules);
-                (Arc::new(asked), refused)
+                (Arc::new(asked), Some(refused))
             }
         };
-        let outcome = given.status.outcome;
-        Sent::new(given.into_response(), asked, outcome, came)
+        drop(rules);
+        if let Some(given) = at_once {
+            return Answering::Now(sent(given, asked, came));
+        }
+        Answering::Later(Box::pin(async move {
+            let given = serve(&asked, body, &came.clock).await;
+            asked.set_answered();
+            sent(given, asked, came)
+        }))
     }
+}
+
+fn sent(given: Given, asked: Arc<Asked>, came: Came) -> Response<Sent> {
+    let outcome = given.status.outcome;
+    Sent::new(given.into_response(), asked, outcome, came)
+}
+
+/// What is here and fresh, to who wants just that: at once, since nobody has to be waited for.
+fn hit(asked: &Asked) -> Option<Given> {
+    if asked.method != Method::GET || !asked.directives.is_silent() || asked.is_loop() {
+        return None;
+    }
+    let mut place = Place::from(asked.key.clone());
+    for _ in 0..PLACES_MAX {
+        let answer = asked.route.cache.hit(&place)?;
+        let Entry::Answer(stored) = &answer.value else { return None };
+        if stored.is_for(&asked.headers) {
+            let status = done(&answer, stored, Forward::UriMiss);
+            return Found { stored, resident: answer.age, status }.give(asked).ok();
+        }
+        place.variant = Some(Arc::new(stored.vary.selecting(&asked.headers)));
+    }
+    None
 }
 
 async fn serve(asked: &Arc<Asked>, body: ClientBody, clock: &PerCore) -> Given {
@@ -213,10 +239,9 @@ async fn serve(asked: &Arc<Asked>, body: ClientBody, clock: &PerCore) -> Given {
         return Given::words(StatusCode::LOOP_DETECTED, "this request has been here before", done);
     }
     match asked.method {
-        // Hits are to be small: a connection has room for the largest of these, and moves it with each request.
-        Method::GET if asked.directives.no_store => Box::pin(forward(asked, body, Forward::Bypass)).await,
+        Method::GET if asked.directives.no_store => forward(asked, body, Forward::Bypass).await,
         Method::GET => get(asked, clock).await,
-        Method::HEAD => Box::pin(head(asked, body)).await,
+        Method::HEAD => head(asked, body).await,
         _ => {
             // What it changes is to be outdated although its client has gone.
             let theirs = Arc::clone(asked);

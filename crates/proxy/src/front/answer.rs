@@ -3,9 +3,9 @@
 use std::{
     convert::Infallible,
     error::Error as StdError,
+    future::Future,
     pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 
 use super::{
-    ClientBody, Handler,
+    Answering, ClientBody, Handler,
     counts::bump,
     head::{self, Refusal},
     session::{Session, Visit},
@@ -35,24 +35,53 @@ pin_project! {
     }
 }
 
+/// The answer to a request, when it comes. Small if it is a while: a connection moves it with each request.
+pub(super) enum Answered<B> {
+    Now(Option<Response<Answer<B>>>),
+    Later(Option<(Pin<Box<dyn Future<Output = Response<B>> + Send>>, bool, Visit)>),
+}
+
+// Whatever is pinned is in a box.
+impl<B> Unpin for Answered<B> {}
+
+impl<B: Body> Future for Answered<B> {
+    type Output = Result<Response<Answer<B>>, Infallible>;
+
+    /// # Panics
+    /// If it is polled again after its end.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        const OVER: &str = "it has been answered";
+        Poll::Ready(Ok(match self.get_mut() {
+            Self::Now(response) => response.take().expect(OVER),
+            Self::Later(answering) => {
+                let response = ready!(answering.as_mut().expect(OVER).0.as_mut().poll(cx));
+                let (_, is_head, visit) = answering.take().expect(OVER);
+                send(response, is_head, visit)
+            }
+        }))
+    }
+}
+
 /// Answers the request that is the `number`th of its connection.
-pub(super) async fn answer<H: Handler>(
-    session: Arc<Session<H>>,
+pub(super) fn answer<H: Handler>(
+    session: &Session<H>,
     request: Request<Incoming>,
     number: u64,
     visit: Visit,
-) -> Result<Response<Answer<H::Body>>, Infallible> {
+) -> Answered<H::Body> {
     let thread = &session.progress.thread;
     let believed = if visit.stream.is_some() { Ok(()) } else { session.progress.judge(number) };
     let checked = believed.and_then(|()| head::check(&request, thread.settings.headers_max));
     if let Err(refusal) = checked {
         bump(&thread.tallies.malformed);
-        return Ok(refuse(refusal, request.version(), visit));
+        return Answered::Now(Some(refuse(refusal, request.version(), visit)));
     }
     let is_head = *request.method() == Method::HEAD;
     let request = request.map(|incoming| ClientBody::new(incoming, thread));
-    let response = session.handler.answer(request, session.peer).await;
-    Ok(send(response, is_head, visit))
+    match session.handler.answer(request, session.peer) {
+        Answering::Now(response) => Answered::Now(Some(send(response, is_head, visit))),
+        Answering::Later(answer) => Answered::Later(Some((answer, is_head, visit))),
+    }
 }
 
 fn send<B: Body>(mut response: Response<B>, is_head: bool, mut visit: Visit) -> Response<Answer<B>> {
@@ -97,19 +126,19 @@ fn refuse<B>(refusal: Refusal, version: Version, mut visit: Visit) -> Response<A
 
 impl<B> Body for Answer<B>
 where
-    B: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>>,
+    B: Body<Data: From<Bytes>, Error: Into<Box<dyn StdError + Send + Sync>>>,
 {
-    type Data = Bytes;
+    type Data = B::Data;
     type Error = Box<dyn StdError + Send + Sync>;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    ) -> Poll<Option<Result<Frame<B::Data>, Self::Error>>> {
         let this = self.project();
         let Some(mut body) = this.body.as_pin_mut() else {
             this.visit.is_finished = true;
-            return Poll::Ready(this.text.take().map(|text| Ok(Frame::data(text))));
+            return Poll::Ready(this.text.take().map(|text| Ok(Frame::data(text.into()))));
         };
         if let Some(stream) = &this.visit.stream {
             stream.wants_more();

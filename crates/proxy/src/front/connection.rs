@@ -140,7 +140,7 @@ where
     }
     let service = service_fn(|request| {
         let (number, visit) = progress.enter(None);
-        answer(Arc::clone(&session), request, number, visit)
+        answer(&session, request, number, visit)
     });
     let mut connection = builder.serve_connection(TokioIo::new(wire), service);
     let end = guarded(progress, &mut connection, http1::Connection::graceful_shutdown).await;
@@ -181,7 +181,7 @@ where
         let stream = Arc::new(Stream::new(&asked.progress.thread));
         asked.progress.put_newest(Arc::clone(&stream));
         let (number, visit) = asked.progress.enter(Some(stream));
-        answer(Arc::clone(&asked), request, number, visit)
+        answer(&asked, request, number, visit)
     });
     let mut connection = builder.serve_connection(TokioIo::new(wire), service);
     let end = guarded(progress, &mut connection, http2::Connection::graceful_shutdown).await;

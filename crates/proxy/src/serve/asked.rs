@@ -10,6 +10,7 @@ use http::{
 };
 use http_body::Body;
 use http_body_util::Empty;
+use smallvec::SmallVec;
 use stockade_model::seed::Seed;
 
 use super::{origin::OriginBody, routes::Route};
@@ -30,29 +31,29 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 /// By these, origins and their frameworks can be told another host, path, method or scheme than those that an answer
 /// is known by. Who may say so fills the place of a path with the answer to another one, for everybody ("Practical
 /// Web Cache Poisoning", Kettle, 2018). What has to be told of them, this proxy tells.
-const OF_ANOTHER_TARGET: [HeaderName; 22] = [
-    X_FORWARDED_HOST,
-    X_FORWARDED_PROTO,
-    HeaderName::from_static("forwarded"),
-    HeaderName::from_static("front-end-https"),
-    HeaderName::from_static("x-forwarded-path"),
-    HeaderName::from_static("x-forwarded-port"),
-    HeaderName::from_static("x-forwarded-prefix"),
-    HeaderName::from_static("x-forwarded-protocol"),
-    HeaderName::from_static("x-forwarded-scheme"),
-    HeaderName::from_static("x-forwarded-server"),
-    HeaderName::from_static("x-forwarded-ssl"),
-    HeaderName::from_static("x-forwarded-uri"),
-    HeaderName::from_static("x-host"),
-    HeaderName::from_static("x-http-host-override"),
-    HeaderName::from_static("x-http-method"),
-    HeaderName::from_static("x-http-method-override"),
-    HeaderName::from_static("x-method-override"),
-    HeaderName::from_static("x-original-host"),
-    HeaderName::from_static("x-original-uri"),
-    HeaderName::from_static("x-original-url"),
-    HeaderName::from_static("x-rewrite-url"),
-    HeaderName::from_static("x-url-scheme"),
+const OF_ANOTHER_TARGET: [&str; 22] = [
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "forwarded",
+    "front-end-https",
+    "x-forwarded-path",
+    "x-forwarded-port",
+    "x-forwarded-prefix",
+    "x-forwarded-protocol",
+    "x-forwarded-scheme",
+    "x-forwarded-server",
+    "x-forwarded-ssl",
+    "x-forwarded-uri",
+    "x-host",
+    "x-http-host-override",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-host",
+    "x-original-uri",
+    "x-original-url",
+    "x-rewrite-url",
+    "x-url-scheme",
 ];
 
 /// What this proxy calls itself in `Via`: no other does, so that a request which comes again has gone in a circle.
@@ -81,12 +82,14 @@ pub struct Asked {
 }
 
 /// What is for nobody else than who has asked.
+///
+/// Most requests have none of it, and pay for little room.
 #[derive(Default)]
 struct Own {
-    answer: Option<Response<OriginBody>>,
+    answer: Option<Box<Response<OriginBody>>>,
     is_answered: bool,
     /// Of an answer that is for others otherwise.
-    fields: HeaderMap,
+    fields: Option<Box<HeaderMap>>,
     /// What the origin said to it.
     origin: Option<OriginAnswer>,
 }
@@ -99,9 +102,11 @@ impl Asked {
         hop::strip(&mut headers);
         // Before anything is looked for: what an answer depends on is what the origin is asked.
         let is_read = matches!(method, Method::GET | Method::HEAD);
-        for name in &OF_ANOTHER_TARGET[..if is_read { OF_ANOTHER_TARGET.len() } else { 2 }] {
-            headers.remove(name);
-        }
+        let theirs = &OF_ANOTHER_TARGET[..if is_read { OF_ANOTHER_TARGET.len() } else { 2 }];
+        // To look at each name once is cheaper than to look for each.
+        let told: SmallVec<[HeaderName; 4]> =
+            headers.keys().filter(|name| theirs.contains(&name.as_str())).cloned().collect();
+        told.iter().for_each(|name| drop(headers.remove(name)));
         let directives = RequestDirectives::read(&headers);
         Self { method, version, headers, key, directives, peer, route, own: Mutex::default() }
     }
@@ -116,7 +121,7 @@ impl Asked {
     pub fn keep_own(&self, answer: Response<OriginBody>) {
         let mut own = self.own();
         if !own.is_answered {
-            own.answer = Some(answer);
+            own.answer = Some(Box::new(answer));
         }
     }
 
@@ -129,7 +134,7 @@ impl Asked {
 
     /// The answer that is for nobody else.
     pub fn take_own(&self) -> Option<Response<OriginBody>> {
-        self.own().answer.take()
+        self.own().answer.take().map(|answer| *answer)
     }
 
     /// Keeps what the origin said to it, for the log.
@@ -155,22 +160,21 @@ impl Asked {
     /// Keeps one field of an answer for who has asked.
     pub fn keep_field(&self, name: &HeaderName, headers: &HeaderMap) {
         let mut own = self.own();
-        own.fields.remove(name);
+        let fields = own.fields.get_or_insert_default();
+        fields.remove(name);
         for value in headers.get_all(name) {
-            own.fields.append(name, value.clone());
+            fields.append(name, value.clone());
         }
     }
 
     /// Keeps the cookies that an answer sets which is for others otherwise.
     pub fn keep_cookies(&self, headers: &HeaderMap) {
-        let mut own = self.own();
-        own.fields.remove(SET_COOKIE);
-        own.fields.extend(headers.get_all(SET_COOKIE).iter().map(|value| (SET_COOKIE, value.clone())));
+        self.keep_field(&SET_COOKIE, headers);
     }
 
     /// The fields that are for nobody else.
     pub fn take_fields(&self) -> HeaderMap {
-        std::mem::take(&mut self.own().fields)
+        self.own().fields.take().map(|fields| *fields).unwrap_or_default()
     }
 
     fn own(&self) -> MutexGuard<'_, Own> {

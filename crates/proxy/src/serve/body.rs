@@ -2,7 +2,8 @@
 
 use std::{
     collections::VecDeque,
-    io,
+    io::{self, IoSlice},
+    mem,
     ops::Range,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -27,6 +28,65 @@ pub enum Body {
     Along(Along),
     /// What an origin sends, as it comes.
     Passing(Box<OriginBody>),
+}
+
+/// Bytes that are sent with one call, however many pieces they are in.
+#[derive(Debug, Default)]
+pub struct Parcel {
+    first: Bytes,
+    /// Behind the first; none of them is empty.
+    others: VecDeque<Bytes>,
+    /// Of the others.
+    bytes: usize,
+}
+
+impl Parcel {
+    /// All of these.
+    #[must_use]
+    pub fn of(mut pieces: VecDeque<Bytes>) -> Self {
+        pieces.retain(|piece| !piece.is_empty());
+        let first = pieces.pop_front().unwrap_or_default();
+        let bytes = pieces.iter().map(Bytes::len).sum();
+        Self { first, others: pieces, bytes }
+    }
+}
+
+impl From<Bytes> for Parcel {
+    fn from(first: Bytes) -> Self {
+        Self { first, ..Self::default() }
+    }
+}
+
+impl Buf for Parcel {
+    fn remaining(&self) -> usize {
+        self.first.len() + self.bytes
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.first
+    }
+
+    fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let pieces = std::iter::once(&self.first).chain(&self.others).filter(|piece| !piece.is_empty());
+        let filled = slices.iter_mut().zip(pieces).map(|(slice, piece)| *slice = IoSlice::new(piece));
+        filled.count()
+    }
+
+    /// # Panics
+    /// Beyond its end.
+    fn advance(&mut self, mut bytes: usize) {
+        while bytes >= self.first.len() {
+            bytes -= self.first.len();
+            let Some(next) = self.others.pop_front() else {
+                assert!(bytes == 0, "there is no more");
+                self.first = Bytes::new();
+                return;
+            };
+            self.bytes -= next.len();
+            self.first = next;
+        }
+        self.first.advance(bytes);
+    }
 }
 
 /// A reader's part of a body, in bytes.
@@ -79,7 +139,7 @@ impl From<Bytes> for Body {
 }
 
 impl Along {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Parcel>>>> {
         loop {
             if self.left == Some(0) {
                 return Poll::Ready(None);
@@ -97,7 +157,7 @@ impl Along {
                 *left -= piece.len() as u64;
             }
             if !piece.is_empty() {
-                return Poll::Ready(Some(Ok(Frame::data(piece))));
+                return Poll::Ready(Some(Ok(Frame::data(piece.into()))));
             }
         }
     }
@@ -109,18 +169,19 @@ fn index(bytes: u64) -> usize {
 }
 
 impl http_body::Body for Body {
-    type Data = Bytes;
+    type Data = Parcel;
     type Error = io::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Parcel>>>> {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
-            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Pieces(pieces) => Poll::Ready(pieces.pop_front().map(|piece| Ok(Frame::data(piece)))),
+            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes.into())))),
+            Self::Pieces(pieces) if pieces.is_empty() => Poll::Ready(None),
+            Self::Pieces(pieces) => Poll::Ready(Some(Ok(Frame::data(Parcel::of(mem::take(pieces)))))),
             Self::Along(along) => along.poll_frame(cx),
             Self::Passing(body) => {
                 let frame = ready!(Pin::new(body).poll_frame(cx));
-                Poll::Ready(frame)
+                Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(Parcel::from))))
             }
         }
     }
@@ -142,6 +203,39 @@ impl http_body::Body for Body {
             Self::Pieces(pieces) => SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum()),
             Self::Along(along) => along.left.map(SizeHint::with_exact).unwrap_or_default(),
             Self::Passing(body) => body.size_hint(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// However a client takes it: a parcel is its pieces, one behind the other.
+        #[test]
+        fn a_parcel_is_its_pieces(
+            pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..12),
+            taken in prop::collection::vec(1_usize..40, 0..40), slices in 1_usize..6,
+        ) {
+            let all = pieces.concat();
+            let mut parcel = Parcel::of(pieces.into_iter().map(Bytes::from).collect());
+            let mut at = 0;
+            for most in taken {
+                prop_assert_eq!(parcel.remaining(), all.len() - at);
+                prop_assert_eq!(parcel.chunk().is_empty(), parcel.remaining() == 0);
+                let mut seen = vec![IoSlice::new(&[]); slices];
+                let filled = parcel.chunks_vectored(&mut seen);
+                let seen: Vec<u8> = seen[..filled].iter().flat_map(|slice| slice.to_vec()).collect();
+                prop_assert_eq!(&seen[..], &all[at..at + seen.len()]);
+                prop_assert!(filled == slices || seen.len() == parcel.remaining());
+                let most = most.min(seen.len());
+                parcel.advance(most);
+                at += most;
+            }
+            prop_assert_eq!(parcel.copy_to_bytes(parcel.remaining()), &all[at..]);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::{
     time::SystemTime,
 };
 
-use bytes::Bytes;
+use bytes::Buf;
 use http::{
     HeaderMap, HeaderValue, Method, Response, StatusCode,
     header::{REFERER, USER_AGENT},
@@ -19,7 +19,11 @@ use stockade_model::{
     time::{Runtime, Time},
 };
 
-use super::{asked::Asked, body::Body, clock::PerCore};
+use super::{
+    asked::Asked,
+    body::{Body, Parcel},
+    clock::PerCore,
+};
 use crate::{
     log::{Entry, Logger},
     policy::cache_status::CACHE_STATUS,
@@ -46,9 +50,9 @@ struct Story {
 }
 
 /// When a request came, and where that is told.
-pub struct Came<'a> {
-    /// By the clock of the cache.
-    pub clock: &'a PerCore,
+pub struct Came {
+    /// The clock of the cache.
+    pub clock: PerCore,
     /// By that clock.
     pub at: Time,
     /// Where requests are recorded.
@@ -58,12 +62,7 @@ pub struct Came<'a> {
 impl Sent {
     /// An answer to a request, which had this outcome.
     #[must_use]
-    pub fn new(
-        response: Response<Body>,
-        asked: Arc<Asked>,
-        outcome: Outcome,
-        came: Came<'_>,
-    ) -> Response<Self> {
+    pub fn new(response: Response<Body>, asked: Arc<Asked>, outcome: Outcome, came: Came) -> Response<Self> {
         let status = response.status();
         let told = |headers: &HeaderMap| {
             let own = headers.get_all(CACHE_STATUS).iter().next_back();
@@ -72,21 +71,21 @@ impl Sent {
         let logged = came.log.map(|(time, logger)| (time, logger, told(response.headers())));
         // The body of an answer to HEAD is not sent.
         let is_whole = asked.method == Method::HEAD;
-        let (clock, came) = (came.clock.clone(), came.at);
+        let (clock, came) = (came.clock, came.at);
         let story = Story { asked, clock, came, logged, status, outcome, bytes: 0, is_whole };
         response.map(|body| Self { body, story })
     }
 }
 
 impl http_body::Body for Sent {
-    type Data = Bytes;
+    type Data = Parcel;
     type Error = io::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Parcel>>>> {
         let Self { body, story } = self.get_mut();
         let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
         match &frame {
-            Some(Ok(frame)) => story.bytes += frame.data_ref().map_or(0, |data| data.len() as u64),
+            Some(Ok(frame)) => story.bytes += frame.data_ref().map_or(0, |data| data.remaining() as u64),
             Some(Err(_)) => {}
             None => story.is_whole = true,
         }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode, header::CONTENT_LENGTH};
 use http_body::Body;
 use http_body_util::{BodyExt, Empty, Full, combinators::UnsyncBoxBody};
-use stockade_proxy::front::{ClientBody, ClientError, Front, Handler, Peer, Settings};
+use stockade_proxy::front::{Answering, ClientBody, ClientError, Front, Handler, Peer, Settings};
 use tokio::sync::Semaphore;
 
 /// Nothing here takes as long unless it is broken.
@@ -50,10 +50,19 @@ impl Guide {
     }
 }
 
-impl Handler for Guide {
-    type Body = UnsyncBoxBody<Bytes, std::io::Error>;
+type Told = UnsyncBoxBody<Bytes, std::io::Error>;
 
-    async fn answer(&self, mut request: Request<ClientBody>, peer: Peer) -> Response<Self::Body> {
+impl Handler for Guide {
+    type Body = Told;
+
+    fn answer(&self, request: Request<ClientBody>, peer: Peer) -> Answering<Self::Body> {
+        let guide = self.clone();
+        Answering::Later(Box::pin(async move { guide.tell(request, peer).await }))
+    }
+}
+
+impl Guide {
+    async fn tell(&self, mut request: Request<ClientBody>, peer: Peer) -> Response<Told> {
         let path = request.uri().path().to_owned();
         if path == "/deaf" {
             self.note(&request, &Ok(Bytes::new()));
@@ -101,7 +110,7 @@ impl Handler for Guide {
     }
 }
 
-fn text(text: &str) -> UnsyncBoxBody<Bytes, std::io::Error> {
+fn text(text: &str) -> Told {
     Full::new(Bytes::copy_from_slice(text.as_bytes())).map_err(|never| match never {}).boxed_unsync()
 }
 
