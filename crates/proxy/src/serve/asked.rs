@@ -167,11 +167,6 @@ impl Asked {
         }
     }
 
-    /// Keeps the cookies that an answer sets which is for others otherwise.
-    pub fn keep_cookies(&self, headers: &HeaderMap) {
-        self.keep_field(&SET_COOKIE, headers);
-    }
-
     /// The fields that are for nobody else.
     pub fn take_fields(&self) -> HeaderMap {
         self.own().fields.take().map(|fields| *fields).unwrap_or_default()

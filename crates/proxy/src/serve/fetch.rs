@@ -183,7 +183,7 @@ impl Loading {
         if head.fate == Err(NotStored::Cookie.into()) && told.contains_key(SET_COOKIE) {
             // The cookie is for who has asked, the rest for everybody, as it was.
             let mut told = told.clone();
-            self.asked.keep_cookies(&told);
+            self.asked.keep_field(&SET_COOKIE, &told);
             told.remove(SET_COOKIE);
             head = self.freshened(stored, &told, began);
         }
