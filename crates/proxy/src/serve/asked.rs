@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, Version,
-    header::{AUTHORIZATION, CONTENT_LENGTH, EXPECT, HOST, SET_COOKIE, VIA},
+    header::{AUTHORIZATION, CONTENT_LENGTH, EXPECT, HOST, VIA},
     request::Parts,
 };
 use http_body::Body;
