@@ -69,7 +69,7 @@ impl Config {
         let Self { tls, log, hosts, origins, routes, .. } = self;
         let tls = if tls.is_some() == started.tls.is_some() { tls } else { started.tls.clone() };
         let log = if log.is_some() == started.log.is_some() { log } else { started.log.clone() };
-        Self { tls, log, hosts, origins, routes, ..started.clone() }
+        Self { tls, hosts, log, origins, routes, ..started.clone() }
     }
 }
 

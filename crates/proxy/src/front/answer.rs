@@ -38,7 +38,14 @@ pin_project! {
 /// The answer to a request, when it comes. Small if it is a while: a connection moves it with each request.
 pub(super) enum Answered<B> {
     Now(Option<Response<Answer<B>>>),
-    Later(Option<(Pin<Box<dyn Future<Output = Response<B>> + Send>>, bool, Visit)>),
+    Later(Option<Later<B>>),
+}
+
+/// An answer that somebody is at work on.
+pub(super) struct Later<B> {
+    answer: Pin<Box<dyn Future<Output = Response<B>> + Send>>,
+    is_head: bool,
+    visit: Visit,
 }
 
 // Whatever is pinned is in a box.
@@ -54,8 +61,8 @@ impl<B: Body> Future for Answered<B> {
         Poll::Ready(Ok(match self.get_mut() {
             Self::Now(response) => response.take().expect(OVER),
             Self::Later(answering) => {
-                let response = ready!(answering.as_mut().expect(OVER).0.as_mut().poll(cx));
-                let (_, is_head, visit) = answering.take().expect(OVER);
+                let response = ready!(answering.as_mut().expect(OVER).answer.as_mut().poll(cx));
+                let Later { is_head, visit, .. } = answering.take().expect(OVER);
                 send(response, is_head, visit)
             }
         }))
@@ -80,7 +87,7 @@ pub(super) fn answer<H: Handler>(
     let request = request.map(|incoming| ClientBody::new(incoming, thread));
     match session.handler.answer(request, session.peer) {
         Answering::Now(response) => Answered::Now(Some(send(response, is_head, visit))),
-        Answering::Later(answer) => Answered::Later(Some((answer, is_head, visit))),
+        Answering::Later(answer) => Answered::Later(Some(Later { answer, is_head, visit })),
     }
 }
 

@@ -240,13 +240,13 @@ impl Body for Outgoing {
         upload.is_clients_turn.store(polled.is_pending(), Relaxed);
         let Poll::Ready(frame) = polled else { return Poll::Pending };
         upload.moved();
-        match &frame {
-            None => upload.has_ended.store(true, Relaxed),
-            Some(Err(_)) => {}
-            Some(Ok(_)) if this.body.as_ref().is_some_and(Body::is_end_stream) => {
-                upload.has_ended.store(true, Relaxed);
-            }
-            Some(Ok(_)) => {}
+        let has_ended = match &frame {
+            None => true,
+            Some(Ok(_)) => this.body.as_ref().is_some_and(Body::is_end_stream),
+            Some(Err(_)) => false,
+        };
+        if has_ended {
+            upload.has_ended.store(true, Relaxed);
         }
         Poll::Ready(frame.map(|frame| {
             frame.map_err(|error| {
