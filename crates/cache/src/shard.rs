@@ -299,25 +299,24 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         self.find(hash, key).map(|(_, entry)| entry.weight)
     }
 
-    /// Whether what is stored is younger than a value whose load ended then.
-    pub(crate) fn has_younger(&self, hash: u64, key: &K, loaded: Time) -> bool {
-        self.find(hash, key).is_some_and(|(_, entry)| entry.life.loaded > loaded)
-    }
-
-    /// Stores a value, ends the key's claim and its episode, and gives what had to leave for it.
-    pub(crate) fn publish(&mut self, new: New<'_, K, V>, now: Time) -> Gone<K, V> {
+    /// Stores a value, ends the key's claim and its episode, and gives what had to leave for it; false: what is
+    /// there is younger and stays, and it is the value that leaves.
+    pub(crate) fn publish(&mut self, new: New<'_, K, V>, now: Time) -> (Gone<K, V>, bool) {
         let New { hash, key, value, life, weight, tags } = new;
         let mut gone = Gone::new();
         if now >= self.sweep.earliest {
             self.sweep(SWEEP_SLICE, now, &mut gone);
         }
+        let found = self.find(hash, &key).map(|(slot, there)| (slot, there.life.loaded > life.loaded));
+        let (short_hash, place) = (shorten(hash), Place::default());
+        if let Some((_, true)) = found {
+            gone.push(Entry { key, value, life, place, version: NonZeroU32::MAX, short_hash, weight: 0 });
+            return (gone, false);
+        }
         self.end_refill(&key);
         self.stores += 1;
         let version = version(self.stores);
-        let found = self.find(hash, &key).map(|(slot, _)| slot);
-        let short_hash = shorten(hash);
-        let place = Place::default();
-        if let Some(slot) = found {
+        if let Some((slot, _)) = found {
             self.sweep.note(life.kept_until());
             self.retag(slot, tags);
             let entry = Entry { key, value, life, place, version, short_hash, weight };
@@ -327,7 +326,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             }
             self.policy.rewrite(&mut self.entries, slot);
             gone.extend(old);
-            return gone;
+            return (gone, true);
         }
         self.make_room(now, &mut gone);
         self.sweep.note(life.kept_until());
@@ -342,7 +341,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         self.entries[slot as usize] = Some(entry);
         self.index.insert_unique(lengthen(short_hash), slot, rehash(&self.entries));
         self.policy.admit(&mut self.entries, slot);
-        gone
+        (gone, true)
     }
 
     /// Ends a key's claim and its episode with nothing stored, and gives what was.

@@ -320,9 +320,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         // Asked under the lock: what is invalidated from now on finds the value stored.
         let newest = self.moment();
         let is_outdated = newest > since && self.invalidations.outdate(since, newest, hash, &tags);
-        // What took long to arrive may be older by now than what is there.
-        let is_overtaken = |life: &Life| shard.has_younger(hash, &key, life.loaded);
-        if is_outdated || kept.as_ref().is_some_and(|(life, _)| is_overtaken(life)) {
+        if is_outdated {
             drop(shard);
             self.outdated.fetch_add(1, Relaxed);
             return;
@@ -332,10 +330,14 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             drop(shard);
             return self.drop_outside(gone);
         };
-        let gone = shard.publish(New { hash, key, value, life, weight: ticket.weight, tags: &tags }, now);
+        let new = New { hash, key, value, life, weight: ticket.weight, tags: &tags };
+        let (gone, is_stored) = shard.publish(new, now);
         // The lock is let go before what left is dropped.
         drop(shard);
-        if let Some(room) = ticket.room {
+        if !is_stored {
+            // What took long to arrive is older by now than what is there.
+            self.outdated.fetch_add(1, Relaxed);
+        } else if let Some(room) = ticket.room {
             room.keep();
         }
         self.drop_outside(gone);

@@ -150,7 +150,7 @@ proptest! {
                     value += 1;
                     let expires = ttl_ms.map_or(Time::NEVER, |ttl| at(now + ttl));
                     let old = model.remove(&key);
-                    gone = shard.publish(new(key, value, expires, stale_for), at(now));
+                    gone = shard.publish(new(key, value, expires, stale_for), at(now)).0;
                     if let Some((old, _)) = old {
                         prop_assert!(gone.iter().any(|entry| (entry.key, entry.value) == (key, old)));
                         gone.retain(|entry| entry.key != key);
@@ -208,10 +208,10 @@ fn a_value_is_fresh_until_it_expires() {
     };
     let mut shard = shard(None);
     assert_eq!(seen(&shard, 0), Err(0));
-    assert!(shard.publish(new(7, 1, at(10), Duration::ZERO), at(0)).is_empty());
+    assert!(shard.publish(new(7, 1, at(10), Duration::ZERO), at(0)).0.is_empty());
     assert_eq!(seen(&shard, 9), Ok(1));
     assert_eq!(seen(&shard, 10), Err(1));
-    assert_eq!(shard.publish(new(7, 2, Time::NEVER, Duration::ZERO), at(10))[0].value, 1);
+    assert_eq!(shard.publish(new(7, 2, Time::NEVER, Duration::ZERO), at(10)).0[0].value, 1);
     assert_eq!(seen(&shard, 1_000_000), Ok(2));
 }
 
@@ -268,7 +268,7 @@ fn reclaiming_takes_the_expired_first_and_then_the_oldest_down_to_its_share() {
     let limit = Limit { policy: Policy::LRW, reclaim: 0.3, ..Limit::entries(1_000) };
     let mut shard: Shard<u32, u32> = Shard::new(&FixedState::with_seed(1), Some(&limit), 1_000, false);
     let store = |shard: &mut Shard<u32, u32>, now, key: u32, expires| {
-        let gone = shard.publish(
+        let (gone, _) = shard.publish(
             New {
                 hash: u64::from(key),
                 key,
