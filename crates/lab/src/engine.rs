@@ -30,6 +30,8 @@ pub use target::Target;
 pub use traffic::{Retries, Traffic, Writes};
 pub use world::{EngineError, Library, World};
 
+use crate::http::Http;
+
 /// What an arm has to bear.
 #[derive(Clone, Debug)]
 pub enum Load {
@@ -37,6 +39,8 @@ pub enum Load {
     Burst(Burst),
     /// Everyone when they are due.
     Open(Open),
+    /// The same over HTTP: all parts are processes.
+    Http(Box<Http>),
 }
 
 /// What became of a load.
@@ -59,6 +63,8 @@ pub struct Measured {
     pub cache: record::CacheFigures,
     /// What the failed were told.
     pub errors: BTreeMap<String, u64>,
+    /// What it has besides if it went over HTTP.
+    pub http: Option<record::HttpFigures>,
 }
 
 /// What a cache did while it was measured.
@@ -89,6 +95,10 @@ pub struct Second {
     pub times: Times,
     /// What else happened in it, under an open load.
     pub open: Option<OpenSecond>,
+    /// What processes used, where all parts are some.
+    pub usage: BTreeMap<record::Role, record::Usage>,
+    /// What the cache held, where it is one of them.
+    pub holds: Option<record::Holds>,
 }
 
 impl Second {

@@ -13,6 +13,7 @@
 
 pub mod engine;
 pub mod host;
+pub mod http;
 pub mod judge;
 pub mod metrics;
 pub mod report;

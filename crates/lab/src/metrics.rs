@@ -6,10 +6,14 @@ mod results;
 
 use std::time::Duration;
 
-use stockade_model::{histogram::Histogram, record::Run, units::milliseconds};
+use stockade_model::{
+    histogram::Histogram,
+    record::{Role, Run},
+    units::milliseconds,
+};
 
-pub use arm::{ArmFigures, Bytes, Held, OpenLoad, Stores};
-pub use fold::{Fold, Moment, Part, Window};
+pub use arm::{ArmFigures, Bytes, Cpu, Held, OpenLoad, Rss, Stores};
+pub use fold::{Fold, Moment, Part, Used, Window};
 pub use results::{Evidence, Results};
 
 /// What a figure is computed from.
@@ -52,7 +56,9 @@ impl Metric {
 
 /// Every metric.
 pub fn metrics() -> impl Iterator<Item = &'static Metric> + Clone {
-    [COUNTS, OF_RUNS, OF_OPEN_LOADS, SPANS, RESPONSE, SERVICE, SEND_LAG].into_iter().flatten()
+    [COUNTS, OF_RUNS, OF_OPEN_LOADS, OF_LOAD, OF_PROXY, OF_ORIGIN, HELD, SPANS, RESPONSE, SERVICE, SEND_LAG]
+        .into_iter()
+        .flatten()
 }
 
 const fn count(name: &'static str, figure: fn(&Raw<'_>) -> Option<f64>) -> Metric {
@@ -81,6 +87,29 @@ macro_rules! distribution {
             windowed(timing(concat!($name, ".max"), |e| $read(e, |h| h.max()))),
         ]
     };
+}
+
+/// What a process of a run over HTTP used: MiB in memory, cores' worth of processor time.
+macro_rules! of_process {
+    ($name:literal, $role:expr) => {
+        [
+            windowed(count(concat!($name, ".rss.max"), |e| {
+                Some(mib(e.part.usage.get(&$role)?.rss_max_bytes))
+            })),
+            windowed(count(concat!($name, ".rss.last"), |e| {
+                Some(mib(e.part.usage.get(&$role)?.rss_last_bytes))
+            })),
+            windowed(count(concat!($name, ".cpu.mean"), |e| {
+                let used = e.part.usage.get(&$role)?;
+                Some(used.cpu_sum / used.seconds as f64)
+            })),
+            windowed(count(concat!($name, ".cpu.max"), |e| Some(e.part.usage.get(&$role)?.cpu_max))),
+        ]
+    };
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / 1_048_576.0
 }
 
 /// Those that can be told of some seconds, too.
@@ -128,8 +157,8 @@ static OF_RUNS: &[Metric] = &[
     count("cache.evicted", |e| Some(e.run.cache.evicted as f64)),
     count("cache.invalidated", |e| Some(e.run.cache.invalidated as f64)),
     count("waiters", |e| Some(e.run.load.waiters() as f64)),
-    count("documents", |e| Some(e.run.load.documents() as f64)),
-    count("distinct_keys", |e| Some(e.run.load.distinct_keys() as f64)),
+    count("documents", |e| e.run.load.documents().map(|documents| documents as f64)),
+    count("distinct_keys", |e| e.run.load.distinct_keys().map(|keys| keys as f64)),
 ];
 static OF_OPEN_LOADS: &[Metric] = &[
     count("achieved_rate", |e| {
@@ -137,9 +166,16 @@ static OF_OPEN_LOADS: &[Metric] = &[
         Some(e.run.outcomes.requests() as f64 / open.duration_ms * 1e3)
     }),
     count("in_flight.max", |e| Some(e.run.load.open()?.in_flight_max as f64)),
-    count("source.concurrent_max", |e| Some(e.run.load.open()?.source_concurrent_max as f64)),
-    count("audit.too_old", |e| Some(e.run.load.open()?.audit.too_old as f64)),
-    count("audit.after_invalidation", |e| Some(e.run.load.open()?.audit.after_invalidation as f64)),
+    count("source.concurrent_max", |e| e.run.load.open()?.source_concurrent_max.map(|most| most as f64)),
+    count("audit.too_old", |e| Some(e.run.load.open()?.audit?.too_old as f64)),
+    count("audit.after_invalidation", |e| Some(e.run.load.open()?.audit?.after_invalidation as f64)),
+];
+static OF_LOAD: &[Metric] = &of_process!("load", Role::Load);
+static OF_PROXY: &[Metric] = &of_process!("proxy", Role::Proxy);
+static OF_ORIGIN: &[Metric] = &of_process!("origin", Role::Origin);
+static HELD: &[Metric] = &[
+    windowed(count("proxy.entries.max", |e| Some(e.part.holds_max?.entries as f64))),
+    windowed(count("proxy.bytes.max", |e| Some(e.part.holds_max?.bytes? as f64))),
 ];
 static SPANS: &[Metric] = &[
     timing("finished", |e| Some(e.run.load.finished_ms())),

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use rand::seq::SliceRandom;
@@ -16,6 +16,7 @@ use stockade_source::SourceUrl;
 use crate::{
     engine::{DocsError, EngineError, Library, Measured, Second, Stop, World},
     host,
+    http::Place,
     judge::{self, Case},
     metrics::{Fold, Results},
     report,
@@ -32,6 +33,8 @@ pub struct Options {
     pub repeats: Option<u32>,
     /// Where every random choice comes from.
     pub seed: Seed,
+    /// The program of which parts of a run over HTTP are processes.
+    pub program: PathBuf,
 }
 
 /// Hears of every measurement before it is made.
@@ -105,7 +108,9 @@ pub fn run(
     }
     let recorder = Recorder::create(directory)?;
     let results = Results::watching(experiment.windows());
-    let mut campaign = Campaign { experiment, world, libraries, recorder, record, results };
+    let (directory, program) = (directory.to_owned(), options.program.clone());
+    let mut campaign =
+        Campaign { experiment, world, libraries, recorder, record, results, directory, program };
     progress.begin(campaign.record.planned);
     let measured = campaign.measure(stop, progress);
     campaign.conclude(matches!(measured, Ok(true)))?;
@@ -134,6 +139,16 @@ struct Campaign {
     recorder: Recorder,
     record: Record,
     results: Results,
+    /// Where the record is.
+    directory: PathBuf,
+    program: PathBuf,
+}
+
+/// The name of a measurement's own folder.
+fn slug(test: &str, arm: &str, repeat: u32) -> String {
+    let parts = [test, arm].into_iter().filter(|part| !part.is_empty());
+    let name = parts.collect::<Vec<_>>().join(".").replace('/', ".");
+    format!("{name}.{repeat}")
 }
 
 impl Campaign {
@@ -159,7 +174,11 @@ impl Campaign {
                         intake.take(second);
                     };
                     let seed = seed.child(test);
-                    let Some(measured) = self.world.run(&cell.load, library, seed, stop, &mut sink)? else {
+                    let folder = self.directory.join("setup").join(slug(test, &cell.arm, repeat));
+                    let place =
+                        Place { program: &self.program, files: &self.experiment.folder, folder: &folder };
+                    let Some(measured) = self.world.run(&cell.load, library, place, seed, stop, &mut sink)?
+                    else {
                         return Ok(false);
                     };
                     let fold = intake.done()?;
@@ -183,6 +202,14 @@ impl Campaign {
         record.verdict = match judge::worst(record.hypotheses.iter().map(|hypothesis| hypothesis.verdict)) {
             // It has not shown all that it was to show.
             _ if record.interrupted => Verdict::Inconclusive,
+            _ if record
+                .runs
+                .iter()
+                .filter_map(|run| run.http.as_ref())
+                .any(|http| !http.invalid.is_empty()) =>
+            {
+                Verdict::Invalid
+            }
             verdict => verdict,
         };
         self.recorder.checkpoint(record)?;
@@ -273,6 +300,8 @@ impl<'a> Intake<'a> {
             retries: open.map(|open| open.retries),
             dropped: open.map(|open| open.dropped),
             age_max_ms: open.and_then(|open| open.age_max).map(milliseconds),
+            usage: second.usage,
+            holds: second.holds,
             times: second.times,
         };
         if self.failed.is_ok() {
@@ -304,5 +333,6 @@ fn note(cell: &Cell, repeat: u32, measured: Measured) -> Run {
         episodes: measured.did.episodes,
         cache: measured.cache,
         errors: measured.errors,
+        http: measured.http,
     }
 }

@@ -6,6 +6,7 @@
 //! written, so that an error points into the file whichever layer it came from.
 
 mod cache;
+mod http;
 mod load;
 mod node_test;
 mod origin;
@@ -17,13 +18,14 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     ops::Range,
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
 use serde::Deserialize;
 use stockade_cache::spec::{Place, Wrong};
+use stockade_load::schedule::Schedule;
 use stockade_model::{
     nearest::remedy,
     record::{Clock, Reference},
@@ -58,6 +60,8 @@ pub struct Experiment {
     pub name: String,
     /// The file's text, with its secrets masked.
     pub text: String,
+    /// Where the files are that it names: its own folder.
+    pub folder: PathBuf,
     /// How often each arm of each test is measured.
     pub repeats: u32,
     /// What `--scale` multiplies.
@@ -102,9 +106,16 @@ impl Cell {
     /// How much of it has been seen after so many seconds, of 1.
     #[must_use]
     pub fn share(&self, seconds: u64) -> f64 {
+        self.schedule().map_or(1.0, |schedule| (seconds as f64 / schedule.lasts().as_secs_f64()).min(1.0))
+    }
+
+    /// When its requests are due; `None`: all at once.
+    #[must_use]
+    pub fn schedule(&self) -> Option<&Schedule> {
         match &self.load {
-            Load::Burst(_) => 1.0,
-            Load::Open(open) => (seconds as f64 / open.traffic.schedule.lasts().as_secs_f64()).min(1.0),
+            Load::Burst(_) => None,
+            Load::Open(open) => Some(&open.traffic.schedule),
+            Load::Http(http) => Some(&http.schedule),
         }
     }
 }
@@ -119,6 +130,9 @@ pub enum Scaled {
     /// windows of its claims.
     #[serde(rename = "load.duration")]
     LoadDuration,
+    /// How many entries a proxy may hold.
+    #[serde(rename = "cache.limit.entries")]
+    CacheLimitEntries,
 }
 
 /// An experiment file cannot be used. It shows the place and the remedy.
@@ -269,10 +283,11 @@ fn read(name: &str, text: &str) -> Result<Experiment, Wrong> {
         context: head.context.map(|context| context.trim().to_owned()),
         name: name.to_owned(),
         text: masked_file(text),
+        folder: Path::new(name).parent().map(PathBuf::from).unwrap_or_default(),
         repeats,
         scaled: head.scaled.unwrap_or_else(|| {
-            let is_open = |cell: &Cell| matches!(cell.load, Load::Open(_));
-            if cells.iter().any(is_open) { vec![Scaled::LoadDuration] } else { Vec::new() }
+            let has_duration = |cell: &Cell| cell.schedule().is_some();
+            if cells.iter().any(has_duration) { vec![Scaled::LoadDuration] } else { Vec::new() }
         }),
         tests,
         arms,
@@ -310,6 +325,17 @@ fn cells(
     for test in tests {
         for arm in arms {
             let mut table = tables::merge(tables::merge(base.clone(), &test.table), &arm.table);
+            if http::is_meant(&table) {
+                let load = Load::Http(Box::new(http::read(table, &arm.name, span.clone())?));
+                let (source, clock, places) = (SourceUrl::default(), Clock::Live, Places::default());
+                let cell =
+                    Cell { test: test.name.clone(), arm: arm.name.clone(), source, clock, load, places };
+                if !paths.contains(&cell.test) {
+                    paths.push(cell.test.clone());
+                }
+                cells.push(cell);
+                continue;
+            }
             let node_test = node_test::take(&mut table)?;
             let setup: Setup = tables::read(table, span.clone())?;
             for cell in setup.cells(&test.name, &arm.name, node_test.as_ref())? {
@@ -349,10 +375,10 @@ fn window(selector: &Selector, cells: &[Cell]) -> Result<(), String> {
     let is_meant =
         |cell: &&Cell| selector.test.as_ref().is_none_or(|beginning| judge::is_below(&cell.test, beginning));
     for cell in cells.iter().filter(is_meant) {
-        let Load::Open(open) = &cell.load else {
+        let Some(schedule) = cell.schedule() else {
             return Err("a burst has no seconds to choose from: leave the window out".to_owned());
         };
-        let lasts = open.traffic.schedule.lasts();
+        let lasts = schedule.lasts();
         if Duration::from_secs(window.to) > lasts {
             let lasts = format_duration(lasts);
             return Err(format!(

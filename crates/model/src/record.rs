@@ -122,6 +122,69 @@ pub struct Run {
     /// What the failed requests were told, and how many were.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, u64>,
+    /// What only a run over HTTP has, whose parts are processes of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpFigures>,
+}
+
+/// A part of a run over HTTP, in a process of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Sends the requests: `stockade run` itself.
+    Load,
+    /// The cache.
+    Proxy,
+    /// Where the answers come from.
+    Origin,
+}
+
+impl Role {
+    /// In the order in which a request meets them.
+    pub const ALL: [Self; 3] = [Self::Load, Self::Proxy, Self::Origin];
+
+    /// As expressions, records and reports have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Load => "load",
+            Self::Proxy => "proxy",
+            Self::Origin => "origin",
+        }
+    }
+}
+
+/// What only a run over HTTP has.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HttpFigures {
+    /// Requests by the status of their answers; 0: there was none.
+    pub status_codes: BTreeMap<u16, u64>,
+    /// Connections that the load opened.
+    pub connections: u64,
+    /// Requests that were under way when the schedule was over.
+    pub in_flight_at_end: u64,
+    /// Why it does not tell what it seems to tell: the generator was the bottleneck. None: it does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub invalid: Vec<String>,
+}
+
+/// What a process was seen to use.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Bytes of it in memory, at the end of the second.
+    pub rss_bytes: u64,
+    /// Cores' worth of processor time in the second; 1.0 is one core.
+    pub cpu: f64,
+}
+
+/// What the cache was seen to hold at the end of a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holds {
+    /// How many entries.
+    pub entries: u64,
+    /// How many bytes its limit counts, where it counts any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
 }
 
 /// What a run's load was.
@@ -164,20 +227,20 @@ impl Load {
         }
     }
 
-    /// How many documents there were to choose from.
+    /// How many documents there were to choose from, where that is known.
     #[must_use]
-    pub fn documents(&self) -> usize {
+    pub fn documents(&self) -> Option<usize> {
         match self {
-            Self::Burst(burst) => burst.documents,
+            Self::Burst(burst) => Some(burst.documents),
             Self::Open(open) => open.documents,
         }
     }
 
-    /// How many different documents were asked for.
+    /// How many different documents were asked for, where that is known.
     #[must_use]
-    pub fn distinct_keys(&self) -> usize {
+    pub fn distinct_keys(&self) -> Option<usize> {
         match self {
-            Self::Burst(burst) => burst.distinct_keys,
+            Self::Burst(burst) => Some(burst.distinct_keys),
             Self::Open(open) => open.distinct_keys,
         }
     }
@@ -219,10 +282,12 @@ pub struct OpenFigures {
     pub schedule: String,
     /// How long the load went on.
     pub duration_ms: f64,
-    /// How many documents the requests could be for.
-    pub documents: usize,
-    /// How many different ones they were for.
-    pub distinct_keys: usize,
+    /// How many documents the requests could be for, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub documents: Option<usize>,
+    /// How many different ones they were for, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distinct_keys: Option<usize>,
     /// From the start until the last request was done.
     pub finished_ms: f64,
     /// Calls that the strategy exists to save.
@@ -238,10 +303,12 @@ pub struct OpenFigures {
     pub dropped: u64,
     /// The most requests under way at once.
     pub in_flight_max: usize,
-    /// The most fetches inside the source at once, those in its queue included.
-    pub source_concurrent_max: usize,
-    /// Whether anything was served that should not have been.
-    pub audit: Audit,
+    /// The most fetches inside the source at once, those in its queue included, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_concurrent_max: Option<usize>,
+    /// Whether anything was served that should not have been, where every answer was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit: Option<Audit>,
 }
 
 /// The ends of a distribution, known better than a histogram tells them.
@@ -386,6 +453,12 @@ pub struct Interval {
     /// The age of the oldest answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_max_ms: Option<f64>,
+    /// What the processes used. Only of runs over HTTP, as the next.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub usage: BTreeMap<Role, Usage>,
+    /// What the cache held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<Holds>,
     /// How long they took.
     #[serde(flatten)]
     pub times: Times,

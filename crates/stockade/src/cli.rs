@@ -158,6 +158,9 @@ pub struct OriginArgs {
     /// Let stages begin with `/_admin/start`, not at once
     #[arg(long)]
     pub hold: bool,
+    /// End when standard input does: for whoever starts it, and may be gone before
+    #[arg(long)]
+    pub until_stdin_ends: bool,
     /// Encrypt, with a certificate for localhost that is made at start; `/_admin/certificate` tells it
     #[arg(long)]
     pub tls: bool,
@@ -219,6 +222,9 @@ pub struct ProxyArgs {
     /// How many threads serve [default: one a core]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
+    /// End when standard input does: for whoever starts it, and may be gone before
+    #[arg(long)]
+    pub until_stdin_ends: bool,
 }
 
 fn size(text: &str) -> Result<usize, String> {

@@ -6,6 +6,7 @@
 mod cli;
 mod exit;
 mod input;
+mod lifeline;
 mod load;
 mod origin;
 mod progress;

@@ -16,6 +16,7 @@ use crate::{
     cli::OriginArgs,
     exit::{Exit, Failure},
     input::Input,
+    lifeline::end_with_stdin,
 };
 
 /// Says where it listens on standard output, and nothing else there.
@@ -39,6 +40,9 @@ pub fn origin(args: OriginArgs) -> Result<Exit, Failure> {
     })?;
     // Before anybody knows that there is something to stop.
     let stopped = stop_signal()?;
+    if args.until_stdin_ends {
+        end_with_stdin();
+    }
     writeln!(io::stdout(), "{scheme}://{}", origin.address).map_err(Failure::Output)?;
     let admin =
         origin.admin.map_or(format!("{scheme}://{}", origin.address), |admin| format!("http://{admin}"));

@@ -22,6 +22,7 @@ use tokio::{
 use crate::{
     cli::ProxyArgs,
     exit::{Exit, Failure},
+    lifeline::end_with_stdin,
 };
 
 /// Says where it listens on standard output, and nothing else there.
@@ -41,6 +42,9 @@ pub fn proxy(args: ProxyArgs) -> Result<Exit, Failure> {
         let _inside = runtime.enter();
         Signals::new().map_err(|error| Failure::Usage(format!("cannot wait for signals: {error}")))?
     };
+    if args.until_stdin_ends {
+        end_with_stdin();
+    }
     for address in server.addresses() {
         writeln!(io::stdout(), "{scheme}://{address}").map_err(Failure::Output)?;
     }

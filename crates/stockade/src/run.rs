@@ -1,6 +1,7 @@
 //! `stockade run`: an experiment, its record, its verdict.
 
 use std::{
+    env,
     io::{self, Write},
     path::{Path, PathBuf},
 };
@@ -23,7 +24,9 @@ use crate::{
 pub fn run(args: RunArgs) -> Result<Exit, Failure> {
     let experiment = Experiment::load(&args.experiment)?;
     let directory = args.out.unwrap_or_else(|| default_directory(&args.experiment));
-    let options = Options { scale: args.scale, repeats: args.repeat, seed: Seed(args.seed) };
+    let program =
+        env::current_exe().map_err(|error| Failure::Usage(format!("where is this program? {error}")))?;
+    let options = Options { scale: args.scale, repeats: args.repeat, seed: Seed(args.seed), program };
     let stop = stop_on_signals();
     let mut bar = RunBar::default();
     let (record, results) = run::run(experiment, &options, &directory, &stop, &mut bar)?;

@@ -167,6 +167,7 @@ impl Burst {
             did,
             cache,
             errors,
+            http: None,
         }
     }
 }

@@ -169,8 +169,8 @@ impl Open {
             strategy: self.name.clone(),
             schedule: self.traffic.schedule.to_string(),
             duration_ms: milliseconds(self.traffic.schedule.lasts()),
-            documents: common.keys.len(),
-            distinct_keys: tally.distinct_keys(),
+            documents: Some(common.keys.len()),
+            distinct_keys: Some(tally.distinct_keys()),
             finished_ms: milliseconds(tally.finished),
             calls: record::Calls {
                 fetch_doc: common.source.fetches(),
@@ -184,8 +184,8 @@ impl Open {
             retries: tally.retries,
             dropped: tally.dropped,
             in_flight_max: tally.in_flight_max,
-            source_concurrent_max: common.source.concurrent_max(),
-            audit: tally.audit.found(),
+            source_concurrent_max: Some(common.source.concurrent_max()),
+            audit: Some(tally.audit.found()),
         };
         Measured {
             load: record::Load::Open(open),
@@ -196,6 +196,7 @@ impl Open {
             did,
             cache: common.asked.held(),
             errors: std::mem::take(&mut tally.errors),
+            http: None,
         }
     }
 }

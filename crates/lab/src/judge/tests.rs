@@ -38,6 +38,7 @@ fn run(test: &str, arm: &str, repeat: u32, fetches: u64, finished_ms: f64) -> Ru
         episodes: 1,
         cache: CacheFigures::default(),
         errors: BTreeMap::new(),
+        http: None,
     }
 }
 
@@ -156,8 +157,8 @@ fn an_open_load_that_serves_beyond_its_limit_is_refuted_without_being_asked() {
             strategy: "cache".to_owned(),
             schedule: "10s at 10/s".to_owned(),
             duration_ms: 10_000.0,
-            documents: 9,
-            distinct_keys: 9,
+            documents: Some(9),
+            distinct_keys: Some(9),
             finished_ms: 10_000.0,
             calls: Calls::default(),
             waiters: 0,
@@ -165,8 +166,8 @@ fn an_open_load_that_serves_beyond_its_limit_is_refuted_without_being_asked() {
             retries: 0,
             dropped: 0,
             in_flight_max: 1,
-            source_concurrent_max: 1,
-            audit: Audit { too_old, after_invalidation, age_max_ms: None },
+            source_concurrent_max: Some(1),
+            audit: Some(Audit { too_old, after_invalidation, age_max_ms: None }),
         };
         let mut results = Results::watching(experiment.windows());
         let run = Run { load: Load::Open(open), ..run("o", "cache", 1, 1, 1.0) };

@@ -1,14 +1,16 @@
 //! An arm's figures, all its repeats together.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use stockade_model::{
     histogram::{Distribution, Histogram},
     outcome::Outcomes,
-    record::{Audit, Load, OpenFigures, Run},
+    record::{Audit, Load, OpenFigures, Role, Run},
     units::milliseconds,
 };
 
-use super::{Results, median, ratio};
+use super::{Evidence, Metric, Results, median, ratio};
 
 /// An arm's figures over all its repeats, in the JSON contract's shape: counts are added up,
 /// histograms merged.
@@ -60,11 +62,22 @@ pub struct ArmFigures {
     pub cache: Held,
     /// Requests that waited for another's load.
     pub waiters: u64,
+    /// Requests by the status of their answers, over HTTP; 0: there was none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub status_codes: BTreeMap<u16, u64>,
+    /// MiB of processes in memory, over HTTP.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub rss_mib: BTreeMap<Role, Rss>,
+    /// Cores' worth of processor time of processes, over HTTP.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub cpu: BTreeMap<Role, Cpu>,
     /// Documents to choose from.
-    pub documents: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub documents: Option<usize>,
     /// Different documents chosen: of bursts, which choose anew, all repeats together; of open loads, whose
     /// repeats are for the same ones, the most in any.
-    pub distinct_keys: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub distinct_keys: Option<usize>,
     /// Median time until the last worker was done.
     pub finished_ms: f64,
     /// How often it was measured.
@@ -81,9 +94,27 @@ pub struct OpenLoad {
     /// The most requests under way at once.
     pub in_flight_max: usize,
     /// The most fetches inside the source at once.
-    pub source_concurrent_max: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_concurrent_max: Option<usize>,
     /// Whether anything was served that should not have been.
-    pub audit: Audit,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audit: Option<Audit>,
+}
+
+/// MiB in memory: the most in any repeat, and at the end of the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Rss {
+    pub max: f64,
+    pub last: f64,
+}
+
+/// Cores' worth of processor time: the mean of all repeats, and the most in any second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Cpu {
+    pub mean: f64,
+    pub max: f64,
 }
 
 /// Sizes in bytes.
@@ -166,6 +197,16 @@ impl ArmFigures {
                 bytes_max: runs().filter_map(|run| run.cache.bytes_max).max(),
             },
             waiters: sum(|run| run.load.waiters() as u64),
+            status_codes: status_codes(runs()),
+            rss_mib: of_roles(|role| {
+                let max = figures(&repeats, role, "rss.max").reduce(f64::max)?;
+                Some(Rss { max, last: figures(&repeats, role, "rss.last").last()? })
+            }),
+            cpu: of_roles(|role| {
+                let means: Vec<f64> = figures(&repeats, role, "cpu.mean").collect();
+                let max = figures(&repeats, role, "cpu.max").reduce(f64::max)?;
+                Some(Cpu { mean: means.iter().sum::<f64>() / means.len() as f64, max })
+            }),
             documents: first.load.documents(),
             distinct_keys: match first.load {
                 Load::Burst(_) => runs().map(|run| run.load.distinct_keys()).sum(),
@@ -175,6 +216,24 @@ impl ArmFigures {
             repeats: repeats.len(),
         })
     }
+}
+
+fn status_codes<'a>(runs: impl Iterator<Item = &'a Run>) -> BTreeMap<u16, u64> {
+    let mut all = BTreeMap::new();
+    for (status, count) in runs.filter_map(|run| run.http.as_ref()).flat_map(|http| &http.status_codes) {
+        *all.entry(*status).or_default() += count;
+    }
+    all
+}
+
+fn of_roles<T>(of: impl Fn(Role) -> Option<T>) -> BTreeMap<Role, T> {
+    Role::ALL.into_iter().filter_map(|role| Some((role, of(role)?))).collect()
+}
+
+/// What a process used in each repeat.
+fn figures<'a>(repeats: &'a [&Evidence], role: Role, what: &str) -> impl Iterator<Item = f64> + 'a {
+    let metric = Metric::named(&format!("{}.{what}", role.name()));
+    repeats.iter().filter_map(move |evidence| evidence.figure(metric?, None))
 }
 
 impl OpenLoad {
@@ -189,17 +248,16 @@ impl OpenLoad {
     }
 
     fn with(self, other: Self) -> Self {
-        let (a, b) = (self.audit, other.audit);
         Self {
             retries: self.retries + other.retries,
             dropped: self.dropped + other.dropped,
             in_flight_max: self.in_flight_max.max(other.in_flight_max),
             source_concurrent_max: self.source_concurrent_max.max(other.source_concurrent_max),
-            audit: Audit {
+            audit: self.audit.into_iter().chain(other.audit).reduce(|a, b| Audit {
                 too_old: a.too_old + b.too_old,
                 after_invalidation: a.after_invalidation + b.after_invalidation,
                 age_max_ms: a.age_max_ms.into_iter().chain(b.age_max_ms).reduce(f64::max),
-            },
+            }),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The seconds of one run, put together as they come in.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use stockade_model::{
     outcome::Outcomes,
-    record::{Interval, Times},
+    record::{Holds, Interval, Role, Times, Usage},
     units::milliseconds,
 };
 
@@ -65,6 +65,35 @@ pub struct Part {
     pub dropped: Option<u64>,
     /// The age of the oldest answer.
     pub age_max_ms: Option<f64>,
+    /// What processes used.
+    pub usage: BTreeMap<Role, Used>,
+    /// The most that the cache held.
+    pub holds_max: Option<Holds>,
+}
+
+/// What a process used in some seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Used {
+    /// Bytes of it in memory, at most.
+    pub rss_max_bytes: u64,
+    /// The same at the end.
+    pub rss_last_bytes: u64,
+    /// Cores' worth of processor time, of all seconds together.
+    pub cpu_sum: f64,
+    /// The same in the second with the most.
+    pub cpu_max: f64,
+    /// How many seconds there were.
+    pub seconds: u64,
+}
+
+impl Used {
+    fn add(&mut self, usage: Usage) {
+        self.rss_max_bytes = self.rss_max_bytes.max(usage.rss_bytes);
+        self.rss_last_bytes = usage.rss_bytes;
+        self.cpu_sum += usage.cpu;
+        self.cpu_max = self.cpu_max.max(usage.cpu);
+        self.seconds += 1;
+    }
 }
 
 impl Part {
@@ -80,11 +109,18 @@ impl Part {
         sum(&mut self.retries, interval.retries);
         sum(&mut self.dropped, interval.dropped);
         self.age_max_ms = self.age_max_ms.into_iter().chain(interval.age_max_ms).reduce(f64::max);
+        for (role, usage) in &interval.usage {
+            self.usage.entry(*role).or_default().add(*usage);
+        }
+        self.holds_max = self.holds_max.into_iter().chain(interval.holds).reduce(|most, holds| Holds {
+            entries: most.entries.max(holds.entries),
+            bytes: most.bytes.max(holds.bytes),
+        });
     }
 }
 
 /// One second of an open load in which something happened, as plots show it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Moment {
     /// Seconds since the load began.
     pub second: u64,
@@ -98,6 +134,10 @@ pub struct Moment {
     pub source_loads: u64,
     /// 99 % of the answered took no longer.
     pub p99_ms: Option<f64>,
+    /// What processes used.
+    pub usage: BTreeMap<Role, Usage>,
+    /// What the cache held.
+    pub holds: Option<Holds>,
 }
 
 /// A run's seconds so far: all together, those of each window, and each as a few numbers.
@@ -136,6 +176,8 @@ impl Fold {
                 stale: interval.outcomes.stale + interval.outcomes.fallback,
                 source_loads,
                 p99_ms: interval.times.response.quantile(0.99).map(milliseconds),
+                usage: interval.usage.clone(),
+                holds: interval.holds,
             });
         }
     }

@@ -48,7 +48,9 @@ impl Results {
             source_loads: Some(run.load.calls().fetch_doc),
             retries: open.map(|open| open.retries),
             dropped: open.map(|open| open.dropped),
-            age_max_ms: open.and_then(|open| open.audit.age_max_ms),
+            age_max_ms: open.and_then(|open| open.audit?.age_max_ms),
+            usage: whole.usage,
+            holds_max: whole.holds_max,
             times: whole.times,
         };
         let mut figures = figures(&Raw { run, part: &whole }, None);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use stockade_model::{
-    record::{Arm, Record, Verdict},
+    record::{Arm, Record, Role, Verdict},
     units::milliseconds,
 };
 
@@ -135,7 +135,7 @@ fn sweeps(record: &Record, results: &Results) -> Vec<String> {
 /// What plots over time show: a title, a unit, and the figure.
 type OverTime = (&'static str, &'static str, fn(&Seconds<'_>) -> Option<f64>);
 
-const OVER_TIME: [OverTime; 5] = [
+const OVER_TIME: [OverTime; 9] = [
     ("answered", "requests a second", |seconds| per_second(seconds, |moment| moment.answered)),
     ("failed", "requests a second", |seconds| per_second(seconds, |moment| moment.failed)),
     ("answered with something stale", "requests a second", |seconds| {
@@ -145,7 +145,21 @@ const OVER_TIME: [OverTime; 5] = [
     ("response time, p99", "milliseconds", |seconds| {
         seconds.moments.iter().filter_map(|moment| moment.p99_ms).reduce(f64::max)
     }),
+    ("memory of the proxy", "MiB", |seconds| {
+        at_most(seconds, |moment| Some(moment.usage.get(&Role::Proxy)?.rss_bytes as f64 / 1_048_576.0))
+    }),
+    ("processor time of the proxy", "cores", |seconds| {
+        at_most(seconds, |moment| Some(moment.usage.get(&Role::Proxy)?.cpu))
+    }),
+    ("entries held", "entries", |seconds| at_most(seconds, |moment| Some(moment.holds?.entries as f64))),
+    ("bytes held", "MiB", |seconds| {
+        at_most(seconds, |moment| Some(moment.holds?.bytes? as f64 / 1_048_576.0))
+    }),
 ];
+
+fn at_most(seconds: &Seconds<'_>, figure: fn(&Moment) -> Option<f64>) -> Option<f64> {
+    seconds.moments.iter().filter_map(|moment| figure(moment)).reduce(f64::max)
+}
 
 /// A point of a plot over time: some seconds, and what happened in them.
 struct Seconds<'a> {

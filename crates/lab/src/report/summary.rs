@@ -34,12 +34,12 @@ struct Column {
 enum Shown {
     /// As they are.
     Plain,
-    /// With two decimals.
-    Rounded,
     /// In per cent.
     Percent,
     /// Only where any arm has some.
     IfAny,
+    /// The same, with two decimals.
+    IfAnyRounded,
 }
 
 const fn plain(metric: &'static str, heading: &'static str) -> Column {
@@ -63,9 +63,11 @@ const OF_OPEN_LOADS: &[Column] = &[
     Column { metric: "outcomes.coalesced", heading: "coalesced", shown: Shown::IfAny },
     Column { metric: "hit_ratio", heading: "hit ratio", shown: Shown::Percent },
     plain("source_loads", "source loads"),
-    Column { metric: "amplification", heading: "loads/episode", shown: Shown::Rounded },
+    Column { metric: "amplification", heading: "loads/episode", shown: Shown::IfAnyRounded },
     plain("response.p99", "answered p99"),
     plain("response.max", "answered max"),
+    Column { metric: "proxy.rss.max", heading: "proxy MiB", shown: Shown::IfAnyRounded },
+    Column { metric: "proxy.cpu.max", heading: "proxy cores", shown: Shown::IfAnyRounded },
 ];
 
 /// A table for each test that was measured; a published figure stands behind ours.
@@ -86,7 +88,8 @@ fn table(record: &Record, results: &Results, test: &str) -> Option<Table> {
         }
         Load::Open(open) => {
             let requests = requests(measured.iter().flat_map(|(_, repeats)| repeats));
-            let title = format!("{name}{}, {}, {requests}", open.schedule, of(open.documents, "key"));
+            let keys = open.documents.map(|keys| format!("{}, ", of(keys, "key"))).unwrap_or_default();
+            let title = format!("{name}{}, {keys}{requests}", open.schedule);
             (title, OF_OPEN_LOADS)
         }
     };
@@ -103,7 +106,9 @@ fn table(record: &Record, results: &Results, test: &str) -> Option<Table> {
         let metric = Metric::named(name).expect("the columns are metrics");
         let has_some =
             |evidence: &&Evidence| evidence.figure(metric, None).is_some_and(|figure| figure > 0.0);
-        if *shown == Shown::IfAny && !measured.iter().any(|(_, repeats)| repeats.iter().any(has_some)) {
+        if matches!(shown, Shown::IfAny | Shown::IfAnyRounded)
+            && !measured.iter().any(|(_, repeats)| repeats.iter().any(has_some))
+        {
             continue;
         }
         headings.push((*heading).to_owned());
@@ -141,7 +146,7 @@ fn written(metric: &Metric, shown: Shown, figure: f64) -> String {
     match (metric.unit, shown) {
         (Unit::Time, _) => format_milliseconds(figure),
         (Unit::Number, Shown::Percent) => format!("{:.2}%", figure * 100.0),
-        (Unit::Number, Shown::Rounded) => format!("{figure:.2}"),
+        (Unit::Number, Shown::IfAnyRounded) => format!("{figure:.2}"),
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -192,7 +197,10 @@ fn errors(arm: &str, repeats: &[&Evidence]) -> Vec<String> {
             format_count(unsent)
         )
     });
-    failed.chain(dropped).chain(unsent).collect()
+    let invalid =
+        repeats.iter().filter_map(|evidence| evidence.run.http.as_ref()).flat_map(|http| &http.invalid);
+    let invalid = invalid.map(|reason| format!("{arm}: invalid: {reason}"));
+    failed.chain(dropped).chain(unsent).chain(invalid).collect()
 }
 
 fn is_scaled(record: &Record) -> bool {

@@ -42,9 +42,18 @@ pub(super) struct LoadTable {
     writes: Option<Spanned<WritesTable>>,
 }
 
+/// When requests are due, as it is written.
+#[derive(Clone, Copy)]
+pub(super) struct Pace<'a> {
+    pub(super) rate: Option<&'a Spanned<Text<Rate>>>,
+    pub(super) steps: Option<&'a Spanned<Vec<StepTable>>>,
+    pub(super) duration: Option<&'a Spanned<Text<Plain>>>,
+    pub(super) arrivals: Option<&'a Spanned<ArrivalsName>>,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StepTable {
+pub(super) struct StepTable {
     rate: Text<Rate>,
     #[serde(rename = "for")]
     lasts: Spanned<Text<Plain>>,
@@ -52,7 +61,7 @@ struct StepTable {
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum ArrivalsName {
+pub(super) enum ArrivalsName {
     Constant,
     Poisson,
 }
@@ -202,7 +211,13 @@ impl LoadTable {
             let message = "nobody can be answered in no time: write more, or leave `timeout` out";
             return Err(Wrong::new(message, Some(timeout.span())));
         }
-        let (schedule, at) = self.schedule(at)?;
+        let pace = Pace {
+            rate: self.rate.as_ref(),
+            steps: self.steps.as_ref(),
+            duration: self.duration.as_ref(),
+            arrivals: self.arrivals.as_ref(),
+        };
+        let (schedule, at) = pace.schedule(at)?;
         let traffic = Traffic {
             schedule,
             keys: self.keys.as_ref().map(|keys| keys.get_ref().0),
@@ -234,14 +249,16 @@ impl LoadTable {
             max_in_flight: self.max_in_flight.as_ref().map(Spanned::span),
         }
     }
+}
 
-    /// And where the time is written that it takes.
-    fn schedule(&self, at: Place) -> Result<(Schedule, Place), Wrong> {
-        let arrivals = match self.arrivals.as_ref().map(|arrivals| *arrivals.get_ref()) {
+impl Pace<'_> {
+    /// The schedule, and where the time is written that it takes.
+    pub(super) fn schedule(self, at: Place) -> Result<(Schedule, Place), Wrong> {
+        let arrivals = match self.arrivals.map(|arrivals| *arrivals.get_ref()) {
             None | Some(ArrivalsName::Constant) => Arrivals::Constant,
             Some(ArrivalsName::Poisson) => Arrivals::Poisson,
         };
-        let (steps, at) = match (&self.rate, &self.steps, &self.duration) {
+        let (steps, at) = match (self.rate, self.steps, self.duration) {
             (Some(rate), None, Some(duration)) => {
                 (vec![Step::steady(rate.get_ref().0, plain(duration))], Some(duration.span()))
             }

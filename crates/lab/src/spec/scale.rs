@@ -36,6 +36,11 @@ impl Experiment {
             match what {
                 Scaled::LoadBurst => self.scale_bursts(factor),
                 Scaled::LoadDuration => self.scale_durations(factor)?,
+                Scaled::CacheLimitEntries => self.cells.iter_mut().for_each(|cell| {
+                    if let Load::Http(http) = &mut cell.load {
+                        http.stretch_entries(factor);
+                    }
+                }),
             }
         }
         Ok(())
@@ -60,10 +65,20 @@ impl Experiment {
             return Err(ScaleError::Window { window, factor });
         }
         for cell in &mut self.cells {
-            let Load::Open(open) = &mut cell.load else { continue };
-            open.traffic.schedule = open.traffic.schedule.stretched(factor);
-            open.conduct.stages = open.conduct.stages.stretched(factor);
-            load::check(&open.traffic).map_err(|beyond| ScaleError::Load {
+            let checked = match &mut cell.load {
+                Load::Burst(_) => Ok(()),
+                Load::Open(open) => {
+                    open.traffic.schedule = open.traffic.schedule.stretched(factor);
+                    open.conduct.stages = open.conduct.stages.stretched(factor);
+                    load::check(&open.traffic)
+                }
+                Load::Http(http) => {
+                    http.schedule = http.schedule.stretched(factor);
+                    http.recipe.factor *= factor;
+                    http.schedule.check().map_err(Into::into)
+                }
+            };
+            checked.map_err(|beyond| ScaleError::Load {
                 test: cell.test.clone(),
                 factor,
                 reason: beyond.scaled(),

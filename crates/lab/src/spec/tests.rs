@@ -166,7 +166,7 @@ fn a_misspelt_key_is_told_the_nearest() {
             format!("scaled = [\"load.rate\"]\n{MINIMAL}"),
             "unknown value `load.rate`",
             "\"load.rate\"",
-            "use one of: load.burst, load.duration",
+            "use one of: load.burst, load.duration, cache.limit.entries",
         ),
     ]);
 }

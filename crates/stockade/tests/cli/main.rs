@@ -7,6 +7,7 @@ mod load;
 mod mongodb;
 mod open;
 mod origin;
+mod over_http;
 mod postgres;
 mod proxy;
 mod run;

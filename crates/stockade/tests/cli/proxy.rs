@@ -104,7 +104,7 @@ fn stats(admin: SocketAddr) -> Value {
 
 /// Asks again until it is so; nobody waits longer than [`PATIENCE`].
 #[track_caller]
-fn until(mut is_so: impl FnMut() -> bool) {
+pub fn until(mut is_so: impl FnMut() -> bool) {
     #[expect(clippy::disallowed_methods, reason = "a process that never does it is not waited for for ever")]
     let (began, now) = (Instant::now(), Instant::now);
     while !is_so() {

@@ -107,7 +107,7 @@ fn a_shared_tier_is_for_open_loads_in_real_time_and_under_a_memory_unless_told()
         let open = open_with(cache).replace("simulated:9", "sqlite:");
         read(&open).map(|experiment| match &experiment.cells[0].load {
             engine::Load::Open(open) => open.shared.clone(),
-            engine::Load::Burst(_) => None,
+            engine::Load::Burst(_) | engine::Load::Http(_) => None,
         })
     };
     let tier = live("[cache]\nshared = \"redis://:sesame@host:1/2?timeout=1s\"").unwrap().expect("a tier");

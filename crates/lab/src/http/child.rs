@@ -1,0 +1,170 @@
+//! A part of a run in a process of its own.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child as Process, Command, Stdio},
+    sync::{Mutex, PoisonError, mpsc},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use stockade_model::record::Role;
+
+/// How long it may take until it says where it listens.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long it may take to end when it is asked to.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often it is looked at meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How much is told of what it has said.
+const LINES_MAX: usize = 12;
+
+/// A process of `stockade`. Dropped, it is ended.
+#[derive(Debug)]
+pub(super) struct Child {
+    role: Role,
+    process: Mutex<Process>,
+    id: u32,
+    log: PathBuf,
+    /// Where it listens.
+    pub(super) url: String,
+    /// Where it is looked at, if that is elsewhere.
+    pub(super) admin: Option<String>,
+}
+
+/// A process could not be started, or is gone.
+#[derive(Debug, thiserror::Error)]
+pub enum ChildError {
+    /// There is no such program, or no room for it.
+    #[error("cannot start {}: {error}", program.display())]
+    Start {
+        /// Which.
+        program: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// It has ended, or does not answer.
+    #[error("the {} {what}{said}", role.name())]
+    Failed {
+        /// Which.
+        role: Role,
+        /// What happened.
+        what: String,
+        /// The end of what it said.
+        said: String,
+    },
+}
+
+impl Child {
+    /// Starts it, and waits until it says where it listens. What it says goes to `folder`.
+    pub(super) fn start(
+        role: Role,
+        program: &Path,
+        arguments: &[String],
+        folder: &Path,
+    ) -> Result<Self, ChildError> {
+        let start = |error| ChildError::Start { program: program.to_owned(), error };
+        let log = folder.join(format!("{}.log", role.name()));
+        let errors = File::create(&log).map_err(start)?;
+        let mut process = Command::new(program)
+            .args(arguments)
+            // It ends when its standard input does: when this process is gone, whatever became of it.
+            .arg("--until-stdin-ends")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .spawn()
+            .map_err(start)?;
+        let (tell, told) = mpsc::channel();
+        if let Some(stdout) = process.stdout.take() {
+            let read = move || {
+                let mut line = String::new();
+                let read = BufReader::new(stdout).read_line(&mut line);
+                // Nobody may be waiting any more.
+                let _ = tell.send(read.map(|_| line.trim_end().to_owned()));
+            };
+            thread::Builder::new().name(format!("{}'s words", role.name())).spawn(read).map_err(start)?;
+        }
+        let id = process.id();
+        let mut child = Self { role, process: Mutex::new(process), id, log, url: String::new(), admin: None };
+        child.url = match told.recv_timeout(START_TIMEOUT) {
+            Ok(Ok(url)) if !url.is_empty() => url,
+            Ok(_) => return Err(child.failed("did not start")),
+            Err(_) => return Err(child.failed("has not said within 20 s where it listens")),
+        };
+        if role == Role::Proxy {
+            child.admin = Some(child.find_admin()?);
+        }
+        Ok(child)
+    }
+
+    /// It says so a moment after the other.
+    fn find_admin(&self) -> Result<String, ChildError> {
+        for _ in 0..looks(START_TIMEOUT) {
+            let said = fs::read_to_string(&self.log).unwrap_or_default();
+            if let Some((_, rest)) = said.split_once("it is looked at, purged and reloaded at ")
+                && let Some((url, _)) = rest.split_once('\n')
+            {
+                return Ok(url.to_owned());
+            }
+            self.check()?;
+            pause();
+        }
+        Err(self.failed("has not said where it is looked at"))
+    }
+
+    /// Its process.
+    pub(super) fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// An error, if it has ended.
+    pub(super) fn check(&self) -> Result<(), ChildError> {
+        let ended = self.process.lock().unwrap_or_else(PoisonError::into_inner).try_wait();
+        match ended {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(self.failed(&format!("has ended: {status}"))),
+            Err(error) => Err(self.failed(&format!("cannot be looked after: {error}"))),
+        }
+    }
+
+    /// What happened to it, with the end of what it said.
+    pub(super) fn failed(&self, what: &str) -> ChildError {
+        let said = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = said.lines().collect();
+        let last = lines[lines.len().saturating_sub(LINES_MAX)..].join("\n");
+        let said = if last.is_empty() { String::new() } else { format!("; it said:\n{last}") };
+        ChildError::Failed { role: self.role, what: what.to_owned(), said }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let process = self.process.get_mut().unwrap_or_else(PoisonError::into_inner);
+        drop(process.stdin.take());
+        if let Some(id) = i32::try_from(self.id).ok().and_then(Pid::from_raw)
+            && matches!(process.try_wait(), Ok(None))
+        {
+            let _ = kill_process(id, Signal::TERM);
+        }
+        let mut looks = 0..looks(END_TIMEOUT);
+        while looks.next().is_some() && matches!(process.try_wait(), Ok(None)) {
+            pause();
+        }
+        let _ = process.kill();
+        let _ = process.wait();
+    }
+}
+
+/// How often that is, in such a time.
+fn looks(time: Duration) -> u128 {
+    time.as_millis() / LOOK_EVERY.as_millis()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a process tells nobody what it is about to do")]
+fn pause() {
+    thread::sleep(LOOK_EVERY);
+}
