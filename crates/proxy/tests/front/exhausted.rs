@@ -24,10 +24,15 @@ fn it_waits_and_goes_on() {
     let (front, guide) = start(Settings::default());
     let address = front.addresses()[0];
     // Busy ones, which nobody can ask to leave, until this process has no descriptor left on either side.
-    let mut busy = Vec::new();
-    while let Ok(mut tcp) = TcpStream::connect(address) {
+    let hold = || {
+        let mut tcp = TcpStream::connect(address).ok()?;
         tcp.set_read_timeout(Some(PATIENCE)).expect("an option");
         tcp.write_all(b"GET /held HTTP/1.1\r\nHost: a\r\n\r\n").expect("the kernel takes it");
+        Some(tcp)
+    };
+    let spare = File::open("/dev/null").expect("there are some left");
+    let mut busy = Vec::new();
+    while let Some(tcp) = hold() {
         busy.push(tcp);
         // Some are taken in before this side has all the descriptors.
         let taken_in = busy.len().min(SERVED) as u64;
@@ -39,6 +44,13 @@ fn it_waits_and_goes_on() {
     let tries = u128::from(front.counts().exhausted);
     let most = (began.elapsed() + Duration::from_secs(1)).as_millis() / 10;
     assert!(tries <= most, "{tries} in {:?}: it does not breathe", began.elapsed());
+    let mut spare = Some(spare);
+    if front.counts().open == busy.len() as u64 {
+        // They have shared all that there were: the last one is for somebody who has to wait.
+        until(&front, |counts| counts.in_flight == busy.len() as u64);
+        drop(spare.take());
+        busy.push(at_last(hold));
+    }
     let served = front.counts().open;
     assert!(served < busy.len() as u64, "{served} of {} were taken in", busy.len());
     // Everybody is answered in the end: those who waited at the door when others have left.
@@ -50,22 +62,25 @@ fn it_waits_and_goes_on() {
     until(&front, |counts| counts.in_flight == 0 && counts.open == 0);
 
     // Idle ones leave for the sake of those who wait, until the last has been answered.
+    drop(spare);
     let evicted = front.counts().evicted;
     let mut idle = Vec::new();
-    // If everybody has been taken in when nothing is left, there is one more.
-    let mut spare = File::open("/dev/null").ok();
-    let mut another = || {
-        TcpStream::connect(address).or_else(|error| {
-            spare.take().ok_or(error)?;
-            TcpStream::connect(address)
-        })
-    };
-    while let Ok(mut tcp) = another() {
+    let ask = || {
+        let mut tcp = TcpStream::connect(address).ok()?;
         tcp.set_read_timeout(Some(PATIENCE)).expect("an option");
         tcp.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("the kernel takes it");
+        Some(tcp)
+    };
+    let spare = File::open("/dev/null").expect("there are some left");
+    while let Some(tcp) = ask() {
         idle.push(tcp);
         let answered = asked + idle.len().min(SERVED) as u64;
         until(&front, |counts| counts.requests >= answered);
+    }
+    until(&front, |counts| counts.evicted > evicted || counts.open == idle.len() as u64);
+    if front.counts().evicted == evicted {
+        drop(spare);
+        idle.push(at_last(ask));
     }
     assert_eq!(one(idle.last_mut().expect("there are some")).1, "hello");
     until(&front, |counts| counts.evicted > evicted && counts.requests == asked + idle.len() as u64);
@@ -75,4 +90,10 @@ fn it_waits_and_goes_on() {
     let mut again = connect(address);
     again.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("the kernel takes it");
     assert_eq!(status(&rest(&mut again)), "200");
+}
+
+/// What only whoever looks whether somebody waits at the door keeps us from, for a moment each.
+fn at_last<T>(tried: impl Fn() -> Option<T>) -> T {
+    const TRIES: u32 = 1_000_000;
+    (0..TRIES).find_map(|_| tried()).expect("nobody else wants it")
 }
