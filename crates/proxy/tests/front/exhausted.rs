@@ -53,17 +53,18 @@ fn it_waits_and_goes_on() {
     }
     let served = front.counts().open;
     assert!(served < busy.len() as u64, "{served} of {} were taken in", busy.len());
-    // Everybody is answered in the end: those who waited at the door when others have left.
+    // Everybody is answered in the end, those who waited at the door when others have left; but for those who had not
+    // said anything when they were taken in, and had to leave.
     guide.gate.add_permits(busy.len());
-    let asked = busy.len() as u64;
-    for mut tcp in busy {
-        assert_eq!(one(&mut tcp).1, "held");
-    }
-    until(&front, |counts| counts.in_flight == 0 && counts.open == 0);
+    let all = busy.len() as u64;
+    let answered = busy.into_iter().filter_map(|mut tcp| is_heard(&tcp).then(|| one(&mut tcp).1));
+    let answered = answered.inspect(|answer| assert_eq!(answer, "held")).count() as u64;
+    assert!(answered >= served.min(SERVED as u64));
+    until(&front, |counts| counts.in_flight == 0 && counts.open == 0 && answered + counts.evicted >= all);
 
     // Idle ones leave for the sake of those who wait, until the last has been answered.
     drop(spare);
-    let evicted = front.counts().evicted;
+    let (asked, evicted) = (front.counts().requests, front.counts().evicted);
     let mut idle = Vec::new();
     let ask = || {
         let mut tcp = TcpStream::connect(address).ok()?;
@@ -83,7 +84,7 @@ fn it_waits_and_goes_on() {
         idle.push(at_last(ask));
     }
     assert_eq!(one(idle.last_mut().expect("there are some")).1, "hello");
-    until(&front, |counts| counts.evicted > evicted && counts.requests == asked + idle.len() as u64);
+    until(&front, |counts| counts.evicted > evicted);
     drop(idle);
     let answer = talk(address, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     assert_eq!(status(&answer), "200");
@@ -96,4 +97,9 @@ fn it_waits_and_goes_on() {
 fn at_last<T>(tried: impl Fn() -> Option<T>) -> T {
     const TRIES: u32 = 1_000_000;
     (0..TRIES).find_map(|_| tried()).expect("nobody else wants it")
+}
+
+/// Whether there is an answer, and not the end.
+fn is_heard(tcp: &TcpStream) -> bool {
+    tcp.peek(&mut [0]).is_ok_and(|bytes| bytes > 0)
 }
