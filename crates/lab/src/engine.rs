@@ -30,8 +30,6 @@ pub use target::Target;
 pub use traffic::{Retries, Traffic, Writes};
 pub use world::{EngineError, Library, World};
 
-use crate::http::Http;
-
 /// What an arm has to bear.
 #[derive(Clone, Debug)]
 pub enum Load {
@@ -39,8 +37,6 @@ pub enum Load {
     Burst(Burst),
     /// Everyone when they are due.
     Open(Open),
-    /// The same over HTTP: all parts are processes.
-    Http(Box<Http>),
 }
 
 /// What became of a load.

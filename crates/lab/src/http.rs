@@ -16,7 +16,6 @@ mod watch;
 use std::{
     collections::BTreeMap,
     fs, io,
-    num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -25,7 +24,7 @@ use std::{
 use serde_json::{Map, Value, json};
 use stockade_load::{
     Options,
-    drive::{Load, LoadError, Ran, Stop},
+    drive::{Load, LoadError, Ran, Stop, threads},
     plan::Plan,
     schedule::{Beyond, Schedule},
     tally::Tally,
@@ -114,9 +113,6 @@ pub struct Place<'a> {
     pub folder: &'a Path,
 }
 
-/// So many requests a second are one thread's without a doubt.
-const PER_THREAD: f64 = 20_000.0;
-
 impl Http {
     /// Starts what it takes, sends the load, and ends it all. `None`: it was stopped.
     pub fn run(
@@ -150,7 +146,7 @@ impl Http {
         };
         let roles =
             [(Role::Load, std::process::id()), (Role::Proxy, proxy.id()), (Role::Origin, origin.id())];
-        let mut watch = Watch::new(&roles, proxy.admin.clone(), sink);
+        let mut watch = Watch::new(&roles, proxy.admin()?, sink);
         let Ran { summary, was_stopped } = load.ready()?.run(&mut watch, stop)?;
         if was_stopped {
             return Ok(None);
@@ -185,7 +181,7 @@ impl Http {
             outcomes: outcomes(tally),
             bytes_in: tally.bytes_in,
             service_sum: service_sum(tally),
-            did: Did { waiters: counted.waiters, ..Did::default() },
+            did: Did::default(),
             cache: record::CacheFigures {
                 entries: usize::try_from(counted.entries).unwrap_or(usize::MAX),
                 bytes_max: watch.bytes_max().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
@@ -270,14 +266,6 @@ fn file(path: &Path) -> impl FnOnce(io::Error) -> HttpError {
 /// Service times of all requests together: what is known of those that failed is how long they took to.
 fn service_sum(tally: &Tally) -> Duration {
     tally.response_sum.saturating_sub(tally.send_lag_sum)
-}
-
-/// As many as its rate needs.
-fn threads(plan: &Plan) -> NonZeroUsize {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates")]
-    let needed = (plan.peak_per_second() / PER_THREAD).ceil() as usize;
-    let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    NonZeroUsize::new(needed).unwrap_or(NonZeroUsize::MIN).min(cores)
 }
 
 /// What became of all requests: those without a good answer are errors, and an answer that does not say what a cache did

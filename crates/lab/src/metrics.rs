@@ -108,7 +108,9 @@ macro_rules! of_process {
     };
 }
 
-fn mib(bytes: u64) -> f64 {
+/// As memory is told.
+#[must_use]
+pub fn mib(bytes: u64) -> f64 {
     bytes as f64 / 1_048_576.0
 }
 

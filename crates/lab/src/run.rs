@@ -16,11 +16,11 @@ use stockade_source::SourceUrl;
 use crate::{
     engine::{DocsError, EngineError, Library, Measured, Second, Stop, World},
     host,
-    http::Place,
+    http::{HttpError, Place},
     judge::{self, Case},
     metrics::{Fold, Results},
     report,
-    spec::{Cell, Experiment, ScaleError, SpecError},
+    spec::{Cell, Experiment, ScaleError, SpecError, Subject},
     storage::{Recorder, StorageError},
 };
 
@@ -53,6 +53,9 @@ pub enum RunError {
     /// A burst could not be run.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// A run over HTTP failed.
+    #[error(transparent)]
+    Http(#[from] HttpError),
     /// The record could not be written.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -103,8 +106,10 @@ pub fn run(
     let world = World::new(clock)?;
     let libraries = libraries(&experiment.cells, &world)?;
     for cell in &experiment.cells {
-        let check = libraries[&cell.source].check(&cell.load, record.host.memory_mib);
-        check.map_err(|error| too_much(&experiment, cell, error))?;
+        if let Subject::Engine { source, load } = &cell.subject {
+            let check = libraries[source].check(load, record.host.memory_mib);
+            check.map_err(|error| too_much(&experiment, cell, error))?;
+        }
     }
     let recorder = Recorder::create(directory)?;
     let results = Results::watching(experiment.windows());
@@ -166,7 +171,6 @@ impl Campaign {
             for test in &self.experiment.tests {
                 for cell in block(&self.experiment, test, seed) {
                     progress.measuring(test, &cell.arm, repeat);
-                    let library = &self.libraries[&cell.source];
                     // The arms of a test draw the same documents: a difference is not one of luck.
                     let mut intake = Intake::new(cell, repeat, &mut self.recorder, self.results.fold());
                     let mut sink = |second: Second| {
@@ -176,11 +180,14 @@ impl Campaign {
                     let seed = seed.child(test);
                     let folder = self.directory.join("setup").join(slug(test, &cell.arm, repeat));
                     let place =
-                        Place { program: &self.program, files: &self.experiment.folder, folder: &folder };
-                    let Some(measured) = self.world.run(&cell.load, library, place, seed, stop, &mut sink)?
-                    else {
-                        return Ok(false);
+                        Place { program: &self.program, files: self.experiment.folder(), folder: &folder };
+                    let measured = match &cell.subject {
+                        Subject::Engine { source, load } => {
+                            self.world.run(load, &self.libraries[source], seed, stop, &mut sink)?
+                        }
+                        Subject::Http(http) => http.run(place, seed, stop, &mut sink)?,
                     };
+                    let Some(measured) = measured else { return Ok(false) };
                     let fold = intake.done()?;
                     let run = note(cell, repeat, measured);
                     self.results.add(&run, fold);
@@ -202,14 +209,7 @@ impl Campaign {
         record.verdict = match judge::worst(record.hypotheses.iter().map(|hypothesis| hypothesis.verdict)) {
             // It has not shown all that it was to show.
             _ if record.interrupted => Verdict::Inconclusive,
-            _ if record
-                .runs
-                .iter()
-                .filter_map(|run| run.http.as_ref())
-                .any(|http| !http.invalid.is_empty()) =>
-            {
-                Verdict::Invalid
-            }
+            _ if record.runs.iter().any(Run::is_invalid) => Verdict::Invalid,
             verdict => verdict,
         };
         self.recorder.checkpoint(record)?;
@@ -258,8 +258,10 @@ fn clock(cells: &[Cell]) -> Result<Clock, RunError> {
 fn libraries(cells: &[Cell], world: &World) -> Result<HashMap<SourceUrl, Library>, RunError> {
     let mut libraries = HashMap::new();
     for cell in cells {
-        if let Entry::Vacant(vacant) = libraries.entry(cell.source.clone()) {
-            vacant.insert(world.library(cell.source.open())?);
+        if let Subject::Engine { source, .. } = &cell.subject
+            && let Entry::Vacant(vacant) = libraries.entry(source.clone())
+        {
+            vacant.insert(world.library(source.open())?);
         }
     }
     Ok(libraries)

@@ -18,7 +18,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     ops::Range,
-    path::{Path, PathBuf},
+    path::Path,
     time::Duration,
 };
 
@@ -43,6 +43,7 @@ use toml::{
 
 use crate::{
     engine::Load,
+    http::Http,
     judge::{self, Claim, Names, Selector},
     metrics::{Unit, Window},
 };
@@ -60,8 +61,6 @@ pub struct Experiment {
     pub name: String,
     /// The file's text, with its secrets masked.
     pub text: String,
-    /// Where the files are that it names: its own folder.
-    pub folder: PathBuf,
     /// How often each arm of each test is measured.
     pub repeats: u32,
     /// What `--scale` multiplies.
@@ -85,14 +84,27 @@ pub struct Cell {
     pub test: String,
     /// The arm's name.
     pub arm: String,
-    /// Where the documents come from.
-    pub source: SourceUrl,
     /// Whose time it lives by.
     pub clock: Clock,
-    /// What it has to bear.
-    pub load: Load,
+    /// What is tested, and what it has to bear.
+    pub subject: Subject,
     /// Where what it asks for is written.
     pub(crate) places: Places,
+}
+
+/// What is tested, and what it has to bear.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "an experiment has a few dozens of them at most")]
+pub enum Subject {
+    /// A cache in this process.
+    Engine {
+        /// Where the documents come from.
+        source: SourceUrl,
+        /// What it has to bear.
+        load: Load,
+    },
+    /// A proxy, which is a process, as its origin is.
+    Http(Http),
 }
 
 /// Where the numbers are written that a source or a machine may find too large.
@@ -112,10 +124,10 @@ impl Cell {
     /// When its requests are due; `None`: all at once.
     #[must_use]
     pub fn schedule(&self) -> Option<&Schedule> {
-        match &self.load {
-            Load::Burst(_) => None,
-            Load::Open(open) => Some(&open.traffic.schedule),
-            Load::Http(http) => Some(&http.schedule),
+        match &self.subject {
+            Subject::Engine { load: Load::Burst(_), .. } => None,
+            Subject::Engine { load: Load::Open(open), .. } => Some(&open.traffic.schedule),
+            Subject::Http(http) => Some(&http.schedule),
         }
     }
 }
@@ -203,6 +215,12 @@ impl Experiment {
         Names { tests: &self.tests, arms: &self.arms }
     }
 
+    /// Where the files are that it names: its own folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        Path::new(&self.name).parent().unwrap_or(Path::new(""))
+    }
+
     /// Every window that the claims look at, once.
     #[must_use]
     pub fn windows(&self) -> Vec<Window> {
@@ -283,7 +301,6 @@ fn read(name: &str, text: &str) -> Result<Experiment, Wrong> {
         context: head.context.map(|context| context.trim().to_owned()),
         name: name.to_owned(),
         text: masked_file(text),
-        folder: Path::new(name).parent().map(PathBuf::from).unwrap_or_default(),
         repeats,
         scaled: head.scaled.unwrap_or_else(|| {
             let has_duration = |cell: &Cell| cell.schedule().is_some();
@@ -326,10 +343,9 @@ fn cells(
         for arm in arms {
             let mut table = tables::merge(tables::merge(base.clone(), &test.table), &arm.table);
             if http::is_meant(&table) {
-                let load = Load::Http(Box::new(http::read(table, &arm.name, span.clone())?));
-                let (source, clock, places) = (SourceUrl::default(), Clock::Live, Places::default());
-                let cell =
-                    Cell { test: test.name.clone(), arm: arm.name.clone(), source, clock, load, places };
+                let subject = Subject::Http(http::read(table, &arm.name, span.clone())?);
+                let (test, arm, places) = (test.name.clone(), arm.name.clone(), Places::default());
+                let cell = Cell { test, arm, clock: Clock::Live, subject, places };
                 if !paths.contains(&cell.test) {
                     paths.push(cell.test.clone());
                 }
@@ -391,7 +407,7 @@ fn window(selector: &Selector, cells: &[Cell]) -> Result<(), String> {
 
 /// What every open load claims without being asked.
 fn audit(names: Names<'_>, cells: &[Cell]) -> Option<Claim> {
-    let is_open = |cell: &&Cell| matches!(cell.load, Load::Open(_));
+    let is_open = |cell: &&Cell| matches!(cell.subject, Subject::Engine { load: Load::Open(_), .. });
     let expr = |test: &str| format!("{test}audit.too_old + {test}audit.after_invalidation == 0");
     let mut exprs: Vec<String> = if cells.iter().all(|cell| is_open(&cell)) {
         vec![expr("")]

@@ -71,6 +71,21 @@ pub struct Load {
     pub tells_samples: bool,
 }
 
+/// So many requests a second are one thread's without a doubt.
+const PER_THREAD: f64 = 20_000.0;
+
+/// How many threads a plan takes: as many as its rate needs; users are spread over all cores.
+#[must_use]
+pub fn threads(plan: &Plan) -> NonZeroUsize {
+    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    if plan.connections_max() > 0 {
+        return cores;
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates")]
+    let needed = (plan.peak_per_second() / PER_THREAD).ceil() as usize;
+    NonZeroUsize::new(needed.clamp(1, cores.get())).unwrap_or(cores)
+}
+
 /// Whoever follows a load while it runs.
 pub trait Observer {
     /// The first request will be due in a moment.

@@ -127,6 +127,14 @@ pub struct Run {
     pub http: Option<HttpFigures>,
 }
 
+impl Run {
+    /// Whether it does not tell what it seems to tell.
+    #[must_use]
+    pub fn is_invalid(&self) -> bool {
+        self.http.as_ref().is_some_and(|http| !http.invalid.is_empty())
+    }
+}
+
 /// A part of a run over HTTP, in a process of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -27,7 +27,6 @@ use super::{
     shared::{OpenTier, SharedTier},
     target::Target,
 };
-use crate::http::{HttpError, Place};
 
 /// The time that loads live by.
 pub struct World {
@@ -67,9 +66,6 @@ pub enum EngineError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A run over HTTP failed.
-    #[error(transparent)]
-    Http(#[from] HttpError),
     /// A server could not be started for the run.
     #[error(transparent)]
     Service(#[from] ServiceError),
@@ -189,13 +185,11 @@ impl World {
     }
 
     /// Runs a load, with every choice drawn from `seed`; `None` if it was stopped. `sink` is told of
-    /// every second in its turn: of an open load as soon as it is complete. Processes are started, and kept book
-    /// of, in `place`.
+    /// every second in its turn: of an open load as soon as it is complete.
     pub fn run(
         &self,
         load: &Load,
         library: &Library,
-        place: Place<'_>,
         seed: Seed,
         stop: &Stop,
         sink: &mut dyn FnMut(Second),
@@ -203,7 +197,6 @@ impl World {
         match load {
             Load::Burst(burst) => self.burst(burst, library, seed, stop, sink),
             Load::Open(open) => self.open(open, library, seed, stop, sink),
-            Load::Http(http) => Ok(http.run(place, seed, stop, sink)?),
         }
     }
 
@@ -307,8 +300,6 @@ impl Library {
                     Err(EngineError::TooManyInFlight { in_flight, needed_mib, memory_mib, most })
                 })
             }
-            // It chooses none of these.
-            Load::Http(_) => Ok(()),
         }
     }
 

@@ -31,8 +31,6 @@ pub(super) struct Child {
     log: PathBuf,
     /// Where it listens.
     pub(super) url: String,
-    /// Where it is looked at, if that is elsewhere.
-    pub(super) admin: Option<String>,
 }
 
 /// A process could not be started, or is gone.
@@ -89,20 +87,17 @@ impl Child {
             thread::Builder::new().name(format!("{}'s words", role.name())).spawn(read).map_err(start)?;
         }
         let id = process.id();
-        let mut child = Self { role, process: Mutex::new(process), id, log, url: String::new(), admin: None };
+        let mut child = Self { role, process: Mutex::new(process), id, log, url: String::new() };
         child.url = match told.recv_timeout(START_TIMEOUT) {
             Ok(Ok(url)) if !url.is_empty() => url,
             Ok(_) => return Err(child.failed("did not start")),
             Err(_) => return Err(child.failed("has not said within 20 s where it listens")),
         };
-        if role == Role::Proxy {
-            child.admin = Some(child.find_admin()?);
-        }
         Ok(child)
     }
 
-    /// It says so a moment after the other.
-    fn find_admin(&self) -> Result<String, ChildError> {
+    /// Where a proxy is looked at: it says so a moment after where it listens.
+    pub(super) fn admin(&self) -> Result<String, ChildError> {
         for _ in 0..looks(START_TIMEOUT) {
             let said = fs::read_to_string(&self.log).unwrap_or_default();
             if let Some((_, rest)) = said.split_once("it is looked at, purged and reloaded at ")

@@ -23,7 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Follows a load, and looks at its processes with each second of it.
 pub(super) struct Watch<'a> {
     roles: Vec<Process>,
-    admin: Option<String>,
+    /// Where the proxy is looked at.
+    admin: String,
     counted: Counted,
     bytes_max: Option<u64>,
     sink: &'a mut dyn FnMut(Second),
@@ -51,7 +52,7 @@ pub(super) struct Counted {
 }
 
 impl<'a> Watch<'a> {
-    pub(super) fn new(roles: &[(Role, u32)], admin: Option<String>, sink: &'a mut dyn FnMut(Second)) -> Self {
+    pub(super) fn new(roles: &[(Role, u32)], admin: String, sink: &'a mut dyn FnMut(Second)) -> Self {
         let process =
             |&(role, id): &(Role, u32)| Process { role, id, ticks: ticks(id).unwrap_or_default(), at: now() };
         let roles = roles.iter().map(process).collect();
@@ -71,9 +72,9 @@ impl<'a> Watch<'a> {
 
     /// What it has counted; a cache that does not say so now has what it said last.
     fn look(&mut self) {
-        let Some(admin) = &self.admin else { return };
-        let stats =
-            get(&format!("{admin}/stats")).ok().and_then(|text| serde_json::from_str::<Stats>(&text).ok());
+        let stats = get(&format!("{}/stats", self.admin))
+            .ok()
+            .and_then(|text| serde_json::from_str::<Stats>(&text).ok());
         if let Some(stats) = stats {
             self.counted = stats.counted();
             self.bytes_max = self.bytes_max.max(self.counted.bytes);
@@ -100,7 +101,7 @@ impl Observer for Watch<'_> {
                 ..OpenSecond::default()
             }),
             usage,
-            holds: self.admin.as_ref().map(|_| Holds { entries, bytes }),
+            holds: Some(Holds { entries, bytes }),
         });
     }
 

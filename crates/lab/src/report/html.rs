@@ -12,7 +12,7 @@ use super::{
     plot::{self, Line, Plot},
     summary,
 };
-use crate::metrics::{Moment, Results, median};
+use crate::metrics::{Moment, Results, median, mib};
 
 /// The page.
 #[must_use]
@@ -142,19 +142,15 @@ const OVER_TIME: [OverTime; 9] = [
         per_second(seconds, |moment| moment.stale)
     }),
     ("source loads", "loads a second", |seconds| per_second(seconds, |moment| moment.source_loads)),
-    ("response time, p99", "milliseconds", |seconds| {
-        seconds.moments.iter().filter_map(|moment| moment.p99_ms).reduce(f64::max)
-    }),
+    ("response time, p99", "milliseconds", |seconds| at_most(seconds, |moment| moment.p99_ms)),
     ("memory of the proxy", "MiB", |seconds| {
-        at_most(seconds, |moment| Some(moment.usage.get(&Role::Proxy)?.rss_bytes as f64 / 1_048_576.0))
+        at_most(seconds, |moment| Some(mib(moment.usage.get(&Role::Proxy)?.rss_bytes)))
     }),
     ("processor time of the proxy", "cores", |seconds| {
         at_most(seconds, |moment| Some(moment.usage.get(&Role::Proxy)?.cpu))
     }),
     ("entries held", "entries", |seconds| at_most(seconds, |moment| Some(moment.holds?.entries as f64))),
-    ("bytes held", "MiB", |seconds| {
-        at_most(seconds, |moment| Some(moment.holds?.bytes? as f64 / 1_048_576.0))
-    }),
+    ("bytes held", "MiB", |seconds| at_most(seconds, |moment| Some(mib(moment.holds?.bytes?)))),
 ];
 
 fn at_most(seconds: &Seconds<'_>, figure: fn(&Moment) -> Option<f64>) -> Option<f64> {

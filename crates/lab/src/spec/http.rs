@@ -5,7 +5,7 @@ use std::{ops::Range, time::Duration};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use stockade_cache::spec::{
-    Place, Wrong,
+    Wrong,
     written::{Plain, Text},
 };
 use stockade_load::schedule::Rate;
@@ -24,22 +24,11 @@ use crate::{
     http::{Http, Recipe, Written},
 };
 
-/// What is not read here but handed on, as it was typed.
-#[derive(Default)]
-struct HandedOn {
-    /// What the proxy is told.
-    proxy: Map<String, Value>,
-    recipe: Option<Written>,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Setup {
     #[expect(dead_code, reason = "looked at before")]
     target: Target,
-    #[serde(default)]
-    #[expect(dead_code, reason = "its recipe has been taken out")]
-    origin: Origin,
     cache: Option<Spanned<Cache>>,
     load: Spanned<LoadTable>,
 }
@@ -50,10 +39,6 @@ struct Target {
     #[expect(dead_code, reason = "looked at before")]
     kind: String,
 }
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Origin {}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -81,16 +66,14 @@ fn value<'t, 'i>(table: &'t DeTable<'i>, name: &str) -> Option<&'t DeValue<'i>> 
 
 /// What the tables mean.
 pub(super) fn read(mut table: Table<'_>, arm: &str, span: Range<usize>) -> Result<Http, Wrong> {
-    let handed_on = HandedOn::take(&mut table)?;
+    let proxy = proxy_settings(&mut table)?;
+    let written = recipe(&mut table)?;
     let setup: Setup = tables::read(table, span)?;
     let Some(cache) = &setup.cache else {
-        return Err(missing("cache", "write [cache] strategy = \"stampede\"", None));
+        return Err(missing("cache", "write [cache] strategy = \"stampede\""));
     };
     cache::strategy(cache.get_ref(), Some(cache.span()))?;
     let load = setup.load.get_ref();
-    let written = handed_on.recipe.ok_or_else(|| {
-        missing("origin's recipe", "write [origin] recipe = \"recipe.json\", or the recipe itself", None)
-    })?;
     if !load.path.get_ref().starts_with('/') {
         let at = Some(load.path.span());
         return Err(Wrong::new("a path begins with `/`: the proxy's address comes before it", at));
@@ -112,7 +95,7 @@ pub(super) fn read(mut table: Table<'_>, arm: &str, span: Range<usize>) -> Resul
     Ok(Http {
         name: arm.to_owned(),
         recipe: Recipe { written, factor: 1.0 },
-        proxy: handed_on.proxy,
+        proxy,
         schedule,
         path: load.path.get_ref().clone(),
         cache_bust: load.cache_bust.unwrap_or_default(),
@@ -122,37 +105,36 @@ pub(super) fn read(mut table: Table<'_>, arm: &str, span: Range<usize>) -> Resul
     })
 }
 
-fn missing(what: &str, remedy: &str, at: Place) -> Wrong {
-    Wrong { message: format!("there is no {what}"), at, help: Some(remedy.to_owned()) }
+fn missing(what: &str, remedy: &str) -> Wrong {
+    Wrong { message: format!("there is no {what}"), at: None, help: Some(remedy.to_owned()) }
 }
 
-impl HandedOn {
-    /// Takes what is the proxy's and the origin's out of the tables; `[cache]` stays, to be checked here as well.
-    fn take(table: &mut Table<'_>) -> Result<Self, Wrong> {
-        let mut handed_on = Self::default();
-        if let Some(settings) = tables::take(table, "proxy")? {
-            handed_on.proxy = object(&settings);
-        }
-        if let Some(cache) = value(table, "cache") {
-            handed_on.proxy.insert("cache".to_owned(), json(cache));
-        }
-        if let Some(mut origin) = tables::take(table, "origin")? {
-            let key = origin.keys().find(|key| key.get_ref() == "recipe").cloned();
-            let recipe = key.and_then(|key| origin.remove(&key));
-            handed_on.recipe = recipe.as_ref().map(|recipe| match recipe.get_ref() {
-                DeValue::String(path) => Written::File(path.as_ref().into()),
-                written => Written::Here(json(written)),
-            });
-            if let Some((key, _)) = origin.iter().next() {
-                let message = format!(
-                    "[origin] has no `{}` where a proxy is the target: it has a `recipe`",
-                    key.get_ref()
-                );
-                return Err(Wrong::new(message, Some(key.span())));
-            }
-        }
-        Ok(handed_on)
+/// What the proxy is told, as it was typed: `[proxy]`, and `[cache]`, which stays where it is, to be checked here too.
+fn proxy_settings(table: &mut Table<'_>) -> Result<Map<String, Value>, Wrong> {
+    let mut settings = tables::take(table, "proxy")?.as_ref().map(object).unwrap_or_default();
+    if let Some(cache) = value(table, "cache") {
+        settings.insert("cache".to_owned(), json(cache));
     }
+    Ok(settings)
+}
+
+/// The origin's recipe, as it was typed.
+fn recipe(table: &mut Table<'_>) -> Result<Written, Wrong> {
+    let mut recipe = None;
+    for (key, value) in tables::take(table, "origin")?.unwrap_or_default() {
+        if key.get_ref() != "recipe" {
+            let message =
+                format!("[origin] has no `{}` where a proxy is the target: it has a `recipe`", key.get_ref());
+            return Err(Wrong::new(message, Some(key.span())));
+        }
+        recipe = Some(match value.get_ref() {
+            DeValue::String(path) => Written::File(path.as_ref().into()),
+            written => Written::Here(json(written)),
+        });
+    }
+    recipe.ok_or_else(|| {
+        missing("origin's recipe", "write [origin] recipe = \"recipe.json\", or the recipe itself")
+    })
 }
 
 /// A value as JSON has it.

@@ -1,6 +1,6 @@
 //! `--scale`: the same experiment, larger or smaller.
 
-use super::{Experiment, Scaled, load};
+use super::{Experiment, Scaled, Subject, load};
 use crate::{engine::Load, judge::Claim, metrics::Window};
 
 /// An experiment cannot be scaled by so much.
@@ -37,7 +37,7 @@ impl Experiment {
                 Scaled::LoadBurst => self.scale_bursts(factor),
                 Scaled::LoadDuration => self.scale_durations(factor)?,
                 Scaled::CacheLimitEntries => self.cells.iter_mut().for_each(|cell| {
-                    if let Load::Http(http) = &mut cell.load {
+                    if let Subject::Http(http) = &mut cell.subject {
                         http.stretch_entries(factor);
                     }
                 }),
@@ -48,7 +48,7 @@ impl Experiment {
 
     fn scale_bursts(&mut self, factor: f64) {
         for cell in &mut self.cells {
-            let Load::Burst(burst) = &mut cell.load else { continue };
+            let Subject::Engine { load: Load::Burst(burst), .. } = &mut cell.subject else { continue };
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
@@ -65,14 +65,14 @@ impl Experiment {
             return Err(ScaleError::Window { window, factor });
         }
         for cell in &mut self.cells {
-            let checked = match &mut cell.load {
-                Load::Burst(_) => Ok(()),
-                Load::Open(open) => {
+            let checked = match &mut cell.subject {
+                Subject::Engine { load: Load::Burst(_), .. } => Ok(()),
+                Subject::Engine { load: Load::Open(open), .. } => {
                     open.traffic.schedule = open.traffic.schedule.stretched(factor);
                     open.conduct.stages = open.conduct.stages.stretched(factor);
                     load::check(&open.traffic)
                 }
-                Load::Http(http) => {
+                Subject::Http(http) => {
                     http.schedule = http.schedule.stretched(factor);
                     http.recipe.factor *= factor;
                     http.schedule.check().map_err(Into::into)

@@ -17,7 +17,7 @@ use stockade_model::record::Clock;
 use toml::Spanned;
 
 use super::{
-    Cell,
+    Cell, Subject,
     cache::{self, Cache},
     load::{LoadSpec, LoadTable},
     node_test::Taken,
@@ -77,9 +77,8 @@ impl Setup {
         let cell = |path: String, load: engine::Load| Cell {
             test: path,
             arm: arm.to_owned(),
-            source: self.origin.source.0.clone(),
             clock,
-            load,
+            subject: Subject::Engine { source: self.origin.source.0.clone(), load },
             places: self.load.get_ref().places(),
         };
         let (docs, bursts, barrier) = match self.load.get_ref().load(Some(self.load.span()))? {

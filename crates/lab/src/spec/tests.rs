@@ -20,7 +20,7 @@ pub(super) fn read(text: &str) -> Result<Experiment, (String, String, Option<Str
 }
 
 pub(super) fn burst(cell: &Cell) -> &Burst {
-    let Load::Burst(burst) = &cell.load else { panic!("an open load") };
+    let Subject::Engine { load: Load::Burst(burst), .. } = &cell.subject else { panic!("no burst") };
     burst
 }
 
@@ -35,7 +35,8 @@ fn a_minimal_file_is_one_arm_of_one_test() {
     let cell = &experiment.cells[0];
     let Burst { workers, docs, barrier, .. } = burst(cell);
     assert_eq!((*workers, *docs, *barrier), (10, Docs::Scaled, true));
-    assert_eq!(cell.source.to_string(), "sqlite:");
+    let Subject::Engine { source, .. } = &cell.subject else { panic!("not the engine's") };
+    assert_eq!(source.to_string(), "sqlite:");
 }
 
 #[test]
@@ -309,7 +310,7 @@ pub(super) fn open_with(lines: &str) -> String {
 }
 
 fn open(cell: &Cell) -> &Open {
-    let Load::Open(open) = &cell.load else { panic!("a burst") };
+    let Subject::Engine { load: Load::Open(open), .. } = &cell.subject else { panic!("no open load") };
     open
 }
 

@@ -21,26 +21,26 @@ pub struct Change {
 #[must_use]
 pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
     let mut changes = Vec::new();
-    let mut differs = |is_different: bool, setting: &str, needs_restart: bool| {
-        if is_different {
-            changes.push(Change { setting: setting.to_owned(), needs_restart });
-        }
-    };
+    let taken_up = new.clone().without_a_restart(old);
     // Every field: one that is added has to be thought of here.
     let Config { listen, threads, tls, admin, hosts, limit, shared, log, timeouts, bounds, origins, routes } =
         new;
-    differs(old.listen != *listen, "listen", true);
-    differs(old.threads != *threads, "threads", true);
-    differs(old.hosts != *hosts, "hosts", false);
-    // Other certificates are taken up; whether there are any is the listener's.
-    differs(old.tls != *tls, "tls", old.tls.is_some() != tls.is_some());
+    let mut differs = |setting: &str, is_different: bool, is_taken_up: bool| {
+        if is_different {
+            changes.push(Change { setting: setting.to_owned(), needs_restart: !is_taken_up });
+        }
+    };
+    differs("listen", old.listen != *listen, taken_up.listen == *listen);
+    differs("threads", old.threads != *threads, taken_up.threads == *threads);
+    differs("hosts", old.hosts != *hosts, taken_up.hosts == *hosts);
+    differs("tls", old.tls != *tls, taken_up.tls == *tls);
     // What is in the token's file is read again all the same.
-    differs(old.admin != *admin, "admin", true);
-    differs(old.limit != *limit, "cache.limit", true);
-    differs(old.shared != *shared, "cache.shared", true);
-    differs(old.log != *log, "log", old.log.is_some() != log.is_some());
-    differs(old.timeouts != *timeouts, "timeouts", true);
-    differs(old.bounds != *bounds, "bounds", true);
+    differs("admin", old.admin != *admin, taken_up.admin == *admin);
+    differs("cache.limit", old.limit != *limit, taken_up.limit == *limit);
+    differs("cache.shared", old.shared != *shared, taken_up.shared == *shared);
+    differs("log", old.log != *log, taken_up.log == *log);
+    differs("timeouts", old.timeouts != *timeouts, taken_up.timeouts == *timeouts);
+    differs("bounds", old.bounds != *bounds, taken_up.bounds == *bounds);
     changes.extend(named(
         "origin",
         old.origins.iter().map(|origin| (origin.name.as_str(), origin)),
@@ -67,6 +67,7 @@ impl Config {
     #[must_use]
     pub fn without_a_restart(self, started: &Self) -> Self {
         let Self { tls, log, hosts, origins, routes, .. } = self;
+        // Other certificates are taken up; whether there are any is the listener's.
         let tls = if tls.is_some() == started.tls.is_some() { tls } else { started.tls.clone() };
         let log = if log.is_some() == started.log.is_some() { log } else { started.log.clone() };
         Self { tls, hosts, log, origins, routes, ..started.clone() }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::json;
 use stockade_load::{
-    drive::Ran,
+    drive::{Ran, threads},
     schedule::Rate,
     search::{Bounds, End, Found, Held, Search, Settings},
 };
@@ -41,7 +41,7 @@ pub fn search(args: LoadArgs, bounds: &Bounds) -> Result<Exit, Failure> {
     while let Some(trial) = search.next() {
         load.plan = meaning::trial_plan(trial.rate, &typed)?;
         if typed.threads.is_none() {
-            load.threads = meaning::threads(&load.plan);
+            load.threads = threads(&load.plan);
         }
         let Ran { summary, was_stopped } = load.run(&mut Live::new(&load, None, None)?, &stop)?;
         if was_stopped {

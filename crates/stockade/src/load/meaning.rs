@@ -1,12 +1,12 @@
 //! What was typed becomes a load.
 
-use std::{num::NonZeroUsize, path::Path, sync::Arc, thread, time::Duration};
+use std::{num::NonZeroUsize, path::Path, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use stockade_lab::host;
 use stockade_load::{
     Options, Retries, Trust,
-    drive::{Limits, Load},
+    drive::{Limits, Load, threads},
     plan::{Closed, Plan, Until},
     schedule::{Arrivals, Beyond, DURATION_MAX, Rate, Schedule, Step},
     target::{Base, Target, read_url},
@@ -21,8 +21,6 @@ use crate::{cli::LoadArgs, exit::Failure, input::Input};
 const DURATION: Duration = Duration::from_secs(10);
 /// So many may be under way where nobody says.
 const IN_FLIGHT: usize = 10_000;
-/// So many requests a second are one thread's without a doubt.
-const PER_THREAD: f64 = 20_000.0;
 /// A search begins here.
 pub const LEAST: Rate = match Rate::new(100, Duration::from_secs(1)) {
     Some(rate) => rate,
@@ -134,17 +132,6 @@ fn with_plan(args: LoadArgs, traffic: Traffic, plan: Plan) -> Load {
         first: 0,
         tells_samples: false,
     }
-}
-
-/// As many as its rate needs; users are spread over all cores.
-pub fn threads(plan: &Plan) -> NonZeroUsize {
-    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    if plan.connections_max() > 0 {
-        return cores;
-    }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates")]
-    let needed = (plan.peak_per_second() / PER_THREAD).ceil() as usize;
-    NonZeroUsize::new(needed.clamp(1, cores.get())).unwrap_or(cores)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`, and for what was just made")]

@@ -6,7 +6,10 @@ use stockade_cache::{Breaker, Refresh};
 
 use crate::{
     engine,
-    spec::tests::{assert_refused, burst, open_with, read, with},
+    spec::{
+        Subject,
+        tests::{assert_refused, burst, open_with, read, with},
+    },
 };
 
 #[test]
@@ -105,9 +108,9 @@ fn axes_that_do_not_go_together_are_refused() {
 fn a_shared_tier_is_for_open_loads_in_real_time_and_under_a_memory_unless_told() {
     let live = |cache: &str| {
         let open = open_with(cache).replace("simulated:9", "sqlite:");
-        read(&open).map(|experiment| match &experiment.cells[0].load {
-            engine::Load::Open(open) => open.shared.clone(),
-            engine::Load::Burst(_) | engine::Load::Http(_) => None,
+        read(&open).map(|experiment| match &experiment.cells[0].subject {
+            Subject::Engine { load: engine::Load::Open(open), .. } => open.shared.clone(),
+            _ => None,
         })
     };
     let tier = live("[cache]\nshared = \"redis://:sesame@host:1/2?timeout=1s\"").unwrap().expect("a tier");

@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use crate::{engine::Load, spec::Experiment};
+use crate::spec::{Experiment, Subject};
 
 /// What is handed on is as it was typed, and what makes no sense is told where it stands.
 #[test]
@@ -31,12 +31,12 @@ name = "a"
 name = "b"
 cache.limit.reclaim = 0.5
 "#;
-    let http = |experiment: &Experiment, at: usize| match &experiment.cells[at].load {
-        Load::Http(http) => (**http).clone(),
-        _ => panic!("it is none"),
+    let http = |experiment: &Experiment, at: usize| match &experiment.cells[at].subject {
+        Subject::Http(http) => http.clone(),
+        Subject::Engine { .. } => panic!("it is none"),
     };
     let mut experiment = Experiment::parse("folder/test.toml", PROXY).unwrap();
-    assert_eq!(experiment.folder, Path::new("folder"));
+    assert_eq!(experiment.folder(), Path::new("folder"));
     let (a, b) = (http(&experiment, 0), http(&experiment, 1));
     assert_eq!((a.path.as_str(), a.cache_bust, a.schedule.lasts()), ("/a", false, Duration::from_secs(100)));
     assert_eq!(a.proxy["bounds"]["connections"], 50);
