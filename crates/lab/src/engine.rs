@@ -1,5 +1,6 @@
 //! The engine as the target: a cache in this process, under a burst of workers or an open load.
 
+mod app;
 mod audit;
 mod burst;
 mod documents;
@@ -15,6 +16,7 @@ mod world;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+pub use app::{App, Counted, NoDocument, Serving};
 pub use burst::Burst;
 pub(crate) use burst::cache;
 pub use documents::{Docs, DocsError, Popularity};

@@ -9,27 +9,30 @@
 //! Whatever it starts it ends: a process is told to end when the run is over, and ends by itself when this one dies, since
 //! its standard input does.
 
+mod ask;
 mod child;
+mod memory;
+mod probe;
 mod recipe;
+mod traffic;
 mod watch;
 
 use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
 
 use serde_json::{Map, Value, json};
 use stockade_load::{
-    Options,
-    drive::{Load, LoadError, Ran, Stop, threads},
-    plan::Plan,
-    schedule::{Beyond, Schedule},
+    drive::{LoadError, Ran, Stop},
+    schedule::Beyond,
+    summary::Summary,
     tally::Tally,
-    target::{Target, UrlError, read_url},
-    traffic::{Traffic, TrafficError, Variety},
+    target::UrlError,
+    targets::{TargetsError, log::ReplayError},
+    traffic::TrafficError,
 };
 use stockade_model::{
     outcome::Outcomes,
@@ -37,38 +40,55 @@ use stockade_model::{
     seed::Seed,
     units::milliseconds,
 };
+use stockade_services::ServiceError;
+use stockade_source::secrets::masked_file;
 
 use self::{
+    ask::get,
     child::Child,
-    watch::{Watch, get},
+    watch::{Ended, Figures, Front, Seen, Watch},
 };
 pub use self::{
     child::ChildError,
+    memory::TooMuch,
+    probe::Probe,
     recipe::{Recipe, Written},
+    traffic::{Of, Pace, Replay, Requests, Traffic},
 };
-use crate::engine::{Did, Measured, Second};
+use crate::{
+    engine::{Did, Measured, Second},
+    services::Services,
+};
 
 /// What an arm has to bear over HTTP.
 #[derive(Clone, Debug)]
 pub struct Http {
     /// The strategy's name in reports.
     pub name: String,
-    /// What the origin serves, and how it behaves when.
-    pub recipe: Recipe,
-    /// What the proxy is told, as its file has it: all but where it listens and whom it asks.
-    pub proxy: Map<String, Value>,
-    /// When requests are due.
-    pub schedule: Schedule,
-    /// What they ask for.
-    pub path: String,
-    /// Each of them asks for a URL of its own.
-    pub cache_bust: bool,
-    /// How long an answer may take.
-    pub timeout: Duration,
-    /// How many requests may be under way.
-    pub max_in_flight: usize,
-    /// How long answers are waited for when the schedule is over.
-    pub drain: Duration,
+    /// What is asked.
+    pub served: Served,
+    /// What the origin serves, and how it behaves when; `None`: there is none of ours.
+    pub origin: Option<Recipe>,
+    /// What is asked of it.
+    pub traffic: Traffic,
+    /// What is asked besides.
+    pub probes: Vec<Probe>,
+}
+
+/// What stands between the load and the origin.
+#[derive(Clone, Debug)]
+pub enum Served {
+    /// `stockade proxy`, with settings as its file has them: all but where it listens and whom it asks.
+    Proxy(Map<String, Value>),
+    /// `stockade app`, with settings as its file has them.
+    App(Map<String, Value>),
+    /// Something that is there already.
+    There {
+        /// Where.
+        url: String,
+        /// Its process, to be looked at.
+        pid: Option<u32>,
+    },
 }
 
 /// A run over HTTP failed.
@@ -77,6 +97,9 @@ pub enum HttpError {
     /// A process could not be started, or is gone.
     #[error(transparent)]
     Child(#[from] ChildError),
+    /// A server that it takes could not be started.
+    #[error(transparent)]
+    Service(#[from] ServiceError),
     /// What a process is told could not be written, or read.
     #[error("{}: {error}", path.display())]
     File {
@@ -88,6 +111,9 @@ pub enum HttpError {
     /// The recipe makes no sense.
     #[error("the origin's recipe: {0}")]
     Recipe(String),
+    /// There is nobody to look at.
+    #[error("there is no process {0}: write the `pid` of what is asked, or leave it out")]
+    NoProcess(u32),
     /// The load could not be run.
     #[error(transparent)]
     Load(#[from] LoadError),
@@ -97,9 +123,31 @@ pub enum HttpError {
     /// The same.
     #[error(transparent)]
     Url(#[from] UrlError),
+    /// The same.
+    #[error("{0}")]
+    Path(String),
+    /// A file of what is asked makes no sense.
+    #[error(transparent)]
+    Targets(#[from] TargetsError),
+    /// A log cannot be played like this.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
     /// It asks for too much.
     #[error("the load is {0}")]
     Beyond(#[from] Beyond),
+}
+
+impl HttpError {
+    /// Whether it was asked for wrongly, rather than something that went wrong.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Child(error) => error.is_usage(),
+            Self::Load(error) => matches!(error, LoadError::Trust(_) | LoadError::TooMany(_)),
+            Self::Service(_) | Self::File { .. } => false,
+            _ => true,
+        }
+    }
 }
 
 /// Where the processes come from, and what is left of them.
@@ -111,6 +159,10 @@ pub struct Place<'a> {
     pub files: &'a Path,
     /// Where what they were told, and what they said, is kept.
     pub folder: &'a Path,
+    /// Servers that the run has started.
+    pub services: &'a Services,
+    /// What this machine has; 0: it did not tell.
+    pub memory_mib: u64,
 }
 
 impl Http {
@@ -123,59 +175,72 @@ impl Http {
         sink: &mut dyn FnMut(Second),
     ) -> Result<Option<Measured>, HttpError> {
         fs::create_dir_all(place.folder).map_err(file(place.folder))?;
-        let origin = self.origin(place)?;
-        let proxy = self.proxy(place, &origin)?;
+        let origin = self.origin.as_ref().map(|recipe| origin(recipe, place)).transpose()?;
+        let front = self.front(place, origin.as_ref())?;
+        let load = self.traffic.load(&front.url, place.files, seed)?;
+        let ready = load.ready()?;
         // What the origin does when is counted from here on.
-        get(&format!("{}/_admin/start", origin.url)).map_err(|error| origin.failed(&error))?;
-        let mut url = proxy.url.clone();
-        url.push_str(&self.path);
-        let variety = Variety { cache_bust: self.cache_bust.then_some(seed), ..Variety::default() };
-        let traffic = Traffic::new(vec![Target::get(read_url(&url)?)], variety, seed)?;
-        let plan = Plan::open(self.schedule.clone())?;
-        let load = Load {
-            id: String::new(),
-            threads: threads(&plan),
-            plan,
-            traffic: Arc::new(traffic),
-            options: Options { timeout: self.timeout, ..Options::default() },
-            max_in_flight: self.max_in_flight,
-            drain: self.drain,
-            seed,
-            first: 0,
-            tells_samples: false,
-        };
-        let roles =
-            [(Role::Load, std::process::id()), (Role::Proxy, proxy.id()), (Role::Origin, origin.id())];
-        let mut watch = Watch::new(&roles, proxy.admin()?, sink);
-        let Ran { summary, was_stopped } = load.ready()?.run(&mut watch, stop)?;
-        if was_stopped {
-            return Ok(None);
+        if let Some(origin) = &origin {
+            let silent = |error: String| origin.check().err().unwrap_or_else(|| origin.failed(&error));
+            get(&format!("{}/_admin/start", origin.url)).map_err(silent)?;
         }
-        let counted = watch.last();
-        for child in [&origin, &proxy] {
+        // What ends here early is this load, and no other.
+        let stop = stop.below();
+        let mut watch = Watch::new(&front, origin.as_ref(), place.memory_mib, &stop, sink);
+        watch.probing(&self.probes, seed);
+        let Ran { summary, was_stopped } = ready.run(&mut watch, &stop)?;
+        let Seen { figures, probes, ended } = watch.done();
+        let mut invalid = summary.generator.reasons.clone();
+        match ended {
+            Some(Ended::Child(error)) => return Err(error.into()),
+            Some(Ended::Memory(reason)) => invalid.push(reason),
+            None if was_stopped => return Ok(None),
+            None => {}
+        }
+        for child in [&origin, &front.child].into_iter().flatten() {
             child.check()?;
         }
+        invalid.extend(probes.iter().filter_map(probe::complaint));
+        let http = HttpFigures {
+            status_codes: summary.measured.status_codes.clone(),
+            connections: summary.connections,
+            in_flight_at_end: summary.in_flight_at_end,
+            probes,
+            invalid,
+        };
+        Ok(Some(self.measured(&summary, &figures, load.plan.to_string(), http)))
+    }
+
+    /// What it has come to.
+    fn measured(
+        &self,
+        summary: &Summary,
+        figures: &Figures,
+        schedule: String,
+        http: HttpFigures,
+    ) -> Measured {
         let tally = &summary.measured;
         let extremes = tally.times.response.min().zip(tally.times.response.max());
-        let waiters = usize::try_from(counted.waiters).unwrap_or(usize::MAX);
+        let whole = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        let counted = figures.last;
         let open = OpenFigures {
             strategy: self.name.clone(),
-            schedule: self.schedule.to_string(),
-            duration_ms: milliseconds(self.schedule.lasts()),
+            schedule,
+            duration_ms: milliseconds(self.traffic.lasts()),
             documents: None,
             distinct_keys: None,
             finished_ms: milliseconds(tally.end.map_or(Duration::ZERO, |end| end - summary.began)),
             calls: Calls { fetch_doc: counted.loads, ..Calls::default() },
-            waiters,
+            waiters: whole(counted.waiters),
             response: extremes
                 .map(|(min, max)| record::Extremes { min_ms: milliseconds(min), max_ms: milliseconds(max) }),
             retries: tally.retries,
             dropped: summary.dropped,
-            in_flight_max: usize::try_from(summary.in_flight_max).unwrap_or(usize::MAX),
+            in_flight_max: whole(summary.in_flight_max),
             source_concurrent_max: None,
             audit: None,
         };
-        Ok(Some(Measured {
+        Measured {
             load: record::Load::Open(open),
             whole_ms_sum: None,
             outcomes: outcomes(tally),
@@ -183,8 +248,8 @@ impl Http {
             service_sum: service_sum(tally),
             did: Did::default(),
             cache: record::CacheFigures {
-                entries: usize::try_from(counted.entries).unwrap_or(usize::MAX),
-                bytes_max: watch.bytes_max().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+                entries: whole(counted.entries),
+                bytes_max: figures.bytes_max.map(whole),
                 evicted: counted.evicted,
                 loads_refused: counted.loads_refused,
                 loads_rejected: counted.loads_rejected,
@@ -192,18 +257,14 @@ impl Http {
                 ..record::CacheFigures::default()
             },
             errors: errors(tally),
-            http: Some(HttpFigures {
-                status_codes: tally.status_codes.clone(),
-                connections: summary.connections,
-                in_flight_at_end: summary.in_flight_at_end,
-                invalid: summary.generator.reasons.clone(),
-            }),
-        }))
+            http: Some(http),
+        }
     }
 
     /// Has room for so many times as many entries, where their number is limited.
     pub fn stretch_entries(&mut self, factor: f64) {
-        let limit = self.proxy.get_mut("cache").and_then(|cache| cache.get_mut("limit"));
+        let Served::Proxy(settings) = &mut self.served else { return };
+        let limit = settings.get_mut("cache").and_then(|cache| cache.get_mut("limit"));
         if let Some(entries) = limit.and_then(|limit| limit.get_mut("entries"))
             && let Some(count) = entries.as_f64()
         {
@@ -213,31 +274,70 @@ impl Http {
         }
     }
 
-    fn origin(&self, place: Place<'_>) -> Result<Child, HttpError> {
-        let path = place.folder.join("origin.json");
-        let recipe = self.recipe.text(place.files).map_err(HttpError::Recipe)?;
-        fs::write(&path, recipe).map_err(file(&path))?;
-        let mut arguments = vec!["origin".to_owned(), path.display().to_string()];
-        arguments.extend(["--listen", "127.0.0.1:0", "--hold"].map(str::to_owned));
-        Ok(Child::start(Role::Origin, place.program, &arguments, place.folder)?)
+    /// Takes so many times as long.
+    pub fn stretch(&mut self, factor: f64) -> Result<(), Beyond> {
+        if let Some(recipe) = &mut self.origin {
+            recipe.factor *= factor;
+        }
+        self.probes.iter_mut().for_each(|probe| probe.stretch(factor));
+        self.traffic.stretch(factor)
     }
 
-    fn proxy(&self, place: Place<'_>, origin: &Child) -> Result<Child, HttpError> {
-        let path = place.folder.join("proxy.toml");
-        let mut told = json!({
-            "listen": ["127.0.0.1:0"],
-            "admin": { "listen": "127.0.0.1:0" },
-            "log": { "format": "none" },
-            "origin": [{ "name": "origin", "url": origin.url }],
-        });
-        if let Some(all) = told.as_object_mut() {
-            all.extend(self.proxy.clone());
-        }
+    /// What the load asks.
+    fn front(&self, place: Place<'_>, origin: Option<&Child>) -> Result<Front, HttpError> {
+        let (command, name, told) = match &self.served {
+            Served::There { url, pid } => {
+                if let Some(pid) = pid.filter(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+                    return Err(HttpError::NoProcess(pid));
+                }
+                let counts = origin.map(|origin| format!("{}/_admin/current_count", origin.url));
+                return Ok(Front { url: url.clone(), stats: counts, pid: *pid, child: None });
+            }
+            Served::Proxy(settings) => {
+                let mut told = json!({
+                    "listen": ["127.0.0.1:0"],
+                    "admin": { "listen": "127.0.0.1:0" },
+                    "log": { "format": "none" },
+                });
+                if let Some(all) = told.as_object_mut() {
+                    let url = origin.map(|origin| json!([{ "name": "origin", "url": origin.url }]));
+                    all.extend(url.map(|url| ("origin".to_owned(), url)));
+                    all.extend(settings.clone());
+                }
+                (&["proxy", "--config"][..], "proxy.toml", told)
+            }
+            Served::App(settings) => {
+                let mut told = Value::Object(settings.clone());
+                for place_of_url in ["/origin/source", "/cache/shared"] {
+                    if let Some(url) = told.pointer_mut(place_of_url)
+                        && let Some(written) = url.as_str()
+                    {
+                        *url = place.services.at(written)?.into();
+                    }
+                }
+                (&["app"][..], "app.toml", told)
+            }
+        };
+        let path = place.folder.join(name);
         let told: String = told.as_object().into_iter().flatten().map(setting).collect();
-        fs::write(&path, told).map_err(file(&path))?;
-        let arguments = ["proxy".to_owned(), "--config".to_owned(), path.display().to_string()];
-        Ok(Child::start(Role::Proxy, place.program, &arguments, place.folder)?)
+        fs::write(&path, &told).map_err(file(&path))?;
+        let mut arguments: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
+        arguments.push(path.display().to_string());
+        let child = Child::start(Role::Proxy, place.program, &arguments, place.folder)?;
+        let stats = Some(format!("{}/stats", child.admin()?));
+        // It has been read, and is kept without what nobody else is to know.
+        fs::write(&path, masked_file(&told)).map_err(file(&path))?;
+        Ok(Front { url: child.url.clone(), stats, pid: Some(child.id()), child: Some(child) })
     }
+}
+
+fn origin(recipe: &Recipe, place: Place<'_>) -> Result<Child, HttpError> {
+    let path = place.folder.join("origin.json");
+    let text = recipe.text(place.files).map_err(HttpError::Recipe)?;
+    fs::write(&path, text).map_err(file(&path))?;
+    let listen = recipe.listen.map_or_else(|| "127.0.0.1:0".to_owned(), |listen| listen.to_string());
+    let arguments = ["origin", &path.display().to_string(), "--listen", &listen, "--hold"].map(str::to_owned);
+    Ok(Child::start(Role::Origin, place.program, &arguments, place.folder)?)
 }
 
 /// A line of TOML.

@@ -18,6 +18,7 @@ pub mod judge;
 pub mod metrics;
 pub mod report;
 pub mod run;
+pub mod services;
 pub mod spec;
 pub mod stampede;
 pub mod storage;

@@ -163,10 +163,13 @@ static OF_RUNS: &[Metric] = &[
     count("distinct_keys", |e| e.run.load.distinct_keys().map(|keys| keys as f64)),
 ];
 static OF_OPEN_LOADS: &[Metric] = &[
-    count("achieved_rate", |e| {
-        let open = e.run.load.open()?;
-        Some(e.run.outcomes.requests() as f64 / open.duration_ms * 1e3)
-    }),
+    Metric {
+        is_timing: true,
+        ..count("achieved_rate", |e| {
+            let open = e.run.load.open()?;
+            Some(e.run.outcomes.requests() as f64 / open.duration_ms * 1e3)
+        })
+    },
     count("in_flight.max", |e| Some(e.run.load.open()?.in_flight_max as f64)),
     count("source.concurrent_max", |e| e.run.load.open()?.source_concurrent_max.map(|most| most as f64)),
     count("audit.too_old", |e| Some(e.run.load.open()?.audit?.too_old as f64)),

@@ -11,12 +11,12 @@ use stockade_model::{
     seed::Seed,
     units::milliseconds,
 };
-use stockade_source::SourceUrl;
+use stockade_source::{SourceUrl, documents};
 
 use crate::{
     engine::{DocsError, EngineError, Library, Measured, Second, Stop, World},
     host,
-    http::{HttpError, Place},
+    http::{self, HttpError, Place},
     judge::{self, Case},
     metrics::{Fold, Results},
     report,
@@ -65,6 +65,17 @@ pub enum RunError {
     /// `--scale` asks for more than there can be.
     #[error(transparent)]
     Scale(#[from] ScaleError),
+    /// The documents for a server could not be read.
+    #[error(transparent)]
+    Documents(#[from] documents::ReadError),
+    /// What a cache is to hold does not fit.
+    #[error("{}{error}", if test.is_empty() { String::new() } else { format!("test `{test}`: ") })]
+    Memory {
+        /// In which test.
+        test: String,
+        /// How much it is.
+        error: http::TooMuch,
+    },
     /// A test asks for more than there is.
     #[error("{}{error}", if test.is_empty() { String::new() } else { format!("test `{test}`: ") })]
     Cell {
@@ -106,10 +117,19 @@ pub fn run(
     let world = World::new(clock)?;
     let libraries = libraries(&experiment.cells, &world)?;
     for cell in &experiment.cells {
-        if let Subject::Engine { source, load } = &cell.subject {
-            let check = libraries[source].check(load, record.host.memory_mib);
-            check.map_err(|error| too_much(&experiment, cell, error))?;
+        match &cell.subject {
+            Subject::Engine { source, load } => {
+                let check = libraries[source].check(load, record.host.memory_mib);
+                check.map_err(|error| too_much(&experiment, cell, error))?;
+            }
+            Subject::Http(http) => http
+                .check_memory(experiment.folder(), record.host.memory_mib)
+                .map_err(|error| RunError::Memory { test: cell.test.clone(), error })?,
         }
+    }
+    for (service, documents) in &experiment.services {
+        let documents = documents.as_ref().map(|file| documents::read_jsonl(&experiment.folder().join(file)));
+        world.provide(*service, documents.transpose()?.as_deref())?;
     }
     let recorder = Recorder::create(directory)?;
     let results = Results::watching(experiment.windows());
@@ -118,8 +138,10 @@ pub fn run(
         Campaign { experiment, world, libraries, recorder, record, results, directory, program };
     progress.begin(campaign.record.planned);
     let measured = campaign.measure(stop, progress);
-    campaign.conclude(matches!(measured, Ok(true)))?;
+    let concluded = campaign.conclude(matches!(measured, Ok(true)));
+    // What went wrong first explains what went wrong then.
     measured?;
+    concluded?;
     Ok((campaign.record, campaign.results))
 }
 
@@ -161,34 +183,42 @@ impl Campaign {
     fn measure(&mut self, stop: &Stop, progress: &mut dyn Progress) -> Result<bool, RunError> {
         let mut saved_at = String::new();
         for repeat in 1..=self.record.repeats {
-            // Once a second at most: a record grows with its repeats, and is written whole.
-            let now = host::now();
-            if now != saved_at {
-                self.recorder.checkpoint(&self.record)?;
-                saved_at = now;
-            }
             let seed = self.record.seed.child(&format!("repeat {repeat}"));
             for test in &self.experiment.tests {
                 for cell in block(&self.experiment, test, seed) {
+                    // Once a second at most: a record grows with its runs, and is written whole.
+                    let now = host::now();
+                    if now != saved_at {
+                        self.recorder.checkpoint(&self.record)?;
+                        saved_at = now;
+                    }
                     progress.measuring(test, &cell.arm, repeat);
                     // The arms of a test draw the same documents: a difference is not one of luck.
-                    let mut intake = Intake::new(cell, repeat, &mut self.recorder, self.results.fold());
+                    // Who cannot write any more need not measure.
+                    let stop = stop.below();
+                    let fold = self.results.fold();
+                    let mut intake = Intake::new(cell, repeat, &mut self.recorder, fold, stop.clone());
                     let mut sink = |second: Second| {
                         progress.advanced(cell.share(second.second + 1));
                         intake.take(second);
                     };
                     let seed = seed.child(test);
                     let folder = self.directory.join("setup").join(slug(test, &cell.arm, repeat));
-                    let place =
-                        Place { program: &self.program, files: self.experiment.folder(), folder: &folder };
+                    let place = Place {
+                        program: &self.program,
+                        files: self.experiment.folder(),
+                        folder: &folder,
+                        services: self.world.services(),
+                        memory_mib: self.record.host.memory_mib,
+                    };
                     let measured = match &cell.subject {
                         Subject::Engine { source, load } => {
-                            self.world.run(load, &self.libraries[source], seed, stop, &mut sink)?
+                            self.world.run(load, &self.libraries[source], seed, &stop, &mut sink)?
                         }
-                        Subject::Http(http) => http.run(place, seed, stop, &mut sink)?,
+                        Subject::Http(http) => http.run(place, seed, &stop, &mut sink)?,
                     };
-                    let Some(measured) = measured else { return Ok(false) };
                     let fold = intake.done()?;
+                    let Some(measured) = measured else { return Ok(false) };
                     let run = note(cell, repeat, measured);
                     self.results.add(&run, fold);
                     self.record.runs.push(run);
@@ -283,11 +313,13 @@ struct Intake<'a> {
     fold: Fold,
     /// Why the disk took no more of them.
     failed: Result<(), StorageError>,
+    /// Asked then.
+    stop: Stop,
 }
 
 impl<'a> Intake<'a> {
-    fn new(cell: &'a Cell, repeat: u32, recorder: &'a mut Recorder, fold: Fold) -> Self {
-        Self { cell, repeat, recorder, fold, failed: Ok(()) }
+    fn new(cell: &'a Cell, repeat: u32, recorder: &'a mut Recorder, fold: Fold, stop: Stop) -> Self {
+        Self { cell, repeat, recorder, fold, failed: Ok(()), stop }
     }
 
     fn take(&mut self, second: Second) {
@@ -308,6 +340,9 @@ impl<'a> Intake<'a> {
         };
         if self.failed.is_ok() {
             self.failed = self.recorder.second(&interval);
+            if self.failed.is_err() {
+                self.stop.request();
+            }
         }
         self.fold.add(&interval);
     }

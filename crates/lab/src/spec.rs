@@ -5,6 +5,7 @@
 //! key, anything else replaces. They are merged as tables that remember where everything was
 //! written, so that an error points into the file whichever layer it came from.
 
+mod app;
 mod cache;
 mod http;
 mod load;
@@ -18,14 +19,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     ops::Range,
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
 use serde::Deserialize;
 use stockade_cache::spec::{Place, Wrong};
-use stockade_load::schedule::Schedule;
 use stockade_model::{
     nearest::remedy,
     record::{Clock, Reference},
@@ -46,6 +46,7 @@ use crate::{
     http::Http,
     judge::{self, Claim, Names, Selector},
     metrics::{Unit, Window},
+    services::Service,
 };
 pub use scale::ScaleError;
 use setup::Setup;
@@ -71,6 +72,8 @@ pub struct Experiment {
     pub arms: Vec<String>,
     /// Every test with every arm.
     pub cells: Vec<Cell>,
+    /// Servers that are started for the run, and the files of documents that they are filled with.
+    pub services: BTreeMap<Service, Option<PathBuf>>,
     /// What is claimed.
     pub claims: Vec<Claim>,
     /// What was published.
@@ -118,16 +121,16 @@ impl Cell {
     /// How much of it has been seen after so many seconds, of 1.
     #[must_use]
     pub fn share(&self, seconds: u64) -> f64 {
-        self.schedule().map_or(1.0, |schedule| (seconds as f64 / schedule.lasts().as_secs_f64()).min(1.0))
+        self.lasts().map_or(1.0, |lasts| (seconds as f64 / lasts.as_secs_f64()).min(1.0))
     }
 
-    /// When its requests are due; `None`: all at once.
+    /// How long its requests come; `None`: all at once.
     #[must_use]
-    pub fn schedule(&self) -> Option<&Schedule> {
+    pub fn lasts(&self) -> Option<Duration> {
         match &self.subject {
             Subject::Engine { load: Load::Burst(_), .. } => None,
-            Subject::Engine { load: Load::Open(open), .. } => Some(&open.traffic.schedule),
-            Subject::Http(http) => Some(&http.schedule),
+            Subject::Engine { load: Load::Open(open), .. } => Some(open.traffic.schedule.lasts()),
+            Subject::Http(http) => Some(http.traffic.lasts()),
         }
     }
 }
@@ -188,25 +191,13 @@ pub enum LoadError {
 impl Experiment {
     /// Reads and checks a file.
     pub fn load(path: &Path) -> Result<Self, LoadError> {
-        let name = path.display().to_string();
-        let bytes = fs::read(path).map_err(|error| LoadError::Io { path: name.clone(), error })?;
-        let text = String::from_utf8(bytes).map_err(|error| LoadError::NotText {
-            path: name.clone(),
-            line: error.as_bytes()[..error.utf8_error().valid_up_to()].split(|byte| *byte == b'\n').count(),
-        })?;
+        let (name, text) = read_file(path)?;
         Ok(Self::parse(&name, &text)?)
     }
 
     /// Reads and checks the text of a file called `name`.
     pub fn parse(name: &str, text: &str) -> Result<Self, Box<SpecError>> {
-        read(name, text).map_err(|wrong| {
-            Box::new(SpecError {
-                message: masked_message(&wrong.message),
-                file: NamedSource::new(name, masked_file(text)),
-                at: wrong.at.map(Into::into),
-                help: wrong.help.as_deref().map(masked_message),
-            })
-        })
+        read(name, text).map_err(|wrong| pointing(wrong, name, text))
     }
 
     /// The names that expressions may use.
@@ -235,6 +226,27 @@ impl Experiment {
     }
 }
 
+/// A file's name and its text.
+fn read_file(path: &Path) -> Result<(String, String), LoadError> {
+    let name = path.display().to_string();
+    let bytes = fs::read(path).map_err(|error| LoadError::Io { path: name.clone(), error })?;
+    let text = String::from_utf8(bytes).map_err(|error| LoadError::NotText {
+        path: name.clone(),
+        line: error.as_bytes()[..error.utf8_error().valid_up_to()].split(|byte| *byte == b'\n').count(),
+    })?;
+    Ok((name, text))
+}
+
+/// What is wrong, with the file that it is wrong in.
+fn pointing(wrong: Wrong, name: &str, text: &str) -> Box<SpecError> {
+    Box::new(SpecError {
+        message: masked_message(&wrong.message),
+        file: NamedSource::new(name, masked_file(text)),
+        at: wrong.at.map(Into::into),
+        help: wrong.help.as_deref().map(masked_message),
+    })
+}
+
 /// What stands before the base.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -245,6 +257,15 @@ struct Head {
     repeat: Option<Spanned<u32>>,
     #[serde(default)]
     hypothesis: Vec<HypothesisTable>,
+    #[serde(default)]
+    services: BTreeMap<Service, ServiceTable>,
+}
+
+/// How a server is started for the run.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServiceTable {
+    documents: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -254,7 +275,7 @@ struct HypothesisTable {
     expect: Spanned<Vec<Spanned<String>>>,
 }
 
-const HEAD: [&str; 5] = ["title", "context", "scaled", "repeat", "hypothesis"];
+const HEAD: [&str; 6] = ["title", "context", "scaled", "repeat", "hypothesis", "services"];
 const LAYERS: [&str; 3] = ["test", "arm", "reference"];
 
 fn read(name: &str, text: &str) -> Result<Experiment, Wrong> {
@@ -282,11 +303,23 @@ fn read(name: &str, text: &str) -> Result<Experiment, Wrong> {
     let tests = tables::layers(&mut layers, "test")?;
     let arms = tables::layers(&mut layers, "arm")?;
 
-    let (tests, arms, cells) = cells(&base, span, &tests, &arms)?;
+    let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+    let is_there = |layer: &Layer<'_>| layer.requires.as_ref().is_none_or(|file| folder.join(file).exists());
+    let left_out: Vec<String> =
+        tests.iter().filter(|test| !is_there(test)).map(|test| test.name.clone()).collect();
+    let (tests, arms, mut cells) = cells(&base, span, &tests, &arms)?;
     let names = Names { tests: &tests, arms: &arms };
     let claims = head.hypothesis.into_iter().map(|h| claim(h, names, &cells));
     let mut claims = claims.collect::<Result<Vec<_>, _>>()?;
     claims.extend(audit(names, &cells));
+    let is_left_out = |test: &str| left_out.iter().any(|left_out| judge::is_below(test, left_out));
+    cells.retain(|cell| !is_left_out(&cell.test));
+    for claim in &mut claims {
+        claim.expect.retain(|(_, comparison)| {
+            !comparison.selectors().iter().any(|selector| selector.test.as_deref().is_some_and(is_left_out))
+        });
+    }
+    claims.retain(|claim| !claim.expect.is_empty());
     let reference = match tables::take(&mut layers, "reference")? {
         Some(table) => Some(reference(table, names)?),
         None => None,
@@ -303,12 +336,13 @@ fn read(name: &str, text: &str) -> Result<Experiment, Wrong> {
         text: masked_file(text),
         repeats,
         scaled: head.scaled.unwrap_or_else(|| {
-            let has_duration = |cell: &Cell| cell.schedule().is_some();
+            let has_duration = |cell: &Cell| cell.lasts().is_some();
             if cells.iter().any(has_duration) { vec![Scaled::LoadDuration] } else { Vec::new() }
         }),
         tests,
         arms,
         cells,
+        services: head.services.into_iter().map(|(service, table)| (service, table.documents)).collect(),
         claims,
         reference,
     })
@@ -342,19 +376,19 @@ fn cells(
     for test in tests {
         for arm in arms {
             let mut table = tables::merge(tables::merge(base.clone(), &test.table), &arm.table);
-            if http::is_meant(&table) {
-                let subject = Subject::Http(http::read(table, &arm.name, span.clone())?);
-                let (test, arm, places) = (test.name.clone(), arm.name.clone(), Places::default());
-                let cell = Cell { test, arm, clock: Clock::Live, subject, places };
-                if !paths.contains(&cell.test) {
-                    paths.push(cell.test.clone());
-                }
-                cells.push(cell);
-                continue;
-            }
-            let node_test = node_test::take(&mut table)?;
-            let setup: Setup = tables::read(table, span.clone())?;
-            for cell in setup.cells(&test.name, &arm.name, node_test.as_ref())? {
+            let more = if let Some(kind) = http::meant(&table) {
+                let cell = |(test, http): (String, Http)| {
+                    let (arm, subject) = (arm.name.clone(), Subject::Http(http));
+                    Cell { test, arm, clock: Clock::Live, subject, places: Places::default() }
+                };
+                let all = http::read(table, kind, &test.name, &arm.name, span.clone())?;
+                all.into_iter().map(cell).collect()
+            } else {
+                let node_test = node_test::take(&mut table)?;
+                let setup: Setup = tables::read(table, span.clone())?;
+                setup.cells(&test.name, &arm.name, node_test.as_ref())?
+            };
+            for cell in more {
                 if !paths.contains(&cell.test) {
                     paths.push(cell.test.clone());
                 }
@@ -391,15 +425,24 @@ fn window(selector: &Selector, cells: &[Cell]) -> Result<(), String> {
     let is_meant =
         |cell: &&Cell| selector.test.as_ref().is_none_or(|beginning| judge::is_below(&cell.test, beginning));
     for cell in cells.iter().filter(is_meant) {
-        let Some(schedule) = cell.schedule() else {
+        let Some(lasts) = cell.lasts() else {
             return Err("a burst has no seconds to choose from: leave the window out".to_owned());
         };
-        let lasts = schedule.lasts();
-        if Duration::from_secs(window.to) > lasts {
-            let lasts = format_duration(lasts);
-            return Err(format!(
-                "`({window})` ends after the load, which takes {lasts}: write an earlier end"
-            ));
+        match window {
+            Window::Seconds { to, .. } if Duration::from_secs(to) > lasts => {
+                let lasts = format_duration(lasts);
+                return Err(format!(
+                    "`({window})` ends after the load, which takes {lasts}: write an earlier end"
+                ));
+            }
+            Window::UntilFirstReclaim | Window::AfterFirstReclaim
+                if matches!(cell.subject, Subject::Engine { .. }) =>
+            {
+                return Err(format!(
+                    "`({window})` is of runs over HTTP, where the cache is looked at once a second: write seconds, such as (10s..50s)"
+                ));
+            }
+            _ => {}
         }
     }
     Ok(())

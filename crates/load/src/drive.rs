@@ -14,12 +14,14 @@ mod worker;
 use std::{
     cell::Cell,
     io,
+    iter::successors,
     num::NonZeroUsize,
     sync::{Arc, atomic::Ordering::Relaxed, mpsc},
     thread,
     time::{Duration, SystemTime},
 };
 
+use futures_util::future::select_all;
 use stockade_model::{
     seed::Seed,
     time::{Precise, Runtime, Time},
@@ -124,30 +126,44 @@ pub struct Progress<'a> {
 
 /// Asks a load to end, from wherever.
 #[derive(Clone, Debug)]
-pub struct Stop(watch::Sender<bool>);
+pub struct Stop {
+    own: watch::Sender<bool>,
+    above: Option<Box<Self>>,
+}
 
 impl Default for Stop {
     fn default() -> Self {
-        Self(watch::channel(false).0)
+        Self { own: watch::channel(false).0, above: None }
     }
 }
 
 impl Stop {
-    /// Now, with what has been measured. Whoever holds a clone hears it.
+    /// Another one, which hears of what this one is asked, and is asked for itself alone.
+    #[must_use]
+    pub fn below(&self) -> Self {
+        Self { above: Some(Box::new(self.clone())), ..Self::default() }
+    }
+
+    /// Now, with what has been measured. Whoever holds a clone hears it, and whoever is below.
     pub fn request(&self) {
-        self.0.send_replace(true);
+        self.own.send_replace(true);
     }
 
     /// Whether anybody has.
     #[must_use]
     pub fn is_requested(&self) -> bool {
-        *self.0.borrow()
+        *self.own.borrow() || self.above.as_ref().is_some_and(|above| above.is_requested())
     }
 
     /// Completes when somebody asks, at once if somebody has.
     pub async fn requested(&self) {
-        // This end is alive: it cannot fail.
-        let _ = self.0.subscribe().wait_for(|stop| *stop).await;
+        let all = successors(Some(self), |stop| stop.above.as_deref());
+        let heard = all.map(|stop| {
+            let mut heard = stop.own.subscribe();
+            // This end is alive: it cannot fail.
+            Box::pin(async move { drop(heard.wait_for(|stop| *stop).await) })
+        });
+        select_all(heard).await;
     }
 }
 

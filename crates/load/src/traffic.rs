@@ -36,6 +36,8 @@ pub struct Traffic {
     keys: Option<Keys>,
     /// One a target if any of them varies, else none at all.
     templates: Vec<Option<Template>>,
+    /// How many requests have the same number in their templates.
+    requests_a_number: u64,
     seeds: Seeds,
 }
 
@@ -77,10 +79,18 @@ pub struct Variety {
     /// What stands for `{key}` in paths and queries; in headers and bodies it is left alone. `{key:08}` has eight
     /// digits at least.
     pub keys: Option<Keys>,
-    /// Makes every request one for a URL of its own, so that no cache has it: the query gets one more parameter,
-    /// `stockade=` and hex digits, other ones for every request and for every such seed. Of two runs with the same one
-    /// the second would find what the first has left.
-    pub cache_bust: Option<Seed>,
+    /// Makes URLs new, so that no cache has them.
+    pub cache_bust: Option<CacheBust>,
+}
+
+/// Which URLs are new: their query gets one more parameter, `stockade=` and hex digits, other ones for every such seed.
+/// Of two runs with the same one the second would find what the first has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheBust {
+    /// That of every request.
+    Requests(Seed),
+    /// All of them whenever targets are begun again: what is asked for twice in one round is so in each.
+    Rounds(Seed),
 }
 
 /// This cannot be asked. The message says what to do.
@@ -124,7 +134,14 @@ impl Traffic {
     #[must_use]
     pub fn one(target: Target) -> Self {
         let seeds = Seeds { order: Seed(0), keys: Seed(0) };
-        Self { targets: vec![target], order: Order::InTurn, keys: None, templates: Vec::new(), seeds }
+        Self {
+            targets: vec![target],
+            order: Order::InTurn,
+            keys: None,
+            templates: Vec::new(),
+            requests_a_number: 1,
+            seeds,
+        }
     }
 
     /// Several targets, after a look at each: whether it can be asked for, and by whom its keys are drawn.
@@ -141,7 +158,8 @@ impl Traffic {
             }
         }
         // The number alone tells requests apart, these digits runs: they have a fixed length.
-        let parameter = cache_bust.map(|seed| format!("stockade={:016x}", seed.0));
+        let parameter = cache_bust
+            .map(|(CacheBust::Requests(seed) | CacheBust::Rounds(seed))| format!("stockade={:016x}", seed.0));
         let template = |target: &Target| {
             let template = Template::read(path(target)).map_err(TrafficError::Place)?;
             if template.has_key() && keys.is_none() {
@@ -162,8 +180,13 @@ impl Traffic {
         if templates.iter().all(Option::is_none) {
             templates = Vec::new();
         }
+        let requests_a_number = match (cache_bust, &order) {
+            (Some(CacheBust::Rounds(_)), Order::Listed(list)) => list.len() as u64,
+            (Some(CacheBust::Rounds(_)), Order::InTurn | Order::Random) => targets.len() as u64,
+            _ => 1,
+        };
         let seeds = Seeds { order: seed.child("order"), keys: seed.child("keys") };
-        Ok(Self { targets, order, keys, templates, seeds })
+        Ok(Self { targets, order, keys, templates, requests_a_number, seeds })
     }
 
     /// All that may be asked for.
@@ -183,7 +206,7 @@ impl Traffic {
                     Some(keys) if template.has_key() => keys.nth(n, self.seeds.keys),
                     _ => 0,
                 };
-                template.filled(key, n).into()
+                template.filled(key, n / self.requests_a_number).into()
             }
             _ => path(target).into(),
         };

@@ -171,9 +171,33 @@ pub struct HttpFigures {
     pub connections: u64,
     /// Requests that were under way when the schedule was over.
     pub in_flight_at_end: u64,
-    /// Why it does not tell what it seems to tell: the generator was the bottleneck. None: it does.
+    /// What was asked apart from the load.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<Probe>,
+    /// Why it does not tell what it seems to tell: the generator was the bottleneck, or a probe was answered otherwise than
+    /// meant. None: it does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub invalid: Vec<String>,
+}
+
+/// A request that was asked apart from the load, and is not counted with it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    /// When it was due, counted from the load's start; absent: before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_ms: Option<f64>,
+    /// What it was for.
+    pub path: String,
+    /// The status that was meant to come.
+    pub expected: u16,
+    /// The status that came; absent: none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Why none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+    /// How long it took.
+    pub took_ms: f64,
 }
 
 /// What a process was seen to use.
@@ -193,6 +217,12 @@ pub struct Holds {
     /// How many bytes its limit counts, where it counts any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+    /// How many entries it has given up since it was started.
+    #[serde(default)]
+    pub evicted: u64,
+    /// How many requests have waited for another's load since then.
+    #[serde(default)]
+    pub waiters: u64,
 }
 
 /// What a run's load was.
@@ -437,7 +467,7 @@ pub struct Calls {
 }
 
 /// One second of one run: a line of `intervals.jsonl`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// The run's test.
     pub test: String,

@@ -63,8 +63,9 @@ impl Documents {
     }
 }
 
-/// The id in a path of one segment.
-fn id(path: &str) -> Option<String> {
+/// The id in a path of one segment: percent-encoded UTF-8.
+#[must_use]
+pub fn id(path: &str) -> Option<String> {
     let segment = path.strip_prefix('/').filter(|segment| !segment.is_empty() && !segment.contains('/'))?;
     if !has_whole_escapes(segment) {
         return None;
@@ -83,7 +84,9 @@ fn has_whole_escapes(segment: &str) -> bool {
     })
 }
 
-fn found(document: Bytes) -> Response<Bytes> {
+/// The answer with a document: what it is by its first bytes, and a strong validator.
+#[must_use]
+pub fn found(document: Bytes) -> Response<Bytes> {
     let kind = if begins_as_json(&document) { "application/json" } else { "application/octet-stream" };
     let tag = etag(&document);
     let mut answer = of_length(StatusCode::OK, document);
@@ -94,8 +97,9 @@ fn found(document: Bytes) -> Response<Bytes> {
     answer
 }
 
-fn words(status: StatusCode, words: &'static str) -> Response<Bytes> {
-    let mut answer = of_length(status, Bytes::from_static(words.as_bytes()));
+/// The answer in place of a document.
+pub fn words(status: StatusCode, words: impl Into<Bytes>) -> Response<Bytes> {
+    let mut answer = of_length(status, words.into());
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     answer
 }

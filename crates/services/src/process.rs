@@ -1,6 +1,7 @@
 //! A server's process, and the folder that it lives in.
 
 use std::{
+    env,
     ffi::OsStr,
     fs,
     io::{BufRead, BufReader},
@@ -143,6 +144,14 @@ pub(crate) fn run(command: &mut Command) -> Result<String, ServiceError> {
     Ok(said(&output.stdout))
 }
 
+/// Whether there is such a program: the shell that starts it would say so only to its log.
+fn is_installed(program: &str) -> bool {
+    let paths = env::var_os("PATH").unwrap_or_default();
+    // A path as it is, a name in any of these folders.
+    program.contains('/') && Path::new(program).exists()
+        || env::split_paths(&paths).any(|folder| folder.join(program).exists())
+}
+
 /// A shell that runs until its standard input ends.
 fn keeper(script: &str) -> Command {
     let mut keeper = Command::new("sh");
@@ -168,6 +177,9 @@ impl Process {
         let program = command.first().map(|program| program.as_ref().to_string_lossy().into_owned());
         let program = program.unwrap_or_default();
         let not_there = |error| ServiceError::NotThere { program: program.clone(), error };
+        if !is_installed(&program) {
+            return Err(not_there(std::io::ErrorKind::NotFound.into()));
+        }
         let log = folder.path().join("log");
         let mut keeper = keeper(SERVER_KEEPER);
         keeper.arg(signal).arg(&log).args(command).stdout(Stdio::piped());

@@ -45,6 +45,9 @@ pub enum Command {
     Load(Box<LoadArgs>),
     /// Report a record in another format
     Report(ReportArgs),
+    /// Serve documents through a cache: a part of `run`
+    #[command(hide = true)]
+    App(AppArgs),
 }
 
 #[derive(Debug, Args)]
@@ -230,6 +233,16 @@ pub struct ProxyArgs {
 fn size(text: &str) -> Result<usize, String> {
     let bytes = parse_size(text).map_err(|error| error.to_string())?;
     usize::try_from(bytes).map_err(|_| format!("`{text}` is more than this machine can address"))
+}
+
+#[derive(Debug, Args)]
+pub struct AppArgs {
+    /// Its [origin] source and its [cache]
+    #[arg(value_name = "FILE.toml")]
+    pub config: PathBuf,
+    /// End when standard input does: for whoever starts it, and may be gone before
+    #[arg(long)]
+    pub until_stdin_ends: bool,
 }
 
 #[derive(Debug, Args)]

@@ -125,6 +125,8 @@ impl Failure {
                 | RunError::NothingToScale
                 | RunError::Scale(_)
                 | RunError::Spec(_)
+                | RunError::Documents(_)
+                | RunError::Memory { .. }
                 | RunError::Storage(StorageError::Taken { .. }),
             )
             | Self::Storage(StorageError::Taken { .. })
@@ -141,6 +143,7 @@ impl Failure {
             )
             | Self::Generator(drive::LoadError::Trust(_) | drive::LoadError::TooMany(_)) => true,
             Self::Origin(StartError::Refused(refused)) => !matches!(refused, Refused::Unavailable(_)),
+            Self::Run(RunError::Http(error)) => error.is_usage(),
             Self::Engine(error) | Self::Run(RunError::Engine(error) | RunError::Cell { error, .. }) => {
                 error.is_usage()
             }

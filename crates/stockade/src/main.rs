@@ -3,6 +3,7 @@
 //! The command line: what was typed becomes what it means in [`cli`], and one module a command does
 //! it. Standard output carries data only, standard error everything else; [`exit`] lists the codes.
 
+mod app;
 mod cli;
 mod exit;
 mod input;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Command::Origin(args) => origin::origin(args),
         Command::Proxy(args) => proxy::proxy(*args),
         Command::Load(args) => load::load(*args),
+        Command::App(args) => app::app(&args),
         Command::Report(args) => report::report(&args),
     };
     exit.map_or_else(exit::explain, ExitCode::from)

@@ -19,6 +19,7 @@ use stockade_model::{seed::Seed, time::Time};
 use stockade_source::Stamped;
 
 use super::node_test::Table;
+use crate::services::Service;
 
 /// A shared tier, as an experiment has it.
 #[derive(Clone, Debug)]
@@ -54,12 +55,9 @@ impl TierUrl {
         self.there.is_none()
     }
 
-    /// What is there, once it has been started at this URL.
-    pub(super) fn at(&self, started: Option<&str>) -> Result<Self, RedisUrlError> {
-        match started.filter(|_| self.is_started()) {
-            Some(url) => format!("{url}{}", self.written.trim_start_matches("redis:")).parse(),
-            None => Ok(self.clone()),
-        }
+    /// As it was written.
+    pub(super) fn written(&self) -> &str {
+        &self.written
     }
 
     /// Its URL without what only the cache understands.
@@ -72,10 +70,10 @@ impl FromStr for TierUrl {
     type Err = RedisUrlError;
 
     fn from_str(url: &str) -> Result<Self, RedisUrlError> {
-        let started = url.strip_prefix("redis:").filter(|rest| rest.is_empty() || rest.starts_with('?'));
+        let started = Service::meant_by(url).filter(|(service, _)| *service == Service::Redis);
         let checked: RedisUrl = match started {
             // What follows is checked as if it were there already.
-            Some(settings) => format!("redis://localhost{settings}").parse()?,
+            Some((_, settings)) => format!("redis://localhost{settings}").parse()?,
             None => url.parse()?,
         };
         Ok(Self { written: url.to_owned(), there: started.is_none().then_some(checked) })

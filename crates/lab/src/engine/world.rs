@@ -1,7 +1,6 @@
 //! Where loads run: in real time on tokio, or in virtual time.
 
 use std::{
-    cell::OnceCell,
     future::{Future, poll_fn},
     pin::pin,
     sync::Arc,
@@ -15,8 +14,8 @@ use stockade_model::{
     source::{Source, SourceError},
     time::{Live, Stalled, Virtual},
 };
-use stockade_services::{Redis, ServiceError};
-use stockade_source::{OpenError, Opening};
+use stockade_services::ServiceError;
+use stockade_source::{OpenError, Opening, SourceUrl, documents::NamedDocument};
 
 use super::{
     Load, Measured, Second, Stop,
@@ -27,12 +26,13 @@ use super::{
     shared::{OpenTier, SharedTier},
     target::Target,
 };
+use crate::services::{Service, Services};
 
 /// The time that loads live by.
 pub struct World {
     clockwork: Clockwork,
-    /// A Redis for the loads that name none.
-    redis: OnceCell<Redis>,
+    /// For the loads that name none.
+    services: Services,
 }
 
 enum Clockwork {
@@ -140,18 +140,31 @@ impl World {
             Clock::Live => Clockwork::Live(tokio()?),
             Clock::Virtual => Clockwork::Virtual,
         };
-        Ok(Self { clockwork, redis: OnceCell::new() })
+        Ok(Self { clockwork, services: Services::default() })
     }
 
     /// A shared tier as it is there: started, if it names none.
     fn there(&self, tier: &SharedTier) -> Result<SharedTier, EngineError> {
-        if tier.url.is_started() && self.redis.get().is_none() {
-            let _ = self.redis.set(Redis::start()?);
-        }
-        let started = self.redis.get().map(Redis::url);
         let wrong =
             |error: RedisUrlError| EngineError::Tier { url: tier.url.to_string(), reason: error.to_string() };
-        Ok(SharedTier { url: tier.url.at(started.as_deref()).map_err(wrong)?, ..tier.clone() })
+        let url = self.services.at(tier.url.written())?;
+        Ok(SharedTier { url: url.parse().map_err(wrong)?, ..tier.clone() })
+    }
+
+    /// Starts a server, and fills it with documents if there are some for it.
+    pub fn provide(&self, service: Service, documents: Option<&[NamedDocument]>) -> Result<(), EngineError> {
+        let url = self.services.url(service)?;
+        if let Some(documents) = documents {
+            let url: SourceUrl = url.parse()?;
+            self.library(url.fill(documents))?;
+        }
+        Ok(())
+    }
+
+    /// The servers that it has started.
+    #[must_use]
+    pub fn services(&self) -> &Services {
+        &self.services
     }
 
     /// Opens a source and lists its documents. In real time it also warms the source up: connections are opened,

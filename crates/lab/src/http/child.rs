@@ -19,6 +19,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often it is looked at meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// What the program ends with when what it was told makes no sense.
+const USAGE: i32 = 2;
 /// How much is told of what it has said.
 const LINES_MAX: usize = 12;
 
@@ -53,7 +55,16 @@ pub enum ChildError {
         what: String,
         /// The end of what it said.
         said: String,
+        /// It said that it was told nonsense.
+        is_usage: bool,
     },
+}
+
+impl ChildError {
+    /// Whether it was asked for wrongly, rather than something that went wrong.
+    pub(super) fn is_usage(&self) -> bool {
+        matches!(self, Self::Failed { is_usage: true, .. })
+    }
 }
 
 impl Child {
@@ -90,7 +101,7 @@ impl Child {
         let mut child = Self { role, process: Mutex::new(process), id, log, url: String::new() };
         child.url = match told.recv_timeout(START_TIMEOUT) {
             Ok(Ok(url)) if !url.is_empty() => url,
-            Ok(_) => return Err(child.failed("did not start")),
+            Ok(_) => return Err(child.not_started()),
             Err(_) => return Err(child.failed("has not said within 20 s where it listens")),
         };
         Ok(child)
@@ -126,13 +137,31 @@ impl Child {
         }
     }
 
+    /// Why it never listened: it has ended, or is about to.
+    fn not_started(&self) -> ChildError {
+        let status = self.process.lock().unwrap_or_else(PoisonError::into_inner).wait();
+        let what = match &status {
+            // It says why itself.
+            Ok(status) if status.code().is_some() => "did not start".to_owned(),
+            Ok(status) => format!("did not start: {status}"),
+            Err(error) => format!("did not start, and cannot be looked after: {error}"),
+        };
+        match self.failed(&what) {
+            ChildError::Failed { role, what, said, .. } => {
+                let is_usage = status.is_ok_and(|status| status.code() == Some(USAGE));
+                ChildError::Failed { role, what, said, is_usage }
+            }
+            error @ ChildError::Start { .. } => error,
+        }
+    }
+
     /// What happened to it, with the end of what it said.
     pub(super) fn failed(&self, what: &str) -> ChildError {
         let said = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = said.lines().collect();
         let last = lines[lines.len().saturating_sub(LINES_MAX)..].join("\n");
         let said = if last.is_empty() { String::new() } else { format!("; it said:\n{last}") };
-        ChildError::Failed { role: self.role, what: what.to_owned(), said }
+        ChildError::Failed { role: self.role, what: what.to_owned(), said, is_usage: false }
     }
 }
 

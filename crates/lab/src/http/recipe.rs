@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    net::SocketAddr,
     path::{Path, PathBuf},
 };
 
@@ -13,6 +14,8 @@ use stockade_model::units::{format_duration, parse_duration};
 pub struct Recipe {
     /// Where it is.
     pub written: Written,
+    /// Where it is served; `None`: anywhere.
+    pub listen: Option<SocketAddr>,
     /// Its stages begin so many times as late.
     pub factor: f64,
 }
@@ -70,12 +73,12 @@ mod tests {
     #[test]
     fn stages_begin_later_or_sooner() {
         let written = json!([{ "route": "/a", "stages": [{ "at": 0, "status": 200 }, { "at": "1m", "latency": "5ms" }] }]);
-        let recipe = Recipe { written: Written::Here(written), factor: 0.05 };
+        let recipe = Recipe { written: Written::Here(written), listen: None, factor: 0.05 };
         let text = recipe.text(Path::new("")).expect("a recipe");
         let told: Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!((&told[0]["stages"][0]["at"], &told[0]["stages"][1]["at"]), (&json!(0), &json!("3s")));
         assert_eq!(told[0]["stages"][1]["latency"], "5ms");
-        let missing = Recipe { written: Written::File("none.json".into()), factor: 1.0 };
+        let missing = Recipe { written: Written::File("none.json".into()), listen: None, factor: 1.0 };
         assert!(missing.text(Path::new("/nowhere")).unwrap_err().starts_with("/nowhere/none.json: "));
     }
 }

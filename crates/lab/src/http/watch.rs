@@ -2,32 +2,72 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
-    io::{self, Read, Write},
-    net::TcpStream,
+    fs, io, process,
     time::{Duration, Instant},
 };
 
 use serde::Deserialize;
 use stockade_load::{
-    drive::{Begins, Observer, Progress},
+    drive::{Begins, Observer, Progress, Stop},
     sample::Sample,
 };
-use stockade_model::record::{Holds, Role, Usage};
+use stockade_model::{
+    record::{self, Holds, Role, Usage},
+    seed::Seed,
+    units::format_duration,
+};
 
+use super::{
+    ask::get,
+    child::{Child, ChildError},
+    memory::SHARE_MAX,
+    probe::{Probe, Sent},
+};
 use crate::engine::{OpenSecond, Second};
 
-/// How long a process may take to say how it goes.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// What the load asks.
+pub(super) struct Front {
+    pub(super) url: String,
+    /// Where it tells what it has counted, or its origin does for it.
+    pub(super) stats: Option<String>,
+    pub(super) pid: Option<u32>,
+    /// Its process, if it was started for this.
+    pub(super) child: Option<Child>,
+}
 
-/// Follows a load, and looks at its processes with each second of it.
+/// Follows a load, and looks at its processes with each second of it. It ends the load when one of them has ended, or
+/// when they take more memory than they may.
 pub(super) struct Watch<'a> {
-    roles: Vec<Process>,
-    /// Where the proxy is looked at.
-    admin: String,
-    counted: Counted,
+    url: &'a str,
+    stats: Option<&'a str>,
+    processes: Vec<Process>,
+    children: Vec<&'a Child>,
+    /// All processes together may take no more.
     bytes_max: Option<u64>,
+    figures: Figures,
+    /// Those that are not due yet, by when they are.
+    probes: Vec<(Probe, Seed)>,
+    sent: Vec<Sent>,
+    answered: Vec<record::Probe>,
+    ended: Option<Ended>,
+    stop: &'a Stop,
     sink: &'a mut dyn FnMut(Second),
+}
+
+/// All that was seen.
+pub(super) struct Seen {
+    pub(super) figures: Figures,
+    pub(super) probes: Vec<record::Probe>,
+    /// Why it ended before its time.
+    pub(super) ended: Option<Ended>,
+}
+
+/// Why a load was ended.
+pub(super) enum Ended {
+    /// A process has.
+    Child(ChildError),
+    /// They took too much memory.
+    Memory(String),
 }
 
 /// A process, and what it had used when it was last looked at.
@@ -36,6 +76,17 @@ struct Process {
     id: u32,
     ticks: u64,
     at: Instant,
+}
+
+/// What a cache has told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Figures {
+    /// In the end.
+    pub(super) last: Counted,
+    /// The most bytes that it was seen to hold.
+    pub(super) bytes_max: Option<u64>,
+    /// Whether it tells what it holds.
+    holds: bool,
 }
 
 /// What a cache has counted since it was started.
@@ -52,32 +103,88 @@ pub(super) struct Counted {
 }
 
 impl<'a> Watch<'a> {
-    pub(super) fn new(roles: &[(Role, u32)], admin: String, sink: &'a mut dyn FnMut(Second)) -> Self {
-        let process =
-            |&(role, id): &(Role, u32)| Process { role, id, ticks: ticks(id).unwrap_or_default(), at: now() };
-        let roles = roles.iter().map(process).collect();
-        Self { roles, admin, counted: Counted::default(), bytes_max: None, sink }
+    /// Of these parts, on a machine with so much memory (0: it did not tell).
+    pub(super) fn new(
+        front: &'a Front,
+        origin: Option<&'a Child>,
+        memory_mib: u64,
+        stop: &'a Stop,
+        sink: &'a mut dyn FnMut(Second),
+    ) -> Self {
+        let parts = [
+            (Role::Load, Some(process::id())),
+            (Role::Proxy, front.pid),
+            (Role::Origin, origin.map(Child::id)),
+        ];
+        let process = |(role, id): (Role, Option<u32>)| {
+            let id = id?;
+            Some(Process { role, id, ticks: ticks(id).unwrap_or_default(), at: now() })
+        };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of it")]
+        let bytes_max = ((memory_mib << 20) as f64 * SHARE_MAX) as u64;
+        Self {
+            url: &front.url,
+            stats: front.stats.as_deref(),
+            processes: parts.into_iter().filter_map(process).collect(),
+            children: front.child.iter().chain(origin).collect(),
+            bytes_max: (memory_mib > 0).then_some(bytes_max),
+            figures: Figures::default(),
+            probes: Vec::new(),
+            sent: Vec::new(),
+            answered: Vec::new(),
+            ended: None,
+            stop,
+            sink,
+        }
     }
 
-    /// What the cache has counted in all, as far as it has said.
-    pub(super) fn last(&mut self) -> Counted {
+    /// Sends the probes that come before the load, waits for what they bring, and keeps the others until they are due.
+    pub(super) fn probing(&mut self, probes: &[Probe], seed: Seed) {
+        for (probe, number) in probes.iter().zip(1..) {
+            let seed = seed.child(&format!("probe {number}"));
+            if probe.at.is_none() {
+                self.answered.push(probe.send(self.url, seed).answered());
+            } else {
+                self.probes.push((probe.clone(), seed));
+            }
+        }
+    }
+
+    /// All that was seen, with a last look.
+    pub(super) fn done(mut self) -> Seen {
         self.look();
-        self.counted
+        self.answered.extend(self.sent.into_iter().map(Sent::answered));
+        Seen { figures: self.figures, probes: self.answered, ended: self.ended }
     }
 
-    /// The most bytes that it was seen to hold.
-    pub(super) fn bytes_max(&self) -> Option<u64> {
-        self.bytes_max
-    }
-
-    /// What it has counted; a cache that does not say so now has what it said last.
+    /// What the cache has counted; one that does not say so now has what it said last.
     fn look(&mut self) {
-        let stats = get(&format!("{}/stats", self.admin))
-            .ok()
-            .and_then(|text| serde_json::from_str::<Stats>(&text).ok());
-        if let Some(stats) = stats {
-            self.counted = stats.counted();
-            self.bytes_max = self.bytes_max.max(self.counted.bytes);
+        let text = self.stats.and_then(|stats| get(stats).ok());
+        let Some(stats) = text.and_then(|text| serde_json::from_str::<Stats>(&text).ok()) else { return };
+        self.figures.holds = matches!(stats, Stats::Cache(_));
+        self.figures.last = stats.counted();
+        self.figures.bytes_max = self.figures.bytes_max.max(self.figures.last.bytes);
+    }
+
+    /// Ends the load where it cannot go on.
+    fn guard(&mut self, elapsed: Duration, usage: &BTreeMap<Role, Usage>) {
+        if self.ended.is_some() {
+            return;
+        }
+        let bytes: u64 = usage.values().map(|usage| usage.rss_bytes).sum();
+        let gone = || self.children.iter().find_map(|child| child.check().err()).map(Ended::Child);
+        let too_much = |most: &u64| bytes > *most;
+        let memory = self.bytes_max.filter(too_much).map(|most| {
+            Ended::Memory(format!(
+                "ended after {}: its processes took {} MiB, more than the {} MiB that are 60 % of this machine's memory",
+                format_duration(Duration::from_secs(elapsed.as_secs())),
+                bytes >> 20,
+                most >> 20,
+            ))
+        });
+        self.ended = memory.or_else(gone);
+        if self.ended.is_some() {
+            self.stop.request();
         }
     }
 }
@@ -86,11 +193,17 @@ impl Observer for Watch<'_> {
     fn begins(&mut self, _: Begins) {}
 
     fn second(&mut self, progress: &Progress<'_>) {
-        let before = self.counted;
+        let before = self.figures.last;
         self.look();
-        let Counted { entries, bytes, loads, .. } = self.counted;
+        let Counted { entries, bytes, evicted, loads, waiters, .. } = self.figures.last;
         let usage: BTreeMap<_, _> =
-            self.roles.iter_mut().filter_map(|process| Some((process.role, process.usage()?))).collect();
+            self.processes.iter_mut().filter_map(|process| Some((process.role, process.usage()?))).collect();
+        self.guard(progress.elapsed, &usage);
+        let (due, later) =
+            self.probes.drain(..).partition(|(probe, _)| probe.at.is_some_and(|at| at <= progress.elapsed));
+        self.probes = later;
+        let due: Vec<(Probe, Seed)> = due;
+        self.sent.extend(due.into_iter().map(|(probe, seed)| probe.send(self.url, seed)));
         (self.sink)(Second {
             second: progress.elapsed.as_secs().saturating_sub(1),
             outcomes: super::outcomes(progress.tally),
@@ -101,7 +214,7 @@ impl Observer for Watch<'_> {
                 ..OpenSecond::default()
             }),
             usage,
-            holds: Some(Holds { entries, bytes }),
+            holds: self.figures.holds.then_some(Holds { entries, bytes, evicted, waiters }),
         });
     }
 
@@ -140,9 +253,17 @@ fn rss_bytes(id: u32) -> Option<u64> {
     Some(pages * rustix::param::page_size() as u64)
 }
 
-/// A proxy's `/stats`, as far as it matters here.
+/// What is told of a cache.
 #[derive(Deserialize)]
-struct Stats {
+#[serde(untagged)]
+enum Stats {
+    Cache(CacheStats),
+    Origin(OriginStats),
+}
+
+/// `/stats` of a proxy, as far as it matters here, and of an app.
+#[derive(Deserialize)]
+struct CacheStats {
     entries: u64,
     bytes: Option<u64>,
     evicted_expired: u64,
@@ -159,13 +280,23 @@ struct Route {
     refreshes: BTreeMap<String, u64>,
 }
 
+/// What an origin has answered: of a cache that tells nothing that is all there is to know.
+#[derive(Deserialize)]
+struct OriginStats {
+    total_requests: u64,
+}
+
 impl Stats {
     fn counted(&self) -> Counted {
-        let sum = |of: fn(&Route) -> u64| self.routes.iter().map(of).sum();
+        let cache = match self {
+            Self::Cache(cache) => cache,
+            Self::Origin(origin) => return Counted { loads: origin.total_requests, ..Counted::default() },
+        };
+        let sum = |of: fn(&Route) -> u64| cache.routes.iter().map(of).sum();
         Counted {
-            entries: self.entries,
-            bytes: self.bytes,
-            evicted: self.evicted_expired + self.evicted_size,
+            entries: cache.entries,
+            bytes: cache.bytes,
+            evicted: cache.evicted_expired + cache.evicted_size,
             loads: sum(|route| route.loads),
             loads_refused: sum(|route| route.loads_refused),
             loads_rejected: sum(|route| route.loads_rejected),
@@ -173,23 +304,4 @@ impl Stats {
             waiters: sum(|route| route.waiters),
         }
     }
-}
-
-/// What a page of a process says; or why it says nothing.
-pub(super) fn get(url: &str) -> Result<String, String> {
-    let ask = || -> io::Result<String> {
-        let rest = url.strip_prefix("http://").unwrap_or(url);
-        let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let mut tcp = TcpStream::connect(address)?;
-        tcp.set_read_timeout(Some(PATIENCE))?;
-        tcp.set_write_timeout(Some(PATIENCE))?;
-        // A version without chunks.
-        write!(tcp, "GET /{path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        tcp.read_to_string(&mut answer)?;
-        let (head, body) = answer.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
-        let is_good = head.split(' ').nth(1) == Some("200");
-        if is_good { Ok(body.to_owned()) } else { Err(io::Error::other(body.trim().to_owned())) }
-    };
-    ask().map_err(|error| format!("does not say how it goes: {error}"))
 }

@@ -5,12 +5,14 @@
 //! sum        = product (("+" | "-") product)*
 //! product    = factor (("*" | "/") factor)*
 //! factor     = number | duration | selector | "(" sum ")"
-//! selector   = [TEST "/"] [ARM "."] metric ["(" from ".." to ")"]
+//! selector   = [TEST "/"] [ARM "."] metric ["(" window ")"]
+//! window     = from ".." to | "until first reclaim" | "after first reclaim"
 //!                                                 all where TEST or ARM is not named;
 //!                                                 TEST may be the beginning of a path of tests
 //! ```
 //!
-//! A window `(10s..50s)` stands behind its metric without a space: whole seconds since the load began.
+//! A window `(10s..50s)` stands behind its metric without a space: whole seconds since the load began, or those until, or
+//! after, the one in which the cache first gave something up.
 //!
 //! Names may hold `-` and `:`, and paths of tests `/`, so operators stand between spaces.
 
@@ -153,6 +155,10 @@ pub fn selector(text: &str, names: Names<'_>) -> Result<Selector, String> {
 fn window_of(text: &str) -> Result<Window, String> {
     let written =
         || format!("`({text})` is no window: write whole seconds since the load began, such as (10s..50s)");
+    let by_reclaim = [Window::UntilFirstReclaim, Window::AfterFirstReclaim];
+    if let Some(window) = by_reclaim.into_iter().find(|window| window.to_string() == text) {
+        return Ok(window);
+    }
     let (from, to) = text.split_once("..").ok_or_else(written)?;
     let second = |text: &str| match parse_duration(text) {
         Ok(time) if time.subsec_nanos() == 0 => Ok(time.as_secs()),
@@ -160,7 +166,7 @@ fn window_of(text: &str) -> Result<Window, String> {
         Err(error) => Err(error.to_string()),
     };
     match (second(from)?, second(to)?) {
-        (from, to) if from < to => Ok(Window { from, to }),
+        (from, to) if from < to => Ok(Window::Seconds { from, to }),
         _ => Err(written()),
     }
 }
@@ -236,7 +242,7 @@ fn tokens(text: &str) -> Vec<Range<usize>> {
     let mut word: Option<usize> = None;
     let mut is_in_window = false;
     for (at, c) in text.char_indices().chain([(text.len(), ' ')]) {
-        if word.is_some() && !c.is_whitespace() && (is_in_window || c == '(') {
+        if word.is_some() && (is_in_window || c == '(') && at < text.len() {
             is_in_window = c != ')';
             continue;
         }

@@ -8,45 +8,65 @@ use stockade_model::{
     units::milliseconds,
 };
 
-/// Whole seconds since the load began, the last one not included. Requests are in the second in which
-/// they finish.
+/// Some seconds of a run. Requests are in the second in which they finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Window {
-    /// The first second.
-    pub from: u64,
-    /// The second after the last.
-    pub to: u64,
+pub enum Window {
+    /// Whole seconds since the load began.
+    Seconds {
+        /// The first one.
+        from: u64,
+        /// The second after the last.
+        to: u64,
+    },
+    /// Until the cache gave something up for the first time, that second included; all of them if it never did.
+    UntilFirstReclaim,
+    /// The seconds after that.
+    AfterFirstReclaim,
 }
 
 impl Window {
     /// The same part of a run that takes `factor` times as long: a second at least.
     #[must_use]
     pub fn stretched(self, factor: f64) -> Self {
+        let Self::Seconds { from, to } = self else { return self };
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "a float saturates, and a factor is above 0"
         )]
         let scaled = |second: u64| (second as f64 * factor).round() as u64;
-        let from = scaled(self.from);
-        Self { from, to: scaled(self.to).max(from + 1) }
+        let from = scaled(from);
+        Self::Seconds { from, to: scaled(to).max(from + 1) }
     }
 
-    /// How many seconds it has.
+    /// How many seconds it has, where that is known before the run.
     #[must_use]
-    pub fn seconds(self) -> u64 {
-        self.to - self.from
+    pub fn seconds(self) -> Option<u64> {
+        match self {
+            Self::Seconds { from, to } => Some(to - from),
+            Self::UntilFirstReclaim | Self::AfterFirstReclaim => None,
+        }
     }
 
-    fn has(self, second: u64) -> bool {
-        (self.from..self.to).contains(&second)
+    /// Whether this second is in it, the first reclaim having been seen at the end of that one.
+    fn has(self, second: u64, first_reclaim: Option<u64>) -> bool {
+        let is_after = first_reclaim.is_some_and(|reclaim| second > reclaim);
+        match self {
+            Self::Seconds { from, to } => (from..to).contains(&second),
+            Self::UntilFirstReclaim => !is_after,
+            Self::AfterFirstReclaim => is_after,
+        }
     }
 }
 
-/// As it is written in expressions: `10s..50s`.
+/// As it is written in expressions: `10s..50s`, `after first reclaim`.
 impl fmt::Display for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}s..{}s", self.from, self.to)
+        match self {
+            Self::Seconds { from, to } => write!(f, "{from}s..{to}s"),
+            Self::UntilFirstReclaim => f.write_str("until first reclaim"),
+            Self::AfterFirstReclaim => f.write_str("after first reclaim"),
+        }
     }
 }
 
@@ -115,6 +135,8 @@ impl Part {
         self.holds_max = self.holds_max.into_iter().chain(interval.holds).reduce(|most, holds| Holds {
             entries: most.entries.max(holds.entries),
             bytes: most.bytes.max(holds.bytes),
+            evicted: most.evicted.max(holds.evicted),
+            waiters: most.waiters.max(holds.waiters),
         });
     }
 }
@@ -145,6 +167,7 @@ pub struct Moment {
 pub struct Fold {
     pub(super) whole: Part,
     pub(super) windows: Vec<(Window, Part)>,
+    first_reclaim: Option<u64>,
     pub(super) moments: Vec<Moment>,
 }
 
@@ -155,6 +178,7 @@ impl Fold {
         Self {
             whole: Part::default(),
             windows: windows.iter().map(|window| (*window, Part::default())).collect(),
+            first_reclaim: None,
             moments: Vec::new(),
         }
     }
@@ -162,8 +186,11 @@ impl Fold {
     /// Adds the next second.
     pub fn add(&mut self, interval: &Interval) {
         self.whole.add(interval);
+        if self.first_reclaim.is_none() && interval.holds.is_some_and(|holds| holds.evicted > 0) {
+            self.first_reclaim = Some(interval.second);
+        }
         for (window, part) in &mut self.windows {
-            if window.has(interval.second) {
+            if window.has(interval.second, self.first_reclaim) {
                 part.add(interval);
             }
         }
@@ -189,13 +216,24 @@ mod tests {
 
     #[test]
     fn a_window_is_half_open_and_stretches_with_the_run() {
-        let window = Window { from: 10, to: 50 };
-        assert_eq!(
-            (window.has(9), window.has(10), window.has(49), window.has(50)),
-            (false, true, true, false)
-        );
-        assert_eq!(window.stretched(0.1), Window { from: 1, to: 5 });
-        assert_eq!(window.stretched(0.001), Window { from: 0, to: 1 });
+        let window = Window::Seconds { from: 10, to: 50 };
+        let has = |second| window.has(second, None);
+        assert_eq!((has(9), has(10), has(49), has(50)), (false, true, true, false));
+        assert_eq!(window.stretched(0.1), Window::Seconds { from: 1, to: 5 });
+        assert_eq!(window.stretched(0.001), Window::Seconds { from: 0, to: 1 });
         assert_eq!(window.to_string(), "10s..50s");
+    }
+
+    #[test]
+    fn the_first_reclaim_parts_a_run() {
+        let holds = [(40, 0), (90, 0), (60, 30), (85, 30), (95, 60)];
+        let mut fold = Fold::new(&[Window::UntilFirstReclaim, Window::AfterFirstReclaim]);
+        for (second, (entries, evicted)) in (0..).zip(holds) {
+            let holds = Some(Holds { entries, bytes: None, evicted, waiters: 0 });
+            fold.add(&Interval { second, holds, ..Interval::default() });
+        }
+        let most: Vec<_> = fold.windows.iter().map(|(_, part)| part.holds_max.unwrap().entries).collect();
+        assert_eq!(most, [90, 95]);
+        assert!(!Window::AfterFirstReclaim.has(7, None) && Window::UntilFirstReclaim.has(7, None));
     }
 }

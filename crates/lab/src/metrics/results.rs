@@ -40,7 +40,7 @@ impl Results {
 
     /// Adds a run and all its seconds.
     pub fn add(&mut self, run: &Run, fold: Fold) {
-        let Fold { whole, windows, moments } = fold;
+        let Fold { whole, windows, moments, .. } = fold;
         let open = run.load.open();
         // Counts of the whole run are the run's own.
         let whole = Part {

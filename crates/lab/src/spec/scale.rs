@@ -17,7 +17,7 @@ pub enum ScaleError {
         reason: String,
     },
     /// A claim would look at nothing.
-    #[error("--scale {factor} leaves less than a second of the window `({window})`: scale by {} or more", 1.0 / window.seconds() as f64)]
+    #[error("--scale {factor} leaves less than a second of the window `({window})`: scale by {} or more", 1.0 / window.seconds().unwrap_or(1) as f64)]
     Window {
         /// Which.
         window: Window,
@@ -61,7 +61,9 @@ impl Experiment {
 
     fn scale_durations(&mut self, factor: f64) -> Result<(), ScaleError> {
         let windows = self.claims.iter().flat_map(Claim::windows);
-        if let Some(window) = windows.into_iter().find(|window| (window.seconds() as f64) * factor < 1.0) {
+        let is_nothing =
+            |window: &Window| window.seconds().is_some_and(|seconds| (seconds as f64) * factor < 1.0);
+        if let Some(window) = windows.into_iter().find(is_nothing) {
             return Err(ScaleError::Window { window, factor });
         }
         for cell in &mut self.cells {
@@ -72,11 +74,7 @@ impl Experiment {
                     open.conduct.stages = open.conduct.stages.stretched(factor);
                     load::check(&open.traffic)
                 }
-                Subject::Http(http) => {
-                    http.schedule = http.schedule.stretched(factor);
-                    http.recipe.factor *= factor;
-                    http.schedule.check().map_err(Into::into)
-                }
+                Subject::Http(http) => http.stretch(factor).map_err(Into::into),
             };
             checked.map_err(|beyond| ScaleError::Load {
                 test: cell.test.clone(),

@@ -26,7 +26,7 @@ use super::{
 use crate::engine::{self, Burst, Docs, Open, SharedTier};
 
 /// The tables of the base.
-pub(super) const SECTIONS: [&str; 5] = ["target", "origin", "cache", "proxy", "load"];
+pub(super) const SECTIONS: [&str; 6] = ["target", "origin", "cache", "proxy", "load", "preflight"];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,6 +1,6 @@
 //! Tables that remember where everything was written.
 
-use std::ops::Range;
+use std::{ops::Range, path::PathBuf};
 
 use serde::de::DeserializeOwned;
 use stockade_cache::spec::{Place, Wrong};
@@ -15,6 +15,8 @@ pub(super) type Table<'i> = DeTable<'i>;
 #[derive(Default)]
 pub(super) struct Layer<'i> {
     pub(super) name: String,
+    /// The file that a test takes, and without which it is left out.
+    pub(super) requires: Option<PathBuf>,
     pub(super) table: Table<'i>,
 }
 
@@ -81,9 +83,18 @@ pub(super) fn layers<'i>(table: &mut Table<'i>, kind: &str) -> Result<Vec<Layer<
         if layers.iter().any(|layer| layer.name == name) {
             return Err(Wrong::new(format!("there are two {kind}s named `{name}`"), Some(at)));
         }
-        layers.push(Layer { name: name.to_owned(), table });
+        let requires = if kind == "test" { requires(&mut table)? } else { None };
+        layers.push(Layer { name: name.to_owned(), requires, table });
     }
     Ok(layers)
+}
+
+fn requires(table: &mut Table<'_>) -> Result<Option<PathBuf>, Wrong> {
+    let Some(key) = table.keys().find(|key| key.get_ref() == "requires").cloned() else { return Ok(None) };
+    match table.remove(&key).map(Spanned::into_inner) {
+        Some(DeValue::String(file)) => Ok(Some(file.as_ref().into())),
+        _ => Err(Wrong::new("a test requires a file: write requires = \"access.log\"", Some(key.span()))),
+    }
 }
 
 /// What the reader of the file says.

@@ -119,6 +119,11 @@ pub enum ReplayError {
     /// Nothing, or more than all.
     #[error("`{0}` is no share of the requests: write more than 0 and at most 1, such as `0.1`")]
     Share(f64),
+    /// More requests than a log may have.
+    #[error(
+        "repeated for so long it has more than 20,000,000 requests: write a shorter time, or a lower speed"
+    )]
+    TooMany,
 }
 
 impl Log {
@@ -162,6 +167,23 @@ impl Log {
     #[must_use]
     pub fn due(&self) -> Arc<[Duration]> {
         self.requests.iter().map(|logged| Duration::from_nanos(logged.at)).collect()
+    }
+
+    /// The same for so long, over and over if it is shorter: each round begins as long after the last request of the
+    /// one before as requests of the log are apart on average.
+    pub fn due_within(&self, lasts: Duration) -> Result<Arc<[Duration]>, ReplayError> {
+        let gaps = u32::try_from(self.requests.len().saturating_sub(1)).unwrap_or(u32::MAX);
+        let gap = self.lasts().checked_div(gaps).unwrap_or_default();
+        // A log of one moment has no pace: it is asked once.
+        let rounds = if gap.is_zero() { 1 } else { usize::MAX };
+        if rounds > 1 && lasts.as_nanos() / gap.as_nanos() > u128::from(LINES_MAX) {
+            return Err(ReplayError::TooMany);
+        }
+        let begins = std::iter::successors(Some(Duration::ZERO), |begins| Some(*begins + self.lasts() + gap));
+        let of_round = |begins: Duration| {
+            self.requests.iter().map(move |logged| begins + Duration::from_nanos(logged.at))
+        };
+        Ok(begins.take(rounds).flat_map(of_round).take_while(|due| *due < lasts).collect())
     }
 
     /// All of it, for those who replay it: the targets, which request is for which, and when it is due.

@@ -51,6 +51,24 @@ fn targets_are_drawn_alike_by_seed() {
 }
 
 #[test]
+fn each_round_is_new_and_repeats_what_it_repeats() {
+    let variety = Variety {
+        order: Order::Listed([1, 1, 0].into()),
+        cache_bust: Some(CacheBust::Rounds(Seed(0xa))),
+        ..Variety::default()
+    };
+    let traffic = Traffic::new(targets(&["http://a/0", "http://a/1?q"]), variety, Seed(1)).unwrap();
+    let seed = "000000000000000a";
+    let expected = [
+        format!("/1?q&stockade={seed}0"),
+        format!("/1?q&stockade={seed}0"),
+        format!("/0?stockade={seed}0"),
+        format!("/1?q&stockade={seed}1"),
+    ];
+    assert_eq!(paths(&traffic, 4), expected);
+}
+
+#[test]
 fn a_list_is_followed_and_begun_again() {
     let listed = |list: &[u32]| {
         let variety = Variety { order: Order::Listed(list.into()), ..Variety::default() };
@@ -96,7 +114,7 @@ fn how_a_body_is_sent_is_not_for_a_target_to_say() {
 
 #[test]
 fn no_two_requests_and_no_two_runs_are_for_one_url_if_caches_are_to_be_missed() {
-    let variety = |seed| Variety { cache_bust: Some(Seed(seed)), ..Variety::default() };
+    let variety = |seed| Variety { cache_bust: Some(CacheBust::Requests(Seed(seed))), ..Variety::default() };
     let hex = "0000000000000001";
     for (url, before) in [
         ("http://a", "/?stockade="),
@@ -245,7 +263,7 @@ proptest! {
     ) {
         let Ok(url) = read_url(&format!("http://a{path}")) else { return Ok(()) };
         let keys = keys.then(|| "uniform:1000".parse().unwrap());
-        let cache_bust = cache_bust.then_some(Seed(7));
+        let cache_bust = cache_bust.then_some(CacheBust::Requests(Seed(7)));
         let variety = Variety { keys, cache_bust, ..Variety::default() };
         if let Ok(traffic) = Traffic::new(vec![Target::get(url)], variety, Seed(1)) {
             let path = traffic.nth(n).path;

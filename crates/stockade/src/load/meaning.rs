@@ -11,7 +11,7 @@ use stockade_load::{
     schedule::{Arrivals, Beyond, DURATION_MAX, Rate, Schedule, Step},
     target::{Base, Target, read_url},
     targets::{log::Log, siege, vegeta},
-    traffic::{Order, Traffic, Variety},
+    traffic::{CacheBust, Order, Traffic, Variety},
 };
 use stockade_model::seed::Seed;
 
@@ -181,7 +181,7 @@ fn traffic(args: &LoadArgs) -> Result<(Traffic, Option<Due>), Failure> {
         add(&mut target.headers, &args.header);
     }
     // What one run has put into a cache another one would find.
-    let cache_bust = args.cache_bust.then(Seed::from_entropy);
+    let cache_bust = args.cache_bust.then(|| CacheBust::Requests(Seed::from_entropy()));
     let variety = Variety { order, keys: args.keys, cache_bust };
     Ok((Traffic::new(targets, variety, seed).map_err(usage)?, due))
 }

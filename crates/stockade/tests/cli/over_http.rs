@@ -1,6 +1,12 @@
 //! `stockade run` with the origin and the proxy as processes of their own.
 
-use std::{fs, path::Path, process::Stdio};
+use std::{
+    fs,
+    net::TcpListener,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
 
 use crate::{
     proxy::until,
@@ -93,29 +99,131 @@ fn what_cannot_be_started_is_told_with_its_own_words() {
     }
 }
 
+/// A run that goes on, and whose first second is on disk.
+fn begun(sandbox: &Sandbox, text: &str) -> (Child, PathBuf) {
+    let file = sandbox.file("new.toml", text);
+    let mut command = sandbox.command();
+    let out = sandbox.path().join("record");
+    command.args(["run", &file, "--out"]).arg(&out).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let running = command.spawn().expect("the program starts");
+    let is_up = |folder: fs::DirEntry| {
+        let said = fs::read_to_string(folder.path().join("proxy.log")).unwrap_or_default();
+        said.contains("it is looked at")
+    };
+    until(|| fs::read_dir(out.join("setup")).is_ok_and(|folders| folders.flatten().any(is_up)));
+    (running, out)
+}
+
 #[test]
 fn nothing_outlives_a_run_that_is_killed() {
     let sandbox = Sandbox::new();
-    let file = sandbox.file("new.toml", EXPERIMENT);
-    let mut command = sandbox.command();
-    let out = sandbox.path().join("record");
-    command.args(["run", &file, "--out"]).arg(&out).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut running = command.spawn().expect("the program starts");
-    let setup = out.join("setup");
-    until(|| families(&setup) == 2);
+    let (mut running, out) = begun(&sandbox, EXPERIMENT);
     running.kill().expect("it runs");
     running.wait().expect("it ends");
-    until(|| families(&setup) == 0);
+    until(|| family(&out).is_empty());
 }
 
-/// How many processes have been told something that is kept there.
-fn families(setup: &Path) -> usize {
-    let setup = setup.display().to_string();
+#[test]
+fn an_interrupt_ends_it_all_and_keeps_what_was_measured() {
+    let sandbox = Sandbox::new();
+    let (running, out) = begun(&sandbox, EXPERIMENT);
+    kill(running.id(), "INT");
+    let said = Said::of(running.wait_with_output().expect("it ends"));
+    assert_eq!(said.code, 98, "{}", said.stderr);
+    assert!(family(&out).is_empty());
+    let record = fs::read_to_string(out.join("record.json")).expect("a record");
+    let record: Value = serde_json::from_str(&record).expect("JSON");
+    assert_eq!((&record["interrupted"], &record["schema"]), (&true.into(), &"stockade.record/1".into()));
+}
+
+#[test]
+fn a_child_that_is_killed_is_told_at_once_and_nothing_is_left() {
+    for command in ["proxy", "origin"] {
+        let sandbox = Sandbox::new();
+        let (running, out) = begun(&sandbox, EXPERIMENT);
+        let child = family(&out).into_iter().find(|(_, told)| told.contains(&format!("\0{command}\0")));
+        kill(child.expect("it runs").0, "KILL");
+        let said = Said::of(running.wait_with_output().expect("it ends"));
+        said.assert_refused(1, &[&format!("the {command} has ended: signal: 9")]);
+        assert!(family(&out).is_empty());
+        let record = fs::read_to_string(out.join("record.json")).expect("a record");
+        let record: Value = serde_json::from_str(&record).expect("JSON");
+        assert_eq!(&record["interrupted"], &true);
+        let reported = sandbox.stockade(&["report", "record"]);
+        assert_eq!(reported.code, 0, "{}", reported.stderr);
+    }
+}
+
+/// What a full disk would do a limit does here: no file gets larger than 8 KiB.
+#[test]
+fn a_disk_that_is_full_ends_it() {
+    let sandbox = Sandbox::new();
+    let file = sandbox.file("new.toml", EXPERIMENT);
+    let program = sandbox.command().get_program().to_owned();
+    let mut shell = sandbox.command_of("sh");
+    shell.args(["-c", "trap '' XFSZ; ulimit -f 16; exec \"$@\"", "sh"]).arg(program);
+    let out = shell.args(["run", &file, "--out", "record"]).output().expect("a shell");
+    let said = Said::of(out);
+    said.assert_refused(1, &["record/intervals.jsonl: File too large"]);
+    assert!(family(&sandbox.path().join("record")).is_empty());
+    let record = fs::read_to_string(sandbox.path().join("record/record.json")).expect("a record");
+    assert!(serde_json::from_str::<Value>(&record).is_ok());
+}
+
+#[test]
+fn a_port_that_is_taken_is_told() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address");
+    let sandbox = Sandbox::new();
+    let text = EXPERIMENT.replace("[origin]\n", &format!("[origin]\nlisten = \"{address}\"\n"));
+    let said = run(&sandbox, &text, &[]);
+    said.assert_refused(1, &["the origin did not start; it said:", &address.to_string(), "in use"]);
+}
+
+#[test]
+fn a_service_that_is_not_there_is_told() {
+    let sandbox = Sandbox::new();
+    let text = EXPERIMENT.replace("[target]", "[services]\nredis = {}\n[target]");
+    let file = sandbox.file("new.toml", &text);
+    // A machine with a shell and nothing else.
+    for program in ["sh", "cat", "rm"] {
+        symlink(Path::new("/bin").join(program), sandbox.path().join(program)).expect("a folder");
+    }
+    let said =
+        sandbox.command().args(["run", &file]).env("PATH", sandbox.path()).output().expect("it starts");
+    Said::of(said).assert_refused(1, &["redis-server", "`make deps`"]);
+}
+
+/// Probes are asked apart from the load: what they bring is told, and decides whether the run is what it was meant to be.
+#[test]
+fn probes_say_whether_all_is_as_it_is_meant_to_be() {
+    let sandbox = Sandbox::new();
+    let probes = "[preflight]\nprobes = [{ path = \"/a\", status = 200 }, \
+                  { at = \"10s\", path = \"/b\", cache_bust = true, status = 200 }]\n[load]";
+    let said = run(&sandbox, &EXPERIMENT.replace("[load]", probes), &["--format", "json"]);
+    assert_eq!(said.code, 98, "{}", said.stderr);
+    let report: Value = serde_json::from_str(&said.stdout).expect("JSON");
+    assert_eq!((&report["verdict"], &report["arms"]["roomy"]["requests"]), (&"invalid".into(), &200.into()));
+    let record = sandbox.stockade(&["report", "record"]);
+    let complaint = "the probe of /b at 1s was answered with 406, and not with 200";
+    assert!(record.stdout.contains(complaint), "{}", record.stdout);
+}
+
+/// Processes that have been told something of this record, and what.
+fn family(record: &Path) -> Vec<(u32, String)> {
+    let setup = record.join("setup").display().to_string();
     let processes = fs::read_dir("/proc").expect("Linux").flatten();
     processes
-        .filter(|process| {
+        .filter_map(|process| {
+            let id = process.file_name().to_str()?.parse().ok()?;
             let told = fs::read(process.path().join("cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&told).contains(&setup)
+            let told = String::from_utf8_lossy(&told).into_owned();
+            told.contains(&setup).then_some((id, told))
         })
-        .count()
+        .collect()
+}
+
+fn kill(id: u32, signal: &str) {
+    let told = Command::new("kill").args([&format!("-{signal}"), &id.to_string()]).status();
+    assert!(told.is_ok_and(|told| told.success()));
 }

@@ -36,7 +36,12 @@ impl Sandbox {
     }
 
     pub fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_stockade"));
+        self.command_of(env!("CARGO_BIN_EXE_stockade"))
+    }
+
+    /// Another program, in the same surroundings.
+    pub fn command_of(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
         command.current_dir(self.path()).env("XDG_CACHE_HOME", shared_cache()).env("RUST_BACKTRACE", "1");
         command.env_remove("PGPASSWORD");
         command

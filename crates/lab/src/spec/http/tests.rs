@@ -2,7 +2,10 @@
 
 use std::{path::Path, time::Duration};
 
-use crate::spec::{Experiment, Subject};
+use crate::{
+    http::{Http, Served},
+    spec::{Experiment, Subject},
+};
 
 /// What is handed on is as it was typed, and what makes no sense is told where it stands.
 #[test]
@@ -35,12 +38,16 @@ cache.limit.reclaim = 0.5
         Subject::Http(http) => http.clone(),
         Subject::Engine { .. } => panic!("it is none"),
     };
+    let proxy = |http: &Http| match &http.served {
+        Served::Proxy(settings) => settings.clone(),
+        other => panic!("{other:?}"),
+    };
     let mut experiment = Experiment::parse("folder/test.toml", PROXY).unwrap();
     assert_eq!(experiment.folder(), Path::new("folder"));
     let (a, b) = (http(&experiment, 0), http(&experiment, 1));
-    assert_eq!((a.path.as_str(), a.cache_bust, a.schedule.lasts()), ("/a", false, Duration::from_secs(100)));
-    assert_eq!(a.proxy["bounds"]["connections"], 50);
-    let limit = &b.proxy["cache"]["limit"];
+    assert_eq!((a.traffic.cache_bust, a.traffic.lasts()), (false, Duration::from_secs(100)));
+    assert_eq!(proxy(&a)["bounds"]["connections"], 50);
+    let limit = &proxy(&b)["cache"]["limit"];
     assert_eq!(
         (&limit["entries"], &limit["policy"], &limit["reclaim"]),
         (&1_000.into(), &"lrw".into(), &0.5.into())
@@ -48,16 +55,29 @@ cache.limit.reclaim = 0.5
     experiment.scale(0.1).unwrap();
     let scaled = http(&experiment, 0);
     assert_eq!(
-        (scaled.schedule.lasts(), &scaled.proxy["cache"]["limit"]["entries"]),
+        (scaled.traffic.lasts(), &proxy(&scaled)["cache"]["limit"]["entries"]),
         (Duration::from_secs(10), &100.into())
     );
-    assert!((scaled.recipe.factor - 0.1).abs() < 1e-9);
+    assert!((scaled.origin.expect("one").factor - 0.1).abs() < 1e-9);
 
     for (from, to, message) in [
         ("\"breaker\"", "\"braker\"", "did you mean `breaker`?"),
-        ("path = \"/a\"", "", "missing field `path`"),
+        ("path = \"/a\"", "", "what is asked for?"),
+        ("path = \"/a\"", "path = \"/a\"\nkeys = \"zipf:5\"", "the path has no place for a key"),
+        ("path = \"/a\"", "path = \"/{key}\"", "the path has a place for a key: say which"),
+        ("path = \"/a\"", "path = \"/a\"\nurls = { file = \"u\" }", "a `path` or `urls`, not both"),
+        ("rate = \"10/s\"", "rate = \"10/s\"\nconnections = 5", "`connections` have their own pace"),
+        ("rate = \"10/s\"", "connections = [5, 5]", "the list has a value twice"),
+        ("rate = \"10/s\"", "replay = { log = \"l\" }", "a log says itself what is asked"),
+        ("rate = \"10/s\"", "replay = { log = \"l\", share = 2 }", "`share` is more than 0 and at most 1"),
+        ("kind = \"proxy\"", "kind = \"proxy\"\npid = 5", "has no URL and no process yet"),
+        (
+            "[cache]",
+            "[preflight]\nprobes = [{ path = \"a\", status = 200 }]\n[cache]",
+            "a probe's path begins with `/`",
+        ),
         ("path = \"/a\"", "path = \"a\"", "a path begins with `/`"),
-        ("rate = \"10/s\"", "keys = 5", "unknown key `keys`"),
+        ("rate = \"10/s\"", "popularity = 5", "unknown key `popularity`"),
         ("recipe = ", "source = ", "[origin] has no `source` where a proxy is the target"),
         ("recipe = \"recipes/a.json\"", "", "there is no origin's recipe"),
         ("duration = \"100s\"", "duration = \"100d\"", "longer than 30 days"),
@@ -65,4 +85,106 @@ cache.limit.reclaim = 0.5
         let error = Experiment::parse("test.toml", &PROXY.replacen(from, to, 1)).unwrap_err();
         assert!(error.to_string().contains(message), "{error}");
     }
+}
+
+/// Users make a test each; an app's documents and its cache are looked at before anything runs.
+#[test]
+fn an_app_is_asked_by_more_and_more_users() {
+    const APP: &str = r#"
+title = "t"
+[services]
+redis = {}
+[target]
+kind = "app"
+[origin]
+source = "postgres:?table=people"
+[cache]
+ttl = "5s"
+shared = "redis:?timeout=50ms"
+[load]
+connections = [1, 10]
+duration = "10s"
+urls = { file = "urls.txt", random = true }
+[[test]]
+name = "sql"
+[[arm]]
+name = "bug"
+cache.strategy = "xfetch_unit_bug"
+[[arm]]
+name = "ours"
+cache = { strategy = "xfetch", memory = false }
+"#;
+    let experiment = Experiment::parse("t.toml", APP).unwrap();
+    assert_eq!(experiment.tests, ["sql/1", "sql/10"]);
+    assert_eq!((experiment.cells.len(), experiment.services.len()), (4, 1));
+    for (from, to, message) in [
+        ("?table=people", "?tabel=people", "did you mean `table`?"),
+        ("\"5s\"", "\"1ms\"", "Redis' TTL is read in whole seconds"),
+        ("?timeout=50ms", "?timeout=50", "has no unit"),
+        ("source = ", "recipe = ", "unknown key `recipe`"),
+        ("redis = {}", "rediss = {}", "unknown value `rediss`"),
+        ("[origin]\nsource = \"postgres:?table=people\"", "", "origin"),
+    ] {
+        let error = Experiment::parse("t.toml", &APP.replacen(from, to, 1)).unwrap_err();
+        assert!(error.to_string().contains(message), "{message}: {error}");
+    }
+}
+
+/// What is there already is asked where it is.
+#[test]
+fn somebody_elses_cache_is_asked_where_it_is() {
+    let read = |target: &str, more: &str| {
+        let load = "[load]\nrate = \"1/s\"\nduration = \"1s\"\npath = \"/\"";
+        Experiment::parse("t.toml", &format!("title = \"t\"\n[target]\n{target}\n{load}\n{more}"))
+    };
+    let there = read(
+        "url = \"http://127.0.0.1:8080/\"\npid = 5",
+        "[origin]\nrecipe = \"r.json\"\nlisten = \"127.0.0.1:9000\"",
+    );
+    let there = there.unwrap();
+    let Subject::Http(http) = &there.cells[0].subject else { panic!("it is none") };
+    assert!(matches!(&http.served, Served::There { url, pid: Some(5) } if url == "http://127.0.0.1:8080"));
+    assert_eq!(http.origin.as_ref().unwrap().listen, Some(([127, 0, 0, 1], 9_000).into()));
+    for (target, more, message) in [
+        ("url = \"127.0.0.1\"", "", "has no scheme"),
+        ("kind = \"url\"", "", "there is no url in [target]"),
+        ("url = \"http://a\"", "[cache]\nstrategy = \"swr\"", "has a cache of its own: leave [cache] out"),
+        ("url = \"http://a\"", "[origin]\nlisten = \"127.0.0.1:9000\"", "an origin serves a `recipe`"),
+        ("url = \"http://a\"", "[origin]\nrecipe = \"r\"\nlisten = \"9000\"", "an address and a port"),
+    ] {
+        let error = read(target, more).unwrap_err();
+        assert!(error.to_string().contains(message), "{message}: {error}");
+    }
+}
+
+/// A test that takes a file which is not there is left out, and so is what is claimed of it.
+#[test]
+fn a_test_may_require_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("t.toml").display().to_string();
+    let text = r#"
+title = "t"
+[target]
+kind = "engine"
+[load]
+burst = 1
+[[test]]
+name = "a"
+[[test]]
+name = "b"
+requires = "access.log"
+[[hypothesis]]
+text = "of both"
+expect = ["a/failed == 0", "b/failed == 0"]
+[[hypothesis]]
+text = "of one"
+expect = ["b/failed == 0"]
+"#;
+    let left = |experiment: &Experiment| {
+        let claims = experiment.claims.iter().map(|claim| claim.expect.len()).collect::<Vec<_>>();
+        (experiment.cells.len(), claims)
+    };
+    assert_eq!(left(&Experiment::parse(&file, text).unwrap()), (1, vec![1]));
+    std::fs::write(folder.path().join("access.log"), "").unwrap();
+    assert_eq!(left(&Experiment::parse(&file, text).unwrap()), (2, vec![2, 1]));
 }

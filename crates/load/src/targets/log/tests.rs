@@ -197,6 +197,21 @@ fn a_head_is_another_target_than_a_get() {
 }
 
 #[test]
+fn a_log_that_is_shorter_is_begun_again() {
+    let line = |at: &str| format!("{{\"ts\":{at},\"method\":\"GET\",\"url\":\"/\"}}\n");
+    let log = |ats: &[&str]| read(ats.iter().map(|at| line(at)).collect::<String>()).unwrap();
+    let due = |log: &Log, secs| {
+        let due = log.due_within(Duration::from_secs(secs)).unwrap();
+        due.iter().map(Duration::as_millis).collect::<Vec<_>>()
+    };
+    let three = log(&["1.5", "2.5", "5.5"]);
+    assert_eq!(due(&three, 4), [0, 1_000]);
+    assert_eq!(due(&three, 13), [0, 1_000, 4_000, 6_000, 7_000, 10_000, 12_000]);
+    assert_eq!(due(&log(&["1.5"]), 13), [0]);
+    assert_eq!(three.due_within(Duration::from_secs(u64::MAX)).unwrap_err(), ReplayError::TooMany);
+}
+
+#[test]
 fn a_log_is_played_faster_or_slower_and_in_part() {
     let line = |n: u32| format!("{{\"ts\":{}.5,\"method\":\"GET\",\"url\":\"/{n}\"}}\n", n + 1);
     let log = read((0..10_000).map(line).collect::<String>()).unwrap();
