@@ -204,6 +204,7 @@ where
     /// | `stockade_refreshes_total` | by `refresh`: early, xfetch, swr, probe |
     /// | `stockade_shared_total` | by `what` came of asking the shared tier: hit, miss, wait, failure |
     /// | `stockade_evicted_total` | by `reason`: expired, size |
+    /// | `stockade_reclaims_total` | the limit was met, and a share of it cleared |
     /// | `stockade_invalidated_total` | entries that were invalidated |
     /// | `stockade_entries`, `stockade_bytes` | entries stored; bytes held of the limit |
     /// | `stockade_breaker_state` | by `route`: 0 closed, 1 ramp, 2 half-open, 3 open |

@@ -26,6 +26,7 @@ pub(crate) struct Meter {
     shared: [Counter; 4],
     evicted_expired: Counter,
     evicted_size: Counter,
+    reclaims: Counter,
     invalidated: Counter,
     entries: Gauge,
     bytes: Gauge,
@@ -60,6 +61,7 @@ impl Meter {
                 .map(|what| counter!("stockade_shared_total", labels(&[("what", what)]))),
             evicted_expired: evicted("expired"),
             evicted_size: evicted("size"),
+            reclaims: counter!("stockade_reclaims_total", plain()),
             invalidated: counter!("stockade_invalidated_total", plain()),
             entries: gauge!("stockade_entries", plain()),
             bytes: gauge!("stockade_bytes", plain()),
@@ -104,6 +106,7 @@ impl Meter {
         }
         self.evicted_expired.absolute(stats.evicted_expired);
         self.evicted_size.absolute(stats.evicted_size);
+        self.reclaims.absolute(stats.reclaims);
         self.invalidated.absolute(stats.invalidated);
         self.entries.set(entries as f64);
         if let Some(bytes) = bytes {
@@ -142,6 +145,7 @@ fn describe() {
     describe_counter!("stockade_refreshes_total", "loads of what could still be answered with");
     describe_counter!("stockade_shared_total", "times that the shared tier was asked, by what came of it");
     describe_counter!("stockade_evicted_total", "entries that left, by reason");
+    describe_counter!("stockade_reclaims_total", "times that a share of the limit was cleared");
     describe_counter!("stockade_invalidated_total", "entries that were invalidated");
     describe_gauge!("stockade_entries", "entries stored, fresh or not");
     describe_gauge!("stockade_bytes", Unit::Bytes, "bytes held of the limit, entries and reservations");

@@ -58,6 +58,7 @@ pub(crate) struct Shard<K, V> {
     /// How many slots a purge has still to look at.
     unpurged: usize,
     evicted_expired: u64,
+    reclaims: u64,
     tags: Option<Tags>,
     /// Slots that were there from the beginning.
     room: usize,
@@ -131,6 +132,8 @@ impl Sweep {
 pub(crate) struct Evictions {
     pub(crate) expired: u64,
     pub(crate) size: u64,
+    /// How often a share of the limit was cleared.
+    pub(crate) reclaims: u64,
 }
 
 /// What a lookup saw.
@@ -240,6 +243,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             refills: Refills::new(hasher),
             unpurged: 0,
             evicted_expired: 0,
+            reclaims: 0,
             tags: has_tags.then(|| Tags::new(hasher)),
         }
     }
@@ -453,6 +457,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         let Ceiling { most, reclaimed } = self.ceiling;
         if self.len() >= most && reclaimed < most && !self.is_reclaiming {
             self.is_reclaiming = true;
+            self.reclaims += 1;
             self.begin_purge();
         }
         if self.is_reclaiming {
@@ -577,7 +582,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     }
 
     pub(crate) fn evictions(&self) -> Evictions {
-        Evictions { expired: self.evicted_expired, size: self.evicted_size }
+        Evictions { expired: self.evicted_expired, size: self.evicted_size, reclaims: self.reclaims }
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -32,6 +32,9 @@ macro_rules! counters {
             pub evicted_expired: u64,
             /// Entries that left because others needed their room.
             pub evicted_size: u64,
+            /// How often the limit was met and its share cleared: by each shard for itself, where entries are limited
+            /// and the order is not global.
+            pub reclaims: u64,
         }
 
         impl Counters {
@@ -49,6 +52,7 @@ macro_rules! counters {
                     invalidated: tally.invalidated,
                     evicted_expired: tally.evictions.expired,
                     evicted_size: tally.evictions.size,
+                    reclaims: tally.evictions.reclaims,
                 }
             }
         }

@@ -94,6 +94,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Closer<'_, K, V> {
 struct Weight<K, V> {
     budget: Arc<Budget>,
     weigh: WeighBy<K, V>,
+    /// How often a share of the limit was cleared.
+    reclaims: AtomicU64,
     /// The part that gives up the next entry to be reclaimed.
     reclaims_next: AtomicUsize,
 }
@@ -176,7 +178,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let shards = limit::shards(limit);
         let entries = limit.and_then(|limit| limit.entries).unwrap_or(usize::MAX);
         let weight = limit.zip(weigh).and_then(|(limit, weigh)| {
-            Some(Weight { budget: Arc::new(Budget::new(limit)?), weigh, reclaims_next: AtomicUsize::new(0) })
+            Some(Weight {
+                budget: Arc::new(Budget::new(limit)?),
+                weigh,
+                reclaims: AtomicU64::new(0),
+                reclaims_next: AtomicUsize::new(0),
+            })
         });
         let tagging = tags.map(|of| Tagging::new(of, FixedState::with_seed(seed.child("tags").0)));
         let part = |number: usize, hasher: &_| {
@@ -455,6 +462,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
                 return Progress::Done;
             }
             if weight.budget.begin_reclaim() {
+                weight.reclaims.fetch_add(1, Relaxed);
                 self.parts.iter().for_each(|part| part.shard.write().begin_purge());
             }
             let mut parts = self.parts.from(self.parts.number(hash));
@@ -511,6 +519,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             let evictions = shard.evictions();
             tally.evictions.expired += evictions.expired;
             tally.evictions.size += evictions.size;
+            tally.evictions.reclaims += evictions.reclaims;
+        }
+        if let Some(weight) = &self.weight {
+            tally.evictions.reclaims += weight.reclaims.load(Relaxed);
         }
         tally
     }

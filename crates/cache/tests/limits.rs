@@ -124,6 +124,26 @@ fn entries_are_held_at_their_ceiling() {
     }
 }
 
+#[test]
+fn a_limit_that_is_met_is_cleared_by_its_share_and_that_is_counted() {
+    let entries = Limit { reclaim: 0.3, policy: Policy::LRW, order: Order::Global, ..Limit::entries(1_000) };
+    let bytes = Limit { reclaim: 0.3, ..Limit::bytes(1 << 20) };
+    let (runtime, count) = (Virtual::new(), 10_000);
+    let by_entries: Cache<u32, u32, Virtual> =
+        Cache::builder(limited(entries)).build_on(runtime.clone(), Seed(1)).unwrap();
+    for key in 0..count {
+        by_entries.insert(key, key);
+    }
+    // 9,000 beyond the limit, 300 at a time.
+    assert_eq!(by_entries.stats().reclaims, 30);
+    let by_bytes = by_bytes(&runtime, limited(bytes), |_: &u32, _: &u32| 1_024);
+    for key in 0..count {
+        by_bytes.insert(key, key);
+    }
+    let stats = by_bytes.stats();
+    assert!((28..=34).contains(&stats.reclaims), "{}", stats.reclaims);
+}
+
 proptest! {
     /// Bytes are what the entries weigh, whatever became of them.
     #[test]

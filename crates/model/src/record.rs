@@ -217,9 +217,9 @@ pub struct Holds {
     /// How many bytes its limit counts, where it counts any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// How many entries it has given up since it was started.
+    /// How often it has cleared room since it was started.
     #[serde(default)]
-    pub evicted: u64,
+    pub reclaims: u64,
     /// How many requests have waited for another's load since then.
     #[serde(default)]
     pub waiters: u64,

@@ -188,6 +188,7 @@ impl Control for Counter {
             bytes_limit: limit.bytes.map(|bytes| bytes as u64),
             evicted_expired: stored.evicted_expired,
             evicted_size: stored.evicted_size,
+            reclaims: stored.reclaims,
             invalidated: stored.invalidated,
             connections: front.open,
             connections_accepted: front.connections,

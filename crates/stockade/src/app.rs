@@ -129,6 +129,7 @@ fn stats(serving: &Serving) -> Response<Bytes> {
         "entries": cache.entries,
         "evicted_expired": 0,
         "evicted_size": cache.evicted,
+        "reclaims": 0,
         "routes": [route],
     });
     words(StatusCode::OK, stats.to_string())

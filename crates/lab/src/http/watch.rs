@@ -95,6 +95,7 @@ pub(super) struct Counted {
     pub(super) entries: u64,
     pub(super) bytes: Option<u64>,
     pub(super) evicted: u64,
+    pub(super) reclaims: u64,
     pub(super) loads: u64,
     pub(super) loads_refused: u64,
     pub(super) loads_rejected: u64,
@@ -195,7 +196,7 @@ impl Observer for Watch<'_> {
     fn second(&mut self, progress: &Progress<'_>) {
         let before = self.figures.last;
         self.look();
-        let Counted { entries, bytes, evicted, loads, waiters, .. } = self.figures.last;
+        let Counted { entries, bytes, reclaims, loads, waiters, .. } = self.figures.last;
         let usage: BTreeMap<_, _> =
             self.processes.iter_mut().filter_map(|process| Some((process.role, process.usage()?))).collect();
         self.guard(progress.elapsed, &usage);
@@ -214,7 +215,7 @@ impl Observer for Watch<'_> {
                 ..OpenSecond::default()
             }),
             usage,
-            holds: self.figures.holds.then_some(Holds { entries, bytes, evicted, waiters }),
+            holds: self.figures.holds.then_some(Holds { entries, bytes, reclaims, waiters }),
         });
     }
 
@@ -268,6 +269,7 @@ struct CacheStats {
     bytes: Option<u64>,
     evicted_expired: u64,
     evicted_size: u64,
+    reclaims: u64,
     routes: Vec<Route>,
 }
 
@@ -297,6 +299,8 @@ impl Stats {
             entries: cache.entries,
             bytes: cache.bytes,
             evicted: cache.evicted_expired + cache.evicted_size,
+            // Without a share to clear, each eviction is one.
+            reclaims: if cache.reclaims > 0 { cache.reclaims } else { cache.evicted_size },
             loads: sum(|route| route.loads),
             loads_refused: sum(|route| route.loads_refused),
             loads_rejected: sum(|route| route.loads_rejected),

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A window `(10s..50s)` stands behind its metric without a space: whole seconds since the load began, or those until, or
-//! after, the one in which the cache first gave something up.
+//! after, the one in which the cache first cleared room.
 //!
 //! Names may hold `-` and `:`, and paths of tests `/`, so operators stand between spaces.
 

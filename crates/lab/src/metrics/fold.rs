@@ -18,7 +18,7 @@ pub enum Window {
         /// The second after the last.
         to: u64,
     },
-    /// Until the cache gave something up for the first time, that second included; all of them if it never did.
+    /// Until the cache cleared room for the first time, that second included; all of them if it never did.
     UntilFirstReclaim,
     /// The seconds after that.
     AfterFirstReclaim,
@@ -135,7 +135,7 @@ impl Part {
         self.holds_max = self.holds_max.into_iter().chain(interval.holds).reduce(|most, holds| Holds {
             entries: most.entries.max(holds.entries),
             bytes: most.bytes.max(holds.bytes),
-            evicted: most.evicted.max(holds.evicted),
+            reclaims: most.reclaims.max(holds.reclaims),
             waiters: most.waiters.max(holds.waiters),
         });
     }
@@ -186,7 +186,7 @@ impl Fold {
     /// Adds the next second.
     pub fn add(&mut self, interval: &Interval) {
         self.whole.add(interval);
-        if self.first_reclaim.is_none() && interval.holds.is_some_and(|holds| holds.evicted > 0) {
+        if self.first_reclaim.is_none() && interval.holds.is_some_and(|holds| holds.reclaims > 0) {
             self.first_reclaim = Some(interval.second);
         }
         for (window, part) in &mut self.windows {
@@ -226,10 +226,10 @@ mod tests {
 
     #[test]
     fn the_first_reclaim_parts_a_run() {
-        let holds = [(40, 0), (90, 0), (60, 30), (85, 30), (95, 60)];
+        let holds = [(40, 0), (90, 0), (60, 1), (85, 1), (95, 2)];
         let mut fold = Fold::new(&[Window::UntilFirstReclaim, Window::AfterFirstReclaim]);
-        for (second, (entries, evicted)) in (0..).zip(holds) {
-            let holds = Some(Holds { entries, bytes: None, evicted, waiters: 0 });
+        for (second, (entries, reclaims)) in (0..).zip(holds) {
+            let holds = Some(Holds { entries, bytes: None, reclaims, waiters: 0 });
             fold.add(&Interval { second, holds, ..Interval::default() });
         }
         let most: Vec<_> = fold.windows.iter().map(|(_, part)| part.holds_max.unwrap().entries).collect();

@@ -108,6 +108,8 @@ fn store(text: &mut Text, stats: &Stats) {
     text.family("stockade_evicted_total", "counter", "entries that left, by reason");
     text.sample("stockade_evicted_total", &[("reason", "expired")], stats.evicted_expired);
     text.sample("stockade_evicted_total", &[("reason", "size")], stats.evicted_size);
+    text.family("stockade_reclaims_total", "counter", "times that a share of the limit was cleared");
+    text.sample("stockade_reclaims_total", &[], stats.reclaims);
     text.one("stockade_invalidated_total", "counter", "entries that were invalidated", stats.invalidated);
     text.one("stockade_entries", "gauge", "entries stored, fresh or not", stats.entries);
     for (name, help, value) in [

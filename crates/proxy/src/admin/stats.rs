@@ -27,6 +27,8 @@ pub struct Stats {
     pub evicted_expired: u64,
     /// Entries that left because others needed their room.
     pub evicted_size: u64,
+    /// How often the limit was met and a share of it cleared.
+    pub reclaims: u64,
     /// Entries that were purged.
     pub invalidated: u64,
     /// Connections of clients now.
