@@ -205,6 +205,10 @@ impl Http {
             status_codes: summary.measured.status_codes.clone(),
             connections: summary.connections,
             in_flight_at_end: summary.in_flight_at_end,
+            users: self.traffic.users(),
+            attack_ms: milliseconds(summary.attack()),
+            wait_ms: milliseconds(summary.wait()),
+            wire_bytes_in: summary.measured.wire_bytes_in,
             probes,
             invalid,
         };

@@ -5,6 +5,7 @@ pub mod json;
 pub mod kazoo;
 pub mod markdown;
 mod plot;
+mod published;
 mod summary;
 pub mod text;
 
@@ -31,6 +32,8 @@ pub const FORMATS: &[Format] = &[
     Format { name: "html", render: html::render },
     Format { name: "json", render: json::render },
     Format { name: "kazoo", render: kazoo::render },
+    Format { name: "vegeta", render: published::vegeta },
+    Format { name: "siege", render: published::siege },
 ];
 
 /// Aligned columns: text to the left, figures to the right.

@@ -13,10 +13,10 @@ mod hist;
 mod hlog;
 mod json;
 pub mod results;
-mod siege;
+pub mod siege;
 mod siege_json;
 mod text;
-mod vegeta;
+pub mod vegeta;
 
 use std::{fmt, io, sync::Arc, time::SystemTime};
 

@@ -171,6 +171,18 @@ pub struct HttpFigures {
     pub connections: u64,
     /// Requests that were under way when the schedule was over.
     pub in_flight_at_end: u64,
+    /// How many users asked, each when there was an answer; absent: requests came when they were due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<usize>,
+    /// From when the first request was due until the last one was.
+    #[serde(default)]
+    pub attack_ms: f64,
+    /// From then until the last one was done.
+    #[serde(default)]
+    pub wait_ms: f64,
+    /// Bytes of bodies as they came, packed or not.
+    #[serde(default)]
+    pub wire_bytes_in: u64,
     /// What was asked apart from the load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<Probe>,

@@ -105,6 +105,15 @@ impl Traffic {
         }
     }
 
+    /// How many users ask, where each waits for its answer.
+    #[must_use]
+    pub fn users(&self) -> Option<usize> {
+        match &self.requests {
+            Requests::Made { pace: Pace::Closed { connections, .. }, .. } => Some(*connections),
+            Requests::Made { .. } | Requests::Logged(_) => None,
+        }
+    }
+
     /// How many requests there are, where that is known beforehand.
     #[must_use]
     pub fn requests(&self) -> Option<u64> {

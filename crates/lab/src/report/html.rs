@@ -1,18 +1,18 @@
 //! `report.html`: one page that needs nothing but itself.
 
+mod percentiles;
+mod sweeps;
+
 use std::collections::BTreeMap;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use stockade_model::{
-    record::{Arm, Record, Role, Verdict},
-    units::milliseconds,
-};
+use stockade_model::record::{Arm, Record, Role, Verdict};
 
 use super::{
     plot::{self, Line, Plot},
-    summary,
+    published, summary,
 };
-use crate::metrics::{Moment, Results, median, mib};
+use crate::metrics::{Moment, Results, mib};
 
 /// The page.
 #[must_use]
@@ -32,10 +32,9 @@ pub fn render(record: &Record, results: &Results) -> String {
                 p { span class={ "badge " (summary::verdict(record)) } { (summary::verdict(record)) } " " (summary::how(record)) }
                 @for paragraph in record.context.iter().flat_map(|context| context.split("\n\n")) { p { (paragraph) } }
                 (hypotheses(record))
-                @let sweeps = sweeps(record, results);
-                @if !sweeps.is_empty() {
-                    h2 { "Time until the last worker is done" }
-                    div.plots { @for svg in sweeps { figure { (PreEscaped(svg)) } } }
+                @for (title, plots) in sweeps::sections(record, results) {
+                    h2 { (title) }
+                    div.plots { @for svg in plots { figure { (PreEscaped(svg)) } } }
                 }
                 h2 { "Results" }
                 @for table in summary::tables(record, results) {
@@ -46,12 +45,23 @@ pub fn render(record: &Record, results: &Results) -> String {
                             tbody { @for row in &table.rows { tr { @for cell in row { td { (cell) } } } } }
                         }
                     }
-                    @for error in &table.errors { p.error { (error) } }
+                    @for note in &table.notes { p.note { (note) } }
                     @let plots = over_time(record, results, &table.test);
                     @if !plots.is_empty() && record.repeats > 1 { p { "The first repeat, second by second:" } }
                     div.plots { @for svg in plots { figure { (PreEscaped(svg)) } } }
-                    details { summary { "response times of the answered" } figure { (PreEscaped(percentiles(record, results, &table.test))) } }
+                    details { summary { "response times of the answered" } figure { (PreEscaped(percentiles::of_arms(record, results, &table.test))) } }
+                    @for (id, told) in published::texts(record, results, &table.test) {
+                        details { summary { (id) } pre { (told) } }
+                    }
                 }
+                @let overlays = percentiles::of_tests(record, results);
+                @if !overlays.is_empty() {
+                    h2 { "Response times by percentile, test over test" }
+                    div.plots { @for svg in overlays { figure { (PreEscaped(svg)) } } }
+                }
+                @let conclusion = summary::conclusion(record);
+                @if !conclusion.is_empty() { h2 { "Conclusion" } }
+                @for sentence in conclusion { p { (sentence) } }
                 @if let Some(reference) = &record.reference { p { "Published: " (reference.source) "." } }
                 h2 { "Setup" }
                 dl { @for (what, value) in summary::setup(record) { dt { (what) } dd { (value) } } }
@@ -86,50 +96,6 @@ fn hypotheses(record: &Record) -> Markup {
 
 fn badge(verdict: Verdict) -> Markup {
     html! { span class={ "badge " (verdict) } { (verdict) } }
-}
-
-/// The tests that have a run, in their order.
-fn measured<'a>(record: &'a Record, results: &Results) -> Vec<&'a str> {
-    let has_run = |test: &&String| results.runs().iter().any(|e| e.run.test == **test);
-    record.tests.iter().filter(has_run).map(String::as_str).collect()
-}
-
-/// A plot for every family of tests that differ in their number of workers.
-fn sweeps(record: &Record, results: &Results) -> Vec<String> {
-    let mut families: Vec<(&str, Vec<&str>)> = Vec::new();
-    for test in measured(record, results) {
-        let (family, last) = test.rsplit_once('/').unwrap_or(("", test));
-        match families.iter_mut().find(|(known, _)| *known == family) {
-            _ if last.parse::<u64>().is_err() => {}
-            Some((_, tests)) => tests.push(test),
-            None => families.push((family, vec![test])),
-        }
-    }
-    families.retain(|(_, tests)| tests.len() > 1);
-    let plot = |(family, tests): (&str, Vec<&str>)| {
-        let point = |arm: &str, test: &str| {
-            let repeats = results.repeats(test, arm);
-            let workers = repeats.first()?.run.load.burst()?.workers as f64;
-            Some((workers, median(repeats.iter().map(|e| e.run.load.finished_ms()))?))
-        };
-        let line = |arm: &str| Line {
-            name: arm.to_owned(),
-            points: tests.iter().filter_map(|test| point(arm, test)).collect(),
-        };
-        let lines: Vec<Line> = record.arms.iter().map(|arm| line(&arm.name)).collect();
-        let x_text = |x: f64| format!("{x:.0}");
-        plot::svg(&Plot {
-            title: family,
-            x_label: "workers",
-            y_label: "milliseconds",
-            x_is_log: true,
-            lines: &lines,
-            y_is_log: true,
-            x_text,
-            x_ticks: tests.len(),
-        })
-    };
-    families.into_iter().map(plot).collect()
 }
 
 /// What plots over time show: a title, a unit, and the figure.
@@ -213,36 +179,6 @@ fn over_time(record: &Record, results: &Results, test: &str) -> Vec<String> {
     OVER_TIME.into_iter().map(plot).filter(|svg| !svg.is_empty()).collect()
 }
 
-/// Response times by percentile; the axis stretches where it hurts, as HDR plots do.
-fn percentiles(record: &Record, results: &Results, test: &str) -> String {
-    let line = |arm: &str| {
-        let response = &results.times(test, arm)?.response;
-        // The axis is 1 / (1 - quantile), as far as there are requests to tell.
-        let most = response.count() as f64;
-        let inverses =
-            (0..200).map(|step| 10_f64.powf(f64::from(step) / 20.0)).take_while(|inverse| *inverse < most);
-        let inverses = inverses.chain([most]).filter(|inverse| *inverse >= 1.0);
-        let at = |inverse: f64| Some((inverse, milliseconds(response.quantile(1.0 - 1.0 / inverse)?)));
-        Some(Line { name: arm.to_owned(), points: inverses.filter_map(at).collect() })
-    };
-    let lines: Vec<Line> = record.arms.iter().filter_map(|arm| line(&arm.name)).collect();
-    // As many nines as there are: 0, 90, 99, 99.9.
-    let x_text = |inverse: f64| {
-        let decimals = (3..9).take_while(|zeros| inverse > 0.9 * 10_f64.powi(*zeros)).count();
-        format!("{:.decimals$}", (1.0 - 1.0 / inverse) * 100.0)
-    };
-    plot::svg(&Plot {
-        title: "response time by percentile",
-        x_label: "percentile",
-        y_label: "milliseconds",
-        x_is_log: true,
-        lines: &lines,
-        y_is_log: false,
-        x_text,
-        x_ticks: 6,
-    })
-}
-
 const STYLE: &str = "
 :root { font: 16px/1.5 system-ui, sans-serif; }
 body { max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
@@ -253,7 +189,7 @@ h1 { margin-bottom: 0; } h2 { margin-top: 2.5rem; } h3 { margin-bottom: .4rem; f
 .badge.inconclusive { background: #8a6100; } .badge.invalid { background: #8b1a5c; }
 summary { cursor: pointer; } details { margin: .35rem 0; } details ul { margin: .3rem 0 .8rem; }
 .wide { overflow-x: auto; }
-.error { margin: .2rem 0; font-size: .9em; }
+.note { margin: .2rem 0; font-size: .9em; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .15rem .5rem; text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use stockade_model::record::Record;
 
-use super::{markdown_grid, summary};
+use super::{markdown_grid, published, summary};
 use crate::metrics::Results;
 
 /// The parts of the published documents: context, hypotheses, results, setup.
@@ -42,15 +42,22 @@ fn write(text: &mut String, record: &Record, results: &Results) -> std::fmt::Res
     for table in summary::tables(record, results) {
         writeln!(text, "### {}\n", table.title)?;
         writeln!(text, "{}\n", markdown_grid(&table.headings, &table.rows))?;
-        for error in &table.errors {
-            writeln!(text, "- {error}")?;
+        for note in &table.notes {
+            writeln!(text, "- {note}")?;
         }
-        if !table.errors.is_empty() {
+        if !table.notes.is_empty() {
             writeln!(text)?;
+        }
+        for (id, told) in published::texts(record, results, &table.test) {
+            writeln!(text, "<details><summary>{id}</summary>\n\n```\n{told}\n```\n\n</details>\n")?;
         }
     }
     if let Some(reference) = &record.reference {
         writeln!(text, "Published: {}.\n", reference.source)?;
+    }
+    let conclusion = summary::conclusion(record);
+    if !conclusion.is_empty() {
+        writeln!(text, "## Conclusion\n\n{}\n", conclusion.join("\n\n"))?;
     }
     writeln!(text, "## Setup\n")?;
     for (what, value) in summary::setup(record) {

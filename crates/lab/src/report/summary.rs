@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stockade_model::{
-    record::{Clock, Expectation, Hypothesis, Load, Record},
+    record::{Clock, Expectation, Hypothesis, Load, Record, Run, Verdict},
     units::{format_count, format_milliseconds},
 };
 
@@ -18,8 +18,8 @@ pub(super) struct Table {
     pub(super) title: String,
     pub(super) headings: Vec<String>,
     pub(super) rows: Vec<Vec<String>>,
-    /// What failed requests were told, arm by arm.
-    pub(super) errors: Vec<String>,
+    /// What failed requests were told, and what probes were, arm by arm.
+    pub(super) notes: Vec<String>,
 }
 
 /// What is shown of an arm.
@@ -66,8 +66,23 @@ const OF_OPEN_LOADS: &[Column] = &[
     Column { metric: "amplification", heading: "loads/episode", shown: Shown::IfAnyRounded },
     plain("response.p99", "answered p99"),
     plain("response.max", "answered max"),
+];
+
+const OVER_HTTP: &[Column] = &[
+    Column { metric: "achieved_rate", heading: "a second", shown: Shown::IfAnyRounded },
+    plain("failed", "failed"),
+    Column { metric: "outcomes.stale", heading: "stale", shown: Shown::IfAny },
+    Column { metric: "outcomes.fallback", heading: "fallback", shown: Shown::IfAny },
+    Column { metric: "outcomes.coalesced", heading: "coalesced", shown: Shown::IfAny },
+    Column { metric: "hit_ratio", heading: "hit ratio", shown: Shown::Percent },
+    plain("source_loads", "source loads"),
+    plain("response.p50", "answered p50"),
+    plain("response.p99", "p99"),
+    plain("response.p999", "p99.9"),
+    plain("response.max", "max"),
+    Column { metric: "proxy.entries.max", heading: "entries", shown: Shown::IfAny },
     Column { metric: "proxy.rss.max", heading: "proxy MiB", shown: Shown::IfAnyRounded },
-    Column { metric: "proxy.cpu.max", heading: "proxy cores", shown: Shown::IfAnyRounded },
+    Column { metric: "proxy.cpu.mean", heading: "proxy cores", shown: Shown::IfAnyRounded },
 ];
 
 /// A table for each test that was measured; a published figure stands behind ours.
@@ -90,7 +105,8 @@ fn table(record: &Record, results: &Results, test: &str) -> Option<Table> {
             let requests = requests(measured.iter().flat_map(|(_, repeats)| repeats));
             let keys = open.documents.map(|keys| format!("{}, ", of(keys, "key"))).unwrap_or_default();
             let title = format!("{name}{}, {keys}{requests}", open.schedule);
-            (title, OF_OPEN_LOADS)
+            let is_over_http = measured.first()?.1.first()?.run.http.is_some();
+            (title, if is_over_http { OVER_HTTP } else { OF_OPEN_LOADS })
         }
     };
 
@@ -124,8 +140,9 @@ fn table(record: &Record, results: &Results, test: &str) -> Option<Table> {
             }
         }
     }
-    let errors = measured.iter().flat_map(|(arm, repeats)| errors(arm, repeats)).collect();
-    Some(Table { test: test.to_owned(), title, headings, rows, errors })
+    let notes = measured.iter().flat_map(|(arm, repeats)| errors(arm, repeats).chain(probes(arm, repeats)));
+    let notes = notes.collect();
+    Some(Table { test: test.to_owned(), title, headings, rows, notes })
 }
 
 /// A time as the median of its repeats; a count as it is, or from where to where it varies.
@@ -180,8 +197,57 @@ fn number(figure: f64) -> String {
     ((figure * 1e4).round() / 1e4).to_string()
 }
 
+/// What was asked apart from the load, in the first repeat, and what came.
+fn probes<'a>(arm: &'a str, repeats: &[&'a Evidence]) -> impl Iterator<Item = String> + use<'a> {
+    let http = repeats.first().and_then(|evidence| evidence.run.http.as_ref());
+    http.into_iter().flat_map(|http| &http.probes).map(move |probe| {
+        let when =
+            probe.at_ms.map_or("before the load".to_owned(), |at| format!("at {}", format_milliseconds(at)));
+        let what = probe.status.map_or("nothing".to_owned(), |status| status.to_string());
+        format!(
+            "{arm}: the probe of {} {when}: {what} after {}",
+            probe.path,
+            format_milliseconds(probe.took_ms)
+        )
+    })
+}
+
+/// What the verdicts come to, in sentences.
+pub(super) fn conclusion(record: &Record) -> Vec<String> {
+    if record.hypotheses.is_empty() {
+        return Vec::new();
+    }
+    let all = record.hypotheses.len();
+    let of = |verdict: Verdict| record.hypotheses.iter().filter(|known| known.verdict == verdict).count();
+    let counts: Vec<_> = [Verdict::Supported, Verdict::Refuted, Verdict::Inconclusive, Verdict::Invalid]
+        .into_iter()
+        .filter(|verdict| of(*verdict) > 0)
+        .map(|verdict| match of(verdict) {
+            count if count == all && all > 1 => format!("all {all} hypotheses are {verdict}"),
+            count => format!("{count} of {all} {verdict}"),
+        })
+        .collect();
+    let counts = counts.join(", ") + ".";
+    let mut sentences = vec![counts[..1].to_uppercase() + &counts[1..]];
+    for (_, hypothesis, expectation) in expectations(record) {
+        if expectation.verdict == Verdict::Refuted {
+            let [left, right] = sides(record, expectation);
+            sentences.push(format!(
+                "\"{}\" is refuted: {} does not hold ({}), {left} against {right}.",
+                hypothesis.text, expectation.expr, expectation.reason
+            ));
+        }
+    }
+    if record.runs.iter().any(Run::is_invalid) {
+        sentences.push(
+            "Some measurements are invalid, and say why: what they seem to show they do not.".to_owned(),
+        );
+    }
+    sentences
+}
+
 /// What went wrong under one arm, in all its repeats, and what went wrong without a word to anybody.
-fn errors(arm: &str, repeats: &[&Evidence]) -> Vec<String> {
+fn errors(arm: &str, repeats: &[&Evidence]) -> impl Iterator<Item = String> + use<> {
     let mut told: BTreeMap<&str, u64> = BTreeMap::new();
     for (message, count) in repeats.iter().flat_map(|evidence| &evidence.run.errors) {
         *told.entry(message).or_default() += count;
@@ -200,7 +266,7 @@ fn errors(arm: &str, repeats: &[&Evidence]) -> Vec<String> {
     let invalid =
         repeats.iter().filter_map(|evidence| evidence.run.http.as_ref()).flat_map(|http| &http.invalid);
     let invalid = invalid.map(|reason| format!("{arm}: invalid: {reason}"));
-    failed.chain(dropped).chain(unsent).chain(invalid).collect()
+    failed.chain(dropped).chain(unsent).chain(invalid).collect::<Vec<_>>().into_iter()
 }
 
 fn is_scaled(record: &Record) -> bool {

@@ -13,8 +13,8 @@ pub fn render(record: &Record, results: &Results) -> String {
     let mut text = format!("{}\n{}\n", record.experiment, summary::how(record));
     for table in summary::tables(record, results) {
         let _ = write!(text, "\n{}\n{}\n", table.title, grid(&table.headings, &table.rows));
-        for error in &table.errors {
-            let _ = writeln!(text, " {error}");
+        for note in &table.notes {
+            let _ = writeln!(text, " {note}");
         }
     }
     if let Some(reference) = &record.reference {

@@ -1,6 +1,6 @@
 //! What siege prints at its end, to the byte, as it did until version 4.1.6.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use super::{Options, arm::ratio};
 use crate::summary::Summary;
@@ -21,47 +21,87 @@ const LINES: [(&str, &str); 12] = [
     ("Shortest transaction:\t", ""),
 ];
 
-/// Twelve figures.
-#[must_use]
-pub fn render(summary: &Summary, _: &Options) -> String {
-    let mut text = "Lifting the server siege...\n".to_owned();
-    for ((label, unit), figure) in LINES.iter().zip(figures(summary)) {
-        text.extend([label, figure.as_str(), unit, "\n"]);
-    }
-    text + " \n"
+/// What siege's figures are computed from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Text<'a> {
+    /// Requests by status; 0: there was no answer.
+    pub status_codes: &'a BTreeMap<u16, u64>,
+    /// From the first request until the last one was done.
+    pub elapsed: Duration,
+    /// Bytes of bodies as they came.
+    pub wire_bytes_in: u64,
+    /// How many were answered, and their response times: the mean, the longest and the shortest.
+    pub answered: u64,
+    /// The mean of their response times.
+    pub mean: Duration,
+    /// The longest.
+    pub longest: Duration,
+    /// The shortest.
+    pub shortest: Duration,
 }
 
-/// The figures that siege computes, as it computes and writes them. A transaction is an answer, other than one that
-/// tells of a server that failed; what is below 400 or wants a login is a success. Times are those of answers, from
-/// when they were due, and bytes are counted as they came.
-pub(super) fn figures(summary: &Summary) -> [String; 12] {
-    let tally = &summary.measured;
-    let count = |of: fn(u16) -> bool| {
-        tally.status_codes.iter().filter(|(code, _)| of(**code)).map(|(_, count)| count).sum::<u64>()
-    };
-    let failed = count(|code| matches!(code, 0 | 408 | 500..=509));
-    let successful = count(|code| matches!(code, 1..=399 | 401 | 407));
-    let transactions = tally.requests() - failed;
-    let elapsed_s = (summary.attack() + summary.wait()).as_secs_f64();
-    let by_time = |figure: f64| if elapsed_s > 0.0 { figure / elapsed_s } else { 0.0 };
-    let answered = &tally.times.response;
-    let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
-    let all_s = seconds(answered.mean()) * answered.count() as f64;
-    let megabytes = tally.wire_bytes_in as f64 / 1_048_576.0;
-    let whole = |count: u64| format!("{count:12}");
-    let broken = |figure: f64| format!("{figure:12.2}");
-    [
-        whole(transactions),
-        broken(100.0 * ratio(transactions, tally.requests()).unwrap_or_default()),
-        broken(elapsed_s),
-        broken(megabytes),
-        broken(if transactions > 0 { all_s / transactions as f64 } else { 0.0 }),
-        broken(by_time(transactions as f64)),
-        broken(by_time(megabytes)),
-        broken(by_time(all_s)),
-        whole(successful),
-        whole(failed),
-        broken(seconds(answered.max())),
-        broken(if successful > 0 { seconds(answered.min()) } else { 0.0 }),
-    ]
+/// Twelve figures.
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lifting the server siege...\n")?;
+        for ((label, unit), figure) in LINES.iter().zip(self.figures()) {
+            writeln!(f, "{label}{figure}{unit}")?;
+        }
+        f.write_str(" \n")
+    }
+}
+
+/// The text of a run.
+#[must_use]
+pub fn render(summary: &Summary, _: &Options) -> String {
+    Text::of(summary).to_string()
+}
+
+impl<'a> Text<'a> {
+    pub(super) fn of(summary: &'a Summary) -> Self {
+        let tally = &summary.measured;
+        let answered = &tally.times.response;
+        Self {
+            status_codes: &tally.status_codes,
+            elapsed: summary.attack() + summary.wait(),
+            wire_bytes_in: tally.wire_bytes_in,
+            answered: answered.count(),
+            mean: answered.mean().unwrap_or_default(),
+            longest: answered.max().unwrap_or_default(),
+            shortest: answered.min().unwrap_or_default(),
+        }
+    }
+
+    /// The figures that siege computes, as it computes and writes them. A transaction is an answer, other than one that
+    /// tells of a server that failed; what is below 400 or wants a login is a success. Times are those of answers, from
+    /// when they were due, and bytes are counted as they came.
+    pub(super) fn figures(&self) -> [String; 12] {
+        let count = |of: fn(u16) -> bool| {
+            self.status_codes.iter().filter(|(code, _)| of(**code)).map(|(_, count)| count).sum::<u64>()
+        };
+        let failed = count(|code| matches!(code, 0 | 408 | 500..=509));
+        let successful = count(|code| matches!(code, 1..=399 | 401 | 407));
+        let requests = count(|_| true);
+        let transactions = requests - failed;
+        let elapsed_s = self.elapsed.as_secs_f64();
+        let by_time = |figure: f64| if elapsed_s > 0.0 { figure / elapsed_s } else { 0.0 };
+        let all_s = self.mean.as_secs_f64() * self.answered as f64;
+        let megabytes = self.wire_bytes_in as f64 / 1_048_576.0;
+        let whole = |count: u64| format!("{count:12}");
+        let broken = |figure: f64| format!("{figure:12.2}");
+        [
+            whole(transactions),
+            broken(100.0 * ratio(transactions, requests).unwrap_or_default()),
+            broken(elapsed_s),
+            broken(megabytes),
+            broken(if transactions > 0 { all_s / transactions as f64 } else { 0.0 }),
+            broken(by_time(transactions as f64)),
+            broken(by_time(megabytes)),
+            broken(by_time(all_s)),
+            whole(successful),
+            whole(failed),
+            broken(self.longest.as_secs_f64()),
+            broken(if successful > 0 { self.shortest.as_secs_f64() } else { 0.0 }),
+        ]
+    }
 }

@@ -1,7 +1,7 @@
 //! What `siege -j` prints, to the byte of version 4.0.7: later ones break the line after the brace. Times are seconds
 //! in all of them.
 
-use super::{Options, siege::figures};
+use super::{Options, siege::Text};
 use crate::summary::Summary;
 
 /// What comes before each figure.
@@ -23,7 +23,10 @@ const KEYS: [&str; 12] = [
 /// Twelve figures, one a line.
 #[must_use]
 pub fn render(summary: &Summary, _: &Options) -> String {
-    let lines: Vec<String> =
-        KEYS.iter().zip(figures(summary)).map(|(key, figure)| format!("\t{key}{figure}")).collect();
+    let lines: Vec<String> = KEYS
+        .iter()
+        .zip(Text::of(summary).figures())
+        .map(|(key, figure)| format!("\t{key}{figure}"))
+        .collect();
     format!("{{{}\n}}\n", lines.join(",\n"))
 }

@@ -1,6 +1,10 @@
 //! What `vegeta report` prints, to the byte; our response times are its latencies.
 
-use std::{fmt::Write, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+    time::Duration,
+};
 
 use stockade_model::histogram::Histogram;
 
@@ -63,38 +67,78 @@ impl Metrics {
     }
 }
 
+/// All that the text has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Text {
+    /// How many there were.
+    pub requests: u64,
+    /// Requests a second, and successes a second.
+    pub rates: [f64; 2],
+    /// From the first to the last one due.
+    pub attack: Duration,
+    /// From then until the last one was done.
+    pub wait: Duration,
+    /// The least, the mean, 50, 90, 95 and 99 %, the most.
+    pub latencies: [Duration; 7],
+    /// All that came, and by request.
+    pub bytes_in: (u64, f64),
+    /// All that was sent, and by request.
+    pub bytes_out: (u64, f64),
+    /// 0 to 1.
+    pub success: f64,
+    /// Requests by status; 0: there was no answer.
+    pub status_codes: BTreeMap<u16, u64>,
+    /// What went wrong, each once.
+    pub errors: Vec<String>,
+}
+
 /// Seven lines and what went wrong.
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let times =
+            |times: &[Duration]| times.iter().copied().map(go::rounded).collect::<Vec<_>>().join(", ");
+        // Texts are sorted as texts: a status of three digits comes after no status, which is 0.
+        let mut codes = String::new();
+        for (code, count) in &self.status_codes {
+            write!(codes, "{code}:{count}  ")?;
+        }
+        let [rate, throughput] = self.rates;
+        let bytes = |(total, mean): (u64, f64)| format!("{total}, {mean:.2}");
+        let rows = [
+            [
+                "Requests",
+                "[total, rate, throughput]",
+                &format!("{}, {rate:.2}, {throughput:.2}", self.requests),
+            ],
+            ["Duration", "[total, attack, wait]", &times(&[self.attack + self.wait, self.attack, self.wait])],
+            ["Latencies", "[min, mean, 50, 90, 95, 99, max]", &times(&self.latencies)],
+            ["Bytes In", "[total, mean]", &bytes(self.bytes_in)],
+            ["Bytes Out", "[total, mean]", &bytes(self.bytes_out)],
+            ["Success", "[ratio]", &format!("{:.2}%", self.success * 100.0)],
+            ["Status Codes", "[code:count]", &codes],
+        ];
+        f.write_str(&go::columns(&rows.map(|row| row.map(str::to_owned))))?;
+        f.write_str("Error Set:\n")?;
+        self.errors.iter().try_for_each(|error| writeln!(f, "{error}"))
+    }
+}
+
+/// The text of a run.
 #[must_use]
 pub fn render(summary: &Summary, _: &Options) -> String {
     let (tally, metrics) = (&summary.measured, Metrics::of(summary));
-    let times = |times: &[Duration]| times.iter().copied().map(go::rounded).collect::<Vec<_>>().join(", ");
-    let quantiles = [0.5, 0.9, 0.95, 0.99].map(|quantile| metrics.quantile(quantile));
-    let latencies = [&[metrics.min(), metrics.mean], &quantiles[..], &[metrics.max()]].concat();
-    // Texts are sorted as texts: a status of three digits comes after no status, which is 0.
-    let mut codes = String::new();
-    for (code, count) in &tally.status_codes {
-        let _ = write!(codes, "{code}:{count}  ");
-    }
-    let rows = [
-        [
-            "Requests",
-            "[total, rate, throughput]",
-            &format!("{}, {:.2}, {:.2}", metrics.requests, metrics.rate, metrics.throughput),
-        ],
-        [
-            "Duration",
-            "[total, attack, wait]",
-            &times(&[metrics.attack + metrics.wait, metrics.attack, metrics.wait]),
-        ],
-        ["Latencies", "[min, mean, 50, 90, 95, 99, max]", &times(&latencies)],
-        ["Bytes In", "[total, mean]", &format!("{}, {:.2}", tally.bytes_in, metrics.bytes_in_mean)],
-        ["Bytes Out", "[total, mean]", &format!("{}, {:.2}", tally.bytes_out, metrics.bytes_out_mean)],
-        ["Success", "[ratio]", &format!("{:.2}%", metrics.success * 100.0)],
-        ["Status Codes", "[code:count]", &codes],
-    ];
-    let mut text = go::columns(&rows.map(|row| row.map(str::to_owned))) + "Error Set:\n";
-    tally.errors.iter().for_each(|error| {
-        let _ = writeln!(text, "{error}");
-    });
-    text
+    let [half, most, p95, p99] = [0.5, 0.9, 0.95, 0.99].map(|quantile| metrics.quantile(quantile));
+    let text = Text {
+        requests: metrics.requests,
+        rates: [metrics.rate, metrics.throughput],
+        attack: metrics.attack,
+        wait: metrics.wait,
+        latencies: [metrics.min(), metrics.mean, half, most, p95, p99, metrics.max()],
+        bytes_in: (tally.bytes_in, metrics.bytes_in_mean),
+        bytes_out: (tally.bytes_out, metrics.bytes_out_mean),
+        success: metrics.success,
+        status_codes: tally.status_codes.clone(),
+        errors: tally.errors.clone(),
+    };
+    text.to_string()
 }

@@ -95,7 +95,11 @@ fn a_run_prints_its_comparison_and_its_verdicts_and_leaves_a_record() {
     ");
 
     let html = on_disk("report.html");
-    assert_eq!(html.matches("<svg").count(), 3, "a sweep, and a plot for each of two tests");
+    assert_eq!(
+        html.matches("<svg").count(),
+        5,
+        "a sweep, a plot for each of two tests, and one for each of two arms"
+    );
     for outside in ["http://", "https://", "src=", "<script", "<link"] {
         let from_svg = html.matches("http://www.w3.org/2000/svg").count();
         let found = html.matches(outside).count();

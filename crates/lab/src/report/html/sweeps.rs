@@ -1,0 +1,127 @@
+//! Figures over what a test sweeps over: workers, or users.
+
+use stockade_model::record::{Load, Record};
+
+use super::super::plot::{self, Line, Plot};
+use crate::metrics::{Metric, Results, Unit, median};
+
+/// A metric that is shown over a sweep: its title, and whether its axis is logarithmic.
+struct Shown {
+    metric: &'static str,
+    title: &'static str,
+    y_label: &'static str,
+    y_is_log: bool,
+}
+
+const OF_BURSTS: &[Shown] = &[Shown {
+    metric: "finished",
+    title: "Time until the last worker is done",
+    y_label: "milliseconds",
+    y_is_log: true,
+}];
+
+const OF_USERS: &[Shown] = &[
+    Shown { metric: "achieved_rate", title: "Requests a second", y_label: "a second", y_is_log: false },
+    Shown { metric: "response.p99", title: "Response time, p99", y_label: "milliseconds", y_is_log: true },
+    Shown { metric: "response.p999", title: "Response time, p99.9", y_label: "milliseconds", y_is_log: true },
+    Shown { metric: "response.max", title: "Longest response time", y_label: "milliseconds", y_is_log: true },
+    Shown { metric: "loads_per_request", title: "Loads by request", y_label: "loads", y_is_log: false },
+    Shown { metric: "hit_ratio", title: "Hit ratio", y_label: "hits / lookups", y_is_log: false },
+    Shown {
+        metric: "proxy.cpu.mean",
+        title: "Processor time of the cache",
+        y_label: "cores",
+        y_is_log: false,
+    },
+];
+
+/// Tests that differ in nothing but a number: the beginning of their paths, and the paths. What has no number is a
+/// family of those without.
+pub(super) fn families<'a>(record: &'a Record, results: &Results) -> Vec<(&'a str, Vec<&'a str>)> {
+    let has_run = |test: &&String| results.runs().iter().any(|e| e.run.test == **test);
+    let mut families: Vec<(&str, Vec<&str>)> = Vec::new();
+    for test in record.tests.iter().filter(has_run) {
+        let (family, _) = split(test).unwrap_or(("", 0.0));
+        match families.iter_mut().find(|(known, _)| *known == family) {
+            Some((_, tests)) => tests.push(test),
+            None => families.push((family, vec![test])),
+        }
+    }
+    families
+}
+
+/// The number at the end of a path, and what comes before it.
+fn split(test: &str) -> Option<(&str, f64)> {
+    let (family, last) = test.rsplit_once('/').unwrap_or(("", test));
+    Some((family, last.parse().ok()?))
+}
+
+/// For each metric a title, and a plot for every family.
+pub(super) fn sections(record: &Record, results: &Results) -> Vec<(&'static str, Vec<String>)> {
+    let mut families = families(record, results);
+    families.retain_mut(|(_, tests)| {
+        tests.retain(|test| split(test).is_some());
+        tests.len() > 1
+    });
+    let is_burst = |tests: &[&str]| {
+        let run = results.runs().iter().find(|evidence| tests.contains(&evidence.run.test.as_str()));
+        run.is_some_and(|evidence| matches!(evidence.run.load, Load::Burst(_)))
+    };
+    let mut sections = Vec::new();
+    for (shown, of_bursts) in OF_BURSTS.iter().map(|s| (s, true)).chain(OF_USERS.iter().map(|s| (s, false))) {
+        let fit = families.iter().filter(|(_, tests)| is_burst(tests) == of_bursts);
+        let plots = fit.map(|(family, tests)| swept(record, results, shown, family, tests, of_bursts));
+        let plots: Vec<String> = plots.filter(|svg| !svg.is_empty()).collect();
+        if !plots.is_empty() {
+            sections.push((shown.title, plots));
+        }
+    }
+    sections
+}
+
+fn swept(
+    record: &Record,
+    results: &Results,
+    shown: &Shown,
+    family: &str,
+    tests: &[&str],
+    of_bursts: bool,
+) -> String {
+    let metric = Metric::named(shown.metric).expect("it is one");
+    let point = |arm: &str, test: &str| {
+        let (_, x) = split(test)?;
+        let figures =
+            results.repeats(test, arm).into_iter().filter_map(|evidence| evidence.figure(metric, None));
+        Some((x, median(figures)?))
+    };
+    let measured = |arm: &str| Line {
+        name: arm.to_owned(),
+        points: tests.iter().filter_map(|test| point(arm, test)).collect(),
+    };
+    let published = |arm: &str| {
+        let figures = &record.reference.as_ref()?.figures;
+        let at = |test: &&str| {
+            let (_, x) = split(test)?;
+            Some((x, *figures.get(&format!("{test}/{arm}.{}", metric.name))?))
+        };
+        let points: Vec<_> = tests.iter().filter_map(at).collect();
+        (points.len() > 1).then(|| Line { name: format!("{arm}, published"), points })
+    };
+    let arms = || record.arms.iter().map(|arm| arm.name.as_str());
+    let lines: Vec<Line> = arms().map(measured).chain(arms().filter_map(published)).collect();
+    if lines.iter().flat_map(|line| &line.points).all(|(_, y)| *y <= 0.0) {
+        return String::new();
+    }
+    let x_text = |x: f64| format!("{x:.0}");
+    debug_assert!(metric.unit == Unit::Time || !shown.y_is_log, "counts may be none");
+    plot::svg(&Plot {
+        title: family,
+        x_label: if of_bursts { "workers" } else { "users" },
+        y_label: shown.y_label,
+        x_is_log: true,
+        lines: &lines,
+        y_is_log: shown.y_is_log,
+        x_text,
+        x_ticks: tests.len(),
+    })
+}
