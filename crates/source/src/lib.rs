@@ -128,6 +128,13 @@ pub const SOURCES: &[Kind] = &[
     },
 ];
 
+/// Schemes of sources that are there only if a feature of this crate is.
+const FEATURES: [(&str, &[&str]); 3] = [
+    ("http", &["http", "https", "couchdb", "couchdbs"]),
+    ("mongodb", &["mongodb", "mongodb+srv"]),
+    ("postgres", &["postgres", "postgresql"]),
+];
+
 /// Which source to open: a [`Kind`] and what it is told. It may hold secrets, and shows none.
 #[derive(Clone)]
 pub struct SourceUrl {
@@ -235,7 +242,12 @@ impl FromStr for SourceUrl {
     fn from_str(url: &str) -> Result<Self, OpenError> {
         let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
         let Some(kind) = SOURCES.iter().find(|kind| kind.schemes.contains(&scheme)) else {
-            let remedy = remedy(scheme, SOURCES.iter().flat_map(|kind| kind.schemes).copied());
+            let remedy = match FEATURES.into_iter().find(|(_, schemes)| schemes.contains(&scheme)) {
+                Some((feature, _)) => {
+                    format!("this program was built without it, build it with --features {feature}")
+                }
+                None => remedy(scheme, SOURCES.iter().flat_map(|kind| kind.schemes).copied()),
+            };
             return Err(OpenError::UnknownScheme { scheme: scheme.to_owned(), remedy });
         };
         Ok(Self { kind, place: (kind.read)(scheme, rest)?, written: url.into() })

@@ -59,7 +59,7 @@ pub fn app(args: &AppArgs) -> Result<Exit, Failure> {
     }
     for address in front.addresses() {
         writeln!(io::stdout(), "http://{address}").map_err(Failure::Output)?;
-        eprintln!("it is looked at, purged and reloaded at http://{address}/_admin");
+        eprintln!("it is looked at at http://{address}/_admin");
     }
     runtime.block_on(async {
         tokio::select! {

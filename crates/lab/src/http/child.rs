@@ -111,10 +111,12 @@ impl Child {
     pub(super) fn admin(&self) -> Result<String, ChildError> {
         for _ in 0..looks(START_TIMEOUT) {
             let said = fs::read_to_string(&self.log).unwrap_or_default();
-            if let Some((_, rest)) = said.split_once("it is looked at, purged and reloaded at ")
-                && let Some((url, _)) = rest.split_once('\n')
+            // A line is whole when there is an end to it.
+            let mut lines = said.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+            if let Some(line) = lines.find(|line| line.starts_with("it is looked at"))
+                && let Some(at) = line.find("http://")
             {
-                return Ok(url.to_owned());
+                return Ok(line[at..].to_owned());
             }
             self.check()?;
             pause();

@@ -200,10 +200,9 @@ impl Observer for Watch<'_> {
         let usage: BTreeMap<_, _> =
             self.processes.iter_mut().filter_map(|process| Some((process.role, process.usage()?))).collect();
         self.guard(progress.elapsed, &usage);
-        let (due, later) =
-            self.probes.drain(..).partition(|(probe, _)| probe.at.is_some_and(|at| at <= progress.elapsed));
+        let is_due = |(probe, _): &(Probe, Seed)| probe.at.is_some_and(|at| at <= progress.elapsed);
+        let (due, later): (Vec<_>, Vec<_>) = self.probes.drain(..).partition(is_due);
         self.probes = later;
-        let due: Vec<(Probe, Seed)> = due;
         self.sent.extend(due.into_iter().map(|(probe, seed)| probe.send(self.url, seed)));
         (self.sink)(Second {
             second: progress.elapsed.as_secs().saturating_sub(1),

@@ -10,9 +10,11 @@ use std::{
 
 use crate::{
     proxy::until,
+    running::Running,
     support::{Said, Sandbox},
 };
 use serde_json::Value;
+use stockade_services::free_port;
 
 const EXPERIMENT: &str = r#"
 title = "New things only"
@@ -192,6 +194,49 @@ fn a_service_that_is_not_there_is_told() {
     let said =
         sandbox.command().args(["run", &file]).env("PATH", sandbox.path()).output().expect("it starts");
     Said::of(said).assert_refused(1, &["redis-server", "`make deps`"]);
+}
+
+/// Somebody else's cache: it is asked where it is, its process is looked at, and what it loads is what our origin was asked.
+#[test]
+fn a_cache_that_is_there_already_is_asked_where_it_is() {
+    let sandbox = Sandbox::new();
+    let origin = free_port().expect("a port");
+    let url = format!("http://127.0.0.1:{origin}");
+    let proxy =
+        Running::start(&sandbox, &["proxy", "--origin", &url, "--listen", "0", "--strategy", "simple"], "");
+    let address = proxy.listens("http");
+    let text = format!(
+        r#"
+title = "Theirs"
+[target]
+url = "http://{address}"
+pid = {}
+[origin]
+listen = "127.0.0.1:{origin}"
+recipe = [{{ route = "/*", body = "hello", stages = [{{ at = 0 }}], headers = {{ cache-control = "max-age=60" }} }}]
+[load]
+connections = [1, 2]
+duration = "10s"
+path = "/{{key}}"
+keys = "scan:5"
+[[hypothesis]]
+text = "it loads each key once"
+expect = ["1/source_loads == 5", "2/source_loads == 0", "success == 1", "proxy.rss.max > 1"]
+"#,
+        proxy.id()
+    );
+    let file = sandbox.file("theirs.toml", &text);
+    let arguments = ["run", &file, "--scale", "0.1", "--format", "json", "--out", "record"];
+    let said = sandbox.stockade(&arguments);
+    assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
+    let report: Value = serde_json::from_str(&said.stdout).expect("JSON");
+    let arm = &report["arms"]["1/cache"];
+    assert!(arm["hit_ratio"].as_f64().is_some_and(|ratio| ratio > 0.9), "{arm}");
+    let siege = sandbox.stockade(&["report", "record", "--format", "siege"]).stdout;
+    assert!(siege.contains(" 2/cache, repeat 1\nLifting the server siege...\nTransactions:"), "{siege}");
+    let nobody = text.replace(&format!("pid = {}", proxy.id()), "pid = 4194304");
+    let file = sandbox.file("nobody.toml", &nobody);
+    sandbox.stockade(&["run", &file]).assert_refused(2, &["there is no process 4194304"]);
 }
 
 /// Probes are asked apart from the load: what they bring is told, and decides whether the run is what it was meant to be.

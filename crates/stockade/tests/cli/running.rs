@@ -78,6 +78,11 @@ impl Running {
         self.stdout.recv_timeout(PATIENCE).expect("a line on standard output")
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("it runs");
