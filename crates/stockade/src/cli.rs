@@ -237,7 +237,7 @@ fn size(text: &str) -> Result<usize, String> {
 
 #[derive(Debug, Args)]
 pub struct AppArgs {
-    /// Its [origin] source and its [cache]
+    /// Its `[origin]` and its `[cache]`, as of an experiment
     #[arg(value_name = "FILE.toml")]
     pub config: PathBuf,
     /// End when standard input does: for whoever starts it, and may be gone before
