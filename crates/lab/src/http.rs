@@ -19,7 +19,9 @@ mod watch;
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs::{self, File},
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -177,25 +179,36 @@ impl Http {
         fs::create_dir_all(place.folder).map_err(file(place.folder))?;
         let origin = self.origin.as_ref().map(|recipe| origin(recipe, place)).transpose()?;
         let front = self.front(place, origin.as_ref())?;
-        let load = self.traffic.load(&front.url, place.files, seed)?;
+        // What is there already may know what an earlier run with the same seed has asked it.
+        let newness = match self.served {
+            Served::There { .. } => Seed::from_entropy(),
+            Served::Proxy(_) | Served::App(_) => seed,
+        };
+        let load = self.traffic.load(&front.url, place.files, seed, newness)?;
         let ready = load.ready()?;
+        // What ends here early is this load, and no other.
+        let above = stop;
+        let stop = above.below();
+        let mut watch = Watch::new(&front, origin.as_ref(), place.memory_mib, &stop, sink);
+        watch.probing(&self.probes, newness);
         // What the origin does when is counted from here on.
         if let Some(origin) = &origin {
-            let silent = |error: String| origin.check().err().unwrap_or_else(|| origin.failed(&error));
-            get(&format!("{}/_admin/start", origin.url)).map_err(silent)?;
+            get(&format!("{}/_admin/start", origin.url)).map_err(|error| origin.silent(&error))?;
         }
-        // What ends here early is this load, and no other.
-        let stop = stop.below();
-        let mut watch = Watch::new(&front, origin.as_ref(), place.memory_mib, &stop, sink);
-        watch.probing(&self.probes, seed);
         let Ran { summary, was_stopped } = ready.run(&mut watch, &stop)?;
         let Seen { figures, probes, ended } = watch.done();
         let mut invalid = summary.generator.reasons.clone();
         match ended {
+            _ if above.is_requested() => return Ok(None),
             Some(Ended::Child(error)) => return Err(error.into()),
             Some(Ended::Memory(reason)) => invalid.push(reason),
             None if was_stopped => return Ok(None),
             None => {}
+        }
+        if front.stats.is_some() && !figures.is_last {
+            invalid.push(
+                "what was counted in the end was not told: the figures of the cache are older".to_owned(),
+            );
         }
         for child in [&origin, &front.child].into_iter().flatten() {
             child.check()?;
@@ -209,6 +222,7 @@ impl Http {
             attack_ms: milliseconds(summary.attack()),
             wait_ms: milliseconds(summary.wait()),
             wire_bytes_in: summary.measured.wire_bytes_in,
+            tells: figures.tells,
             probes,
             invalid,
         };
@@ -263,6 +277,14 @@ impl Http {
             errors: errors(tally),
             http: Some(http),
         }
+    }
+
+    /// Reads the files that it will take, so that nothing of them is wrong when others have been measured for hours.
+    pub fn check_files(&self, files: &Path) -> Result<(), HttpError> {
+        if let Some(recipe) = &self.origin {
+            recipe.text(files).map_err(HttpError::Recipe)?;
+        }
+        self.traffic.check_files(files)
     }
 
     /// Has room for so many times as many entries, where their number is limited.
@@ -324,13 +346,15 @@ impl Http {
         };
         let path = place.folder.join(name);
         let told: String = told.as_object().into_iter().flatten().map(setting).collect();
-        fs::write(&path, &told).map_err(file(&path))?;
+        write_secret(&path, &told).map_err(file(&path))?;
         let mut arguments: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
         arguments.push(path.display().to_string());
-        let child = Child::start(Role::Proxy, place.program, &arguments, place.folder)?;
-        let stats = Some(format!("{}/stats", child.admin()?));
-        // It has been read, and is kept without what nobody else is to know.
+        let started = Child::start(Role::Proxy, place.program, &arguments, place.folder);
+        let started = started.and_then(|child| Ok((child.admin()?, child)));
+        // It has been read, whatever came of it, and is kept without what nobody else is to know.
         fs::write(&path, masked_file(&told)).map_err(file(&path))?;
+        let (admin, child) = started?;
+        let stats = Some(format!("{admin}/stats"));
         Ok(Front { url: child.url.clone(), stats, pid: Some(child.id()), child: Some(child) })
     }
 }
@@ -342,6 +366,12 @@ fn origin(recipe: &Recipe, place: Place<'_>) -> Result<Child, HttpError> {
     let listen = recipe.listen.map_or_else(|| "127.0.0.1:0".to_owned(), |listen| listen.to_string());
     let arguments = ["origin", &path.display().to_string(), "--listen", &listen, "--hold"].map(str::to_owned);
     Ok(Child::start(Role::Origin, place.program, &arguments, place.folder)?)
+}
+
+/// Writes a file that nobody else may read.
+fn write_secret(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
 }
 
 /// A line of TOML.

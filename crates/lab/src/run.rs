@@ -122,9 +122,11 @@ pub fn run(
                 let check = libraries[source].check(load, record.host.memory_mib);
                 check.map_err(|error| too_much(&experiment, cell, error))?;
             }
-            Subject::Http(http) => http
-                .check_memory(experiment.folder(), record.host.memory_mib)
-                .map_err(|error| RunError::Memory { test: cell.test.clone(), error })?,
+            Subject::Http(http) => {
+                http.check_files(experiment.folder())?;
+                http.check_memory(experiment.folder(), record.host.memory_mib)
+                    .map_err(|error| RunError::Memory { test: cell.test.clone(), error })?;
+            }
         }
     }
     for (service, documents) in &experiment.services {

@@ -43,7 +43,7 @@ use toml::{
 
 use crate::{
     engine::Load,
-    http::Http,
+    http::{Http, Served},
     judge::{self, Claim, Names, Selector},
     metrics::{Unit, Window},
     services::Service,
@@ -314,11 +314,21 @@ fn read(name: &str, text: &str) -> Result<Experiment, Wrong> {
     claims.extend(audit(names, &cells));
     let is_left_out = |test: &str| left_out.iter().any(|left_out| judge::is_below(test, left_out));
     cells.retain(|cell| !is_left_out(&cell.test));
+    if cells.is_empty() {
+        let message =
+            format!("every test is left out: the files that {} require are not there", left_out.join(", "));
+        return Err(Wrong::new(message, None));
+    }
     for claim in &mut claims {
+        let all = claim.expect.len();
         claim.expect.retain(|(_, comparison)| {
             !comparison.selectors().iter().any(|selector| selector.test.as_deref().is_some_and(is_left_out))
         });
+        if claim.expect.len() < all {
+            claim.text = format!("{} (without {}, which was left out)", claim.text, left_out.join(", "));
+        }
     }
+    undeclared(&cells, &head.services)?;
     claims.retain(|claim| !claim.expect.is_empty());
     let reference = match tables::take(&mut layers, "reference")? {
         Some(table) => Some(reference(table, names)?),
@@ -435,17 +445,34 @@ fn window(selector: &Selector, cells: &[Cell]) -> Result<(), String> {
                     "`({window})` ends after the load, which takes {lasts}: write an earlier end"
                 ));
             }
-            Window::UntilFirstReclaim | Window::AfterFirstReclaim
-                if matches!(cell.subject, Subject::Engine { .. }) =>
+            Window::UntilFirstReclaim | Window::AfterFirstReclaim if !matches!(&cell.subject, Subject::Http(http) if matches!(http.served, Served::Proxy(_))) =>
             {
                 return Err(format!(
-                    "`({window})` is of runs over HTTP, where the cache is looked at once a second: write seconds, such as (10s..50s)"
+                    "`({window})` is of our proxy, which is looked at once a second: write seconds, such as (10s..50s)"
                 ));
             }
             _ => {}
         }
     }
     Ok(())
+}
+
+/// Refuses a database that nobody has filled.
+fn undeclared(cells: &[Cell], services: &BTreeMap<Service, ServiceTable>) -> Result<(), Wrong> {
+    let sources = cells.iter().filter_map(|cell| match &cell.subject {
+        Subject::Http(Http { served: Served::App(settings), .. }) => {
+            Service::meant_by(settings.get("origin")?.get("source")?.as_str()?)
+        }
+        _ => None,
+    });
+    match sources.map(|(service, _)| service).find(|service| !services.contains_key(service)) {
+        None => Ok(()),
+        Some(service) => Err(Wrong {
+            message: format!("`{}:` is started for the run, with nothing in it", service.name()),
+            at: None,
+            help: Some(format!("write [services] {} = {{ documents = \"FILE.jsonl\" }}", service.name())),
+        }),
+    }
 }
 
 /// What every open load claims without being asked.

@@ -6,6 +6,7 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     net::{Ipv4Addr, TcpListener},
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
     thread,
@@ -155,7 +156,8 @@ fn is_installed(program: &str) -> bool {
 /// A shell that runs until its standard input ends.
 fn keeper(script: &str) -> Command {
     let mut keeper = Command::new("sh");
-    keeper.args(["-c", script, "keeper"]).stdin(Stdio::piped());
+    // Ctrl-C at a terminal is not for it: it has something to do in the end.
+    keeper.args(["-c", script, "keeper"]).stdin(Stdio::piped()).process_group(0);
     keeper
 }
 

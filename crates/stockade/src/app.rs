@@ -47,7 +47,7 @@ pub fn app(args: &AppArgs) -> Result<Exit, Failure> {
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
     };
     let settings = Settings {
-        // As Node has it.
+        // One, as of Node; Redis and the database are another's.
         threads: NonZeroUsize::MIN,
         connections_max: 100_000,
         ..Settings::default()

@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     io::{self, BufRead, BufReader},
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child as Process, Command, Stdio},
     sync::{Mutex, PoisonError, mpsc},
@@ -17,6 +18,8 @@ use stockade_model::record::Role;
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long it may take to end when it is asked to.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// Between the end of its connections and its own.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
 /// How often it is looked at meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// What the program ends with when what it was told makes no sense.
@@ -82,6 +85,8 @@ impl Child {
             .args(arguments)
             // It ends when its standard input does: when this process is gone, whatever became of it.
             .arg("--until-stdin-ends")
+            // Ctrl-C at a terminal is for whoever has started it, and ends it in its turn.
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(errors)
@@ -137,6 +142,17 @@ impl Child {
             Ok(Some(status)) => Err(self.failed(&format!("has ended: {status}"))),
             Err(error) => Err(self.failed(&format!("cannot be looked after: {error}"))),
         }
+    }
+
+    /// Why it does not answer: it has ended, or is about to, or else `error`.
+    pub(super) fn silent(&self, error: &str) -> ChildError {
+        for _ in 0..looks(LAST_MOMENT) {
+            if let Err(ended) = self.check() {
+                return ended;
+            }
+            pause();
+        }
+        self.failed(error)
     }
 
     /// Why it never listened: it has ended, or is about to.

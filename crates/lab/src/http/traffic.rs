@@ -147,8 +147,17 @@ impl Traffic {
         }
     }
 
-    /// The load, asked of `url`. Files are below `files`.
-    pub(super) fn load(&self, url: &str, files: &Path, seed: Seed) -> Result<Load, HttpError> {
+    /// Reads the files that it takes.
+    pub(super) fn check_files(&self, files: &Path) -> Result<(), HttpError> {
+        let base: Base = "http://localhost".parse()?;
+        match &self.requests {
+            Requests::Made { of, .. } => of.targets(&base, files).map(drop),
+            Requests::Logged(replay) => Ok(Log::open(&files.join(&replay.log), &base).map(drop)?),
+        }
+    }
+
+    /// The load, asked of `url`. Files are below `files`; `newness` is what new URLs have.
+    pub(super) fn load(&self, url: &str, files: &Path, seed: Seed, newness: Seed) -> Result<Load, HttpError> {
         let base: Base = url.parse()?;
         let (targets, order, keys, plan) = match &self.requests {
             Requests::Made { of, pace } => {
@@ -164,9 +173,9 @@ impl Traffic {
             }
         };
         let cache_bust = match &self.requests {
-            _ if self.cache_bust => Some(CacheBust::Requests(seed)),
+            _ if self.cache_bust => Some(CacheBust::Requests(newness)),
             Requests::Made { .. } => None,
-            Requests::Logged(_) => Some(CacheBust::Rounds(seed)),
+            Requests::Logged(_) => Some(CacheBust::Rounds(newness)),
         };
         let asks = Asks::new(targets, Variety { order, keys, cache_bust }, seed)?;
         Ok(Load {

@@ -12,7 +12,7 @@ use stockade_load::{
     sample::Sample,
 };
 use stockade_model::{
-    record::{self, Holds, Role, Usage},
+    record::{self, Holds, Role, Tells, Usage},
     seed::Seed,
     units::format_duration,
 };
@@ -24,6 +24,9 @@ use super::{
     probe::{Probe, Sent},
 };
 use crate::engine::{OpenSecond, Second};
+
+/// What was used in less time than this nobody can tell.
+const SECONDS_MIN: f64 = 0.5;
 
 /// What the load asks.
 pub(super) struct Front {
@@ -85,8 +88,12 @@ pub(super) struct Figures {
     pub(super) last: Counted,
     /// The most bytes that it was seen to hold.
     pub(super) bytes_max: Option<u64>,
-    /// Whether it tells what it holds.
-    holds: bool,
+    /// Who tells of it.
+    pub(super) tells: Tells,
+    /// Whether it was told in the end.
+    pub(super) is_last: bool,
+    /// What had been counted before the load.
+    before: Counted,
 }
 
 /// What a cache has counted since it was started.
@@ -101,6 +108,22 @@ pub(super) struct Counted {
     pub(super) loads_rejected: u64,
     pub(super) refreshes: u64,
     pub(super) waiters: u64,
+}
+
+impl Counted {
+    /// What was counted since then; what it holds now.
+    fn since(self, before: Self) -> Self {
+        Self {
+            evicted: self.evicted.saturating_sub(before.evicted),
+            reclaims: self.reclaims.saturating_sub(before.reclaims),
+            loads: self.loads.saturating_sub(before.loads),
+            loads_refused: self.loads_refused.saturating_sub(before.loads_refused),
+            loads_rejected: self.loads_rejected.saturating_sub(before.loads_rejected),
+            refreshes: self.refreshes.saturating_sub(before.refreshes),
+            waiters: self.waiters.saturating_sub(before.waiters),
+            ..self
+        }
+    }
 }
 
 impl<'a> Watch<'a> {
@@ -129,7 +152,7 @@ impl<'a> Watch<'a> {
             processes: parts.into_iter().filter_map(process).collect(),
             children: front.child.iter().chain(origin).collect(),
             bytes_max: (memory_mib > 0).then_some(bytes_max),
-            figures: Figures::default(),
+            figures: Figures { tells: Tells::Nobody, ..Figures::default() },
             probes: Vec::new(),
             sent: Vec::new(),
             answered: Vec::new(),
@@ -140,15 +163,19 @@ impl<'a> Watch<'a> {
     }
 
     /// Sends the probes that come before the load, waits for what they bring, and keeps the others until they are due.
-    pub(super) fn probing(&mut self, probes: &[Probe], seed: Seed) {
+    pub(super) fn probing(&mut self, probes: &[Probe], newness: Seed) {
         for (probe, number) in probes.iter().zip(1..) {
-            let seed = seed.child(&format!("probe {number}"));
+            let seed = newness.child(&format!("probe {number}"));
             if probe.at.is_none() {
                 self.answered.push(probe.send(self.url, seed).answered());
             } else {
                 self.probes.push((probe.clone(), seed));
             }
         }
+        // What they have cost is not the load's.
+        self.look();
+        self.figures.before = self.figures.last;
+        self.figures.last = Counted::default();
     }
 
     /// All that was seen, with a last look.
@@ -161,9 +188,11 @@ impl<'a> Watch<'a> {
     /// What the cache has counted; one that does not say so now has what it said last.
     fn look(&mut self) {
         let text = self.stats.and_then(|stats| get(stats).ok());
-        let Some(stats) = text.and_then(|text| serde_json::from_str::<Stats>(&text).ok()) else { return };
-        self.figures.holds = matches!(stats, Stats::Cache(_));
-        self.figures.last = stats.counted();
+        let stats = text.and_then(|text| serde_json::from_str::<Stats>(&text).ok());
+        self.figures.is_last = stats.is_some();
+        let Some(stats) = stats else { return };
+        self.figures.tells = if matches!(stats, Stats::Cache(_)) { Tells::Cache } else { Tells::Origin };
+        self.figures.last = stats.counted().since(self.figures.before);
         self.figures.bytes_max = self.figures.bytes_max.max(self.figures.last.bytes);
     }
 
@@ -214,7 +243,12 @@ impl Observer for Watch<'_> {
                 ..OpenSecond::default()
             }),
             usage,
-            holds: self.figures.holds.then_some(Holds { entries, bytes, reclaims, waiters }),
+            holds: (self.figures.tells == Tells::Cache).then_some(Holds {
+                entries,
+                bytes,
+                reclaims,
+                waiters,
+            }),
         });
     }
 
@@ -224,13 +258,17 @@ impl Observer for Watch<'_> {
 }
 
 impl Process {
-    /// What it has used since it was last looked at; `None`: it is gone.
+    /// What it has used since it was last looked at; `None`: it is gone, or that was just now.
     fn usage(&mut self) -> Option<Usage> {
         let (ticks, at) = (ticks(self.id)?, now());
         let seconds = (at - self.at).as_secs_f64();
+        // The last second of a load may have hardly begun, and a tick is a hundredth of one.
+        if seconds < SECONDS_MIN {
+            return None;
+        }
         let cpu = ticks.saturating_sub(self.ticks) as f64 / rustix::param::clock_ticks_per_second() as f64;
         (self.ticks, self.at) = (ticks, at);
-        Some(Usage { rss_bytes: rss_bytes(self.id)?, cpu: if seconds > 0.0 { cpu / seconds } else { 0.0 } })
+        Some(Usage { rss_bytes: rss_bytes(self.id)?, cpu: cpu / seconds })
     }
 }
 

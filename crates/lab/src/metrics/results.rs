@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stockade_model::record::{Run, Times};
+use stockade_model::record::{Run, Tells, Times};
 
 use super::{Fold, Metric, Moment, Part, Raw, Window, metrics};
 
@@ -91,8 +91,44 @@ impl Results {
 }
 
 fn figures(raw: &Raw<'_>, window: Option<Window>) -> BTreeMap<(&'static str, Option<Window>), f64> {
-    let told = metrics().filter(|metric| window.is_none() || metric.has_windows);
+    let has_window = |metric: &&Metric| window.is_none() || metric.has_windows;
+    let told = metrics().filter(has_window).filter(|metric| is_told(raw.run, metric.name));
     told.filter_map(|metric| Some(((metric.name, window), (metric.figure)(raw)?))).collect()
+}
+
+/// What only the engine counts, what only a cache of ours does, and what its origin can tell in its place.
+const OF_ENGINES: [&str; 9] = [
+    "episodes",
+    "amplification",
+    "cache.invalidated",
+    "stores.sync",
+    "stores.async",
+    "stores.total",
+    "stores.skipped",
+    "stores.dropped",
+    "stores.refused",
+];
+const OF_CACHES: [&str; 7] = [
+    "waiters",
+    "refreshes",
+    "loads_refused",
+    "loads_rejected",
+    "cache.entries",
+    "cache.evicted",
+    "cache.bytes_max",
+];
+const OF_ORIGINS: [&str; 2] = ["source_loads", "loads_per_request"];
+
+/// Whether anybody has told what this is in that run: what is not known is absent, and not 0.
+fn is_told(run: &Run, metric: &str) -> bool {
+    let Some(http) = &run.http else { return true };
+    let is_of_caches = OF_CACHES.contains(&metric);
+    !OF_ENGINES.contains(&metric)
+        && match http.tells {
+            Tells::Cache => true,
+            Tells::Origin => !is_of_caches,
+            Tells::Nobody => !is_of_caches && !OF_ORIGINS.contains(&metric),
+        }
 }
 
 impl Evidence {

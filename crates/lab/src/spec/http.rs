@@ -2,7 +2,7 @@
 
 mod load;
 
-use std::{net::SocketAddr, ops::Range};
+use std::{net::SocketAddr, ops::Range, time::Duration};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -11,6 +11,7 @@ use stockade_cache::spec::{
     written::{Plain, Text},
 };
 use stockade_load::target::{Base, UrlError};
+use stockade_model::units::format_duration;
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -126,7 +127,15 @@ pub(super) fn read(
         ));
     }
     let lasts = load.get_ref().read(&Some(load.span()))?;
-    let probes = preflight.probes.iter().map(read_probe).collect::<Result<Vec<_>, _>>()?;
+    let ends = lasts.iter().map(|(_, traffic)| traffic.lasts()).min().unwrap_or_default();
+    let probes = preflight.probes.iter().map(|probe| read_probe(probe, ends));
+    let probes = probes.collect::<Result<Vec<_>, _>>()?;
+    if let (Served::There { url, .. }, Some(probe)) = (&served, preflight.probes.first())
+        && url.starts_with("https:")
+    {
+        let message = "probes are asked without encryption, and the target is not: leave them out";
+        return Err(Wrong::new(message, Some(probe.span())));
+    }
     let sweeps = lasts.len() > 1;
     let http = |(users, traffic): (Option<usize>, _)| {
         let swept = users.filter(|_| sweeps).map(|users| users.to_string());
@@ -154,10 +163,14 @@ fn there(target: &Target) -> Result<Served, Wrong> {
     Ok(Served::There { url: base.to_string(), pid: target.pid.as_ref().map(|pid| *pid.get_ref()) })
 }
 
-fn read_probe(probe: &Spanned<ProbeTable>) -> Result<Probe, Wrong> {
+fn read_probe(probe: &Spanned<ProbeTable>, ends: Duration) -> Result<Probe, Wrong> {
     let ProbeTable { at, path, cache_bust, status } = probe.get_ref();
     if !path.starts_with('/') {
         let message = "a probe's path begins with `/`: whom it asks is known";
+        return Err(Wrong::new(message, Some(probe.span())));
+    }
+    if at.as_ref().is_some_and(|at| at.0.0 >= ends) {
+        let message = format!("the load is over after {}: write an earlier `at`", format_duration(ends));
         return Err(Wrong::new(message, Some(probe.span())));
     }
     Ok(Probe {

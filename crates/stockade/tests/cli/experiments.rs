@@ -73,7 +73,7 @@ fn the_cache_limit_can_be_repeated() {
     let arms = report["arms"].as_object().expect("arms");
     assert_eq!(arms.len(), 9);
     assert!(
-        arms["1k/limited"]["cache"]["entries_max"].as_u64().is_none_or(|entries| entries <= 900),
+        arms["1k/limited"]["cache"]["entries_max"].as_u64().is_some_and(|entries| entries <= 900),
         "{report}"
     );
 }

@@ -3,7 +3,7 @@
 use std::{
     fs,
     net::TcpListener,
-    os::unix::fs::symlink,
+    os::unix::{fs::symlink, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -107,6 +107,8 @@ fn begun(sandbox: &Sandbox, text: &str) -> (Child, PathBuf) {
     let mut command = sandbox.command();
     let out = sandbox.path().join("record");
     command.args(["run", &file, "--out"]).arg(&out).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // As from a terminal, whose signals are for a group of processes.
+    command.process_group(0);
     let running = command.spawn().expect("the program starts");
     let is_up = |folder: fs::DirEntry| {
         let said = fs::read_to_string(folder.path().join("proxy.log")).unwrap_or_default();
@@ -129,7 +131,8 @@ fn nothing_outlives_a_run_that_is_killed() {
 fn an_interrupt_ends_it_all_and_keeps_what_was_measured() {
     let sandbox = Sandbox::new();
     let (running, out) = begun(&sandbox, EXPERIMENT);
-    kill(running.id(), "INT");
+    let told = Command::new("kill").args(["-INT", "--", &format!("-{}", running.id())]).status();
+    assert!(told.is_ok_and(|told| told.success()));
     let said = Said::of(running.wait_with_output().expect("it ends"));
     assert_eq!(said.code, 98, "{}", said.stderr);
     assert!(family(&out).is_empty());
@@ -154,6 +157,72 @@ fn a_child_that_is_killed_is_told_at_once_and_nothing_is_left() {
         let reported = sandbox.stockade(&["report", "record"]);
         assert_eq!(reported.code, 0, "{}", reported.stderr);
     }
+}
+
+/// Neither a typo in a file that is read last, nor a probe that nobody would ever send, is found out when hours have gone.
+#[test]
+fn what_is_wrong_with_any_file_is_told_before_anything_runs() {
+    let sandbox = Sandbox::new();
+    let tests = "[[test]]\nname = \"a\"\n[[test]]\nname = \"b\"\n";
+    for (test_b, words) in [
+        ("load.path = \"/b\"\norigin.recipe = \"none.json\"", "none.json: No such file"),
+        ("load = { connections = 1, duration = \"20s\", urls = { file = \"none.txt\" } }", "none.txt"),
+        ("load = { replay = { log = \"none.log\" }, duration = \"20s\" }", "none.log"),
+        ("preflight.probes = [{ at = \"20s\", path = \"/\", status = 200 }]", "the load is over after 20s"),
+    ] {
+        let text =
+            EXPERIMENT.replace("path = \"/a\"\n", "").replace("rate = \"100/s\"\nduration = \"20s\"\n", "");
+        let a = "load = { rate = \"100/s\", duration = \"20s\", path = \"/a\" }\n";
+        let b = if test_b.starts_with("load = ") { "" } else { a };
+        let tests = tests.replacen("[[test]]\nname = \"b\"\n", &format!("{a}[[test]]\nname = \"b\"\n"), 1);
+        let path = test_b.replace("load.path = \"/b\"\n", "");
+        let text = text.replace(
+            "[[arm]]\nname = \"limited\"",
+            &format!("{tests}{b}{path}\n[[arm]]\nname = \"limited\""),
+        );
+        let said = sandbox.stockade(&["run", &sandbox.file("typo.toml", &text), "--out", "typo"]);
+        said.assert_refused(2, &[words]);
+        assert!(!sandbox.path().join("typo").exists());
+    }
+}
+
+#[test]
+fn what_would_not_fit_into_memory_is_refused_beforehand() {
+    let sandbox = Sandbox::new();
+    let text =
+        EXPERIMENT.replace("\"1GiB\"", "\"900000GiB\"").replace("\"20s\"", "\"20d\"").replace("10kb", "10mb");
+    let said = sandbox.stockade(&["run", &sandbox.file("large.toml", &text), "--out", "record"]);
+    said.assert_refused(
+        2,
+        &["its cache would hold about 921600000", " MiB, more than 60 % of this machine's"],
+    );
+    assert!(!sandbox.path().join("record").exists());
+}
+
+/// A password that a process was told is in no file of the record, not even when that process does not start.
+#[test]
+fn what_is_kept_of_a_run_has_no_passwords() {
+    let sandbox = Sandbox::new();
+    let text = r#"
+title = "Secret"
+[target]
+kind = "app"
+[origin]
+source = "postgres://ada:sesame@127.0.0.1:1/db?timeout=100ms"
+[load]
+connections = 1
+duration = "1s"
+path = "/a"
+"#;
+    let said = sandbox.stockade(&["run", &sandbox.file("secret.toml", text), "--out", "record"]);
+    said.assert_refused(1, &["the proxy did not start"]);
+    assert!(!said.stderr.contains("sesame"), "{}", said.stderr);
+    let setup = sandbox.path().join("record/setup/cache.1");
+    for file in ["app.toml", "proxy.log"] {
+        let kept = fs::read_to_string(setup.join(file)).expect("it is kept");
+        assert!(!kept.contains("sesame"), "{file}: {kept}");
+    }
+    assert!(fs::read_to_string(setup.join("app.toml")).is_ok_and(|kept| kept.contains("ada:******@")));
 }
 
 /// What a full disk would do a limit does here: no file gets larger than 8 KiB.

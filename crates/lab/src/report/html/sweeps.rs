@@ -3,7 +3,7 @@
 use stockade_model::record::{Load, Record};
 
 use super::super::plot::{self, Line, Plot};
-use crate::metrics::{Metric, Results, Unit, median};
+use crate::metrics::{Evidence, Metric, Results, Unit, median};
 
 /// A metric that is shown over a sweep: its title, and whether its axis is logarithmic.
 struct Shown {
@@ -53,7 +53,7 @@ pub(super) fn families<'a>(record: &'a Record, results: &Results) -> Vec<(&'a st
 /// The number at the end of a path, and what comes before it.
 fn split(test: &str) -> Option<(&str, f64)> {
     let (family, last) = test.rsplit_once('/').unwrap_or(("", test));
-    Some((family, last.parse().ok()?))
+    Some((family, last.parse::<u32>().ok()?.into()))
 }
 
 /// For each metric a title, and a plot for every family.
@@ -63,10 +63,15 @@ pub(super) fn sections(record: &Record, results: &Results) -> Vec<(&'static str,
         tests.retain(|test| split(test).is_some());
         tests.len() > 1
     });
-    let is_burst = |tests: &[&str]| {
-        let run = results.runs().iter().find(|evidence| tests.contains(&evidence.run.test.as_str()));
-        run.is_some_and(|evidence| matches!(evidence.run.load, Load::Burst(_)))
+    let run = |tests: &[&str]| {
+        let has_test = |evidence: &&Evidence| tests.contains(&evidence.run.test.as_str());
+        results.runs().iter().find(has_test).map(|evidence| &evidence.run)
     };
+    let is_burst = |tests: &[&str]| run(tests).is_some_and(|run| matches!(run.load, Load::Burst(_)));
+    let has_users = |tests: &[&str]| {
+        run(tests).is_some_and(|run| run.http.as_ref().is_some_and(|http| http.users.is_some()))
+    };
+    families.retain(|(_, tests)| is_burst(tests) || has_users(tests));
     let mut sections = Vec::new();
     for (shown, of_bursts) in OF_BURSTS.iter().map(|s| (s, true)).chain(OF_USERS.iter().map(|s| (s, false))) {
         let fit = families.iter().filter(|(_, tests)| is_burst(tests) == of_bursts);

@@ -94,6 +94,7 @@ fn an_app_is_asked_by_more_and_more_users() {
 title = "t"
 [services]
 redis = {}
+postgres = {}
 [target]
 kind = "app"
 [origin]
@@ -116,12 +117,13 @@ cache = { strategy = "xfetch", memory = false }
 "#;
     let experiment = Experiment::parse("t.toml", APP).unwrap();
     assert_eq!(experiment.tests, ["sql/1", "sql/10"]);
-    assert_eq!((experiment.cells.len(), experiment.services.len()), (4, 1));
+    assert_eq!((experiment.cells.len(), experiment.services.len()), (4, 2));
     for (from, to, message) in [
         ("?table=people", "?tabel=people", "did you mean `table`?"),
         ("\"5s\"", "\"1ms\"", "Redis' TTL is read in whole seconds"),
         ("?timeout=50ms", "?timeout=50", "has no unit"),
         ("source = ", "recipe = ", "unknown key `recipe`"),
+        ("postgres = {}", "", "`postgres:` is started for the run, with nothing in it"),
         ("redis = {}", "rediss = {}", "unknown value `rediss`"),
         ("[origin]\nsource = \"postgres:?table=people\"", "", "origin"),
     ] {
