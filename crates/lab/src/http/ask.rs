@@ -56,17 +56,56 @@ fn fetch(url: &str, patience: Duration) -> io::Result<(u16, String)> {
     tcp.set_write_timeout(Some(patience))?;
     // A version without chunks.
     write!(tcp, "GET /{path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
-    let (mut answer, mut part) = (Vec::new(), [0; 16 << 10]);
-    loop {
-        match tcp.read(&mut part)? {
-            0 => break,
-            _ if answer.len() > BYTES_MAX || now() > until => return Err(io::ErrorKind::TimedOut.into()),
-            bytes => answer.extend_from_slice(&part[..bytes]),
-        }
-    }
+    let answer = read_all(tcp, until)?;
     // A probe's answer may be anything.
     let answer = String::from_utf8_lossy(&answer);
     let (head, body) = answer.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
     Ok((status.ok_or(io::ErrorKind::InvalidData)?, body.to_owned()))
+}
+
+/// What comes until the other end closes. A signal in between is none of its business: who is interrupted asks once more
+/// how everyone goes.
+fn read_all(mut from: impl Read, until: Instant) -> io::Result<Vec<u8>> {
+    let (mut answer, mut part) = (Vec::new(), [0; 16 << 10]);
+    loop {
+        match from.read(&mut part) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted && now() <= until => {}
+            Err(error) => return Err(error),
+            Ok(0) => return Ok(answer),
+            Ok(_) if answer.len() > BYTES_MAX || now() > until => {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            Ok(bytes) => answer.extend_from_slice(&part[..bytes]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    /// Gives its parts one by one; `None` is a signal.
+    struct Parts(VecDeque<Option<&'static str>>);
+
+    impl Read for Parts {
+        fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+            match self.0.pop_front() {
+                Some(None) => Err(io::ErrorKind::Interrupted.into()),
+                Some(Some(part)) => part.as_bytes().read(to),
+                None => Ok(0),
+            }
+        }
+    }
+
+    #[test]
+    fn a_signal_does_not_end_what_is_read() {
+        let parts = || Parts(VecDeque::from([None, Some("it goes "), None, None, Some("well")]));
+        let read = read_all(parts(), now() + PATIENCE).expect("all of it");
+        assert_eq!(read, b"it goes well");
+        let late = read_all(parts(), now()).map_err(|error| error.kind());
+        assert!(late.is_err(), "{late:?}");
+    }
 }
