@@ -195,7 +195,6 @@ impl Campaign {
                         saved_at = now;
                     }
                     progress.measuring(test, &cell.arm, repeat);
-                    // The arms of a test draw the same documents: a difference is not one of luck.
                     // Who cannot write any more need not measure.
                     let stop = stop.below();
                     let fold = self.results.fold();
@@ -204,6 +203,7 @@ impl Campaign {
                         progress.advanced(cell.share(second.second + 1));
                         intake.take(second);
                     };
+                    // The arms of a test draw the same documents: a difference is not one of luck.
                     let seed = seed.child(test);
                     let folder = self.directory.join("setup").join(slug(test, &cell.arm, repeat));
                     let place = Place {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use stockade_cache::{Live, tier::TierError};
+use stockade_cache::Live;
 use stockade_model::{
     latency::Latency,
     outcome::Outcome,
@@ -68,19 +68,13 @@ impl App {
     pub async fn start(&self, live: Live, seed: Seed) -> Result<Serving, EngineError> {
         let source = self.source.open().await?;
         let source = Arc::new(Staged::new(source, &Conduct::from(Latency::default()), live.clone(), seed));
-        let broken = |url: &str, error: &TierError| EngineError::Tier {
-            url: url.to_owned(),
-            reason: error.to_string(),
-        };
-        let (mut tier, mut table) = (None, Table::in_memory());
-        if let Some(shared) = &self.shared {
-            let url = shared.url.to_string();
-            let open = OpenTier::open(shared, seed, &live).await.map_err(|error| broken(&url, &error))?;
-            if matches!(self.target, Target::NodeTest(_)) {
-                table = open.table().await.map_err(|error| broken(&url, &error))?;
+        let (tier, table) = match &self.shared {
+            Some(shared) => {
+                let (tier, table) = self.target.tier(shared, seed, &live).await?;
+                (Some(tier), table)
             }
-            tier = Some(open);
-        }
+            None => (None, Table::in_memory()),
+        };
         let asked = self.target.start(&source, &live, seed, tier.as_ref(), table)?;
         source.begin();
         Ok(Serving { asked, source, tier })

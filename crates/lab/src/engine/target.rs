@@ -3,15 +3,16 @@
 use std::{hash::Hash, sync::Arc, time::Duration};
 
 use stockade_cache::{
-    Answer, Builder, Cache, Error, InvalidStrategy, Invalidation, Stats, Strategy, heap_bytes,
+    Answer, Builder, Cache, Error, InvalidStrategy, Invalidation, Live, Stats, Strategy, heap_bytes,
+    tier::TierError,
 };
 use stockade_model::{record::CacheFigures, seed::Seed, time::Runtime};
 use stockade_source::{Staged, Stamped};
 
 use super::{
-    Did, NotFound,
+    Did, EngineError, NotFound,
     node_test::{Node, NodeTest, Table},
-    shared::OpenTier,
+    shared::{OpenTier, SharedTier},
 };
 
 /// What stands between an open load and the source.
@@ -38,6 +39,23 @@ impl Target {
             Self::Cache(strategy) => strategy.hard_limit(),
             Self::NodeTest(test) => Some(test.ttl),
         }
+    }
+
+    /// Connects to what it shares: the tier itself, and the Node test's table there.
+    pub(super) async fn tier(
+        &self,
+        shared: &SharedTier,
+        seed: Seed,
+        live: &Live,
+    ) -> Result<(OpenTier, Table), EngineError> {
+        let broken =
+            |error: TierError| EngineError::Tier { url: shared.url.to_string(), reason: error.to_string() };
+        let tier = OpenTier::open(shared, seed, live).await.map_err(broken)?;
+        let table = match self {
+            Self::NodeTest(_) => tier.table().await.map_err(broken)?,
+            Self::Cache(_) => Table::in_memory(),
+        };
+        Ok((tier, table))
     }
 
     /// A new one, with nothing in it.

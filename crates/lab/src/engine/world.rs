@@ -7,7 +7,7 @@ use std::{
     task::Poll,
 };
 
-use stockade_cache::{InvalidStrategy, RedisUrlError, tier::TierError};
+use stockade_cache::{InvalidStrategy, RedisUrlError};
 use stockade_model::{
     record::Clock,
     seed::Seed,
@@ -21,10 +21,8 @@ use super::{
     Load, Measured, Second, Stop,
     burst::Burst,
     documents::{DocsError, Popularity},
-    node_test::Table,
     open::Open,
-    shared::{OpenTier, SharedTier},
-    target::Target,
+    shared::SharedTier,
 };
 use crate::services::{Service, Services};
 
@@ -257,15 +255,7 @@ impl World {
                     let Some(shared) = &shared else {
                         return Ok(open.run(live, source, keys, seed, None, sink).await?);
                     };
-                    let broken = |error: TierError| EngineError::Tier {
-                        url: shared.url.to_string(),
-                        reason: error.to_string(),
-                    };
-                    let tier = OpenTier::open(shared, seed, &live).await.map_err(broken)?;
-                    let table = match open.target {
-                        Target::NodeTest(_) => tier.table().await.map_err(broken)?,
-                        Target::Cache(_) => Table::in_memory(),
-                    };
+                    let (tier, table) = open.target.tier(shared, seed, &live).await?;
                     let measured = open.run(live, source, keys, seed, Some((&tier, table)), sink).await;
                     tier.close().await;
                     Ok(measured?)
