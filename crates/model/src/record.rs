@@ -306,6 +306,23 @@ pub struct CacheFigures {
     pub refreshes: u64,
 }
 
+impl CacheFigures {
+    /// What it holds, and what it has counted since it had counted `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            entries: self.entries,
+            bytes_max: self.bytes_max,
+            evicted: self.evicted - before.evicted,
+            invalidated: self.invalidated - before.invalidated,
+            stores_refused: self.stores_refused - before.stores_refused,
+            loads_rejected: self.loads_rejected - before.loads_rejected,
+            loads_refused: self.loads_refused - before.loads_refused,
+            refreshes: self.refreshes - before.refreshes,
+        }
+    }
+}
+
 /// A burst of workers against one strategy: the figures of the published Kazoo load test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BurstFigures {

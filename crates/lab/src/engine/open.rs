@@ -72,7 +72,7 @@ impl Open {
         if self.traffic.warm {
             warm(&asked, keys, &time).await;
         }
-        let did = asked.did();
+        let warmed_up = (asked.did(), asked.held());
         let began = time.now();
         source.begin();
         let audit = Audit::new(self.target.hard_limit(), keys.len());
@@ -95,7 +95,7 @@ impl Open {
         self.send(&common, seed, sink).await;
         // A load may go on for as long as its deadline has it, and nobody waits for that.
         let _ = before(&common.time, common.ends, common.asked.idle()).await;
-        Ok(self.measured(&common, did, sink))
+        Ok(self.measured(&common, warmed_up, sink))
     }
 
     /// Sends every request when it is due, and waits until all are done. What has not been sent when the
@@ -153,7 +153,7 @@ impl Open {
     fn measured<R: Runtime>(
         &self,
         common: &Common<R>,
-        before: Did,
+        (did, held): (Did, record::CacheFigures),
         sink: &mut dyn FnMut(Second),
     ) -> Measured {
         let last = common.tally().take_current();
@@ -164,7 +164,7 @@ impl Open {
             tally.outcomes.error += lost;
             *tally.errors.entry("the request was lost: its task panicked".to_owned()).or_default() += lost;
         }
-        let did = common.asked.did().since(before);
+        let did = common.asked.did().since(did);
         let open = record::OpenFigures {
             strategy: self.name.clone(),
             schedule: self.traffic.schedule.to_string(),
@@ -194,7 +194,7 @@ impl Open {
             bytes_in: tally.bytes_in,
             service_sum: tally.service_sum,
             did,
-            cache: common.asked.held(),
+            cache: common.asked.held().since(held),
             errors: std::mem::take(&mut tally.errors),
             http: None,
         }

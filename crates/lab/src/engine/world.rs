@@ -253,16 +253,20 @@ impl World {
                 let shared = open.shared.as_ref().map(|tier| self.there(tier)).transpose()?;
                 let run = async {
                     let Some(shared) = &shared else {
-                        return Ok(open.run(live, source, keys, seed, None, sink).await?);
+                        let run = open.run(live, source, keys, seed, None, sink);
+                        return Ok(first(run, stop.requested()).await.transpose()?);
                     };
-                    let (tier, table) = open.target.tier(shared, seed, &live).await?;
-                    let measured = open.run(live, source, keys, seed, Some((&tier, table)), sink).await;
+                    let opened = first(open.target.tier(shared, seed, &live), stop.requested()).await;
+                    let Some((tier, table)) = opened.transpose()? else { return Ok(None) };
+                    let run = open.run(live, source, keys, seed, Some((&tier, table)), sink);
+                    let measured = first(run, stop.requested()).await;
+                    // Whoever stops it leaves nothing there either.
                     tier.close().await;
-                    Ok(measured?)
+                    Ok(measured.transpose()?)
                 };
-                let measured = tokio.block_on(first(run, stop.requested()));
+                let measured = tokio.block_on(run);
                 tokio.shutdown_background();
-                measured.transpose()
+                measured
             }
             Clockwork::Virtual => {
                 let time = Virtual::new();

@@ -6,9 +6,10 @@ use std::{
     net::TcpStream,
 };
 
+use rustix::process::Signal;
 use stockade_services::Redis;
 
-use crate::support::Sandbox;
+use crate::{proxy::until, running::Running, support::Sandbox};
 
 /// Ten documents, asked for three hundred times, by a cache that has this in its table.
 fn experiment(sandbox: &Sandbox, shared: &str, arms: &str) -> String {
@@ -74,11 +75,30 @@ fn the_node_test_and_ours_run_over_one_redis_and_leave_nothing_in_it() {
         }
         assert!(!said.stdout.contains("sesame") && !said.stderr.contains("sesame"));
     }
+    assert_eq!(asked(&redis, "AUTH sesame\r\nDBSIZE"), "+OK\r\n:0\r\n+OK\r\n");
+}
+
+/// What it answers, and to QUIT.
+fn asked(redis: &Redis, commands: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", redis.port())).unwrap();
-    stream.write_all(b"AUTH sesame\r\nDBSIZE\r\nQUIT\r\n").unwrap();
-    let mut left = String::new();
-    stream.read_to_string(&mut left).unwrap();
-    assert_eq!(left, "+OK\r\n:0\r\n+OK\r\n");
+    stream.write_all(format!("{commands}\r\nQUIT\r\n").as_bytes()).unwrap();
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).unwrap();
+    answers
+}
+
+#[test]
+fn who_stops_a_run_leaves_nothing_in_a_redis_either() {
+    let (sandbox, redis) = (Sandbox::new(), Redis::start().unwrap());
+    let arm = "[[arm]]\nname = \"a\"\ncache.strategy = \"stampede\"\n";
+    let file = experiment(&sandbox, &redis.url(), arm);
+    fs::write(&file, fs::read_to_string(&file).unwrap().replace("\"1s\"", "\"50s\"")).unwrap();
+    let running = Running::start(&sandbox, &["run", &file, "--out", "record"], "");
+    // The warm-up has stored them all.
+    until(|| asked(&redis, "DBSIZE") == ":10\r\n+OK\r\n");
+    let said = running.stopped_by(Signal::INT);
+    assert_eq!(said.code, 98, "{}", said.stderr);
+    assert_eq!(asked(&redis, "DBSIZE"), ":0\r\n+OK\r\n");
 }
 
 #[test]
