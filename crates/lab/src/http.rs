@@ -189,11 +189,12 @@ impl Http {
         // What ends here early is this load, and no other.
         let above = stop;
         let stop = above.below();
-        let mut watch = Watch::new(&front, origin.as_ref(), place.memory_mib, &stop, sink);
+        let of_origin = origin.as_ref().map(|origin| &origin.child);
+        let mut watch = Watch::new(&front, of_origin, place.memory_mib, &stop, sink);
         watch.probing(&self.probes, newness);
         // What the origin does when is counted from here on.
-        if let Some(origin) = &origin {
-            get(&format!("{}/_admin/start", origin.url)).map_err(|error| origin.silent(&error))?;
+        if let Some(Origin { child, admin }) = &origin {
+            get(&format!("{admin}/start")).map_err(|error| child.silent(&error))?;
         }
         let Ran { summary, was_stopped } = ready.run(&mut watch, &stop)?;
         let Seen { figures, probes, ended } = watch.done();
@@ -210,7 +211,7 @@ impl Http {
                 "what was counted in the end was not told: the figures of the cache are older".to_owned(),
             );
         }
-        for child in [&origin, &front.child].into_iter().flatten() {
+        for child in [of_origin, front.child.as_ref()].into_iter().flatten() {
             child.check()?;
         }
         invalid.extend(probes.iter().filter_map(probe::complaint));
@@ -218,10 +219,12 @@ impl Http {
             status_codes: summary.measured.status_codes.clone(),
             connections: summary.connections,
             in_flight_at_end: summary.in_flight_at_end,
+            sent_after_end: summary.sent_after_end,
             users: self.traffic.users(),
             attack_ms: milliseconds(summary.attack()),
             wait_ms: milliseconds(summary.wait()),
             wire_bytes_in: summary.measured.wire_bytes_in,
+            steal: summary.generator.steal,
             tells: figures.tells,
             probes,
             invalid,
@@ -238,7 +241,8 @@ impl Http {
         http: HttpFigures,
     ) -> Measured {
         let tally = &summary.measured;
-        let extremes = tally.times.response.min().zip(tally.times.response.max());
+        let response = &tally.times_of_successes.response;
+        let extremes = response.min().zip(response.max());
         let whole = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         let counted = figures.last;
         let open = OpenFigures {
@@ -310,13 +314,13 @@ impl Http {
     }
 
     /// What the load asks.
-    fn front(&self, place: Place<'_>, origin: Option<&Child>) -> Result<Front, HttpError> {
+    fn front(&self, place: Place<'_>, origin: Option<&Origin>) -> Result<Front, HttpError> {
         let (command, name, told) = match &self.served {
             Served::There { url, pid } => {
                 if let Some(pid) = pid.filter(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
                     return Err(HttpError::NoProcess(pid));
                 }
-                let counts = origin.map(|origin| format!("{}/_admin/current_count", origin.url));
+                let counts = origin.map(|origin| format!("{}/current_count", origin.admin));
                 return Ok(Front { url: url.clone(), stats: counts, pid: *pid, child: None });
             }
             Served::Proxy(settings) => {
@@ -326,7 +330,7 @@ impl Http {
                     "log": { "format": "none" },
                 });
                 if let Some(all) = told.as_object_mut() {
-                    let url = origin.map(|origin| json!([{ "name": "origin", "url": origin.url }]));
+                    let url = origin.map(|origin| json!([{ "name": "origin", "url": origin.child.url }]));
                     all.extend(url.map(|url| ("origin".to_owned(), url)));
                     all.extend(settings.clone());
                 }
@@ -359,13 +363,21 @@ impl Http {
     }
 }
 
-fn origin(recipe: &Recipe, place: Place<'_>) -> Result<Child, HttpError> {
+/// An origin of ours, which can be looked at while it refuses everybody.
+struct Origin {
+    child: Child,
+    admin: String,
+}
+
+fn origin(recipe: &Recipe, place: Place<'_>) -> Result<Origin, HttpError> {
     let path = place.folder.join("origin.json");
     let text = recipe.text(place.files).map_err(HttpError::Recipe)?;
     fs::write(&path, text).map_err(file(&path))?;
     let listen = recipe.listen.map_or_else(|| "127.0.0.1:0".to_owned(), |listen| listen.to_string());
-    let arguments = ["origin", &path.display().to_string(), "--listen", &listen, "--hold"].map(str::to_owned);
-    Ok(Child::start(Role::Origin, place.program, &arguments, place.folder)?)
+    let path = path.display().to_string();
+    let arguments = ["origin", &path, "--listen", &listen, "--admin", "127.0.0.1:0", "--hold"];
+    let child = Child::start(Role::Origin, place.program, &arguments.map(str::to_owned), place.folder)?;
+    Ok(Origin { admin: child.admin()?, child })
 }
 
 /// Writes a file that nobody else may read.

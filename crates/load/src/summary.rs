@@ -64,6 +64,8 @@ pub struct Generator {
     pub resident_max: Option<u64>,
     /// See [`resident_max`](Self::resident_max).
     pub resident_last: Option<u64>,
+    /// The share of this machine's processor time that its host gave to others meanwhile; none: nobody knows.
+    pub steal: Option<f64>,
     /// Why the run does not tell what it seems to tell; none: it is valid.
     pub reasons: Vec<String>,
 }
@@ -77,6 +79,9 @@ impl AddAssign for Second {
 }
 
 impl Generator {
+    /// A [`steal`](Self::steal) above this is told: answers are slower for it.
+    pub const STEAL_MAX: f64 = 0.01;
+
     /// Whether the run tells what it seems to tell.
     #[must_use]
     pub fn is_valid(&self) -> bool {

@@ -14,6 +14,8 @@ const ERRORS_MAX: usize = 64;
 pub struct Tally {
     /// Answered requests, whatever their status; `send_lag` is of all that were sent.
     pub times: Times,
+    /// Response and service times of the successes among them.
+    pub times_of_successes: Times,
     /// Response times of requests that got no answer.
     pub failed_response: Histogram,
     /// All response times added up, failed ones too.
@@ -78,6 +80,8 @@ impl Tally {
                 }
                 if sample.is_success() {
                     self.successes += 1;
+                    self.times_of_successes.response.record(response);
+                    self.times_of_successes.service.record(sample.service_time());
                 } else {
                     self.note(|| status_text(answer.status));
                 }
@@ -94,6 +98,7 @@ impl Tally {
     /// Adds all that `other` has counted.
     pub fn merge(&mut self, other: &Self) {
         self.times.merge(&other.times);
+        self.times_of_successes.merge(&other.times_of_successes);
         self.failed_response.merge(&other.failed_response);
         self.response_sum += other.response_sum;
         self.send_lag_sum += other.send_lag_sum;

@@ -19,6 +19,7 @@ pub(crate) struct Watched {
     cpu_max: f64,
     resident_max: Option<u64>,
     resident_last: Option<u64>,
+    steal: Option<f64>,
 }
 
 /// A thread that is so busy is late for what comes next.
@@ -42,7 +43,13 @@ impl Watched {
             cpu_max: 0.0,
             resident_max: None,
             resident_last: None,
+            steal: None,
         }
+    }
+
+    /// Such a share of the processor time went to others, in all.
+    pub(crate) fn stolen(&mut self, share: Option<f64>) {
+        self.steal = share;
     }
 
     /// What one thread did in a second, or a part of one.
@@ -73,6 +80,7 @@ impl Watched {
             cpu_max: self.cpu_max.max(cpu_mean),
             resident_max: self.resident_max,
             resident_last: self.resident_last,
+            steal: self.steal,
             reasons: reasons.chain(lacking(summary)).collect(),
         }
     }
@@ -94,9 +102,15 @@ impl Watched {
         let response = summary.measured.times.response.quantile(0.99);
         let allowed = response.unwrap_or_default().mul_f64(LATENESS_SHARE).clamp(LATENESS_MAX, LATENESS_EVER);
         let of = response.map(|p99| format!(", of a response p99 of {}", format_duration(p99)));
+        let remedy = match self.steal.filter(|steal| *steal > Generator::STEAL_MAX) {
+            Some(steal) => {
+                format!("others had {:.0} % of this machine: run it on one of its own", steal * 100.0)
+            }
+            None => "give it a core of its own".to_owned(),
+        };
         (late > allowed).then(|| {
             format!(
-                "the generator was late: 1 % of its requests by {} or more{}; give it a core of its own",
+                "the generator was late: 1 % of its requests by {} or more{}; {remedy}",
                 format_duration(late),
                 of.unwrap_or_default(),
             )
@@ -189,6 +203,12 @@ mod tests {
         let idle = || watched(ms(1), ms(1_000), (200, ms(0)));
         assert!(found(watched(ms(910), ms(1_000), (0, ms(0))), &run(ms(50))).contains("busy 91 %"));
         assert!(found(watched(ms(1), ms(1_000), (200, ms(6))), &run(ms(50))).contains("was late"));
+        let mut stolen = watched(ms(1), ms(1_000), (200, ms(6)));
+        stolen.stolen(Some(0.097));
+        assert!(
+            found(stolen, &run(ms(50)))
+                .ends_with("; others had 10 % of this machine: run it on one of its own")
+        );
         // Slow answers excuse much, but not everything.
         assert!(found(watched(ms(1), ms(1_000), (200, ms(150))), &run(ms(30_000))).contains("was late"));
         let dropped = Summary { dropped: 7, ..run(ms(50)) };

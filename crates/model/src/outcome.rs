@@ -88,4 +88,11 @@ impl Outcomes {
     pub fn requests(&self) -> u64 {
         Outcome::ALL.into_iter().map(|outcome| self.of(outcome)).sum()
     }
+
+    /// Hits / lookups; `None`: there was no lookup.
+    #[must_use]
+    pub fn hit_ratio(&self) -> Option<f64> {
+        let lookups = self.requests() - self.bypass;
+        (lookups > 0).then(|| self.hit as f64 / lookups as f64)
+    }
 }

@@ -24,6 +24,8 @@ const LAST_MOMENT: Duration = Duration::from_millis(500);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// What the program ends with when what it was told makes no sense.
 const USAGE: i32 = 2;
+/// How a line begins that says where it is looked at: a proxy's or an app's, an origin's.
+const ADMIN_LINES: [&str; 2] = ["it is looked at", "recipes are taken at"];
 /// How much is told of what it has said.
 const LINES_MAX: usize = 12;
 
@@ -112,16 +114,18 @@ impl Child {
         Ok(child)
     }
 
-    /// Where a proxy is looked at: it says so a moment after where it listens.
+    /// Where it is looked at: it says so a moment after where it listens.
     pub(super) fn admin(&self) -> Result<String, ChildError> {
         for _ in 0..looks(START_TIMEOUT) {
             let said = fs::read_to_string(&self.log).unwrap_or_default();
             // A line is whole when there is an end to it.
             let mut lines = said.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
-            if let Some(line) = lines.find(|line| line.starts_with("it is looked at"))
+            let says_so = |line: &&str| ADMIN_LINES.iter().any(|words| line.starts_with(words));
+            if let Some(line) = lines.find(says_so)
                 && let Some(at) = line.find("http://")
             {
-                return Ok(line[at..].to_owned());
+                let url = &line[at..];
+                return Ok(url.split_once("/add_recipe").map_or(url, |(admin, _)| admin).to_owned());
             }
             self.check()?;
             pause();

@@ -64,12 +64,54 @@ fn body_bytes(recipe: &Value) -> Option<u64> {
     }
     let headers = recipe.get("headers").map(Value::to_string).unwrap_or_default();
     if let Some(body) = recipe.get("body").and_then(Value::as_str) {
-        return Some(body.len() as u64);
+        return Some(written_bytes(body));
     }
-    let size = recipe.get("random_content")?.as_str()?;
-    let digits = size.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let bytes = digits.trim().parse::<u64>().ok()? * if size.ends_with("mb") { 1 << 20 } else { 1 << 10 };
+    let bytes = content_bytes(recipe.get("random_content")?.as_str()?)?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of it")]
     let packed = (bytes as f64 * PACKED) as u64;
     Some(if headers.contains("gzip") { packed } else { bytes })
+}
+
+/// A size as recipes have them: `428kb`.
+fn content_bytes(size: &str) -> Option<u64> {
+    let (number, unit) = size.trim().split_at(size.trim().bytes().take_while(u8::is_ascii_digit).count());
+    let unit = match unit.trim_start() {
+        "b" => 1,
+        "kb" => 1 << 10,
+        "mb" => 1 << 20,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// A body that is written out, with random content wherever it has `<<300kb>>`.
+fn written_bytes(body: &str) -> u64 {
+    let (before, rest) = body.split_once("<<").unwrap_or((body, ""));
+    let parts = rest.split("<<").map(|part| {
+        let (size, after) = part.split_once(">>").unwrap_or((part, ""));
+        content_bytes(size).unwrap_or(size.len() as u64).saturating_add(after.len() as u64)
+    });
+    parts.fold(before.len() as u64, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_body_is_as_large_as_its_recipe_has_it() {
+        for (recipe, bytes) in [
+            (json!({ "random_content": "512b" }), Some(512)),
+            (json!({ "random_content": "10 kb" }), Some(10 << 10)),
+            (json!([{ "random_content": "1kb" }, { "random_content": "3mb" }]), Some(3 << 20)),
+            (json!({ "random_content": "99999999999999999mb" }), None),
+            (json!({ "random_content": "1kb", "headers": { "content-encoding": "gzip" } }), Some(788)),
+            (json!({ "body": "as it is" }), Some(8)),
+            (json!({ "body": "{\"a\":\"<<300kb>>\",\"b\":\"<<1b>>\"}" }), Some((300 << 10) + 1 + 15)),
+        ] {
+            assert_eq!(body_bytes(&recipe), bytes, "{recipe}");
+        }
+    }
 }

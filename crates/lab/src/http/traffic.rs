@@ -8,7 +8,7 @@ use std::{
 
 use stockade_load::{
     Options,
-    drive::{Load, threads},
+    drive::{Limits, Load, threads},
     plan::{Closed, Plan, Until},
     schedule::{Beyond, Schedule},
     target::{Base, Target},
@@ -28,8 +28,8 @@ pub struct Traffic {
     pub cache_bust: bool,
     /// How long an answer may take.
     pub timeout: Duration,
-    /// How many requests of an open load may be under way.
-    pub max_in_flight: usize,
+    /// How many requests of an open load may be under way; `None`: as many as the machine can have.
+    pub max_in_flight: Option<usize>,
     /// How long answers are waited for in the end.
     pub drain: Duration,
 }
@@ -177,6 +177,7 @@ impl Traffic {
             Requests::Made { .. } => None,
             Requests::Logged(_) => Some(CacheBust::Rounds(newness)),
         };
+        let max_in_flight = self.max_in_flight.unwrap_or_else(|| Limits::raised().in_flight(&plan, false));
         let asks = Asks::new(targets, Variety { order, keys, cache_bust }, seed)?;
         Ok(Load {
             id: String::new(),
@@ -184,7 +185,7 @@ impl Traffic {
             plan,
             traffic: Arc::new(asks),
             options: Options { timeout: self.timeout, ..Options::default() },
-            max_in_flight: self.max_in_flight,
+            max_in_flight,
             drain: self.drain,
             seed,
             first: 0,

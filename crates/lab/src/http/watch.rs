@@ -12,7 +12,7 @@ use stockade_load::{
     sample::Sample,
 };
 use stockade_model::{
-    record::{self, Holds, Role, Tells, Usage},
+    record::{self, Holds, Role, Tells, Times, Usage},
     seed::Seed,
     units::format_duration,
 };
@@ -236,7 +236,10 @@ impl Observer for Watch<'_> {
         (self.sink)(Second {
             second: progress.elapsed.as_secs().saturating_sub(1),
             outcomes: super::outcomes(progress.tally),
-            times: progress.tally.times.clone(),
+            times: Times {
+                send_lag: progress.tally.times.send_lag.clone(),
+                ..progress.tally.times_of_successes.clone()
+            },
             open: Some(OpenSecond {
                 source_loads: loads.saturating_sub(before.loads),
                 retries: progress.tally.retries,
@@ -304,7 +307,6 @@ enum Stats {
 struct CacheStats {
     entries: u64,
     bytes: Option<u64>,
-    evicted_expired: u64,
     evicted_size: u64,
     reclaims: u64,
     routes: Vec<Route>,
@@ -335,7 +337,7 @@ impl Stats {
         Counted {
             entries: cache.entries,
             bytes: cache.bytes,
-            evicted: cache.evicted_expired + cache.evicted_size,
+            evicted: cache.evicted_size,
             // Without a share to clear, each eviction is one.
             reclaims: if cache.reclaims > 0 { cache.reclaims } else { cache.evicted_size },
             loads: sum(|route| route.loads),
@@ -344,5 +346,44 @@ impl Stats {
             refreshes: sum(|route| route.refreshes.values().sum()),
             waiters: sum(|route| route.waiters),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn front() -> Front {
+        Front { url: "http://127.0.0.1:1".to_owned(), stats: None, pid: None, child: None }
+    }
+
+    fn taking(mib: u64) -> BTreeMap<Role, Usage> {
+        let usage = |mib: u64| Usage { rss_bytes: mib << 20, cpu: 0.0 };
+        BTreeMap::from([(Role::Load, usage(10)), (Role::Proxy, usage(mib))])
+    }
+
+    #[test]
+    fn what_takes_more_memory_than_it_may_is_ended_and_nobody_else_is() {
+        let (front, above, mut sink) = (front(), Stop::default(), |_: Second| {});
+        let stop = above.below();
+        let mut watch = Watch::new(&front, None, 1000, &stop, &mut sink);
+        watch.guard(Duration::from_secs(1), &taking(590));
+        assert!(watch.ended.is_none() && !stop.is_requested());
+        watch.guard(Duration::from_millis(61_300), &taking(591));
+        watch.guard(Duration::from_secs(62), &taking(900));
+        let Some(Ended::Memory(told)) = &watch.ended else { panic!("it goes on") };
+        assert_eq!(
+            told,
+            "ended after 61s: its processes took 601 MiB, more than the 600 MiB that are 60 % of this machine's memory"
+        );
+        assert!(stop.is_requested() && !above.is_requested());
+    }
+
+    #[test]
+    fn a_machine_that_does_not_tell_its_memory_ends_nothing() {
+        let (front, stop, mut sink) = (front(), Stop::default(), |_: Second| {});
+        let mut watch = Watch::new(&front, None, 0, &stop, &mut sink);
+        watch.guard(Duration::from_secs(1), &taking(1 << 20));
+        assert!(watch.ended.is_none() && !stop.is_requested());
     }
 }

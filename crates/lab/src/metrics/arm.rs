@@ -10,7 +10,7 @@ use stockade_model::{
     units::milliseconds,
 };
 
-use super::{Evidence, Metric, Results, median, ratio};
+use super::{Evidence, Metric, Results, median, ratio, results::is_told, sent_while_due};
 
 /// An arm's figures over all its repeats, in the JSON contract's shape: counts are added up,
 /// histograms merged.
@@ -38,12 +38,14 @@ pub struct ArmFigures {
     /// Send lags.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_lag: Option<Distribution>,
-    /// Requests by outcome.
-    pub outcomes: Outcomes,
+    /// Requests by outcome, where anybody tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcomes: Option<Outcomes>,
     /// Sizes of the answers.
     pub bytes_in: Bytes,
     /// Documents fetched from the source.
-    pub source_loads: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_loads: Option<u64>,
     /// Source loads / refill episodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub amplification: Option<f64>,
@@ -57,11 +59,14 @@ pub struct ArmFigures {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hit_ratio: Option<f64>,
     /// Stores.
-    pub stores: Stores,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stores: Option<Stores>,
     /// What the cache held.
-    pub cache: Held,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Held>,
     /// Requests that waited for another's load.
-    pub waiters: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiters: Option<u64>,
     /// Requests by the status of their answers, over HTTP; 0: there was none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub status_codes: BTreeMap<u16, u64>,
@@ -162,6 +167,8 @@ impl ArmFigures {
         let runs = || repeats.iter().map(|evidence| &evidence.run);
         let first = runs().next()?;
         let sum = |of: fn(&Run) -> u64| runs().map(of).sum::<u64>();
+        // What is absent as a metric is absent here.
+        let is_told = |metric: &str| runs().all(|run| is_told(run, metric));
         let mut outcomes = Outcomes::default();
         runs().for_each(|run| outcomes += run.outcomes);
         let requests = outcomes.requests();
@@ -175,28 +182,28 @@ impl ArmFigures {
         Some(Self {
             requests,
             failed: outcomes.error,
-            achieved_rate_per_s: (due_ms > 0.0).then(|| requests as f64 / due_ms * 1e3),
+            achieved_rate_per_s: (due_ms > 0.0).then(|| sum(sent_while_due) as f64 / due_ms * 1e3),
             concurrency: (elapsed_ms > 0.0).then(|| service_ms / elapsed_ms),
             success: ratio(requests - outcomes.error, requests),
             response: Distribution::of(&times.response, exact),
             service: Distribution::of(&times.service, service_exact(&times.service, exact)),
             send_lag: Distribution::of(&times.send_lag, None),
-            outcomes,
+            outcomes: is_told("outcomes.hit").then_some(outcomes),
             bytes_in: Bytes { total: bytes, mean: ratio(bytes, requests) },
-            source_loads: loads,
+            source_loads: is_told("source_loads").then_some(loads),
             amplification: ratio(loads, sum(|run| run.episodes)),
-            loads_per_request: ratio(loads, requests),
+            loads_per_request: ratio(loads, requests).filter(|_| is_told("loads_per_request")),
             open: runs().filter_map(|run| run.load.open()).map(OpenLoad::of).reduce(OpenLoad::with),
-            hit_ratio: ratio(outcomes.hit, requests),
-            stores: Stores {
+            hit_ratio: outcomes.hit_ratio().filter(|_| is_told("hit_ratio")),
+            stores: is_told("stores.sync").then(|| Stores {
                 sync: sum(|run| run.load.calls().store_local),
                 later: sum(|run| run.load.calls().store_local_async),
-            },
-            cache: Held {
+            }),
+            cache: is_told("cache.entries").then_some(Held {
                 entries_max: runs().map(|run| run.cache.entries).max()?,
                 bytes_max: runs().filter_map(|run| run.cache.bytes_max).max(),
-            },
-            waiters: sum(|run| run.load.waiters() as u64),
+            }),
+            waiters: is_told("waiters").then(|| sum(|run| run.load.waiters() as u64)),
             status_codes: status_codes(runs()),
             rss_mib: of_roles(|role| {
                 let max = figures(&repeats, role, "rss.max").reduce(f64::max)?;

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use stockade_model::record::{Run, Tells, Times};
+use stockade_model::{
+    outcome::Outcomes,
+    record::{Run, Tells, Times},
+};
 
 use super::{Fold, Metric, Moment, Part, Raw, Window, metrics};
 
@@ -118,12 +121,24 @@ const OF_CACHES: [&str; 7] = [
     "cache.bytes_max",
 ];
 const OF_ORIGINS: [&str; 2] = ["source_loads", "loads_per_request"];
+/// What the answers themselves tell.
+const OF_ANSWERS: [&str; 8] = [
+    "hit_ratio",
+    "outcomes.hit",
+    "outcomes.stale",
+    "outcomes.miss",
+    "outcomes.coalesced",
+    "outcomes.fallback",
+    "outcomes.negative",
+    "outcomes.bypass",
+];
 
 /// Whether anybody has told what this is in that run: what is not known is absent, and not 0.
-fn is_told(run: &Run, metric: &str) -> bool {
+pub(super) fn is_told(run: &Run, metric: &str) -> bool {
     let Some(http) = &run.http else { return true };
     let is_of_caches = OF_CACHES.contains(&metric);
     !OF_ENGINES.contains(&metric)
+        && (!OF_ANSWERS.contains(&metric) || http.tells == Tells::Cache || answers_tell(&run.outcomes))
         && match http.tells {
             Tells::Cache => true,
             Tells::Origin => !is_of_caches,
@@ -131,10 +146,36 @@ fn is_told(run: &Run, metric: &str) -> bool {
         }
 }
 
+/// Whether the answers of a foreign cache say what it did: one that gives an `Age` and nothing else names its hits alone.
+fn answers_tell(outcomes: &Outcomes) -> bool {
+    let Outcomes { hit, error, bypass, .. } = *outcomes;
+    let others = outcomes.requests() - hit - error - bypass;
+    others > 0 || (hit > 0 && bypass == 0)
+}
+
 impl Evidence {
     /// A metric's figure in this run, or in a window of it; `None` where it does not apply.
     #[must_use]
     pub fn figure(&self, metric: &Metric, window: Option<Window>) -> Option<f64> {
         self.figures.get(&(metric.name, window)).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_that_says_nothing_has_no_hit_ratio() {
+        let none = Outcomes::default();
+        for (outcomes, tell) in [
+            (Outcomes { bypass: 10, error: 1, ..none }, false),
+            (Outcomes { hit: 5, bypass: 5, ..none }, false),
+            (Outcomes { hit: 10, error: 1, ..none }, true),
+            (Outcomes { hit: 5, miss: 1, bypass: 4, ..none }, true),
+            (Outcomes { stale: 1, bypass: 4, ..none }, true),
+        ] {
+            assert_eq!(answers_tell(&outcomes), tell, "{outcomes:?}");
+        }
     }
 }

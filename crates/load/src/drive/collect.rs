@@ -32,6 +32,8 @@ pub(super) struct Collector {
     requests: u64,
     failed: u64,
     watched: Watched,
+    /// What the processors had done before.
+    before: Option<Ticks>,
 }
 
 /// A second that some threads have told.
@@ -69,6 +71,7 @@ impl Collector {
             requests: 0,
             failed: 0,
             watched: Watched::new(threads),
+            before: Ticks::now(),
         }
     }
 
@@ -148,6 +151,7 @@ impl Collector {
             self.summary.seconds.resize(seconds, Second::default());
         }
         self.watched.resident(resident());
+        self.watched.stolen(self.before.zip(Ticks::now()).and_then(|(before, now)| now.stolen_since(before)));
         self.summary.generator = self.watched.judge(&self.summary);
         if interrupted {
             let until = self.summary.measured.end.max(Some(self.summary.ended)).unwrap_or_default();
@@ -164,5 +168,47 @@ fn resident() -> Option<u64> {
     Some(pages * page_size() as u64)
 }
 
+/// How long this machine's processors have been whatever they were, as Linux tells.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Ticks {
+    all: u64,
+    /// Given to others by the host.
+    stolen: u64,
+}
+
+impl Ticks {
+    fn now() -> Option<Self> {
+        Self::read(&fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// The first line: user, nice, system, idle, iowait, irq, softirq, steal, and what is in the first two once more.
+    fn read(stat: &str) -> Option<Self> {
+        let fields = stat.lines().next()?.split_ascii_whitespace().skip(1).take(8);
+        let ticks: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>().ok()?;
+        Some(Self { all: ticks.iter().sum(), stolen: *ticks.get(7)? })
+    }
+
+    fn stolen_since(self, before: Self) -> Option<f64> {
+        let all = self.all.checked_sub(before.all).filter(|all| *all > 0)?;
+        Some(self.stolen.saturating_sub(before.stolen) as f64 / all as f64)
+    }
+}
+
 /// No load is longer than 30 days.
 const SECONDS_MAX: usize = 31 * 86_400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_had_is_a_share_of_all() {
+        let read = |stat: &str| Ticks::read(stat);
+        let before = read("cpu  100 0 50 800 5 0 5 40 7 0\ncpu0 1 2 3").expect("ticks");
+        let now = read("cpu  110 0 55 1660 5 0 10 160 9 0\n").expect("ticks");
+        assert_eq!(before, Ticks { all: 1000, stolen: 40 });
+        assert_eq!(now.stolen_since(before), Some(0.12));
+        assert_eq!(now.stolen_since(now), None);
+        assert_eq!((read(""), read("cpu 1 2 3 4 5 6 7"), read("cpu a 2 3 4 5 6 7 8")), (None, None, None));
+    }
+}

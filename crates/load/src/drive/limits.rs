@@ -45,6 +45,8 @@ pub enum TooMany {
 impl Limits {
     /// Files for everything that is no connection.
     const FILES_KEPT: u64 = 64;
+    /// More are seldom of use.
+    const IN_FLIGHT: usize = 10_000;
 
     /// Of this process, its limit on files raised as far as the system lets it.
     #[must_use]
@@ -65,6 +67,16 @@ impl Limits {
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.files.saturating_sub(Self::FILES_KEPT).min(self.ports).max(1)
+    }
+
+    /// How many requests of an open load may be under way where nobody says: 10,000, or what there is room for, and
+    /// whatever is due at once.
+    #[must_use]
+    pub fn in_flight(&self, plan: &Plan, http2: bool) -> usize {
+        let most = usize::try_from(self.connections()).unwrap_or(usize::MAX);
+        // In HTTP/2 what is due at once shares connections; a task each is enough.
+        let at_once = if http2 { 0 } else { usize::try_from(plan.at_once_max()).unwrap_or(usize::MAX) };
+        Self::IN_FLIGHT.min(most).max(at_once)
     }
 
     /// Whether all can be had that is asked for.

@@ -90,6 +90,8 @@ struct Cores {
 #[derive(Serialize)]
 struct Verdict<'a> {
     cpu: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steal: Option<f64>,
     valid: bool,
     reasons: &'a [String],
 }
@@ -124,11 +126,6 @@ fn concurrency(tally: &Tally) -> Option<f64> {
     (elapsed > 0.0).then(|| tally.response_sum.saturating_sub(tally.send_lag_sum).as_secs_f64() / elapsed)
 }
 
-/// Hits / lookups, where caches say what they did.
-pub(super) fn hit_ratio(outcomes: &Outcomes) -> Option<f64> {
-    ratio(outcomes.hit, outcomes.requests() - outcomes.bypass)
-}
-
 impl<'a> Arm<'a> {
     fn of(tally: &'a Tally) -> Self {
         let requests = tally.requests();
@@ -143,7 +140,7 @@ impl<'a> Arm<'a> {
             send_lag: Distribution::of(&tally.times.send_lag, None),
             status_codes: &tally.status_codes,
             outcomes: (tally.outcomes.requests() > 0).then_some(tally.outcomes),
-            hit_ratio: hit_ratio(&tally.outcomes),
+            hit_ratio: tally.outcomes.hit_ratio(),
             failures: &tally.failures,
             retries: tally.retries,
             resent: tally.resent,
@@ -155,7 +152,7 @@ impl<'a> Arm<'a> {
 
 impl<'a> Stockade<'a> {
     pub fn of(summary: &'a Summary) -> Self {
-        let Generator { cpu_mean, cpu_max, resident_max, resident_last, reasons } = &summary.generator;
+        let Generator { cpu_mean, cpu_max, resident_max, resident_last, steal, reasons } = &summary.generator;
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let resident = resident_max.zip(*resident_last);
         Self {
@@ -171,7 +168,12 @@ impl<'a> Stockade<'a> {
             in_flight_max: summary.in_flight_max,
             connections: summary.connections,
             warmup: summary.warmup.as_ref().map(Arm::of),
-            generator: Verdict { cpu: *cpu_mean, valid: summary.generator.is_valid(), reasons },
+            generator: Verdict {
+                cpu: *cpu_mean,
+                steal: *steal,
+                valid: summary.generator.is_valid(),
+                reasons,
+            },
         }
     }
 }

@@ -10,7 +10,7 @@ use stockade_model::{
 
 use super::{
     Options,
-    arm::{achieved_rate, hit_ratio, rates, ratio},
+    arm::{achieved_rate, rates, ratio},
 };
 use crate::{
     sample::Class,
@@ -62,8 +62,15 @@ fn write(summary: &Summary, to: &mut String) -> fmt::Result {
     if rates.len() > 1 {
         line(to, "per second", sparks(&rates))?;
     }
-    let Generator { cpu_mean, cpu_max, reasons, .. } = &summary.generator;
+    let Generator { cpu_mean, cpu_max, steal, reasons, .. } = &summary.generator;
     line(to, "generator", format_args!("{cpu_mean:.2} cores on average, {cpu_max:.2} at most"))?;
+    if let Some(steal) = steal.filter(|steal| *steal > Generator::STEAL_MAX) {
+        line(
+            to,
+            "",
+            format_args!("{:.0} % of this machine went to others meanwhile (steal)", steal * 100.0),
+        )?;
+    }
     let (connections, most) = (summary.connections, summary.in_flight_max);
     let connections = counted(connections, "connection");
     line(to, "", format_args!("{connections}, {} under way at most", counted(most, "request")))?;
@@ -159,7 +166,7 @@ fn percent(ratio: f64) -> String {
 /// What caches on the way did.
 fn cache(outcomes: &Outcomes) -> String {
     let all = list(Outcome::ALL.iter().map(|outcome| (outcome.name().to_owned(), outcomes.of(*outcome))));
-    match hit_ratio(outcomes) {
+    match outcomes.hit_ratio() {
         Some(hits) => format!("{all} ({} of all lookups hit)", percent(hits)),
         None => all,
     }

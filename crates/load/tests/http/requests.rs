@@ -121,6 +121,7 @@ fn statuses_outcomes_and_bytes_are_counted() {
     assert_eq!((gone.successes, gone.status_codes[&503], gone.failed()), (0, 10, 0));
     assert_eq!(gone.errors, ["503 Service Unavailable"]);
     assert_eq!(gone.times.response.count(), 10, "an error page is an answer");
+    assert_eq!(gone.times_of_successes.response.count(), 0, "and no good one");
 }
 
 #[test]

@@ -40,6 +40,9 @@ pub struct HttpFigures {
     pub connections: u64,
     /// Requests that were under way when the schedule was over.
     pub in_flight_at_end: u64,
+    /// Requests that were sent only then: too many others were under way.
+    #[serde(default)]
+    pub sent_after_end: u64,
     /// How many users asked, each when there was an answer; absent: requests came when they were due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub users: Option<usize>,
@@ -52,6 +55,9 @@ pub struct HttpFigures {
     /// Bytes of bodies as they came, packed or not.
     #[serde(default)]
     pub wire_bytes_in: u64,
+    /// The share of this machine's processor time that its host gave to others meanwhile; absent: nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steal: Option<f64>,
     /// Who tells what the cache did.
     #[serde(default)]
     pub tells: Tells,

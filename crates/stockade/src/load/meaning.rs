@@ -19,8 +19,6 @@ use crate::{cli::LoadArgs, exit::Failure, input::Input};
 
 /// Where nothing says when to end.
 const DURATION: Duration = Duration::from_secs(10);
-/// So many may be under way where nobody says.
-const IN_FLIGHT: usize = 10_000;
 /// A search begins here.
 pub const LEAST: Rate = match Rate::new(100, Duration::from_secs(1)) {
     Some(rate) => rate,
@@ -102,11 +100,8 @@ fn check(args: &LoadArgs) -> Result<(), Failure> {
 }
 
 fn with_plan(args: LoadArgs, traffic: Traffic, plan: Plan) -> Load {
-    let limit = usize::try_from(Limits::raised().connections()).unwrap_or(usize::MAX);
-    let at_once = usize::try_from(plan.at_once_max()).unwrap_or(usize::MAX);
-    // In HTTP/2 what is due at once shares connections; a task each is enough.
-    let at_once = if args.http2 { 0 } else { at_once };
-    let max_in_flight = args.max_in_flight.map_or(IN_FLIGHT.min(limit).max(at_once), NonZeroUsize::get);
+    let by_itself = || Limits::raised().in_flight(&plan, args.http2);
+    let max_in_flight = args.max_in_flight.map_or_else(by_itself, NonZeroUsize::get);
     Load {
         id: format!("{}-{:04x}", host::now(), Seed::from_entropy().0 & 0xffff),
         threads: args.threads.unwrap_or_else(|| threads(&plan)),

@@ -110,10 +110,7 @@ impl LoadTable {
             requests,
             cache_bust: self.cache_bust.unwrap_or_default(),
             timeout,
-            max_in_flight: self
-                .max_in_flight
-                .as_ref()
-                .map_or(EngineTraffic::MAX_IN_FLIGHT, |most| most.get_ref().0),
+            max_in_flight: self.max_in_flight.as_ref().map(|most| most.get_ref().0),
             drain: self.drain.as_ref().map_or(EngineTraffic::DRAIN, |drain| drain.0.0),
         };
         let mut place = at.clone();

@@ -107,6 +107,7 @@ pub fn summary(samples: &[Sample], lasts_s: u64) -> Summary {
             cpu_max: 0.5,
             resident_max: Some(3 << 20),
             resident_last: Some(2 << 20),
+            steal: None,
             reasons: Vec::new(),
         },
     }
