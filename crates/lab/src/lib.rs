@@ -16,6 +16,7 @@ pub mod host;
 pub mod http;
 pub mod judge;
 pub mod metrics;
+mod reference;
 pub mod report;
 pub mod run;
 pub mod services;

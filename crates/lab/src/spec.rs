@@ -78,6 +78,8 @@ pub struct Experiment {
     pub claims: Vec<Claim>,
     /// What was published.
     pub reference: Option<Reference>,
+    /// What those are of.
+    published: Vec<Selector>,
 }
 
 /// One arm of one test.
@@ -97,7 +99,6 @@ pub struct Cell {
 
 /// What is tested, and what it has to bear.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "an experiment has a few dozens of them at most")]
 pub enum Subject {
     /// A cache in this process.
     Engine {
@@ -212,10 +213,11 @@ impl Experiment {
         Path::new(&self.name).parent().unwrap_or(Path::new(""))
     }
 
-    /// Every window that the claims look at, once.
+    /// Every window that claims and published figures look at, once.
     #[must_use]
     pub fn windows(&self) -> Vec<Window> {
-        let windows: BTreeSet<_> = self.claims.iter().flat_map(Claim::windows).collect();
+        let of_published = self.published.iter().filter_map(|selector| selector.window);
+        let windows: BTreeSet<_> = self.claims.iter().flat_map(Claim::windows).chain(of_published).collect();
         windows.into_iter().collect()
     }
 
@@ -330,9 +332,12 @@ fn read(name: &str, text: &str) -> Result<Experiment, Wrong> {
     }
     undeclared(&cells, &head.services)?;
     claims.retain(|claim| !claim.expect.is_empty());
-    let reference = match tables::take(&mut layers, "reference")? {
-        Some(table) => Some(reference(table, names)?),
-        None => None,
+    let (reference, published) = match tables::take(&mut layers, "reference")? {
+        Some(table) => {
+            let (reference, published) = reference(table, names)?;
+            (Some(reference), published)
+        }
+        None => (None, Vec::new()),
     };
     let repeats = match head.repeat {
         None => 1,
@@ -355,6 +360,7 @@ fn read(name: &str, text: &str) -> Result<Experiment, Wrong> {
         services: head.services.into_iter().map(|(service, table)| (service, table.documents)).collect(),
         claims,
         reference,
+        published,
     })
 }
 
@@ -490,9 +496,9 @@ fn audit(names: Names<'_>, cells: &[Cell]) -> Option<Claim> {
     (!expect.is_empty()).then(|| Claim { text: "nothing was served beyond its limit".to_owned(), expect })
 }
 
-fn reference(table: Table<'_>, names: Names<'_>) -> Result<Reference, Wrong> {
+fn reference(table: Table<'_>, names: Names<'_>) -> Result<(Reference, Vec<Selector>), Wrong> {
     let mut source = String::new();
-    let mut figures = BTreeMap::new();
+    let (mut figures, mut selectors) = (BTreeMap::new(), Vec::new());
     for (key, value) in table {
         let at = Some(value.span());
         match (key.get_ref().as_ref(), value.get_ref()) {
@@ -518,10 +524,11 @@ fn reference(table: Table<'_>, names: Names<'_>) -> Result<Reference, Wrong> {
                     (Unit::Number, _) => Err("this metric is a plain number".to_owned()),
                 };
                 figures.insert(path.to_owned(), figure.map_err(|message| Wrong::new(message, at))?);
+                selectors.push(selector);
             }
         }
     }
-    Ok(Reference { source, figures })
+    Ok((Reference { source, figures }, selectors))
 }
 
 fn finite(number: &str) -> Result<f64, String> {

@@ -2,8 +2,9 @@
 
 use std::{
     borrow::Cow,
+    collections::BTreeSet,
     fs::{self, File},
-    io::{self, BufRead, BufReader, BufWriter, Write},
+    io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
 
@@ -11,7 +12,7 @@ use stockade_model::record::{Interval, Record, Run, SCHEMA};
 
 use crate::{
     metrics::{Results, Window},
-    spec::Experiment,
+    reference,
 };
 
 /// A record could not be written or read.
@@ -131,8 +132,9 @@ pub fn read(directory: &Path) -> Result<(Record, Results), StorageError> {
 
     let path = directory.join(INTERVALS);
     let mut lines = BufReader::new(File::open(&path).map_err(io(&path))?).lines().enumerate().peekable();
+    let is_cut = ends_within_a_line(&path).map_err(io(&path))?;
     let mut results = Results::watching(windows(&record));
-    // Intervals stand in the order of the runs. A killed run leaves some of a run without a record.
+    // Intervals stand in the order of the runs. A killed run leaves some of a run without a record, and a part of a line.
     for run in &record.runs {
         let mut fold = results.fold();
         let mut seconds = 0;
@@ -140,12 +142,14 @@ pub fn read(directory: &Path) -> Result<(Record, Results), StorageError> {
             lines.next_if(|(_, line)| !line.as_ref().is_ok_and(|line| belongs_to_another(line, run)))
         {
             let line = line.map_err(io(&path))?;
-            let interval = serde_json::from_str::<Interval>(&line);
-            let interval = interval.map_err(|error| broken(&path, format!("line {}: {error}", index + 1)))?;
-            fold.add(&interval);
+            match serde_json::from_str::<Interval>(&line) {
+                Ok(interval) => fold.add(&interval),
+                Err(_) if is_cut && lines.peek().is_none() => break,
+                Err(error) => return Err(broken(&path, format!("line {}: {error}", index + 1))),
+            }
             seconds += 1;
         }
-        if seconds == 0 {
+        if seconds == 0 && run.outcomes.requests() > 0 {
             return Err(broken(
                 &path,
                 format!("the seconds of {} {}, repeat {} are missing", run.test, run.arm, run.repeat),
@@ -156,16 +160,23 @@ pub fn read(directory: &Path) -> Result<(Record, Results), StorageError> {
     Ok((record, results))
 }
 
-/// The windows that the experiment's claims look at, as the run was scaled. A file that this program
-/// does not understand any more has none.
+/// The windows that published figures are of.
 fn windows(record: &Record) -> Vec<Window> {
-    let Ok(mut experiment) = Experiment::parse("the record's experiment", &record.spec) else {
-        return Vec::new();
-    };
-    match experiment.scale(record.scale) {
-        Ok(()) => experiment.windows(),
-        Err(_) => Vec::new(),
+    let windows: BTreeSet<_> =
+        reference::figures(record).into_iter().filter_map(|(selector, _)| selector.window).collect();
+    windows.into_iter().collect()
+}
+
+/// Whether what was written last was not written to its end.
+fn ends_within_a_line(path: &Path) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(false);
     }
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
 }
 
 /// Whether a line is that of another run; one that cannot be read is this run's, which then says so.

@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use stockade_load::summary::Generator;
 use stockade_model::{
     record::{Clock, Expectation, Hypothesis, Load, Record, Run, Verdict},
     units::{format_count, format_milliseconds},
 };
 
 use crate::{
-    judge::{self, Names},
+    judge::{self, Names, Selector},
     metrics::{Evidence, Metric, Results, Unit, median},
+    reference,
 };
 
 /// One test: a row for each arm that was measured.
@@ -110,11 +112,11 @@ fn table(record: &Record, results: &Results, test: &str) -> Option<Table> {
         }
     };
 
-    // A column of published figures only where the test has some, and was not scaled.
-    let published = |arm: &str, metric: &str| {
-        let path = if test.is_empty() { format!("{arm}.{metric}") } else { format!("{test}/{arm}.{metric}") };
-        let reference = record.reference.as_ref().filter(|_| !is_scaled(record));
-        reference.and_then(|reference| reference.figures.get(&path).copied())
+    let published = published(record, test, load);
+    // A column of them only where the test has some.
+    let beside = |arm: &str, metric: &str| {
+        let is_it = |of: &Selector| is_whole(of, arm) && of.metric.name == metric;
+        published.iter().find(|(of, _)| is_it(of)).map(|(_, figure)| *figure)
     };
     let mut headings = vec!["arm".to_owned()];
     let mut rows: Vec<Vec<String>> = measured.iter().map(|(arm, _)| vec![(*arm).to_owned()]).collect();
@@ -131,18 +133,46 @@ fn table(record: &Record, results: &Results, test: &str) -> Option<Table> {
         for ((_, repeats), row) in measured.iter().zip(&mut rows) {
             row.push(cell(metric, *shown, repeats));
         }
-        if measured.iter().any(|(arm, _)| published(arm, name).is_some()) {
+        if measured.iter().any(|(arm, _)| beside(arm, name).is_some()) {
             headings.push("published".to_owned());
             for ((arm, _), row) in measured.iter().zip(&mut rows) {
-                row.push(
-                    published(arm, name).map(|figure| written(metric, *shown, figure)).unwrap_or_default(),
-                );
+                row.push(beside(arm, name).map(|figure| written(metric, *shown, figure)).unwrap_or_default());
             }
         }
     }
+    let in_no_column =
+        |of: &Selector| of.window.is_some() || !columns.iter().any(|column| column.metric == of.metric.name);
+    let others = published.iter().filter(|(of, _)| in_no_column(of));
+    let others = others.map(|(of, figure)| other(of, *figure, &measured));
     let notes = measured.iter().flat_map(|(arm, repeats)| errors(arm, repeats).chain(probes(arm, repeats)));
-    let notes = notes.collect();
+    let notes = notes.chain(others).collect();
     Some(Table { test: test.to_owned(), title, headings, rows, notes })
+}
+
+/// What was published of a test, if it was of this size.
+fn published(record: &Record, test: &str, load: &Load) -> Vec<(Selector, f64)> {
+    if reference::is_of_another_size(record, load) {
+        return Vec::new();
+    }
+    let mut published = reference::figures(record);
+    published.retain(|(of, _)| of.test.as_deref().unwrap_or_default() == test);
+    published
+}
+
+/// Whether it is of all of an arm's seconds.
+fn is_whole(of: &Selector, arm: &str) -> bool {
+    of.arm.as_deref() == Some(arm) && of.window.is_none()
+}
+
+/// A published figure that no column has, behind ours.
+fn other(of: &Selector, published: f64, measured: &[(&str, Vec<&Evidence>)]) -> String {
+    let arm = of.arm.as_deref().unwrap_or_default();
+    let repeats = measured.iter().filter(|(name, _)| *name == arm).flat_map(|(_, repeats)| repeats);
+    let ours = median(repeats.filter_map(|evidence| evidence.figure(of.metric, of.window)));
+    let told = |figure: f64| written(of.metric, Shown::Plain, figure);
+    let window = of.window.map(|window| format!("({window})")).unwrap_or_default();
+    let ours = ours.map_or_else(|| "-".to_owned(), told);
+    format!("{arm}: {}{window} {ours}, published {}", of.metric.name, told(published))
 }
 
 /// A time as the median of its repeats; a count as it is, or from where to where it varies.
@@ -212,11 +242,19 @@ fn probes<'a>(arm: &'a str, repeats: &[&'a Evidence]) -> impl Iterator<Item = St
     })
 }
 
-/// What the verdicts come to, in sentences.
+/// What it all comes to, in sentences.
 pub(super) fn conclusion(record: &Record) -> Vec<String> {
-    if record.hypotheses.is_empty() {
-        return Vec::new();
+    let mut sentences = if record.hypotheses.is_empty() { Vec::new() } else { verdicts(record) };
+    if record.runs.iter().any(Run::is_invalid) {
+        sentences.push(
+            "Some measurements are invalid, and say why: what they seem to show they do not.".to_owned(),
+        );
     }
+    sentences
+}
+
+/// What the verdicts come to.
+fn verdicts(record: &Record) -> Vec<String> {
     let all = record.hypotheses.len();
     let of = |verdict: Verdict| record.hypotheses.iter().filter(|known| known.verdict == verdict).count();
     let counts: Vec<_> = [Verdict::Supported, Verdict::Refuted, Verdict::Inconclusive, Verdict::Invalid]
@@ -237,11 +275,6 @@ pub(super) fn conclusion(record: &Record) -> Vec<String> {
                 hypothesis.text, expectation.expr, expectation.reason
             ));
         }
-    }
-    if record.runs.iter().any(Run::is_invalid) {
-        sentences.push(
-            "Some measurements are invalid, and say why: what they seem to show they do not.".to_owned(),
-        );
     }
     sentences
 }
@@ -266,7 +299,15 @@ fn errors(arm: &str, repeats: &[&Evidence]) -> impl Iterator<Item = String> + us
     let invalid =
         repeats.iter().filter_map(|evidence| evidence.run.http.as_ref()).flat_map(|http| &http.invalid);
     let invalid = invalid.map(|reason| format!("{arm}: invalid: {reason}"));
-    failed.chain(dropped).chain(unsent).chain(invalid).collect::<Vec<_>>().into_iter()
+    let stolen = repeats.iter().filter_map(|evidence| evidence.run.http.as_ref()?.steal).reduce(f64::max);
+    let stolen = stolen.filter(|steal| *steal > Generator::STEAL_MAX);
+    let stolen = stolen.map(|steal| {
+        format!(
+            "{arm}: others had {:.0} % of this machine meanwhile (steal): times are longer for that",
+            steal * 100.0
+        )
+    });
+    failed.chain(dropped).chain(unsent).chain(stolen).chain(invalid).collect::<Vec<_>>().into_iter()
 }
 
 fn is_scaled(record: &Record) -> bool {
@@ -278,6 +319,7 @@ fn is_scaled(record: &Record) -> bool {
 pub fn verdict(record: &Record) -> String {
     match record.verdict {
         _ if record.interrupted => "interrupted".to_owned(),
+        Verdict::Invalid => Verdict::Invalid.to_string(),
         _ if record.hypotheses.is_empty() => "measured, nothing claimed".to_owned(),
         verdict => verdict.to_string(),
     }
@@ -294,7 +336,13 @@ pub(super) fn how(record: &Record) -> String {
         repeats => format!("{repeats} repeats, arms interleaved, times are medians"),
     });
     if is_scaled(record) {
-        parts.push(format!("scaled by {}", record.scale));
+        let has_window = |expectation: &Expectation| expectation.expr.contains("..");
+        let windows = expectations(record).any(|(_, _, expectation)| has_window(expectation));
+        parts.push(format!(
+            "scaled by {}{}",
+            record.scale,
+            if windows { ", and so are the windows of claims" } else { "" }
+        ));
     }
     if record.clock == Clock::Virtual {
         let is_open = record.runs.iter().any(|run| run.load.open().is_some());

@@ -84,6 +84,9 @@ impl Experiment {
         }
         let comparisons = self.claims.iter_mut().flat_map(|claim| &mut claim.expect);
         comparisons.for_each(|(_, comparison)| comparison.stretch(factor));
+        for window in self.published.iter_mut().filter_map(|selector| selector.window.as_mut()) {
+            *window = window.stretched(factor);
+        }
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Write as _,
     net::TcpListener,
     os::unix::{fs::symlink, process::CommandExt as _},
     path::{Path, PathBuf},
@@ -70,7 +71,9 @@ fn a_run_starts_what_it_takes_and_looks_at_it() {
         assert!(arm["cpu"][role]["max"].as_f64().is_some(), "{arm}");
     }
     // What does not apply is absent.
-    assert!(arm.get("audit").is_none() && arm.get("documents").is_none(), "{arm}");
+    for what in ["audit", "documents", "stores", "amplification"] {
+        assert!(arm.get(what).is_none(), "{what}: {arm}");
+    }
     let seconds = fs::read_to_string(sandbox.path().join("record/intervals.jsonl")).expect("seconds");
     let first: Value = serde_json::from_str(seconds.lines().next().expect("one")).expect("JSON");
     assert!(first["holds"]["entries"].as_u64().is_some_and(|entries| entries > 0), "{first}");
@@ -82,6 +85,14 @@ fn a_run_starts_what_it_takes_and_looks_at_it() {
         again.stdout.contains("memory of the proxy") && again.stdout.contains("entries held"),
         "{again:?}"
     );
+    // Had it been killed, its last line might be a part of one.
+    let intervals = sandbox.path().join("record/intervals.jsonl");
+    let mut seconds = fs::OpenOptions::new().append(true).open(intervals).expect("seconds");
+    seconds.write_all(b"{\"test\":\"\",\"arm\":\"limi").expect("there is room");
+    let reported = sandbox.stockade(&["report", "record"]);
+    assert_eq!(reported.code, 0, "{}", reported.stderr);
+    seconds.write_all(b"\n{}\n").expect("there is room");
+    sandbox.stockade(&["report", "record"]).assert_refused(1, &["intervals.jsonl", "line "]);
 }
 
 #[test]
@@ -157,6 +168,20 @@ fn a_child_that_is_killed_is_told_at_once_and_nothing_is_left() {
         let reported = sandbox.stockade(&["report", "record"]);
         assert_eq!(reported.code, 0, "{}", reported.stderr);
     }
+}
+
+/// Its admin's pages are another listener's: they tell what it has answered while it refuses everybody.
+#[test]
+fn an_origin_may_be_gone_until_the_end() {
+    let sandbox = Sandbox::new();
+    let stages = "stages = [{ at = 0 }, { at = \"10s\", fault = \"refuse\" }]";
+    let text = EXPERIMENT.replace("stages = [{ at = 0 }]", stages);
+    let said = run(&sandbox, &text, &["--format", "json"]);
+    assert!([98, 99].contains(&said.code), "{}{}", said.stdout, said.stderr);
+    let report: Value = serde_json::from_str(&said.stdout).expect("JSON");
+    let arm = &report["arms"]["roomy"];
+    let count = |what: &str| arm[what].as_u64().expect("a count");
+    assert!((1..200).contains(&count("failed")) && count("requests") == 200, "{arm}");
 }
 
 /// Neither a typo in a file that is read last, nor a probe that nobody would ever send, is found out when hours have gone.

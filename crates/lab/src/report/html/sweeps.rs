@@ -1,9 +1,12 @@
 //! Figures over what a test sweeps over: workers, or users.
 
-use stockade_model::record::{Load, Record};
+use stockade_model::record::{Load, Record, Run};
 
 use super::super::plot::{self, Line, Plot};
-use crate::metrics::{Evidence, Metric, Results, Unit, median};
+use crate::{
+    metrics::{Evidence, Metric, Results, Unit, median},
+    reference::is_of_another_size,
+};
 
 /// A metric that is shown over a sweep: its title, and whether its axis is logarithmic.
 struct Shown {
@@ -63,13 +66,9 @@ pub(super) fn sections(record: &Record, results: &Results) -> Vec<(&'static str,
         tests.retain(|test| split(test).is_some());
         tests.len() > 1
     });
-    let run = |tests: &[&str]| {
-        let has_test = |evidence: &&Evidence| tests.contains(&evidence.run.test.as_str());
-        results.runs().iter().find(has_test).map(|evidence| &evidence.run)
-    };
-    let is_burst = |tests: &[&str]| run(tests).is_some_and(|run| matches!(run.load, Load::Burst(_)));
+    let is_burst = |tests: &[&str]| run(results, tests).is_some_and(|run| matches!(run.load, Load::Burst(_)));
     let has_users = |tests: &[&str]| {
-        run(tests).is_some_and(|run| run.http.as_ref().is_some_and(|http| http.users.is_some()))
+        run(results, tests).is_some_and(|run| run.http.as_ref().is_some_and(|http| http.users.is_some()))
     };
     families.retain(|(_, tests)| is_burst(tests) || has_users(tests));
     let mut sections = Vec::new();
@@ -84,6 +83,12 @@ pub(super) fn sections(record: &Record, results: &Results) -> Vec<(&'static str,
     sections
 }
 
+/// The first run of these tests.
+fn run<'a>(results: &'a Results, tests: &[&str]) -> Option<&'a Run> {
+    let has_test = |evidence: &&Evidence| tests.contains(&evidence.run.test.as_str());
+    results.runs().iter().find(has_test).map(|evidence| &evidence.run)
+}
+
 fn swept(
     record: &Record,
     results: &Results,
@@ -93,8 +98,13 @@ fn swept(
     of_bursts: bool,
 ) -> String {
     let metric = Metric::named(shown.metric).expect("it is one");
+    // A burst that was scaled is not as large as its name has it.
+    let x_of = |test: &str| match &run(results, &[test])?.load {
+        Load::Burst(burst) => Some(burst.workers as f64),
+        Load::Open(_) => Some(split(test)?.1),
+    };
     let point = |arm: &str, test: &str| {
-        let (_, x) = split(test)?;
+        let x = x_of(test)?;
         let figures =
             results.repeats(test, arm).into_iter().filter_map(|evidence| evidence.figure(metric, None));
         Some((x, median(figures)?))
@@ -104,7 +114,8 @@ fn swept(
         points: tests.iter().filter_map(|test| point(arm, test)).collect(),
     };
     let published = |arm: &str| {
-        let figures = &record.reference.as_ref()?.figures;
+        let load = &run(results, tests)?.load;
+        let figures = &record.reference.as_ref().filter(|_| !is_of_another_size(record, load))?.figures;
         let at = |test: &&str| {
             let (_, x) = split(test)?;
             Some((x, *figures.get(&format!("{test}/{arm}.{}", metric.name))?))
