@@ -60,9 +60,9 @@
 //!    waited for, so that nobody queues for answers that are not shared.
 //! 6. [`freshness::Freshness::initial_age`] of a second or more is told in `Age` to who has asked, too (`other-age-delay`).
 //!
-//! **A partial answer** (206) is never asked for and never stored: what clients ask for in parts is loaded whole. A body
-//! too long to be stored is the exception that the shell may make: it then forwards the client's own `Range` and
-//! `If-Range`, and stores nothing.
+//! **A partial answer** (206) is never asked for and never stored: what clients ask for in parts is loaded whole. What is
+//! not shared, or too long to be stored, is the exception that the shell may make: it then forwards the client's own
+//! range and conditions ([`hop::of_a_condition`]), and stores nothing of a 206, 304, 412 or 416.
 
 pub mod accept;
 pub mod cache_status;

@@ -38,7 +38,7 @@ use http::{
     uri::{Authority, PathAndQuery},
 };
 use http_body_util::{BodyExt, Empty};
-use stockade_cache::{Answer, Error, Invalidation, Reason, Redis, Strategy, Wish};
+use stockade_cache::{Answer, Error, Invalidation, Lifespan, Reason, Redis, Strategy, Wish};
 use stockade_model::{outcome::Outcome, seed::Seed, time::Runtime};
 
 use self::{
@@ -62,7 +62,7 @@ use crate::{
         cache_status::{CacheStatus, Forward},
         conditional::{self, HeadEffect},
         hop,
-        invalidate::{invalidated, is_safe},
+        invalidate::invalidated,
         key::Key,
     },
 };
@@ -202,8 +202,9 @@ impl Handler for Proxy {
         if let Some(given) = at_once {
             return Answering::Now(sent(given, asked, came));
         }
+        let rules = Arc::clone(&self.rules);
         Answering::Later(Box::pin(async move {
-            let given = serve(&asked, body, &came.clock).await;
+            let given = serve(&asked, body, &came.clock, &rules).await;
             asked.set_answered();
             sent(given, asked, came)
         }))
@@ -222,7 +223,10 @@ fn hit(asked: &Asked) -> Option<Given> {
     }
     let mut place = Place::from(asked.key.clone());
     for _ in 0..PLACES_MAX {
-        let answer = asked.route.cache.hit(&place)?;
+        let Some(answer) = asked.route.cache.hit(&place) else {
+            place = of_variant(asked, &place)?;
+            continue;
+        };
         let Entry::Answer(stored) = &answer.value else { return None };
         if stored.is_for(&asked.headers) {
             let status = done(&answer, stored, Forward::UriMiss);
@@ -233,7 +237,20 @@ fn hit(asked: &Asked) -> Option<Given> {
     None
 }
 
-async fn serve(asked: &Arc<Asked>, body: ClientBody, clock: &PerCore) -> Given {
+/// Where the variant is that a request selects, if the last answer to its URL is for others. That may have expired: what
+/// it was selected by is known all the same, and nobody has to wait until those others have it loaded anew.
+fn of_variant(asked: &Asked, place: &Place) -> Option<Place> {
+    if place.variant.is_some() {
+        return None;
+    }
+    let Entry::Answer(last) = asked.route.cache.peek(place)?.value else { return None };
+    if last.is_for(&asked.headers) {
+        return None;
+    }
+    Some(Place { key: place.key.clone(), variant: Some(Arc::new(last.vary.selecting(&asked.headers))) })
+}
+
+async fn serve(asked: &Arc<Asked>, body: ClientBody, clock: &PerCore, rules: &Arc<ArcSwap<Rules>>) -> Given {
     if asked.is_loop() {
         let done = CacheStatus::forwarded(Outcome::Error, Forward::Bypass);
         return Given::words(StatusCode::LOOP_DETECTED, "this request has been here before", done);
@@ -244,14 +261,25 @@ async fn serve(asked: &Arc<Asked>, body: ClientBody, clock: &PerCore) -> Given {
         Method::HEAD => head(asked, body).await,
         _ => {
             // What it changes is to be outdated although its client has gone.
-            let theirs = Arc::clone(asked);
+            let (theirs, rules) = (Arc::clone(asked), Arc::clone(rules));
             let done = CacheStatus::forwarded(Outcome::Error, Forward::Method);
             #[expect(clippy::disallowed_methods, reason = "on the thread of its connection")]
-            let forwarded = tokio::spawn(async move { forward(&theirs, body, Forward::Method).await });
+            let changed = tokio::spawn(async move { change(&theirs, body, &rules).await });
             let broken = |_| Given::words(StatusCode::BAD_GATEWAY, "the request broke off", done);
-            forwarded.await.unwrap_or_else(broken)
+            changed.await.unwrap_or_else(broken)
         }
     }
+}
+
+/// Asks the origin for what may change something. What that outdates goes before anybody has the answer.
+async fn change(asked: &Arc<Asked>, body: ClientBody, rules: &ArcSwap<Rules>) -> Given {
+    let given = forward(asked, body, Forward::Method).await;
+    let answer = &given.response;
+    for key in invalidated(&asked.method, &asked.key, answer.status(), answer.headers()) {
+        // It may be what another route has.
+        outdate(&asked.route.cache, rules.load().known_by(key), Invalidation::Hard);
+    }
+    given
 }
 
 /// What a request's own directives make of what is stored.
@@ -298,6 +326,9 @@ async fn get(asked: &Arc<Asked>, clock: &PerCore) -> Given {
         return Box::pin(alone(asked, place, Forward::UriMiss)).await;
     }
     for _ in 0..PLACES_MAX {
+        if let Some(variant) = of_variant(asked, &place) {
+            place = variant;
+        }
         let (wish, why) = match wanted(asked, &place) {
             Wanted::Wish(wish, why) => (wish, why),
             Wanted::Stale(stored, resident) => {
@@ -328,6 +359,14 @@ async fn get(asked: &Arc<Asked>, clock: &PerCore) -> Given {
             Entry::Another(last) => last,
         };
         if stored.is_for(&asked.headers) {
+            // It was told to somebody whom the origin may not know, and nobody says that it is for others as well.
+            if answer.outcome == Outcome::Coalesced
+                && stored.lifespan == Lifespan::NONE
+                && !stored.status.is_success()
+                && asked.is_known()
+            {
+                return Box::pin(alone(asked, place, why)).await;
+            }
             if wish == Wish::Anew
                 && asked.directives.no_cache
                 && let Reason::Failed(error) = &answer.reason
@@ -358,8 +397,10 @@ async fn alone(asked: &Arc<Asked>, place: Place, why: Forward) -> Given {
     if let Some(own) = asked.take_own() {
         return pass(own, CacheStatus::forwarded(Outcome::Miss, why));
     }
+    let place = of_variant(asked, &place).unwrap_or(place);
     let (theirs, there) = (Arc::clone(asked), place.clone());
-    let answer = asked.route.unshared.get_arriving(place, Wish::Anew, |room| load(theirs, there, room)).await;
+    let loading = |room| load(theirs, there, room);
+    let answer = asked.route.unshared.get_arriving(place.clone(), Wish::Anew, loading).await;
     match answer {
         Ok(Answer { value: Entry::Answer(stored), outcome, age, reason })
             if stored.is_for(&asked.headers) =>
@@ -374,6 +415,8 @@ async fn alone(asked: &Arc<Asked>, place: Place, why: Forward) -> Given {
             }
         }
         Ok(Answer { reason: Reason::Failed(error), .. }) | Err(error) => fail(asked, &error, why),
+        // What others select has come to the URL just now.
+        Ok(Answer { value: Entry::Another(_), .. }) => Box::pin(alone(asked, place, why)).await,
         Ok(_) => match asked.take_own() {
             Some(own) => pass(own, CacheStatus::forwarded(Outcome::Miss, why)),
             None => fail(asked, &Error::LeaderLost, why),
@@ -453,7 +496,7 @@ async fn head(asked: &Arc<Asked>, body: ClientBody) -> Given {
     given
 }
 
-/// Asks the origin for just what the client asks, and looks at nothing that is stored. What that outdates goes.
+/// Asks the origin for just what the client asks, and looks at nothing that is stored.
 async fn forward<B>(asked: &Arc<Asked>, body: B, why: Forward) -> Given
 where
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
@@ -478,12 +521,6 @@ where
             return Given::words(status, words, done);
         }
     };
-    if !is_safe(&asked.method) {
-        for key in invalidated(&asked.method, &asked.key, response.status(), response.headers()) {
-            let key = asked.route.known_by(key);
-            outdate(&asked.route.cache, key, Invalidation::Hard);
-        }
-    }
     pass(response, CacheStatus::forwarded(Outcome::Bypass, why))
 }
 

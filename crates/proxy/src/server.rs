@@ -9,6 +9,7 @@ use std::{
         mpsc,
     },
     thread,
+    time::Duration,
 };
 
 use http::Uri;
@@ -240,6 +241,7 @@ fn settings(config: &Config) -> front::Settings {
         connections_max: bounds.connections,
         head_timeout: timeouts.head,
         body_idle_timeout: timeouts.body,
+        body_timeout: timeouts.total.unwrap_or(Duration::MAX),
         keep_alive: timeouts.idle,
         write_stall_timeout: timeouts.write,
         total_timeout: timeouts.total,
@@ -248,6 +250,23 @@ fn settings(config: &Config) -> front::Settings {
         body_bytes_max: bounds.body_bytes as u64,
         streams_max: u32::try_from(bounds.streams).unwrap_or(u32::MAX),
         drain: timeouts.drain,
-        ..front::Settings::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_has_as_long_as_its_request() {
+        for (told, expected) in [("", Duration::MAX), ("total = \"10m\"", Duration::from_mins(10))] {
+            let text =
+                format!("[timeouts]\nbody = \"20s\"\n{told}\n[[origin]]\nurl = \"http://127.0.0.1:1\"\n");
+            let settings = settings(&Config::parse("test.toml", &text).expect("a sound file"));
+            assert_eq!(
+                (settings.body_idle_timeout, settings.body_timeout),
+                (Duration::from_secs(20), expected)
+            );
+        }
     }
 }

@@ -140,8 +140,9 @@ impl Upstream {
         Self { desk: Arc::new(Desk { settings, clock, connectors, pool }) }
     }
 
-    /// Sends a request, and awaits the head of its answer. The path and query are those below the origin's own; headers
-    /// that are about a connection stay behind, in both directions.
+    /// Sends a request, and awaits the head of its answer. The path and query are those below the origin's own. Of heads
+    /// all is passed on in both directions but `Host`: whoever asks takes off what was about another connection, and
+    /// what is about this one.
     ///
     /// It is sent again only where nobody can have looked at it, or where a connection that was kept turns out to have
     /// been closed, and then only if the method is idempotent and nothing of the body is gone. Dropped, it is broken off.

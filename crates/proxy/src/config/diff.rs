@@ -55,8 +55,7 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
         old.routes.iter().map(|route| (route.name.as_str(), route)),
         routes.iter().map(|route| (route.name.as_str(), route)),
         |before, after| {
-            origin(old, before.origin) == origin(new, after.origin)
-                && super::Route { origin: after.origin, ..before.clone() } == *after
+            origin(old, before.origin) == origin(new, after.origin) && before.says_the_same(after)
         },
     ));
     changes

@@ -106,6 +106,13 @@ impl Route {
         asked.into()
     }
 
+    /// Whether another says the same of as many requests, whatever number its origin has: that may be another one in
+    /// another file.
+    #[must_use]
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        self.name == other.name && Self { origin: other.origin, ..self.clone() } == *other
+    }
+
     /// The order in which routes are tried.
     pub(super) fn order(&self) -> impl Ord + use<> {
         let host = self.host.as_ref().map(|host| (host.is_suffix, Reverse(host.name.len())));

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, Version,
-    header::{AUTHORIZATION, CONTENT_LENGTH, EXPECT, HOST, VIA},
+    header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, VIA},
     request::Parts,
 };
 use http_body::Body;
@@ -28,10 +28,11 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// By these, origins and their frameworks can be told another host, path, method or scheme than those that an answer
-/// is known by. Who may say so fills the place of a path with the answer to another one, for everybody ("Practical
-/// Web Cache Poisoning", Kettle, 2018). What has to be told of them, this proxy tells.
-const OF_ANOTHER_TARGET: [&str; 22] = [
+/// By these, origins and their frameworks can be told another host, path or scheme than those that an answer is known
+/// by. Who may say so fills the place of a path with the answer to another one, for everybody ("Practical Web Cache
+/// Poisoning", Kettle, 2018), or has the answer to a POST outdate another one. What has to be told of them, this proxy
+/// tells.
+const OF_ANOTHER_TARGET: [&str; 19] = [
     "x-forwarded-host",
     "x-forwarded-proto",
     "forwarded",
@@ -46,15 +47,15 @@ const OF_ANOTHER_TARGET: [&str; 22] = [
     "x-forwarded-uri",
     "x-host",
     "x-http-host-override",
-    "x-http-method",
-    "x-http-method-override",
-    "x-method-override",
     "x-original-host",
     "x-original-uri",
     "x-original-url",
     "x-rewrite-url",
     "x-url-scheme",
 ];
+
+/// By these, another method. They are told of requests that change something, as forms of browsers do that know no PUT.
+const OF_ANOTHER_METHOD: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
 
 /// What this proxy calls itself in `Via`: no other does, so that a request which comes again has gone in a circle.
 pub fn pseudonym() -> &'static str {
@@ -68,7 +69,7 @@ pub struct Asked {
     pub method: Method,
     /// In which version it came.
     pub version: Version,
-    /// Its head, without what was about its connection.
+    /// Its head, without what was about its connection, and with who asks.
     pub headers: HeaderMap,
     /// What it asks for.
     pub key: Key,
@@ -102,11 +103,20 @@ impl Asked {
         hop::strip(&mut headers);
         // Before anything is looked for: what an answer depends on is what the origin is asked.
         let is_read = matches!(method, Method::GET | Method::HEAD);
-        let theirs = &OF_ANOTHER_TARGET[..if is_read { OF_ANOTHER_TARGET.len() } else { 2 }];
+        let is_theirs = |name: &str| {
+            // CGI and WSGI make one variable of `X-Host` and `X_Host`.
+            name.contains('_')
+                || OF_ANOTHER_TARGET.contains(&name)
+                || is_read && OF_ANOTHER_METHOD.contains(&name)
+        };
         // To look at each name once is cheaper than to look for each.
         let told: SmallVec<[HeaderName; 4]> =
-            headers.keys().filter(|name| theirs.contains(&name.as_str())).cloned().collect();
+            headers.keys().filter(|name| is_theirs(name.as_str())).cloned().collect();
         told.iter().for_each(|name| drop(headers.remove(name)));
+        // An answer may depend on it.
+        if let Ok(address) = HeaderValue::from_str(&peer.address.ip().to_string()) {
+            headers.insert(X_FORWARDED_FOR, address);
+        }
         let directives = RequestDirectives::read(&headers);
         Self { method, version, headers, key, directives, peer, route, own: Mutex::default() }
     }
@@ -115,6 +125,12 @@ impl Asked {
     #[must_use]
     pub fn has_credentials(&self) -> bool {
         self.headers.contains_key(AUTHORIZATION)
+    }
+
+    /// Whether the origin may know who asks.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.has_credentials() || self.headers.contains_key(COOKIE)
     }
 
     /// Keeps an answer for who has asked, unless that is late.
@@ -187,9 +203,6 @@ impl Asked {
         }
         let scheme = if self.peer.is_tls { "https" } else { "http" };
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(scheme));
-        if let Ok(address) = HeaderValue::from_str(&self.peer.address.ip().to_string()) {
-            headers.append(X_FORWARDED_FOR, address);
-        }
         headers
     }
 

@@ -4,7 +4,7 @@ use std::{io, sync::Arc, time::SystemTime};
 
 use http::{
     HeaderMap, HeaderName, Response, StatusCode,
-    header::{AGE, AUTHORIZATION, CONTENT_LENGTH, COOKIE, IF_RANGE, RANGE, SET_COOKIE},
+    header::{AGE, CONTENT_LENGTH, SET_COOKIE},
 };
 use http_body::Body;
 use http_body_util::Full;
@@ -16,7 +16,7 @@ use super::{
     asked::Asked,
     clock,
     origin::{OriginBody, OriginError},
-    receive::{CHUNK, Pieces, Received, Receiver, Storing, limited},
+    receive::{CHUNK, Limited, Pieces, Received, Receiver, Storing, limited},
     stored::{Arrival, Content, Entry, Place, Reason, Room, Stored, Unshared, head_bytes, held, of_its_own},
 };
 use crate::policy::{
@@ -66,6 +66,17 @@ pub fn is_failure(status: StatusCode) -> bool {
     matches!(status.as_u16(), 408 | 500 | 502 | 503 | 504)
 }
 
+/// Whether an answer is about the range or the conditions of its request, and says nothing to others.
+fn is_of_a_condition(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::PARTIAL_CONTENT
+            | StatusCode::NOT_MODIFIED
+            | StatusCode::PRECONDITION_FAILED
+            | StatusCode::RANGE_NOT_SATISFIABLE
+    )
+}
+
 /// The largest body of a failure that waiters are told.
 const FAILURE_BYTES_MAX: usize = 64 << 10;
 
@@ -91,13 +102,14 @@ pub async fn load(asked: Arc<Asked>, place: Place, room: Room) -> Result<Arrival
     let conditions: HeaderMap =
         held.iter().flat_map(|held| conditional::conditional_request(&held.stored.headers)).collect();
     let loading = Loading { asked, place };
-    if let Some(part) = loading.part() {
-        let (began, response) = loading.ask(&part).await?;
-        if !matches!(response.status(), StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE) {
-            return loading.take_in(began, response, None, room).await;
+    if held.is_none()
+        && let Some((reason, own)) = loading.own_conditions()
+    {
+        let (began, response) = loading.ask(&own).await?;
+        if is_of_a_condition(response.status()) {
+            return Ok(loading.own_answer(reason, response, began));
         }
-        loading.asked.keep_own(response);
-        return Ok(loading.unshared(Reason::TooLarge));
+        return loading.take_in(began, response, None, room).await;
     }
     let (began, response) = loading.ask(&conditions).await?;
     let (Some(Held { stored, .. }), StatusCode::NOT_MODIFIED) = (&held, response.status()) else {
@@ -158,14 +170,36 @@ impl Loading {
         Ok((began, response))
     }
 
-    /// What the client wants a part by, of what is known to be too large to be stored.
-    fn part(&self) -> Option<HeaderMap> {
-        let headers = &self.asked.headers;
-        let range = headers.get(RANGE)?;
-        let Entry::Unshared(unshared) = self.held_here()? else { return None };
-        let if_range = headers.get(IF_RANGE).map(|condition| (IF_RANGE, condition.clone()));
-        (unshared.reason == Reason::TooLarge)
-            .then(|| [(RANGE, range.clone())].into_iter().chain(if_range).collect())
+    /// The client's own range and conditions, if it has some and is known to ask alone; and why it does.
+    fn own_conditions(&self) -> Option<(Reason, HeaderMap)> {
+        let own = hop::of_a_condition(&self.asked.headers);
+        if own.is_empty() { None } else { self.why_alone().map(|reason| (reason, own)) }
+    }
+
+    /// Why the request asks alone, if that is known: its answers are not shared, or none to credentials is.
+    fn why_alone(&self) -> Option<Reason> {
+        let of_credentials = || {
+            let place = Place::of_credentials(&self.place.key);
+            let is_meant = self.asked.has_credentials();
+            is_meant.then(|| self.asked.route.cache.peek(&place)).flatten().map(|held| held.value)
+        };
+        match self.held_here().or_else(of_credentials)? {
+            Entry::Unshared(unshared) => Some(unshared.reason),
+            Entry::Answer(_) | Entry::Another(_) => None,
+        }
+    }
+
+    /// What the origin makes of a client's own range or conditions: for that client, as it is.
+    fn own_answer(&self, reason: Reason, response: Response<OriginBody>, began: SystemTime) -> Arrival {
+        // A part says, too, whom the whole is for. Unless that is one user, nothing is remembered for longer: else nobody
+        // would find out that it may be shared by now.
+        let whole = self.read(StatusCode::OK, response.headers().clone(), began).fate;
+        self.asked.keep_own(response);
+        match whole {
+            _ if reason == Reason::TooLarge => self.unshared(reason),
+            Err(reason) if !reason.is_of_status() => self.unshared(reason),
+            _ => Arrival::fleeting(Unshared::for_now(reason)),
+        }
     }
 
     /// The answer that is here, with the head that the origin gives it now.
@@ -252,8 +286,8 @@ impl Loading {
         let selecting = (vary != Vary::None).then(|| Arc::new(vary.selecting(request)));
         let exchange = Exchange { request, status, response: &headers };
         let stored = storable(&exchange, directives, &said).map_err(Reason::from);
-        let mut fate =
-            stored.and_then(|()| route.lifespan(status, &headers, &freshness).ok_or(Reason::NoLifetime));
+        let lifespan = || route.lifespan(status, &headers, &said, &freshness).ok_or(Reason::NoLifetime);
+        let mut fate = stored.and_then(|()| lifespan());
         if let Ok(lifespan) = &mut fate
             && lifespan.ttl.is_zero()
         {
@@ -316,14 +350,20 @@ impl Loading {
     async fn failed(&self, head: Head, response: Response<OriginBody>) -> Failure {
         let status = head.status;
         let length = response.body().size_hint().exact();
-        let is_known = [AUTHORIZATION, COOKIE].iter().any(|name| self.asked.headers.contains_key(name));
-        if is_known || length.is_some_and(|length| length > FAILURE_BYTES_MAX as u64) {
+        if self.asked.is_known() || length.is_some_and(|length| length > FAILURE_BYTES_MAX as u64) {
             self.asked.keep_own(response);
             return Failure::Own { status };
         }
-        match limited(response.into_body(), FAILURE_BYTES_MAX).await {
-            Ok(Some(body)) => Failure::Answered(Arc::new(head.stored(Content::of(body), Lifespan::NONE))),
-            Ok(None) | Err(_) => Failure::Own { status },
+        let (parts, body) = response.into_parts();
+        match limited(body, FAILURE_BYTES_MAX).await {
+            Ok(Limited::Whole(body)) => {
+                Failure::Answered(Arc::new(head.stored(Content::of(body), Lifespan::NONE)))
+            }
+            Ok(Limited::Longer(body)) => {
+                self.asked.keep_own(Response::from_parts(parts, body));
+                Failure::Own { status }
+            }
+            Err(_) => Failure::Own { status },
         }
     }
 

@@ -210,6 +210,24 @@ pub enum OriginBody {
     Http(upstream::Body),
     /// A document.
     Document(Full<Bytes>),
+    /// One whose beginning has been read.
+    Begun(Box<Begun>),
+}
+
+/// A body, and what has been read of it already.
+#[derive(Debug)]
+pub struct Begun {
+    /// Until it is sent.
+    come: Option<Bytes>,
+    rest: OriginBody,
+}
+
+impl OriginBody {
+    /// The same, behind what has been read of it.
+    #[must_use]
+    pub fn behind(self, come: Bytes) -> Self {
+        Self::Begun(Box::new(Begun { come: Some(come), rest: self }))
+    }
 }
 
 impl Body for OriginBody {
@@ -224,6 +242,10 @@ impl Body for OriginBody {
             Self::Document(body) => Pin::new(body)
                 .poll_frame(cx)
                 .map(|frame| frame.map(|frame| frame.map_err(|never| match never {}))),
+            Self::Begun(begun) => match begun.come.take() {
+                Some(come) => Poll::Ready(Some(Ok(Frame::data(come)))),
+                None => Pin::new(&mut begun.rest).poll_frame(cx),
+            },
         }
     }
 
@@ -231,6 +253,7 @@ impl Body for OriginBody {
         match self {
             Self::Http(body) => body.is_end_stream(),
             Self::Document(body) => body.is_end_stream(),
+            Self::Begun(begun) => begun.come.is_none() && begun.rest.is_end_stream(),
         }
     }
 
@@ -238,6 +261,15 @@ impl Body for OriginBody {
         match self {
             Self::Http(body) => body.size_hint(),
             Self::Document(body) => body.size_hint(),
+            Self::Begun(begun) => {
+                let come = begun.come.as_ref().map_or(0, |come| come.len() as u64);
+                let (rest, mut hint) = (begun.rest.size_hint(), SizeHint::new());
+                hint.set_lower(rest.lower().saturating_add(come));
+                if let Some(upper) = rest.upper() {
+                    hint.set_upper(upper.saturating_add(come));
+                }
+                hint
+            }
         }
     }
 }

@@ -199,18 +199,26 @@ impl Receiver {
     }
 }
 
-/// All of a body of no more than so many bytes; `None`: it has more.
-pub async fn limited(mut body: OriginBody, most: usize) -> io::Result<Option<Bytes>> {
-    let mut whole = BytesMut::new();
+/// A body that was to be had in one piece.
+pub enum Limited {
+    /// All of it.
+    Whole(Bytes),
+    /// It is longer than that: all of it, as it comes.
+    Longer(OriginBody),
+}
+
+/// All of a body of no more than so many bytes.
+pub async fn limited(mut body: OriginBody, most: usize) -> io::Result<Limited> {
+    let mut come = BytesMut::new();
     while let Some(frame) = body.frame().await {
         if let Ok(data) = frame?.into_data() {
-            if whole.len() + data.len() > most {
-                return Ok(None);
+            come.extend_from_slice(&data);
+            if come.len() > most {
+                return Ok(Limited::Longer(body.behind(come.freeze())));
             }
-            whole.extend_from_slice(&data);
         }
     }
-    Ok(Some(whole.freeze()))
+    Ok(Limited::Whole(come.freeze()))
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use crate::{
     policy::{
         cache_status::{CacheStatus, Forward},
         conditional::has_validator,
+        directives::ResponseDirectives,
         freshness::{Basis, Freshness, Heuristics},
         key::Key,
     },
@@ -61,12 +62,6 @@ impl Route {
         Ok(Self { config, origin, cache, unshared, object_max, counts })
     }
 
-    /// What an answer is known by whose URL this is: some parameters may make no difference.
-    #[must_use]
-    pub fn known_by(&self, key: Key) -> Key {
-        known_by(&self.config, key)
-    }
-
     /// How it goes.
     #[must_use]
     pub fn stats(&self) -> RouteStats {
@@ -107,6 +102,7 @@ impl Route {
         &self,
         status: StatusCode,
         headers: &HeaderMap,
+        said: &ResponseDirectives,
         freshness: &Freshness,
     ) -> Option<Lifespan> {
         let config::Route { strategy, ttl, ttl_default, .. } = &self.config;
@@ -124,6 +120,9 @@ impl Route {
             Some(ttl) if !is_not_found => *ttl,
             _ => unsaid().unwrap_or_else(|| freshness.fresh_for()),
         };
+        if ttl.is_zero() && !self.is_for_others(said, freshness) {
+            return None;
+        }
         let mut lifespan = Lifespan { ttl, ..Lifespan::NONE };
         let forbids_stale = !freshness.may_be_stale || freshness.must_validate;
         if !is_not_found {
@@ -134,6 +133,18 @@ impl Route {
             }
         }
         (lifespan != Lifespan::NONE).then_some(lifespan)
+    }
+
+    /// Whether somebody says that others may be given an answer at all: the origin, by how long it is fresh or may be
+    /// stale, by `public`, or by `no-cache`, since then it is asked each time; the route; or a database, which does not
+    /// know who asks. What says nothing may be what one user sees, known by a cookie.
+    fn is_for_others(&self, said: &ResponseDirectives, freshness: &Freshness) -> bool {
+        let config::Route { ttl, ttl_default, .. } = &self.config;
+        let by_route = ttl.is_some() || ttl_default.is_some() || !self.origin.is_http();
+        let is_fresh_for_long = freshness.basis == Basis::Origin || !freshness.lifetime.is_zero();
+        let stale_for = [freshness.swr, freshness.sie];
+        let may_be_stale = stale_for.into_iter().flatten().any(|told| !told.is_zero());
+        by_route || is_fresh_for_long || may_be_stale || said.public || freshness.must_validate
     }
 
     /// What an answer can be purged by: the words of its headers for that.
@@ -186,7 +197,8 @@ impl Rules {
         for told in &config.routes {
             let origin = &origins[told.origin];
             let unchanged = before.and_then(|before| {
-                let is_it = |old: &&Arc<Route>| old.config == *told && Arc::ptr_eq(&old.origin, origin);
+                let is_it =
+                    |old: &&Arc<Route>| Arc::ptr_eq(&old.origin, origin) && old.config.says_the_same(told);
                 before.routes.iter().find(is_it)
             });
             routes.push(match unchanged {

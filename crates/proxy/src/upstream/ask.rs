@@ -12,12 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version,
-    header::{CONNECTION, HOST, TE, TRANSFER_ENCODING, UPGRADE},
-    request::Parts,
-    uri::Authority,
-};
+use http::{HeaderValue, Method, Request, Uri, Version, header::HOST, request::Parts, uri::Authority};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use stockade_model::time::{Runtime, Time};
@@ -60,41 +55,16 @@ pub(super) struct Outgoing {
     size: SizeHint,
 }
 
-/// Headers that are about a connection and not for whoever is behind it (RFC 9110, section 7.6.1).
-const OF_CONNECTIONS: [HeaderName; 6] = [
-    CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    TE,
-    TRANSFER_ENCODING,
-    UPGRADE,
-];
-
-/// Takes off what is about the connection that it came on.
-pub(super) fn strip(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
-    for name in named.iter().chain(&OF_CONNECTIONS) {
-        headers.remove(name);
-    }
-}
-
 impl Ask {
     pub(super) fn new<B>(request: Request<B>, clock: &Clock) -> Result<Self, UpstreamError>
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let (mut head, body) = request.into_parts();
+        let (head, body) = request.into_parts();
         if head.method == Method::CONNECT {
             return Err(UpstreamError::Unsendable { reason: "CONNECT is for tunnels".into() });
         }
-        strip(&mut head.headers);
         let size = body.size_hint();
         let upload = (!body.is_end_stream()).then(|| {
             Arc::new(Upload {

@@ -10,7 +10,7 @@ use tokio::task::AbortHandle;
 
 use super::{
     Again, Broken, Desk,
-    ask::{Ask, Outgoing, strip},
+    ask::{Ask, Outgoing},
     body::Body,
     core::Kept,
     error::UpstreamError,
@@ -110,8 +110,7 @@ pub(super) async fn exchange(mut lease: Lease, ask: &Ask, desk: &Desk) -> Result
         Ok(answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
             return Err(Broken::finally(UpstreamError::not_http("it switches protocols, unasked")));
         }
-        Ok(mut answer) => {
-            strip(answer.headers_mut());
+        Ok(answer) => {
             let patience = desk.settings.idle_timeout;
             return Ok(answer.map(|incoming| Body::http1(incoming, lease, &desk.clock, patience)));
         }

@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 
 use super::{
     Again, Broken, Desk,
-    ask::{Ask, Outgoing, strip},
+    ask::{Ask, Outgoing},
     body::{Body, Http2Body, Sending},
     clock::Clock,
     error::UpstreamError,
@@ -265,13 +265,12 @@ fn is_too_large(headers: &HeaderMap, settings: &Settings) -> bool {
 }
 
 fn answered(
-    mut answer: Response<RecvStream>,
+    answer: Response<RecvStream>,
     turn: Stream,
     sending: Option<Sending>,
     ask: &Ask,
     desk: &Desk,
 ) -> Response<Body> {
-    strip(answer.headers_mut());
     let length = answer.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let is_bodiless =
         ask.is_head() || matches!(answer.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);

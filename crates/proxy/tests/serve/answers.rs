@@ -360,3 +360,57 @@ async fn rules_change_and_entries_stay() {
     hit.is(b"one /kept");
     assert_eq!(hit.did(), "hit");
 }
+
+#[tokio::test]
+async fn routes_that_stay_keep_what_they_know_although_origins_change_places() {
+    let origin = Origin::saying(|heard| good(heard.target().as_bytes())).await;
+    let route = "[[route]]\npath = \"/*\"\norigin = \"a\"\n";
+    let other = "[[origin]]\nname = \"b\"\nurl = \"http://127.0.0.1:9\"\n";
+    let proxy = proxy_with(&origin.url(), route, other).await;
+    get(&proxy, "/").await.is(b"/");
+    let before = proxy.proxy().rules();
+    let swapped = config(&origin.url(), &format!("{route}{other}"), "");
+    assert_ne!(swapped.routes[0].origin, before.config.routes[0].origin);
+    for config in [swapped, before.config.clone()] {
+        proxy.proxy().reload(config).await.expect("sound rules");
+        let now = proxy.proxy().rules();
+        assert!(Arc::ptr_eq(&now.routes[0], &before.routes[0]));
+        assert_eq!((now.routes[0].stats().loads, get(&proxy, "/").await.did()), (1, "hit"));
+    }
+    assert_eq!(get(&proxy, "/new").await.did(), "miss");
+}
+
+#[tokio::test]
+async fn what_is_about_a_connection_stays_behind() {
+    let origin = Origin::saying(|_| {
+        let about = "Connection: x-own, keep-alive\r\nX-Own: a\r\nKeep-Alive: timeout=5\r\nUpgrade: h2c";
+        let told = "Cache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\nX-Kept: b";
+        format!("HTTP/1.1 200 OK\r\n{about}\r\n{told}\r\n\r\n4\r\nbody\r\n0\r\n\r\n").into_bytes()
+    })
+    .await;
+    let proxy = proxy(&origin).await;
+    let fields = [
+        "Connection: X-Mine, TE",
+        "X-Mine: a",
+        "Proxy-Connection: keep-alive",
+        "Keep-Alive: 5",
+        "TE: trailers",
+        "Upgrade: websocket",
+        "X-Kept: b",
+        "Content-Length: 0",
+    ];
+    for (method, did) in [("POST", "bypass"), ("GET", "miss"), ("GET", "hit")] {
+        let answer = ask(&proxy, method, "/", &fields).await;
+        answer.is(b"body");
+        assert_eq!((answer.did(), answer.field("x-kept")), (did, Some("b")));
+        for name in ["x-own", "keep-alive", "upgrade"] {
+            assert_eq!(answer.field(name), None, "{method} {did} {:?}", answer.head);
+        }
+    }
+    for heard in origin.heard() {
+        assert_eq!(heard.field("x-kept"), Some("b"));
+        for name in ["connection", "x-mine", "proxy-connection", "keep-alive", "te", "upgrade"] {
+            assert_eq!(heard.field(name), None, "{}", heard.head);
+        }
+    }
+}

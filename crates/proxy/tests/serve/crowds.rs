@@ -401,6 +401,45 @@ async fn each_variant_is_asked_for_once_and_given_to_its_own() {
 }
 
 #[tokio::test]
+async fn a_variant_that_is_fresh_waits_for_none_that_has_expired() {
+    let gate = Arc::new(Semaphore::new(2));
+    let held = Arc::clone(&gate);
+    let origin = Origin::start(move |heard, mut line| {
+        let gate = Arc::clone(&held);
+        async move {
+            gate.acquire().await.ok()?.forget();
+            let language = heard.field("accept-language").unwrap_or_default();
+            // The first one, which is found by its URL alone, has expired when it comes.
+            let told = match language {
+                "de" => ["Cache-Control: max-age=1, must-revalidate", "Age: 100"],
+                _ => ["Cache-Control: max-age=60", "Age: 0"],
+            };
+            let fields = [told[0], told[1], "ETag: \"1\"", "Vary: Accept-Language"];
+            line.write_all(&sized("200 OK", &fields, language.as_bytes())).await.ok()?;
+            Some(line)
+        }
+    })
+    .await;
+    let proxy = proxy(&origin).await;
+    let loads = || proxy.proxy().rules().routes[0].stats().loads;
+    let en = "Accept-Language: en";
+    for language in ["de", "en"] {
+        ask(&proxy, "GET", "/", &[&format!("Accept-Language: {language}")]).await.is(language.as_bytes());
+    }
+    let waiting = crowd(&proxy, 1, |_| request("GET", "/", &["Accept-Language: de"])).await;
+    until(|| origin.count() == 3).await;
+    let before = loads();
+    for wish in ["X: y", "Cache-Control: max-age=50", "Cache-Control: only-if-cached"] {
+        let answer = Client::connect(&proxy).await.ask("GET", "/", &[en, wish]).await;
+        assert_eq!((answer.status(), answer.did()), (200, "hit"), "{wish} {:?}", answer.head);
+        answer.is(b"en");
+    }
+    assert_eq!((loads(), origin.count()), (before, 3));
+    gate.add_permits(1);
+    answers(waiting).await[0].is(b"de");
+}
+
+#[tokio::test]
 async fn what_an_answer_depends_on_may_change() {
     let origin = Origin::saying(|heard| {
         // At first on the language, then on who asks.

@@ -278,6 +278,31 @@ async fn a_large_failure_reaches_who_asked() {
 }
 
 #[tokio::test]
+async fn a_large_error_of_unknown_length_reaches_who_asked() {
+    let body = content(80 << 10);
+    for status in ["404 Not Found", "403 Forbidden", "500 Oh", "503 Away"] {
+        let all = body.clone();
+        let origin = Origin::saying(move |_| {
+            let head = format!("HTTP/1.1 {status}\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n");
+            let mut bytes = head.into_bytes();
+            for piece in all.chunks(7_000) {
+                bytes.extend([format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat());
+            }
+            bytes.extend(b"0\r\n\r\n");
+            bytes
+        })
+        .await;
+        let proxy = proxy(&origin).await;
+        for number in 1..3 {
+            let answer = get(&proxy, "/").await;
+            assert_eq!(answer.status().to_string(), status[..3]);
+            answer.is(&body);
+            assert_eq!((answer.field("x"), origin.count()), (Some("y"), number), "{status}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_is_not_there_is_kept_as_long_as_told() {
     let origin = Origin::saying(|heard| {
         let fields: &[&str] = if heard.target() == "/said" { &["Cache-Control: max-age=0"] } else { &[] };

@@ -4,5 +4,6 @@ mod answers;
 mod crowds;
 mod faults;
 mod model;
+mod own;
 mod poison;
 mod support;

@@ -23,6 +23,10 @@ async fn what_others_are_not_known_by_does_not_reach_the_origin() {
         "X-Rewrite-URL: /evil",
         "X-HTTP-Method-Override: EVIL",
         "X-Method-Override: EVIL",
+        "X-Forwarded-For: evil",
+        "X_Forwarded_Host: evil",
+        "X_HTTP_Method_Override: EVIL",
+        "X-Own_Field: evil",
         "Content-Type: evil/evil",
         "Range: bytes=666-",
         "If-None-Match: \"evil\"",
@@ -47,6 +51,52 @@ async fn what_others_are_not_known_by_does_not_reach_the_origin() {
         }
         assert!(asked.contains("x-forwarded-host: a\r\n") && asked.contains("x-forwarded-proto: http\r\n"));
     }
+}
+
+#[tokio::test]
+async fn whatever_the_method_nobody_names_another_host_or_path() {
+    let origin = echo().await;
+    let proxy = proxy(&origin).await;
+    for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+        let fields = [
+            "X-Forwarded-Host: evil",
+            "X-Forwarded-Port: 666",
+            "X-Forwarded-For: evil",
+            "Forwarded: host=evil",
+            "X-Host: evil",
+            "X-Original-URL: /evil",
+            "X_Original_URL: /evil",
+            "X-HTTP-Method-Override: PATCH",
+            "Content-Length: 0",
+        ];
+        let answer = ask(&proxy, method, "/", &fields).await;
+        let asked = answer.text().to_ascii_lowercase();
+        assert!(!asked.contains("evil") && !asked.contains("666"), "{asked}");
+        for told in ["x-forwarded-host: a", "x-forwarded-for: 127.0.0.1", "x-http-method-override: patch"] {
+            assert!(asked.contains(&format!("\r\n{told}\r\n")), "{told}: {asked}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_asks_is_who_is_at_the_other_end() {
+    let origin = Origin::saying(|heard| {
+        let who = heard.field("x-forwarded-for").unwrap_or_default();
+        sized("200 OK", &["Cache-Control: max-age=60", "Vary: X-Forwarded-For"], who.as_bytes())
+    })
+    .await;
+    let proxy = proxy(&origin).await;
+    for (field, did) in [
+        ("X: y", "miss"),
+        ("X-Forwarded-For: 192.0.2.1", "hit"),
+        ("X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 127.0.0.1", "hit"),
+    ] {
+        let answer = ask(&proxy, "GET", "/", &[field]).await;
+        answer.is(b"127.0.0.1");
+        assert_eq!(answer.did(), did, "{field}");
+    }
+    let head = origin.heard()[0].head.to_ascii_lowercase();
+    assert_eq!(head.matches("x-forwarded-for:").count(), 1, "{head}");
 }
 
 #[tokio::test]
@@ -180,6 +230,21 @@ async fn what_a_change_outdates_is_asked_for_again() {
             assert_eq!(did.did(), if is_outdated { "miss" } else { "hit" }, "{method} {target} {language}");
         }
     }
+}
+
+#[tokio::test]
+async fn what_a_change_names_is_outdated_as_the_route_that_has_it_knows_it() {
+    let origin = Origin::saying(|heard| match heard.method() {
+        "POST" => sized("201 Created", &["Location: /a/y?utm_source=x"], b"made"),
+        _ => good(heard.target().as_bytes()),
+    })
+    .await;
+    let routes = "[[route]]\npath = \"/*\"\n[[route]]\npath = \"/a/*\"\nignore_query = [\"utm_*\"]\n";
+    let proxy = proxy_with(&origin.url(), routes, "").await;
+    assert_eq!(get(&proxy, "/a/y?utm_source=z").await.did(), "miss");
+    assert_eq!(get(&proxy, "/a/y").await.did(), "hit");
+    ask(&proxy, "POST", "/b", &["Content-Length: 0"]).await.is(b"made");
+    assert_eq!(get(&proxy, "/a/y").await.did(), "miss");
 }
 
 #[tokio::test]

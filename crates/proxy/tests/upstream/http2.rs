@@ -82,7 +82,7 @@ async fn bodies_go_both_ways() {
     let upstream = upstream(http2(&stub));
     // More than all windows together.
     let large = Bytes::from(vec![b'a'; 40 << 20]);
-    let request = Request::post("/").header("Connection", "close").body(Full::new(large.clone()));
+    let request = Request::post("/").body(Full::new(large.clone()));
     let answer = soon(upstream.send(request.expect("a request"))).await.expect("an answer");
     assert_eq!(answer.body().size_hint().exact(), Some(large.len() as u64));
     assert!(whole(answer).await.expect("all") == large);

@@ -57,37 +57,6 @@ async fn a_request_goes_below_the_base_to_the_host_that_is_wanted() {
     }
 }
 
-#[tokio::test]
-async fn what_is_about_a_connection_stays_behind() {
-    let answer = b"HTTP/1.1 200 OK\r\nConnection: x-own, keep-alive\r\nX-Own: a\r\nKeep-Alive: timeout=5\r\n\
-        Upgrade: h2c\r\nTransfer-Encoding: chunked\r\nX-Kept: b\r\n\r\n0\r\n\r\n";
-    let (tell, mut told) = mpsc::unbounded_channel();
-    let stub = Stub::start(move |_, mut tcp| {
-        let tell = tell.clone();
-        async move {
-            while let Some(head) = serve_once(&mut tcp, answer).await {
-                let _ = tell.send(head.to_lowercase());
-            }
-        }
-    })
-    .await;
-    let request = Request::get("/")
-        .header("Connection", "X-Mine, close")
-        .header("X-Mine", "a")
-        .header("Proxy-Connection", "keep-alive")
-        .header("Keep-Alive", "5")
-        .header("TE", "trailers")
-        .header("Upgrade", "websocket")
-        .header("X-Kept", "b")
-        .body(Empty::<Bytes>::new());
-    let upstream = stub.upstream();
-    let answer = soon(upstream.send(request.expect("a request"))).await.expect("an answer");
-    let names: Vec<_> = answer.headers().keys().map(http::HeaderName::as_str).collect();
-    assert_eq!(names, ["x-kept"]);
-    let head = soon(told.recv()).await.expect("a head");
-    assert_eq!(head, format!("get / http/1.1\r\nx-kept: b\r\nhost: {}\r\n\r\n", stub.address));
-}
-
 /// Reads a request whose body is so long or in chunks, and answers how many bytes the body had on the wire.
 async fn counting(head: &str, tcp: &mut tokio::net::TcpStream) -> Vec<u8> {
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
