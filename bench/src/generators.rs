@@ -29,21 +29,21 @@ pub struct Generated {
     pub responder_busy: f64,
 }
 
-/// The program as it is shipped, built first.
+/// The program as it is built for its users, built first.
 pub fn stockade() -> Result<PathBuf> {
     if let Some(program) = env::var_os("STOCKADE") {
         return Ok(program.into());
     }
     let workspace = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
     let built = Command::new("cargo")
-        .args(["build", "--profile", "dist", "--package", "stockade", "--locked"])
+        .args(["build", "--release", "--package", "stockade", "--locked"])
         .current_dir(&workspace)
         .status()?;
     if !built.success() {
         return Err("stockade cannot be built".into());
     }
     let target = env::var_os("CARGO_TARGET_DIR").map_or(workspace.join("target"), PathBuf::from);
-    Ok(target.join("dist/stockade"))
+    Ok(target.join("release/stockade"))
 }
 
 /// This program once more, as the responder, on the first core.
