@@ -10,7 +10,7 @@ use stockade_model::{
 
 use crate::{
     judge::{self, Names, Selector},
-    metrics::{Evidence, Metric, Results, Unit, median},
+    metrics::{Evidence, Metric, Results, Unit, Window, median},
     reference,
 };
 
@@ -140,12 +140,8 @@ fn table(record: &Record, results: &Results, test: &str) -> Option<Table> {
             }
         }
     }
-    let in_no_column =
-        |of: &Selector| of.window.is_some() || !columns.iter().any(|column| column.metric == of.metric.name);
-    let others = published.iter().filter(|(of, _)| in_no_column(of));
-    let others = others.map(|(of, figure)| other(of, *figure, &measured));
     let notes = measured.iter().flat_map(|(arm, repeats)| errors(arm, repeats).chain(probes(arm, repeats)));
-    let notes = notes.chain(others).collect();
+    let notes = notes.chain(others(&published, columns, &measured)).collect();
     Some(Table { test: test.to_owned(), title, headings, rows, notes })
 }
 
@@ -164,15 +160,30 @@ fn is_whole(of: &Selector, arm: &str) -> bool {
     of.arm.as_deref() == Some(arm) && of.window.is_none()
 }
 
-/// A published figure that no column has, behind ours.
-fn other(of: &Selector, published: f64, measured: &[(&str, Vec<&Evidence>)]) -> String {
-    let arm = of.arm.as_deref().unwrap_or_default();
-    let repeats = measured.iter().filter(|(name, _)| *name == arm).flat_map(|(_, repeats)| repeats);
-    let ours = median(repeats.filter_map(|evidence| evidence.figure(of.metric, of.window)));
-    let told = |figure: f64| written(of.metric, Shown::Plain, figure);
-    let window = of.window.map(|window| format!("({window})")).unwrap_or_default();
-    let ours = ours.map_or_else(|| "-".to_owned(), told);
-    format!("{arm}: {}{window} {ours}, published {}", of.metric.name, told(published))
+/// Published figures that no column has, behind ours: a line for each arm and window.
+fn others(
+    published: &[(Selector, f64)],
+    columns: &[Column],
+    measured: &[(&str, Vec<&Evidence>)],
+) -> Vec<String> {
+    let mut lines: BTreeMap<(&str, Option<Window>), Vec<String>> = BTreeMap::new();
+    for (of, published) in published {
+        if of.window.is_none() && columns.iter().any(|column| column.metric == of.metric.name) {
+            continue;
+        }
+        let arm = of.arm.as_deref().unwrap_or_default();
+        let repeats = measured.iter().filter(|(name, _)| *name == arm).flat_map(|(_, repeats)| repeats);
+        let ours = median(repeats.filter_map(|evidence| evidence.figure(of.metric, of.window)));
+        let told = |figure: f64| written(of.metric, Shown::Plain, figure);
+        let ours = ours.map_or_else(|| "-".to_owned(), told);
+        let figures = format!("{} {ours} (published {})", of.metric.name, told(*published));
+        lines.entry((arm, of.window)).or_default().push(figures);
+    }
+    let line = |((arm, window), figures): ((&str, Option<Window>), Vec<String>)| {
+        let window = window.map(|window| format!(" ({window})")).unwrap_or_default();
+        format!("{arm}{window}: {}", figures.join(", "))
+    };
+    lines.into_iter().map(line).collect()
 }
 
 /// A time as the median of its repeats; a count as it is, or from where to where it varies.
