@@ -21,7 +21,7 @@ pub(crate) fn figures(record: &Record) -> Vec<(Selector, f64)> {
 /// Whether the loads of that test are other ones than those that were published: shorter ones are the same, smaller ones
 /// are not.
 pub(crate) fn is_of_another_size(record: &Record, load: &Load) -> bool {
-    (record.scale - 1.0).abs() > f64::EPSILON && matches!(load, Load::Burst(_))
+    record.is_scaled() && matches!(load, Load::Burst(_))
 }
 
 /// Whether `--scale` is for times: so it is where the file does not say.

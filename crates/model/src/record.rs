@@ -60,6 +60,14 @@ pub struct Record {
     pub verdict: Verdict,
 }
 
+impl Record {
+    /// Whether it was made by a part of the experiment, or by more than all of it.
+    #[must_use]
+    pub fn is_scaled(&self) -> bool {
+        (self.scale - 1.0).abs() > f64::EPSILON
+    }
+}
+
 /// Whose time a run lived by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

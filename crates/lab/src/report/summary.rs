@@ -89,10 +89,11 @@ const OVER_HTTP: &[Column] = &[
 
 /// A table for each test that was measured; a published figure stands behind ours.
 pub(super) fn tables(record: &Record, results: &Results) -> Vec<Table> {
-    record.tests.iter().filter_map(|test| table(record, results, test)).collect()
+    let published = reference::figures(record);
+    record.tests.iter().filter_map(|test| table(record, results, test, &published)).collect()
 }
 
-fn table(record: &Record, results: &Results, test: &str) -> Option<Table> {
+fn table(record: &Record, results: &Results, test: &str, published: &[(Selector, f64)]) -> Option<Table> {
     let arms = record.arms.iter().map(|arm| (arm.name.as_str(), results.repeats(test, &arm.name)));
     let measured: Vec<(&str, Vec<&Evidence>)> = arms.filter(|(_, repeats)| !repeats.is_empty()).collect();
     let load = &measured.first()?.1.first()?.run.load;
@@ -112,10 +113,15 @@ fn table(record: &Record, results: &Results, test: &str) -> Option<Table> {
         }
     };
 
-    let published = published(record, test, load);
+    // What was published of this test, if that was of this size.
+    let is_its = |of: &Selector| of.test.as_deref().unwrap_or_default() == test;
+    let is_comparable = !reference::is_of_another_size(record, load);
+    let published: Vec<&(Selector, f64)> =
+        published.iter().filter(|(of, _)| is_comparable && is_its(of)).collect();
     // A column of them only where the test has some.
     let beside = |arm: &str, metric: &str| {
-        let is_it = |of: &Selector| is_whole(of, arm) && of.metric.name == metric;
+        let is_it =
+            |of: &Selector| of.arm.as_deref() == Some(arm) && of.window.is_none() && of.metric.name == metric;
         published.iter().find(|(of, _)| is_it(of)).map(|(_, figure)| *figure)
     };
     let mut headings = vec!["arm".to_owned()];
@@ -145,24 +151,9 @@ fn table(record: &Record, results: &Results, test: &str) -> Option<Table> {
     Some(Table { test: test.to_owned(), title, headings, rows, notes })
 }
 
-/// What was published of a test, if it was of this size.
-fn published(record: &Record, test: &str, load: &Load) -> Vec<(Selector, f64)> {
-    if reference::is_of_another_size(record, load) {
-        return Vec::new();
-    }
-    let mut published = reference::figures(record);
-    published.retain(|(of, _)| of.test.as_deref().unwrap_or_default() == test);
-    published
-}
-
-/// Whether it is of all of an arm's seconds.
-fn is_whole(of: &Selector, arm: &str) -> bool {
-    of.arm.as_deref() == Some(arm) && of.window.is_none()
-}
-
 /// Published figures that no column has, behind ours: a line for each arm and window.
 fn others(
-    published: &[(Selector, f64)],
+    published: &[&(Selector, f64)],
     columns: &[Column],
     measured: &[(&str, Vec<&Evidence>)],
 ) -> Vec<String> {
@@ -321,10 +312,6 @@ fn errors(arm: &str, repeats: &[&Evidence]) -> impl Iterator<Item = String> + us
     failed.chain(dropped).chain(unsent).chain(stolen).chain(invalid).collect::<Vec<_>>().into_iter()
 }
 
-fn is_scaled(record: &Record) -> bool {
-    (record.scale - 1.0).abs() > f64::EPSILON
-}
-
 /// The verdict on the whole, in a word or two.
 #[must_use]
 pub fn verdict(record: &Record) -> String {
@@ -346,7 +333,7 @@ pub(super) fn how(record: &Record) -> String {
         1 => "one repeat".to_owned(),
         repeats => format!("{repeats} repeats, arms interleaved, times are medians"),
     });
-    if is_scaled(record) {
+    if record.is_scaled() {
         let has_window = |expectation: &Expectation| expectation.expr.contains("..");
         let windows = expectations(record).any(|(_, _, expectation)| has_window(expectation));
         parts.push(format!(
