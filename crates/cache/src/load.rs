@@ -287,6 +287,11 @@ where
             match Box::pin(self.consult(shared, controls.key(), wish, deadline)).await {
                 Consulted::Answered(loaded) => return drop(controls.land(Ok(loaded))),
                 Consulted::Failed(error) => return drop(controls.land(Err(error))),
+                // Its turn came too late. The lease goes, and whoever has time left loads.
+                Consulted::Load(Turned { stale, .. }) if self.runtime.now() >= deadline => {
+                    let error = Error::Deadline { after: self.strategy.load.deadline };
+                    return self.fail(controls, None, stale, error).await;
+                }
                 Consulted::Load(turn) => turned = turn,
                 Consulted::Refresh(loaded, lease) => {
                     turned.lease = Some(lease);
