@@ -289,8 +289,7 @@ where
                 Consulted::Failed(error) => return drop(controls.land(Err(error))),
                 // Its turn came too late. The lease goes, and whoever has time left loads.
                 Consulted::Load(Turned { stale, .. }) if self.runtime.now() >= deadline => {
-                    let error = Error::Deadline { after: self.strategy.load.deadline };
-                    return self.fail(controls, None, stale, error).await;
+                    return self.fail(controls, None, stale, self.overdue()).await;
                 }
                 Consulted::Load(turn) => turned = turn,
                 Consulted::Refresh(loaded, lease) => {
@@ -380,7 +379,7 @@ where
         let load = load.load(|| Room::new(&self.store, key)).instrument(span.clone());
         let arrival = match before(&self.runtime, deadline, load).await {
             Some(arrival) => arrival.map_err(|error| Error::Load(error.into())),
-            None => Err(Error::Deadline { after: self.strategy.load.deadline }),
+            None => Err(self.overdue()),
         };
         match arrival {
             Ok(Arrival { value, rest, room: taken, is_failure, is_fleeting, was_asked }) => {
@@ -401,6 +400,11 @@ where
         }
     }
 
+    /// No answer came before the deadline of a load.
+    pub(crate) fn overdue(&self) -> Error {
+        Error::Deadline { after: self.strategy.load.deadline }
+    }
+
     /// Waits for the rest of a value that has begun to arrive.
     async fn complete(
         &self,
@@ -410,7 +414,7 @@ where
     ) -> Result<(), Error> {
         let completed = match before(&self.runtime, deadline, rest.instrument(arrived.span.clone())).await {
             Some(completed) => completed.map_err(|error| Error::Load(error.into())),
-            None => Err(Error::Deadline { after: self.strategy.load.deadline }),
+            None => Err(self.overdue()),
         };
         match completed {
             Ok((value, room)) => {

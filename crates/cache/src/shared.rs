@@ -153,8 +153,7 @@ where
                     self.counters.shared_waits.increment();
                     let now = self.runtime.now();
                     if now >= deadline {
-                        let error = Error::Deadline { after: self.strategy.load.deadline };
-                        return self.without(turned, error);
+                        return self.without(turned, self.overdue());
                     }
                     match before(&self.runtime, (now + lease_left).min(deadline), settled).await {
                         Some(Settled::Failed(reason)) => {
