@@ -287,10 +287,6 @@ where
             match Box::pin(self.consult(shared, controls.key(), wish, deadline)).await {
                 Consulted::Answered(loaded) => return drop(controls.land(Ok(loaded))),
                 Consulted::Failed(error) => return drop(controls.land(Err(error))),
-                // Its turn came too late. The lease goes, and whoever has time left loads.
-                Consulted::Load(Turned { stale, .. }) if self.runtime.now() >= deadline => {
-                    return self.fail(controls, None, stale, self.overdue()).await;
-                }
                 Consulted::Load(turn) => turned = turn,
                 Consulted::Refresh(loaded, lease) => {
                     turned.lease = Some(lease);
@@ -300,11 +296,16 @@ where
                 }
             }
         }
+        let Turned { lease, stale } = turned;
         if self.shared.is_some() {
+            if self.runtime.now() >= deadline {
+                // Its turn came too late. The lease goes, and whoever has time left loads.
+                drop(lease);
+                return self.fail(controls, None, stale, self.overdue()).await;
+            }
             // What came from the tier may be here by now.
             seen = self.store.version(controls.key());
         }
-        let Turned { lease, stale } = turned;
         let mut arrived = match self.perform(controls.key(), pass, permit, deadline, load).await {
             Ok(arrived) => arrived,
             Err(error) => return self.fail(controls, lease, stale, error).await,
