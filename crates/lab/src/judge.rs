@@ -8,6 +8,7 @@
 //!   holds in all five would do so by chance, were it as likely to fail as to hold, once in 32 times
 //!   (a sign test at 3 %). Holding in every repeat supports, in none refutes, in some leaves it open.
 //!   Fewer repeats are inconclusive. In virtual time they are computed and judged as counts.
+//! - Times of a measurement that is invalid are nobody's: a claim that looks at one of them is invalid.
 //!
 //! Judging is a pure function of the evidence.
 
@@ -91,10 +92,10 @@ struct Binding<'a> {
 }
 
 impl Binding<'_> {
-    fn figure(&self, selector: &Selector, repeat: u32, figures: &Figures<'_>) -> Option<f64> {
-        let test = self.tests.get(&selector.test.as_deref())?;
-        let arm = selector.arm.as_deref().or(self.arm)?;
-        figures.0.get(&(*test, arm, repeat))?.figure(selector.metric, selector.window)
+    fn evidence<'e>(&self, of: &Selector, repeat: u32, figures: &Figures<'e>) -> Option<&'e Evidence> {
+        let test = self.tests.get(&of.test.as_deref())?;
+        let arm = of.arm.as_deref().or(self.arm)?;
+        figures.0.get(&(*test, arm, repeat)).copied()
     }
 
     /// Whether every arm that it means is one of the test that it means.
@@ -155,6 +156,8 @@ struct Tally {
     held: u32,
     failed: u32,
     missing: u32,
+    /// Of those that held or failed.
+    invalid: u32,
 }
 
 fn expectation(expr: &str, comparison: &Comparison, case: Case<'_>, figures: &Figures<'_>) -> Expectation {
@@ -168,12 +171,15 @@ fn expectation(expr: &str, comparison: &Comparison, case: Case<'_>, figures: &Fi
     for binding in bindings.iter().filter(|binding| binding.exists(&selectors, case.cells)) {
         let mut tally = Tally::default();
         for repeat in 1..=case.repeats {
-            let figure = |selector: &Selector| binding.figure(selector, repeat, figures);
+            let evidence = |selector: &Selector| binding.evidence(selector, repeat, figures);
+            let figure = |selector: &Selector| evidence(selector)?.figure(selector.metric, selector.window);
             let Some((left, right)) = comparison.left.value(&figure).zip(comparison.right.value(&figure))
             else {
                 tally.missing += 1;
                 continue;
             };
+            let is_invalid = |selector: &&Selector| evidence(selector).is_some_and(|e| e.run.is_invalid());
+            tally.invalid += u32::from(is_timing && selectors.iter().any(is_invalid));
             let instance = || Instance { left, right, place: binding.place(repeat) };
             if comparison.op.holds(left, right) {
                 tally.held += 1;
@@ -189,6 +195,7 @@ fn expectation(expr: &str, comparison: &Comparison, case: Case<'_>, figures: &Fi
         all.held += tally.held;
         all.failed += tally.failed;
         all.missing += tally.missing;
+        all.invalid += tally.invalid;
     }
     let looked_at = all.held + all.failed;
     if looked_at == 0 {
@@ -203,6 +210,9 @@ fn expectation(expr: &str, comparison: &Comparison, case: Case<'_>, figures: &Fi
     .expect("a string takes every word");
     if all.missing > 0 {
         let _ = write!(reason, ", {} without a figure", all.missing);
+    }
+    if all.invalid > 0 {
+        let _ = write!(reason, ", {} of them invalid", all.invalid);
     }
     if is_timing && case.repeats < TIMING_REPEATS_MIN {
         let _ = write!(reason, "; times need {TIMING_REPEATS_MIN} repeats, there were {}", case.repeats);
@@ -228,6 +238,7 @@ impl Tally {
     fn verdict(&self, is_timing: bool) -> Verdict {
         let repeats = self.held + self.failed;
         match self {
+            Self { invalid: 1.., .. } => Verdict::Invalid,
             // A counterexample is one, whatever else is missing.
             Self { failed: 1.., .. } if !is_timing => Verdict::Refuted,
             _ if is_timing && repeats < TIMING_REPEATS_MIN => Verdict::Inconclusive,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stockade_model::{
     outcome::Outcomes,
-    record::{Audit, BurstFigures, CacheFigures, Calls, Load, OpenFigures, Run},
+    record::{Audit, BurstFigures, CacheFigures, Calls, HttpFigures, Load, OpenFigures, Run},
 };
 
 use super::*;
@@ -125,6 +125,20 @@ fn times_need_five_repeats_that_agree() {
         Verdict::Supported,
         "computed"
     );
+}
+
+#[test]
+fn times_of_an_invalid_measurement_show_nothing_and_counts_are_counts() {
+    let mut evidence = all(5, |_, _, _| 1, |_, arm, _| if arm == "a" { 5.0 } else { 9.0 });
+    let late = HttpFigures { invalid: vec!["the generator was late".to_owned()], ..HttpFigures::default() };
+    evidence[1].http = Some(late);
+    assert_eq!((evidence[1].test.as_str(), evidence[1].arm.as_str()), ("t/1", "b"));
+    let held = "held in 10 of 10, closest in t/1, repeat 1, 1 of them invalid".to_owned();
+    assert_eq!(verdict(5, "a.finished < b.finished", &evidence), (Verdict::Invalid, held));
+    assert_eq!(verdict(5, "b.finished < a.finished", &evidence).0, Verdict::Invalid, "it refutes nothing");
+    assert_eq!(verdict(5, "t/2/a.finished < t/2/b.finished", &evidence).0, Verdict::Supported, "not of it");
+    assert_eq!(verdict(5, "a.finished < 6ms", &evidence).0, Verdict::Supported, "nor this");
+    assert_eq!(verdict(5, "source_loads == 1", &evidence).0, Verdict::Supported, "a count");
 }
 
 #[test]
