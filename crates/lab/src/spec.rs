@@ -183,6 +183,20 @@ pub enum LoadError {
         /// Where, from 1.
         line: usize,
     },
+    /// No test is called so.
+    #[error("there is no test `{test}`: {remedy}")]
+    UnknownTest {
+        /// What was asked for.
+        test: String,
+        /// What may have been meant.
+        remedy: String,
+    },
+    /// A test that was asked for cannot be measured here.
+    #[error("the test `{test}` is left out: the file that it requires is not there")]
+    LeftOut {
+        /// Which.
+        test: String,
+    },
     /// The file makes no sense.
     #[error(transparent)]
     #[diagnostic(transparent)]
@@ -199,6 +213,30 @@ impl Experiment {
     /// Reads and checks the text of a file called `name`.
     pub fn parse(name: &str, text: &str) -> Result<Self, Box<SpecError>> {
         read(name, text).map_err(|wrong| pointing(wrong, name, text))
+    }
+
+    /// Leaves out every test that is none of these and not below one, and what is claimed of it.
+    pub fn only(mut self, tests: &[String]) -> Result<Self, LoadError> {
+        for test in tests {
+            let is_meant = |path: &str| judge::is_below(path, test);
+            if self.cells.iter().any(|cell| is_meant(&cell.test)) {
+                continue;
+            }
+            let test = test.clone();
+            if self.tests.iter().any(|path| is_meant(path)) {
+                return Err(LoadError::LeftOut { test });
+            }
+            let names = self.tests.iter().map(String::as_str);
+            let remedy = if self.tests.iter().all(String::is_empty) {
+                "the file has one, without a name: leave --test out".to_owned()
+            } else {
+                remedy(&test, names)
+            };
+            return Err(LoadError::UnknownTest { test, remedy });
+        }
+        let is_left_out = |path: &str| !tests.iter().any(|test| judge::is_below(path, test));
+        leave_out(&mut self.cells, &mut self.claims, is_left_out);
+        Ok(self)
     }
 
     /// The names that expressions may use.
@@ -314,24 +352,15 @@ fn read(name: &str, text: &str) -> Result<Experiment, Wrong> {
     let claims = head.hypothesis.into_iter().map(|h| claim(h, names, &cells));
     let mut claims = claims.collect::<Result<Vec<_>, _>>()?;
     claims.extend(audit(names, &cells));
-    let is_left_out = |test: &str| left_out.iter().any(|left_out| judge::is_below(test, left_out));
-    cells.retain(|cell| !is_left_out(&cell.test));
+    leave_out(&mut cells, &mut claims, |test| {
+        left_out.iter().any(|left_out| judge::is_below(test, left_out))
+    });
     if cells.is_empty() {
         let message =
             format!("every test is left out: the files that {} require are not there", left_out.join(", "));
         return Err(Wrong::new(message, None));
     }
-    for claim in &mut claims {
-        let all = claim.expect.len();
-        claim.expect.retain(|(_, comparison)| {
-            !comparison.selectors().iter().any(|selector| selector.test.as_deref().is_some_and(is_left_out))
-        });
-        if claim.expect.len() < all {
-            claim.text = format!("{} (without {}, which was left out)", claim.text, left_out.join(", "));
-        }
-    }
     undeclared(&cells, &head.services)?;
-    claims.retain(|claim| !claim.expect.is_empty());
     let (reference, published) = match tables::take(&mut layers, "reference")? {
         Some(table) => {
             let (reference, published) = reference(table, names)?;
@@ -461,6 +490,27 @@ fn window(selector: &Selector, cells: &[Cell]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Leaves out tests, and what is claimed of them by name.
+fn leave_out(cells: &mut Vec<Cell>, claims: &mut Vec<Claim>, is_left_out: impl Fn(&str) -> bool) {
+    cells.retain(|cell| !is_left_out(&cell.test));
+    let is_gone = |test: &&str| !cells.iter().any(|cell| judge::is_below(&cell.test, test));
+    for claim in claims.iter_mut() {
+        let mut gone = BTreeSet::new();
+        claim.expect.retain(|(_, comparison)| {
+            let named = comparison.selectors().into_iter().filter_map(|selector| selector.test.as_deref());
+            let lost: Vec<_> = named.filter(is_gone).map(str::to_owned).collect();
+            let stays = lost.is_empty();
+            gone.extend(lost);
+            stays
+        });
+        if !gone.is_empty() {
+            let gone: Vec<_> = gone.into_iter().collect();
+            claim.text = format!("{} (without {}, which was left out)", claim.text, gone.join(", "));
+        }
+    }
+    claims.retain(|claim| !claim.expect.is_empty());
 }
 
 /// Refuses a database that nobody has filled.

@@ -55,6 +55,9 @@ pub struct RunArgs {
     /// The experiment's file
     #[arg(value_name = "EXPERIMENT.toml")]
     pub experiment: PathBuf,
+    /// Measure this test alone, or those below it; more of them if given more often
+    #[arg(long, value_name = "NAME")]
+    pub test: Vec<String>,
     /// Multiply what the file lists as `scaled`
     #[arg(long, value_name = "F", default_value = "1", value_parser = scale)]
     pub scale: f64,

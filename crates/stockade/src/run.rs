@@ -22,7 +22,10 @@ use crate::{
 
 /// Runs it. The record's place goes to standard error, the report to standard output.
 pub fn run(args: RunArgs) -> Result<Exit, Failure> {
-    let experiment = Experiment::load(&args.experiment)?;
+    let mut experiment = Experiment::load(&args.experiment)?;
+    if !args.test.is_empty() {
+        experiment = experiment.only(&args.test)?;
+    }
     let directory = args.out.unwrap_or_else(|| default_directory(&args.experiment));
     let program =
         env::current_exe().map_err(|error| Failure::Usage(format!("where is this program? {error}")))?;

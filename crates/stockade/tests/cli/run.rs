@@ -202,6 +202,43 @@ fn figures_of_any_sign_and_size_are_shown_as_they_are() {
 }
 
 #[test]
+fn one_test_alone_is_measured_and_judged() {
+    let sandbox = Sandbox::new();
+    let file = sandbox.file("small.toml", EXPERIMENT);
+    let said = sandbox.stockade(&["run", &file, "--test", "10", "--out", "record"]);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    let how = said.stdout.lines().nth(1).unwrap();
+    assert!(how.ends_with("; not measured: 100"), "{how}");
+    assert!(!said.stdout.contains("100 workers"), "{}", said.stdout);
+    let claimed = "stampede saves loads (without 100, which was left out)";
+    assert!(said.stdout.contains(claimed), "{}", said.stdout);
+    let named_twice = with_hypothesis(r#"100/success == 1.0", "100/requests == 100", "success == 1.0"#);
+    let named_twice = sandbox.file("twice.toml", &named_twice);
+    let said = sandbox.stockade(&["run", &named_twice, "--test", "10"]);
+    assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
+    assert!(said.stdout.contains("claimed (without 100, which was left out)"), "{}", said.stdout);
+
+    let both = sandbox.stockade(&["run", &file, "--test", "10", "--test", "100", "--out", "both"]);
+    let all = sandbox.stockade(&["run", &file, "--out", "all"]);
+    assert_eq!((both.code, both.stdout), (all.code, all.stdout));
+
+    sandbox
+        .stockade(&["run", &file, "--test", "1000"])
+        .assert_refused(2, &["there is no test `1000`: did you mean `100`?"]);
+    let unnamed =
+        sandbox.file("unnamed.toml", &with_hypothesis("success == 1.0").replace("[10, 100]", "100"));
+    sandbox.stockade(&["run", &unnamed, "--test", "a"]).assert_refused(2, &["leave --test out"]);
+    let requiring =
+        EXPERIMENT.replace("burst = [10, 100]\n", "").split("[[hypothesis]]").next().unwrap().to_owned()
+            + "[[test]]\nname = \"here\"\nload.burst = 10\n"
+            + "[[test]]\nname = \"there\"\nrequires = \"absent.log\"\nload.burst = 10\n";
+    let requiring = sandbox.file("requiring.toml", &requiring);
+    sandbox
+        .stockade(&["run", &requiring, "--test", "there"])
+        .assert_refused(2, &["the test `there` is left out: the file that it requires is not there"]);
+}
+
+#[test]
 fn what_was_not_claimed_is_not_supported() {
     let sandbox = Sandbox::new();
     let head = EXPERIMENT.split("[[hypothesis]]").next().unwrap();
