@@ -295,17 +295,15 @@ where
                     controls = Controls::Landed(key, controls.land(Ok(loaded)));
                 }
             }
-        }
-        let Turned { lease, stale } = turned;
-        if self.shared.is_some() {
             if self.runtime.now() >= deadline {
                 // Its turn came too late. The lease goes, and whoever has time left loads.
-                drop(lease);
-                return self.fail(controls, None, stale, self.overdue()).await;
+                drop(turned.lease);
+                return self.fail(controls, None, turned.stale, self.overdue()).await;
             }
             // What came from the tier may be here by now.
             seen = self.store.version(controls.key());
         }
+        let Turned { lease, stale } = turned;
         let mut arrived = match self.perform(controls.key(), pass, permit, deadline, load).await {
             Ok(arrived) => arrived,
             Err(error) => return self.fail(controls, lease, stale, error).await,

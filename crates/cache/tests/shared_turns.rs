@@ -61,11 +61,9 @@ impl Drop for Told {
     }
 }
 
-type Answers = [Result<Answer<String>, Error>; 2];
-
 /// Asks twice: who comes first waits for its turn until its deadline, and it comes at that very moment. Nothing is
 /// loaded then.
-fn ask_twice(strategy: Strategy, tier: Busy) -> Answers {
+fn ask_twice(strategy: Strategy, tier: Busy) -> [Result<Answer<String>, Error>; 2] {
     let (time, tier) = (Virtual::new(), Arc::new(tier));
     let shared = Shared::under(Arc::clone(&tier) as Arc<dyn Tier>, Plain, Plain);
     let cache: Cache<String, String, Virtual> =
