@@ -9,9 +9,9 @@
 //! PREFIX:node:ID    the channel of one node
 //! ```
 //!
-//! Every step on a key is one script. One task, the keeper, has the connection: it connects, catches up with the
-//! log, sends what this node tells, and looks every quarter of a second whether Redis is still there. While it
-//! is not, nobody asks it.
+//! What is there and fresh takes one GET, any other step on a key is one script. One task, the keeper, has the
+//! connection: it connects, catches up with the log, sends what this node tells, and looks every quarter of a
+//! second whether Redis is still there. While it is not, nobody asks it.
 
 mod clock;
 mod envelope;
@@ -42,7 +42,7 @@ use crate::{
     tier::{Asked, Kept, Listener, Note, Settled, Tier, TierError, TierFuture, Turn, Want},
 };
 use clock::{Clock, Micros, micros};
-use envelope::Envelope;
+use envelope::{Envelope, NO_STAMP, Terms};
 use keeper::{Pending, Waiting};
 use lease::Held;
 use log::{Log, Standing};
@@ -59,9 +59,6 @@ const NOTE: &str = include_str!("redis/note.lua");
 /// Longer keys are not shared, and larger values are not stored.
 const KEY_BYTES_MOST: usize = 16 << 10;
 const VALUE_BYTES_MOST: usize = 64 << 20;
-
-/// Younger than anything can be, for a script.
-const NO_STAMP: Micros = (1 << 53) - 1;
 
 /// Redis or Valkey, 6.2 or newer, alone or as a cluster.
 ///
@@ -248,6 +245,12 @@ impl Inner {
         }
         let (link, deadline) = (self.link()?, self.deadline());
         self.all_sent(deadline).await?;
+        // Who wants what is younger than something it knows seldom finds it.
+        if want.younger_than.is_none()
+            && let Some(kept) = self.glance(&link, &key, want, deadline).await?
+        {
+            return Ok(Asked::Found(kept));
+        }
         let mut unusable = None;
         loop {
             let asked = self.ask_once(&link, &key, want, unusable, deadline).await?;
@@ -256,6 +259,32 @@ impl Inner {
                 Err(_) => return Err(TierError::Failed("it holds what it should not".to_owned())),
                 Ok(asked) => return Ok(asked),
             }
+        }
+    }
+
+    /// What is stored, if it will do. It costs a fraction of the script, which also says whose turn it is.
+    async fn glance(
+        &self,
+        link: &Link,
+        key: &Bytes,
+        want: Want,
+        deadline: Time,
+    ) -> Result<Option<Kept>, TierError> {
+        let terms = self.terms(want, self.live.now());
+        let stored = self.within(deadline, link, link.get(&self.name("v", key))).await?;
+        let envelope = stored.and_then(|stored| Envelope::read(key, &stored.into()));
+        let envelope = envelope.filter(|envelope| envelope.meets(terms));
+        Ok(envelope.and_then(|envelope| self.open(key, &envelope)).filter(|kept| will_do(kept, want)))
+    }
+
+    /// What will do for a node that asks now.
+    fn terms(&self, want: Want, now: Time) -> Terms {
+        let clock = self.known.lock().clock;
+        let (earliest, latest) = (clock.earliest(now), clock.latest(now));
+        Terms {
+            now: latest,
+            oldest: want.younger_than.map_or(0, |age| latest.saturating_sub(micros(age)) + 1),
+            since: want.waited.map_or(0, |waited| earliest.saturating_sub(micros(waited)).max(1)),
         }
     }
 
@@ -268,15 +297,11 @@ impl Inner {
         unusable: Option<Micros>,
         deadline: Time,
     ) -> Result<Result<Asked, Micros>, TierError> {
-        let asked = self.live.now();
-        let (earliest, latest) = {
-            let clock = &self.known.lock().clock;
-            (clock.earliest(asked), clock.latest(asked))
-        };
-        let before_now = |age: Duration| earliest.saturating_sub(micros(age)).max(1);
-        let oldest = want.younger_than.map_or(0, |age| latest.saturating_sub(micros(age)) + 1);
-        let oldest = unusable.map_or(oldest, |stamp| oldest.max(stamp + 1).min(NO_STAMP));
-        let since = want.waited.map_or(0, before_now);
+        let now = self.live.now();
+        let (mut terms, earliest) = (self.terms(want, now), self.known.lock().clock.earliest(now));
+        if let Some(stamp) = unusable {
+            terms = Terms { oldest: terms.oldest.max(stamp + 1).min(NO_STAMP), since: 0, ..terms };
+        }
         // Registered first: the answer to wait for may come before the answer to the question.
         let held = want.locks.then(|| Held::new(self, key, earliest));
         let settled = held.as_ref().map(|held| self.await_settled(key, held));
@@ -285,7 +310,7 @@ impl Inner {
         for name in self.names(key) {
             invocation.key(name);
         }
-        invocation.arg(latest).arg(oldest).arg(if unusable.is_some() { 0 } else { since });
+        invocation.arg(terms.now).arg(terms.oldest).arg(terms.since);
         invocation.arg(held.as_ref().map_or("", Held::token)).arg(self.lease_ms()).arg(channel);
         let answer: (String, Option<Vec<u8>>, i64) = match self.invoke(link, &invocation, deadline).await {
             Ok(answer) => answer,
@@ -307,10 +332,7 @@ impl Inner {
                     held.forget();
                 }
                 match (kept, envelope) {
-                    // Waited for, it is good enough however short it is fresh.
-                    (Some(kept), _) if kept.fresh_for != Some(Duration::ZERO) || since > 0 => {
-                        Asked::Found(kept)
-                    }
+                    (Some(kept), _) if will_do(&kept, want) => Asked::Found(kept),
                     (_, Some(Some(envelope))) => return Ok(Err(envelope.stamp)),
                     // Not even its stamp can be believed: nothing that is there will do.
                     (_, _) => return Ok(Err(NO_STAMP)),
@@ -362,7 +384,17 @@ impl Inner {
         invocation: &ScriptInvocation<'_>,
         deadline: Time,
     ) -> Result<T, TierError> {
-        match before(&self.live, deadline, link.invoke(invocation)).await {
+        self.within(deadline, link, link.invoke(invocation)).await
+    }
+
+    /// An answer on a connection.
+    async fn within<T>(
+        &self,
+        deadline: Time,
+        link: &Link,
+        answer: impl Future<Output = Result<T, RedisError>>,
+    ) -> Result<T, TierError> {
+        match before(&self.live, deadline, answer).await {
             Some(Ok(answer)) => Ok(answer),
             Some(Err(error)) => Err(self.failed(link.generation, &error)),
             None => {
@@ -396,8 +428,11 @@ impl Inner {
     }
 
     fn names(&self, key: &[u8]) -> [Vec<u8>; 3] {
-        let prefix = &self.url.prefix;
-        ["v", "l", "w"].map(|kind| [format!("{prefix}:{kind}:{{:").as_bytes(), key, b"}"].concat())
+        ["v", "l", "w"].map(|kind| self.name(kind, key))
+    }
+
+    fn name(&self, kind: &str, key: &[u8]) -> Vec<u8> {
+        [self.url.prefix.as_bytes(), b":", kind.as_bytes(), b":{:", key, b"}"].concat()
     }
 
     fn channel(&self) -> String {
@@ -407,4 +442,9 @@ impl Inner {
     fn lease_ms(&self) -> u64 {
         u64::try_from(self.url.lease.as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+/// Whether what was found may answer. What was waited for may, however short it is fresh.
+fn will_do(kept: &Kept, want: Want) -> bool {
+    kept.fresh_for != Some(Duration::ZERO) || want.waited.is_some()
 }

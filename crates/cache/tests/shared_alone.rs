@@ -211,3 +211,28 @@ async fn independent_nodes_load_for_themselves_and_leave_no_lock() {
     until("all is quiet", async || nodes.iter().all(|node| node.cache.flights() == 0)).await;
     assert!(live.now() - came < BUSY);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hit_costs_redis_one_get_and_no_script() {
+    const HITS: u64 = 1_000;
+    let (redis, live) = (Redis::start().unwrap(), Live::new());
+    let source = Source::new(&live, MS);
+    let nodes = alone(&redis, &coalescing(MINUTE)).await;
+    let keys: Vec<String> = (0..HITS).map(|key| key.to_string()).collect();
+    join_all(keys.iter().map(|key| nodes[0].get(key, &source))).await;
+    idle(&nodes).await;
+    let calls = async |command: &str| {
+        let stats: String = tell(&redis, "INFO commandstats").await;
+        let line = format!("cmdstat_{command}:calls=");
+        let calls =
+            stats.lines().find_map(|stats| stats.strip_prefix(&line)?.split(',').next()?.parse().ok());
+        calls.unwrap_or(0_u64)
+    };
+    let before = (calls("get").await, calls("evalsha").await);
+    for key in &keys {
+        assert_eq!(nodes[1].get(key, &source).await.outcome, Outcome::Hit);
+    }
+    let (gets, scripts) = (calls("get").await - before.0, calls("evalsha").await - before.1);
+    assert_eq!((gets, source.loads()), (HITS, keys.len()));
+    assert!(scripts < HITS / 10, "{scripts} scripts: the keepers have some of their own");
+}

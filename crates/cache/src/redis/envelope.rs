@@ -21,6 +21,9 @@ use crate::tier::Kept;
 /// Until when something is fresh that always is: what a Lua number can hold.
 const FOR_EVER: Micros = (1 << 53) - 1;
 
+/// Younger than anything can be: a stamp that no clock says.
+pub(super) const NO_STAMP: Micros = (1 << 53) - 1;
+
 /// How long something lies in Redis at least, so that who waits for it finds it.
 const LEAST: Micros = 1_000_000;
 
@@ -36,6 +39,16 @@ pub(super) struct Envelope {
     is_expired: bool,
     pub(super) tags: Vec<u32>,
     body: Bytes,
+}
+
+/// Which values will do for who asks. The script that asks holds to the same.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) now: Micros,
+    /// The oldest stamp of what is fresh.
+    pub(super) oldest: Micros,
+    /// From this stamp on anything will do, fresh or not; 0: nothing.
+    pub(super) since: Micros,
 }
 
 /// What a tag is known by.
@@ -117,6 +130,13 @@ impl Envelope {
         Some(Self { stamp, began, fresh_until, stale, took, is_negative, is_expired, tags, body })
     }
 
+    /// Whether it will do, as far as it says itself.
+    pub(super) fn meets(&self, terms: Terms) -> bool {
+        let Terms { now, oldest, since } = terms;
+        let is_fresh = !self.is_expired && self.fresh_until > now;
+        self.stamp < NO_STAMP && (is_fresh && self.stamp >= oldest || since > 0 && self.stamp >= since)
+    }
+
     /// The value, as it is at `now`; `None`: it would be younger than it can be.
     pub(super) fn open(&self, now: Micros) -> Option<Kept> {
         if self.stamp > now + SLACK {
@@ -194,6 +214,25 @@ mod tests {
         bytes[3] = b'x';
         let read = Envelope::read(b"ada", &Bytes::from(bytes)).expect("it is whole");
         assert_eq!(read.open(1_000_000).expect("it has been").fresh_for, Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn what_is_fresh_and_young_enough_will_do_and_what_was_waited_for() {
+        let fresh = Envelope::seal(&kept(b"Ada"), 1_000_000, 0);
+        let (until, terms) = (fresh.fresh_until, Terms { now: 2_000_000, oldest: 0, since: 0 });
+        assert!(fresh.meets(terms));
+        assert!(!fresh.meets(Terms { now: until, ..terms }), "it was fresh until then");
+        assert!(fresh.meets(Terms { oldest: 1_000_000, ..terms }));
+        assert!(!fresh.meets(Terms { oldest: 1_000_001, ..terms }), "it is too old");
+        for stale in
+            [Envelope { fresh_until: 1_000_000, ..fresh.clone() }, Envelope { is_expired: true, ..fresh }]
+        {
+            assert!(!stale.meets(terms));
+            assert!(stale.meets(Terms { since: 1_000_000, ..terms }), "it was waited for");
+            assert!(!stale.meets(Terms { since: 1_000_001, ..terms }), "it was there before");
+            let never = Envelope { stamp: NO_STAMP, ..stale };
+            assert!(!never.meets(Terms { since: 1, ..terms }), "no clock says so");
+        }
     }
 
     proptest! {

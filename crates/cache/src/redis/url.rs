@@ -62,6 +62,18 @@ impl Link {
         }
     }
 
+    /// What is stored under a name. What is of another type counts as absent.
+    pub(super) async fn get(&self, name: &[u8]) -> Result<Option<Vec<u8>>, RedisError> {
+        let get = Cmd::get(name);
+        let stored = match self.wire.clone() {
+            Wire::One(mut wire) => get.query_async(&mut wire).await,
+            Wire::Cluster(mut wire) => get.query_async(&mut wire).await,
+        };
+        stored.or_else(
+            |error: RedisError| if error.code() == Some("WRONGTYPE") { Ok(None) } else { Err(error) },
+        )
+    }
+
     /// Runs commands at once and in their order. All are for names of one server.
     pub(super) async fn run<T: FromRedisValue>(&self, commands: Vec<Cmd>) -> Result<Vec<T>, RedisError> {
         let mut all = pipe();
