@@ -59,7 +59,7 @@ pub use self::{
 };
 use crate::{
     engine::{Did, Measured, Second},
-    services::Services,
+    services::{Service, Services},
 };
 
 /// What an arm has to bear over HTTP.
@@ -168,6 +168,12 @@ pub struct Place<'a> {
 }
 
 impl Http {
+    /// The database of the run that it loads from.
+    pub(crate) fn database(&self) -> Option<Service> {
+        let Served::App(settings) = &self.served else { return None };
+        Service::meant_by(settings.get("origin")?.get("source")?.as_str()?).map(|(service, _)| service)
+    }
+
     /// Starts what it takes, sends the load, and ends it all. `None`: it was stopped.
     pub fn run(
         &self,

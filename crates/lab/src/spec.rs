@@ -215,7 +215,8 @@ impl Experiment {
         read(name, text).map_err(|wrong| pointing(wrong, name, text))
     }
 
-    /// Leaves out every test that is none of these and not below one, and what is claimed of it.
+    /// Leaves out every test that is none of these and not below one, what is claimed of it, and the databases that
+    /// are only for it.
     pub fn only(mut self, tests: &[String]) -> Result<Self, LoadError> {
         for test in tests {
             let is_meant = |path: &str| judge::is_below(path, test);
@@ -235,7 +236,10 @@ impl Experiment {
             return Err(LoadError::UnknownTest { test, remedy });
         }
         let is_left_out = |path: &str| !tests.iter().any(|test| judge::is_below(path, test));
+        let before = databases(&self.cells);
         leave_out(&mut self.cells, &mut self.claims, is_left_out);
+        let needed = databases(&self.cells);
+        self.services.retain(|service, _| needed.contains(service) || !before.contains(service));
         Ok(self)
     }
 
@@ -513,15 +517,15 @@ fn leave_out(cells: &mut Vec<Cell>, claims: &mut Vec<Claim>, is_left_out: impl F
     claims.retain(|claim| !claim.expect.is_empty());
 }
 
+/// The databases of the run that are loaded from.
+fn databases(cells: &[Cell]) -> BTreeSet<Service> {
+    let database = |cell: &Cell| if let Subject::Http(http) = &cell.subject { http.database() } else { None };
+    cells.iter().filter_map(database).collect()
+}
+
 /// Refuses a database that nobody has filled.
 fn undeclared(cells: &[Cell], services: &BTreeMap<Service, ServiceTable>) -> Result<(), Wrong> {
-    let sources = cells.iter().filter_map(|cell| match &cell.subject {
-        Subject::Http(Http { served: Served::App(settings), .. }) => {
-            Service::meant_by(settings.get("origin")?.get("source")?.as_str()?)
-        }
-        _ => None,
-    });
-    match sources.map(|(service, _)| service).find(|service| !services.contains_key(service)) {
+    match databases(cells).into_iter().find(|service| !services.contains_key(service)) {
         None => Ok(()),
         Some(service) => Err(Wrong {
             message: format!("`{}:` is started for the run, with nothing in it", service.name()),

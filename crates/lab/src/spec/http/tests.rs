@@ -4,6 +4,7 @@ use std::{path::Path, time::Duration};
 
 use crate::{
     http::{Http, Served},
+    services::Service,
     spec::{Experiment, Subject},
 };
 
@@ -118,6 +119,10 @@ cache = { strategy = "xfetch", memory = false }
     let experiment = Experiment::parse("t.toml", APP).unwrap();
     assert_eq!(experiment.tests, ["sql/1", "sql/10"]);
     assert_eq!((experiment.cells.len(), experiment.services.len()), (4, 2));
+    let other = APP.replace("postgres = {}", "postgres = {}\nmongodb = {}");
+    let other = other + "[[test]]\nname = \"documents\"\norigin.source = \"mongodb:\"";
+    let other = Experiment::parse("t.toml", &other).unwrap().only(&["documents".to_owned()]).unwrap();
+    assert_eq!(other.services.into_keys().collect::<Vec<_>>(), [Service::Redis, Service::MongoDb]);
     for (from, to, message) in [
         ("?table=people", "?tabel=people", "did you mean `table`?"),
         ("\"5s\"", "\"1ms\"", "Redis' TTL is read in whole seconds"),
