@@ -1,27 +1,37 @@
-# What a fresh machine needs is installed by name; everything else is cargo.
+# Everything is cargo; the scripts install by package name what the tests need besides.
 
-.PHONY: test check instructions deps fmt
+.PHONY: test check book instructions deps fmt
 
 CARGO ?= cargo
-# The locks are shuttle's, and everything is built for them, beside the usual build.
-EXPLORED = RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle
+REPOSITORY = $(shell sed -n 's/^git-repository-url = "\(.*\)"/\1/p' book.toml)
+# Compiles the cache with shuttle's locks, whose schedules tests explore.
+SHUTTLE = RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-with-shuttle
 
-# Every test, on a machine that may never have seen the project.
+# Runs every test, on a machine that may never have seen the project. Tests of a server that cannot be installed are
+# skipped, and named.
 test: deps
-	$(CARGO) test --workspace --all-features --locked
-	$(EXPLORED) $(CARGO) test --package stockade-cache --lib --locked
+	$(CARGO) test --workspace --all-features --locked -- $$(scripts/skip-missing)
+	$(SHUTTLE) $(CARGO) test --package stockade-cache --lib --locked
 
-# What has to be spotless before a commit.
+# Checks what has to be spotless before a commit.
 check: deps
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- --deny warnings
-	$(EXPLORED) $(CARGO) clippy --package stockade-cache --lib --tests --locked -- --deny warnings
+	$(CARGO) clippy --no-default-features --locked -- --deny warnings
+	$(CARGO) clippy --package stockade-cache --lib --profile test --locked -- --cfg shuttle --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --all-features --no-deps --locked
-	$(CARGO) test --workspace --all-features --test tidy --locked
-	$(CARGO) clippy --manifest-path bench/Cargo.toml --all-targets --locked -- --deny warnings
+	$(CARGO) test --workspace --all-features --test suite --locked -- tidy:: docs:: reference::
+	$(CARGO) clippy --manifest-path bench/Cargo.toml --target-dir target --all-targets --locked -- --deny warnings
 	scripts/instructions
 
-# What a hit and a miss cost.
+# Builds the book into target/book. Links to files outside of docs/ become links to the repository.
+book:
+	@command -v mdbook >/dev/null || { echo "mdbook is missing: cargo install mdbook --locked" >&2; exit 1; }
+	mdbook build
+	find target/book -name '*.html' -exec sed -E -i \
+		's#href="(\.\./)+(bench|crates|decisions|deploy|experiments|[A-Z]+\.html)#href="$(REPOSITORY)/blob/main/\2#g; s#(blob/main/[^"]*)\.html#\1.md#g' {} +
+
+# Counts the instructions of a hit and a miss.
 instructions: deps
 	scripts/instructions
 
@@ -30,5 +40,5 @@ fmt:
 
 deps:
 	@scripts/install-missing
-	@scripts/build-mongodb
-	@scripts/install-couchdb
+	@scripts/build-mongodb || echo "MongoDB cannot be had: its tests are skipped" >&2
+	@scripts/install-couchdb || echo "CouchDB cannot be had: its tests are skipped" >&2

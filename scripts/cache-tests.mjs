@@ -1,4 +1,4 @@
-// What results of http-tests/cache-tests come to: `node cache-tests.mjs SUITE RESULTS.json`, in Markdown.
+// Prints results of http-tests/cache-tests as Markdown: `node cache-tests.mjs SUITE RESULTS.json`.
 import fs from 'node:fs'
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'

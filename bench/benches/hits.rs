@@ -1,4 +1,4 @@
-//! How many lookups a second does a warm cache serve?
+//! Lookups per second of warm caches.
 //!
 //! The workload is that of `hits_table`, which compares the contenders round by round; here criterion has
 //! each by itself, with its confidence interval and the change since the last run: the bench to watch

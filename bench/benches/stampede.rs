@@ -1,4 +1,4 @@
-//! How long do 10,000 tasks take that want one cold key?
+//! The time of 10,000 tasks that request one cold key.
 //!
 //! The stampede is that of `stampede_table`, which has its memory and a million tasks as well. From the first
 //! spawn to the last answer; 5 ms of that are the load, begun when the last has asked. Every iteration has an

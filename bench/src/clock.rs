@@ -1,4 +1,4 @@
-//! A time to live for those who have none: the cheapest check that is fair.
+//! A time to live for caches without one: the cheapest fair check.
 //!
 //! An entry carries the millisecond at which it expires, and a hit compares that with a counter that a
 //! thread of its own sets once a millisecond: one load from a cache line that is nearly always at hand.

@@ -1,4 +1,4 @@
-//! Who is compared: one file each.
+//! The compared caches, one file each.
 //!
 //! Every entry has a time to live, and every hit checks it: moka and stockade do so themselves, for the
 //! others see [`clock`](crate::clock). Every map hashes with foldhash, as stockade and `quick_cache` do of

@@ -1,4 +1,4 @@
-//! Load generators, each run as its users run it, on a core of its own.
+//! Load generators with their usual options, each on its own core.
 
 use std::{
     env,

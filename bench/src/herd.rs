@@ -1,4 +1,4 @@
-//! A server that holds requests until so many have come, and answers all of them then: what a herd costs at least.
+//! A server that delays responses until a number of requests has arrived: the lower bound of a herd's cost.
 
 use std::{
     convert::Infallible,

@@ -1,4 +1,4 @@
-//! What Stockade's parts cost, beside their peers: who takes part, and how they are measured.
+//! Benchmarks of Stockade's parts beside comparable programs.
 
 pub mod clock;
 pub mod contenders;

@@ -1,4 +1,4 @@
-//! An origin in a process of its own, on a core of its own.
+//! An origin in its own process, on its own core.
 
 use std::{
     env,
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use stockade_origin::{Options, Origin, Text};
+use stockade_origin::{OriginOptions, Origin, RecipeText};
 
 /// Where it listens.
 pub const ORIGIN: &str = "127.0.0.1:18080";
@@ -60,8 +60,8 @@ impl Drop for Server {
 
 /// Serves a recipe with one thread until it is killed.
 pub fn serve(recipe: String) -> Result<(), Box<dyn Error>> {
-    let recipes = Some(Text { name: "recipe".to_owned(), text: recipe, folder: "".into() });
-    let _origin = Origin::start(&Options { listen: ORIGIN.parse()?, recipes, ..Options::default() })?;
+    let recipes = Some(RecipeText { name: "recipe".to_owned(), text: recipe, folder: "".into() });
+    let _origin = Origin::start(&OriginOptions { listen: ORIGIN.parse()?, recipes, ..OriginOptions::default() })?;
     loop {
         thread::park();
     }

@@ -1,4 +1,4 @@
-//! Measurements that need a process of their own: memory that was used once is seldom given back.
+//! Measurements in their own process, since an allocator seldom returns memory.
 
 use std::{env, error::Error, fs, process::Command};
 

@@ -1,4 +1,4 @@
-//! Caches in front of an origin, each as its users run it, in a process of its own on one core.
+//! Caches in front of an origin, each in its own process on one core.
 
 use std::{
     error::Error,

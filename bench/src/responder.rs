@@ -1,4 +1,4 @@
-//! A server that costs next to nothing: it looks for the ends of heads and writes what was made before.
+//! A minimal server: it finds the end of each head and writes a prepared response.
 
 use std::{
     error::Error,

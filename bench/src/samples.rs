@@ -1,4 +1,4 @@
-//! What `stockade load` saw, request by request.
+//! The samples of `stockade load`.
 
 use std::{error::Error, fs, path::Path, process::Command};
 

@@ -1,4 +1,4 @@
-//! Many tasks want one cold key at the same time.
+//! Many tasks request one cold key at the same time.
 
 use std::{
     convert::Infallible,

@@ -1,6 +1,6 @@
-//! The few figures that tables need.
+//! Statistics for the tables.
 
-/// The one in the middle, or the mean of the two.
+/// The median: the mean of the middle two if the count is even.
 ///
 /// # Panics
 /// Without values.

@@ -1,4 +1,4 @@
-//! Which keys are asked for.
+//! The requested keys.
 
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_distr::Zipf;

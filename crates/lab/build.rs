@@ -1,9 +1,9 @@
-//! Tells the program which commit it was built from, where there is one, and what keeps it from its full speed.
+//! Passes the commit and any optimisation level but 3 to the compiler.
 
 use std::{env, path::Path, process::Command};
 
 fn main() {
-    // Where git keeps no log of its head, this runs at every build.
+    // Without a reflog this runs at every build.
     for path in ["../../.git/logs/HEAD", "../../.git/index"] {
         if Path::new(path).exists() {
             println!("cargo::rerun-if-changed={path}");

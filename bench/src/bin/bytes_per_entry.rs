@@ -1,4 +1,4 @@
-//! How much memory does an entry cost beyond its key and value?
+//! Memory per entry beyond key and value.
 //!
 //! Every contender has a capacity of 1,000,000 entries and is given 1,000,000 different keys, `u64` to `u64`.
 //! "bytes an entry" is how far resident memory rose, by the entries that are there, less the 16 bytes of

@@ -1,4 +1,4 @@
-//! How many lookups a second does a warm cache serve, and how many of them hit?
+//! Lookups per second and hit ratio of warm caches.
 //!
 //! One million keys by Zipf's law (exponent 0.99), a capacity of 100,000 entries, a time to live that every
 //! hit checks; what is missing is inserted. One thread, then two, with a core each.

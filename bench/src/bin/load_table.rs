@@ -1,4 +1,4 @@
-//! What does a request cost whoever makes it? `stockade load` beside wrk, oha, Vegeta and siege.
+//! Processor time per request of `stockade load`, wrk, oha, Vegeta and siege.
 //!
 //! A closed loop of 64 connections asks for 1 KiB. The responder, which looks for the ends of heads and writes what was
 //! made before, has the first core, each generator in turn the second; rounds are interleaved. "of wrk" is the ratio

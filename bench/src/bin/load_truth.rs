@@ -1,4 +1,4 @@
-//! Does `stockade load` tell the truth?
+//! The accuracy of `stockade load`.
 //!
 //! The responder has the first core, the generator the second.
 //!

@@ -1,4 +1,4 @@
-//! Is the latency that an origin is told to have the latency that it has?
+//! The measured latency of an origin beside its configured one.
 //!
 //! An open loop: requests are due evenly, whatever becomes of those before, each on a connection that is free. What
 //! is told is the time from when a request was due to the last byte of its answer of 1 KiB, in ms. The origin

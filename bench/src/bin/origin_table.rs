@@ -1,4 +1,4 @@
-//! How fast is an origin that has nothing to simulate, beside nginx with the same bytes as static files?
+//! Requests per second of an origin without latency, beside nginx with the same bytes as static files.
 //!
 //! Both serve on the first core, one after the other, with one thread; wrk asks on the second, over 64 connections
 //! that stay open. nginx has sendfile, an open-file cache and no log. Heads are of the same length to a few bytes.

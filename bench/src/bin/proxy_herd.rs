@@ -1,5 +1,5 @@
-//! Ten thousand clients want the same at the same moment. How many of them does the origin see, and how long after it
-//! has answered does the last one have its answer?
+//! Ten thousand clients request one URL at the same moment: the requests that reach the origin, and the time from its
+//! response to that of the last client.
 //!
 //! **Cold.** The key is not there, and the origin takes 2 s; all clients, whose connections are open, are told when it
 //! has answered. The clients' ends are counted from the first of them: before that the origin had not answered. The

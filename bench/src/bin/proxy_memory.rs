@@ -1,5 +1,4 @@
-//! What does `stockade proxy` weigh when all that it is asked for is new? 425 bodies of 300 KiB a second, that do not
-//! compress, each at a URL of its own, into 256 MiB.
+//! The memory of `stockade proxy` when every URL is new: 425 incompressible bodies of 300 KiB a second, into 256 MiB.
 //!
 //! The proxy, its origin and `stockade load` share two cores. Resident memory is the operating system's figure of the
 //! proxy's process, once a second; times are from when a request was due to the last byte of its answer. "A second's

@@ -1,4 +1,4 @@
-//! What does a hit cost? `stockade proxy` beside nginx (`proxy_cache`) and Varnish, of the same origin.
+//! Processor time per hit of `stockade proxy`, nginx (`proxy_cache`) and Varnish, with the same origin.
 //!
 //! All serve on the first core, in turn; wrk asks on the second, over 64 connections that stay open. nginx is there
 //! twice, with sendfile and without: the faster counts, for each size. Figures are of the processor time of the cache

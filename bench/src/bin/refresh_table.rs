@@ -1,4 +1,4 @@
-//! What does a strategy cost on the path of a hit, and what does it save where hits end?
+//! The cost of refreshing strategies on hits, and their benefit at expiry.
 //!
 //! Two threads ask as fast as they can for the hundred hot keys of a warm cache, through `get_with`, some of
 //! them more often than others; a load takes 5 ms. First with a ttl of an hour, so that every request is a hit

@@ -1,4 +1,4 @@
-//! What does it cost to let N tasks that want one cold key wait for one load?
+//! The cost of N tasks that wait for one load of a cold key.
 //!
 //! All N are spawned at once on a runtime with two workers; the load takes 5 ms, counted from when the
 //! last has asked, so that every one of them waits. "ms" is the time from the first spawn to the last

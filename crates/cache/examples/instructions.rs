@@ -3,7 +3,7 @@
 
 use std::{future::Future, hint::black_box, time::Duration};
 
-use stockade_cache::{Cache, Limit, Policy, Strategy, heap_bytes};
+use stockade_cache::{Cache, Limit, Policy, Strategy, heap_bytes, policy::POLICIES};
 use stockade_model::{
     seed::Seed,
     time::{Runtime, Time},
@@ -31,8 +31,14 @@ impl Runtime for Still {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments == ["policies"] {
+        POLICIES.iter().for_each(|policy| println!("{}", policy.name));
+        return Ok(());
+    }
     let [what, times, policy, by] = arguments.as_slice() else {
-        return Err("usage: instructions hit|miss TIMES POLICY entries|bytes".into());
+        return Err(
+            "usage: instructions policies, or instructions hit|miss TIMES POLICY entries|bytes".into()
+        );
     };
     let times: u64 = times.parse()?;
 

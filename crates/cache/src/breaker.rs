@@ -1,4 +1,4 @@
-//! The breaker: a source that fails is left alone, and asked again by a few.
+//! Circuit breakers: stop loads from a source that fails, and probe whether it is back.
 //!
 //! ```text
 //!   Closed --- errors_rate of the last min_calls failed ---------------> Open
@@ -8,21 +8,19 @@
 //!                                              '---------> Open
 //! ```
 //!
-//! Only who leads a load asks it. A not-found is an answer. Results of loads that began before the last
-//! change of state say nothing about the present one and are not counted. [`Circuit`] is pure; [`Breakers`]
-//! holds one behind a lock for every route.
+//! Only leaders ask the breaker. A not-found is a success. The result of a load that started before the last change
+//! of state is not counted. [`Circuit`] is the pure state machine; [`Breakers`] holds one behind a lock for each
+//! route.
 
 mod circuit;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
-use circuit::{Circuit, Turn};
+pub use circuit::{Breaker, BreakerState};
+use circuit::{CallTerm, Circuit};
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use stockade_model::{
@@ -30,148 +28,91 @@ use stockade_model::{
     time::{Runtime, Time},
 };
 
-use crate::{
-    strategy::InvalidStrategy,
-    sync::{Lock, SharedLock},
-};
+use crate::sync::{Lock, SharedLock};
 
-/// When a breaker opens, and how it closes again.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Breaker {
-    /// It opens when this share of the last `min_calls` loads has failed, above 0 and up to 1.
-    pub errors_rate: f64,
-    /// What ended longer ago than this says nothing.
-    pub period: Duration,
-    /// How many loads it looks at, from 1 to 10,000: fewer say nothing. A source that dies is asked no more
-    /// often than that, and by those who ask at the same time.
-    pub min_calls: u32,
-    /// How long it stays open before it lets probes through.
-    pub open_for: Duration,
-    /// How many loads are let through then. If all of them bring an answer it closes, if one fails it is
-    /// open again.
-    pub probes: u32,
-    /// How long after that the share of loads that are let through grows from none to all, so that a source
-    /// that has just come back is not met by the herd.
-    pub ramp: Duration,
-}
-
-impl Breaker {
-    /// Opens for 5 s when half of the last 20 loads in 10 s have failed; then 3 probes, and a ramp of 10 s.
-    pub const DEFAULT: Self = Self {
-        errors_rate: 0.5,
-        period: Duration::from_secs(10),
-        min_calls: 20,
-        open_for: Duration::from_secs(5),
-        probes: 3,
-        ramp: Duration::from_secs(10),
-    };
-
-    pub(crate) fn check(&self) -> Result<(), InvalidStrategy> {
-        if !(self.errors_rate > 0.0 && self.errors_rate <= 1.0) {
-            return Err(InvalidStrategy("`errors_rate` is a share of the loads, above 0 and up to 1"));
-        }
-        if !(1..=10_000).contains(&self.min_calls) {
-            return Err(InvalidStrategy("the breaker's `min_calls` is from 1 to 10,000"));
-        }
-        if self.period.is_zero() || self.probes == 0 {
-            return Err(InvalidStrategy("the breaker's `period` and `probes` have to be above 0"));
-        }
-        Ok(())
-    }
-}
-
-/// What a breaker lets through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BreakerState {
-    /// All loads.
-    Closed,
-    /// A growing share of them.
-    Ramp,
-    /// Probes.
-    HalfOpen,
-    /// None.
-    Open,
-}
-
-/// Tells the route of a key.
-pub(crate) type RouteOf<K> = Box<dyn for<'a> Fn(&'a K) -> &'a str + Send + Sync>;
+/// Returns the route of a key.
+pub(crate) type RouteFn<K> = Box<dyn for<'a> Fn(&'a K) -> &'a str + Send + Sync>;
 
 /// The breakers of a cache: one, or one for each route.
 pub(crate) struct Breakers<K> {
     config: Breaker,
-    routes: Option<Routes<K>>,
-    /// Of who has no route of its own.
-    common: Arc<Guarded>,
+    routes: Option<RouteBreakers<K>>,
+    /// For keys without a route.
+    default: Arc<RouteBreaker>,
 }
 
-struct Routes<K> {
-    of: RouteOf<K>,
-    known: SharedLock<HashMap<String, Arc<Guarded>, FixedState>>,
+struct RouteBreakers<K> {
+    route_of: RouteFn<K>,
+    known: SharedLock<HashMap<String, Arc<RouteBreaker>, FixedState>>,
 }
 
-/// More routes share one breaker: a name that comes with a request must not fill the memory.
-const ROUTES_MOST: usize = 1_024;
+/// Further routes share the default breaker: names that come with requests must not fill the memory.
+const ROUTES_MAX: usize = 1_024;
 
 /// One circuit behind its lock.
 #[derive(Debug)]
-pub(crate) struct Guarded {
+pub(crate) struct RouteBreaker {
     circuit: Lock<Circuit>,
-    /// What everybody may know without the lock: from when on all goes through, in nanoseconds.
+    /// The time from which all loads pass, in nanoseconds. Read without the lock.
     closed_from: AtomicU64,
 }
 
 impl<K> Breakers<K> {
-    pub(crate) fn new(config: Breaker, route_of: Option<RouteOf<K>>, seed: Seed) -> Self {
+    pub(crate) fn new(config: Breaker, route_of: Option<RouteFn<K>>, seed: Seed) -> Self {
         let known = HashMap::with_hasher(FixedState::with_seed(seed.0));
-        let routes = route_of.map(|of| Routes { of, known: SharedLock::new(known) });
-        Self { config, routes, common: Guarded::new(config) }
+        let routes = route_of.map(|route_of| RouteBreakers { route_of, known: SharedLock::new(known) });
+        Self { config, routes, default: RouteBreaker::new(config) }
     }
 
-    /// The breaker that the loads of a key ask.
-    pub(crate) fn of(&self, key: &K) -> Arc<Guarded> {
-        let Some(routes) = &self.routes else { return Arc::clone(&self.common) };
-        let route = (routes.of)(key);
-        if let Some(guarded) = routes.known.read().get(route) {
-            return Arc::clone(guarded);
+    pub(crate) fn for_key(&self, key: &K) -> Arc<RouteBreaker> {
+        let Some(routes) = &self.routes else { return Arc::clone(&self.default) };
+        let route = (routes.route_of)(key);
+        if let Some(breaker) = routes.known.read().get(route) {
+            return Arc::clone(breaker);
         }
         let mut known = routes.known.write();
-        if known.len() >= ROUTES_MOST && !known.contains_key(route) {
-            return Arc::clone(&self.common);
+        if known.len() >= ROUTES_MAX && !known.contains_key(route) {
+            return Arc::clone(&self.default);
         }
-        Arc::clone(known.entry_ref(route).or_insert_with(|| Guarded::new(self.config)))
+        Arc::clone(known.entry_ref(route).or_insert_with(|| RouteBreaker::new(self.config)))
     }
 
-    /// Every breaker by the name of its route; `""` is the common one.
+    /// The state of each breaker by the name of its route; `""` is the default one.
     pub(crate) fn states(&self, now: Time) -> Vec<(String, BreakerState)> {
-        let mut states: Vec<(String, _)> = vec![(String::new(), self.common.state(now))];
+        let mut states: Vec<(String, _)> = vec![(String::new(), self.default.state(now))];
         if let Some(routes) = &self.routes {
-            states.extend(routes.known.read().iter().map(|(route, of)| (route.clone(), of.state(now))));
+            states.extend(
+                routes.known.read().iter().map(|(route, breaker)| (route.clone(), breaker.state(now))),
+            );
         }
         states.sort_by(|(a, _), (b, _)| a.cmp(b));
         states
     }
 }
 
-impl Guarded {
+impl RouteBreaker {
     fn new(config: Breaker) -> Arc<Self> {
         Arc::new(Self { circuit: Lock::new(Circuit::new(config)), closed_from: AtomicU64::new(0) })
     }
 
-    /// Whether it lets everything through: then, and only then, it pays to wait for a load.
+    /// Whether all loads pass. Only then a request waits for a load.
     pub(crate) fn is_closed(&self, now: Time) -> bool {
         now.as_nanos() >= self.closed_from.load(Ordering::Relaxed)
     }
 
-    /// Whether it might let a load through now; asking costs nothing.
+    /// Whether a load might pass now. Changes no state.
     pub(crate) fn may_admit(&self, now: Time) -> bool {
         self.is_closed(now) || self.circuit.lock().may_admit(now)
     }
 
-    /// Leave to load; `None`: the source is left alone.
-    pub(crate) fn admit<R: Runtime>(self: &Arc<Self>, runtime: &R) -> Option<Permit<R>> {
-        let turn = self.change(|circuit| circuit.admit(runtime.now()))?;
-        Some(Permit { guarded: Arc::clone(self), turn: Some(turn), runtime: runtime.clone() })
+    /// Admits a load; `None`: it is refused.
+    pub(crate) fn admit<R: Runtime>(self: &Arc<Self>, runtime: &R) -> Option<BreakerPermit<R>> {
+        let call_term = self.change(|circuit| circuit.admit(runtime.now()))?;
+        Some(BreakerPermit {
+            breaker: Arc::clone(self),
+            call_term: Some(call_term),
+            runtime: runtime.clone(),
+        })
     }
 
     pub(crate) fn state(&self, now: Time) -> BreakerState {
@@ -186,30 +127,30 @@ impl Guarded {
     }
 }
 
-/// Leave for one load. Dropped without having been settled, it was of no use: the load never began.
+/// The right to run one load. If it is dropped without a result, the load never started.
 #[derive(Debug)]
-pub(crate) struct Permit<R: Runtime> {
-    guarded: Arc<Guarded>,
-    /// There until it is settled.
-    turn: Option<Turn>,
+pub(crate) struct BreakerPermit<R: Runtime> {
+    breaker: Arc<RouteBreaker>,
+    /// `None` after the result.
+    call_term: Option<CallTerm>,
     runtime: R,
 }
 
-impl<R: Runtime> Permit<R> {
-    /// The source has answered, or it has not.
-    pub(crate) fn settle(mut self, is_answered: bool) {
+impl<R: Runtime> BreakerPermit<R> {
+    /// Records the result of the load.
+    pub(crate) fn record_result(mut self, is_answered: bool) {
         self.end(Some(is_answered));
     }
 
     fn end(&mut self, is_answered: Option<bool>) {
-        if let Some(turn) = self.turn.take() {
+        if let Some(call_term) = self.call_term.take() {
             let now = self.runtime.now();
-            self.guarded.change(|circuit| circuit.settle(turn, now, is_answered));
+            self.breaker.change(|circuit| circuit.record_result(call_term, now, is_answered));
         }
     }
 }
 
-impl<R: Runtime> Drop for Permit<R> {
+impl<R: Runtime> Drop for BreakerPermit<R> {
     fn drop(&mut self) {
         self.end(None);
     }

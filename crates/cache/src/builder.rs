@@ -1,4 +1,4 @@
-//! Making a cache.
+//! Configuration of a cache.
 
 use std::{hash::Hash, sync::Arc};
 
@@ -8,16 +8,16 @@ use stockade_model::{
 };
 
 use crate::{
-    breaker::RouteOf,
     cache::Cache,
-    life::Lifespan,
-    shard::Shard,
-    shared::Shared,
-    store::Told,
-    strategy::{InvalidStrategy, Strategy},
+    engine::{EngineConfig, ValueFunctions},
+    error::InvalidStrategy,
+    freshness::Lifespan,
+    store::{StoreConfig, shard::Shard},
+    strategy::Strategy,
+    tier::SharedTier,
 };
 
-/// A cache to be: its strategy, and what a strategy cannot tell.
+/// Configures a cache: its strategy, and functions of keys and values.
 ///
 /// ```
 /// use stockade_cache::{Cache, Limit, Strategy, heap_bytes};
@@ -28,53 +28,11 @@ use crate::{
 /// let cache: Cache<String, String> = Cache::builder(strategy).weigh(heap_bytes).build()?;
 ///
 /// cache.insert("greeting".to_owned(), "good morning".to_owned());
-/// assert!(cache.bytes().is_some_and(|bytes| (1..1_000).contains(&bytes.held)));
+/// assert!(cache.byte_usage().is_some_and(|bytes| (1..1_000).contains(&bytes.used)));
 /// # Ok(())
 /// # }
 /// ```
-pub struct Builder<K, V>(Plan<K, V>);
-
-/// What values tell of themselves.
-pub(crate) struct Values<V> {
-    pub(crate) not_found: Option<IsNotFound<V>>,
-    pub(crate) lifespan: Option<LifespanOf<V>>,
-}
-
-/// Tells a value that stands for a not-found.
-pub(crate) type IsNotFound<V> = Arc<dyn Fn(&V) -> bool + Send + Sync>;
-
-/// Tells how long a value is good for.
-pub(crate) type LifespanOf<V> = Arc<dyn Fn(&V) -> Option<Lifespan> + Send + Sync>;
-
-impl<V> Values<V> {
-    /// Whether there can be a cache of them with this strategy.
-    pub(crate) fn check(&self, strategy: &Strategy) -> Result<(), InvalidStrategy> {
-        strategy.check()?;
-        if strategy.negative_ttl.is_some() && self.not_found.is_none() {
-            return Err(InvalidStrategy(
-                "`negative_ttl` has to be told which values are not-founds: Builder::not_found",
-            ));
-        }
-        Ok(())
-    }
-}
-
-impl<V> Clone for Values<V> {
-    fn clone(&self) -> Self {
-        Self { not_found: self.not_found.clone(), lifespan: self.lifespan.clone() }
-    }
-}
-
-/// What a cache is made of.
-pub(crate) struct Plan<K, V> {
-    pub(crate) strategy: Strategy,
-    pub(crate) told: Told<K, V>,
-    pub(crate) values: Values<V>,
-    pub(crate) route: Option<RouteOf<K>>,
-    pub(crate) shared: Option<Shared<K, V>>,
-    /// Of the cache, in metrics.
-    pub(crate) name: Option<String>,
-}
+pub struct Builder<K, V>(EngineConfig<K, V>);
 
 impl<K, V> Builder<K, V>
 where
@@ -82,32 +40,31 @@ where
     V: Clone + Send + Sync + 'static,
 {
     pub(crate) fn new(strategy: Strategy) -> Self {
-        let told = Told { weigh: None, tags: None, counts_lookups: false };
-        let values = Values { not_found: None, lifespan: None };
-        Self(Plan { strategy, told, values, route: None, shared: None, name: None })
+        let store_config = StoreConfig { weigh: None, tags: None, counts_lookups: false };
+        let values = ValueFunctions { not_found: None, lifespan: None };
+        Self(EngineConfig { strategy, store_config, values, route: None, shared: None, name: None })
     }
 
-    /// Tells what a key and its value own beyond their own size, in bytes: a limit in bytes needs it.
+    /// The bytes that a key and its value own beyond their own size. Required with a limit in bytes.
     ///
-    /// [`heap_bytes`](crate::heap_bytes) knows strings and bytes. What an entry costs besides is
-    /// counted without being asked for.
+    /// [`heap_bytes`](crate::heap_bytes) covers strings and bytes. The overhead of an entry is added.
     #[must_use]
     pub fn weigh(mut self, weigh: impl Fn(&K, &V) -> usize + Send + Sync + 'static) -> Self {
-        self.0.told.weigh = Some(Box::new(weigh));
+        self.0.store_config.weigh = Some(Box::new(weigh));
         self
     }
 
-    /// Tells which values stand for a not-found, such as `Option::is_none`. They are answers: nothing falls
-    /// back because of them, and the breaker counts them as good. They are kept for the strategy's
-    /// `negative_ttl`, and are neither refreshed nor served stale.
+    /// Recognises values that stand for a not-found, such as `Option::is_none`. A not-found is a successful answer:
+    /// it causes no fallback and counts as a success for the breaker. It is stored for the strategy's
+    /// `negative_ttl`, and is neither refreshed nor served stale.
     #[must_use]
     pub fn not_found(mut self, is_not_found: impl Fn(&V) -> bool + Send + Sync + 'static) -> Self {
         self.0.values.not_found = Some(Arc::new(is_not_found));
         self
     }
 
-    /// Tells how long a value is good for, where that is not for the strategy to say: an answer of HTTP knows
-    /// it. `None`: as the strategy has it. A [not-found](Self::not_found) is kept for its ttl.
+    /// Returns how long a value is served, where the value defines it and not the strategy, as in HTTP. `None`: the
+    /// strategy's times. A [not-found](Self::not_found) is stored for its ttl.
     ///
     /// ```
     /// use std::time::Duration;
@@ -136,7 +93,7 @@ where
         self
     }
 
-    /// Tells the tags of a value, one call each, for [`Cache::invalidate_tag`].
+    /// Calls its last argument with each tag of a value, for [`Cache::invalidate_tag`].
     ///
     /// A tag costs up to 72 bytes, which count under a limit.
     ///
@@ -162,12 +119,12 @@ where
     /// ```
     #[must_use]
     pub fn tags(mut self, tags: impl Fn(&K, &V, &mut dyn FnMut(&str)) + Send + Sync + 'static) -> Self {
-        self.0.told.tags = Some(Box::new(tags));
+        self.0.store_config.tags = Some(Box::new(tags));
         self
     }
 
-    /// Tells the route of a key: each has a breaker of its own. Without routes there is one for all keys.
-    /// After 1,024 different ones the others share one.
+    /// Returns the route of a key. Each route has its own breaker. Without routes one breaker serves all keys. After
+    /// 1,024 routes further ones share one.
     #[must_use]
     pub fn route(mut self, route: impl for<'a> Fn(&'a K) -> &'a str + Send + Sync + 'static) -> Self {
         self.0.route = Some(Box::new(route));
@@ -176,22 +133,22 @@ where
 
     /// Shares a tier with the caches of other nodes. A tier belongs to one cache.
     #[must_use]
-    pub fn shared(mut self, shared: Shared<K, V>) -> Self {
+    pub fn shared_tier(mut self, shared: SharedTier<K, V>) -> Self {
         self.0.shared = Some(shared);
         self
     }
 
-    /// Counts lookups and hits, for [`Stats::lookups`](crate::Stats::lookups): one more locked instruction
-    /// for each of them.
+    /// Counts lookups and hits, for [`Stats::lookups`](crate::Stats::lookups). Costs one locked instruction per
+    /// lookup.
     #[must_use]
     pub fn count_lookups(mut self) -> Self {
-        self.0.told.counts_lookups = true;
+        self.0.store_config.counts_lookups = true;
         self
     }
 
-    /// Tells the recorder of the `metrics` facade that is installed when the cache is built what the cache
-    /// does, with this name as label `cache`; no two caches may have one name. Lookups are counted then. A
-    /// task tells counts and gauges once a second, histograms are told as waits and loads end.
+    /// Reports to the recorder of the `metrics` facade that is installed when the cache is built, with this name as
+    /// label `cache`. Names must be unique. Implies [`count_lookups`](Self::count_lookups). Counters and gauges are
+    /// recorded once a second, histograms when waits and loads end.
     ///
     /// | metric | what it is |
     /// |---|---|
@@ -222,18 +179,18 @@ where
         self.build_on(Live::new(), Seed::from_entropy())
     }
 
-    /// An empty cache that lives by `runtime` and draws its chance from `seed`: hashing, xfetch, jitter.
+    /// An empty cache on `runtime`. `seed` determines hashing, xfetch and jitter.
     pub fn build_on<R: Runtime>(self, runtime: R, seed: Seed) -> Result<Cache<K, V, R>, InvalidStrategy> {
         self.check()?;
         Ok(Cache::start(runtime, seed, self.0))
     }
 
-    /// Whether there can be a cache of these keys and values with this strategy.
+    /// Checks the strategy for these keys and values.
     pub fn check(&self) -> Result<(), InvalidStrategy> {
-        let Plan { strategy, told, values, .. } = &self.0;
+        let EngineConfig { strategy, store_config, values, .. } = &self.0;
         values.check(strategy)?;
         let Some(limit) = &strategy.limit else { return Ok(()) };
-        if limit.bytes.is_some() && told.weigh.is_none() {
+        if limit.bytes.is_some() && store_config.weigh.is_none() {
             return Err(InvalidStrategy(
                 "a limit in bytes has to be told what entries weigh: Builder::weigh",
             ));
@@ -244,6 +201,26 @@ where
             ));
         }
         Ok(())
+    }
+}
+
+impl<K, V> Cache<K, V>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    /// An empty cache in real time, on the tokio runtime of the caller.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn new(strategy: Strategy) -> Result<Self, InvalidStrategy> {
+        Self::builder(strategy).build()
+    }
+
+    /// A builder, for a cache that needs more than its strategy.
+    #[must_use]
+    pub fn builder(strategy: Strategy) -> Builder<K, V> {
+        Builder::new(strategy)
     }
 }
 

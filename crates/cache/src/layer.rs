@@ -1,4 +1,4 @@
-//! The cache as a layer of a tower stack.
+//! A tower layer that caches responses.
 
 use std::{
     future::{Future, poll_fn},
@@ -17,19 +17,19 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::{
-    answer::{Answer, Error, Reason},
+    answer::{Answer, Reason},
     cache::Cache,
+    error::Error,
 };
 
-/// Answers requests from a cache, and has those that are missing answered by the service behind it.
+/// Answers requests from a cache. The inner service answers those that are missing.
 ///
-/// `key` tells the key of a request; a request without one goes to the service
-/// ([`Outcome::Bypass`]). The layer is generic: a service that fetches rows, documents or HTTP
-/// responses, as long as what it responds with can be cloned. It is ready at any time: whoever loads waits for
-/// the service to be ready, and who need not load does not.
+/// `key` returns the key of a request; a request without one goes to the service ([`Outcome::Bypass`]). The layer is
+/// generic over services whose responses can be cloned: rows, documents or HTTP responses. It is always ready: a
+/// load waits until the service is ready, and other requests do not.
 ///
-/// It responds with an [`Answer`]. Where the layers outside of it want the bare response, put a
-/// `map_response` on top: `.map_response(|answer: Answer<_>| answer.value)`.
+/// The response is an [`Answer`]. If outer layers need the plain response, put a `map_response` on top:
+/// `.map_response(|answer: Answer<_>| answer.value)`.
 ///
 /// ```
 /// use stockade_cache::{Cache, CacheLayer, Outcome, Strategy};
@@ -54,7 +54,7 @@ pub struct CacheLayer<K: Hash + Eq + Clone, V: Clone, F, R: Runtime = Live> {
 }
 
 impl<K: Hash + Eq + Clone, V: Clone, F, R: Runtime> CacheLayer<K, V, F, R> {
-    /// A layer in front of whatever it is put on, with this cache.
+    /// A layer that uses this cache.
     pub fn new<Request>(cache: Cache<K, V, R>, key: F) -> Self
     where
         F: Fn(&Request) -> Option<K>,
@@ -71,7 +71,7 @@ impl<S, K: Hash + Eq + Clone, V: Clone, F, R: Runtime> Layer<S> for CacheLayer<K
     }
 }
 
-/// A service behind a [`CacheLayer`].
+/// The service of a [`CacheLayer`].
 pub struct CacheService<S, K: Hash + Eq + Clone, V: Clone, F, R: Runtime = Live> {
     service: S,
     cache: Cache<K, V, R>,

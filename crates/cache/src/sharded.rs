@@ -1,11 +1,11 @@
-//! Something per key, in parts with a lock each.
+//! Data per key, in parts with a lock each.
 
 use std::hash::{BuildHasher, Hash};
 
 use foldhash::quality::FixedState;
 use stockade_model::seed::Seed;
 
-/// Parts of type `P`; a key always meets the same one.
+/// Parts of type `P`. A key always maps to the same part.
 #[derive(Debug)]
 pub(crate) struct Sharded<P> {
     parts: Box<[P]>,
@@ -13,7 +13,7 @@ pub(crate) struct Sharded<P> {
 }
 
 impl<P> Sharded<P> {
-    /// `part` makes one of them, by its number, to be hashed with what it is given.
+    /// `part` creates a part, given its index and the hasher of its keys.
     pub(crate) fn new(seed: Seed, parts: usize, part: impl Fn(usize, &FixedState) -> P) -> Self {
         assert!(parts.is_power_of_two(), "parts are chosen by bits");
         let hasher = FixedState::with_seed(seed.0);
@@ -28,13 +28,12 @@ impl<P> Sharded<P> {
         &self.parts[self.number(hash)]
     }
 
-    /// Which part a hash belongs to.
     pub(crate) fn number(&self, hash: u64) -> usize {
-        // The maps inside use the low and the top bits of the same hash; these are neither.
+        // The maps inside a part use the low and the top bits of the same hash.
         (hash >> 32) as usize & (self.parts.len() - 1)
     }
 
-    /// All parts, from this number on and round.
+    /// All parts, starting with this one.
     pub(crate) fn from(&self, number: usize) -> impl Iterator<Item = &P> {
         let (before, after) = self.parts.split_at(number & (self.parts.len() - 1));
         after.iter().chain(before)

@@ -1,7 +1,7 @@
-//! `[cache]`, as configuration files write it: a preset, and axes in its place.
+//! The `[cache]` table of configuration files: a preset, and axes that override it.
 //!
-//! Whoever has such a block reads it with this, so that a strategy that was tested in one file can be copied into
-//! another. What has no place in an error message of its own is read by [`written`].
+//! Every file with such a table is read with this module, so a strategy that was tested in one file can be copied
+//! into another. [`value`] reads its values.
 //!
 //! ```
 //! use stockade_cache::{Refresh, spec::CacheTable};
@@ -11,24 +11,23 @@
 //! assert_eq!(table.strategy().expect("a sound strategy").refresh, Refresh::Early { at: 0.8 });
 //! ```
 
+mod error;
 mod limit;
-pub mod written;
-mod wrong;
+pub mod value;
 
-use std::{fmt::Display, str::FromStr, sync::Arc};
+use std::{fmt::Display, str::FromStr};
 
-use bytes::Bytes;
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
-use self::written::{Ending, Plain, Text, counted, table_or_none};
+use self::value::{DurationValue, OptionalDuration, TextValue, bounded_integers, table_or_none};
 pub use self::{
-    limit::Limited,
-    wrong::{Place, Wrong},
+    error::{Span, TomlError},
+    limit::LimitTable,
 };
 use crate::{
-    Breaker, Builder, Cache, Fetch, InvalidStrategy, Load, Refresh, Store, Strategy, UnknownPreset, Writer,
-    heap_bytes, preset::NONE,
+    Breaker, Fetch, InvalidStrategy, LoadBounds, Refresh, StoreMode, Strategy, UnknownPreset, Writer,
+    strategy::preset::NONE,
 };
 
 /// What a cache does about a missing answer, as `[cache]` of a file has it.
@@ -39,48 +38,48 @@ use crate::{
 #[cfg_attr(
     feature = "schema",
     derive(schemars::JsonSchema),
-    schemars(rename = "Cache", bound = "T: written::Words")
+    schemars(rename = "Cache", bound = "T: value::TextSchema")
 )]
-pub struct CacheTable<T = Nowhere> {
+pub struct CacheTable<T = NoTier> {
     /// What is not written here is as this one has it. Default: `none`.
-    strategy: Option<Text<Preset>>,
+    strategy: Option<TextValue<PresetName>>,
     /// Who loads what is missing: everybody ("independent"), or one for all (coalesce).
     fetch: Option<FetchTable>,
     /// What bounds a load.
-    load: Option<LoadBounds>,
+    load: Option<LoadBoundsTable>,
     /// When an answer is stored: before it is given ("sync") or after it.
     store: Option<StoreName>,
     /// Whether what is fresh is loaded again before it expires.
     refresh: Option<RefreshTable>,
     /// How long an answer is fresh, or "none": for ever.
-    ttl: Option<Text<Ending>>,
+    ttl: Option<TextValue<OptionalDuration>>,
     /// How much of its ttl an answer may lose by chance, 0 to 1.
     jitter: Option<f64>,
     /// Stale while revalidate: after the ttl, served while it is loaded anew.
-    swr: Option<Text<Plain>>,
+    swr: Option<TextValue<DurationValue>>,
     /// Stale if error: after that, served if no load answers.
-    sie: Option<Text<Plain>>,
+    sie: Option<TextValue<DurationValue>>,
     /// How long a key is left alone after a load of it has failed.
-    throttle: Option<Text<Plain>>,
+    throttle: Option<TextValue<DurationValue>>,
     /// What keeps loads from a source that fails.
     breaker: Option<BreakerTable>,
     /// How much may be stored.
-    #[cfg_attr(feature = "schema", schemars(with = "Option<Limited>"))]
-    limit: Option<Spanned<Limited>>,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<LimitTable>"))]
+    limit: Option<Spanned<LimitTable>>,
     /// Who writes into the store: each load ("direct"), or one for all (mailbox).
     writer: Option<WriterTable>,
     /// Where the tier is that nodes share.
-    #[cfg_attr(feature = "schema", schemars(with = "Option<Text<T>>"))]
-    pub shared: Option<Spanned<Text<T>>>,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<TextValue<T>>"))]
+    pub shared: Option<Spanned<TextValue<T>>>,
     /// Whether there is a memory above what is shared.
     #[cfg_attr(feature = "schema", schemars(with = "Option<bool>"))]
     pub memory: Option<Spanned<bool>>,
 }
 
-/// Where the shared tier is of those who have none: nothing can be written there.
-pub enum Nowhere {}
+/// For files without a shared tier: no value is valid.
+pub enum NoTier {}
 
-impl FromStr for Nowhere {
+impl FromStr for NoTier {
     type Err = &'static str;
 
     fn from_str(_: &str) -> Result<Self, Self::Err> {
@@ -102,17 +101,17 @@ enum FetchTable {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct Coalesce {
     /// How long one who waits for another's load does so.
-    wait_timeout: Text<Plain>,
+    wait_timeout: TextValue<DurationValue>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
-struct LoadBounds {
+struct LoadBoundsTable {
     /// A load that takes longer is cancelled. Default: "10s".
-    deadline: Option<Text<Plain>>,
+    deadline: Option<TextValue<DurationValue>>,
     /// After so long whoever has something stale is given that.
-    soft_timeout: Option<Text<Ending>>,
+    soft_timeout: Option<TextValue<OptionalDuration>>,
     /// How many loads may be under way, over all keys.
     max_concurrent: Option<Loads>,
     /// How many more may queue. Default: 65536.
@@ -128,7 +127,7 @@ enum StoreName {
     LockedAsync,
 }
 
-/// How, or `None`: `"none"` is written.
+/// `None`: `"none"`.
 struct RefreshTable(Option<RefreshHow>);
 
 impl<'de> Deserialize<'de> for RefreshTable {
@@ -186,14 +185,14 @@ enum WriterTable {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct Mailbox {
     /// What a write costs. Default: "0".
-    cost: Option<Text<Plain>>,
+    cost: Option<TextValue<DurationValue>>,
     /// How long a sync store is waited for. Default: "5s".
-    call_timeout: Option<Text<Plain>>,
+    call_timeout: Option<TextValue<DurationValue>>,
     /// How many writes may wait. Default: 65536.
     capacity: Option<Capacity>,
 }
 
-/// What differs from the usual one; `None`: `"none"` is written.
+/// `None`: `"none"`.
 struct BreakerTable(Option<BreakerSettings>);
 
 impl<'de> Deserialize<'de> for BreakerTable {
@@ -209,27 +208,28 @@ struct BreakerSettings {
     /// It opens when so many loads of a period fail: a share, above 0 and up to 1. Default: 0.5.
     errors_rate: Option<f64>,
     /// How long loads count. Default: "10s".
-    period: Option<Text<Plain>>,
+    period: Option<TextValue<DurationValue>>,
     /// It does not open for fewer loads than this. Default: 20.
     min_calls: Option<u32>,
     /// How long it is open before probes are let through. Default: "5s".
-    open_for: Option<Text<Plain>>,
+    open_for: Option<TextValue<DurationValue>>,
     /// How many of them have to succeed. Default: 3.
     probes: Option<u32>,
     /// How long it takes until all loads are let through again. Default: "10s".
-    ramp: Option<Text<Plain>>,
+    ramp: Option<TextValue<DurationValue>>,
 }
 
 impl<T> CacheTable<T> {
-    /// The preset, with every axis that is written beside it in place of the preset's; `none` if there is neither.
+    /// The preset with the axes of this table in place of its own. Without a preset: `none`.
     pub fn strategy(&self) -> Result<Strategy, InvalidStrategy> {
         self.strategy_over(&NONE)
     }
 
-    /// The same, and `base` stands in place of the preset if none is named.
+    /// As [`strategy`](Self::strategy), with `base` as the default preset.
     pub fn strategy_over(&self, base: &Strategy) -> Result<Strategy, InvalidStrategy> {
         let preset = self.strategy.as_ref().map_or_else(|| base.clone(), |preset| preset.0.0.clone());
-        let plain = |text: &Option<Text<Plain>>, preset| text.as_ref().map_or(preset, |text| text.0.0);
+        let plain =
+            |text: &Option<TextValue<DurationValue>>, preset| text.as_ref().map_or(preset, |text| text.0.0);
         let strategy = Strategy {
             fetch: self.fetch.as_ref().map_or(preset.fetch, FetchTable::fetch),
             load: self.load.as_ref().map_or(preset.load, |load| load.over(preset.load)),
@@ -250,31 +250,31 @@ impl<T> CacheTable<T> {
             limit: self.limit.as_ref().map_or(preset.limit, |limit| limit.get_ref().0.clone()),
             writer: self.writer.as_ref().map_or(preset.writer, WriterTable::writer),
         };
-        documents(strategy.clone()).check()?;
+        limit::check_for_documents(&strategy)?;
         Ok(strategy)
     }
 
-    /// Where the limit is written, if it is.
+    /// Where the limit is written.
     #[must_use]
-    pub fn limit_place(&self) -> Place {
+    pub fn limit_span(&self) -> Span {
         self.limit.as_ref().map(Spanned::span)
     }
 
-    /// Whether a ttl is written, and not only the preset's.
+    /// Whether the table itself has a ttl.
     #[must_use]
     pub fn has_ttl(&self) -> bool {
         self.ttl.is_some()
     }
 
-    /// As if this preset were named in it.
+    /// Replaces the preset.
     pub fn set_preset(&mut self, name: &str) -> Result<(), UnknownPreset> {
-        self.strategy = Some(Text(name.parse()?));
+        self.strategy = Some(TextValue(name.parse()?));
         Ok(())
     }
 }
 
 impl<T> Default for CacheTable<T> {
-    /// Nothing is written.
+    /// The empty table.
     fn default() -> Self {
         Self {
             strategy: None,
@@ -296,11 +296,6 @@ impl<T> Default for CacheTable<T> {
     }
 }
 
-/// A cache of documents by their names: what a strategy is checked with that is to hold whatever is cached.
-fn documents(strategy: Strategy) -> Builder<Arc<str>, Bytes> {
-    Cache::builder(strategy).weigh(heap_bytes)
-}
-
 impl FetchTable {
     fn fetch(&self) -> Fetch {
         match self {
@@ -310,10 +305,10 @@ impl FetchTable {
     }
 }
 
-impl LoadBounds {
-    fn over(&self, preset: Load) -> Load {
+impl LoadBoundsTable {
+    fn over(&self, preset: LoadBounds) -> LoadBounds {
         let Self { deadline, soft_timeout, max_concurrent, queue } = self;
-        Load {
+        LoadBounds {
             deadline: deadline.as_ref().map_or(preset.deadline, |text| text.0.0),
             soft_timeout: soft_timeout.as_ref().map_or(preset.soft_timeout, |text| text.0.0),
             max_concurrent: max_concurrent.as_ref().map_or(preset.max_concurrent, |count| Some(count.0)),
@@ -323,11 +318,11 @@ impl LoadBounds {
 }
 
 impl StoreName {
-    fn store(&self) -> Store {
+    fn store(&self) -> StoreMode {
         match self {
-            Self::Sync => Store::Sync,
-            Self::Async => Store::Async,
-            Self::LockedAsync => Store::LockedAsync,
+            Self::Sync => StoreMode::Sync,
+            Self::Async => StoreMode::Async,
+            Self::LockedAsync => StoreMode::LockedAsync,
         }
     }
 }
@@ -344,7 +339,8 @@ impl RefreshTable {
 
 impl BreakerSettings {
     fn over(&self, preset: Breaker) -> Breaker {
-        let plain = |text: &Option<Text<Plain>>, preset| text.as_ref().map_or(preset, |text| text.0.0);
+        let plain =
+            |text: &Option<TextValue<DurationValue>>, preset| text.as_ref().map_or(preset, |text| text.0.0);
         Breaker {
             errors_rate: self.errors_rate.unwrap_or(preset.errors_rate),
             period: plain(&self.period, preset.period),
@@ -361,7 +357,7 @@ impl WriterTable {
         match self {
             Self::Direct => Writer::Direct,
             Self::Mailbox(mailbox) => {
-                let time = |text: &Option<Text<Plain>>| text.as_ref().map(|text| text.0.0);
+                let time = |text: &Option<TextValue<DurationValue>>| text.as_ref().map(|text| text.0.0);
                 let capacity = mailbox.capacity.as_ref().map(|capacity| capacity.0);
                 Writer::mailbox(time(&mailbox.cost), time(&mailbox.call_timeout), capacity)
             }
@@ -369,10 +365,10 @@ impl WriterTable {
     }
 }
 
-/// A strategy by the name of its preset.
-struct Preset(Strategy);
+/// A preset by its name.
+struct PresetName(Strategy);
 
-impl FromStr for Preset {
+impl FromStr for PresetName {
     type Err = UnknownPreset;
 
     fn from_str(name: &str) -> Result<Self, UnknownPreset> {
@@ -380,7 +376,7 @@ impl FromStr for Preset {
     }
 }
 
-counted! {
+bounded_integers! {
     /// How many loads there may be at once.
     Loads: 1.., "one load at least may be under way";
     /// How many loads may queue; none, perhaps.

@@ -1,125 +1,233 @@
-//! What a cache has done so far.
+//! Counters and gauges of a cache. Each is declared once, below, with its name in metrics and its help.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    ops::AddAssign,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
-use stockade_model::outcome::{Outcome, Outcomes};
+use stockade_model::{
+    outcome::{Outcome, Outcomes},
+    snapshot,
+};
 
-use crate::{store::Tally, strategy::Refresh};
+use crate::freshness::Refresh;
 
-macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+/// Declares the atomic [`Counters`], the snapshots [`RequestStats`] and [`StoreStats`], and [`Stats`] with the fields of both.
+macro_rules! stats {
+    (
+        outcomes {
+            $($(#[doc = $outcome_help:literal])+ $outcome:ident,)*
+        }
+        requests {
+            $($(#[doc = $help:literal])+ $field:ident = $family:literal $({ $label:ident = $value:literal })?,)*
+        }
+        store {
+            $(
+                $(#[doc = $store_help:literal])+
+                $store_field:ident: $type:ty = $kind:ident $store_family:literal
+                $({ $store_label:ident = $store_value:literal })? $(in $unit:ident)?,
+            )*
+        }
+    ) => {
         #[derive(Debug, Default)]
         pub(crate) struct Counters {
-            $($(#[$doc])* pub(crate) $name: Counter,)*
+            $($(#[doc = $outcome_help])+ pub(crate) $outcome: Counter,)*
+            $($(#[doc = $help])+ pub(crate) $field: Counter,)*
         }
 
-        /// What a cache has done since it was made. All are counts.
+        snapshot! {
+            /// What a cache, or a [view](crate::Cache::view) of it, did for its requests.
+            #[derive(Copy, Eq)]
+            #[cfg_attr(feature = "spec", derive(serde::Serialize, serde::Deserialize), serde(default))]
+            pub struct RequestStats {
+                $($(#[doc = $help])+ $field: u64 = counter $family $({ $label = $value })?,)*
+                /// Loads in flight now.
+                loads_in_flight: u64 = gauge "stockade_loads_in_flight",
+                +
+                $($(#[doc = $outcome_help])+ $outcome: u64,)*
+            }
+        }
+
+        snapshot! {
+            /// What a cache holds now, and how entries came and went.
+            #[derive(Copy, Eq)]
+            #[cfg_attr(feature = "spec", derive(serde::Serialize, serde::Deserialize), serde(default))]
+            pub struct StoreStats {
+                $(
+                    $(#[doc = $store_help])+
+                    $store_field: $type = $kind $store_family $({ $store_label = $store_value })? $(in $unit)?,
+                )*
+            }
+        }
+
+        /// Counters since the cache was built, and gauges of now.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Stats {
             /// Lookups, if they are [counted](crate::Builder::count_lookups).
             pub lookups: Option<Lookups>,
-            $($(#[$doc])* pub $name: u64,)*
-            /// Values written into the store, by loads and by inserts.
-            pub stores: u64,
-            /// Values that were answered and not stored: larger than `max_object`, or while loads and other
-            /// stores had all the room that there was.
-            pub stores_refused: u64,
-            /// Values that were answered and not stored, because they were invalidated while they were loaded.
-            pub stores_outdated: u64,
-            /// Entries that were invalidated.
-            pub invalidated: u64,
-            /// Entries that left because they had expired.
-            pub evicted_expired: u64,
-            /// Entries that left because others needed their room.
-            pub evicted_size: u64,
-            /// How often the limit was met and its share cleared: by each shard for itself, where entries are limited
-            /// and the order is not global.
-            pub reclaims: u64,
+            /// Loads in flight now.
+            pub loads_in_flight: u64,
+            $($(#[doc = $outcome_help])+ pub $outcome: u64,)*
+            $($(#[doc = $help])+ pub $field: u64,)*
+            $($(#[doc = $store_help])+ pub $store_field: $type,)*
         }
 
         impl Counters {
-            pub(crate) fn with(&self, tally: &Tally) -> Stats {
-                let lookups = tally.lookups.map(|(hits, misses)| Lookups {
-                    all: hits + misses,
+            pub(crate) fn with(&self, store: StoreStats, lookups: Option<(u64, u64)>) -> Stats {
+                let lookups = lookups.map(|(hits, misses)| Lookups {
+                    total: hits + misses,
                     hits: hits + self.late_hits.get(),
                 });
+                let ended = self.loads_answered.get() + self.loads_failed.get();
                 Stats {
                     lookups,
-                    $($name: self.$name.get(),)*
-                    stores: tally.stores,
-                    stores_refused: tally.refused,
-                    stores_outdated: tally.outdated,
-                    invalidated: tally.invalidated,
-                    evicted_expired: tally.evictions.expired,
-                    evicted_size: tally.evictions.size,
-                    reclaims: tally.evictions.reclaims,
+                    loads_in_flight: self.loads.get().saturating_sub(ended),
+                    $($outcome: self.$outcome.get(),)*
+                    $($field: self.$field.get(),)*
+                    $($store_field: store.$store_field,)*
                 }
             }
         }
+
+        impl Stats {
+            /// The part that a [view](crate::Cache::view) has of its own.
+            #[must_use]
+            pub fn requests(&self) -> RequestStats {
+                RequestStats {
+                    loads_in_flight: self.loads_in_flight,
+                    $($outcome: self.$outcome,)*
+                    $($field: self.$field,)*
+                }
+            }
+
+            /// The part that all [views](crate::Cache::view) share.
+            #[must_use]
+            pub fn store(&self) -> StoreStats {
+                StoreStats { $($store_field: self.$store_field,)* }
+            }
+        }
+
+        impl RequestStats {
+            /// The counters since an earlier snapshot; gauges stay.
+            #[must_use]
+            pub fn since(self, before: &Self) -> Self {
+                Self {
+                    loads_in_flight: self.loads_in_flight,
+                    $($outcome: self.$outcome.saturating_sub(before.$outcome),)*
+                    $($field: self.$field.saturating_sub(before.$field),)*
+                }
+            }
+
+            /// Refreshes of all kinds.
+            #[must_use]
+            pub fn refreshes(&self) -> u64 {
+                self.refreshes_early + self.refreshes_xfetch + self.refreshes_swr + self.probes
+            }
+        }
+
+        impl StoreStats {
+            /// The counters since an earlier snapshot; gauges stay.
+            #[must_use]
+            pub fn since(self, before: &Self) -> Self {
+                Self { $($store_field: stats!(@since $kind self.$store_field, before.$store_field),)* }
+            }
+        }
+
+        impl AddAssign for RequestStats {
+            fn add_assign(&mut self, other: Self) {
+                self.loads_in_flight += other.loads_in_flight;
+                $(self.$outcome += other.$outcome;)*
+                $(self.$field += other.$field;)*
+            }
+        }
     };
+    (@since counter $now:expr, $before:expr) => { $now.saturating_sub($before) };
+    (@since gauge $now:expr, $before:expr) => { $now };
 }
 
-counters! {
-    /// Hits that were none at the first look: another's load was just stored, or the entry's age had to be
-    /// looked at.
-    late_hits,
-    /// Requests that were given something stale while it was or might have been refreshed.
-    stale,
-    /// Requests that were given something stale because no load answered.
-    fallbacks,
-    /// Requests that were given a stored not-found.
-    negatives,
-    /// Requests that another caller's load answered.
-    coalesced,
-    /// Requests that their own load answered.
-    misses,
-    /// Requests that nothing could be served to.
-    errors,
-    /// Waits for another caller's load, in vain or not.
-    waiters,
-    /// Refreshes after a share of the ttl.
-    refreshes_early,
-    /// Refreshes by chance.
-    refreshes_xfetch,
-    /// Refreshes of what was stale, while that was served.
-    refreshes_swr,
-    /// Loads that asked a source whose breaker was not closed, while something stale was served.
-    probes,
-    /// Loads begun.
-    loads,
-    /// Loads that brought a value. The others are under way, failed, were cancelled at their deadline
-    /// or lost.
-    loads_answered,
-    /// Loads that failed, were cancelled at their deadline or lost.
-    loads_failed,
-    /// Loads that did not begin: the queue was full, or their deadline came while they were in it.
-    loads_rejected,
-    /// Loads that did not begin because the breaker left the source alone.
-    loads_refused,
-    /// Answers from the shared tier that another node had loaded: before it was asked for, or while this one
-    /// waited for it.
-    shared_hits,
-    /// Times that the shared tier was asked and had nothing that would do.
-    shared_misses,
-    /// Times that the shared tier was not there, or broke its word: it was done without.
-    shared_failures,
-    /// Waits for another node's load, in vain or not.
-    shared_waits,
-    /// Refill episodes. One opens at a key's first load and closes when an answer is stored or the
-    /// load's deadline passes; loads / episodes is the amplification.
-    episodes,
-    /// Stores that the load waited for: executed, or taken into the mailbox.
-    stores_sync,
-    /// Stores that nobody waited for: executed, or taken into the mailbox.
-    stores_async,
-    /// Stores skipped because another load had claimed the same entry version.
-    stores_skipped,
-    /// Async stores dropped because the mailbox was full.
-    stores_dropped,
+stats! {
+    outcomes {
+        /// Hits after the first lookup: another load had just stored the value, or its age had to be examined.
+        late_hits,
+        /// Requests served a stale value while it was refreshed or could be.
+        stale,
+        /// Requests served a stale value because a load failed.
+        fallbacks,
+        /// Requests served a stored not-found.
+        negatives,
+        /// Requests answered by another caller's load.
+        coalesced,
+        /// Requests answered by their own load.
+        misses,
+        /// Requests that received an error.
+        errors,
+    }
+    requests {
+        /// Waits for another caller's load, successful or not.
+        waiters = "stockade_waiters_total",
+        /// Refreshes after a share of the ttl.
+        refreshes_early = "stockade_refreshes_total" { refresh = "early" },
+        /// Refreshes by xfetch.
+        refreshes_xfetch = "stockade_refreshes_total" { refresh = "xfetch" },
+        /// Refreshes of stale values that were served.
+        refreshes_swr = "stockade_refreshes_total" { refresh = "swr" },
+        /// Background loads while the breaker was not closed and a stale value was served.
+        probes = "stockade_refreshes_total" { refresh = "probe" },
+        /// Loads started.
+        loads = "stockade_loads_total",
+        /// Loads that returned a value. The others are in flight, failed, were cancelled at their deadline or lost.
+        loads_answered = "stockade_loads_answered_total",
+        /// Loads that failed, were cancelled at their deadline or lost.
+        loads_failed = "stockade_loads_failed_total",
+        /// Loads that did not start: the queue was full, or their deadline passed in it.
+        loads_rejected = "stockade_loads_rejected_total",
+        /// Loads that did not start because the breaker refused them.
+        loads_refused = "stockade_loads_refused_total",
+        /// Values from the shared tier that another node had loaded, before the lookup or while this node waited.
+        shared_hits = "stockade_shared_total" { what = "hit" },
+        /// Lookups in the shared tier that found no usable value.
+        shared_misses = "stockade_shared_total" { what = "miss" },
+        /// Lookups in the shared tier that failed. The node then loads without it.
+        shared_failures = "stockade_shared_total" { what = "failure" },
+        /// Waits for another node's load, successful or not.
+        shared_waits = "stockade_shared_total" { what = "wait" },
+        /// Refill episodes. An episode opens at a key's first load, and closes when a value is stored or the load's
+        /// deadline passes. loads / episodes is the amplification.
+        episodes = "stockade_episodes_total",
+        /// Stores that the load waited for: executed, or accepted by the mailbox.
+        stores_sync = "stockade_load_stores_total" { mode = "sync" },
+        /// Stores that no load waited for: executed, or accepted by the mailbox.
+        stores_async = "stockade_load_stores_total" { mode = "async" },
+        /// Stores skipped because another load had claimed the entry version.
+        stores_skipped = "stockade_load_stores_total" { mode = "skipped" },
+        /// Async stores dropped because the mailbox was full.
+        stores_dropped = "stockade_load_stores_total" { mode = "dropped" },
+    }
+    store {
+        /// Values stored, by loads and inserts.
+        stores: u64 = counter "stockade_stores_total",
+        /// Values answered and not stored: larger than `max_object`, or all bytes were reserved.
+        stores_refused: u64 = counter "stockade_stores_refused_total",
+        /// Values answered and not stored, because they were invalidated during the load.
+        stores_outdated: u64 = counter "stockade_stores_outdated_total",
+        /// Entries invalidated.
+        invalidated: u64 = counter "stockade_invalidated_total",
+        /// Entries removed because they had expired.
+        evicted_expired: u64 = counter "stockade_evicted_total" { reason = "expired" },
+        /// Entries evicted to make room.
+        evicted_size: u64 = counter "stockade_evicted_total" { reason = "size" },
+        /// How often the limit was reached and a share of it cleared. With a limit in entries and without global
+        /// order, each shard counts for itself.
+        reclaims: u64 = counter "stockade_reclaims_total",
+        /// Entries stored now, fresh or not.
+        entries: u64 = gauge "stockade_entries",
+        /// Bytes used now by entries and reservations, where bytes are limited.
+        bytes: Option<u64> = gauge "stockade_bytes" in Bytes,
+    }
 }
 
 impl Stats {
-    /// How requests were answered. Hits are 0 unless [lookups are counted](crate::Builder::count_lookups).
+    /// Requests by outcome. Hits are 0 unless [lookups are counted](crate::Builder::count_lookups).
     #[must_use]
     pub fn outcomes(&self) -> Outcomes {
         Outcomes {
@@ -135,17 +243,17 @@ impl Stats {
     }
 }
 
-/// Lookups, and what they found.
+/// Lookups, where they are [counted](crate::Builder::count_lookups).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lookups {
-    /// Requests that looked for a key.
-    pub all: u64,
-    /// Those that found a fresh value. Waiters are not hits.
+    /// Requests that looked up a key.
+    pub total: u64,
+    /// Lookups that found a fresh value. Waiters are not hits.
     pub hits: u64,
 }
 
 impl Counters {
-    /// The count of refreshes of something fresh.
+    /// The counter of refreshes of fresh values.
     pub(crate) fn refreshes(&self, how: Refresh) -> &Counter {
         match how {
             Refresh::Early { .. } => &self.refreshes_early,
@@ -153,7 +261,7 @@ impl Counters {
         }
     }
 
-    /// Counts a request by what became of it, unless it was a hit at the first look or had no key.
+    /// Counts a request by its outcome, unless it was a hit at the first lookup or had no key.
     pub(crate) fn answered(&self, outcome: Outcome) {
         let count = match outcome {
             Outcome::Hit => &self.late_hits,

@@ -1,58 +1,64 @@
 //! A strategy is a composition of values.
 
+pub(crate) mod preset;
+
 use std::time::Duration;
 
-use crate::{breaker::Breaker, limit::Limit};
+use crate::{
+    breaker::Breaker,
+    error::InvalidStrategy,
+    freshness::{FreshnessAxes, Refresh},
+    store::limit::Limit,
+};
 
-/// What a cache does about a missing answer. Every field is independent of the others.
+/// How a cache handles a missing value. The fields are independent of each other.
 ///
 /// ```
 /// use std::time::Duration;
-/// use stockade_cache::{Store, Strategy};
+/// use stockade_cache::{StoreMode, Strategy};
 ///
 /// let mine = Strategy {
 ///     ttl: Some(Duration::from_secs(30)),
-///     store: Store::Async,
+///     store: StoreMode::Async,
 ///     ..Strategy::preset("stampede")?
 /// };
 /// # Ok::<(), stockade_cache::UnknownPreset>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Strategy {
-    /// Who loads a missing key.
+    /// Which caller loads a missing key.
     pub fetch: Fetch,
-    /// What bounds a load.
-    pub load: Load,
-    /// When the answer is stored, and whether the caller waits for that.
-    pub store: Store,
-    /// Whether a fresh answer is loaded again before it expires.
+    /// Bounds of a load.
+    pub load: LoadBounds,
+    /// When a value is stored, and whether the caller waits for that.
+    pub store: StoreMode,
+    /// Whether a fresh value is loaded again before it expires.
     pub refresh: Refresh,
-    /// How long a stored answer is fresh, counted from the end of its load; `None`: for ever.
+    /// How long a value is fresh, from the end of its load; `None`: for ever.
     pub ttl: Option<Duration>,
-    /// How much of its ttl an answer may lose by chance, 0 to 1, so that what was loaded together does
-    /// not expire together. It lengthens nothing.
+    /// The share of its ttl that a value may lose at random, 0 to 1, so that values loaded together do not expire
+    /// together. It never lengthens a ttl.
     pub jitter: f64,
-    /// Stale while revalidate, after the ttl: a request is given the stale answer and starts a refresh
-    /// (RFC 5861; Varnish calls it grace). None in flight, and it is the only one.
+    /// Stale while revalidate, after the ttl: a request receives the stale value and starts a refresh, unless one is
+    /// in flight (RFC 5861; Varnish calls it grace).
     pub swr: Duration,
-    /// Stale if error, after `ttl` and `swr`: a request waits for a load, and is given the stale answer
-    /// if that fails (RFC 5861; Varnish calls it keep, others fail-safe). Then the answer is gone.
+    /// Stale if error, after `ttl` and `swr`: a request waits for a load, and receives the stale value if that fails
+    /// (RFC 5861; Varnish calls it keep, others fail-safe). Then the value is gone.
     pub sie: Duration,
-    /// How long a [not-found](crate::Builder::not_found) is kept; `None`: it is answered and not stored.
+    /// How long a [not-found](crate::Builder::not_found) is stored; `None`: it is answered and not stored.
     pub negative_ttl: Option<Duration>,
-    /// How long a key is left alone after a load of it has failed, while there is something to answer
-    /// with. No jitter touches it.
+    /// How long loads of a key are suppressed after one failed, if there is a value to serve. Without jitter.
     pub throttle: Duration,
-    /// What keeps loads from a source that fails; `None`: nothing.
+    /// Stops loads from a source that fails; `None`: there is no breaker.
     pub breaker: Option<Breaker>,
-    /// Who writes into the store.
+    /// Which task writes into the store.
     pub writer: Writer,
-    /// How much may be stored; `None`: all of it, for as long as it is fresh.
+    /// The limit of the store; `None`: all values are stored until they expire.
     pub limit: Option<Limit>,
 }
 
 impl Strategy {
-    /// Whether there can be a cache with it.
+    /// Checks the values.
     pub fn check(&self) -> Result<(), InvalidStrategy> {
         if self.load.max_concurrent == Some(0) {
             return Err(InvalidStrategy("`max_concurrent` has to be above 0: no load could ever begin"));
@@ -65,7 +71,7 @@ impl Strategy {
                 "without a ttl nothing is ever stale: give one, or leave out `refresh`, `jitter`, `swr` and `sie`",
             ));
         }
-        if let Load { soft_timeout: Some(_), .. } = self.load
+        if let LoadBounds { soft_timeout: Some(_), .. } = self.load
             && !self.has_stale()
         {
             return Err(InvalidStrategy(
@@ -77,18 +83,24 @@ impl Strategy {
         self.limit.as_ref().map_or(Ok(()), Limit::check)
     }
 
-    /// The age at which an answer is given to nobody any more, whatever fails; `None`: there is none.
+    /// The age at which no value is served any more; `None`: there is none.
     #[must_use]
-    pub fn hard_limit(&self) -> Option<Duration> {
+    pub fn max_served_age(&self) -> Option<Duration> {
         Some(self.ttl?.saturating_add(self.stale_for()))
     }
 
-    /// How long an answer may serve after its ttl.
+    /// The axes that define freshness.
+    pub(crate) fn times(&self) -> FreshnessAxes {
+        let Self { ttl, jitter, swr, sie, negative_ttl, refresh, .. } = *self;
+        FreshnessAxes { ttl, jitter, swr, sie, negative_ttl, refresh }
+    }
+
+    /// How long a value is served after its ttl.
     pub(crate) fn stale_for(&self) -> Duration {
         self.swr.saturating_add(self.sie)
     }
 
-    /// Whether something may be stored that answers when a load does not.
+    /// Whether a stored value may be served when a load fails.
     pub(crate) fn can_fall_back(&self) -> bool {
         self.has_stale() || self.refresh != Refresh::None
     }
@@ -98,117 +110,75 @@ impl Strategy {
     }
 }
 
-/// Why there can be no cache with a strategy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct InvalidStrategy(pub(crate) &'static str);
-
-/// Who loads a missing key.
+/// Which caller loads a missing key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fetch {
-    /// Everyone for themselves.
+    /// Every caller loads for itself.
     Independent,
-    /// The first caller leads, the others wait for its answer.
+    /// The first caller leads, the others wait for its result.
     Coalesce {
-        /// How long a waiter waits before it is given an error.
+        /// How long a waiter waits before it receives an error.
         wait_timeout: Duration,
     },
 }
 
-/// What bounds a load.
+/// Bounds of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Load {
-    /// A load that takes longer is cancelled, and all who wait for it are told. The time that it queues
-    /// is part of it.
+pub struct LoadBounds {
+    /// A load that takes longer is cancelled, and its waiters receive an error. Includes the time in the queue.
     pub deadline: Duration,
-    /// A load that takes longer goes on, but who has something stale is answered with that; `None`: it is
-    /// waited for. Counted from the load's beginning, so that who comes late does not wait at all.
+    /// When a load takes longer, requests that have a stale value receive that, and the load goes on; `None`: they
+    /// wait for it. Counted from the start of the load, so that a late request does not wait at all.
     pub soft_timeout: Option<Duration>,
-    /// How many loads may be under way at once, over all keys; `None`: as many as are asked for. A load
-    /// that asks the same cache for another key needs two of them.
+    /// The number of concurrent loads over all keys; `None`: no bound. A load that requests another key of the same
+    /// cache needs two of them.
     pub max_concurrent: Option<usize>,
-    /// How many more may queue: for their turn, or for room under the [limit](Limit::bytes). One more,
-    /// and its callers are told [`Overloaded`](crate::Error::Overloaded) at once.
+    /// The number of loads that may queue for admission or for bytes under the [limit](Limit::bytes). The callers of
+    /// further ones receive [`Overloaded`](crate::Error::Overloaded) at once.
     pub queue: usize,
 }
 
-/// Whether a fresh answer is loaded again before it expires. On a request, never by timer.
-///
-/// With [`Fetch::Coalesce`] the request that is chosen starts the one refresh in flight and is answered
-/// at once; with [`Fetch::Independent`] it loads and waits, as in the paper.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Refresh {
-    /// It is not.
-    None,
-    /// The first request after this share of the ttl, between 0 and 1.
-    Early {
-        /// The share; 0.8 is usual.
-        at: f64,
-    },
-    /// Each request by chance, the likelier the nearer expiry is and the longer a load takes: when `now -
-    /// delta * beta * ln(rand) >= expiry`, where delta is what the key's last load took (Vattani,
-    /// Chierichetti, Lowenstein: Optimal Probabilistic Cache Stampede Prevention, VLDB 2015).
-    XFetch {
-        /// 1 is optimal; more refreshes earlier.
-        beta: f64,
-    },
-}
-
-impl Refresh {
-    fn check(self) -> Result<(), InvalidStrategy> {
-        match self {
-            Self::Early { at } if !(at > 0.0 && at < 1.0) => {
-                Err(InvalidStrategy("`at` is a share of the ttl, above 0 and below 1"))
-            }
-            Self::XFetch { beta } if !(beta > 0.0 && beta.is_finite()) => {
-                Err(InvalidStrategy("`beta` has to be above 0"))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// When the answer is stored, and whether the caller waits for that.
+/// When a value is stored, and whether the caller waits for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Store {
-    /// Stored, then answered.
+pub enum StoreMode {
+    /// The value is stored, then answered.
     Sync,
-    /// Answered, then stored.
+    /// The value is answered, then stored.
     Async,
-    /// Answered; then stored by the first load that claims the entry version which its lookup saw.
-    /// The others skip theirs: one store a key, however many loads (Kazoo's `stampede_async`).
+    /// The value is answered, then stored by the first load that claims the entry version of its lookup. The others
+    /// skip their stores: one store per key, however many loads (Kazoo's `stampede_async`).
     LockedAsync,
 }
 
-/// Who writes into the store.
+/// Which task writes into the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
     /// The load's own task, under the shard's lock.
     Direct,
     /// One task owns all writes and takes them from a bounded mailbox, as Kazoo's cache process does.
     ///
-    /// A sync store that is not executed within `call_timeout` fails everyone who awaits that load,
-    /// and is executed all the same, as a timed-out `gen_server:call` is. When the mailbox is full, a
-    /// sync store fails and an async one is dropped and counted.
+    /// A sync store that is not executed within `call_timeout` fails all waiters of its load, and is executed later,
+    /// as with a timed-out `gen_server:call`. When the mailbox is full, a sync store fails and an async one is
+    /// dropped and counted.
     Mailbox {
-        /// What one write costs the task.
+        /// The duration of one write.
         cost: Duration,
         /// How long a sync store is waited for.
         call_timeout: Duration,
-        /// How many writes may wait; one at least.
+        /// Maximum number of waiting writes; at least one.
         capacity: usize,
     },
 }
 
-impl Load {
-    /// Ten seconds: infinity is no default. As many at once as are asked for; 65,536 may queue.
+impl LoadBounds {
+    /// 10 s, unlimited concurrency, and 65,536 queued loads.
     pub const DEFAULT: Self =
         Self { deadline: Duration::from_secs(10), soft_timeout: None, max_concurrent: None, queue: 65_536 };
 }
 
 impl Writer {
-    /// A mailbox. What is not given is as Erlang has it: free writes, calls that time out after 5 s
-    /// (`gen_server:call/2`). Erlang's has no bound; here 65,536 writes may wait.
+    /// A mailbox. Defaults are Erlang's: writes that cost nothing, and calls that time out after 5 s
+    /// (`gen_server:call/2`). Erlang's mailbox is unbounded; here 65,536 writes may wait.
     #[must_use]
     pub fn mailbox(cost: Option<Duration>, call_timeout: Option<Duration>, capacity: Option<usize>) -> Self {
         Self::Mailbox {

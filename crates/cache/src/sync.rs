@@ -1,4 +1,4 @@
-//! The locks of this crate, in std's or in shuttle's form.
+//! Locks, of std or of shuttle.
 
 #[cfg(shuttle)]
 use shuttle::sync as imp;
@@ -11,8 +11,7 @@ pub(crate) use imp::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-/// A mutex that shrugs at poison: what it guards is consistent at every point where a user's code
-/// (a hash, a clone) could panic.
+/// A mutex that ignores poison: the guarded data is consistent wherever a user's code (a hash, a clone) can panic.
 #[derive(Debug, Default)]
 pub(crate) struct Lock<T>(imp::Mutex<T>);
 
@@ -26,7 +25,7 @@ impl<T> Lock<T> {
     }
 }
 
-/// A lock that many readers share, or one writer has. It shrugs at poison, as [`Lock`] does.
+/// A reader-writer lock that ignores poison, as [`Lock`] does.
 #[derive(Debug, Default)]
 pub(crate) struct SharedLock<T>(imp::RwLock<T>);
 

@@ -1,171 +1,200 @@
-//! The seam to a store that several nodes share: a second tier of the cache, over a network.
+//! The seam to a second tier of the cache, a store that several nodes share over a network.
 //!
-//! The engine asks a [`Tier`] before it loads, and tells it what it loaded. All of it may fail: then the
-//! engine does without, as if there were no such tier. [`Redis`](crate::Redis) is one.
+//! Before a load begins, the engine looks its key up in the [`Tier`]; afterwards it stores the result there.
+//! Every call may fail: the engine then works as if there were no tier. [`RedisTier`](crate::RedisTier) implements it.
 
-use std::{future::Future, pin::Pin, time::Duration};
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
+
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use tokio::sync::Semaphore;
 
-use crate::shard::Invalidation;
+use crate::store::invalidation::Invalidation;
 
-/// What a tier's calls return.
+/// The future that a tier's methods return.
 pub type TierFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A store that nodes share. It may be slow, gone, or lie.
+/// A store that nodes share, with a lock for each key.
 ///
-/// It has its own bounds in time: no call takes longer than a small part of a second.
+/// An implementation bounds its own time: a call that takes longer than a fraction of a second returns
+/// [`TierError::TimedOut`]. It may be unavailable or return corrupt data at any time; a value that fails its checks
+/// is to be reported as not found.
 pub trait Tier: Send + Sync + 'static {
-    /// Looks for a key. Where what is there is not what is wanted, it may take the key's lock for this node.
-    fn ask<'a>(&'a self, key: &'a [u8], want: Want) -> TierFuture<'a, Result<Asked, TierError>>;
+    /// Looks up a key. If the tier has nothing that satisfies the query, it may take the key's lock for this node.
+    fn lookup<'a>(&'a self, key: &'a [u8], query: TierQuery) -> TierFuture<'a, Result<TierReply, TierError>>;
 
-    /// Tells the tier and all other nodes something, without waiting: in the order of the calls, and before
-    /// anything that this node asks from then on. What cannot be told now is told when the tier is back.
-    fn tell(&self, note: Note);
+    /// Sends an event to the tier and to all other nodes, without waiting. Events take effect in the order of the
+    /// calls, and before any lookup that this node begins afterwards. While the tier is unavailable they are
+    /// queued.
+    fn publish(&self, event: TierEvent);
 
-    /// Has somebody told what other nodes say. Called once, before anything else.
-    fn listen(&self, listener: Listener);
+    /// Registers the function that receives the events of other nodes. Called once, before any other method.
+    fn subscribe(&self, listener: EventListener);
 }
 
-/// Somebody who is told what other nodes say.
-pub type Listener = Box<dyn Fn(Note) + Send + Sync>;
+/// Receives the events of other nodes.
+pub type EventListener = Box<dyn Fn(TierEvent) + Send + Sync>;
 
-/// What a node needs of a key.
+/// Which values satisfy a lookup, and whether it takes the key's lock if there is none.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Want {
-    /// What is fresh is good enough only if it is younger than this.
+pub struct TierQuery {
+    /// A fresh value satisfies the lookup only if its age is below this. `None`: any fresh value does.
     pub younger_than: Option<Duration>,
-    /// What has been loaded since is good enough, fresh or not: the node has waited so long for it.
+    /// How long this node has waited for another node's load. A value that was loaded within that time satisfies
+    /// the lookup whether or not it is still fresh. `None`: the node has not waited.
     pub waited: Option<Duration>,
-    /// Whether to take the key's lock if there is nothing good enough.
-    pub locks: bool,
+    /// Whether to take the key's lock if no value satisfies the lookup.
+    pub wants_lock: bool,
 }
 
-/// What a tier says about a key.
-pub enum Asked {
-    /// It has what is wanted.
-    Found(Kept),
-    /// It has not.
-    Wanting {
-        /// What it has instead: something that may serve if the load fails.
-        instead: Option<Kept>,
-        /// Whose turn it is to load.
-        turn: Turn,
+/// The result of a lookup.
+pub enum TierReply {
+    /// A value that satisfies the query.
+    Found(TierValue),
+    /// No value satisfies the query.
+    NotFound {
+        /// A value that does not satisfy the query, to be served if the load fails.
+        stale: Option<TierValue>,
+        /// Whether this node may load the key.
+        right: LoadRight,
     },
 }
 
-/// Whose turn it is to load a key.
-pub enum Turn {
-    /// This node's. It has the key's lock, if it wanted that.
-    Ours(Box<dyn Lease>),
-    /// Another node's.
-    Theirs {
-        /// When its lease ends, unless it is renewed.
-        lease_left: Duration,
-        /// Completes when that node has settled, or when nobody knows whether it will.
-        settled: TierFuture<'static, Settled>,
+/// Which node may load a key.
+pub enum LoadRight {
+    /// This node. It holds the key's lock if the query [wanted](TierQuery::wants_lock) it.
+    Granted(Box<dyn Lease>),
+    /// Another node, which holds the lock.
+    HeldElsewhere {
+        /// Time until the other node's lease ends if it is not renewed.
+        lease_remaining: Duration,
+        /// Resolves when the other node's load has ended, or when its outcome can no longer be learned.
+        outcome: TierFuture<'static, RemoteLoad>,
     },
 }
 
-/// The lock of a key, and the right to store. It is kept as long as this is, and freed when it is dropped or
-/// its node dies.
+/// The lock of a key and the right to store its value. The implementation renews it until it is completed; it is
+/// released when it is dropped or its node dies.
 pub trait Lease: Send {
-    /// Frees the key and tells the nodes that wait for it what became of its load. What was loaded is stored
-    /// only if the lock was not lost meanwhile: to an invalidation, or because the node or its network stood
-    /// still.
-    fn settle(self: Box<Self>, load: Ended) -> TierFuture<'static, ()>;
+    /// Releases the lock and wakes the nodes that wait for the key. A loaded value is stored, unless the lock was
+    /// lost meanwhile because the key was invalidated or the lease ended. An error is the failure's message.
+    fn complete(self: Box<Self>, result: Result<TierValue, String>) -> TierFuture<'static, ()>;
 }
 
-/// How a load ended, on the node that began it.
-#[derive(Clone, Debug)]
-pub enum Ended {
-    /// With a value. Who waits for it is given it, even if it is not fresh for any time at all.
-    Loaded(Kept),
-    /// It failed, and says why.
-    Failed(String),
-}
-
-/// What became of a key's load, on the nodes that wait for it.
+/// The outcome of another node's load, as the waiting nodes learn it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Settled {
-    /// It is there.
+pub enum RemoteLoad {
+    /// The value is in the tier.
     Stored,
-    /// It failed, and says why.
+    /// The load failed with this message.
     Failed(String),
-    /// It has an answer which is not to be shared: who needs it loads it, without waiting for anybody.
-    Unshared,
-    /// Nobody knows. Who waits competes for the lock again.
-    Freed,
+    /// The load succeeded, but its value is not shared, for example because it is too large. A waiting node loads
+    /// for itself, without waiting again.
+    NotShared,
+    /// The lock was released with an unknown outcome. A waiting node looks the key up again and competes for its
+    /// lock.
+    Released,
 }
 
-/// A value as a tier keeps it.
+/// A value with its times, as a tier stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
-    /// The value, encoded.
+pub struct TierValue {
+    /// The encoded value.
     pub body: Bytes,
-    /// How long ago its load ended; rather more than less.
+    /// Time since its load ended, rounded up by the uncertainty of the clocks.
     pub age: Duration,
     /// How long its load took.
-    pub took: Duration,
-    /// How long it is fresh, from the end of its load; `None`: for ever.
+    pub load_duration: Duration,
+    /// How long it is fresh, counted from the end of its load; `None`: for ever.
     pub fresh_for: Option<Duration>,
-    /// How long it may serve after that.
+    /// How long it may be served after that.
     pub stale_for: Duration,
-    /// Whether it stands for a not-found.
+    /// Whether it stands for a [not-found](crate::Builder::not_found).
     pub is_negative: bool,
-    /// Its tags.
+    /// Its [tags](crate::Builder::tags). A tier that stores only their hashes returns none.
     pub tags: Vec<String>,
 }
 
-/// What nodes tell each other.
+/// A change that nodes tell each other of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
-    /// What is stored is outdated, and what is being loaded.
-    Invalidated(What, Invalidation),
-    /// A key has a new value that no load brought. To other nodes it is an invalidation.
-    Written(Bytes, Kept),
+pub enum TierEvent {
+    /// Stored values, and values whose load is in flight, are outdated.
+    Invalidated(InvalidationTarget, Invalidation),
+    /// The encoded key has a new value that no load returned. Other nodes treat it as an invalidation.
+    Written(Bytes, TierValue),
 }
 
-/// What an invalidation is of.
+/// Which values an invalidation concerns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum What {
-    /// A key, encoded.
+pub enum InvalidationTarget {
+    /// The value of an encoded key.
     Key(Bytes),
-    /// Everything with a tag.
+    /// All values with a tag.
     Tag(String),
-    /// Everything.
-    Everything,
+    /// All values.
+    All,
 }
 
-/// A tier did not do what it was asked to.
+/// Why a call of a tier failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TierError {
-    /// It has not been there for a while, and was not asked.
+    /// The tier is known to be unavailable; no request was sent.
     #[error("the shared tier is down")]
     Down,
-    /// It did not answer in its time.
+    /// The tier did not answer within its timeout.
     #[error("the shared tier did not answer in time")]
     TimedOut,
-    /// It refused, or the connection broke.
+    /// The tier returned an error, or the connection broke.
     #[error("the shared tier failed: {0}")]
     Failed(String),
 }
 
-/// How keys or values become bytes, for a tier.
+/// How many keys a node looks up in the tier at once. Further loads do without the tier.
+const LOOKUPS_MAX: usize = 10_000;
+
+/// A [`Tier`] that a cache shares with other nodes, and the encoding of its keys and values.
+///
+/// Where the strategy coalesces, loads of one key are coalesced over all nodes: one node holds the key's lock and
+/// loads, the others wait for its value. An invalidation on one node takes effect on all.
+pub struct SharedTier<K, V> {
+    pub(crate) tier: Arc<dyn Tier>,
+    pub(crate) keys: Box<dyn Codec<K>>,
+    pub(crate) values: Box<dyn Codec<V>>,
+    pub(crate) has_memory: bool,
+    pub(crate) lookups: Semaphore,
+}
+
+impl<K, V> SharedTier<K, V> {
+    /// A tier below the memory of this node: a lookup that memory can answer does not reach the tier.
+    pub fn with_memory(tier: Arc<dyn Tier>, keys: impl Codec<K>, values: impl Codec<V>) -> Self {
+        let (keys, values, lookups) = (Box::new(keys), Box::new(values), Semaphore::new(LOOKUPS_MAX));
+        Self { tier, keys, values, has_memory: true, lookups }
+    }
+
+    /// A tier in place of the memory of this node: every request looks its key up in the tier. Where the strategy
+    /// coalesces, concurrent requests for one key share one lookup.
+    pub fn without_memory(tier: Arc<dyn Tier>, keys: impl Codec<K>, values: impl Codec<V>) -> Self {
+        Self { has_memory: false, ..Self::with_memory(tier, keys, values) }
+    }
+}
+
+/// Converts keys or values to bytes and back.
 pub trait Codec<T>: Send + Sync + 'static {
-    /// As bytes. The same on every node.
+    /// Encodes a value. Every node has to produce the same bytes for the same key.
     fn encode(&self, value: &T) -> Bytes;
 
-    /// From bytes. A value that cannot be read is taken for absent.
+    /// Decodes a value. The engine treats `None` as not found.
     fn decode(&self, bytes: Bytes) -> Option<T>;
 }
 
-/// Strings and bytes as they are.
+/// Stores strings and bytes as they are.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Plain;
+pub struct RawCodec;
 
-impl Codec<Bytes> for Plain {
+impl Codec<Bytes> for RawCodec {
     fn encode(&self, value: &Bytes) -> Bytes {
         value.clone()
     }
@@ -175,7 +204,7 @@ impl Codec<Bytes> for Plain {
     }
 }
 
-impl Codec<Vec<u8>> for Plain {
+impl Codec<Vec<u8>> for RawCodec {
     fn encode(&self, value: &Vec<u8>) -> Bytes {
         Bytes::copy_from_slice(value)
     }
@@ -185,7 +214,7 @@ impl Codec<Vec<u8>> for Plain {
     }
 }
 
-impl Codec<String> for Plain {
+impl Codec<String> for RawCodec {
     fn encode(&self, value: &String) -> Bytes {
         Bytes::copy_from_slice(value.as_bytes())
     }
@@ -195,12 +224,12 @@ impl Codec<String> for Plain {
     }
 }
 
-impl Codec<std::sync::Arc<str>> for Plain {
-    fn encode(&self, value: &std::sync::Arc<str>) -> Bytes {
+impl Codec<Arc<str>> for RawCodec {
+    fn encode(&self, value: &Arc<str>) -> Bytes {
         Bytes::copy_from_slice(value.as_bytes())
     }
 
-    fn decode(&self, bytes: Bytes) -> Option<std::sync::Arc<str>> {
+    fn decode(&self, bytes: Bytes) -> Option<Arc<str>> {
         std::str::from_utf8(&bytes).ok().map(Into::into)
     }
 }

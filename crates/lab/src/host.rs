@@ -1,10 +1,11 @@
-//! The real world around a run: the machine, the calendar, who we are.
+//! Facts of the environment for the record: the machine, the time, this build.
 
-use std::{fs, thread};
+use std::thread;
 
 use stockade_model::record::Host;
+use stockade_net::proc;
 
-/// Version and commit of this Stockade, and how it was optimised if not for speed: `0.1.0 (8bc1969b7c2e, opt-level 1)`.
+/// Version, commit, and any optimisation level but 3: `0.1.0 (8bc1969b7c2e, opt-level 1)`.
 #[must_use]
 pub fn stockade() -> String {
     match option_env!("STOCKADE_BUILD") {
@@ -13,27 +14,20 @@ pub fn stockade() -> String {
     }
 }
 
-/// The time of day, RFC 3339 in UTC, to the second.
+/// The current time, RFC 3339 in UTC, in seconds.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "a record says when it was made")]
 pub fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// This machine, as far as Linux tells. What it does not tell is empty or 0.
+/// This machine, as far as Linux reports it. Unknown facts are empty or 0.
 #[must_use]
 pub fn host() -> Host {
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
-    let field = |text: &str, name: &str| {
-        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
-        line.split_once(':').map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
-    };
-    let memory_kib = field(&read("/proc/meminfo"), "MemTotal");
-    let memory_kib = memory_kib.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok());
     Host {
-        cpu: field(&read("/proc/cpuinfo"), "model name"),
+        cpu: proc::cpu_model().unwrap_or_default(),
         cores: thread::available_parallelism().map_or(0, usize::from),
-        memory_mib: memory_kib.unwrap_or_default() / 1024,
-        os: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
+        memory_mib: proc::memory_total_bytes().unwrap_or_default() >> 20,
+        os: format!("Linux {}", proc::kernel_release().unwrap_or_default()),
     }
 }

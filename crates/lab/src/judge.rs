@@ -1,14 +1,13 @@
-//! Verdicts: what the evidence says of each hypothesis.
+//! Judges hypotheses by the evidence.
 //!
-//! A metric whose test or arm is not named means all of them, so a comparison stands for many, one
-//! for each way to fill in what is not named, and each of those is looked at in every repeat.
+//! A metric without a test or an arm means all of them: such a comparison has one binding for each
+//! combination of tests and arms, and each binding is checked in every repeat.
 //!
-//! - Counts have to hold in every repeat: one counterexample refutes.
-//! - Times differ from run to run. They are judged over at least five repeats: a comparison that
-//!   holds in all five would do so by chance, were it as likely to fail as to hold, once in 32 times
-//!   (a sign test at 3 %). Holding in every repeat supports, in none refutes, in some leaves it open.
-//!   Fewer repeats are inconclusive. In virtual time they are computed and judged as counts.
-//! - Times of a measurement that is invalid are nobody's: a claim that looks at one of them is invalid.
+//! - Counts must hold in every repeat: one counterexample refutes.
+//! - Times vary from run to run. They need at least five repeats: a comparison that is as likely to fail as to
+//!   hold holds in all five once in 32 times (a sign test at 3 %). Holding in every repeat supports, holding in
+//!   none refutes, holding in some is inconclusive. In virtual time they are computed, and judged as counts.
+//! - Times of an invalid measurement prove nothing: a claim that uses one of them is invalid.
 //!
 //! Judging is a pure function of the evidence.
 
@@ -20,43 +19,38 @@ use std::{
 };
 
 pub use expr::{Comparison, ExprError, Names, Selector, is_below, parse, selector};
-use stockade_model::record::{Clock, Expectation, Hypothesis, Verdict};
+use stockade_model::record::{ClockKind, Expectation, Hypothesis, Verdict};
 
-use crate::metrics::{Evidence, Results, Window};
+use crate::metrics::{Evidence, FigureWindow, Results};
 
-/// A claim and the comparisons that it stands on.
+/// A claim and its comparisons.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// In words.
     pub text: String,
-    /// As written, and as understood.
+    /// The text of each comparison and its parsed form.
     pub expect: Vec<(String, Comparison)>,
 }
 
 impl Claim {
-    /// Every window that it looks at.
-    pub fn windows(&self) -> impl Iterator<Item = Window> {
+    pub fn windows(&self) -> impl Iterator<Item = FigureWindow> {
         self.expect.iter().flat_map(|(_, read)| read.selectors()).filter_map(|selector| selector.window)
     }
 }
 
-/// What is judged: names, and how it was measured.
+/// The names that claims may use, and how the evidence was measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Case<'a> {
-    /// The experiment's tests and arms.
     pub names: Names<'a>,
-    /// Which test has which arm.
+    /// The pairs of test and arm that exist.
     pub cells: &'a BTreeSet<(String, String)>,
-    /// How often each was to be measured.
+    /// Planned repeats of each pair.
     pub repeats: u32,
-    /// Whose time it lived by.
-    pub clock: Clock,
+    pub clock: ClockKind,
 }
 
-/// How many repeats a verdict on times needs.
+/// The repeats that a verdict on times needs.
 const TIMING_REPEATS_MIN: u32 = 5;
 
-/// Judges every claim.
 #[must_use]
 pub fn judge(claims: &[Claim], case: Case<'_>, results: &Results) -> Vec<Hypothesis> {
     let figures = Figures::of(results.runs());
@@ -69,7 +63,7 @@ pub fn judge(claims: &[Claim], case: Case<'_>, results: &Results) -> Vec<Hypothe
     claims.iter().map(hypothesis).collect()
 }
 
-/// The worst of several verdicts; nothing claimed is nothing refuted.
+/// The worst of several verdicts; `Supported` if there is none.
 pub fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
     verdicts.max().unwrap_or(Verdict::Supported)
 }
@@ -84,9 +78,9 @@ impl<'a> Figures<'a> {
     }
 }
 
-/// One way to fill in the names that a comparison leaves open.
+/// One assignment of tests and arms to the names that a comparison leaves open.
 struct Binding<'a> {
-    /// The test meant by each beginning of a path (`None`: the one where none is named).
+    /// The test for each path prefix; `None`: for selectors without one.
     tests: BTreeMap<Option<&'a str>, &'a str>,
     arm: Option<&'a str>,
 }
@@ -98,7 +92,7 @@ impl Binding<'_> {
         figures.0.get(&(*test, arm, repeat)).copied()
     }
 
-    /// Whether every arm that it means is one of the test that it means.
+    /// Whether each selected arm exists in its selected test.
     fn exists(&self, selectors: &[&Selector], cells: &BTreeSet<(String, String)>) -> bool {
         let cell = |selector: &&Selector| {
             let test = self.tests.get(&selector.test.as_deref())?;
@@ -107,7 +101,7 @@ impl Binding<'_> {
         selectors.iter().all(|selector| cell(selector).is_some_and(|cell| cells.contains(&cell)))
     }
 
-    /// Where it is, in words: what was filled in, and the repeat.
+    /// The names that were filled in, and the repeat.
     fn place(&self, repeat: u32) -> String {
         let mut words: Vec<&str> = self.tests.values().copied().filter(|test| !test.is_empty()).collect();
         words.dedup();
@@ -118,7 +112,7 @@ impl Binding<'_> {
     }
 }
 
-/// Every way to fill in the open names: those of the same beginning mean the same test.
+/// Every assignment of the open names. Equal prefixes mean the same test.
 fn bindings<'a>(selectors: &[&'a Selector], names: Names<'a>) -> Vec<Binding<'a>> {
     let arms: Vec<Option<&str>> = if selectors.iter().any(|selector| selector.arm.is_none()) {
         names.arms.iter().map(|arm| Some(arm.as_str())).collect()
@@ -150,26 +144,26 @@ fn bindings<'a>(selectors: &[&'a Selector], names: Names<'a>) -> Vec<Binding<'a>
     tests.into_iter().flat_map(pair).collect()
 }
 
-/// How one comparison went in the repeats of one binding.
+/// The results of one comparison over the repeats of one binding.
 #[derive(Default)]
-struct Tally {
+struct RepeatCount {
     held: u32,
     failed: u32,
     missing: u32,
-    /// Of those that held or failed.
+    /// Invalid ones among `held` and `failed`.
     invalid: u32,
 }
 
 fn expectation(expr: &str, comparison: &Comparison, case: Case<'_>, figures: &Figures<'_>) -> Expectation {
     let selectors = comparison.selectors();
-    let is_timing = comparison.is_timing() && case.clock == Clock::Live;
-    let mut all = Tally::default();
+    let is_timing = comparison.is_timing() && case.clock == ClockKind::Live;
+    let mut all = RepeatCount::default();
     let mut verdict = Verdict::Supported;
     let mut failed: Option<Instance> = None;
     let mut closest: Option<Instance> = None;
     let bindings = bindings(&selectors, case.names);
     for binding in bindings.iter().filter(|binding| binding.exists(&selectors, case.cells)) {
-        let mut tally = Tally::default();
+        let mut tally = RepeatCount::default();
         for repeat in 1..=case.repeats {
             let evidence = |selector: &Selector| binding.evidence(selector, repeat, figures);
             let figure = |selector: &Selector| evidence(selector)?.figure(selector.metric, selector.window);
@@ -207,7 +201,7 @@ fn expectation(expr: &str, comparison: &Comparison, case: Case<'_>, figures: &Fi
         (None, Some(closest)) if closest.margin() > 0.0 => write!(reason, ", closest in {}", closest.place),
         _ => Ok(()),
     }
-    .expect("a string takes every word");
+    .expect("writing to a string cannot fail");
     if all.missing > 0 {
         let _ = write!(reason, ", {} without a figure", all.missing);
     }
@@ -221,7 +215,7 @@ fn expectation(expr: &str, comparison: &Comparison, case: Case<'_>, figures: &Fi
     Expectation { expr: expr.to_owned(), left, right, verdict, reason }
 }
 
-/// A comparison in one place: where it failed, or where it came closest to.
+/// A comparison in one place: where it failed, or where it came closest to failing.
 struct Instance {
     left: f64,
     right: f64,
@@ -234,12 +228,12 @@ impl Instance {
     }
 }
 
-impl Tally {
+impl RepeatCount {
     fn verdict(&self, is_timing: bool) -> Verdict {
         let repeats = self.held + self.failed;
         match self {
             Self { invalid: 1.., .. } => Verdict::Invalid,
-            // A counterexample is one, whatever else is missing.
+            // A counterexample refutes, whatever else is missing.
             Self { failed: 1.., .. } if !is_timing => Verdict::Refuted,
             _ if is_timing && repeats < TIMING_REPEATS_MIN => Verdict::Inconclusive,
             Self { held: 0, failed: 1.., .. } => Verdict::Refuted,

@@ -1,18 +1,25 @@
 //! Runs experiments, judges their hypotheses, and reports.
 //!
 //! ```text
-//! experiment.toml -> spec -> run -> engine (bursts, live or virtual)
+//! experiment.toml -> spec -> run -> target (burst, open load, proxy, app, url)
 //!                             |        |
 //!                             |        +-> intervals -> storage
 //!                             +-> judge -> record ----> storage -> report (text, md, html, json, kazoo)
 //! ```
 //!
-//! What was typed becomes what it means in [`spec`], before anything runs. [`engine`] measures,
-//! [`judge`] is a pure function of the evidence, and every [`report`] a fold over a record that
-//! [`storage`] keeps on disk. [`stampede`] is the published load test without a file.
+//! [`spec`] parses and validates the file before anything runs. A [`target`] measures. [`judge`] is a pure
+//! function of the evidence, and every [`report`] one of a record, which [`storage`] keeps on disk.
+//! [`stampede`] is the published load test
+//! without a file.
+
+#![allow(
+    missing_docs,
+    reason = "only the program uses this crate; comments are for units, bounds and reasons"
+)]
 
 pub mod engine;
 pub mod host;
+#[cfg(feature = "http")]
 pub mod http;
 pub mod judge;
 pub mod metrics;
@@ -23,3 +30,4 @@ pub mod services;
 pub mod spec;
 pub mod stampede;
 pub mod storage;
+pub mod target;

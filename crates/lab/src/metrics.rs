@@ -12,20 +12,20 @@ use stockade_model::{
     units::milliseconds,
 };
 
-pub use arm::{ArmFigures, Bytes, Cpu, Held, OpenLoad, Rss, Stores};
-pub use fold::{Fold, Moment, Part, Used, Window};
+pub use arm::{ArmFigures, ByteFigures, Cpu, HeldFigures, OpenTotals, Rss, Stores};
+pub use fold::{FigureWindow, Fold, FoldPart, Moment, Used};
 pub use results::{Evidence, Results};
 
 /// What a figure is computed from.
 struct Raw<'a> {
     run: &'a Run,
     /// What was counted in the seconds that are meant.
-    part: &'a Part,
+    part: &'a FoldPart,
 }
 
 /// What a metric's figures are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum FigureUnit {
     /// A count or a ratio.
     Number,
     /// Milliseconds.
@@ -38,7 +38,7 @@ pub struct Metric {
     /// Its name in expressions and references.
     pub name: &'static str,
     /// What its figures are.
-    pub unit: Unit,
+    pub unit: FigureUnit,
     /// Whether it is measured with a clock, and so differs from run to run.
     pub is_timing: bool,
     /// Whether there is a figure of some seconds of a run, too.
@@ -62,7 +62,7 @@ pub fn metrics() -> impl Iterator<Item = &'static Metric> + Clone {
 }
 
 const fn count(name: &'static str, figure: fn(&Raw<'_>) -> Option<f64>) -> Metric {
-    Metric { name, unit: Unit::Number, is_timing: false, has_windows: false, figure }
+    Metric { name, unit: FigureUnit::Number, is_timing: false, has_windows: false, figure }
 }
 
 /// A number that a clock has a part in.
@@ -71,7 +71,7 @@ const fn clocked(name: &'static str, figure: fn(&Raw<'_>) -> Option<f64>) -> Met
 }
 
 const fn timing(name: &'static str, figure: fn(&Raw<'_>) -> Option<f64>) -> Metric {
-    Metric { name, unit: Unit::Time, is_timing: true, has_windows: false, figure }
+    Metric { name, unit: FigureUnit::Time, is_timing: true, has_windows: false, figure }
 }
 
 const fn windowed(metric: Metric) -> Metric {

@@ -1,10 +1,10 @@
-//! Published figures of a record, and which of ours they stand beside.
+//! Matches published figures with measured ones.
 
-use stockade_model::record::{Load, Record};
+use stockade_model::record::{LoadFigures, Record};
 
 use crate::judge::{self, Names, Selector};
 
-/// Each with what it is of, in the seconds of this record: windows are stretched as its loads were.
+/// Published figures with their selectors. Windows are stretched by the scale of the record.
 pub(crate) fn figures(record: &Record) -> Vec<(Selector, f64)> {
     let arms: Vec<String> = record.arms.iter().map(|arm| arm.name.clone()).collect();
     let names = Names { tests: &record.tests, arms: &arms };
@@ -18,13 +18,12 @@ pub(crate) fn figures(record: &Record) -> Vec<(Selector, f64)> {
     known.collect()
 }
 
-/// Whether the loads of that test are other ones than those that were published: shorter ones are the same, smaller ones
-/// are not.
-pub(crate) fn is_of_another_size(record: &Record, load: &Load) -> bool {
-    record.is_scaled() && matches!(load, Load::Burst(_))
+/// Whether the load has another size than the published one. A shorter load is comparable, a smaller burst is not.
+pub(crate) fn is_of_another_size(record: &Record, load: &LoadFigures) -> bool {
+    record.is_scaled() && matches!(load, LoadFigures::Burst(_))
 }
 
-/// Whether `--scale` is for times: so it is where the file does not say.
+/// Whether `--scale` multiplies times; the default of a file without `scaled`.
 fn is_time_scaled(record: &Record) -> bool {
     let file = record.spec.parse::<toml::Table>().ok();
     let scaled = file.as_ref().and_then(|file| file.get("scaled")?.as_array());

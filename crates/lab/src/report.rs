@@ -1,4 +1,4 @@
-//! Reports: each a fold over a record, one file each.
+//! Reports: each format is a function of the record, in a file of its own.
 
 pub mod html;
 pub mod json;
@@ -16,27 +16,45 @@ use stockade_model::record::Record;
 
 use crate::metrics::Results;
 
-/// A format that a record can be reported in.
+/// A report format.
 #[derive(Debug)]
-pub struct Format {
-    /// As the command line calls it.
+pub struct RecordFormat {
+    /// Its name on the command line.
     pub name: &'static str,
-    /// Renders it.
-    pub render: fn(&Record, &Results) -> String,
+    render: fn(&Record, &Results) -> String,
 }
 
-/// Every format.
-pub const FORMATS: &[Format] = &[
-    Format { name: "text", render: text::render },
-    Format { name: "md", render: markdown::render },
-    Format { name: "html", render: html::render },
-    Format { name: "json", render: json::render },
-    Format { name: "kazoo", render: kazoo::render },
-    Format { name: "vegeta", render: published::vegeta },
-    Format { name: "siege", render: published::siege },
+impl RecordFormat {
+    #[must_use]
+    pub fn render(&self, record: &Record, results: &Results) -> String {
+        (self.render)(record, results)
+    }
+}
+
+/// The format of this name.
+///
+/// # Panics
+/// For any other name.
+#[must_use]
+pub fn find_format(name: &str) -> &'static RecordFormat {
+    FORMATS
+        .iter()
+        .find(|format| format.name == name)
+        .expect("the command line takes the names of FORMATS only")
+}
+
+/// Every format of `report` and of `run --format`.
+pub const FORMATS: &[RecordFormat] = &[
+    RecordFormat { name: "text", render: text::render },
+    RecordFormat { name: "md", render: markdown::render },
+    RecordFormat { name: "html", render: html::render },
+    RecordFormat { name: "json", render: json::render },
+    RecordFormat { name: "kazoo", render: kazoo::render },
+    RecordFormat { name: "vegeta", render: published::vegeta },
+    RecordFormat { name: "siege", render: published::siege },
 ];
 
-/// Aligned columns: text to the left, figures to the right.
+/// Aligned columns: text to the left, numbers to the right.
 pub(crate) fn grid(headings: &[String], rows: &[Vec<String>]) -> String {
     table(headings, rows, presets::NOTHING)
 }

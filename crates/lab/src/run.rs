@@ -1,95 +1,72 @@
-//! Runs an experiment: every test with every arm, the arms interleaved, as often as asked.
+//! Runs an experiment: every test with every arm, arms interleaved, in repeats.
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use rand::seq::SliceRandom;
 use stockade_model::{
-    record::{Arm, Clock, Interval, Record, Run, SCHEMA, Verdict},
+    record::{Arm, ClockKind, Interval, Record, Run, SCHEMA, Verdict},
     seed::Seed,
     units::milliseconds,
 };
-use stockade_source::{SourceUrl, documents};
+use stockade_source::documents;
 
 use crate::{
-    engine::{DocsError, EngineError, Library, Measured, Second, Stop, World},
+    engine::{CancellationToken, DocumentCountError, EngineError, EngineRuntime},
     host,
-    http::{self, HttpError, Place},
     judge::{self, Case},
     metrics::{Fold, Results},
     report,
-    spec::{Cell, Experiment, ScaleError, SpecError, Subject},
+    spec::{Cell, Experiment, ScaleError, SpecError},
     storage::{Recorder, StorageError},
+    target::{Environment, MeasureContext, Measurement, Second, TargetError},
 };
 
-/// How to run an experiment.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What to multiply by, and what the file lets be multiplied.
+    /// The factor for the dimensions that the file lists under `scaled`.
     pub scale: f64,
-    /// In place of the file's `repeat`.
+    /// Replaces the file's `repeat`.
     pub repeats: Option<u32>,
-    /// Where every random choice comes from.
+    /// The seed of every random choice.
     pub seed: Seed,
-    /// The program of which parts of a run over HTTP are processes.
+    /// The program that runs origin, proxy and app as child processes.
     pub program: PathBuf,
 }
 
-/// Hears of every measurement before it is made.
-pub trait Progress {
-    /// So many measurements are to be made in all.
+/// Receives the progress of a run.
+pub trait RunProgress {
+    /// The number of measurements of the run.
     fn begin(&mut self, measurements: usize);
-    /// This one is next.
+    /// The next measurement.
     fn measuring(&mut self, test: &str, arm: &str, repeat: u32);
-    /// So much of it is done, of 1.
+    /// The completed share of the measurement, from 0 to 1.
     fn advanced(&mut self, share: f64);
 }
 
-/// A run failed. Hypotheses that fail are not errors.
+/// A run failed. Refuted hypotheses are not errors.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// A burst could not be run.
     #[error(transparent)]
-    Engine(#[from] EngineError),
-    /// A run over HTTP failed.
-    #[error(transparent)]
-    Http(#[from] HttpError),
-    /// The record could not be written.
+    Target(#[from] TargetError),
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The file asks for more than there is.
+    /// The source has fewer documents than the file requires.
     #[error(transparent)]
     Spec(Box<SpecError>),
-    /// `--scale` asks for more than there can be.
     #[error(transparent)]
     Scale(#[from] ScaleError),
     /// The documents for a server could not be read.
     #[error(transparent)]
     Documents(#[from] documents::ReadError),
-    /// What a cache is to hold does not fit.
+    /// A test cannot be measured on this machine, or with these files.
     #[error("{}{error}", if test.is_empty() { String::new() } else { format!("test `{test}`: ") })]
-    Memory {
-        /// In which test.
-        test: String,
-        /// How much it is.
-        error: http::TooMuch,
-    },
-    /// A test asks for more than there is.
-    #[error("{}{error}", if test.is_empty() { String::new() } else { format!("test `{test}`: ") })]
-    Cell {
-        /// Which test.
-        test: String,
-        /// What it asks for.
-        error: EngineError,
-    },
-    /// `--scale` has nothing to multiply.
+    Test { test: String, error: TargetError },
+    /// `scaled` is empty.
     #[error(
         "the experiment lists nothing to scale: write scaled = [\"load.burst\"] into it, or leave --scale out"
     )]
     NothingToScale,
-    /// The arms would live by different clocks.
+    /// The arms have different clocks.
     #[error(
         "some arms have a simulated source or a virtual clock, and some a real one: virtual and real time \
          cannot be compared"
@@ -97,14 +74,30 @@ pub enum RunError {
     MixedClocks,
 }
 
-/// Runs an experiment and leaves its record in `directory`. When asked to stop, it stops at once and
-/// keeps what it has measured; so it does when a burst fails, before it says so.
+impl RunError {
+    /// Whether the file or the command line is wrong, rather than the machine or a server.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Target(error) | Self::Test { error, .. } => error.is_usage(),
+            Self::Storage(error) => matches!(error, StorageError::Taken { .. }),
+            Self::Spec(_)
+            | Self::Scale(_)
+            | Self::Documents(_)
+            | Self::NothingToScale
+            | Self::MixedClocks => true,
+        }
+    }
+}
+
+/// Runs an experiment and leaves its record in `directory`. A stopped or failed run keeps its finished
+/// measurements.
 pub fn run(
     mut experiment: Experiment,
     options: &Options,
     directory: &Path,
-    stop: &Stop,
-    progress: &mut dyn Progress,
+    stop: &CancellationToken,
+    progress: &mut dyn RunProgress,
 ) -> Result<(Record, Results), RunError> {
     if (options.scale - 1.0).abs() > f64::EPSILON {
         if experiment.scaled.is_empty() {
@@ -114,111 +107,96 @@ pub fn run(
     }
     let clock = clock(&experiment.cells)?;
     let record = head(&experiment, options, clock);
-    let world = World::new(clock)?;
-    let libraries = libraries(&experiment.cells, &world)?;
+    let runtime = EngineRuntime::new(clock).map_err(TargetError::from)?;
+    let folder = experiment.folder().to_owned();
+    let environment = Environment::new(runtime, options.program.clone(), folder, record.host.memory_mib);
     for cell in &experiment.cells {
-        match &cell.subject {
-            Subject::Engine { source, load } => {
-                let check = libraries[source].check(load, record.host.memory_mib);
-                check.map_err(|error| too_much(&experiment, cell, error))?;
-            }
-            Subject::Http(http) => {
-                http.check_files(experiment.folder())?;
-                http.check_memory(experiment.folder(), record.host.memory_mib)
-                    .map_err(|error| RunError::Memory { test: cell.test.clone(), error })?;
-            }
-        }
+        cell.target.check(&environment).map_err(|error| refused(&experiment, cell, error))?;
     }
     for (service, documents) in &experiment.services {
         let documents = documents.as_ref().map(|file| documents::read_jsonl(&experiment.folder().join(file)));
-        world.provide(*service, documents.transpose()?.as_deref())?;
+        let documents = documents.transpose()?;
+        environment.start_service(*service, documents.as_deref()).map_err(TargetError::from)?;
     }
     let recorder = Recorder::create(directory)?;
     let results = Results::watching(experiment.windows());
-    let (directory, program) = (directory.to_owned(), options.program.clone());
-    let mut campaign =
-        Campaign { experiment, world, libraries, recorder, record, results, directory, program };
-    progress.begin(campaign.record.planned);
-    let measured = campaign.measure(stop, progress);
-    let concluded = campaign.conclude(matches!(measured, Ok(true)));
-    // What went wrong first explains what went wrong then.
+    let directory = directory.to_owned();
+    let mut run = ExperimentRun { experiment, environment, recorder, record, results, directory };
+    progress.begin(run.record.planned);
+    let measured = run.measure(stop, progress);
+    let finished = run.finish(matches!(measured, Ok(true)));
+    // The first error explains the ones that follow.
     measured?;
-    concluded?;
-    Ok((campaign.record, campaign.results))
+    finished?;
+    Ok((run.record, run.results))
 }
 
-/// A load asks for more than there is: in the file, where that is written there.
-fn too_much(experiment: &Experiment, cell: &Cell, error: EngineError) -> RunError {
-    let place = match &error {
-        EngineError::Docs(DocsError::TooManyKeys { .. }) => &cell.places.keys,
-        EngineError::TooManyInFlight { .. } => &cell.places.max_in_flight,
-        _ => &None,
+/// The error of a test, with its place in the file if one setting is too large.
+fn refused(experiment: &Experiment, cell: &Cell, error: TargetError) -> RunError {
+    let span = match &error {
+        TargetError::Engine(EngineError::DocumentCount(DocumentCountError::TooManyKeys { .. })) => {
+            &cell.spans.keys
+        }
+        TargetError::Engine(EngineError::TooManyInFlight { .. }) => &cell.spans.max_in_flight,
+        TargetError::Engine(_) => &None,
+        #[cfg(feature = "http")]
+        TargetError::Http(_) => &None,
     };
-    match place {
+    match span {
         Some(at) => RunError::Spec(experiment.error(error.to_string(), at.clone())),
-        None => RunError::Cell { test: cell.test.clone(), error },
+        None => RunError::Test { test: cell.test.clone(), error },
     }
 }
 
-/// An experiment under way, and what has come of it so far.
-struct Campaign {
+/// An experiment in progress and its results so far.
+struct ExperimentRun {
     experiment: Experiment,
-    world: World,
-    libraries: HashMap<SourceUrl, Library>,
+    environment: Environment,
     recorder: Recorder,
     record: Record,
     results: Results,
-    /// Where the record is.
     directory: PathBuf,
-    program: PathBuf,
 }
 
-/// The name of a measurement's own folder.
+/// The folder of a measurement.
 fn slug(test: &str, arm: &str, repeat: u32) -> String {
     let parts = [test, arm].into_iter().filter(|part| !part.is_empty());
     let name = parts.collect::<Vec<_>>().join(".").replace('/', ".");
     format!("{name}.{repeat}")
 }
 
-impl Campaign {
-    /// Makes every measurement; false if it was stopped before the last one.
-    fn measure(&mut self, stop: &Stop, progress: &mut dyn Progress) -> Result<bool, RunError> {
+impl ExperimentRun {
+    /// Makes every measurement; false: stopped before the last one.
+    fn measure(
+        &mut self,
+        stop: &CancellationToken,
+        progress: &mut dyn RunProgress,
+    ) -> Result<bool, RunError> {
         let mut saved_at = String::new();
         for repeat in 1..=self.record.repeats {
             let seed = self.record.seed.child(&format!("repeat {repeat}"));
             for test in &self.experiment.tests {
                 for cell in block(&self.experiment, test, seed) {
-                    // Once a second at most: a record grows with its runs, and is written whole.
+                    // At most once a second: each checkpoint writes the whole record.
                     let now = host::now();
                     if now != saved_at {
                         self.recorder.checkpoint(&self.record)?;
                         saved_at = now;
                     }
                     progress.measuring(test, &cell.arm, repeat);
-                    // Who cannot write any more need not measure.
-                    let stop = stop.below();
+                    // A storage error cancels the measurement.
+                    let stop = stop.child_token();
                     let fold = self.results.fold();
-                    let mut intake = Intake::new(cell, repeat, &mut self.recorder, fold, stop.clone());
+                    let mut intake = IntervalSink::new(cell, repeat, &mut self.recorder, fold, stop.clone());
                     let mut sink = |second: Second| {
                         progress.advanced(cell.share(second.second + 1));
                         intake.take(second);
                     };
-                    // The arms of a test draw the same documents: a difference is not one of luck.
+                    // The arms of a test draw the same documents, so that chance does not favour an arm.
                     let seed = seed.child(test);
                     let folder = self.directory.join("setup").join(slug(test, &cell.arm, repeat));
-                    let place = Place {
-                        program: &self.program,
-                        files: self.experiment.folder(),
-                        folder: &folder,
-                        services: self.world.services(),
-                        memory_mib: self.record.host.memory_mib,
-                    };
-                    let measured = match &cell.subject {
-                        Subject::Engine { source, load } => {
-                            self.world.run(load, &self.libraries[source], seed, &stop, &mut sink)?
-                        }
-                        Subject::Http(http) => http.run(place, seed, &stop, &mut sink)?,
-                    };
+                    let context = MeasureContext { seed, folder: &folder, cancel: &stop, sink: &mut sink };
+                    let measured = cell.target.measure(&self.environment, context)?;
                     let fold = intake.done()?;
                     let Some(measured) = measured else { return Ok(false) };
                     let run = note(cell, repeat, measured);
@@ -230,8 +208,8 @@ impl Campaign {
         Ok(true)
     }
 
-    /// Judges what there is, and writes the record before anything is made of it.
-    fn conclude(&mut self, is_complete: bool) -> Result<(), StorageError> {
+    /// Judges the evidence and writes the record.
+    fn finish(&mut self, is_complete: bool) -> Result<(), StorageError> {
         let (experiment, record) = (&self.experiment, &mut self.record);
         let cells = experiment.cells.iter().map(|cell| (cell.test.clone(), cell.arm.clone())).collect();
         let names = experiment.names();
@@ -239,7 +217,7 @@ impl Campaign {
         record.hypotheses = judge::judge(&experiment.claims, case, &self.results);
         record.interrupted = !is_complete;
         record.verdict = match judge::worst(record.hypotheses.iter().map(|hypothesis| hypothesis.verdict)) {
-            // It has not shown all that it was to show.
+            // Missing measurements leave the verdict open.
             _ if record.interrupted => Verdict::Inconclusive,
             _ if record.runs.iter().any(Run::is_invalid) => Verdict::Invalid,
             verdict => verdict,
@@ -251,7 +229,7 @@ impl Campaign {
 }
 
 /// The record before the first measurement.
-fn head(experiment: &Experiment, options: &Options, clock: Clock) -> Record {
+fn head(experiment: &Experiment, options: &Options, clock: ClockKind) -> Record {
     let repeats = options.repeats.unwrap_or(experiment.repeats);
     Record {
         schema: SCHEMA.to_owned(),
@@ -276,51 +254,44 @@ fn head(experiment: &Experiment, options: &Options, clock: Clock) -> Record {
     }
 }
 
-/// Whose time all arms live by.
-fn clock(cells: &[Cell]) -> Result<Clock, RunError> {
-    let is_virtual = |cell: &&Cell| cell.clock == Clock::Virtual;
+/// The common clock of all arms.
+fn clock(cells: &[Cell]) -> Result<ClockKind, RunError> {
+    let is_virtual = |cell: &&Cell| cell.clock == ClockKind::Virtual;
     match cells.iter().filter(is_virtual).count() {
-        0 => Ok(Clock::Live),
-        all if all == cells.len() => Ok(Clock::Virtual),
+        0 => Ok(ClockKind::Live),
+        all if all == cells.len() => Ok(ClockKind::Virtual),
         _ => Err(RunError::MixedClocks),
     }
 }
 
-/// Every source that a cell names, by its URL, opened once.
-fn libraries(cells: &[Cell], world: &World) -> Result<HashMap<SourceUrl, Library>, RunError> {
-    let mut libraries = HashMap::new();
-    for cell in cells {
-        if let Subject::Engine { source, .. } = &cell.subject
-            && let Entry::Vacant(vacant) = libraries.entry(source.clone())
-        {
-            vacant.insert(world.library(source.open())?);
-        }
-    }
-    Ok(libraries)
-}
-
-/// The arms of one test in a random order, drawn anew for every repeat: what drifts while they are
-/// measured (a clock's speed, a neighbour's load) hits none of them more than the others.
+/// The arms of one test in random order, drawn anew for every repeat: drift during the measurements (a clock's speed, a
+/// neighbour's load) affects all arms alike.
 fn block<'a>(experiment: &'a Experiment, test: &str, seed: Seed) -> Vec<&'a Cell> {
     let mut block: Vec<_> = experiment.cells.iter().filter(|cell| cell.test == test).collect();
     block.shuffle(&mut seed.child(test).stream("order of arms"));
     block
 }
 
-/// Where the seconds of a measurement go as they come: to disk, and into the fold.
-struct Intake<'a> {
+/// Receives the seconds of a measurement: writes them to disk and folds them.
+struct IntervalSink<'a> {
     cell: &'a Cell,
     repeat: u32,
     recorder: &'a mut Recorder,
     fold: Fold,
-    /// Why the disk took no more of them.
+    /// The first storage error.
     failed: Result<(), StorageError>,
-    /// Asked then.
-    stop: Stop,
+    /// Cancelled on a storage error.
+    stop: CancellationToken,
 }
 
-impl<'a> Intake<'a> {
-    fn new(cell: &'a Cell, repeat: u32, recorder: &'a mut Recorder, fold: Fold, stop: Stop) -> Self {
+impl<'a> IntervalSink<'a> {
+    fn new(
+        cell: &'a Cell,
+        repeat: u32,
+        recorder: &'a mut Recorder,
+        fold: Fold,
+        stop: CancellationToken,
+    ) -> Self {
         Self { cell, repeat, recorder, fold, failed: Ok(()), stop }
     }
 
@@ -343,7 +314,7 @@ impl<'a> Intake<'a> {
         if self.failed.is_ok() {
             self.failed = self.recorder.second(&interval);
             if self.failed.is_err() {
-                self.stop.request();
+                self.stop.cancel();
             }
         }
         self.fold.add(&interval);
@@ -356,8 +327,8 @@ impl<'a> Intake<'a> {
     }
 }
 
-/// A measurement as the record keeps it.
-fn note(cell: &Cell, repeat: u32, measured: Measured) -> Run {
+/// A measurement in the form of the record.
+fn note(cell: &Cell, repeat: u32, measured: Measurement) -> Run {
     Run {
         test: cell.test.clone(),
         arm: cell.arm.clone(),
@@ -367,9 +338,9 @@ fn note(cell: &Cell, repeat: u32, measured: Measured) -> Run {
         outcomes: measured.outcomes,
         bytes_in: measured.bytes_in,
         service_ms_sum: milliseconds(measured.service_sum),
-        stores_skipped: measured.did.stores_skipped,
-        stores_dropped: measured.did.stores_dropped,
-        episodes: measured.did.episodes,
+        stores_skipped: measured.activity.stores_skipped,
+        stores_dropped: measured.activity.stores_dropped,
+        episodes: measured.activity.episodes,
         cache: measured.cache,
         errors: measured.errors,
         http: measured.http,

@@ -1,30 +1,26 @@
-//! Servers that a run starts for itself, and that are gone with it.
+//! Servers that a run starts and stops.
 //!
-//! A URL that names no server means one of these: `redis:`, `postgres:?table=people`. It is started when somebody asks for
-//! it first.
+//! URLs without an address mean these servers: `redis:`, `postgres:?table=people`. A server is started on first use.
 
 use std::{borrow::Cow, cell::OnceCell};
 
 use serde::Deserialize;
-use stockade_services::{MongoDb, Postgres, Redis, ServiceError};
+use stockade_services::{MongoDbServer, PostgresServer, RedisServer, ServiceError};
 
-/// A server that a run can start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Service {
-    /// Redis, without persistence.
+pub enum RunService {
+    /// Without persistence.
     Redis,
-    /// PostgreSQL.
     Postgres,
-    /// What speaks MongoDB's protocol.
+    /// A server of MongoDB's protocol.
     MongoDb,
 }
 
-impl Service {
-    /// Every one.
+impl RunService {
     pub const ALL: [Self; 3] = [Self::Redis, Self::Postgres, Self::MongoDb];
 
-    /// As files have it: the scheme of its URLs.
+    /// The scheme of its URLs in files.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -34,43 +30,43 @@ impl Service {
         }
     }
 
-    /// The service that a URL means which names no server, and how it goes on: with nothing, or with a `?`.
+    /// The service of a URL without an address, and the rest of the URL: empty, or beginning with `?`.
     ///
     /// ```
-    /// use stockade_lab::services::Service;
+    /// use stockade_lab::services::RunService;
     ///
-    /// assert_eq!(Service::meant_by("postgres:?table=people"), Some((Service::Postgres, "?table=people")));
-    /// assert_eq!(Service::meant_by("postgres://ada@host/db"), None);
+    /// assert_eq!(RunService::from_url("postgres:?table=people"), Some((RunService::Postgres, "?table=people")));
+    /// assert_eq!(RunService::from_url("postgres://ada@host/db"), None);
     /// ```
     #[must_use]
-    pub fn meant_by(url: &str) -> Option<(Self, &str)> {
+    pub fn from_url(url: &str) -> Option<(Self, &str)> {
         let (scheme, rest) = url.split_once(':')?;
         let service = Self::ALL.into_iter().find(|service| service.name() == scheme)?;
         (rest.is_empty() || rest.starts_with('?')).then_some((service, rest))
     }
 }
 
-/// Those that have been started. Dropped, they are gone.
+/// The servers that run. They stop on drop.
 #[derive(Debug, Default)]
 pub struct Services {
-    redis: OnceCell<Redis>,
-    postgres: OnceCell<Postgres>,
-    mongodb: OnceCell<MongoDb>,
+    redis: OnceCell<RedisServer>,
+    postgres: OnceCell<PostgresServer>,
+    mongodb: OnceCell<MongoDbServer>,
 }
 
 impl Services {
-    /// Where a service is: started, if it was not.
-    pub fn url(&self, service: Service) -> Result<String, ServiceError> {
+    /// The URL of a service, which is started on first use.
+    pub fn url(&self, service: RunService) -> Result<String, ServiceError> {
         Ok(match service {
-            Service::Redis => started(&self.redis, Redis::start)?.url(),
-            Service::Postgres => started(&self.postgres, Postgres::start)?.url(),
-            Service::MongoDb => started(&self.mongodb, MongoDb::start)?.url(),
+            RunService::Redis => started(&self.redis, RedisServer::start)?.url(),
+            RunService::Postgres => started(&self.postgres, PostgresServer::start)?.url(),
+            RunService::MongoDb => started(&self.mongodb, MongoDbServer::start)?.url(),
         })
     }
 
-    /// A URL with its server in it.
-    pub fn at<'u>(&self, url: &'u str) -> Result<Cow<'u, str>, ServiceError> {
-        Ok(match Service::meant_by(url) {
+    /// Replaces a URL without an address by that of the running server.
+    pub fn resolve<'u>(&self, url: &'u str) -> Result<Cow<'u, str>, ServiceError> {
+        Ok(match RunService::from_url(url) {
             Some((service, rest)) => format!("{}{rest}", self.url(service)?).into(),
             None => url.into(),
         })
@@ -79,5 +75,5 @@ impl Services {
 
 fn started<S>(cell: &OnceCell<S>, start: fn() -> Result<S, ServiceError>) -> Result<&S, ServiceError> {
     let server = if cell.get().is_none() { Some(start()?) } else { None };
-    Ok(cell.get_or_init(|| server.expect("it was started, or is there")))
+    Ok(cell.get_or_init(|| server.expect("either set before or started above")))
 }

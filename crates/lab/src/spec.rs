@@ -1,19 +1,22 @@
-//! An experiment file: what was typed becomes what it means, once, before anything runs.
+//! Experiment files: parsed and validated before anything runs.
 //!
 //! A file has a head (title, hypotheses, published figures), a base (`[target]`, `[origin]`,
 //! `[cache]`, `[load]`), and `[[test]]`s and `[[arm]]`s that are laid over the base: tables merge by
-//! key, anything else replaces. They are merged as tables that remember where everything was
-//! written, so that an error points into the file whichever layer it came from.
+//! key, other values are replaced. The merged tables keep the places of their keys, so that errors point into the
+//! file.
 
+#[cfg(feature = "http")]
 mod app;
 mod cache;
+mod engine;
+#[cfg(feature = "http")]
 mod http;
 mod load;
 mod node_test;
 mod origin;
 mod scale;
-mod setup;
 mod tables;
+mod targets;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,133 +28,82 @@ use std::{
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
 use serde::Deserialize;
-use stockade_cache::spec::{Place, Wrong};
+use stockade_cache::spec::{Span, TomlError};
 use stockade_model::{
     nearest::remedy,
-    record::{Clock, Reference},
+    record::{ClockKind, Reference},
     units::{format_duration, milliseconds, parse_duration},
 };
-use stockade_source::{
-    SourceUrl,
-    secrets::{masked_file, masked_message},
-};
+use stockade_source::secrets::{masked_file, masked_message};
 use tables::{Layer, Table};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
 
+pub use crate::target::Scaled;
 use crate::{
-    engine::Load,
-    http::{Http, Served},
     judge::{self, Claim, Names, Selector},
-    metrics::{Unit, Window},
-    services::Service,
+    metrics::{FigureUnit, FigureWindow},
+    services::RunService,
+    target::Target,
 };
 pub use scale::ScaleError;
-use setup::Setup;
 
-/// An experiment, ready to run.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Experiment {
-    /// What it is about.
     pub title: String,
-    /// Why it was made.
+    /// The reason for it, in Markdown paragraphs.
     pub context: Option<String>,
-    /// The file's name.
     pub name: String,
-    /// The file's text, with its secrets masked.
+    /// With secrets masked.
     pub text: String,
-    /// How often each arm of each test is measured.
+    /// Measurements of each arm of each test.
     pub repeats: u32,
-    /// What `--scale` multiplies.
+    /// The dimensions that `--scale` multiplies.
     pub scaled: Vec<Scaled>,
-    /// Paths of tests, in the file's order; one of `""` where the file has none.
+    /// Paths of tests, in the order of the file; `""` if the file has no tests.
     pub tests: Vec<String>,
-    /// Names of arms, in the file's order.
+    /// In the order of the file.
     pub arms: Vec<String>,
     /// Every test with every arm.
     pub cells: Vec<Cell>,
-    /// Servers that are started for the run, and the files of documents that they are filled with.
-    pub services: BTreeMap<Service, Option<PathBuf>>,
-    /// What is claimed.
+    /// Servers that the run starts, and the files of their documents.
+    pub services: BTreeMap<RunService, Option<PathBuf>>,
     pub claims: Vec<Claim>,
-    /// What was published.
     pub reference: Option<Reference>,
-    /// What those are of.
+    /// The parsed keys of the published figures.
     published: Vec<Selector>,
 }
 
-/// One arm of one test.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Cell {
-    /// The test's path.
+    /// Its path.
     pub test: String,
-    /// The arm's name.
     pub arm: String,
-    /// Whose time it lives by.
-    pub clock: Clock,
-    /// What is tested, and what it has to bear.
-    pub subject: Subject,
-    /// Where what it asks for is written.
-    pub(crate) places: Places,
+    pub clock: ClockKind,
+    pub target: Box<dyn Target>,
+    /// The places of settings that the source or the machine may refuse.
+    pub(crate) spans: KeySpans,
 }
 
-/// What is tested, and what it has to bear.
-#[derive(Clone, Debug)]
-pub enum Subject {
-    /// A cache in this process.
-    Engine {
-        /// Where the documents come from.
-        source: SourceUrl,
-        /// What it has to bear.
-        load: Load,
-    },
-    /// A proxy, which is a process, as its origin is.
-    Http(Http),
-}
-
-/// Where the numbers are written that a source or a machine may find too large.
+/// The places of numbers that may be too large for a source or a machine.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
-    pub(crate) keys: Place,
-    pub(crate) max_in_flight: Place,
+pub(crate) struct KeySpans {
+    pub(crate) keys: Span,
+    pub(crate) max_in_flight: Span,
 }
 
 impl Cell {
-    /// How much of it has been seen after so many seconds, of 1.
+    /// The completed share of its load after so many seconds, from 0 to 1.
     #[must_use]
     pub fn share(&self, seconds: u64) -> f64 {
-        self.lasts().map_or(1.0, |lasts| (seconds as f64 / lasts.as_secs_f64()).min(1.0))
-    }
-
-    /// How long its requests come; `None`: all at once.
-    #[must_use]
-    pub fn lasts(&self) -> Option<Duration> {
-        match &self.subject {
-            Subject::Engine { load: Load::Burst(_), .. } => None,
-            Subject::Engine { load: Load::Open(open), .. } => Some(open.traffic.schedule.lasts()),
-            Subject::Http(http) => Some(http.traffic.lasts()),
-        }
+        let duration = self.target.facts().duration;
+        duration.map_or(1.0, |duration| (seconds as f64 / duration.as_secs_f64()).min(1.0))
     }
 }
 
-/// What `--scale` may multiply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub enum Scaled {
-    /// The number of workers.
-    #[serde(rename = "load.burst")]
-    LoadBurst,
-    /// How long an open load goes on: its duration or steps, the stages of its origin, and the
-    /// windows of its claims.
-    #[serde(rename = "load.duration")]
-    LoadDuration,
-    /// How many entries a proxy may hold.
-    #[serde(rename = "cache.limit.entries")]
-    CacheLimitEntries,
-}
-
-/// An experiment file cannot be used. It shows the place and the remedy.
+/// An invalid experiment file: the place, the problem and the remedy.
 #[derive(Debug, thiserror::Error, Diagnostic)]
 #[error("{message}")]
 pub struct SpecError {
@@ -164,59 +116,38 @@ pub struct SpecError {
     help: Option<String>,
 }
 
-/// An experiment could not be loaded.
 #[derive(Debug, thiserror::Error, Diagnostic)]
 pub enum LoadError {
-    /// The file could not be read.
     #[error("cannot read {path}: {error}")]
-    Io {
-        /// Which.
-        path: String,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// The file is no text.
+    Io { path: String, error: std::io::Error },
     #[error("{path}:{line}: not UTF-8: save the file as UTF-8 text")]
     NotText {
-        /// Which.
         path: String,
-        /// Where, from 1.
+        /// From 1.
         line: usize,
     },
-    /// No test is called so.
     #[error("there is no test `{test}`: {remedy}")]
-    UnknownTest {
-        /// What was asked for.
-        test: String,
-        /// What may have been meant.
-        remedy: String,
-    },
-    /// A test that was asked for cannot be measured here.
+    UnknownTest { test: String, remedy: String },
+    /// `--test` names a test without its required file.
     #[error("the test `{test}` is left out: the file that it requires is not there")]
-    LeftOut {
-        /// Which.
-        test: String,
-    },
-    /// The file makes no sense.
+    LeftOut { test: String },
     #[error(transparent)]
     #[diagnostic(transparent)]
     Spec(#[from] Box<SpecError>),
 }
 
 impl Experiment {
-    /// Reads and checks a file.
     pub fn load(path: &Path) -> Result<Self, LoadError> {
         let (name, text) = read_file(path)?;
         Ok(Self::parse(&name, &text)?)
     }
 
-    /// Reads and checks the text of a file called `name`.
     pub fn parse(name: &str, text: &str) -> Result<Self, Box<SpecError>> {
         read(name, text).map_err(|wrong| pointing(wrong, name, text))
     }
 
-    /// Leaves out every test that is none of these and not below one, what is claimed of it, and the databases that
-    /// are only for it.
+    /// Keeps only these tests and those below them. Claims about other tests and databases for them are
+    /// removed.
     pub fn only(mut self, tests: &[String]) -> Result<Self, LoadError> {
         for test in tests {
             let is_meant = |path: &str| judge::is_below(path, test);
@@ -243,34 +174,31 @@ impl Experiment {
         Ok(self)
     }
 
-    /// The names that expressions may use.
     #[must_use]
     pub fn names(&self) -> Names<'_> {
         Names { tests: &self.tests, arms: &self.arms }
     }
 
-    /// Where the files are that it names: its own folder.
+    /// The folder of the file, to which its paths are relative.
     #[must_use]
     pub fn folder(&self) -> &Path {
         Path::new(&self.name).parent().unwrap_or(Path::new(""))
     }
 
-    /// Every window that claims and published figures look at, once.
+    /// The distinct windows of claims and published figures.
     #[must_use]
-    pub fn windows(&self) -> Vec<Window> {
+    pub fn windows(&self) -> Vec<FigureWindow> {
         let of_published = self.published.iter().filter_map(|selector| selector.window);
         let windows: BTreeSet<_> = self.claims.iter().flat_map(Claim::windows).chain(of_published).collect();
         windows.into_iter().collect()
     }
 
-    /// An error that points into the file.
     pub(crate) fn error(&self, message: String, at: Range<usize>) -> Box<SpecError> {
         let file = NamedSource::new(&self.name, self.text.clone());
         Box::new(SpecError { message, file, at: Some(at.into()), help: None })
     }
 }
 
-/// A file's name and its text.
 fn read_file(path: &Path) -> Result<(String, String), LoadError> {
     let name = path.display().to_string();
     let bytes = fs::read(path).map_err(|error| LoadError::Io { path: name.clone(), error })?;
@@ -281,20 +209,19 @@ fn read_file(path: &Path) -> Result<(String, String), LoadError> {
     Ok((name, text))
 }
 
-/// What is wrong, with the file that it is wrong in.
-fn pointing(wrong: Wrong, name: &str, text: &str) -> Box<SpecError> {
+fn pointing(wrong: TomlError, name: &str, text: &str) -> Box<SpecError> {
     Box::new(SpecError {
         message: masked_message(&wrong.message),
         file: NamedSource::new(name, masked_file(text)),
-        at: wrong.at.map(Into::into),
+        at: wrong.span.map(Into::into),
         help: wrong.help.as_deref().map(masked_message),
     })
 }
 
-/// What stands before the base.
+/// The keys of the head.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Head {
+struct Preamble {
     title: String,
     context: Option<String>,
     scaled: Option<Vec<Scaled>>,
@@ -302,10 +229,10 @@ struct Head {
     #[serde(default)]
     hypothesis: Vec<HypothesisTable>,
     #[serde(default)]
-    services: BTreeMap<Service, ServiceTable>,
+    services: BTreeMap<RunService, ServiceTable>,
 }
 
-/// How a server is started for the run.
+/// A server that the run starts.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ServiceTable {
@@ -319,31 +246,31 @@ struct HypothesisTable {
     expect: Spanned<Vec<Spanned<String>>>,
 }
 
-const HEAD: [&str; 6] = ["title", "context", "scaled", "repeat", "hypothesis", "services"];
+const PREAMBLE: [&str; 6] = ["title", "context", "scaled", "repeat", "hypothesis", "services"];
 const LAYERS: [&str; 3] = ["test", "arm", "reference"];
 
-fn read(name: &str, text: &str) -> Result<Experiment, Wrong> {
+fn read(name: &str, text: &str) -> Result<Experiment, TomlError> {
     let file = DeTable::parse(text).map_err(|error| tables::unreadable(&error))?;
     let span = file.span();
     let (mut head, mut base, mut layers) = (Table::new(), Table::new(), Table::new());
     for (key, value) in file.into_inner() {
         let section = key.get_ref().as_ref();
         let part = match section {
-            _ if HEAD.contains(&section) => &mut head,
+            _ if PREAMBLE.contains(&section) => &mut head,
             _ if LAYERS.contains(&section) => &mut layers,
-            _ if setup::SECTIONS.contains(&section) => &mut base,
+            _ if targets::SECTIONS.contains(&section) => &mut base,
             _ => {
-                let known = HEAD.into_iter().chain(setup::SECTIONS).chain(LAYERS);
-                return Err(Wrong {
+                let known = PREAMBLE.into_iter().chain(targets::SECTIONS).chain(LAYERS);
+                return Err(TomlError {
                     message: format!("unknown key `{section}`"),
                     help: Some(remedy(section, known)),
-                    at: Some(key.span()),
+                    span: Some(key.span()),
                 });
             }
         };
         part.insert(key, value);
     }
-    let head: Head = tables::read(head, span.clone())?;
+    let head: Preamble = tables::read(head, span.clone())?;
     let tests = tables::layers(&mut layers, "test")?;
     let arms = tables::layers(&mut layers, "arm")?;
 
@@ -361,8 +288,8 @@ fn read(name: &str, text: &str) -> Result<Experiment, Wrong> {
     });
     if cells.is_empty() {
         let message =
-            format!("every test is left out: the files that {} require are not there", left_out.join(", "));
-        return Err(Wrong::new(message, None));
+            format!("every test is left out: the required files of {} do not exist", left_out.join(", "));
+        return Err(TomlError::new(message, None));
     }
     undeclared(&cells, &head.services)?;
     let (reference, published) = match tables::take(&mut layers, "reference")? {
@@ -375,7 +302,7 @@ fn read(name: &str, text: &str) -> Result<Experiment, Wrong> {
     let repeats = match head.repeat {
         None => 1,
         Some(repeats) if (1..=1_000).contains(repeats.get_ref()) => *repeats.get_ref(),
-        Some(repeats) => return Err(Wrong::new("repeat is from 1 to 1000", Some(repeats.span()))),
+        Some(repeats) => return Err(TomlError::new("repeat is from 1 to 1000", Some(repeats.span()))),
     };
     Ok(Experiment {
         title: head.title,
@@ -384,7 +311,7 @@ fn read(name: &str, text: &str) -> Result<Experiment, Wrong> {
         text: masked_file(text),
         repeats,
         scaled: head.scaled.unwrap_or_else(|| {
-            let has_duration = |cell: &Cell| cell.lasts().is_some();
+            let has_duration = |cell: &Cell| cell.target.facts().duration.is_some();
             if cells.iter().any(has_duration) { vec![Scaled::LoadDuration] } else { Vec::new() }
         }),
         tests,
@@ -399,21 +326,21 @@ fn read(name: &str, text: &str) -> Result<Experiment, Wrong> {
 
 type Cells = (Vec<String>, Vec<String>, Vec<Cell>);
 
-/// Lays every test and every arm over the base, and spreads out what a test sweeps over.
+/// Lays every test and every arm over the base, and expands sweeps.
 fn cells(
     base: &Table<'_>,
     span: Range<usize>,
     tests: &[Layer<'_>],
     arms: &[Layer<'_>],
-) -> Result<Cells, Wrong> {
+) -> Result<Cells, TomlError> {
     for arm in arms {
         if let at @ Some(_) = tables::find(&arm.table, "load") {
-            return Err(Wrong {
+            return Err(TomlError {
                 message: format!("arm `{}` has a load of its own", arm.name),
                 help: Some(
                     "all arms of a test face the same load: put it into [load] or a [[test]]".to_owned(),
                 ),
-                at,
+                span: at,
             });
         }
     }
@@ -424,19 +351,9 @@ fn cells(
     let (mut paths, mut cells) = (Vec::new(), Vec::new());
     for test in tests {
         for arm in arms {
-            let mut table = tables::merge(tables::merge(base.clone(), &test.table), &arm.table);
-            let more = if let Some(kind) = http::meant(&table) {
-                let cell = |(test, http): (String, Http)| {
-                    let (arm, subject) = (arm.name.clone(), Subject::Http(http));
-                    Cell { test, arm, clock: Clock::Live, subject, places: Places::default() }
-                };
-                let all = http::read(table, kind, &test.name, &arm.name, span.clone())?;
-                all.into_iter().map(cell).collect()
-            } else {
-                let node_test = node_test::take(&mut table)?;
-                let setup: Setup = tables::read(table, span.clone())?;
-                setup.cells(&test.name, &arm.name, node_test.as_ref())?
-            };
+            let table = tables::merge(tables::merge(base.clone(), &test.table), &arm.table);
+            let layer = targets::LayerNames { test: &test.name, arm: &arm.name };
+            let more = targets::cells(table, layer, span.clone())?;
             for cell in more {
                 if !paths.contains(&cell.test) {
                     paths.push(cell.test.clone());
@@ -448,46 +365,47 @@ fn cells(
     Ok((paths, arms.iter().map(|arm| arm.name.clone()).collect(), cells))
 }
 
-fn claim(table: HypothesisTable, names: Names<'_>, cells: &[Cell]) -> Result<Claim, Wrong> {
+fn claim(table: HypothesisTable, names: Names<'_>, cells: &[Cell]) -> Result<Claim, TomlError> {
     if table.expect.get_ref().is_empty() {
         let message =
             "a hypothesis that expects nothing would always be supported: write at least one comparison";
-        return Err(Wrong::new(message, Some(table.expect.span())));
+        return Err(TomlError::new(message, Some(table.expect.span())));
     }
     let expect = table.expect.into_inner().into_iter().map(|written| {
-        // Inside the quotes.
+        // After the opening quote.
         let start = written.span().start + 1;
         let expr = written.into_inner();
         let place = |at: &Range<usize>| Some(start + at.start..start + at.end);
-        let read = judge::parse(&expr, names).map_err(|error| Wrong::new(error.message, place(&error.at)))?;
+        let read =
+            judge::parse(&expr, names).map_err(|error| TomlError::new(error.message, place(&error.at)))?;
         for selector in read.selectors() {
-            window(selector, cells).map_err(|message| Wrong::new(message, place(&selector.at)))?;
+            window(selector, cells).map_err(|message| TomlError::new(message, place(&selector.at)))?;
         }
         Ok((expr, read))
     });
-    Ok(Claim { text: table.text, expect: expect.collect::<Result<_, Wrong>>()? })
+    Ok(Claim { text: table.text, expect: expect.collect::<Result<_, TomlError>>()? })
 }
 
-/// Refuses a window that a load it is about does not have.
+/// Refuses a window that the selected loads do not have.
 fn window(selector: &Selector, cells: &[Cell]) -> Result<(), String> {
     let Some(window) = selector.window else { return Ok(()) };
     let is_meant =
         |cell: &&Cell| selector.test.as_ref().is_none_or(|beginning| judge::is_below(&cell.test, beginning));
     for cell in cells.iter().filter(is_meant) {
-        let Some(lasts) = cell.lasts() else {
+        let facts = cell.target.facts();
+        let Some(duration) = facts.duration else {
             return Err("a burst has no seconds to choose from: leave the window out".to_owned());
         };
         match window {
-            Window::Seconds { to, .. } if Duration::from_secs(to) > lasts => {
-                let lasts = format_duration(lasts);
+            FigureWindow::Seconds { to, .. } if Duration::from_secs(to) > duration => {
+                let duration = format_duration(duration);
                 return Err(format!(
-                    "`({window})` ends after the load, which takes {lasts}: write an earlier end"
+                    "`({window})` ends after the load, which takes {duration}: write an earlier end"
                 ));
             }
-            Window::UntilFirstReclaim | Window::AfterFirstReclaim if !matches!(&cell.subject, Subject::Http(http) if matches!(http.served, Served::Proxy(_))) =>
-            {
+            FigureWindow::UntilFirstReclaim | FigureWindow::AfterFirstReclaim if !facts.reports_reclaims => {
                 return Err(format!(
-                    "`({window})` is of our proxy, which is looked at once a second: write seconds, such as (10s..50s)"
+                    "`({window})` needs the counters of our proxy, which are sampled once a second: write seconds, such as (10s..50s)"
                 ));
             }
             _ => {}
@@ -496,7 +414,7 @@ fn window(selector: &Selector, cells: &[Cell]) -> Result<(), String> {
     Ok(())
 }
 
-/// Leaves out tests, and what is claimed of them by name.
+/// Removes tests and the comparisons that name them.
 fn leave_out(cells: &mut Vec<Cell>, claims: &mut Vec<Claim>, is_left_out: impl Fn(&str) -> bool) {
     cells.retain(|cell| !is_left_out(&cell.test));
     let is_gone = |test: &&str| !cells.iter().any(|cell| judge::is_below(&cell.test, test));
@@ -517,32 +435,31 @@ fn leave_out(cells: &mut Vec<Cell>, claims: &mut Vec<Claim>, is_left_out: impl F
     claims.retain(|claim| !claim.expect.is_empty());
 }
 
-/// The databases of the run that are loaded from.
-fn databases(cells: &[Cell]) -> BTreeSet<Service> {
-    let database = |cell: &Cell| if let Subject::Http(http) = &cell.subject { http.database() } else { None };
-    cells.iter().filter_map(database).collect()
+/// The databases of the run that tests read from.
+fn databases(cells: &[Cell]) -> BTreeSet<RunService> {
+    cells.iter().filter_map(|cell| cell.target.facts().database).collect()
 }
 
-/// Refuses a database that nobody has filled.
-fn undeclared(cells: &[Cell], services: &BTreeMap<Service, ServiceTable>) -> Result<(), Wrong> {
+/// Refuses a database without documents.
+fn undeclared(cells: &[Cell], services: &BTreeMap<RunService, ServiceTable>) -> Result<(), TomlError> {
     match databases(cells).into_iter().find(|service| !services.contains_key(service)) {
         None => Ok(()),
-        Some(service) => Err(Wrong {
+        Some(service) => Err(TomlError {
             message: format!("`{}:` is started for the run, with nothing in it", service.name()),
-            at: None,
+            span: None,
             help: Some(format!("write [services] {} = {{ documents = \"FILE.jsonl\" }}", service.name())),
         }),
     }
 }
 
-/// What every open load claims without being asked.
+/// The claim that every open load makes implicitly.
 fn audit(names: Names<'_>, cells: &[Cell]) -> Option<Claim> {
-    let is_open = |cell: &&Cell| matches!(cell.subject, Subject::Engine { load: Load::Open(_), .. });
+    let is_audited = |cell: &&Cell| cell.target.facts().is_audited;
     let expr = |test: &str| format!("{test}audit.too_old + {test}audit.after_invalidation == 0");
-    let mut exprs: Vec<String> = if cells.iter().all(|cell| is_open(&cell)) {
+    let mut exprs: Vec<String> = if cells.iter().all(|cell| is_audited(&cell)) {
         vec![expr("")]
     } else {
-        cells.iter().filter(is_open).map(|cell| expr(&format!("{}/", cell.test))).collect()
+        cells.iter().filter(is_audited).map(|cell| expr(&format!("{}/", cell.test))).collect()
     };
     exprs.dedup();
     let expect: Vec<_> =
@@ -550,7 +467,7 @@ fn audit(names: Names<'_>, cells: &[Cell]) -> Option<Claim> {
     (!expect.is_empty()).then(|| Claim { text: "nothing was served beyond its limit".to_owned(), expect })
 }
 
-fn reference(table: Table<'_>, names: Names<'_>) -> Result<(Reference, Vec<Selector>), Wrong> {
+fn reference(table: Table<'_>, names: Names<'_>) -> Result<(Reference, Vec<Selector>), TomlError> {
     let mut source = String::new();
     let (mut figures, mut selectors) = (BTreeMap::new(), Vec::new());
     for (key, value) in table {
@@ -558,26 +475,28 @@ fn reference(table: Table<'_>, names: Names<'_>) -> Result<(Reference, Vec<Selec
         match (key.get_ref().as_ref(), value.get_ref()) {
             ("source", DeValue::String(text)) => source = text.to_string(),
             (path, value) => {
-                let selector =
-                    judge::selector(path, names).map_err(|message| Wrong::new(message, Some(key.span())))?;
+                let selector = judge::selector(path, names)
+                    .map_err(|message| TomlError::new(message, Some(key.span())))?;
                 let is_one = selector.arm.is_some()
                     && names.tests.iter().any(|test| *test == selector.test.as_deref().unwrap_or_default());
                 if !is_one {
-                    return Err(Wrong::new(
+                    return Err(TomlError::new(
                         "a published figure is that of one arm of one test: write TEST/ARM.metric",
                         Some(key.span()),
                     ));
                 }
                 let figure = match (selector.metric.unit, value) {
-                    (Unit::Time, DeValue::String(text)) => {
+                    (FigureUnit::Time, DeValue::String(text)) => {
                         parse_duration(text).map(milliseconds).map_err(|e| e.to_string())
                     }
-                    (Unit::Time, _) => Err("a time is text with a unit, such as \"492.9ms\"".to_owned()),
-                    (Unit::Number, DeValue::Integer(number)) => finite(number.as_str()),
-                    (Unit::Number, DeValue::Float(number)) => finite(number.as_str()),
-                    (Unit::Number, _) => Err("this metric is a plain number".to_owned()),
+                    (FigureUnit::Time, _) => {
+                        Err("a time is text with a unit, such as \"492.9ms\"".to_owned())
+                    }
+                    (FigureUnit::Number, DeValue::Integer(number)) => finite(number.as_str()),
+                    (FigureUnit::Number, DeValue::Float(number)) => finite(number.as_str()),
+                    (FigureUnit::Number, _) => Err("this metric is a plain number".to_owned()),
                 };
-                figures.insert(path.to_owned(), figure.map_err(|message| Wrong::new(message, at))?);
+                figures.insert(path.to_owned(), figure.map_err(|message| TomlError::new(message, at))?);
                 selectors.push(selector);
             }
         }

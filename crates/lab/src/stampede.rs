@@ -1,56 +1,56 @@
-//! `stockade stampede`: the published load test, strategy after strategy.
+//! `stockade stampede`: the published load test, strategy by strategy.
 
 use serde::Serialize;
 use stockade_model::{record, seed::Seed};
 
 use crate::{
-    engine::{Burst, EngineError, Library, Stop, World},
+    engine::{Burst, CancellationToken, DocumentSet, EngineError, EngineRuntime},
     report::{grid, kazoo},
 };
 
-/// One start: a number of workers, and what became of each strategy under them.
+/// One start: the results of each strategy under a number of workers.
 #[derive(Clone, Debug, Default)]
-pub struct Start {
-    /// How many documents the workers chose from.
+pub struct BurstSeries {
+    /// Documents to choose from.
     pub documents: usize,
-    /// The strategies' figures, and the sums of their whole milliseconds.
+    /// The figures of each strategy, and the sum of whole milliseconds.
     pub runs: Vec<(record::BurstFigures, u64)>,
-    /// What went wrong, in words: who failed why, and what was dropped.
+    /// Failures and dropped stores.
     pub complaints: Vec<String>,
-    /// Whether it was stopped before its last strategy.
+    /// Stopped before the last strategy.
     pub interrupted: bool,
 }
 
-/// The JSON contract's shape.
+/// The shape of the JSON contract.
 #[derive(Serialize)]
-struct Report<'a> {
+struct StampedeReport<'a> {
     runs: Vec<&'a record::BurstFigures>,
 }
 
-/// Runs one start: the bursts one after the other, all on the same draw of documents.
+/// Runs one start: the bursts in turn, all on the same draw of documents.
 pub fn start(
     bursts: &[Burst],
-    world: &World,
-    library: &Library,
+    runtime: &EngineRuntime,
+    documents: &DocumentSet,
     seed: Seed,
-    stop: &Stop,
+    stop: &CancellationToken,
     mut measuring: impl FnMut(&Burst),
-) -> Result<Start, EngineError> {
-    let mut start = Start::default();
+) -> Result<BurstSeries, EngineError> {
+    let mut start = BurstSeries::default();
     for burst in bursts {
         measuring(burst);
-        let Some(measured) = world.burst(burst, library, seed, stop, &mut |_| {})? else {
+        let Some(measured) = runtime.burst(burst, documents, seed, stop, &mut |_| {})? else {
             start.interrupted = true;
             break;
         };
-        let record::Load::Burst(figures) = measured.load else { continue };
+        let record::LoadFigures::Burst(figures) = measured.load else { continue };
         start.documents = figures.documents;
         let who = format!("{}, {} workers", burst.name, burst.workers);
         let failed =
             measured.errors.iter().map(|(message, count)| format!("{who}: {count} failed: {message}"));
         start.complaints.extend(failed);
-        if measured.did.stores_dropped > 0 {
-            let dropped = measured.did.stores_dropped;
+        if measured.activity.stores_dropped > 0 {
+            let dropped = measured.activity.stores_dropped;
             start.complaints.push(format!("{who}: {dropped} stores dropped: the mailbox was full"));
         }
         start.runs.push((figures, measured.whole_ms_sum.unwrap_or_default()));
@@ -58,12 +58,13 @@ pub fn start(
     Ok(start)
 }
 
-/// The starts in the published layout, and what they come to. What crashes is told only under a
-/// mailbox: nothing else can.
+/// The starts in the published layout, and a summary. Only a full mailbox makes a worker crash: without a mailbox
+/// the column `crashed` shows `n/a`, unless workers failed for another reason.
 #[must_use]
-pub fn text(starts: &[Start], has_mailbox: bool) -> String {
-    let runs =
-        |start: &Start| kazoo::start(start.documents, start.runs.iter().map(|(burst, sum)| (burst, *sum)));
+pub fn text(starts: &[BurstSeries], has_mailbox: bool) -> String {
+    let runs = |start: &BurstSeries| {
+        kazoo::start(start.documents, start.runs.iter().map(|(burst, sum)| (burst, *sum)))
+    };
     let mut text: String = starts.iter().filter(|start| !start.runs.is_empty()).map(runs).collect();
     let headings = ["workers", "strategy", "DB operations", "store messages", "crashed"].map(str::to_owned);
     let row = |burst: &record::BurstFigures| {
@@ -82,10 +83,10 @@ pub fn text(starts: &[Start], has_mailbox: bool) -> String {
     text
 }
 
-/// The starts as the JSON contract has them.
+/// The starts in the shape of the JSON contract.
 #[must_use]
 #[expect(clippy::missing_panics_doc, reason = "figures are always JSON")]
-pub fn json(starts: &[Start]) -> String {
+pub fn json(starts: &[BurstSeries]) -> String {
     let runs = starts.iter().flat_map(|start| &start.runs).map(|(burst, _)| burst).collect();
-    serde_json::to_string(&Report { runs }).expect("figures are JSON") + "\n"
+    serde_json::to_string(&StampedeReport { runs }).expect("figures are JSON") + "\n"
 }

@@ -11,51 +11,25 @@ use std::{
 use stockade_model::record::{Interval, Record, Run, SCHEMA};
 
 use crate::{
-    metrics::{Results, Window},
+    metrics::{FigureWindow, Results},
     reference,
 };
 
 /// A record could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
-    /// The file system said no.
     #[error("{}: {error}", path.display())]
-    Io {
-        /// To what.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// The directory could not be made.
+    Io { path: PathBuf, error: io::Error },
     #[error("cannot make the directory {} for the record: {error}; name another with --out", path.display())]
-    Create {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// There is a record already.
+    Create { path: PathBuf, error: io::Error },
+    /// The directory already has a record.
     #[error("{}: there is a record already; name another directory", path.display())]
-    Taken {
-        /// Which.
-        path: PathBuf,
-    },
-    /// There is no record where one was looked for.
+    Taken { path: PathBuf },
     #[error("{}: {error}; name the directory of one run, such as runs/stampede/2026-01-31T10-00-00Z", path.display())]
-    NoRecord {
-        /// What was looked for.
-        path: PathBuf,
-        /// Why it was not found.
-        error: io::Error,
-    },
-    /// A file is not what it should be.
+    NoRecord { path: PathBuf, error: io::Error },
+    /// A file is not valid.
     #[error("{}: not a Stockade record: {reason}", path.display())]
-    Broken {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
+    Broken { path: PathBuf, reason: String },
 }
 
 fn io(path: &Path) -> impl FnOnce(io::Error) -> StorageError {
@@ -63,9 +37,8 @@ fn io(path: &Path) -> impl FnOnce(io::Error) -> StorageError {
     |error| StorageError::Io { path, error }
 }
 
-/// Writes a record while it is made. Whatever ends the run, what is on disk then is a record of what
-/// was measured until its last checkpoint: `record.json` is replaced there, intervals are flushed run
-/// by run.
+/// Writes a record during a run. However the run ends, the disk has a valid record up to the last checkpoint:
+/// `record.json` is replaced at each checkpoint, intervals are flushed run by run.
 #[derive(Debug)]
 pub struct Recorder {
     directory: PathBuf,
@@ -76,7 +49,7 @@ const RECORD: &str = "record.json";
 const INTERVALS: &str = "intervals.jsonl";
 
 impl Recorder {
-    /// Makes the directory. One that holds a record already is not overwritten.
+    /// Creates the directory. An existing record is not overwritten.
     pub fn create(directory: &Path) -> Result<Self, StorageError> {
         let record = directory.join(RECORD);
         if record.exists() {
@@ -89,19 +62,19 @@ impl Recorder {
         Ok(Self { directory: directory.to_owned(), intervals })
     }
 
-    /// Adds a second of the run under way.
+    /// Appends a second of the current run.
     pub fn second(&mut self, interval: &Interval) -> Result<(), StorageError> {
         let written = serde_json::to_writer(&mut self.intervals, interval).map_err(io::Error::from);
         let written = written.and_then(|()| self.intervals.write_all(b"\n"));
         written.map_err(io(&self.directory.join(INTERVALS)))
     }
 
-    /// The run is over, and its seconds are to be found on disk.
+    /// Flushes the seconds of a finished run.
     pub fn flush(&mut self) -> Result<(), StorageError> {
         self.intervals.flush().map_err(io(&self.directory.join(INTERVALS)))
     }
 
-    /// Writes the record as it is now, in place of the one before.
+    /// Replaces the record on disk.
     pub fn checkpoint(&self, record: &Record) -> Result<(), StorageError> {
         let path = self.directory.join(RECORD);
         let beside = self.directory.join("record.json.new");
@@ -117,7 +90,7 @@ impl Recorder {
     }
 }
 
-/// Reads a record from its directory, and folds its intervals as they are read.
+/// Reads a record from its directory and folds its intervals.
 pub fn read(directory: &Path) -> Result<(Record, Results), StorageError> {
     let path = directory.join(RECORD);
     let text =
@@ -134,7 +107,8 @@ pub fn read(directory: &Path) -> Result<(Record, Results), StorageError> {
     let mut lines = BufReader::new(File::open(&path).map_err(io(&path))?).lines().enumerate().peekable();
     let is_cut = ends_within_a_line(&path).map_err(io(&path))?;
     let mut results = Results::watching(windows(&record));
-    // Intervals stand in the order of the runs. A killed run leaves some of a run without a record, and a part of a line.
+    // Intervals stand in the order of the runs. A killed process leaves seconds of a run without a record, and
+    // a partial line.
     for run in &record.runs {
         let mut fold = results.fold();
         let mut seconds = 0;
@@ -160,14 +134,14 @@ pub fn read(directory: &Path) -> Result<(Record, Results), StorageError> {
     Ok((record, results))
 }
 
-/// The windows that published figures are of.
-fn windows(record: &Record) -> Vec<Window> {
+/// The windows of published figures.
+fn windows(record: &Record) -> Vec<FigureWindow> {
     let windows: BTreeSet<_> =
         reference::figures(record).into_iter().filter_map(|(selector, _)| selector.window).collect();
     windows.into_iter().collect()
 }
 
-/// Whether what was written last was not written to its end.
+/// Whether the last line is incomplete.
 fn ends_within_a_line(path: &Path) -> io::Result<bool> {
     let mut file = File::open(path)?;
     if file.seek(SeekFrom::End(0))? == 0 {
@@ -179,15 +153,15 @@ fn ends_within_a_line(path: &Path) -> io::Result<bool> {
     Ok(last != *b"\n")
 }
 
-/// Whether a line is that of another run; one that cannot be read is this run's, which then says so.
+/// Whether a line belongs to another run; an unreadable line counts as this run's, which reports the error.
 fn belongs_to_another(line: &str, run: &Run) -> bool {
-    serde_json::from_str::<Key<'_>>(line).is_ok_and(|key| {
+    serde_json::from_str::<IntervalKey<'_>>(line).is_ok_and(|key| {
         (key.test.as_ref(), key.arm.as_ref(), key.repeat) != (&run.test, &run.arm, run.repeat)
     })
 }
 
 #[derive(serde::Deserialize)]
-struct Key<'a> {
+struct IntervalKey<'a> {
     #[serde(borrow)]
     test: Cow<'a, str>,
     #[serde(borrow)]

@@ -1,4 +1,11 @@
-//! One thread's way to the servers: connections that are kept, and requests on them.
+//! The HTTP client of one thread: pooled connections, and requests on them.
+
+mod cache_headers;
+mod connect;
+mod deadline;
+mod http1;
+mod http2;
+mod response;
 
 use std::{
     cell::{Cell, RefCell},
@@ -14,165 +21,162 @@ use http::{Request, Uri, Version, header};
 use stockade_model::time::{Precise, Runtime, Time, before};
 use tokio::sync::{Mutex, OnceCell};
 
+pub use self::response::Sha256Digest;
+use self::{
+    connect::{EndpointAddress, Stream, TransportConnector, is_http2},
+    deadline::DeadlineTimer,
+    http1::{Http1Connection, PreparedRequest, ReadScratch, RequestBytes, USER_AGENT, read_scratch},
+    http2::Http2Connection,
+    response::{CompletedResponse, ExchangeError, ExpectedBody},
+};
 use crate::{
-    alarm::Alarm,
-    body::{Digest, Expected},
-    connect::{Address, Connector, Stream, is_http2},
     endpoint::Endpoint,
-    follow::followed,
-    http1::{Done, Http1, Prepared, Scratch, Sent, USER_AGENT, scratch},
-    http2::Http2,
-    retry::{Budget, Retries},
-    sample::{Answer, Class, Failure},
-    target::Target,
+    follow::follow_redirect,
+    retry::{Retries, RetryBudget},
+    sample::{FailureClass, RequestFailure, Response},
+    template::RequestTemplate,
     tls::{self, Trust, TrustError},
-    traffic::{Asked, Traffic},
+    traffic::{RequestSpec, Traffic},
 };
 
-/// How requests are made.
+/// How requests are sent.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Options {
-    /// From when an attempt begins until its answer has to be complete.
+pub struct ClientOptions {
+    /// The time from the start of an attempt until its response has to be complete.
     pub timeout: Duration,
-    /// HTTP/2, from the first byte on or as TLS settles it, and nothing else.
+    /// HTTP/2 only: by ALPN over TLS, with prior knowledge without TLS.
     pub http2: bool,
-    /// Connections are kept for more than one request.
+    /// Whether a connection serves more than one request.
     pub keep_alive: bool,
-    /// Whom encrypted connections trust.
+    /// The certificates that TLS connections accept.
     pub trust: Trust,
-    /// A socket to which all connections go, whatever the URLs say.
-    pub unix: Option<PathBuf>,
-    /// How many redirects in a row are followed.
-    pub redirects: u32,
-    /// What is done about a failure.
+    /// The socket that replaces the address of every URL.
+    pub unix_socket: Option<PathBuf>,
+    /// The most redirects followed for one request.
+    pub redirects_max: u32,
+    /// The retries of failed requests.
     pub retries: Retries,
-    /// What every body has to be, as SHA-256 of what it is decoded.
-    pub digest: Option<Digest>,
+    /// The SHA-256 that every decoded body has to have.
+    pub body_digest: Option<Sha256Digest>,
 }
 
-impl Default for Options {
+impl Default for ClientOptions {
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(30),
             http2: false,
             keep_alive: true,
             trust: Trust::System,
-            unix: None,
-            redirects: 0,
+            unix_socket: None,
+            redirects_max: 0,
             retries: Retries::default(),
-            digest: None,
+            body_digest: None,
         }
     }
 }
 
-/// What all threads share: how requests are made, and for what.
+/// What the clients of all threads share.
 #[derive(Debug)]
-pub(crate) struct Common {
-    options: Options,
+pub(crate) struct ClientContext {
+    options: ClientOptions,
     traffic: Arc<Traffic>,
-    connector: Connector,
-    budget: std::sync::Mutex<Budget>,
+    connector: TransportConnector,
+    retry_budget: std::sync::Mutex<RetryBudget>,
 }
 
-impl Common {
-    pub(crate) fn new(options: Options, traffic: Arc<Traffic>) -> Result<Self, TrustError> {
-        // A redirect may lead anywhere.
-        let may_encrypt =
-            options.redirects > 0 || traffic.targets().iter().any(|target| is_encrypted(&target.url));
+impl ClientContext {
+    pub(crate) fn new(options: ClientOptions, traffic: Arc<Traffic>) -> Result<Self, TrustError> {
+        // A redirect may lead to any URL.
+        let may_encrypt = options.redirects_max > 0
+            || traffic.templates().iter().any(|template| Endpoint::of_url(&template.url).is_encrypted);
         let tls = tls::config(&options.trust, options.http2, options.keep_alive, may_encrypt)?;
-        let connector = Connector { unix: options.unix.clone(), tls };
-        let budget = std::sync::Mutex::new(Budget::new(options.retries));
-        Ok(Self { options, traffic, connector, budget })
+        let connector = TransportConnector { unix_socket: options.unix_socket.clone(), tls };
+        let retry_budget = std::sync::Mutex::new(RetryBudget::new(options.retries));
+        Ok(Self { options, traffic, connector, retry_budget })
     }
 }
 
-fn is_encrypted(url: &Uri) -> bool {
-    Endpoint::of(url).is_encrypted
-}
-
-/// One thread's connections.
-pub(crate) struct Client {
-    common: Arc<Common>,
+/// The connections of one thread.
+pub(crate) struct ThreadClient {
+    context: Arc<ClientContext>,
     clock: Precise,
-    sites: RefCell<Vec<Rc<Site>>>,
-    /// By target: where it is, and how it is asked for.
-    targets: Vec<(Rc<Site>, Prepared)>,
-    scratch: Scratch,
-    /// How many requests an HTTP/2 connection takes at once, if its peer takes as many.
+    pools: RefCell<Vec<Rc<EndpointPool>>>,
+    /// By the index of the request template.
+    targets: Vec<(Rc<EndpointPool>, PreparedRequest)>,
+    scratch: ReadScratch,
+    /// The most concurrent requests on an HTTP/2 connection, below the limit of its peer.
     pub(crate) streams_max: Cell<usize>,
-    pub(crate) opened: Cell<u64>,
-    pub(crate) retried: Cell<u64>,
-    /// Requests sent once more because their connection had been closed, or was about to be, before anybody looked at
-    /// them.
-    pub(crate) resent: Cell<u64>,
+    pub(crate) connections_opened: Cell<u64>,
+    pub(crate) retries: Cell<u64>,
+    /// Requests sent again because their connection closed before the server processed them.
+    pub(crate) resends: Cell<u64>,
 }
 
-/// An endpoint, and the connections to it that are free.
-struct Site {
+/// The free connections to one endpoint.
+struct EndpointPool {
     endpoint: Endpoint,
-    address: OnceCell<Address>,
+    address: OnceCell<EndpointAddress>,
     #[expect(clippy::vec_box, reason = "each moves out and in with every request")]
-    idle: RefCell<Vec<Box<Line>>>,
-    multiplexed: RefCell<Vec<Http2>>,
-    /// Held by whoever connects for all: many streams share what one opens.
+    idle: RefCell<Vec<Box<PooledConnection>>>,
+    multiplexed: RefCell<Vec<Http2Connection>>,
+    /// Serializes HTTP/2 connects: concurrent requests share the connection that one of them opens.
     connecting: Mutex<()>,
 }
 
-/// A connection with HTTP/1.1, and when its request is given up.
-struct Line {
-    http1: Http1,
-    alarm: Alarm<Precise>,
-    /// It has served a request, and may have been closed since.
+/// An HTTP/1.1 connection, with the timer of its current request.
+struct PooledConnection {
+    http1: Http1Connection,
+    timer: DeadlineTimer<Precise>,
+    /// It has served a request, so its peer may have closed it since.
     is_used: bool,
 }
 
-/// A request, and when it is to be answered.
+/// One request on one endpoint, and its deadline.
 #[derive(Clone, Copy)]
-struct Exchange<'a> {
-    site: &'a Site,
-    prepared: &'a Prepared,
-    asked: &'a Asked<'a>,
-    /// When its attempt began.
-    began: Time,
+struct EndpointRequest<'a> {
+    pool: &'a EndpointPool,
+    prepared: &'a PreparedRequest,
+    spec: &'a RequestSpec<'a>,
+    attempt_started: Time,
     deadline: Time,
-    started: &'a Started,
+    start_time: &'a StartTime,
 }
 
-/// When a request was handed to a connection that was ready.
-pub(crate) type Started = Cell<Option<Time>>;
+/// The time when a request was first handed to a ready connection.
+pub(crate) type StartTime = Cell<Option<Time>>;
 
-/// A connection is ready: the first one that is counts.
-fn start(started: &Started, at: Time) {
-    started.set(started.get().or(Some(at)));
+/// Keeps the first time only: later ones are resends and redirects.
+fn note_start(start_time: &StartTime, at: Time) {
+    start_time.set(start_time.get().or(Some(at)));
 }
 
-/// What is closed each time it is sent will be so once more.
+/// A bound, since a server may close every connection at once.
 const RESENDS_MAX: u32 = 3;
-/// So many connections of many streams each are enough.
+/// HTTP/2 connections to one endpoint, where each takes many streams.
 const MULTIPLEXED_MAX: usize = 256;
-/// So many redirects may lead to so many different hosts.
-const SITES_MAX: usize = 10_000;
+/// A bound, since redirects may name any number of hosts.
+const POOLS_MAX: usize = 10_000;
 
-impl Client {
-    pub(crate) fn new(common: Arc<Common>, clock: Precise) -> Self {
+impl ThreadClient {
+    pub(crate) fn new(context: Arc<ClientContext>, clock: Precise) -> Self {
         let mut client = Self {
-            common,
+            context,
             clock,
-            sites: RefCell::default(),
+            pools: RefCell::default(),
             targets: Vec::new(),
-            scratch: scratch(),
+            scratch: read_scratch(),
             streams_max: Cell::new(usize::MAX),
-            opened: Cell::new(0),
-            retried: Cell::new(0),
-            resent: Cell::new(0),
+            connections_opened: Cell::new(0),
+            retries: Cell::new(0),
+            resends: Cell::new(0),
         };
-        let keeps_alive = client.common.options.keep_alive;
-        let prepare = |target: &Target| {
-            let site = client.site(&target.url);
-            let prepared = Prepared::new(target, &site.endpoint, keeps_alive);
-            (site, prepared)
+        let keeps_alive = client.context.options.keep_alive;
+        let prepare = |template: &RequestTemplate| {
+            let pool = client.pool(&template.url);
+            let prepared = PreparedRequest::new(template, &pool.endpoint, keeps_alive);
+            (pool, prepared)
         };
-        client.targets = client.common.traffic.targets().iter().map(prepare).collect();
+        client.targets = client.context.traffic.templates().iter().map(prepare).collect();
         client
     }
 
@@ -180,248 +184,274 @@ impl Client {
         &self.clock
     }
 
-    /// Opens a connection for the `n`th request before it is due; whether that worked. What fails now fails again then,
-    /// and is told then.
-    pub(crate) async fn open_for(&self, n: u64) -> bool {
-        let site = &self.targets[self.common.traffic.nth(n).index].0;
-        let deadline = self.clock.now() + self.common.options.timeout;
-        if self.common.options.http2 {
-            return before(&self.clock, deadline, self.one_more(site, deadline))
-                .await
-                .is_some_and(|one| one.is_ok());
+    /// Opens a connection for the `n`th request in advance; returns whether that worked. The reason of a failure is not
+    /// kept: the request itself will fail with it.
+    pub(crate) async fn preconnect(&self, n: u64) -> bool {
+        let pool = &self.targets[self.context.traffic.request(n).template_index].0;
+        let deadline = self.clock.now() + self.context.options.timeout;
+        if self.context.options.http2 {
+            let connected = before(&self.clock, deadline, self.connect_http2(pool, deadline)).await;
+            return connected.is_some_and(|connected| connected.is_ok());
         }
-        let Ok(line) = self.connect(site, deadline).await else { return false };
-        site.idle.borrow_mut().push(line);
+        let Ok(connection) = self.connect_http1(pool, deadline).await else { return false };
+        pool.idle.borrow_mut().push(connection);
         true
     }
 
-    /// What the `n`th request asks for.
-    pub(crate) fn asked(&self, n: u64) -> Asked<'_> {
-        self.common.traffic.nth(n)
+    /// The `n`th request.
+    pub(crate) fn request(&self, n: u64) -> RequestSpec<'_> {
+        self.context.traffic.request(n)
     }
 
-    /// Asks for it until it is answered or given up.
-    pub(crate) async fn ask(&self, asked: &Asked<'_>, started: &Started) -> Result<Answer, Failure> {
-        let (site, prepared) = &self.targets[asked.index];
-        let retries = self.common.options.retries;
-        if retries.most == 0 {
-            return self.attempt(site, prepared, asked, started).await;
+    /// Sends a request and reads its response, with retries.
+    pub(crate) async fn send(
+        &self,
+        spec: &RequestSpec<'_>,
+        start_time: &StartTime,
+    ) -> Result<Response, RequestFailure> {
+        let (pool, prepared) = &self.targets[spec.template_index];
+        let retries = self.context.options.retries;
+        if retries.max == 0 {
+            return self.attempt(pool, prepared, spec, start_time).await;
         }
-        let budget = || self.common.budget.lock().unwrap_or_else(PoisonError::into_inner);
-        budget().pay_in();
+        let budget = || self.context.retry_budget.lock().unwrap_or_else(PoisonError::into_inner);
+        budget().deposit();
         let mut attempts = 1;
         loop {
-            let ended = self.attempt(site, prepared, asked, started).await;
-            if !budget().allows(attempts, &ended) {
-                return ended;
+            let result = self.attempt(pool, prepared, spec, start_time).await;
+            if !budget().try_retry(attempts, &result) {
+                return result;
             }
             attempts += 1;
-            self.retried.set(self.retried.get() + 1);
+            self.retries.set(self.retries.get() + 1);
             self.clock.sleep_until(self.clock.now() + retries.backoff).await;
         }
     }
 
+    /// One attempt, redirects included.
     async fn attempt(
         &self,
-        site: &Rc<Site>,
-        prepared: &Prepared,
-        asked: &Asked<'_>,
-        started: &Started,
-    ) -> Result<Answer, Failure> {
-        let began = self.clock.now();
-        let deadline = began + self.common.options.timeout;
-        let mut done = self.exchange(Exchange { site, prepared, asked, began, deadline, started }).await?;
-        let mut target = None;
-        for _ in 0..self.common.options.redirects {
-            let Some(location) = done.location.take() else { break };
-            let from = target.as_ref().unwrap_or(asked.target);
-            let to = followed(from, done.answer.status, &location)
-                .ok_or_else(|| Failure::new(Class::Malformed, format!("a redirect to `{location}`")))?;
-            let site = self.site(&to.url);
-            let prepared = Prepared::new(&to, &site.endpoint, self.common.options.keep_alive);
-            let path = to.url.path_and_query().map_or("/", |path| path.as_str()).into();
-            let asked = Asked { index: 0, target: &to, path };
-            let exchange =
-                Exchange { site: &site, prepared: &prepared, asked: &asked, began, deadline, started };
-            done = self.exchange(exchange).await?;
-            target = Some(to);
+        pool: &Rc<EndpointPool>,
+        prepared: &PreparedRequest,
+        spec: &RequestSpec<'_>,
+        start_time: &StartTime,
+    ) -> Result<Response, RequestFailure> {
+        let attempt_started = self.clock.now();
+        let deadline = attempt_started + self.context.options.timeout;
+        let first = EndpointRequest { pool, prepared, spec, attempt_started, deadline, start_time };
+        let mut completed = self.exchange(first).await?;
+        let mut previous = None;
+        for _ in 0..self.context.options.redirects_max {
+            let Some(location) = completed.location.take() else { break };
+            let from = previous.as_ref().unwrap_or(spec.template);
+            let next = follow_redirect(from, completed.response.status, &location).ok_or_else(|| {
+                RequestFailure::new(FailureClass::Malformed, format!("a redirect to `{location}`"))
+            })?;
+            let pool = self.pool(&next.url);
+            let prepared = PreparedRequest::new(&next, &pool.endpoint, self.context.options.keep_alive);
+            let path = next.url.path_and_query().map_or("/", |path| path.as_str()).into();
+            let spec = RequestSpec { template_index: 0, template: &next, path };
+            let request = EndpointRequest { pool: &pool, prepared: &prepared, spec: &spec, ..first };
+            completed = self.exchange(request).await?;
+            previous = Some(next);
         }
-        Ok(done.answer)
+        Ok(completed.response)
     }
 
-    /// One request and its answer. What a server has not looked at, because it was closing the connection, is sent once
-    /// more on another one, as every browser does (RFC 9110, 9.2.2; RFC 9113, 8.7).
-    async fn exchange(&self, exchange: Exchange<'_>) -> Result<Done, Failure> {
+    /// One request and its response. A request that the server did not process because it was closing the connection is
+    /// resent on another one, as browsers do (RFC 9110, 9.2.2; RFC 9113, 8.7).
+    async fn exchange(&self, request: EndpointRequest<'_>) -> Result<CompletedResponse, RequestFailure> {
         let mut resends = 0;
         loop {
-            let exchanged = if self.common.options.http2 {
-                self.exchange_http2(&exchange).await
+            let result = if self.context.options.http2 {
+                self.exchange_http2(&request).await
             } else {
-                self.exchange_http1(&exchange).await
+                self.exchange_http1(&request).await
             };
-            match exchanged {
-                Ok(done) => return Ok(done),
-                Err((failure, was_looked_at)) if was_looked_at || resends == RESENDS_MAX => {
-                    return Err(failure);
-                }
+            match result {
+                Ok(completed) => return Ok(completed),
+                Err(error) if !error.may_resend || resends == RESENDS_MAX => return Err(error.failure),
                 Err(_) => {
                     resends += 1;
-                    self.resent.set(self.resent.get() + 1);
+                    self.resends.set(self.resends.get() + 1);
                 }
             }
         }
     }
 
-    /// Once; with a failure comes whether the server may have looked at the request.
-    async fn exchange_http1(&self, exchange: &Exchange<'_>) -> Result<Done, (Failure, bool)> {
-        let Exchange { site, prepared, asked, began, deadline, started } = *exchange;
-        let mut line = match self.idle(site).await {
-            Some(line) => {
-                // That took no time.
-                start(started, began);
-                line
+    async fn exchange_http1(
+        &self,
+        request: &EndpointRequest<'_>,
+    ) -> Result<CompletedResponse, ExchangeError> {
+        let EndpointRequest { pool, prepared, spec, attempt_started, deadline, start_time } = *request;
+        let mut connection = match self.take_idle(pool).await {
+            Some(connection) => {
+                // Taking an idle connection takes no time.
+                note_start(start_time, attempt_started);
+                connection
             }
             None => {
-                let line = self.connect(site, deadline).await.map_err(|failure| (failure, true))?;
-                start(started, self.clock.now());
-                line
+                let connection =
+                    self.connect_http1(pool, deadline).await.map_err(ExchangeError::permanent)?;
+                note_start(start_time, self.clock.now());
+                connection
             }
         };
-        let mut room = Vec::new();
-        let expected = self.expected(prepared);
-        let sent = Sent { head: prepared.head(asked, &mut room), body: &prepared.body, expected };
-        line.alarm.set(deadline);
-        let done = line.http1.exchange(sent, &mut line.alarm, &self.scratch).await;
-        let may_resend = line.is_used && asked.target.method.is_idempotent();
-        line.is_used = true;
-        if let Ok(done) = &done
-            && done.keeps_alive
-            && self.common.options.keep_alive
+        let mut head = Vec::new();
+        let expected = self.expected_body(prepared);
+        let request = RequestBytes { head: prepared.head(spec, &mut head), body: &prepared.body, expected };
+        connection.timer.set(deadline);
+        let result = connection.http1.exchange(request, &mut connection.timer, &self.scratch).await;
+        let is_resendable = connection.is_used && spec.template.method.is_idempotent();
+        connection.is_used = true;
+        if let Ok(completed) = &result
+            && completed.keeps_alive
+            && self.context.options.keep_alive
         {
-            site.idle.borrow_mut().push(line);
+            pool.idle.borrow_mut().push(connection);
         }
-        done.map_err(|(failure, has_begun)| {
-            let is_broken = matches!(failure.class, Class::Closed | Class::Reset);
-            (failure, has_begun || !may_resend || !is_broken)
-        })
+        result.map_err(|error| ExchangeError { may_resend: error.may_resend && is_resendable, ..error })
     }
 
-    /// The same.
-    async fn exchange_http2(&self, exchange: &Exchange<'_>) -> Result<Done, (Failure, bool)> {
-        let Exchange { site, prepared, asked, deadline, started, .. } = *exchange;
-        let http2 = self.multiplexed(site, deadline).await.map_err(|failure| (failure, true))?;
-        let request = request(asked, &site.endpoint).map_err(|failure| (failure, true))?;
-        let (body, expected) = (prepared.body.clone(), self.expected(prepared));
-        let exchange = http2.exchange(request, body, expected, || start(started, self.clock.now()));
+    async fn exchange_http2(
+        &self,
+        request: &EndpointRequest<'_>,
+    ) -> Result<CompletedResponse, ExchangeError> {
+        let EndpointRequest { pool, prepared, spec, deadline, start_time, .. } = *request;
+        let http2 = self.http2_connection(pool, deadline).await.map_err(ExchangeError::permanent)?;
+        let request = http2_request(spec, &pool.endpoint).map_err(ExchangeError::permanent)?;
+        let (body, expected) = (prepared.body.clone(), self.expected_body(prepared));
+        let exchange = http2.exchange(request, body, expected, || note_start(start_time, self.clock.now()));
         before(&self.clock, deadline, exchange).await.unwrap_or_else(|| {
-            // Who is silent to one may be silent to all: as with HTTP/1.1, the next one connects anew.
-            http2.leave();
-            Err((Class::Timeout.into(), true))
+            // The whole connection may be dead: as with HTTP/1.1, the next request opens another one.
+            http2.retire();
+            Err(ExchangeError::permanent(FailureClass::Timeout))
         })
     }
 
-    fn expected(&self, prepared: &Prepared) -> Expected {
-        Expected { is_head: prepared.is_head, decodes: prepared.decodes, digest: self.common.options.digest }
+    fn expected_body(&self, prepared: &PreparedRequest) -> ExpectedBody {
+        ExpectedBody {
+            is_head: prepared.is_head,
+            decodes: prepared.decodes,
+            digest: self.context.options.body_digest,
+        }
     }
 
-    /// A connection that is open, free, and not closed by its peer meanwhile.
-    async fn idle(&self, site: &Site) -> Option<Box<Line>> {
+    /// Takes an idle connection that its peer has not closed meanwhile.
+    async fn take_idle(&self, pool: &EndpointPool) -> Option<Box<PooledConnection>> {
         loop {
-            let mut line = site.idle.borrow_mut().pop()?;
-            if poll_fn(|cx| Poll::Ready(line.http1.is_quiet(cx))).await {
-                return Some(line);
+            let mut connection = pool.idle.borrow_mut().pop()?;
+            if poll_fn(|cx| Poll::Ready(connection.http1.is_quiet(cx))).await {
+                return Some(connection);
             }
         }
     }
 
-    async fn connect(&self, site: &Site, deadline: Time) -> Result<Box<Line>, Failure> {
-        let stream = self.stream(site, deadline).await?;
-        let alarm = Alarm::new(self.clock.clone());
-        Ok(Box::new(Line { http1: Http1::new(stream), alarm, is_used: false }))
+    async fn connect_http1(
+        &self,
+        pool: &EndpointPool,
+        deadline: Time,
+    ) -> Result<Box<PooledConnection>, RequestFailure> {
+        let stream = self.connect(pool, deadline).await?;
+        let timer = DeadlineTimer::new(self.clock.clone());
+        Ok(Box::new(PooledConnection { http1: Http1Connection::new(stream), timer, is_used: false }))
     }
 
-    async fn multiplexed(&self, site: &Site, deadline: Time) -> Result<Http2, Failure> {
-        let with_room = || {
-            let mut multiplexed = site.multiplexed.borrow_mut();
+    /// A connection with capacity, a new one if there is none.
+    async fn http2_connection(
+        &self,
+        pool: &EndpointPool,
+        deadline: Time,
+    ) -> Result<Http2Connection, RequestFailure> {
+        let find = || {
+            let mut multiplexed = pool.multiplexed.borrow_mut();
             multiplexed.retain(|http2| !http2.is_closing());
-            let most = self.streams_max.get();
-            let free = multiplexed.iter().find(|http2| http2.has_room(most));
-            // Who lets nobody in on many connections will not do so on one more: then one waits.
-            let any =
-                || (most > 1 && multiplexed.len() >= MULTIPLEXED_MAX).then(|| multiplexed.last()).flatten();
-            free.or_else(any).cloned()
+            let streams_max = self.streams_max.get();
+            let free = multiplexed.iter().find(|http2| http2.has_capacity(streams_max));
+            // A server that admits no stream on that many connections will not admit one on another: wait on the last.
+            let last = || {
+                (streams_max > 1 && multiplexed.len() >= MULTIPLEXED_MAX)
+                    .then(|| multiplexed.last())
+                    .flatten()
+            };
+            free.or_else(last).cloned()
         };
-        if let Some(http2) = with_room() {
+        if let Some(http2) = find() {
             return Ok(http2);
         }
         let connecting = async {
-            let _turn = site.connecting.lock().await;
-            if let Some(http2) = with_room() {
+            let _guard = pool.connecting.lock().await;
+            if let Some(http2) = find() {
                 return Ok(http2);
             }
-            self.one_more(site, deadline).await
+            self.connect_http2(pool, deadline).await
         };
         let connected = before(&self.clock, deadline, connecting).await;
-        connected.unwrap_or_else(|| Err(Class::ConnectTimeout.into()))
+        connected.unwrap_or_else(|| Err(FailureClass::ConnectTimeout.into()))
     }
 
-    async fn one_more(&self, site: &Site, deadline: Time) -> Result<Http2, Failure> {
-        let stream = self.stream(site, deadline).await?;
-        if site.endpoint.is_encrypted && !is_http2(&stream) {
-            return Err(Failure::new(Class::Tls, "the server does not speak HTTP/2"));
+    async fn connect_http2(
+        &self,
+        pool: &EndpointPool,
+        deadline: Time,
+    ) -> Result<Http2Connection, RequestFailure> {
+        let stream = self.connect(pool, deadline).await?;
+        if pool.endpoint.is_encrypted && !is_http2(&stream) {
+            return Err(RequestFailure::new(FailureClass::Tls, "the server does not speak HTTP/2"));
         }
-        let http2 = Http2::handshake(stream).await?;
-        site.multiplexed.borrow_mut().push(http2.clone());
+        let http2 = Http2Connection::handshake(stream).await?;
+        pool.multiplexed.borrow_mut().push(http2.clone());
         Ok(http2)
     }
 
-    async fn stream(&self, site: &Site, deadline: Time) -> Result<Stream, Failure> {
-        let connector = &self.common.connector;
-        // One asks for all; who asks in vain is not believed for long.
-        let looking = site.address.get_or_try_init(|| connector.look_up(&site.endpoint));
-        let address = before(&self.clock, deadline, looking).await.unwrap_or_else(|| {
-            Err(Failure::new(Class::Dns, format!("{}: nobody said so in time", site.endpoint.host)))
+    async fn connect(&self, pool: &EndpointPool, deadline: Time) -> Result<Stream, RequestFailure> {
+        let connector = &self.context.connector;
+        // One lookup serves all requests. A failed one is not kept.
+        let lookup = pool.address.get_or_try_init(|| connector.look_up(&pool.endpoint));
+        let address = before(&self.clock, deadline, lookup).await.unwrap_or_else(|| {
+            let detail = format!("{}: the lookup timed out", pool.endpoint.host);
+            Err(RequestFailure::new(FailureClass::Dns, detail))
         })?;
-        let stream = before(&self.clock, deadline, connector.connect(&site.endpoint, address)).await;
-        let stream = stream.unwrap_or_else(|| Err(Class::ConnectTimeout.into()))?;
-        self.opened.set(self.opened.get() + 1);
+        let stream = before(&self.clock, deadline, connector.connect(&pool.endpoint, address)).await;
+        let stream = stream.unwrap_or_else(|| Err(FailureClass::ConnectTimeout.into()))?;
+        self.connections_opened.set(self.connections_opened.get() + 1);
         Ok(stream)
     }
 
-    /// The one for this URL; a new one if there is none.
-    fn site(&self, url: &Uri) -> Rc<Site> {
-        let endpoint = Endpoint::of(url);
-        let mut sites = self.sites.borrow_mut();
-        if let Some(site) = sites.iter().find(|site| site.endpoint == endpoint) {
-            return Rc::clone(site);
+    /// The pool for a URL, a new one if there is none.
+    fn pool(&self, url: &Uri) -> Rc<EndpointPool> {
+        let endpoint = Endpoint::of_url(url);
+        let mut pools = self.pools.borrow_mut();
+        if let Some(pool) = pools.iter().find(|pool| pool.endpoint == endpoint) {
+            return Rc::clone(pool);
         }
-        let site = Rc::new(Site {
+        let pool = Rc::new(EndpointPool {
             endpoint,
             address: OnceCell::new(),
             idle: RefCell::default(),
             multiplexed: RefCell::default(),
             connecting: Mutex::new(()),
         });
-        if sites.len() < SITES_MAX {
-            sites.push(Rc::clone(&site));
+        if pools.len() < POOLS_MAX {
+            pools.push(Rc::clone(&pool));
         }
-        site
+        pool
     }
 }
 
-fn request(asked: &Asked<'_>, endpoint: &Endpoint) -> Result<Request<()>, Failure> {
+fn http2_request(spec: &RequestSpec<'_>, endpoint: &Endpoint) -> Result<Request<()>, RequestFailure> {
     let scheme = if endpoint.is_encrypted { "https" } else { "http" };
-    let headers = &asked.target.headers;
+    let headers = &spec.template.headers;
     let authority = match headers.get(header::HOST).and_then(|host| host.to_str().ok()) {
         Some(host) => host.to_owned(),
         None => endpoint.authority(),
     };
     let mut request = Request::builder()
         .version(Version::HTTP_2)
-        .method(asked.target.method.clone())
-        .uri(format!("{scheme}://{authority}{}", asked.path))
+        .method(spec.template.method.clone())
+        .uri(format!("{scheme}://{authority}{}", spec.path))
         .body(())
-        .map_err(|error| Failure::new(Class::Malformed, error.to_string()))?;
+        .map_err(|error| RequestFailure::new(FailureClass::Malformed, error.to_string()))?;
     let fields = request.headers_mut();
     fields.insert(header::USER_AGENT, header::HeaderValue::from_static(USER_AGENT));
     fields.insert(header::ACCEPT_ENCODING, header::HeaderValue::from_static("gzip"));
@@ -431,8 +461,8 @@ fn request(asked: &Asked<'_>, endpoint: &Endpoint) -> Result<Request<()>, Failur
             fields.append(name, value.clone());
         }
     }
-    if !asked.target.body.is_empty() {
-        fields.insert(header::CONTENT_LENGTH, asked.target.body.len().into());
+    if !spec.template.body.is_empty() {
+        fields.insert(header::CONTENT_LENGTH, spec.template.body.len().into());
     }
     Ok(request)
 }

@@ -1,24 +1,23 @@
-//! Where a request goes: what requests have to share to share a connection.
+//! Scheme, host and port: requests to the same endpoint share connections.
 
 use std::fmt;
 
 use http::{Uri, uri::Scheme};
 
-/// A scheme, a host and a port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Endpoint {
-    /// `https`.
+pub(crate) struct Endpoint {
+    /// `https`, not `http`.
     pub is_encrypted: bool,
     /// A name or an address; IPv6 without its brackets.
     pub host: String,
-    /// The scheme's own where the URL has none.
+    /// The default of the scheme where the URL has none.
     pub port: u16,
 }
 
 impl Endpoint {
-    /// That of a whole URL.
+    /// The endpoint of an absolute URL.
     #[must_use]
-    pub fn of(url: &Uri) -> Self {
+    pub fn of_url(url: &Uri) -> Self {
         let is_encrypted = url.scheme() == Some(&Scheme::HTTPS);
         let host = url.host().unwrap_or_default();
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -29,7 +28,7 @@ impl Endpoint {
         }
     }
 
-    /// As `Host` has it: without the port where that is the scheme's own.
+    /// The value of `Host`: without the default port of the scheme.
     #[must_use]
     pub fn authority(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
@@ -53,16 +52,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_share_what_they_have_in_common() {
+    fn endpoint_has_the_default_port_of_its_scheme() {
         for (url, endpoint, authority) in [
             ("http://localhost/a", "http://localhost", "localhost"),
             ("http://localhost:80/b?c", "http://localhost", "localhost"),
             ("https://[::1]:8443/", "https://[::1]:8443", "[::1]:8443"),
             ("https://a.example:80/", "https://a.example:80", "a.example:80"),
         ] {
-            let of = Endpoint::of(&url.parse().unwrap());
-            assert_eq!((of.to_string().as_str(), of.authority().as_str()), (endpoint, authority), "{url}");
+            let parsed = Endpoint::of_url(&url.parse().unwrap());
+            let texts = (parsed.to_string(), parsed.authority());
+            assert_eq!((texts.0.as_str(), texts.1.as_str()), (endpoint, authority), "{url}");
         }
-        assert_eq!(Endpoint::of(&"https://[::1]/".parse().unwrap()).host, "::1");
+        assert_eq!(Endpoint::of_url(&"https://[::1]/".parse().unwrap()).host, "::1");
     }
 }

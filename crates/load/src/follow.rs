@@ -1,61 +1,52 @@
-//! Where a redirect leads, and what is asked there.
+//! Redirects: the request that follows one.
 
 use http::{HeaderMap, HeaderName, Method, Uri, header};
+use stockade_net::location::{Location, resolve};
 
-use crate::{endpoint::Endpoint, target::Target};
+use crate::{endpoint::Endpoint, template::RequestTemplate};
 
-/// Not for another host to see.
-const OF_THE_HOST: [HeaderName; 4] =
+/// Headers that are not sent to another endpoint.
+const ENDPOINT_HEADERS: [HeaderName; 4] =
     [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION, header::HOST];
 
-/// Whether a status sends whoever asked somewhere else.
-pub(crate) fn redirects(status: u16) -> bool {
+/// Whether a status is a redirect to `Location`.
+pub(crate) fn is_redirect(status: u16) -> bool {
     matches!(status, 301..=303 | 307 | 308)
 }
 
-/// What is asked next, where an answer with this status and `Location` redirects; none: it leads nowhere.
-pub(crate) fn followed(target: &Target, status: u16, location: &str) -> Option<Target> {
-    let url = redirected(&target.url, location)?;
-    let mut headers = target.headers.clone();
-    if Endpoint::of(&url) != Endpoint::of(&target.url) {
-        OF_THE_HOST.iter().for_each(|name| drop(headers.remove(name)));
+/// The request that follows a response with this status and `Location`; none if the location is no http URL.
+pub(crate) fn follow_redirect(
+    template: &RequestTemplate,
+    status: u16,
+    location: &str,
+) -> Option<RequestTemplate> {
+    let url = redirected(&template.url, location)?;
+    let mut headers = template.headers.clone();
+    if Endpoint::of_url(&url) != Endpoint::of_url(&template.url) {
+        ENDPOINT_HEADERS.iter().for_each(|name| drop(headers.remove(name)));
     }
-    // RFC 9110, 15.4: only these two ask for the same again, with its body.
-    let is_same = matches!(status, 307 | 308) || matches!(target.method, Method::GET | Method::HEAD);
-    if is_same {
-        return Some(Target { url, headers, ..target.clone() });
+    // RFC 9110, 15.4: only 307 and 308 keep method and body.
+    let keeps_method = matches!(status, 307 | 308) || matches!(template.method, Method::GET | Method::HEAD);
+    if keeps_method {
+        return Some(RequestTemplate { url, headers, ..template.clone() });
     }
-    without_body(&mut headers);
-    Some(Target { method: Method::GET, url, headers, body: bytes::Bytes::new() })
+    remove_content_headers(&mut headers);
+    Some(RequestTemplate { method: Method::GET, url, headers, body: bytes::Bytes::new() })
 }
 
-fn without_body(headers: &mut HeaderMap) {
-    let of_body: Vec<HeaderName> =
+fn remove_content_headers(headers: &mut HeaderMap) {
+    let names: Vec<HeaderName> =
         headers.keys().filter(|name| name.as_str().starts_with("content-")).cloned().collect();
-    of_body.iter().for_each(|name| drop(headers.remove(name)));
+    names.iter().for_each(|name| drop(headers.remove(name)));
 }
 
 /// A `Location`, seen from where it came.
 fn redirected(from: &Uri, location: &str) -> Option<Uri> {
-    let location = location.split('#').next().unwrap_or_default();
-    if let Ok(to) = location.parse::<Uri>()
-        && to.host().is_some()
-        && matches!(to.scheme_str(), Some("http" | "https"))
-    {
-        return Some(to);
-    }
-    let (scheme, authority) = (from.scheme_str()?, from.authority()?);
-    let to = match location {
-        other if other.starts_with("//") => format!("{scheme}:{other}"),
-        path if path.starts_with('/') => format!("{scheme}://{authority}{path}"),
-        query if query.starts_with('?') => format!("{scheme}://{authority}{}{query}", from.path()),
-        name if !name.contains(':') => {
-            let folder = from.path().rsplit_once('/').map_or("", |(folder, _)| folder);
-            format!("{scheme}://{authority}{folder}/{name}")
-        }
-        _ => return None,
-    };
-    to.parse().ok()
+    let path_and_query = from.path_and_query().map_or("/", |path| path.as_str());
+    let (scheme, authority) = (from.scheme_str()?, from.authority()?.as_str());
+    let base = Location { scheme, authority, path_and_query: path_and_query.into() };
+    let Location { scheme, authority, path_and_query } = resolve(&base, location)?;
+    format!("{scheme}://{authority}{path_and_query}").parse().ok().filter(|to: &Uri| to.host().is_some())
 }
 
 #[cfg(test)]
@@ -82,14 +73,14 @@ mod tests {
     }
 
     #[test]
-    fn another_host_sees_no_secrets_and_another_method_has_no_body() {
-        let mut target = Target::new(Method::POST, "http://a.example/".parse().unwrap());
+    fn redirect_drops_credentials_for_another_host_and_the_body_for_get() {
+        let mut template = RequestTemplate::new(Method::POST, "http://a.example/".parse().unwrap());
         for name in ["authorization", "cookie", "host", "content-type", "x-team"] {
-            target.headers.insert(HeaderName::from_static(name), HeaderValue::from_static("v"));
+            template.headers.insert(HeaderName::from_static(name), HeaderValue::from_static("v"));
         }
-        target.body = "a=1".into();
+        template.body = "a=1".into();
         let names = |status, location| {
-            let next = followed(&target, status, location).unwrap();
+            let next = follow_redirect(&template, status, location).unwrap();
             let mut names: Vec<_> = next.headers.keys().map(|name| name.as_str().to_owned()).collect();
             names.sort();
             (next.method, names.join(" "), next.body.len())

@@ -1,72 +1,75 @@
-//! A load generator that tells the truth.
+//! A load generator: open and closed loops over HTTP/1.1 and HTTP/2, in constant memory.
 //!
-//! It flows one way. A [`Plan`](plan::Plan) says when requests are due, [`Traffic`](traffic::Traffic) says what each of them
-//! asks for: both are pure, so any thread knows its part. [`Load::run`](drive::Load::run) sends each when it is due, whatever
-//! became of those before, on connections of its own. Every request becomes a [`Sample`](sample::Sample), with the time
-//! it was due beside the time it was sent.
+//! ```text
+//! Plan (when) + Traffic (what) -> LoadTest::run -> Sample -> Tally -> Summary -> report
+//! ```
 //!
-//! Samples are counted in a [`Tally`](tally::Tally), second by second, in constant memory. What a run came to is a
-//! [`Summary`](summary::Summary), with what the generator knows of itself; every [`report`] is a fold over it, or a
-//! stream of samples.
-//!
-//! A [`Search`](search::Search) says which rate to try next for whoever wants to know how much a server can do.
+//! - [`Plan`](plan::Plan) states when requests are due, [`Traffic`](traffic::Traffic) what the `n`th request is. Both are
+//!   pure functions of `n` and a seed, so each thread computes its own part.
+//! - [`LoadTest::run`](generator::LoadTest::run) sends every request at its due time, also while earlier ones wait for their
+//!   responses. A [`Sample`](sample::Sample) holds the due time beside the time of sending: response times count from
+//!   the due time, which avoids coordinated omission.
+//! - [`Tally`](tally::Tally) counts samples in HDR histograms, a second at a time. [`Summary`](summary::Summary) adds what
+//!   the generator measured of itself, and whether the run is valid.
+//! - [`report`] renders a summary, or encodes samples while the run continues.
+//! - [`Search`](search::Search) finds the highest rate at which bounds such as `p99 < 50ms` hold.
 //!
 //! ```
 //! use std::{io, net::TcpListener, sync::Arc, thread, time::Duration};
 //!
 //! use stockade_load::{
-//!     Options,
-//!     drive::{Begins, Load, Observer, Progress, Stop},
+//!     ClientOptions,
+//!     generator::{CancellationToken, LoadProgress, LoadStart, LoadTest, Observer},
 //!     plan::Plan,
 //!     sample::Sample,
-//!     target::{Target, read_url},
+//!     template::RequestTemplate,
 //!     traffic::Traffic,
+//!     url::parse_url,
 //! };
 //! use stockade_model::seed::Seed;
 //!
-//! /// Does not look while it goes on.
-//! struct Away;
+//! /// Ignores all events.
+//! struct Silent;
 //!
-//! impl Observer for Away {
-//!     fn begins(&mut self, _: Begins) {}
-//!     fn second(&mut self, _: &Progress<'_>) {}
-//!     fn sample(&mut self, _: &Sample) -> io::Result<()> {
+//! impl Observer for Silent {
+//!     fn on_start(&mut self, _: LoadStart) {}
+//!     fn on_second(&mut self, _: &LoadProgress<'_>) {}
+//!     fn on_sample(&mut self, _: &Sample) -> io::Result<()> {
 //!         Ok(())
 //!     }
 //! }
 //!
-//! // A server that closes every connection without a word.
+//! // A server that closes every connection without a response.
 //! let listener = TcpListener::bind("127.0.0.1:0")?;
 //! let url = format!("http://{}/news", listener.local_addr()?);
 //! thread::spawn(move || listener.incoming().for_each(drop));
 //!
-//! let load = Load {
+//! let load = LoadTest {
 //!     id: "example".to_owned(),
 //!     plan: Plan::constant("100/s".parse()?, Duration::from_millis(50))?,
-//!     traffic: Arc::new(Traffic::one(Target::get(read_url(&url)?))),
-//!     options: Options { timeout: Duration::from_secs(1), ..Options::default() },
+//!     traffic: Arc::new(Traffic::single(RequestTemplate::get(parse_url(&url)?))),
+//!     options: ClientOptions { timeout: Duration::from_secs(1), ..ClientOptions::default() },
 //!     max_in_flight: 100,
 //!     drain: Duration::from_secs(1),
 //!     threads: 1.try_into()?,
 //!     seed: Seed(1),
-//!     first: 0,
-//!     tells_samples: false,
+//!     first_request: 0,
+//!     observes_samples: false,
 //! };
-//! let summary = load.run(&mut Away, &Stop::default())?.summary;
+//! let summary = load.run(&mut Silent, &CancellationToken::new())?.summary;
 //! assert_eq!((summary.measured.requests(), summary.measured.failed()), (5, 5));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod alarm;
-mod body;
+#[cfg(feature = "http")]
 mod client;
-mod connect;
-pub mod drive;
+#[cfg(feature = "http")]
 mod endpoint;
+#[cfg(feature = "http")]
 mod follow;
-mod http1;
-mod http2;
-pub mod outcome;
+#[cfg(feature = "http")]
+pub mod generator;
+pub mod keys;
 pub mod plan;
 pub mod report;
 mod retry;
@@ -75,14 +78,24 @@ pub mod schedule;
 pub mod search;
 pub mod summary;
 pub mod tally;
-pub mod target;
+#[cfg(feature = "http")]
 pub mod targets;
+#[cfg(feature = "http")]
+pub mod template;
+#[cfg(feature = "http")]
 mod tls;
+#[cfg(feature = "http")]
 pub mod traffic;
-mod watch;
+#[cfg(feature = "http")]
+pub mod url;
 
-pub use body::Digest;
-pub use client::Options;
-pub use endpoint::Endpoint;
+#[cfg(feature = "http")]
+pub use client::{ClientOptions, Sha256Digest};
 pub use retry::Retries;
+#[cfg(feature = "http")]
 pub use tls::{Trust, TrustError};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Examples;

@@ -1,27 +1,27 @@
-//! What `stockade load` does, one thing after the other.
+//! The plan of a load: open and closed phases in sequence.
 //!
-//! A [`Plan`] is made of [`Phase`]s. A phase is a [`Step`] of an open load, whose requests are due whatever
-//! became of those before, or a [`Closed`] loop, whose connections wait for each answer. Open phases that
-//! follow each other are one [`Schedule`].
+//! An open phase is a [`Step`], whose requests are due whatever became of earlier ones. A closed phase is a
+//! [`ClosedLoop`], whose connections wait for each response. A [`Plan`] joins consecutive open phases into one
+//! [`Schedule`], so it consists of [`Segment`]s.
 
 mod file;
 
-use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use stockade_model::{
     latency::Latency,
     units::{format_count, format_span},
 };
 
-pub use file::{PlanError, ReadError};
+pub use file::{PlanError, PlanFileError};
 
-use crate::schedule::{Beyond, Rate, Schedule, Step};
+use crate::schedule::{Rate, Schedule, ScheduleLimitError, Step};
 
-/// What is to be done, one part after the other.
+/// Segments in sequence, with an optional warm-up.
 ///
 /// ```
 /// use std::time::Duration;
-/// use stockade_load::plan::{Part, Plan};
+/// use stockade_load::plan::{Segment, Plan};
 ///
 /// let plan = Plan::parse("plan.toml", r#"
 ///     [[phase]]
@@ -34,330 +34,339 @@ use crate::schedule::{Beyond, Rate, Schedule, Step};
 ///     for = "10s"
 /// "#)?;
 /// assert_eq!(plan.to_string(), "30s from 0/s to 1000/s, 5000 at once; 64 connections for 10s");
-/// assert!(matches!(plan.parts(), [Part::Open(_), Part::Closed(_)]));
-/// assert_eq!((plan.lasts(), plan.requests()), (Some(Duration::from_secs(40)), None));
+/// assert!(matches!(plan.segments(), [Segment::Open(_), Segment::Closed(_)]));
+/// assert_eq!((plan.duration(), plan.requests()), (Some(Duration::from_secs(40)), None));
 /// # Ok::<(), Box<stockade_load::plan::PlanError>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    parts: Vec<Part>,
+    segments: Vec<Segment>,
     warmup: Duration,
-    most: Option<u64>,
+    requests_max: Option<u64>,
 }
 
-/// A part of a plan: it begins when the one before is over.
+/// A segment of a plan. It starts when the previous one is over.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Part {
-    /// Requests come when they are due.
+pub enum Segment {
+    /// Requests are due by a schedule.
     Open(Schedule),
-    /// Requests come when there was an answer.
-    Closed(Closed),
+    /// Requests follow responses.
+    Closed(ClosedLoop),
 }
 
-/// As a file has it: open phases that follow each other become one part.
+/// A phase of a plan file. Consecutive open phases become one segment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Phase {
     /// A step of an open load.
     Open(Step),
     /// A closed loop.
-    Closed(Closed),
+    Closed(ClosedLoop),
 }
 
-/// So many connections, each of which asks, waits for the answer, thinks, and asks again.
+/// Connections, each of which sends a request, waits for the response, pauses, and repeats.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Closed {
-    /// How many.
+pub struct ClosedLoop {
+    /// The number of connections.
     pub connections: usize,
-    /// How long each waits between an answer and its next request; none by default.
-    pub think: Latency,
-    /// When no more is asked.
-    pub until: Until,
+    /// The pause between a response and the next request; none by default.
+    pub think_time: Latency,
+    /// When the connections stop.
+    pub end: EndCondition,
 }
 
-/// When a closed loop is over.
+/// When a closed loop ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
-    /// After so much time.
+pub enum EndCondition {
+    /// After this time.
     Duration(Duration),
-    /// After so many requests of all connections together.
+    /// After this number of requests of all connections together.
     Requests(u64),
-    /// After whichever is first.
-    Either(Duration, u64),
+    /// After the time or the requests, whichever comes first.
+    FirstOf(Duration, u64),
 }
 
-impl Until {
-    /// How long it takes at most, if anybody knows.
+impl EndCondition {
+    /// The bound on time, if there is one.
     #[must_use]
     pub const fn duration(self) -> Option<Duration> {
         match self {
-            Self::Duration(lasts) | Self::Either(lasts, _) => Some(lasts),
+            Self::Duration(duration) | Self::FirstOf(duration, _) => Some(duration),
             Self::Requests(_) => None,
         }
     }
 
-    /// How many requests there are at most, if anybody knows.
+    /// The bound on requests, if there is one.
     #[must_use]
     pub const fn requests(self) -> Option<u64> {
         match self {
-            Self::Requests(requests) | Self::Either(_, requests) => Some(requests),
+            Self::Requests(requests) | Self::FirstOf(_, requests) => Some(requests),
             Self::Duration(_) => None,
         }
     }
 
-    /// The same, and after so many requests at the latest.
+    /// Adds a bound on requests.
     #[must_use]
-    pub fn limited(self, most: u64) -> Self {
+    pub fn with_requests_max(self, requests_max: u64) -> Self {
         match self {
-            Self::Duration(lasts) => Self::Either(lasts, most),
-            Self::Requests(requests) => Self::Requests(requests.min(most)),
-            Self::Either(lasts, requests) => Self::Either(lasts, requests.min(most)),
+            Self::Duration(duration) => Self::FirstOf(duration, requests_max),
+            Self::Requests(requests) => Self::Requests(requests.min(requests_max)),
+            Self::FirstOf(duration, requests) => Self::FirstOf(duration, requests.min(requests_max)),
         }
     }
 }
 
-impl Closed {
-    /// So many connections that do not think.
+impl ClosedLoop {
+    /// A closed loop without think time.
     #[must_use]
-    pub fn new(connections: usize, until: Until) -> Self {
-        Self { connections, think: Latency::default(), until }
+    pub fn new(connections: usize, end: EndCondition) -> Self {
+        Self { connections, think_time: Latency::default(), end }
     }
 }
 
-impl Part {
-    /// How long it takes at most, if anybody knows.
+impl Segment {
+    /// The longest duration, if it is known.
     #[must_use]
-    pub fn lasts(&self) -> Option<Duration> {
+    pub fn duration(&self) -> Option<Duration> {
         match self {
-            Self::Open(schedule) => (!schedule.ends_by_chance()).then(|| schedule.lasts()),
-            Self::Closed(closed) => closed.until.duration(),
+            Self::Open(schedule) => (!schedule.ends_by_chance()).then(|| schedule.duration()),
+            Self::Closed(closed) => closed.end.duration(),
         }
     }
 
-    /// How many requests it has, if anybody knows: at most for a closed loop, on average where they come by
-    /// chance, else exactly.
+    /// The number of requests, if it is known: the most of a closed loop, the mean of a Poisson process, else exact.
     #[must_use]
     pub fn requests(&self) -> Option<u64> {
         match self {
             Self::Open(schedule) => Some(schedule.requests()),
-            Self::Closed(closed) => closed.until.requests(),
+            Self::Closed(closed) => closed.end.requests(),
         }
     }
 
-    fn limited(self, most: u64) -> Self {
+    fn with_requests_max(self, requests_max: u64) -> Self {
         match self {
-            Self::Open(schedule) => Self::Open(schedule.limited(most)),
-            Self::Closed(closed) => Self::Closed(Closed { until: closed.until.limited(most), ..closed }),
+            Self::Open(schedule) => Self::Open(schedule.with_requests_max(requests_max)),
+            Self::Closed(closed) => {
+                Self::Closed(ClosedLoop { end: closed.end.with_requests_max(requests_max), ..closed })
+            }
         }
     }
 
-    /// Whether somebody may come.
+    /// Whether it can have no request.
     fn is_empty(&self) -> bool {
         match self {
             Self::Open(schedule) => schedule.requests() == 0,
             Self::Closed(closed) => {
                 closed.connections == 0
-                    || closed.until.requests() == Some(0)
-                    || closed.until.duration() == Some(Duration::ZERO)
+                    || closed.end.requests() == Some(0)
+                    || closed.end.duration() == Some(Duration::ZERO)
             }
         }
     }
 }
 
 impl Plan {
-    /// The phases one after the other.
-    pub fn new(phases: Vec<Phase>) -> Result<Self, Beyond> {
-        let mut parts = Vec::new();
+    /// Phases in sequence.
+    pub fn new(phases: Vec<Phase>) -> Result<Self, ScheduleLimitError> {
+        let mut segments = Vec::new();
         let mut steps = Vec::new();
         for phase in phases {
             match phase {
                 Phase::Open(step) => steps.push(step),
                 Phase::Closed(closed) => {
-                    parts.extend(open(&mut steps));
-                    parts.push(Part::Closed(closed));
+                    segments.extend(open_segment(&mut steps));
+                    segments.push(Segment::Closed(closed));
                 }
             }
         }
-        parts.extend(open(&mut steps));
-        let plan = Self { parts, warmup: Duration::ZERO, most: None };
+        segments.extend(open_segment(&mut steps));
+        let plan = Self { segments, warmup: Duration::ZERO, requests_max: None };
         plan.check()?;
         Ok(plan)
     }
 
-    /// An open load.
-    pub fn open(schedule: Schedule) -> Result<Self, Beyond> {
+    /// One open segment.
+    pub fn open_loop(schedule: Schedule) -> Result<Self, ScheduleLimitError> {
         schedule.check()?;
         let warmup = schedule.warmup();
-        Ok(Self { parts: vec![Part::Open(schedule)], warmup, most: None })
+        Ok(Self { segments: vec![Segment::Open(schedule)], warmup, requests_max: None })
     }
 
-    /// The same rate all the time.
-    pub fn constant(rate: Rate, lasts: Duration) -> Result<Self, Beyond> {
-        Self::new(vec![Phase::Open(Step::steady(rate, lasts))])
+    /// A constant rate.
+    pub fn constant(rate: Rate, duration: Duration) -> Result<Self, ScheduleLimitError> {
+        Self::new(vec![Phase::Open(Step::steady(rate, duration))])
     }
 
-    /// The same rate until there were so many requests.
-    pub fn counted(rate: Rate, requests: u64) -> Result<Self, Beyond> {
+    /// A constant rate, for a number of requests.
+    pub fn fixed_count(rate: Rate, requests: u64) -> Result<Self, ScheduleLimitError> {
         Self::constant(rate, rate.due(requests))
     }
 
-    /// So many requests at once.
-    pub fn burst(requests: u64) -> Result<Self, Beyond> {
+    /// Requests that are all due at once.
+    pub fn burst(requests: u64) -> Result<Self, ScheduleLimitError> {
         Self::new(vec![Phase::Open(Step::burst(requests))])
     }
 
-    /// As it was recorded; see [`Step::replay`].
-    pub fn replay(due: impl Into<Arc<[Duration]>>) -> Result<Self, Beyond> {
+    /// Recorded due times; see [`Step::replay`].
+    pub fn replay(due: impl Into<Arc<[Duration]>>) -> Result<Self, ScheduleLimitError> {
         Self::new(vec![Phase::Open(Step::replay(due))])
     }
 
-    /// A closed loop.
-    pub fn closed(closed: Closed) -> Result<Self, Beyond> {
+    /// One closed loop.
+    pub fn closed_loop(closed: ClosedLoop) -> Result<Self, ScheduleLimitError> {
         Self::new(vec![Phase::Closed(closed)])
     }
 
-    /// The same, and over after so many requests, however many parts are left. Those of a warm-up are not
-    /// counted.
+    /// Ends the plan after this number of requests, not counting those of a warm-up.
     ///
-    /// No part of it has more than that either; whoever runs several takes what was sent off [`most`](Self::most).
+    /// The bound also holds for each segment. A caller that runs segments one by one subtracts what has been sent from
+    /// [`requests_max`](Self::requests_max).
     #[must_use]
-    pub fn with_requests(mut self, most: u64) -> Self {
-        let most = self.most.map_or(most, |known| known.min(most));
-        self.parts = self.parts.into_iter().map(|part| part.limited(most)).collect();
-        Self { most: Some(most), ..self }
+    pub fn with_requests_max(mut self, requests_max: u64) -> Self {
+        let requests_max = self.requests_max.map_or(requests_max, |known| known.min(requests_max));
+        let segments = self.segments.into_iter();
+        self.segments = segments.map(|segment| segment.with_requests_max(requests_max)).collect();
+        Self { requests_max: Some(requests_max), ..self }
     }
 
-    /// The same preceded by `lasts` of what it begins with, in place of what preceded it: that is for getting
-    /// warm and not measured. `None` where it begins with an open load that has no rate.
+    /// Replaces the warm-up by one of this duration, which is not measured: an open segment at its first rate, or the start
+    /// of a closed loop. `None` if the plan starts with open phases that have no rate.
     #[must_use]
-    pub fn with_warmup(mut self, lasts: Duration) -> Option<Self> {
-        // The users of a closed loop go on as they began.
-        if let Some(Part::Open(schedule)) = self.parts.first_mut() {
-            *schedule = schedule.clone().with_warmup(lasts)?;
+    pub fn with_warmup(mut self, duration: Duration) -> Option<Self> {
+        // A closed loop needs no warm-up step of its own: its first part is the warm-up.
+        if let Some(Segment::Open(schedule)) = self.segments.first_mut() {
+            *schedule = schedule.clone().with_warmup(duration)?;
         }
-        Some(Self { warmup: lasts, ..self })
+        Some(Self { warmup: duration, ..self })
     }
 
-    /// How long users ask before they are measured: where it begins with a closed loop.
-    fn warmup_of_users(&self) -> Duration {
-        match self.parts.first() {
-            Some(Part::Closed(_)) => self.warmup,
-            Some(Part::Open(_)) | None => Duration::ZERO,
+    /// The warm-up that precedes the duration of a closed loop.
+    fn closed_warmup(&self) -> Duration {
+        match self.segments.first() {
+            Some(Segment::Closed(_)) => self.warmup,
+            Some(Segment::Open(_)) | None => Duration::ZERO,
         }
     }
 
-    /// Its parts, one after the other.
+    /// The segments in order.
     #[must_use]
-    pub fn parts(&self) -> &[Part] {
-        &self.parts
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
     }
 
-    /// A part as it is where only so many requests may still come; none: it is over.
-    pub(crate) fn part(&self, index: usize, left: Option<u64>) -> Option<Cow<'_, Part>> {
-        let part = self.parts.get(index)?;
+    /// A segment with at most `left` requests; none if the plan is over.
+    #[cfg(feature = "http")]
+    pub(crate) fn segment_within(
+        &self,
+        index: usize,
+        left: Option<u64>,
+    ) -> Option<std::borrow::Cow<'_, Segment>> {
+        let segment = self.segments.get(index)?;
         match left {
             Some(0) => None,
-            Some(left) if index > 0 => Some(Cow::Owned(part.clone().limited(left))),
-            _ => Some(Cow::Borrowed(part)),
+            Some(left) if index > 0 => Some(std::borrow::Cow::Owned(segment.clone().with_requests_max(left))),
+            _ => Some(std::borrow::Cow::Borrowed(segment)),
         }
     }
 
-    /// How long its warm-up is: what is due, or asked, from then on is measured.
+    /// The duration of the warm-up. Requests due later are measured.
     #[must_use]
     pub fn warmup(&self) -> Duration {
         self.warmup
     }
 
-    /// After how many requests it is over, however many parts are left.
+    /// The bound on measured requests over all segments.
     #[must_use]
-    pub fn most(&self) -> Option<u64> {
-        self.most
+    pub fn requests_max(&self) -> Option<u64> {
+        self.requests_max
     }
 
-    /// How long it takes at most, warm-up included, if anybody knows.
+    /// The longest duration, warm-up included, if it is known.
     #[must_use]
-    pub fn lasts(&self) -> Option<Duration> {
-        let warmup = self.warmup_of_users();
-        self.parts.iter().try_fold(warmup, |all, part| Some(all.saturating_add(part.lasts()?)))
+    pub fn duration(&self) -> Option<Duration> {
+        let warmup = self.closed_warmup();
+        self.segments.iter().try_fold(warmup, |all, segment| Some(all.saturating_add(segment.duration()?)))
     }
 
-    /// How many requests there are, warm-up included, if anybody knows; see [`Part::requests`].
+    /// The number of requests, warm-up included, if it is known; see [`Segment::requests`].
     #[must_use]
     pub fn requests(&self) -> Option<u64> {
-        let all =
-            self.parts.iter().try_fold(0, |all: u64, part| Some(all.saturating_add(part.requests()?)))?;
-        let warmup = match self.parts.first() {
-            Some(Part::Open(schedule)) => schedule.warmup_requests(),
-            Some(Part::Closed(_)) | None => 0,
+        let all = self
+            .segments
+            .iter()
+            .try_fold(0, |all: u64, segment| Some(all.saturating_add(segment.requests()?)))?;
+        let warmup = match self.segments.first() {
+            Some(Segment::Open(schedule)) => schedule.warmup_requests(),
+            Some(Segment::Closed(_)) | None => 0,
         };
-        Some(self.most.map_or(all, |most| all.min(warmup.saturating_add(most))))
+        Some(self.requests_max.map_or(all, |max| all.min(warmup.saturating_add(max))))
     }
 
-    /// The most requests that are expected in a second; see [`Schedule::peak_per_second`]. 0 if nobody knows
-    /// because all of it is closed.
+    /// The highest rate of open segments; see [`Schedule::peak_per_second`]. 0 if there are none.
     #[must_use]
     pub fn peak_per_second(&self) -> f64 {
-        let peak = |part: &Part| match part {
-            Part::Open(schedule) => schedule.peak_per_second(),
-            Part::Closed(_) => 0.0,
+        let peak = |segment: &Segment| match segment {
+            Segment::Open(schedule) => schedule.peak_per_second(),
+            Segment::Closed(_) => 0.0,
         };
-        self.parts.iter().map(peak).fold(0.0, f64::max)
+        self.segments.iter().map(peak).fold(0.0, f64::max)
     }
 
-    /// The most connections of a closed loop in it; 0 if all of it is open.
+    /// The most connections of a closed loop; 0 if there is none.
     #[must_use]
     pub fn connections_max(&self) -> usize {
-        let connections = |part: &Part| match part {
-            Part::Open(_) => 0,
-            Part::Closed(closed) => closed.connections,
+        let connections = |segment: &Segment| match segment {
+            Segment::Open(_) => 0,
+            Segment::Closed(closed) => closed.connections,
         };
-        self.parts.iter().map(connections).max().unwrap_or_default()
+        self.segments.iter().map(connections).max().unwrap_or_default()
     }
 
-    /// The most requests that are due at one moment, because a phase says so; 0 if none does.
+    /// The most requests of a burst; 0 if there is none.
     #[must_use]
-    pub fn at_once_max(&self) -> u64 {
-        let at_once = |part: &Part| match part {
-            Part::Open(schedule) => schedule.at_once_max(),
-            Part::Closed(_) => 0,
+    pub fn burst_max(&self) -> u64 {
+        let burst = |segment: &Segment| match segment {
+            Segment::Open(schedule) => schedule.burst_max(),
+            Segment::Closed(_) => 0,
         };
-        self.parts.iter().map(at_once).max().unwrap_or_default()
+        self.segments.iter().map(burst).max().unwrap_or_default()
     }
 
-    /// Whether there is so much of it that nobody waits for it, or nothing at all.
-    fn check(&self) -> Result<(), Beyond> {
-        if self.parts.iter().all(Part::is_empty) {
-            return Err(Beyond::Nobody);
+    /// Checks the limits on requests and duration.
+    fn check(&self) -> Result<(), ScheduleLimitError> {
+        if self.segments.iter().all(Segment::is_empty) {
+            return Err(ScheduleLimitError::NoRequests);
         }
-        let requests = self.parts.iter().filter_map(Part::requests).fold(0, u64::saturating_add);
-        let lasts = self.parts.iter().filter_map(Part::lasts).fold(Duration::ZERO, Duration::saturating_add);
-        // Nobody knows how many those of a closed loop are: one at least.
-        Beyond::check(requests.max(1), lasts)
+        let requests = self.segments.iter().filter_map(Segment::requests).fold(0, u64::saturating_add);
+        let duration =
+            self.segments.iter().filter_map(Segment::duration).fold(Duration::ZERO, Duration::saturating_add);
+        // A closed loop with a bound on time has an unknown number of requests, at least one.
+        ScheduleLimitError::check(requests.max(1), duration)
     }
 }
 
-/// A part of these steps, if there are any.
-fn open(steps: &mut Vec<Step>) -> Option<Part> {
-    (!steps.is_empty()).then(|| Part::Open(Schedule::new(std::mem::take(steps))))
+/// Takes the steps as a segment, if there are any.
+fn open_segment(steps: &mut Vec<Step>) -> Option<Segment> {
+    (!steps.is_empty()).then(|| Segment::Open(Schedule::new(std::mem::take(steps))))
 }
 
 /// `60s at 425/s; 64 connections for 10s, each thinking 10ms..50ms`
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_one = self.parts.len() == 1;
-        for (index, part) in self.parts.iter().enumerate() {
-            write!(f, "{}{part}", if index == 0 { "" } else { "; " })?;
-            if index == 0 && !self.warmup_of_users().is_zero() {
+        let is_one = self.segments.len() == 1;
+        for (index, segment) in self.segments.iter().enumerate() {
+            write!(f, "{}{segment}", if index == 0 { "" } else { "; " })?;
+            if index == 0 && !self.closed_warmup().is_zero() {
                 write!(f, ", after {} to warm up", format_span(self.warmup))?;
             }
         }
-        match self.most {
-            Some(most) if !is_one => write!(f, "; {} requests in all at most", format_count(most)),
+        match self.requests_max {
+            Some(max) if !is_one => write!(f, "; {} requests in all at most", format_count(max)),
             _ => Ok(()),
         }
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for Segment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Open(schedule) => schedule.fmt(f),
@@ -366,26 +375,28 @@ impl fmt::Display for Part {
     }
 }
 
-impl fmt::Display for Closed {
+impl fmt::Display for ClosedLoop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { connections, think, until } = self;
+        let Self { connections, think_time, end } = self;
         let plural = if *connections == 1 { "" } else { "s" };
-        write!(f, "{connections} connection{plural} {until}")?;
-        match think.constant() {
+        write!(f, "{connections} connection{plural} {end}")?;
+        match think_time.constant() {
             Some(Duration::ZERO) => Ok(()),
-            _ => write!(f, ", each thinking {think}"),
+            _ => write!(f, ", each thinking {think_time}"),
         }
     }
 }
 
 /// `for 60s`, `until 1000 requests`
-impl fmt::Display for Until {
+impl fmt::Display for EndCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Duration(lasts) => write!(f, "for {}", format_span(*lasts)),
+            Self::Duration(duration) => write!(f, "for {}", format_span(*duration)),
             Self::Requests(1) => f.write_str("until 1 request"),
             Self::Requests(requests) => write!(f, "until {requests} requests"),
-            Self::Either(lasts, requests) => write!(f, "for {} or {requests} requests", format_span(*lasts)),
+            Self::FirstOf(duration, requests) => {
+                write!(f, "for {} or {requests} requests", format_span(*duration))
+            }
         }
     }
 }

@@ -1,100 +1,110 @@
-//! Whether to ask again: retries that cannot become the outage.
+//! Retries within a budget, so that a load generator cannot prolong an outage.
 
 use std::time::Duration;
 
-use crate::sample::{Answer, Class, Failure};
+#[cfg(feature = "http")]
+pub(crate) use budget::RetryBudget;
 
-/// What is done about a failure; by default nothing.
+/// The retries of failed requests; none by default.
+///
+/// Retried are failures of connections, timeouts, truncated answers, and the statuses 408, 429, 500, 502, 503 and 504.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Retries {
-    /// How many more attempts a request has.
-    pub most: u32,
-    /// How long it waits before each.
+    /// The most attempts after a request's first one.
+    pub max: u32,
+    /// The pause before each further attempt.
     pub backoff: Duration,
-    /// How many retries there may be for each request, over all requests: 0.1 is one for every ten.
+    /// The share of requests that may be retried, over all requests of the run: 0.1 allows one retry for ten requests.
     pub budget: f64,
 }
 
 impl Default for Retries {
     fn default() -> Self {
-        Self { most: 0, backoff: Duration::from_millis(100), budget: 0.1 }
+        Self { max: 0, backoff: Duration::from_millis(100), budget: 0.1 }
     }
 }
 
-/// What is left of a budget: every request pays in, every retry takes one out.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
-    retries: Retries,
-    saved: f64,
-}
+#[cfg(feature = "http")]
+mod budget {
+    use super::Retries;
+    use crate::sample::{FailureClass, RequestFailure, Response};
 
-impl Budget {
-    /// No more than so many can be saved up. They are there from the start: the first who fail have nobody before them
-    /// who paid in.
-    const SAVED_MAX: f64 = 10.0;
-
-    pub(crate) fn new(retries: Retries) -> Self {
-        Self { retries, saved: if retries.budget > 0.0 { Self::SAVED_MAX } else { 0.0 } }
+    /// A token bucket: every request adds [`Retries::budget`] tokens, every retry takes one.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) struct RetryBudget {
+        retries: Retries,
+        tokens: f64,
     }
 
-    /// One more request.
-    pub(crate) fn pay_in(&mut self) {
-        self.saved = (self.saved + self.retries.budget).min(Self::SAVED_MAX);
-    }
+    impl RetryBudget {
+        /// The capacity. The bucket starts full, since no request precedes the first failures.
+        const TOKENS_MAX: f64 = 10.0;
 
-    /// Whether a request that has made so many attempts makes another.
-    pub(crate) fn allows(&mut self, attempts: u32, ended: &Result<Answer, Failure>) -> bool {
-        if attempts > self.retries.most || !is_worth_it(ended) || self.saved < 1.0 {
-            return false;
+        pub(crate) fn new(retries: Retries) -> Self {
+            Self { retries, tokens: if retries.budget > 0.0 { Self::TOKENS_MAX } else { 0.0 } }
         }
-        self.saved -= 1.0;
-        true
-    }
-}
 
-/// What may be better the next time.
-fn is_worth_it(ended: &Result<Answer, Failure>) -> bool {
-    match ended {
-        Ok(answer) => matches!(answer.status, 408 | 429 | 500 | 502 | 503 | 504),
-        Err(failure) => matches!(
-            failure.class,
-            Class::Refused
-                | Class::Unreachable
-                | Class::ConnectTimeout
-                | Class::Reset
-                | Class::Closed
-                | Class::Truncated
-                | Class::Timeout
-        ),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_outage_gets_no_more_than_its_budget() {
-        let mut budget = Budget::new(Retries { most: 3, budget: 0.1, ..Retries::default() });
-        let refused = Err(Class::Refused.into());
-        let mut retries = 0;
-        for _ in 0..1_000 {
-            budget.pay_in();
-            retries += (1..10).take_while(|attempts| budget.allows(*attempts, &refused)).count();
+        /// Adds the tokens of one more request.
+        pub(crate) fn deposit(&mut self) {
+            self.tokens = (self.tokens + self.retries.budget).min(Self::TOKENS_MAX);
         }
-        assert!((105..=110).contains(&retries), "{retries}");
+
+        /// Takes a token if a request that has made `attempts` attempts may make another one.
+        pub(crate) fn try_retry(&mut self, attempts: u32, result: &Result<Response, RequestFailure>) -> bool {
+            if attempts > self.retries.max || !is_retryable(result) || self.tokens < 1.0 {
+                return false;
+            }
+            self.tokens -= 1.0;
+            true
+        }
     }
 
-    #[test]
-    fn what_would_fail_again_is_not_asked_again() {
-        let mut budget = Budget::new(Retries { most: 1, ..Retries::default() });
-        let answered = |status| Ok(Answer { status, bytes: 0, wire_bytes: 0, outcome: None });
-        for ended in [answered(200), answered(404), Err(Class::Tls.into()), Err(Class::Dns.into())] {
-            assert!(!budget.allows(1, &ended), "{ended:?}");
+    /// Whether a later attempt may succeed.
+    fn is_retryable(result: &Result<Response, RequestFailure>) -> bool {
+        match result {
+            Ok(response) => matches!(response.status, 408 | 429 | 500 | 502 | 503 | 504),
+            Err(failure) => matches!(
+                failure.class,
+                FailureClass::Refused
+                    | FailureClass::Unreachable
+                    | FailureClass::ConnectTimeout
+                    | FailureClass::Reset
+                    | FailureClass::Closed
+                    | FailureClass::Truncated
+                    | FailureClass::Timeout
+            ),
         }
-        assert!(budget.allows(1, &answered(503)));
-        assert!(!budget.allows(2, &answered(503)), "it has made its one more attempt");
-        let mut none = Budget::new(Retries { most: 1, budget: 0.0, ..Retries::default() });
-        assert!(!none.allows(1, &answered(503)), "there is nothing to spend");
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn outage_gets_no_more_retries_than_the_budget() {
+            let mut budget = RetryBudget::new(Retries { max: 3, budget: 0.1, ..Retries::default() });
+            let refused = Err(FailureClass::Refused.into());
+            let mut retries = 0;
+            for _ in 0..1_000 {
+                budget.deposit();
+                retries += (1..10).take_while(|attempts| budget.try_retry(*attempts, &refused)).count();
+            }
+            assert!((105..=110).contains(&retries), "{retries}");
+        }
+
+        #[test]
+        fn permanent_failures_are_not_retried() {
+            let mut budget = RetryBudget::new(Retries { max: 1, ..Retries::default() });
+            let answered = |status| Ok(Response { status, bytes: 0, wire_bytes: 0, outcome: None });
+            for result in
+                [answered(200), answered(404), Err(FailureClass::Tls.into()), Err(FailureClass::Dns.into())]
+            {
+                assert!(!budget.try_retry(1, &result), "{result:?}");
+            }
+            assert!(budget.try_retry(1, &answered(503)));
+            assert!(!budget.try_retry(2, &answered(503)), "the request has had its one retry");
+            let mut empty = RetryBudget::new(Retries { max: 1, budget: 0.0, ..Retries::default() });
+            assert!(!empty.try_retry(1, &answered(503)), "a budget of 0 has no tokens");
+        }
     }
 }

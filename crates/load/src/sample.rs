@@ -1,68 +1,68 @@
-//! One request as the load saw it.
+//! Samples: the measurements of single requests.
 
 use std::{sync::Arc, time::Duration};
 
 use stockade_model::{outcome::Outcome, time::Time};
 
-/// One request: when it was due, when it was sent, when it ended, and how.
+/// One request: its times and its result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Which one, from 0, in the order of their due times.
+    /// The number of the request, from 0, in the order of due times.
     pub number: u64,
-    /// When the schedule wanted it to start.
+    /// When it was due.
     pub scheduled: Time,
-    /// When it was handed to a connection that was ready; when it ended, if it never was.
+    /// When it was handed to a ready connection, or else when it ended.
     pub started: Time,
-    /// When its answer, or its failure, was complete.
+    /// When it ended.
     pub finished: Time,
-    /// Bytes of the request's body.
+    /// Bytes of the request body.
     pub bytes_out: u64,
-    /// How it ended.
-    pub ended: Result<Answer, Failure>,
+    /// The response, or the failure.
+    pub result: Result<Response, RequestFailure>,
 }
 
-/// An answer whose body was read to its end.
+/// A complete response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct Response {
     /// 100 to 599.
     pub status: u16,
-    /// Bytes of its body, decoded.
+    /// Decoded bytes of the body.
     pub bytes: u64,
-    /// Bytes of its body as they came.
+    /// Bytes of the body as received.
     pub wire_bytes: u64,
-    /// What a cache on the way says that it did, where one says so.
+    /// The outcome in a cache, if its headers state one.
     pub outcome: Option<Outcome>,
 }
 
-/// Why there is no answer.
+/// Why a request has no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}{}", .class.text(), if .detail.is_empty() { "" } else { ": " }, .detail)]
-pub struct Failure {
-    /// Of what kind.
-    pub class: Class,
-    /// What about it, for people; may be empty.
+pub struct RequestFailure {
+    /// The class of the failure.
+    pub class: FailureClass,
+    /// Details for people; may be empty.
     pub detail: Arc<str>,
 }
 
 macro_rules! classes {
     ($($(#[$doc:meta])* $variant:ident $name:literal $text:literal,)*) => {
-        /// What can go wrong with a request.
+        /// The classes of failures.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Class {
+        pub enum FailureClass {
             $($(#[$doc])* $variant,)*
         }
 
-        impl Class {
+        impl FailureClass {
             /// Every class.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
 
-            /// As reports for machines name it.
+            /// The name in machine-readable reports.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// In a few words, for people.
+            /// A short description.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
@@ -72,68 +72,68 @@ macro_rules! classes {
 }
 
 classes! {
-    /// The host's name has no address, or nobody said so in time.
+    /// The host name has no address, or the lookup timed out.
     Dns "dns" "no address for the host",
-    /// Nobody listens there.
+    /// The port is closed.
     Refused "refused" "connection refused",
-    /// The network cannot be reached, or the socket's path is not there.
+    /// The network is unreachable, or the socket path does not exist.
     Unreachable "unreachable" "cannot connect",
-    /// No connection in time.
+    /// The connection was not established in time.
     ConnectTimeout "connect_timeout" "no connection in time",
-    /// This machine has no local port left for one more connection.
+    /// No local port is free.
     NoPorts "no_ports" "no local port left",
-    /// This process may not open one more file.
+    /// The process has reached its limit on open files.
     NoFiles "no_files" "no file descriptor left",
-    /// The two sides did not agree on how to encrypt, or on who is who.
+    /// The TLS handshake failed.
     Tls "tls" "TLS failed",
     /// The peer reset the connection.
     Reset "reset" "connection reset",
-    /// The peer closed the connection before it had sent any of an answer.
-    Closed "closed" "connection closed without an answer",
-    /// The peer closed the connection, or ended the stream, within an answer.
-    Truncated "truncated" "answer cut short",
-    /// No complete answer in time.
-    Timeout "timeout" "no complete answer in time",
-    /// What came is no HTTP.
-    Malformed "malformed" "not an HTTP answer",
-    /// The answer's head is larger than anybody may make us keep.
-    HeadTooLarge "head_too_large" "answer with too large a head",
+    /// The peer closed the connection before any byte of a response.
+    Closed "closed" "connection closed without a response",
+    /// The peer closed the connection, or ended the stream, within a response.
+    Truncated "truncated" "response cut short",
+    /// The response was not complete in time.
+    Timeout "timeout" "no complete response in time",
+    /// The received bytes are not valid HTTP.
+    Malformed "malformed" "not an HTTP response",
+    /// The head of the response exceeds the limits.
+    HeadTooLarge "head_too_large" "response head too large",
     /// The body cannot be decoded.
     Encoding "encoding" "body that cannot be decoded",
-    /// The body is not the one that was expected.
+    /// The body does not have the expected digest.
     Digest "digest" "body other than expected",
-    /// Not done when the drain had ended.
-    CutOff "cut_off" "not done at the end of the drain",
+    /// In flight at the end of the drain.
+    CutOff "cut_off" "in flight at the end of the drain",
 }
 
-impl Failure {
-    /// With what is to be said about it.
+impl RequestFailure {
+    /// A failure with details.
     #[must_use]
-    pub fn new(class: Class, detail: impl Into<Arc<str>>) -> Self {
+    pub fn new(class: FailureClass, detail: impl Into<Arc<str>>) -> Self {
         Self { class, detail: detail.into() }
     }
 }
 
-impl From<Class> for Failure {
-    fn from(class: Class) -> Self {
+impl From<FailureClass> for RequestFailure {
+    fn from(class: FailureClass) -> Self {
         Self::new(class, "")
     }
 }
 
 impl Sample {
-    /// What the user waited, counted from when the request was due.
+    /// From the due time to the end.
     #[must_use]
     pub fn response_time(&self) -> Duration {
         self.finished - self.scheduled
     }
 
-    /// What the request took once it was under way.
+    /// From sending to the end.
     #[must_use]
     pub fn service_time(&self) -> Duration {
         self.finished - self.started
     }
 
-    /// How late it was sent.
+    /// From the due time to sending.
     #[must_use]
     pub fn send_lag(&self) -> Duration {
         self.started - self.scheduled
@@ -142,12 +142,12 @@ impl Sample {
     /// Whether it was handed to a connection.
     #[must_use]
     pub fn was_sent(&self) -> bool {
-        self.ended.is_ok() || self.started < self.finished
+        self.result.is_ok() || self.started < self.finished
     }
 
-    /// Answered with 200 to 399, as Vegeta counts success.
+    /// Whether the status is 200 to 399, as Vegeta counts success.
     #[must_use]
     pub fn is_success(&self) -> bool {
-        matches!(self.ended, Ok(Answer { status: 200..=399, .. }))
+        matches!(self.result, Ok(Response { status: 200..=399, .. }))
     }
 }

@@ -1,8 +1,8 @@
-//! An open load: when each request is due, however the earlier ones fare.
+//! The due times of an open load, which do not depend on responses.
 //!
-//! A [`Schedule`] is [`Step`]s one after the other. Each has a shape that says how many requests are expected
-//! by when, and the inverse of that, which says when the `n`th is due; [`Arrivals`] say whether they come
-//! evenly or by chance. [`Due`] walks along all of them. Nothing here knows a clock.
+//! A [`Schedule`] is a sequence of [`Step`]s. A step has a shape, which gives the expected number of requests by a time and
+//! its inverse, the due time of the `n`th request; its [`ArrivalProcess`] spaces them evenly or at random. [`DueTimes`]
+//! iterates over all steps. There is no clock in this module.
 
 mod due;
 mod ramp;
@@ -14,19 +14,19 @@ use std::{fmt, time::Duration};
 
 use stockade_model::seed::Seed;
 
-pub use due::Due;
-pub use rate::{Level, Rate, RateError};
-pub use sine::{Sine, SineError, Turn};
-pub use step::{Arrivals, Step};
+pub use due::DueTimes;
+pub use rate::{Rate, RateError, RateOrZero};
+pub use sine::{Sine, SineError, SineStart};
+pub use step::{ArrivalProcess, Step};
 
 use due::Walk;
 
-/// More requests, or a longer load, than anybody waits for.
+/// The most requests of a load.
 pub const REQUESTS_MAX: u64 = 1_000_000_000;
-/// See [`REQUESTS_MAX`].
+/// The longest load.
 pub const DURATION_MAX: Duration = Duration::from_hours(30 * 24);
 
-/// When the requests of a load are due.
+/// The due times of a load, as steps in sequence.
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,140 +40,142 @@ pub const DURATION_MAX: Duration = Duration::from_hours(30 * 24);
 /// ];
 /// let schedule = Schedule::new(steps);
 ///
-/// let due: Vec<Duration> = schedule.arrivals(Seed(1)).collect();
+/// let due: Vec<Duration> = schedule.due_times(Seed(1)).collect();
 /// assert_eq!(due[..3], [Duration::ZERO, Duration::from_nanos(333_333_333), Duration::from_nanos(666_666_666)]);
-/// assert_eq!((due.len(), schedule.lasts()), (110, Duration::from_secs(61)));
+/// assert_eq!((due.len(), schedule.duration()), (110, Duration::from_secs(61)));
 /// assert_eq!(schedule.to_string(), "1s at 3/s, 60s at 100/m, 7 at once");
 /// # Ok::<(), stockade_load::schedule::RateError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// One step, or none.
+    /// At most one step.
     warmup: Vec<Step>,
     steps: Vec<Step>,
-    most: Option<u64>,
+    requests_max: Option<u64>,
 }
 
-/// More than anybody waits for, or nothing at all.
+/// Why a load is refused: it has no requests, or it exceeds a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Beyond {
+pub enum ScheduleLimitError {
     /// There is no request.
-    #[error("nobody would come")]
-    Nobody,
+    #[error("the load has no requests")]
+    NoRequests,
     /// More than [`REQUESTS_MAX`].
     #[error("more than 1,000,000,000 requests")]
-    Requests,
+    TooManyRequests,
     /// Longer than [`DURATION_MAX`].
     #[error("longer than 30 days")]
-    Duration,
+    TooLong,
 }
 
-impl Beyond {
-    /// Whether so many requests in so much time are too many, too long, or none.
-    pub fn check(requests: u64, lasts: Duration) -> Result<(), Self> {
+impl ScheduleLimitError {
+    /// Checks the limits.
+    pub fn check(requests: u64, duration: Duration) -> Result<(), Self> {
         match requests {
-            0 => Err(Self::Nobody),
-            _ if requests > REQUESTS_MAX => Err(Self::Requests),
-            _ if lasts > DURATION_MAX => Err(Self::Duration),
+            0 => Err(Self::NoRequests),
+            _ if requests > REQUESTS_MAX => Err(Self::TooManyRequests),
+            _ if duration > DURATION_MAX => Err(Self::TooLong),
             _ => Ok(()),
         }
     }
 
-    /// Of what a time has to be that there can be so much.
+    /// How to change the duration: `longer` or `shorter`.
     #[must_use]
     pub fn remedy(self) -> &'static str {
-        if self == Self::Nobody { "longer" } else { "shorter" }
+        if self == Self::NoRequests { "longer" } else { "shorter" }
     }
 }
 
 impl Schedule {
-    /// The steps one after the other.
+    /// Steps in sequence.
     #[must_use]
     pub fn new(steps: Vec<Step>) -> Self {
-        Self { warmup: Vec::new(), steps, most: None }
+        Self { warmup: Vec::new(), steps, requests_max: None }
     }
 
-    /// The same, and over after so many requests. Those of a warm-up are not counted.
+    /// Ends the schedule after this number of requests, not counting those of a warm-up.
     #[must_use]
-    pub fn limited(self, requests: u64) -> Self {
-        let most = self.most.map_or(requests, |most| most.min(requests));
-        Self { most: Some(most), ..self }
+    pub fn with_requests_max(self, requests_max: u64) -> Self {
+        let requests_max = self.requests_max.map_or(requests_max, |known| known.min(requests_max));
+        Self { requests_max: Some(requests_max), ..self }
     }
 
-    /// The same preceded by `lasts` at its first rate, in place of what preceded it. A ramp from none warms up
-    /// at its average, as does a log; `None` if there is no rate in it at all. What follows is the same as
-    /// without a warm-up, only later.
+    /// Replaces the warm-up by one of this duration at the first rate; a ramp from 0 and a replay warm up at their mean rate.
+    /// `None` if the schedule has no rate. The measured requests are the same as without a warm-up, only later.
     #[must_use]
-    pub fn with_warmup(self, lasts: Duration) -> Option<Self> {
+    pub fn with_warmup(self, duration: Duration) -> Option<Self> {
         let (step, rate) = self.steps.iter().find_map(|step| Some((step, step.first_rate()?)))?;
-        let arrivals = if step.is_poisson() { Arrivals::Poisson } else { Arrivals::Constant };
-        let warmup = (!lasts.is_zero()).then(|| Step::steady(rate, lasts).arriving(arrivals));
+        let arrivals = if step.is_poisson() { ArrivalProcess::Poisson } else { ArrivalProcess::Constant };
+        let warmup = (!duration.is_zero()).then(|| Step::steady(rate, duration).with_arrivals(arrivals));
         Some(Self { warmup: Vec::from_iter(warmup), ..self })
     }
 
-    /// How long its warm-up is: what is due from then on is measured.
+    /// The duration of the warm-up. Requests due later are measured.
     #[must_use]
     pub fn warmup(&self) -> Duration {
-        total(&self.warmup)
+        total_duration(&self.warmup)
     }
 
-    /// How long all of it takes, warm-up included. A limited one that is evenly spread ends when one request
-    /// too many would be due; one by chance may need all its time.
+    /// The duration, warm-up included. With a limit on requests, a constant schedule ends at the due time of the first
+    /// request beyond it; a Poisson process may need the whole time.
     #[must_use]
-    pub fn lasts(&self) -> Duration {
-        self.warmup().saturating_add(self.cut().unwrap_or_else(|| total(&self.steps)))
+    pub fn duration(&self) -> Duration {
+        self.warmup().saturating_add(self.limited_duration().unwrap_or_else(|| total_duration(&self.steps)))
     }
 
-    /// Whether it is over with its last request, whenever that comes: [`lasts`](Self::lasts) is a bound only.
+    /// Whether it ends with its last request, at a random time: [`duration`](Self::duration) is only a bound.
     pub(crate) fn ends_by_chance(&self) -> bool {
-        self.most.is_some() && self.cut().is_none() && self.steps.iter().any(Step::is_poisson)
+        self.requests_max.is_some()
+            && self.limited_duration().is_none()
+            && self.steps.iter().any(Step::is_poisson)
     }
 
-    /// When the first request is due that is beyond the limit, if it is known and there is one.
-    fn cut(&self) -> Option<Duration> {
-        let mut left = self.most?;
-        let mut began = Duration::ZERO;
+    /// The due time of the first request beyond the limit, if there is one and it is not random.
+    fn limited_duration(&self) -> Option<Duration> {
+        let mut left = self.requests_max?;
+        let mut start = Duration::ZERO;
         for step in &self.steps {
             if step.is_poisson() {
                 return None;
             }
             let requests = step.requests();
             if left < requests {
-                return Some(began.saturating_add(step.due(left)));
+                return Some(start.saturating_add(step.due(left)));
             }
             left -= requests;
-            began = began.saturating_add(step.lasts());
+            start = start.saturating_add(step.duration());
         }
         None
     }
 
-    /// How many requests there are, warm-up included: exactly if they are evenly spread, else on average.
+    /// The number of requests, warm-up included: exact for constant arrivals, the mean for Poisson arrivals.
     #[must_use]
     pub fn requests(&self) -> u64 {
-        self.warmup_requests().saturating_add(requests(&self.steps).min(self.most.unwrap_or(u64::MAX)))
+        self.warmup_requests()
+            .saturating_add(requests(&self.steps).min(self.requests_max.unwrap_or(u64::MAX)))
     }
 
-    /// How many of them are for getting warm.
+    /// The number of warm-up requests: exact or the mean, as in [`requests`](Self::requests).
     pub(crate) fn warmup_requests(&self) -> u64 {
         requests(&self.warmup)
     }
 
-    /// How many of them that are, exactly.
+    /// The exact number of warm-up requests.
+    #[cfg(feature = "http")]
     pub(crate) fn warmup_arrivals(&self, seed: Seed) -> u64 {
         let warmup = self.warmup();
         if warmup.is_zero() {
             return 0;
         }
-        self.arrivals(seed).take_while(|due| *due < warmup).count() as u64
+        self.due_times(seed).take_while(|due| *due < warmup).count() as u64
     }
 
-    /// Whether there is so much of it that nobody waits for it, or nothing at all.
-    pub fn check(&self) -> Result<(), Beyond> {
-        Beyond::check(self.requests(), self.lasts())
+    /// Checks the limits on requests and duration.
+    pub fn check(&self) -> Result<(), ScheduleLimitError> {
+        ScheduleLimitError::check(self.requests(), self.duration())
     }
 
-    /// The most requests that are expected in a second of any step: for who has to send them. Those of a burst
-    /// count as those of one second.
+    /// The highest expected rate of a step. A burst counts as the requests of one second.
     #[must_use]
     pub fn peak_per_second(&self) -> f64 {
         self.steps.iter().map(Step::peak_per_second).fold(0.0, f64::max)
@@ -181,25 +183,25 @@ impl Schedule {
 
     /// The most requests of a burst; 0 if there is none.
     #[must_use]
-    pub fn at_once_max(&self) -> u64 {
-        let most = self.steps.iter().map(Step::at_once).max().unwrap_or_default();
-        self.most.map_or(most, |all| all.min(most))
+    pub fn burst_max(&self) -> u64 {
+        let burst = self.steps.iter().map(Step::burst_requests).max().unwrap_or_default();
+        self.requests_max.map_or(burst, |max| max.min(burst))
     }
 
-    /// The same rates for `factor` times as long; every step for a nanosecond at least. Waves and logs are
-    /// played slower, bursts are as large as before; a warm-up and a limit stay as they are.
+    /// The same rates for `factor` times the duration, at least a nanosecond per step. Sines and replays slow down; bursts,
+    /// the warm-up and the limit on requests do not change.
     #[must_use]
     pub fn stretched(&self, factor: f64) -> Self {
         Self { steps: self.steps.iter().map(|step| step.stretched(factor)).collect(), ..self.clone() }
     }
 
-    /// When each request is due, counted from the start: in ascending order, the same for the same seed, and
-    /// never after the end. At the very end only those of a burst and the last of a log are.
+    /// The due times from the start: ascending, the same for the same seed, and before the end. Only bursts and the last
+    /// request of a replay may be due at the end itself.
     #[must_use]
-    pub fn arrivals(&self, seed: Seed) -> Due<'_> {
+    pub fn due_times(&self, seed: Seed) -> DueTimes<'_> {
         let warmup = Walk::new(&self.warmup, Duration::ZERO, seed.stream("warm-up"));
         let measured = Walk::new(&self.steps, self.warmup(), seed.stream("arrivals"));
-        Due::new(warmup, measured, self.most)
+        DueTimes::new(warmup, measured, self.requests_max)
     }
 }
 
@@ -207,8 +209,8 @@ fn requests(steps: &[Step]) -> u64 {
     steps.iter().map(Step::requests).fold(0, u64::saturating_add)
 }
 
-fn total(steps: &[Step]) -> Duration {
-    steps.iter().map(Step::lasts).fold(Duration::ZERO, Duration::saturating_add)
+fn total_duration(steps: &[Step]) -> Duration {
+    steps.iter().map(Step::duration).fold(Duration::ZERO, Duration::saturating_add)
 }
 
 /// `60s at 425/s`, `10s at 100/s, 5s at 1000/s (poisson)`.
@@ -224,8 +226,8 @@ impl fmt::Display for Schedule {
         if is_all_poisson {
             f.write_str(" (poisson)")?;
         }
-        if let Some(most) = self.most {
-            write!(f, ", {most} requests at most")?;
+        if let Some(max) = self.requests_max {
+            write!(f, ", {max} requests at most")?;
         }
         match self.warmup.first() {
             Some(warmup) => write!(f, ", after {warmup} to warm up"),

@@ -1,4 +1,4 @@
-//! What a run was: every report is a fold over it.
+//! The summary of a run, from which reports are rendered.
 
 use std::{
     ops::AddAssign,
@@ -9,68 +9,68 @@ use stockade_model::time::Time;
 
 use crate::tally::Tally;
 
-/// A run from its start until its last request was done.
+/// A run from its start to the end of its last request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// Tells this run from all others.
+    /// The unique id of the run.
     pub id: String,
-    /// What the load was, in words: `60s at 425/s`.
+    /// The plan as text: `60s at 425/s`.
     pub schedule: String,
     /// The time of day at the clock's zero.
     pub clock_zero: SystemTime,
-    /// When the measured part began: after the warm-up.
-    pub began: Time,
-    /// When its last request was due at the latest: the end of the schedule, before the drain.
-    pub ended: Time,
+    /// The start of the measured part: the end of the warm-up.
+    pub measured_from: Time,
+    /// The end of the plan, before the drain.
+    pub schedule_end: Time,
     /// The measured part.
     pub measured: Tally,
-    /// The warm-up, where there was one.
+    /// The warm-up, if there was one.
     pub warmup: Option<Tally>,
     /// The measured part, second by second.
-    pub seconds: Vec<Second>,
+    pub seconds: Vec<SecondCounts>,
     /// Requests that were due and never sent.
     pub dropped: u64,
-    /// Requests that had waited for others under way, and were sent when the schedule was over already.
+    /// Requests that waited for others in flight, and were sent after the end of the plan.
     pub sent_after_end: u64,
-    /// Requests that were under way when the schedule ended.
+    /// Requests in flight at the end of the plan.
     pub in_flight_at_end: u64,
-    /// The most requests under way at once.
+    /// The most requests in flight at once.
     pub in_flight_max: u64,
     /// Connections opened, warm-up included.
     pub connections: u64,
-    /// What the load generator knows of itself.
-    pub generator: Generator,
+    /// What was measured of the load generator.
+    pub generator: GeneratorHealth,
 }
 
 /// One second of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Second {
+pub struct SecondCounts {
     /// Requests sent.
     pub sent: u64,
-    /// Requests that ended, whichever way.
+    /// Requests that ended.
     pub finished: u64,
-    /// Those of them without an answer.
+    /// Those of them without a response.
     pub failed: u64,
 }
 
-/// What the load generator knows of itself.
+/// What was measured of the load generator.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Generator {
-    /// Cores' worth of processor time of the threads that send, while they send, on average: 1.0 is one core.
+pub struct GeneratorHealth {
+    /// The mean processor time of the sending threads while they send; 1.0 is one core.
     pub cpu_mean: f64,
-    /// The same in the second with the most.
+    /// The same in the busiest second.
     pub cpu_max: f64,
-    /// Bytes of the whole process in memory, the most at the end of any second, and at the end; none: nobody knows.
-    pub resident_max: Option<u64>,
-    /// See [`resident_max`](Self::resident_max).
-    pub resident_last: Option<u64>,
-    /// The share of this machine's processor time that its host gave to others meanwhile; none: nobody knows.
+    /// The most resident bytes of the process at the end of a second, if known.
+    pub resident_bytes_max: Option<u64>,
+    /// The resident bytes at the end of the run, if known.
+    pub resident_bytes_last: Option<u64>,
+    /// The share of processor time that the host gave to other machines (steal), if known.
     pub steal: Option<f64>,
-    /// Why the run does not tell what it seems to tell; none: it is valid.
-    pub reasons: Vec<String>,
+    /// Why the run is invalid; empty if it is valid.
+    pub invalid_reasons: Vec<String>,
 }
 
-impl AddAssign for Second {
+impl AddAssign for SecondCounts {
     fn add_assign(&mut self, other: Self) {
         self.sent += other.sent;
         self.finished += other.finished;
@@ -78,37 +78,37 @@ impl AddAssign for Second {
     }
 }
 
-impl Generator {
-    /// A [`steal`](Self::steal) above this is told: answers are slower for it.
+impl GeneratorHealth {
+    /// Reports mention a [`steal`](Self::steal) above this, since it slows responses down.
     pub const STEAL_MAX: f64 = 0.01;
 
-    /// Whether the run tells what it seems to tell.
+    /// Whether there is no reason against the run.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.reasons.is_empty()
+        self.invalid_reasons.is_empty()
     }
 }
 
 impl Summary {
-    /// How long requests were due: from the first to the last, as Vegeta has it.
+    /// From the first to the last due time, as in Vegeta.
     #[must_use]
-    pub fn attack(&self) -> Duration {
+    pub fn attack_duration(&self) -> Duration {
         match (self.measured.earliest, self.measured.latest) {
             (Some(earliest), Some(latest)) => latest - earliest,
             _ => Duration::ZERO,
         }
     }
 
-    /// From when the last request was due until the last one was done.
+    /// From the last due time to the end of the last request.
     #[must_use]
-    pub fn wait(&self) -> Duration {
+    pub fn wait_duration(&self) -> Duration {
         match (self.measured.latest, self.measured.end) {
             (Some(latest), Some(end)) => end - latest,
             _ => Duration::ZERO,
         }
     }
 
-    /// A moment of the run's clock as a time of day.
+    /// A time of the run's clock as a time of day.
     #[must_use]
     pub fn time_of_day(&self, time: Time) -> SystemTime {
         self.clock_zero + time.elapsed()

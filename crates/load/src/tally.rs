@@ -1,59 +1,57 @@
-//! What requests have come to, in constant memory.
+//! Counts and times of requests, in constant memory.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use stockade_model::{histogram::Histogram, outcome::Outcomes, record::Times, time::Time};
 
-use crate::sample::{Class, Sample};
+use crate::sample::{FailureClass, Sample};
 
-/// So many different messages are kept apart.
+/// The most different errors that are stored.
 const ERRORS_MAX: usize = 64;
 
-/// Counts of requests, and how long they took.
+/// Counts of samples, and histograms of their times.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// Answered requests, whatever their status; `send_lag` is of all that were sent.
+    /// Times of requests with a response of any status; `send_lag` of all that were sent.
     pub times: Times,
     /// Response and service times of the successes among them.
     pub times_of_successes: Times,
-    /// Response times of requests that got no answer.
+    /// Response times of requests without a response: the time until they failed.
     pub failed_response: Histogram,
-    /// All response times added up, failed ones too.
+    /// The sum of all response times, failures included.
     pub response_sum: Duration,
-    /// What of them was before requests were handed to a connection.
+    /// The sum of the times before requests were handed to a connection.
     pub send_lag_sum: Duration,
-    /// Answered with 200 to 399.
+    /// Requests with a status of 200 to 399.
     pub successes: u64,
-    /// By status; 0: no answer.
+    /// Requests by status; 0 stands for no response.
     pub status_codes: BTreeMap<u16, u64>,
-    /// What caches on the way say that they did, where they say so.
+    /// Outcomes that caches state in their headers.
     pub outcomes: Outcomes,
-    /// By class, those that occurred.
+    /// Failures by class.
     pub failures: BTreeMap<&'static str, u64>,
-    /// What went wrong, each text once, in the order of their first occurrence: failures, and statuses other than
-    /// 200 to 399.
+    /// Different errors in the order of occurrence: failures, and statuses other than 200 to 399.
     pub errors: Vec<String>,
     /// Decoded bytes of bodies.
     pub bytes_in: u64,
-    /// Bytes of bodies as they came.
+    /// Bytes of bodies as received.
     pub wire_bytes_in: u64,
-    /// Bytes of requests' bodies.
+    /// Bytes of request bodies.
     pub bytes_out: u64,
-    /// Attempts after a request's first.
+    /// Attempts after the first of each request.
     pub retries: u64,
-    /// Requests that were sent once more because the server had closed the connection that was kept for them, and had
-    /// not looked at them.
+    /// Requests resent because the server closed their connection before it processed them.
     pub resent: u64,
-    /// When the first of them was due; none if there are none.
+    /// The first due time; none if there are no requests.
     pub earliest: Option<Time>,
-    /// When the last of them was due.
+    /// The last due time.
     pub latest: Option<Time>,
-    /// When the last answer, or failure, was complete.
+    /// When the last request ended.
     pub end: Option<Time>,
 }
 
 impl Tally {
-    /// Counts one more.
+    /// Adds a sample.
     pub fn record(&mut self, sample: &Sample) {
         let response = sample.response_time();
         self.response_sum += response;
@@ -68,7 +66,7 @@ impl Tally {
             Some(self.earliest.map_or(sample.scheduled, |earliest| earliest.min(sample.scheduled)));
         self.latest = self.latest.max(Some(sample.scheduled));
         self.end = self.end.max(Some(sample.finished));
-        match &sample.ended {
+        match &sample.result {
             Ok(answer) => {
                 self.times.response.record(response);
                 self.times.service.record(sample.service_time());
@@ -83,14 +81,14 @@ impl Tally {
                     self.times_of_successes.response.record(response);
                     self.times_of_successes.service.record(sample.service_time());
                 } else {
-                    self.note(|| status_text(answer.status));
+                    self.add_error(|| status_text(answer.status));
                 }
             }
             Err(failure) => {
                 self.failed_response.record(response);
                 *self.status_codes.entry(0).or_default() += 1;
                 *self.failures.entry(failure.class.name()).or_default() += 1;
-                self.note(|| failure.to_string());
+                self.add_error(|| failure.to_string());
             }
         }
     }
@@ -110,7 +108,7 @@ impl Tally {
         for (class, count) in &other.failures {
             *self.failures.entry(class).or_default() += count;
         }
-        other.errors.iter().for_each(|error| self.note(|| error.clone()));
+        other.errors.iter().for_each(|error| self.add_error(|| error.clone()));
         self.bytes_in += other.bytes_in;
         self.wire_bytes_in += other.wire_bytes_in;
         self.bytes_out += other.bytes_out;
@@ -124,21 +122,21 @@ impl Tally {
         self.end = self.end.max(other.end);
     }
 
-    /// All requests that ended, whichever way.
+    /// Requests that ended.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.status_codes.values().sum()
     }
 
-    /// Those without an answer.
+    /// Requests without a response.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.status_codes.get(&0).copied().unwrap_or_default()
     }
 
-    /// How many failed in this way.
+    /// Failures of one class.
     #[must_use]
-    pub fn of(&self, class: Class) -> u64 {
+    pub fn failures_of(&self, class: FailureClass) -> u64 {
         self.failures.get(class.name()).copied().unwrap_or_default()
     }
 
@@ -150,7 +148,7 @@ impl Tally {
         all
     }
 
-    fn note(&mut self, text: impl FnOnce() -> String) {
+    fn add_error(&mut self, text: impl FnOnce() -> String) {
         if self.errors.len() < ERRORS_MAX {
             let text = text();
             if !self.errors.contains(&text) {
@@ -161,10 +159,13 @@ impl Tally {
 }
 
 /// `503 Service Unavailable`
+///
+/// Only the number without the feature `http`, which has the table of reasons.
 pub(crate) fn status_text(status: u16) -> String {
-    let known = http::StatusCode::from_u16(status).ok();
-    match known.and_then(|status| status.canonical_reason()) {
-        Some(reason) => format!("{status} {reason}"),
-        None => status.to_string(),
+    #[cfg(feature = "http")]
+    if let Some(reason) = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason())
+    {
+        return format!("{status} {reason}");
     }
+    status.to_string()
 }

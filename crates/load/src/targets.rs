@@ -1,10 +1,10 @@
-//! Targets in the formats that other tools have: files are read into what they mean, or not at all.
+//! Request templates from files of other tools. A file with an error is refused as a whole.
 //!
-//! | module | what is read |
+//! | module | file |
 //! |---|---|
 //! | [`vegeta`] | Vegeta's targets, as text or as JSON lines |
 //! | [`siege`] | siege's `urls.txt` |
-//! | [`log`] | access logs, to be replayed |
+//! | [`log`] | access logs, for replay |
 
 pub mod log;
 pub mod siege;
@@ -16,113 +16,120 @@ use std::{fs::File, io::Read, path::Path};
 
 use http::Method;
 
-use crate::target::{Target, shown};
+use crate::{template::RequestTemplate, url::shown};
 
-/// A file could not be used: nothing of it was. The message says what to write instead.
-///
-/// It does not repeat lines that may have a secret in them, such as headers.
+/// Why a file is refused. The message says what to write instead, and repeats no line that may hold a secret, such as a
+/// header.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name}:{} {message}", .line.map(|line| format!("{line}:")).unwrap_or_default())]
-pub struct TargetsError {
-    /// What the file is called.
-    pub name: String,
-    /// The line, from 1 on; none: all of it.
+#[error("{file}:{} {message}", .line.map(|line| format!("{line}:")).unwrap_or_default())]
+pub struct TargetFileError {
+    /// The name of the file.
+    pub file: String,
+    /// The line, from 1; none: the file as a whole.
     pub line: Option<u64>,
-    /// What is wrong, and what to do.
+    /// The error and its remedy.
     pub message: String,
 }
 
-/// A file of targets is no larger, its bodies aside.
+/// The largest file, without the bodies that it names.
 pub const FILE_BYTES_MAX: u64 = 256 << 20;
-/// So many targets a run may have.
+/// The most templates of a run.
 pub const TARGETS_MAX: usize = 1_000_000;
-/// A line of text is no longer, nor are the headers of one target.
+/// The longest line, and the most bytes of headers of one template.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// What is wrong with a line, and which: the file gets its name at the border.
-struct Wrong {
+/// A [`TargetFileError`] without the name of the file.
+struct LineError {
     line: u64,
     message: String,
 }
 
-impl Wrong {
+impl LineError {
     fn new(line: u64, message: impl Into<String>) -> Self {
         Self { line, message: message.into() }
     }
 
-    fn of(self, name: &str) -> TargetsError {
-        TargetsError { name: name.to_owned(), line: Some(self.line), message: self.message }
+    fn in_file(self, name: &str) -> TargetFileError {
+        TargetFileError { file: name.to_owned(), line: Some(self.line), message: self.message }
     }
 }
 
-/// All of the file is wrong.
-fn wrong(name: &str, message: impl Into<String>) -> TargetsError {
-    TargetsError { name: name.to_owned(), line: None, message: message.into() }
+fn file_error(name: &str, message: impl Into<String>) -> TargetFileError {
+    TargetFileError { file: name.to_owned(), line: None, message: message.into() }
 }
 
-/// A file that is none of a kind that keeps a reader waiting.
-fn open(path: &Path) -> Result<File, String> {
-    let unread = |error| format!("cannot read it: {error}");
-    if !path.metadata().map_err(unread)?.is_file() {
-        return Err("it is no file: name one".to_owned());
+/// Opens a regular file: a pipe could block.
+fn open_file(path: &Path) -> Result<File, String> {
+    let unreadable = |error| format!("cannot read it: {error}");
+    if !path.metadata().map_err(unreadable)?.is_file() {
+        return Err("it is not a regular file: name one".to_owned());
     }
-    File::open(path).map_err(unread)
+    File::open(path).map_err(unreadable)
 }
 
-/// All of a text, which is said to have a name.
-fn text(path: &Path) -> Result<(String, String), TargetsError> {
+/// Reads a UTF-8 file; returns its name and text.
+fn read_text(path: &Path) -> Result<(String, String), TargetFileError> {
     let name = path.display().to_string();
     let mut bytes = Vec::new();
-    let file = open(path).map_err(|message| wrong(&name, message))?;
+    let file = open_file(path).map_err(|message| file_error(&name, message))?;
     file.take(FILE_BYTES_MAX + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| wrong(&name, format!("cannot read it: {error}")))?;
+        .map_err(|error| file_error(&name, format!("cannot read it: {error}")))?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(wrong(&name, "it has more than 256 MiB: write bodies into files of their own"));
+        return Err(file_error(&name, "it has more than 256 MiB: write bodies into files of their own"));
     }
     let text = String::from_utf8(bytes).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = before.split(|byte| *byte == b'\n').count() as u64;
-        Wrong::new(line, "it is not UTF-8: write other bytes of a URL as `%` and two hex digits").of(&name)
+        LineError::new(line, "it is not UTF-8: write other bytes of a URL as `%` and two hex digits")
+            .in_file(&name)
     })?;
     Ok((name, text))
 }
 
-/// The lines of a text with their numbers, without the blanks around them.
+/// The numbered lines of a text, trimmed.
 fn lines(text: &str) -> impl Iterator<Item = (u64, &str)> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     text.lines().zip(1..).map(|(line, number)| (number, line.trim()))
 }
 
-/// One more, if there may be.
-fn push(targets: &mut Vec<Target>, target: Target, line: u64) -> Result<(), Wrong> {
-    if targets.len() == TARGETS_MAX {
-        return Err(Wrong::new(
+/// Adds a template within [`TARGETS_MAX`].
+fn push_template(
+    templates: &mut Vec<RequestTemplate>,
+    template: RequestTemplate,
+    line: u64,
+) -> Result<(), LineError> {
+    if templates.len() == TARGETS_MAX {
+        return Err(LineError::new(
             line,
             "there are more than 1,000,000 targets: write `{key}` for what differs",
         ));
     }
-    targets.push(target);
+    templates.push(template);
     Ok(())
 }
 
-/// What a file has, which is something.
-fn some(name: &str, targets: Result<Vec<Target>, Wrong>, remedy: &str) -> Result<Vec<Target>, TargetsError> {
-    let targets = targets.map_err(|wrong| wrong.of(name))?;
-    if targets.is_empty() {
-        return Err(wrong(name, format!("there is no target in it: write {remedy}")));
+/// Refuses a file without templates.
+fn non_empty(
+    name: &str,
+    templates: Result<Vec<RequestTemplate>, LineError>,
+    remedy: &str,
+) -> Result<Vec<RequestTemplate>, TargetFileError> {
+    let templates = templates.map_err(|error| error.in_file(name))?;
+    if templates.is_empty() {
+        return Err(file_error(name, format!("there is no target in it: write {remedy}")));
     }
-    Ok(targets)
+    Ok(templates)
 }
 
-/// A method as it is written: in capitals.
-fn method(word: &str) -> Result<Method, String> {
+/// Reads a method in capitals.
+fn parse_method(word: &str) -> Result<Method, String> {
     let is_method = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase());
     match Method::from_bytes(word.as_bytes()) {
         Ok(method) if is_method => Ok(method),
         _ if !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphabetic()) => {
-            Err(format!("`{}` is no method: write `{}`", shown(word), shown(&word.to_uppercase())))
+            Err(format!("`{}` is not a method: write `{}`", shown(word), shown(&word.to_uppercase())))
         }
-        _ => Err(format!("`{}` is no method: write one such as `GET`", shown(word))),
+        _ => Err(format!("`{}` is not a method: write one such as `GET`", shown(word))),
     }
 }

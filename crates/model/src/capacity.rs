@@ -1,4 +1,4 @@
-//! How much an origin can do at once, and who waits for it. No clock, no lock.
+//! Capacity of an origin: workers and a bounded queue. No clock, no lock.
 
 use std::{
     cmp::Reverse,
@@ -8,43 +8,42 @@ use std::{
 
 use crate::time::Time;
 
-/// How many fetches an origin works on at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// Each works on one fetch at a time; one at least.
+    /// At least one. Each worker handles one fetch at a time.
     pub workers: usize,
-    /// How many fetches may wait for a worker. One more fails at once.
+    /// Limit of waiting fetches. Beyond it, a fetch is rejected at once.
     pub queue: usize,
 }
 
-/// Who works on what until when, and who waits: first come, first served.
+/// A first-come, first-served queue in front of the workers.
 ///
-/// An origin does not notice that somebody has given up: what was taken in is worked on to its end.
-/// So the moment at which a fetch's turn comes is known when it arrives.
+/// An origin completes a fetch even if the client has cancelled it, so the start of a fetch is known on its arrival.
 #[derive(Debug)]
-pub struct Desk {
+pub struct QueueModel {
     capacity: Option<Capacity>,
-    /// When each worker that has had something to do will be free.
+    /// When each used worker will be free.
     free_at: BinaryHeap<Reverse<Time>>,
-    /// When the turn of each that waits comes, in ascending order.
+    /// When each waiting fetch starts, in ascending order.
     turns: VecDeque<Time>,
 }
 
-/// The queue was full.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Full;
+pub struct QueueFull;
 
-impl Desk {
-    /// Nobody has come yet.
+impl QueueModel {
     #[must_use]
     pub fn new(capacity: Option<Capacity>) -> Self {
         Self { capacity, free_at: BinaryHeap::new(), turns: VecDeque::new() }
     }
 
-    /// Takes in a fetch, which lasts as long as `lasts` tells of the moment at which its turn comes;
-    /// when it will be done.
-    pub fn admit(&mut self, now: Time, lasts: impl FnOnce(Time) -> Duration) -> Result<Time, Full> {
-        let Some(Capacity { workers, queue }) = self.capacity else { return Ok(now + lasts(now)) };
+    /// Admits a fetch and returns when it ends. `service_time` depends on when the fetch starts.
+    pub fn admit(
+        &mut self,
+        now: Time,
+        service_time: impl FnOnce(Time) -> Duration,
+    ) -> Result<Time, QueueFull> {
+        let Some(Capacity { workers, queue }) = self.capacity else { return Ok(now + service_time(now)) };
         while self.turns.front().is_some_and(|turn| *turn <= now) {
             self.turns.pop_front();
         }
@@ -55,7 +54,7 @@ impl Desk {
         };
         if free_at > now {
             if self.turns.len() >= queue {
-                return Err(Full);
+                return Err(QueueFull);
             }
             self.turns.push_back(free_at);
         }
@@ -63,7 +62,7 @@ impl Desk {
             self.free_at.pop();
         }
         let begins = free_at.max(now);
-        let ends = begins + lasts(begins);
+        let ends = begins + service_time(begins);
         self.free_at.push(Reverse(ends));
         Ok(ends)
     }
@@ -82,45 +81,46 @@ mod tests {
     }
 
     #[test]
-    fn two_workers_and_a_queue_of_one() {
-        let mut desk = Desk::new(Some(Capacity { workers: 2, queue: 1 }));
-        let mut admit = |at| desk.admit(millis(at), |_| Duration::from_millis(10));
+    fn two_workers_and_a_queue_of_one_reject_the_fourth_fetch() {
+        let mut model = QueueModel::new(Some(Capacity { workers: 2, queue: 1 }));
+        let mut admit = |at| model.admit(millis(at), |_| Duration::from_millis(10));
         assert_eq!([admit(0), admit(1)], [Ok(millis(10)), Ok(millis(11))]);
         assert_eq!(admit(2), Ok(millis(20)), "when the first worker is free");
-        assert_eq!(admit(9), Err(Full));
+        assert_eq!(admit(9), Err(QueueFull));
         assert_eq!(admit(10), Ok(millis(21)), "the one that waited has begun, and left its place");
         assert_eq!(admit(50), Ok(millis(60)));
     }
 
     #[test]
-    fn what_a_fetch_takes_is_known_when_its_turn_comes() {
-        let mut desk = Desk::new(Some(Capacity { workers: 1, queue: 9 }));
-        let lasts = |begins: Time| if begins < millis(10) { Duration::from_millis(10) } else { SECOND };
-        assert_eq!(desk.admit(millis(0), lasts), Ok(millis(10)));
-        assert_eq!(desk.admit(millis(0), lasts), Ok(millis(1_010)));
+    fn service_time_is_drawn_at_the_start_of_a_fetch() {
+        let mut model = QueueModel::new(Some(Capacity { workers: 1, queue: 9 }));
+        let service_time =
+            |begins: Time| if begins < millis(10) { Duration::from_millis(10) } else { SECOND };
+        assert_eq!(model.admit(millis(0), service_time), Ok(millis(10)));
+        assert_eq!(model.admit(millis(0), service_time), Ok(millis(1_010)));
     }
 
     proptest! {
-        /// Against a model that moves a queue through workers, fetch by fetch.
+        /// Compares with a model that moves a queue through workers, fetch by fetch.
         #[test]
-        fn first_come_first_served(
+        fn admission_matches_a_fifo_queue_model(
             workers in 1..4_usize,
             queue in 0..4_usize,
             fetches in prop::collection::vec((0..20_u64, 1..30_u64), 1..60),
         ) {
-            let mut desk = Desk::new(Some(Capacity { workers, queue }));
-            // Begin and end of everything that was taken in.
+            let mut model = QueueModel::new(Some(Capacity { workers, queue }));
+            // Start and end of each admitted fetch.
             let mut taken: Vec<(u64, u64)> = Vec::new();
             let mut now = 0;
-            for (gap, lasts) in fetches {
+            for (gap, service_time) in fetches {
                 now += gap;
                 let waiting = taken.iter().filter(|(begins, _)| *begins > now).count();
                 let is_free = |at: u64| taken.iter().filter(|(_, ends)| *ends > at).count() < workers;
                 let begins = (now..10_000).find(|at| is_free(*at)).unwrap();
-                let expected = if begins > now && waiting >= queue { Err(Full) } else { Ok(millis(begins + lasts)) };
-                prop_assert_eq!(desk.admit(millis(now), |_| Duration::from_millis(lasts)), expected.as_ref().copied().map_err(|_| Full));
+                let expected = if begins > now && waiting >= queue { Err(QueueFull) } else { Ok(millis(begins + service_time)) };
+                prop_assert_eq!(model.admit(millis(now), |_| Duration::from_millis(service_time)), expected.as_ref().copied().map_err(|_| QueueFull));
                 if expected.is_ok() {
-                    taken.push((begins, begins + lasts));
+                    taken.push((begins, begins + service_time));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Durations, counted: an HDR histogram with three significant digits.
+//! Durations in an HDR histogram with three significant digits.
 
 use std::time::Duration;
 
@@ -13,94 +13,90 @@ use crate::units::milliseconds;
 
 /// A distribution of durations in nanoseconds (Tene's HDR histogram, three significant digits).
 ///
-/// Histograms merge without loss; percentiles are never averaged. On disk it is the base64 of the
-/// format that the HDR histogram libraries call V2.
+/// Histograms merge without loss; percentiles are never averaged. The serialized form is the base64 of the V2 format of
+/// the HDR histogram libraries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram(Hdr<u64>);
 
-/// A string that should have been a histogram.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a base64 HDR histogram (V2): {0}")]
 pub struct BadHistogram(String);
 
 impl Histogram {
-    /// With nothing in it.
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "three digits are always valid")]
     pub fn new() -> Self {
         Self::growing(Hdr::new(3).expect("three significant digits are valid"))
     }
 
-    /// Grows with what it is given; without this, it would cut off at its first range.
+    /// Lets the histogram grow; without this, it cuts off at its first range.
     fn growing(mut hdr: Hdr<u64>) -> Self {
         hdr.auto(true);
         Self(hdr)
     }
 
-    /// Counts one more. Anything over 1,000 hours counts as that.
+    /// Records a duration. The upper bound is 1,000 hours.
     #[expect(clippy::missing_panics_doc, reason = "the histogram grows")]
     pub fn record(&mut self, duration: Duration) {
-        // 1,000 hours: more than any run, and a bound on what one histogram can grow to (0.5 MiB).
+        // 1,000 hours exceed any run and limit the size of a histogram to 0.5 MiB.
         const LONGEST_NANOS: u64 = 3_600_000 * 1_000_000_000;
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).min(LONGEST_NANOS);
         self.0.record(nanos).expect("a growing histogram takes every value");
     }
 
-    /// Adds all that `other` has counted.
     pub fn merge(&mut self, other: &Self) {
         self.0 += &other.0;
     }
 
-    /// How many durations were counted.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The duration that `quantile` (0 to 1) of all do not exceed; `None` if nothing was counted.
+    /// The upper bound of the share `quantile` (0 to 1) of the durations; `None` if the histogram is empty.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
         self.nonempty(|hdr| Duration::from_nanos(hdr.value_at_quantile(quantile)))
     }
 
-    /// The shortest; `None` if nothing was counted.
+    /// `None` if the histogram is empty.
     #[must_use]
     pub fn min(&self) -> Option<Duration> {
         self.nonempty(|hdr| Duration::from_nanos(hdr.min()))
     }
 
-    /// The longest; `None` if nothing was counted.
+    /// `None` if the histogram is empty.
     #[must_use]
     pub fn max(&self) -> Option<Duration> {
         self.nonempty(|hdr| Duration::from_nanos(hdr.max()))
     }
 
-    /// The mean; `None` if nothing was counted.
+    /// `None` if the histogram is empty.
     #[must_use]
     pub fn mean(&self) -> Option<Duration> {
         self.nonempty(|hdr| Duration::from_secs_f64(hdr.mean() / 1e9))
     }
 
-    /// The standard deviation; `None` if nothing was counted.
+    /// The standard deviation; `None` if the histogram is empty.
     #[must_use]
     pub fn stdev(&self) -> Option<Duration> {
         self.nonempty(|hdr| Duration::from_secs_f64(hdr.stdev() / 1e9))
     }
 
-    /// What was counted, cell by cell in ascending order: the longest duration that is counted there,
-    /// and how many were. Durations in one cell differ by less than a thousandth.
+    /// The cells in ascending order: the longest duration of the cell and its count. Durations in a cell differ by less
+    /// than a thousandth.
     pub fn cells(&self) -> impl Iterator<Item = (Duration, u64)> {
         let cells = self.0.iter_recorded();
         cells.map(|cell| (Duration::from_nanos(cell.value_iterated_to()), cell.count_at_value()))
     }
 
-    /// How many ranges, each twice as wide as the one before it, there is room for.
+    /// The number of ranges that the histogram has allocated. Each range is twice as wide as the one before it.
     #[must_use]
     pub fn buckets(&self) -> u64 {
         self.0.buckets().into()
     }
 
-    /// The base64 of the compressed format (V2 with DEFLATE), as logs of intervals have it.
+    /// The base64 of the compressed format (V2 with DEFLATE), as in HDR interval logs.
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "a vector takes every byte")]
     pub fn compressed(&self) -> String {
@@ -160,7 +156,7 @@ impl<'de> Deserialize<'de> for Histogram {
     }
 }
 
-/// A distribution's figures in milliseconds, in the JSON contract's shape.
+/// The figures of a distribution in milliseconds, in the shape of the JSON contract.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Distribution {
@@ -175,7 +171,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// None of nothing. `exact` are the shortest and the longest, where they are known better than to three digits.
+    /// `None` for an empty histogram. `exact`: the shortest and the longest duration, if known exactly.
     #[must_use]
     pub fn of(histogram: &Histogram, exact: Option<(f64, f64)>) -> Option<Self> {
         let (min_ms, max_ms) = match exact {
@@ -201,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn merging_is_counting_together() {
+    fn merge_equals_recording_in_one_histogram() {
         let millis = |range: std::ops::Range<u64>| range.map(Duration::from_millis).collect::<Histogram>();
         let mut merged = millis(1..500);
         merged.merge(&millis(500..1001));
@@ -212,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn survives_the_disk() {
+    fn serialization_round_trips() {
         let histogram: Histogram =
             [1, 90_400, 7_000_000, 3_600_000_000_000].map(Duration::from_nanos).into_iter().collect();
         let text = String::from(histogram.clone());
@@ -223,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_hold_all_that_was_counted() {
+    fn cells_contain_every_recorded_duration() {
         let histogram: Histogram = [5, 5, 1_000_000].map(Duration::from_nanos).into_iter().collect();
         let cells: Vec<_> = histogram.cells().collect();
         assert_eq!(cells, [(Duration::from_nanos(5), 2), (Duration::from_nanos(1_000_447), 1)]);
@@ -231,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_compressed_form_is_the_same_histogram() {
+    fn compressed_form_round_trips() {
         let histogram: Histogram = (1..500).map(Duration::from_micros).collect();
         let bytes = BASE64_STANDARD.decode(histogram.compressed()).unwrap();
         let hdr: Hdr<u64> = Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
@@ -239,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_counted_is_no_figure() {
+    fn empty_histogram_has_no_figures() {
         let empty = Histogram::new();
         assert_eq!((empty.min(), empty.mean(), empty.quantile(0.5), empty.max()), (None, None, None, None));
     }

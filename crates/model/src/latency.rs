@@ -1,4 +1,4 @@
-//! How long something takes, by chance or always the same.
+//! Constant and random latencies.
 
 use std::{
     collections::HashMap,
@@ -21,16 +21,16 @@ use crate::{
     units::{UnitError, format_duration, milliseconds, parse_duration},
 };
 
-/// A latency, drawn anew for every request.
+/// A latency distribution. Each request draws from it.
 ///
-/// | written | drawn |
+/// | text | distribution |
 /// |---|---|
-/// | `20ms` | always the same |
-/// | `10ms..30ms` | uniformly, both ends included |
-/// | `normal(mean=20ms, sd=5ms)` | normally; what is below zero is zero |
-/// | `lognormal(median=20ms, p99=200ms)` | log-normally: as most services do, with a long tail |
-/// | `exponential(mean=20ms)` | exponentially |
-/// | `empirical(FILE)` | from those in a file, a duration a line, each as likely as any other |
+/// | `20ms` | constant |
+/// | `10ms..30ms` | uniform, both ends included |
+/// | `normal(mean=20ms, sd=5ms)` | normal; a negative draw is zero |
+/// | `lognormal(median=20ms, p99=200ms)` | log-normal, with a long tail like most services |
+/// | `exponential(mean=20ms)` | exponential |
+/// | `empirical(FILE)` | the durations in a file, one on each line, all equally likely |
 ///
 /// ```
 /// use stockade_model::latency::Latency;
@@ -44,11 +44,10 @@ use crate::{
 /// # Ok::<(), stockade_model::latency::LatencyError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Latency(Law);
+pub struct Latency(LatencyDistribution);
 
-/// What it is drawn from.
 #[derive(Clone, Debug, PartialEq)]
-enum Law {
+enum LatencyDistribution {
     Constant(Duration),
     Uniform { min: Duration, max: Duration },
     Normal { mean: Duration, sd: Duration },
@@ -57,148 +56,155 @@ enum Law {
     Empirical { file: PathBuf, seen: Arc<[Duration]> },
 }
 
-/// A latency could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LatencyError {
-    /// Something in it is no duration.
+    /// A part of the text is no duration.
     #[error(transparent)]
     Unit(#[from] UnitError),
-    /// The ends of a range are the wrong way round.
+    /// The larger end of a range comes first.
     #[error("`{0}` ends before it begins: write the smaller latency first")]
     Backwards(String),
-    /// No distribution has this name.
-    #[error("`{name}` is no distribution: {}", remedy(.name, LAWS.map(|(name, ..)| name)))]
-    UnknownLaw {
-        /// What was written before the bracket.
+    #[error("`{name}` is no distribution: {}", remedy(.name, DISTRIBUTIONS.map(|(name, ..)| name)))]
+    UnknownDistribution {
+        /// The text before the bracket.
         name: String,
     },
-    /// A distribution without what it needs, or with something else.
+    /// Missing, unknown or extra arguments.
     #[error("`{text}` is not how that is written: write `{form}`")]
     Form {
-        /// What was written.
+        /// The text of the latency.
         text: String,
-        /// How it is written.
+        /// The expected form.
         form: &'static str,
     },
-    /// Half of what a log-normal distribution draws is above its median.
+    /// Half of the draws of a log-normal distribution are above its median.
     #[error("`{0}` has a p99 below its median: write a p99 that is larger")]
     TailBelowMedian(String),
-    /// A file of latencies could not be used.
     #[error("{path}: {reason}")]
     File {
-        /// Which.
         path: String,
-        /// Why, and what to do.
+        /// The cause and the remedy.
         reason: String,
     },
 }
 
-/// Files of latencies that many texts may name: each is read once.
+/// Cache of latency files, so that each file is read once.
 #[derive(Clone, Debug, Default)]
-pub struct Files {
+pub struct LatencyFiles {
     folder: PathBuf,
-    /// By device and number there, whatever name they go by.
+    /// By device and inode, because several paths may name one file.
     seen: HashMap<(u64, u64), Arc<[Duration]>>,
 }
 
-/// By name: how it is written, the arguments that it has, and what it is made of; `None`: of a file.
-type Named = (&'static str, &'static str, &'static [&'static str], Option<fn(&[Duration]) -> Law>);
+/// Name, form, arguments and constructor; no constructor: the distribution reads a file.
+type DistributionEntry =
+    (&'static str, &'static str, &'static [&'static str], Option<fn(&[Duration]) -> LatencyDistribution>);
 
-static LAWS: [Named; 4] = [
+static DISTRIBUTIONS: [DistributionEntry; 4] = [
     (
         "normal",
         "normal(mean=20ms, sd=5ms)",
         &["mean", "sd"],
-        Some(|of| Law::Normal { mean: of[0], sd: of[1] }),
+        Some(|of| LatencyDistribution::Normal { mean: of[0], sd: of[1] }),
     ),
     (
         "lognormal",
         "lognormal(median=20ms, p99=200ms)",
         &["median", "p99"],
-        Some(|of| Law::LogNormal { median: of[0], p99: of[1] }),
+        Some(|of| LatencyDistribution::LogNormal { median: of[0], p99: of[1] }),
     ),
-    ("exponential", "exponential(mean=20ms)", &["mean"], Some(|of| Law::Exponential { mean: of[0] })),
+    (
+        "exponential",
+        "exponential(mean=20ms)",
+        &["mean"],
+        Some(|of| LatencyDistribution::Exponential { mean: of[0] }),
+    ),
     ("empirical", "empirical(latencies.txt)", &[], None),
 ];
 
-/// A file of latencies is no larger.
+/// Limit of a latency file.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 /// The 99th percentile of the standard normal distribution.
 const Z99: f64 = 2.326_347_874_040_840_8;
-/// Tails have no end; waits have.
+/// Upper bound of a draw, because the tails of some distributions have none.
 const LONGEST: Duration = Duration::from_hours(1);
 
 impl Latency {
-    /// Reads one whose file, if it has one, is named from `folder` on.
-    pub fn read(text: &str, folder: &Path) -> Result<Self, LatencyError> {
-        Self::read_with(text, &mut Files::below(folder))
+    /// Parses a latency. `folder` is the base of relative file names.
+    pub fn parse_in(text: &str, folder: &Path) -> Result<Self, LatencyError> {
+        Self::parse_with(text, &mut LatencyFiles::below(folder))
     }
 
-    /// Reads one of several that may name the same files.
-    pub fn read_with(text: &str, files: &mut Files) -> Result<Self, LatencyError> {
+    /// Parses a latency. `files` caches the latency files.
+    pub fn parse_with(text: &str, files: &mut LatencyFiles) -> Result<Self, LatencyError> {
         let law = match (
             text.trim().strip_suffix(')').and_then(|text| text.split_once('(')),
             text.split_once(".."),
         ) {
-            (Some((name, arguments)), _) => law(text, name.trim(), arguments.trim(), files)?,
+            (Some((name, arguments)), _) => parse_law(text, name.trim(), arguments.trim(), files)?,
             (None, Some((min, max))) => {
                 let (min, max) = (parse_duration(min)?, parse_duration(max)?);
                 if min > max {
                     return Err(LatencyError::Backwards(text.to_owned()));
                 }
-                if min == max { Law::Constant(min) } else { Law::Uniform { min, max } }
+                if min == max {
+                    LatencyDistribution::Constant(min)
+                } else {
+                    LatencyDistribution::Uniform { min, max }
+                }
             }
-            (None, None) => Law::Constant(parse_duration(text)?),
+            (None, None) => LatencyDistribution::Constant(parse_duration(text)?),
         };
         Ok(Self(law))
     }
 
-    /// One latency.
     pub fn draw(&self, rng: &mut Rng) -> Duration {
         match &self.0 {
-            Law::Constant(latency) => *latency,
-            Law::Uniform { min, max } => rng.random_range(*min..=*max),
-            Law::Normal { mean, sd } => {
+            LatencyDistribution::Constant(latency) => *latency,
+            LatencyDistribution::Uniform { min, max } => rng.random_range(*min..=*max),
+            LatencyDistribution::Normal { mean, sd } => {
                 let z: f64 = StandardNormal.sample(rng);
                 seconds(mean.as_secs_f64() + z * sd.as_secs_f64())
             }
-            Law::LogNormal { median, p99 } => {
+            LatencyDistribution::LogNormal { median, p99 } => {
                 let z: f64 = StandardNormal.sample(rng);
                 seconds(median.as_secs_f64() * (p99.as_secs_f64() / median.as_secs_f64()).powf(z / Z99))
             }
-            Law::Exponential { mean } => {
+            LatencyDistribution::Exponential { mean } => {
                 let times: f64 = Exp1.sample(rng);
                 seconds(mean.as_secs_f64() * times)
             }
-            Law::Empirical { seen, .. } => seen[rng.random_range(0..seen.len())],
+            LatencyDistribution::Empirical { seen, .. } => seen[rng.random_range(0..seen.len())],
         }
     }
 
-    /// As the admin pages of origins list it: milliseconds without their unit (`100`, `100..200`), or the
-    /// distribution without blanks.
+    /// The form of the origins' admin pages: milliseconds without their unit (`100`, `100..200`), or the distribution
+    /// without blanks.
     #[must_use]
     pub fn in_milliseconds(&self) -> String {
         match &self.0 {
-            Law::Constant(latency) => milliseconds(*latency).to_string(),
-            Law::Uniform { min, max } => format!("{}..{}", milliseconds(*min), milliseconds(*max)),
+            LatencyDistribution::Constant(latency) => milliseconds(*latency).to_string(),
+            LatencyDistribution::Uniform { min, max } => {
+                format!("{}..{}", milliseconds(*min), milliseconds(*max))
+            }
             _ => self.to_string().replace(' ', ""),
         }
     }
 
-    /// The one latency that is always drawn, if there is one.
+    /// The latency, if it is constant.
     #[must_use]
     pub fn constant(&self) -> Option<Duration> {
         match self.0 {
-            Law::Constant(latency) => Some(latency),
+            LatencyDistribution::Constant(latency) => Some(latency),
             _ => None,
         }
     }
 }
 
 impl Default for Latency {
-    /// None at all.
+    /// Zero.
     fn default() -> Self {
-        Self(Law::Constant(Duration::ZERO))
+        Self(LatencyDistribution::Constant(Duration::ZERO))
     }
 }
 
@@ -206,10 +212,15 @@ fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(LONGEST).min(LONGEST)
 }
 
-/// Reads `name(arguments)`.
-fn law(text: &str, name: &str, arguments: &str, files: &mut Files) -> Result<Law, LatencyError> {
-    let Some((_, form, names, make)) = LAWS.iter().find(|(known, ..)| *known == name) else {
-        return Err(LatencyError::UnknownLaw { name: name.to_owned() });
+/// Parses `name(arguments)`.
+fn parse_law(
+    text: &str,
+    name: &str,
+    arguments: &str,
+    files: &mut LatencyFiles,
+) -> Result<LatencyDistribution, LatencyError> {
+    let Some((_, form, names, make)) = DISTRIBUTIONS.iter().find(|(known, ..)| *known == name) else {
+        return Err(LatencyError::UnknownDistribution { name: name.to_owned() });
     };
     let malformed = || LatencyError::Form { text: text.to_owned(), form };
     let Some(make) = make else {
@@ -217,7 +228,7 @@ fn law(text: &str, name: &str, arguments: &str, files: &mut Files) -> Result<Law
             return Err(malformed());
         }
         let seen = files.read(Path::new(arguments))?;
-        return Ok(Law::Empirical { file: arguments.into(), seen });
+        return Ok(LatencyDistribution::Empirical { file: arguments.into(), seen });
     };
     let mut given: Vec<_> = arguments.split(',').map(|argument| argument.split_once('=')).collect();
     let mut found = Vec::new();
@@ -230,27 +241,27 @@ fn law(text: &str, name: &str, arguments: &str, files: &mut Files) -> Result<Law
         return Err(malformed());
     }
     match make(&found) {
-        Law::LogNormal { median, p99 } if median.is_zero() || p99 < median => {
+        LatencyDistribution::LogNormal { median, p99 } if median.is_zero() || p99 < median => {
             Err(LatencyError::TailBelowMedian(text.to_owned()))
         }
         law => Ok(law),
     }
 }
 
-impl Files {
-    /// Those that are named from `folder` on.
+impl LatencyFiles {
+    /// `folder` is the base of relative file names.
     #[must_use]
     pub fn below(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), seen: HashMap::new() }
     }
 
-    /// The latencies of one, a duration a line.
+    /// Reads a file with one duration on each line.
     fn read(&mut self, name: &Path) -> Result<Arc<[Duration]>, LatencyError> {
         let path = self.folder.join(name);
         let wrong = |reason: String| LatencyError::File { path: path.display().to_string(), reason };
         let unread = |error| wrong(format!("cannot read it: {error}"));
-        // A pipe would be waited for until somebody writes to it, and some files of the kernel until something
-        // happens: without blocking a pipe is opened at once, to be refused, and a read of the others fails.
+        // Nonblocking, because a pipe without a writer blocks in `open`, and some files of the kernel block in `read`.
+        // With it, a pipe opens at once and is refused, and a read of the other files fails.
         let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
         let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(&path).map_err(unread)?;
         let about = file.metadata().map_err(unread)?;
@@ -262,7 +273,7 @@ impl Files {
             return Ok(Arc::clone(seen));
         }
         let mut text = String::new();
-        // A file of the kernel says that it has nothing in it, whatever it has.
+        // Files of the kernel report a length of zero, so the limit applies to the read.
         let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
         if text.len() as u64 > FILE_BYTES_MAX || about.len() > FILE_BYTES_MAX {
             return Err(wrong(
@@ -276,7 +287,7 @@ impl Files {
     }
 }
 
-/// A duration a line; lines that begin with `#` are left out. Else what is wrong, and what to do.
+/// Parses one duration on each line and skips lines that begin with `#`. An error is the cause with its remedy.
 fn lines(text: &str) -> Result<Arc<[Duration]>, String> {
     let mut seen = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -284,7 +295,7 @@ fn lines(text: &str) -> Result<Arc<[Duration]>, String> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        // The file may be anybody's, and the message anybody's to read: it names the line, not what it says.
+        // The file may contain secrets, and the message may be public: it contains the line's number, not its text.
         let latency = parse_duration(line)
             .map_err(|_| format!("line {} is no duration: write one a line, such as `12.5ms`", number + 1))?;
         seen.push(latency);
@@ -298,16 +309,16 @@ fn lines(text: &str) -> Result<Arc<[Duration]>, String> {
 impl FromStr for Latency {
     type Err = LatencyError;
 
-    /// A file is named from the folder that the program runs in.
+    /// The current folder is the base of relative file names.
     fn from_str(text: &str) -> Result<Self, LatencyError> {
-        Self::read(text, Path::new(""))
+        Self::parse_in(text, Path::new(""))
     }
 }
 
 impl From<Duration> for Latency {
-    /// Always the same.
+    /// A constant latency.
     fn from(latency: Duration) -> Self {
-        Self(Law::Constant(latency))
+        Self(LatencyDistribution::Constant(latency))
     }
 }
 
@@ -315,12 +326,14 @@ impl std::fmt::Display for Latency {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let d = |duration: &Duration| format_duration(*duration);
         match &self.0 {
-            Law::Constant(latency) => f.write_str(&d(latency)),
-            Law::Uniform { min, max } => write!(f, "{}..{}", d(min), d(max)),
-            Law::Normal { mean, sd } => write!(f, "normal(mean={}, sd={})", d(mean), d(sd)),
-            Law::LogNormal { median, p99 } => write!(f, "lognormal(median={}, p99={})", d(median), d(p99)),
-            Law::Exponential { mean } => write!(f, "exponential(mean={})", d(mean)),
-            Law::Empirical { file, .. } => write!(f, "empirical({})", file.display()),
+            LatencyDistribution::Constant(latency) => f.write_str(&d(latency)),
+            LatencyDistribution::Uniform { min, max } => write!(f, "{}..{}", d(min), d(max)),
+            LatencyDistribution::Normal { mean, sd } => write!(f, "normal(mean={}, sd={})", d(mean), d(sd)),
+            LatencyDistribution::LogNormal { median, p99 } => {
+                write!(f, "lognormal(median={}, p99={})", d(median), d(p99))
+            }
+            LatencyDistribution::Exponential { mean } => write!(f, "exponential(mean={})", d(mean)),
+            LatencyDistribution::Empirical { file, .. } => write!(f, "empirical({})", file.display()),
         }
     }
 }
@@ -343,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_drawn_uniformly_with_both_ends() {
+    fn range_draws_are_uniform_and_include_both_ends() {
         let latency: Latency = "1ns..4ns".parse().unwrap();
         let mut rng = Seed(1).stream("latency");
         let mut drawn = [0_u32; 4];
@@ -357,8 +370,8 @@ mod tests {
     }
 
     #[test]
-    fn distributions_have_the_percentiles_that_they_promise() {
-        // Of 100,000: the expected percentile, and five standard errors of it or more.
+    fn distributions_have_their_declared_percentiles() {
+        // For 100,000 draws: the expected percentile and a tolerance of at least five standard errors.
         for (text, percentiles) in [
             ("20ms", [(0.5, 20.0, 0.0), (0.99, 20.0, 0.0)]),
             ("normal(mean=20ms, sd=5ms)", [(0.5, 20.0, 0.1), (0.99, 31.63, 0.3)]),
@@ -376,10 +389,10 @@ mod tests {
     }
 
     #[test]
-    fn latencies_of_a_file_are_drawn_alike() {
+    fn file_latencies_are_equally_likely() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("seen.txt"), "# of Monday\n1ms\n\n2ms\n2ms\n40ms\n").unwrap();
-        let latency = Latency::read("empirical(seen.txt)", folder.path()).unwrap();
+        let latency = Latency::parse_in("empirical(seen.txt)", folder.path()).unwrap();
         assert_eq!(latency.to_string(), "empirical(seen.txt)");
         let mut rng = Seed(1).stream("latency");
         let mut twice = 0;
@@ -388,17 +401,17 @@ mod tests {
             assert!([1, 2, 40].contains(&millis));
             twice += u32::from(millis == 2);
         }
-        // Half of 10,000, and five standard deviations.
+        // Half of 10,000, with a tolerance of five standard deviations.
         assert!((4_750..5_250).contains(&twice), "{twice}");
     }
 
     #[test]
-    fn a_file_is_read_once_whatever_it_is_called() {
+    fn file_with_several_paths_is_read_once() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("seen.txt"), "1ms\n2ms\n").unwrap();
-        let mut files = Files::below(folder.path());
-        let mut read = |name: &str| match Latency::read_with(&format!("empirical({name})"), &mut files) {
-            Ok(Latency(Law::Empirical { seen, .. })) => seen,
+        let mut files = LatencyFiles::below(folder.path());
+        let mut read = |name: &str| match Latency::parse_with(&format!("empirical({name})"), &mut files) {
+            Ok(Latency(LatencyDistribution::Empirical { seen, .. })) => seen,
             other => panic!("{other:?}"),
         };
         let seen = read("seen.txt");
@@ -408,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_on_a_disk_keeps_nobody_waiting() {
+    fn pipes_and_devices_are_refused_without_blocking() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -417,12 +430,12 @@ mod tests {
             ("/dev/zero", "it is no file"),
             ("/proc/self/status", "line 1 is no duration: write one a line, such as `12.5ms`"),
         ] {
-            let told = Latency::read(&format!("empirical({name})"), folder.path()).unwrap_err();
+            let told = Latency::parse_in(&format!("empirical({name})"), folder.path()).unwrap_err();
             assert_eq!(told.to_string(), format!("{name}: {reason}"));
         }
         let large = folder.path().join("large");
         fs::File::create(&large).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
-        let told = Latency::read("empirical(large)", folder.path()).unwrap_err().to_string();
+        let told = Latency::parse_in("empirical(large)", folder.path()).unwrap_err().to_string();
         assert!(
             told.ends_with("it has more than 16 MiB: a hundred thousand latencies say as much"),
             "{told}"
@@ -478,7 +491,7 @@ mod tests {
             ),
             ("empirical(.)", format!("{}: it is no file", path("."))),
         ] {
-            assert_eq!(Latency::read(text, folder.path()).unwrap_err().to_string(), message, "{text}");
+            assert_eq!(Latency::parse_in(text, folder.path()).unwrap_err().to_string(), message, "{text}");
         }
     }
 
@@ -491,7 +504,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_can_be_read(a in 1..1_000_u64, b in 1..1_000_u64) {
+        fn formatted_text_parses_again(a in 1..1_000_u64, b in 1..1_000_u64) {
             let (min, max) = (a.min(b), a.max(b));
             for text in [
                 format!("{min}ms..{max}ms"),

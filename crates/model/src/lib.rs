@@ -1,16 +1,18 @@
-//! The nouns that every part of Stockade shares.
+//! The types that all parts of Stockade share.
 //!
-//! This crate stands at the start of the one-way street: the cache, the sources and the lab import
-//! it, it imports none of them. It holds what crosses their borders and nothing that decides:
+//! This crate is the base of the dependency graph: the cache, the sources and the lab depend on it, and it depends on
+//! none of them. It contains data types and no decisions:
 //!
-//! - [`time`]: a [`Runtime`](time::Runtime) tells the time, sleeps and spawns. [`Live`](time::Live)
-//!   is tokio, [`Precise`](time::Precise) tokio to the microsecond; [`Virtual`](time::Virtual) runs hours in milliseconds and repeats itself to the byte.
-//! - [`seed`]: every random choice is drawn from a named stream of one seed.
-//! - [`source`]: where documents truly live.
-//! - [`latency`], [`capacity`]: how long something takes, and how much of it can be done at once.
-//! - [`outcome`], [`sample`], [`histogram`]: what happened to one request, when, and to all of them.
-//! - [`record`]: what a run leaves on disk. Every report is a fold over it.
-//! - [`units`], [`nearest`]: how durations are written, and what a misspelt name was meant to be.
+//! - [`time`]: a [`Runtime`](time::Runtime) provides the time, sleeps and tasks. [`Live`](time::Live) is tokio,
+//!   [`Precise`](time::Precise) is tokio with more precise sleeps, [`Virtual`](time::Virtual) is deterministic.
+//! - [`seed`]: each random choice comes from a named stream of one seed.
+//! - [`source`]: the origin of documents.
+//! - [`latency`], [`capacity`]: the service time and the concurrency of an origin.
+//! - [`outcome`], [`sample`], [`histogram`]: the result of a request, its times, and their distribution.
+//! - [`record`]: the files of a run. Each report is a fold over them.
+//! - [`units`], [`nearest`]: durations and sizes with units, and suggestions for misspelt names.
+
+#![allow(missing_docs, reason = "used by this workspace alone; a comment states what a name cannot")]
 
 pub mod capacity;
 pub mod histogram;
@@ -21,5 +23,11 @@ pub mod record;
 pub mod sample;
 pub mod seed;
 pub mod source;
+pub mod telemetry;
 pub mod time;
 pub mod units;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Examples;

@@ -1,6 +1,6 @@
-//! What a misspelt name was meant to be.
+//! Suggestions for misspelt names.
 
-/// The name among `known` that `typed` was most likely meant to be, if any is near enough.
+/// The name among `known` that is nearest to `typed`, if one is near enough.
 ///
 /// ```
 /// use stockade_model::nearest::nearest;
@@ -17,7 +17,7 @@ pub fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, name)| name)
 }
 
-/// The end of a message about an unknown name: what was meant, or else all there is.
+/// The end of a message about an unknown name: a suggestion, or a list of the known names.
 ///
 /// ```
 /// use stockade_model::nearest::remedy;

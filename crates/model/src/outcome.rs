@@ -4,13 +4,15 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
+use crate::telemetry::{Declaration, MetricKind, MetricUnit};
+
 macro_rules! outcomes {
-    ($($(#[$doc:meta])* $variant:ident $count:ident,)*) => {
+    ($($(#[doc = $help:literal])+ $variant:ident $count:ident,)*) => {
         /// What a cache did for one request.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "lowercase")]
         pub enum Outcome {
-            $($(#[$doc])* $variant,)*
+            $($(#[doc = $help])+ $variant,)*
         }
 
         impl Outcome {
@@ -30,10 +32,21 @@ macro_rules! outcomes {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]
         pub struct Outcomes {
-            $($(#[$doc])* pub $count: u64,)*
+            $($(#[doc = $help])+ pub $count: u64,)*
         }
 
         impl Outcomes {
+            /// The metric of each outcome.
+            pub const METRICS: &'static [Declaration<Self>] = &[$(Declaration {
+                field: stringify!($count),
+                family: "stockade_requests_total",
+                label: Some(("outcome", stringify!($count))),
+                kind: MetricKind::Counter,
+                unit: MetricUnit::Count,
+                help: concat!($($help),+),
+                read: |outcomes| Some(outcomes.$count as f64),
+            }),*];
+
             /// How many requests had this one.
             #[must_use]
             pub const fn of(&self, outcome: Outcome) -> u64 {

@@ -1,7 +1,7 @@
-//! What a run leaves on disk: `record.json` and `intervals.jsonl`. Every report is a fold over them.
+//! The files of a run: `record.json` and `intervals.jsonl`. Each report is a fold over them.
 //!
-//! The record stays small per second of run: no bodies, no line per request. Times are float
-//! milliseconds; a figure that does not apply is absent, never 0.
+//! Size per second of a run is small: no bodies, no line for each request. Times are milliseconds as floats. A figure
+//! that does not apply is absent, never 0.
 
 mod http;
 
@@ -9,116 +9,106 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::http::{Holds, HttpFigures, Probe, Role, Tells, Usage};
+pub use self::http::{CacheContents, HttpFigures, ProbeFigures, Role, StatsProvider, Usage};
 use crate::{histogram::Histogram, outcome::Outcomes, seed::Seed};
 
-/// The version of the format, written into every record.
+/// The version of the format. Each record contains it.
 pub const SCHEMA: &str = "stockade.record/1";
 
-/// The whole of one `stockade run`: what was asked, where it ran, what happened, what it means.
+/// The record of one `stockade run`: its input, its machine, its measurements and its verdicts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
     /// [`SCHEMA`].
     pub schema: String,
-    /// The experiment's title.
+    /// The title of the experiment.
     pub experiment: String,
-    /// Why it was made.
+    /// The reason for the experiment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
-    /// The experiment file as it was read, so that the run can be repeated.
+    /// The text of the experiment file, so that the run can be repeated.
     pub spec: String,
-    /// Where every random choice came from.
     pub seed: Seed,
-    /// What `--scale` multiplied.
+    /// The value of `--scale`.
     pub scale: f64,
-    /// The repeats asked for of each arm.
+    /// The requested repeats of each arm.
     pub repeats: u32,
-    /// `live` or `virtual`.
-    pub clock: Clock,
-    /// When it began, RFC 3339.
+    pub clock: ClockKind,
+    /// In RFC 3339.
     pub started_at: String,
-    /// Version and commit of the Stockade that ran it.
+    /// Version and commit of Stockade.
     pub stockade: String,
-    /// The machine.
     pub host: Host,
-    /// How many measurements were to be made.
+    /// The number of measurements that the experiment plans.
     pub planned: usize,
-    /// Whether it ended before they were: stopped, failed, or killed.
+    /// True if the run was stopped, failed or was killed before its last measurement.
     pub interrupted: bool,
-    /// Every test in the file's order.
+    /// In the order of the file.
     pub tests: Vec<String>,
-    /// Every arm in the file's order.
+    /// In the order of the file.
     pub arms: Vec<Arm>,
-    /// Every measurement in the order in which they were made.
+    /// In the order of the measurements.
     pub runs: Vec<Run>,
-    /// Figures published elsewhere, by metric, to stand beside ours.
+    /// Published figures to compare with, by metric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<Reference>,
-    /// What became of each hypothesis.
     pub hypotheses: Vec<Hypothesis>,
-    /// The worst of them.
+    /// The worst verdict of the hypotheses.
     pub verdict: Verdict,
 }
 
 impl Record {
-    /// Whether it was made by a part of the experiment, or by more than all of it.
+    /// True if the run measured a part of the experiment, or more than the whole of it.
     #[must_use]
     pub fn is_scaled(&self) -> bool {
         (self.scale - 1.0).abs() > f64::EPSILON
     }
 }
 
-/// Whose time a run lived by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Clock {
-    /// Real time on this machine.
+pub enum ClockKind {
     Live,
-    /// Virtual time: timings are computed, not measured.
+    /// Timings are computed, not measured.
     Virtual,
 }
 
-/// The machine that a run was measured on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// The processor's name.
     pub cpu: String,
     /// Logical processors that the run could use.
     pub cores: usize,
-    /// Installed memory, MiB.
+    /// Installed memory.
     pub memory_mib: u64,
-    /// Operating system and release.
+    /// Name and release.
     pub os: String,
 }
 
 /// One of the alternatives that an experiment compares.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arm {
-    /// Its name in the file.
     pub name: String,
 }
 
 /// One measurement: one test, one arm, one repeat.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// The test, `""` where the experiment has none.
+    /// `""` if the experiment has no tests.
     pub test: String,
-    /// The arm.
     pub arm: String,
-    /// Which repeat, from 1.
+    /// From 1.
     pub repeat: u32,
-    /// What the load was, and the figures that only such a load has.
+    /// The kind of load and its figures.
     #[serde(flatten)]
-    pub load: Load,
-    /// The sum of the answered workers' whole milliseconds, as the published report of a burst adds
-    /// them up.
+    pub load: LoadFigures,
+    /// The sum of the successful workers' response times, each rounded down to a millisecond, as in the published report
+    /// of a burst.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole_ms_sum: Option<u64>,
-    /// What the cache did for how many requests.
+    /// The number of requests for each outcome.
     pub outcomes: Outcomes,
-    /// Bytes of all answers.
+    /// Bytes of all response bodies.
     pub bytes_in: u64,
-    /// Service times of all requests, failed ones too, added up.
+    /// The sum of the service times of all requests, including failed ones.
     pub service_ms_sum: f64,
     /// Stores skipped because another load had claimed the same entry version.
     pub stores_skipped: u64,
@@ -127,37 +117,34 @@ pub struct Run {
     /// Refill episodes: an episode opens at a key's first load and closes when an answer is
     /// published or its deadline passes.
     pub episodes: u64,
-    /// What the cache held and refused.
     #[serde(default)]
     pub cache: CacheFigures,
-    /// What the failed requests were told, and how many were.
+    /// The number of failed requests for each error message.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, u64>,
-    /// What only a run over HTTP has, whose parts are processes of their own.
+    /// Figures of a run over HTTP, with a process for each part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpFigures>,
 }
 
 impl Run {
-    /// Whether it does not tell what it seems to tell.
+    /// True if the run is no valid evidence.
     #[must_use]
     pub fn is_invalid(&self) -> bool {
         self.http.as_ref().is_some_and(|http| !http.invalid.is_empty())
     }
 }
 
-/// What a run's load was.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Load {
-    /// Workers that ask for one document each, all at once.
+pub enum LoadFigures {
+    /// Workers that start at once and request one document each.
     Burst(BurstFigures),
-    /// Requests that come when they are due.
+    /// Requests that start on a schedule.
     Open(OpenFigures),
 }
 
-impl Load {
-    /// The burst's figures, if it was one.
+impl LoadFigures {
     #[must_use]
     pub fn burst(&self) -> Option<&BurstFigures> {
         match self {
@@ -166,7 +153,6 @@ impl Load {
         }
     }
 
-    /// The open load's figures, if it was one.
     #[must_use]
     pub fn open(&self) -> Option<&OpenFigures> {
         match self {
@@ -175,7 +161,7 @@ impl Load {
         }
     }
 
-    /// The shortest and the longest response time, where anybody was answered.
+    /// The shortest and the longest response time, if a request succeeded.
     #[must_use]
     pub fn response(&self) -> Option<Extremes> {
         match self {
@@ -186,7 +172,7 @@ impl Load {
         }
     }
 
-    /// How many documents there were to choose from, where that is known.
+    /// The number of documents that the load chose from, if known.
     #[must_use]
     pub fn documents(&self) -> Option<usize> {
         match self {
@@ -195,7 +181,7 @@ impl Load {
         }
     }
 
-    /// How many different documents were asked for, where that is known.
+    /// The number of distinct documents that were requested, if known.
     #[must_use]
     pub fn distinct_keys(&self) -> Option<usize> {
         match self {
@@ -204,7 +190,7 @@ impl Load {
         }
     }
 
-    /// From the start until the last request was done.
+    /// Time from the start to the end of the last request.
     #[must_use]
     pub fn finished_ms(&self) -> f64 {
         match self {
@@ -213,7 +199,7 @@ impl Load {
         }
     }
 
-    /// Calls that the strategy exists to save.
+    /// Calls that a strategy is meant to reduce.
     #[must_use]
     pub fn calls(&self) -> Calls {
         match self {
@@ -222,7 +208,7 @@ impl Load {
         }
     }
 
-    /// Requests that waited for another's load, in vain or not.
+    /// Requests that waited for another request's load, also if that load failed.
     #[must_use]
     pub fn waiters(&self) -> usize {
         match self {
@@ -235,87 +221,83 @@ impl Load {
 /// An open load against one strategy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenFigures {
-    /// The strategy's name.
     pub strategy: String,
-    /// The rates, and how long each was kept up: `60s at 425/s`.
+    /// The rates and their durations: `60s at 425/s`.
     pub schedule: String,
-    /// How long the load went on.
+    /// The duration of the load.
     pub duration_ms: f64,
-    /// How many documents the requests could be for, where that is known.
+    /// The number of documents that the load chose from, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub documents: Option<usize>,
-    /// How many different ones they were for, where that is known.
+    /// The number of distinct documents that were requested, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distinct_keys: Option<usize>,
-    /// From the start until the last request was done.
+    /// Time from the start to the end of the last request.
     pub finished_ms: f64,
-    /// Calls that the strategy exists to save.
+    /// Calls that a strategy is meant to reduce.
     pub calls: Calls,
-    /// Requests that waited for another's load, in vain or not.
+    /// Requests that waited for another request's load, also if that load failed.
     pub waiters: usize,
-    /// The shortest and the longest response time, exact. Failed requests are in neither.
+    /// Exact response times. Failed requests are not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<Extremes>,
     /// Attempts after the first, of all requests.
     pub retries: u64,
-    /// Requests that were not sent: too many were under way.
+    /// Requests that were not sent because too many were in flight.
     pub dropped: u64,
-    /// The most requests under way at once.
+    /// The peak of requests in flight.
     pub in_flight_max: usize,
-    /// The most fetches inside the source at once, those in its queue included, where that is known.
+    /// The peak of fetches inside the source, including its queue, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_concurrent_max: Option<usize>,
-    /// Whether anything was served that should not have been, where every answer was looked at.
+    /// Stale responses beyond the strategy's limits, if all responses were audited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit: Option<Audit>,
 }
 
-/// The ends of a distribution, known better than a histogram tells them.
+/// The exact ends of a distribution; a histogram knows them to three digits.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Extremes {
-    /// The shortest.
     pub min_ms: f64,
-    /// The longest.
     pub max_ms: f64,
 }
 
-/// What an audit of every answer found.
+/// The result of an audit of all responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Audit {
-    /// Answers older than the strategy may ever serve.
+    /// Responses older than the strategy allows.
     pub too_old: u64,
-    /// Answers of a version that had been invalidated before the request began.
+    /// Responses with a version that was invalidated before the request started.
     pub after_invalidation: u64,
-    /// The age of the oldest answer.
+    /// The age of the oldest response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_max_ms: Option<f64>,
 }
 
-/// What a cache held, and what its limits did.
+/// The state of a cache and the counters of its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CacheFigures {
     /// Entries at the end of the run.
     pub entries: usize,
-    /// The most bytes that its limit counted at any time, where it has one in bytes.
+    /// The peak of bytes, if the cache has a limit in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_max: Option<usize>,
-    /// Entries that left because others needed their room.
+    /// Entries removed to make room for others.
     pub evicted: u64,
-    /// Entries that were invalidated.
     pub invalidated: u64,
-    /// Values that the limit had no room for.
+    /// Values that did not fit into the limit.
     pub stores_refused: u64,
-    /// Loads that did not begin: the queue was full, or their deadline came while they were in it.
+    /// Loads that did not start: the queue was full, or their deadline passed in the queue.
     pub loads_rejected: u64,
-    /// Loads that did not begin because the breaker left the source alone.
+    /// Loads that did not start because the breaker was open.
     pub loads_refused: u64,
-    /// Loads of what could still be answered with: early, by chance, while stale, or a breaker's probes.
+    /// Loads of entries that could still be served: early, by chance, while stale, or as a breaker's probe.
     pub refreshes: u64,
 }
 
 impl CacheFigures {
-    /// What it holds, and what it has counted since it had counted `before`.
+    /// The current state, with counters relative to `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -334,61 +316,51 @@ impl CacheFigures {
 /// A burst of workers against one strategy: the figures of the published Kazoo load test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BurstFigures {
-    /// The strategy's name.
     pub strategy: String,
-    /// How many workers asked for one document each.
+    /// The number of workers. Each requests one document.
     pub workers: usize,
-    /// How many documents they could choose from.
+    /// The number of documents that the workers chose from.
     pub documents: usize,
-    /// How many different documents they chose.
+    /// The number of distinct documents that were requested.
     pub distinct_keys: usize,
-    /// From the start until the last worker was done.
+    /// Time from the start to the end of the last worker.
     pub finished_ms: f64,
-    /// The workers' response times. Failed workers are in none of these.
+    /// Response times. Failed workers are not counted.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub times: Option<BurstTimes>,
-    /// Calls that the strategy exists to save.
+    /// Calls that a strategy is meant to reduce.
     pub calls: Calls,
-    /// Workers that got no document.
+    /// Workers without a document.
     pub failed: usize,
-    /// Workers that waited for another's load, in vain or not.
+    /// Workers that waited for another worker's load, also if that load failed.
     pub waiters: usize,
-    /// With a barrier: from its opening until the last held load had passed it; without one, from
-    /// the first worker's start to the last one's.
+    /// With a barrier: time from its opening until the last held load has passed it. Without a barrier: time between the
+    /// starts of the first and the last worker.
     pub start_skew_ms: f64,
 }
 
-/// Response times of the workers that got their document.
+/// Response times of the successful workers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BurstTimes {
-    /// The shortest.
     pub min_ms: f64,
-    /// The mean.
     pub mean_ms: f64,
-    /// The longest.
     pub max_ms: f64,
-    /// All of them together.
     pub sum_ms: f64,
-    /// By nearest rank, exact: 50, 75, 90, 95 and 99.
+    /// Exact, by nearest rank: 50, 75, 90, 95 and 99.
     pub percentiles: Percentiles,
 }
 
 /// Nearest-rank percentiles in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// Half take no longer.
     #[serde(rename = "50")]
     pub p50: f64,
-    /// Three quarters take no longer.
     #[serde(rename = "75")]
     pub p75: f64,
-    /// Nine tenths take no longer.
     #[serde(rename = "90")]
     pub p90: f64,
-    /// 95 % take no longer.
     #[serde(rename = "95")]
     pub p95: f64,
-    /// 99 % take no longer.
     #[serde(rename = "99")]
     pub p99: f64,
 }
@@ -396,28 +368,25 @@ pub struct Percentiles {
 /// Calls to the source and messages to the cache's writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calls {
-    /// Documents fetched from the source, counted at its door.
+    /// Fetches, counted on arrival at the source.
     pub fetch_doc: u64,
-    /// Stores that were waited for.
+    /// Synchronous stores.
     pub store_local: u64,
-    /// Stores that nobody waited for.
+    /// Stores without a waiting request.
     pub store_local_async: u64,
 }
 
 /// One second of one run: a line of `intervals.jsonl`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// The run's test.
     pub test: String,
-    /// The run's arm.
     pub arm: String,
-    /// The run's repeat.
     pub repeat: u32,
-    /// Seconds since the load began; requests count where they finish.
+    /// Seconds since the start of the load. A request counts in the second of its end.
     pub second: u64,
-    /// What the cache did for how many requests.
+    /// The number of requests for each outcome.
     pub outcomes: Outcomes,
-    /// Fetches that came to the source's door. Only of open loads, as the next three.
+    /// Fetches that arrived at the source. This field and the next three are present only for open loads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_loads: Option<u64>,
     /// Attempts after a request's first.
@@ -426,33 +395,30 @@ pub struct Interval {
     /// Requests that were due and not sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped: Option<u64>,
-    /// The age of the oldest answer.
+    /// The age of the oldest response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_max_ms: Option<f64>,
-    /// What the processes used. Only of runs over HTTP, as the next.
+    /// Resources of each process. This field and the next one are present only for runs over HTTP.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub usage: BTreeMap<Role, Usage>,
-    /// What the cache held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub holds: Option<Holds>,
-    /// How long they took.
+    pub holds: Option<CacheContents>,
     #[serde(flatten)]
     pub times: Times,
 }
 
-/// Distributions of requests' times: of a second, a run or an arm.
+/// Distributions of request times in a second, a run or an arm.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// Finished - scheduled, of answered requests.
+    /// `finished - scheduled` of successful requests.
     pub response: Histogram,
-    /// Finished - started, of answered requests.
+    /// `finished - started` of successful requests.
     pub service: Histogram,
-    /// Started - scheduled, of all requests.
+    /// `started - scheduled` of all requests.
     pub send_lag: Histogram,
 }
 
 impl Times {
-    /// Adds all that `other` has counted.
     pub fn merge(&mut self, other: &Self) {
         self.response.merge(&other.response);
         self.service.merge(&other.service);
@@ -460,54 +426,50 @@ impl Times {
     }
 }
 
-/// Figures published elsewhere.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reference {
-    /// Who published them, when, on what machine.
+    /// Author, date and machine.
     pub source: String,
     /// By metric path: milliseconds for times, else the number.
     pub figures: BTreeMap<String, f64>,
 }
 
-/// A claim and what became of it.
+/// A claim and its verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hypothesis {
-    /// The claim in words.
     pub text: String,
-    /// The worst of its expectations.
+    /// The worst verdict of its expectations.
     pub verdict: Verdict,
-    /// What has to hold for it.
     pub expect: Vec<Expectation>,
 }
 
-/// One comparison and what became of it.
+/// A comparison and its verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Expectation {
     /// As written in the file.
     pub expr: String,
-    /// The left side where it failed, or else where it was last looked at.
+    /// The left side at the first failure, or at the last evaluation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<f64>,
-    /// The right side there.
+    /// The right side at the same place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub right: Option<f64>,
-    /// What became of it.
     pub verdict: Verdict,
-    /// Where and how often it held, or why nothing can be said.
+    /// Place and number of the passes, or the reason for an inconclusive verdict.
     pub reason: String,
 }
 
-/// What the evidence says of a claim, from good to bad.
+/// The verdict on a claim, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// The evidence is for it.
+    /// The evidence supports the claim.
     Supported,
-    /// The evidence is not enough.
+    /// The evidence is insufficient.
     Inconclusive,
-    /// The evidence is against it.
+    /// The evidence contradicts the claim.
     Refuted,
-    /// The run cannot be evidence.
+    /// The run is no valid evidence.
     Invalid,
 }
 

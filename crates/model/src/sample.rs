@@ -1,38 +1,37 @@
-//! One request as the load saw it.
+//! One request as the load measured it.
 
 use std::time::Duration;
 
 use crate::{outcome::Outcome, time::Time};
 
-/// One request: when it was due, when it began, when it ended, and how.
+/// The times, the outcome and the size of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// When the schedule wanted it to start.
+    /// The start time in the schedule.
     pub scheduled: Time,
-    /// When it did start.
+    /// The actual start time.
     pub started: Time,
-    /// When its answer, or its failure, was complete.
+    /// The time of the complete response, or of the failure.
     pub finished: Time,
-    /// What the cache did.
     pub outcome: Outcome,
-    /// Size of the answer's body; 0 for an error.
+    /// Size of the response body; 0 for an error.
     pub bytes: u64,
 }
 
 impl Sample {
-    /// What the user waited, counted from when the request was due.
+    /// Response time: from the scheduled start to the end, so it includes the delay of a late start.
     #[must_use]
     pub fn response_time(&self) -> Duration {
         self.finished - self.scheduled
     }
 
-    /// What the request took once it was under way.
+    /// Service time: from the actual start to the end.
     #[must_use]
     pub fn service_time(&self) -> Duration {
         self.finished - self.started
     }
 
-    /// How late the load was in starting it.
+    /// Delay of the actual start after the scheduled start.
     #[must_use]
     pub fn send_lag(&self) -> Duration {
         self.started - self.scheduled

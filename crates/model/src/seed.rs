@@ -1,4 +1,4 @@
-//! Chance is an argument: every random choice is drawn from a named stream of one seed.
+//! Randomness is an argument: each random choice comes from a named stream of one seed.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -6,11 +6,11 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
-/// The generator behind every stream: PCG-64-MCG (O'Neill 2014), the same values on every machine
-/// and in every release.
+/// The generator of each stream: PCG-64-MCG (O'Neill 2014). Its values are the same on every machine and in every
+/// release.
 pub type Rng = Pcg64Mcg;
 
-/// What makes a run repeatable.
+/// The seed of all random choices in a run.
 ///
 /// ```
 /// use rand::RngExt;
@@ -24,28 +24,28 @@ pub type Rng = Pcg64Mcg;
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// A seed that nobody can guess, for what has no need to be repeated.
+    /// A seed from the operating system, for uses that need no repetition.
     #[must_use]
     pub fn from_entropy() -> Self {
         Self(RandomState::new().build_hasher().finish())
     }
 
-    /// An independent generator for the purpose that `name` names.
+    /// An independent generator for the purpose `name`.
     #[must_use]
     pub fn stream(self, name: &str) -> Rng {
         Rng::seed_from_u64(self.child(name).0)
     }
 
-    /// The generator of the `n`th of many who draw: the same for it whoever drew before, on whatever thread.
+    /// The generator of worker `n`. Its values depend neither on the order of the draws nor on the thread.
     #[must_use]
     pub fn nth(self, n: u64) -> Rng {
         Rng::seed_from_u64(mixed(self.0 ^ n.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 
-    /// An independent seed for the part that `name` names.
+    /// An independent seed for the part `name`.
     #[must_use]
     pub fn child(self, name: &str) -> Self {
-        // FNV-1a over the name, then mixed: stable, and one bit moves half.
+        // FNV-1a over the name, then mixed: stable, and one changed bit changes half of the result.
         let mut hash = self.0 ^ 0xcbf2_9ce4_8422_2325;
         for byte in name.bytes() {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -54,7 +54,7 @@ impl Seed {
     }
 }
 
-/// The finaliser of splitmix64.
+/// The finalizer of splitmix64.
 fn mixed(hash: u64) -> u64 {
     let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_are_stable_and_apart() {
+    fn streams_are_stable_and_distinct() {
         let draw = |seed: u64, name: &str| Seed(seed).stream(name).random_range(0..1_000_000_u32);
         assert_eq!(draw(1, "documents"), draw(1, "documents"));
         assert_ne!(draw(1, "documents"), draw(1, "arms"));
@@ -76,7 +76,7 @@ mod tests {
         let nth = |n| Seed(1).nth(n).random_range(0..1_000_000_u32);
         assert_eq!(nth(7), nth(7));
         assert_ne!(nth(7), nth(8));
-        // Documents in existing databases were drawn with these values: they may never change.
+        // Documents in existing databases were drawn with these values, so the values must not change.
         assert_eq!(Seed(1).child("documents").0, 635_002_724_027_729_755);
     }
 }

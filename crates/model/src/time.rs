@@ -1,4 +1,4 @@
-//! Time is an argument: whoever waits or measures is handed a [`Runtime`].
+//! Time is an argument: code that waits or measures receives a [`Runtime`].
 
 mod coarse;
 mod live;
@@ -19,38 +19,37 @@ pub use live::Live;
 pub use precise::Precise;
 pub use simulated::{Stalled, Virtual};
 
-/// A moment on a runtime's own clock: nanoseconds since that runtime began.
+/// A moment on a runtime's clock: nanoseconds since the runtime started.
 ///
-/// Moments of different runtimes have nothing to do with each other.
+/// Moments of different runtimes are not comparable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
 impl Time {
-    /// The moment at which the runtime began.
+    /// The start of the runtime.
     pub const ZERO: Self = Self(0);
 
-    /// A moment that never comes.
+    /// The latest moment, for deadlines that never pass.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// The moment `nanos` nanoseconds after the runtime began.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the runtime began.
+    /// Nanoseconds since the start of the runtime.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// How long ago the runtime began.
+    /// Time since the start of the runtime.
     #[must_use]
     pub const fn elapsed(self) -> Duration {
         Duration::from_nanos(self.0)
     }
 
-    /// Earlier by `duration`; not before the runtime began.
+    /// Saturates at the start of the runtime.
     #[must_use]
     pub fn back(self, duration: Duration) -> Self {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
@@ -61,7 +60,7 @@ impl Time {
 impl Add<Duration> for Time {
     type Output = Self;
 
-    /// Later by `duration`; stays at the end of time (584 years) rather than wrap.
+    /// Saturates at the latest moment (584 years).
     fn add(self, duration: Duration) -> Self {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(nanos))
@@ -71,33 +70,32 @@ impl Add<Duration> for Time {
 impl Sub for Time {
     type Output = Duration;
 
-    /// How much later `self` is than `earlier`; zero if it is not.
+    /// Zero if `self` is before `earlier`.
     fn sub(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// What an engine needs of the world: the time, a way to wait, a way to run something beside it.
+/// The clock, the timers and the tasks of an engine.
 pub trait Runtime: Clone + Send + Sync + 'static {
-    /// The time now.
     fn now(&self) -> Time;
 
-    /// The time a moment ago, a millisecond or so, where that is cheaper to know: for decisions that
-    /// are taken with every lookup.
+    /// The time of about a millisecond ago, if that is cheaper to read: for decisions in every
+    /// lookup.
     fn coarse_now(&self) -> Time {
         self.now()
     }
 
-    /// Completes at `deadline`, at once if that has passed.
+    /// Completes at `deadline`, or at once if `deadline` has passed.
     fn sleep_until(&self, deadline: Time) -> impl Future<Output = ()> + Send + 'static;
 
-    /// Runs `task` beside the caller, to its end, whether or not the caller still lives.
+    /// Runs `task` to its end, independent of the caller's lifetime.
     ///
-    /// A task that panics ends alone. A runtime that shuts down drops what it was running.
+    /// A panic ends only its own task. A runtime that shuts down drops its tasks.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static);
 }
 
-/// Lets whatever else is ready run first: what never has to wait would keep it waiting for ever.
+/// Lets other ready tasks run first. A loop that never waits needs it, because it would block them.
 pub async fn yield_now() {
     let mut has_yielded = false;
     poll_fn(|cx| {
@@ -111,9 +109,9 @@ pub async fn yield_now() {
     .await;
 }
 
-/// Awaits `future` until `deadline`; `None` if the deadline came first, and then `future` is dropped.
+/// Awaits `future` until `deadline`. `None`: the deadline passed first, and `future` is dropped.
 ///
-/// A future that is ready at its deadline has made it.
+/// A future that becomes ready at the deadline counts as completed.
 pub async fn before<R: Runtime, F: Future>(runtime: &R, deadline: Time, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut deadline = pin!(runtime.sleep_until(deadline));

@@ -1,45 +1,41 @@
-//! How durations and sizes are written: always with a unit.
+//! Durations and sizes as text, always with a unit.
 
 use std::{fmt::Write, time::Duration};
 
-/// A quantity could not be read. The message says what to write instead.
+/// A quantity could not be parsed. The message contains the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    /// A bare number: nobody can tell what it means.
+    /// A number without a unit is ambiguous.
     #[error("`{text}` has no unit: write `{text}{}` or `{text}{}`", .of.usual[0], .of.usual[1])]
     NoUnit {
-        /// What was written.
         text: String,
-        /// What it was to be.
+        /// The expected quantity.
         of: &'static Quantity,
     },
-    /// A unit that this quantity does not have.
     #[error("`{unit}` is no unit of {}: use {}", .of.dimension, .of.choice)]
     UnknownUnit {
-        /// What was written after the number.
+        /// The text after the number.
         unit: String,
-        /// What it was to be.
+        /// The expected quantity.
         of: &'static Quantity,
     },
-    /// Not a number followed by a unit.
+    /// Not a number with a unit.
     #[error("`{text}` is no {}: write a number and a unit, such as {}", .of.noun, .of.examples)]
     Malformed {
-        /// What was written.
         text: String,
-        /// What it was to be.
+        /// The expected quantity.
         of: &'static Quantity,
     },
-    /// More than can be counted.
+    /// Above the limit of the quantity.
     #[error("`{text}` is {} than a run can be", .of.too_much)]
     TooMuch {
-        /// What was written.
         text: String,
-        /// What it was to be.
+        /// The expected quantity.
         of: &'static Quantity,
     },
 }
 
-/// What can be written with a unit.
+/// A dimension with its units.
 #[derive(Debug, PartialEq)]
 pub struct Quantity {
     noun: &'static str,
@@ -48,7 +44,7 @@ pub struct Quantity {
     examples: &'static str,
     too_much: &'static str,
     usual: [&'static str; 2],
-    /// By name: how many of the smallest unit it has.
+    /// Names, and their size in the smallest unit.
     units: &'static [(&'static str, f64)],
 }
 
@@ -93,7 +89,7 @@ static SIZE: Quantity = Quantity {
 };
 
 impl Quantity {
-    /// Reads so many of the smallest unit. Zero needs no unit.
+    /// Parses a quantity and returns it in the smallest unit. Zero needs no unit.
     fn read(&'static self, text: &str) -> Result<u64, UnitError> {
         let text = text.trim();
         let malformed = || UnitError::Malformed { text: text.to_owned(), of: self };
@@ -126,7 +122,7 @@ impl Quantity {
     }
 }
 
-/// Reads a duration such as `250ms`, `1.5s`, `2m` or `90us`. Zero needs no unit.
+/// Parses a duration such as `250ms`, `1.5s`, `2m` or `90us`. Zero needs no unit.
 ///
 /// ```
 /// use std::time::Duration;
@@ -142,7 +138,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     DURATION.read(text).map(Duration::from_nanos)
 }
 
-/// Reads a size in bytes such as `300KiB` (of 1,024 bytes), `256MiB` or `1GB` (of a thousand million).
+/// Parses a size in bytes such as `300KiB` (1,024 bytes each), `256MiB` or `1GB` (1,000,000,000 bytes).
 ///
 /// ```
 /// use stockade_model::units::parse_size;
@@ -154,8 +150,8 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     SIZE.read(text)
 }
 
-/// Writes how long something goes on: from two minutes on in hours, minutes and whole seconds, as in
-/// `3m24s`, `20m` or `29d`; else as [`format_duration`] does.
+/// Formats a long duration: from two minutes on in hours, minutes and whole seconds, such as `3m24s`, `20m` or `29d`;
+/// below, like [`format_duration`].
 #[must_use]
 pub fn format_span(span: Duration) -> String {
     let seconds = span.as_secs();
@@ -171,7 +167,7 @@ pub fn format_span(span: Duration) -> String {
     text
 }
 
-/// Writes a count with its thousands apart: `127,696`.
+/// Formats a count with thousands separators: `127,696`.
 #[must_use]
 pub fn format_count(count: u64) -> String {
     let digits = count.to_string();
@@ -180,7 +176,7 @@ pub fn format_count(count: u64) -> String {
     groups.join(",")
 }
 
-/// Writes a duration with three significant digits in the unit that suits it: `1.5s`, `7.04ms`, `90us`,
+/// Formats a duration with three significant digits and a suitable unit: `1.5s`, `7.04ms`, `90us`,
 /// and `0`.
 #[must_use]
 pub fn format_duration(duration: Duration) -> String {
@@ -204,21 +200,20 @@ pub fn format_duration(duration: Duration) -> String {
     text
 }
 
-/// A time `factor` times as long; 584 years at most.
+/// A duration times `factor`, at most 584 years.
 #[must_use]
 pub fn stretched(time: Duration, factor: f64) -> Duration {
     let longest = Duration::from_nanos(u64::MAX);
     Duration::try_from_secs_f64(time.as_secs_f64() * factor).unwrap_or(longest).min(longest)
 }
 
-/// Milliseconds, as reports and the JSON contract give them.
+/// Milliseconds, as in reports and the JSON contract.
 #[must_use]
 pub fn milliseconds(duration: Duration) -> f64 {
     duration.as_nanos() as f64 / 1e6
 }
 
-/// Writes milliseconds as [`format_duration`] does; below zero with a sign, and whatever else a
-/// computed figure can be.
+/// Formats milliseconds like [`format_duration`], also if they are negative, infinite or not a number.
 #[must_use]
 pub fn format_milliseconds(milliseconds: f64) -> String {
     match Duration::try_from_secs_f64(milliseconds.abs() / 1e3) {
@@ -228,20 +223,20 @@ pub fn format_milliseconds(milliseconds: f64) -> String {
     }
 }
 
-/// Reads a duration that is written as text in a file, for `#[serde(deserialize_with = "...")]`. A
-/// bare number is read, too, to be told what it lacks.
+/// Deserializes a duration from text, for `#[serde(deserialize_with = "...")]`. A number is accepted too, so that the
+/// error can name the missing unit.
 pub mod text {
     use std::time::Duration;
 
     use serde::Deserializer;
 
-    /// See [`super::parse_duration`].
+    /// Parses like [`super::parse_duration`].
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
         super::parse_duration(&written(from)?).map_err(serde::de::Error::custom)
     }
 
-    /// Text as it was written. A bare number is taken, too, so that whoever reads the text can say
-    /// which unit is missing.
+    /// The text as written. A number is accepted too, so that the parser's error can name the
+    /// missing unit.
     pub fn written<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
         struct Visitor;
         impl serde::de::Visitor<'_> for Visitor {
@@ -322,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_three_digits_in_the_unit_that_suits() {
+    fn durations_have_three_digits_and_a_suitable_unit() {
         for (nanos, text) in [
             (0, "0"),
             (999, "999ns"),
@@ -338,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_and_counts_are_read_at_a_glance() {
+    fn long_durations_and_counts_are_formatted_readably() {
         let span = |seconds| format_span(Duration::from_secs(seconds));
         let spans = [span(60), span(119), span(204), span(1_200), span(3_605), span(29 * 86_400)];
         assert_eq!(spans, ["60s", "119s", "3m24s", "20m", "1h5s", "29d"]);
@@ -349,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn computed_figures_are_written_whatever_they_are() {
+    fn negative_and_non_finite_milliseconds_are_formatted() {
         let written = [-4.0, 0.0, 31.25, 1e300, f64::INFINITY, f64::NAN].map(format_milliseconds);
         assert_eq!(written[..3], ["-4ms", "0", "31.2ms"]);
         assert!(written[3].ends_with("ms") && written[4..] == ["infms", "NaNms"]);
@@ -362,7 +357,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_can_be_read(nanos in 0..u64::MAX / 2) {
+        fn formatted_text_parses_again(nanos in 0..u64::MAX / 2) {
             let duration = Duration::from_nanos(nanos);
             let read = parse_duration(&format_duration(duration)).unwrap();
             let off = read.abs_diff(duration).as_nanos() as f64;

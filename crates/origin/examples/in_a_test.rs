@@ -1,12 +1,11 @@
-//! An origin inside a test: it answers while its clock is held, and fails as soon as that is started.
+//! An origin inside a test: it serves while its clocks are held, and fails as soon as they are started.
 //!
 //! ```text
 //! cargo run --package stockade-origin --example in_a_test
 //! ```
 //!
-//! Nothing sleeps: the second stage begins in the first nanosecond, so the test itself says when it begins. In a test
-//! of yours the requests go through what you test, a cache or a client with retries, and `current_count` tells how
-//! many came out at the other end.
+//! The test does not sleep: the second stage begins after a nanosecond, so the test decides when it begins. In your test
+//! the requests go through a cache or a client with retries, and `current_count` shows how many arrive at the origin.
 
 use std::{
     error::Error,
@@ -16,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use stockade_origin::{Options, Origin, Text};
+use stockade_origin::{Origin, OriginOptions, RecipeText};
 
 const RECIPE: &str = r#"{
     "route": "/news*",
@@ -29,32 +28,33 @@ const RECIPE: &str = r#"{
 }"#;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // An error in the recipe names it, with line and column. The folder is that of files of latencies.
-    let recipe = Text { name: "recipe".to_owned(), text: RECIPE.to_owned(), folder: PathBuf::new() };
-    // On a free port of the loopback, on a thread of its own. It is gone when it is dropped.
-    let origin = Origin::start(&Options { is_held: true, recipes: Some(recipe), ..Options::default() })?;
-    let ask = |path| ask(origin.address, path);
+    // Errors in the recipe begin with the name. Latency files would be relative to the folder.
+    let recipe = RecipeText { name: "recipe".to_owned(), text: RECIPE.to_owned(), folder: PathBuf::new() };
+    // The origin listens on a free port of the loopback, in a thread of its own, until it is dropped.
+    let options = OriginOptions { is_clock_held: true, recipes: Some(recipe), ..OriginOptions::default() };
+    let origin = Origin::start(&options)?;
+    let get = |path| get(origin.address, path);
 
-    println!("held:      {}", ask("/news/today")?);
-    ask("/_admin/start")?;
-    println!("started:   {}", ask("/news/today")?);
-    // As it was at first: held, and with the recipe that it was started with.
-    ask("/_admin/restart")?;
-    println!("restarted: {}", ask("/news/today")?);
-    println!("counted:   {}", ask("/_admin/current_count")?);
+    println!("held:      {}", get("/news/today")?);
+    get("/_admin/start")?;
+    println!("started:   {}", get("/news/today")?);
+    // Returns to the state after the start: held clocks, and the first recipe.
+    get("/_admin/restart")?;
+    println!("restarted: {}", get("/news/today")?);
+    println!("counters:  {}", get("/_admin/current_count")?);
     Ok(())
 }
 
-/// Status and body of the answer, on a connection of its own.
-fn ask(address: SocketAddr, path: &str) -> io::Result<String> {
+/// Status line and body of the response, over a new connection.
+fn get(address: SocketAddr, path: &str) -> io::Result<String> {
     let mut tcp = TcpStream::connect(address)?;
-    // A recipe may have it silent: then this fails, and the test does not hang.
-    tcp.set_read_timeout(Some(Duration::from_secs(5)))?;
+    // With a recipe that never answers, the test fails instead of hanging.
+    tcp.set_read_timeout(Some(Duration::from_mins(1)))?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     tcp.write_all(request.as_bytes())?;
-    let mut answer = String::new();
-    tcp.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or(io::ErrorKind::InvalidData)?;
+    let mut response = String::new();
+    tcp.read_to_string(&mut response)?;
+    let (head, body) = response.split_once("\r\n\r\n").ok_or(io::ErrorKind::InvalidData)?;
     let status = head.lines().next().unwrap_or_default();
     Ok(format!("{status}: {body}"))
 }

@@ -1,4 +1,4 @@
-//! The pages of whoever writes the recipes.
+//! The admin pages below `/_admin/`.
 
 use std::{net::IpAddr, path::Path};
 
@@ -11,20 +11,22 @@ use http::{
 };
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use metrics::{counter, describe_counter, describe_gauge, gauge};
-use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::{Map, Value, json};
-use stockade_model::{nearest::remedy, time::Runtime};
-
-use crate::{
-    answer::{Answer, NO_RECIPE},
-    counts::{Counted, Gauge},
-    recipe::TEXT_BYTES_MAX,
-    service::Service,
-    state::{Refused, State},
+use stockade_model::{
+    nearest::remedy,
+    snapshot,
+    telemetry::{MetricKind, prometheus::Text},
+    time::{Precise, Runtime},
 };
 
-/// What can be asked for, each with the method that it wants.
+use crate::{
+    counters::{CounterValues, Gauge},
+    recipe::TEXT_BYTES_MAX,
+    response::{BufferedResponse, NO_RECIPE},
+    state::{AddRecipesError, OriginState},
+};
+
+/// Every page with its method.
 const PAGES: [(&str, Method); 11] = [
     ("status", Method::GET),
     ("add_recipe", Method::POST),
@@ -39,134 +41,149 @@ const PAGES: [(&str, Method); 11] = [
     ("certificate", Method::GET),
 ];
 
-/// Does what is asked, and tells what came of it.
-pub(crate) async fn answer(service: &Service, head: &Parts, body: Incoming) -> Answer {
+pub(crate) async fn respond(
+    state: &OriginState,
+    time: &Precise,
+    head: &Parts,
+    body: Incoming,
+) -> BufferedResponse {
     let (method, path) = (&head.method, head.uri.path());
-    let Some(page) = path.strip_prefix("/_admin/").filter(|_| !is_from_a_page(head)) else {
-        let (status, text) = if is_from_a_page(head) {
-            (StatusCode::FORBIDDEN, "no page of another site may do this\n")
-        } else {
-            (StatusCode::NOT_FOUND, "there is nothing here but below /_admin/\n")
-        };
-        return Answer::text(status, text);
-    };
-    let Some((page, wanted)) = PAGES.iter().find(|(known, _)| *known == page) else {
-        let remedy = remedy(page, PAGES.iter().map(|(known, _)| *known));
-        return Answer::text(StatusCode::NOT_FOUND, format!("there is no /_admin/{page}: {remedy}\n"));
-    };
-    // What changes something is asked for with GET, as it always was; POST says it better.
-    let does = ["restart", "start", "clear_current_count"].contains(page);
-    let is_fit = method == wanted || (wanted == Method::GET && method == Method::HEAD && !does);
-    if !(is_fit || does && method == Method::POST) {
-        let text = format!("/_admin/{page} is asked for with {wanted}\n");
-        let mut answer = Answer::text(StatusCode::METHOD_NOT_ALLOWED, text);
-        if let Ok(wanted) = HeaderValue::from_str(wanted.as_str()) {
-            answer.head.insert(ALLOW, wanted);
-        }
-        return answer;
+    if is_cross_site(head) {
+        return BufferedResponse::text(
+            StatusCode::FORBIDDEN,
+            "pages of other sites may not use the admin pages\n",
+        );
     }
-    let Service { state, time, .. } = service;
-    let ok = |text: &'static str| Answer::text(StatusCode::OK, text);
+    let Some(page) = path.strip_prefix("/_admin/") else {
+        let text = "this listener serves paths below /_admin/ only\n";
+        return BufferedResponse::text(StatusCode::NOT_FOUND, text);
+    };
+    let Some((page, allowed)) = PAGES.iter().find(|(known, _)| *known == page) else {
+        let remedy = remedy(page, PAGES.iter().map(|(known, _)| *known));
+        let text = format!("there is no page /_admin/{page}: {remedy}\n");
+        return BufferedResponse::text(StatusCode::NOT_FOUND, text);
+    };
+    // In OriginSimulator, GET changes state on these pages. POST is accepted beside it.
+    let changes_state = ["restart", "start", "clear_current_count"].contains(page);
+    let is_allowed = method == allowed
+        || (allowed == Method::GET && method == Method::HEAD && !changes_state)
+        || (changes_state && method == Method::POST);
+    if !is_allowed {
+        let text = format!("/_admin/{page} has the method {allowed}\n");
+        let mut response = BufferedResponse::text(StatusCode::METHOD_NOT_ALLOWED, text);
+        if let Ok(allowed) = HeaderValue::from_str(allowed.as_str()) {
+            response.headers.insert(ALLOW, allowed);
+        }
+        return response;
+    }
+    let ok = |text: &'static str| BufferedResponse::text(StatusCode::OK, text);
     match *page {
-        "add_recipe" => add_recipe(service, body).await,
-        "current_recipe" => json_of(StatusCode::OK, &current_recipe(state)),
+        "add_recipe" => add_recipes(state, time, body).await,
+        "current_recipe" => json_value(StatusCode::OK, &current_recipes(state)),
         "restart" => {
             state.restart(time).await;
             ok("ok!")
         }
         "start" => {
-            state.start(time).await;
+            state.start_stages(time).await;
             ok("ok!")
         }
-        "routes" => lines(state.book.load().routes().map(|route| route.recipe.route.clone())),
+        "routes" => lines(state.routes.load().routes().map(|route| route.recipe.route.clone())),
         "routes_status" => {
             let now = time.now();
-            lines(state.book.load().routes().map(|route| route.status_line(now)))
+            lines(state.routes.load().routes().map(|route| route.status_line(now)))
         }
-        "current_count" => json_of(StatusCode::OK, &current_count(state)),
+        "current_count" => json_value(StatusCode::OK, &current_count(state)),
         "clear_current_count" => {
-            state.clear();
+            state.clear_counters();
             json_text(StatusCode::OK, r#"{"cleared": "yes"}"#)
         }
-        "metrics" => Answer::text(StatusCode::OK, metrics(state)),
+        "metrics" => BufferedResponse::text(StatusCode::OK, prometheus_metrics(state)),
         "certificate" => match &state.certificate {
-            Some(pem) => Answer::text(StatusCode::OK, pem.clone()),
-            None => Answer::text(StatusCode::NOT_FOUND, "connections are not encrypted: start with --tls\n"),
+            Some(pem) => BufferedResponse::text(StatusCode::OK, pem.clone()),
+            None => {
+                let text = "connections are not encrypted: start the origin with --tls\n";
+                BufferedResponse::text(StatusCode::NOT_FOUND, text)
+            }
         },
         _ => ok("ok!"),
     }
 }
 
-/// Whether a browser asks for a page of somebody else's, who may not be let do what its user may: it says where
-/// the page is from, and a name that is not this machine's own may have been given to it by anybody.
-fn is_from_a_page(head: &Parts) -> bool {
-    let says = |name: &str| head.headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    let host = says("host").map_or_else(|| head.uri.host(), Some).unwrap_or_default();
-    let is_ours = |authority: &str| {
+/// True if a browser sends the request for a page of another site. Browsers state the page's origin. A host name other
+/// than `localhost` may be anybody's (DNS rebinding), so browsers have to use `localhost` or an IP address.
+fn is_cross_site(head: &Parts) -> bool {
+    let header = |name: &str| head.headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let host = header("host").map_or_else(|| head.uri.host(), Some).unwrap_or_default();
+    let is_local_name = |authority: &str| {
         let authority: Result<Authority, _> = authority.parse();
         authority.is_ok_and(|authority| {
             let host = authority.host().trim_matches(['[', ']']);
             host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok()
         })
     };
-    match (says("origin"), says("sec-fetch-site")) {
+    match (header("origin"), header("sec-fetch-site")) {
         (None, None) => false,
-        (Some(origin), _) if origin.split_once("://").is_none_or(|(_, from)| from != host) => true,
+        (Some(origin), _) if origin.split_once("://").is_none_or(|(_, authority)| authority != host) => true,
         (_, Some(site)) if !["none", "same-origin"].contains(&site) => true,
-        _ => !is_ours(host),
+        _ => !is_local_name(host),
     }
 }
 
-async fn add_recipe(service: &Service, body: Incoming) -> Answer {
-    let refused = |status, text: &dyn std::fmt::Display| Answer::text(status, format!("{text}\n"));
+async fn add_recipes(state: &OriginState, time: &Precise, body: Incoming) -> BufferedResponse {
+    let reject = |status, text: &dyn std::fmt::Display| BufferedResponse::text(status, format!("{text}\n"));
     let body = match Limited::new(body, TEXT_BYTES_MAX).collect().await {
         Ok(body) => body.to_bytes(),
         Err(error) if error.is::<LengthLimitError>() => {
-            return refused(StatusCode::PAYLOAD_TOO_LARGE, &"a recipe has 64 MiB at most");
+            return reject(StatusCode::PAYLOAD_TOO_LARGE, &"a recipe has at most 64 MiB");
         }
-        Err(_) => return refused(StatusCode::BAD_REQUEST, &"the recipe broke off"),
+        Err(_) => return reject(StatusCode::BAD_REQUEST, &"the recipe is incomplete"),
     };
     let Ok(text) = str::from_utf8(&body) else {
-        return refused(StatusCode::BAD_REQUEST, &"the recipe is not UTF-8 text");
+        return reject(StatusCode::BAD_REQUEST, &"the recipe is not UTF-8 text");
     };
-    match service.state.add(text, "recipe", Path::new(""), &service.time).await {
-        Ok(()) => json_of(StatusCode::CREATED, &current_recipe(&service.state)),
-        Err(error @ Refused::Unavailable(_)) => refused(StatusCode::BAD_GATEWAY, &error),
-        Err(error @ Refused::TooMuch { .. }) => refused(StatusCode::PAYLOAD_TOO_LARGE, &error),
-        Err(error @ (Refused::Recipe(_) | Refused::Final)) => refused(StatusCode::BAD_REQUEST, &error),
-    }
+    let error = match state.add_recipes(text, "recipe", Path::new(""), time).await {
+        Ok(()) => return json_value(StatusCode::CREATED, &current_recipes(state)),
+        Err(error) => error,
+    };
+    let status = match &error {
+        AddRecipesError::Fetch(_) => StatusCode::BAD_GATEWAY,
+        AddRecipesError::ContentsTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+        AddRecipesError::Recipe(_) | AddRecipesError::NeverListensAgain => StatusCode::BAD_REQUEST,
+    };
+    reject(status, &error)
 }
 
-fn current_recipe(state: &State) -> Value {
-    let recipes: Vec<_> = state.book.load().routes().map(|route| route.recipe.written.clone()).collect();
+fn current_recipes(state: &OriginState) -> Value {
+    let recipes: Vec<_> = state.routes.load().routes().map(|route| route.recipe.json.clone()).collect();
     if recipes.is_empty() { NO_RECIPE.into() } else { recipes.into() }
 }
 
-/// `OriginSimulator`'s counts by status over all routes, and more beside them.
-fn current_count(state: &State) -> Value {
+/// The counters of `OriginSimulator` (by status, over all routes), and those by route beside them.
+fn current_count(state: &OriginState) -> Value {
     let (mut total, mut statuses) = (0, Map::new());
     let mut routes = Map::new();
-    for (pattern, counted) in counted(state) {
-        total += counted.total();
-        for (status, count) in &counted.statuses {
+    for (pattern, values) in counters_by_pattern(state) {
+        total += values.total();
+        for (status, count) in &values.statuses {
             let sum = statuses.entry(status.to_string()).or_insert(json!(0));
             *sum = json!(sum.as_u64().unwrap_or_default() + count);
         }
-        routes.insert(pattern, by_name(&counted));
+        routes.insert(pattern, counters_by_name(&values));
     }
     let mut counts = Map::from_iter([("total_requests".to_owned(), json!(total))]);
     counts.append(&mut statuses);
-    let gauge = |gauge: &Gauge| json!({ "now": gauge.now(), "max": gauge.max() });
-    counts.insert("concurrent_requests".to_owned(), gauge(&state.in_flight));
+    let gauge = |gauge: &Gauge| json!({ "now": gauge.current(), "max": gauge.max() });
+    counts.insert("concurrent_requests".to_owned(), gauge(&state.open_requests));
     counts.insert("connections".to_owned(), gauge(&state.connections));
     counts.insert("routes".to_owned(), routes.into());
     counts.into()
 }
 
-fn by_name(counted: &Counted) -> Value {
-    let statuses = counted.statuses.iter().map(|(status, count)| (status.to_string(), *count));
-    let faults = counted.faults.iter().map(|(name, count)| ((*name).to_owned(), *count));
-    let others = [("rejected", counted.rejected), ("abandoned", counted.abandoned)];
+fn counters_by_name(values: &CounterValues) -> Value {
+    let statuses = values.statuses.iter().map(|(status, count)| (status.to_string(), *count));
+    let faults = values.faults.iter().map(|(name, count)| ((*name).to_owned(), *count));
+    let others = [("rejected", values.rejected), ("abandoned", values.abandoned)];
     let others =
         others.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count));
     statuses
@@ -177,74 +194,92 @@ fn by_name(counted: &Counted) -> Value {
         .into()
 }
 
-/// Every route with its counts, and those who met none.
-fn counted(state: &State) -> Vec<(String, Counted)> {
-    let book = state.book.load();
-    let mut all: Vec<_> =
-        book.routes().map(|route| (route.recipe.route.clone(), route.counts.counted())).collect();
-    let unrouted = state.unrouted.counted();
-    if unrouted != Counted::default() {
-        all.push(("none".to_owned(), unrouted));
+/// The counters of every route, then those of requests without a route as `none`.
+fn counters_by_pattern(state: &OriginState) -> Vec<(String, CounterValues)> {
+    let routes = state.routes.load();
+    let mut counters: Vec<_> =
+        routes.routes().map(|route| (route.recipe.route.clone(), route.counters.values())).collect();
+    let unrouted = state.unrouted.values();
+    if unrouted != CounterValues::default() {
+        counters.push(("none".to_owned(), unrouted));
     }
-    all
+    counters
 }
 
-fn metrics(state: &State) -> String {
+snapshot! {
+    /// Gauges of the whole origin.
+    struct OriginGauges {
+        /// Open requests.
+        requests: u64 = gauge "stockade_origin_concurrent_requests",
+        /// Maximum of open requests since the counters were cleared.
+        requests_max: u64 = gauge "stockade_origin_concurrent_requests_max",
+        /// Open connections.
+        connections: u64 = gauge "stockade_origin_connections",
+        /// Maximum of open connections since the counters were cleared.
+        connections_max: u64 = gauge "stockade_origin_connections_max",
+    }
+}
+
+snapshot! {
+    /// Counters of one route.
+    struct RouteTotals {
+        /// Requests answered 503 because the queue was full, by route.
+        rejected: u64 = counter "stockade_origin_rejected_total",
+        /// Requests whose client disconnected before the response, by route.
+        abandoned: u64 = counter "stockade_origin_abandoned_total",
+    }
+}
+
+fn prometheus_metrics(state: &OriginState) -> String {
     const REQUESTS: &str = "stockade_origin_requests_total";
     const FAULTS: &str = "stockade_origin_faults_total";
-    const REJECTED: &str = "stockade_origin_rejected_total";
-    const ABANDONED: &str = "stockade_origin_abandoned_total";
-    const REQUESTS_NOW: &str = "stockade_origin_concurrent_requests";
-    const REQUESTS_MAX: &str = "stockade_origin_concurrent_requests_max";
-    const CONNECTIONS_NOW: &str = "stockade_origin_connections";
-    const CONNECTIONS_MAX: &str = "stockade_origin_connections_max";
-    let recorder = PrometheusBuilder::new().build_recorder();
-    metrics::with_local_recorder(&recorder, || {
-        describe_counter!(REQUESTS, "Requests answered, by route and status");
-        describe_counter!(FAULTS, "Requests that went wrong as the recipe has it, by route and fault");
-        describe_counter!(REJECTED, "Requests turned away with 503 because the queue was full, by route");
-        describe_counter!(ABANDONED, "Requests whose client gave up before there was an answer, by route");
-        for (route, counted) in counted(state) {
-            for (status, count) in counted.statuses {
-                counter!(REQUESTS, "route" => route.clone(), "status" => status.to_string()).absolute(count);
-            }
-            for (fault, count) in counted.faults {
-                counter!(FAULTS, "route" => route.clone(), "fault" => fault).absolute(count);
-            }
-            counter!(REJECTED, "route" => route.clone()).absolute(counted.rejected);
-            counter!(ABANDONED, "route" => route).absolute(counted.abandoned);
+    let mut text = Text::default();
+    let routes = counters_by_pattern(state);
+    text.family(REQUESTS, MetricKind::Counter, "Requests answered, by route and status");
+    for (route, values) in &routes {
+        for (status, count) in &values.statuses {
+            text.sample(
+                REQUESTS,
+                &[("route", route.as_str()), ("status", status.to_string().as_str())],
+                count,
+            );
         }
-        for (name, about, value) in [
-            (REQUESTS_NOW, "Requests being answered", state.in_flight.now()),
-            (
-                REQUESTS_MAX,
-                "The most requests answered at once since counts were cleared",
-                state.in_flight.max(),
-            ),
-            (CONNECTIONS_NOW, "Open connections", state.connections.now()),
-            (
-                CONNECTIONS_MAX,
-                "The most connections open at once since counts were cleared",
-                state.connections.max(),
-            ),
-        ] {
-            describe_gauge!(name, about);
-            gauge!(name).set(value as f64);
+    }
+    text.family(FAULTS, MetricKind::Counter, "Requests that met a fault of the recipe, by route and fault");
+    for (route, values) in &routes {
+        for (fault, count) in &values.faults {
+            text.sample(FAULTS, &[("route", route.as_str()), ("fault", *fault)], count);
         }
-    });
-    recorder.handle().render()
+    }
+    let totals: Vec<_> = routes
+        .iter()
+        .map(|(route, values)| {
+            let totals = RouteTotals { rejected: values.rejected, abandoned: values.abandoned };
+            ([("route", route.as_str())], totals)
+        })
+        .collect();
+    let totals: Vec<_> = totals.iter().map(|(labels, totals)| (&labels[..], totals)).collect();
+    text.snapshots(RouteTotals::METRICS, &totals);
+    let gauges = OriginGauges {
+        requests: state.open_requests.current(),
+        requests_max: state.open_requests.max(),
+        connections: state.connections.current(),
+        connections_max: state.connections.max(),
+    };
+    text.snapshots(OriginGauges::METRICS, &[(&[], &gauges)]);
+    text.finish()
 }
 
-fn lines(lines: impl Iterator<Item = String>) -> Answer {
-    Answer::text(StatusCode::OK, lines.collect::<Vec<_>>().join("\n"))
+fn lines(lines: impl Iterator<Item = String>) -> BufferedResponse {
+    BufferedResponse::text(StatusCode::OK, lines.collect::<Vec<_>>().join("\n"))
 }
 
-fn json_of(status: StatusCode, value: &Value) -> Answer {
+fn json_value(status: StatusCode, value: &Value) -> BufferedResponse {
     json_text(status, value.to_string())
 }
 
-fn json_text(status: StatusCode, text: impl Into<Bytes>) -> Answer {
-    let mut answer = Answer::text(status, text);
-    answer.head.insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
-    answer
+fn json_text(status: StatusCode, text: impl Into<Bytes>) -> BufferedResponse {
+    let mut response = BufferedResponse::text(status, text);
+    response.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+    response
 }

@@ -1,4 +1,4 @@
-//! Bodies on their way: whole, at a rate, or broken off.
+//! Response bodies: whole, at a rate, or breaking off.
 
 use std::{
     future::Future,
@@ -11,132 +11,139 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use stockade_model::time::{Precise, Runtime, Time};
 
-use crate::session::Visit;
+use crate::connection_state::OpenRequestGuard;
 
-/// How often a part of a body at a rate leaves.
-const TICK: Duration = Duration::from_millis(10);
-/// How long the beginning of an answer has to leave and arrive before all is reset: what is on its way goes with it.
-pub(crate) const LINGER: Duration = Duration::from_millis(20);
+/// Interval between two chunks of a body at a rate.
+const CHUNK_INTERVAL: Duration = Duration::from_millis(10);
+/// Time for the start of a broken response to arrive. A reset discards what is still on its way.
+pub(crate) const RESET_DELAY: Duration = Duration::from_millis(20);
 
-/// A body as it leaves.
-pub(crate) struct Body {
-    way: Way,
-    /// Whoever asked is inside until it has left, or nobody wants it any more.
-    _visit: Option<Visit>,
+pub(crate) struct OriginBody {
+    kind: BodyKind,
+    /// Keeps the request open until the body has been sent or dropped.
+    _request: Option<OpenRequestGuard>,
 }
 
-enum Way {
-    /// All at once, if it has not left yet.
+enum BodyKind {
+    /// `None`: it has been sent.
     Whole(Option<Bytes>),
-    Paced(Box<Paced>),
-    /// A part; then an error, a little later, or an end as if that were all.
+    Paced(Box<PacedBody>),
+    /// Sends `start`, waits for `reset` and fails. Without `reset`, the body ends normally.
     Broken {
-        part: Option<Bytes>,
-        reset: Option<Turn>,
+        start: Option<Bytes>,
+        reset: Option<Sleep>,
     },
 }
 
-/// A body at a rate.
-struct Paced {
-    left: Bytes,
+struct PacedBody {
+    rest: Bytes,
     bytes_per_second: u64,
     time: Precise,
-    /// When the part that leaves next has been earned.
+    /// Time of the next chunk.
     due: Time,
-    turn: Turn,
+    sleep: Sleep,
 }
 
-type Turn = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The stream is to be reset.
+/// Tells hyper to reset the stream.
 #[derive(Debug, thiserror::Error)]
-#[error("reset, as the recipe has it")]
-pub(crate) struct Reset;
+#[error("the recipe resets this stream")]
+pub(crate) struct StreamReset;
 
-impl Body {
-    /// All of it, as fast as it can.
-    pub(crate) fn whole(body: Bytes, visit: Option<Visit>) -> Self {
-        Self { way: Way::Whole(Some(body).filter(|body| !body.is_empty())), _visit: visit }
+impl OriginBody {
+    pub(crate) fn whole(body: Bytes, request: Option<OpenRequestGuard>) -> Self {
+        Self { kind: BodyKind::Whole(Some(body).filter(|body| !body.is_empty())), _request: request }
     }
 
-    /// At so many bytes a second; one at least.
-    pub(crate) fn paced(body: Bytes, bytes_per_second: u64, time: &Precise, visit: Option<Visit>) -> Self {
-        let mut paced = Paced {
-            left: body,
+    /// A rate of 0 counts as 1 byte per second.
+    pub(crate) fn paced(
+        body: Bytes,
+        bytes_per_second: u64,
+        time: &Precise,
+        request: Option<OpenRequestGuard>,
+    ) -> Self {
+        let mut paced = PacedBody {
+            rest: body,
             bytes_per_second: bytes_per_second.max(1),
             time: time.clone(),
             due: time.now(),
-            turn: Box::pin(async {}),
+            sleep: Box::pin(async {}),
         };
-        paced.wait();
-        Self { way: Way::Paced(Box::new(paced)), _visit: visit }
+        paced.schedule_chunk();
+        Self { kind: BodyKind::Paced(Box::new(paced)), _request: request }
     }
 
-    /// A part of it, and then an error if it is to be reset.
-    pub(crate) fn broken(part: Bytes, is_reset: bool, time: &Precise, visit: Option<Visit>) -> Self {
-        let reset = is_reset.then(|| Box::pin(time.sleep_until(time.now() + LINGER)) as Turn);
-        Self { way: Way::Broken { part: Some(part).filter(|part| !part.is_empty()), reset }, _visit: visit }
-    }
-}
-
-impl Paced {
-    /// How much leaves at once: what is earned in a tick.
-    fn part(&self) -> usize {
-        let ticks_a_second = 1_000 / TICK.as_millis();
-        let part = u128::from(self.bytes_per_second) / ticks_a_second;
-        usize::try_from(part.max(1)).unwrap_or(usize::MAX).min(self.left.len())
-    }
-
-    /// Until the next part has been earned. Who was slow to take the last one gets nothing faster for it.
-    fn wait(&mut self) {
-        let lasts = Duration::from_secs_f64(self.part() as f64 / self.bytes_per_second as f64);
-        let late = self.time.now() > self.due + TICK;
-        self.due = if late { self.time.now() } else { self.due } + lasts;
-        self.turn = Box::pin(self.time.sleep_until(self.due));
+    pub(crate) fn broken(
+        start: Bytes,
+        is_reset: bool,
+        time: &Precise,
+        request: Option<OpenRequestGuard>,
+    ) -> Self {
+        let reset = is_reset.then(|| Box::pin(time.sleep_until(time.now() + RESET_DELAY)) as Sleep);
+        let start = Some(start).filter(|start| !start.is_empty());
+        Self { kind: BodyKind::Broken { start, reset }, _request: request }
     }
 }
 
-impl http_body::Body for Body {
+impl PacedBody {
+    /// Size of the next chunk: what the rate allows in one interval.
+    fn chunk_bytes(&self) -> usize {
+        let chunks_per_second = 1_000 / CHUNK_INTERVAL.as_millis();
+        let bytes = u128::from(self.bytes_per_second) / chunks_per_second;
+        usize::try_from(bytes.max(1)).unwrap_or(usize::MAX).min(self.rest.len())
+    }
+
+    /// Sets the time of the next chunk. A client that took the last chunk late does not get the next one sooner.
+    fn schedule_chunk(&mut self) {
+        let duration = Duration::from_secs_f64(self.chunk_bytes() as f64 / self.bytes_per_second as f64);
+        let is_late = self.time.now() > self.due + CHUNK_INTERVAL;
+        self.due = if is_late { self.time.now() } else { self.due } + duration;
+        self.sleep = Box::pin(self.time.sleep_until(self.due));
+    }
+}
+
+impl http_body::Body for OriginBody {
     type Data = Bytes;
-    type Error = Reset;
+    type Error = StreamReset;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Reset>>> {
-        let part = match &mut self.way {
-            Way::Whole(body) => body.take(),
-            Way::Broken { part, reset } => match (part.take(), reset) {
-                (None, Some(turn)) => {
-                    ready!(turn.as_mut().poll(cx));
-                    return Poll::Ready(Some(Err(Reset)));
+    ) -> Poll<Option<Result<Frame<Bytes>, StreamReset>>> {
+        let chunk = match &mut self.kind {
+            BodyKind::Whole(body) => body.take(),
+            BodyKind::Broken { start, reset } => match (start.take(), reset) {
+                (None, Some(sleep)) => {
+                    ready!(sleep.as_mut().poll(cx));
+                    return Poll::Ready(Some(Err(StreamReset)));
                 }
-                (part, _) => part,
+                (start, _) => start,
             },
-            Way::Paced(paced) if paced.left.is_empty() => None,
-            Way::Paced(paced) => {
-                ready!(paced.turn.as_mut().poll(cx));
-                let part = paced.left.split_to(paced.part());
-                paced.wait();
-                Some(part)
+            BodyKind::Paced(paced) if paced.rest.is_empty() => None,
+            BodyKind::Paced(paced) => {
+                ready!(paced.sleep.as_mut().poll(cx));
+                let chunk = paced.rest.split_to(paced.chunk_bytes());
+                paced.schedule_chunk();
+                Some(chunk)
             }
         };
-        Poll::Ready(part.map(|part| Ok(Frame::data(part))))
+        Poll::Ready(chunk.map(|chunk| Ok(Frame::data(chunk))))
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.way {
-            Way::Whole(body) => body.is_none(),
-            Way::Paced(paced) => paced.left.is_empty(),
-            Way::Broken { part, reset } => part.is_none() && reset.is_none(),
+        match &self.kind {
+            BodyKind::Whole(body) => body.is_none(),
+            BodyKind::Paced(paced) => paced.rest.is_empty(),
+            BodyKind::Broken { start, reset } => start.is_none() && reset.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.way {
-            Way::Whole(body) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
-            Way::Paced(paced) => SizeHint::with_exact(paced.left.len() as u64),
-            Way::Broken { .. } => SizeHint::default(),
+        match &self.kind {
+            BodyKind::Whole(body) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
+            BodyKind::Paced(paced) => SizeHint::with_exact(paced.rest.len() as u64),
+            BodyKind::Broken { .. } => SizeHint::default(),
         }
     }
 }

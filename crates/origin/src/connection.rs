@@ -1,4 +1,4 @@
-//! One connection, from its first byte to its last: HTTP/1.1, HTTP/2, or what a fault makes of it.
+//! Serves one connection from its first byte to its last: HTTP/1.1, HTTP/2 and faults.
 
 use std::{
     future::{Future, poll_fn},
@@ -21,137 +21,140 @@ use tokio::{io::AsyncWriteExt, net::TcpStream};
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
-    body::LINGER,
-    fault::{Broken, End},
-    service::{self, Service},
-    session::Session,
-    tls::Tls,
-    wire::{Wire, Wired},
+    body::RESET_DELAY,
+    certificate::ServerTls,
+    connection_state::{ListenerContext, OriginConnection},
+    fault::{BrokenResponse, Termination},
+    service,
+    stream::{ClientStream, SendfileStream},
 };
 
-/// How long a handshake may take, or a part of an answer that is to break off.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How often a client of HTTP/2 that says nothing is asked whether it is there.
-const PING: Duration = Duration::from_secs(30);
-/// How many requests of one connection of HTTP/2 are answered at once.
-const STREAMS_MAX: u32 = 250;
-/// How a connection of HTTP/2 begins.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0";
+/// Bound for a TLS handshake, and for a client to take a broken response.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval of pings to a silent HTTP/2 client.
+const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(30);
+const HTTP2_STREAMS_MAX: u32 = 250;
+/// First bytes of an HTTP/2 connection.
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0";
 
-/// Serves a connection to its end.
-pub(crate) async fn serve(tcp: TcpStream, tls: Option<Tls>, service: Service) {
-    // It only ever makes answers later.
+pub(crate) async fn serve(tcp: TcpStream, tls: Option<ServerTls>, listener: ListenerContext) {
+    // An error only delays small responses.
     let _ = tcp.set_nodelay(true);
-    let session = Session::new(service);
-    let time = session.service.time.clone();
+    let connection = OriginConnection::new(listener);
+    let time = connection.listener.time.clone();
     let Some(tls) = tls else {
-        let is_http2 = before(&time, session.deadline(), begins_as_http2(&tcp, &time)).await;
-        let wire = Wire::new(tcp, Arc::clone(&session));
+        let is_http2 =
+            before(&time, connection.idle_deadline(), starts_with_http2_preface(&tcp, &time)).await;
+        let stream = SendfileStream::new(tcp, Arc::clone(&connection));
         return match is_http2 {
-            Some(Ok(true)) => serve_http2(wire, session).await,
-            Some(Ok(false)) => serve_http1(wire, session).await,
+            Some(Ok(true)) => serve_http2(stream, connection).await,
+            Some(Ok(false)) => serve_http1(stream, connection).await,
             None | Some(Err(_)) => {}
         };
     };
-    let handshake = TlsAcceptor::from(tls.config).accept(Wire::new(tcp, Arc::clone(&session)));
-    let Some(Ok(wire)) = before(&time, time.now() + PATIENCE, handshake).await else { return };
-    if wire.get_ref().1.alpn_protocol() == Some(b"h2") {
-        serve_http2(wire, session).await;
+    let stream = SendfileStream::new(tcp, Arc::clone(&connection));
+    let handshake = TlsAcceptor::from(tls.config).accept(stream);
+    let Some(Ok(stream)) = before(&time, time.now() + TIMEOUT, handshake).await else { return };
+    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+        serve_http2(stream, connection).await;
     } else {
-        serve_http1(wire, session).await;
+        serve_http1(stream, connection).await;
     }
 }
 
-/// Looks at the first bytes, and leaves them there.
-async fn begins_as_http2(tcp: &TcpStream, time: &Precise) -> io::Result<bool> {
-    let (mut first, mut pause) = ([0; PREFACE.len()], Duration::from_millis(1));
+/// Peeks at the first bytes, which stay in the socket.
+async fn starts_with_http2_preface(tcp: &TcpStream, time: &Precise) -> io::Result<bool> {
+    let (mut start, mut pause) = ([0; HTTP2_PREFACE.len()], Duration::from_millis(1));
     loop {
-        let seen = tcp.peek(&mut first).await?;
-        if seen == 0 || first[..seen] != PREFACE[..seen] {
+        let bytes = tcp.peek(&mut start).await?;
+        if bytes == 0 || start[..bytes] != HTTP2_PREFACE[..bytes] {
             return Ok(false);
         }
-        if seen == PREFACE.len() {
+        if bytes == HTTP2_PREFACE.len() {
             return Ok(true);
         }
-        // More is on its way; the bytes that are there would answer at once.
+        // The bytes that are there already would make `peek` return at once, so this waits for more by time.
         time.sleep_until(time.now() + pause).await;
         pause *= 2;
     }
 }
 
-async fn serve_http2<W: Wired>(wire: W, session: Arc<Session>) {
-    let time = session.service.time.clone();
-    let mut builder = http2::Builder::new(Tasks(time));
-    builder.timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).keep_alive_interval(PING);
-    let asked = Arc::clone(&session);
-    let service = service_fn(move |request| service::answer(Arc::clone(&asked), request));
-    // A client that breaks off is no failure of the origin's.
-    let _ = while_in_use(&session, builder.serve_connection(TokioIo::new(wire), service)).await;
+async fn serve_http2<S: ClientStream>(stream: S, connection: Arc<OriginConnection>) {
+    let time = connection.listener.time.clone();
+    let mut builder = http2::Builder::new(Http2StreamExecutor(time));
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(HTTP2_STREAMS_MAX)
+        .keep_alive_interval(HTTP2_PING_INTERVAL);
+    let state = Arc::clone(&connection);
+    let service = service_fn(move |request| service::respond(Arc::clone(&state), request));
+    // An error means that the client broke off.
+    let _ = until_idle(&connection, builder.serve_connection(TokioIo::new(stream), service)).await;
 }
 
-async fn serve_http1<W: Wired>(wire: W, session: Arc<Session>) {
-    let asked = Arc::clone(&session);
-    let service = service_fn(move |request| service::answer(Arc::clone(&asked), request));
-    let mut connection = http1::Builder::new().serve_connection(TokioIo::new(wire), service);
+async fn serve_http1<S: ClientStream>(stream: S, connection: Arc<OriginConnection>) {
+    let state = Arc::clone(&connection);
+    let service = service_fn(move |request| service::respond(Arc::clone(&state), request));
+    let mut http1 = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     let served = poll_fn(|cx| {
-        if Pin::new(&mut connection).poll(cx).is_ready() {
+        if Pin::new(&mut http1).poll(cx).is_ready() {
             return Poll::Ready(None);
         }
-        session.take_broken().map_or(Poll::Pending, |broken| Poll::Ready(Some(broken)))
+        connection.take_broken().map_or(Poll::Pending, |broken| Poll::Ready(Some(broken)))
     });
-    if let Some(Some(broken)) = while_in_use(&session, served).await {
-        let wire = connection.into_parts().io.into_inner();
-        break_off(wire, broken, &session.service.time).await;
+    if let Some(Some(broken)) = until_idle(&connection, served).await {
+        let stream = http1.into_parts().io.into_inner();
+        send_broken(stream, broken, &connection.listener.time).await;
     }
 }
 
-/// Serves until nothing has happened for too long: None.
-async fn while_in_use<F: Future>(session: &Session, served: F) -> Option<F::Output> {
-    let time = &session.service.time;
-    let mut served = pin!(served);
+/// Awaits a future until the connection's idle timeout, which returns `None`.
+async fn until_idle<F: Future>(connection: &OriginConnection, future: F) -> Option<F::Output> {
+    let time = &connection.listener.time;
+    let mut future = pin!(future);
     loop {
-        let deadline = session.deadline();
+        let deadline = connection.idle_deadline();
         if deadline <= time.now() {
             return None;
         }
-        if let Some(output) = before(time, deadline, served.as_mut()).await {
+        if let Some(output) = before(time, deadline, future.as_mut()).await {
             return Some(output);
         }
     }
 }
 
-/// Does to a connection what real origins do.
-async fn break_off<W: Wired>(mut wire: W, broken: Broken, time: &Precise) {
-    let Broken { head, part, end } = broken;
-    if end == End::Reset {
-        // From here on it ends so, whenever it is dropped.
-        let _ = wire.tcp().set_zero_linger();
+/// Sends a broken response and ends the connection.
+async fn send_broken<S: ClientStream>(mut stream: S, broken: BrokenResponse, time: &Precise) {
+    let BrokenResponse { head, body_start, termination } = broken;
+    if termination == Termination::Reset {
+        // Makes the system reset the connection when it is dropped.
+        let _ = stream.tcp().set_zero_linger();
     }
-    #[expect(clippy::disallowed_methods, reason = "an answer tells the date")]
+    #[expect(clippy::disallowed_methods, reason = "a response carries the date")]
     let date = httpdate::fmt_http_date(SystemTime::now());
-    let head = head.bytes(&HeaderValue::try_from(date).unwrap_or(HeaderValue::from_static("")));
-    let ending = async {
-        wire.write_all(&head).await?;
-        wire.write_all(&part).await?;
-        wire.flush().await?;
-        match end {
-            End::Close => wire.shutdown().await,
-            End::Reset if head.is_empty() => Ok(()),
-            End::Reset => {
-                time.sleep_until(time.now() + LINGER).await;
+    let head = head.encode(&HeaderValue::try_from(date).unwrap_or(HeaderValue::from_static("")));
+    let send = async {
+        stream.write_all(&head).await?;
+        stream.write_all(&body_start).await?;
+        stream.flush().await?;
+        match termination {
+            Termination::Close => stream.shutdown().await,
+            Termination::Reset if head.is_empty() => Ok(()),
+            Termination::Reset => {
+                time.sleep_until(time.now() + RESET_DELAY).await;
                 Ok(())
             }
         }
     };
-    // Whoever does not read it has broken off before us.
-    let _ = before(time, time.now() + PATIENCE, ending).await;
+    // An error or a timeout means that the client does not read.
+    let _ = before(time, time.now() + TIMEOUT, send).await;
 }
 
-/// Streams of HTTP/2 run beside each other.
+/// Runs each HTTP/2 stream as a task.
 #[derive(Clone)]
-struct Tasks(Precise);
+struct Http2StreamExecutor(Precise);
 
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Tasks {
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Http2StreamExecutor {
     fn execute(&self, task: F) {
         self.0.spawn(task);
     }

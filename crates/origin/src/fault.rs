@@ -1,4 +1,4 @@
-//! What leaves of an answer that goes wrong, and how it ends. Pure; connections do it.
+//! The part of a response that a fault lets through, and how its connection ends. Pure.
 
 use bytes::Bytes;
 use http::{
@@ -7,83 +7,80 @@ use http::{
 };
 
 use crate::{
-    answer::{Answer, has_no_body},
+    response::{BufferedResponse, is_without_body},
     stages::Fault,
 };
 
-/// A head that is none: no status, no length, no name.
-const MALFORMED: &[u8] = b"HTTP/1.1 2x0 maybe\r\nContent-Length: many\r\n: nameless\r\n\r\n";
+/// A head whose status, length and name of a header are invalid.
+const MALFORMED_HEAD: &[u8] = b"HTTP/1.1 2x0 maybe\r\nContent-Length: many\r\n: nameless\r\n\r\n";
 
-/// What leaves, and then nothing more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Broken {
-    /// The head as it was to be, or what there is of it.
-    pub(crate) head: Head,
-    /// What there is of the body.
-    pub(crate) part: Bytes,
-    pub(crate) end: End,
+pub(crate) struct BrokenResponse {
+    pub(crate) head: BrokenHead,
+    /// The first bytes of the body.
+    pub(crate) body_start: Bytes,
+    pub(crate) termination: Termination,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Head {
-    /// Not a byte.
+pub(crate) enum BrokenHead {
+    /// Nothing is sent.
     None,
-    /// One that nobody can read.
     Malformed,
-    Whole(StatusCode, HeaderMap),
-    /// It breaks off: where there is no body, nothing else can.
-    Cut(StatusCode, HeaderMap),
+    Complete(StatusCode, HeaderMap),
+    /// The head ends without its empty line: there is no body that could break off.
+    Truncated(StatusCode, HeaderMap),
 }
 
-/// How it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// At once, with whatever is on its way.
+pub(crate) enum Termination {
+    /// The connection is reset, and unsent bytes are discarded.
     Reset,
-    /// As if that were all.
+    /// The connection is closed normally.
     Close,
 }
 
-impl Broken {
-    pub(crate) fn new(fault: Fault, answer: Answer, is_head: bool) -> Self {
-        let end = match fault {
-            Fault::Refuse | Fault::Reset => End::Reset,
-            Fault::Silent | Fault::Malformed | Fault::Cut => End::Close,
+impl BrokenResponse {
+    pub(crate) fn new(fault: Fault, response: BufferedResponse, is_head_request: bool) -> Self {
+        let termination = match fault {
+            Fault::Refuse | Fault::Reset => Termination::Reset,
+            Fault::Silent | Fault::Malformed | Fault::Cut => Termination::Close,
         };
-        let without_body = |head| Self { head, part: Bytes::new(), end };
+        let without_body = |head| Self { head, body_start: Bytes::new(), termination };
         match fault {
-            Fault::Refuse | Fault::Silent => return without_body(Head::None),
-            Fault::Malformed => return without_body(Head::Malformed),
+            Fault::Refuse | Fault::Silent => return without_body(BrokenHead::None),
+            Fault::Malformed => return without_body(BrokenHead::Malformed),
             Fault::Reset | Fault::Cut => {}
         }
-        let Answer { status, mut head, body } = answer;
-        if !has_no_body(status) {
-            head.insert(CONTENT_LENGTH, body.len().into());
+        let BufferedResponse { status, mut headers, body } = response;
+        if !is_without_body(status) {
+            headers.insert(CONTENT_LENGTH, body.len().into());
         }
-        if is_head || body.is_empty() || has_no_body(status) {
-            return without_body(Head::Cut(status, head));
+        if is_head_request || body.is_empty() || is_without_body(status) {
+            return without_body(BrokenHead::Truncated(status, headers));
         }
-        Self { head: Head::Whole(status, head), part: body.slice(..body.len() / 2), end }
+        let body_start = body.slice(..body.len() / 2);
+        Self { head: BrokenHead::Complete(status, headers), body_start, termination }
     }
 }
 
-impl Head {
-    /// As it is written on the wire of HTTP/1.
-    pub(crate) fn bytes(&self, date: &HeaderValue) -> Vec<u8> {
-        let (status, head) = match self {
+impl BrokenHead {
+    /// The head as HTTP/1.1.
+    pub(crate) fn encode(&self, date: &HeaderValue) -> Vec<u8> {
+        let (status, headers) = match self {
             Self::None => return Vec::new(),
-            Self::Malformed => return MALFORMED.to_vec(),
-            Self::Whole(status, head) | Self::Cut(status, head) => (status, head),
+            Self::Malformed => return MALFORMED_HEAD.to_vec(),
+            Self::Complete(status, headers) | Self::Truncated(status, headers) => (status, headers),
         };
         let mut bytes =
             format!("HTTP/1.1 {} {}\r\n", status.as_str(), status.canonical_reason().unwrap_or_default())
                 .into_bytes();
-        for (name, value) in head.iter().chain([(&DATE, date)]) {
+        for (name, value) in headers.iter().chain([(&DATE, date)]) {
             for piece in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
                 bytes.extend_from_slice(piece);
             }
         }
-        if let Self::Whole(..) = self {
+        if let Self::Complete(..) = self {
             bytes.extend_from_slice(b"\r\n");
         }
         bytes
@@ -95,10 +92,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_the_body_leaves_and_where_there_is_none_a_part_of_the_head() {
-        let answer = |status, body: &'static str| Answer::text(StatusCode::from_u16(status).unwrap(), body);
+    fn fault_lets_half_of_the_body_through_or_part_of_the_head() {
+        let response =
+            |status, body: &'static str| BufferedResponse::text(StatusCode::from_u16(status).unwrap(), body);
         let date = HeaderValue::from_static("today");
-        for (fault, status, body, is_head, head, part, end) in [
+        for (fault, status, body, is_head_request, head, body_start, termination) in [
             (
                 Fault::Reset,
                 200,
@@ -106,7 +104,7 @@ mod tests {
                 false,
                 "HTTP/1.1 200 OK\r\nct: 5\r\ndate: today\r\n\r\n",
                 "12",
-                End::Reset,
+                Termination::Reset,
             ),
             (
                 Fault::Cut,
@@ -115,25 +113,50 @@ mod tests {
                 false,
                 "HTTP/1.1 200 OK\r\nct: 5\r\ndate: today\r\n\r\n",
                 "12",
-                End::Close,
+                Termination::Close,
             ),
-            (Fault::Cut, 200, "", false, "HTTP/1.1 200 OK\r\nct: 0\r\ndate: today\r\n", "", End::Close),
-            (Fault::Cut, 200, "12345", true, "HTTP/1.1 200 OK\r\nct: 5\r\ndate: today\r\n", "", End::Close),
-            (Fault::Reset, 304, "", false, "HTTP/1.1 304 Not Modified\r\ndate: today\r\n", "", End::Reset),
-            (Fault::Refuse, 200, "12345", false, "", "", End::Reset),
-            (Fault::Silent, 200, "12345", false, "", "", End::Close),
+            (
+                Fault::Cut,
+                200,
+                "",
+                false,
+                "HTTP/1.1 200 OK\r\nct: 0\r\ndate: today\r\n",
+                "",
+                Termination::Close,
+            ),
+            (
+                Fault::Cut,
+                200,
+                "12345",
+                true,
+                "HTTP/1.1 200 OK\r\nct: 5\r\ndate: today\r\n",
+                "",
+                Termination::Close,
+            ),
+            (
+                Fault::Reset,
+                304,
+                "",
+                false,
+                "HTTP/1.1 304 Not Modified\r\ndate: today\r\n",
+                "",
+                Termination::Reset,
+            ),
+            (Fault::Refuse, 200, "12345", false, "", "", Termination::Reset),
+            (Fault::Silent, 200, "12345", false, "", "", Termination::Close),
         ] {
-            let broken = Broken::new(fault, answer(status, body), is_head);
-            let written = String::from_utf8(broken.head.bytes(&date)).unwrap();
-            let written = written
+            let broken = BrokenResponse::new(fault, response(status, body), is_head_request);
+            let encoded = String::from_utf8(broken.head.encode(&date)).unwrap();
+            let encoded = encoded
                 .replace("content-type: text/plain; charset=utf-8\r\n", "")
                 .replace("content-length", "ct");
             assert_eq!(
-                (written.as_str(), &broken.part[..], broken.end),
-                (head, part.as_bytes(), end),
+                (encoded.as_str(), &broken.body_start[..], broken.termination),
+                (head, body_start.as_bytes(), termination),
                 "{fault:?} {status}"
             );
         }
-        assert_eq!(Broken::new(Fault::Malformed, answer(200, "b"), false).head.bytes(&date), MALFORMED);
+        let broken = BrokenResponse::new(Fault::Malformed, response(200, "b"), false);
+        assert_eq!(broken.head.encode(&date), MALFORMED_HEAD);
     }
 }

@@ -1,42 +1,49 @@
 //! An HTTP origin that misbehaves on schedule.
 //!
-//! It stands alone, and replaces BBC's OriginSimulator, whose recipes it takes unchanged. A request goes
-//! through it so:
+//! It takes the recipes of BBC's `OriginSimulator` unchanged and extends them by faults, random shares, finite capacity
+//! and versions. Any cache can stand in front of it. Its modules, each of which uses only those above it:
 //!
-//! - [`recipe`]: what was written becomes what it means, or an error with its place and the remedy.
-//! - [`book`]: the recipes in force; which one a path meets. [`stages`] says what it does when, as a pure function
-//!   of the time since its clock started.
-//! - [`content`] and [`answer`]: what is served, and how much of it a request asks for: conditions, ranges, HEAD.
-//! - [`server`], and behind it one service a listener and one task a connection, which breaks when a fault wants it.
-//! - [`counts`]: what became of it.
+//! - `stages` and `recipe`: what a route does over time, parsed from JSON. Pure.
+//! - `fetch`, `memfd` and `content`: the bodies that routes serve.
+//! - `response` and `fault`: what a response carries of a body (conditions, ranges, HEAD, faults). Pure.
+//! - `counters`, `routes` and `state`: the recipes in force, shared by all listeners.
+//! - `connection_state`, `body` and `stream`: one connection. `admin` and `service`: its requests.
+//! - `certificate`, `connection` and `server`: sockets and threads.
 //!
 //! ```no_run
-//! use stockade_origin::{Options, Origin};
+//! use stockade_origin::{Origin, OriginOptions};
 //!
-//! let origin = Origin::start(&Options::default())?;
+//! let origin = Origin::start(&OriginOptions::default())?;
 //! println!("http://{}/_admin/add_recipe", origin.address);
-//! # Ok::<(), stockade_origin::StartError>(())
+//! # Ok::<(), stockade_origin::OriginStartError>(())
 //! ```
 
 mod admin;
-pub mod answer;
-mod beside;
+mod blocking;
 mod body;
-pub mod book;
+mod certificate;
 mod connection;
-pub mod content;
-pub mod counts;
+mod connection_state;
+mod content;
+mod counters;
 mod fault;
 mod fetch;
+mod memfd;
 pub mod recipe;
-pub mod server;
+mod response;
+mod routes;
+mod server;
 mod service;
-mod session;
 pub mod stages;
 mod state;
-mod tls;
-mod wire;
+mod stream;
 
-pub use server::{Options, Origin, StartError, Text};
-pub use state::Refused;
-pub use tls::{Identity, TlsError};
+pub use certificate::{CertificateError, CertificateSource};
+pub use fetch::FetchError;
+pub use server::{Origin, OriginOptions, OriginStartError, RecipeText};
+pub use state::AddRecipesError;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Examples;

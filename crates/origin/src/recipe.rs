@@ -1,9 +1,9 @@
-//! Recipes: which route serves what, and how it behaves when.
+//! Recipes: the content and behavior of each route.
 
 mod error;
+mod fields;
 mod json;
-mod object;
-mod read;
+mod parse;
 mod stage;
 mod template;
 mod units;
@@ -11,58 +11,65 @@ mod units;
 use std::time::Duration;
 
 pub use error::RecipeError;
-use http::{HeaderMap, Uri};
-pub use read::read;
+use http::{HeaderMap, Uri, header::CONTENT_ENCODING};
+pub use parse::parse;
 use stockade_model::capacity::Capacity;
 
 use crate::stages::Stages;
 
-/// A text with recipes in it is no larger.
+/// Largest text that [`parse`] reads.
 pub const TEXT_BYTES_MAX: usize = 64 << 20;
-/// One content is no larger.
+/// Largest content of one route.
 pub const CONTENT_BYTES_MAX: u64 = 256 << 20;
 
-/// What one route serves, and how.
+/// The content and behavior of one route.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
-    /// An exact path (`/sport`), or all that begin so (`/news*`).
+    /// An exact path (`/sport`), or a prefix with a `*` at its end (`/news*`).
     pub route: String,
-    /// What an answer of status 200 has in it.
+    /// Body of a response with status 200, before compression.
     pub content: Content,
-    /// What every answer has in its head, in the names' lower case.
+    /// Headers of every response. Names are lower case.
     pub headers: HeaderMap,
-    /// What it does when.
+    /// Statuses, latencies and faults over time.
     pub stages: Stages,
-    /// How much it can do at once; `None`: anything.
+    /// Requests that the route works on at once; `None`: unlimited.
     pub capacity: Option<Capacity>,
-    /// Whether answers have an `ETag`, made from content and version.
+    /// Responses carry an `ETag` that the origin makes from content and version.
     pub etag: bool,
-    /// Whether answers have a `Last-Modified`: when the version began.
+    /// Responses carry a `Last-Modified`: the start of the version.
     pub last_modified: bool,
-    /// How long a version lasts; `None`: for ever.
+    /// Lifetime of a version; `None`: the first version never ends.
     pub version_every: Option<Duration>,
-    /// The recipe as it was written, and the keys of `OriginSimulator` that it left out.
-    pub written: serde_json::Value,
+    /// The recipe as it was written, with every key of `OriginSimulator` that it left out.
+    pub json: serde_json::Value,
 }
 
-/// Where an answer's body comes from.
+/// Source of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Asked for once, when the recipe is taken in.
+    /// Fetched from this URL once, when the recipe is added.
     Origin(Uri),
-    /// A text with holes.
-    Template(Vec<Part>),
-    /// So many bytes of random text.
+    /// Text with placeholders.
+    Template(Vec<TemplatePart>),
+    /// Random text of this many bytes.
     Random(u64),
 }
 
 /// A piece of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// As it is.
+pub enum TemplatePart {
+    /// Literal text.
     Text(String),
-    /// So many bytes of random text: `<<256kb>>`.
+    /// Random text of this many bytes: `<<256kb>>`.
     Random(u64),
     /// The version's number: `<<version>>`.
     Version,
+}
+
+impl Recipe {
+    pub(crate) fn is_gzip(&self) -> bool {
+        let encoding = self.headers.get(CONTENT_ENCODING);
+        encoding.is_some_and(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"gzip"))
+    }
 }

@@ -1,4 +1,4 @@
-//! Threads, each with a runtime and a listener of its own on the same port.
+//! Listeners: each has a thread and a tokio runtime of its own, and all share one port.
 
 use std::{
     io,
@@ -21,191 +21,204 @@ use tokio::{
 };
 
 use crate::{
+    certificate::{CertificateError, CertificateSource, ServerTls},
     connection,
-    service::{Role, Service},
-    state::{Refused, State},
-    tls::{Identity, Tls, TlsError},
+    connection_state::{ListenerContext, ListenerRole},
+    state::{AddRecipesError, OriginState},
 };
 
-/// How many connections may wait to be taken in, a thread; the kernel may allow fewer.
+/// Connections that wait to be accepted, per listener. The kernel may allow fewer.
 const BACKLOG: u32 = 4_096;
-/// How long to wait when there are no file descriptors left.
-const BREATH: Duration = Duration::from_millis(10);
+/// Delay before the next attempt when no file descriptor is left.
+const RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// What an origin is started with.
+/// Settings of an [`Origin`].
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// Where it listens; port 0: any that is free.
+pub struct OriginOptions {
+    /// Address of the listeners. Port 0: any free port.
     pub listen: SocketAddr,
-    /// Where whoever writes recipes comes in; `None`: where everybody does, below `/_admin`.
+    /// Address of a listener for the admin pages alone. `None`: `listen` serves them below `/_admin`.
     pub admin: Option<SocketAddr>,
-    /// How many threads serve.
+    /// Number of threads that serve `listen`.
     pub threads: NonZeroUsize,
-    /// Where every random choice comes from.
+    /// Seed of all random choices.
     pub seed: Seed,
-    /// Stages wait for `/_admin/start`.
-    pub is_held: bool,
-    /// Who it says it is, where connections are encrypted.
-    pub identity: Option<Identity>,
-    /// What it serves at first.
-    pub recipes: Option<Text>,
+    /// The clocks of routes stand at 0 until `/_admin/start`.
+    pub is_clock_held: bool,
+    /// Certificate of `listen`. `None`: connections are not encrypted.
+    pub certificate: Option<CertificateSource>,
+    /// The first recipes.
+    pub recipes: Option<RecipeText>,
 }
 
-impl Default for Options {
-    /// On a free port of the loopback, one thread, without a recipe.
+impl Default for OriginOptions {
+    /// A free port of the loopback, one thread, no recipe.
     fn default() -> Self {
         Self {
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             admin: None,
             threads: NonZeroUsize::MIN,
             seed: Seed(1),
-            is_held: false,
-            identity: None,
+            is_clock_held: false,
+            certificate: None,
             recipes: None,
         }
     }
 }
 
-/// Recipes as they were written.
+/// Recipes as JSON.
 #[derive(Clone, Debug)]
-pub struct Text {
-    /// What errors call it.
+pub struct RecipeText {
+    /// Name of the text in errors.
     pub name: String,
-    /// What was written.
+    /// One recipe, or a list.
     pub text: String,
-    /// Where the files are that it names.
+    /// Folder of the latency files that the recipes name.
     pub folder: PathBuf,
 }
 
-/// An origin that serves until it is dropped.
+/// A running origin. It stops when it is dropped.
 #[derive(Debug)]
 pub struct Origin {
-    /// Where it listens.
+    /// Address of the listeners.
     pub address: SocketAddr,
-    /// Where whoever writes recipes comes in, if that is somewhere else.
-    pub admin: Option<SocketAddr>,
+    /// Address of the admin pages, if they have a listener of their own.
+    pub admin_address: Option<SocketAddr>,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 /// An origin could not be started.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// Its recipes were refused.
+pub enum OriginStartError {
+    /// The recipes were rejected.
     #[error(transparent)]
-    Refused(#[from] Refused),
-    /// Its certificate cannot be used.
+    Recipes(#[from] AddRecipesError),
+    /// The certificate cannot be used.
     #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// It cannot listen there.
-    #[error("cannot listen at {address}: {error}{}", free(.error))]
+    Certificate(#[from] CertificateError),
+    /// The address cannot be used.
+    #[error("cannot listen at {address}: {error}{}", port_remedy(.error))]
     Listen {
-        /// Where.
+        /// The requested address.
         address: SocketAddr,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
-    /// There are no threads or file descriptors left.
+    /// No thread or file descriptor is left.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
 }
 
-fn free(error: &io::Error) -> &'static str {
-    if error.kind() == io::ErrorKind::AddrInUse {
-        ": write another port, or 0 for any that is free"
-    } else {
-        ""
-    }
+fn port_remedy(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::AddrInUse { ": choose another port, or 0 for a free one" } else { "" }
 }
 
-/// A port that is taken: bound, so that nobody else is given it, but nobody listens.
-struct Door {
+/// A port that is bound, so that no other process gets it, without a listener.
+struct ReservedPort {
     address: SocketAddr,
-    _held: TcpSocket,
+    _socket: TcpSocket,
+}
+
+/// The arguments of one listener's thread.
+struct ListenerThread {
+    name: String,
+    state: Arc<OriginState>,
+    tls: Option<ServerTls>,
+    role: ListenerRole,
+    address: SocketAddr,
+    ports: Arc<Vec<ReservedPort>>,
 }
 
 impl Origin {
-    /// Reads its recipes, fetches what they name, and listens.
-    pub fn start(options: &Options) -> Result<Self, StartError> {
-        let tls = options.identity.as_ref().map(Tls::new).transpose()?;
+    /// Parses the recipes, fetches their contents, and starts the listeners.
+    ///
+    /// # Errors
+    /// Invalid recipes, contents that cannot be fetched, an unusable certificate or address, or too few resources.
+    pub fn start(options: &OriginOptions) -> Result<Self, OriginStartError> {
+        let tls = options.certificate.as_ref().map(ServerTls::new).transpose()?;
         let pem = tls.as_ref().map(|tls| tls.pem.clone());
-        let state = Arc::new(State::new(options.seed, options.is_held, options.admin.is_some(), pem));
+        let has_admin_listener = options.admin.is_some();
+        let state = Arc::new(OriginState::new(options.seed, options.is_clock_held, has_admin_listener, pem));
         let (stop, stopped) = watch::channel(false);
-        // A thread of its own: whoever starts an origin may be inside a runtime, which waits for no other.
+        // The caller may be inside a tokio runtime, where another one cannot block. Hence a thread.
         let prepare = || {
             let prepared = async {
-                let time = Precise::new().map_err(StartError::Thread)?;
-                if let Some(Text { name, text, folder }) = &options.recipes {
-                    state.add(text, name, folder, &time).await?;
-                    state.keep().await;
+                let time = Precise::new().map_err(OriginStartError::Thread)?;
+                if let Some(RecipeText { name, text, folder }) = &options.recipes {
+                    state.add_recipes(text, name, folder, &time).await?;
+                    state.save_initial().await;
                 }
-                Ok::<_, StartError>(time)
+                Ok::<_, OriginStartError>(time)
             };
-            runtime().map_err(StartError::Thread)?.block_on(prepared)
+            new_runtime().map_err(OriginStartError::Thread)?.block_on(prepared)
         };
         let prepared = thread::scope(|scope| scope.spawn(prepare).join());
         let time = prepared.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        let mut doors = vec![Door::at(options.listen)?];
-        doors.extend(options.admin.map(Door::at).transpose()?);
-        let (address, admin) = (doors[0].address, doors.get(1).map(|door| door.address));
-        let doors = Arc::new(doors);
-        let mut origin = Self { address, admin, stop, threads: Vec::new() };
+        let mut ports = vec![ReservedPort::bind(options.listen)?];
+        ports.extend(options.admin.map(ReservedPort::bind).transpose()?);
+        let (address, admin_address) = (ports[0].address, ports.get(1).map(|port| port.address));
+        let ports = Arc::new(ports);
+        let mut origin = Self { address, admin_address, stop, threads: Vec::new() };
         for n in 0..options.threads.get() {
-            let role = if admin.is_some() { Role::Public } else { Role::Both };
-            let work = Work {
+            let listener = ListenerThread {
+                name: format!("origin-{n}"),
                 state: Arc::clone(&state),
                 tls: tls.clone(),
-                role,
+                role: if has_admin_listener { ListenerRole::Recipes } else { ListenerRole::Both },
                 address,
-                doors: Arc::clone(&doors),
+                ports: Arc::clone(&ports),
             };
-            origin.spawn(format!("origin-{n}"), work, &time, stopped.clone())?;
+            origin.spawn(listener, &time, stopped.clone())?;
         }
-        if let Some(address) = admin {
-            let work = Work { state, tls: None, role: Role::Admin, address, doors };
-            origin.spawn("origin-admin".to_owned(), work, &time, stopped)?;
+        if let Some(address) = admin_address {
+            let (name, role) = ("origin-admin".to_owned(), ListenerRole::Admin);
+            let listener = ListenerThread { name, state, tls: None, role, address, ports };
+            origin.spawn(listener, &time, stopped)?;
         }
         Ok(origin)
     }
 
-    /// Starts a thread, and waits until it listens.
+    /// Starts a listener's thread, and waits until it listens.
     fn spawn(
         &mut self,
-        name: String,
-        work: Work,
+        listener: ListenerThread,
         time: &Precise,
         mut stopped: watch::Receiver<bool>,
-    ) -> Result<(), StartError> {
-        let (ready, is_ready) = mpsc::channel();
-        let (time, address) = (time.clone(), work.address);
+    ) -> Result<(), OriginStartError> {
+        let ListenerThread { name, state, tls, role, address, ports } = listener;
+        let (started, start_result) = mpsc::channel();
+        let time = time.clone();
         let run = move || {
-            let prepared = runtime().and_then(|runtime| {
+            let prepared = new_runtime().and_then(|runtime| {
                 let time = runtime.block_on(async { time.beside() })?;
                 Ok((runtime, time))
             });
             let (runtime, time) = match prepared {
                 Ok(prepared) => prepared,
-                Err(error) => return drop(ready.send(Err(StartError::Thread(error)))),
+                Err(error) => return drop(started.send(Err(OriginStartError::Thread(error)))),
             };
             runtime.block_on(async {
-                let service = Service { state: work.state, time, role: work.role };
+                let context = ListenerContext { state, time, role };
                 let mut listener = match listen(address) {
                     Ok(listener) => Some(listener),
-                    Err(error) => return drop(ready.send(Err(StartError::Listen { address, error }))),
+                    Err(error) => {
+                        return drop(started.send(Err(OriginStartError::Listen { address, error })));
+                    }
                 };
-                drop(ready.send(Ok(())));
-                let _doors = work.doors;
+                drop(started.send(Ok(())));
+                let _ports = ports;
                 tokio::select! {
                     _ = stopped.wait_for(|stopped| *stopped) => {}
-                    () = serve(&mut listener, address, work.tls, service) => {}
+                    () = run_listener(&mut listener, address, tls, context) => {}
                 }
             });
             runtime.shutdown_background();
         };
-        let thread = thread::Builder::new().name(name).spawn(run).map_err(StartError::Thread)?;
+        let thread = thread::Builder::new().name(name).spawn(run).map_err(OriginStartError::Thread)?;
         self.threads.push(thread);
-        // A thread that died without a word has said what it died of on standard error.
-        is_ready.recv().unwrap_or_else(|_| Err(StartError::Thread(io::ErrorKind::Other.into())))
+        // A thread that panicked has sent nothing. Its message is on standard error.
+        start_result.recv().unwrap_or_else(|_| Err(OriginStartError::Thread(io::ErrorKind::Other.into())))
     }
 }
 
@@ -218,35 +231,26 @@ impl Drop for Origin {
     }
 }
 
-/// What one thread does.
-struct Work {
-    state: Arc<State>,
-    tls: Option<Tls>,
-    role: Role,
-    address: SocketAddr,
-    doors: Arc<Vec<Door>>,
-}
-
-fn runtime() -> io::Result<runtime::Runtime> {
+fn new_runtime() -> io::Result<runtime::Runtime> {
     runtime::Builder::new_current_thread().enable_io().enable_time().build()
 }
 
-impl Door {
-    fn at(address: SocketAddr) -> Result<Self, StartError> {
-        let wrong = |error| StartError::Listen { address, error };
-        // Whoever shares a port has to want it: nobody else's is shared by accident.
-        let probe = StdListener::bind(address).map_err(wrong)?;
+impl ReservedPort {
+    fn bind(address: SocketAddr) -> Result<Self, OriginStartError> {
+        let listen_error = |error| OriginStartError::Listen { address, error };
+        // Fails if the port is taken. With SO_REUSEPORT the next bind could silently share another program's port.
+        let probe = StdListener::bind(address).map_err(listen_error)?;
         drop(probe);
-        let socket = socket(address).map_err(wrong)?;
-        // While nobody listens a port is anybody's who reuses addresses: not this one.
-        socket.set_reuseaddr(false).map_err(wrong)?;
-        let address = socket.local_addr().map_err(wrong)?;
-        Ok(Self { address, _held: socket })
+        let socket = bind_shared(address).map_err(listen_error)?;
+        // A bound port without a listener is open to other programs that set SO_REUSEADDR, unless this one clears it.
+        socket.set_reuseaddr(false).map_err(listen_error)?;
+        let address = socket.local_addr().map_err(listen_error)?;
+        Ok(Self { address, _socket: socket })
     }
 }
 
-/// Bound to an address that others of this program share.
-fn socket(address: SocketAddr) -> io::Result<TcpSocket> {
+/// Binds to an address that several sockets of this process share.
+fn bind_shared(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(true)?;
@@ -255,50 +259,57 @@ fn socket(address: SocketAddr) -> io::Result<TcpSocket> {
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    socket(address)?.listen(BACKLOG)
+    bind_shared(address)?.listen(BACKLOG)
 }
 
-/// Takes connections in while somebody listens; while nobody does, the kernel refuses them.
-async fn serve(listener: &mut Option<TcpListener>, address: SocketAddr, tls: Option<Tls>, service: Service) {
-    let Service { state, time, role } = service.clone();
+/// Accepts connections. Closes the listener while every route refuses connections, so that the kernel refuses them.
+async fn run_listener(
+    listener: &mut Option<TcpListener>,
+    address: SocketAddr,
+    tls: Option<ServerTls>,
+    context: ListenerContext,
+) {
+    let ListenerContext { state, time, role } = context.clone();
     let mut changed = state.changed.subscribe();
     loop {
         changed.mark_unchanged();
         let now = time.now();
-        let book = state.book.load();
-        let (refuses, next) = (role != Role::Admin && book.refuses(now), book.next_change(now));
-        drop(book);
+        let routes = state.routes.load();
+        let refuses = role != ListenerRole::Admin && routes.refuses_at(now);
+        let next_change = routes.next_stage_change(now);
+        drop(routes);
         if refuses {
             *listener = None;
         } else if listener.is_none() {
             *listener = listen(address).ok();
         }
-        // No file descriptors, perhaps: there will be some when connections are closed.
-        let is_deaf = !refuses && listener.is_none();
-        let until = if is_deaf { next.min(now + BREATH) } else { next };
-        let turns = async {
+        // `listen` fails without a file descriptor. Closed connections will free some.
+        let has_failed = !refuses && listener.is_none();
+        let wake_at = if has_failed { next_change.min(now + RETRY_DELAY) } else { next_change };
+        let change = async {
             tokio::select! {
                 _ = changed.changed() => {}
-                () = time.sleep_until(until) => {}
+                () = time.sleep_until(wake_at) => {}
             }
         };
         match &*listener {
             Some(listener) => tokio::select! {
-                () = turns => {}
-                () = take_all_in(listener, tls.as_ref(), &service) => {}
+                () = change => {}
+                () = accept_all(listener, tls.as_ref(), &context) => {}
             },
-            None => turns.await,
+            None => change.await,
         }
     }
 }
 
-/// For ever.
-async fn take_all_in(listener: &TcpListener, tls: Option<&Tls>, service: &Service) {
+/// Never returns.
+async fn accept_all(listener: &TcpListener, tls: Option<&ServerTls>, context: &ListenerContext) {
+    let time = &context.time;
     loop {
         match listener.accept().await {
-            Ok((tcp, _)) => service.time.spawn(connection::serve(tcp, tls.cloned(), service.clone())),
-            // No file descriptors: those that wait are taken in when some are closed.
-            Err(_) => service.time.sleep_until(service.time.now() + BREATH).await,
+            Ok((tcp, _)) => time.spawn(connection::serve(tcp, tls.cloned(), context.clone())),
+            // No file descriptor is left. Pending connections wait until others are closed.
+            Err(_) => time.sleep_until(time.now() + RETRY_DELAY).await,
         }
     }
 }

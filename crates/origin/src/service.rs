@@ -1,4 +1,4 @@
-//! From a request to what becomes of it.
+//! Answers one request: finds its route, waits for the route's latency and builds the response.
 
 use std::{
     convert::Infallible,
@@ -19,221 +19,219 @@ use stockade_model::time::{Precise, Runtime, before};
 
 use crate::{
     admin,
-    answer::{Answer, has_no_body, text_of},
-    body::Body,
-    book::{Fate, Route},
-    content::{TIME, VERSION, bare},
-    counts::Counts,
-    fault::{Broken, End, Head},
-    session::{Session, Visit},
+    body::OriginBody,
+    connection_state::{ListenerRole, OpenRequestGuard, OriginConnection},
+    content::{TIME_HEADER, VERSION_HEADER, default_headers},
+    counters::RouteCounters,
+    fault::{BrokenHead, BrokenResponse, Termination},
+    response::{BufferedResponse, is_without_body, status_text},
+    routes::{Disposition, OriginRoute},
     stages::Fault,
-    state::State,
 };
 
-/// How long the next part of a request's body may take.
-const PATIENCE: Duration = Duration::from_secs(75);
-/// A request's body may be as large; it is read and dropped.
+/// Bound for the next part of a request's body to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(75);
+/// Bound for a request's body, which is read and discarded.
 const BODY_BYTES_MAX: u64 = 64 << 20;
-/// Nobody waits longer for an answer that never comes; then the connection ends.
-const SILENCE: Duration = Duration::from_mins(15);
+/// A silent request ends its connection after this time.
+const SILENCE_MAX: Duration = Duration::from_mins(15);
 
-/// One listener's answers, on one thread.
-#[derive(Clone)]
-pub(crate) struct Service {
-    pub(crate) state: Arc<State>,
-    pub(crate) time: Precise,
-    pub(crate) role: Role,
-}
+/// An error ends the stream (HTTP/2).
+type ServiceResult = Result<Response<OriginBody>, h2::Error>;
 
-/// Who asks at a listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// Those whom the recipes are for.
-    Public,
-    /// Whoever writes the recipes.
-    Admin,
-    /// Both.
-    Both,
-}
-
-/// An answer, or the end of a stream of HTTP/2.
-type Answered = Result<Response<Body>, h2::Error>;
-
-/// Answers a request that came on a connection.
-pub(crate) async fn answer(session: Arc<Session>, request: Request<Incoming>) -> Answered {
-    let service = &session.service;
+pub(crate) async fn respond(connection: Arc<OriginConnection>, request: Request<Incoming>) -> ServiceResult {
+    let listener = &connection.listener;
     let (head, body) = request.into_parts();
     let path = head.uri.path();
-    let is_head = head.method == Method::HEAD;
-    let is_admin = path == "/_admin" || path.starts_with("/_admin/");
-    if service.role == Role::Admin || (service.role == Role::Both && is_admin) {
-        let answer = admin::answer(service, &head, body).await;
-        return Ok(sent(answer, is_head, Body::whole, None));
+    let is_head_request = head.method == Method::HEAD;
+    let is_admin_path = path == "/_admin" || path.starts_with("/_admin/");
+    if listener.role == ListenerRole::Admin || (listener.role == ListenerRole::Both && is_admin_path) {
+        let response = admin::respond(&listener.state, &listener.time, &head, body).await;
+        return Ok(to_http(response, is_head_request, OriginBody::whole, None));
     }
-    let visit = session.enter();
-    let book = service.state.book.load();
-    let route = book.find(path).map(Arc::clone);
-    drop(book);
-    let counts = route.as_ref().map_or(&service.state.unrouted, |route| &*route.counts);
-    let told = |answer: Answer, visit| {
-        counts.answered(answer.status);
-        Ok(sent(answer, is_head, Body::whole, Some(visit)))
+    let guard = connection.open_request();
+    let routes = listener.state.routes.load();
+    let route = routes.find(path).map(Arc::clone);
+    drop(routes);
+    let counters = route.as_ref().map_or(&listener.state.unrouted, |route| &*route.counters);
+    let finish = |response: BufferedResponse, guard| {
+        counters.record_status(response.status);
+        Ok(to_http(response, is_head_request, OriginBody::whole, Some(guard)))
     };
-    if let Some(instead) = drained(body, &service.time, counts).await {
-        return told(instead, visit);
+    if let Some(rejection) = discard_body(body, &listener.time, counters).await {
+        return finish(rejection, guard);
     }
     if ![Method::GET, Method::POST, Method::HEAD].contains(&head.method) {
-        return told(Answer::text(StatusCode::NOT_FOUND, "not found"), visit);
+        return finish(BufferedResponse::text(StatusCode::NOT_FOUND, "not found"), guard);
     }
     let Some(route) = &route else {
         let status = StatusCode::NOT_ACCEPTABLE;
-        return told(Answer { status, head: bare(), body: text_of(status, path) }, visit);
+        let body = status_text(status, path);
+        return finish(BufferedResponse { status, headers: default_headers(), body }, guard);
     };
-    routed(&session, route, &head, visit).await
+    respond_from_route(&connection, route, &head, guard).await
 }
 
-async fn routed(session: &Arc<Session>, route: &Route, head: &Parts, visit: Visit) -> Answered {
-    let time = &session.service.time;
-    let is_head = head.method == Method::HEAD;
+async fn respond_from_route(
+    connection: &Arc<OriginConnection>,
+    route: &OriginRoute,
+    head: &Parts,
+    guard: OpenRequestGuard,
+) -> ServiceResult {
+    let time = &connection.listener.time;
+    let is_head_request = head.method == Method::HEAD;
     let now = time.now();
-    // What is true is what was true when it was asked for, as in a database.
-    let rendition = patiently(&route.counts, route.rendition(now)).await;
-    let made = rendition.head.contains_key(&VERSION).then(stamp);
-    let with = |status| {
-        let mut answer = Answer::of(&rendition, status, head.uri.path(), &head.method, &head.headers);
-        answer.head.extend(made.clone().map(|made| (TIME.clone(), made)));
-        answer
+    // The version at the arrival of the request counts, as in a database.
+    let representation = count_if_abandoned(&route.counters, route.representation(now)).await;
+    let timestamp = representation.headers.contains_key(&VERSION_HEADER).then(current_timestamp);
+    let with_status = |status| {
+        let path = head.uri.path();
+        let mut response =
+            BufferedResponse::for_request(&representation, status, path, &head.method, &head.headers);
+        response.headers.extend(timestamp.clone().map(|timestamp| (TIME_HEADER.clone(), timestamp)));
+        response
     };
-    let told = |status, visit| {
-        route.counts.answered(status);
-        Ok(sent(with(status), is_head, Body::whole, Some(visit)))
+    let finish_early = |status, guard| {
+        route.counters.record_status(status);
+        Ok(to_http(with_status(status), is_head_request, OriginBody::whole, Some(guard)))
     };
-    let plan = match route.fate(now) {
-        Fate::NotYet => return told(StatusCode::NOT_ACCEPTABLE, visit),
-        Fate::Rejected => {
-            route.counts.rejected();
-            return told(StatusCode::SERVICE_UNAVAILABLE, visit);
+    let behavior = match route.admit(now) {
+        Disposition::NotStarted => return finish_early(StatusCode::NOT_ACCEPTABLE, guard),
+        Disposition::QueueFull => {
+            route.counters.record_rejected();
+            return finish_early(StatusCode::SERVICE_UNAVAILABLE, guard);
         }
-        Fate::Planned { plan, due } => {
-            if due > now && plan.fault != Some(Fault::Refuse) {
-                patiently(&route.counts, time.sleep_until(due)).await;
+        Disposition::Respond { behavior, due } => {
+            if due > now && behavior.fault != Some(Fault::Refuse) {
+                count_if_abandoned(&route.counters, time.sleep_until(due)).await;
             }
-            plan
+            behavior
         }
     };
-    let answer = with(plan.status);
-    if let Some(fault) = plan.fault {
-        return broken(session, fault, answer, head, visit, &route.counts).await;
+    let response = with_status(behavior.status);
+    if let Some(fault) = behavior.fault {
+        return respond_with_fault(connection, fault, response, head, guard, &route.counters).await;
     }
-    route.counts.answered(answer.status);
-    if rendition.filed.is_large() && head.version != Version::HTTP_2 {
-        session.send(&rendition.filed);
+    route.counters.record_status(response.status);
+    if representation.memfd.is_large() && head.version != Version::HTTP_2 {
+        connection.set_sending(&representation.memfd);
     }
-    Ok(match plan.byte_rate {
-        None => sent(answer, is_head, Body::whole, Some(visit)),
-        Some(rate) => sent(answer, is_head, |body, visit| Body::paced(body, rate, time, visit), Some(visit)),
+    Ok(match behavior.byte_rate {
+        None => to_http(response, is_head_request, OriginBody::whole, Some(guard)),
+        Some(rate) => {
+            let paced = |body, guard| OriginBody::paced(body, rate, time, guard);
+            to_http(response, is_head_request, paced, Some(guard))
+        }
     })
 }
 
-/// HTTP/1 leaves it to the connection; with HTTP/2 the stream ends, and the connection lives on.
-async fn broken(
-    session: &Arc<Session>,
+/// Over HTTP/1.1 the connection carries the fault out. Over HTTP/2 the stream ends, and the connection stays open.
+async fn respond_with_fault(
+    connection: &Arc<OriginConnection>,
     fault: Fault,
-    answer: Answer,
+    response: BufferedResponse,
     head: &Parts,
-    visit: Visit,
-    counts: &Counts,
-) -> Answered {
-    counts.failed(fault);
-    let time = &session.service.time;
+    guard: OpenRequestGuard,
+    counters: &RouteCounters,
+) -> ServiceResult {
+    counters.record_fault(fault);
+    let time = &connection.listener.time;
     if fault == Fault::Silent {
-        time.sleep_until(time.now() + SILENCE).await;
+        time.sleep_until(time.now() + SILENCE_MAX).await;
     }
-    let broken = Broken::new(fault, answer, head.method == Method::HEAD);
+    let broken = BrokenResponse::new(fault, response, head.method == Method::HEAD);
     if head.version != Version::HTTP_2 {
-        session.break_off(broken);
-        // The connection ends, and this with it.
+        connection.set_broken(broken);
+        // The connection drops this future when it has carried out the fault.
         match pending::<Infallible>().await {}
     }
-    match (broken.head, broken.end) {
-        (Head::None, End::Reset) => Err(h2::Reason::REFUSED_STREAM.into()),
-        (Head::Whole(status, head), end) => {
-            let body = Body::broken(broken.part, end == End::Reset, time, Some(visit));
-            Ok(response(status, head, body))
+    match (broken.head, broken.termination) {
+        (BrokenHead::None, Termination::Reset) => Err(h2::Reason::REFUSED_STREAM.into()),
+        (BrokenHead::Complete(status, headers), termination) => {
+            let is_reset = termination == Termination::Reset;
+            let body = OriginBody::broken(broken.body_start, is_reset, time, Some(guard));
+            Ok(assemble(status, headers, body))
         }
-        (Head::Cut(..), _) => Err(h2::Reason::INTERNAL_ERROR.into()),
-        (Head::None | Head::Malformed, _) => Err(h2::Reason::PROTOCOL_ERROR.into()),
+        (BrokenHead::Truncated(..), _) => Err(h2::Reason::INTERNAL_ERROR.into()),
+        (BrokenHead::None | BrokenHead::Malformed, _) => Err(h2::Reason::PROTOCOL_ERROR.into()),
     }
 }
 
-/// Awaits, and counts whoever gives up meanwhile.
-async fn patiently<F: Future>(counts: &Counts, awaited: F) -> F::Output {
-    let patience = Patience(counts);
-    let output = awaited.await;
-    std::mem::forget(patience);
+/// Awaits a future. If the client disconnects meanwhile, which drops the request, the request counts as abandoned.
+async fn count_if_abandoned<F: Future>(counters: &RouteCounters, future: F) -> F::Output {
+    let guard = AbandonmentGuard(counters);
+    let output = future.await;
+    std::mem::forget(guard);
     output
 }
 
-/// Counts if it is dropped.
-struct Patience<'a>(&'a Counts);
+struct AbandonmentGuard<'a>(&'a RouteCounters);
 
-impl Drop for Patience<'_> {
+impl Drop for AbandonmentGuard<'_> {
     fn drop(&mut self) {
-        self.0.abandoned();
+        self.0.record_abandoned();
     }
 }
 
-/// Reads a body to its end, and keeps nothing; what is to be said of one that has none.
-async fn drained(mut body: Incoming, time: &Precise, counts: &Counts) -> Option<Answer> {
+/// Reads a request's body to its end and discards it. Returns the response to an unusable body.
+async fn discard_body(
+    mut body: Incoming,
+    time: &Precise,
+    counters: &RouteCounters,
+) -> Option<BufferedResponse> {
     if body.is_end_stream() {
         return None;
     }
-    let answer = |status, text: &'static str| Some(Answer::text(status, text));
-    patiently(counts, async {
-        let mut seen = 0;
-        while seen <= BODY_BYTES_MAX {
-            match before(time, time.now() + PATIENCE, body.frame()).await {
+    let reject = |status, text: &'static str| Some(BufferedResponse::text(status, text));
+    count_if_abandoned(counters, async {
+        let mut bytes = 0;
+        while bytes <= BODY_BYTES_MAX {
+            match before(time, time.now() + BODY_TIMEOUT, body.frame()).await {
                 Some(None) => return None,
-                Some(Some(Ok(frame))) => seen += frame.data_ref().map_or(0, |part| part.len() as u64),
-                Some(Some(Err(_))) => return answer(StatusCode::BAD_REQUEST, "the body breaks off"),
-                None => return answer(StatusCode::REQUEST_TIMEOUT, "the body does not come"),
+                Some(Some(Ok(frame))) => bytes += frame.data_ref().map_or(0, |data| data.len() as u64),
+                Some(Some(Err(_))) => {
+                    return reject(StatusCode::BAD_REQUEST, "the request body is incomplete");
+                }
+                None => {
+                    return reject(StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time");
+                }
             }
         }
-        answer(StatusCode::PAYLOAD_TOO_LARGE, "a body has 64 MiB at most")
+        reject(StatusCode::PAYLOAD_TOO_LARGE, "a request body has at most 64 MiB")
     })
     .await
 }
 
-/// The time, as answers that have a version tell it.
-fn stamp() -> HeaderValue {
+/// The wall clock's time as seconds since 1970.
+fn current_timestamp() -> HeaderValue {
     #[expect(clippy::disallowed_methods, reason = "caches and audits compare it with their own wall clocks")]
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let text = format!("{}.{:06}", since.as_secs(), since.subsec_micros());
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let text = format!("{}.{:06}", since_epoch.as_secs(), since_epoch.subsec_micros());
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("0"))
 }
 
-/// An answer on its way.
-fn sent(
-    answer: Answer,
-    is_head: bool,
-    leave: impl FnOnce(Bytes, Option<Visit>) -> Body,
-    visit: Option<Visit>,
-) -> Response<Body> {
-    let Answer { status, mut head, body } = answer;
-    let body = if is_head {
-        if !has_no_body(status) {
-            head.insert(CONTENT_LENGTH, body.len().into());
+/// Turns a response into one for hyper. `to_body` is not called for a HEAD request.
+fn to_http(
+    response: BufferedResponse,
+    is_head_request: bool,
+    to_body: impl FnOnce(Bytes, Option<OpenRequestGuard>) -> OriginBody,
+    guard: Option<OpenRequestGuard>,
+) -> Response<OriginBody> {
+    let BufferedResponse { status, mut headers, body } = response;
+    let body = if is_head_request {
+        if !is_without_body(status) {
+            headers.insert(CONTENT_LENGTH, body.len().into());
         }
-        Body::whole(Bytes::new(), visit)
+        OriginBody::whole(Bytes::new(), guard)
     } else {
-        leave(body, visit)
+        to_body(body, guard)
     };
-    response(status, head, body)
+    assemble(status, headers, body)
 }
 
-fn response(status: StatusCode, head: HeaderMap, body: Body) -> Response<Body> {
+fn assemble(status: StatusCode, headers: HeaderMap, body: OriginBody) -> Response<OriginBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
-    *response.headers_mut() = head;
+    *response.headers_mut() = headers;
     response
 }

@@ -1,4 +1,4 @@
-//! What an origin does when: pure functions of the time since its clock started.
+//! The schedule of a route: what it does at which time. Pure functions of the time since the route's clock started.
 
 use std::time::Duration;
 
@@ -6,48 +6,48 @@ use http::StatusCode;
 use rand::RngExt;
 use stockade_model::{latency::Latency, seed::Rng};
 
-/// Stages in the order of time. Before the first one begins a route has no answer: 406.
+/// Stages in ascending order of their start. Before the first stage starts, a route answers 406.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stages(Vec<Stage>);
 
-/// What a route does from some moment on.
+/// The behavior of a route from `at` until the next stage starts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stage {
-    /// When it begins, on the route's clock.
+    /// Start of the stage, since the route's clock started.
     pub at: Duration,
-    /// What it answers with.
-    pub status: Odds<StatusCode>,
-    /// How long an answer takes.
+    /// Status of the responses.
+    pub status: WeightedChoice<StatusCode>,
+    /// Time from the start of processing to the response.
     pub latency: Latency,
-    /// What goes wrong instead; nothing, most often.
-    pub fault: Odds<Option<Fault>>,
-    /// How fast a body leaves, in bytes a second; `None`: as fast as it can.
+    /// Fault that replaces the response, if any.
+    pub fault: WeightedChoice<Option<Fault>>,
+    /// Speed of a response body in bytes per second; `None`: unlimited.
     pub byte_rate: Option<u64>,
 }
 
-/// One of several, each with its share of the requests.
+/// A random choice between values. Each value has a share of all requests.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Odds<T> {
-    /// With the shares of all up to it; the last has them all.
-    up_to: Vec<(f64, T)>,
+pub struct WeightedChoice<T> {
+    /// Values with their cumulative shares, in ascending order. The last value takes what rounding leaves up to 1.
+    cumulative: Vec<(f64, T)>,
 }
 
-/// How real origins fail, beyond a status.
+/// Failures of real origins that a status cannot express.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
-    /// Nobody listens: a new connection is refused, one that is open is reset.
+    /// The listener is closed: the system refuses new connections. An open connection is reset at its next request.
     Refuse,
-    /// The request is read, and never answered.
+    /// The origin reads the request and never answers.
     Silent,
-    /// Half of the body leaves, then the connection is reset.
+    /// The origin sends half of the body, then resets the connection.
     Reset,
-    /// Half of the body leaves, then the connection is closed as if that were all.
+    /// The origin sends half of the body, then closes the connection normally.
     Cut,
-    /// The head is none.
+    /// The origin sends a response head that is not HTTP.
     Malformed,
 }
 
-/// By name, in recipes and in counts.
+/// Every fault with its name in recipes and counters.
 pub const FAULTS: [(&str, Fault); 5] = [
     ("refuse", Fault::Refuse),
     ("silent", Fault::Silent),
@@ -56,42 +56,42 @@ pub const FAULTS: [(&str, Fault); 5] = [
     ("malformed", Fault::Malformed),
 ];
 
-/// What is to become of one request.
+/// The result of all random choices of a stage for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// What it is answered with, unless something goes wrong.
+pub struct Behavior {
+    /// Status of the response if there is no fault.
     pub status: StatusCode,
-    /// After which time.
+    /// Time from the start of processing to the response or fault.
     pub latency: Duration,
-    /// What goes wrong when that time is over; a refusal does at once.
+    /// Fault after the latency. [`Fault::Refuse`] does not wait for the latency.
     pub fault: Option<Fault>,
-    /// How fast the body leaves, in bytes a second.
+    /// Speed of the body in bytes per second; `None`: unlimited.
     pub byte_rate: Option<u64>,
 }
 
 impl Stages {
-    /// In whatever order they were written.
+    /// Sorts the stages by their start.
     #[must_use]
     pub fn new(mut stages: Vec<Stage>) -> Self {
         stages.sort_by_key(|stage| stage.at);
         Self(stages)
     }
 
-    /// The stage at a moment: the last one that has begun.
+    /// The last stage that has started at `elapsed`.
     #[must_use]
-    pub fn at(&self, elapsed: Duration) -> Option<&Stage> {
-        let begun = self.0.partition_point(|stage| stage.at <= elapsed);
-        self.0[..begun].last()
+    pub fn active_at(&self, elapsed: Duration) -> Option<&Stage> {
+        let started = self.0.partition_point(|stage| stage.at <= elapsed);
+        self.0[..started].last()
     }
 
-    /// When the stage after that moment begins.
+    /// Start of the first stage after `elapsed`.
     #[must_use]
-    pub fn next_after(&self, elapsed: Duration) -> Option<Duration> {
-        let begun = self.0.partition_point(|stage| stage.at <= elapsed);
-        self.0.get(begun).map(|stage| stage.at)
+    pub fn next_start_after(&self, elapsed: Duration) -> Option<Duration> {
+        let started = self.0.partition_point(|stage| stage.at <= elapsed);
+        self.0.get(started).map(|stage| stage.at)
     }
 
-    /// The one that lasts for ever.
+    /// The stage that never ends.
     #[must_use]
     pub fn last(&self) -> Option<&Stage> {
         self.0.last()
@@ -99,101 +99,104 @@ impl Stages {
 }
 
 impl Stage {
-    /// What becomes of a request, by chance where the stage leaves it to chance.
-    pub fn plan(&self, chance: &mut Rng) -> Plan {
-        Plan {
-            status: *self.status.draw(chance),
-            latency: self.latency.draw(chance),
-            fault: *self.fault.draw(chance),
+    /// Draws the behavior for one request.
+    pub fn draw(&self, draws: &mut Rng) -> Behavior {
+        Behavior {
+            status: *self.status.draw(draws),
+            latency: self.latency.draw(draws),
+            fault: *self.fault.draw(draws),
             byte_rate: self.byte_rate,
         }
     }
 
-    /// What becomes of every request, where nothing is left to chance.
+    /// The behavior for every request, or `None` if the stage leaves anything to chance.
     #[must_use]
-    pub fn certain(&self) -> Option<Plan> {
-        Some(Plan {
-            status: *self.status.certain()?,
+    pub fn constant(&self) -> Option<Behavior> {
+        Some(Behavior {
+            status: *self.status.constant()?,
             latency: self.latency.constant()?,
-            fault: *self.fault.certain()?,
+            fault: *self.fault.constant()?,
             byte_rate: self.byte_rate,
         })
     }
 
-    /// Whether nobody listens, for certain.
+    /// True if every request meets [`Fault::Refuse`].
     #[must_use]
-    pub fn refuses(&self) -> bool {
-        self.fault.certain() == Some(&Some(Fault::Refuse))
+    pub fn always_refuses(&self) -> bool {
+        self.fault.constant() == Some(&Some(Fault::Refuse))
     }
 }
 
 impl Fault {
-    /// Its name.
+    /// Name in recipes and counters.
     #[must_use]
     pub fn name(self) -> &'static str {
         FAULTS.iter().find(|(_, fault)| *fault == self).map_or("", |(name, _)| name)
     }
 }
 
-impl<T> Odds<T> {
-    /// Each with its share, of 1 in all; what lacks to 1 goes to the last.
+impl<T> WeightedChoice<T> {
+    /// Takes shares that sum to 1. The last value takes the difference if they sum to less.
     ///
     /// # Panics
-    /// Without any.
+    /// If `shares` is empty.
     #[must_use]
     pub fn new(shares: Vec<(f64, T)>) -> Self {
-        assert!(!shares.is_empty(), "something has to happen");
+        assert!(!shares.is_empty(), "a choice has at least one value");
         let mut sum = 0.0;
-        let up_to = shares.into_iter().map(|(share, of)| {
+        let cumulative = shares.into_iter().map(|(share, value)| {
             sum += share;
-            (sum, of)
+            (sum, value)
         });
-        Self { up_to: up_to.collect() }
+        Self { cumulative: cumulative.collect() }
     }
 
-    /// Each, with its share.
+    /// Each value with its share.
     pub fn shares(&self) -> impl Iterator<Item = (f64, &T)> {
-        let before = [0.0].into_iter().chain(self.up_to.iter().map(|(up_to, _)| *up_to));
-        self.up_to.iter().zip(before).map(|((up_to, of), before)| ((up_to - before).max(0.0), of))
+        let previous = [0.0].into_iter().chain(self.cumulative.iter().map(|(sum, _)| *sum));
+        self.cumulative
+            .iter()
+            .zip(previous)
+            .map(|((sum, value), previous)| ((sum - previous).max(0.0), value))
     }
 
-    fn draw(&self, chance: &mut Rng) -> &T {
-        if let Some(of) = self.certain() {
-            return of;
+    fn draw(&self, draws: &mut Rng) -> &T {
+        if let Some(value) = self.constant() {
+            return value;
         }
-        let at: f64 = chance.random();
-        let last = self.up_to.len() - 1;
-        let found = self.up_to.iter().position(|(up_to, _)| at < *up_to).unwrap_or(last);
-        &self.up_to[found].1
+        let point: f64 = draws.random();
+        let last = self.cumulative.len() - 1;
+        let index = self.cumulative.iter().position(|(sum, _)| point < *sum).unwrap_or(last);
+        &self.cumulative[index].1
     }
 
-    fn certain(&self) -> Option<&T> {
-        match self.up_to.as_slice() {
-            [(_, of)] => Some(of),
+    fn constant(&self) -> Option<&T> {
+        match self.cumulative.as_slice() {
+            [(_, value)] => Some(value),
             _ => None,
         }
     }
 }
 
-impl std::fmt::Display for Odds<StatusCode> {
+impl std::fmt::Display for WeightedChoice<StatusCode> {
     /// `503`, or `200:0.9,503:0.1`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if let Some(status) = self.certain() {
+        if let Some(status) = self.constant() {
             return f.write_str(status.as_str());
         }
         for (n, (share, status)) in self.shares().enumerate() {
             let comma = if n == 0 { "" } else { "," };
-            // What is left of 1 - 0.9 is 0.1.
+            // Rounds away binary remainders: 1 - 0.9 shows as 0.1.
             write!(f, "{comma}{}:{}", status.as_str(), (share * 1e9).round() / 1e9)?;
         }
         Ok(())
     }
 }
 
-impl<T> From<T> for Odds<T> {
-    /// Always the same.
-    fn from(of: T) -> Self {
-        Self { up_to: vec![(1.0, of)] }
+impl<T> From<T> for WeightedChoice<T> {
+    /// Always `value`.
+    fn from(value: T) -> Self {
+        Self { cumulative: vec![(1.0, value)] }
     }
 }
 
@@ -216,16 +219,16 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_lasts_until_the_next_begins() {
-        // The scenario of OriginSimulator's README, and nothing before its first stage here.
+    fn stage_lasts_until_next_starts() {
+        // The scenario of OriginSimulator's README. Here the first stage starts at 1 s instead of 0.
         let stages = Stages::new(vec![
             stage(SECOND * 4, 503, "2s"),
             stage(SECOND * 6, 200, "100ms"),
             stage(SECOND, 404, "50ms"),
         ]);
-        let told = |millis| {
-            let plan = stages.at(Duration::from_millis(millis))?.certain()?;
-            Some((plan.status.as_u16(), plan.latency.as_millis()))
+        let active = |millis| {
+            let behavior = stages.active_at(Duration::from_millis(millis))?.constant()?;
+            Some((behavior.status.as_u16(), behavior.latency.as_millis()))
         };
         for (millis, expected) in [
             (0, None),
@@ -237,37 +240,38 @@ mod tests {
             (6_000, Some((200, 100))),
             (u64::MAX / 2, Some((200, 100))),
         ] {
-            assert_eq!(told(millis), expected, "{millis} ms");
+            assert_eq!(active(millis), expected, "{millis} ms");
         }
-        let next = |millis| stages.next_after(Duration::from_millis(millis));
+        let next = |millis| stages.next_start_after(Duration::from_millis(millis));
         assert_eq!([next(0), next(1_000), next(6_000)], [Some(SECOND), Some(SECOND * 4), None]);
     }
 
     #[test]
-    fn odds_are_kept() {
-        let odds = Odds::new(vec![(0.7, 'a'), (0.2, 'b'), (0.1, 'c')]);
-        assert_eq!(odds.certain(), None);
-        let mut seen = [0_u32; 3];
+    fn values_are_drawn_by_share() {
+        let choice = WeightedChoice::new(vec![(0.7, 'a'), (0.2, 'b'), (0.1, 'c')]);
+        assert_eq!(choice.constant(), None);
+        let mut counts = [0_u32; 3];
         for n in 0..100_000 {
-            let at = ['a', 'b', 'c'].iter().position(|of| of == odds.draw(&mut Seed(7).nth(n))).unwrap();
-            seen[at] += 1;
+            let index =
+                ['a', 'b', 'c'].iter().position(|value| value == choice.draw(&mut Seed(7).nth(n))).unwrap();
+            counts[index] += 1;
         }
         let expected = [70_000.0, 20_000.0, 10_000.0];
         let chi_squared: f64 =
-            seen.iter().zip(expected).map(|(seen, n)| (f64::from(*seen) - n).powi(2) / n).sum();
+            counts.iter().zip(expected).map(|(count, n)| (f64::from(*count) - n).powi(2) / n).sum();
         // Chi-squared, 2 degrees of freedom: 13.8 is exceeded by chance once in a thousand seeds.
-        assert!(chi_squared < 13.8, "{seen:?}");
+        assert!(chi_squared < 13.8, "{counts:?}");
     }
 
     #[test]
-    fn the_nth_request_meets_the_same_fate_whatever_thread_it_is_on() {
-        let chancy = Stage {
-            status: Odds::new(vec![(0.5, StatusCode::OK), (0.5, StatusCode::BAD_GATEWAY)]),
-            fault: Odds::new(vec![(0.1, Some(Fault::Reset)), (0.9, None)]),
+    fn behavior_depends_on_request_number_and_seed_alone() {
+        let random = Stage {
+            status: WeightedChoice::new(vec![(0.5, StatusCode::OK), (0.5, StatusCode::BAD_GATEWAY)]),
+            fault: WeightedChoice::new(vec![(0.1, Some(Fault::Reset)), (0.9, None)]),
             ..stage(Duration::ZERO, 200, "1ms..9ms")
         };
-        assert_eq!(chancy.certain(), None);
-        let plans = |from: u64| (from..100).map(|n| chancy.plan(&mut Seed(3).nth(n))).collect::<Vec<_>>();
-        assert_eq!(plans(0)[50..], plans(50));
+        assert_eq!(random.constant(), None);
+        let behaviors = |from: u64| (from..100).map(|n| random.draw(&mut Seed(3).nth(n))).collect::<Vec<_>>();
+        assert_eq!(behaviors(0)[50..], behaviors(50));
     }
 }

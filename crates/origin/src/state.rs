@@ -1,4 +1,4 @@
-//! What all listeners and threads of one origin share.
+//! State that all listeners of one origin share: the recipes in force, counters and gauges.
 
 use std::{
     collections::HashSet,
@@ -18,188 +18,199 @@ use stockade_model::{
 use tokio::sync::{Mutex, watch};
 
 use crate::{
-    beside::beside,
-    book::{Book, Clock, Route},
-    content::{Shelf, Unavailable, declared_bytes},
-    counts::{Counts, Gauge},
-    fetch::{self, fetch_all},
-    recipe::{Recipe, RecipeError, read},
+    blocking::run_blocking,
+    content::{VersionedContent, declared_bytes},
+    counters::{Gauge, RouteCounters},
+    fetch::{FetchError, FetchFailure, FetchKey, fetch_all},
+    recipe::{Recipe, RecipeError, parse},
+    routes::{OriginRoute, RouteClock, RouteTable},
 };
 
-/// All contents together may be as large.
-pub(crate) const CONTENTS_BYTES_MAX: u64 = 1 << 30;
+/// Bound of all contents together.
+const CONTENTS_BYTES_MAX: u64 = 1 << 30;
 
-/// What is in force, and what became of it.
-pub(crate) struct State {
-    pub(crate) book: ArcSwap<Book>,
-    /// Told whenever another book is in force.
+pub(crate) struct OriginState {
+    pub(crate) routes: ArcSwap<RouteTable>,
+    /// Notified after `routes` has changed.
     pub(crate) changed: watch::Sender<()>,
-    /// Requests that met no route.
-    pub(crate) unrouted: Counts,
-    pub(crate) in_flight: Gauge,
+    /// Counters of requests that match no route.
+    pub(crate) unrouted: RouteCounters,
+    pub(crate) open_requests: Gauge,
     pub(crate) connections: Gauge,
-    /// In PEM, if connections are encrypted.
+    /// PEM; `None`: connections are not encrypted.
     pub(crate) certificate: Option<String>,
-    /// Whether whoever writes recipes can come in while nobody listens.
-    has_admin_of_its_own: bool,
+    /// The admin pages stay reachable while every route refuses connections.
+    has_admin_listener: bool,
     seed: Seed,
-    /// Whether stages wait to be started, now and at first.
-    is_held: AtomicBool,
-    begins_held: bool,
-    /// Held by whoever takes recipes in, from their text on: what they may take is what all others leave.
-    turn: Arc<Mutex<()>>,
-    /// What it was started with. Locked while the book changes.
-    first: Mutex<Arc<Book>>,
+    is_clock_held: AtomicBool,
+    is_clock_held_at_start: bool,
+    /// Locked from parsing to installing: two texts at once could exceed the bound on all contents.
+    adding: Arc<Mutex<()>>,
+    /// The routes that a restart comes back to. Locked while `routes` changes.
+    initial: Mutex<Arc<RouteTable>>,
 }
 
-/// Recipes were not taken in; those that were in force still are.
+/// Recipes were not added. The recipes in force have not changed.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
-    /// They make no sense.
+pub enum AddRecipesError {
+    /// The text is not valid.
     #[error("{}", .0.in_one_line())]
     Recipe(#[from] Box<RecipeError>),
-    /// A content is not where it should be.
+    /// A content could not be fetched.
     #[error(transparent)]
-    Unavailable(#[from] Unavailable),
-    /// Nobody could ever come in again.
+    Fetch(#[from] FetchError),
+    /// No request could reach the origin any more, not even one that changes the recipes.
     #[error(
-        "in the end, or until stages are started, every route refuses connections, and with them whoever would change \
-         that: let one of them have a last stage, and if stages are held a first one, without `refuse`, or start the \
-         origin with --admin ADDR"
+        "every route refuses connections in its last stage, or until stages are started, so no request could change that: \
+         give one route a last stage without `refuse` (with held stages also a first one), or start the origin with \
+         --admin ADDR"
     )]
-    Final,
-    /// They are too much for memory.
-    #[error("all contents together have {} MiB or more: make them 1,024 MiB at most", .bytes.div_ceil(1 << 20))]
-    TooMuch {
-        /// How much they have.
+    NeverListensAgain,
+    /// The contents take too much memory.
+    #[error(
+        "all contents together have {} MiB or more: reduce them to at most 1,024 MiB", .bytes.div_ceil(1 << 20)
+    )]
+    ContentsTooLarge {
+        /// Their size, as far as it is known.
         bytes: u64,
     },
 }
 
-impl State {
+impl From<FetchFailure> for AddRecipesError {
+    fn from(failure: FetchFailure) -> Self {
+        match failure {
+            FetchFailure::Unavailable(error) => Self::Fetch(error),
+            FetchFailure::TooLarge => Self::ContentsTooLarge { bytes: CONTENTS_BYTES_MAX + 1 },
+        }
+    }
+}
+
+impl OriginState {
     pub(crate) fn new(
         seed: Seed,
-        begins_held: bool,
-        has_admin_of_its_own: bool,
+        is_clock_held: bool,
+        has_admin_listener: bool,
         certificate: Option<String>,
     ) -> Self {
         Self {
-            book: ArcSwap::default(),
+            routes: ArcSwap::default(),
             changed: watch::Sender::new(()),
-            unrouted: Counts::default(),
-            in_flight: Gauge::default(),
+            unrouted: RouteCounters::default(),
+            open_requests: Gauge::default(),
             connections: Gauge::default(),
             certificate,
-            has_admin_of_its_own,
+            has_admin_listener,
             seed,
-            is_held: AtomicBool::new(begins_held),
-            begins_held,
-            turn: Arc::default(),
-            first: Mutex::default(),
+            is_clock_held: AtomicBool::new(is_clock_held),
+            is_clock_held_at_start: is_clock_held,
+            adding: Arc::default(),
+            initial: Mutex::default(),
         }
     }
 
-    /// Takes in the recipes of a text, all or none. One text at a time; whoever gives up leaves all as it was.
-    pub(crate) async fn add(
+    /// Adds all recipes of a text, or none. Texts are added one after another. If the future is dropped, no recipe is
+    /// added.
+    pub(crate) async fn add_recipes(
         &self,
         text: &str,
         name: &str,
         folder: &Path,
         time: &Precise,
-    ) -> Result<(), Refused> {
-        // It goes with the work: what nobody waits for any more ends before the next one begins.
-        let turn = Arc::clone(&self.turn).lock_owned().await;
+    ) -> Result<(), AddRecipesError> {
+        // The guard moves through the blocking work: abandoned work ends before the next text begins.
+        let adding = Arc::clone(&self.adding).lock_owned().await;
         let (text, name, folder) = (text.to_owned(), name.to_owned(), folder.to_owned());
-        let (recipes, turn) = beside(move || (read(&text, &name, &folder), turn)).await;
+        let (recipes, adding) = run_blocking(move || (parse(&text, &name, &folder), adding)).await;
         let recipes = recipes?;
-        let stay = self.content_bytes_beside(&recipes);
+        let retained = self.retained_bytes(&recipes);
         let declared = recipes.iter().map(|recipe| declared_bytes(&recipe.content));
-        let left = room(declared.fold(stay, u64::saturating_add))?;
-        let fetched = fetch_all(&recipes, left, time).await?;
+        let bytes_left = remaining_bytes(declared.fold(retained, u64::saturating_add))?;
+        let fetched = fetch_all(&recipes, bytes_left, time).await?;
         let seed = self.seed;
-        let make = move || {
-            let mut bytes = stay;
-            let prepared = recipes.into_iter().map(|recipe| {
-                let content = fetch::key(&recipe).and_then(|key| fetched.get(&key).cloned());
+        let build = move || {
+            let mut bytes = retained;
+            let built = recipes.into_iter().map(|recipe| {
+                let fetched = FetchKey::of(&recipe).and_then(|key| fetched.get(&key).cloned());
                 let seed = seed.child(&recipe.route);
-                let shelf = Shelf::new(&recipe, content, seed);
-                bytes += shelf.bytes();
-                room(bytes)?;
-                Ok((recipe, shelf, seed))
+                let content = VersionedContent::new(&recipe, fetched, seed);
+                bytes += content.memory_bytes();
+                remaining_bytes(bytes)?;
+                Ok((recipe, content, seed))
             });
-            (prepared.collect::<Result<Vec<_>, Refused>>(), turn)
+            (built.collect::<Result<Vec<_>, AddRecipesError>>(), adding)
         };
-        let (routes, _turn) = beside(make).await;
-        // From here on nothing is awaited but the lock: whoever gives up leaves all as it was.
-        let routes = routes?;
-        let _changing = self.first.lock().await;
-        let old = self.book.load_full();
-        let clock = self.clock(time);
-        let new = old.with(routes.into_iter().map(|(recipe, shelf, seed)| {
-            let counts = old.counts(&recipe.route).unwrap_or_default();
-            Route::new(Arc::new(recipe), Arc::new(shelf), counts, clock, seed)
+        let (built, _adding) = run_blocking(build).await;
+        // The lock is the last await, so a dropped future leaves the routes as they were.
+        let built = built?;
+        let _changing = self.initial.lock().await;
+        let old = self.routes.load_full();
+        let clock = self.new_clock(time);
+        let new = old.with_routes(built.into_iter().map(|(recipe, content, seed)| {
+            let counters = old.counters(&recipe.route).unwrap_or_default();
+            OriginRoute::new(Arc::new(recipe), Arc::new(content), counters, clock, seed)
         }));
-        let is_final = new.ends_refusing() || (self.is_held.load(Relaxed) && new.begins_refusing());
-        if is_final && !self.has_admin_of_its_own {
-            return Err(Refused::Final);
+        let never_listens =
+            new.refuses_forever() || (self.is_clock_held.load(Relaxed) && new.refuses_while_held());
+        if never_listens && !self.has_admin_listener {
+            return Err(AddRecipesError::NeverListensAgain);
         }
-        // A restart may have come between.
-        room(new.content_bytes())?;
-        self.put(new);
+        // A restart may have changed the routes since the first check.
+        remaining_bytes(new.content_bytes())?;
+        self.install(new);
         Ok(())
     }
 
-    /// How much memory the contents take that stay with these recipes.
-    fn content_bytes_beside(&self, recipes: &[Recipe]) -> u64 {
+    /// Memory of the contents that these recipes do not replace.
+    fn retained_bytes(&self, recipes: &[Recipe]) -> u64 {
         let replaced: HashSet<&str> = recipes.iter().map(|recipe| recipe.route.as_str()).collect();
-        self.book.load().content_bytes_without(|pattern| replaced.contains(pattern))
+        self.routes.load().content_bytes_excluding(|pattern| replaced.contains(pattern))
     }
 
-    /// What is in force now is what a restart comes back to.
-    pub(crate) async fn keep(&self) {
-        *self.first.lock().await = self.book.load_full();
+    /// Makes the current routes those that a restart comes back to.
+    pub(crate) async fn save_initial(&self) {
+        *self.initial.lock().await = self.routes.load_full();
     }
 
-    /// As it was started: its first recipes, from the beginning, and nothing counted.
+    /// Returns to the state after the start: the first recipes, their clocks and random draws, and no counts.
     pub(crate) async fn restart(&self, time: &Precise) {
-        let first = self.first.lock().await;
-        self.is_held.store(self.begins_held, Relaxed);
-        self.put(first.restarted(self.clock(time)));
-        self.clear();
+        let initial = self.initial.lock().await;
+        self.is_clock_held.store(self.is_clock_held_at_start, Relaxed);
+        self.install(initial.restarted(self.new_clock(time)));
+        self.clear_counters();
     }
 
-    /// The stages of all recipes that are in force begin now.
-    pub(crate) async fn start(&self, time: &Precise) {
-        let _changing = self.first.lock().await;
-        self.is_held.store(false, Relaxed);
-        self.put(self.book.load().restarted(self.clock(time)));
+    /// Starts the clocks of all routes now.
+    pub(crate) async fn start_stages(&self, time: &Precise) {
+        let _changing = self.initial.lock().await;
+        self.is_clock_held.store(false, Relaxed);
+        self.install(self.routes.load().restarted(self.new_clock(time)));
     }
 
-    /// Counts from none on.
-    pub(crate) fn clear(&self) {
-        let book = self.book.load();
-        for counts in book.routes().map(|route| &*route.counts).chain([&self.unrouted]) {
-            counts.clear();
+    pub(crate) fn clear_counters(&self) {
+        let routes = self.routes.load();
+        for counters in routes.routes().map(|route| &*route.counters).chain([&self.unrouted]) {
+            counters.clear();
         }
-        self.in_flight.clear();
-        self.connections.clear();
+        self.open_requests.clear_max();
+        self.connections.clear_max();
     }
 
-    fn put(&self, book: Book) {
-        self.book.store(Arc::new(book));
+    fn install(&self, routes: RouteTable) {
+        self.routes.store(Arc::new(routes));
         self.changed.send_replace(());
     }
 
-    fn clock(&self, time: &Precise) -> Clock {
-        if self.is_held.load(Relaxed) {
-            return Clock::Held;
+    fn new_clock(&self, time: &Precise) -> RouteClock {
+        if self.is_clock_held.load(Relaxed) {
+            return RouteClock::Held;
         }
-        #[expect(clippy::disallowed_methods, reason = "Last-Modified is told on the wall's clock")]
-        Clock::Since(time.now(), SystemTime::now())
+        #[expect(clippy::disallowed_methods, reason = "Last-Modified is a time of the wall clock")]
+        let wall = SystemTime::now();
+        RouteClock::Started { at: time.now(), wall }
     }
 }
 
-/// How much more there may be.
-fn room(bytes: u64) -> Result<u64, Refused> {
-    CONTENTS_BYTES_MAX.checked_sub(bytes).ok_or(Refused::TooMuch { bytes })
+/// Memory for more contents when the present ones take `bytes`.
+fn remaining_bytes(bytes: u64) -> Result<u64, AddRecipesError> {
+    CONTENTS_BYTES_MAX.checked_sub(bytes).ok_or(AddRecipesError::ContentsTooLarge { bytes })
 }

@@ -1,7 +1,7 @@
-//! What the access log costs whoever serves: nanoseconds an entry, in each format.
+//! The cost of the access log to a serving thread: nanoseconds a record, in each format.
 //!
-//! `cargo run --release -p stockade-proxy --example log_cost [ENTRIES]`; run under `valgrind` with two numbers of
-//! entries, the difference of its "total heap usage" is what an entry allocates.
+//! `cargo run --release -p stockade-proxy --example log_cost [RECORDS]`. Run it under `valgrind` with two numbers of
+//! records: the difference of "total heap usage" is what a record allocates.
 
 use std::{
     hint::black_box,
@@ -14,19 +14,20 @@ use std::{
 use http::Version;
 use stockade_model::outcome::Outcome;
 use stockade_proxy::{
-    config::{self, Format},
-    log::{Entry, Log, LogError},
+    config::{self, AccessLogFormat},
+    log::{AccessLogError, AccessLogWriter, AccessRecord},
 };
 
-/// How many are recorded before the writer is let catch up: fewer than a buffer holds.
+/// Records between two pauses that let the writer catch up: fewer than a buffer holds.
 const BATCH: u64 = 1_000;
 
-fn main() -> Result<(), LogError> {
-    let entries: u64 = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
-    for format in [Format::Json, Format::Combined] {
-        let log = Log::start(&config::Log { format, path: Some(PathBuf::from("/dev/null")) })?;
+fn main() -> Result<(), AccessLogError> {
+    let records: u64 = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
+    for format in [AccessLogFormat::Json, AccessLogFormat::Combined] {
+        let log =
+            AccessLogWriter::start(&config::LogConfig { format, path: Some(PathBuf::from("/dev/null")) })?;
         let logger = log.logger();
-        let entry = Entry {
+        let record = AccessRecord {
             time: UNIX_EPOCH + Duration::from_secs(1_795_293_042),
             peer: SocketAddr::from(([192, 0, 2, 7], 4_711)),
             method: "GET",
@@ -42,23 +43,23 @@ fn main() -> Result<(), LogError> {
             origin: None,
             user_agent: Some(b"Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"),
             referer: Some(b"https://www.example.org/sounds/"),
-            is_cut: false,
+            is_truncated: false,
         };
         let mut took = Duration::ZERO;
-        for batch in 0..entries.div_ceil(BATCH) {
-            let time = entry.time + Duration::from_millis(batch);
-            #[expect(clippy::disallowed_methods, reason = "what it costs is real time")]
-            let began = Instant::now();
+        for batch in 0..records.div_ceil(BATCH) {
+            let time = record.time + Duration::from_millis(batch);
+            #[expect(clippy::disallowed_methods, reason = "the cost is real time")]
+            let start = Instant::now();
             for _ in 0..BATCH {
-                logger.record(black_box(&Entry { time, ..entry }));
+                logger.record(black_box(&AccessRecord { time, ..record }));
             }
-            took += began.elapsed();
-            // Twice as long as the writer gathers lines.
-            thread::park_timeout(Duration::from_millis(if entries > 100_000 { 1 } else { 40 }));
+            took += start.elapsed();
+            // Twice as long as the writer lets lines gather.
+            thread::park_timeout(Duration::from_millis(if records > 100_000 { 1 } else { 40 }));
         }
-        let recorded = entries.div_ceil(BATCH) * BATCH;
+        let recorded = records.div_ceil(BATCH) * BATCH;
         println!(
-            "{format:?}: {} ns an entry, {} dropped",
+            "{format:?}: {} ns a record, {} dropped",
             took.as_nanos() / u128::from(recorded),
             log.dropped()
         );

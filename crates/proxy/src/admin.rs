@@ -1,29 +1,27 @@
-//! Where whoever runs the proxy comes in: a listener of its own, on a thread of its own.
+//! The admin interface: a separate listener on its own thread.
 //!
 //! | request | what it does |
 //! |---|---|
-//! | `GET /` | a page that shows how it goes |
-//! | `GET /healthz` | 200 while it runs |
-//! | `GET /readyz` | 200 while it takes requests; 503 once it drains |
-//! | `GET /stats` | [`Stats`] in JSON |
+//! | `GET /` | a status page in HTML |
+//! | `GET /healthz` | 200 while the process runs |
+//! | `GET /readyz` | 200 while the proxy accepts requests; 503 while it drains |
+//! | `GET /stats` | [`ProxyStats`] in JSON |
 //! | `GET /metrics` | the same for Prometheus |
 //! | `GET /config` | the configuration in force, without secrets |
-//! | `POST /purge?url=URL`, `?prefix=URL`, `?tag=TAG`, and `&soft` | forgets answers, or holds them for stale |
-//! | `POST /purge_all`, `?soft` | all of them; then warms up what its body lists, if it has one |
-//! | `POST /warm` | asks for every URL in its body, one a line |
-//! | `POST /reload` | reads the configuration again |
+//! | `POST /purge?url=URL`, `?prefix=URL`, `?tag=TAG`, and `&soft` | removes entries, or marks them stale with `soft` |
+//! | `POST /purge_all`, `?soft` | purges all entries, then warms the URLs in its body, if any |
+//! | `POST /warm` | fetches every URL in its body, one per line |
+//! | `POST /reload` | reloads the configuration |
 //!
-//! It shares nothing with the listeners of clients: when those are full, this one answers. It has 64 connections, a
-//! head of 16 KiB and a body of 1 MiB at most, and waits for neither longer than ten seconds.
+//! It shares nothing with the client listeners, so it answers while those are full. Limits: 64 connections, a request
+//! head of 16 KiB, a request body of 1 MiB, 10 seconds to read each.
 //!
-//! Who may: everybody who reaches it, on the loopback and without a token; with one, whoever shows it, as
-//! `Authorization: Bearer TOKEN` or, for browsers, as the password of any user. `/healthz` and `/readyz` tell nothing
-//! and need none. A `Host` that is neither an address nor localhost nor [configured](config::Admin::hosts) is refused:
-//! it may be a name that somebody else made point here (DNS rebinding). So is a POST that a browser sends for another
-//! site's page.
+//! Access: on the loopback without a token, every request is allowed. With a token, a request needs
+//! `Authorization: Bearer TOKEN` or, from a browser, the token as the password of any user. `/healthz` and `/readyz`
+//! need no token. A `Host` that is neither an IP address nor localhost nor [configured](config::AdminConfig::hosts)
+//! is refused, against DNS rebinding. A cross-site POST from a browser is refused as well.
 
 mod guard;
-mod memory;
 mod metrics;
 mod page;
 mod purge;
@@ -46,116 +44,112 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 pub use self::{
-    memory::resident_bytes,
-    purge::{Purge, What},
-    stats::{Breaker, Histogram, OriginStats, Refreshes, RouteStats, ServerStats, Stats},
-    token::{Fresh as FreshToken, TokenError},
-    warm::Warmed,
+    purge::{Purge, PurgeTarget},
+    stats::{BreakerStatus, OriginStats, ProxyStats, Refreshes, RouteStats, ServerStats},
+    token::{NewToken, TokenError},
+    warm::WarmOutcome,
 };
-use self::{server::Limits, service::Service, token::Token};
+use self::{server::AdminLimits, service::AdminService, token::Token};
 use crate::config::{self, Change};
 
-/// What the admin's listener asks of the proxy.
+/// The operations that the admin listener needs from the proxy.
 pub trait Control: Send + Sync + 'static {
-    /// How it goes.
-    fn stats(&self) -> Stats;
+    fn stats(&self) -> ProxyStats;
 
-    /// Forgets what is meant, or holds it for stale; says how many answers that was.
+    /// Removes the matching entries or marks them stale; returns their number.
     fn purge(&self, purge: &Purge) -> usize;
 
-    /// Asks for a URL, as a client would, so that its answer is stored. It is dropped if that takes a minute.
-    fn warm(&self, url: Uri) -> impl Future<Output = Warmed> + Send;
+    /// Fetches a URL as a client would, so that its response is stored. The caller drops the future after a minute.
+    fn warm(&self, url: Uri) -> impl Future<Output = WarmOutcome> + Send;
 
-    /// Reads the configuration again, and takes up what can be; or says what is wrong with it, and changes nothing.
+    /// Reads the configuration and applies what needs no restart. An error changes nothing.
     fn reload(&self) -> Result<Vec<Change>, String>;
 
-    /// The configuration in force, without secrets: [`Config::shown`](config::Config::shown).
+    /// The configuration in force, without secrets, see [`Config::shown`](config::Config::shown).
     fn config(&self) -> Value;
 }
 
-/// A listener that answers until it is dropped.
+/// The admin listener; dropping it stops it.
 #[derive(Debug)]
-pub struct Admin {
+pub struct AdminServer {
     address: SocketAddr,
     token: Arc<Token>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The admin's listener could not be started.
+/// The admin listener did not start.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// Anybody could come in.
-    #[error("anybody who can reach {0} could purge and reload: give it a token, or listen on 127.0.0.1")]
+pub enum AdminStartError {
+    /// The address is not a loopback address and there is no token.
+    #[error("the admin listener at {0} has no token: set [admin] token_file, or listen on 127.0.0.1")]
     Open(SocketAddr),
-    /// The token cannot be used.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// It cannot listen there.
     #[error("cannot listen at {address}: {error}")]
-    Listen {
-        /// Where.
-        address: SocketAddr,
-        /// Why.
-        error: io::Error,
-    },
-    /// There is no thread or file descriptor left.
-    #[error("cannot start the admin's thread: {0}")]
+    Listen { address: SocketAddr, error: io::Error },
+    #[error("cannot start the admin thread: {0}")]
     Thread(io::Error),
 }
 
-impl Admin {
-    /// Listens; port 0: any that is free.
-    pub fn start<C: Control>(settings: &config::Admin, control: Arc<C>) -> Result<Self, StartError> {
-        Self::start_with(settings, control, Limits::default())
+impl AdminServer {
+    /// Binds and starts to serve; port 0 selects a free port.
+    pub fn start<C: Control>(
+        settings: &config::AdminConfig,
+        control: Arc<C>,
+    ) -> Result<Self, AdminStartError> {
+        Self::start_with(settings, control, AdminLimits::default())
     }
 
     fn start_with<C: Control>(
-        settings: &config::Admin,
+        settings: &config::AdminConfig,
         control: Arc<C>,
-        limits: Limits,
-    ) -> Result<Self, StartError> {
+        limits: AdminLimits,
+    ) -> Result<Self, AdminStartError> {
         if settings.token_file.is_none() && !settings.listen.ip().to_canonical().is_loopback() {
-            return Err(StartError::Open(settings.listen));
+            return Err(AdminStartError::Open(settings.listen));
         }
         let token = Arc::new(Token::read(settings.token_file.as_deref())?);
         let listener = std::net::TcpListener::bind(settings.listen)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
-        let wrong = |error| StartError::Listen { address: settings.listen, error };
+        let wrong = |error| AdminStartError::Listen { address: settings.listen, error };
         let listener = listener.map_err(wrong)?;
         let address = listener.local_addr().map_err(wrong)?;
-        let service = Service::new(control, Arc::clone(&token), settings.hosts.clone(), limits);
+        let service = AdminService::new(control, Arc::clone(&token), settings.hosts.clone(), limits);
         let (stop, stopped) = watch::channel(false);
         let (ready, is_ready) = mpsc::channel();
         let run = move || server::run(listener, &service, stopped, &ready);
         let thread =
-            thread::Builder::new().name("admin".to_owned()).spawn(run).map_err(StartError::Thread)?;
-        is_ready.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into())).map_err(StartError::Thread)?;
+            thread::Builder::new().name("admin".to_owned()).spawn(run).map_err(AdminStartError::Thread)?;
+        is_ready
+            .recv()
+            .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+            .map_err(AdminStartError::Thread)?;
         Ok(Self { address, token, stop, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The bound address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Reads the token again, as `POST /reload` does.
-    pub fn read_token(&self) -> Result<FreshToken, TokenError> {
+    /// Reads the token file without applying it, for a reload outside of `POST /reload`.
+    pub fn read_token(&self) -> Result<NewToken, TokenError> {
         self.token.read_again()
     }
 
-    /// From now on requests have to show this one.
-    pub fn put_token(&self, token: FreshToken) {
+    /// Replaces the token that requests need.
+    pub fn put_token(&self, token: NewToken) {
         self.token.put(token);
     }
 }
 
-impl Drop for Admin {
+impl Drop for AdminServer {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
-            // It has said what it died of, if it did.
+            // A panic was already printed by the panic hook.
             let _ = thread.join();
         }
     }

@@ -1,8 +1,8 @@
-//! What a proxy is told: a file, or flags, become what they mean, once, before anything listens.
+//! Configuration: a file or flags, parsed and validated once, before anything listens.
 //!
 //! ```text
 //! stockade.toml -- file: as it is written --+-- read ---> Config --+-- shown: without secrets
-//! flags ------- laid over it ---------------+                      +-- diff: what a reload cannot change
+//! flags ------- override the file ----------+                      +-- diff: what a reload cannot change
 //! ```
 //!
 //! [`Config`] is plain data: times are [`Duration`]s, sizes are bytes, a strategy is a
@@ -21,8 +21,8 @@
 //!     name = "app"
 //!     url = "http://127.0.0.1:9000"
 //! "#;
-//! let config = Config::parse("stockade.toml", file).expect("a sound file");
-//! let route = config.route("example.org", "/any").expect("the only origin has every path");
+//! let config = Config::parse("stockade.toml", file).expect("a valid file");
+//! let route = config.route("example.org", "/any").expect("the default route matches every path");
 //! assert_eq!(config.origins[route.origin].name, "app");
 //! ```
 
@@ -45,113 +45,106 @@ pub use self::{
     diff::{Change, diff},
     error::{ConfigError, FileError},
     flags::{FlagError, Flags},
-    origin::{Health, HostHeader, HttpOrigin, Kind, Origin, OriginTimeouts, Probe},
-    route::{HostPattern, NamePattern, PathPattern, Route},
+    origin::{HealthConfig, HttpOrigin, OriginConfig, OriginKind, OriginTimeouts, ProbeConfig},
+    route::{HostPattern, NamePattern, PathPattern, RouteConfig},
     schema::schema,
-    tier::TierUrl,
+    tier::SharedTierUrl,
 };
 
-/// Everything that a proxy is told.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Where clients come in; one at least.
+    /// At least one.
     pub listen: Vec<SocketAddr>,
-    /// How many threads serve; `None`: one for each core.
+    /// `None`: one per core.
     pub threads: Option<NonZeroUsize>,
-    /// Who it says it is, where connections are encrypted.
-    pub tls: Option<Tls>,
-    /// Where whoever runs it comes in; `None`: nowhere.
-    pub admin: Option<Admin>,
-    /// Which names are answered; none: all of them.
+    pub tls: Option<TlsFiles>,
+    /// `None`: no admin listener.
+    pub admin: Option<AdminConfig>,
+    /// Empty: all hosts.
     pub hosts: Vec<HostPattern>,
-    /// How much all routes together may hold.
+    /// For all routes together.
     pub limit: Limit,
-    /// Where the tier is that nodes share, under the memory of this one; `None`: there is none.
-    pub shared: Option<TierUrl>,
-    /// What is written of each request; `None`: nothing.
-    pub log: Option<Log>,
+    /// The tier that several proxies share.
+    pub shared: Option<SharedTierUrl>,
+    /// `None`: no access log.
+    pub log: Option<LogConfig>,
     /// How long clients may take.
-    pub timeouts: Timeouts,
+    pub timeouts: ClientTimeouts,
     /// How much clients may ask for.
-    pub bounds: Bounds,
-    /// Where answers come from; one at least.
-    pub origins: Vec<Origin>,
-    /// Which requests go where, in the order in which they are to be tried: see [`Config::route`].
-    pub routes: Vec<Route>,
+    pub bounds: ClientBounds,
+    /// At least one.
+    pub origins: Vec<OriginConfig>,
+    /// In the order of [`Config::route`].
+    pub routes: Vec<RouteConfig>,
 }
 
-/// A certificate and its key, in files of PEM.
+/// PEM files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tls {
-    /// The certificate, and those that vouch for it.
+pub struct TlsFiles {
+    /// The certificate chain.
     pub certificates: PathBuf,
-    /// Its key.
     pub key: PathBuf,
 }
 
-/// Where whoever runs the proxy comes in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Admin {
-    /// On the loopback, or there is a token.
+pub struct AdminConfig {
+    /// Outside the loopback interface a token is required.
     pub listen: SocketAddr,
-    /// The file with the token that requests have to show.
+    /// File with the bearer token.
     pub token_file: Option<PathBuf>,
-    /// Names that it answers to, beside those of the loopback.
+    /// Accepted host names besides those of the loopback interface.
     pub hosts: Vec<String>,
 }
 
-/// What is written of each request, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Log {
-    /// In which words.
-    pub format: Format,
-    /// To which file; `None`: to standard output.
+pub struct LogConfig {
+    pub format: AccessLogFormat,
+    /// `None`: standard output.
     pub path: Option<PathBuf>,
 }
 
-/// How a request is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// One JSON object a line.
+pub enum AccessLogFormat {
+    /// One JSON object per line.
     Json,
-    /// Apache's Combined Log Format, and what the cache did and how long it took after it.
+    /// Apache's Combined Log Format, followed by the cache outcome and the time.
     Combined,
 }
 
 /// How long clients may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// Until the head of a request is there, from its first byte or the connection's beginning.
+pub struct ClientTimeouts {
+    /// For the head of a request, from its first byte or the start of the connection.
     pub head: Duration,
-    /// Between two parts of a request's body.
+    /// Between two reads of a request body.
     pub body: Duration,
-    /// Between two parts of an answer that a client reads.
+    /// Between two writes of a response.
     pub write: Duration,
-    /// Between two requests of one connection.
+    /// Between two requests of a connection.
     pub idle: Duration,
-    /// For a request altogether; `None`: as long as it goes on.
+    /// For a whole request; `None`: unlimited.
     pub total: Option<Duration>,
-    /// For what is under way when the proxy stops.
+    /// For requests in flight when the proxy stops.
     pub drain: Duration,
 }
 
 /// How much clients may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// Bytes in the head of a request.
+pub struct ClientBounds {
+    /// Of a request.
     pub head_bytes: usize,
-    /// Headers of a request.
+    /// Of a request.
     pub headers: usize,
-    /// Bytes in the body of a request.
+    /// Of a request.
     pub body_bytes: usize,
-    /// Connections at once.
+    /// Concurrent.
     pub connections: usize,
-    /// Requests of one HTTP/2 connection at once.
+    /// Concurrent, of one HTTP/2 connection.
     pub streams: usize,
 }
 
-impl Default for Timeouts {
-    /// Those of nginx and Varnish, where they are neither for ever nor hasty.
+impl Default for ClientTimeouts {
+    /// Close to those of nginx and Varnish.
     fn default() -> Self {
         Self {
             head: Duration::from_secs(10),
@@ -164,8 +157,8 @@ impl Default for Timeouts {
     }
 }
 
-impl Default for Bounds {
-    /// Enough for whatever browsers send.
+impl Default for ClientBounds {
+    /// Enough for browsers.
     fn default() -> Self {
         Self { head_bytes: 64 << 10, headers: 100, body_bytes: 64 << 20, connections: 10_000, streams: 250 }
     }

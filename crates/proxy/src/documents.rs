@@ -1,4 +1,4 @@
-//! An origin that is a database: documents by their ids.
+//! An origin that serves documents of a database by their ids.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
 use stockade_model::source::{Source, SourceError};
 
-/// The longest id, in bytes: longer than any that a database has for a key.
+/// Maximum id length in bytes, above the key limits of all supported databases.
 const ID_BYTES_MAX: usize = 2_048;
 
-/// Answers `GET /{id}` and `HEAD /{id}` with the document of that id. Clones share the source.
+/// Serves `GET /{id}` and `HEAD /{id}` from a [`Source`]. Clones share the source.
 #[derive(Clone)]
-pub struct Documents {
+pub struct DocumentOrigin {
     source: Arc<dyn Source>,
 }
 
-/// A source could not answer.
+/// The source failed or timed out.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct DocumentsError(#[from] SourceError);
 
 impl DocumentsError {
-    /// What a client is told: 504 where the source was too slow, 502 otherwise.
+    /// The status for clients: 504 after a timeout, 502 otherwise.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self.0 {
@@ -36,15 +36,14 @@ impl DocumentsError {
     }
 }
 
-impl Documents {
-    /// The documents of a source.
+impl DocumentOrigin {
     #[must_use]
     pub fn new(source: Arc<dyn Source>) -> Self {
         Self { source }
     }
 
-    /// The document that a request names, or why there is none: 404 if there is no such document, 400 if it is no id,
-    /// 405 for other methods. An answer to `HEAD` has the headers of the one to `GET`, and no body.
+    /// The response to a request: 200 with the document, 404 for a missing document, 400 for a path that is no id,
+    /// 405 for other methods. A response to `HEAD` has the headers of `GET` and no body.
     pub async fn answer<B>(&self, request: &Request<B>) -> Result<Response<Bytes>, DocumentsError> {
         let is_head = request.method() == Method::HEAD;
         if !is_head && request.method() != Method::GET {
@@ -63,7 +62,7 @@ impl Documents {
     }
 }
 
-/// The id in a path of one segment: percent-encoded UTF-8.
+/// Decodes the id of a path with one segment, percent-encoded UTF-8.
 #[must_use]
 pub fn id(path: &str) -> Option<String> {
     let segment = path.strip_prefix('/').filter(|segment| !segment.is_empty() && !segment.contains('/'))?;
@@ -71,12 +70,12 @@ pub fn id(path: &str) -> Option<String> {
         return None;
     }
     let id = percent_decode_str(segment).decode_utf8().ok()?;
-    // The others are no names that a document could be asked for by: folders, and what no database takes in a key.
+    // Clients resolve `.` and `..` as folders, and databases refuse NUL in keys.
     let is_id = !matches!(&*id, "." | "..") && id.len() <= ID_BYTES_MAX && !id.contains('\0');
     is_id.then(|| id.into_owned())
 }
 
-/// Whether every `%` begins an escape.
+/// Whether every `%` starts a valid escape.
 fn has_whole_escapes(segment: &str) -> bool {
     segment.split('%').skip(1).all(|escape| {
         let digits = escape.as_bytes();
@@ -84,7 +83,7 @@ fn has_whole_escapes(segment: &str) -> bool {
     })
 }
 
-/// The answer with a document: what it is by its first bytes, and a strong validator.
+/// A 200 response with a content type guessed from the first bytes, and a strong validator.
 #[must_use]
 pub fn found(document: Bytes) -> Response<Bytes> {
     let kind = if begins_as_json(&document) { "application/json" } else { "application/octet-stream" };
@@ -97,7 +96,7 @@ pub fn found(document: Bytes) -> Response<Bytes> {
     answer
 }
 
-/// The answer in place of a document.
+/// A plain-text response.
 pub fn words(status: StatusCode, words: impl Into<Bytes>) -> Response<Bytes> {
     let mut answer = of_length(status, words.into());
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
@@ -112,13 +111,13 @@ fn of_length(status: StatusCode, body: Bytes) -> Response<Bytes> {
     answer
 }
 
-/// Whether a document's first bytes are those of an object, an array or a string. Others could be anything.
+/// Whether a document starts as a JSON object, array or string.
 fn begins_as_json(document: &[u8]) -> bool {
     let first = document.iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'));
     first.is_some_and(|first| matches!(first, b'{' | b'[' | b'"'))
 }
 
-/// A strong validator (RFC 9110, section 8.8.3): bytes that differ have others, as good as always.
+/// A strong validator (RFC 9110, section 8.8.3): half of the SHA-256 digest.
 fn etag(document: &[u8]) -> String {
     let digest = Sha256::digest(document);
     let half = digest.iter().take(16);
@@ -134,15 +133,15 @@ mod tests {
 
     use super::*;
 
-    /// What it is asked for, or what its id says.
-    struct Shelf;
+    /// Returns the id as the document, except for ids that select a failure.
+    struct EchoSource;
 
-    impl Source for Shelf {
+    impl Source for EchoSource {
         fn fetch<'a>(&'a self, id: &'a str) -> SourceFuture<'a, Option<Document>> {
-            let source_name = "shelf".to_owned();
+            let source_name = "echo".to_owned();
             let answer = match id {
                 "missing" => Ok(None),
-                "failed" => Err(SourceError::Failed { source_name, reason: "it burns".to_owned() }),
+                "failed" => Err(SourceError::Failed { source_name, reason: "disk error".to_owned() }),
                 "slow" => Err(SourceError::TimedOut { source_name, after: Duration::from_secs(1) }),
                 id => Ok(Some(Bytes::from(id.to_owned()))),
             };
@@ -154,14 +153,14 @@ mod tests {
         }
     }
 
-    async fn ask(method: &str, uri: &str) -> Result<Response<Bytes>, DocumentsError> {
+    async fn fetch(method: &str, uri: &str) -> Result<Response<Bytes>, DocumentsError> {
         let request =
             Request::builder().method(method).uri(uri).body(Empty::<Bytes>::new()).expect("a request");
-        Documents::new(Arc::new(Shelf)).answer(&request).await
+        DocumentOrigin::new(Arc::new(EchoSource)).answer(&request).await
     }
 
     #[tokio::test]
-    async fn a_document_is_found_by_its_id() {
+    async fn path_names_the_document() {
         for (path, id) in [
             ("/a", Some("a")),
             ("/a?b", Some("a")),
@@ -181,7 +180,7 @@ mod tests {
             ("/%ff", None),
             ("/a%00", None),
         ] {
-            let answer = ask("GET", path).await.expect("an answer");
+            let answer = fetch("GET", path).await.expect("an answer");
             let expected = if id.is_some() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
             assert_eq!(answer.status(), expected, "{path}");
             if let Some(id) = id {
@@ -189,12 +188,12 @@ mod tests {
             }
         }
         let long = format!("/{}", "a".repeat(ID_BYTES_MAX + 1));
-        assert_eq!(ask("GET", &long).await.expect("an answer").status(), StatusCode::BAD_REQUEST);
-        assert_eq!(ask("GET", &long[1..]).await.expect("an answer").status(), StatusCode::BAD_REQUEST);
+        assert_eq!(fetch("GET", &long).await.expect("an answer").status(), StatusCode::BAD_REQUEST);
+        assert_eq!(fetch("GET", &long[1..]).await.expect("an answer").status(), StatusCode::BAD_REQUEST);
     }
 
     #[tokio::test]
-    async fn its_headers_say_what_it_is() {
+    async fn headers_have_type_length_and_validator() {
         for (path, kind) in [
             ("/%7B%7D", "application/json"),
             ("/%20%0A[]", "application/json"),
@@ -202,14 +201,14 @@ mod tests {
             ("/1", "application/octet-stream"),
             ("/a", "application/octet-stream"),
         ] {
-            let answer = ask("GET", path).await.expect("an answer");
+            let answer = fetch("GET", path).await.expect("an answer");
             assert_eq!(answer.headers()[CONTENT_TYPE], kind, "{path}");
-            let head = ask("HEAD", path).await.expect("an answer");
+            let head = fetch("HEAD", path).await.expect("an answer");
             assert_eq!((head.headers(), head.body().len()), (answer.headers(), 0), "{path}");
             assert_eq!(head.headers()[CONTENT_LENGTH], answer.body().len().to_string(), "{path}");
         }
         let tag = |answer: Response<Bytes>| answer.headers()[ETAG].to_str().expect("text").to_owned();
-        let (one, two) = (ask("GET", "/a").await.expect("one"), ask("GET", "/b").await.expect("another"));
+        let (one, two) = (fetch("GET", "/a").await.expect("one"), fetch("GET", "/b").await.expect("another"));
         let (one, two) = (tag(one), tag(two));
         // SHA-256 of `a`, FIPS 180-4.
         assert_eq!(one, "\"ca978112ca1bbdcafac231b39a23dc4d\"");
@@ -217,21 +216,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn there_are_other_answers() {
+    async fn missing_documents_methods_and_failures_have_their_status() {
         for method in ["GET", "HEAD"] {
-            let missing = ask(method, "/missing").await.expect("an answer");
+            let missing = fetch(method, "/missing").await.expect("an answer");
             assert_eq!((missing.status(), missing.headers().get(ETAG)), (StatusCode::NOT_FOUND, None));
         }
         for method in ["POST", "PUT", "DELETE", "OPTIONS", "PURGE"] {
-            let refused = ask(method, "/a").await.expect("an answer");
+            let refused = fetch(method, "/a").await.expect("an answer");
             assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED);
             assert_eq!(refused.headers()[ALLOW], "GET, HEAD");
         }
         for (path, status, said) in [
-            ("/failed", StatusCode::BAD_GATEWAY, "shelf: it burns"),
-            ("/slow", StatusCode::GATEWAY_TIMEOUT, "shelf did not answer within 1s"),
+            ("/failed", StatusCode::BAD_GATEWAY, "echo: disk error"),
+            ("/slow", StatusCode::GATEWAY_TIMEOUT, "echo did not answer within 1s"),
         ] {
-            let error = ask("GET", path).await.expect_err("a failure");
+            let error = fetch("GET", path).await.expect_err("a failure");
             assert_eq!((error.status(), error.to_string().as_str()), (status, said));
         }
     }

@@ -1,27 +1,25 @@
-//! The access log: a line for each request, written by a thread of its own.
+//! The access log: one line a request, written by a thread of its own.
 //!
 //! ```text
-//! Logger::record(Entry) -- a line of text --> the serving thread's buffer
-//!                                               writer: takes all buffers, writes them, every 20 ms at most
+//! AccessLogger::record(AccessRecord) --- a line of text --> the serving thread's buffer
+//!                                                             writer: takes all buffers, writes them, every 20 ms
 //! ```
 //!
-//! Whoever serves never waits: the line is written into a buffer that nobody else writes to but threads beyond the
-//! 64th, and that the writer holds for as long as it takes to swap it for an empty one. A buffer holds 1 MiB. What does
-//! not fit, because the disk is full or whoever reads standard output does not, is dropped and [counted](Log::dropped);
-//! it is tried again with the next lines, and standard error is told once a minute. Lines of one thread are in order;
-//! those of several stand as their buffers were taken, so that their times may differ by 20 ms.
+//! A serving thread never waits for the disk. It appends its line to a buffer of its own (threads beyond the 64th share
+//! theirs); the writer locks a buffer only to swap it for an empty one. A buffer holds 1 MiB. Lines that do not fit,
+//! because the disk is full or the reader of standard output does not read, are dropped and
+//! [counted](AccessLogWriter::dropped); the next lines are tried again, and standard error gets a warning a minute.
+//! Lines of one thread are in order. Lines of several threads stand in the order in which their buffers were taken, so
+//! their times may differ by 20 ms.
 //!
-//! Nothing that a client sends can look like another line or field: controls, quotation marks and backslashes are
-//! escaped, and what is not text is, too. Long values are cut, with `...` at their end: a line has 16 KiB or so at
-//! most.
+//! No bytes of a client can look like another line or field: controls, quotation marks, backslashes and bytes that are
+//! not text are escaped. Long values are cut, with `...` at their end: a line has at most some 16 KiB.
 
-mod combined;
-mod entry;
+mod buffers;
 mod escape;
-mod json;
-mod lines;
-mod sink;
-mod stamp;
+mod format;
+mod output;
+mod record;
 
 use std::{
     io,
@@ -33,104 +31,95 @@ use std::{
     time::Duration,
 };
 
-use lines::Lines;
-use sink::{Sink, Target};
+use buffers::LineBuffers;
+use output::{LogDestination, LogOutput};
 
-pub use entry::{Entry, OriginAnswer};
+pub use record::{AccessRecord, OriginResult};
 
 use crate::config;
 
-/// How long lines are gathered before they are written.
-const GATHER: Duration = Duration::from_millis(20);
-/// How long the end waits for what has not been written yet.
-const FLUSH: Duration = Duration::from_secs(5);
+/// How long a drop waits for the lines that are not written yet.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// An access log that is written until it is dropped, and then to its end: five seconds are taken for that.
+/// Writes the access log until it is dropped; a drop waits up to 5 s for the last lines.
 #[derive(Debug)]
-pub struct Log {
-    lines: Arc<Lines>,
-    /// Hangs up when the writer has ended.
+pub struct AccessLogWriter {
+    buffers: Arc<LineBuffers>,
+    /// Disconnected when the writer thread has ended.
     ended: Mutex<Receiver<()>>,
 }
 
-/// Where requests are recorded: as many as wanted, for any thread.
+/// Records requests from any thread. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Logger(Arc<Lines>);
+pub struct AccessLogger(Arc<LineBuffers>);
 
-/// The log could not be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum LogError {
-    /// Its file cannot be written to.
+pub enum AccessLogError {
     #[error("cannot write the access log to {path}: {error}")]
-    Open {
-        /// Which.
-        path: String,
-        /// Why.
-        error: io::Error,
-    },
-    /// There is no thread left to write it.
+    Open { path: String, error: io::Error },
     #[error("cannot start the thread that writes the access log: {0}")]
     Thread(io::Error),
 }
 
-impl Log {
-    /// Opens the log, and begins to write it.
-    pub fn start(settings: &config::Log) -> Result<Self, LogError> {
-        Self::start_with(settings.format, Target::of(settings.path.as_deref()))
+impl AccessLogWriter {
+    pub fn start(config: &config::LogConfig) -> Result<Self, AccessLogError> {
+        Self::start_with(config.format, LogDestination::from_path(config.path.as_deref()))
     }
 
-    fn start_with(format: config::Format, target: Target) -> Result<Self, LogError> {
-        let sink = Sink::open(target)?;
-        let lines = Arc::new(Lines::new(format));
-        let (end, ended) = mpsc::channel();
-        let writer = Arc::clone(&lines);
-        let write = move || {
-            // Hung up when the thread ends, in whatever way.
-            let _end: mpsc::Sender<()> = end;
-            writer.write(sink);
+    fn start_with(
+        format: config::AccessLogFormat,
+        destination: LogDestination,
+    ) -> Result<Self, AccessLogError> {
+        let output = LogOutput::open(destination)?;
+        let buffers = Arc::new(LineBuffers::new(format));
+        let (sender, ended) = mpsc::channel();
+        let thread_buffers = Arc::clone(&buffers);
+        let run = move || {
+            // Disconnects when the thread ends, by a panic too.
+            let _sender: mpsc::Sender<()> = sender;
+            thread_buffers.run_writer(output);
         };
-        let thread = thread::Builder::new().name("access-log".to_owned()).spawn(write);
-        lines.set_writer(thread.map_err(LogError::Thread)?.thread().clone());
-        Ok(Self { lines, ended: Mutex::new(ended) })
+        let thread = thread::Builder::new().name("access-log".to_owned()).spawn(run);
+        buffers.set_writer(thread.map_err(AccessLogError::Thread)?.thread().clone());
+        Ok(Self { buffers, ended: Mutex::new(ended) })
     }
 
-    /// Where requests are recorded.
     #[must_use]
-    pub fn logger(&self) -> Logger {
-        Logger(Arc::clone(&self.lines))
+    pub fn logger(&self) -> AccessLogger {
+        AccessLogger(Arc::clone(&self.buffers))
     }
 
-    /// Opens its file anew, for whoever has moved it away; what has been recorded until now is written before. A file
-    /// that cannot be opened is told on standard error, and the old one is kept.
+    /// Opens the log's file again, after a rotation has moved it; earlier records go to the old file. If that fails, the
+    /// old file stays open and standard error gets a warning.
     pub fn reopen(&self) {
-        self.lines.reopen();
+        self.buffers.reopen();
     }
 
-    /// Goes on in another format and file, in the same way. Requests that are recorded at that very moment may be
+    /// Switches to another format and file, as [`Self::reopen`] does. Requests recorded at the same moment may be
     /// written to the new file in the old format.
-    pub fn change(&self, settings: &config::Log) {
-        self.lines.turn_to(Target::of(settings.path.as_deref()), settings.format);
+    pub fn reconfigure(&self, config: &config::LogConfig) {
+        self.buffers.switch_to(LogDestination::from_path(config.path.as_deref()), config.format);
     }
 
-    /// How many lines were dropped since the start.
+    /// Lines dropped since the start.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.lines.dropped()
+        self.buffers.dropped()
     }
 }
 
-impl Logger {
-    /// Records a request. It never waits: where there is no room, it is dropped and counted.
-    pub fn record(&self, entry: &Entry<'_>) {
-        self.0.record(entry);
+impl AccessLogger {
+    /// Never waits: a record that does not fit is dropped and counted.
+    pub fn record(&self, record: &AccessRecord<'_>) {
+        self.0.record(record);
     }
 }
 
-impl Drop for Log {
+impl Drop for AccessLogWriter {
     fn drop(&mut self) {
-        self.lines.end();
-        // Whoever reads standard output may never do so again.
-        let _ = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner).recv_timeout(FLUSH);
+        self.buffers.stop();
+        // The reader of standard output may never read again.
+        let _ = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner).recv_timeout(FLUSH_TIMEOUT);
     }
 }
 

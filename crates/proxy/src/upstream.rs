@@ -1,15 +1,14 @@
-//! Connections to an origin: so many and no more, each answer in its time.
+//! A pool of connections to an origin, with bounds and timeouts.
 //!
 //! ```text
-//! Request -> Ask -- pool: a turn? ---- a kept connection, or a stream ----> exchange -> Response<Body>
-//!                     |     `-------- a seat: connect (name, address, TLS) -^
-//!                     `-- wait, so many and so long
+//! Request -> RetryableRequest -> pool.checkout -- idle connection, or stream ------> exchange -> Response<UpstreamBody>
+//!                               |          `--- permit: connect (DNS, TCP, TLS) --^
+//!                               `-- wait in a bounded queue
 //! ```
 //!
-//! Who is given what is decided in `core`, which is pure; `pool` is the lock around it. A connection's task runs on the
-//! runtime of whoever connected; it may be used from any.
+//! `core` decides which request gets which connection; it is pure, and `pool` is the lock around it. The task of a
+//! connection runs on the runtime that opened it; requests on any runtime may use the connection.
 
-mod ask;
 mod body;
 mod clock;
 mod connect;
@@ -19,10 +18,11 @@ mod health;
 mod http1;
 mod http2;
 mod pool;
-mod probe;
+mod prober;
+mod request;
 mod settings;
+mod socket;
 mod tls;
-mod wire;
 
 use std::{
     fmt,
@@ -36,91 +36,84 @@ use http::{Request, Response};
 use rustls::ClientConfig;
 use stockade_model::time::{Runtime, Time, before};
 
-use self::core::{Limits, PlaceState};
-use ask::Ask;
-pub use body::Body;
-use clock::Clock;
-use connect::Connector;
+use self::core::{EndpointSnapshot, PoolLimits};
+pub use body::UpstreamBody;
+use clock::UpstreamClock;
+use connect::OriginConnector;
 pub use error::UpstreamError;
-pub use health::{HealthSettings, Probe};
-use pool::{Connecting, Pool, Ready, Turn};
-pub use settings::{BadUrl, HostHeader, OriginUrl, Settings, SettingsError};
+pub use health::{HealthProbe, HealthSettings};
+use pool::{Checkout, Connecting, Pool, ReadyConnection};
+use request::RetryableRequest;
+pub use settings::{HostHeader, OriginUrl, OriginUrlError, UpstreamSettings, UpstreamSettingsError};
 
-/// How often a request is sent again that nobody has looked at.
+/// Attempts after the first one, for requests that no origin has processed.
 const RESENDS_MAX: u32 = 3;
 
-/// An origin. Clones share its connections, on whichever runtime they are.
+/// Clones share the connections, across runtimes.
 #[derive(Clone)]
 pub struct Upstream {
-    desk: Arc<Desk>,
+    shared: Arc<UpstreamShared>,
 }
 
-/// What an exchange needs.
-struct Desk {
-    settings: Settings,
-    clock: Clock,
-    /// One a place.
-    connectors: Vec<Connector>,
+struct UpstreamShared {
+    settings: UpstreamSettings,
+    clock: UpstreamClock,
+    /// One per endpoint.
+    connectors: Vec<OriginConnector>,
     pool: Pool,
 }
 
-/// What an origin is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct State {
-    /// Connections that nobody uses.
+pub struct UpstreamStatus {
     pub idle: usize,
-    /// Connections that somebody uses, or makes.
+    /// In use or connecting.
     pub busy: usize,
-    /// Requests that wait for one.
     pub waiting: usize,
-    /// As [`Settings::urls`] has them.
-    pub places: Vec<Place>,
+    /// In the order of [`UpstreamSettings::urls`].
+    pub endpoints: Vec<EndpointStatus>,
 }
 
-/// What one of an origin's places is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Where it is.
+pub struct EndpointStatus {
     pub url: OriginUrl,
-    /// Whether it is asked before those that rest.
+    /// False: other endpoints are preferred.
     pub is_healthy: bool,
-    /// In a row.
+    /// Consecutive.
     pub failures: u32,
-    /// Requests under way.
+    /// In flight.
     pub requests: usize,
 }
 
-/// A request without an answer.
-struct Broken {
+struct ExchangeFailure {
     error: UpstreamError,
-    /// None: it must not be sent again.
-    again: Option<Again>,
+    /// `None`: the request must not be sent again.
+    retry: Option<Retry>,
 }
 
-/// How a request is sent again.
-enum Again {
-    /// On a connection in the place of the one that was closed.
-    With(Connecting),
-    Anew,
+enum Retry {
+    /// Open a connection with the permit of the closed one.
+    Connect(Connecting),
+    /// Check out any connection.
+    Checkout,
 }
 
-impl Broken {
-    fn finally(error: UpstreamError) -> Self {
-        Self { error, again: None }
+impl ExchangeFailure {
+    fn fatal(error: UpstreamError) -> Self {
+        Self { error, retry: None }
     }
 }
 
 impl Upstream {
-    /// Reads whom to trust. Connects to nobody yet.
-    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
-        settings.check()?;
+    /// Loads the trusted certificates. Does not connect.
+    pub fn new(settings: UpstreamSettings) -> Result<Self, UpstreamSettingsError> {
+        settings.validate()?;
         let is_encrypted = settings.urls.iter().any(|url| url.is_encrypted);
         let tls = if is_encrypted { Some(tls::config(&settings)?) } else { None };
-        Ok(Self::with(settings, tls.as_ref(), Clock::new()))
+        Ok(Self::with(settings, tls.as_ref(), UpstreamClock::new()))
     }
 
-    fn with(settings: Settings, tls: Option<&Arc<ClientConfig>>, clock: Clock) -> Self {
-        let connector = |url: &OriginUrl| Connector {
+    fn with(settings: UpstreamSettings, tls: Option<&Arc<ClientConfig>>, clock: UpstreamClock) -> Self {
+        let connector = |url: &OriginUrl| OriginConnector {
             url: url.clone(),
             clock: clock.clone(),
             tls: tls.filter(|_| url.is_encrypted).cloned(),
@@ -129,7 +122,7 @@ impl Upstream {
             addresses: Mutex::default(),
         };
         let connectors: Vec<_> = settings.urls.iter().map(connector).collect();
-        let limits = Limits {
+        let limits = PoolLimits {
             connections: settings.connections_max,
             waiting: settings.waiting_max,
             streams: settings.streams_max,
@@ -137,50 +130,51 @@ impl Upstream {
             health: settings.health.clone(),
         };
         let pool = Pool::new(limits, connectors.len(), settings.http2, settings.queue_timeout, clock.clone());
-        Self { desk: Arc::new(Desk { settings, clock, connectors, pool }) }
+        Self { shared: Arc::new(UpstreamShared { settings, clock, connectors, pool }) }
     }
 
-    /// Sends a request, and awaits the head of its answer. The path and query are those below the origin's own. Of heads
-    /// all is passed on in both directions but `Host`: whoever asks takes off what was about another connection, and
-    /// what is about this one.
+    /// Sends a request and waits for the response head. The path is relative to the origin's URL. Fields are passed on in
+    /// both directions except `Host`: the caller removes hop-by-hop fields.
     ///
-    /// It is sent again only where nobody can have looked at it, or where a connection that was kept turns out to have
-    /// been closed, and then only if the method is idempotent and nothing of the body is gone. Dropped, it is broken off.
+    /// A request is sent again only if the origin has not processed it, or if a reused connection turns out to be closed, the
+    /// method is idempotent and none of the body has been sent. Dropping the future aborts the request.
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O and time.
-    pub async fn send<B>(&self, request: Request<B>) -> Result<Response<Body>, UpstreamError>
+    pub async fn send<B>(&self, request: Request<B>) -> Result<Response<UpstreamBody>, UpstreamError>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let desk = &*self.desk;
-        let ask = Ask::new(request, &desk.clock)?;
-        let mut turn = desk.pool.turn().await?;
+        let shared = &*self.shared;
+        let pending = RetryableRequest::new(request, &shared.clock)?;
+        let mut checkout = shared.pool.checkout().await?;
         for resends in 0.. {
-            let ready = match turn {
-                Turn::Ready(ready) => ready,
-                Turn::Connect(connecting) => desk.connect(connecting).await?,
+            let ready = match checkout {
+                Checkout::Ready(ready) => ready,
+                Checkout::Connect(connecting) => shared.connect(connecting).await?,
             };
-            let place = ready.place();
+            let endpoint = ready.endpoint();
             let answer = match ready {
-                Ready::Http1(lease) => http1::exchange(lease, &ask, desk).await,
-                Ready::Http2(stream) => http2::exchange(stream, &ask, desk).await,
+                ReadyConnection::Http1(lease) => http1::exchange(lease, &pending, shared).await,
+                ReadyConnection::Http2(stream) => http2::exchange(stream, &pending, shared).await,
             };
-            turn = match answer {
+            checkout = match answer {
                 Ok(answer) => {
-                    desk.pool.succeed(place);
+                    shared.pool.succeed(endpoint);
                     return Ok(answer);
                 }
-                Err(Broken { again: Some(Again::With(connecting)), .. }) if resends < RESENDS_MAX => {
-                    Turn::Connect(connecting)
+                Err(ExchangeFailure { retry: Some(Retry::Connect(connecting)), .. })
+                    if resends < RESENDS_MAX =>
+                {
+                    Checkout::Connect(connecting)
                 }
-                Err(Broken { again: Some(Again::Anew), .. }) if resends < RESENDS_MAX => {
-                    desk.pool.turn().await?
+                Err(ExchangeFailure { retry: Some(Retry::Checkout), .. }) if resends < RESENDS_MAX => {
+                    shared.pool.checkout().await?
                 }
-                Err(Broken { error, .. }) => {
-                    if error.is_origins() {
-                        desk.pool.fail(place);
+                Err(ExchangeFailure { error, .. }) => {
+                    if error.is_origin_fault() {
+                        shared.pool.fail(endpoint);
                     }
                     return Err(error);
                 }
@@ -189,75 +183,74 @@ impl Upstream {
         Err(UpstreamError::closed())
     }
 
-    /// What it is doing now.
     #[must_use]
-    pub fn state(&self) -> State {
-        let desk = &*self.desk;
-        desk.pool.with(|core, now| {
-            let place = |(url, place): (&OriginUrl, PlaceState)| Place {
+    pub fn status(&self) -> UpstreamStatus {
+        let shared = &*self.shared;
+        shared.pool.with(|core, now| {
+            let endpoint = |(url, endpoint): (&OriginUrl, EndpointSnapshot)| EndpointStatus {
                 url: url.clone(),
-                is_healthy: !place.is_resting,
-                failures: place.failures,
-                requests: place.busy,
+                is_healthy: !endpoint.is_resting,
+                failures: endpoint.failures,
+                requests: endpoint.busy,
             };
             let idle = core.idle();
-            State {
+            UpstreamStatus {
                 idle,
                 busy: core.connections().saturating_sub(idle),
                 waiting: core.waiting(),
-                places: desk.settings.urls.iter().zip(core.places(now)).map(place).collect(),
+                endpoints: shared.settings.urls.iter().zip(core.endpoints(now)).map(endpoint).collect(),
             }
         })
     }
 }
 
-impl Desk {
-    /// Connects, to one place after the other.
-    async fn connect(&self, mut connecting: Connecting) -> Result<Ready, UpstreamError> {
+impl UpstreamShared {
+    /// Connects to one endpoint after the other.
+    async fn connect(&self, mut connecting: Connecting) -> Result<ReadyConnection, UpstreamError> {
         loop {
-            let place = connecting.place;
+            let endpoint = connecting.endpoint;
             let (error, unconnected) = match self.open(connecting).await {
                 Ok(ready) => return Ok(ready),
                 Err(failed) => failed,
             };
-            self.pool.fail(place);
+            self.pool.fail(endpoint);
             connecting = unconnected;
-            if !connecting.go_on() {
+            if !connecting.next_endpoint() {
                 return Err(error);
             }
         }
     }
 
-    async fn open(&self, connecting: Connecting) -> Result<Ready, (UpstreamError, Connecting)> {
-        let connector = &self.connectors[connecting.place];
+    async fn open(&self, connecting: Connecting) -> Result<ReadyConnection, (UpstreamError, Connecting)> {
+        let connector = &self.connectors[connecting.endpoint];
         let deadline = self.clock.now() + self.settings.connect_timeout;
-        let (wire, is_settled) = match connector.connect(deadline).await {
+        let (socket, is_http2) = match connector.connect(deadline).await {
             Ok(connected) => connected,
             Err(error) => return Err((error, connecting)),
         };
-        if is_settled || self.settings.http2 && connector.tls.is_none() {
-            http2::open(wire, connecting, deadline, self).await.map(Ready::Http2)
+        if is_http2 || self.settings.http2 && connector.tls.is_none() {
+            http2::open(socket, connecting, deadline, self).await.map(ReadyConnection::Http2)
         } else {
-            http1::open(wire, connecting, self).await.map(Ready::Http1)
+            http1::open(socket, connecting, self).await.map(ReadyConnection::Http1)
         }
     }
 
-    /// Awaits an answer as long as it may take. `written`: when bytes were taken from us last.
+    /// Waits for a response head. `written` returns when the origin last took bytes.
     async fn await_head<F: Future>(
         &self,
-        ask: &Ask,
+        pending: &RetryableRequest,
         written: impl Fn() -> Time,
         answer: F,
     ) -> Result<F::Output, UpstreamError> {
-        let Settings { head_timeout, idle_timeout, .. } = self.settings;
+        let UpstreamSettings { head_timeout, idle_timeout, .. } = self.settings;
         let sent = self.clock.now();
         let mut answer = pin!(answer);
         loop {
-            let (until, late) = ask.deadline(sent, written(), head_timeout, idle_timeout);
+            let (until, late) = pending.deadline(sent, written(), head_timeout, idle_timeout);
             if until <= self.clock.now() {
                 return Err(late);
             }
-            // The deadline moves as long as something else does.
+            // The deadline moves with the transfer of the request.
             if let Some(answer) = before(&self.clock, until, answer.as_mut()).await {
                 return Ok(answer);
             }
@@ -265,7 +258,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for UpstreamShared {
     fn drop(&mut self) {
         self.pool.close();
     }
@@ -273,6 +266,6 @@ impl Drop for Desk {
 
 impl fmt::Debug for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Upstream").field(&self.state()).finish()
+        f.debug_tuple("Upstream").field(&self.status()).finish()
     }
 }

@@ -1,16 +1,14 @@
-//! A certificate that nobody but its holder vouches for.
+//! A self-signed certificate for tests.
 
 use std::{fs, path::Path, process::Command};
 
 use crate::{ServiceError, process::run};
 
-/// The file that it is in.
 pub(crate) const CERTIFICATE: &str = "certificate.pem";
 
-/// The file that its key is in.
 pub(crate) const KEY: &str = "key.pem";
 
-/// Of no authority: it vouches for the host `localhost` and for no other certificate.
+/// The settings of `openssl req`: a certificate for the host `localhost` that is no authority for other certificates.
 const REQUEST: &str = "\
 [req]
 distinguished_name = name
@@ -23,7 +21,7 @@ subjectAltName = DNS:localhost
 basicConstraints = critical, CA:FALSE
 ";
 
-/// Makes one in a folder, for a month.
+/// Creates the certificate and its key in `folder`. The certificate is valid for a month.
 pub(crate) fn make(folder: &Path) -> Result<(), ServiceError> {
     let request = folder.join("request.cnf");
     fs::write(&request, REQUEST)?;

@@ -1,4 +1,4 @@
-//! CouchDB, as PouchDB's server in memory: the same protocol, and no Erlang.
+//! CouchDB: PouchDB's server in memory, which has the same protocol and needs no Erlang.
 
 use std::{
     ffi::OsString,
@@ -8,32 +8,31 @@ use std::{
     time::Duration,
 };
 
-use crate::{Server, ServiceError, server::is_a_server};
+use crate::{RunningServer, ServiceError, server::is_a_server};
 
-/// The server's program, which `make deps` installs what it needs beside.
+/// The server's program. `make deps` installs its packages next to it.
 const PROGRAM: &str = "couchdb/server.js";
 
-/// Who may do everything.
+/// The administrator.
 const USER: &str = "stockade";
 
-/// What it takes to be that, as a URL has it.
+/// The password of [`USER`], encoded for a URL.
 const PASSWORD: &str = "open%20sesame";
 
-/// A CouchDB server with nothing in it.
+/// An empty CouchDB server.
 #[derive(Debug)]
-pub struct CouchDb {
-    server: Server,
+pub struct CouchDbServer {
+    server: RunningServer,
 }
 
-impl CouchDb {
-    /// Starts one.
+impl CouchDbServer {
     pub fn start() -> Result<Self, ServiceError> {
-        let mut couchdb = Self { server: Server::new("couchdb")? };
+        let mut couchdb = Self { server: RunningServer::new("couchdb")? };
         couchdb.restart()?;
         Ok(couchdb)
     }
 
-    /// Starts it again, empty, on the port that it had. One that runs is killed first.
+    /// Restarts the server on the same port, without its data. Kills it first if it runs.
     pub fn restart(&mut self) -> Result<(), ServiceError> {
         let program: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join(PROGRAM);
         let command: [OsString; 5] = [
@@ -46,16 +45,16 @@ impl CouchDb {
         self.server.start("KILL", &command, welcome)
     }
 
-    /// Where a database of it is: `couchdb://USER:PASSWORD@127.0.0.1:PORT/DATABASE`.
+    /// The URL of a database: `couchdb://USER:PASSWORD@127.0.0.1:PORT/DATABASE`.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
         format!("couchdb://{USER}:{PASSWORD}@127.0.0.1:{}/{database}", self.port())
     }
 }
 
-is_a_server!(CouchDb);
+is_a_server!(CouchDbServer);
 
-/// Whether it answers, and be it that a password is missing.
+/// Succeeds if the server responds, also with 401.
 fn welcome(port: u16) -> Result<(), String> {
     let ask = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;

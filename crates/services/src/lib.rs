@@ -1,32 +1,36 @@
-//! Real servers, started for a run or a test and gone with it.
+//! Real servers for a run or a test.
 //!
-//! Each listens on a free port of the loopback, keeps its files in a temporary folder, and is stopped, and its
-//! folder removed, when its handle is dropped or when whoever holds that dies, however that may be. One file a
-//! server.
+//! Each server listens on a free port of the loopback interface and stores its files in a temporary folder. The server
+//! stops, and its folder is removed, when its handle is dropped or when the process that has the handle dies. Each
+//! server has a file of its own.
 //!
 //! ```no_run
-//! use stockade_services::Redis;
+//! use stockade_services::RedisServer;
 //!
-//! let redis = Redis::start()?;
+//! let redis = RedisServer::start()?;
 //! println!("{}", redis.url());
 //! # Ok::<(), stockade_services::ServiceError>(())
 //! ```
+
+#![allow(missing_docs, reason = "used by this workspace alone; a comment states what a name cannot")]
 
 mod certificate;
 mod couchdb;
 mod mongodb;
 mod nginx;
+mod own_process;
 mod postgres;
 mod process;
 mod redis;
 mod redis_cluster;
 mod server;
 
-pub use couchdb::CouchDb;
-pub use mongodb::MongoDb;
-pub use nginx::Nginx;
-pub use postgres::Postgres;
-pub use process::{Process, ServiceError, free_port};
-pub use redis::Redis;
+pub use couchdb::CouchDbServer;
+pub use mongodb::MongoDbServer;
+pub use nginx::NginxServer;
+pub use own_process::in_own_process;
+pub use postgres::PostgresServer;
+pub use process::{ServerProcess, ServiceError, free_port};
+pub use redis::RedisServer;
 pub use redis_cluster::RedisCluster;
-pub use server::Server;
+pub use server::RunningServer;

@@ -1,4 +1,4 @@
-//! MongoDB: FerretDB, which speaks its protocol over SQLite. `make deps` builds it.
+//! MongoDB: FerretDB, which speaks the protocol of MongoDB over SQLite. `make deps` builds it.
 
 use std::{
     ffi::OsString,
@@ -8,40 +8,38 @@ use std::{
     time::Duration,
 };
 
-use crate::{Server, ServiceError, certificate, free_port, server::is_a_server};
+use crate::{RunningServer, ServiceError, certificate, free_port, server::is_a_server};
 
-/// The program.
 const FERRETDB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/mongodb/bin/ferretdb");
 
-/// The one user. The password has what has to be encoded in a URL.
+/// The only user. The password contains characters that a URL has to encode.
 const USER: &str = "ada";
 const PASSWORD: &str = "love:lace/1815";
 const PASSWORD_ENCODED: &str = "love%3Alace%2F1815";
 
-/// The database that the user is one of.
+/// The database of the user.
 const DATABASE: &str = "test";
 
 /// A server with one user and no documents.
 #[derive(Debug)]
-pub struct MongoDb {
-    server: Server,
-    /// A second port, where it speaks TLS.
+pub struct MongoDbServer {
+    server: RunningServer,
+    /// The second port, with TLS.
     tls_port: Option<u16>,
 }
 
-impl MongoDb {
-    /// Starts one.
+impl MongoDbServer {
     pub fn start() -> Result<Self, ServiceError> {
         Self::with(None)
     }
 
-    /// Starts one that speaks TLS on a second port, with a certificate of its own for the host `localhost`.
+    /// Starts a server with a second port for TLS and a self-signed certificate for the host `localhost`.
     pub fn with_tls() -> Result<Self, ServiceError> {
         Self::with(Some(free_port()?))
     }
 
     fn with(tls_port: Option<u16>) -> Result<Self, ServiceError> {
-        let mut mongodb = Self { server: Server::new("mongodb")?, tls_port };
+        let mut mongodb = Self { server: RunningServer::new("mongodb")?, tls_port };
         if tls_port.is_some() {
             certificate::make(mongodb.folder())?;
         }
@@ -49,7 +47,7 @@ impl MongoDb {
         Ok(mongodb)
     }
 
-    /// Starts it again, with all that it held, on the ports that it had. One that runs is killed first.
+    /// Restarts the server on the same ports, with its data. Kills it first if it runs.
     pub fn restart(&mut self) -> Result<(), ServiceError> {
         let command = self.command();
         self.server.start("KILL", &command, greet)
@@ -81,39 +79,39 @@ impl MongoDb {
         command.into_iter().map(OsString::from).collect()
     }
 
-    /// Where it listens, and who may ask: `mongodb://USER:PASSWORD@127.0.0.1:PORT/test`.
+    /// `mongodb://USER:PASSWORD@127.0.0.1:PORT/test`
     #[must_use]
     pub fn url(&self) -> String {
         format!("mongodb://{USER}:{PASSWORD_ENCODED}@127.0.0.1:{}/{DATABASE}", self.port())
     }
 
-    /// The password, which nobody may ever show.
+    /// The password, which no output may contain.
     #[must_use]
     pub fn password(&self) -> &'static str {
         PASSWORD
     }
 
-    /// Its port for TLS, if it has one.
+    /// The port for TLS, if there is one.
     #[must_use]
     pub fn tls_port(&self) -> Option<u16> {
         self.tls_port
     }
 
-    /// The certificate that it shows to whoever speaks TLS, and that vouches for itself.
+    /// The file with the self-signed certificate.
     #[must_use]
     pub fn certificate(&self) -> PathBuf {
         self.folder().join(certificate::CERTIFICATE)
     }
 }
 
-is_a_server!(MongoDb);
+is_a_server!(MongoDbServer);
 
 /// `{ hello: 1, $db: "admin" }` as a message of the protocol: length, request, response, operation 2013; flags,
 /// kind, document.
 const HELLO: &[u8] = b"\x34\0\0\0\x01\0\0\0\0\0\0\0\xdd\x07\0\0\0\0\0\0\0\
                        \x1f\0\0\0\x10hello\0\x01\0\0\0\x02$db\0\x06\0\0\0admin\0\0";
 
-/// Whether it answers, which it does before anybody has said who they are.
+/// Succeeds if the server responds to [`HELLO`], which needs no authentication.
 fn greet(port: u16) -> Result<(), String> {
     let ask = || -> std::io::Result<()> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;

@@ -1,4 +1,4 @@
-//! nginx, with files that it serves and, where it is told so, takes.
+//! nginx, with files that it serves and, with `dav_methods PUT`, accepts.
 
 use std::{
     ffi::OsString,
@@ -7,12 +7,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Server, ServiceError, certificate, server::is_a_server};
+use crate::{RunningServer, ServiceError, certificate, server::is_a_server};
 
-/// Where Debian has it, which is not on everybody's path.
+/// The path on Debian, which is often not in `PATH`.
 const PROGRAM: &str = "/usr/sbin/nginx";
 
-/// How it runs.
 const GENERAL: &str = "\
 daemon off;
 master_process off;
@@ -20,7 +19,7 @@ pid pid;
 events { worker_connections 1024; }
 ";
 
-/// Where it puts what, and how long it keeps a connection.
+/// Paths, log format and timeouts of the `http` block.
 const HTTP: &str = "\
 client_body_temp_path client_body;
 proxy_temp_path proxy;
@@ -34,31 +33,31 @@ client_max_body_size 0;
 default_type application/json;
 ";
 
-/// An nginx server with nothing in it.
+/// An nginx server without documents.
 #[derive(Debug)]
-pub struct Nginx {
-    server: Server,
+pub struct NginxServer {
+    server: RunningServer,
     has_tls: bool,
 }
 
-impl Nginx {
-    /// Starts one that serves the files in [`Nginx::documents`].
+impl NginxServer {
+    /// Starts a server for the files in [`NginxServer::documents`].
     pub fn start() -> Result<Self, ServiceError> {
         Self::with(&[])
     }
 
-    /// Starts one with more settings of its server: `["dav_methods PUT"]` has it take documents.
+    /// Starts a server with more settings of its `server` block: with `["dav_methods PUT"]` it accepts documents.
     pub fn with(settings: &[&str]) -> Result<Self, ServiceError> {
         Self::new(settings, false)
     }
 
-    /// Starts one that speaks TLS only, with a certificate of its own for the host `localhost`.
+    /// Starts a server that speaks only TLS, with a self-signed certificate for the host `localhost`.
     pub fn with_tls(settings: &[&str]) -> Result<Self, ServiceError> {
         Self::new(settings, true)
     }
 
     fn new(settings: &[&str], has_tls: bool) -> Result<Self, ServiceError> {
-        let mut nginx = Self { server: Server::new("nginx")?, has_tls };
+        let mut nginx = Self { server: RunningServer::new("nginx")?, has_tls };
         fs::create_dir(nginx.documents())?;
         if has_tls {
             certificate::make(nginx.folder())?;
@@ -68,7 +67,7 @@ impl Nginx {
         Ok(nginx)
     }
 
-    /// One process, which holds all connections and writes down which one a request came over.
+    /// One process handles all connections and logs the connection of each request.
     fn configuration(&self, settings: &[&str]) -> String {
         let (port, tls) = (self.port(), if self.has_tls { " ssl" } else { "" });
         let mut server = vec![format!("listen 127.0.0.1:{port}{tls}"), "root documents".to_owned()];
@@ -81,7 +80,7 @@ impl Nginx {
         format!("{GENERAL}http {{\n{HTTP}server {{\n{server};\n}}\n}}\n")
     }
 
-    /// Starts it again on the port that it had, with its documents. One that runs is killed first.
+    /// Restarts the server on the same port, with its documents. Kills it first if it runs.
     pub fn restart(&mut self) -> Result<(), ServiceError> {
         let folder = self.folder();
         let program = if Path::new(PROGRAM).exists() { PROGRAM } else { "nginx" };
@@ -101,7 +100,7 @@ impl Nginx {
         self.server.start("KILL", &command, is_ready)
     }
 
-    /// Where it listens: `http://127.0.0.1:PORT`, or `https://localhost:PORT`.
+    /// `http://127.0.0.1:PORT`, or `https://localhost:PORT` with TLS.
     #[must_use]
     pub fn url(&self) -> String {
         if self.has_tls {
@@ -110,23 +109,23 @@ impl Nginx {
         format!("http://127.0.0.1:{}", self.port())
     }
 
-    /// The folder whose files it serves.
+    /// The folder of the documents.
     #[must_use]
     pub fn documents(&self) -> PathBuf {
         self.folder().join("documents")
     }
 
-    /// The file with its certificate, if it has one.
+    /// The file with the certificate, if there is one.
     #[must_use]
     pub fn certificate(&self) -> PathBuf {
         self.folder().join(certificate::CERTIFICATE)
     }
 
-    /// A number for every request that it has answered: that of the connection over which it came.
+    /// The connection number of each request, in the order of the responses.
     pub fn connections(&self) -> Result<Vec<u64>, ServiceError> {
         let written = fs::read_to_string(self.folder().join("connections"))?;
         Ok(written.lines().filter_map(|line| line.parse().ok()).collect())
     }
 }
 
-is_a_server!(Nginx);
+is_a_server!(NginxServer);

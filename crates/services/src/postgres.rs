@@ -1,4 +1,4 @@
-//! PostgreSQL, with a password, and with TLS where it is asked for.
+//! PostgreSQL, with a password and optional TLS.
 
 use std::{
     ffi::OsString,
@@ -9,18 +9,18 @@ use std::{
 
 use rustix::process::geteuid;
 
-use crate::{Server, ServiceError, certificate, process::run, server::is_a_server};
+use crate::{RunningServer, ServiceError, certificate, process::run, server::is_a_server};
 
-/// Who may do everything.
+/// The superuser.
 const USER: &str = "stockade";
 
-/// What it takes to be that.
+/// The password of [`USER`].
 const PASSWORD: &str = "open sesame";
 
-/// Where Debian has the server's programs, by version.
+/// The folder of the server's programs on Debian, by version.
 const PROGRAMS: &str = "/usr/lib/postgresql";
 
-/// Quick, and as safe as something that lives for a test has to be: what was committed survives a kill.
+/// Fast settings for tests. Committed data survives a kill.
 const SETTINGS: [&str; 5] = [
     "listen_addresses=127.0.0.1",
     "fsync=off",
@@ -29,32 +29,31 @@ const SETTINGS: [&str; 5] = [
     "logging_collector=off",
 ];
 
-/// A PostgreSQL server with nothing in it but the database `postgres`.
+/// A PostgreSQL server with only the database `postgres`, which is empty.
 #[derive(Debug)]
-pub struct Postgres {
-    server: Server,
+pub struct PostgresServer {
+    server: RunningServer,
     programs: PathBuf,
     settings: Vec<String>,
 }
 
-impl Postgres {
-    /// Starts one.
+impl PostgresServer {
     pub fn start() -> Result<Self, ServiceError> {
         Self::with(&[])
     }
 
-    /// Starts one with more settings, as in its configuration: `["max_connections=10"]`.
+    /// Starts a server with more settings, in the form of its configuration: `["max_connections=10"]`.
     pub fn with(settings: &[&str]) -> Result<Self, ServiceError> {
         Self::new(settings.iter().map(|&setting| setting.to_owned()).collect(), false)
     }
 
-    /// Starts one that speaks TLS to whoever wants it, with a certificate of its own for the host `localhost`.
+    /// Starts a server that also accepts TLS, with a self-signed certificate for the host `localhost`.
     pub fn with_tls() -> Result<Self, ServiceError> {
         Self::new(vec!["ssl=on".to_owned()], true)
     }
 
     fn new(mut settings: Vec<String>, has_certificate: bool) -> Result<Self, ServiceError> {
-        let server = Server::new("postgres")?;
+        let server = RunningServer::new("postgres")?;
         if has_certificate {
             certificate::make(server.folder())?;
             for (setting, file) in
@@ -69,14 +68,14 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// Makes the folder that its data live in.
+    /// Creates the data folder.
     fn initialise(&self) -> Result<(), ServiceError> {
         let password = self.folder().join("password");
         fs::write(&password, PASSWORD)?;
         if geteuid().is_root() {
             run(Command::new("chown").arg("-R").arg("postgres:").arg(self.folder()))?;
         }
-        let mut command = as_nobody_special(self.programs.join("initdb"));
+        let mut command = as_unprivileged_user(self.programs.join("initdb"));
         command.extend(
             ["--no-sync", "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8"].map(Into::into),
         );
@@ -87,9 +86,9 @@ impl Postgres {
         Ok(())
     }
 
-    /// Starts it again, with the data that it had, on the port that it had. One that runs is killed first.
+    /// Restarts the server on the same port, with its data. Kills it first if it runs.
     pub fn restart(&mut self) -> Result<(), ServiceError> {
-        let mut command = as_nobody_special(self.programs.join("postgres"));
+        let mut command = as_unprivileged_user(self.programs.join("postgres"));
         command.extend(["-D".into(), self.data().into(), "-p".into(), self.port().to_string().into()]);
         let sockets = format!("unix_socket_directories={}", self.folder().display());
         for setting in
@@ -97,7 +96,7 @@ impl Postgres {
         {
             command.extend(["-c".into(), setting.into()]);
         }
-        // Without ado: to every client at once, and no more is written.
+        // QUIT ends all sessions at once, without a checkpoint.
         self.server.start("QUIT", &command, |port| {
             let mut ask = Command::new(self.programs.join("pg_isready"));
             ask.args(["--host", "127.0.0.1", "--port"]).arg(port.to_string());
@@ -105,19 +104,19 @@ impl Postgres {
         })
     }
 
-    /// Where it listens: `postgres://USER:PASSWORD@127.0.0.1:PORT/postgres`.
+    /// `postgres://USER:PASSWORD@127.0.0.1:PORT/postgres`
     #[must_use]
     pub fn url(&self) -> String {
         format!("postgres://{USER}:{}@127.0.0.1:{}/postgres", PASSWORD.replace(' ', "%20"), self.port())
     }
 
-    /// The file with its certificate, if it has one.
+    /// The file with the certificate, if there is one.
     #[must_use]
     pub fn certificate(&self) -> PathBuf {
         self.folder().join(certificate::CERTIFICATE)
     }
 
-    /// What it answers to some SQL, a line a row, with `|` between columns.
+    /// Runs SQL in `psql`. The result has one line for each row and `|` between columns.
     pub fn ask(&self, sql: &str) -> Result<String, ServiceError> {
         let mut psql = Command::new(self.programs.join("psql"));
         psql.args(["--no-psqlrc", "--no-align", "--tuples-only", "--quiet", "--set=ON_ERROR_STOP=1"]);
@@ -131,17 +130,17 @@ impl Postgres {
     }
 }
 
-is_a_server!(Postgres);
+is_a_server!(PostgresServer);
 
-/// Where its programs are: the newest that Debian has installed, or else wherever the path leads.
+/// The newest version that Debian has installed. An empty path means the programs in `PATH`.
 fn programs() -> PathBuf {
     let version = |path: &Path| path.file_name()?.to_str()?.parse::<u32>().ok();
     let installed = fs::read_dir(PROGRAMS).into_iter().flatten().flatten().map(|entry| entry.path());
     installed.max_by_key(|path| version(path)).map(|path| path.join("bin")).unwrap_or_default()
 }
 
-/// A command that PostgreSQL lets run: it refuses to be root.
-fn as_nobody_special(program: PathBuf) -> Vec<OsString> {
+/// The server refuses to run as root, so root runs it as another user.
+fn as_unprivileged_user(program: PathBuf) -> Vec<OsString> {
     let mut command: Vec<OsString> = Vec::new();
     if geteuid().is_root() {
         let become_postgres = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--"];

@@ -1,4 +1,4 @@
-//! A server's process, and the folder that it lives in.
+//! A server's process and its folder.
 
 use std::{
     env,
@@ -19,8 +19,8 @@ use rustix::{
 };
 use tempfile::TempDir;
 
-/// Runs a server and outlives it: when standard input ends, because whoever holds its other end closed it or
-/// died, the server is stopped.
+/// A script that starts a server and stops it when standard input ends: because the owner of the other end closed it
+/// or died.
 const SERVER_KEEPER: &str = r#"
 signal=$1; log=$2; shift 2
 "$@" >>"$log" 2>&1 &
@@ -32,68 +32,60 @@ kill -"$signal" $server 2>/dev/null
 wait $server 2>/dev/null
 "#;
 
-/// Removes a folder in the same way. A server that is being stopped at that moment may still put something into it.
+/// A script that removes a folder when standard input ends. It retries: a stopping server may still write to it.
 const FOLDER_KEEPER: &str = r#"
 cat >/dev/null
 for again in 1 2 3 4 5 6 7 8 9; do rm -rf "$1" 2>/dev/null && break; sleep 1; done
 "#;
 
-/// How long a server may take until it answers.
+/// The limit for a server's start.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How often it is asked whether it does.
+/// The interval of readiness checks.
 const ASK_EVERY: Duration = Duration::from_millis(10);
 
-/// A server could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// Its program cannot be run.
+    /// The program cannot be run.
     #[error("cannot start {program}: {error}; `make deps` installs what tests need")]
-    NotThere {
-        /// Which.
-        program: String,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// It ended, or never answered.
+    NotThere { program: String, error: std::io::Error },
+    /// The process ended, or was not ready in time.
     #[error("{program} did not come up: {reason}; it said:\n{log}")]
     NotReady {
-        /// Which.
         program: String,
-        /// What was tried last, and what came of it.
+        /// The last error of the readiness check.
         reason: String,
-        /// The end of its log.
+        /// The end of the server's log.
         log: String,
     },
-    /// A program that prepares it, or asks it something.
+    /// A setup program or a client program failed.
     #[error("{program} failed: {said}")]
     Failed {
-        /// Which.
         program: String,
-        /// What it said.
+        /// The program's output.
         said: String,
     },
-    /// Its folder or its port.
+    /// The folder or the port cannot be created.
     #[error("no place for a server: {0}")]
     NoPlace(#[from] std::io::Error),
 }
 
-/// A server that runs. Dropped, it is killed.
+/// A running server. A drop kills it.
 #[derive(Debug)]
-pub struct Process {
+pub struct ServerProcess {
     program: String,
     keeper: Child,
-    /// Kept open: a keeper whose standard output is gone is in no danger, but says so.
+    /// Stays open: otherwise the keeper's writes to standard output would fail.
     _said: BufReader<ChildStdout>,
     server: Pid,
 }
 
-/// A port of the loopback that nobody listens on, a moment ago.
+/// A port of the loopback interface that was free a moment ago.
 pub fn free_port() -> Result<u16, ServiceError> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Waits until there is nothing to complain about; else what there is.
+/// Repeats a check until it succeeds; at the time limit, returns its last error.
 pub(crate) fn await_that(is_so: impl Fn() -> Result<(), String>) -> Result<(), String> {
     let mut tries_left = START_TIMEOUT.as_millis() / ASK_EVERY.as_millis();
     loop {
@@ -101,12 +93,12 @@ pub(crate) fn await_that(is_so: impl Fn() -> Result<(), String>) -> Result<(), S
             Err(_) if tries_left > 0 => tries_left -= 1,
             end => return end,
         }
-        #[expect(clippy::disallowed_methods, reason = "servers tell nobody when they know each other")]
+        #[expect(clippy::disallowed_methods, reason = "servers do not report their readiness")]
         thread::sleep(ASK_EVERY);
     }
 }
 
-/// A folder for a server's files. It goes when it is dropped, or when whoever holds it dies.
+/// A folder for a server's files. It is removed when it is dropped or when its owner's process dies.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
@@ -131,10 +123,10 @@ impl Drop for Folder {
     }
 }
 
-/// Runs a program to its end, and gives what it said.
+/// Runs a program to its end and returns its output.
 pub(crate) fn run(command: &mut Command) -> Result<String, ServiceError> {
     let program = command.get_program().to_string_lossy().into_owned();
-    // Not where we are: another user may not be allowed there.
+    // The server's user may have no access to the current folder.
     let output = command.current_dir("/").output();
     let output = output.map_err(|error| ServiceError::NotThere { program: program.clone(), error })?;
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
@@ -145,10 +137,10 @@ pub(crate) fn run(command: &mut Command) -> Result<String, ServiceError> {
     Ok(said(&output.stdout))
 }
 
-/// Whether there is such a program: the shell that starts it would say so only to its log.
+/// Checks for the program first, because the shell that starts it reports a missing one only in the log.
 fn is_installed(program: &str) -> bool {
     let paths = env::var_os("PATH").unwrap_or_default();
-    // A path as it is, a name in any of these folders.
+    // A path is used as it is; a name is searched for in the folders of `PATH`.
     program.contains('/') && Path::new(program).exists()
         || env::split_paths(&paths).any(|folder| folder.join(program).exists())
 }
@@ -156,20 +148,20 @@ fn is_installed(program: &str) -> bool {
 /// A shell that runs until its standard input ends.
 fn keeper(script: &str) -> Command {
     let mut keeper = Command::new("sh");
-    // Ctrl-C at a terminal is not for it: it has something to do in the end.
+    // A process group of its own, because Ctrl-C at a terminal must not stop the keeper before its cleanup.
     keeper.args(["-c", script, "keeper"]).stdin(Stdio::piped()).process_group(0);
     keeper
 }
 
-/// Closes a keeper's standard input, and waits until it has done its duty.
+/// Closes the keeper's standard input and waits for the end of its cleanup.
 fn end(keeper: &mut Child) {
     drop(keeper.stdin.take());
     let _ = keeper.wait();
 }
 
-impl Process {
-    /// Starts a server, whose output goes into the folder's `log`, and waits until `is_ready` has no more to
-    /// complain about. In the end it is sent this signal.
+impl ServerProcess {
+    /// Starts a server and waits until `is_ready` succeeds. The server's output goes to `log` in the folder. To stop the
+    /// server, the keeper sends it `signal`.
     pub(crate) fn start<S: AsRef<OsStr>>(
         folder: &Folder,
         signal: &str,
@@ -200,7 +192,7 @@ impl Process {
         let mut tries_left = START_TIMEOUT.as_millis() / ASK_EVERY.as_millis();
         loop {
             let reason = match is_ready() {
-                // Somebody else may have taken its port.
+                // Another process may have taken the port.
                 _ if !self.is_alive() => "it ended".to_owned(),
                 Ok(()) => return Ok(()),
                 Err(reason) => reason,
@@ -212,30 +204,30 @@ impl Process {
                 return Err(ServiceError::NotReady { program: self.program.clone(), reason, log });
             }
             tries_left -= 1;
-            #[expect(clippy::disallowed_methods, reason = "a server tells nobody when it is ready")]
+            #[expect(clippy::disallowed_methods, reason = "a server does not report its readiness")]
             thread::sleep(ASK_EVERY);
         }
     }
 
-    /// Whether the server's process is there and no zombie: its keeper waits for it only at the end.
+    /// True if the process exists and is no zombie. The keeper reaps it only at the end.
     fn is_alive(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.server.as_raw_nonzero()));
         stat.is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
     }
 
-    /// Stops its clock, as it were: it answers nothing, and its connections stay open.
+    /// Suspends the server: it does not respond, and its connections stay open.
     pub fn freeze(&self) {
-        // It first: then it starts no more children.
+        // The parent first, so that it starts no more children.
         signal(self.server, Signal::STOP);
         self.children().for_each(|child| signal(child, Signal::STOP));
     }
 
-    /// Has it go on.
+    /// Resumes a frozen server.
     pub fn thaw(&self) {
         self.children().chain([self.server]).for_each(|process| signal(process, Signal::CONT));
     }
 
-    /// Kills it and its children at once, without a word to anybody.
+    /// Kills the server and its children at once.
     pub fn kill(&mut self) {
         self.freeze();
         let family = self.children().chain([self.server]);
@@ -244,32 +236,32 @@ impl Process {
         for process in &family {
             let _ = pidfd_send_signal(process, Signal::KILL);
         }
-        // Children would be seen for a moment more, by the one that is started in its place.
+        // Waits for the children, because a server that replaces this one would find them.
         for process in &family {
             let _ = poll(&mut [PollFd::new(process, PollFlags::IN)], None);
         }
         end(&mut self.keeper);
     }
 
-    /// The processes that it has started, and that have not ended.
+    /// The child processes that still run.
     fn children(&self) -> impl Iterator<Item = Pid> + use<> {
         let parent = self.server.as_raw_nonzero().to_string();
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         pids.filter_map(Pid::from_raw).filter(move |pid| {
             let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-            // The name in brackets, which may have any character in it, the state, the parent.
+            // Fields of `/proc/PID/stat`: the name in brackets, which may contain any character, the state, the parent.
             stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)) == Some(&parent)
         })
     }
 }
 
 fn signal(process: Pid, signal: Signal) {
-    // One that is gone needs no signal.
+    // An error means that the process has ended.
     let _ = kill_process(process, signal);
 }
 
-impl Drop for Process {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         end(&mut self.keeper);
     }

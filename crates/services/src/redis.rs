@@ -7,30 +7,29 @@ use std::{
     time::Duration,
 };
 
-use crate::{Server, ServiceError, server::is_a_server};
+use crate::{RunningServer, ServiceError, server::is_a_server};
 
-/// A Redis server with nothing in it.
+/// An empty Redis server.
 #[derive(Debug)]
-pub struct Redis {
-    server: Server,
+pub struct RedisServer {
+    server: RunningServer,
     settings: Vec<String>,
 }
 
-impl Redis {
-    /// Starts one.
+impl RedisServer {
     pub fn start() -> Result<Self, ServiceError> {
         Self::with(&[])
     }
 
-    /// Starts one with more settings, as on its command line: `["--requirepass", "secret"]`.
+    /// Starts a server with more settings, in the form of its command line: `["--requirepass", "secret"]`.
     pub fn with(settings: &[&str]) -> Result<Self, ServiceError> {
         let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
-        let mut redis = Self { server: Server::new("redis")?, settings };
+        let mut redis = Self { server: RunningServer::new("redis")?, settings };
         redis.restart()?;
         Ok(redis)
     }
 
-    /// Starts it again, empty, on the port that it had. One that runs is killed first.
+    /// Restarts the server on the same port, without its data. Kills it first if it runs.
     pub fn restart(&mut self) -> Result<(), ServiceError> {
         let port = self.port();
         let command = format!("redis-server --port {port} --bind 127.0.0.1 --save  --appendonly no --dir");
@@ -40,16 +39,16 @@ impl Redis {
         self.server.start("KILL", &command, ping)
     }
 
-    /// Where it listens: `redis://127.0.0.1:PORT`.
+    /// `redis://127.0.0.1:PORT`
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port())
     }
 }
 
-is_a_server!(Redis);
+is_a_server!(RedisServer);
 
-/// Whether it answers. One that asks for a password does.
+/// Succeeds if the server responds, also with a request for a password.
 fn ping(port: u16) -> Result<(), String> {
     match say(port, "PING") {
         Ok(answer) if answer.starts_with("+PONG") || answer.starts_with("-NOAUTH") => Ok(()),
@@ -58,7 +57,7 @@ fn ping(port: u16) -> Result<(), String> {
     }
 }
 
-/// What a server answers to a command: a line, or a text.
+/// Sends a command and returns the reply: a line or a bulk string.
 pub(crate) fn say(port: u16, command: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;

@@ -2,32 +2,28 @@
 
 use std::ffi::OsString;
 
-use crate::{Server, ServiceError, free_port, process::await_that, redis::say, server::is_a_server};
+use crate::{RunningServer, ServiceError, free_port, process::await_that, redis::say, server::is_a_server};
 
-/// How many servers a cluster has.
 const SERVERS: usize = 3;
 
-/// How many slots.
 const SLOTS: usize = 16_384;
 
-/// Three Redis servers with a third of the slots each. One that is killed takes its third along: the others
-/// go on.
+/// Three Redis servers with a third of the slots each. A killed server's slots are unavailable; the other servers
+/// continue.
 #[derive(Debug)]
 pub struct RedisCluster {
-    servers: Vec<Member>,
+    servers: Vec<ClusterNode>,
 }
 
-/// One of its servers.
 #[derive(Debug)]
-struct Member {
-    server: Server,
+struct ClusterNode {
+    server: RunningServer,
     bus: u16,
 }
 
 impl RedisCluster {
-    /// Starts one.
     pub fn start() -> Result<Self, ServiceError> {
-        let servers = (0..SERVERS).map(|_| Member::start()).collect::<Result<Vec<_>, _>>()?;
+        let servers = (0..SERVERS).map(|_| ClusterNode::start()).collect::<Result<Vec<_>, _>>()?;
         let cluster = Self { servers };
         for (number, server) in cluster.servers.iter().enumerate() {
             let [from, to] = [number, number + 1].map(|number| number * SLOTS / SERVERS);
@@ -41,7 +37,7 @@ impl RedisCluster {
         Ok(cluster)
     }
 
-    /// Waits until all servers know of all slots.
+    /// Waits until all servers know the owner of every slot.
     pub fn await_whole(&self) -> Result<(), ServiceError> {
         const WHOLE: [&str; 2] = ["cluster_state:ok", "cluster_slots_ok:16384"];
         for server in &self.servers {
@@ -55,41 +51,40 @@ impl RedisCluster {
         Ok(())
     }
 
-    /// Where it is: `redis+cluster://127.0.0.1:PORT,127.0.0.1:PORT,..`.
+    /// `redis+cluster://127.0.0.1:PORT,127.0.0.1:PORT,..`
     #[must_use]
     pub fn url(&self) -> String {
         let hosts: Vec<_> = self.ports().iter().map(|port| format!("127.0.0.1:{port}")).collect();
         format!("redis+cluster://{}", hosts.join(","))
     }
 
-    /// The port of each server.
     #[must_use]
     pub fn ports(&self) -> Vec<u16> {
         self.servers.iter().map(|server| server.port()).collect()
     }
 
-    /// Which server has a name.
+    /// The index of the server that has the slot of `name`.
     pub fn server_of(&self, name: &str) -> Result<usize, ServiceError> {
         let slot = self.servers[0].tell(&format!("CLUSTER KEYSLOT {name}"))?;
         let slot: usize = slot.trim_start_matches(':').parse().map_err(|_| self.servers[0].failed(slot))?;
         Ok((0..SERVERS).rfind(|number| number * SLOTS / SERVERS <= slot).unwrap_or(0))
     }
 
-    /// Kills a server: its connections are reset, and what it had is lost.
+    /// Kills a server. Its connections are reset and its data is lost.
     pub fn kill(&mut self, server: usize) {
         self.servers[server].kill();
     }
 
-    /// Starts a server again, empty, with the slots that it had, and waits until the others know.
+    /// Restarts a server, empty, with its slots, and waits until the other servers know it.
     pub fn restart(&mut self, server: usize) -> Result<(), ServiceError> {
         self.servers[server].restart()?;
         self.await_whole()
     }
 }
 
-impl Member {
+impl ClusterNode {
     fn start() -> Result<Self, ServiceError> {
-        let mut member = Self { server: Server::new("redis-cluster")?, bus: free_port()? };
+        let mut member = Self { server: RunningServer::new("redis-cluster")?, bus: free_port()? };
         member.restart()?;
         Ok(member)
     }
@@ -121,4 +116,4 @@ impl Member {
     }
 }
 
-is_a_server!(Member);
+is_a_server!(ClusterNode);

@@ -1,29 +1,29 @@
-//! What all servers have: a process, or none when it was killed, a folder, a port.
+//! The common part of all servers: a process, a folder, a port.
 
 use std::{ffi::OsStr, path::Path};
 
 use crate::{
     ServiceError,
-    process::{Folder, Process, free_port},
+    process::{Folder, ServerProcess, free_port},
 };
 
-/// A server on a port of the loopback. Dropped, it is killed, and its folder goes after it.
+/// A server on a port of the loopback interface. A drop kills it and removes its folder.
 #[derive(Debug)]
-pub struct Server {
-    /// None: it was killed.
-    process: Option<Process>,
+pub struct RunningServer {
+    /// None after a kill.
+    process: Option<ServerProcess>,
     folder: Folder,
     port: u16,
 }
 
-impl Server {
-    /// One that has not been started, with a folder and a port of its own.
+impl RunningServer {
+    /// A folder and a port, without a process.
     pub(crate) fn new(name: &str) -> Result<Self, ServiceError> {
         Ok(Self { process: None, folder: Folder::new(name)?, port: free_port()? })
     }
 
-    /// Starts it, and waits until `is_ready`, which is given its port, has no more to complain about. One that
-    /// runs is killed first. In the end it is sent this signal.
+    /// Starts the process and waits until `is_ready` succeeds, which receives the port. Kills a running process first.
+    /// To stop the server, the keeper sends it this signal.
     pub(crate) fn start<S: AsRef<OsStr>>(
         &mut self,
         signal: &str,
@@ -31,7 +31,7 @@ impl Server {
         is_ready: impl Fn(u16) -> Result<(), String>,
     ) -> Result<(), ServiceError> {
         self.kill();
-        self.process = Some(Process::start(&self.folder, signal, command, || is_ready(self.port))?);
+        self.process = Some(ServerProcess::start(&self.folder, signal, command, || is_ready(self.port))?);
         Ok(())
     }
 
@@ -39,13 +39,12 @@ impl Server {
         self.folder.path()
     }
 
-    /// Its port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Kills it, and whoever serves a client of its: connections are reset, and what it had only in memory is
+    /// Kills the server and its child processes. Connections are reset, and data in memory is lost.
     /// lost.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
@@ -53,25 +52,25 @@ impl Server {
         }
     }
 
-    /// The process, unless it was killed.
+    /// The process, if the server was not killed.
     #[must_use]
-    pub fn process(&self) -> Option<&Process> {
+    pub fn process(&self) -> Option<&ServerProcess> {
         self.process.as_ref()
     }
 }
 
-impl Drop for Server {
+impl Drop for RunningServer {
     fn drop(&mut self) {
-        // Its folder goes after it.
+        // Before the folder is removed.
         self.kill();
     }
 }
 
-/// A kind of server has all that its `server` has.
+/// Each kind of server dereferences to its `server`.
 macro_rules! is_a_server {
     ($kind:ty) => {
         impl std::ops::Deref for $kind {
-            type Target = $crate::Server;
+            type Target = $crate::RunningServer;
 
             fn deref(&self) -> &Self::Target {
                 &self.server

@@ -15,50 +15,37 @@ use stockade_model::{
     source::Document,
 };
 
-/// How many documents are generated where nobody says: with 680, as with the published test's
-/// database, the scaled rule gives 1, 1, 3 and 30 documents for 10 to 10,000 workers.
+/// The default number of generated documents. With 680 documents, as in the published test's database, the scaled
+/// distribution of ids gives 1, 1, 3 and 30 documents for 10 to 10,000 workers.
 pub const GENERATED: usize = 680;
 
-/// A document and its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedDocument {
-    /// What it is fetched by.
     pub id: Arc<str>,
-    /// Its bytes.
     pub body: Document,
 }
 
-/// A file of documents could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The file itself.
+    /// The file is not readable.
     #[error("cannot read {}: {error}", path.display())]
-    Io {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// A line of it.
+    Io { path: PathBuf, error: std::io::Error },
+    /// A line is no valid document.
     #[error("{}:{line}: {reason}", path.display())]
     Line {
-        /// Which file.
         path: PathBuf,
-        /// Which line, from 1.
+        /// From 1.
         line: usize,
-        /// What is wrong with it, and what it should be.
+        /// The cause and the remedy.
         reason: String,
     },
-    /// There is nothing in it.
+    /// The file contains no documents.
     #[error("{} has no documents: write one JSON object with a string `_id` a line", path.display())]
-    Empty {
-        /// Which file.
-        path: PathBuf,
-    },
+    Empty { path: PathBuf },
 }
 
-/// Reads documents from a file of JSON lines: one object a line, with a string `_id` of its own.
-/// Blank lines are passed over.
+/// Reads documents from a file of JSON lines: each line is an object with a unique string `_id`.
+/// Blank lines are skipped.
 pub fn read_jsonl(path: &Path) -> Result<Vec<NamedDocument>, ReadError> {
     let io = |error| ReadError::Io { path: path.to_owned(), error };
     let mut documents = Vec::new();
@@ -86,7 +73,7 @@ pub fn read_jsonl(path: &Path) -> Result<Vec<NamedDocument>, ReadError> {
     Ok(documents)
 }
 
-/// Generates settings schemas like those that the published test reads: the same every time, 0.2 to
+/// Generates settings schemas like those of the published test. They are the same every time, with 0.2 to
 /// 3 KiB each.
 #[must_use]
 pub fn generate(count: usize) -> Vec<NamedDocument> {

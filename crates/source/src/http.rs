@@ -1,4 +1,4 @@
-//! Documents of any HTTP server: one URL a document.
+//! Documents of any HTTP server: one URL for each document.
 
 use std::{fmt, future, path::PathBuf, sync::Arc};
 
@@ -9,64 +9,71 @@ use stockade_model::source::{Document, Source, SourceError, SourceFuture};
 use tokio::task::spawn_blocking;
 
 use crate::{
-    Opened, Opening, Place, Read,
-    client::{Answer, Client, Server, is_same_value, segment, unopened},
+    OpenFuture, OpenResult, ParseResult, SourceKind, SourceLocation,
+    client::{HttpClient, HttpResponse, HttpServer, is_same_value, open_error, segment},
     documents::NamedDocument,
     remote::Remote,
 };
 
-/// Where the id of a document goes in a URL.
+/// Placeholder of the document id in a URL.
 const ID: &str = "{id}";
 
-/// What a server is asked for, with `{id}` in it.
+/// Path and query with `{id}` in it.
 #[derive(Clone)]
-struct Target(String);
+struct UrlTemplate(String);
 
-/// Where the ids of the documents are written down.
+/// Source of the list of ids.
 #[derive(Clone)]
-enum Listing {
-    /// Nowhere: a server need not know what it has.
-    Nowhere,
-    /// In a file.
+enum IdList {
+    /// A server need not know its documents.
+    Unknown,
     File(PathBuf),
-    /// On the server itself: what it is asked for.
+    /// A path and query of the server itself.
     Server(String),
-    /// It was filled with these.
+    /// The ids of the documents that filled the server.
     Known(Arc<[Arc<str>]>),
 }
 
-/// A URL with a place for an id.
-struct Documents {
+struct HttpLocation {
     remote: Remote,
-    server: Server,
-    target: Target,
-    listing: Listing,
+    server: HttpServer,
+    target: UrlTemplate,
+    listing: IdList,
 }
 
-/// A server that has been reached.
-struct Http {
-    client: Client,
-    target: Target,
-    listing: Listing,
+struct HttpSource {
+    client: HttpClient,
+    target: UrlTemplate,
+    listing: IdList,
 }
 
-pub(crate) fn read(scheme: &str, rest: &str) -> Read {
-    let remote = Remote::read(scheme, rest, &["ids", "ca"], true)?;
+pub(crate) const fn kind(schemes: &'static [&'static str]) -> SourceKind {
+    SourceKind {
+        schemes,
+        form: "https://HOST/{id}",
+        summary: "any HTTP server: one URL a document; ids=FILE-OR-URL lists them",
+        is_simulated: false,
+        parse,
+    }
+}
+
+fn parse(scheme: &str, rest: &str) -> ParseResult {
+    let remote = Remote::parse(scheme, rest, &["ids", "ca"], true)?;
     let is_tls = scheme == "https";
-    let server = Server::read(&remote, is_tls, if is_tls { 443 } else { 80 })?;
-    let target = Target::of(&remote);
+    let server = HttpServer::parse(&remote, is_tls, if is_tls { 443 } else { 80 })?;
+    let target = UrlTemplate::of(&remote);
     let is_whole = target.with("an-id").is_some_and(|target| target.parse::<Uri>().is_ok());
     if !is_whole {
         return Err(
-            remote.wrong("its path or its parameters have characters that have to be percent-encoded")
+            remote.invalid("its path or its parameters have characters that have to be percent-encoded")
         );
     }
-    let listing = Listing::read(&remote, scheme)?;
-    Ok(Arc::new(Documents { remote, server, target, listing }))
+    let listing = IdList::parse(&remote, scheme)?;
+    Ok(Arc::new(HttpLocation { remote, server, target, listing }))
 }
 
-impl Target {
-    /// An id that is not asked for by `{id}` is the last segment of the path.
+impl UrlTemplate {
+    /// Without `{id}` the id is the last segment of the path.
     fn of(remote: &Remote) -> Self {
         let (path, query) = (remote.path(), remote.their_query());
         if path.contains(ID) || query.contains(ID) {
@@ -81,11 +88,11 @@ impl Target {
     }
 }
 
-impl Listing {
-    /// The setting `ids`: a file, or a URL of the same server. What the server wants as a parameter with every
-    /// document (a key, at times) it is sent here, too.
-    fn read(remote: &Remote, scheme: &str) -> Result<Self, crate::OpenError> {
-        let Some(written) = remote.setting("ids") else { return Ok(Self::Nowhere) };
+impl IdList {
+    /// The setting `ids`: a file, or a URL of the same server. The list is requested with the parameters of the
+    /// documents, which may contain an API key.
+    fn parse(remote: &Remote, scheme: &str) -> Result<Self, crate::OpenError> {
+        let Some(written) = remote.setting("ids") else { return Ok(Self::Unknown) };
         if !["http://", "https://"].iter().any(|scheme| written.starts_with(scheme)) {
             return Ok(Self::File(PathBuf::from(written)));
         }
@@ -93,81 +100,81 @@ impl Listing {
         let path = path.filter(|path| path.starts_with('/') && !path.contains(['?', '#']));
         let wrong =
             "`ids` is a file, or a URL of the same scheme, host and port, without user and parameters";
-        let path = path.ok_or_else(|| remote.wrong(wrong))?;
+        let path = path.ok_or_else(|| remote.invalid(wrong))?;
         let query = remote.their_query();
         Ok(Self::Server(format!("{path}{}", if query.contains(ID) { "" } else { &query })))
     }
 }
 
-impl Documents {
-    async fn reach(&self, listing: Listing) -> Result<Http, crate::OpenError> {
-        let client = Client::new(&self.remote, &self.server).await?;
-        let unopened = |error| unopened(&self.remote, error);
-        client.reach().await.map_err(unopened)?;
-        Ok(Http { client, target: self.target.clone(), listing })
+impl HttpLocation {
+    async fn connect(&self, listing: IdList) -> Result<HttpSource, crate::OpenError> {
+        let client = HttpClient::new(&self.remote, &self.server).await?;
+        let open_error = |error| open_error(&self.remote, error);
+        client.connect().await.map_err(open_error)?;
+        Ok(HttpSource { client, target: self.target.clone(), listing })
     }
 
-    /// Reaches the server, and gets a document if any is known: a wrong password is told before a load begins.
-    async fn opened(&self) -> Opened {
-        let http = self.reach(self.listing.clone()).await?;
-        if !matches!(http.listing, Listing::Nowhere) {
-            let unopened = |error| unopened(&self.remote, error);
-            if let Some(first) = http.ids().await.map_err(unopened)?.first() {
-                http.fetch(first).await.map_err(unopened)?;
+    /// Connects, and fetches a document if an id is known: a wrong password is reported before a load starts.
+    async fn open_checked(&self) -> OpenResult {
+        let http = self.connect(self.listing.clone()).await?;
+        if !matches!(http.listing, IdList::Unknown) {
+            let open_error = |error| open_error(&self.remote, error);
+            if let Some(first) = http.ids().await.map_err(open_error)?.first() {
+                http.fetch(first).await.map_err(open_error)?;
             }
         }
         Ok(Arc::new(http))
     }
 
-    /// Puts those documents that are not there yet. What is there and is another is not written to.
-    async fn filled(&self, documents: &[NamedDocument]) -> Opened {
+    /// Puts the missing documents. A stored document that differs is an error and stays.
+    async fn open_filled(&self, documents: &[NamedDocument]) -> OpenResult {
         let mut ids: Vec<_> = documents.iter().map(|document| Arc::clone(&document.id)).collect();
         ids.sort_unstable();
-        let http = self.reach(Listing::Known(ids.into())).await?;
-        let unopened = |error| unopened(&self.remote, error);
+        let http = self.connect(IdList::Known(ids.into())).await?;
+        let open_error = |error| open_error(&self.remote, error);
         let at_once = self.remote.connections()?;
-        let looked_at = stream::iter(documents.to_vec()).map(|document| http.look_at(document));
-        let missing = looked_at.buffered(at_once).try_filter_map(|missing| future::ready(Ok(missing)));
-        let missing: Vec<_> = missing.try_collect().await.map_err(unopened)?;
+        let checks = stream::iter(documents.to_vec()).map(|document| http.find_missing(document));
+        let missing = checks.buffered(at_once).try_filter_map(|missing| future::ready(Ok(missing)));
+        let missing: Vec<_> = missing.try_collect().await.map_err(open_error)?;
         let puts = stream::iter(missing.into_iter().map(Ok));
-        puts.try_for_each_concurrent(at_once, |document| http.put(document)).await.map_err(unopened)?;
+        puts.try_for_each_concurrent(at_once, |document| http.put(document)).await.map_err(open_error)?;
         Ok(Arc::new(http))
     }
 }
 
-impl Place for Documents {
-    fn open(&self) -> Opening<'_> {
-        Box::pin(self.opened())
+impl SourceLocation for HttpLocation {
+    fn open(&self) -> OpenFuture<'_> {
+        Box::pin(self.open_checked())
     }
 
-    fn fill<'a>(&'a self, documents: &'a [NamedDocument]) -> Opening<'a> {
-        Box::pin(self.filled(documents))
+    fn fill<'a>(&'a self, documents: &'a [NamedDocument]) -> OpenFuture<'a> {
+        Box::pin(self.open_filled(documents))
     }
 }
 
-impl fmt::Display for Documents {
+impl fmt::Display for HttpLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.remote.fmt(f)
     }
 }
 
-impl Http {
+impl HttpSource {
     fn target(&self, id: &str) -> Result<String, SourceError> {
         let target = self.target.with(id);
         target.ok_or_else(|| self.client.failed(format!("`{id}` is no id: a server takes it for a folder")))
     }
 
     async fn get(&self, id: &str) -> Result<Option<Document>, SourceError> {
-        let answer = self.client.get(&self.target(id)?).await?;
-        match answer.status {
-            StatusCode::OK => Ok(Some(answer.body)),
+        let response = self.client.get(&self.target(id)?).await?;
+        match response.status {
+            StatusCode::OK => Ok(Some(response.body)),
             StatusCode::NOT_FOUND | StatusCode::GONE => Ok(None),
-            _ => Err(self.client.failed(answer.complaint())),
+            _ => Err(self.client.failed(response.error_message())),
         }
     }
 
-    /// The document, if it is missing there. Another of that id is an error.
-    async fn look_at(&self, document: NamedDocument) -> Result<Option<NamedDocument>, SourceError> {
+    /// The document, if the server does not have it. Another document with the same id is an error.
+    async fn find_missing(&self, document: NamedDocument) -> Result<Option<NamedDocument>, SourceError> {
         match self.get(&document.id).await? {
             None => Ok(Some(document)),
             Some(stored) if is_same(&stored, &document.body) => Ok(None),
@@ -181,27 +188,27 @@ impl Http {
 
     async fn put(&self, document: NamedDocument) -> Result<(), SourceError> {
         let target = self.target(&document.id)?;
-        let answer = self.client.send(Method::PUT, &target, document.body).await?;
-        if answer.status.is_success() { Ok(()) } else { Err(self.client.failed(refusal(&answer))) }
+        let response = self.client.send(Method::PUT, &target, document.body).await?;
+        if response.status.is_success() { Ok(()) } else { Err(self.client.failed(put_error(&response))) }
     }
 
     async fn listed(&self) -> Result<Vec<Arc<str>>, SourceError> {
         let (place, listing) = match &self.listing {
-            Listing::Known(ids) => return Ok(ids.to_vec()),
-            Listing::Nowhere => {
+            IdList::Known(ids) => return Ok(ids.to_vec()),
+            IdList::Unknown => {
                 return Err(self.client.failed(
                     "it has no list of its documents: add ids=FILE-OR-URL, a JSON array of ids, or fill it with \
                      --docs-from FILE.jsonl",
                 ));
             }
-            Listing::Server(target) => {
-                let answer = self.client.get(target).await?;
-                if answer.status != StatusCode::OK {
-                    return Err(self.client.failed(format!("`ids`: {}", answer.complaint())));
+            IdList::Server(target) => {
+                let response = self.client.get(target).await?;
+                if response.status != StatusCode::OK {
+                    return Err(self.client.failed(format!("`ids`: {}", response.error_message())));
                 }
-                ("the list".to_owned(), answer.body)
+                ("the list".to_owned(), response.body)
             }
-            Listing::File(path) => {
+            IdList::File(path) => {
                 let (place, path) = (path.display().to_string(), path.clone());
                 let read = spawn_blocking(move || std::fs::read(path)).await;
                 let read = read.map_err(|error| self.client.failed(error))?;
@@ -222,7 +229,7 @@ impl Http {
     }
 }
 
-impl Source for Http {
+impl Source for HttpSource {
     fn fetch<'a>(&'a self, id: &'a str) -> SourceFuture<'a, Option<Document>> {
         Box::pin(self.get(id))
     }
@@ -240,14 +247,14 @@ fn is_same(stored: &[u8], document: &[u8]) -> bool {
     stored == document || values().unwrap_or(false)
 }
 
-/// Why a document was not taken, and what to do about it.
-fn refusal(answer: &Answer) -> String {
-    match answer.status {
+/// The cause and the remedy.
+fn put_error(response: &HttpResponse) -> String {
+    match response.status {
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => format!(
             "{} to PUT: it takes no documents; put them there by other means, and it is used as it is",
-            answer.status
+            response.status
         ),
-        _ => format!("PUT: {}", answer.complaint()),
+        _ => format!("PUT: {}", response.error_message()),
     }
 }
 
@@ -256,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_id_goes_where_the_url_has_it() {
+    fn id_replaces_its_placeholder_or_extends_the_path() {
         for (rest, expected) in [
             ("//host", "/a%2Fb"),
             ("//host/?lang=en", "/a%2Fb?lang=en"),
@@ -265,8 +272,8 @@ mod tests {
             ("//host/{id}/{id}?v=1", "/a%2Fb/a%2Fb?v=1"),
             ("//ada:secret@host?key={id}", "/?key=a%2Fb"),
         ] {
-            let remote = Remote::read("http", rest, &["ids", "ca"], true).unwrap();
-            assert_eq!(Target::of(&remote).with("a/b").as_deref(), Some(expected), "{rest}");
+            let remote = Remote::parse("http", rest, &["ids", "ca"], true).unwrap();
+            assert_eq!(UrlTemplate::of(&remote).with("a/b").as_deref(), Some(expected), "{rest}");
         }
     }
 }

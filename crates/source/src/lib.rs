@@ -1,7 +1,7 @@
-//! Where documents truly live.
+//! Document sources: databases, HTTP servers and simulations.
 //!
-//! A cache stands in front of a [`Source`]; the lab opens one by [`SourceUrl`] and may slow it
-//! down, fail it and bound it as a [`Conduct`] has it, with [`Staged`]. One file a source, and [`SOURCES`] lists them:
+//! A cache stands in front of a [`Source`]. A [`SourceUrl`] names a source and opens it. [`StagedSource`] adds latency,
+//! errors and a capacity to any source, as described by a [`SourceBehavior`]:
 //!
 //! ```
 //! use stockade_source::SourceUrl;
@@ -12,10 +12,14 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! A new source needs a file with its `mod` line, a line in the registry below, and a cargo feature.
 
-#[cfg(feature = "http")]
+#![allow(missing_docs, reason = "used by this workspace alone; a comment states what a name cannot")]
+
+#[cfg(feature = "http-client")]
 mod client;
-#[cfg(feature = "http")]
+#[cfg(feature = "couchdb")]
 mod couchdb;
 pub mod documents;
 #[cfg(feature = "http")]
@@ -24,14 +28,12 @@ mod http;
 mod mongodb;
 #[cfg(feature = "postgres")]
 mod postgres;
-#[cfg(any(feature = "http", feature = "mongodb", feature = "postgres"))]
-#[cfg_attr(
-    not(all(feature = "http", feature = "mongodb", feature = "postgres")),
-    allow(dead_code, reason = "no source needs all of it")
-)]
+#[cfg(feature = "remote")]
+#[allow(dead_code, reason = "each source over a network uses a part of it")]
 mod remote;
 pub mod secrets;
 mod simulated;
+#[cfg(feature = "sqlite")]
 mod sqlite;
 mod staged;
 mod stages;
@@ -41,183 +43,118 @@ use std::{future::Future, pin::Pin, str::FromStr, sync::Arc};
 use documents::NamedDocument;
 use stockade_model::{nearest::remedy, source::Source};
 
-pub use sqlite::Sqlite;
-pub use staged::{Staged, Stamped};
-pub use stages::{Conduct, Stage, Stages, State};
+pub use staged::{StagedSource, VersionedDocument};
+pub use stages::{Availability, SourceBehavior, SourceStage, SourceStages};
 
-/// A kind of source, chosen by the scheme of its URL.
+/// A kind of source. The scheme of a URL selects it.
 #[derive(Debug)]
-pub struct Kind {
-    /// What stands before the colon.
+pub struct SourceKind {
     pub schemes: &'static [&'static str],
-    /// How its URLs look.
+    /// The form of its URLs.
     pub form: &'static str,
-    /// What it is.
     pub summary: &'static str,
-    /// Whether it answers without the real world, so that experiments on it run in virtual time.
+    /// It needs no network and no disk, so experiments run in virtual time.
     pub is_simulated: bool,
-    /// Reads a URL of one of its schemes.
-    read: fn(scheme: &str, rest: &str) -> Read,
+    /// Parses what follows the colon of a URL.
+    parse: fn(scheme: &str, rest: &str) -> ParseResult,
 }
 
-/// Where a source is, or what is wrong with its URL.
-type Read = Result<Arc<dyn Place>, OpenError>;
+type ParseResult = Result<Arc<dyn SourceLocation>, OpenError>;
 
-/// Where documents are, as read from a URL; nobody has been asked yet. Displayed without secrets.
-pub(crate) trait Place: std::fmt::Display + Send + Sync {
-    /// Opens the source there.
-    fn open(&self) -> Opening<'_>;
+/// A parsed URL. Displayed without secrets.
+pub(crate) trait SourceLocation: std::fmt::Display + Send + Sync {
+    fn open(&self) -> OpenFuture<'_>;
 
-    /// Opens it with these documents in it.
-    fn fill<'a>(&'a self, documents: &'a [NamedDocument]) -> Opening<'a>;
+    /// Opens the source and fills it with the documents.
+    fn fill<'a>(&'a self, documents: &'a [NamedDocument]) -> OpenFuture<'a>;
 }
 
-/// A source, or why there is none.
-pub type Opened = Result<Arc<dyn Source>, OpenError>;
+pub type OpenResult = Result<Arc<dyn Source>, OpenError>;
 
-/// A source that is being opened.
-pub type Opening<'a> = Pin<Box<dyn Future<Output = Opened> + Send + 'a>>;
+pub type OpenFuture<'a> = Pin<Box<dyn Future<Output = OpenResult> + Send + 'a>>;
 
-/// Every kind of source.
-pub const SOURCES: &[Kind] = &[
-    Kind {
-        schemes: &["sqlite"],
-        form: "sqlite:PATH",
-        summary: "a SQLite database; without a path one with 680 generated documents",
-        is_simulated: false,
-        read: sqlite::read,
-    },
-    Kind {
-        schemes: &["simulated"],
-        form: "simulated:COUNT",
-        summary: "generated documents in memory (680 without a count), in virtual time",
-        is_simulated: true,
-        read: simulated::read,
-    },
-    #[cfg(feature = "http")]
-    Kind {
-        schemes: &["http", "https"],
-        form: "https://HOST/{id}",
-        summary: "any HTTP server: one URL a document; ids=FILE-OR-URL lists them",
-        is_simulated: false,
-        read: http::read,
-    },
-    #[cfg(feature = "http")]
-    Kind {
-        schemes: &["couchdb", "couchdbs"],
-        form: "couchdb://HOST/DATABASE",
-        summary: "a CouchDB database; couchdbs: with TLS",
-        is_simulated: false,
-        read: couchdb::read,
-    },
-    #[cfg(feature = "mongodb")]
-    Kind {
-        schemes: &["mongodb", "mongodb+srv"],
-        form: "mongodb://USER@HOST/DATABASE",
-        summary: "a MongoDB collection, in extended JSON",
-        is_simulated: false,
-        read: mongodb::read,
-    },
-    #[cfg(feature = "postgres")]
-    Kind {
-        schemes: &["postgres", "postgresql"],
-        form: "postgres://USER@HOST/DATABASE",
-        summary: "a table of a PostgreSQL database",
-        is_simulated: false,
-        read: postgres::read,
-    },
-];
+/// Each line: a module, its schemes, and its cargo feature.
+macro_rules! registry {
+    ($($module:ident: $schemes:expr $(, $feature:literal)?;)+) => {
+        /// The sources of this build.
+        pub const SOURCES: &[SourceKind] = &[$($(#[cfg(feature = $feature)])? $module::kind(&$schemes)),+];
+        /// Schemes of all sources, with the cargo feature that each needs.
+        const SCHEMES: &[(&[&str], &str)] = &[$((&$schemes, concat!($($feature)?))),+];
+    };
+}
 
-/// Schemes of sources that are there only if a feature of this crate is.
-const FEATURES: [(&str, &[&str]); 3] = [
-    ("http", &["http", "https", "couchdb", "couchdbs"]),
-    ("mongodb", &["mongodb", "mongodb+srv"]),
-    ("postgres", &["postgres", "postgresql"]),
-];
+registry! {
+    sqlite: ["sqlite"], "sqlite";
+    simulated: ["simulated"];
+    http: ["http", "https"], "http";
+    couchdb: ["couchdb", "couchdbs"], "couchdb";
+    mongodb: ["mongodb", "mongodb+srv"], "mongodb";
+    postgres: ["postgres", "postgresql"], "postgres";
+}
 
-/// Which source to open: a [`Kind`] and what it is told. It may hold secrets, and shows none.
+/// The URL of a source. It may contain secrets, which `Display` and `Debug` omit.
 #[derive(Clone)]
 pub struct SourceUrl {
-    kind: &'static Kind,
-    place: Arc<dyn Place>,
-    /// As it was written: what two URLs differ in may be what is not shown.
-    written: Arc<str>,
+    kind: &'static SourceKind,
+    location: Arc<dyn SourceLocation>,
+    /// Two URLs may differ only in a part that is not displayed.
+    text: Arc<str>,
 }
 
-/// A source could not be opened or filled. The message names the place and the remedy.
+/// A source could not be opened or filled. Messages name the place and the remedy, and contain no secrets.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// No source has this scheme.
     #[error("unknown source `{scheme}`: {remedy}")]
-    UnknownScheme {
-        /// What stands before its colon; what comes after may be a secret.
-        scheme: String,
-        /// What to write instead.
-        remedy: String,
-    },
-    /// The part after the scheme makes no sense.
+    UnknownScheme { scheme: String, remedy: String },
+    /// The source exists, but this build does not contain it.
+    #[error("this build has no source `{scheme}`: build with `--features {feature}`")]
+    NotCompiled { scheme: String, feature: &'static str },
     #[error("`{0}` is no count of documents: write a number from 1 to 1000000")]
     BadCount(String),
-    /// A URL could not be read. It is not shown: it may hold a secret.
     #[error("{scheme}: {what}")]
-    BadUrl {
-        /// Its scheme.
-        scheme: String,
-        /// What is wrong with it, and what to write instead.
-        what: String,
-    },
-    /// There is no such database.
+    BadUrl { scheme: String, what: String },
     #[error("no database at {place}: check the path, or fill a new one with --docs-from FILE.jsonl")]
-    Missing {
-        /// Where it should be.
-        place: String,
-    },
-    /// There is something, but not what it should be.
+    Missing { place: String },
     #[error("{place} cannot be used: {reason}")]
-    Unusable {
-        /// Where it is, without secrets.
-        place: String,
-        /// What is wrong, and what to do about it.
-        reason: String,
-    },
-    /// A file of documents could not be read.
+    Unusable { place: String, reason: String },
     #[error(transparent)]
     Documents(#[from] documents::ReadError),
 }
 
 impl OpenError {
-    /// Whether it was asked for wrongly, rather than something that went wrong.
+    /// True if the URL is wrong, false if the source failed.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::UnknownScheme { .. } | Self::BadCount(_) | Self::BadUrl { .. })
+        matches!(
+            self,
+            Self::UnknownScheme { .. } | Self::NotCompiled { .. } | Self::BadCount(_) | Self::BadUrl { .. }
+        )
     }
 }
 
 impl SourceUrl {
-    /// What kind of source it is.
     #[must_use]
-    pub fn kind(&self) -> &'static Kind {
+    pub fn kind(&self) -> &'static SourceKind {
         self.kind
     }
 
-    /// Opens the source, which has to be there already (generated ones always are), on the runtime of the
-    /// caller.
+    /// Opens an existing source on the runtime of the caller. Generated documents always exist.
     #[must_use]
-    pub fn open(&self) -> Opening<'_> {
-        self.place.open()
+    pub fn open(&self) -> OpenFuture<'_> {
+        self.location.open()
     }
 
-    /// Opens the source with these documents in it. A database that holds others is refused; SQLite
-    /// without a path is a temporary one.
+    /// Opens the source and fills it with the documents. A database with other documents is refused.
+    /// SQLite without a path is a temporary database.
     #[must_use]
-    pub fn fill<'a>(&'a self, documents: &'a [NamedDocument]) -> Opening<'a> {
-        self.place.fill(documents)
+    pub fn fill<'a>(&'a self, documents: &'a [NamedDocument]) -> OpenFuture<'a> {
+        self.location.fill(documents)
     }
 }
 
 impl PartialEq for SourceUrl {
     fn eq(&self, other: &Self) -> bool {
-        self.written == other.written
+        self.text == other.text
     }
 }
 
@@ -225,14 +162,15 @@ impl Eq for SourceUrl {}
 
 impl std::hash::Hash for SourceUrl {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.written.hash(state);
+        self.text.hash(state);
     }
 }
 
 impl Default for SourceUrl {
-    /// The generated SQLite documents.
+    /// Generated documents in SQLite, or in memory if this build has no SQLite.
     fn default() -> Self {
-        Self { kind: &SOURCES[0], place: sqlite::generated_documents(), written: "sqlite:".into() }
+        let sqlite = "sqlite:".parse();
+        sqlite.or_else(|_| "simulated:".parse()).expect("no count means the default count")
     }
 }
 
@@ -241,27 +179,33 @@ impl FromStr for SourceUrl {
 
     fn from_str(url: &str) -> Result<Self, OpenError> {
         let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
-        let Some(kind) = SOURCES.iter().find(|kind| kind.schemes.contains(&scheme)) else {
-            let remedy = match FEATURES.into_iter().find(|(_, schemes)| schemes.contains(&scheme)) {
-                Some((feature, _)) => {
-                    format!("this program was built without it, build it with --features {feature}")
-                }
-                None => remedy(scheme, SOURCES.iter().flat_map(|kind| kind.schemes).copied()),
-            };
-            return Err(OpenError::UnknownScheme { scheme: scheme.to_owned(), remedy });
-        };
-        Ok(Self { kind, place: (kind.read)(scheme, rest)?, written: url.into() })
+        if let Some(kind) = SOURCES.iter().find(|kind| kind.schemes.contains(&scheme)) {
+            return Ok(Self { kind, location: (kind.parse)(scheme, rest)?, text: url.into() });
+        }
+        let scheme = scheme.to_owned();
+        match SCHEMES.iter().find(|(schemes, _)| schemes.contains(&scheme.as_str())) {
+            Some((_, feature)) => Err(OpenError::NotCompiled { scheme, feature }),
+            None => {
+                let remedy = remedy(&scheme, SOURCES.iter().flat_map(|kind| kind.schemes).copied());
+                Err(OpenError::UnknownScheme { scheme, remedy })
+            }
+        }
     }
 }
 
 impl std::fmt::Display for SourceUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.place.fmt(f)
+        self.location.fmt(f)
     }
 }
 
 impl std::fmt::Debug for SourceUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.place.fmt(f)
+        self.location.fmt(f)
     }
 }
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Examples;

@@ -1,10 +1,10 @@
-//! A MongoDB collection: one document a key, read through the official driver.
+//! A MongoDB collection with one document for each key, read through the official driver.
 
-mod desk;
+mod collection;
+mod error;
 mod fill;
 mod json;
 mod key;
-mod trouble;
 mod url;
 
 use std::{sync::Arc, time::Duration};
@@ -19,26 +19,35 @@ use stockade_model::{
 };
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::{OpenError, Opening, Place, documents::NamedDocument, remote::Remote};
-use desk::Desk;
-use trouble::{Pulse, Trouble};
+use crate::{OpenError, OpenFuture, SourceKind, SourceLocation, documents::NamedDocument, remote::Remote};
+use collection::MongoDbCollection;
+use error::{MongoDbError, ServerMonitor};
 
-pub(crate) use url::read;
+use url::parse;
 
-/// What other programs see of us in the server's list of connections.
+pub(crate) const fn kind(schemes: &'static [&'static str]) -> SourceKind {
+    SourceKind {
+        schemes,
+        form: "mongodb://USER@HOST/DATABASE",
+        summary: "a MongoDB collection, in extended JSON",
+        is_simulated: false,
+        parse,
+    }
+}
+
+/// The name in the server's list of connections.
 const APPLICATION: &str = "stockade";
 
-/// How long a question goes on for which nobody waits any more. By then the driver's monitors, which look every ten
-/// seconds, have found out that nobody is there, and the server has stopped what took too long.
-const AFTERWARDS: Duration = Duration::from_mins(1);
+/// Time limit of a query after the caller's timeout. Within it the driver's monitors, which check every ten
+/// seconds, detect an unreachable server, and a reachable server has stopped the query.
+const ABANDONED_QUERY_MAX: Duration = Duration::from_mins(1);
 
-/// Why nothing is asked any more.
-const HOMELESS: &str = "the runtime that it was opened on has ended";
+/// The reason of all later requests' failures.
+const RUNTIME_ENDED: &str = "the runtime that it was opened on has ended";
 
-/// Where a collection is.
-struct Address {
+struct MongoDbLocation {
     remote: Arc<Remote>,
-    /// What the driver is told. It holds the password.
+    /// For the driver. Contains the password.
     connection: ConnectionString,
     database: String,
     collection: String,
@@ -47,116 +56,120 @@ struct Address {
     timeout: Duration,
 }
 
-/// A collection, behind as many turns as there are connections. Whoever waits for a turn may give up; whoever has
-/// one asks to the end. The driver has a queue of its own, and keeps those in it who have given up: each holds up
-/// the ones behind it until something else happens.
-struct MongoDb {
-    desk: Arc<Desk>,
-    turns: Arc<Semaphore>,
+/// A collection with as many permits as connections. A request that waits for a permit can be cancelled; a request with
+/// a permit runs to its end. The driver's own queue keeps cancelled requests, and each of them blocks the next one until
+/// another event.
+struct MongoDbSource {
+    collection: Arc<MongoDbCollection>,
+    permits: Arc<Semaphore>,
 }
 
-impl Place for Address {
-    fn open(&self) -> Opening<'_> {
+impl SourceLocation for MongoDbLocation {
+    fn open(&self) -> OpenFuture<'_> {
         Box::pin(async {
             let source = self.connect().await?;
-            source.desk.check().await?;
+            source.collection.check().await?;
             Ok::<Arc<dyn Source>, _>(Arc::new(source))
         })
     }
 
-    fn fill<'a>(&'a self, documents: &'a [NamedDocument]) -> Opening<'a> {
+    fn fill<'a>(&'a self, documents: &'a [NamedDocument]) -> OpenFuture<'a> {
         Box::pin(async {
             if self.key != "_id" {
-                return Err(self.remote.wrong("--docs-from fills it by `_id`: leave `key` out"));
+                return Err(self.remote.invalid("--docs-from fills it by `_id`: leave `key` out"));
             }
             let source = self.connect().await?;
-            source.desk.fill(documents).await?;
+            source.collection.fill(documents).await?;
             Ok::<Arc<dyn Source>, _>(Arc::new(source))
         })
     }
 }
 
-impl std::fmt::Display for Address {
+impl std::fmt::Display for MongoDbLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.remote.fmt(f)
     }
 }
 
-impl Address {
-    /// Connects, and gives up as soon as no server can be reached: later, one may come back.
-    async fn connect(&self) -> Result<MongoDb, OpenError> {
+impl MongoDbLocation {
+    /// Connects, and fails as soon as all servers are unreachable. After the opening, a server may return.
+    async fn connect(&self) -> Result<MongoDbSource, OpenError> {
         let time = Live::new();
-        let refused = |trouble: Trouble| self.remote.unusable(trouble.told(self.timeout));
-        // Servers may be listed in the name service.
+        let open_error = |error: MongoDbError| self.remote.unusable(error.open_message(self.timeout));
+        // The scheme `mongodb+srv` looks servers up in DNS.
         let resolving = ClientOptions::parse(self.connection.clone());
         let resolved = before(&time, time.now() + self.timeout, resolving.into_future()).await;
-        let mut options =
-            resolved.ok_or_else(|| refused(Trouble::Silent))?.map_err(|error| refused((&error).into()))?;
+        let mut options = resolved
+            .ok_or_else(|| open_error(MongoDbError::NoResponse))?
+            .map_err(|error| open_error((&error).into()))?;
         options.app_name.get_or_insert_with(|| APPLICATION.to_owned());
         options.connect_timeout.get_or_insert(self.timeout);
         options.server_selection_timeout.get_or_insert(self.timeout);
-        let turns = match *options.max_pool_size.get_or_insert(self.connections) {
-            // As many as anybody wants.
+        let permits = match *options.max_pool_size.get_or_insert(self.connections) {
+            // The driver's form of "unlimited".
             0 => Semaphore::MAX_PERMITS,
             connections => usize::try_from(connections).unwrap_or(Semaphore::MAX_PERMITS),
         };
-        let pulse = Pulse::taken_with(&mut options);
-        let client = Client::with_options(options).map_err(|error| refused((&error).into()))?;
+        let monitor = ServerMonitor::install(&mut options);
+        let client = Client::with_options(options).map_err(|error| open_error((&error).into()))?;
         let database = client.database(&self.database);
-        let desk = Desk {
+        let collection = MongoDbCollection {
             remote: Arc::clone(&self.remote),
             documents: database.collection(&self.collection),
             database,
             key: self.key.clone(),
             time,
             timeout: self.timeout,
-            pulse,
+            monitor,
         };
-        desk.await_server().await.map_err(refused)?;
-        Ok(MongoDb { desk: Arc::new(desk), turns: Arc::new(Semaphore::new(turns)) })
+        collection.await_server().await.map_err(open_error)?;
+        Ok(MongoDbSource { collection: Arc::new(collection), permits: Arc::new(Semaphore::new(permits)) })
     }
 }
 
-impl MongoDb {
-    /// Asks when there is a turn, on the runtime that the connections live on, and waits for the answer as long as
-    /// a fetch may take.
-    async fn ask<T, F>(&self, question: impl FnOnce(Arc<Desk>) -> F + Send) -> Result<T, SourceError>
+impl MongoDbSource {
+    /// Waits for a permit, then sends the request on the runtime of the connections, and waits for the reply, at most
+    /// the timeout together.
+    async fn ask<T, F>(
+        &self,
+        query: impl FnOnce(Arc<MongoDbCollection>) -> F + Send,
+    ) -> Result<T, SourceError>
     where
         T: Send + 'static,
-        F: Future<Output = Result<T, Trouble>> + Send + 'static,
+        F: Future<Output = Result<T, MongoDbError>> + Send + 'static,
     {
-        let desk = &self.desk;
-        let time = &desk.time;
-        let until = time.now() + desk.timeout;
+        let collection = &self.collection;
+        let time = &collection.time;
+        let until = time.now() + collection.timeout;
         let answer = before(time, until, async {
-            let turn = Arc::clone(&self.turns).acquire_owned().await.ok()?;
+            let permit = Arc::clone(&self.permits).acquire_owned().await.ok()?;
             let (tell, told) = oneshot::channel();
-            let (question, time) = (question(Arc::clone(desk)), time.clone());
-            desk.time.spawn(async move {
-                if let Some(answer) = before(&time, until + AFTERWARDS, question).await {
-                    // Whoever asked may have gone.
+            let (query, time) = (query(Arc::clone(collection)), time.clone());
+            collection.time.spawn(async move {
+                if let Some(answer) = before(&time, until + ABANDONED_QUERY_MAX, query).await {
+                    // An error means that the caller was dropped.
                     let _ = tell.send(answer);
                 }
-                drop(turn);
+                drop(permit);
             });
             told.await.ok()
         });
         let answer = match answer.await {
             Some(Some(answer)) => answer,
-            Some(None) => Err(Trouble::Said(HOMELESS.to_owned())),
-            None => Err(desk.pulse.silence()),
+            Some(None) => Err(MongoDbError::Message(RUNTIME_ENDED.to_owned())),
+            None => Err(collection.monitor.failure()),
         };
-        answer.map_err(|trouble| trouble.of_source(&desk.remote, desk.timeout))
+        answer.map_err(|error| error.into_source_error(&collection.remote, collection.timeout))
     }
 }
 
-impl Source for MongoDb {
+impl Source for MongoDbSource {
     fn fetch<'a>(&'a self, id: &'a str) -> SourceFuture<'a, Option<Document>> {
-        let query = key::equals(&self.desk.key, id);
-        Box::pin(self.ask(|desk| async move { desk.find(query).await }))
+        let query = key::equals(&self.collection.key, id);
+        Box::pin(self.ask(|collection| async move { collection.find(query).await }))
     }
 
     fn ids(&self) -> SourceFuture<'_, Vec<Arc<str>>> {
-        Box::pin(self.ask(|desk| async move { desk.list().await }))
+        Box::pin(self.ask(|collection| async move { collection.list().await }))
     }
 }

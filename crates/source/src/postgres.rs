@@ -1,13 +1,13 @@
-//! A PostgreSQL database: one table, a column with keys, a column with bodies.
+//! A PostgreSQL table with a column of keys and a column of bodies.
 //!
-//! Who waits for a turn may give up. Who has one connects and asks to the end, whether or not somebody still waits: so
-//! there are connections even where clients give up sooner than one is made, and none is torn down for a client that
-//! has gone.
+//! A request that waits for a permit can be cancelled. A request with a permit connects and runs to its end. So
+//! connections are made even if clients have a shorter timeout, and none is closed because its client has
+//! gone.
 
 mod connector;
 mod explain;
 mod fill;
-mod server;
+mod location;
 mod table;
 mod tls;
 
@@ -17,33 +17,43 @@ use std::{
     time::Duration,
 };
 
-use connector::{Connector, Link};
+use connector::{PooledPostgresConnection, PostgresConnector};
 use deadpool::managed::{Object, Pool, PoolError};
-use explain::{explain, is_about_the_key};
-use server::Server;
+use explain::{explain, is_invalid_key};
+use location::PostgresLocation;
 use stockade_model::{
     source::{Document, Source, SourceError, SourceFuture},
     time::{Live, Runtime, Time, before},
 };
-use table::Body;
+use table::BodyColumn;
 use tokio::sync::{Semaphore, oneshot};
 use tokio_postgres::{Error, Row};
 
-use crate::{OpenError, Opening, Place, Read, documents::NamedDocument};
+use crate::{OpenError, OpenFuture, ParseResult, SourceKind, SourceLocation, documents::NamedDocument};
 
-/// How long a server is given to stop a query that came to nothing in time.
+/// Time limit of a cancel request after a query's timeout.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
-pub(crate) fn read(scheme: &str, rest: &str) -> Read {
-    Ok(Arc::new(Server::read(scheme, rest)?))
+pub(crate) const fn kind(schemes: &'static [&'static str]) -> SourceKind {
+    SourceKind {
+        schemes,
+        form: "postgres://USER@HOST/DATABASE",
+        summary: "a table of a PostgreSQL database",
+        is_simulated: false,
+        parse,
+    }
 }
 
-impl Place for Server {
-    fn open(&self) -> Opening<'_> {
-        Box::pin(async { Ok::<Arc<dyn Source>, _>(Arc::new(Postgres::open(self).await?)) })
+fn parse(scheme: &str, rest: &str) -> ParseResult {
+    Ok(Arc::new(PostgresLocation::read(scheme, rest)?))
+}
+
+impl SourceLocation for PostgresLocation {
+    fn open(&self) -> OpenFuture<'_> {
+        Box::pin(async { Ok::<Arc<dyn Source>, _>(Arc::new(PostgresSource::open(self).await?)) })
     }
 
-    fn fill<'a>(&'a self, documents: &'a [NamedDocument]) -> Opening<'a> {
+    fn fill<'a>(&'a self, documents: &'a [NamedDocument]) -> OpenFuture<'a> {
         Box::pin(async {
             fill::fill(self, documents).await?;
             self.open().await
@@ -51,95 +61,98 @@ impl Place for Server {
     }
 }
 
-/// A table of documents, read over a bounded number of connections.
-struct Postgres {
-    desk: Arc<Desk>,
-    /// One for each connection that there may be.
-    turns: Arc<Semaphore>,
+/// A table of documents with a bounded number of connections.
+struct PostgresSource {
+    pool: Arc<PostgresPool>,
+    /// One for each connection.
+    permits: Arc<Semaphore>,
     list: String,
 }
 
-/// What a turn needs.
-struct Desk {
-    /// Without secrets.
+struct PostgresPool {
+    /// Contains no secrets.
     name: String,
     timeout: Duration,
     time: Live,
-    pool: Pool<Connector>,
+    pool: Pool<PostgresConnector>,
 }
 
-impl Postgres {
-    async fn open(server: &Server) -> Result<Self, OpenError> {
+impl PostgresSource {
+    async fn open(server: &PostgresLocation) -> Result<Self, OpenError> {
         let (time, tls) = (Live::new(), server.tls()?);
-        let (client, mut line) = server.connect(&time, tls.clone()).await?;
-        let queries = line.carry(server.table.queries(&client)).await?;
+        let (client, mut connection) = server.connect(&time, tls.clone()).await?;
+        let queries = connection.run(server.table.queries(&client)).await?;
         let queries = queries.map_err(|reason| server.remote.unusable(reason))?;
-        line.close(client).await;
+        connection.close(client).await;
         let connections = server.remote.connections()?;
-        let connector = Connector::new(server, tls, &queries.find);
+        let connector = PostgresConnector::new(server, tls, &queries.find);
         let pool = Pool::builder(connector).max_size(connections).build();
         let pool = pool.map_err(|error| server.remote.unusable(error))?;
-        let desk = Desk { name: server.remote.to_string(), timeout: server.timeout, time, pool };
-        Ok(Self { desk: Arc::new(desk), turns: Arc::new(Semaphore::new(connections)), list: queries.list })
+        let pool = PostgresPool { name: server.remote.to_string(), timeout: server.timeout, time, pool };
+        Ok(Self { pool: Arc::new(pool), permits: Arc::new(Semaphore::new(connections)), list: queries.list })
     }
 
-    /// Asks when there is a turn, and waits for the answer, as long as a fetch may take.
-    async fn ask<F>(&self, query: impl FnOnce(&Link) -> F + Send + 'static) -> Result<Vec<Row>, SourceError>
+    /// Waits for a permit, then for the rows, at most the timeout together.
+    async fn query<F>(
+        &self,
+        query: impl FnOnce(&PooledPostgresConnection) -> F + Send + 'static,
+    ) -> Result<Vec<Row>, SourceError>
     where
         F: Future<Output = Result<Vec<Row>, Error>> + Send + 'static,
     {
-        let desk = &self.desk;
-        let until = desk.time.now() + desk.timeout;
-        let answer = before(&desk.time, until, async {
-            let turn = Arc::clone(&self.turns).acquire_owned().await.ok()?;
+        let pool = &self.pool;
+        let until = pool.time.now() + pool.timeout;
+        let answer = before(&pool.time, until, async {
+            let permit = Arc::clone(&self.permits).acquire_owned().await.ok()?;
             let (tell, told) = oneshot::channel();
-            let asked = Arc::clone(desk).ask(query, until, tell);
-            desk.time.spawn(async {
+            let asked = Arc::clone(pool).query(query, until, tell);
+            pool.time.spawn(async {
                 asked.await;
-                drop(turn);
+                drop(permit);
             });
             told.await.ok()
         });
         match answer.await {
             Some(Some(answer)) => answer,
-            Some(None) => Err(desk.failed("the runtime that it was opened on has ended")),
-            None => Err(desk.timed_out()),
+            Some(None) => Err(pool.failed("the runtime that it was opened on has ended")),
+            None => Err(pool.timed_out()),
         }
     }
 }
 
-impl Desk {
-    /// Takes a connection and asks. Connecting is given the whole time, however late the turn came.
-    async fn ask<F>(
+impl PostgresPool {
+    /// Connecting may take the whole timeout, independent of the wait for the permit.
+    async fn query<F>(
         self: Arc<Self>,
-        query: impl FnOnce(&Link) -> F,
+        query: impl FnOnce(&PooledPostgresConnection) -> F,
         until: Time,
         tell: oneshot::Sender<Result<Vec<Row>, SourceError>>,
     ) where
         F: Future<Output = Result<Vec<Row>, Error>>,
     {
-        let link = match before(&self.time, self.time.now() + self.timeout, self.pool.get()).await {
-            Some(Ok(link)) => link,
-            Some(Err(PoolError::Backend(error))) => return say(tell, Err(self.failed(explain(&error)))),
-            Some(Err(error)) => return say(tell, Err(self.failed(error))),
-            None => return say(tell, Err(self.timed_out())),
+        let connection = match before(&self.time, self.time.now() + self.timeout, self.pool.get()).await {
+            Some(Ok(connection)) => connection,
+            Some(Err(PoolError::Backend(error))) => return reply(tell, Err(self.failed(explain(&error)))),
+            Some(Err(error)) => return reply(tell, Err(self.failed(error))),
+            None => return reply(tell, Err(self.timed_out())),
         };
         if tell.is_closed() {
             return;
         }
-        match before(&self.time, until, query(&link)).await {
-            Some(Ok(rows)) => say(tell, Ok(rows)),
-            Some(Err(error)) if is_about_the_key(&error) => say(tell, Ok(Vec::new())),
+        match before(&self.time, until, query(&connection)).await {
+            Some(Ok(rows)) => reply(tell, Ok(rows)),
+            Some(Err(error)) if is_invalid_key(&error) => reply(tell, Ok(Vec::new())),
             Some(Err(error)) => {
-                drop(Object::take(link));
-                say(tell, Err(self.failed(explain(&error))));
+                drop(Object::take(connection));
+                reply(tell, Err(self.failed(explain(&error))));
             }
             None => {
-                say(tell, Err(self.timed_out()));
-                let link = Object::take(link);
-                let has_stopped = before(&self.time, self.time.now() + CANCEL_TIMEOUT, link.cancel()).await;
+                reply(tell, Err(self.timed_out()));
+                let connection = Object::take(connection);
+                let has_stopped =
+                    before(&self.time, self.time.now() + CANCEL_TIMEOUT, connection.cancel()).await;
                 if has_stopped.is_none_or(|stopped| stopped.is_err()) {
-                    link.abort();
+                    connection.abort();
                 }
             }
         }
@@ -154,29 +167,29 @@ impl Desk {
     }
 }
 
-/// Tells whoever still waits.
-fn say<T>(tell: oneshot::Sender<T>, what: T) {
+/// An error means that the caller was dropped.
+fn reply<T>(tell: oneshot::Sender<T>, what: T) {
     let _ = tell.send(what);
 }
 
-impl Source for Postgres {
+impl Source for PostgresSource {
     fn fetch<'a>(&'a self, id: &'a str) -> SourceFuture<'a, Option<Document>> {
         if id.contains('\0') {
-            // No text has one there.
+            // PostgreSQL's text has no NUL.
             return Box::pin(ready(Ok(None)));
         }
         let id = id.to_owned();
         Box::pin(async move {
-            let find = move |link: &Link| link.find(id);
-            match self.ask(find).await?.as_slice() {
+            let find = move |connection: &PooledPostgresConnection| connection.find(id);
+            match self.query(find).await?.as_slice() {
                 [] => Ok(None),
                 [row] => match row.try_get(0) {
-                    Ok(Some(Body(body))) => Ok(Some(body)),
-                    Ok(None) => Err(self.desk.failed("a document without a body: NULL is none")),
-                    Err(error) => Err(self.desk.failed(explain(&error))),
+                    Ok(Some(BodyColumn(body))) => Ok(Some(body)),
+                    Ok(None) => Err(self.pool.failed("a document without a body: NULL is none")),
+                    Err(error) => Err(self.pool.failed(explain(&error))),
                 },
                 _ => Err(self
-                    .desk
+                    .pool
                     .failed("several rows have this key: name a column without repeats with `key`")),
             }
         })
@@ -185,11 +198,11 @@ impl Source for Postgres {
     fn ids(&self) -> SourceFuture<'_, Vec<Arc<str>>> {
         Box::pin(async {
             let list = self.list.clone();
-            let rows = self.ask(|link| link.list(list)).await?;
+            let rows = self.query(|connection| connection.list(list)).await?;
             let ids = rows.iter().map(|row| row.try_get::<_, &str>(0).map(Arc::from));
             let mut ids: Vec<_> =
-                ids.collect::<Result<_, _>>().map_err(|error| self.desk.failed(explain(&error)))?;
-            // The database's collation may be any.
+                ids.collect::<Result<_, _>>().map_err(|error| self.pool.failed(explain(&error)))?;
+            // The collation of the database may order them in another way.
             ids.sort_unstable();
             Ok(ids)
         })

@@ -1,4 +1,4 @@
-//! What the URLs of sources over a network have in common: a secret to keep, and settings of ours.
+//! The common part of the URLs of network sources: credentials and settings.
 
 use std::{fmt, time::Duration};
 
@@ -10,19 +10,19 @@ use stockade_model::{
 
 use crate::OpenError;
 
-/// How long a fetch may take, the wait for a connection included, unless the URL says otherwise.
+/// Default timeout of a fetch, including the wait for a connection.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many connections there are at most, unless the URL says otherwise.
+/// Default limit of connections.
 const CONNECTIONS: usize = 16;
 
-/// The settings that every source over a network has.
+/// Settings of all network sources.
 const COMMON: [&str; 2] = ["connections", "timeout"];
 
-/// A URL that has been read. Displayed without its password, and without parameters that are not ours.
+/// A parsed URL. `Display` omits the password and the parameters of the server.
 pub(crate) struct Remote {
     scheme: String,
-    /// `user:password`, percent-encoded as they came.
+    /// `user:password`, percent-encoded as in the URL.
     userinfo: Option<String>,
     hosts: String,
     path: String,
@@ -31,9 +31,9 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Reads `//[user[:password]@]hosts[/path][?parameters]`. Parameters that are named in `ours`, beside the
-    /// common ones, are settings of ours; with `keeps_others` the rest is the server's, else it is refused.
-    pub(crate) fn read(
+    /// Parses `//[user[:password]@]hosts[/path][?parameters]`. The common parameters and those in `ours` are settings of
+    /// the source. With `keeps_others` the other parameters belong to the server, else they are refused.
+    pub(crate) fn parse(
         scheme: &str,
         rest: &str,
         ours: &[&str],
@@ -43,7 +43,7 @@ impl Remote {
         let rest = rest.strip_prefix("//").ok_or_else(|| wrong("write `//` and a host after the colon"))?;
         let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        // Not shown: what comes before may be the rest of a password.
+        // Not shown: the text before the `@` may be the rest of a password.
         if fragment.contains('@') {
             return Err(wrong("it has an `@` after a `#`: write a `#` in a password as %23"));
         }
@@ -61,7 +61,7 @@ impl Remote {
             return Err(wrong("it names no host"));
         }
         if path.contains('@') {
-            // Not shown: it may be the rest of a password.
+            // Not shown: the path may be the rest of a password.
             return Err(wrong("its path has an `@`: write a `/` in a password as %2F"));
         }
         let mut remote = Self {
@@ -92,27 +92,27 @@ impl Remote {
         Ok(remote)
     }
 
-    /// A setting of ours, if it is there.
+    /// The value of one of the source's settings.
     pub(crate) fn setting(&self, name: &str) -> Option<&str> {
         self.ours.iter().find(|(ours, _)| ours == name).map(|(_, value)| value.as_str())
     }
 
-    /// How many connections there may be.
+    /// The limit of connections.
     pub(crate) fn connections(&self) -> Result<usize, OpenError> {
         let Some(written) = self.setting("connections") else { return Ok(CONNECTIONS) };
         match written.parse() {
             Ok(connections @ 1..=1_000) => Ok(connections),
-            _ => Err(self.wrong("`connections` is a number from 1 to 1000")),
+            _ => Err(self.invalid("`connections` is a number from 1 to 1000")),
         }
     }
 
-    /// How long a fetch may take.
+    /// The timeout of a fetch.
     pub(crate) fn timeout(&self) -> Result<Duration, OpenError> {
         let Some(written) = self.setting("timeout") else { return Ok(TIMEOUT) };
         match parse_duration(written) {
             Ok(timeout) if !timeout.is_zero() => Ok(timeout),
-            Ok(_) => Err(self.wrong("`timeout` has to be above 0")),
-            Err(error) => Err(self.wrong(&format!("`timeout`: {error}"))),
+            Ok(_) => Err(self.invalid("`timeout` has to be above 0")),
+            Err(error) => Err(self.invalid(&format!("`timeout`: {error}"))),
         }
     }
 
@@ -123,39 +123,37 @@ impl Remote {
         Some((decode(user)?, decode(password)?))
     }
 
-    /// Whether it names a user.
     pub(crate) fn has_credentials(&self) -> bool {
         self.userinfo.is_some()
     }
 
-    /// The hosts, with their ports.
+    /// The hosts with their ports.
     pub(crate) fn hosts(&self) -> &str {
         &self.hosts
     }
 
-    /// What comes after the hosts, with its slash.
+    /// The part after the hosts, with its slash.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
 
-    /// The parameters that are the server's, with the question mark.
+    /// The parameters of the server, with the question mark.
     pub(crate) fn their_query(&self) -> String {
         if self.theirs.is_empty() { String::new() } else { format!("?{}", self.theirs.join("&")) }
     }
 
-    /// The URL as the server's driver is to have it: with the secret, without what is ours.
+    /// The URL for the server's driver: with secrets, without the source's settings.
     pub(crate) fn with_secrets(&self, scheme: &str) -> String {
         let Self { userinfo, hosts, path, .. } = self;
         let userinfo = userinfo.as_ref().map(|userinfo| format!("{userinfo}@")).unwrap_or_default();
         format!("{scheme}://{userinfo}{hosts}{path}{}", self.their_query())
     }
 
-    /// An error about this URL.
-    pub(crate) fn wrong(&self, what: &str) -> OpenError {
+    pub(crate) fn invalid(&self, what: &str) -> OpenError {
         OpenError::BadUrl { scheme: self.scheme.clone(), what: what.to_owned() }
     }
 
-    /// Something is there, but not what it should be, or nothing is.
+    /// The error of a source that is missing or unsuitable.
     pub(crate) fn unusable(&self, reason: impl fmt::Display) -> OpenError {
         OpenError::Unusable { place: self.to_string(), reason: reason.to_string() }
     }
@@ -165,7 +163,7 @@ impl fmt::Display for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { scheme, userinfo, hosts, path, ours, .. } = self;
         write!(f, "{scheme}://")?;
-        // What stands alone may be a token.
+        // A user without a password may be a token.
         if let Some((user, _)) = userinfo.as_ref().and_then(|userinfo| userinfo.split_once(':')) {
             write!(f, "{user}@")?;
         }
@@ -181,7 +179,7 @@ fn decode(text: &str) -> Option<String> {
     percent_decode_str(text).decode_utf8().ok().map(Into::into)
 }
 
-/// What a duration is called in a message.
+/// The text of a timeout in a message.
 pub(crate) fn within(timeout: Duration) -> String {
     format!("no answer within {}", format_duration(timeout))
 }
@@ -191,11 +189,11 @@ mod tests {
     use super::*;
 
     fn read(rest: &str) -> Result<Remote, OpenError> {
-        Remote::read("mongodb", rest, &["collection", "key"], true)
+        Remote::parse("mongodb", rest, &["collection", "key"], true)
     }
 
     #[test]
-    fn settings_are_taken_and_secrets_not_shown() {
+    fn settings_are_parsed_and_secrets_not_shown() {
         let url = "//ada:se%40cret@a:1,b:2/db?collection=people&authSource=x&timeout=2s&key=name";
         let remote = read(url).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(remote.to_string(), "mongodb://ada@a:1,b:2/db?collection=people&timeout=2s&key=name");
@@ -208,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_url_is_told_without_showing_it() {
+    fn url_errors_do_not_quote_the_url() {
         for (rest, expected) in [
             ("host/db", "write `//` and a host after the colon"),
             ("//", "it names no host"),
@@ -224,7 +222,7 @@ mod tests {
             assert!(error.starts_with(&format!("mongodb: {expected}")), "{error}");
             assert!(!error.contains("sec"), "{error}");
         }
-        let error = Remote::read("couchdb", "//host/db?tiemout=1s", &[], false).err().expect("an error");
+        let error = Remote::parse("couchdb", "//host/db?tiemout=1s", &[], false).err().expect("an error");
         assert_eq!(error.to_string(), "couchdb: unknown parameter `tiemout`: did you mean `timeout`?");
     }
 }

@@ -1,19 +1,20 @@
-//! Secrets in what somebody wrote, and that is to be shown: the URLs in it may have passwords.
+//! Masks the secrets of URLs in text that is shown.
 
 use std::ops::Range;
 
-use crate::SOURCES;
-
-/// Parts of the names of parameters, and of values of some, that are not to be shown.
+/// Parts of the names of secret parameters.
 const SECRET_WORDS: [&str; 5] = ["passw", "pwd", "secret", "token", "credential"];
 
-/// Parameters of HTTP sources that are ours.
+/// Schemes without a user and a password.
+const LOCAL_SCHEMES: [&str; 2] = ["sqlite", "simulated"];
+
+/// Parameters that belong to HTTP sources, not to their servers.
 const HTTP_SETTINGS: [&str; 4] = ["ca", "connections", "ids", "timeout"];
 
-/// What stands for a letter of one byte, and of two, three and four.
+/// Masks of characters with one, two, three and four bytes, so that offsets stay valid.
 const MASKS: [char; 4] = ['*', '·', '•', '🞄'];
 
-/// A TOML file, sound or not, with a `*` for every letter of a secret, so that all else stays in its place.
+/// Replaces each character of a secret in a TOML file, valid or not, with a mask. Other text keeps its place.
 ///
 /// ```
 /// use stockade_source::secrets::masked_file;
@@ -37,7 +38,7 @@ pub fn masked_file(text: &str) -> String {
         shown.push_str(&masked(&taken[before..]));
         rest = after;
         if matches!(first, '"' | '\'') {
-            // What ends a string does not begin another.
+            // The end of one string is not the start of another.
             let end = rest.len() - rest.trim_start_matches(first).len();
             shown.push_str(&rest[..end.min(before)]);
             rest = &rest[end.min(before)..];
@@ -46,19 +47,19 @@ pub fn masked_file(text: &str) -> String {
     shown
 }
 
-/// A message that repeats what somebody wrote, in the same way.
+/// Masks the secrets in a message that quotes a file.
 #[must_use]
 pub fn masked_message(text: &str) -> String {
     text.split_inclusive('\n').map(masked).collect()
 }
 
-/// The length of what is left of a line.
+/// The length of the rest of the line.
 fn line(text: &str) -> usize {
     text.find('\n').unwrap_or(text.len())
 }
 
-/// How many quotes a string begins with, and the length of what is in it. One that nobody closes ends with its line,
-/// or with the text where it may have several lines.
+/// The number of quotes at the start of a string, and the length of its content. An unterminated string ends at the end
+/// of its line, or at the end of the text if it is a multi-line string.
 fn string(text: &str) -> (usize, usize) {
     let quote = &text[..1];
     let (long, after) = (quote.repeat(3), &text[1..]);
@@ -78,13 +79,13 @@ fn string(text: &str) -> (usize, usize) {
     (end.len(), within.len())
 }
 
-/// Masks what is secret in a piece of text with a URL in it, if there is one.
+/// Masks the secrets of a URL in the text, if there is one.
 fn masked(piece: &str) -> String {
     let mut secrets = Vec::new();
     if piece.contains("://") {
         secrets.extend(secrets_of(piece, 0));
     } else {
-        // A URL that was written wrongly has no less of a secret.
+        // An invalid URL may contain a secret too.
         for word in piece.split_whitespace() {
             let offset = word.as_ptr() as usize - piece.as_ptr() as usize;
             secrets.extend(secrets_of(word, offset));
@@ -102,10 +103,9 @@ fn masked(piece: &str) -> String {
     shown
 }
 
-/// Where the secrets of a URL are: what stands between its user, if it has one, and its host, and some parameters.
+/// The ranges of a URL's secrets: its password or token, and the values of some parameters.
 fn secrets_of(url: &str, offset: usize) -> Vec<Range<usize>> {
-    let mut of_files = SOURCES.iter().filter(|kind| !kind.form.contains("//")).flat_map(|kind| kind.schemes);
-    if of_files.any(|scheme| url.strip_prefix(scheme).is_some_and(|rest| rest.starts_with(':'))) {
+    if LOCAL_SCHEMES.iter().any(|scheme| url.strip_prefix(scheme).is_some_and(|rest| rest.starts_with(':'))) {
         return Vec::new();
     }
     let mut secrets = Vec::new();
@@ -116,7 +116,7 @@ fn secrets_of(url: &str, offset: usize) -> Vec<Range<usize>> {
         let user = url[begin..end].find(':').map_or(0, |colon| colon + 1);
         secrets.push(offset + begin + user..offset + end);
     }
-    // What is the server's may be a key to it.
+    // The parameters of an HTTP server may be keys.
     let is_http = url.starts_with("http");
     let query = url.find('?').map_or(url.len(), |at| at + 1);
     let mut at = query;
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_masked_wherever_and_however_they_are_written() {
+    fn secrets_are_masked_in_every_form() {
         for (written, shown) in [
             ("source = \"postgres://ada:sec@h/db\"", "source = \"postgres://ada:***@h/db\""),
             ("source = 'postgres://ada:sec@h/db'", "source = 'postgres://ada:***@h/db'"),
@@ -157,14 +157,14 @@ mod tests {
                 "\"postgres:ada:***@h\" \"postgres//ada:***@h\"",
             ),
             ("\"postgres:/ada:se?c@h\"", "\"postgres:/ada:****@h\""),
-            // Several of them, a token, an `@` in a password, letters of several bytes.
+            // Several secrets, a token, an `@` in a password, characters of several bytes.
             ("\"http://token@h\"", "\"http://*****@h\""),
             ("\"x://a:s@c@h\"", "\"x://a:***@h\""),
             ("\"x://a:sé€𝄞@h\"", "\"x://a:*·•🞄@h\""),
             ("\"x://h/?a=b&password=sec&c=d\"", "\"x://h/?a=b&password=***&c=d\""),
             ("\"x://h/?p=AWS_SESSION_TOKEN:sec\"", "\"x://h/?p=*********************\""),
             ("\"https://h/{id}?key=sec&ids=a\"", "\"https://h/{id}?key=***&ids=a\""),
-            // None at all.
+            // No secrets.
             ("\"postgres://h/db?key=id\" \"sqlite:/a:b@c\"", "\"postgres://h/db?key=id\" \"sqlite:/a:b@c\""),
             ("text = \"mail ada@example.com at 10:30\"", "text = \"mail ada@example.com at 10:30\""),
             ("''''a:''' \"\" '' b = \"\"\"\"", "''''a:''' \"\" '' b = \"\"\"\""),
@@ -178,7 +178,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_else_stays_in_its_place(text in "[a@:/\"'#\\\\\n?=é ]{0,40}") {
+        fn other_text_keeps_its_place(text in "[a@:/\"'#\\\\\n?=é ]{0,40}") {
             for shown in [masked_file(&text), masked_message(&text)] {
                 prop_assert_eq!((shown.len(), shown.chars().count()), (text.len(), text.chars().count()));
                 for (at, c) in shown.char_indices().filter(|(_, c)| !MASKS.contains(c)) {
@@ -189,7 +189,7 @@ mod tests {
         }
 
         #[test]
-        fn a_password_is_never_shown(password in "[b-z@/:?#%' ]{4,12}", quote in "[\"']") {
+        fn password_is_never_shown(password in "[b-z@/:?#%' ]{4,12}", quote in "[\"']") {
             prop_assume!(!password.contains(&quote));
             let file = |password: &str| format!("a = {quote}postgres://A:{password}@h{quote}\n");
             let shown = file(&"*".repeat(password.len()));

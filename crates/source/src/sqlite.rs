@@ -18,68 +18,74 @@ use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 
 use crate::{
-    OpenError, Opening, Place, Read,
+    OpenError, OpenFuture, ParseResult, SourceKind, SourceLocation,
     documents::{self, NamedDocument},
 };
 
-/// How many connections read at once. Point reads from the page cache are bound by the processor.
+/// Limit of concurrent reads. Point reads from the page cache are limited by the processor.
 const CONNECTIONS: usize = 4;
 
-/// How long a fetch waits for one of them.
+/// Limit of the wait for a connection.
 const CONNECTION_WAIT: Duration = Duration::from_secs(10);
 
-/// Bumped when what [`documents::generate`] makes changes, so that no old file is taken for new.
+/// The version changes with the result of [`documents::generate`], so that an old file is not reused.
 const GENERATED_FILE: &str = "documents-680-v1.sqlite";
 
-/// A SQLite database of documents, read through a bounded pool of connections.
-pub struct Sqlite {
+/// A SQLite database with a bounded pool of connections.
+pub struct SqliteSource {
     path: PathBuf,
-    pool: Pool<Connector>,
-    /// Removes a temporary database with its source.
+    pool: Pool<SqliteConnector>,
+    /// Removes a temporary database when the source is dropped.
     _temporary: Option<TempDir>,
 }
 
-/// Where a database is; without a path, the one of generated documents.
-struct File {
+/// The path of a database; no path: the database of generated documents.
+struct SqliteLocation {
     path: Option<PathBuf>,
 }
 
+pub(crate) const fn kind(schemes: &'static [&'static str]) -> SourceKind {
+    SourceKind {
+        schemes,
+        form: "sqlite:PATH",
+        summary: "a SQLite database; without a path one with 680 generated documents",
+        is_simulated: false,
+        parse,
+    }
+}
+
 #[expect(clippy::unnecessary_wraps, reason = "as the registry has it: other URLs can be wrong")]
-pub(crate) fn read(_: &str, path: &str) -> Read {
+fn parse(_: &str, path: &str) -> ParseResult {
     let path = (!path.is_empty()).then(|| PathBuf::from(path));
-    Ok(Arc::new(File { path }))
+    Ok(Arc::new(SqliteLocation { path }))
 }
 
-pub(crate) fn generated_documents() -> Arc<dyn Place> {
-    Arc::new(File { path: None })
-}
-
-impl Place for File {
-    fn open(&self) -> Opening<'_> {
+impl SourceLocation for SqliteLocation {
+    fn open(&self) -> OpenFuture<'_> {
         let path = self.path.clone();
-        blocking(move || Sqlite::open(path.map_or_else(generated, Ok)?, None))
+        blocking(move || SqliteSource::open(path.map_or_else(generated, Ok)?, None))
     }
 
-    fn fill<'a>(&'a self, documents: &'a [NamedDocument]) -> Opening<'a> {
+    fn fill<'a>(&'a self, documents: &'a [NamedDocument]) -> OpenFuture<'a> {
         let (path, documents) = (self.path.clone(), documents.to_vec());
         blocking(move || {
             if let Some(path) = path {
                 refuse_other(&path, &documents)?;
                 write(&path, &documents)?;
-                return Sqlite::open(path, None);
+                return SqliteSource::open(path, None);
             }
             let temporary = TempDir::with_prefix("stockade-").map_err(|error| {
                 unusable(&env::temp_dir(), format!("{error}; set TMPDIR to a writable directory"))
             })?;
             let path = temporary.path().join("documents.sqlite");
             write(&path, &documents)?;
-            Sqlite::open(path, Some(temporary))
+            SqliteSource::open(path, Some(temporary))
         })
     }
 }
 
-/// Opens a database where that may block.
-fn blocking<'a>(open: impl FnOnce() -> Result<Sqlite, OpenError> + Send + 'static) -> Opening<'a> {
+/// Opens a database on a thread for blocking work.
+fn blocking<'a>(open: impl FnOnce() -> Result<SqliteSource, OpenError> + Send + 'static) -> OpenFuture<'a> {
     Box::pin(async {
         let opened = spawn_blocking(open).await;
         let source = opened.unwrap_or_else(|lost| panic::resume_unwind(lost.into_panic()))?;
@@ -87,19 +93,19 @@ fn blocking<'a>(open: impl FnOnce() -> Result<Sqlite, OpenError> + Send + 'stati
     })
 }
 
-impl std::fmt::Display for File {
+impl std::fmt::Display for SqliteLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "sqlite:{}", self.path.as_deref().unwrap_or(Path::new("")).display())
     }
 }
 
-impl Sqlite {
+impl SqliteSource {
     fn open(path: PathBuf, temporary: Option<TempDir>) -> Result<Self, OpenError> {
         if !path.exists() {
             return Err(OpenError::Missing { place: path.display().to_string() });
         }
         check(&path)?;
-        let pool = Pool::builder(Connector { path: path.clone() })
+        let pool = Pool::builder(SqliteConnector { path: path.clone() })
             .max_size(CONNECTIONS)
             .wait_timeout(Some(CONNECTION_WAIT))
             .runtime(Runtime::Tokio1)
@@ -108,7 +114,7 @@ impl Sqlite {
         Ok(Self { path, pool, _temporary: temporary })
     }
 
-    /// Runs a query where it may block.
+    /// Runs a query on a thread for blocking work.
     async fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -132,7 +138,7 @@ impl Sqlite {
     }
 }
 
-impl Source for Sqlite {
+impl Source for SqliteSource {
     fn fetch<'a>(&'a self, id: &'a str) -> SourceFuture<'a, Option<Document>> {
         let id = id.to_owned();
         Box::pin(self.read(move |connection| {
@@ -155,11 +161,11 @@ impl Source for Sqlite {
 }
 
 /// Opens connections for the pool.
-struct Connector {
+struct SqliteConnector {
     path: PathBuf,
 }
 
-impl managed::Manager for Connector {
+impl managed::Manager for SqliteConnector {
     type Type = Connection;
     type Error = rusqlite::Error;
 
@@ -168,7 +174,7 @@ impl managed::Manager for Connector {
     }
 
     async fn recycle(&self, _: &mut Connection, _: &Metrics) -> RecycleResult<rusqlite::Error> {
-        // There is no network that could have gone away.
+        // A file has no network connection that could be lost.
         Ok(())
     }
 }
@@ -177,7 +183,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)
 }
 
-/// Whether the file is a database with the table, before anything is built on it.
+/// Fails if the file is no database with the table.
 fn check(path: &Path) -> Result<(), OpenError> {
     let look = || {
         let connection = connect(path)?;
@@ -188,7 +194,7 @@ fn check(path: &Path) -> Result<(), OpenError> {
     look().map_err(|error| unusable(path, explain(&error)))
 }
 
-/// What SQLite says, and what to do about it.
+/// The cause and the remedy.
 fn explain(error: &rusqlite::Error) -> String {
     use rusqlite::ErrorCode::{
         CannotOpen, DatabaseBusy, DatabaseCorrupt, DiskFull, NotADatabase, ReadOnly, SystemIoFailure,
@@ -208,7 +214,7 @@ fn explain(error: &rusqlite::Error) -> String {
     format!("{error}; {remedy}")
 }
 
-/// Somebody's database is not written to, unless it holds these very documents.
+/// Fails if the database has other documents.
 fn refuse_other(path: &Path, documents: &[NamedDocument]) -> Result<(), OpenError> {
     if !path.exists() {
         return Ok(());
@@ -248,7 +254,7 @@ fn write(path: &Path, documents: &[NamedDocument]) -> Result<(), OpenError> {
     fill().map_err(|error| unusable(path, explain(&error)))
 }
 
-/// The database of generated documents, made on first use in the user's cache directory.
+/// The path of the database of generated documents, created on first use in the user's cache directory.
 fn generated() -> Result<PathBuf, OpenError> {
     let directory = env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
@@ -260,7 +266,7 @@ fn generated() -> Result<PathBuf, OpenError> {
     if path.exists() && is_whole(&path) {
         return Ok(path);
     }
-    // Written beside it and renamed, so that nobody ever opens half a database.
+    // Written to a temporary file and renamed, so that no reader sees an incomplete database.
     let error = |error: std::io::Error| {
         unusable(&directory, format!("{error}; set XDG_CACHE_HOME to a writable directory"))
     };
@@ -272,7 +278,7 @@ fn generated() -> Result<PathBuf, OpenError> {
     Ok(path)
 }
 
-/// Whether the generated database is all there; if not, it is made anew.
+/// False if the generated database is incomplete and must be created again.
 fn is_whole(path: &Path) -> bool {
     let look = || -> rusqlite::Result<bool> {
         let connection = connect(path)?;

@@ -1,4 +1,4 @@
-//! A source that behaves as its stages have it, and works on so many fetches at once.
+//! A source with scheduled behavior and a limit of concurrent fetches.
 
 use std::{
     cmp::Reverse,
@@ -11,74 +11,71 @@ use std::{
 
 use rand::RngExt;
 use stockade_model::{
-    capacity::{Desk, Full},
+    capacity::{QueueFull, QueueModel},
     seed::{Rng, Seed},
     source::{Document, Source, SourceError, SourceFuture},
     time::{Runtime, Time},
 };
 
-use crate::stages::{Conduct, Stages, State};
+use crate::stages::{Availability, SourceBehavior, SourceStages};
 
-/// Answers as the source behind it does, if and when its [`Conduct`] lets it, and counts who asks.
+/// Adds the latency, errors and capacity of a [`SourceBehavior`] to a source, and counts its fetches.
 ///
-/// Before it [begins](Self::begin) it stands aside: it is as slow as in its first stage, and neither fails
-/// nor counts.
-pub struct Staged<R> {
+/// Before [`start`](Self::start) it has the latency of its first stage, does not fail, and does not
+/// count.
+pub struct StagedSource<R> {
     source: Arc<dyn Source>,
-    stages: Stages,
+    stages: SourceStages,
     runtime: R,
-    began: OnceLock<Time>,
-    door: Mutex<Door>,
+    started_at: OnceLock<Time>,
+    state: Mutex<StagedState>,
     versions: Mutex<BTreeMap<Arc<str>, u64>>,
 }
 
-/// A document, and how old it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stamped {
-    /// Its bytes.
+pub struct VersionedDocument {
     pub document: Document,
-    /// How often it had been [written](Staged::write) when the source was asked.
+    /// The number of [writes](StagedSource::write) before the fetch.
     pub version: u64,
-    /// When the source answered.
+    /// The time of the response.
     pub at: Time,
 }
 
-/// Who came, who is inside.
-struct Door {
-    desk: Desk,
+struct StagedState {
+    queue: QueueModel,
     latencies: Rng,
     errors: Rng,
     fetches: u64,
     by_second: BTreeMap<u64, u64>,
-    /// Fetches that somebody waits for.
+    /// Fetches with a waiting caller.
     awaited: usize,
-    /// When the origin will be done with those that nobody waits for any more.
+    /// The end times of cancelled fetches, which still use a worker.
     abandoned: BinaryHeap<Reverse<Time>>,
     concurrent_max: usize,
 }
 
-/// What becomes of a fetch that came to the door.
-enum Admitted<'a, R: Runtime> {
-    /// It stands aside: until then nothing else happens.
-    Passed(Time),
-    Inside(Visit<'a, R>),
-    /// Until whoever waits for it gives up.
-    Unanswered(Visit<'a, R>),
+/// The kind of a fetch's response.
+enum StagedFetch<'a, R: Runtime> {
+    /// Before the start: a response at this time, not counted.
+    NotStarted(Time),
+    Admitted(FetchGuard<'a, R>),
+    /// No response; the fetch ends when its caller cancels it.
+    Unanswered(FetchGuard<'a, R>),
     Refused(&'static str),
 }
 
-/// A fetch that somebody waits for. If nobody does any more, it is worked on until it `ends`.
-struct Visit<'a, R: Runtime> {
-    staged: &'a Staged<R>,
-    ends: Time,
+/// A fetch with a waiting caller. After a cancel it uses its worker until `ends_at`.
+struct FetchGuard<'a, R: Runtime> {
+    staged: &'a StagedSource<R>,
+    ends_at: Time,
     fails: bool,
 }
 
-impl<R: Runtime> Staged<R> {
-    /// In front of `source`, with latencies and errors drawn from `seed`.
-    pub fn new(source: Arc<dyn Source>, conduct: &Conduct, runtime: R, seed: Seed) -> Self {
-        let door = Door {
-            desk: Desk::new(conduct.capacity),
+impl<R: Runtime> StagedSource<R> {
+    /// Latencies and errors are drawn from `seed`.
+    pub fn new(source: Arc<dyn Source>, conduct: &SourceBehavior, runtime: R, seed: Seed) -> Self {
+        let state = StagedState {
+            queue: QueueModel::new(conduct.capacity),
             latencies: seed.stream("latency"),
             errors: seed.stream("errors"),
             fetches: 0,
@@ -91,25 +88,25 @@ impl<R: Runtime> Staged<R> {
             source,
             stages: conduct.stages.clone(),
             runtime,
-            began: OnceLock::new(),
-            door: Mutex::new(door),
+            started_at: OnceLock::new(),
+            state: Mutex::new(state),
             versions: Mutex::default(),
         }
     }
 
-    /// The load begins now: from here on stages are counted. Only the first time counts.
-    pub fn begin(&self) {
-        self.began.get_or_init(|| self.runtime.now());
+    /// Starts the stages. Only the first call has an effect.
+    pub fn start(&self) {
+        self.started_at.get_or_init(|| self.runtime.now());
     }
 
-    /// How many fetches have come to the door, whatever became of them.
+    /// All fetches since the start, whatever their result.
     pub fn fetches(&self) -> u64 {
-        self.door().fetches
+        self.state().fetches
     }
 
-    /// How many of them came in which of these seconds since the beginning. Each is told once.
+    /// Removes and returns the number of fetches for each second since the start, up to `until`.
     pub fn take_fetches(&self, until: Bound<u64>) -> BTreeMap<u64, u64> {
-        let by_second = &mut self.door().by_second;
+        let by_second = &mut self.state().by_second;
         let later = match until {
             Bound::Included(second) => by_second.split_off(&second.saturating_add(1)),
             Bound::Excluded(second) => by_second.split_off(&second),
@@ -118,18 +115,18 @@ impl<R: Runtime> Staged<R> {
         std::mem::replace(by_second, later)
     }
 
-    /// The most fetches that were inside at once: waiting for their turn or worked on, whether or not
-    /// anybody still waited for them, or waited for in vain while the source was silent.
+    /// The peak of concurrent fetches: waiting for a worker or in work, also if cancelled, and those that
+    /// wait for a silent source.
     pub fn concurrent_max(&self) -> usize {
-        self.door().concurrent_max
+        self.state().concurrent_max
     }
 
-    /// How many fetches are inside that somebody waits for.
+    /// The number of fetches with a waiting caller.
     pub fn awaited(&self) -> usize {
-        self.door().awaited
+        self.state().awaited
     }
 
-    /// Writes the document with this id anew: its bytes stay, its version is one more; which it is.
+    /// Increments the version of a document and returns it. The bytes stay the same.
     pub fn write(&self, id: &Arc<str>) -> u64 {
         let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
         let version = versions.entry(Arc::clone(id)).or_default();
@@ -137,63 +134,68 @@ impl<R: Runtime> Staged<R> {
         *version
     }
 
-    /// The document with this id, and which version of it that is.
-    pub async fn fetch_stamped(&self, id: &str) -> Result<Option<Stamped>, SourceError> {
-        // As a database does, it reads what is there when it is asked, however long the answer takes.
+    /// Fetches a document with its version.
+    pub async fn fetch_stamped(&self, id: &str) -> Result<Option<VersionedDocument>, SourceError> {
+        // Like a database, it reads the version at the start of the fetch, not at its end.
         let version = self.versions.lock().unwrap_or_else(PoisonError::into_inner).get(id).copied();
         let document = self.fetch(id).await?;
-        let stamp =
-            |document| Stamped { document, version: version.unwrap_or_default(), at: self.runtime.now() };
+        let stamp = |document| VersionedDocument {
+            document,
+            version: version.unwrap_or_default(),
+            at: self.runtime.now(),
+        };
         Ok(document.map(stamp))
     }
 
-    fn door(&self) -> MutexGuard<'_, Door> {
-        self.door.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, StagedState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn admit(&self) -> Admitted<'_, R> {
-        let mut door = self.door();
-        let door = &mut *door;
+    fn admit(&self) -> StagedFetch<'_, R> {
+        let mut state = self.state();
+        let state = &mut *state;
         let now = self.runtime.now();
-        let Some(began) = self.began.get().copied() else {
-            return Admitted::Passed(now + self.stages.at(Duration::ZERO).latency.draw(&mut door.latencies));
+        let Some(started_at) = self.started_at.get().copied() else {
+            return StagedFetch::NotStarted(
+                now + self.stages.at(Duration::ZERO).latency.draw(&mut state.latencies),
+            );
         };
-        door.fetches += 1;
-        *door.by_second.entry((now - began).as_secs()).or_default() += 1;
-        match self.stages.at(now - began).state {
-            State::Up => {}
-            State::Refusing => return Admitted::Refused("connection refused"),
-            State::Silent => return Admitted::Unanswered(self.enter(door, now, now, false)),
+        state.fetches += 1;
+        *state.by_second.entry((now - started_at).as_secs()).or_default() += 1;
+        match self.stages.at(now - started_at).state {
+            Availability::Up => {}
+            Availability::Refusing => return StagedFetch::Refused("connection refused"),
+            Availability::Silent => return StagedFetch::Unanswered(self.enter(state, now, now, false)),
         }
         let mut fails = false;
-        let ends = door.desk.admit(now, |turn: Time| -> Duration {
-            let stage = self.stages.at(turn - began);
-            fails = stage.errors > 0.0 && door.errors.random_bool(stage.errors.min(1.0));
-            stage.latency.draw(&mut door.latencies)
+        let ends_at = state.queue.admit(now, |turn: Time| -> Duration {
+            let stage = self.stages.at(turn - started_at);
+            fails = stage.errors > 0.0 && state.errors.random_bool(stage.errors.min(1.0));
+            stage.latency.draw(&mut state.latencies)
         });
-        let ends = match ends {
-            Ok(ends) => ends,
-            Err(Full) => return Admitted::Refused("its queue is full"),
+        let ends_at = match ends_at {
+            Ok(ends_at) => ends_at,
+            Err(QueueFull) => return StagedFetch::Refused("its queue is full"),
         };
-        Admitted::Inside(self.enter(door, now, ends, fails))
+        StagedFetch::Admitted(self.enter(state, now, ends_at, fails))
     }
 
-    fn enter(&self, door: &mut Door, now: Time, ends: Time, fails: bool) -> Visit<'_, R> {
-        while door.abandoned.peek().is_some_and(|ends| ends.0 <= now) {
-            door.abandoned.pop();
+    fn enter(&self, state: &mut StagedState, now: Time, ends_at: Time, fails: bool) -> FetchGuard<'_, R> {
+        while state.abandoned.peek().is_some_and(|ends_at| ends_at.0 <= now) {
+            state.abandoned.pop();
         }
-        door.awaited += 1;
-        door.concurrent_max = door.concurrent_max.max(door.awaited + door.abandoned.len());
-        Visit { staged: self, ends, fails }
+        state.awaited += 1;
+        state.concurrent_max = state.concurrent_max.max(state.awaited + state.abandoned.len());
+        FetchGuard { staged: self, ends_at, fails }
     }
 }
 
-impl<R: Runtime> Drop for Visit<'_, R> {
+impl<R: Runtime> Drop for FetchGuard<'_, R> {
     fn drop(&mut self) {
-        let mut door = self.staged.door();
-        door.awaited -= 1;
-        if self.staged.runtime.now() < self.ends {
-            door.abandoned.push(Reverse(self.ends));
+        let mut state = self.staged.state();
+        state.awaited -= 1;
+        if self.staged.runtime.now() < self.ends_at {
+            state.abandoned.push(Reverse(self.ends_at));
         }
     }
 }
@@ -202,21 +204,21 @@ fn failed<T>(reason: &str) -> Result<T, SourceError> {
     Err(SourceError::Failed { source_name: "the origin".to_owned(), reason: reason.to_owned() })
 }
 
-impl<R: Runtime> Source for Staged<R> {
-    /// It is at the door when this is called.
+impl<R: Runtime> Source for StagedSource<R> {
+    /// The call itself counts and admits the fetch, before the first poll.
     fn fetch<'a>(&'a self, id: &'a str) -> SourceFuture<'a, Option<Document>> {
         let admitted = self.admit();
         Box::pin(async move {
             match admitted {
-                Admitted::Passed(until) => {
+                StagedFetch::NotStarted(until) => {
                     self.runtime.sleep_until(until).await;
                     self.source.fetch(id).await
                 }
-                Admitted::Unanswered(_visit) => pending().await,
-                Admitted::Refused(reason) => failed(reason),
-                Admitted::Inside(visit) => {
-                    self.runtime.sleep_until(visit.ends).await;
-                    if visit.fails {
+                StagedFetch::Unanswered(_visit) => pending().await,
+                StagedFetch::Refused(reason) => failed(reason),
+                StagedFetch::Admitted(guard) => {
+                    self.runtime.sleep_until(guard.ends_at).await;
+                    if guard.fails {
                         failed("it answered with an error")
                     } else {
                         self.source.fetch(id).await

@@ -1,21 +1,17 @@
-//! `stockade app`: documents of a database over HTTP, through a cache of an experiment. A part of runs; nobody types it.
+//! `stockade app`: documents of a database over HTTP, through the cache of an experiment. A child process of `run`.
 
-use std::{
-    io::{self, Write},
-    num::NonZeroUsize,
-    sync::Arc,
-};
+use std::{io, num::NonZeroUsize, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use serde_json::json;
-use stockade_lab::engine::{App, NoDocument, Serving};
-use stockade_load::drive::Limits;
+use stockade_lab::engine::{DocumentApp, DocumentError, RunningApp};
+use stockade_load::generator::ProcessLimits;
 use stockade_model::{seed::Seed, time::Live};
 use stockade_proxy::{
     documents::{found, id, words},
-    front::{Answering, ClientBody, Front, Handler, Peer, Settings},
+    frontend::{ClientBody, ConnectionInfo, Frontend, FrontendSettings, Handler, HandlerResponse},
     policy::cache_status::CACHE_STATUS,
 };
 use tokio::{
@@ -24,19 +20,18 @@ use tokio::{
 };
 
 use crate::{
+    child::{Listening, report_ready},
     cli::AppArgs,
-    exit::{Exit, Failure},
-    lifeline::end_with_stdin,
+    exit::{CommandError, Exit},
 };
 
 /// Two segments: no document has such an id.
 const STATS: &str = "/_admin/stats";
 
-/// Says where it listens on standard output, and nothing else there.
-pub fn app(args: &AppArgs) -> Result<Exit, Failure> {
-    let app = App::load(&args.config)?;
-    let _ = Limits::raised();
-    let cannot_start = |error: io::Error| Failure::Usage(format!("cannot start: {error}"));
+pub fn app(args: &AppArgs) -> Result<Exit, CommandError> {
+    let app = DocumentApp::load(&args.config)?;
+    let _ = ProcessLimits::raised();
+    let cannot_start = |error: io::Error| CommandError::Usage(format!("cannot start: {error}"));
     // Redis and databases are spoken to on it.
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(cannot_start)?;
     let live = Live::on(runtime.handle().clone());
@@ -46,21 +41,17 @@ pub fn app(args: &AppArgs) -> Result<Exit, Failure> {
         let signal = |kind| signal(kind).map_err(cannot_start);
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
     };
-    let settings = Settings {
+    let settings = FrontendSettings {
         // One, as of Node; Redis and the database are another's.
         threads: NonZeroUsize::MIN,
         connections_max: 100_000,
-        ..Settings::default()
+        ..FrontendSettings::default()
     };
-    let front = Front::start(settings, &Shelf(Arc::clone(&serving)))
-        .map_err(|error| Failure::Usage(error.to_string()))?;
-    if args.until_stdin_ends {
-        end_with_stdin();
-    }
-    for address in front.addresses() {
-        writeln!(io::stdout(), "http://{address}").map_err(Failure::Output)?;
-        eprintln!("it is looked at at http://{address}/_admin");
-    }
+    let front = Frontend::start(settings, &AppHandler(Arc::clone(&serving)))
+        .map_err(|error| CommandError::Usage(error.to_string()))?;
+    let listen: Vec<String> = front.addresses().iter().map(|address| format!("http://{address}")).collect();
+    let admin = listen.first().map(|url| format!("{url}/_admin"));
+    report_ready(&Listening { listen, admin }, &args.parent)?;
     runtime.block_on(async {
         tokio::select! {
             _ = interrupt.recv() => {}
@@ -76,14 +67,14 @@ pub fn app(args: &AppArgs) -> Result<Exit, Failure> {
 }
 
 #[derive(Clone)]
-struct Shelf(Arc<Serving>);
+struct AppHandler(Arc<RunningApp>);
 
-impl Handler for Shelf {
+impl Handler for AppHandler {
     type Body = Full<Bytes>;
 
-    fn answer(&self, request: Request<ClientBody>, _: Peer) -> Answering<Self::Body> {
+    fn handle(&self, request: Request<ClientBody>, _: ConnectionInfo) -> HandlerResponse<Self::Body> {
         let serving = Arc::clone(&self.0);
-        Answering::Later(Box::pin(async move {
+        HandlerResponse::Pending(Box::pin(async move {
             let is_head = request.method() == Method::HEAD;
             let answer = match request.uri().path() {
                 _ if !is_head && request.method() != Method::GET => {
@@ -100,7 +91,7 @@ impl Handler for Shelf {
     }
 }
 
-async fn document(serving: &Serving, id: &str) -> Response<Bytes> {
+async fn document(serving: &RunningApp, id: &str) -> Response<Bytes> {
     match serving.document(id).await {
         Ok((document, outcome)) => {
             let mut answer = found(document);
@@ -108,29 +99,16 @@ async fn document(serving: &Serving, id: &str) -> Response<Bytes> {
             answer.headers_mut().extend(status.ok().map(|status| (CACHE_STATUS, status)));
             answer
         }
-        Err(NoDocument::Missing) => words(StatusCode::NOT_FOUND, "no such document\n"),
-        Err(NoDocument::TimedOut(said)) => words(StatusCode::GATEWAY_TIMEOUT, said + "\n"),
-        Err(NoDocument::Failed(said)) => words(StatusCode::BAD_GATEWAY, said + "\n"),
+        Err(DocumentError::Missing) => words(StatusCode::NOT_FOUND, "no such document\n"),
+        Err(DocumentError::TimedOut(said)) => words(StatusCode::GATEWAY_TIMEOUT, said + "\n"),
+        Err(DocumentError::Failed(said)) => words(StatusCode::BAD_GATEWAY, said + "\n"),
     }
 }
 
-/// As a proxy tells them.
-fn stats(serving: &Serving) -> Response<Bytes> {
-    let counted = serving.counted();
-    let cache = counted.cache;
-    let route = json!({
-        "loads": counted.source_loads,
-        "loads_refused": cache.loads_refused,
-        "loads_rejected": cache.loads_rejected,
-        "waiters": counted.waiters,
-        "refreshes": { "all": cache.refreshes },
-    });
-    let stats = json!({
-        "entries": cache.entries,
-        "evicted_expired": 0,
-        "evicted_size": cache.evicted,
-        "reclaims": 0,
-        "routes": [route],
-    });
-    words(StatusCode::OK, stats.to_string())
+/// The counters, in the shape of a proxy's `/stats`.
+fn stats(serving: &RunningApp) -> Response<Bytes> {
+    let stats = serving.stats();
+    let mut page = json!(stats.store());
+    page["routes"] = json!([stats.requests()]);
+    words(StatusCode::OK, page.to_string())
 }

@@ -1,15 +1,18 @@
-//! What the program ends with. The codes are a contract: scripts and CI depend on them.
+//! The exit codes, a contract with scripts and CI.
 
 use std::process::ExitCode;
 
 use stockade_lab::{engine::EngineError, run::RunError, spec::LoadError, storage::StorageError};
-use stockade_load::{drive, plan};
+#[cfg(feature = "http")]
+use stockade_load::{generator::LoadTestError, plan};
 use stockade_model::record::{Record, Verdict};
-use stockade_origin::{Refused, StartError};
-use stockade_proxy::{admin, config::ConfigError, front, serve::routes::RulesError, server};
+#[cfg(feature = "http")]
+use stockade_origin::{AddRecipesError, OriginStartError};
+#[cfg(feature = "http")]
+use stockade_proxy::{admin, config::ConfigError, frontend, serve::router::RouterError, server};
 use stockade_source::{documents::ReadError, secrets::masked_message};
 
-/// How the program ends when nothing went wrong.
+/// The exit of a program without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// 0: done, and every hypothesis supported.
@@ -20,10 +23,9 @@ pub enum Exit {
     Refuted,
 }
 
-/// What went wrong. What was typed, and files that were written to be read here, end with 2;
-/// everything else (a database, a disk, a record) with 1.
+/// An error. Arguments and files that are wrong exit with 2; everything else (a database, a disk, a record) with 1.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum CommandError {
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error(transparent)]
@@ -34,14 +36,19 @@ pub enum Failure {
     Run(#[from] RunError),
     #[error(transparent)]
     Storage(#[from] StorageError),
+    #[cfg(feature = "http")]
     #[error(transparent)]
-    Origin(#[from] StartError),
+    Origin(#[from] OriginStartError),
+    #[cfg(feature = "http")]
     #[error(transparent)]
-    Generator(#[from] drive::LoadError),
+    Generator(#[from] LoadTestError),
+    #[cfg(feature = "http")]
     #[error(transparent)]
-    Plan(#[from] plan::ReadError),
+    Plan(#[from] plan::PlanFileError),
+    #[cfg(feature = "http")]
     #[error(transparent)]
-    Proxy(#[from] server::StartError),
+    Proxy(#[from] server::ProxyStartError),
+    #[cfg(feature = "http")]
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error("{0}")]
@@ -51,7 +58,7 @@ pub enum Failure {
 }
 
 impl Exit {
-    /// What a run ends with. An interrupted one has not shown all it was to show.
+    /// The exit of a run. An interrupted run has not shown all that it had to show.
     pub fn of(record: &Record) -> Self {
         match record.verdict {
             _ if record.interrupted => Self::Undecided,
@@ -62,35 +69,39 @@ impl Exit {
     }
 }
 
-/// Says what is wrong with what was typed, which may hold a secret; or the help that was asked for.
+/// Prints the help, or what is wrong with the arguments, without their secrets.
 pub fn usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         eprint!("{}", masked_message(&error.render().to_string()));
     } else {
-        // A reader that has seen enough is no failure.
+        // A closed pipe is no failure.
         let _ = error.print();
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// Says on standard error what went wrong.
-pub fn explain(failure: Failure) -> ExitCode {
+/// Prints the error on standard error.
+pub fn explain(failure: CommandError) -> ExitCode {
     let code = failure.code();
     match failure {
-        Failure::Load(LoadError::Spec(spec)) | Failure::Run(RunError::Spec(spec)) => {
+        CommandError::Load(LoadError::Spec(spec)) | CommandError::Run(RunError::Spec(spec)) => {
             eprintln!("{:?}", miette::Report::new(*spec));
         }
-        Failure::Origin(StartError::Refused(Refused::Recipe(recipe))) => {
+        #[cfg(feature = "http")]
+        CommandError::Origin(OriginStartError::Recipes(AddRecipesError::Recipe(recipe))) => {
             eprintln!("{:?}", miette::Report::new(*recipe));
         }
-        Failure::Plan(plan::ReadError::Plan(plan)) => eprintln!("{:?}", miette::Report::new(*plan)),
-        Failure::Config(ConfigError::File(file)) => eprintln!("{:?}", miette::Report::new(*file)),
-        Failure::Generator(drive::LoadError::Samples(error))
+        #[cfg(feature = "http")]
+        CommandError::Plan(plan::PlanFileError::Plan(plan)) => eprintln!("{:?}", miette::Report::new(*plan)),
+        #[cfg(feature = "http")]
+        CommandError::Config(ConfigError::File(file)) => eprintln!("{:?}", miette::Report::new(*file)),
+        #[cfg(feature = "http")]
+        CommandError::Generator(LoadTestError::Samples(error))
             if error.kind() == std::io::ErrorKind::BrokenPipe => {}
-        // A reader that has seen enough is no failure worth a word.
-        Failure::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
-        // A path that was typed may be a URL in the wrong place.
-        failure @ (Failure::Load(_) | Failure::Documents(_)) => {
+        // A closed pipe is no failure worth a message.
+        CommandError::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+        // A path may be a URL in the wrong place, with a password.
+        failure @ (CommandError::Load(_) | CommandError::Documents(_)) => {
             eprintln!("error: {}", masked_message(&failure.to_string()));
         }
         failure => eprintln!("error: {failure}"),
@@ -99,7 +110,6 @@ pub fn explain(failure: Failure) -> ExitCode {
 }
 
 impl Exit {
-    /// The code, as the contract has it.
     pub fn code(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -115,39 +125,35 @@ impl From<Exit> for ExitCode {
     }
 }
 
-impl Failure {
+impl CommandError {
     fn code(&self) -> u8 {
         let is_usage = match self {
-            Self::Usage(_)
-            | Self::Origin(StartError::Tls(_))
-            | Self::Run(
-                RunError::MixedClocks
-                | RunError::NothingToScale
-                | RunError::Scale(_)
-                | RunError::Spec(_)
-                | RunError::Documents(_)
-                | RunError::Memory { .. }
-                | RunError::Storage(StorageError::Taken { .. }),
-            )
-            | Self::Storage(StorageError::Taken { .. })
-            | Self::Load(_)
-            | Self::Documents(_)
-            | Self::Plan(_)
-            | Self::Config(_)
-            // What the configuration names, or says, cannot be used; what does not listen is not its fault.
-            | Self::Proxy(
-                server::StartError::Rules(RulesError::Limit(_) | RulesError::Strategy { .. })
-                | server::StartError::Front(front::StartError::Tls(_))
-                | server::StartError::Admin(admin::StartError::Open(_) | admin::StartError::Token(_))
-                | server::StartError::Log(_),
-            )
-            | Self::Generator(drive::LoadError::Trust(_) | drive::LoadError::TooMany(_)) => true,
-            Self::Origin(StartError::Refused(refused)) => !matches!(refused, Refused::Unavailable(_)),
-            Self::Run(RunError::Http(error)) => error.is_usage(),
-            Self::Engine(error) | Self::Run(RunError::Engine(error) | RunError::Cell { error, .. }) => {
-                error.is_usage()
+            Self::Usage(_) | Self::Load(_) | Self::Documents(_) => true,
+            Self::Storage(error) => matches!(error, StorageError::Taken { .. }),
+            Self::Run(error) => error.is_usage(),
+            Self::Engine(error) => error.is_usage(),
+            Self::Output(_) => false,
+            #[cfg(feature = "http")]
+            Self::Plan(_) | Self::Config(_) => true,
+            #[cfg(feature = "http")]
+            Self::Generator(error) => {
+                matches!(error, LoadTestError::Trust(_) | LoadTestError::ConnectionLimit(_))
             }
-            _ => false,
+            #[cfg(feature = "http")]
+            Self::Origin(OriginStartError::Recipes(error)) => !matches!(error, AddRecipesError::Fetch(_)),
+            #[cfg(feature = "http")]
+            Self::Origin(error) => matches!(error, OriginStartError::Certificate(_)),
+            // A configuration that cannot be used is usage; an address that is taken is not.
+            #[cfg(feature = "http")]
+            Self::Proxy(error) => matches!(
+                error,
+                server::ProxyStartError::Router(RouterError::Limit(_) | RouterError::Strategy { .. })
+                    | server::ProxyStartError::Frontend(frontend::FrontendStartError::Tls(_))
+                    | server::ProxyStartError::Admin(
+                        admin::AdminStartError::Open(_) | admin::AdminStartError::Token(_)
+                    )
+                    | server::ProxyStartError::Log(_)
+            ),
         };
         if is_usage { 2 } else { 1 }
     }

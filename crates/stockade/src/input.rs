@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use crate::exit::Failure;
+use crate::exit::CommandError;
 
 /// A file, or standard input for `-`, of which no more than a bound is read.
 pub struct Input {
@@ -17,7 +17,7 @@ pub struct Input {
 
 impl Input {
     /// Opens it. It has one byte more than `bytes_max` at most: whoever reads it can tell that it is too much.
-    pub fn open(path: &Path, bytes_max: u64) -> Result<Self, Failure> {
+    pub fn open(path: &Path, bytes_max: u64) -> Result<Self, CommandError> {
         let is_stdin = path == Path::new("-");
         let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
         let reader: Box<dyn Read> = if is_stdin {
@@ -29,20 +29,20 @@ impl Input {
     }
 
     /// All of it, as text.
-    pub fn text(&mut self) -> Result<String, Failure> {
+    pub fn text(&mut self) -> Result<String, CommandError> {
         let mut text = String::new();
         self.reader.read_to_string(&mut text).map_err(|error| unreadable(&self.name, &error))?;
         Ok(text)
     }
 
     /// All of it.
-    pub fn bytes(&mut self) -> Result<Vec<u8>, Failure> {
+    pub fn bytes(&mut self) -> Result<Vec<u8>, CommandError> {
         let mut bytes = Vec::new();
         self.reader.read_to_end(&mut bytes).map_err(|error| unreadable(&self.name, &error))?;
         Ok(bytes)
     }
 }
 
-fn unreadable(name: &str, error: &io::Error) -> Failure {
-    Failure::Usage(format!("cannot read {name}: {error}"))
+fn unreadable(name: &str, error: &io::Error) -> CommandError {
+    CommandError::Usage(format!("cannot read {name}: {error}"))
 }

@@ -2,57 +2,57 @@
 
 mod capacity;
 mod live;
-mod meaning;
+mod resolve;
 
 use std::io::Write;
 
 use stockade_load::{
-    drive::Ran,
-    report::{Options, Render},
+    generator::LoadTestRun,
+    report::{Render, ReportOptions},
 };
 
-use self::live::Live;
+use self::live::LiveReport;
 use crate::{
     cli::{LoadArgs, Out},
-    exit::{Exit, Failure},
+    exit::{CommandError, Exit},
     progress::stop_on_signals,
 };
 
 /// Standard output has the report and nothing else.
-pub fn load(args: LoadArgs) -> Result<Exit, Failure> {
-    let options = Options { buckets: args.buckets.clone() };
+pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
+    let options = ReportOptions { buckets: args.buckets.clone() };
     let (format, out) = (args.format, args.out.clone());
     if let Some(bounds) = args.capacity.clone() {
         return capacity::search(args, &bounds);
     }
-    let mut load = meaning::load(args)?;
+    let mut load = resolve::load(args)?;
     let stream = match format.render {
         Render::Stream(stream) => Some(stream),
         Render::Fold(_) => None,
     };
-    load.tells_samples = stream.is_some() || out.is_some();
+    load.observes_samples = stream.is_some() || out.is_some();
     // Before a file is made that nothing would be in.
-    let ready = load.ready()?;
-    let mut live = Live::new(&load, stream, out.as_ref())?;
-    let Ran { summary, was_stopped } = ready.run(&mut live, &stop_on_signals())?;
+    let ready = load.prepare()?;
+    let mut live = LiveReport::new(&load, stream, out.as_ref())?;
+    let LoadTestRun { summary, was_cancelled } = ready.run(&mut live, &stop_on_signals())?;
     let finished = live.finish();
     if let Render::Fold(render) = format.render {
         let text = render(&summary, &options);
-        std::io::stdout().write_all(text.as_bytes()).map_err(Failure::Output)?;
+        std::io::stdout().write_all(text.as_bytes()).map_err(CommandError::Output)?;
     }
     if format.name != "text" {
-        for reason in &summary.generator.reasons {
+        for reason in &summary.generator.invalid_reasons {
             eprintln!("INVALID: {reason}");
         }
     }
     // What was measured is told, whatever became of its samples.
     finished?;
-    let is_valid = summary.generator.is_valid() && !was_stopped;
+    let is_valid = summary.generator.is_valid() && !was_cancelled;
     Ok(if is_valid { Exit::Done } else { Exit::Undecided })
 }
 
 impl Out {
-    fn unwritable(&self, error: &std::io::Error) -> Failure {
-        Failure::Usage(format!("cannot write {}: {error}", self.path.display()))
+    fn unwritable(&self, error: &std::io::Error) -> CommandError {
+        CommandError::Usage(format!("cannot write {}: {error}", self.path.display()))
     }
 }

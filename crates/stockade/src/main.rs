@@ -1,16 +1,24 @@
 //! Load testing of caching strategies, and the cache that survives it.
 //!
-//! The command line: what was typed becomes what it means in [`cli`], and one module a command does
-//! it. Standard output carries data only, standard error everything else; [`exit`] lists the codes.
+//! The command line: [`cli`] parses and validates arguments, and one module a command runs it. Standard output carries data
+//! only, standard error everything else; [`exit`] lists the exit codes.
 
+#![allow(missing_docs, reason = "a program has no public API")]
+
+#[cfg(feature = "http")]
 mod app;
+#[cfg(feature = "http")]
+mod child;
 mod cli;
 mod exit;
+#[cfg(feature = "http")]
 mod input;
-mod lifeline;
+#[cfg(feature = "http")]
 mod load;
+#[cfg(feature = "http")]
 mod origin;
 mod progress;
+#[cfg(feature = "http")]
 mod proxy;
 mod report;
 mod run;
@@ -29,11 +37,17 @@ fn main() -> ExitCode {
     let exit = match cli.command {
         Command::Run(args) => run::run(args),
         Command::Stampede(args) => stampede::stampede(args),
-        Command::Origin(args) => origin::origin(args),
-        Command::Proxy(args) => proxy::proxy(*args),
-        Command::Load(args) => load::load(*args),
-        Command::App(args) => app::app(&args),
         Command::Report(args) => report::report(&args),
+        #[cfg(feature = "http")]
+        Command::Origin(args) => origin::origin(args),
+        #[cfg(feature = "http")]
+        Command::Proxy(args) => proxy::proxy(*args),
+        #[cfg(feature = "http")]
+        Command::Load(args) => load::load(*args),
+        #[cfg(feature = "http")]
+        Command::App(args) => app::app(&args),
+        #[cfg(not(feature = "http"))]
+        Command::Other(words) => Err(cli::unavailable(&words)),
     };
     exit.map_or_else(exit::explain, ExitCode::from)
 }

@@ -1,67 +1,63 @@
-//! `stockade origin`: serves until it is told to stop.
+//! `stockade origin`: serves until Ctrl-C or SIGTERM.
 
 use std::{
-    io::{self, Write},
     num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::mpsc,
     thread,
 };
 
-use stockade_load::drive::Limits;
+use stockade_load::generator::ProcessLimits;
 use stockade_model::seed::Seed;
-use stockade_origin::{Identity, Options, Origin, Text, recipe::TEXT_BYTES_MAX};
+use stockade_origin::{CertificateSource, Origin, OriginOptions, RecipeText, recipe::TEXT_BYTES_MAX};
 
 use crate::{
+    child::{Listening, report_ready},
     cli::OriginArgs,
-    exit::{Exit, Failure},
+    exit::{CommandError, Exit},
     input::Input,
-    lifeline::end_with_stdin,
 };
 
-/// Says where it listens on standard output, and nothing else there.
-pub fn origin(args: OriginArgs) -> Result<Exit, Failure> {
-    let identity = match (args.cert, args.key) {
-        (Some(certificates), Some(key)) => Some(Identity::Given { certificates, key }),
-        _ => args.tls.then_some(Identity::Made),
+pub fn origin(args: OriginArgs) -> Result<Exit, CommandError> {
+    let certificate = match (args.cert, args.key) {
+        (Some(certificates), Some(key)) => Some(CertificateSource::PemFiles { certificates, key }),
+        _ => args.tls.then_some(CertificateSource::SelfSigned),
     };
-    let scheme = if identity.is_some() { "https" } else { "http" };
-    // Each connection needs a file descriptor: as many as the system lets us have.
-    let _ = Limits::raised();
+    let scheme = if certificate.is_some() { "https" } else { "http" };
+    // Each connection needs a file descriptor: take as many as the system allows.
+    let _ = ProcessLimits::raised();
     let cores = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let origin = Origin::start(&Options {
+    let origin = Origin::start(&OriginOptions {
         listen: args.listen,
         admin: args.admin,
         threads: args.threads.unwrap_or_else(cores),
         seed: Seed(args.seed),
-        is_held: args.hold,
-        identity,
+        is_clock_held: args.hold,
+        certificate,
         recipes: args.recipe.as_deref().map(text).transpose()?,
     })?;
-    // Before anybody knows that there is something to stop.
+    // Before a parent can know of this process and stop it.
     let stopped = stop_signal()?;
-    if args.until_stdin_ends {
-        end_with_stdin();
-    }
-    writeln!(io::stdout(), "{scheme}://{}", origin.address).map_err(Failure::Output)?;
-    let admin =
-        origin.admin.map_or(format!("{scheme}://{}", origin.address), |admin| format!("http://{admin}"));
-    eprintln!("recipes are taken at {admin}/_admin/add_recipe; Ctrl-C stops it");
-    // The handler keeps its end for as long as the program runs.
+    let url = format!("{scheme}://{}", origin.address);
+    let admin = origin.admin_address.map_or_else(|| url.clone(), |admin| format!("http://{admin}"));
+    let admin = format!("{admin}/_admin");
+    report_ready(&Listening { listen: vec![url], admin: Some(admin.clone()) }, &args.parent)?;
+    eprintln!("recipes: POST to {admin}/add_recipe; Ctrl-C stops the origin");
+    // The handler keeps the sender for as long as the program runs.
     stopped.recv().unwrap_or_default();
     Ok(Exit::Done)
 }
 
-fn text(path: &Path) -> Result<Text, Failure> {
+fn text(path: &Path) -> Result<RecipeText, CommandError> {
     let mut input = Input::open(path, TEXT_BYTES_MAX as u64)?;
     let folder = path.parent().map(PathBuf::from).unwrap_or_default();
-    Ok(Text { text: input.text()?, name: input.name, folder })
+    Ok(RecipeText { text: input.text()?, name: input.name, folder })
 }
 
-/// Tells when somebody wants it to end.
-fn stop_signal() -> Result<mpsc::Receiver<()>, Failure> {
+/// Receives a message on Ctrl-C or SIGTERM.
+fn stop_signal() -> Result<mpsc::Receiver<()>, CommandError> {
     let (stop, stopped) = mpsc::channel();
     ctrlc::set_handler(move || stop.send(()).unwrap_or_default())
-        .map_err(|error| Failure::Usage(format!("cannot wait for Ctrl-C: {error}")))?;
+        .map_err(|error| CommandError::Usage(format!("cannot wait for Ctrl-C: {error}")))?;
     Ok(stopped)
 }

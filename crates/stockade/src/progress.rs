@@ -1,41 +1,40 @@
-//! Progress on standard error: a bar at a terminal, silence in a pipe. And Ctrl-C.
+//! Progress on standard error: a bar at a terminal, nothing in a pipe. And Ctrl-C.
 
 use std::{process, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use stockade_lab::run::Progress;
-use stockade_load::drive::Stop;
+use stockade_lab::{engine::CancellationToken, run::RunProgress};
 
 use crate::exit::Exit;
 
-/// A bar with what is being measured.
+/// A bar with the name of the current measurement.
 pub struct Bar {
     bar: ProgressBar,
-    what: String,
+    label: String,
 }
 
 impl Bar {
-    /// Over so many measurements.
+    /// A bar over so many measurements.
     pub fn new(measurements: usize) -> Self {
         let bar = ProgressBar::new(measurements as u64);
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {wide_msg}");
         bar.set_style(style.expect("the template is valid"));
         bar.enable_steady_tick(Duration::from_millis(100));
-        Self { bar, what: String::new() }
+        Self { bar, label: String::new() }
     }
 
-    /// Shows what is next, the one before being done.
-    pub fn next(&mut self, what: String) {
-        if !self.what.is_empty() {
+    /// Completes a measurement and shows the next.
+    pub fn next(&mut self, label: String) {
+        if !self.label.is_empty() {
             self.bar.inc(1);
         }
-        self.bar.set_message(what.clone());
-        self.what = what;
+        self.bar.set_message(label.clone());
+        self.label = label;
     }
 
-    /// Shows how much of it is done, of 1.
+    /// Shows the done share of the current measurement, of 1.
     pub fn advance(&self, share: f64) {
-        self.bar.set_message(format!("{}, {:.0} %", self.what, share * 100.0));
+        self.bar.set_message(format!("{}, {:.0} %", self.label, share * 100.0));
     }
 }
 
@@ -45,11 +44,11 @@ impl Drop for Bar {
     }
 }
 
-/// The bar of a run, once it is known how much there is to do.
+/// The bar of a run, once the number of measurements is known.
 #[derive(Default)]
 pub struct RunBar(Option<Bar>);
 
-impl Progress for RunBar {
+impl RunProgress for RunBar {
     fn begin(&mut self, measurements: usize) {
         self.0 = Some(Bar::new(measurements));
     }
@@ -61,26 +60,26 @@ impl Progress for RunBar {
     }
 
     fn advanced(&mut self, share: f64) {
-        // A burst is done at once.
+        // A burst has no progress.
         if let Some(bar) = self.0.as_ref().filter(|_| share < 1.0) {
             bar.advance(share);
         }
     }
 }
 
-/// Stops on the first Ctrl-C (or SIGTERM), keeping what was measured; ends the program on the second.
-pub fn stop_on_signals() -> Stop {
-    let stop = Stop::default();
+/// Cancels on the first Ctrl-C (or SIGTERM), keeping the measurements; ends the program on the second.
+pub fn stop_on_signals() -> CancellationToken {
+    let stop = CancellationToken::new();
     let handle = stop.clone();
     let installed = ctrlc::set_handler(move || {
-        if handle.is_requested() {
+        if handle.is_cancelled() {
             process::exit(Exit::Undecided.code().into());
         }
-        eprintln!("stopping: what was measured is kept (again to stop at once)");
-        handle.request();
+        eprintln!("stopping: measurements so far are kept (again to stop at once)");
+        handle.cancel();
     });
     if let Err(error) = installed {
-        eprintln!("warning: Ctrl-C will lose what was measured: {error}");
+        eprintln!("warning: Ctrl-C will lose the measurements: {error}");
     }
     stop
 }

@@ -1,17 +1,11 @@
-//! `stockade proxy`: answers until it is told to stop.
+//! `stockade proxy`: serves until Ctrl-C or SIGTERM.
 
-use std::{
-    env,
-    io::{self, Write},
-    os::unix::process::CommandExt,
-    process::Command,
-    sync::Arc,
-};
+use std::{env, io, os::unix::process::CommandExt, process::Command, sync::Arc};
 
-use stockade_load::drive::Limits;
+use stockade_load::generator::ProcessLimits;
 use stockade_proxy::{
     config::{Change, Config, ConfigError, Flags},
-    server::Server,
+    server::ProxyServer,
 };
 use tokio::{
     runtime::{Builder, Runtime},
@@ -20,55 +14,51 @@ use tokio::{
 };
 
 use crate::{
+    child::{Listening, report_ready},
     cli::ProxyArgs,
-    exit::{Exit, Failure},
-    lifeline::end_with_stdin,
+    exit::{CommandError, Exit},
 };
 
-/// Says where it listens on standard output, and nothing else there.
-pub fn proxy(args: ProxyArgs) -> Result<Exit, Failure> {
-    take_one_heap();
-    // Each connection needs a file descriptor: as many as the system lets us have.
-    let _ = Limits::raised();
+pub fn proxy(args: ProxyArgs) -> Result<Exit, CommandError> {
+    restart_with_one_heap();
+    // Each connection needs a file descriptor: take as many as the system allows.
+    let _ = ProcessLimits::raised();
     let config = config(&args)?;
     let args = Arc::new(args);
     let again = Arc::clone(&args);
-    let read_again = Box::new(move || self::config(&again).map_err(|failure| line(&failure)));
+    let reload = Box::new(move || self::config(&again).map_err(|failure| line(&failure)));
     let scheme = if config.tls.is_some() { "https" } else { "http" };
-    let runtime = runtime().map_err(|error| Failure::Usage(format!("cannot start: {error}")))?;
-    let server = runtime.block_on(Server::start(config, read_again))?;
-    // Before anybody knows that there is something to stop.
+    let runtime = runtime().map_err(|error| CommandError::Usage(format!("cannot start: {error}")))?;
+    let server = runtime.block_on(ProxyServer::start(config, reload))?;
+    // Before a parent can know of this process and stop it.
     let mut signals = {
         let _inside = runtime.enter();
-        Signals::new().map_err(|error| Failure::Usage(format!("cannot wait for signals: {error}")))?
+        Signals::new().map_err(|error| CommandError::Usage(format!("cannot wait for signals: {error}")))?
     };
-    if args.until_stdin_ends {
-        end_with_stdin();
-    }
-    for address in server.addresses() {
-        writeln!(io::stdout(), "{scheme}://{address}").map_err(Failure::Output)?;
-    }
+    let listen = server.addresses().iter().map(|address| format!("{scheme}://{address}")).collect();
+    let admin = server.admin().map(|admin| format!("http://{admin}"));
+    report_ready(&Listening { listen, admin: admin.clone() }, &args.parent)?;
     server.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
-    if let Some(admin) = server.admin() {
-        eprintln!("it is looked at, purged and reloaded at http://{admin}");
+    if let Some(admin) = admin {
+        eprintln!("admin API (metrics, purge, reload): {admin}");
     }
     eprintln!(
-        "Ctrl-C or SIGTERM ends it when those who are here have been answered; SIGHUP reads the file again"
+        "Ctrl-C or SIGTERM stops the proxy after requests in progress; SIGHUP reloads the configuration"
     );
-    while let Said::Reload = runtime.block_on(signals.next()) {
-        tell(&runtime.block_on(server.reload()));
+    while let SignalAction::Reload = runtime.block_on(signals.next()) {
+        report_reload(&runtime.block_on(server.reload()));
     }
-    eprintln!("ending: nobody is taken in any more");
+    eprintln!("stopping: no new connections are accepted");
     // Databases live on this runtime, so it goes on.
     let drained = runtime.block_on(async { spawn_blocking(|| server.drain()).await.unwrap_or_default() });
-    eprintln!("{} requests were answered to the end, {} cut off", drained.finished, drained.cut);
+    eprintln!("{} requests were completed, {} aborted", drained.finished, drained.aborted);
     Ok(Exit::Done)
 }
 
-/// Begins anew with one heap for all threads, unless somebody has said how many. glibc gives each thread its own, and
-/// what bodies leave in one is not for the others: of a limit of 256 MiB 400 to 463 were resident, with one heap 270 to
-/// 277 (bench/README.md). Where that cannot be, it goes on as it is.
-fn take_one_heap() {
+/// Replaces this process by one with one heap for all threads, unless the environment sets the number. glibc gives each
+/// thread a heap, and freed bodies of one heap are not reused by others: under a limit of 256 MiB 400 to 463 MiB were
+/// resident, with one heap 270 to 277 (bench/README.md). Where that fails, it goes on as it is.
+fn restart_with_one_heap() {
     const HEAPS: &str = "MALLOC_ARENA_MAX";
     if env::var_os(HEAPS).is_some() {
         return;
@@ -78,7 +68,7 @@ fn take_one_heap() {
     }
 }
 
-fn config(args: &ProxyArgs) -> Result<Config, Failure> {
+fn config(args: &ProxyArgs) -> Result<Config, CommandError> {
     let flags = Flags {
         origin: args.origin.clone(),
         listen: args.listen.clone(),
@@ -91,30 +81,30 @@ fn config(args: &ProxyArgs) -> Result<Config, Failure> {
     };
     let mut config = match &args.config {
         Some(path) => Config::load(path, &flags)?,
-        None => Config::from_flags(&flags).map_err(|error| Failure::Usage(error.to_string()))?,
+        None => Config::from_flags(&flags).map_err(|error| CommandError::Usage(error.to_string()))?,
     };
     config.threads = args.threads.or(config.threads);
     Ok(config)
 }
 
-/// What is wrong, and where, in one line.
-fn line(failure: &Failure) -> String {
+/// The error and its place, on one line.
+fn line(failure: &CommandError) -> String {
     match failure {
-        Failure::Config(ConfigError::File(file)) => file.line(),
+        CommandError::Config(ConfigError::File(file)) => file.line(),
         failure => failure.to_string(),
     }
 }
 
-/// What came of reading the configuration again.
-fn tell(reloaded: &Result<Vec<Change>, String>) {
+/// Reports the result of a reload.
+fn report_reload(reloaded: &Result<Vec<Change>, String>) {
     match reloaded {
-        Err(error) => eprintln!("the configuration stays as it was: {error}"),
+        Err(error) => eprintln!("reload failed, the configuration stays in force: {error}"),
         Ok(changes) if changes.is_empty() => {
-            eprintln!("the configuration has been read again: nothing has changed");
+            eprintln!("reloaded: no setting has changed");
         }
         Ok(changes) => {
             for Change { setting, needs_restart } in changes {
-                let then = if *needs_restart { "takes a new start" } else { "is in force" };
+                let then = if *needs_restart { "needs a restart" } else { "is in force" };
                 eprintln!("{setting}: {then}");
             }
         }
@@ -125,8 +115,7 @@ fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_io().enable_time().build()
 }
 
-/// What it is told while it runs.
-enum Said {
+enum SignalAction {
     Reload,
     Stop,
 }
@@ -148,12 +137,12 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Said {
+    async fn next(&mut self) -> SignalAction {
         let Self { interrupt, terminate, hangup } = self;
         tokio::select! {
-            _ = interrupt.recv() => Said::Stop,
-            _ = terminate.recv() => Said::Stop,
-            _ = hangup.recv() => Said::Reload,
+            _ = interrupt.recv() => SignalAction::Stop,
+            _ = terminate.recv() => SignalAction::Stop,
+            _ = hangup.recv() => SignalAction::Reload,
         }
     }
 }

@@ -1,18 +1,16 @@
 //! `stockade report`: a record in another format.
 
-use stockade_lab::{report::FORMATS, storage};
+use stockade_lab::{report::find_format, storage};
 
 use crate::{
     cli::ReportArgs,
-    exit::{Exit, Failure},
+    exit::{CommandError, Exit},
     run::print,
 };
 
-/// Prints it. That the run refuted something is no failure of the report.
-pub fn report(args: &ReportArgs) -> Result<Exit, Failure> {
+/// Prints the report. A refuted hypothesis is no failure of the report.
+pub fn report(args: &ReportArgs) -> Result<Exit, CommandError> {
     let (record, results) = storage::read(&args.record)?;
-    let format =
-        FORMATS.iter().find(|format| format.name == args.format).expect("clap lets no other format pass");
-    print(&(format.render)(&record, &results))?;
+    print(&find_format(&args.format).render(&record, &results))?;
     Ok(Exit::Done)
 }

@@ -8,37 +8,36 @@ use std::{
 
 use stockade_lab::{
     host,
-    report::{json, markdown, text, verdict},
+    report::{find_format, json, verdict},
     run::{self, Options},
     spec::Experiment,
 };
 use stockade_model::seed::Seed;
 
 use crate::{
-    cli::{RunArgs, RunFormat},
-    exit::{Exit, Failure},
+    cli::RunArgs,
+    exit::{CommandError, Exit},
     progress::{RunBar, stop_on_signals},
 };
 
 /// Runs it. The record's place goes to standard error, the report to standard output.
-pub fn run(args: RunArgs) -> Result<Exit, Failure> {
+pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
     let mut experiment = Experiment::load(&args.experiment)?;
     if !args.test.is_empty() {
         experiment = experiment.only(&args.test)?;
     }
     let directory = args.out.unwrap_or_else(|| default_directory(&args.experiment));
     let program =
-        env::current_exe().map_err(|error| Failure::Usage(format!("where is this program? {error}")))?;
+        env::current_exe().map_err(|error| CommandError::Usage(format!("where is this program? {error}")))?;
     let options = Options { scale: args.scale, repeats: args.repeat, seed: Seed(args.seed), program };
     let stop = stop_on_signals();
     let mut bar = RunBar::default();
     let (record, results) = run::run(experiment, &options, &directory, &stop, &mut bar)?;
     drop(bar);
     let place = directory.display().to_string();
-    let report = match args.format {
-        RunFormat::Text => text::render(&record, &results),
-        RunFormat::Md => markdown::render(&record, &results),
-        RunFormat::Json => json::report(&record, &results, Some(&place)),
+    let report = match args.format.as_str() {
+        "json" => json::report(&record, &results, Some(&place)),
+        name => find_format(name).render(&record, &results),
     };
     print(&report)?;
     eprintln!("\n{}; record, report.md and report.html in {place}", verdict(&record));
@@ -46,9 +45,9 @@ pub fn run(args: RunArgs) -> Result<Exit, Failure> {
 }
 
 /// Standard output carries the report and nothing else.
-pub fn print(report: &str) -> Result<(), Failure> {
+pub fn print(report: &str) -> Result<(), CommandError> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(report.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::Output)
+    stdout.write_all(report.as_bytes()).and_then(|()| stdout.flush()).map_err(CommandError::Output)
 }
 
 /// `runs/stampede/2020-05-05T10-00-00Z` for `experiments/stampede.toml`; another one in the same

@@ -2,34 +2,35 @@
 
 use stockade_cache::{Strategy, Writer};
 use stockade_lab::{
-    engine::{Burst, World},
+    engine::{Burst, EngineRuntime},
     host,
-    stampede::{self, Start},
+    stampede::{self, BurstSeries},
 };
-use stockade_model::{record::Clock, seed::Seed};
+use stockade_model::{record::ClockKind, seed::Seed};
 use stockade_source::{SourceUrl, documents};
 
 use crate::{
-    cli::{Named, StampedeArgs, StampedeFormat, WriterName},
-    exit::{Exit, Failure},
+    cli::{NamedStrategy, StampedeArgs, StampedeFormat, WriterName},
+    exit::{CommandError, Exit},
     progress::{Bar, stop_on_signals},
     run::print,
 };
 
 /// Runs every start. Workers that fail are data, not errors; their reasons go to standard error.
-pub fn stampede(mut args: StampedeArgs) -> Result<Exit, Failure> {
+pub fn stampede(mut args: StampedeArgs) -> Result<Exit, CommandError> {
     let writer = writer(&args)?;
     let url = source(&args)?;
     let documents = args.docs_from.as_deref().map(documents::read_jsonl).transpose()?;
-    let world = World::new(if url.kind().is_simulated { Clock::Virtual } else { Clock::Live })?;
-    let library = world.library(match &documents {
+    let runtime =
+        EngineRuntime::new(if url.kind().is_simulated { ClockKind::Virtual } else { ClockKind::Live })?;
+    let document_set = runtime.documents(match &documents {
         Some(documents) => url.fill(documents),
         None => url.open(),
     })?;
     let strategies = args.strategies();
 
     let bursts = |workers: usize| -> Vec<Burst> {
-        let burst = |named: &Named| Burst {
+        let burst = |named: &NamedStrategy| Burst {
             name: named.name.clone(),
             strategy: Strategy { writer, ..named.strategy.clone() },
             workers,
@@ -41,16 +42,16 @@ pub fn stampede(mut args: StampedeArgs) -> Result<Exit, Failure> {
     };
     let memory_mib = host::host().memory_mib;
     for burst in args.workers.iter().flat_map(|workers| bursts(*workers)) {
-        library.check_burst(&burst, memory_mib)?;
+        document_set.check_burst(&burst, memory_mib)?;
     }
 
     let stop = stop_on_signals();
     let mut bar = Bar::new(args.workers.len() * strategies.len());
-    let mut starts: Vec<Start> = Vec::new();
+    let mut starts: Vec<BurstSeries> = Vec::new();
     for workers in &args.workers {
         let seed = Seed(args.seed).child(&format!("{workers} workers, {}", args.docs));
         let measuring = |burst: &Burst| bar.next(format!("{workers} workers, {}", burst.name));
-        let start = stampede::start(&bursts(*workers), &world, &library, seed, &stop, measuring)?;
+        let start = stampede::start(&bursts(*workers), &runtime, &document_set, seed, &stop, measuring)?;
         let is_interrupted = start.interrupted;
         starts.push(start);
         if is_interrupted {
@@ -69,16 +70,16 @@ pub fn stampede(mut args: StampedeArgs) -> Result<Exit, Failure> {
 }
 
 /// Not read with the other arguments: what is wrong with one of those is shown, and a URL may hold a secret.
-fn source(args: &StampedeArgs) -> Result<SourceUrl, Failure> {
+fn source(args: &StampedeArgs) -> Result<SourceUrl, CommandError> {
     let Some(written) = &args.source else { return Ok(SourceUrl::default()) };
-    written.parse().map_err(|error| Failure::Usage(format!("--source: {error}")))
+    written.parse().map_err(|error| CommandError::Usage(format!("--source: {error}")))
 }
 
 /// Who writes: the mailbox's settings make sense only with a mailbox.
-fn writer(args: &StampedeArgs) -> Result<Writer, Failure> {
+fn writer(args: &StampedeArgs) -> Result<Writer, CommandError> {
     match (args.writer, args.store_cost, args.call_timeout) {
         (WriterName::Direct, None, None) => Ok(Writer::Direct),
-        (WriterName::Direct, ..) => Err(Failure::Usage(
+        (WriterName::Direct, ..) => Err(CommandError::Usage(
             "--store-cost and --call-timeout are those of a mailbox: add --writer mailbox".to_owned(),
         )),
         (WriterName::Mailbox, cost, timeout) => Ok(Writer::mailbox(cost, timeout, None)),

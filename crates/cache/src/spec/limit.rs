@@ -1,18 +1,20 @@
-//! `[cache] limit`, as it is written.
+//! The `limit` key of `[cache]`.
 
-use std::str::FromStr;
+use std::{str::FromStr, sync::Arc};
 
-use super::{
-    documents,
-    written::{Size, Text, counted, table_or_none},
+use bytes::Bytes;
+
+use super::value::{SizeValue, TextValue, bounded_integers, table_or_none};
+use crate::{
+    Builder, Cache, EvictionOrder, InvalidStrategy, Limit, Policy, Strategy, UnknownPolicy, heap_bytes,
+    strategy::preset::NONE,
 };
-use crate::{Limit, Order, Policy, Strategy, UnknownPolicy, preset::NONE};
 use serde::{Deserialize, Deserializer, de::Error as _};
 
 /// `limit = { entries = 36_000 }`, or `"none"`.
-pub struct Limited(pub Option<Limit>);
+pub struct LimitTable(pub Option<Limit>);
 
-counted! {
+bounded_integers! {
     /// How many entries there may be.
     Entries: 1.., "a limit has room for one entry at least";
 }
@@ -20,15 +22,15 @@ counted! {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
-struct Table {
+struct LimitKeys {
     /// How many entries there may be.
     entries: Option<Entries>,
     /// How many bytes it may hold, of keys, values, what entries cost besides, and loads under way.
-    bytes: Option<Text<Size>>,
+    bytes: Option<TextValue<SizeValue>>,
     /// The largest entry that is stored. Default: "1MiB", or a sixteenth of `bytes` if that is less.
-    max_object: Option<Text<Size>>,
+    max_object: Option<TextValue<SizeValue>>,
     /// Who goes when room is needed. Default: "sieve".
-    policy: Option<Text<Named>>,
+    policy: Option<TextValue<PolicyName>>,
     /// How much of the limit is cleared once it is reached, 0 to 1. Default: 0.0, as much as is needed.
     reclaim: Option<f64>,
     /// Whether the policy sees all entries at once. Default: "per-shard".
@@ -43,17 +45,24 @@ enum OrderName {
     Global,
 }
 
-impl<'de> Deserialize<'de> for Limited {
+impl<'de> Deserialize<'de> for LimitTable {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let table: Option<Table> = table_or_none(from, "limit", "{ entries = 36_000 }")?;
-        let limit = table.map(Table::limit);
+        let table: Option<LimitKeys> = table_or_none(from, "limit", "{ entries = 36_000 }")?;
+        let limit = table.map(LimitKeys::limit);
         let strategy = Strategy { limit, ..NONE };
-        documents(strategy.clone()).check().map_err(D::Error::custom)?;
+        check_for_documents(&strategy).map_err(D::Error::custom)?;
         Ok(Self(strategy.limit))
     }
 }
 
-impl Table {
+/// Checks a strategy for a cache of byte strings. Overheads of entries depend on the types of keys and values, and a
+/// file has to be valid or not before they are known.
+pub(super) fn check_for_documents(strategy: &Strategy) -> Result<(), InvalidStrategy> {
+    let builder: Builder<Arc<str>, Bytes> = Cache::builder(strategy.clone()).weigh(heap_bytes);
+    builder.check()
+}
+
+impl LimitKeys {
     fn limit(self) -> Limit {
         Limit {
             entries: self.entries.map(|entries| entries.0),
@@ -62,17 +71,17 @@ impl Table {
             policy: self.policy.map_or(Policy::SIEVE, |policy| policy.0.0),
             reclaim: self.reclaim.unwrap_or(0.0),
             order: match self.order {
-                None | Some(OrderName::PerShard) => Order::PerShard,
-                Some(OrderName::Global) => Order::Global,
+                None | Some(OrderName::PerShard) => EvictionOrder::PerShard,
+                Some(OrderName::Global) => EvictionOrder::Global,
             },
         }
     }
 }
 
 /// A policy by its name.
-struct Named(&'static Policy);
+struct PolicyName(&'static Policy);
 
-impl FromStr for Named {
+impl FromStr for PolicyName {
     type Err = UnknownPolicy;
 
     fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
@@ -86,13 +95,13 @@ mod schema {
 
     use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-    use super::{Entries, Limited, Named, Table};
+    use super::{Entries, LimitKeys, LimitTable, PolicyName};
     use crate::{
         policy::POLICIES,
-        spec::written::{Words, or_none, whole},
+        spec::value::{TextSchema, or_none, whole},
     };
 
-    impl JsonSchema for Limited {
+    impl JsonSchema for LimitTable {
         fn inline_schema() -> bool {
             true
         }
@@ -100,7 +109,7 @@ mod schema {
             "Limit".into()
         }
         fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-            or_none::<Table>(generator)
+            or_none::<LimitKeys>(generator)
         }
     }
 
@@ -116,7 +125,7 @@ mod schema {
         }
     }
 
-    impl Words for Named {
+    impl TextSchema for PolicyName {
         fn schema() -> Schema {
             json_schema!({ "enum": POLICIES.each_ref().map(|policy| policy.name) })
         }

@@ -1,12 +1,12 @@
-//! The block as a JSON schema has it.
+//! The JSON schema of `[cache]`.
 
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::{
-    BreakerSettings, BreakerTable, Capacity, Loads, Nowhere, Preset, Queue, RefreshHow, RefreshTable,
-    written::{Words, or_none, whole},
+    BreakerSettings, BreakerTable, Capacity, Loads, NoTier, PresetName, Queue, RefreshHow, RefreshTable,
+    value::{TextSchema, or_none, whole},
 };
 use crate::PRESETS;
 
@@ -34,13 +34,13 @@ schemas! {
     Capacity: |_| whole(1);
 }
 
-impl Words for Preset {
+impl TextSchema for PresetName {
     fn schema() -> Schema {
         json_schema!({ "enum": PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>() })
     }
 }
 
-impl Words for Nowhere {
+impl TextSchema for NoTier {
     fn schema() -> Schema {
         json_schema!(false)
     }

@@ -11,7 +11,7 @@ fn read(text: &str) -> Result<Strategy, String> {
 }
 
 #[test]
-fn a_block_is_its_preset_until_it_says_otherwise() {
+fn table_is_its_preset_until_overridden() {
     assert_eq!(read(""), Ok(NONE));
     for preset in PRESETS {
         assert_eq!(read(&format!("strategy = \"{}\"", preset.name)).as_ref(), Ok(&preset.strategy));
@@ -25,7 +25,7 @@ fn a_block_is_its_preset_until_it_says_otherwise() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_settings_are_rejected() {
     for (text, message) in [
         ("ttl = 30", "`30` has no unit: write `30ms` or `30s`"),
         (
@@ -45,9 +45,9 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn a_misspelt_name_is_told_the_nearest_one() {
+fn misspelt_key_suggests_the_nearest() {
     let error = toml::from_str::<CacheTable>("tll = \"1s\"").err().expect("an error");
-    let wrong = Wrong::read(&error, &[]);
-    assert_eq!(wrong.message, "unknown key `tll`");
-    assert_eq!((wrong.at, wrong.help.as_deref()), (Some(0..3), Some("did you mean `ttl`?")));
+    let error = TomlError::from_toml(&error, &[]);
+    assert_eq!(error.message, "unknown key `tll`");
+    assert_eq!((error.span, error.help.as_deref()), (Some(0..3), Some("did you mean `ttl`?")));
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use shuttle::thread;
 
 use super::*;
-use crate::{Limit, policy::POLICIES};
+use crate::policy::POLICIES;
 
 const LIMIT: usize = 2_000;
 
@@ -15,13 +15,12 @@ fn store(policy: &'static crate::Policy, reclaim: f64) -> Arc<Store<u8, u8>> {
     // Whatever an entry costs, it weighs what its value says in tens of bytes.
     let costs = Shard::<u8, u8>::ENTRY_BYTES + policy.entry_bytes;
     let weigh = move |_: &u8, value: &u8| usize::from(*value) * 10 - costs;
-    let strategy = Strategy { limit: Some(limit), ..Strategy::preset("none").expect("it is a preset") };
-    let told = Told { weigh: Some(Box::new(weigh)), tags: None, counts_lookups: false };
-    Arc::new(Store::new(Seed(1), &strategy, told))
+    let config = StoreConfig { weigh: Some(Box::new(weigh)), tags: None, counts_lookups: false };
+    Arc::new(Store::new(Seed(1), Some(&limit), config))
 }
 
 fn held(store: &Store<u8, u8>) -> usize {
-    let held = store.budget().map_or(0, |budget| budget.held());
+    let held = store.budget().map_or(0, |budget| budget.used());
     assert!(held <= LIMIT, "{held} are held");
     held
 }
@@ -34,15 +33,18 @@ fn fresh(store: &Store<u8, u8>, key: u8) -> Option<u8> {
     store.look_up(&key, Time::ZERO).ok().map(|(value, _)| value)
 }
 
-fn insert(store: &Store<u8, u8>, key: u8, value: u8, reserved: Option<Reservation>) {
-    match store.ticket(&key, &value, reserved) {
-        Ok(ticket) => {
-            let (life, since) = (Life::until(Time::NEVER, Duration::ZERO), store.moment());
-            store.publish(Publication { key, value, since, kept: Some((life, ticket)) }, Time::ZERO);
+fn insert(store: &Store<u8, u8>, key: u8, value: u8, reserved: Option<ReservedBytes>) {
+    match store.reserve_for_store(&key, &value, reserved) {
+        Ok(reserve_for_store) => {
+            let (life, since) = (Lifetime::until(Time::NEVER, Duration::ZERO), store.invalidation_seq());
+            store.update(
+                StoreUpdate { key, value, since, entry: Some((life, reserve_for_store)) },
+                Time::ZERO,
+            );
         }
         Err(_) => {
-            let since = store.moment();
-            store.publish(Publication { key, value, since, kept: None }, Time::ZERO);
+            let since = store.invalidation_seq();
+            store.update(StoreUpdate { key, value, since, entry: None }, Time::ZERO);
         }
     }
 }
@@ -87,8 +89,8 @@ fn loads_and_stores_share_one_ceiling() {
             let store = Arc::clone(&store);
             Box::new(move || {
                 // Its value is smaller than it might have been.
-                let mut room = Reservation::none(store.budget().expect("bytes are limited"));
-                if store.reserve_for_load(&key, &mut room) == Progress::Done {
+                let mut room = ReservedBytes::none(store.budget().expect("bytes are limited"));
+                if store.reserve_for_load(&key, &mut room) == EvictionProgress::Done {
                     held(&store);
                     insert(&store, key, 40, Some(room));
                 }
@@ -109,7 +111,7 @@ fn loads_and_stores_share_one_ceiling() {
 
 /// Two loads and one invalidation: what was read before it is never found after it.
 #[test]
-fn what_was_loaded_before_an_invalidation_is_not_found_after_it() {
+fn value_loaded_before_an_invalidation_is_not_found_after_it() {
     const BEFORE: u8 = 90;
     const AFTER: u8 = 50;
     for everything in [false, true] {
@@ -118,19 +120,19 @@ fn what_was_loaded_before_an_invalidation_is_not_found_after_it() {
             let load = || -> Box<dyn FnOnce() + Send> {
                 let store = Arc::clone(&store);
                 Box::new(move || {
-                    let since = store.moment();
+                    let since = store.invalidation_seq();
                     let value = if since == 0 { BEFORE } else { AFTER };
-                    let ticket = store.ticket(&0, &value, None).expect("there is room");
-                    let life = Life::until(Time::NEVER, Duration::ZERO);
-                    let kept = Some((life, ticket));
-                    store.publish(Publication { key: 0, value, since, kept }, Time::ZERO);
+                    let reserve_for_store = store.reserve_for_store(&0, &value, None).expect("there is room");
+                    let life = Lifetime::until(Time::NEVER, Duration::ZERO);
+                    let entry = Some((life, reserve_for_store));
+                    store.update(StoreUpdate { key: 0, value, since, entry }, Time::ZERO);
                 })
             };
             let invalidate: Box<dyn FnOnce() + Send> = {
                 let store = Arc::clone(&store);
                 Box::new(move || {
                     if everything {
-                        store.clear(Invalidation::Hard, Time::ZERO);
+                        store.invalidate_where(&|_| true, Invalidation::Hard, Time::ZERO);
                     } else {
                         store.invalidate(&0, Invalidation::Hard, Time::ZERO);
                     }

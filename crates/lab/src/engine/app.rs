@@ -3,101 +3,90 @@
 
 use std::sync::Arc;
 
-use stockade_cache::Live;
+use stockade_cache::{Live, Stats};
 use stockade_model::{
     latency::Latency,
     outcome::Outcome,
-    record::CacheFigures,
     seed::Seed,
     source::{Document, SourceError},
 };
-use stockade_source::{Conduct, SourceUrl, Staged};
+use stockade_source::{SourceBehavior, SourceUrl, StagedSource};
 
 use super::{
-    EngineError, NotFound, SharedTier, Target,
-    node_test::Table,
-    shared::OpenTier,
-    target::{Asked, Unanswered},
+    EngineError, NotFound, TestedCache, TierSettings,
+    node_test::NodeTable,
+    shared_tier::OpenTier,
+    tested_cache::{LookupError, RunningCache},
 };
 
 /// Where documents come from, and what stands before that.
 #[derive(Clone, Debug)]
-pub struct App {
+pub struct DocumentApp {
     /// Where they truly live.
     pub source: SourceUrl,
     /// What is asked for them.
-    pub target: Target,
+    pub target: TestedCache,
     /// Where that keeps them, or has them under its own memory.
-    pub shared: Option<SharedTier>,
+    pub shared: Option<TierSettings>,
 }
 
-/// An [`App`] that runs.
-pub struct Serving {
-    asked: Asked<Live>,
-    source: Arc<Staged<Live>>,
+/// An [`DocumentApp`] that runs.
+pub struct RunningApp {
+    asked: RunningCache<Live>,
+    source: Arc<StagedSource<Live>>,
     tier: Option<OpenTier>,
 }
 
 /// There is no document, and why.
 #[derive(Debug, thiserror::Error)]
-pub enum NoDocument {
+pub enum DocumentError {
     /// The source has none of that name.
     #[error("no such document")]
     Missing,
     /// The source was too slow.
     #[error("{0}")]
     TimedOut(String),
-    /// It failed, or the tier did.
+    /// It failed, or the tier activity.
     #[error("{0}")]
     Failed(String),
 }
 
-/// What it has counted.
-#[derive(Clone, Copy, Debug)]
-pub struct Counted {
-    /// Fetches at the source.
-    pub source_loads: u64,
-    /// Requests that waited for another's load.
-    pub waiters: u64,
-    /// What the cache holds, and did about it.
-    pub cache: CacheFigures,
-}
-
-impl App {
+impl DocumentApp {
     /// Opens what it takes, on the runtime of the caller.
-    pub async fn start(&self, live: Live, seed: Seed) -> Result<Serving, EngineError> {
+    pub async fn start(&self, live: Live, seed: Seed) -> Result<RunningApp, EngineError> {
         let source = self.source.open().await?;
-        let source = Arc::new(Staged::new(source, &Conduct::from(Latency::default()), live.clone(), seed));
+        let source = Arc::new(StagedSource::new(
+            source,
+            &SourceBehavior::from(Latency::default()),
+            live.clone(),
+            seed,
+        ));
         let (tier, table) = match &self.shared {
             Some(shared) => {
-                let (tier, table) = self.target.tier(shared, seed, &live).await?;
+                let (tier, table) = self.target.connect(shared, seed, &live).await?;
                 (Some(tier), table)
             }
-            None => (None, Table::in_memory()),
+            None => (None, NodeTable::in_memory()),
         };
         let asked = self.target.start(&source, &live, seed, tier.as_ref(), table)?;
-        source.begin();
-        Ok(Serving { asked, source, tier })
+        source.start();
+        Ok(RunningApp { asked, source, tier })
     }
 }
 
-impl Serving {
+impl RunningApp {
     /// The document of this id, and what was done for it.
-    pub async fn document(&self, id: &str) -> Result<(Document, Outcome), NoDocument> {
+    pub async fn document(&self, id: &str) -> Result<(Document, Outcome), DocumentError> {
         match self.asked.ask(&id.into()).await {
             Ok(answer) => Ok((answer.value.document, answer.outcome)),
             Err(unanswered) => Err(unanswered.into()),
         }
     }
 
-    /// What it has counted so far.
+    /// The statistics of the cache; loads are fetches at the source.
     #[must_use]
-    pub fn counted(&self) -> Counted {
-        Counted {
-            source_loads: self.source.fetches(),
-            waiters: self.asked.did().waiters,
-            cache: self.asked.held(),
-        }
+    pub fn stats(&self) -> Stats {
+        Stats { loads: self.source.fetches(), ..self.asked.stats() }
     }
 
     /// Ends it, and leaves nothing behind where it is shared.
@@ -108,13 +97,13 @@ impl Serving {
     }
 }
 
-impl From<Unanswered> for NoDocument {
-    fn from(unanswered: Unanswered) -> Self {
+impl From<LookupError> for DocumentError {
+    fn from(unanswered: LookupError) -> Self {
         let said = unanswered.to_string();
         let cause: Option<&(dyn std::error::Error + 'static)> = match &unanswered {
-            Unanswered::Cache(stockade_cache::Error::Load(error)) => Some(error.as_ref()),
-            Unanswered::Cache(_) => None,
-            Unanswered::Node(error) => Some(error.as_ref()),
+            LookupError::Cache(stockade_cache::Error::Load(error)) => Some(error.as_ref()),
+            LookupError::Cache(_) => None,
+            LookupError::NodeCache(error) => Some(error.as_ref()),
         };
         match cause {
             Some(cause) if cause.is::<NotFound>() => Self::Missing,

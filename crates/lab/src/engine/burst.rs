@@ -1,4 +1,4 @@
-//! One burst: N workers, one document each, one strategy.
+//! A burst: N workers, one document each, one strategy.
 
 use std::{
     collections::BTreeMap,
@@ -20,105 +20,111 @@ use stockade_model::{
     time::{Runtime, Time},
     units::milliseconds,
 };
-use stockade_source::{Conduct, Staged};
+use stockade_source::{SourceBehavior, StagedSource};
 use tokio::sync::mpsc;
 
 use super::{
-    Did, Measured, NotFound, Second,
-    documents::{Docs, Draw},
-    gate::{Gate, Gated, Held},
-    target::held,
+    NotFound,
+    documents::{DocumentCount, DocumentDraw},
+    gate::{Gate, Gated, GatedSource},
+    tested_cache::held,
 };
+use crate::target::{CacheActivity, Measurement, Second};
 
-/// What a burst does.
 #[derive(Clone, Debug)]
 pub struct Burst {
-    /// The strategy's name in reports.
+    /// The name in reports.
     pub name: String,
-    /// The strategy.
     pub strategy: Strategy,
-    /// How many workers ask for one document each.
+    /// Each requests one document.
     pub workers: usize,
-    /// Whether they all ask at the same moment, or as they are started.
+    /// Release all workers at the same moment, or run each as it is spawned.
     pub barrier: bool,
-    /// Which documents they choose from.
-    pub docs: Docs,
-    /// How the source behaves, from the opening of the barrier on.
-    pub conduct: Conduct,
+    /// The choice of documents.
+    pub docs: DocumentCount,
+    /// The behaviour of the source, from the opening of the barrier on.
+    pub conduct: SourceBehavior,
 }
 
-/// What one worker leaves: its sample, and what it was told if it failed.
-type Left = (Sample, Option<Failure>);
+/// The result of a worker: its sample, and its error if it failed.
+type WorkerResult = (Sample, Option<WorkerError>);
 
 #[derive(Clone, Debug, thiserror::Error)]
-enum Failure {
+enum WorkerError {
     #[error(transparent)]
     Cache(#[from] Error),
     #[error("the worker was lost")]
     Lost,
 }
 
-/// A cache as bursts ask it.
+/// A cache for documents.
 pub(crate) fn cache(strategy: Strategy) -> Builder<Arc<str>, Document> {
     Cache::builder(strategy).weigh(heap_bytes)
 }
 
 impl Burst {
-    /// Runs it on an empty cache in front of `source`. Chance is drawn from `seed`.
+    /// Runs the burst on an empty cache in front of `source`. Random choices are drawn from `seed`.
     pub(super) async fn run<R: Runtime>(
         &self,
         clock: R,
         source: Arc<dyn Source>,
-        draw: Arc<Draw>,
+        draw: Arc<DocumentDraw>,
         seed: Seed,
         sink: &mut dyn FnMut(Second),
-    ) -> Measured {
+    ) -> Measurement {
         let gate = if self.barrier { Gate::closed(self.workers) } else { Gate::open(clock.now()) };
         let time = Gated { clock, gate };
-        let staged = Staged::new(source, &self.conduct, time.clone(), seed);
-        staged.begin();
-        let source = Arc::new(Held { source: staged, time: time.clone() });
-        // Hashing needs no seed of its own: nothing that is measured depends on it.
+        let staged = StagedSource::new(source, &self.conduct, time.clone(), seed);
+        staged.start();
+        let source = Arc::new(GatedSource { source: staged, time: time.clone() });
+        // A fixed hash seed is not needed: no measured figure depends on hashing.
         let cache: Cache<Arc<str>, Document, Gated<R>> = cache(self.strategy.clone())
             .build_on(time.clone(), Seed(0))
             .expect("the strategy was checked when it was read");
 
-        let left = (0..self.workers).map(|_| OnceLock::new()).collect();
-        let common = Arc::new(Common { cache, source, time, draw, left });
-        // Closes when the last worker has dropped its end, however that came about.
+        let results = (0..self.workers).map(|_| OnceLock::new()).collect();
+        let run = Arc::new(BurstRun { cache, source, time, draw, results });
+        // The channel closes when the last worker has dropped its sender, whether it finished or panicked.
         let (alive, mut all_done) = mpsc::channel::<Infallible>(1);
-        let crew = Arc::new(Crew { common: Arc::clone(&common), _alive: alive });
+        let share = Arc::new(WorkerShare { run: Arc::clone(&run), _alive: alive });
         for index in 0..self.workers {
-            let worker = Worker { crew: Arc::clone(&crew), index, scheduled: common.time.now() };
-            common.time.spawn(worker.run());
+            let worker = BurstWorker { share: Arc::clone(&share), index, scheduled: run.time.now() };
+            run.time.spawn(worker.run());
         }
-        drop(crew);
+        drop(share);
         all_done.recv().await;
-        let Common { cache, source, time, draw, left } = &*common;
+        let BurstRun { cache, source, time, draw, results } = &*run;
         let finished = time.now();
-        cache.idle().await;
+        cache.wait_idle().await;
 
-        let left: Vec<Left> =
-            left.iter().map(|left| left.get().cloned().unwrap_or_else(|| lost(finished))).collect();
-        let did = cache.stats().into();
+        let results: Vec<WorkerResult> =
+            results.iter().map(|results| results.get().cloned().unwrap_or_else(|| lost(finished))).collect();
+        let activity = cache.stats().into();
         let held = held(cache);
-        self.measured(&left, draw, (source.source.fetches(), time.gate.last_passed()), did, held, sink)
+        self.measured(
+            &results,
+            draw,
+            (source.source.fetches(), time.gate.last_passed()),
+            activity,
+            held,
+            sink,
+        )
     }
 
     fn measured(
         &self,
-        left: &[Left],
-        draw: &Draw,
+        results: &[WorkerResult],
+        draw: &DocumentDraw,
         (fetches, last_passed): (u64, Duration),
-        did: Did,
+        activity: CacheActivity,
         cache: record::CacheFigures,
         sink: &mut dyn FnMut(Second),
-    ) -> Measured {
+    ) -> Measurement {
         let mut outcomes = Outcomes::default();
         let mut errors = BTreeMap::new();
         let mut seconds: BTreeMap<u64, Second> = BTreeMap::new();
-        let mut answered: Vec<Duration> = Vec::with_capacity(left.len());
-        for (sample, failure) in left {
+        let mut answered: Vec<Duration> = Vec::with_capacity(results.len());
+        for (sample, failure) in results {
             let second = sample.finished.elapsed().as_secs();
             let in_second = seconds.entry(second).or_insert_with(|| Second { second, ..Second::default() });
             in_second.outcomes.record(sample.outcome);
@@ -134,7 +140,7 @@ impl Burst {
             }
         }
         answered.sort_unstable();
-        let samples = || left.iter().map(|(sample, _)| sample);
+        let samples = || results.iter().map(|(sample, _)| sample);
         let burst = record::BurstFigures {
             strategy: self.name.clone(),
             workers: self.workers,
@@ -144,11 +150,11 @@ impl Burst {
             times: times(&answered),
             calls: Calls {
                 fetch_doc: fetches,
-                store_local: did.stores_sync,
-                store_local_async: did.stores_async,
+                store_local: activity.stores_sync,
+                store_local_async: activity.stores_async,
             },
-            failed: left.len() - answered.len(),
-            waiters: usize::try_from(did.waiters).unwrap_or(usize::MAX),
+            failed: results.len() - answered.len(),
+            waiters: usize::try_from(activity.waiters).unwrap_or(usize::MAX),
             start_skew_ms: milliseconds(if self.barrier {
                 last_passed
             } else {
@@ -158,13 +164,13 @@ impl Burst {
         };
         seconds.into_values().for_each(sink);
         let whole_ms = |time: &Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        Measured {
-            load: record::Load::Burst(burst),
+        Measurement {
+            load: record::LoadFigures::Burst(burst),
             whole_ms_sum: Some(answered.iter().map(whole_ms).sum()),
             outcomes,
             bytes_in: samples().map(|s| s.bytes).sum(),
             service_sum: samples().map(Sample::service_time).sum(),
-            did,
+            activity,
             cache,
             errors,
             http: None,
@@ -172,49 +178,49 @@ impl Burst {
     }
 }
 
-/// A worker whose task ended without a word failed when the last one finished.
-fn lost(finished: Time) -> Left {
+/// A worker whose task panicked counts as failed at the time when the last one finished.
+fn lost(finished: Time) -> WorkerResult {
     let sample =
         Sample { scheduled: Time::ZERO, started: Time::ZERO, finished, outcome: Outcome::Error, bytes: 0 };
-    (sample, Some(Failure::Lost))
+    (sample, Some(WorkerError::Lost))
 }
 
-/// What all workers of a burst have in common.
-struct Common<R: Runtime> {
+/// The state that all workers of a burst share.
+struct BurstRun<R: Runtime> {
     cache: Cache<Arc<str>, Document, Gated<R>>,
-    source: Arc<Held<R>>,
+    source: Arc<GatedSource<R>>,
     time: Gated<R>,
-    draw: Arc<Draw>,
-    left: Box<[OnceLock<Left>]>,
+    draw: Arc<DocumentDraw>,
+    results: Box<[OnceLock<WorkerResult>]>,
 }
 
-/// The same for who is a worker. Each holds one count, not one of everything: ten thousand that end at
-/// once would wait for each other's cache lines.
-struct Crew<R: Runtime> {
-    common: Arc<Common<R>>,
+/// The workers' reference to the run. Each worker holds one count instead of one per field: ten thousand workers that
+/// end at once would contend for the cache lines of the counts.
+struct WorkerShare<R: Runtime> {
+    run: Arc<BurstRun<R>>,
     _alive: mpsc::Sender<Infallible>,
 }
 
-struct Worker<R: Runtime> {
-    crew: Arc<Crew<R>>,
+struct BurstWorker<R: Runtime> {
+    share: Arc<WorkerShare<R>>,
     index: usize,
     scheduled: Time,
 }
 
-impl<R: Runtime> Worker<R> {
-    /// Not an `async fn`, for the same reason as [`Cache::get_with`]: a worker is what a million of are
-    /// kept of.
+impl<R: Runtime> BurstWorker<R> {
+    /// Not an `async fn`, for the same reason as [`Cache::get_with`]: a burst holds up to a million of these
+    /// futures.
     fn run(self) -> impl Future<Output = ()> + Send + 'static {
-        let Self { crew, index, scheduled } = self;
+        let Self { share, index, scheduled } = self;
         async move {
-            let Common { cache, time, draw, left, .. } = &*crew.common;
+            let BurstRun { cache, time, draw, results, .. } = &*share.run;
             let started = time.now();
             let answer = {
-                let common = Arc::clone(&crew.common);
-                let mut get = pin!(cache.get_with(Arc::clone(draw.of(index)), move || fetch(common, index)));
-                // The first poll is the lookup: it has been answered when that returns.
+                let run = Arc::clone(&share.run);
+                let mut get = pin!(cache.get_with(Arc::clone(draw.of(index)), move || fetch(run, index)));
+                // The first poll does the lookup.
                 let first = poll_fn(|cx| Poll::Ready(get.as_mut().poll(cx))).await;
-                time.gate.looked_up(|| cache.loads(), || time.clock.now());
+                time.gate.looked_up(|| cache.load_count(), || time.clock.now());
                 match first {
                     Poll::Ready(answer) => answer,
                     Poll::Pending => get.await,
@@ -222,7 +228,7 @@ impl<R: Runtime> Worker<R> {
             };
             let finished = time.now();
             let sample = |outcome, bytes| Sample { scheduled, started, finished, outcome, bytes };
-            let _ = left[index].set(match answer {
+            let _ = results[index].set(match answer {
                 Ok(answer) => (sample(answer.outcome, answer.value.len() as u64), None),
                 Err(error) => (sample(Outcome::Error, 0), Some(error.into())),
             });
@@ -230,24 +236,23 @@ impl<R: Runtime> Worker<R> {
     }
 }
 
-/// The load of one worker.
 async fn fetch<R: Runtime>(
-    common: Arc<Common<R>>,
+    run: Arc<BurstRun<R>>,
     index: usize,
 ) -> Result<Document, Box<dyn std::error::Error + Send + Sync>> {
-    let id = common.draw.of(index);
-    match common.source.fetch(id).await {
+    let id = run.draw.of(index);
+    match run.source.fetch(id).await {
         Ok(Some(document)) => Ok(document),
         Ok(None) => Err(Box::from(NotFound(Arc::clone(id)))),
         Err(error) => Err(Box::from(error)),
     }
 }
 
-/// Figures of response times in ascending order; `None` of none.
+/// Figures of response times in ascending order; `None` without times.
 fn times(ascending: &[Duration]) -> Option<BurstTimes> {
     let (min, max) = (ascending.first()?, ascending.last()?);
     let sum: Duration = ascending.iter().sum();
-    // Nearest rank: the smallest time that so many per cent do not exceed.
+    // Nearest rank: the smallest time that is at least as long as `percent` % of all times.
     let percentile = |percent: usize| milliseconds(ascending[(ascending.len() * percent).div_ceil(100) - 1]);
     Some(BurstTimes {
         min_ms: milliseconds(*min),

@@ -1,4 +1,4 @@
-//! Which documents a load asks for.
+//! The choice of documents for loads.
 
 use std::{str::FromStr, sync::Arc};
 
@@ -6,59 +6,51 @@ use rand::{RngExt, seq::index};
 use rand_distr::{Distribution, Zipf};
 use stockade_model::seed::{Rng, Seed};
 
-/// How many documents the workers choose from.
+/// The number of documents that the workers choose from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Docs {
-    /// This many.
+pub enum DocumentCount {
     Fixed(usize),
     /// The published rule: workers div (documents div 2) + 1, so that the documents grow with the
-    /// load. With 680 documents 1, 1, 3 and 30 for 10 to 10,000 workers.
+    /// load. With 680 documents: 1, 1, 3 and 30 for 10, 100, 1,000 and 10,000 workers.
     Scaled,
 }
 
-/// The documents could not be chosen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DocsError {
+pub enum DocumentCountError {
     /// Not a rule.
     #[error("`{0}` is no choice of documents: write `scaled`, or `fixed:K` with K of 1 or more")]
     Unknown(String),
-    /// The source has fewer.
+    /// The source has fewer than a burst requires.
     #[error(
         "fixed:{asked} asks for {asked} documents, and the source has {available}: ask for at most {available}"
     )]
-    TooMany {
-        /// How many the rule wants.
-        asked: usize,
-        /// How many there are.
-        available: usize,
-    },
-    /// The source has fewer than an open load asks for.
+    TooMany { asked: usize, available: usize },
+    /// The source has fewer than an open load requires.
     #[error(
         "the load is for {asked} keys, and the source has {available} documents: ask for at most {available}"
     )]
-    TooManyKeys {
-        /// How many the load wants.
-        asked: usize,
-        /// How many there are.
-        available: usize,
-    },
-    /// The source has none.
+    TooManyKeys { asked: usize, available: usize },
     #[error("the source has no documents: fill it with --docs-from FILE.jsonl")]
     NoDocuments,
 }
 
-impl Docs {
-    pub(super) fn count(self, workers: usize, available: usize) -> Result<usize, DocsError> {
+impl DocumentCount {
+    pub(super) fn count(self, workers: usize, available: usize) -> Result<usize, DocumentCountError> {
         match self {
-            _ if available == 0 => Err(DocsError::NoDocuments),
-            Self::Fixed(asked) if asked > available => Err(DocsError::TooMany { asked, available }),
+            _ if available == 0 => Err(DocumentCountError::NoDocuments),
+            Self::Fixed(asked) if asked > available => Err(DocumentCountError::TooMany { asked, available }),
             Self::Fixed(asked) => Ok(asked),
             Self::Scaled => Ok((workers / (available / 2).max(1) + 1).min(available)),
         }
     }
 
     /// Chooses the documents, and one of them for each worker.
-    pub(super) fn draw(self, workers: usize, ids: &[Arc<str>], seed: Seed) -> Result<Draw, DocsError> {
+    pub(super) fn draw(
+        self,
+        workers: usize,
+        ids: &[Arc<str>],
+        seed: Seed,
+    ) -> Result<DocumentDraw, DocumentCountError> {
         let count = self.count(workers, ids.len())?;
         let mut rng = seed.stream("documents");
         let chosen: Vec<_> =
@@ -67,26 +59,26 @@ impl Docs {
         let mut is_drawn = vec![false; count];
         by_worker.iter().for_each(|document| is_drawn[*document] = true);
         let distinct = is_drawn.into_iter().filter(|drawn| *drawn).count();
-        Ok(Draw { chosen, by_worker, distinct })
+        Ok(DocumentDraw { chosen, by_worker, distinct })
     }
 }
 
-impl FromStr for Docs {
-    type Err = DocsError;
+impl FromStr for DocumentCount {
+    type Err = DocumentCountError;
 
-    fn from_str(text: &str) -> Result<Self, DocsError> {
+    fn from_str(text: &str) -> Result<Self, DocumentCountError> {
         match text.split_once(':') {
             None if text == "scaled" => Ok(Self::Scaled),
             Some(("fixed", count)) => match count.parse() {
                 Ok(count @ 1..) => Ok(Self::Fixed(count)),
-                _ => Err(DocsError::Unknown(text.to_owned())),
+                _ => Err(DocumentCountError::Unknown(text.to_owned())),
             },
-            _ => Err(DocsError::Unknown(text.to_owned())),
+            _ => Err(DocumentCountError::Unknown(text.to_owned())),
         }
     }
 }
 
-impl std::fmt::Display for Docs {
+impl std::fmt::Display for DocumentCount {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Fixed(count) => write!(f, "fixed:{count}"),
@@ -95,32 +87,30 @@ impl std::fmt::Display for Docs {
     }
 }
 
-/// How often an open load asks for which of its keys.
+/// The distribution of requests over keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Popularity {
-    /// For all alike.
     #[default]
     Uniform,
-    /// For the k-th with a weight of `1 / k^exponent` (Zipf's law).
+    /// The k-th key has a weight of `1 / k^exponent` (Zipf's law).
     Zipf {
-        /// 0 or more; about 1 where people choose.
+        /// 0 or more; about 1 is typical.
         exponent: f64,
     },
 }
 
-/// Draws keys by their popularity.
-pub(super) struct Keys {
+pub(super) struct KeyDraws {
     count: usize,
     zipf: Option<Zipf<f64>>,
     draws: Rng,
 }
 
 impl Popularity {
-    /// Of the first `asked` of so many documents, or of all of them.
-    pub(super) fn count(asked: Option<usize>, available: usize) -> Result<usize, DocsError> {
+    /// The number of keys: `asked`, or all documents.
+    pub(super) fn count(asked: Option<usize>, available: usize) -> Result<usize, DocumentCountError> {
         match asked {
-            _ if available == 0 => Err(DocsError::NoDocuments),
-            Some(asked) if asked > available => Err(DocsError::TooManyKeys { asked, available }),
+            _ if available == 0 => Err(DocumentCountError::NoDocuments),
+            Some(asked) if asked > available => Err(DocumentCountError::TooManyKeys { asked, available }),
             asked => Ok(asked.unwrap_or(available)),
         }
     }
@@ -129,18 +119,18 @@ impl Popularity {
     ///
     /// # Panics
     /// With an exponent below 0, which no file can have.
-    pub(super) fn keys(self, count: usize, seed: Seed) -> Keys {
+    pub(super) fn keys(self, count: usize, seed: Seed) -> KeyDraws {
         let zipf = match self {
             Self::Uniform => None,
             Self::Zipf { exponent } => {
                 Some(Zipf::new(count as f64, exponent).expect("an exponent is 0 or more"))
             }
         };
-        Keys { count, zipf, draws: seed.stream("keys") }
+        KeyDraws { count, zipf, draws: seed.stream("keys") }
     }
 }
 
-impl Keys {
+impl KeyDraws {
     pub(super) fn draw(&mut self) -> usize {
         let Some(zipf) = &self.zipf else { return self.draws.random_range(0..self.count) };
         #[expect(
@@ -153,14 +143,14 @@ impl Keys {
     }
 }
 
-/// The documents of one start, the same for every strategy that is compared on it.
-pub(super) struct Draw {
+/// The documents of one start, the same for every compared strategy.
+pub(super) struct DocumentDraw {
     pub(super) chosen: Vec<Arc<str>>,
     pub(super) by_worker: Vec<usize>,
     pub(super) distinct: usize,
 }
 
-impl Draw {
+impl DocumentDraw {
     pub(super) fn of(&self, worker: usize) -> &Arc<str> {
         &self.chosen[self.by_worker[worker]]
     }
@@ -175,17 +165,17 @@ mod tests {
     #[test]
     fn the_scaled_rule_is_the_published_one() {
         for (available, counts) in [(680, [1, 1, 3, 30]), (777, [1, 1, 3, 26])] {
-            let scaled =
-                [10, 100, 1_000, 10_000].map(|workers| Docs::Scaled.count(workers, available).unwrap());
+            let scaled = [10, 100, 1_000, 10_000]
+                .map(|workers| DocumentCount::Scaled.count(workers, available).unwrap());
             assert_eq!(scaled, counts);
         }
-        assert_eq!(Docs::Scaled.count(10_000, 1), Ok(1), "no more than there are");
+        assert_eq!(DocumentCount::Scaled.count(10_000, 1), Ok(1), "at most the available documents");
     }
 
     #[test]
-    fn a_draw_is_of_different_documents_and_repeats_itself() {
+    fn draws_are_distinct_and_reproducible() {
         let ids: Vec<Arc<str>> = (0..680).map(|i| format!("{i}").into()).collect();
-        let draw = |seed| Docs::Fixed(30).draw(1_000, &ids, Seed(seed)).unwrap();
+        let draw = |seed| DocumentCount::Fixed(30).draw(1_000, &ids, Seed(seed)).unwrap();
         let first = draw(1);
         assert_eq!(first.chosen.iter().collect::<BTreeSet<_>>().len(), 30);
         assert_eq!((0..1_000).map(|w| first.of(w)).collect::<BTreeSet<_>>().len(), first.distinct);
@@ -194,29 +184,35 @@ mod tests {
     }
 
     #[test]
-    fn popular_keys_are_drawn_as_often_as_their_rank_has_it() {
+    fn keys_are_drawn_by_popularity() {
         let shares = |popularity: Popularity| {
             let mut keys = popularity.keys(4, Seed(1));
             let mut drawn = [0_u32; 4];
             (0..100_000).for_each(|_| drawn[keys.draw()] += 1);
             drawn.map(|n| f64::from(n) / 100_000.0)
         };
-        // Weights 1, 1/2, 1/3, 1/4 come to 25/12.
+        // The weights 1, 1/2, 1/3, 1/4 add up to 25/12.
         let zipf = shares(Popularity::Zipf { exponent: 1.0 });
         for (share, expected) in zipf.into_iter().zip([0.48, 0.24, 0.16, 0.12]) {
             assert!((share - expected).abs() < 0.007, "{zipf:?}");
         }
         assert!(shares(Popularity::Uniform).into_iter().all(|share| (share - 0.25).abs() < 0.007));
-        assert_eq!(Popularity::count(Some(5), 4), Err(DocsError::TooManyKeys { asked: 5, available: 4 }));
+        assert_eq!(
+            Popularity::count(Some(5), 4),
+            Err(DocumentCountError::TooManyKeys { asked: 5, available: 4 })
+        );
         assert_eq!((Popularity::count(None, 4), Popularity::count(Some(3), 4)), (Ok(4), Ok(3)));
     }
 
     #[test]
-    fn what_cannot_be_chosen_is_told_what_can() {
+    fn invalid_choices_are_refused() {
         for text in ["fixed:0", "fixed:-1", "fixed:", "fixed", "scaled:3", "all"] {
-            assert_eq!(text.parse::<Docs>(), Err(DocsError::Unknown(text.to_owned())));
+            assert_eq!(text.parse::<DocumentCount>(), Err(DocumentCountError::Unknown(text.to_owned())));
         }
-        assert_eq!(Docs::Fixed(3).count(10, 2), Err(DocsError::TooMany { asked: 3, available: 2 }));
-        assert_eq!(Docs::Scaled.count(10, 0), Err(DocsError::NoDocuments));
+        assert_eq!(
+            DocumentCount::Fixed(3).count(10, 2),
+            Err(DocumentCountError::TooMany { asked: 3, available: 2 })
+        );
+        assert_eq!(DocumentCount::Scaled.count(10, 0), Err(DocumentCountError::NoDocuments));
     }
 }

@@ -1,9 +1,8 @@
-//! The starting line of a burst.
+//! A gate that releases all workers of a burst at one moment.
 //!
-//! N workers are to ask at the same moment, but nobody can start N tasks at once: the first would be
-//! done before the last begins, and the figure would measure the start, not the strategy. So the
-//! clock stands still at zero and the source holds every load, until all N lookups have been
-//! answered and every load that they began is held. Then the gate opens, and time begins.
+//! N tasks cannot be started at once: the first one would finish before the last one starts, and the figures would
+//! measure the start, not the strategy. So the clock stands at zero and the source holds every load until all N
+//! lookups have finished and every load that they started is held. Then the gate opens and the clock starts.
 
 use std::{
     future::Future,
@@ -18,16 +17,16 @@ use stockade_model::{
     source::{Document, Source, SourceFuture},
     time::{Runtime, Time},
 };
-use stockade_source::Staged;
+use stockade_source::StagedSource;
 use tokio::sync::Notify;
 
-/// A barrier in front of a source, and the clock that it holds.
+/// A barrier in front of a source. It holds the clock, too.
 pub(super) struct Gate {
-    /// When it opened, on the clock behind it, in nanoseconds.
+    /// The time of the opening on the inner clock, in nanoseconds.
     opened: AtomicU64,
     opening: Notify,
     arrivals: Mutex<Arrivals>,
-    /// When the last held load left it, in nanoseconds after the opening.
+    /// When the last held load passed, in nanoseconds after the opening.
     last_passed: AtomicU64,
 }
 
@@ -39,16 +38,16 @@ struct Arrivals {
     held: u64,
 }
 
-/// In [`Gate::opened`]: not yet. No clock ever gets there.
+/// The value of [`Gate::opened`] before the opening; no clock reaches it.
 const CLOSED: u64 = u64::MAX;
 
 impl Gate {
-    /// A gate that opens when this many workers have arrived.
+    /// A gate that opens when `workers` workers have arrived.
     pub(super) fn closed(workers: usize) -> Arc<Self> {
         Arc::new(Self::new(CLOSED, workers))
     }
 
-    /// A gate that never holds anybody: time begins now.
+    /// A gate that is open from the start: time begins now.
     pub(super) fn open(now: Time) -> Arc<Self> {
         Arc::new(Self::new(now.as_nanos(), 0))
     }
@@ -62,9 +61,9 @@ impl Gate {
         }
     }
 
-    /// A worker's lookup has been answered; by then the cache had begun `loads` loads.
+    /// A worker's lookup has finished; by then the cache had started `loads` loads.
     ///
-    /// Whoever began the last load sees them all, so the largest number told is that of all loads.
+    /// The worker that starts the last load sees all of them, so the largest number is the total.
     pub(super) fn looked_up(&self, loads: impl FnOnce() -> u64, now: impl FnOnce() -> Time) {
         if self.is_open() {
             return;
@@ -92,13 +91,13 @@ impl Gate {
         self.opened.load(Ordering::Acquire) != CLOSED
     }
 
-    /// How long after the opening the last held load was let through.
+    /// When the last held load passed, after the opening.
     pub(super) fn last_passed(&self) -> Duration {
         Duration::from_nanos(self.last_passed.load(Ordering::Relaxed))
     }
 }
 
-/// The clock behind a gate: it stands at zero until the gate opens, and counts from there.
+/// The clock behind a gate: zero until the gate opens.
 #[derive(Clone)]
 pub(super) struct Gated<R> {
     pub(super) clock: R,
@@ -107,7 +106,7 @@ pub(super) struct Gated<R> {
 
 impl<R: Runtime> Runtime for Gated<R> {
     fn now(&self) -> Time {
-        // Closed is the end of time, and what is earlier than the opening is zero.
+        // Before the opening the saturating difference is zero.
         let opened = Time::from_nanos(self.gate.opened.load(Ordering::Acquire));
         Time::ZERO + (self.clock.now() - opened)
     }
@@ -120,7 +119,7 @@ impl<R: Runtime> Runtime for Gated<R> {
                 if now >= deadline {
                     return;
                 }
-                // While the clock stands still this wakes too early, and sleeps again.
+                // Before the opening this wakes too early, and sleeps again.
                 this.clock.sleep_until(this.clock.now() + (deadline - now)).await;
             }
         }
@@ -132,18 +131,18 @@ impl<R: Runtime> Runtime for Gated<R> {
 }
 
 /// The source behind a gate.
-pub(super) struct Held<R> {
-    pub(super) source: Staged<Gated<R>>,
+pub(super) struct GatedSource<R> {
+    pub(super) source: StagedSource<Gated<R>>,
     pub(super) time: Gated<R>,
 }
 
-impl<R: Runtime> Held<R> {
+impl<R: Runtime> GatedSource<R> {
     async fn pass(&self) {
         let gate = &*self.time.gate;
         if gate.is_open() {
             return;
         }
-        // Enrolled before it arrives, for its own arrival may open the gate.
+        // Registers before it arrives: its own arrival may open the gate.
         let mut opening = Box::pin(gate.opening.notified());
         opening.as_mut().enable();
         gate.arrive(|| self.time.clock.now(), |arrivals| arrivals.held += 1);
@@ -154,7 +153,7 @@ impl<R: Runtime> Held<R> {
     }
 }
 
-impl<R: Runtime> Source for Held<R> {
+impl<R: Runtime> Source for GatedSource<R> {
     fn fetch<'a>(&'a self, id: &'a str) -> SourceFuture<'a, Option<Document>> {
         Box::pin(async move {
             self.pass().await;

@@ -1,10 +1,10 @@
-//! The cache of the published Node test: probabilistic early refresh on Redis, with its slip.
+//! The cache of the published Node test: probabilistic early refresh on Redis, with the test's unit bug.
 //!
 //! The test reads a key and its TTL from Redis in one step and decides whether to refresh early
 //! (Vattani, Chierichetti, Lowenstein, VLDB 2015): `now - delta * beta * ln(rand) >= expiry`. Its `now`
 //! and `delta` are milliseconds, and its expiry is `now + ttl` with a ttl in *seconds*. Everything
-//! else is kept as it is there: the request loads inline, nobody waits for anybody, and delta, in
-//! whole milliseconds, is stored beside the value. In virtual time a table in memory takes the place of Redis.
+//! else is as in the test: each request loads inline, no request waits for another one's load, and delta, in
+//! whole milliseconds, is stored beside the value. In virtual time a table in memory replaces Redis.
 
 mod table;
 
@@ -21,28 +21,27 @@ use stockade_model::{
     seed::{Rng, Seed},
     time::{Runtime, Time},
 };
-use stockade_source::{Staged, Stamped};
+use stockade_source::{StagedSource, VersionedDocument};
 use tokio::sync::oneshot;
 
-use super::{Did, target::fetch};
-use table::{Asked, Cached};
+use super::tested_cache::fetch;
+use crate::target::CacheActivity;
 
-pub(super) use table::Table;
+pub(super) use table::{Cached, NodeResult, NodeTable};
 
-/// The settings of the Node test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeTest {
-    /// How long Redis keeps a value.
+    /// The TTL in Redis.
     pub ttl: Duration,
-    /// How eager it refreshes; 1 in the paper.
+    /// The eagerness of refreshes; 1 in the paper.
     pub beta: f64,
-    /// What the ttl is added up as.
-    pub unit: Unit,
+    /// The unit in which the TTL is added.
+    pub unit: TtlUnit,
 }
 
-/// What the Node test takes a TTL to be when it adds it to milliseconds.
+/// The unit in which the Node test adds a TTL to milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum TtlUnit {
     /// `xfetch_unit_bug`: seconds, as they come from Redis.
     Seconds,
     /// `xfetch_unit_fixed`: milliseconds.
@@ -50,48 +49,54 @@ pub enum Unit {
 }
 
 impl NodeTest {
-    /// Whether a value with so much time to live, in whole seconds, is refreshed now. A `draw` of 0
-    /// always does, as `Math.log(0)` has it.
+    /// Whether a value with this TTL in whole seconds is refreshed now. A `draw` of 0 always refreshes, as
+    /// `Math.log(0)` does.
     fn refreshes(&self, ttl_secs: u64, delta_ms: u64, draw: f64) -> bool {
         let ttl = match self.unit {
-            Unit::Seconds => ttl_secs,
-            Unit::Milliseconds => ttl_secs * 1_000,
+            TtlUnit::Seconds => ttl_secs,
+            TtlUnit::Milliseconds => ttl_secs * 1_000,
         };
-        // The same `now` stands on both sides.
+        // `now` cancels out.
         -(delta_ms as f64) * self.beta * draw.ln() >= ttl as f64
     }
 }
 
-/// A moment as `Date.now()` tells it.
+/// A time as `Date.now()` returns it.
 fn date_now(time: Time) -> u64 {
     time.as_nanos() / 1_000_000
 }
 
-/// The Node test under load.
-pub(super) struct Node<R> {
+/// The cache of the published Node test under load.
+pub(super) struct NodeCache<R> {
     test: NodeTest,
-    source: Arc<Staged<R>>,
+    source: Arc<StagedSource<R>>,
     time: R,
-    table: Table,
-    state: Mutex<State>,
+    table: NodeTable,
+    state: Mutex<NodeState>,
 }
 
-struct State {
-    /// What was ever stored and not deleted.
+struct NodeState {
+    /// Keys that were stored and not deleted.
     keys: BTreeSet<Arc<str>>,
-    /// Keys whose load has begun since they were last stored.
+    /// Keys whose load has started since they were last stored.
     refilling: BTreeSet<Arc<str>>,
     draws: Rng,
-    did: Did,
+    activity: CacheActivity,
 }
 
-impl<R: Runtime> Node<R> {
-    pub(super) fn new(test: NodeTest, source: Arc<Staged<R>>, time: R, seed: Seed, table: Table) -> Self {
-        let state = State {
+impl<R: Runtime> NodeCache<R> {
+    pub(super) fn new(
+        test: NodeTest,
+        source: Arc<StagedSource<R>>,
+        time: R,
+        seed: Seed,
+        table: NodeTable,
+    ) -> Self {
+        let state = NodeState {
             keys: BTreeSet::new(),
             refilling: BTreeSet::new(),
             draws: seed.stream("early refresh"),
-            did: Did::default(),
+            activity: CacheActivity::default(),
         };
         Self { test, source, time, table, state: Mutex::new(state) }
     }
@@ -99,12 +104,12 @@ impl<R: Runtime> Node<R> {
     pub(super) async fn ask(
         self: &Arc<Self>,
         key: &Arc<str>,
-    ) -> Result<Answer<Stamped>, Box<dyn std::error::Error + Send + Sync>> {
+    ) -> Result<Answer<VersionedDocument>, Box<dyn std::error::Error + Send + Sync>> {
         if let Some(value) = self.get(key).await? {
             return Ok(self.answer(value, Outcome::Hit, Reason::Fresh));
         }
-        // A server goes on when its client has gone.
-        let (answer, answered) = oneshot::channel::<Asked<Stamped>>();
+        // A load continues after its client has given up.
+        let (answer, answered) = oneshot::channel::<NodeResult<VersionedDocument>>();
         let (this, id) = (Arc::clone(self), Arc::clone(key));
         self.time.spawn(async move {
             let _ = answer.send(this.load(id).await);
@@ -113,51 +118,56 @@ impl<R: Runtime> Node<R> {
         Ok(self.answer(value, Outcome::Miss, Reason::Expired))
     }
 
-    fn answer(&self, value: Stamped, outcome: Outcome, reason: Reason) -> Answer<Stamped> {
+    fn answer(
+        &self,
+        value: VersionedDocument,
+        outcome: Outcome,
+        reason: Reason,
+    ) -> Answer<VersionedDocument> {
         Answer { age: self.time.now() - value.at, value, outcome, reason }
     }
 
-    /// What is cached; `None` where it is to be loaded, and then that is noted.
-    async fn get(&self, key: &Arc<str>) -> Asked<Option<Stamped>> {
+    /// The cached document; `None`: the caller must load it, which is recorded.
+    async fn get(&self, key: &Arc<str>) -> NodeResult<Option<VersionedDocument>> {
         let cached = self.table.get(key, self.time.now()).await?;
         let mut state = self.state();
         let draw = state.draws.random::<f64>();
         let fresh = cached.filter(|(cached, ttl)| !self.test.refreshes(*ttl, cached.delta_ms, draw));
         if fresh.is_none() && state.refilling.insert(Arc::clone(key)) {
-            state.did.episodes += 1;
+            state.activity.episodes += 1;
         }
         Ok(fresh.map(|(cached, _)| cached.stamped))
     }
 
-    async fn load(&self, id: Arc<str>) -> Asked<Stamped> {
+    async fn load(&self, id: Arc<str>) -> NodeResult<VersionedDocument> {
         let began = date_now(self.time.now());
         let stamped = fetch(Arc::clone(&self.source), Arc::clone(&id)).await?;
         let now = self.time.now();
         let cached = Cached { stamped: stamped.clone(), delta_ms: date_now(now) - began };
         self.table.set(&id, cached, self.test.ttl, now).await?;
         let mut state = self.state();
-        state.did.stores_sync += 1;
+        state.activity.stores_sync += 1;
         state.refilling.remove(&id);
         state.keys.insert(id);
         Ok(stamped)
     }
 
-    /// DEL. A load that is under way stores what it brings all the same.
+    /// DEL. A load in flight stores its document all the same.
     pub(super) async fn delete(&self, key: &Arc<str>) {
         self.state().keys.remove(key);
-        // Nobody hears of it there, either.
+        // The published test ignores this error, too.
         let _ = self.table.delete(key).await;
     }
 
-    pub(super) fn did(&self) -> Did {
-        self.state().did
+    pub(super) fn activity(&self) -> CacheActivity {
+        self.state().activity
     }
 
     pub(super) fn entries(&self) -> usize {
         self.state().keys.len()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, NodeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -167,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn with_the_slip_a_fifth_of_reads_refreshes_and_without_it_none() {
+    fn the_unit_bug_refreshes_a_fifth_of_reads() {
         // A 20 ms loader and 30 s left: exp(-30 / 20) of the reads.
         let share = |unit| {
             let test = NodeTest { ttl: Duration::from_mins(1), beta: 1.0, unit };
@@ -175,13 +185,13 @@ mod tests {
             let refreshes = (0..100_000).filter(|_| test.refreshes(30, 20, draws.random::<f64>())).count();
             refreshes as f64 / 100_000.0
         };
-        assert!((share(Unit::Seconds) - 0.2231).abs() < 0.005, "{}", share(Unit::Seconds));
-        assert!(share(Unit::Milliseconds) < f64::EPSILON);
+        assert!((share(TtlUnit::Seconds) - 0.2231).abs() < 0.005, "{}", share(TtlUnit::Seconds));
+        assert!(share(TtlUnit::Milliseconds) < f64::EPSILON);
     }
 
     #[test]
     fn a_draw_of_zero_always_refreshes() {
-        let test = NodeTest { ttl: Duration::from_mins(1), beta: 1.0, unit: Unit::Milliseconds };
+        let test = NodeTest { ttl: Duration::from_mins(1), beta: 1.0, unit: TtlUnit::Milliseconds };
         assert!(test.refreshes(u64::MAX / 1_000, 1, 0.0));
     }
 }

@@ -1,4 +1,4 @@
-//! A part of a run in a process of its own.
+//! A child process: `stockade origin`, `stockade proxy` or `stockade app`.
 
 use std::{
     fs::{self, File},
@@ -12,145 +12,134 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
 use stockade_model::record::Role;
 
-/// How long it may take until it says where it listens.
+/// The limit for the report of its address.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long it may take to end when it is asked to.
+/// The limit from SIGTERM to its exit.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// Between the end of its connections and its own.
-const LAST_MOMENT: Duration = Duration::from_millis(500);
-/// How often it is looked at meanwhile.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// What the program ends with when what it was told makes no sense.
-const USAGE: i32 = 2;
-/// How a line begins that says where it is looked at: a proxy's or an app's, an origin's.
-const ADMIN_LINES: [&str; 2] = ["it is looked at", "recipes are taken at"];
-/// How much is told of what it has said.
-const LINES_MAX: usize = 12;
+/// The limit from the close of its connections to its exit.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
+/// Between two checks for its exit.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// The exit code of a bad command line or file.
+const USAGE_EXIT: i32 = 2;
+/// Lines of its log in an error message.
+const LOG_LINES_MAX: usize = 12;
 
-/// A process of `stockade`. Dropped, it is ended.
 #[derive(Debug)]
 pub(super) struct Child {
     role: Role,
     process: Mutex<Process>,
     id: u32,
     log: PathBuf,
-    /// Where it listens.
+    /// The URL of its first listener.
     pub(super) url: String,
+    /// The base URL of its admin pages.
+    pub(super) admin: String,
 }
 
-/// A process could not be started, or is gone.
+#[derive(Clone, Copy)]
+pub(super) struct ChildArguments<'a> {
+    pub(super) role: Role,
+    pub(super) program: &'a Path,
+    /// The command and its arguments.
+    pub(super) arguments: &'a [String],
+    /// The folder of its log.
+    pub(super) folder: &'a Path,
+}
+
+/// The line with which a child reports that it is ready (`--ready-json`).
+#[derive(Deserialize)]
+struct ReadyLine {
+    listen: Vec<String>,
+    admin: Option<String>,
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum ChildError {
-    /// There is no such program, or no room for it.
     #[error("cannot start {}: {error}", program.display())]
-    Start {
-        /// Which.
-        program: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// It has ended, or does not answer.
-    #[error("the {} {what}{said}", role.name())]
+    Start { program: PathBuf, error: io::Error },
+    /// It ended, or does not reply.
+    #[error("the {} {what}{log}", role.name())]
     Failed {
-        /// Which.
         role: Role,
-        /// What happened.
         what: String,
-        /// The end of what it said.
-        said: String,
-        /// It said that it was told nonsense.
+        /// The last lines of its log.
+        log: String,
+        /// Its arguments or its file are invalid.
         is_usage: bool,
     },
 }
 
 impl ChildError {
-    /// Whether it was asked for wrongly, rather than something that went wrong.
+    /// Whether the file or the command line is wrong, rather than the machine.
     pub(super) fn is_usage(&self) -> bool {
         matches!(self, Self::Failed { is_usage: true, .. })
     }
 }
 
 impl Child {
-    /// Starts it, and waits until it says where it listens. What it says goes to `folder`.
-    pub(super) fn start(
-        role: Role,
-        program: &Path,
-        arguments: &[String],
-        folder: &Path,
-    ) -> Result<Self, ChildError> {
+    /// Starts it, and waits until it reports its address. Its standard error goes to a file in `folder`.
+    pub(super) fn start(arguments: ChildArguments<'_>) -> Result<Self, ChildError> {
+        let ChildArguments { role, program, arguments, folder } = arguments;
         let start = |error| ChildError::Start { program: program.to_owned(), error };
         let log = folder.join(format!("{}.log", role.name()));
         let errors = File::create(&log).map_err(start)?;
         let mut process = Command::new(program)
             .args(arguments)
-            // It ends when its standard input does: when this process is gone, whatever became of it.
+            .arg("--ready-json")
+            // It ends when its standard input does: when this process is gone, whatever the reason.
             .arg("--until-stdin-ends")
-            // Ctrl-C at a terminal is for whoever has started it, and ends it in its turn.
+            // Ctrl-C at a terminal goes to this process, which ends its children.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(errors)
             .spawn()
             .map_err(start)?;
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         if let Some(stdout) = process.stdout.take() {
             let read = move || {
                 let mut line = String::new();
                 let read = BufReader::new(stdout).read_line(&mut line);
-                // Nobody may be waiting any more.
-                let _ = tell.send(read.map(|_| line.trim_end().to_owned()));
+                // The receiver is dropped at the timeout.
+                let _ = sender.send(read.map(|_| line));
             };
-            thread::Builder::new().name(format!("{}'s words", role.name())).spawn(read).map_err(start)?;
+            thread::Builder::new().name(format!("{} stdout", role.name())).spawn(read).map_err(start)?;
         }
         let id = process.id();
-        let mut child = Self { role, process: Mutex::new(process), id, log, url: String::new() };
-        child.url = match told.recv_timeout(START_TIMEOUT) {
-            Ok(Ok(url)) if !url.is_empty() => url,
-            Ok(_) => return Err(child.not_started()),
-            Err(_) => return Err(child.failed("has not said within 20 s where it listens")),
+        let mut child =
+            Self { role, process: Mutex::new(process), id, log, url: String::new(), admin: String::new() };
+        let Ok(line) = receiver.recv_timeout(START_TIMEOUT) else {
+            return Err(child.failed("did not report its address within 20 s"));
         };
+        let ready = line.ok().and_then(|line| serde_json::from_str::<ReadyLine>(&line).ok());
+        match ready.and_then(|ready| Some((ready.listen.into_iter().next()?, ready.admin?))) {
+            Some(addresses) => (child.url, child.admin) = addresses,
+            None => return Err(child.not_started()),
+        }
         Ok(child)
     }
 
-    /// Where it is looked at: it says so a moment after where it listens.
-    pub(super) fn admin(&self) -> Result<String, ChildError> {
-        for _ in 0..looks(START_TIMEOUT) {
-            let said = fs::read_to_string(&self.log).unwrap_or_default();
-            // A line is whole when there is an end to it.
-            let mut lines = said.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
-            let says_so = |line: &&str| ADMIN_LINES.iter().any(|words| line.starts_with(words));
-            if let Some(line) = lines.find(says_so)
-                && let Some(at) = line.find("http://")
-            {
-                let url = &line[at..];
-                return Ok(url.split_once("/add_recipe").map_or(url, |(admin, _)| admin).to_owned());
-            }
-            self.check()?;
-            pause();
-        }
-        Err(self.failed("has not said where it is looked at"))
-    }
-
-    /// Its process.
     pub(super) fn id(&self) -> u32 {
         self.id
     }
 
-    /// An error, if it has ended.
+    /// An error if it has ended.
     pub(super) fn check(&self) -> Result<(), ChildError> {
         let ended = self.process.lock().unwrap_or_else(PoisonError::into_inner).try_wait();
         match ended {
             Ok(None) => Ok(()),
             Ok(Some(status)) => Err(self.failed(&format!("has ended: {status}"))),
-            Err(error) => Err(self.failed(&format!("cannot be looked after: {error}"))),
+            Err(error) => Err(self.failed(&format!("cannot be waited for: {error}"))),
         }
     }
 
-    /// Why it does not answer: it has ended, or is about to, or else `error`.
-    pub(super) fn silent(&self, error: &str) -> ChildError {
-        for _ in 0..looks(LAST_MOMENT) {
+    /// The reason for a missing reply: its exit, within [`EXIT_TIMEOUT`], or else `error`.
+    pub(super) fn unresponsive(&self, error: &str) -> ChildError {
+        for _ in 0..polls(EXIT_TIMEOUT) {
             if let Err(ended) = self.check() {
                 return ended;
             }
@@ -159,31 +148,31 @@ impl Child {
         self.failed(error)
     }
 
-    /// Why it never listened: it has ended, or is about to.
+    /// The reason for a missing report: its exit.
     fn not_started(&self) -> ChildError {
         let status = self.process.lock().unwrap_or_else(PoisonError::into_inner).wait();
         let what = match &status {
-            // It says why itself.
+            // Its log has the reason.
             Ok(status) if status.code().is_some() => "did not start".to_owned(),
             Ok(status) => format!("did not start: {status}"),
-            Err(error) => format!("did not start, and cannot be looked after: {error}"),
+            Err(error) => format!("did not start, and cannot be waited for: {error}"),
         };
         match self.failed(&what) {
-            ChildError::Failed { role, what, said, .. } => {
-                let is_usage = status.is_ok_and(|status| status.code() == Some(USAGE));
-                ChildError::Failed { role, what, said, is_usage }
+            ChildError::Failed { role, what, log, .. } => {
+                let is_usage = status.is_ok_and(|status| status.code() == Some(USAGE_EXIT));
+                ChildError::Failed { role, what, log, is_usage }
             }
             error @ ChildError::Start { .. } => error,
         }
     }
 
-    /// What happened to it, with the end of what it said.
+    /// An error with the last lines of its log.
     pub(super) fn failed(&self, what: &str) -> ChildError {
-        let said = fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<&str> = said.lines().collect();
-        let last = lines[lines.len().saturating_sub(LINES_MAX)..].join("\n");
-        let said = if last.is_empty() { String::new() } else { format!("; it said:\n{last}") };
-        ChildError::Failed { role: self.role, what: what.to_owned(), said, is_usage: false }
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        let last = lines[lines.len().saturating_sub(LOG_LINES_MAX)..].join("\n");
+        let log = if last.is_empty() { String::new() } else { format!("; it said:\n{last}") };
+        ChildError::Failed { role: self.role, what: what.to_owned(), log, is_usage: false }
     }
 }
 
@@ -196,8 +185,8 @@ impl Drop for Child {
         {
             let _ = kill_process(id, Signal::TERM);
         }
-        let mut looks = 0..looks(END_TIMEOUT);
-        while looks.next().is_some() && matches!(process.try_wait(), Ok(None)) {
+        let mut polls = 0..polls(END_TIMEOUT);
+        while polls.next().is_some() && matches!(process.try_wait(), Ok(None)) {
             pause();
         }
         let _ = process.kill();
@@ -205,12 +194,12 @@ impl Drop for Child {
     }
 }
 
-/// How often that is, in such a time.
-fn looks(time: Duration) -> u128 {
-    time.as_millis() / LOOK_EVERY.as_millis()
+/// The number of polls within `time`.
+fn polls(time: Duration) -> u128 {
+    time.as_millis() / POLL_INTERVAL.as_millis()
 }
 
-#[expect(clippy::disallowed_methods, reason = "a process tells nobody what it is about to do")]
+#[expect(clippy::disallowed_methods, reason = "an exit can only be polled for")]
 fn pause() {
-    thread::sleep(LOOK_EVERY);
+    thread::sleep(POLL_INTERVAL);
 }

@@ -1,4 +1,4 @@
-//! Requests that are asked apart from the load, and not counted with it: whether all is as it is meant to be.
+//! Probes: single requests apart from the load, with an expected status. They are not counted.
 
 use std::{
     thread::{self, JoinHandle},
@@ -11,54 +11,51 @@ use stockade_model::{
     units::{format_duration, milliseconds, stretched},
 };
 
-use super::ask::{Asked, ask};
+use super::fetch::{TimedReply, fetch_timed};
 
-/// One request, and how it has to be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Probe {
-    /// When, counted from the load's start; `None`: before it.
+pub struct PreflightProbe {
+    /// Time after the load's start; `None`: before the load.
     pub at: Option<Duration>,
-    /// For what.
     pub path: String,
-    /// Its URL is new, so that no cache has it.
+    /// Adds a unique query parameter to the URL, so that no cache has it.
     pub cache_bust: bool,
-    /// What has to come.
+    /// The expected status.
     pub status: u16,
 }
 
-/// A probe that has been sent.
-pub(super) struct Sent {
-    probe: Probe,
-    answer: JoinHandle<Asked>,
+/// A probe whose response is pending.
+pub(super) struct PendingProbe {
+    probe: PreflightProbe,
+    answer: JoinHandle<TimedReply>,
 }
 
-impl Probe {
-    /// The same of a run that takes so many times as long.
-    pub fn stretch(&mut self, factor: f64) {
+impl PreflightProbe {
+    /// Scales its time with the run.
+    pub fn scale_duration(&mut self, factor: f64) {
         self.at = self.at.map(|at| stretched(at, factor));
     }
 
-    /// Sends it, and waits for nothing.
-    pub(super) fn send(&self, url: &str, seed: Seed) -> Sent {
+    /// Sends it on a thread of its own.
+    pub(super) fn send(&self, url: &str, seed: Seed) -> PendingProbe {
         let mut url = format!("{url}{}", self.path);
         if self.cache_bust {
             let joint = if self.path.contains('?') { '&' } else { '?' };
             url = format!("{url}{joint}stockade-probe={:016x}", seed.0);
         }
-        Sent { probe: self.clone(), answer: thread::spawn(move || ask(&url)) }
+        PendingProbe { probe: self.clone(), answer: thread::spawn(move || fetch_timed(&url)) }
     }
 }
 
-impl Sent {
-    /// What has come.
-    pub(super) fn answered(self) -> record::Probe {
+impl PendingProbe {
+    pub(super) fn wait(self) -> record::ProbeFigures {
         let Self { probe, answer } = self;
         let (status, took, failed) = match answer.join() {
-            Ok(Asked { answer: Ok((status, _)), took }) => (Some(status), took, None),
-            Ok(Asked { answer: Err(error), took }) => (None, took, Some(error.to_string())),
-            Err(_) => (None, Duration::ZERO, Some("it was lost".to_owned())),
+            Ok(TimedReply { answer: Ok((status, _)), took }) => (Some(status), took, None),
+            Ok(TimedReply { answer: Err(error), took }) => (None, took, Some(error.to_string())),
+            Err(_) => (None, Duration::ZERO, Some("its thread panicked".to_owned())),
         };
-        record::Probe {
+        record::ProbeFigures {
             at_ms: probe.at.map(milliseconds),
             path: probe.path,
             expected: probe.status,
@@ -69,8 +66,8 @@ impl Sent {
     }
 }
 
-/// Why a run is not what it was meant to be, where a probe says so.
-pub(super) fn complaint(probe: &record::Probe) -> Option<String> {
+/// Why the probe makes the run invalid; `None`: the status was as expected.
+pub(super) fn mismatch(probe: &record::ProbeFigures) -> Option<String> {
     if probe.status == Some(probe.expected) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! What is asked over HTTP, and when.
+//! The traffic of targets over HTTP.
 
 use std::{
     path::{Path, PathBuf},
@@ -7,218 +7,224 @@ use std::{
 };
 
 use stockade_load::{
-    Options,
-    drive::{Limits, Load, threads},
-    plan::{Closed, Plan, Until},
-    schedule::{Beyond, Schedule},
-    target::{Base, Target},
-    targets::{log::Log, siege},
-    traffic::{CacheBust, Keys, Order, Traffic as Asks, Variety},
+    ClientOptions,
+    generator::{LoadTest, ProcessLimits, default_threads},
+    keys::Keys,
+    plan::{ClosedLoop, EndCondition, Plan},
+    schedule::{Schedule, ScheduleLimitError},
+    targets::{log::AccessLog, siege},
+    template::RequestTemplate,
+    traffic::{CacheBust, RequestOrder, Traffic as RequestStream, TrafficOptions},
+    url::BaseUrl,
 };
 use stockade_model::{seed::Seed, units::stretched};
 
 use super::HttpError;
 
-/// What a load over HTTP is.
 #[derive(Clone, Debug)]
-pub struct Traffic {
-    /// What is asked, and when.
-    pub requests: Requests,
-    /// Each request is for a URL of its own.
+pub struct HttpTraffic {
+    pub requests: RequestPlan,
+    /// Each request has a unique URL.
     pub cache_bust: bool,
-    /// How long an answer may take.
+    /// The limit of a response.
     pub timeout: Duration,
-    /// How many requests of an open load may be under way; `None`: as many as the machine can have.
+    /// The most requests of an open load in flight; `None`: the most that the machine supports.
     pub max_in_flight: Option<usize>,
-    /// How long answers are waited for in the end.
+    /// The time for responses after the end of the load.
     pub drain: Duration,
 }
 
-/// What is asked, and when.
+/// The requests and their times.
 #[derive(Clone, Debug)]
-pub enum Requests {
-    /// At a pace of ours.
-    Made {
-        /// For what.
-        of: Of,
-        /// When.
-        pace: Pace,
-    },
-    /// As somebody else's were.
-    Logged(Replay),
+pub enum RequestPlan {
+    /// At a configured pace.
+    Generated { source: RequestSource, pace: RequestPace },
+    /// From an access log.
+    Replayed(ReplaySettings),
 }
 
-/// What requests are for.
+/// The URLs of requests.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Of {
-    /// A path; with a `{key}` in it as many as there are keys.
-    Path {
-        /// As it is asked for.
-        path: String,
-        /// What stands for the key.
-        keys: Option<Keys>,
-    },
-    /// The URLs of a file as siege has it, of which paths and queries are asked for.
+pub enum RequestSource {
+    /// A path; `{key}` in it is replaced by a key.
+    Path { path: String, keys: Option<Keys> },
+    /// A file of URLs in siege's format; only paths and queries are used.
     Urls {
-        /// Below the experiment's folder.
+        /// Relative to the experiment's folder.
         file: PathBuf,
-        /// In no order.
+        /// In random order.
         is_random: bool,
     },
 }
 
-/// When requests come.
+/// When requests start.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Pace {
+pub enum RequestPace {
     /// When they are due.
     Open(Schedule),
-    /// When there was an answer.
+    /// After the response to the connection's previous request.
     Closed {
-        /// How many ask, one request at a time each.
+        /// The number of connections, with one request at a time each.
         connections: usize,
-        /// For how long.
-        lasts: Duration,
+        duration: Duration,
     },
 }
 
-/// An access log that is played again; over and over, with URLs that are new, if it is shorter.
+/// An access log to replay. A log that is too short is repeated with unique URLs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Replay {
-    /// Below the experiment's folder.
+pub struct ReplaySettings {
+    /// Relative to the experiment's folder.
     pub log: PathBuf,
-    /// So many times as fast.
+    /// A factor of the log's own pace.
     pub speed: f64,
-    /// So much of its requests.
+    /// The share of its requests.
     pub share: f64,
-    /// For how long.
-    pub lasts: Duration,
+    pub duration: Duration,
 }
 
-impl Traffic {
-    /// How long requests come.
+impl HttpTraffic {
+    /// The time in which requests start.
     #[must_use]
-    pub fn lasts(&self) -> Duration {
+    pub fn duration(&self) -> Duration {
         match &self.requests {
-            Requests::Made { pace: Pace::Open(schedule), .. } => schedule.lasts(),
-            Requests::Made { pace: Pace::Closed { lasts, .. }, .. }
-            | Requests::Logged(Replay { lasts, .. }) => *lasts,
+            RequestPlan::Generated { pace: RequestPace::Open(schedule), .. } => schedule.duration(),
+            RequestPlan::Generated { pace: RequestPace::Closed { duration, .. }, .. }
+            | RequestPlan::Replayed(ReplaySettings { duration, .. }) => *duration,
         }
     }
 
-    /// How many users ask, where each waits for its answer.
+    /// The connections of a closed load.
     #[must_use]
     pub fn users(&self) -> Option<usize> {
         match &self.requests {
-            Requests::Made { pace: Pace::Closed { connections, .. }, .. } => Some(*connections),
-            Requests::Made { .. } | Requests::Logged(_) => None,
+            RequestPlan::Generated { pace: RequestPace::Closed { connections, .. }, .. } => {
+                Some(*connections)
+            }
+            RequestPlan::Generated { .. } | RequestPlan::Replayed(_) => None,
         }
     }
 
-    /// How many requests there are, where that is known beforehand.
+    /// The number of requests; `None`: known only after the run.
     #[must_use]
     pub fn requests(&self) -> Option<u64> {
         match &self.requests {
-            Requests::Made { pace: Pace::Open(schedule), .. } => Some(schedule.requests()),
-            Requests::Made { .. } | Requests::Logged(_) => None,
+            RequestPlan::Generated { pace: RequestPace::Open(schedule), .. } => Some(schedule.requests()),
+            RequestPlan::Generated { .. } | RequestPlan::Replayed(_) => None,
         }
     }
 
-    /// Goes on for so many times as long.
-    pub fn stretch(&mut self, factor: f64) -> Result<(), Beyond> {
+    /// Multiplies the duration.
+    pub fn scale_duration(&mut self, factor: f64) -> Result<(), ScheduleLimitError> {
         match &mut self.requests {
-            Requests::Made { pace: Pace::Open(schedule), .. } => *schedule = schedule.stretched(factor),
-            Requests::Made { pace: Pace::Closed { lasts, .. }, .. }
-            | Requests::Logged(Replay { lasts, .. }) => {
-                *lasts = stretched(*lasts, factor);
+            RequestPlan::Generated { pace: RequestPace::Open(schedule), .. } => {
+                *schedule = schedule.stretched(factor);
+            }
+            RequestPlan::Generated { pace: RequestPace::Closed { duration, .. }, .. }
+            | RequestPlan::Replayed(ReplaySettings { duration, .. }) => {
+                *duration = stretched(*duration, factor);
             }
         }
         self.check()
     }
 
-    /// Whether there can be so much of it.
-    pub fn check(&self) -> Result<(), Beyond> {
+    /// Refuses a load beyond the bounds of loads.
+    pub fn check(&self) -> Result<(), ScheduleLimitError> {
         match &self.requests {
-            Requests::Made { pace: Pace::Open(schedule), .. } => schedule.check(),
-            Requests::Made { pace: Pace::Closed { connections, lasts }, .. } => {
-                Plan::closed(Closed::new(*connections, Until::Duration(*lasts))).map(drop)
+            RequestPlan::Generated { pace: RequestPace::Open(schedule), .. } => schedule.check(),
+            RequestPlan::Generated { pace: RequestPace::Closed { connections, duration }, .. } => {
+                Plan::closed_loop(ClosedLoop::new(*connections, EndCondition::Duration(*duration))).map(drop)
             }
-            // A log has its own bounds; its time has those of anything that is steady.
-            Requests::Logged(replay) => Plan::closed(Closed::new(1, Until::Duration(replay.lasts))).map(drop),
+            // A log has bounds of its own; its duration has those of a constant rate.
+            RequestPlan::Replayed(replay) => {
+                Plan::closed_loop(ClosedLoop::new(1, EndCondition::Duration(replay.duration))).map(drop)
+            }
         }
     }
 
-    /// Reads the files that it takes.
     pub(super) fn check_files(&self, files: &Path) -> Result<(), HttpError> {
-        let base: Base = "http://localhost".parse()?;
+        let base: BaseUrl = "http://localhost".parse()?;
         match &self.requests {
-            Requests::Made { of, .. } => of.targets(&base, files).map(drop),
-            Requests::Logged(replay) => Ok(Log::open(&files.join(&replay.log), &base).map(drop)?),
+            RequestPlan::Generated { source, .. } => source.targets(&base, files).map(drop),
+            RequestPlan::Replayed(replay) => Ok(AccessLog::open(&files.join(&replay.log), &base).map(drop)?),
         }
     }
 
-    /// The load, asked of `url`. Files are below `files`; `newness` is what new URLs have.
-    pub(super) fn load(&self, url: &str, files: &Path, seed: Seed, newness: Seed) -> Result<Load, HttpError> {
-        let base: Base = url.parse()?;
+    /// The load on `url`. Paths of files are relative to `files`; unique URLs are drawn from `url_seed`.
+    pub(super) fn load(
+        &self,
+        url: &str,
+        files: &Path,
+        seed: Seed,
+        url_seed: Seed,
+    ) -> Result<LoadTest, HttpError> {
+        let base: BaseUrl = url.parse()?;
         let (targets, order, keys, plan) = match &self.requests {
-            Requests::Made { of, pace } => {
-                let (targets, order, keys) = of.targets(&base, files)?;
+            RequestPlan::Generated { source, pace } => {
+                let (targets, order, keys) = source.targets(&base, files)?;
                 (targets, order, keys, pace.plan()?)
             }
-            Requests::Logged(replay) => {
-                let log = Log::open(&files.join(&replay.log), &base)?;
-                let log = log.share(replay.share, seed)?.at_speed(replay.speed)?;
-                let due = log.due_within(replay.lasts)?;
+            RequestPlan::Replayed(replay) => {
+                let log = AccessLog::open(&files.join(&replay.log), &base)?;
+                let log = log.with_share(replay.share, seed)?.at_speed(replay.speed)?;
+                let due = log.due_times_for(replay.duration)?;
                 let (targets, order, _) = log.into_parts();
                 (targets, order, None, Plan::replay(due)?)
             }
         };
         let cache_bust = match &self.requests {
-            _ if self.cache_bust => Some(CacheBust::Requests(newness)),
-            Requests::Made { .. } => None,
-            Requests::Logged(_) => Some(CacheBust::Rounds(newness)),
+            _ if self.cache_bust => Some(CacheBust::EveryRequest(url_seed)),
+            RequestPlan::Generated { .. } => None,
+            RequestPlan::Replayed(_) => Some(CacheBust::EveryRound(url_seed)),
         };
-        let max_in_flight = self.max_in_flight.unwrap_or_else(|| Limits::raised().in_flight(&plan, false));
-        let asks = Asks::new(targets, Variety { order, keys, cache_bust }, seed)?;
-        Ok(Load {
+        let max_in_flight =
+            self.max_in_flight.unwrap_or_else(|| ProcessLimits::raised().in_flight(&plan, false));
+        let asks = RequestStream::new(targets, TrafficOptions { order, keys, cache_bust }, seed)?;
+        Ok(LoadTest {
             id: String::new(),
-            threads: threads(&plan),
+            threads: default_threads(&plan),
             plan,
             traffic: Arc::new(asks),
-            options: Options { timeout: self.timeout, ..Options::default() },
+            options: ClientOptions { timeout: self.timeout, ..ClientOptions::default() },
             max_in_flight,
             drain: self.drain,
             seed,
-            first: 0,
-            tells_samples: false,
+            first_request: 0,
+            observes_samples: false,
         })
     }
 }
 
-impl Of {
-    fn targets(&self, base: &Base, files: &Path) -> Result<(Vec<Target>, Order, Option<Keys>), HttpError> {
-        // Whatever server they name, this one is asked.
-        let at = |path: &str| base.at(path).map_err(|error| HttpError::Path(format!("`{path}`: {error}")));
+impl RequestSource {
+    fn targets(
+        &self,
+        base: &BaseUrl,
+        files: &Path,
+    ) -> Result<(Vec<RequestTemplate>, RequestOrder, Option<Keys>), HttpError> {
+        // Only paths and queries are used, not the server of the URL.
+        let at = |path: &str| base.url(path).map_err(|error| HttpError::Path(format!("`{path}`: {error}")));
         match self {
-            Self::Path { path, keys } => Ok((vec![Target::get(at(path)?)], Order::InTurn, *keys)),
+            Self::Path { path, keys } => {
+                Ok((vec![RequestTemplate::get(at(path)?)], RequestOrder::Sequential, *keys))
+            }
             Self::Urls { file, is_random } => {
                 let mut targets = siege::open(&files.join(file))?;
                 for target in &mut targets {
                     let path = target.url.path_and_query().map_or("/", |path| path.as_str());
                     target.url = at(path)?;
                 }
-                let order = if *is_random { Order::Random } else { Order::InTurn };
+                let order = if *is_random { RequestOrder::Random } else { RequestOrder::Sequential };
                 Ok((targets, order, None))
             }
         }
     }
 }
 
-impl Pace {
-    fn plan(&self) -> Result<Plan, Beyond> {
+impl RequestPace {
+    fn plan(&self) -> Result<Plan, ScheduleLimitError> {
         match self {
-            Self::Open(schedule) => Plan::open(schedule.clone()),
-            Self::Closed { connections, lasts } => {
-                Plan::closed(Closed::new(*connections, Until::Duration(*lasts)))
+            Self::Open(schedule) => Plan::open_loop(schedule.clone()),
+            Self::Closed { connections, duration } => {
+                Plan::closed_loop(ClosedLoop::new(*connections, EndCondition::Duration(*duration)))
             }
         }
     }

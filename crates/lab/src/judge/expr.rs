@@ -1,4 +1,4 @@
-//! What a hypothesis expects: comparisons of metrics.
+//! The language of expectations: comparisons of metrics.
 //!
 //! ```text
 //! comparison = sum ("<=" | "<" | ">=" | ">" | "==" | "!=") sum
@@ -7,14 +7,14 @@
 //! factor     = number | duration | selector | "(" sum ")"
 //! selector   = [TEST "/"] [ARM "."] metric ["(" window ")"]
 //! window     = from ".." to | "until first reclaim" | "after first reclaim"
-//!                                                 all where TEST or ARM is not named;
-//!                                                 TEST may be the beginning of a path of tests
+//!                                                all if TEST or ARM is missing;
+//!                                                 TEST may be a prefix of test paths
 //! ```
 //!
-//! A window `(10s..50s)` stands behind its metric without a space: whole seconds since the load began, or those until, or
-//! after, the one in which the cache first cleared room.
+//! A window `(10s..50s)` follows its metric without a space: whole seconds since the start of the load, or those until,
+//! or after, the second in which the cache first evicted entries to make room.
 //!
-//! Names may hold `-` and `:`, and paths of tests `/`, so operators stand between spaces.
+//! Names may contain `-` and `:`, and paths of tests `/`, so operators stand between spaces.
 
 use std::ops::Range;
 
@@ -23,33 +23,31 @@ use stockade_model::{
     units::{milliseconds, parse_duration},
 };
 
-use crate::metrics::{Metric, Unit, Window, metrics};
+use crate::metrics::{FigureUnit, FigureWindow, Metric, metrics};
 
-/// A comparison, checked: every name in it exists and the units of its sides agree.
+/// A validated comparison: every name in it exists and the units of its sides agree.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    unit: Unit,
+    unit: FigureUnit,
     pub(super) left: Expr,
     pub(super) op: Op,
     pub(super) right: Expr,
 }
 
-/// An expression could not be understood.
+/// An expression is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ExprError {
-    /// What is wrong, and what to write instead.
+    /// The problem and the remedy.
     pub message: String,
-    /// Where, in bytes of the expression.
+    /// Bytes of the expression.
     pub at: Range<usize>,
 }
 
 /// The names that expressions of one experiment may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
-    /// Paths of tests.
     pub tests: &'a [String],
-    /// Names of arms.
     pub arms: &'a [String],
 }
 
@@ -60,18 +58,17 @@ pub(super) enum Expr {
     Binary(Box<Expr>, Arithmetic, Box<Expr>),
 }
 
-/// A metric of some runs.
+/// A metric of selected runs.
 #[derive(Clone)]
 pub struct Selector {
-    /// The beginning of the paths of the tests that are meant; `None`: all.
+    /// A prefix of test paths; `None`: all tests.
     pub test: Option<String>,
-    /// The arm that is meant; `None`: all.
+    /// `None`: all arms.
     pub arm: Option<String>,
-    /// What is looked at.
     pub metric: &'static Metric,
-    /// In which seconds; `None`: in all.
-    pub window: Option<Window>,
-    /// Where it stands in its expression, in bytes.
+    /// `None`: the whole run.
+    pub window: Option<FigureWindow>,
+    /// Bytes of the expression.
     pub at: Range<usize>,
 }
 
@@ -116,7 +113,7 @@ impl Op {
     }
 }
 
-/// Reads a comparison and checks its names and units.
+/// Parses a comparison and checks its names and units.
 pub fn parse(text: &str, names: Names<'_>) -> Result<Comparison, ExprError> {
     let mut parser = Parser { text, tokens: tokens(text), next: 0, names };
     let (left, unit) = parser.sum()?;
@@ -130,8 +127,10 @@ pub fn parse(text: &str, names: Names<'_>) -> Result<Comparison, ExprError> {
     let (right, right_unit) = parser.sum()?;
     if unit != right_unit {
         let message = match right_unit {
-            Unit::Number => "a time is compared with a number without a unit: write `ms` or `s` behind it",
-            Unit::Time => "a number is compared with a time",
+            FigureUnit::Number => {
+                "a time is compared with a number without a unit: write `ms` or `s` behind it"
+            }
+            FigureUnit::Time => "a number is compared with a time",
         };
         return error(message, start..text.len());
     }
@@ -141,7 +140,7 @@ pub fn parse(text: &str, names: Names<'_>) -> Result<Comparison, ExprError> {
     Ok(Comparison { unit, left, op, right })
 }
 
-/// Reads a selector: the path of a metric, and perhaps a window of it.
+/// Parses a selector: the path of a metric, and an optional window.
 pub fn selector(text: &str, names: Names<'_>) -> Result<Selector, String> {
     let Some((path, window)) = text.split_once('(') else { return named(text, names) };
     let selector = named(path, names)?;
@@ -152,10 +151,10 @@ pub fn selector(text: &str, names: Names<'_>) -> Result<Selector, String> {
     Ok(Selector { window: Some(window), at: 0..text.len(), ..selector })
 }
 
-fn window_of(text: &str) -> Result<Window, String> {
+fn window_of(text: &str) -> Result<FigureWindow, String> {
     let written =
         || format!("`({text})` is no window: write whole seconds since the load began, such as (10s..50s)");
-    let by_reclaim = [Window::UntilFirstReclaim, Window::AfterFirstReclaim];
+    let by_reclaim = [FigureWindow::UntilFirstReclaim, FigureWindow::AfterFirstReclaim];
     if let Some(window) = by_reclaim.into_iter().find(|window| window.to_string() == text) {
         return Ok(window);
     }
@@ -166,7 +165,7 @@ fn window_of(text: &str) -> Result<Window, String> {
         Err(error) => Err(error.to_string()),
     };
     match (second(from)?, second(to)?) {
-        (from, to) if from < to => Ok(Window::Seconds { from, to }),
+        (from, to) if from < to => Ok(FigureWindow::Seconds { from, to }),
         _ => Err(written()),
     }
 }
@@ -187,14 +186,14 @@ fn named(text: &str, names: Names<'_>) -> Result<Selector, String> {
         }
         return Err(unknown("test", test, known.iter().map(String::as_str)));
     }
-    // A metric first: an arm may be called like a part of one.
+    // Metrics come first: the name of an arm may be a part of the name of a metric.
     let (arm, metric) = match rest.split_once('.') {
         _ if Metric::named(rest).is_some() => (None, rest),
         Some((arm, metric)) if names.arms.iter().any(|known| known == arm) => (Some(arm), metric),
         _ => (None, rest),
     };
     let Some(metric) = Metric::named(metric) else {
-        // What looks like an arm in front of a metric is a misspelt arm.
+        // An unknown prefix of a known metric is a misspelt arm.
         if let Some((arm, metric)) = rest.split_once('.')
             && Metric::named(metric).is_some()
         {
@@ -205,7 +204,7 @@ fn named(text: &str, names: Names<'_>) -> Result<Selector, String> {
             metrics().map(|metric| metric.name).filter(|name| name.split('.').next() == Some(family));
         return Err(match nearest(metric, metrics().map(|metric| metric.name)) {
             None if of_family.clone().next().is_some() => unknown("metric", metric, of_family),
-            None => format!("unknown metric `{metric}`: docs/experiments.md lists them"),
+            None => format!("unknown metric `{metric}`: docs/reference/metrics.md lists them"),
             Some(_) => unknown("metric", metric, metrics().map(|metric| metric.name)),
         });
     };
@@ -219,7 +218,7 @@ pub fn is_below(path: &str, beginning: &str) -> bool {
     path.strip_prefix(beginning).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// All beginnings of paths: what a selector may name.
+/// All prefixes of paths, which a selector may name.
 fn beginnings(paths: &[String]) -> std::collections::BTreeSet<String> {
     let of = |path: &String| {
         let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
@@ -236,7 +235,7 @@ fn error<T>(message: impl Into<String>, at: Range<usize>) -> Result<T, ExprError
     Err(ExprError { message: message.into(), at })
 }
 
-/// Words between spaces, and parentheses. Those of a window belong to the word that they follow.
+/// Words between spaces, and parentheses. The parentheses of a window belong to its metric.
 fn tokens(text: &str) -> Vec<Range<usize>> {
     let mut tokens = Vec::new();
     let mut word: Option<usize> = None;
@@ -266,7 +265,7 @@ struct Parser<'a> {
     names: Names<'a>,
 }
 
-/// How deep parentheses may nest: enough for anybody, and the stack is safe.
+/// The deepest nesting of parentheses: bounds the recursion of the parser.
 const NESTING_MAX: usize = 32;
 
 impl<'a> Parser<'a> {
@@ -278,19 +277,19 @@ impl<'a> Parser<'a> {
         self.tokens.get(self.next).map(|token| &self.text[token.clone()])
     }
 
-    fn sum(&mut self) -> Result<(Expr, Unit), ExprError> {
+    fn sum(&mut self) -> Result<(Expr, FigureUnit), ExprError> {
         self.chain(&[("+", Arithmetic::Add), ("-", Arithmetic::Sub)], Self::product)
     }
 
-    fn product(&mut self) -> Result<(Expr, Unit), ExprError> {
+    fn product(&mut self) -> Result<(Expr, FigureUnit), ExprError> {
         self.chain(&[("*", Arithmetic::Mul), ("/", Arithmetic::Div)], Self::factor)
     }
 
     fn chain(
         &mut self,
         operators: &[(&str, Arithmetic)],
-        operand: fn(&mut Self) -> Result<(Expr, Unit), ExprError>,
-    ) -> Result<(Expr, Unit), ExprError> {
+        operand: fn(&mut Self) -> Result<(Expr, FigureUnit), ExprError>,
+    ) -> Result<(Expr, FigureUnit), ExprError> {
         let (mut left, mut unit) = operand(self)?;
         while let Some((_, op)) =
             self.peek().and_then(|token| operators.iter().find(|(written, _)| *written == token))
@@ -300,9 +299,9 @@ impl<'a> Parser<'a> {
             let (right, right_unit) = operand(self)?;
             unit = match (op, unit, right_unit) {
                 (Arithmetic::Add | Arithmetic::Sub, a, b) if a == b => a,
-                (Arithmetic::Mul | Arithmetic::Div, a, Unit::Number) => a,
-                (Arithmetic::Mul, Unit::Number, b) => b,
-                (Arithmetic::Div, Unit::Time, Unit::Time) => Unit::Number,
+                (Arithmetic::Mul | Arithmetic::Div, a, FigureUnit::Number) => a,
+                (Arithmetic::Mul, FigureUnit::Number, b) => b,
+                (Arithmetic::Div, FigureUnit::Time, FigureUnit::Time) => FigureUnit::Number,
                 _ => return error("a time and a number do not go together like this", at),
             };
             left = Expr::Binary(Box::new(left), *op, Box::new(right));
@@ -310,7 +309,7 @@ impl<'a> Parser<'a> {
         Ok((left, unit))
     }
 
-    fn factor(&mut self) -> Result<(Expr, Unit), ExprError> {
+    fn factor(&mut self) -> Result<(Expr, FigureUnit), ExprError> {
         let at = self.here();
         let Some(token) = self.peek() else {
             return error("a metric or a number is missing here", at);
@@ -344,10 +343,10 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// A number or a duration; `None` if it is more likely a name that begins with a digit.
-fn constant(token: &str) -> Option<Result<(Expr, Unit), String>> {
+/// A number or a duration; `None`: probably a name that begins with a digit.
+fn constant(token: &str) -> Option<Result<(Expr, FigureUnit), String>> {
     if let Ok(number) = token.parse::<f64>() {
-        return Some(Ok((Expr::Constant(number), Unit::Number)));
+        return Some(Ok((Expr::Constant(number), FigureUnit::Number)));
     }
     if token.contains('/') {
         return None;
@@ -356,11 +355,10 @@ fn constant(token: &str) -> Option<Result<(Expr, Unit), String>> {
         return Some(Err(format!("`{token}`: put spaces around operators")));
     }
     let time = parse_duration(token).map_err(|error| error.to_string());
-    Some(time.map(|time| (Expr::Constant(milliseconds(time)), Unit::Time)))
+    Some(time.map(|time| (Expr::Constant(milliseconds(time)), FigureUnit::Time)))
 }
 
 impl Expr {
-    /// Every metric in it.
     pub(super) fn selectors<'a>(&'a self, into: &mut Vec<&'a Selector>) {
         match self {
             Self::Constant(_) => {}
@@ -372,7 +370,7 @@ impl Expr {
         }
     }
 
-    /// Every window in it takes `factor` times as long.
+    /// Multiplies the bounds of every window by `factor`.
     fn stretch(&mut self, factor: f64) {
         match self {
             Self::Constant(_) => {}
@@ -386,7 +384,7 @@ impl Expr {
         }
     }
 
-    /// Its value where `figure` tells those of the selectors; `None` if one has none.
+    /// Its value with the figures of its selectors; `None` if one has no figure.
     pub(super) fn value(&self, figure: &impl Fn(&Selector) -> Option<f64>) -> Option<f64> {
         match self {
             Self::Constant(value) => Some(*value),
@@ -405,7 +403,6 @@ impl Expr {
 }
 
 impl Comparison {
-    /// Every metric on either side.
     #[must_use]
     pub fn selectors(&self) -> Vec<&Selector> {
         let mut selectors = Vec::new();
@@ -414,19 +411,19 @@ impl Comparison {
         selectors
     }
 
-    /// Looks at the same parts of runs that take `factor` times as long.
+    /// Multiplies the bounds of every window by `factor`.
     pub fn stretch(&mut self, factor: f64) {
         self.left.stretch(factor);
         self.right.stretch(factor);
     }
 
-    /// What its sides are.
+    /// The unit of both sides.
     #[must_use]
-    pub fn unit(&self) -> Unit {
+    pub fn unit(&self) -> FigureUnit {
         self.unit
     }
 
-    /// Whether it depends on times, even if it compares their ratio with a number.
+    /// Whether it depends on times; a ratio of times does, too.
     #[must_use]
     pub fn is_timing(&self) -> bool {
         self.selectors().iter().any(|selector| selector.metric.is_timing)
@@ -472,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn names_may_begin_with_digits_and_hold_dashes() {
+    fn names_may_contain_digits_and_dashes() {
         let comparison = read("100k/no-limit.response.p99 <= 1.1 * scaled/none.response.p99").unwrap();
         let selectors: Vec<_> =
             comparison.selectors().iter().map(|s| (s.test.as_deref(), s.arm.as_deref())).collect();
@@ -484,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_stands_behind_its_metric() {
+    fn a_window_follows_its_metric() {
         let mut comparison = read("(none.failed(10s..50s) + 1) * 2 <= 100k/failed(0s..1m) + failed").unwrap();
         let windows = |comparison: &Comparison| -> Vec<_> {
             comparison.selectors().iter().map(|s| s.window.map(|w| w.to_string())).collect()
@@ -496,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn errors_have_a_message_and_a_place() {
         for (text, message, at) in [
             (
                 "none.source_laods == 1",
@@ -542,12 +539,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_makes_it_panic(text in "[a-z0-9.()+*/<>= -]{0,40}") {
+        fn arbitrary_text_does_not_panic(text in "[a-z0-9.()+*/<>= -]{0,40}") {
             let _ = read(&text);
         }
 
         #[test]
-        fn not_even_deep_nesting(depth in 0..5_000_usize) {
+        fn deep_nesting_does_not_panic(depth in 0..5_000_usize) {
             let _ = read(&"(".repeat(depth));
         }
     }

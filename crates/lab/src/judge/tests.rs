@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use stockade_model::{
     outcome::Outcomes,
-    record::{Audit, BurstFigures, CacheFigures, Calls, HttpFigures, Load, OpenFigures, Run},
+    record::{Audit, BurstFigures, CacheFigures, Calls, HttpFigures, LoadFigures, OpenFigures, Run},
 };
 
 use super::*;
 use crate::spec::Experiment;
 
-/// A run with so many fetches that took so many milliseconds.
+/// A run with `fetches` fetches that took `finished_ms`.
 fn run(test: &str, arm: &str, repeat: u32, fetches: u64, finished_ms: f64) -> Run {
     let burst = BurstFigures {
         strategy: arm.to_owned(),
@@ -28,7 +28,7 @@ fn run(test: &str, arm: &str, repeat: u32, fetches: u64, finished_ms: f64) -> Ru
         test: test.to_owned(),
         arm: arm.to_owned(),
         repeat,
-        load: Load::Burst(burst),
+        load: LoadFigures::Burst(burst),
         whole_ms_sum: None,
         outcomes: Outcomes { miss: 10, ..Outcomes::default() },
         bytes_in: 0,
@@ -43,7 +43,7 @@ fn run(test: &str, arm: &str, repeat: u32, fetches: u64, finished_ms: f64) -> Ru
 }
 
 /// The verdict on one comparison over tests `t/1`, `t/2` and arms `a`, `b`.
-fn verdict_in(clock: Clock, repeats: u32, expr: &str, evidence: &[Run]) -> (Verdict, String) {
+fn verdict_in(clock: ClockKind, repeats: u32, expr: &str, evidence: &[Run]) -> (Verdict, String) {
     let (tests, arms) = (["t/1", "t/2"].map(str::to_owned), ["a", "b"].map(str::to_owned));
     let names = Names { tests: &tests, arms: &arms };
     let claims =
@@ -57,10 +57,10 @@ fn verdict_in(clock: Clock, repeats: u32, expr: &str, evidence: &[Run]) -> (Verd
 }
 
 fn verdict(repeats: u32, expr: &str, evidence: &[Run]) -> (Verdict, String) {
-    verdict_in(Clock::Live, repeats, expr, evidence)
+    verdict_in(ClockKind::Live, repeats, expr, evidence)
 }
 
-/// Every test and arm so often; `fetches` and `finished` may depend on which.
+/// Every pair of test and arm, `repeats` times.
 fn all(
     repeats: u32,
     fetches: impl Fn(&str, &str, u32) -> u64,
@@ -76,7 +76,7 @@ fn all(
 }
 
 #[test]
-fn counts_have_to_hold_everywhere_and_every_time() {
+fn counts_must_hold_in_every_test_arm_and_repeat() {
     let evidence = all(2, |_, arm, _| if arm == "a" { 10 } else { 1 }, |_, _, _| 1.0);
     let held = |n: u32| format!("held in {n} of {n}");
     assert_eq!(verdict(2, "a.source_loads == 10", &evidence), (Verdict::Supported, held(4)));
@@ -84,7 +84,7 @@ fn counts_have_to_hold_everywhere_and_every_time() {
     assert_eq!(
         verdict(2, "t/a.source_loads == 10", &evidence),
         (Verdict::Supported, held(4)),
-        "a beginning of paths"
+        "a prefix of paths"
     );
     assert_eq!(
         verdict(2, "source_loads <= requests", &evidence),
@@ -105,7 +105,7 @@ fn counts_have_to_hold_everywhere_and_every_time() {
 }
 
 #[test]
-fn times_need_five_repeats_that_agree() {
+fn times_need_five_agreeing_repeats() {
     let by_arm = |_: &str, arm: &str, _: u32| if arm == "a" { 5.0 } else { 9.0 };
     let evidence = |repeats| all(repeats, |_, _, _| 1, by_arm);
     assert_eq!(verdict(5, "a.finished < b.finished", &evidence(5)).0, Verdict::Supported);
@@ -121,14 +121,14 @@ fn times_need_five_repeats_that_agree() {
     );
     assert_eq!(verdict(5, "a.finished < b.finished", &mixed).0, Verdict::Inconclusive);
     assert_eq!(
-        verdict_in(Clock::Virtual, 1, "a.finished < b.finished", &evidence(1)).0,
+        verdict_in(ClockKind::Virtual, 1, "a.finished < b.finished", &evidence(1)).0,
         Verdict::Supported,
         "computed"
     );
 }
 
 #[test]
-fn times_of_an_invalid_measurement_show_nothing_and_counts_are_counts() {
+fn invalid_measurements_invalidate_times_and_not_counts() {
     let mut evidence = all(5, |_, _, _| 1, |_, arm, _| if arm == "a" { 5.0 } else { 9.0 });
     let late = HttpFigures { invalid: vec!["the generator was late".to_owned()], ..HttpFigures::default() };
     evidence[1].http = Some(late);
@@ -136,13 +136,21 @@ fn times_of_an_invalid_measurement_show_nothing_and_counts_are_counts() {
     let held = "held in 10 of 10, closest in t/1, repeat 1, 1 of them invalid".to_owned();
     assert_eq!(verdict(5, "a.finished < b.finished", &evidence), (Verdict::Invalid, held));
     assert_eq!(verdict(5, "b.finished < a.finished", &evidence).0, Verdict::Invalid, "it refutes nothing");
-    assert_eq!(verdict(5, "t/2/a.finished < t/2/b.finished", &evidence).0, Verdict::Supported, "not of it");
-    assert_eq!(verdict(5, "a.finished < 6ms", &evidence).0, Verdict::Supported, "nor this");
+    assert_eq!(
+        verdict(5, "t/2/a.finished < t/2/b.finished", &evidence).0,
+        Verdict::Supported,
+        "does not use the invalid run"
+    );
+    assert_eq!(
+        verdict(5, "a.finished < 6ms", &evidence).0,
+        Verdict::Supported,
+        "does not use the invalid run"
+    );
     assert_eq!(verdict(5, "source_loads == 1", &evidence).0, Verdict::Supported, "a count");
 }
 
 #[test]
-fn what_was_not_measured_supports_nothing() {
+fn missing_figures_are_inconclusive() {
     let mut evidence = all(2, |_, _, _| 1, |_, _, _| 1.0);
     let (verdict_of_none, _) = verdict(2, "response.p99 < 1ms", &evidence);
     assert_eq!(verdict_of_none, Verdict::Inconclusive, "no request was answered, so there is no figure");
@@ -152,7 +160,7 @@ fn what_was_not_measured_supports_nothing() {
     assert_eq!(
         verdict(2, "source_loads == 2", &evidence).0,
         Verdict::Refuted,
-        "a counterexample is one all the same"
+        "a counterexample refutes despite missing runs"
     );
     assert_eq!(
         verdict(2, "source_loads / stores.sync == 1", &evidence).0,
@@ -162,7 +170,7 @@ fn what_was_not_measured_supports_nothing() {
 }
 
 #[test]
-fn an_open_load_that_serves_beyond_its_limit_is_refuted_without_being_asked() {
+fn open_loads_are_audited_without_a_claim() {
     let text = "title = \"t\"\n[target]\nkind = \"engine\"\n[origin]\nsource = \"simulated:9\"\n[[test]]\nname = \"b\"\n\
                 load.burst = 7\n[[test]]\nname = \"o\"\nload = { rate = \"10/s\", duration = \"10s\" }\n";
     let experiment = Experiment::parse("test.toml", text).unwrap();
@@ -184,10 +192,10 @@ fn an_open_load_that_serves_beyond_its_limit_is_refuted_without_being_asked() {
             audit: Some(Audit { too_old, after_invalidation, age_max_ms: None }),
         };
         let mut results = Results::watching(experiment.windows());
-        let run = Run { load: Load::Open(open), ..run("o", "cache", 1, 1, 1.0) };
+        let run = Run { load: LoadFigures::Open(open), ..run("o", "cache", 1, 1, 1.0) };
         results.add(&run, results.fold());
         let cells = experiment.cells.iter().map(|cell| (cell.test.clone(), cell.arm.clone())).collect();
-        let case = Case { names: experiment.names(), cells: &cells, repeats: 1, clock: Clock::Virtual };
+        let case = Case { names: experiment.names(), cells: &cells, repeats: 1, clock: ClockKind::Virtual };
         let judged = judge(&experiment.claims, case, &results);
         assert_eq!((judged.len(), judged[0].text.as_str()), (1, "nothing was served beyond its limit"));
         judged[0].verdict

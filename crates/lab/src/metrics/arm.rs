@@ -1,4 +1,4 @@
-//! An arm's figures, all its repeats together.
+//! The figures of an arm over all its repeats.
 
 use std::collections::BTreeMap;
 
@@ -6,43 +6,39 @@ use serde::Serialize;
 use stockade_model::{
     histogram::{Distribution, Histogram},
     outcome::Outcomes,
-    record::{Audit, Load, OpenFigures, Role, Run},
+    record::{Audit, LoadFigures, OpenFigures, Role, Run},
     units::milliseconds,
 };
 
 use super::{Evidence, Metric, Results, median, ratio, results::is_told, sent_while_due};
 
-/// An arm's figures over all its repeats, in the JSON contract's shape: counts are added up,
+/// The figures of an arm over all its repeats, in the shape of the JSON contract: counts are added,
 /// histograms merged.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ArmFigures {
-    /// Workers of all repeats.
     pub requests: u64,
-    /// Those without a document.
+    /// Requests without a document.
     pub failed: u64,
-    /// Requests a second, while they were due.
+    /// Requests per second of the schedule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub achieved_rate_per_s: Option<f64>,
-    /// Mean number of requests under way: the sum of service times over the elapsed time.
+    /// Mean number of requests in flight: the sum of service times over the elapsed time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<f64>,
-    /// Answered / all.
+    /// Answered requests / all requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub success: Option<f64>,
-    /// Response times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response: Option<Distribution>,
-    /// Service times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<Distribution>,
-    /// Send lags.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_lag: Option<Distribution>,
-    /// Requests by outcome, where anybody tells.
+    /// Requests by outcome, if the target reports outcomes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcomes: Option<Outcomes>,
-    /// Sizes of the answers.
-    pub bytes_in: Bytes,
+    /// Sizes of responses.
+    pub bytes_in: ByteFigures,
     /// Documents fetched from the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_loads: Option<u64>,
@@ -52,106 +48,101 @@ pub struct ArmFigures {
     /// Source loads / requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loads_per_request: Option<f64>,
-    /// What an open load has besides.
+    /// Figures of open loads only.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub open: Option<OpenLoad>,
+    pub open: Option<OpenTotals>,
     /// Hits / lookups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hit_ratio: Option<f64>,
-    /// Stores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stores: Option<Stores>,
-    /// What the cache held.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache: Option<Held>,
+    pub cache: Option<HeldFigures>,
     /// Requests that waited for another's load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiters: Option<u64>,
-    /// Requests by the status of their answers, over HTTP; 0: there was none.
+    /// Requests by HTTP status; 0: no response.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub status_codes: BTreeMap<u16, u64>,
-    /// MiB of processes in memory, over HTTP.
+    /// Resident memory of processes in MiB, over HTTP.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub rss_mib: BTreeMap<Role, Rss>,
-    /// Cores' worth of processor time of processes, over HTTP.
+    /// Processor time of processes in cores, over HTTP.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub cpu: BTreeMap<Role, Cpu>,
     /// Documents to choose from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub documents: Option<usize>,
-    /// Different documents chosen: of bursts, which choose anew, all repeats together; of open loads, whose
-    /// repeats are for the same ones, the most in any.
+    /// Distinct documents chosen. Bursts draw anew in each repeat: the sum. Open loads repeat their keys: the maximum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distinct_keys: Option<usize>,
-    /// Median time until the last worker was done.
+    /// Median time until the last worker finished.
     pub finished_ms: f64,
-    /// How often it was measured.
     pub repeats: usize,
 }
 
-/// What only open loads have: counts are added up, the most is that of any repeat.
+/// Figures of open loads only: counts are added, the maximum is that of any repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct OpenLoad {
+pub struct OpenTotals {
     /// Attempts after a request's first.
     pub retries: u64,
     /// Requests that were due and not sent.
     pub dropped: u64,
-    /// The most requests under way at once.
+    /// Requests in flight at once, at most.
     pub in_flight_max: usize,
-    /// The most fetches inside the source at once.
+    /// Fetches inside the source at once, at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_concurrent_max: Option<usize>,
-    /// Whether anything was served that should not have been.
+    /// Answers beyond their age limit or older than an invalidation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub audit: Option<Audit>,
 }
 
-/// MiB in memory: the most in any repeat, and at the end of the last one.
+/// Resident memory in MiB: the maximum of all repeats, and the end of the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "the names say it")]
+#[expect(missing_docs, reason = "the names are self-explanatory")]
 pub struct Rss {
     pub max: f64,
     pub last: f64,
 }
 
-/// Cores' worth of processor time: the mean of all repeats, and the most in any second.
+/// Processor time in cores: the mean of all repeats, and the maximum of any second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "the names say it")]
+#[expect(missing_docs, reason = "the names are self-explanatory")]
 pub struct Cpu {
     pub mean: f64,
     pub max: f64,
 }
 
-/// Sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Bytes {
-    /// Of all answers.
+pub struct ByteFigures {
+    /// All responses.
     pub total: u64,
-    /// Of one request.
+    /// One request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean: Option<f64>,
 }
 
-/// Stores by whether anybody waited for them.
+/// Stores by whether a request waited for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "the names say it")]
+#[expect(missing_docs, reason = "the names are self-explanatory")]
 pub struct Stores {
     pub sync: u64,
     #[serde(rename = "async")]
     pub later: u64,
 }
 
-/// The most that any of the repeats held.
+/// The maximum over the repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Held {
+pub struct HeldFigures {
     /// Entries at the end of a repeat.
     pub entries_max: usize,
-    /// Bytes at any time, where they are limited.
+    /// Bytes at any time, if they are limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_max: Option<usize>,
 }
 
-/// No request is served for longer than it takes: three digits must not say so.
+/// A service time never exceeds the response time: rounding to three digits must not claim that it does.
 fn service_exact(service: &Histogram, response: Option<(f64, f64)>) -> Option<(f64, f64)> {
     let (_, most_ms) = response?;
     let at_most = |time| milliseconds(time).min(most_ms);
@@ -159,7 +150,7 @@ fn service_exact(service: &Histogram, response: Option<(f64, f64)>) -> Option<(f
 }
 
 impl ArmFigures {
-    /// Puts an arm's repeats together; `None` of none.
+    /// Merges the repeats of an arm; `None` if there is none.
     #[must_use]
     pub fn of(results: &Results, test: &str, arm: &str) -> Option<Self> {
         let repeats = results.repeats(test, arm);
@@ -167,7 +158,7 @@ impl ArmFigures {
         let runs = || repeats.iter().map(|evidence| &evidence.run);
         let first = runs().next()?;
         let sum = |of: fn(&Run) -> u64| runs().map(of).sum::<u64>();
-        // What is absent as a metric is absent here.
+        // A metric that is unknown for a run is absent here, too.
         let is_told = |metric: &str| runs().all(|run| is_told(run, metric));
         let mut outcomes = Outcomes::default();
         runs().for_each(|run| outcomes += run.outcomes);
@@ -189,17 +180,17 @@ impl ArmFigures {
             service: Distribution::of(&times.service, service_exact(&times.service, exact)),
             send_lag: Distribution::of(&times.send_lag, None),
             outcomes: is_told("outcomes.hit").then_some(outcomes),
-            bytes_in: Bytes { total: bytes, mean: ratio(bytes, requests) },
+            bytes_in: ByteFigures { total: bytes, mean: ratio(bytes, requests) },
             source_loads: is_told("source_loads").then_some(loads),
             amplification: ratio(loads, sum(|run| run.episodes)),
             loads_per_request: ratio(loads, requests).filter(|_| is_told("loads_per_request")),
-            open: runs().filter_map(|run| run.load.open()).map(OpenLoad::of).reduce(OpenLoad::with),
+            open: runs().filter_map(|run| run.load.open()).map(OpenTotals::of).reduce(OpenTotals::with),
             hit_ratio: outcomes.hit_ratio().filter(|_| is_told("hit_ratio")),
             stores: is_told("stores.sync").then(|| Stores {
                 sync: sum(|run| run.load.calls().store_local),
                 later: sum(|run| run.load.calls().store_local_async),
             }),
-            cache: is_told("cache.entries").then_some(Held {
+            cache: is_told("cache.entries").then_some(HeldFigures {
                 entries_max: runs().map(|run| run.cache.entries).max()?,
                 bytes_max: runs().filter_map(|run| run.cache.bytes_max).max(),
             }),
@@ -216,8 +207,8 @@ impl ArmFigures {
             }),
             documents: first.load.documents(),
             distinct_keys: match first.load {
-                Load::Burst(_) => runs().map(|run| run.load.distinct_keys()).sum(),
-                Load::Open(_) => runs().map(|run| run.load.distinct_keys()).max()?,
+                LoadFigures::Burst(_) => runs().map(|run| run.load.distinct_keys()).sum(),
+                LoadFigures::Open(_) => runs().map(|run| run.load.distinct_keys()).max()?,
             },
             finished_ms: median(runs().map(|run| run.load.finished_ms()))?,
             repeats: repeats.len(),
@@ -237,13 +228,13 @@ fn of_roles<T>(of: impl Fn(Role) -> Option<T>) -> BTreeMap<Role, T> {
     Role::ALL.into_iter().filter_map(|role| Some((role, of(role)?))).collect()
 }
 
-/// What a process used in each repeat.
+/// The figure of a process in each repeat.
 fn figures<'a>(repeats: &'a [&Evidence], role: Role, what: &str) -> impl Iterator<Item = f64> + 'a {
     let metric = Metric::named(&format!("{}.{what}", role.name()));
     repeats.iter().filter_map(move |evidence| evidence.figure(metric?, None))
 }
 
-impl OpenLoad {
+impl OpenTotals {
     fn of(open: &OpenFigures) -> Self {
         Self {
             retries: open.retries,

@@ -1,31 +1,31 @@
-//! The seconds of one run, put together as they come in.
+//! Aggregates the seconds of one run as they arrive.
 
 use std::{collections::BTreeMap, fmt};
 
 use stockade_model::{
     outcome::Outcomes,
-    record::{Holds, Interval, Role, Times, Usage},
+    record::{CacheContents, Interval, Role, Times, Usage},
     units::milliseconds,
 };
 
-/// Some seconds of a run. Requests are in the second in which they finish.
+/// A part of a run. A request belongs to the second in which it finishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Window {
-    /// Whole seconds since the load began.
+pub enum FigureWindow {
+    /// Whole seconds since the start of the load.
     Seconds {
-        /// The first one.
+        /// Inclusive.
         from: u64,
-        /// The second after the last.
+        /// Exclusive.
         to: u64,
     },
-    /// Until the cache cleared room for the first time, that second included; all of them if it never did.
+    /// Up to and including the second of the cache's first reclaim; the whole run if there is none.
     UntilFirstReclaim,
-    /// The seconds after that.
+    /// The seconds after the first reclaim.
     AfterFirstReclaim,
 }
 
-impl Window {
-    /// The same part of a run that takes `factor` times as long: a second at least.
+impl FigureWindow {
+    /// The same part of a run that is `factor` times as long; at least one second.
     #[must_use]
     pub fn stretched(self, factor: f64) -> Self {
         let Self::Seconds { from, to } = self else { return self };
@@ -39,7 +39,7 @@ impl Window {
         Self::Seconds { from, to: scaled(to).max(from + 1) }
     }
 
-    /// How many seconds it has, where that is known before the run.
+    /// Its length in seconds; `None`: known only after the run.
     #[must_use]
     pub fn seconds(self) -> Option<u64> {
         match self {
@@ -48,7 +48,7 @@ impl Window {
         }
     }
 
-    /// Whether this second is in it, the first reclaim having been seen at the end of that one.
+    /// Whether `second` belongs to it; `first_reclaim` is the second whose end showed the first reclaim.
     fn has(self, second: u64, first_reclaim: Option<u64>) -> bool {
         let is_after = first_reclaim.is_some_and(|reclaim| second > reclaim);
         match self {
@@ -59,8 +59,8 @@ impl Window {
     }
 }
 
-/// As it is written in expressions: `10s..50s`, `after first reclaim`.
-impl fmt::Display for Window {
+/// As in expressions: `10s..50s`, `after first reclaim`.
+impl fmt::Display for FigureWindow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Seconds { from, to } => write!(f, "{from}s..{to}s"),
@@ -70,14 +70,12 @@ impl fmt::Display for Window {
     }
 }
 
-/// What was counted in some seconds of a run.
+/// Counts of a part of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Part {
-    /// How the requests were answered.
+pub struct FoldPart {
     pub outcomes: Outcomes,
-    /// How long they took.
     pub times: Times,
-    /// Fetches at the source's door.
+    /// Fetches that reached the source.
     pub source_loads: Option<u64>,
     /// Attempts after a request's first.
     pub retries: Option<u64>,
@@ -85,24 +83,22 @@ pub struct Part {
     pub dropped: Option<u64>,
     /// The age of the oldest answer.
     pub age_max_ms: Option<f64>,
-    /// What processes used.
     pub usage: BTreeMap<Role, Used>,
     /// The most that the cache held.
-    pub holds_max: Option<Holds>,
+    pub holds_max: Option<CacheContents>,
 }
 
-/// What a process used in some seconds.
+/// The resources that a process used in a part of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Used {
-    /// Bytes of it in memory, at most.
+    /// Maximum of resident memory.
     pub rss_max_bytes: u64,
-    /// The same at the end.
+    /// Resident memory in the last second.
     pub rss_last_bytes: u64,
-    /// Cores' worth of processor time, of all seconds together.
+    /// Cores, summed over the seconds.
     pub cpu_sum: f64,
-    /// The same in the second with the most.
+    /// Cores in the busiest second.
     pub cpu_max: f64,
-    /// How many seconds there were.
     pub seconds: u64,
 }
 
@@ -116,7 +112,7 @@ impl Used {
     }
 }
 
-impl Part {
+impl FoldPart {
     fn add(&mut self, interval: &Interval) {
         let sum = |all: &mut Option<u64>, more: Option<u64>| {
             if let Some(more) = more {
@@ -132,58 +128,53 @@ impl Part {
         for (role, usage) in &interval.usage {
             self.usage.entry(*role).or_default().add(*usage);
         }
-        self.holds_max = self.holds_max.into_iter().chain(interval.holds).reduce(|most, holds| Holds {
-            entries: most.entries.max(holds.entries),
-            bytes: most.bytes.max(holds.bytes),
-            reclaims: most.reclaims.max(holds.reclaims),
-            waiters: most.waiters.max(holds.waiters),
-        });
+        self.holds_max =
+            self.holds_max.into_iter().chain(interval.holds).reduce(|most, holds| CacheContents {
+                entries: most.entries.max(holds.entries),
+                bytes: most.bytes.max(holds.bytes),
+                reclaims: most.reclaims.max(holds.reclaims),
+                waiters: most.waiters.max(holds.waiters),
+            });
     }
 }
 
-/// One second of an open load in which something happened, as plots show it.
+/// One second of an open load with at least one event, for plots.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moment {
-    /// Seconds since the load began.
+    /// Seconds since the start of the load.
     pub second: u64,
-    /// Requests answered in it.
     pub answered: u64,
-    /// Requests that failed in it.
     pub failed: u64,
-    /// Requests answered with something stale.
+    /// Requests with a stale answer.
     pub stale: u64,
-    /// Fetches at the source's door.
+    /// Fetches that reached the source.
     pub source_loads: u64,
-    /// 99 % of the answered took no longer.
+    /// Of the answered requests.
     pub p99_ms: Option<f64>,
-    /// What processes used.
     pub usage: BTreeMap<Role, Usage>,
-    /// What the cache held.
-    pub holds: Option<Holds>,
+    pub holds: Option<CacheContents>,
 }
 
-/// A run's seconds so far: all together, those of each window, and each as a few numbers.
+/// The seconds of a run so far: the total, each window, and a few numbers for each second.
 #[derive(Clone, Debug)]
 pub struct Fold {
-    pub(super) whole: Part,
-    pub(super) windows: Vec<(Window, Part)>,
+    pub(super) whole: FoldPart,
+    pub(super) windows: Vec<(FigureWindow, FoldPart)>,
     first_reclaim: Option<u64>,
     pub(super) moments: Vec<Moment>,
 }
 
 impl Fold {
-    /// Of no seconds yet.
     #[must_use]
-    pub fn new(windows: &[Window]) -> Self {
+    pub fn new(windows: &[FigureWindow]) -> Self {
         Self {
-            whole: Part::default(),
-            windows: windows.iter().map(|window| (*window, Part::default())).collect(),
+            whole: FoldPart::default(),
+            windows: windows.iter().map(|window| (*window, FoldPart::default())).collect(),
             first_reclaim: None,
             moments: Vec::new(),
         }
     }
 
-    /// Adds the next second.
     pub fn add(&mut self, interval: &Interval) {
         self.whole.add(interval);
         if self.first_reclaim.is_none() && interval.holds.is_some_and(|holds| holds.reclaims > 0) {
@@ -194,7 +185,7 @@ impl Fold {
                 part.add(interval);
             }
         }
-        // Only an open load tells what its source had to bear in a second.
+        // Only open loads count source loads per second.
         if let Some(source_loads) = interval.source_loads {
             self.moments.push(Moment {
                 second: interval.second,
@@ -215,25 +206,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_is_half_open_and_stretches_with_the_run() {
-        let window = Window::Seconds { from: 10, to: 50 };
+    fn windows_are_half_open_and_scale_with_the_run() {
+        let window = FigureWindow::Seconds { from: 10, to: 50 };
         let has = |second| window.has(second, None);
         assert_eq!((has(9), has(10), has(49), has(50)), (false, true, true, false));
-        assert_eq!(window.stretched(0.1), Window::Seconds { from: 1, to: 5 });
-        assert_eq!(window.stretched(0.001), Window::Seconds { from: 0, to: 1 });
+        assert_eq!(window.stretched(0.1), FigureWindow::Seconds { from: 1, to: 5 });
+        assert_eq!(window.stretched(0.001), FigureWindow::Seconds { from: 0, to: 1 });
         assert_eq!(window.to_string(), "10s..50s");
     }
 
     #[test]
-    fn the_first_reclaim_parts_a_run() {
+    fn the_first_reclaim_divides_a_run() {
         let holds = [(40, 0), (90, 0), (60, 1), (85, 1), (95, 2)];
-        let mut fold = Fold::new(&[Window::UntilFirstReclaim, Window::AfterFirstReclaim]);
+        let mut fold = Fold::new(&[FigureWindow::UntilFirstReclaim, FigureWindow::AfterFirstReclaim]);
         for (second, (entries, reclaims)) in (0..).zip(holds) {
-            let holds = Some(Holds { entries, bytes: None, reclaims, waiters: 0 });
+            let holds = Some(CacheContents { entries, bytes: None, reclaims, waiters: 0 });
             fold.add(&Interval { second, holds, ..Interval::default() });
         }
         let most: Vec<_> = fold.windows.iter().map(|(_, part)| part.holds_max.unwrap().entries).collect();
         assert_eq!(most, [90, 95]);
-        assert!(!Window::AfterFirstReclaim.has(7, None) && Window::UntilFirstReclaim.has(7, None));
+        assert!(
+            !FigureWindow::AfterFirstReclaim.has(7, None) && FigureWindow::UntilFirstReclaim.has(7, None)
+        );
     }
 }

@@ -1,52 +1,50 @@
-//! Everything that verdicts and reports are folded from.
+//! The evidence that verdicts and reports use.
 
 use std::collections::BTreeMap;
 
 use stockade_model::{
     outcome::Outcomes,
-    record::{Run, Tells, Times},
+    record::{Run, StatsProvider, Times},
 };
 
-use super::{Fold, Metric, Moment, Part, Raw, Window, metrics};
+use super::{FigureWindow, Fold, FoldPart, Metric, Moment, Raw, metrics};
 
-/// The figures of every run, and the distributions of every arm, put together as the runs come in. It
-/// grows by scalars with the runs, by histograms only with tests and arms.
+/// The figures of every run and the distributions of every arm, aggregated as the runs finish. Memory grows by
+/// scalars per run, by histograms only per test and arm.
 #[derive(Debug, Default)]
 pub struct Results {
-    windows: Vec<Window>,
+    windows: Vec<FigureWindow>,
     runs: Vec<Evidence>,
     times: BTreeMap<(String, String), Times>,
-    /// Of the first repeat of each arm.
+    /// The first repeat of each arm.
     moments: BTreeMap<(String, String), Vec<Moment>>,
 }
 
 /// A run and its figures.
 #[derive(Clone, Debug)]
 pub struct Evidence {
-    /// The run.
     pub run: Run,
-    figures: BTreeMap<(&'static str, Option<Window>), f64>,
+    figures: BTreeMap<(&'static str, Option<FigureWindow>), f64>,
 }
 
 impl Results {
-    /// With figures of these windows, too: they have to be known before the seconds stream by.
+    /// Windows must be known before the seconds arrive.
     #[must_use]
-    pub fn watching(windows: Vec<Window>) -> Self {
+    pub fn watching(windows: Vec<FigureWindow>) -> Self {
         Self { windows, ..Self::default() }
     }
 
-    /// Where the seconds of the next run go.
+    /// An accumulator for the seconds of the next run.
     #[must_use]
     pub fn fold(&self) -> Fold {
         Fold::new(&self.windows)
     }
 
-    /// Adds a run and all its seconds.
     pub fn add(&mut self, run: &Run, fold: Fold) {
         let Fold { whole, windows, moments, .. } = fold;
         let open = run.load.open();
-        // Counts of the whole run are the run's own.
-        let whole = Part {
+        // Counts of the whole run come from the run itself.
+        let whole = FoldPart {
             outcomes: run.outcomes,
             source_loads: Some(run.load.calls().fetch_doc),
             retries: open.map(|open| open.retries),
@@ -68,38 +66,40 @@ impl Results {
         self.times.entry(key).or_default().merge(&whole.times);
     }
 
-    /// Every run in the order in which they came.
+    /// Every run, in the order of measurement.
     #[must_use]
     pub fn runs(&self) -> &[Evidence] {
         &self.runs
     }
 
-    /// The repeats of one arm of one test.
     #[must_use]
     pub fn repeats(&self, test: &str, arm: &str) -> Vec<&Evidence> {
         self.runs.iter().filter(|e| e.run.test == test && e.run.arm == arm).collect()
     }
 
-    /// The times of all its repeats; `None` if there was none.
+    /// The times of all repeats of an arm; `None` if there is none.
     #[must_use]
     pub fn times(&self, test: &str, arm: &str) -> Option<&Times> {
         self.times.get(&(test.to_owned(), arm.to_owned()))
     }
 
-    /// The seconds of its first repeat, if it was an open load.
+    /// The seconds of the first repeat; empty unless it was an open load.
     #[must_use]
     pub fn moments(&self, test: &str, arm: &str) -> &[Moment] {
         self.moments.get(&(test.to_owned(), arm.to_owned())).map_or(&[], Vec::as_slice)
     }
 }
 
-fn figures(raw: &Raw<'_>, window: Option<Window>) -> BTreeMap<(&'static str, Option<Window>), f64> {
+fn figures(
+    raw: &Raw<'_>,
+    window: Option<FigureWindow>,
+) -> BTreeMap<(&'static str, Option<FigureWindow>), f64> {
     let has_window = |metric: &&Metric| window.is_none() || metric.has_windows;
     let told = metrics().filter(has_window).filter(|metric| is_told(raw.run, metric.name));
     told.filter_map(|metric| Some(((metric.name, window), (metric.figure)(raw)?))).collect()
 }
 
-/// What only the engine counts, what only a cache of ours does, and what its origin can tell in its place.
+/// Metrics that only the engine counts, that only our cache counts, and that an origin can count instead.
 const OF_ENGINES: [&str; 9] = [
     "episodes",
     "amplification",
@@ -121,7 +121,7 @@ const OF_CACHES: [&str; 7] = [
     "cache.bytes_max",
 ];
 const OF_ORIGINS: [&str; 2] = ["source_loads", "loads_per_request"];
-/// What the answers themselves tell.
+/// Metrics that come from the responses.
 const OF_ANSWERS: [&str; 8] = [
     "hit_ratio",
     "outcomes.hit",
@@ -133,20 +133,22 @@ const OF_ANSWERS: [&str; 8] = [
     "outcomes.bypass",
 ];
 
-/// Whether anybody has told what this is in that run: what is not known is absent, and not 0.
+/// Whether a metric is known for a run. An unknown metric is absent, not 0.
 pub(super) fn is_told(run: &Run, metric: &str) -> bool {
     let Some(http) = &run.http else { return true };
     let is_of_caches = OF_CACHES.contains(&metric);
     !OF_ENGINES.contains(&metric)
-        && (!OF_ANSWERS.contains(&metric) || http.tells == Tells::Cache || answers_tell(&run.outcomes))
+        && (!OF_ANSWERS.contains(&metric)
+            || http.tells == StatsProvider::Cache
+            || answers_tell(&run.outcomes))
         && match http.tells {
-            Tells::Cache => true,
-            Tells::Origin => !is_of_caches,
-            Tells::Nobody => !is_of_caches && !OF_ORIGINS.contains(&metric),
+            StatsProvider::Cache => true,
+            StatsProvider::Origin => !is_of_caches,
+            StatsProvider::Unavailable => !is_of_caches && !OF_ORIGINS.contains(&metric),
         }
 }
 
-/// Whether the answers of a foreign cache say what it did: one that gives an `Age` and nothing else names its hits alone.
+/// Whether the responses of a third-party cache report outcomes. With `Age` alone only hits are known.
 fn answers_tell(outcomes: &Outcomes) -> bool {
     let Outcomes { hit, error, bypass, .. } = *outcomes;
     let others = outcomes.requests() - hit - error - bypass;
@@ -154,9 +156,9 @@ fn answers_tell(outcomes: &Outcomes) -> bool {
 }
 
 impl Evidence {
-    /// A metric's figure in this run, or in a window of it; `None` where it does not apply.
+    /// The figure of a metric in the run or in a window; `None` where it does not apply.
     #[must_use]
-    pub fn figure(&self, metric: &Metric, window: Option<Window>) -> Option<f64> {
+    pub fn figure(&self, metric: &Metric, window: Option<FigureWindow>) -> Option<f64> {
         self.figures.get(&(metric.name, window)).copied()
     }
 }
@@ -166,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cache_that_says_nothing_has_no_hit_ratio() {
+    fn responses_without_cache_fields_have_no_hit_ratio() {
         let none = Outcomes::default();
         for (outcomes, tell) in [
             (Outcomes { bypass: 10, error: 1, ..none }, false),

@@ -1,4 +1,4 @@
-//! `report.html`: one page that needs nothing but itself.
+//! `report.html`: one self-contained page.
 
 mod percentiles;
 mod sweeps;
@@ -9,12 +9,11 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use stockade_model::record::{Arm, Record, Role, Verdict};
 
 use super::{
-    plot::{self, Line, Plot},
+    plot::{self, Plot, PlotLine},
     published, summary,
 };
 use crate::metrics::{Moment, Results, mib};
 
-/// The page.
 #[must_use]
 pub fn render(record: &Record, results: &Results) -> String {
     let page = html! {
@@ -98,7 +97,7 @@ fn badge(verdict: Verdict) -> Markup {
     html! { span class={ "badge " (verdict) } { (verdict) } }
 }
 
-/// What plots over time show: a title, a unit, and the figure.
+/// A plot over time: title, unit, figure.
 type OverTime = (&'static str, &'static str, fn(&Seconds<'_>) -> Option<f64>);
 
 const OVER_TIME: [OverTime; 9] = [
@@ -123,7 +122,7 @@ fn at_most(seconds: &Seconds<'_>, figure: fn(&Moment) -> Option<f64>) -> Option<
     seconds.moments.iter().filter_map(|moment| figure(moment)).reduce(f64::max)
 }
 
-/// A point of a plot over time: some seconds, and what happened in them.
+/// One point of a plot over time: a group of seconds.
 struct Seconds<'a> {
     count: u64,
     moments: Vec<&'a Moment>,
@@ -135,11 +134,12 @@ fn per_second(seconds: &Seconds<'_>, figure: fn(&Moment) -> u64) -> Option<f64> 
     Some(sum as f64 / seconds.count as f64)
 }
 
-/// More points than this nobody sees.
+/// More points are not visible in a plot.
 const POINTS_MAX: u64 = 600;
 
-/// An open load second by second, arm by arm: of the first repeat, for percentiles are not averaged. Only
-/// whole seconds of the load; where they are many, some make a point: counts on average, the worst p99.
+/// Plots of an open load over time, one line for each arm. Only the first repeat, since percentiles cannot be
+/// averaged, and only whole seconds. In long loads a point groups several seconds: the mean of counts, the
+/// worst p99.
 fn over_time(record: &Record, results: &Results, test: &str) -> Vec<String> {
     let lasts = |arm: &str| Some(results.repeats(test, arm).first()?.run.load.open()?.duration_ms / 1e3);
     let seconds = record.arms.iter().filter_map(|arm| lasts(&arm.name)).fold(0.0, f64::max);
@@ -158,10 +158,14 @@ fn over_time(record: &Record, results: &Results, test: &str) -> Vec<String> {
                 let moments = points.get(&index).cloned().unwrap_or_default();
                 Some(((index * at_once) as f64, figure(&Seconds { count, moments })?))
             };
-            Line { name: arm.to_owned(), points: (0..seconds.div_ceil(at_once)).filter_map(point).collect() }
+            PlotLine {
+                name: arm.to_owned(),
+                points: (0..seconds.div_ceil(at_once)).filter_map(point).collect(),
+            }
         };
         let is_measured = |arm: &&Arm| lasts(&arm.name).is_some();
-        let lines: Vec<Line> = record.arms.iter().filter(is_measured).map(|arm| line(&arm.name)).collect();
+        let lines: Vec<PlotLine> =
+            record.arms.iter().filter(is_measured).map(|arm| line(&arm.name)).collect();
         let is_flat = lines.iter().flat_map(|line| &line.points).all(|(_, y)| *y <= 0.0);
         let x_text = |x: f64| format!("{x:.0}");
         let plot = Plot {

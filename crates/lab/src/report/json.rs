@@ -1,4 +1,4 @@
-//! The JSON contract's shape of a run.
+//! A run in the shape of the JSON contract.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use stockade_model::record::{Record, Verdict};
 use crate::metrics::{ArmFigures, Results};
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct RecordJson<'a> {
     experiment: &'a str,
     verdict: Verdict,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -24,7 +24,7 @@ pub fn render(record: &Record, results: &Results) -> String {
     report(record, results, None)
 }
 
-/// The same, naming the directory of the record.
+/// The same with the directory of the record.
 #[must_use]
 #[expect(clippy::missing_panics_doc, reason = "figures are always JSON")]
 pub fn report(record: &Record, results: &Results, directory: Option<&str>) -> String {
@@ -37,7 +37,7 @@ pub fn report(record: &Record, results: &Results, directory: Option<&str>) -> St
             }
         }
     }
-    let report = Report {
+    let report = RecordJson {
         experiment: &record.experiment,
         verdict: record.verdict,
         record: directory,

@@ -1,5 +1,5 @@
 //! The published layout of `kzs_loadtest`, line for line: whole truncated milliseconds, nearest-rank
-//! percentiles, calls of zero left out.
+//! percentiles, no calls with a count of zero.
 
 use std::fmt::Write;
 
@@ -17,8 +17,7 @@ pub fn start<'a>(documents: usize, runs: impl Iterator<Item = (&'a BurstFigures,
     text + "ok\n"
 }
 
-/// Every start of a record, test by test and repeat by repeat, in the order of the arms. An open load
-/// is none.
+/// Every start of a record: by test, repeat, then arm. Open loads are left out.
 #[must_use]
 pub fn render(record: &Record, results: &Results) -> String {
     let mut text = String::new();
@@ -99,7 +98,7 @@ mod tests {
         let percentiles = Percentiles { p50: 8.9, p75: 9.0, p90: 9.1, p95: 9.2, p99: 9.9 };
         let times = BurstTimes { min_ms: 6.2, mean_ms: 8.25, max_ms: 9.99, sum_ms: 82.5, percentiles };
         let whole = [(&burst(0, Some(times.clone())), 78)];
-        // The first start of the published document, with its figures.
+        // The first start of the published document.
         assert_eq!(
             start(1, whole.into_iter()),
             "using 1 document IDs\n\

@@ -7,7 +7,7 @@ use stockade_model::record::Record;
 use super::{markdown_grid, published, summary};
 use crate::metrics::Results;
 
-/// The parts of the published documents: context, hypotheses, results, setup.
+/// The sections of the published documents: context, hypotheses, results, setup.
 #[must_use]
 pub fn render(record: &Record, results: &Results) -> String {
     let mut text = String::new();

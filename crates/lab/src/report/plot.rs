@@ -1,31 +1,28 @@
-//! Plots as inline SVG. Text and axes take the page's own colour, so that they suit light and dark.
+//! Plots as inline SVG. Text and axes take the colour of the page, which suits light and dark.
 
 use plotters::{coord::Shift, coord::ranged1d::ValueFormatter, prelude::*};
 
-/// A line and its name.
-pub(super) struct Line {
+pub(super) struct PlotLine {
     pub(super) name: String,
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// What a plot shows.
 pub(super) struct Plot<'a> {
     pub(super) title: &'a str,
     pub(super) x_label: &'a str,
     pub(super) y_label: &'a str,
-    /// Whether the x axis is logarithmic, or linear from the first value to the last.
+    /// Logarithmic, or linear from the first value to the last.
     pub(super) x_is_log: bool,
-    pub(super) lines: &'a [Line],
-    /// Whether the y axis is logarithmic, or linear from 0.
+    pub(super) lines: &'a [PlotLine],
+    /// Logarithmic, or linear from 0.
     pub(super) y_is_log: bool,
-    /// Writes a value of the x axis.
+    /// Formats a value of the x axis.
     pub(super) x_text: fn(f64) -> String,
-    /// The values of the x axis that are written.
+    /// The number of labels on the x axis.
     pub(super) x_ticks: usize,
 }
 
-/// Colours that are told apart with and without colour vision (Okabe and Ito, 2008); the last is that of the
-/// text.
+/// Distinguishable with and without colour vision (Okabe and Ito, 2008). Black is replaced by the colour of the text.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0xd5, 0x5e, 0x00),
     RGBColor(0x00, 0x72, 0xb2),
@@ -39,11 +36,11 @@ const COLOURS: [RGBColor; 8] = [
 
 const WIDTH: u32 = 560;
 const HEIGHT: u32 = 320;
-/// Of the legend beside: a line's sample, and a letter of its name.
+/// The legend: the width of a line's sample, and of a letter.
 const SAMPLE_WIDTH: u32 = 24;
 const LETTER_WIDTH: u32 = 7;
 
-/// Draws lines. Empty where there is nothing to draw.
+/// Draws the lines. Empty if there are no points.
 pub(super) fn svg(plot: &Plot<'_>) -> String {
     let points = || plot.lines.iter().flat_map(|line| &line.points);
     let (Some(x), Some(y)) = (span(points().map(|(x, _)| *x)), span(points().map(|(_, y)| *y))) else {
@@ -62,7 +59,7 @@ pub(super) fn svg(plot: &Plot<'_>) -> String {
     svg.replace("#000000", "currentColor")
 }
 
-/// From the least to the most; `None` of nothing. A single value is given some room.
+/// From the minimum to the maximum, widened around a single value; `None` without values.
 fn span(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
     let least = values.clone().min_by(f64::total_cmp)?.max(1e-3);
     let most = values.max_by(f64::total_cmp)?.max(least);
@@ -91,13 +88,13 @@ fn draw<'s>(
     Ok(())
 }
 
-/// How a line is drawn. Later ones are thinner, so that one that lies on another does not hide it.
+/// Later lines are thinner, so that they do not hide earlier ones.
 fn style(plot: &Plot<'_>, index: usize) -> ShapeStyle {
     let width = 2 + u32::try_from((plot.lines.len() - 1 - index).min(4)).unwrap_or_default();
     COLOURS[index % COLOURS.len()].stroke_width(width)
 }
 
-/// Which line is which, one below the other.
+/// The names of the lines, one below the other.
 fn legend<'s>(plot: &Plot<'_>, area: &DrawingArea<SVGBackend<'s>, Shift>) -> Drawn<'s> {
     let text = ("sans-serif", 12).into_text_style(area);
     for ((index, line), y) in plot.lines.iter().enumerate().zip((40..).step_by(18)) {
@@ -123,7 +120,7 @@ where
         .x_labels(plot.x_ticks)
         .y_labels(6)
         .x_label_formatter(&|x| x_text(*x))
-        // What is computed is a little beside what is meant.
+        // Rounds away floating-point error.
         .y_label_formatter(&|y| ((y * 1e6).round() / 1e6).to_string())
         .label_style(("sans-serif", 12))
         .light_line_style(TRANSPARENT)

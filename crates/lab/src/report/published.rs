@@ -1,4 +1,4 @@
-//! Measurements over HTTP in the words of the programs that the published tests were run with: Vegeta's and siege's.
+//! Measurements over HTTP in the formats of the programs that ran the published tests: Vegeta and siege.
 
 use std::{fmt::Write, time::Duration};
 
@@ -13,7 +13,7 @@ pub fn vegeta(record: &Record, results: &Results) -> String {
     all(record, results, vegeta_text)
 }
 
-/// What siege prints at its end, of every measurement.
+/// The summary of siege, of every measurement.
 #[must_use]
 pub fn siege(record: &Record, results: &Results) -> String {
     all(record, results, siege_text)
@@ -30,15 +30,15 @@ fn all(record: &Record, results: &Results, text: fn(&Evidence, &HttpFigures) -> 
     if all.is_empty() { "nothing was measured over HTTP\n".to_owned() } else { all }
 }
 
-/// Tells a measurement from all others: `2026-01-31T10:00:00Z 100k/limited, repeat 1`.
+/// Identifies a measurement: `2026-01-31T10:00:00Z 100k/limited, repeat 1`.
 fn id(record: &Record, evidence: &Evidence) -> String {
     let run = &evidence.run;
     let test = if run.test.is_empty() { String::new() } else { format!("{}/", run.test) };
     format!("{} {test}{}, repeat {}", record.started_at, run.arm, run.repeat)
 }
 
-/// The first repeat of each arm of a test, as the published test of such a load would have it: users are siege's, rates
-/// Vegeta's.
+/// The first repeat of each arm of a test, in the format of the published test: siege's for connections, Vegeta's for
+/// rates.
 pub(super) fn texts(record: &Record, results: &Results, test: &str) -> Vec<(String, String)> {
     let firsts = record.arms.iter().filter_map(|arm| results.repeats(test, &arm.name).first().copied());
     let told = firsts.filter_map(|evidence| {
@@ -47,7 +47,7 @@ pub(super) fn texts(record: &Record, results: &Results, test: &str) -> Vec<(Stri
             Some(_) => ("siege", siege_text(evidence, http)),
             None => ("Vegeta", vegeta_text(evidence, http)),
         };
-        Some((format!("{}, as {program} tells it", id(record, evidence)), text.trim_end().to_owned()))
+        Some((format!("{}, in the format of {program}", id(record, evidence)), text.trim_end().to_owned()))
     });
     told.collect()
 }
@@ -60,7 +60,7 @@ fn vegeta_text(evidence: &Evidence, http: &HttpFigures) -> String {
         if time.is_zero() { count as f64 } else { count as f64 / time.as_secs_f64() }
     };
     let by_request = |count: u64| if requests == 0 { 0.0 } else { count as f64 / requests as f64 };
-    let text = vegeta::Text {
+    let text = vegeta::VegetaReport {
         requests,
         rates: [per(attack, requests), per(attack + wait, requests - failed)],
         attack,
@@ -77,7 +77,7 @@ fn vegeta_text(evidence: &Evidence, http: &HttpFigures) -> String {
 
 fn siege_text(evidence: &Evidence, http: &HttpFigures) -> String {
     let answered = http.status_codes.iter().filter(|(status, _)| **status != 0).map(|(_, count)| count).sum();
-    let text = siege::Text {
+    let text = siege::SiegeReport {
         status_codes: &http.status_codes,
         elapsed: time(http.attack_ms + http.wait_ms),
         wire_bytes_in: http.wire_bytes_in,
@@ -89,7 +89,7 @@ fn siege_text(evidence: &Evidence, http: &HttpFigures) -> String {
     text.to_string()
 }
 
-/// Of the answered.
+/// Of the answered requests.
 fn response(evidence: &Evidence, stat: &str) -> Duration {
     let metric = Metric::named(&format!("response.{stat}"));
     time(metric.and_then(|metric| evidence.figure(metric, None)).unwrap_or_default())

@@ -1,44 +1,42 @@
-//! What the readable reports share: which tables there are, and what stands in them.
+//! Tables and sentences that the human-readable reports share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stockade_load::summary::Generator;
+use stockade_load::summary::GeneratorHealth;
 use stockade_model::{
-    record::{Clock, Expectation, Hypothesis, Load, Record, Run, Verdict},
+    record::{ClockKind, Expectation, Hypothesis, LoadFigures, Record, Run, Verdict},
     units::{format_count, format_milliseconds},
 };
 
 use crate::{
     judge::{self, Names, Selector},
-    metrics::{Evidence, Metric, Results, Unit, Window, median},
+    metrics::{Evidence, FigureUnit, FigureWindow, Metric, Results, median},
     reference,
 };
 
-/// One test: a row for each arm that was measured.
-pub(super) struct Table {
+/// One test: a row for each measured arm.
+pub(super) struct SummaryTable {
     pub(super) test: String,
     pub(super) title: String,
     pub(super) headings: Vec<String>,
     pub(super) rows: Vec<Vec<String>>,
-    /// What failed requests were told, and what probes were, arm by arm.
+    /// Errors and probes, by arm.
     pub(super) notes: Vec<String>,
 }
 
-/// What is shown of an arm.
 struct Column {
     metric: &'static str,
     heading: &'static str,
     shown: Shown,
 }
 
-/// How a column's figures are written, and when.
+/// How the figures of a column are formatted, and when it is shown.
 #[derive(Clone, Copy, PartialEq)]
 enum Shown {
-    /// As they are.
     Plain,
-    /// In per cent.
+    /// As a percentage.
     Percent,
-    /// Only where any arm has some.
+    /// Only if an arm has a nonzero figure.
     IfAny,
     /// The same, with two decimals.
     IfAnyRounded,
@@ -87,24 +85,29 @@ const OVER_HTTP: &[Column] = &[
     Column { metric: "proxy.cpu.mean", heading: "proxy cores", shown: Shown::IfAnyRounded },
 ];
 
-/// A table for each test that was measured; a published figure stands behind ours.
-pub(super) fn tables(record: &Record, results: &Results) -> Vec<Table> {
+/// A table for each measured test; published figures stand beside ours.
+pub(super) fn tables(record: &Record, results: &Results) -> Vec<SummaryTable> {
     let published = reference::figures(record);
     record.tests.iter().filter_map(|test| table(record, results, test, &published)).collect()
 }
 
-fn table(record: &Record, results: &Results, test: &str, published: &[(Selector, f64)]) -> Option<Table> {
+fn table(
+    record: &Record,
+    results: &Results,
+    test: &str,
+    published: &[(Selector, f64)],
+) -> Option<SummaryTable> {
     let arms = record.arms.iter().map(|arm| (arm.name.as_str(), results.repeats(test, &arm.name)));
     let measured: Vec<(&str, Vec<&Evidence>)> = arms.filter(|(_, repeats)| !repeats.is_empty()).collect();
     let load = &measured.first()?.1.first()?.run.load;
     let of = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let name = if test.is_empty() { String::new() } else { format!("{test}: ") };
     let (title, columns) = match load {
-        Load::Burst(burst) => {
+        LoadFigures::Burst(burst) => {
             let (workers, documents) = (of(burst.workers, "worker"), of(burst.documents, "document"));
             (format!("{name}{workers}, {documents}"), OF_BURSTS)
         }
-        Load::Open(open) => {
+        LoadFigures::Open(open) => {
             let requests = requests(measured.iter().flat_map(|(_, repeats)| repeats));
             let keys = open.documents.map(|keys| format!("{}, ", of(keys, "key"))).unwrap_or_default();
             let title = format!("{name}{}, {keys}{requests}", open.schedule);
@@ -113,12 +116,12 @@ fn table(record: &Record, results: &Results, test: &str, published: &[(Selector,
         }
     };
 
-    // What was published of this test, if that was of this size.
+    // The published figures of this test, if its load was of this size.
     let is_its = |of: &Selector| of.test.as_deref().unwrap_or_default() == test;
     let is_comparable = !reference::is_of_another_size(record, load);
     let published: Vec<&(Selector, f64)> =
         published.iter().filter(|(of, _)| is_comparable && is_its(of)).collect();
-    // A column of them only where the test has some.
+    // A column of published figures only if the test has some.
     let beside = |arm: &str, metric: &str| {
         let is_it =
             |of: &Selector| of.arm.as_deref() == Some(arm) && of.window.is_none() && of.metric.name == metric;
@@ -148,16 +151,16 @@ fn table(record: &Record, results: &Results, test: &str, published: &[(Selector,
     }
     let notes = measured.iter().flat_map(|(arm, repeats)| errors(arm, repeats).chain(probes(arm, repeats)));
     let notes = notes.chain(others(&published, columns, &measured)).collect();
-    Some(Table { test: test.to_owned(), title, headings, rows, notes })
+    Some(SummaryTable { test: test.to_owned(), title, headings, rows, notes })
 }
 
-/// Published figures that no column has, behind ours: a line for each arm and window.
+/// Published figures without a column, beside ours: a line for each arm and window.
 fn others(
     published: &[&(Selector, f64)],
     columns: &[Column],
     measured: &[(&str, Vec<&Evidence>)],
 ) -> Vec<String> {
-    let mut lines: BTreeMap<(&str, Option<Window>), Vec<String>> = BTreeMap::new();
+    let mut lines: BTreeMap<(&str, Option<FigureWindow>), Vec<String>> = BTreeMap::new();
     for (of, published) in published {
         if of.window.is_none() && columns.iter().any(|column| column.metric == of.metric.name) {
             continue;
@@ -170,20 +173,20 @@ fn others(
         let figures = format!("{} {ours} (published {})", of.metric.name, told(*published));
         lines.entry((arm, of.window)).or_default().push(figures);
     }
-    let line = |((arm, window), figures): ((&str, Option<Window>), Vec<String>)| {
+    let line = |((arm, window), figures): ((&str, Option<FigureWindow>), Vec<String>)| {
         let window = window.map(|window| format!(" ({window})")).unwrap_or_default();
         format!("{arm}{window}: {}", figures.join(", "))
     };
     lines.into_iter().map(line).collect()
 }
 
-/// A time as the median of its repeats; a count as it is, or from where to where it varies.
+/// A time: the median of its repeats. A count: its value, or its range if it varies.
 fn cell(metric: &Metric, shown: Shown, repeats: &[&Evidence]) -> String {
     let figures: Vec<f64> = repeats.iter().filter_map(|evidence| evidence.figure(metric, None)).collect();
     let least = figures.iter().copied().min_by(f64::total_cmp);
     let most = figures.iter().copied().max_by(f64::total_cmp);
     match (least, most, median(figures.into_iter())) {
-        (Some(least), Some(most), _) if metric.unit == Unit::Number && least < most => {
+        (Some(least), Some(most), _) if metric.unit == FigureUnit::Number && least < most => {
             format!("{}..{}", written(metric, shown, least), written(metric, shown, most))
         }
         (_, _, Some(median)) => written(metric, shown, median),
@@ -193,22 +196,22 @@ fn cell(metric: &Metric, shown: Shown, repeats: &[&Evidence]) -> String {
 
 fn written(metric: &Metric, shown: Shown, figure: f64) -> String {
     match (metric.unit, shown) {
-        (Unit::Time, _) => format_milliseconds(figure),
-        (Unit::Number, Shown::Percent) => format!("{:.2}%", figure * 100.0),
-        (Unit::Number, Shown::IfAnyRounded) => format!("{figure:.2}"),
+        (FigureUnit::Time, _) => format_milliseconds(figure),
+        (FigureUnit::Number, Shown::Percent) => format!("{:.2}%", figure * 100.0),
+        (FigureUnit::Number, Shown::IfAnyRounded) => format!("{figure:.2}"),
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "a whole number of at most 52 bits"
         )]
-        (Unit::Number, _) if figure.fract() == 0.0 && (0.0..1e15).contains(&figure) => {
+        (FigureUnit::Number, _) if figure.fract() == 0.0 && (0.0..1e15).contains(&figure) => {
             format_count(figure as u64)
         }
-        (Unit::Number, _) => number(figure),
+        (FigureUnit::Number, _) => number(figure),
     }
 }
 
-/// How many were due, sent or not.
+/// The requests that were due, sent or not.
 fn requests<'a>(runs: impl Iterator<Item = &'a &'a Evidence>) -> String {
     let due = runs.map(|evidence| {
         let dropped = evidence.run.load.open().map_or(0, |open| open.dropped);
@@ -224,12 +227,12 @@ fn requests<'a>(runs: impl Iterator<Item = &'a &'a Evidence>) -> String {
     }
 }
 
-/// With four decimals at most.
+/// At most four decimals.
 fn number(figure: f64) -> String {
     ((figure * 1e4).round() / 1e4).to_string()
 }
 
-/// What was asked apart from the load, in the first repeat, and what came.
+/// The probes of the first repeat and their answers.
 fn probes<'a>(arm: &'a str, repeats: &[&'a Evidence]) -> impl Iterator<Item = String> + use<'a> {
     let http = repeats.first().and_then(|evidence| evidence.run.http.as_ref());
     http.into_iter().flat_map(|http| &http.probes).map(move |probe| {
@@ -244,18 +247,18 @@ fn probes<'a>(arm: &'a str, repeats: &[&'a Evidence]) -> impl Iterator<Item = St
     })
 }
 
-/// What it all comes to, in sentences.
+/// The summary in sentences.
 pub(super) fn conclusion(record: &Record) -> Vec<String> {
     let mut sentences = if record.hypotheses.is_empty() { Vec::new() } else { verdicts(record) };
     if record.runs.iter().any(Run::is_invalid) {
         sentences.push(
-            "Some measurements are invalid, and say why: what they seem to show they do not.".to_owned(),
+            "Some measurements are invalid, for the reasons above: their times support no claim.".to_owned(),
         );
     }
     sentences
 }
 
-/// What the verdicts come to.
+/// The number of hypotheses by verdict.
 fn verdicts(record: &Record) -> Vec<String> {
     let all = record.hypotheses.len();
     let of = |verdict: Verdict| record.hypotheses.iter().filter(|known| known.verdict == verdict).count();
@@ -281,7 +284,7 @@ fn verdicts(record: &Record) -> Vec<String> {
     sentences
 }
 
-/// What went wrong under one arm, in all its repeats, and what went wrong without a word to anybody.
+/// Errors of an arm over all its repeats, and failures without an error: dropped stores, unsent requests, steal.
 fn errors(arm: &str, repeats: &[&Evidence]) -> impl Iterator<Item = String> + use<> {
     let mut told: BTreeMap<&str, u64> = BTreeMap::new();
     for (message, count) in repeats.iter().flat_map(|evidence| &evidence.run.errors) {
@@ -302,17 +305,17 @@ fn errors(arm: &str, repeats: &[&Evidence]) -> impl Iterator<Item = String> + us
         repeats.iter().filter_map(|evidence| evidence.run.http.as_ref()).flat_map(|http| &http.invalid);
     let invalid = invalid.map(|reason| format!("{arm}: invalid: {reason}"));
     let stolen = repeats.iter().filter_map(|evidence| evidence.run.http.as_ref()?.steal).reduce(f64::max);
-    let stolen = stolen.filter(|steal| *steal > Generator::STEAL_MAX);
+    let stolen = stolen.filter(|steal| *steal > GeneratorHealth::STEAL_MAX);
     let stolen = stolen.map(|steal| {
         format!(
-            "{arm}: others had {:.0} % of this machine meanwhile (steal): times are longer for that",
+            "{arm}: other virtual machines took {:.0} % of the processor time (steal), which lengthens times",
             steal * 100.0
         )
     });
     failed.chain(dropped).chain(unsent).chain(stolen).chain(invalid).collect::<Vec<_>>().into_iter()
 }
 
-/// The verdict on the whole, in a word or two.
+/// The verdict on the experiment in a few words.
 #[must_use]
 pub fn verdict(record: &Record) -> String {
     match record.verdict {
@@ -323,7 +326,7 @@ pub fn verdict(record: &Record) -> String {
     }
 }
 
-/// How it was measured, in a line.
+/// How it was measured, in one line.
 pub(super) fn how(record: &Record) -> String {
     let mut parts = Vec::new();
     if record.interrupted {
@@ -342,7 +345,7 @@ pub(super) fn how(record: &Record) -> String {
             if windows { ", and so are the windows of claims" } else { "" }
         ));
     }
-    if record.clock == Clock::Virtual {
+    if record.clock == ClockKind::Virtual {
         let is_open = record.runs.iter().any(|run| run.load.open().is_some());
         let source = if is_open { "" } else { "; the source answers any number at once" };
         parts.push(format!("virtual time (computed{source})"));
@@ -359,7 +362,7 @@ pub(super) fn how(record: &Record) -> String {
     parts.join("; ")
 }
 
-/// Machine, versions, commit: what one needs to judge the figures, and to repeat them.
+/// Machine, versions and commit: the data for judging and repeating the figures.
 pub(super) fn setup(record: &Record) -> [(&'static str, String); 4] {
     let host = &record.host;
     let machine = format!("{}, {} cores, {} MiB, {}", host.cpu, host.cores, host.memory_mib, host.os);
@@ -371,7 +374,7 @@ pub(super) fn setup(record: &Record) -> [(&'static str, String); 4] {
     ]
 }
 
-/// Every expectation with its hypothesis, and whether it is the first of it.
+/// Every expectation with its hypothesis; `true`: the first one of the hypothesis.
 pub(super) fn expectations(record: &Record) -> impl Iterator<Item = (bool, &Hypothesis, &Expectation)> {
     record.hypotheses.iter().flat_map(|hypothesis| {
         let numbered = hypothesis.expect.iter().enumerate();
@@ -379,15 +382,16 @@ pub(super) fn expectations(record: &Record) -> impl Iterator<Item = (bool, &Hypo
     })
 }
 
-/// The two sides of a comparison, where it failed or came closest: times with their unit.
+/// The two sides of a comparison where it failed or came closest to failing: times with their unit.
 pub(super) fn sides(record: &Record, expectation: &Expectation) -> [String; 2] {
-    // It was understood before the run; a record has it only as text.
+    // The record has the comparison only as text.
     let arms: Vec<String> = record.arms.iter().map(|arm| arm.name.clone()).collect();
     let names = Names { tests: &record.tests, arms: &arms };
-    let unit = judge::parse(&expectation.expr, names).map_or(Unit::Number, |comparison| comparison.unit());
+    let unit =
+        judge::parse(&expectation.expr, names).map_or(FigureUnit::Number, |comparison| comparison.unit());
     [expectation.left, expectation.right].map(|side| match (side, unit) {
         (None, _) => "no figure".to_owned(),
-        (Some(figure), Unit::Time) => format_milliseconds(figure),
-        (Some(figure), Unit::Number) => number(figure),
+        (Some(figure), FigureUnit::Time) => format_milliseconds(figure),
+        (Some(figure), FigureUnit::Number) => number(figure),
     })
 }

@@ -1,4 +1,4 @@
-//! What `stockade run` prints for a person at a terminal.
+//! The terminal output of `stockade run`.
 
 use std::fmt::Write;
 

@@ -1,38 +1,37 @@
-//! What the document app is told: `[origin] source`, and a `[cache]` as that of an open load.
+//! The settings of the document app: `[origin] source`, and `[cache]` as in open loads.
 
 use std::{ops::Range, path::Path};
 
 use serde::Deserialize;
 use stockade_cache::{
     Strategy,
-    spec::{Wrong, written::Text},
+    spec::{TomlError, value::TextValue},
 };
 use stockade_source::SourceUrl;
 use toml::{Spanned, de::DeTable};
 
 use super::{
     LoadError,
-    cache::{self, Cache},
+    cache::{self, CacheTables},
     node_test, pointing, read_file,
     tables::{self, Table},
 };
-use crate::engine::{App, Target};
+use crate::engine::{DocumentApp, TestedCache};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AppTables {
-    origin: Origin,
-    cache: Option<Spanned<Cache>>,
+    origin: AppOriginTable,
+    cache: Option<Spanned<CacheTables>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Origin {
-    source: Text<SourceUrl>,
+struct AppOriginTable {
+    source: TextValue<SourceUrl>,
 }
 
-impl App {
-    /// Reads and checks a file.
+impl DocumentApp {
     pub fn load(path: &Path) -> Result<Self, LoadError> {
         let (name, text) = read_file(path)?;
         let app = DeTable::parse(&text).map_err(|error| tables::unreadable(&error)).and_then(|table| {
@@ -43,17 +42,18 @@ impl App {
     }
 }
 
-/// What the tables mean.
-pub(super) fn read(mut table: Table<'_>, span: Range<usize>) -> Result<App, Wrong> {
+pub(super) fn read(mut table: Table<'_>, span: Range<usize>) -> Result<DocumentApp, TomlError> {
     let node_test = node_test::take(&mut table)?;
     let AppTables { origin, cache } = tables::read(table, span)?;
     let (target, shared) = match (node_test, &cache) {
-        (Some(taken), _) => (Target::NodeTest(taken.test), taken.shared),
+        (Some(taken), _) => (TestedCache::NodeTest(taken.test), taken.shared),
         (None, Some(cache)) => {
             let strategy = cache::strategy(cache.get_ref(), Some(cache.span()))?;
-            (Target::Cache(Box::new(strategy)), cache::shared(cache.get_ref())?)
+            (TestedCache::Cache(Box::new(strategy)), cache::shared(cache.get_ref())?)
         }
-        (None, None) => (Target::Cache(Box::new(Strategy::preset("none").expect("it is a preset"))), None),
+        (None, None) => {
+            (TestedCache::Cache(Box::new(Strategy::preset("none").expect("it is a preset"))), None)
+        }
     };
-    Ok(App { source: origin.source.0, target, shared: shared.map(|(tier, _)| tier) })
+    Ok(DocumentApp { source: origin.source.0, target, shared: shared.map(|(tier, _)| tier) })
 }

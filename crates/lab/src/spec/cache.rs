@@ -1,33 +1,31 @@
-//! `[cache]` of an experiment: a strategy, and what it shares with other nodes.
+//! `[cache]` of an experiment: a strategy and its shared tier.
 
 use stockade_cache::{
     Strategy,
-    spec::{CacheTable, Place, Wrong},
+    spec::{CacheTable, Span, TomlError},
 };
 
-use crate::engine::{self, SharedTier, TierUrl};
+use crate::engine::{self, RunTierUrl, TierSettings};
 
-/// As it is written.
-pub(super) type Cache = CacheTable<TierUrl>;
+pub(super) type CacheTables = CacheTable<RunTierUrl>;
 
-/// The strategy that a table at `at` has.
-pub(super) fn strategy(table: &Cache, at: Place) -> Result<Strategy, Wrong> {
+pub(super) fn strategy(table: &CacheTables, at: Span) -> Result<Strategy, TomlError> {
     let strategy = table.strategy();
     let checked = strategy.and_then(|strategy| engine::cache(strategy.clone()).check().map(|()| strategy));
-    checked.map_err(|error| Wrong::new(error.to_string(), at))
+    checked.map_err(|error| TomlError::new(error.to_string(), at))
 }
 
-/// What it shares with other nodes, and where that stands.
-pub(super) fn shared(table: &Cache) -> Result<Option<(SharedTier, Place)>, Wrong> {
+/// The shared tier and its place in the file.
+pub(super) fn shared(table: &CacheTables) -> Result<Option<(TierSettings, Span)>, TomlError> {
     let has_memory = table.memory.as_ref().is_none_or(|memory| *memory.get_ref());
     match (&table.shared, &table.memory) {
         (None, Some(memory)) if !has_memory => {
             let message = "without memory there has to be a shared tier: write shared = \"redis:\"";
-            Err(Wrong::new(message, Some(memory.span())))
+            Err(TomlError::new(message, Some(memory.span())))
         }
         (None, _) => Ok(None),
         (Some(url), _) => {
-            let tier = SharedTier { url: url.get_ref().0.clone(), has_memory };
+            let tier = TierSettings { url: url.get_ref().0.clone(), has_memory };
             Ok(Some((tier, Some(url.span()))))
         }
     }

@@ -1,4 +1,4 @@
-//! The base of an experiment whose parts are processes, with a test and an arm laid over it.
+//! Cells of the targets whose parts are processes.
 
 mod load;
 
@@ -7,49 +7,45 @@ use std::{net::SocketAddr, ops::Range, time::Duration};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use stockade_cache::spec::{
-    Wrong,
-    written::{Plain, Text},
+    TomlError,
+    value::{DurationValue, TextValue},
 };
-use stockade_load::target::{Base, UrlError};
-use stockade_model::units::format_duration;
+use stockade_load::url::{BaseUrl, UrlError};
+use stockade_model::{record::ClockKind, units::format_duration};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
 
-use self::load::LoadTable;
+use self::load::HttpLoadTable;
 use super::{
-    app,
-    cache::{self, Cache},
+    Cell, KeySpans, app,
+    cache::{self, CacheTables},
     tables::{self, Table},
+    targets::{LayerNames, find},
 };
 use crate::{
-    http::{Http, Probe, Recipe, Served, Written},
-    services::Service,
+    http::{
+        AppTarget, HttpLoad, HttpTraffic, PreflightProbe, ProxyTarget, RecipeSource, RecipeSpec, UrlTarget,
+    },
+    services::RunService,
+    target::Target,
 };
-
-/// What is asked over HTTP.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Proxy,
-    App,
-    There,
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Setup {
-    target: Target,
-    cache: Option<Spanned<Cache>>,
-    load: Spanned<LoadTable>,
+struct HttpTables {
+    target: HttpTargetTable,
+    cache: Option<Spanned<CacheTables>>,
+    load: Spanned<HttpLoadTable>,
     #[serde(default)]
     preflight: Preflight,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Target {
-    #[expect(dead_code, reason = "it was looked at before")]
+struct HttpTargetTable {
+    #[expect(dead_code, reason = "read by `targets::cells`")]
     kind: Option<String>,
     url: Option<Spanned<String>>,
     pid: Option<Spanned<u32>>,
@@ -64,116 +60,126 @@ struct Preflight {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ProbeTable {
-    at: Option<Text<Plain>>,
+    at: Option<TextValue<DurationValue>>,
     path: String,
     #[serde(default)]
     cache_bust: bool,
     status: u16,
 }
 
-/// What is meant to be asked over HTTP, if it is.
-pub(super) fn meant(table: &Table<'_>) -> Option<Kind> {
-    let DeValue::Table(target) = value(table, "target")? else { return None };
-    match value(target, "kind") {
-        Some(kind) => match kind.as_str()? {
-            "proxy" => Some(Kind::Proxy),
-            "app" => Some(Kind::App),
-            "url" => Some(Kind::There),
-            _ => None,
-        },
-        None => value(target, "url").map(|_| Kind::There),
-    }
-}
-
-fn value<'t, 'i>(table: &'t DeTable<'i>, name: &str) -> Option<&'t DeValue<'i>> {
-    table.iter().find(|(key, _)| key.get_ref() == name).map(|(_, value)| value.get_ref())
-}
-
-/// What the tables mean: every load that the test sweeps over, with its path.
-pub(super) fn read(
+/// Reads the tables of one test and arm of the target `proxy`.
+pub(super) fn read_proxy(
     mut table: Table<'_>,
-    kind: Kind,
-    test: &str,
-    arm: &str,
+    layer: LayerNames<'_>,
     span: Range<usize>,
-) -> Result<Vec<(String, Http)>, Wrong> {
-    let (proxy, app, origin) = match kind {
-        Kind::Proxy => (proxy_settings(&mut table)?, Map::new(), recipe(&mut table)?),
-        Kind::App => (Map::new(), app_settings(&mut table, span.clone())?, None),
-        Kind::There => (Map::new(), Map::new(), recipe(&mut table)?),
+) -> Result<Vec<Cell>, TomlError> {
+    let (settings, origin) = (proxy_settings(&mut table)?, recipe(&mut table)?);
+    let tables: HttpTables = tables::read(table, span)?;
+    let Some(cache) = &tables.cache else {
+        return Err(missing("cache", "write [cache] strategy = \"stampede\""));
     };
-    let Setup { target, cache, load, preflight } = tables::read(table, span)?;
-    let served = match (kind, &cache) {
-        (Kind::Proxy, None) => return Err(missing("cache", "write [cache] strategy = \"stampede\"")),
-        (Kind::Proxy, Some(cache)) => {
-            cache::strategy(cache.get_ref(), Some(cache.span()))?;
-            if origin.is_none() {
-                let remedy = "write [origin] recipe = \"recipe.json\", or the recipe itself";
-                return Err(missing("origin's recipe", remedy));
+    cache::strategy(cache.get_ref(), Some(cache.span()))?;
+    if origin.is_none() {
+        let remedy = "write [origin] recipe = \"recipe.json\", or the recipe itself";
+        return Err(missing("origin's recipe", remedy));
+    }
+    tables.target.refuse_address()?;
+    tables.cells(layer, origin.as_ref(), |load| Box::new(ProxyTarget { load, settings: settings.clone() }))
+}
+
+/// Reads the tables of one test and arm of the target `app`.
+pub(super) fn read_app(
+    mut table: Table<'_>,
+    layer: LayerNames<'_>,
+    span: Range<usize>,
+) -> Result<Vec<Cell>, TomlError> {
+    let settings = app_settings(&mut table, span.clone())?;
+    let tables: HttpTables = tables::read(table, span)?;
+    tables.target.refuse_address()?;
+    tables.cells(layer, None, |load| Box::new(AppTarget { load, settings: settings.clone() }))
+}
+
+/// Reads the tables of one test and arm of the target `url`.
+pub(super) fn read_url(
+    mut table: Table<'_>,
+    layer: LayerNames<'_>,
+    span: Range<usize>,
+) -> Result<Vec<Cell>, TomlError> {
+    let origin = recipe(&mut table)?;
+    let tables: HttpTables = tables::read(table, span)?;
+    if let Some(cache) = &tables.cache {
+        let message = "a target at a URL has a cache of its own: leave [cache] out";
+        return Err(TomlError::new(message, Some(cache.span())));
+    }
+    let (url, pid) = tables.target.address()?;
+    if let Some(probe) = tables.preflight.probes.first().filter(|_| url.starts_with("https:")) {
+        let message = "probes are sent without TLS, and the target's URL is https: leave the probes out";
+        return Err(TomlError::new(message, Some(probe.span())));
+    }
+    tables.cells(layer, origin.as_ref(), |load| Box::new(UrlTarget { load, url: url.clone(), pid }))
+}
+
+impl HttpTables {
+    /// A cell for each swept load.
+    fn cells(
+        &self,
+        layer: LayerNames<'_>,
+        origin: Option<&RecipeSpec>,
+        target: impl Fn(HttpLoad) -> Box<dyn Target>,
+    ) -> Result<Vec<Cell>, TomlError> {
+        let loads = self.load.get_ref().read(&Some(self.load.span()))?;
+        let shortest = loads.iter().map(|(_, traffic)| traffic.duration()).min().unwrap_or_default();
+        let probes = self.preflight.probes.iter().map(|probe| read_probe(probe, shortest));
+        let probes = probes.collect::<Result<Vec<_>, _>>()?;
+        let is_sweep = loads.len() > 1;
+        let cell = |(users, traffic): (Option<usize>, HttpTraffic)| {
+            let swept = users.filter(|_| is_sweep).map(|users| users.to_string());
+            let parts = [Some(layer.test.to_owned()).filter(|test| !test.is_empty()), swept];
+            let (name, origin, probes) = (layer.arm.to_owned(), origin.cloned(), probes.clone());
+            Cell {
+                test: parts.into_iter().flatten().collect::<Vec<_>>().join("/"),
+                arm: layer.arm.to_owned(),
+                clock: ClockKind::Live,
+                target: target(HttpLoad { name, origin, traffic, probes }),
+                spans: KeySpans::default(),
             }
-            Served::Proxy(proxy)
-        }
-        (Kind::App, _) => Served::App(app),
-        (Kind::There, Some(cache)) => {
-            let message = "what is at a URL has a cache of its own: leave [cache] out";
-            return Err(Wrong::new(message, Some(cache.span())));
-        }
-        (Kind::There, None) => there(&target)?,
-    };
-    if let (Kind::Proxy | Kind::App, Some(at)) = (kind, target.place()) {
-        return Err(Wrong::new(
-            "what is started for the run has no URL and no process yet: leave it out",
-            Some(at),
-        ));
-    }
-    let lasts = load.get_ref().read(&Some(load.span()))?;
-    let ends = lasts.iter().map(|(_, traffic)| traffic.lasts()).min().unwrap_or_default();
-    let probes = preflight.probes.iter().map(|probe| read_probe(probe, ends));
-    let probes = probes.collect::<Result<Vec<_>, _>>()?;
-    if let (Served::There { url, .. }, Some(probe)) = (&served, preflight.probes.first())
-        && url.starts_with("https:")
-    {
-        let message = "probes are asked without encryption, and the target is not: leave them out";
-        return Err(Wrong::new(message, Some(probe.span())));
-    }
-    let sweeps = lasts.len() > 1;
-    let http = |(users, traffic): (Option<usize>, _)| {
-        let swept = users.filter(|_| sweeps).map(|users| users.to_string());
-        let parts = [Some(test.to_owned()).filter(|test| !test.is_empty()), swept];
-        let path = parts.into_iter().flatten().collect::<Vec<_>>().join("/");
-        let (served, origin, probes) = (served.clone(), origin.clone(), probes.clone());
-        (path, Http { name: arm.to_owned(), served, origin, traffic, probes })
-    };
-    Ok(lasts.into_iter().map(http).collect())
-}
-
-impl Target {
-    /// Where it says who is asked.
-    fn place(&self) -> Option<Range<usize>> {
-        self.url.as_ref().map(Spanned::span).or(self.pid.as_ref().map(Spanned::span))
+        };
+        Ok(loads.into_iter().map(cell).collect())
     }
 }
 
-fn there(target: &Target) -> Result<Served, Wrong> {
-    let Some(url) = &target.url else {
-        return Err(missing("url in [target]", "write url = \"http://127.0.0.1:8080\""));
-    };
-    let base: Result<Base, UrlError> = url.get_ref().parse();
-    let base = base.map_err(|error| Wrong::new(error.to_string(), Some(url.span())))?;
-    Ok(Served::There { url: base.to_string(), pid: target.pid.as_ref().map(|pid| *pid.get_ref()) })
+impl HttpTargetTable {
+    /// The URL and the process of a running target.
+    fn address(&self) -> Result<(String, Option<u32>), TomlError> {
+        let Some(url) = &self.url else {
+            return Err(missing("url in [target]", "write url = \"http://127.0.0.1:8080\""));
+        };
+        let base: Result<BaseUrl, UrlError> = url.get_ref().parse();
+        let base = base.map_err(|error| TomlError::new(error.to_string(), Some(url.span())))?;
+        Ok((base.to_string(), self.pid.as_ref().map(|pid| *pid.get_ref())))
+    }
+
+    /// Refuses an address for a target that the run starts.
+    fn refuse_address(&self) -> Result<(), TomlError> {
+        let span = self.url.as_ref().map(Spanned::span).or(self.pid.as_ref().map(Spanned::span));
+        span.map_or(Ok(()), |span| {
+            let message = "a target that the run starts has no URL and no process yet: leave it out";
+            Err(TomlError::new(message, Some(span)))
+        })
+    }
 }
 
-fn read_probe(probe: &Spanned<ProbeTable>, ends: Duration) -> Result<Probe, Wrong> {
+fn read_probe(probe: &Spanned<ProbeTable>, ends: Duration) -> Result<PreflightProbe, TomlError> {
     let ProbeTable { at, path, cache_bust, status } = probe.get_ref();
     if !path.starts_with('/') {
-        let message = "a probe's path begins with `/`: whom it asks is known";
-        return Err(Wrong::new(message, Some(probe.span())));
+        let message = "a probe's path begins with `/`: the target's address comes before it";
+        return Err(TomlError::new(message, Some(probe.span())));
     }
     if at.as_ref().is_some_and(|at| at.0.0 >= ends) {
         let message = format!("the load is over after {}: write an earlier `at`", format_duration(ends));
-        return Err(Wrong::new(message, Some(probe.span())));
+        return Err(TomlError::new(message, Some(probe.span())));
     }
-    Ok(Probe {
+    Ok(PreflightProbe {
         at: at.as_ref().map(|at| at.0.0),
         path: path.clone(),
         cache_bust: *cache_bust,
@@ -181,21 +187,22 @@ fn read_probe(probe: &Spanned<ProbeTable>, ends: Duration) -> Result<Probe, Wron
     })
 }
 
-fn missing(what: &str, remedy: &str) -> Wrong {
-    Wrong { message: format!("there is no {what}"), at: None, help: Some(remedy.to_owned()) }
+fn missing(what: &str, remedy: &str) -> TomlError {
+    TomlError { message: format!("there is no {what}"), span: None, help: Some(remedy.to_owned()) }
 }
 
-/// What the proxy is told, as it was typed: `[proxy]`, and `[cache]`, which stays where it is, to be checked here too.
-fn proxy_settings(table: &mut Table<'_>) -> Result<Map<String, Value>, Wrong> {
+/// The settings of the proxy, as written: `[proxy]`, and `[cache]`, which stays in the table and is validated
+/// here, too.
+fn proxy_settings(table: &mut Table<'_>) -> Result<Map<String, Value>, TomlError> {
     let mut settings = tables::take(table, "proxy")?.as_ref().map(object).unwrap_or_default();
-    if let Some(cache) = value(table, "cache") {
+    if let Some((_, cache)) = find(table, "cache") {
         settings.insert("cache".to_owned(), json(cache));
     }
     Ok(settings)
 }
 
-/// What the app is told, as it was typed, and after a look at it: `[origin]` and `[cache]`.
-fn app_settings(table: &mut Table<'_>, span: Range<usize>) -> Result<Map<String, Value>, Wrong> {
+/// The settings of the app, as written, after validation: `[origin]` and `[cache]`.
+fn app_settings(table: &mut Table<'_>, span: Range<usize>) -> Result<Map<String, Value>, TomlError> {
     let mut told = Table::new();
     for name in ["origin", "cache"] {
         if let Some(key) = table.keys().find(|key| key.get_ref() == name).cloned()
@@ -205,12 +212,12 @@ fn app_settings(table: &mut Table<'_>, span: Range<usize>) -> Result<Map<String,
         }
     }
     let settings = object(&told);
-    // A database that is started for the run has no address yet.
+    // A database of the run has no address yet.
     let origin = told.iter_mut().find(|(key, _)| key.get_ref() == "origin");
     if let Some((_, origin)) = origin
         && let DeValue::Table(origin) = origin.get_mut()
         && let Some((_, source)) = origin.iter_mut().find(|(key, _)| key.get_ref() == "source")
-        && let Some((service, rest)) = source.get_ref().as_str().and_then(Service::meant_by)
+        && let Some((service, rest)) = source.get_ref().as_str().and_then(RunService::from_url)
     {
         let there = format!("{}://localhost/it{rest}", service.name());
         *source.get_mut() = DeValue::String(there.into());
@@ -219,34 +226,33 @@ fn app_settings(table: &mut Table<'_>, span: Range<usize>) -> Result<Map<String,
     Ok(settings)
 }
 
-/// The origin's recipe, as it was typed, and where it is served.
-fn recipe(table: &mut Table<'_>) -> Result<Option<Recipe>, Wrong> {
-    let (mut written, mut listen, mut first) = (None, None, None);
+/// The recipe of the origin, as written, and its listener.
+fn recipe(table: &mut Table<'_>) -> Result<Option<RecipeSpec>, TomlError> {
+    let (mut source, mut listen, mut first) = (None, None, None);
     for (key, value) in tables::take(table, "origin")?.unwrap_or_default() {
         first.get_or_insert(key.span());
         match (key.get_ref().as_ref(), value.get_ref()) {
-            ("recipe", DeValue::String(path)) => written = Some(Written::File(path.as_ref().into())),
-            ("recipe", recipe) => written = Some(Written::Here(json(recipe))),
+            ("recipe", DeValue::String(path)) => source = Some(RecipeSource::File(path.as_ref().into())),
+            ("recipe", recipe) => source = Some(RecipeSource::Inline(json(recipe))),
             ("listen", address) => {
                 let address: Option<SocketAddr> = address.as_str().and_then(|address| address.parse().ok());
                 let message = "an origin listens at an address and a port: write \"127.0.0.1:9000\"";
-                listen = Some(address.ok_or_else(|| Wrong::new(message, Some(value.span())))?);
+                listen = Some(address.ok_or_else(|| TomlError::new(message, Some(value.span())))?);
             }
             (other, _) => {
                 let message =
                     format!("[origin] has no `{other}` where a proxy is the target: it has a `recipe`");
-                return Err(Wrong::new(message, Some(key.span())));
+                return Err(TomlError::new(message, Some(key.span())));
             }
         }
     }
-    match (written, first) {
-        (Some(written), _) => Ok(Some(Recipe { written, listen, factor: 1.0 })),
+    match (source, first) {
+        (Some(source), _) => Ok(Some(RecipeSpec { source, listen, factor: 1.0 })),
         (None, None) => Ok(None),
-        (None, at) => Err(Wrong::new("an origin serves a `recipe`: write one", at)),
+        (None, at) => Err(TomlError::new("an origin serves a `recipe`: write one", at)),
     }
 }
 
-/// A value as JSON has it.
 fn json(value: &DeValue<'_>) -> Value {
     match value {
         DeValue::String(text) => Value::from(text.as_ref()),

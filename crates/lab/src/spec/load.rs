@@ -1,4 +1,4 @@
-//! `[load]`, as it is written: a burst, or an open load.
+//! `[load]`: a burst or an open load.
 
 use std::time::Duration;
 
@@ -9,59 +9,58 @@ use serde::{
 use stockade_cache::{
     Invalidation,
     spec::{
-        Place, Wrong,
-        written::{Plain, Text, counted},
+        Span, TomlError,
+        value::{DurationValue, TextValue, bounded_integers},
     },
 };
-use stockade_load::schedule::{self, Arrivals, REQUESTS_MAX, Rate, Schedule, Step};
+use stockade_load::schedule::{ArrivalProcess, Rate, Schedule, Step};
 use toml::Spanned;
 
 use super::{
-    Places,
-    setup::{OneOrMany, Workers},
+    KeySpans,
+    engine::{OneOrMany, Workers},
 };
-use crate::engine::{Docs, Popularity, Retries, Traffic, Writes};
+use crate::engine::{ClientRetries, DocumentCount, OpenTraffic, Popularity, TrafficLimitError, Writes};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LoadTable {
+pub(super) struct EngineLoadTable {
     burst: Option<Spanned<OneOrMany<Workers>>>,
-    docs: Option<Spanned<OneOrMany<Text<Docs>>>>,
+    docs: Option<Spanned<OneOrMany<TextValue<DocumentCount>>>>,
     barrier: Option<Spanned<bool>>,
-    rate: Option<Spanned<Text<Rate>>>,
+    rate: Option<Spanned<TextValue<Rate>>>,
     steps: Option<Spanned<Vec<StepTable>>>,
-    duration: Option<Spanned<Text<Plain>>>,
-    arrivals: Option<Spanned<ArrivalsName>>,
+    duration: Option<Spanned<TextValue<DurationValue>>>,
+    arrivals: Option<Spanned<ArrivalsKey>>,
     keys: Option<Spanned<KeyCount>>,
     popularity: Option<Spanned<PopularityTable>>,
     warm: Option<Spanned<bool>>,
-    timeout: Option<Spanned<Text<Plain>>>,
+    timeout: Option<Spanned<TextValue<DurationValue>>>,
     retries: Option<Spanned<RetriesTable>>,
     max_in_flight: Option<Spanned<InFlight>>,
-    drain: Option<Spanned<Text<Plain>>>,
+    drain: Option<Spanned<TextValue<DurationValue>>>,
     writes: Option<Spanned<WritesTable>>,
 }
 
-/// When requests are due, as it is written.
 #[derive(Clone, Copy)]
-pub(super) struct Pace<'a> {
-    pub(super) rate: Option<&'a Spanned<Text<Rate>>>,
+pub(super) struct PaceKeys<'a> {
+    pub(super) rate: Option<&'a Spanned<TextValue<Rate>>>,
     pub(super) steps: Option<&'a Spanned<Vec<StepTable>>>,
-    pub(super) duration: Option<&'a Spanned<Text<Plain>>>,
-    pub(super) arrivals: Option<&'a Spanned<ArrivalsName>>,
+    pub(super) duration: Option<&'a Spanned<TextValue<DurationValue>>>,
+    pub(super) arrivals: Option<&'a Spanned<ArrivalsKey>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StepTable {
-    rate: Text<Rate>,
+    rate: TextValue<Rate>,
     #[serde(rename = "for")]
-    lasts: Spanned<Text<Plain>>,
+    lasts: Spanned<TextValue<DurationValue>>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum ArrivalsName {
+pub(super) enum ArrivalsKey {
     Constant,
     Poisson,
 }
@@ -73,7 +72,7 @@ impl<'de> Deserialize<'de> for PopularityTable {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Law {
+        struct ZipfTable {
             zipf: Exponent,
         }
         struct Visitor;
@@ -90,7 +89,8 @@ impl<'de> Deserialize<'de> for PopularityTable {
                 }
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Popularity, A::Error> {
-                let Law { zipf: Exponent(exponent) } = Law::deserialize(MapAccessDeserializer::new(map))?;
+                let ZipfTable { zipf: Exponent(exponent) } =
+                    ZipfTable::deserialize(MapAccessDeserializer::new(map))?;
                 Ok(Popularity::Zipf { exponent })
             }
         }
@@ -116,13 +116,13 @@ impl<'de> Deserialize<'de> for Exponent {
 struct RetriesTable {
     most: Attempts,
     #[serde(default)]
-    backoff: Text<Plain>,
+    backoff: TextValue<DurationValue>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WritesTable {
-    every: Text<Plain>,
+    every: TextValue<DurationValue>,
     invalidate: InvalidateName,
 }
 
@@ -133,45 +133,42 @@ enum InvalidateName {
     Soft,
 }
 
-/// What the table means; whom an open load asks is for the arm to say.
+/// The parsed table. The arm supplies the target of an open load.
 pub(super) enum LoadSpec {
-    Burst { docs: Vec<Docs>, bursts: Vec<usize>, barrier: bool },
-    Open(Traffic),
+    Burst { docs: Vec<DocumentCount>, bursts: Vec<usize>, barrier: bool },
+    Open(OpenTraffic),
 }
 
-counted! {
-    /// How many keys a load is for.
+bounded_integers! {
     KeyCount: 1.., "a load is for one key at least";
-    /// How many requests may be under way.
     InFlight: 1.., "one request at least may be under way";
-    /// How many more attempts a client makes.
     Attempts: 1..=100, "a client makes 1 to 100 more attempts; without `retries` none";
 }
 
-/// A key that is there, and where.
-type Written = (&'static str, Place);
+/// A key and its place.
+type KeySpan = (&'static str, Span);
 
-fn place<T>(name: &'static str, value: Option<&Spanned<T>>) -> Option<Written> {
+fn place<T>(name: &'static str, value: Option<&Spanned<T>>) -> Option<KeySpan> {
     value.map(|value| (name, Some(value.span())))
 }
 
-fn plain(text: &Spanned<Text<Plain>>) -> Duration {
+fn plain(text: &Spanned<TextValue<DurationValue>>) -> Duration {
     text.get_ref().0.0
 }
 
-impl LoadTable {
-    pub(super) fn load(&self, at: Place) -> Result<LoadSpec, Wrong> {
+impl EngineLoadTable {
+    pub(super) fn load(&self, at: Span) -> Result<LoadSpec, TomlError> {
         match (&self.burst, self.of_an_open_load()) {
-            (None, None) => Err(Wrong {
+            (None, None) => Err(TomlError {
                 message: "the load is neither a burst nor a rate".to_owned(),
-                at: at.or(self.of_a_burst().and_then(|(_, at)| at)),
+                span: at.or(self.of_a_burst().and_then(|(_, at)| at)),
                 help: Some("write burst = 1000, or rate = \"425/s\" and duration = \"60s\"".to_owned()),
             }),
             (Some(burst), None) => Ok(LoadSpec::Burst {
                 docs: self
                     .docs
                     .as_ref()
-                    .map_or(vec![Docs::Scaled], |docs| docs.get_ref().values(|text| text.0)),
+                    .map_or(vec![DocumentCount::Scaled], |docs| docs.get_ref().values(|text| text.0)),
                 bursts: burst.get_ref().values(|workers| workers.0),
                 barrier: self.barrier.as_ref().is_none_or(|barrier| *barrier.get_ref()),
             }),
@@ -185,11 +182,11 @@ impl LoadTable {
         }
     }
 
-    fn of_a_burst(&self) -> Option<Written> {
+    fn of_a_burst(&self) -> Option<KeySpan> {
         place("docs", self.docs.as_ref()).or(place("barrier", self.barrier.as_ref()))
     }
 
-    fn of_an_open_load(&self) -> Option<Written> {
+    fn of_an_open_load(&self) -> Option<KeySpan> {
         place("rate", self.rate.as_ref())
             .or(place("steps", self.steps.as_ref()))
             .or(place("duration", self.duration.as_ref()))
@@ -204,59 +201,63 @@ impl LoadTable {
             .or(place("writes", self.writes.as_ref()))
     }
 
-    fn open(&self, at: Place) -> Result<Traffic, Wrong> {
+    fn open(&self, at: Span) -> Result<OpenTraffic, TomlError> {
         let popularity = self.popularity.as_ref();
         let retries = self.retries.as_ref().map(Spanned::get_ref);
         if let Some(timeout) = self.timeout.as_ref().filter(|timeout| plain(timeout).is_zero()) {
-            let message = "nobody can be answered in no time: write more, or leave `timeout` out";
-            return Err(Wrong::new(message, Some(timeout.span())));
+            let message = "a timeout of zero fails every request: write more, or leave `timeout` out";
+            return Err(TomlError::new(message, Some(timeout.span())));
         }
-        let pace = Pace {
+        let pace = PaceKeys {
             rate: self.rate.as_ref(),
             steps: self.steps.as_ref(),
             duration: self.duration.as_ref(),
             arrivals: self.arrivals.as_ref(),
         };
         let (schedule, at) = pace.schedule(at)?;
-        let traffic = Traffic {
+        let traffic = OpenTraffic {
             schedule,
             keys: self.keys.as_ref().map(|keys| keys.get_ref().0),
             popularity: popularity.map_or(Popularity::Uniform, |popularity| popularity.get_ref().0),
             warm: self.warm.as_ref().is_some_and(|warm| *warm.get_ref()),
             timeout: self.timeout.as_ref().map(plain),
-            retries: retries.map_or(Retries::default(), |table| Retries {
+            retries: retries.map_or(ClientRetries::default(), |table| ClientRetries {
                 most: u32::try_from(table.most.0).unwrap_or(u32::MAX),
                 backoff: table.backoff.0.0,
             }),
             max_in_flight: self
                 .max_in_flight
                 .as_ref()
-                .map_or(Traffic::MAX_IN_FLIGHT, |most| most.get_ref().0),
-            drain: self.drain.as_ref().map_or(Traffic::DRAIN, plain),
+                .map_or(OpenTraffic::MAX_IN_FLIGHT, |most| most.get_ref().0),
+            drain: self.drain.as_ref().map_or(OpenTraffic::DRAIN, plain),
             writes: self.writes.as_ref().map(writes).transpose()?,
         };
-        check(&traffic).map_err(|beyond| match beyond {
-            Beyond::Writes => Wrong::new(beyond.to_string(), self.writes.as_ref().map(Spanned::span)),
-            Beyond::Load(load) => Wrong::new(format!("{load}: write a {} time", load.remedy()), at),
+        traffic.check().map_err(|error| match error {
+            TrafficLimitError::Writes => {
+                TomlError::new(error.to_string(), self.writes.as_ref().map(Spanned::span))
+            }
+            TrafficLimitError::Schedule(limit) => {
+                TomlError::new(format!("{limit}: write a {} time", limit.remedy()), at)
+            }
         })?;
         Ok(traffic)
     }
 
-    /// Where the number is written that a source or a machine may find too large.
-    pub(super) fn places(&self) -> Places {
-        Places {
+    /// The places of numbers that may be too large for a source or a machine.
+    pub(super) fn spans(&self) -> KeySpans {
+        KeySpans {
             keys: self.keys.as_ref().map(Spanned::span),
             max_in_flight: self.max_in_flight.as_ref().map(Spanned::span),
         }
     }
 }
 
-impl Pace<'_> {
-    /// The schedule, and where the time is written that it takes.
-    pub(super) fn schedule(self, at: Place) -> Result<(Schedule, Place), Wrong> {
+impl PaceKeys<'_> {
+    /// The schedule and the place of its duration.
+    pub(super) fn schedule(self, at: Span) -> Result<(Schedule, Span), TomlError> {
         let arrivals = match self.arrivals.map(|arrivals| *arrivals.get_ref()) {
-            None | Some(ArrivalsName::Constant) => Arrivals::Constant,
-            Some(ArrivalsName::Poisson) => Arrivals::Poisson,
+            None | Some(ArrivalsKey::Constant) => ArrivalProcess::Constant,
+            Some(ArrivalsKey::Poisson) => ArrivalProcess::Poisson,
         };
         let (steps, at) = match (self.rate, self.steps, self.duration) {
             (Some(rate), None, Some(duration)) => {
@@ -264,67 +265,39 @@ impl Pace<'_> {
             }
             (None, Some(steps), None) => {
                 if let Some(step) = steps.get_ref().iter().find(|step| plain(&step.lasts).is_zero()) {
-                    let message = "nobody comes in no time: write a longer time, or leave the step out";
-                    return Err(Wrong::new(message, Some(step.lasts.span())));
+                    let message =
+                        "a step of zero length has no requests: write a longer time, or leave the step out";
+                    return Err(TomlError::new(message, Some(step.lasts.span())));
                 }
                 let step = |step: &StepTable| Step::steady(step.rate.0, plain(&step.lasts));
                 (steps.get_ref().iter().map(step).collect(), Some(steps.span()))
             }
             (Some(_), Some(steps), _) => {
-                return Err(Wrong::new("a load has a `rate` or `steps`, not both", Some(steps.span())));
+                return Err(TomlError::new("a load has a `rate` or `steps`, not both", Some(steps.span())));
             }
             (None, Some(_), Some(duration)) => {
-                let message = "steps say themselves how long they take: leave `duration` out";
-                return Err(Wrong::new(message, Some(duration.span())));
+                let message = "steps have durations of their own: leave `duration` out";
+                return Err(TomlError::new(message, Some(duration.span())));
             }
             (Some(rate), None, None) => {
                 let message = "for how long? Write a `duration`, such as \"60s\", beside the rate";
-                return Err(Wrong::new(message, Some(rate.span())));
+                return Err(TomlError::new(message, Some(rate.span())));
             }
             (None, None, _) => {
-                let message = "at what rate? Write rate = \"425/s\" and duration = \"60s\", or steps";
-                return Err(Wrong::new(message, at));
+                let message = "the load has no rate: write rate = \"425/s\" and duration = \"60s\", or steps";
+                return Err(TomlError::new(message, at));
             }
         };
-        let steps = steps.into_iter().map(|step| step.arriving(arrivals)).collect();
+        let steps = steps.into_iter().map(|step| step.with_arrivals(arrivals)).collect();
         Ok((Schedule::new(steps), at))
     }
 }
 
-/// More than anybody waits for, or nothing at all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Beyond {
-    #[error(transparent)]
-    Load(#[from] schedule::Beyond),
-    #[error("more than 1,000,000,000 requests and writes: write a longer time between writes")]
-    Writes,
-}
-
-impl Beyond {
-    /// What a load is that was scaled too far.
-    pub(super) fn scaled(self) -> String {
-        match self {
-            Self::Load(nobody @ schedule::Beyond::Nobody) => format!("so short that {nobody}"),
-            Self::Load(beyond) => beyond.to_string(),
-            Self::Writes => "more than 1,000,000,000 requests and writes".to_owned(),
-        }
-    }
-}
-
-/// Whether there can be so much of it.
-pub(super) fn check(traffic: &Traffic) -> Result<(), Beyond> {
-    traffic.schedule.check()?;
-    if traffic.schedule.requests().saturating_add(traffic.writes_due()) > REQUESTS_MAX {
-        return Err(Beyond::Writes);
-    }
-    Ok(())
-}
-
-fn writes(table: &Spanned<WritesTable>) -> Result<Writes, Wrong> {
+fn writes(table: &Spanned<WritesTable>) -> Result<Writes, TomlError> {
     let WritesTable { every, invalidate } = table.get_ref();
     let every = every.0.0;
     if every < Duration::from_micros(1) {
-        return Err(Wrong::new("writes come one after the other: 1us apart or more", Some(table.span())));
+        return Err(TomlError::new("writes come one after the other: 1us apart or more", Some(table.span())));
     }
     let invalidation = match invalidate {
         InvalidateName::Hard => Invalidation::Hard,
@@ -333,10 +306,10 @@ fn writes(table: &Spanned<WritesTable>) -> Result<Writes, Wrong> {
     Ok(Writes { every, invalidation })
 }
 
-fn other(key: &str, at: Place, of: &str, this: &str) -> Wrong {
-    Wrong {
+fn other(key: &str, span: Span, of: &str, this: &str) -> TomlError {
+    TomlError {
         message: format!("`{key}` is for {of}, and this load is {this}"),
-        at,
+        span,
         help: Some(
             "a load has a `burst`, or a `rate` or `steps`: leave out what belongs to the other".to_owned(),
         ),

@@ -1,44 +1,43 @@
-//! `[cache]` with a strategy of the Node test: not one of the cache's own, so it has no other axes.
+//! `[cache]` with a strategy of the published Node test, which supports few of the cache's settings.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 use stockade_cache::spec::{
-    Place, Wrong,
-    written::{Plain, Text},
+    Span, TomlError,
+    value::{DurationValue, TextValue},
 };
 use toml::{Spanned, de::DeValue};
 
 use super::tables::{self, Table};
-use crate::engine::{NodeTest, SharedTier, TierUrl, Unit};
+use crate::engine::{NodeTest, RunTierUrl, TierSettings, TtlUnit};
 
-const STRATEGIES: [(&str, Unit); 2] =
-    [("xfetch_unit_bug", Unit::Seconds), ("xfetch_unit_fixed", Unit::Milliseconds)];
+const STRATEGIES: [(&str, TtlUnit); 2] =
+    [("xfetch_unit_bug", TtlUnit::Seconds), ("xfetch_unit_fixed", TtlUnit::Milliseconds)];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NodeTable {
-    #[expect(dead_code, reason = "it was looked at before")]
+    #[expect(dead_code, reason = "read by `named`")]
     strategy: String,
-    ttl: Spanned<Text<Plain>>,
+    ttl: Spanned<TextValue<DurationValue>>,
     #[serde(default)]
     beta: Beta,
-    shared: Option<Spanned<Text<TierUrl>>>,
+    shared: Option<Spanned<TextValue<RunTierUrl>>>,
 }
 
-/// The Node test's cache, as a file has it.
-pub(super) struct Taken {
+pub(super) struct NodeTestCache {
     pub(super) test: NodeTest,
-    /// Where its strategy stands.
-    pub(super) at: Place,
-    /// The Redis that it is in front of, and where that stands.
-    pub(super) shared: Option<(SharedTier, Place)>,
+    /// The place of its strategy.
+    pub(super) at: Span,
+    /// Its Redis and the place of that setting.
+    pub(super) shared: Option<(TierSettings, Span)>,
 }
 
 struct Beta(f64);
 
 impl Default for Beta {
-    /// The paper's.
+    /// As in the paper.
     fn default() -> Self {
         Self(1.0)
     }
@@ -54,8 +53,8 @@ impl<'de> Deserialize<'de> for Beta {
     }
 }
 
-/// Takes the cache out of a setup if it is the Node test's.
-pub(super) fn take(setup: &mut Table<'_>) -> Result<Option<Taken>, Wrong> {
+/// Takes the cache out of a setup if it is that of the Node test.
+pub(super) fn take(setup: &mut Table<'_>) -> Result<Option<NodeTestCache>, TomlError> {
     let Some((unit, at)) = named(setup) else { return Ok(None) };
     let Some(table) = tables::take(setup, "cache")? else { return Ok(None) };
     let NodeTable { ttl, beta: Beta(beta), shared, .. } =
@@ -63,16 +62,16 @@ pub(super) fn take(setup: &mut Table<'_>) -> Result<Option<Taken>, Wrong> {
     let at_ttl = Some(ttl.span());
     let ttl = ttl.into_inner().0.0;
     if ttl < Duration::from_secs(1) {
-        return Err(Wrong::new("Redis' TTL is read in whole seconds: write \"1s\" or more", at_ttl));
+        return Err(TomlError::new("Redis' TTL is read in whole seconds: write \"1s\" or more", at_ttl));
     }
     let shared = shared.map(|url| {
         let at = Some(url.span());
-        (SharedTier { url: url.into_inner().0, has_memory: false }, at)
+        (TierSettings { url: url.into_inner().0, has_memory: false }, at)
     });
-    Ok(Some(Taken { test: NodeTest { ttl, beta, unit }, at, shared }))
+    Ok(Some(NodeTestCache { test: NodeTest { ttl, beta, unit }, at, shared }))
 }
 
-fn named(setup: &Table<'_>) -> Option<(Unit, Place)> {
+fn named(setup: &Table<'_>) -> Option<(TtlUnit, Span)> {
     let (_, cache) = setup.iter().find(|(key, _)| key.get_ref() == "cache")?;
     let DeValue::Table(cache) = cache.get_ref() else { return None };
     let (_, strategy) = cache.iter().find(|(key, _)| key.get_ref() == "strategy")?;

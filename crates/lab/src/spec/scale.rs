@@ -1,93 +1,57 @@
-//! `--scale`: the same experiment, larger or smaller.
+//! `--scale`: multiplies the dimensions that an experiment lists.
 
-use super::{Experiment, Scaled, Subject, load};
-use crate::{engine::Load, judge::Claim, metrics::Window};
+use super::{Experiment, Scaled};
+use crate::{judge::Claim, metrics::FigureWindow};
 
-/// An experiment cannot be scaled by so much.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ScaleError {
-    /// A load would be longer or larger than any may be, or nothing.
+    /// The scaled load exceeds the bounds of loads, or is empty.
     #[error("--scale {factor} makes {} {reason}", if test.is_empty() { "the load".to_owned() } else { format!("the load of test `{test}`") })]
-    Load {
-        /// Which.
-        test: String,
-        /// By how much.
-        factor: f64,
-        /// What it would be.
-        reason: String,
-    },
-    /// A claim would look at nothing.
+    Load { test: String, factor: f64, reason: String },
+    /// A scaled window is shorter than a second.
     #[error("--scale {factor} leaves less than a second of the window `({window})`: scale by {} or more", 1.0 / window.seconds().unwrap_or(1) as f64)]
-    Window {
-        /// Which.
-        window: Window,
-        /// By how much.
-        factor: f64,
-    },
+    FigureWindow { window: FigureWindow, factor: f64 },
 }
 
 impl Experiment {
-    /// Multiplies what the file says may be scaled.
+    /// Multiplies the dimensions that the file lists.
     ///
     /// # Errors
-    /// [`ScaleError`] where the file itself would be refused if it were written like that.
+    /// [`ScaleError`] where a file with the scaled values would be invalid.
     pub fn scale(&mut self, factor: f64) -> Result<(), ScaleError> {
-        for what in self.scaled.clone() {
-            match what {
-                Scaled::LoadBurst => self.scale_bursts(factor),
-                Scaled::LoadDuration => self.scale_durations(factor)?,
-                Scaled::CacheLimitEntries => self.cells.iter_mut().for_each(|cell| {
-                    if let Subject::Http(http) = &mut cell.subject {
-                        http.stretch_entries(factor);
-                    }
-                }),
+        for dimension in self.scaled.clone() {
+            if dimension == Scaled::LoadDuration {
+                self.check_windows(factor)?;
+            }
+            for cell in &mut self.cells {
+                cell.target.scale(dimension, factor).map_err(|error| ScaleError::Load {
+                    test: cell.test.clone(),
+                    factor,
+                    reason: error.when_scaled(),
+                })?;
+            }
+            if dimension == Scaled::LoadDuration {
+                self.scale_windows(factor);
             }
         }
         Ok(())
     }
 
-    fn scale_bursts(&mut self, factor: f64) {
-        for cell in &mut self.cells {
-            let Subject::Engine { load: Load::Burst(burst), .. } = &mut cell.subject else { continue };
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "a float saturates, and a burst has one worker at least"
-            )]
-            let workers = (burst.workers as f64 * factor).round() as usize;
-            burst.workers = workers.max(1);
+    fn check_windows(&self, factor: f64) -> Result<(), ScaleError> {
+        let is_too_short =
+            |window: &FigureWindow| window.seconds().is_some_and(|seconds| (seconds as f64) * factor < 1.0);
+        match self.claims.iter().flat_map(Claim::windows).find(is_too_short) {
+            Some(window) => Err(ScaleError::FigureWindow { window, factor }),
+            None => Ok(()),
         }
     }
 
-    fn scale_durations(&mut self, factor: f64) -> Result<(), ScaleError> {
-        let windows = self.claims.iter().flat_map(Claim::windows);
-        let is_nothing =
-            |window: &Window| window.seconds().is_some_and(|seconds| (seconds as f64) * factor < 1.0);
-        if let Some(window) = windows.into_iter().find(is_nothing) {
-            return Err(ScaleError::Window { window, factor });
-        }
-        for cell in &mut self.cells {
-            let checked = match &mut cell.subject {
-                Subject::Engine { load: Load::Burst(_), .. } => Ok(()),
-                Subject::Engine { load: Load::Open(open), .. } => {
-                    open.traffic.schedule = open.traffic.schedule.stretched(factor);
-                    open.conduct.stages = open.conduct.stages.stretched(factor);
-                    load::check(&open.traffic)
-                }
-                Subject::Http(http) => http.stretch(factor).map_err(Into::into),
-            };
-            checked.map_err(|beyond| ScaleError::Load {
-                test: cell.test.clone(),
-                factor,
-                reason: beyond.scaled(),
-            })?;
-        }
+    fn scale_windows(&mut self, factor: f64) {
         let comparisons = self.claims.iter_mut().flat_map(|claim| &mut claim.expect);
         comparisons.for_each(|(_, comparison)| comparison.stretch(factor));
         for window in self.published.iter_mut().filter_map(|selector| selector.window.as_mut()) {
             *window = window.stretched(factor);
         }
-        Ok(())
     }
 }
 
@@ -99,7 +63,7 @@ mod tests {
     };
 
     #[test]
-    fn what_is_scaled_is_refused_as_if_it_were_written_like_that() {
+    fn scaled_values_have_the_bounds_of_written_values() {
         let scale = |text: &str, factor| {
             Experiment::parse("t.toml", text).unwrap().scale(factor).map_err(|error| error.to_string())
         };

@@ -1,9 +1,9 @@
-//! Tables that remember where everything was written.
+//! TOML tables that keep the places of their keys.
 
 use std::{ops::Range, path::PathBuf};
 
 use serde::de::DeserializeOwned;
-use stockade_cache::spec::{Place, Wrong};
+use stockade_cache::spec::{Span, TomlError};
 use toml::{
     Spanned,
     de::{DeTable, DeValue, Deserializer},
@@ -11,16 +11,16 @@ use toml::{
 
 pub(super) type Table<'i> = DeTable<'i>;
 
-/// A `[[test]]` or an `[[arm]]`: its name, and what it lays over the base.
+/// A `[[test]]` or an `[[arm]]`: its name, and the table to lay over the base.
 #[derive(Default)]
 pub(super) struct Layer<'i> {
     pub(super) name: String,
-    /// The file that a test takes, and without which it is left out.
+    /// The file without which the test is left out.
     pub(super) requires: Option<PathBuf>,
     pub(super) table: Table<'i>,
 }
 
-/// `over` laid over `base`: tables merge by key, anything else replaces.
+/// Lays `over` over `base`: tables merge by key, other values are replaced.
 pub(super) fn merge<'i>(mut base: Table<'i>, over: &Table<'i>) -> Table<'i> {
     for (key, value) in over {
         let below = base.remove(key);
@@ -35,30 +35,30 @@ pub(super) fn merge<'i>(mut base: Table<'i>, over: &Table<'i>) -> Table<'i> {
     base
 }
 
-pub(super) fn read<T: DeserializeOwned>(table: Table<'_>, span: Range<usize>) -> Result<T, Wrong> {
+pub(super) fn read<T: DeserializeOwned>(table: Table<'_>, span: Range<usize>) -> Result<T, TomlError> {
     T::deserialize(Deserializer::from(Spanned::new(span, table))).map_err(|error| unreadable(&error))
 }
 
-/// Where the key with this name stands, if it is there.
-pub(super) fn find(table: &Table<'_>, name: &str) -> Place {
+/// The place of a key.
+pub(super) fn find(table: &Table<'_>, name: &str) -> Span {
     table.keys().find(|key| key.get_ref() == name).map(Spanned::span)
 }
 
-/// Takes the table with this name out of another, if it is there.
-pub(super) fn take<'i>(table: &mut Table<'i>, name: &str) -> Result<Option<Table<'i>>, Wrong> {
+/// Removes and returns a table.
+pub(super) fn take<'i>(table: &mut Table<'i>, name: &str) -> Result<Option<Table<'i>>, TomlError> {
     let Some(key) = table.keys().find(|key| key.get_ref() == name).cloned() else { return Ok(None) };
     match table.remove(&key).map(Spanned::into_inner) {
         Some(DeValue::Table(taken)) => Ok(Some(taken)),
-        _ => Err(Wrong::new(format!("write it as one table: [{name}]"), Some(key.span()))),
+        _ => Err(TomlError::new(format!("write it as one table: [{name}]"), Some(key.span()))),
     }
 }
 
-/// The `[[name]]` tables, with their names taken out and checked.
-pub(super) fn layers<'i>(table: &mut Table<'i>, kind: &str) -> Result<Vec<Layer<'i>>, Wrong> {
+/// The `[[name]]` tables. Their names are removed from the tables and validated.
+pub(super) fn layers<'i>(table: &mut Table<'i>, kind: &str) -> Result<Vec<Layer<'i>>, TomlError> {
     let Some(key) = table.keys().find(|key| key.get_ref() == kind).cloned() else { return Ok(Vec::new()) };
     let at = Some(key.span());
     let written_wrong =
-        || Wrong::new(format!("write each {kind} as a table of its own, under [[{kind}]]"), at.clone());
+        || TomlError::new(format!("write each {kind} as a table of its own, under [[{kind}]]"), at.clone());
     let Some(DeValue::Array(array)) = table.remove(&key).map(Spanned::into_inner) else {
         return Err(written_wrong());
     };
@@ -71,17 +71,20 @@ pub(super) fn layers<'i>(table: &mut Table<'i>, kind: &str) -> Result<Vec<Layer<
         let (name, at) = match &name {
             Some(value) => (value.get_ref().as_str().unwrap_or_default(), value.span()),
             None => {
-                return Err(Wrong::new(format!("this {kind} has no name: write name = \"...\""), Some(here)));
+                return Err(TomlError::new(
+                    format!("this {kind} has no name: write name = \"...\""),
+                    Some(here),
+                ));
             }
         };
-        // Names become parts of expressions, where `.` and `/` separate and spaces end them.
+        // Names are parts of expressions, in which `.` and `/` separate and spaces end them.
         let is_plain = |c: char| c.is_alphanumeric() || "_-:".contains(c);
         if name.is_empty() || !name.chars().all(is_plain) {
             let message = format!("names of {kind}s are made of letters, digits, `_`, `-` and `:`");
-            return Err(Wrong::new(message, Some(at)));
+            return Err(TomlError::new(message, Some(at)));
         }
         if layers.iter().any(|layer| layer.name == name) {
-            return Err(Wrong::new(format!("there are two {kind}s named `{name}`"), Some(at)));
+            return Err(TomlError::new(format!("there are two {kind}s named `{name}`"), Some(at)));
         }
         let requires = if kind == "test" { requires(&mut table)? } else { None };
         layers.push(Layer { name: name.to_owned(), requires, table });
@@ -89,20 +92,19 @@ pub(super) fn layers<'i>(table: &mut Table<'i>, kind: &str) -> Result<Vec<Layer<
     Ok(layers)
 }
 
-fn requires(table: &mut Table<'_>) -> Result<Option<PathBuf>, Wrong> {
+fn requires(table: &mut Table<'_>) -> Result<Option<PathBuf>, TomlError> {
     let Some(key) = table.keys().find(|key| key.get_ref() == "requires").cloned() else { return Ok(None) };
     match table.remove(&key).map(Spanned::into_inner) {
         Some(DeValue::String(file)) => Ok(Some(file.as_ref().into())),
-        _ => Err(Wrong::new("a test requires a file: write requires = \"access.log\"", Some(key.span()))),
+        _ => Err(TomlError::new("a test requires a file: write requires = \"access.log\"", Some(key.span()))),
     }
 }
 
-/// What the reader of the file says.
-pub(super) fn unreadable(error: &toml::de::Error) -> Wrong {
-    Wrong::read(error, &HINTS)
+pub(super) fn unreadable(error: &toml::de::Error) -> TomlError {
+    TomlError::from_toml(error, &HINTS)
 }
 
-/// What to write instead, where the reader's own words leave one guessing.
+/// Remedies for unclear messages of the TOML parser.
 const HINTS: [(&str, &str); 4] = [
     ("missing field `target`", "say what is tested: [target] kind = \"engine\""),
     (

@@ -1,14 +1,16 @@
-//! Files, good ones and bad ones.
+//! Valid and invalid files.
 
-use std::time::Duration;
+use std::{any::Any, time::Duration};
 
-use stockade_cache::{Fetch, Limit, Order, Policy, Store, Writer};
+use stockade_cache::{EvictionOrder, Fetch, Limit, Policy, StoreMode, Writer};
 
 use super::*;
 use stockade_model::capacity::Capacity;
-use stockade_source::Stage;
+use stockade_source::SourceStage;
 
-use crate::engine::{Burst, Docs, NodeTest, Open, Popularity, Retries, Target};
+use crate::engine::{
+    Burst, ClientRetries, DocumentCount, EngineTarget, NodeTest, OpenLoad, Popularity, TestedCache,
+};
 
 const MINIMAL: &str = "title = \"t\"\n[target]\nkind = \"engine\"\n[load]\nburst = 10\n";
 
@@ -19,13 +21,18 @@ pub(super) fn read(text: &str) -> Result<Experiment, (String, String, Option<Str
     })
 }
 
+/// The target of a cell, which must be a `T`.
+pub(super) fn target<T: Target>(cell: &Cell) -> &T {
+    let target: &dyn Any = &*cell.target;
+    target.downcast_ref().expect("another kind of target")
+}
+
 pub(super) fn burst(cell: &Cell) -> &Burst {
-    let Subject::Engine { load: Load::Burst(burst), .. } = &cell.subject else { panic!("no burst") };
-    burst
+    &target::<EngineTarget<Burst>>(cell).load
 }
 
 #[test]
-fn a_minimal_file_is_one_arm_of_one_test() {
+fn a_minimal_file_has_one_test_and_one_arm() {
     let experiment = read(MINIMAL).unwrap();
     assert_eq!(
         (experiment.tests.as_slice(), experiment.arms.as_slice()),
@@ -34,9 +41,8 @@ fn a_minimal_file_is_one_arm_of_one_test() {
     assert_eq!((experiment.repeats, experiment.cells.len()), (1, 1));
     let cell = &experiment.cells[0];
     let Burst { workers, docs, barrier, .. } = burst(cell);
-    assert_eq!((*workers, *docs, *barrier), (10, Docs::Scaled, true));
-    let Subject::Engine { source, .. } = &cell.subject else { panic!("not the engine's") };
-    assert_eq!(source.to_string(), "sqlite:");
+    assert_eq!((*workers, *docs, *barrier), (10, DocumentCount::Scaled, true));
+    assert_eq!(target::<EngineTarget<Burst>>(cell).source.to_string(), "sqlite:");
 }
 
 #[test]
@@ -86,25 +92,25 @@ cache.ttl = "none"
         burst(experiment.cells.iter().find(|c| c.test == test && c.arm == arm).unwrap())
     };
     let a = cell("direct/100", "a");
-    assert_eq!((a.workers, a.docs), (100, Docs::Scaled));
+    assert_eq!((a.workers, a.docs), (100, DocumentCount::Scaled));
     assert_eq!(a.strategy.ttl, Some(Duration::from_secs(1)));
     assert_eq!((a.strategy.writer, &a.strategy.limit), (Writer::Direct, &None));
     assert_eq!(a.conduct.stages.at(Duration::ZERO).latency.to_string(), "1ms..2ms");
 
     let b = cell("mailbox/fixed:3/10", "b");
-    assert_eq!((b.docs, b.barrier), (Docs::Fixed(3), false));
+    assert_eq!((b.docs, b.barrier), (DocumentCount::Fixed(3), false));
     let strategy = &b.strategy;
     assert_eq!(strategy.fetch, Fetch::Coalesce { wait_timeout: Duration::from_secs(3) });
     assert_eq!(
         (strategy.store, strategy.ttl),
-        (Store::LockedAsync, None),
-        "what is written beside a preset wins"
+        (StoreMode::LockedAsync, None),
+        "explicit settings override a preset"
     );
-    let load = stockade_cache::Load {
+    let load = stockade_cache::LoadBounds {
         deadline: Duration::from_secs(4),
         max_concurrent: Some(3),
         queue: 0,
-        ..stockade_cache::Load::DEFAULT
+        ..stockade_cache::LoadBounds::DEFAULT
     };
     assert_eq!(strategy.load, load);
     let limit = Limit {
@@ -112,7 +118,7 @@ cache.ttl = "none"
         max_object: Some(300 << 10),
         policy: Policy::LRW,
         reclaim: 0.3,
-        order: Order::Global,
+        order: EvictionOrder::Global,
         ..Limit::bytes(256 << 20)
     };
     assert_eq!(strategy.limit, Some(limit));
@@ -121,7 +127,7 @@ cache.ttl = "none"
 }
 
 #[test]
-fn scaling_multiplies_only_what_the_file_lists() {
+fn scaling_multiplies_listed_dimensions_only() {
     let mut fixed = read(MINIMAL).unwrap();
     fixed.scale(0.5).unwrap();
     assert_eq!(burst(&fixed.cells[0]).workers, 10);
@@ -132,12 +138,12 @@ fn scaling_multiplies_only_what_the_file_lists() {
     assert_eq!(burst(&scaled.cells[0]).workers, 1);
 }
 
-/// The minimal file with something behind it.
+/// The minimal file with more lines.
 pub(super) fn with(lines: &str) -> String {
     format!("{MINIMAL}{lines}\n")
 }
 
-/// Each file, and what is said of it: the message, the place, the remedy (`""`: it is in the message).
+/// Each case: a file, the message, the place, the remedy (`""`: it is in the message).
 pub(super) fn assert_refused(cases: &[(String, &str, &str, &str)]) {
     for (text, message, at, help) in cases {
         let (said, place, remedy) = read(text).unwrap_err();
@@ -150,7 +156,7 @@ pub(super) fn assert_refused(cases: &[(String, &str, &str, &str)]) {
 }
 
 #[test]
-fn a_misspelt_key_is_told_the_nearest() {
+fn a_misspelt_key_suggests_the_nearest() {
     assert_refused(&[
         (with("[orign]"), "unknown key `orign`", "orign", "did you mean `origin`?"),
         (with("[cache]\nstratgy = \"none\""), "unknown key `stratgy`", "stratgy", "did you mean `strategy`?"),
@@ -162,7 +168,12 @@ fn a_misspelt_key_is_told_the_nearest() {
             "did you mean `ttl`?",
         ),
         (with("[cache]\nstore = \"asinc\""), "unknown value `asinc`", "\"asinc\"", "did you mean `async`?"),
-        (MINIMAL.replace("engine", "http"), "unknown value `http`", "\"http\"", "use one of: engine"),
+        (
+            MINIMAL.replace("engine", "http"),
+            "unknown kind of target `http`",
+            "\"http\"",
+            "use one of: engine, proxy, app, url",
+        ),
         (
             format!("scaled = [\"load.rate\"]\n{MINIMAL}"),
             "unknown value `load.rate`",
@@ -173,7 +184,7 @@ fn a_misspelt_key_is_told_the_nearest() {
 }
 
 #[test]
-fn a_value_that_makes_no_sense_is_told_what_would() {
+fn an_invalid_value_names_valid_ones() {
     let docs = "is no choice of documents: write `scaled`, or `fixed:K` with K of 1 or more";
     assert_refused(&[
         (
@@ -210,9 +221,9 @@ fn a_value_that_makes_no_sense_is_told_what_would() {
         ),
         (with("[cache]\nlimit.entries = 0"), "a limit has room for one entry at least", "0", ""),
         (
-            with("[cache]\nlimit = { entries = 7, policy = \"lfu\" }"),
-            "unknown policy `lfu`: did you mean `lru`?",
-            "\"lfu\"",
+            with("[cache]\nlimit = { entries = 7, policy = \"lruu\" }"),
+            "unknown policy `lruu`: did you mean `lru`?",
+            "\"lruu\"",
             "",
         ),
         (
@@ -248,7 +259,7 @@ fn a_value_that_makes_no_sense_is_told_what_would() {
 }
 
 #[test]
-fn layers_have_names_of_their_own_and_no_load() {
+fn layers_need_unique_names_and_have_no_load() {
     let plain = "names of arms are made of letters, digits, `_`, `-` and `:`";
     assert_refused(&[
         (with("[[arm]]\ncache.ttl = \"1s\""), "this arm has no name: write name = \"...\"", "[[arm]]", ""),
@@ -270,7 +281,7 @@ fn layers_have_names_of_their_own_and_no_load() {
 }
 
 #[test]
-fn an_expression_is_told_the_place_inside_it() {
+fn errors_point_into_expressions() {
     let expect = |expr: &str| with(&format!("[[hypothesis]]\ntext = \"h\"\nexpect = [\"{expr}\"]"));
     let no_unit = "a time is compared with a number without a unit: write `ms` or `s` behind it";
     let which = "a published figure is that of one arm of one test: write TEST/ARM.metric";
@@ -304,21 +315,20 @@ fn an_expression_is_told_the_place_inside_it() {
 pub(super) const OPEN: &str = "title = \"t\"\n[target]\nkind = \"engine\"\n[origin]\nsource = \"simulated:9\"\n[load]\n\
                     rate = \"10/s\"\nduration = \"60s\"\n";
 
-/// The minimal open load with something behind it.
+/// The minimal open load with more lines.
 pub(super) fn open_with(lines: &str) -> String {
     format!("{OPEN}{lines}\n")
 }
 
-fn open(cell: &Cell) -> &Open {
-    let Subject::Engine { load: Load::Open(open), .. } = &cell.subject else { panic!("no open load") };
-    open
+fn open(cell: &Cell) -> &OpenLoad {
+    &target::<EngineTarget<OpenLoad>>(cell).load
 }
 
 #[test]
-fn an_open_load_is_what_was_written() {
+fn an_open_load_has_every_setting_of_its_file() {
     let minimal = read(OPEN).unwrap();
     let cell = &minimal.cells[0];
-    assert_eq!((cell.clock, minimal.scaled.as_slice()), (Clock::Virtual, &[Scaled::LoadDuration][..]));
+    assert_eq!((cell.clock, minimal.scaled.as_slice()), (ClockKind::Virtual, &[Scaled::LoadDuration][..]));
     let load = open(cell);
     assert_eq!(load.traffic.schedule.to_string(), "60s at 10/s");
     assert_eq!(
@@ -327,7 +337,7 @@ fn an_open_load_is_what_was_written() {
     );
     assert_eq!(
         (load.traffic.timeout, load.traffic.retries, load.traffic.max_in_flight),
-        (None, Retries::default(), 100_000)
+        (None, ClientRetries::default(), 100_000)
     );
     assert_eq!(load.traffic.drain, Duration::from_secs(30));
 
@@ -356,22 +366,22 @@ expect = ["failed(10s..40s) > 0"]"#,
         .replace("[origin]\n", "[origin]\nsource = \"simulated:9\"\n");
     let mut experiment =
         read(&text.replace("kind = \"engine\"", "kind = \"engine\"\nclock = \"live\"")).unwrap();
-    assert_eq!(experiment.cells[0].clock, Clock::Live);
+    assert_eq!(experiment.cells[0].clock, ClockKind::Live);
     let load = open(&experiment.cells[0]);
     assert_eq!(load.traffic.schedule.to_string(), "60s at 10/s (poisson)");
     assert_eq!(
         (load.traffic.keys, load.traffic.popularity, load.traffic.warm),
         (Some(7), Popularity::Zipf { exponent: 0.99 }, true)
     );
-    let retries = Retries { most: 3, backoff: Duration::from_millis(100) };
+    let retries = ClientRetries { most: 3, backoff: Duration::from_millis(100) };
     assert_eq!(
         (load.traffic.timeout, load.traffic.retries, load.traffic.max_in_flight),
         (Some(Duration::from_secs(2)), retries, 1_000)
     );
     assert_eq!(load.conduct.capacity, Some(Capacity { workers: 8, queue: 1_000 }));
-    let stages = |load: &Open, seconds: &[u64]| -> Vec<String> {
+    let stages = |load: &OpenLoad, seconds: &[u64]| -> Vec<String> {
         let stage = |second: &u64| load.conduct.stages.at(Duration::from_secs(*second)).clone();
-        let text = |stage: Stage| format!("{} {} {:?}", stage.latency, stage.errors, stage.state);
+        let text = |stage: SourceStage| format!("{} {} {:?}", stage.latency, stage.errors, stage.state);
         seconds.iter().map(|second| text(stage(second))).collect()
     };
     let each = ["20ms 0 Up", "500ms 1 Up", "500ms 1 Refusing", "500ms 0 Up"];
@@ -383,15 +393,15 @@ expect = ["failed(10s..40s) > 0"]"#,
         (load.traffic.schedule.to_string().as_str(), stages(load, &[4, 5, 15, 20])),
         ("30s at 10/s (poisson)", each.map(str::to_owned).to_vec())
     );
-    assert_eq!(experiment.windows(), [Window::Seconds { from: 5, to: 20 }]);
+    assert_eq!(experiment.windows(), [FigureWindow::Seconds { from: 5, to: 20 }]);
 }
 
 #[test]
-fn what_no_open_load_can_be_is_told_why() {
+fn invalid_open_loads_are_refused() {
     let either = "a load has a `burst`, or a `rate` or `steps`: leave out what belongs to the other";
     let expect = |expr: &str| open_with(&format!("[[hypothesis]]\ntext = \"h\"\nexpect = [\"{expr}\"]"));
     assert_refused(&[
-        (OPEN.replace("\"10/s\"", "10"), "`10` does not say per what time: write `10/s` or `10/m`", "10", ""),
+        (OPEN.replace("\"10/s\"", "10"), "`10` has no period: write `10/s` or `10/m`", "10", ""),
         (open_with("burst = 7"), "`rate` is for an open load, and this load is a burst", "\"10/s\"", either),
         (
             open_with("docs = \"scaled\""),
@@ -405,7 +415,7 @@ fn what_no_open_load_can_be_is_told_why() {
             "\"10/s\"",
             "",
         ),
-        (OPEN.replace("60s", "0s"), "nobody would come: write a longer time", "\"0s\"", ""),
+        (OPEN.replace("60s", "0s"), "the load has no requests: write a longer time", "\"0s\"", ""),
         (OPEN.replace("60s", "90d"), "longer than 30 days: write a shorter time", "\"90d\"", ""),
         (
             OPEN.replace("10/s", "1/us").replace("60s", "1h"),
@@ -435,7 +445,7 @@ fn what_no_open_load_can_be_is_told_why() {
         ),
         (
             open_with("timeout = \"0s\""),
-            "nobody can be answered in no time: write more, or leave `timeout` out",
+            "a timeout of zero fails every request: write more, or leave `timeout` out",
             "\"0s\"",
             "",
         ),
@@ -456,7 +466,7 @@ fn what_no_open_load_can_be_is_told_why() {
                 "rate = \"10/s\"\nduration = \"60s\"",
                 "steps = [{ rate = \"10/s\", for = \"9s\" }, { rate = \"1/s\", for = \"0s\" }]",
             ),
-            "nobody comes in no time: write a longer time, or leave the step out",
+            "a step of zero length has no requests: write a longer time, or leave the step out",
             "\"0s\"",
             "",
         ),
@@ -482,7 +492,7 @@ fn what_no_open_load_can_be_is_told_why() {
 }
 
 #[test]
-fn what_no_origin_can_be_is_told_why() {
+fn invalid_origins_are_refused() {
     let origin = |lines: &str| OPEN.replace("[load]", &format!("{lines}\n[load]"));
     assert_refused(&[
         (
@@ -526,11 +536,11 @@ fn what_no_origin_can_be_is_told_why() {
 }
 
 #[test]
-fn the_node_tests_cache_has_no_other_axes() {
+fn the_node_test_cache_supports_four_keys_only() {
     let node = |lines: &str| open_with(&format!("[cache]\nstrategy = \"xfetch_unit_bug\"\n{lines}"));
     let experiment = read(&node("ttl = \"60s\"\nbeta = 2")).unwrap();
-    let test = NodeTest { ttl: Duration::from_mins(1), beta: 2.0, unit: crate::engine::Unit::Seconds };
-    assert!(matches!(open(&experiment.cells[0]).target, Target::NodeTest(found) if found == test));
+    let test = NodeTest { ttl: Duration::from_mins(1), beta: 2.0, unit: crate::engine::TtlUnit::Seconds };
+    assert!(matches!(open(&experiment.cells[0]).target, TestedCache::NodeTest(found) if found == test));
     assert_refused(&[
         (
             node("ttl = \"60s\"\nstore = \"async\""),
@@ -560,7 +570,7 @@ fn the_node_tests_cache_has_no_other_axes() {
 }
 
 #[test]
-fn what_is_no_toml_is_refused() {
+fn invalid_toml_is_refused() {
     for broken in ["title = ", "title = \"t", "[target\n", "title = \"t\"\n[target]\nkind = \"engine\"\n"] {
         assert!(!read(broken).unwrap_err().0.is_empty(), "{broken}");
     }
@@ -579,7 +589,7 @@ fn the_experiments_of_the_project_are_valid() {
 }
 
 proptest::proptest! {
-    /// Any line of the project's own experiment, damaged in any way, is told off or taken: no panic.
+    /// A damaged line of the project's own experiment is refused or accepted, without a panic.
     #[test]
     fn damage_never_panics(at in 0..8_000_usize, with in "[ -~]{0,3}", cut in 0..6_usize) {
         let whole = include_str!("../../../../experiments/stampede.toml");

@@ -1,4 +1,4 @@
-//! Ranges of time that requests are counted in.
+//! Buckets of response times.
 
 use std::{str::FromStr, time::Duration};
 
@@ -7,7 +7,14 @@ use stockade_model::{
     units::{UnitError, parse_duration},
 };
 
-/// Ranges by their lower bounds: each ends below the next one's, the last one never.
+/// Options of the reports.
+#[derive(Clone, Debug, Default)]
+pub struct ReportOptions {
+    /// The buckets of `vegeta-hist`, which has defaults, and of `json`, which has none.
+    pub buckets: Option<Buckets>,
+}
+
+/// Buckets by their lower bounds. Each ends below the next lower bound; the last one is unbounded.
 ///
 /// ```
 /// use std::time::Duration;
@@ -20,13 +27,13 @@ use stockade_model::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buckets(Vec<Duration>);
 
-/// Buckets could not be read. The message says what to write instead.
+/// Why buckets are refused. The message says what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BucketsError {
-    /// Not a list in brackets.
-    #[error("`{0}` are no buckets: write their lower bounds, such as `0,1ms,10ms`")]
+    /// Not a list.
+    #[error("`{0}` is not a list of buckets: write their lower bounds, such as `0,1ms,10ms`")]
     Malformed(String),
-    /// One of them is no time.
+    /// A bound is not a time.
     #[error(transparent)]
     Unit(#[from] UnitError),
     /// Not in ascending order.
@@ -35,14 +42,14 @@ pub enum BucketsError {
 }
 
 impl Buckets {
-    /// Their lower bounds, ascending, the first one 0.
+    /// The lower bounds, ascending from 0.
     #[must_use]
     pub fn bounds(&self) -> &[Duration] {
         &self.0
     }
 
-    /// How many are in each of them, to a thousandth of a bound: what shares a cell of the histogram with a bound
-    /// is counted above it.
+    /// The values in each bucket, exact to a thousandth of a bound: a cell of the histogram that contains a bound counts
+    /// above it.
     #[must_use]
     pub fn counts(&self, times: &Histogram) -> Vec<u64> {
         let mut counts = vec![0; self.0.len()];
@@ -53,19 +60,19 @@ impl Buckets {
     }
 }
 
-/// From one to five thousand milliseconds, three to a decade.
+/// From 1 ms to 5 s, three per decade.
 impl Default for Buckets {
     fn default() -> Self {
         Self([0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000].map(Duration::from_millis).to_vec())
     }
 }
 
-/// Reads `0,1ms,10ms`, in brackets or not; 0 comes first whether it is written or not.
+/// Reads `0,1ms,10ms`, with or without brackets; a missing 0 is added.
 impl FromStr for Buckets {
     type Err = BucketsError;
 
     fn from_str(text: &str) -> Result<Self, BucketsError> {
-        // Vegeta has them in brackets.
+        // Vegeta's form has brackets.
         let list = match text.trim().strip_prefix('[') {
             Some(list) => list.strip_suffix(']'),
             None => Some(text.trim()),
@@ -76,8 +83,8 @@ impl FromStr for Buckets {
         if bounds.first().is_some_and(|first| !first.is_zero()) {
             bounds.insert(0, Duration::ZERO);
         }
-        let ascend = bounds.is_sorted_by(|a, b| a < b);
-        if ascend { Ok(Self(bounds)) } else { Err(BucketsError::Order(text.to_owned())) }
+        let ascends = bounds.is_sorted_by(|a, b| a < b);
+        if ascends { Ok(Self(bounds)) } else { Err(BucketsError::Order(text.to_owned())) }
     }
 }
 
@@ -86,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_belongs_to_the_bucket_that_it_begins() {
+    fn lower_bound_belongs_to_its_bucket() {
         let buckets: Buckets = "[1ms,2ms]".parse().unwrap();
         let times = [0, 999, 1_000, 1_500, 2_000, 3_600_000_000].map(Duration::from_micros);
         assert_eq!(buckets.counts(&times.into_iter().collect()), [2, 2, 2]);
@@ -94,16 +101,16 @@ mod tests {
     }
 
     #[test]
-    fn brackets_are_vegetas_and_may_be_left_out() {
+    fn brackets_are_optional() {
         assert_eq!("1ms,2ms".parse::<Buckets>(), "[0,1ms,2ms]".parse());
     }
 
     #[test]
-    fn says_what_to_write_instead() {
+    fn invalid_buckets_have_a_remedy() {
         for (text, error) in [
-            ("[1ms", "`[1ms` are no buckets: write their lower bounds, such as `0,1ms,10ms`"),
-            ("", "`` are no buckets: write their lower bounds, such as `0,1ms,10ms`"),
-            ("[]", "`[]` are no buckets: write their lower bounds, such as `0,1ms,10ms`"),
+            ("[1ms", "`[1ms` is not a list of buckets: write their lower bounds, such as `0,1ms,10ms`"),
+            ("", "`` is not a list of buckets: write their lower bounds, such as `0,1ms,10ms`"),
+            ("[]", "`[]` is not a list of buckets: write their lower bounds, such as `0,1ms,10ms`"),
             ("[1]", "`1` has no unit: write `1ms` or `1s`"),
             ("[2ms,1ms]", "the buckets `[2ms,1ms]` do not ascend"),
         ] {

@@ -1,11 +1,11 @@
-//! `vegeta report -type=hdrplot`, to the byte: what the plotter of HDR histograms reads.
+//! The text of `vegeta report -type=hdrplot`, byte for byte, for the plotter of `HdrHistogram`.
 
 use stockade_model::units::milliseconds;
 
-use super::{Options, go, vegeta::Metrics};
+use super::{ReportOptions, go_format, vegeta::VegetaMetrics};
 use crate::summary::Summary;
 
-/// The quantiles that Vegeta asks for: ever closer to 1.
+/// Vegeta's quantiles.
 const QUANTILES: [f64; 94] = [
     0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.775, 0.8, 0.825, 0.85, 0.875, 0.8875, 0.9,
     0.9125, 0.925, 0.9375, 0.94375, 0.95, 0.95625, 0.9625, 0.96875, 0.971_875, 0.975, 0.978_125, 0.98125,
@@ -18,13 +18,13 @@ const QUANTILES: [f64; 94] = [
     0.999_993, 0.999_994, 0.999_995, 0.999_996, 0.999_997, 0.999_998, 0.999_999, 1.0,
 ];
 
-/// What stands for one in none.
+/// Vegeta's `1/(1-Percentile)` for 1.
 const LAST_INVERSE: f64 = 10_000_000.0;
 
-/// A line a quantile.
+/// One line per quantile.
 #[must_use]
-pub fn render(summary: &Summary, _: &Options) -> String {
-    let metrics = Metrics::of(summary);
+pub fn render(summary: &Summary, _: &ReportOptions) -> String {
+    let metrics = VegetaMetrics::of(summary);
     let mut rows = vec![["Value(ms)", "Percentile", "TotalCount", "1/(1-Percentile)"].map(str::to_owned)];
     rows.extend(QUANTILES.map(|quantile| {
         let inverse = if quantile < 1.0 { 1.0 / (1.0 - quantile) } else { LAST_INVERSE };
@@ -32,5 +32,5 @@ pub fn render(summary: &Summary, _: &Options) -> String {
         let value = milliseconds(metrics.quantile(quantile));
         [format!("{value:.6}"), format!("{quantile:.6}"), format!("{count:.0}"), format!("{inverse:.6}")]
     }));
-    go::columns(&rows)
+    go_format::columns(&rows)
 }

@@ -1,28 +1,28 @@
-//! The text of HDR histograms (`.hgrm`), as their Java library prints it, in milliseconds.
+//! The percentile distribution (`.hgrm`) of the Java library `HdrHistogram`, in milliseconds.
 
 use std::{fmt::Write, time::Duration};
 
 use stockade_model::{histogram::Histogram, units::milliseconds};
 
-use super::Options;
+use super::ReportOptions;
 use crate::summary::Summary;
 
-/// Steps until half of the distance to 100 % is covered.
+/// Percentile ticks per half distance to 100 %.
 const TICKS: f64 = 5.0;
 
-/// Cells within each of a histogram's buckets, of three digits.
+/// Sub-buckets of a histogram with three digits.
 const SUB_BUCKETS: u64 = 2048;
 
-/// A line a step of the percentiles, and a footer.
+/// One line per percentile step, and a footer.
 #[must_use]
-pub fn render(summary: &Summary, _: &Options) -> String {
+pub fn render(summary: &Summary, _: &ReportOptions) -> String {
     distribution(&summary.measured.latencies())
 }
 
 fn distribution(times: &Histogram) -> String {
     let mut text =
         format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
-    for Step { time, level, count } in steps(times) {
+    for PercentileStep { time, level, count } in steps(times) {
         let (value, quantile) = (half_up(milliseconds(time), 3), half_up(level, 12));
         let _ = write!(text, "{value:>12} {quantile} {count:10}");
         let _ = match level {
@@ -38,7 +38,7 @@ fn distribution(times: &Histogram) -> String {
     text
 }
 
-/// With so many decimals, rounded as Java does: half of the last one goes up, in decimal.
+/// Formats with `places` decimals, rounded half up in decimal as in Java.
 fn half_up(value: f64, places: usize) -> String {
     let exact = value.to_string();
     let (whole, fraction) = exact.split_once('.').unwrap_or((&exact, ""));
@@ -50,26 +50,25 @@ fn half_up(value: f64, places: usize) -> String {
     format!("{whole}.{fraction}")
 }
 
-/// One line.
-struct Step {
+struct PercentileStep {
     time: Duration,
-    /// The quantile that was asked for.
+    /// The quantile, from 0 to 1.
     level: f64,
-    /// How many took so long or less.
+    /// Values at or below `time`.
     count: u64,
 }
 
-/// Steps of equal size from 0; their size halves whenever half of what was left to 1 is covered. A
-/// cell is named by every level that it reaches, the last one only by its first and by 1.
-fn steps(times: &Histogram) -> Vec<Step> {
+/// Equal steps from 0, whose size halves with every halving of the distance to 1. A cell has a line for each level that it
+/// reaches; the last cell has one for the first level, and one for 1.
+fn steps(times: &Histogram) -> Vec<PercentileStep> {
     let (all, mut count, mut percent) = (times.count(), 0, 0.0);
     let mut steps = Vec::new();
     for (time, here) in times.cells() {
         count += here;
         while 100.0 * count as f64 / all as f64 >= percent {
-            steps.push(Step { time, level: percent / 100.0, count });
+            steps.push(PercentileStep { time, level: percent / 100.0, count });
             if count == all {
-                steps.push(Step { time, level: 1.0, count });
+                steps.push(PercentileStep { time, level: 1.0, count });
                 break;
             }
             let halvings = ((100.0 / (100.0 - percent)).ln() / 2.0_f64.ln()).trunc();
@@ -84,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ten_are_what_the_java_library_prints_of_them() {
+    fn distribution_equals_that_of_the_java_library() {
         let times = (0..10).map(|n| Duration::from_nanos(n * n % 1_000_003 * 977));
         insta::assert_snapshot!(distribution(&times.collect()), @"
                Value     Percentile TotalCount 1/(1-Percentile)
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_go_up() {
+    fn rounding_is_half_up_in_decimal() {
         for (value, places, text) in [
             (0.0, 3, "0.000"),
             (0.0005, 3, "0.001"),

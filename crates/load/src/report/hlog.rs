@@ -1,32 +1,34 @@
-//! A log of intervals, as the tools of HDR histograms read it: a line a second, with all response times of the requests that
-//! ended in it.
+//! An `HdrHistogram` interval log: one line per second, with the response times of the requests that ended in it.
 
 use std::{io::Write, mem};
 
 use stockade_model::{histogram::Histogram, units::milliseconds};
 
-use super::{Head, Stream, clock::Clock};
+use super::{
+    encoder::{RunHeader, SampleEncoder},
+    timestamp::TimestampFormatter,
+};
 use crate::sample::Sample;
 
-/// Two seconds are open at once: samples may come in another order than they ended in. What comes later still is
-/// counted in the older of them.
+/// Two seconds are open at once, since samples arrive in no order. A later sample counts in the older of them.
 #[derive(Clone, Debug)]
-pub struct Hlog {
-    head: Head,
-    /// Which second of the run the older one is.
+pub struct HistogramLog {
+    head: RunHeader,
+    /// The second of the run that `older` covers.
     second: u64,
     older: Histogram,
     newer: Histogram,
 }
 
-impl Hlog {
-    /// Of this run.
+impl HistogramLog {
+    /// A log of this run.
     #[must_use]
-    pub fn new(head: &Head) -> Self {
+    pub fn new(head: &RunHeader) -> Self {
         Self { head: head.clone(), second: 0, older: Histogram::new(), newer: Histogram::new() }
     }
 
-    fn close(&mut self, out: &mut Vec<u8>) {
+    /// Writes the older second.
+    fn write_second(&mut self, out: &mut Vec<u8>) {
         let times = mem::replace(&mut self.older, mem::take(&mut self.newer));
         let (max_ms, second) = (milliseconds(times.max().unwrap_or_default()), self.second);
         writeln!(out, "{second}.000,1.000,{max_ms:.3},{}", times.compressed())
@@ -35,10 +37,11 @@ impl Hlog {
     }
 }
 
-impl Stream for Hlog {
+impl SampleEncoder for HistogramLog {
     fn begin(&mut self, out: &mut Vec<u8>) {
-        let mut clock = Clock::new(self.head.clock_zero);
-        let (since, day) = (clock.since_epoch(self.head.began).as_secs_f64(), clock.text(self.head.began));
+        let mut clock = TimestampFormatter::new(self.head.clock_zero);
+        let (since, day) =
+            (clock.since_epoch(self.head.measured_from).as_secs_f64(), clock.text(self.head.measured_from));
         let heading = format!(
             "#[Histogram log format version 1.3]\n\
              #[StartTime: {since:.3} (seconds since epoch), {day}]\n\
@@ -47,18 +50,18 @@ impl Stream for Hlog {
         out.extend_from_slice(heading.as_bytes());
     }
 
-    fn sample(&mut self, sample: &Sample, out: &mut Vec<u8>) {
-        let second = (sample.finished - self.head.began).as_secs();
+    fn encode(&mut self, sample: &Sample, out: &mut Vec<u8>) {
+        let second = (sample.finished - self.head.measured_from).as_secs();
         while second > self.second + 1 {
-            self.close(out);
+            self.write_second(out);
         }
         let times = if second > self.second { &mut self.newer } else { &mut self.older };
         times.record(sample.response_time());
     }
 
-    fn end(&mut self, out: &mut Vec<u8>) {
+    fn finish(&mut self, out: &mut Vec<u8>) {
         while self.older.count() + self.newer.count() > 0 {
-            self.close(out);
+            self.write_second(out);
         }
     }
 }

@@ -1,20 +1,23 @@
-//! Vegeta's JSON report on one line, and all that Vegeta does not know under `stockade`.
+//! Vegeta's JSON report on one line, with the figures that it lacks under `stockade`.
 
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use super::{Buckets, Options, arm::Stockade, clock::Clock, go, vegeta::Metrics};
+use super::{
+    Buckets, ReportOptions, figures::StockadeFigures, go_format, timestamp::TimestampFormatter,
+    vegeta::VegetaMetrics,
+};
 use crate::summary::Summary;
 
 /// Times in nanoseconds.
 #[derive(Serialize)]
-struct Report<'a> {
+struct VegetaJson<'a> {
     latencies: Latencies,
     #[serde(skip_serializing_if = "Option::is_none")]
-    buckets: Option<Counts<'a>>,
-    bytes_in: Bytes,
-    bytes_out: Bytes,
+    buckets: Option<BucketCounts<'a>>,
+    bytes_in: ByteTotals,
+    bytes_out: ByteTotals,
     earliest: String,
     latest: String,
     end: String,
@@ -26,7 +29,7 @@ struct Report<'a> {
     success: f64,
     status_codes: &'a BTreeMap<u16, u64>,
     errors: &'a [String],
-    stockade: Stockade<'a>,
+    stockade: StockadeFigures<'a>,
 }
 
 #[derive(Serialize)]
@@ -46,22 +49,22 @@ struct Latencies {
 }
 
 #[derive(Serialize)]
-struct Bytes {
+struct ByteTotals {
     total: u64,
     mean: f64,
 }
 
-/// By each bucket's lower bound, in its order.
-struct Counts<'a> {
+/// Counts by the lower bound of each bucket, in order.
+struct BucketCounts<'a> {
     buckets: &'a Buckets,
     counts: Vec<u64>,
 }
 
-impl Serialize for Counts<'_> {
+impl Serialize for BucketCounts<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(self.counts.len()))?;
         for (bound, count) in self.buckets.bounds().iter().zip(&self.counts) {
-            map.serialize_entry(&go::nanos(*bound), count)?;
+            map.serialize_entry(&go_format::nanos(*bound), count)?;
         }
         map.end()
     }
@@ -69,43 +72,44 @@ impl Serialize for Counts<'_> {
 
 /// One object on one line.
 #[must_use]
-pub fn render(summary: &Summary, options: &Options) -> String {
-    let (tally, metrics) = (&summary.measured, Metrics::of(summary));
-    let mut clock = Clock::new(summary.clock_zero);
-    let mut moment = |time: Option<_>| time.map_or_else(|| go::NO_TIME.to_owned(), |time| clock.text(time));
-    let at = |quantile| go::nanos(metrics.quantile(quantile));
-    let report = Report {
+pub fn render(summary: &Summary, options: &ReportOptions) -> String {
+    let (tally, metrics) = (&summary.measured, VegetaMetrics::of(summary));
+    let mut clock = TimestampFormatter::new(summary.clock_zero);
+    let mut moment =
+        |time: Option<_>| time.map_or_else(|| go_format::NO_TIME.to_owned(), |time| clock.text(time));
+    let at = |quantile| go_format::nanos(metrics.quantile(quantile));
+    let report = VegetaJson {
         latencies: Latencies {
-            total: go::nanos(tally.response_sum),
-            mean: go::nanos(metrics.mean),
+            total: go_format::nanos(tally.response_sum),
+            mean: go_format::nanos(metrics.mean),
             p50: at(0.5),
             p90: at(0.9),
             p95: at(0.95),
             p99: at(0.99),
-            max: go::nanos(metrics.max()),
-            min: go::nanos(metrics.min()),
+            max: go_format::nanos(metrics.max()),
+            min: go_format::nanos(metrics.min()),
         },
         buckets: options
             .buckets
             .as_ref()
-            .map(|buckets| Counts { buckets, counts: buckets.counts(&metrics.latencies) }),
-        bytes_in: Bytes { total: tally.bytes_in, mean: metrics.bytes_in_mean },
-        bytes_out: Bytes { total: tally.bytes_out, mean: metrics.bytes_out_mean },
+            .map(|buckets| BucketCounts { buckets, counts: buckets.counts(&metrics.latencies) }),
+        bytes_in: ByteTotals { total: tally.bytes_in, mean: metrics.bytes_in_mean },
+        bytes_out: ByteTotals { total: tally.bytes_out, mean: metrics.bytes_out_mean },
         earliest: moment(tally.earliest),
         latest: moment(tally.latest),
         end: moment(tally.end),
-        duration: go::nanos(metrics.attack),
-        wait: go::nanos(metrics.wait),
+        duration: go_format::nanos(metrics.attack),
+        wait: go_format::nanos(metrics.wait),
         requests: metrics.requests,
         rate: metrics.rate,
         throughput: metrics.throughput,
         success: metrics.success,
         status_codes: &tally.status_codes,
         errors: &tally.errors,
-        stockade: Stockade::of(summary),
+        stockade: StockadeFigures::of(summary),
     };
     let mut out = Vec::new();
-    go::push_json(&report, &mut out);
+    go_format::push_json(&report, &mut out);
     out.push(b'\n');
     String::from_utf8(out).expect("JSON is UTF-8")
 }

@@ -1,65 +1,75 @@
-//! Every sample in an encoding that Vegeta reads: as lines of JSON, and as CSV.
+//! Vegeta's encodings of results: lines of JSON, and CSV.
 //!
-//! A result begins when its request was due, and takes its response time. Bodies and headers are left out.
+//! The timestamp of a result is the due time, its latency the response time. Bodies and headers are omitted.
 
 use std::{fmt::Display, io::Write};
 
-use super::{Head, Stream, clock::Clock, go};
+use super::{
+    encoder::{RunHeader, SampleEncoder},
+    go_format,
+    timestamp::TimestampFormatter,
+};
 use crate::{sample::Sample, tally::status_text};
 
-/// What both encodings write.
-struct Row<'a> {
+/// The values that both encodings share.
+struct ResultRow<'a> {
     code: u16,
     bytes_in: u64,
-    /// Empty: it succeeded.
+    /// Empty for a success.
     error: String,
     method: &'a str,
-    /// Scheme and host, then path and query.
+    /// The parts of the URL: scheme, `://`, authority, path and query.
     url: [&'a str; 4],
 }
 
-/// Hands on what `head` says of a sample.
-fn row<'a, T>(head: &'a Head, sample: &'a Sample, write: impl FnOnce(&Row<'_>) -> T) -> T {
-    let asked = head.traffic.nth(sample.number);
-    let target = asked.target;
-    let authority = target.url.authority().map_or("", |authority| authority.as_str());
-    let (code, bytes_in, error) = match &sample.ended {
-        Ok(answer) if sample.is_success() => (answer.status, answer.bytes, String::new()),
-        Ok(answer) => (answer.status, answer.bytes, status_text(answer.status)),
+/// Passes the row of a sample to `write`.
+fn with_row<'a, T>(head: &'a RunHeader, sample: &'a Sample, write: impl FnOnce(&ResultRow<'_>) -> T) -> T {
+    let spec = head.traffic.request(sample.number);
+    let template = spec.template;
+    let authority = template.url.authority().map_or("", |authority| authority.as_str());
+    let (code, bytes_in, error) = match &sample.result {
+        Ok(response) if sample.is_success() => (response.status, response.bytes, String::new()),
+        Ok(response) => (response.status, response.bytes, status_text(response.status)),
         Err(failure) => (0, 0, failure.to_string()),
     };
-    let url = [target.url.scheme_str().unwrap_or("http"), "://", authority, &asked.path];
-    write(&Row { code, bytes_in, error, method: target.method.as_str(), url })
+    let url = [template.url.scheme_str().unwrap_or("http"), "://", authority, &spec.path];
+    write(&ResultRow { code, bytes_in, error, method: template.method.as_str(), url })
 }
 
 fn push(out: &mut Vec<u8>, value: impl Display) {
     write!(out, "{value}").expect("a vector takes every byte");
 }
 
-/// A line of JSON a sample: `vegeta encode --to json`.
+/// One line of JSON per sample: `vegeta encode --to json`.
 #[derive(Clone, Debug)]
-pub struct Json {
-    head: Head,
-    clock: Clock,
-    /// The run's id, and a URL that is under way.
+pub struct JsonEncoder {
+    head: RunHeader,
+    clock: TimestampFormatter,
+    /// The run's id as JSON.
     attack: Vec<u8>,
+    /// A buffer.
     url: String,
 }
 
-impl Json {
-    /// Of this run.
+impl JsonEncoder {
+    /// An encoder for this run.
     #[must_use]
-    pub fn new(head: &Head) -> Self {
+    pub fn new(head: &RunHeader) -> Self {
         let mut attack = Vec::new();
-        go::push_json(&head.id, &mut attack);
-        Self { clock: Clock::new(head.clock_zero), head: head.clone(), attack, url: String::new() }
+        go_format::push_json(&head.id, &mut attack);
+        Self {
+            clock: TimestampFormatter::new(head.clock_zero),
+            head: head.clone(),
+            attack,
+            url: String::new(),
+        }
     }
 }
 
-impl Stream for Json {
-    fn sample(&mut self, sample: &Sample, out: &mut Vec<u8>) {
+impl SampleEncoder for JsonEncoder {
+    fn encode(&mut self, sample: &Sample, out: &mut Vec<u8>) {
         let Self { head, clock, attack, url } = self;
-        row(head, sample, |row| {
+        with_row(head, sample, |row| {
             out.extend_from_slice(b"{\"attack\":");
             out.extend_from_slice(attack);
             push(out, format_args!(",\"seq\":{},\"code\":{},\"timestamp\":\"", sample.number, row.code));
@@ -68,50 +78,50 @@ impl Stream for Json {
                 out,
                 format_args!(
                     "\",\"latency\":{},\"bytes_out\":{},\"bytes_in\":{},\"error\":",
-                    go::nanos(sample.response_time()),
+                    go_format::nanos(sample.response_time()),
                     sample.bytes_out,
                     row.bytes_in,
                 ),
             );
-            go::push_json(&row.error, out);
+            go_format::push_json(&row.error, out);
             out.extend_from_slice(b",\"body\":\"\",\"method\":");
-            go::push_json(&row.method, out);
+            go_format::push_json(&row.method, out);
             out.extend_from_slice(b",\"url\":");
             url.clear();
             row.url.iter().for_each(|part| url.push_str(part));
-            go::push_json(&url, out);
+            go_format::push_json(&url, out);
             out.extend_from_slice(b",\"headers\":null}\n");
         });
     }
 }
 
-/// Twelve columns a sample, without a heading: `vegeta encode --to csv`.
+/// Twelve columns per sample, without a heading: `vegeta encode --to csv`.
 #[derive(Clone, Debug)]
-pub struct Csv {
-    head: Head,
-    clock: Clock,
+pub struct CsvEncoder {
+    head: RunHeader,
+    clock: TimestampFormatter,
     url: String,
 }
 
-impl Csv {
-    /// Of this run.
+impl CsvEncoder {
+    /// An encoder for this run.
     #[must_use]
-    pub fn new(head: &Head) -> Self {
-        Self { clock: Clock::new(head.clock_zero), head: head.clone(), url: String::new() }
+    pub fn new(head: &RunHeader) -> Self {
+        Self { clock: TimestampFormatter::new(head.clock_zero), head: head.clone(), url: String::new() }
     }
 }
 
-impl Stream for Csv {
-    fn sample(&mut self, sample: &Sample, out: &mut Vec<u8>) {
+impl SampleEncoder for CsvEncoder {
+    fn encode(&mut self, sample: &Sample, out: &mut Vec<u8>) {
         let Self { head, clock, url } = self;
-        row(head, sample, |row| {
+        with_row(head, sample, |row| {
             push(
                 out,
                 format_args!(
                     "{},{},{},{},{},",
                     clock.since_epoch(sample.scheduled).as_nanos(),
                     row.code,
-                    go::nanos(sample.response_time()),
+                    go_format::nanos(sample.response_time()),
                     sample.bytes_out,
                     row.bytes_in,
                 ),
@@ -128,7 +138,7 @@ impl Stream for Csv {
     }
 }
 
-/// In quotes where Go's `encoding/csv` would have them.
+/// Quotes fields as Go's `encoding/csv`.
 fn push_field(text: &str, out: &mut Vec<u8>) {
     let special = |byte: &u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
     let quoted =

@@ -1,11 +1,11 @@
-//! What siege prints at its end, to the byte, as it did until version 4.1.6.
+//! The final text of siege until version 4.1.6, byte for byte.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use super::{Options, arm::ratio};
+use super::{ReportOptions, figures::ratio};
 use crate::summary::Summary;
 
-/// What comes before each figure, and after it.
+/// The texts before and after each figure.
 const LINES: [(&str, &str); 12] = [
     ("Transactions:\t\t", " hits"),
     ("Availability:\t\t", " %"),
@@ -21,27 +21,27 @@ const LINES: [(&str, &str); 12] = [
     ("Shortest transaction:\t", ""),
 ];
 
-/// What siege's figures are computed from.
+/// The inputs of siege's figures.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Text<'a> {
-    /// Requests by status; 0: there was no answer.
+pub struct SiegeReport<'a> {
+    /// Requests by status; 0 stands for no response.
     pub status_codes: &'a BTreeMap<u16, u64>,
-    /// From the first request until the last one was done.
+    /// From the first due time to the end of the last request.
     pub elapsed: Duration,
-    /// Bytes of bodies as they came.
+    /// Bytes of bodies as received.
     pub wire_bytes_in: u64,
-    /// How many were answered, and their response times: the mean, the longest and the shortest.
+    /// Requests with a response.
     pub answered: u64,
-    /// The mean of their response times.
+    /// Their mean response time.
     pub mean: Duration,
-    /// The longest.
+    /// Their longest response time.
     pub longest: Duration,
-    /// The shortest.
+    /// Their shortest response time.
     pub shortest: Duration,
 }
 
 /// Twelve figures.
-impl fmt::Display for Text<'_> {
+impl fmt::Display for SiegeReport<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Lifting the server siege...\n")?;
         for ((label, unit), figure) in LINES.iter().zip(self.figures()) {
@@ -51,19 +51,19 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// The text of a run.
+/// Renders the report.
 #[must_use]
-pub fn render(summary: &Summary, _: &Options) -> String {
-    Text::of(summary).to_string()
+pub fn render(summary: &Summary, _: &ReportOptions) -> String {
+    SiegeReport::of(summary).to_string()
 }
 
-impl<'a> Text<'a> {
+impl<'a> SiegeReport<'a> {
     pub(super) fn of(summary: &'a Summary) -> Self {
         let tally = &summary.measured;
         let answered = &tally.times.response;
         Self {
             status_codes: &tally.status_codes,
-            elapsed: summary.attack() + summary.wait(),
+            elapsed: summary.attack_duration() + summary.wait_duration(),
             wire_bytes_in: tally.wire_bytes_in,
             answered: answered.count(),
             mean: answered.mean().unwrap_or_default(),
@@ -72,9 +72,8 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The figures that siege computes, as it computes and writes them. A transaction is an answer, other than one that
-    /// tells of a server that failed; what is below 400 or wants a login is a success. Times are those of answers, from
-    /// when they were due, and bytes are counted as they came.
+    /// The figures, computed and formatted as in siege. A transaction is a response other than 408 and 5xx; a success is a
+    /// status below 400, 401 or 407. Times are response times of responses; bytes are bytes as received.
     pub(super) fn figures(&self) -> [String; 12] {
         let count = |of: fn(u16) -> bool| {
             self.status_codes.iter().filter(|(code, _)| of(**code)).map(|(_, count)| count).sum::<u64>()

@@ -1,10 +1,10 @@
-//! What `siege -j` prints, to the byte of version 4.0.7: later ones break the line after the brace. Times are seconds
-//! in all of them.
+//! The output of `siege -j` of version 4.0.7, byte for byte; later versions break the line after the brace. Times are in
+//! seconds.
 
-use super::{Options, siege::Text};
+use super::{ReportOptions, siege::SiegeReport};
 use crate::summary::Summary;
 
-/// What comes before each figure.
+/// The text before each figure.
 const KEYS: [&str; 12] = [
     "\"transactions\":\t\t\t",
     "\"availability\":\t\t\t",
@@ -20,12 +20,12 @@ const KEYS: [&str; 12] = [
     "\"shortest_transaction\":\t\t",
 ];
 
-/// Twelve figures, one a line.
+/// Twelve figures, one per line.
 #[must_use]
-pub fn render(summary: &Summary, _: &Options) -> String {
+pub fn render(summary: &Summary, _: &ReportOptions) -> String {
     let lines: Vec<String> = KEYS
         .iter()
-        .zip(Text::of(summary).figures())
+        .zip(SiegeReport::of(summary).figures())
         .map(|(key, figure)| format!("\t{key}{figure}"))
         .collect();
     format!("{{{}\n}}\n", lines.join(",\n"))

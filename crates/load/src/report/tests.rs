@@ -9,17 +9,22 @@ use hdrhistogram::{
     },
 };
 
+use stockade_model::time::Time;
+
 use super::*;
+use crate::{sample::Sample, summary::Summary};
 use fixture::{head, large, nothing, only_failures, samples, small};
 
 fn fold(name: &str, summary: &Summary) -> String {
-    let Some(Format { render: Render::Fold(render), .. }) = format(name) else { panic!("{name} is no fold") };
-    render(summary, &Options::default())
+    let Some(ReportFormat { render: Render::Fold(render), .. }) = find_format(name) else {
+        panic!("{name} is no fold")
+    };
+    render(summary, &ReportOptions::default())
 }
 
-fn streamed(stream: Box<dyn Stream>, samples: &[Sample]) -> String {
-    let mut output = Output::new(stream, Vec::new());
-    samples.iter().for_each(|sample| output.sample(sample).unwrap());
+fn streamed(stream: Box<dyn SampleEncoder>, samples: &[Sample]) -> String {
+    let mut output = SampleWriter::new(stream, Vec::new());
+    samples.iter().for_each(|sample| output.write(sample).unwrap());
     String::from_utf8(output.finish().unwrap()).unwrap()
 }
 
@@ -67,8 +72,8 @@ fn vegeta_hist() {
 }
 
 #[test]
-fn json_has_the_buckets_that_are_asked_for() {
-    let options = Options { buckets: Some("[10ms,1s]".parse().unwrap()) };
+fn json_has_buckets_only_on_request() {
+    let options = ReportOptions { buckets: Some("[10ms,1s]".parse().unwrap()) };
     let json = json::render(&small(), &options);
     assert!(json.contains(r#","buckets":{"0":3,"10000000":1,"1000000000":1},"bytes_in""#), "{json}");
 }
@@ -186,7 +191,7 @@ fn text() {
 }
 
 #[test]
-fn text_of_a_long_run_that_cannot_be_believed() {
+fn text_of_a_long_invalid_run() {
     insta::assert_snapshot!(fold("text", &large()), @"
     asked       200s at 500/s
     achieved    100,000 requests, 500.0/s; the last was done after 3m20s
@@ -199,10 +204,10 @@ fn text_of_a_long_run_that_cannot_be_believed() {
 
     success     98.5 % answered with 200 to 399
     answers     none: 500, 200: 98,000, 304: 500, 404: 500, 503: 500
-    failures    no complete answer in time: 500
+    failures    no complete response in time: 500
     errors      503 Service Unavailable
                 404 Not Found
-                no complete answer in time
+                no complete response in time
     besides     250 due and never sent
     per second  ██████████████████████████████████████████████████  500 to 500 (a bar: 4 s)
     generator   0.92 cores on average, 1.00 at most
@@ -214,7 +219,7 @@ fn text_of_a_long_run_that_cannot_be_believed() {
 
 #[test]
 fn results_as_json() {
-    let lines = streamed(Box::new(results::Json::new(&head())), &samples(0));
+    let lines = streamed(Box::new(results::JsonEncoder::new(&head())), &samples(0));
     insta::assert_snapshot!(lines, @r#"
     {"attack":"run-1","seq":0,"code":200,"timestamp":"2026-03-09T07:25:03.5Z","latency":1000000,"bytes_out":0,"bytes_in":1000,"error":"","body":"","method":"GET","url":"http://127.0.0.1:8080/news?a=1\u0026b=%22","headers":null}
     {"attack":"run-1","seq":1,"code":200,"timestamp":"2026-03-09T07:25:04Z","latency":90000,"bytes_out":1,"bytes_in":1000,"error":"","body":"","method":"GET","url":"http://127.0.0.1:8080/news?a=1\u0026b=%22","headers":null}
@@ -226,7 +231,7 @@ fn results_as_json() {
 
 #[test]
 fn results_as_csv() {
-    let lines = streamed(Box::new(results::Csv::new(&head())), &samples(0));
+    let lines = streamed(Box::new(results::CsvEncoder::new(&head())), &samples(0));
     insta::assert_snapshot!(lines, @r#"
     1773041103500000000,200,1000000,0,1000,,,run-1,0,GET,http://127.0.0.1:8080/news?a=1&b=%22,
     1773041104000000000,200,90000,1,1000,,,run-1,1,GET,http://127.0.0.1:8080/news?a=1&b=%22,
@@ -237,12 +242,12 @@ fn results_as_csv() {
 }
 
 #[test]
-fn results_are_quoted_as_go_would() {
-    let head = Head { id: " \"a,b\"\n".to_owned(), ..head() };
+fn results_are_quoted_as_in_go() {
+    let head = RunHeader { id: " \"a,b\"\n".to_owned(), ..head() };
     let sample = &samples(0)[..1];
-    let csv = streamed(Box::new(results::Csv::new(&head)), sample);
+    let csv = streamed(Box::new(results::CsvEncoder::new(&head)), sample);
     assert!(csv.contains(",,\" \"\"a,b\"\"\n\",0,GET,"), "{csv}");
-    let json = streamed(Box::new(results::Json::new(&head)), sample);
+    let json = streamed(Box::new(results::JsonEncoder::new(&head)), sample);
     assert!(json.starts_with(r#"{"attack":" \"a,b\"\n","seq":0,"#), "{json}");
 }
 
@@ -252,9 +257,9 @@ fn histogram(interval: &IntervalLogHistogram<'_>) -> Hdr<u64> {
 }
 
 #[test]
-fn hlog_is_read_back_by_the_library() {
+fn hlog_is_readable_by_hdrhistogram() {
     let samples = samples(10_000);
-    let log = streamed(Box::new(Hlog::new(&head())), &samples);
+    let log = streamed(Box::new(HistogramLog::new(&head())), &samples);
     insta::assert_snapshot!(log.lines().take(3).collect::<Vec<_>>().join("\n"), @r#"
     #[Histogram log format version 1.3]
     #[StartTime: 1773041103.500 (seconds since epoch), 2026-03-09T07:25:03.5Z]
@@ -283,12 +288,12 @@ fn hlog_is_read_back_by_the_library() {
 }
 
 #[test]
-fn hlog_counts_what_comes_late_and_has_a_line_for_every_second() {
+fn hlog_counts_late_samples_and_has_a_line_per_second() {
     let at = |finished_s: u64| Sample {
         finished: Time::from_nanos(finished_s * 1_000_000_000),
         ..samples(1)[0].clone()
     };
-    let log = streamed(Box::new(Hlog::new(&head())), &[at(1), at(4), at(3), at(1), at(7)]);
+    let log = streamed(Box::new(HistogramLog::new(&head())), &[at(1), at(4), at(3), at(1), at(7)]);
     let counts: Vec<u64> = IntervalLogIterator::new(log.as_bytes())
         .filter_map(|entry| match entry.unwrap() {
             LogEntry::Interval(interval) => Some(histogram(&interval).len()),
@@ -299,13 +304,13 @@ fn hlog_counts_what_comes_late_and_has_a_line_for_every_second() {
 }
 
 #[test]
-fn every_format_reads_well_when_nothing_came_or_everything_failed() {
+fn formats_handle_runs_without_responses() {
     for (what, summary, samples) in
         [("nothing", nothing(), Vec::new()), ("failures", only_failures(), fixture::failures())]
     {
         for format in FORMATS {
             let report = match format.render {
-                Render::Fold(render) => render(&summary, &Options::default()),
+                Render::Fold(render) => render(&summary, &ReportOptions::default()),
                 Render::Stream(stream) => streamed(stream(&head()), &samples),
             };
             let name = format.name;
@@ -408,10 +413,10 @@ fn every_format_reads_well_when_nothing_came_or_everything_failed() {
 }
 
 #[test]
-fn every_format_has_a_name_of_its_own_and_says_what_it_is() {
+fn formats_have_unique_names_and_descriptions() {
     for found in FORMATS {
-        assert_eq!(format(found.name).map(|format| format.about), Some(found.about));
-        assert!(!found.about.is_empty() && !found.about.contains('\n'), "{}", found.name);
+        assert_eq!(find_format(found.name).map(|format| format.description), Some(found.description));
+        assert!(!found.description.is_empty() && !found.description.contains('\n'), "{}", found.name);
     }
-    assert!(format("xml").is_none());
+    assert!(find_format("xml").is_none());
 }

@@ -1,4 +1,4 @@
-//! The report for people: what was asked, what became of it, and whether to believe it.
+//! The report for people: the load, its results, and whether the run is valid.
 
 use std::fmt::{self, Display, Write};
 
@@ -9,24 +9,24 @@ use stockade_model::{
 };
 
 use super::{
-    Options,
-    arm::{achieved_rate, rates, ratio},
+    ReportOptions,
+    figures::{achieved_rate, rates, ratio},
 };
 use crate::{
-    sample::Class,
-    summary::{Generator, Summary},
+    sample::FailureClass,
+    summary::{GeneratorHealth, Summary},
     tally::Tally,
 };
 
-/// So wide is the line of rates at most.
-const SPARKS_MAX: usize = 60;
+/// The most bars of the line of rates.
+const BARS_MAX: usize = 60;
 
-/// So many different errors are listed.
+/// The most errors that are listed.
 const ERRORS_MAX: usize = 5;
 
-/// A page at most, to be pasted where people talk.
+/// At most a page of text.
 #[must_use]
-pub fn render(summary: &Summary, _: &Options) -> String {
+pub fn render(summary: &Summary, _: &ReportOptions) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = write(summary, &mut text);
@@ -48,7 +48,7 @@ fn write(summary: &Summary, to: &mut String) -> fmt::Result {
         line(to, "cache", cache(&tally.outcomes))?;
     }
     if tally.failed() > 0 {
-        let failures = Class::ALL.map(|class| (class.text().to_owned(), tally.of(class)));
+        let failures = FailureClass::ALL.map(|class| (class.text().to_owned(), tally.failures_of(class)));
         line(to, "failures", list(failures.into_iter()))?;
     }
     for (index, error) in tally.errors.iter().take(ERRORS_MAX).enumerate() {
@@ -57,28 +57,28 @@ fn write(summary: &Summary, to: &mut String) -> fmt::Result {
     if let more @ 1.. = tally.errors.len().saturating_sub(ERRORS_MAX) {
         line(to, "", format_args!("and {more} more"))?;
     }
-    left_out(summary, to)?;
+    exceptions(summary, to)?;
     let rates = rates(summary);
     if rates.len() > 1 {
-        line(to, "per second", sparks(&rates))?;
+        line(to, "per second", sparkline(&rates))?;
     }
-    let Generator { cpu_mean, cpu_max, steal, reasons, .. } = &summary.generator;
+    let GeneratorHealth { cpu_mean, cpu_max, steal, invalid_reasons, .. } = &summary.generator;
     line(to, "generator", format_args!("{cpu_mean:.2} cores on average, {cpu_max:.2} at most"))?;
-    if let Some(steal) = steal.filter(|steal| *steal > Generator::STEAL_MAX) {
+    if let Some(steal) = steal.filter(|steal| *steal > GeneratorHealth::STEAL_MAX) {
         line(
             to,
             "",
-            format_args!("{:.0} % of this machine went to others meanwhile (steal)", steal * 100.0),
+            format_args!("other machines had {:.0} % of this host's processor time (steal)", steal * 100.0),
         )?;
     }
     let (connections, most) = (summary.connections, summary.in_flight_max);
     let connections = counted(connections, "connection");
     line(to, "", format_args!("{connections}, {} under way at most", counted(most, "request")))?;
     to.push('\n');
-    if reasons.is_empty() {
+    if invalid_reasons.is_empty() {
         return writeln!(to, "valid");
     }
-    writeln!(to, "INVALID: {}", reasons.join("; "))
+    writeln!(to, "INVALID: {}", invalid_reasons.join("; "))
 }
 
 /// `1 request`, `2,000 requests`
@@ -86,8 +86,8 @@ fn counted(count: u64, what: &str) -> String {
     format!("{} {what}{}", format_count(count), if count == 1 { "" } else { "s" })
 }
 
-/// Requests that have a story of their own, where there are any.
-fn left_out(summary: &Summary, to: &mut String) -> fmt::Result {
+/// Counts of requests that are not part of the other figures, or that need an explanation.
+fn exceptions(summary: &Summary, to: &mut String) -> fmt::Result {
     let counts = [
         ("besides", summary.dropped, "due and never sent"),
         ("of these", summary.sent_after_end, "sent when the schedule was over"),
@@ -101,7 +101,7 @@ fn left_out(summary: &Summary, to: &mut String) -> fmt::Result {
     Ok(())
 }
 
-/// A label of ten letters and what belongs to it.
+/// A label of ten letters, and its value.
 fn line(to: &mut String, label: &str, what: impl Display) -> fmt::Result {
     writeln!(to, "{label:<10}  {what}")
 }
@@ -109,7 +109,7 @@ fn line(to: &mut String, label: &str, what: impl Display) -> fmt::Result {
 /// `25,500 requests, 425.0/s; the last was done after 1m`
 fn achieved(summary: &Summary) -> String {
     let requests = format_count(summary.measured.requests());
-    let took = format_span(summary.attack() + summary.wait());
+    let took = format_span(summary.attack_duration() + summary.wait_duration());
     match achieved_rate(summary) {
         _ if summary.measured.requests() == 0 => "no requests".to_owned(),
         Some(rate) => format!("{requests} requests, {rate:.1}/s; the last was done after {took}"),
@@ -152,7 +152,7 @@ fn success(tally: &Tally) -> String {
     }
 }
 
-/// With as many decimals as it takes not to round a failure away.
+/// With enough decimals that no failure is rounded away.
 fn percent(ratio: f64) -> String {
     let percent = ratio * 100.0;
     match (percent, 100.0 - percent) {
@@ -163,7 +163,7 @@ fn percent(ratio: f64) -> String {
     }
 }
 
-/// What caches on the way did.
+/// The outcomes in caches.
 fn cache(outcomes: &Outcomes) -> String {
     let all = list(Outcome::ALL.iter().map(|outcome| (outcome.name().to_owned(), outcomes.of(*outcome))));
     match outcomes.hit_ratio() {
@@ -176,28 +176,27 @@ fn status(code: u16) -> String {
     if code == 0 { "none".to_owned() } else { code.to_string() }
 }
 
-/// `200: 25,498, none: 2`; those that there are.
+/// `200: 25,498, none: 2`, without zeros.
 fn list(counts: impl Iterator<Item = (String, u64)>) -> String {
     let counts = counts.filter(|(_, count)| *count > 0);
     let counts: Vec<_> = counts.map(|(what, count)| format!("{what}: {}", format_count(count))).collect();
     if counts.is_empty() { "-".to_owned() } else { counts.join(", ") }
 }
 
-/// A bar a second, as high as its rate; in a long run, a bar stands for several and is their mean. The lowest and
-/// the highest of all seconds are named beside them.
-fn sparks(rates: &[f64]) -> String {
+/// One bar per second; in a long run a bar is the mean of several seconds. The lowest and the highest rate follow.
+fn sparkline(rates: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let most = rates.iter().copied().fold(0.0, f64::max);
-    let least = rates.iter().copied().fold(most, f64::min);
-    let each = rates.len().div_ceil(SPARKS_MAX);
+    let max = rates.iter().copied().fold(0.0, f64::max);
+    let min = rates.iter().copied().fold(max, f64::min);
+    let each = rates.len().div_ceil(BARS_MAX);
     let mut text = String::new();
     for seconds in rates.chunks(each) {
         let mean = seconds.iter().sum::<f64>() / seconds.len() as f64;
-        let height = if most > 0.0 { mean / most * (BARS.len() - 1) as f64 } else { 0.0 };
+        let height = if max > 0.0 { mean / max * (BARS.len() - 1) as f64 } else { 0.0 };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 7")]
         text.push(BARS[(height.round() as usize).min(BARS.len() - 1)]);
     }
-    let _ = write!(text, "  {least:.0} to {most:.0}");
+    let _ = write!(text, "  {min:.0} to {max:.0}");
     if each > 1 {
         let _ = write!(text, " (a bar: {each} s)");
     }

@@ -1,4 +1,4 @@
-//! What `vegeta report` prints, to the byte; our response times are its latencies.
+//! The text of `vegeta report`, byte for byte. Response times are Vegeta's latencies.
 
 use std::{
     collections::BTreeMap,
@@ -8,32 +8,32 @@ use std::{
 
 use stockade_model::histogram::Histogram;
 
-use super::{Options, go};
+use super::{ReportOptions, go_format};
 use crate::summary::Summary;
 
-/// The figures that Vegeta computes, and how it computes them.
+/// Figures, computed as in Vegeta.
 #[derive(Debug)]
-pub(super) struct Metrics {
+pub(super) struct VegetaMetrics {
     pub latencies: Histogram,
     pub requests: u64,
-    /// Requests a second, from the first to the last one due; all of them if that is no time.
+    /// Requests a second from the first to the last due time; the number of requests if these are equal.
     pub rate: f64,
-    /// Successes a second until the last one was done; all of them if the first was due with the last.
+    /// Successes a second until the end of the last request; their number if all were due at once.
     pub throughput: f64,
     pub attack: Duration,
     pub wait: Duration,
-    /// All that it took, by request.
+    /// The mean response time, failures included.
     pub mean: Duration,
     pub bytes_in_mean: f64,
     pub bytes_out_mean: f64,
-    /// 0 to 1.
+    /// From 0 to 1.
     pub success: f64,
 }
 
-impl Metrics {
+impl VegetaMetrics {
     pub fn of(summary: &Summary) -> Self {
         let tally = &summary.measured;
-        let (requests, attack, wait) = (tally.requests(), summary.attack(), summary.wait());
+        let (requests, attack, wait) = (tally.requests(), summary.attack_duration(), summary.wait_duration());
         let per = |time: Duration, count: u64| {
             if attack.is_zero() { count as f64 } else { count as f64 / time.as_secs_f64() }
         };
@@ -67,37 +67,37 @@ impl Metrics {
     }
 }
 
-/// All that the text has.
+/// The figures in the text.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Text {
-    /// How many there were.
+pub struct VegetaReport {
+    /// The number of requests.
     pub requests: u64,
     /// Requests a second, and successes a second.
     pub rates: [f64; 2],
-    /// From the first to the last one due.
+    /// From the first to the last due time.
     pub attack: Duration,
-    /// From then until the last one was done.
+    /// From the last due time to the end of the last request.
     pub wait: Duration,
-    /// The least, the mean, 50, 90, 95 and 99 %, the most.
+    /// Minimum, mean, p50, p90, p95, p99, maximum.
     pub latencies: [Duration; 7],
-    /// All that came, and by request.
+    /// Received bytes: total, and mean per request.
     pub bytes_in: (u64, f64),
-    /// All that was sent, and by request.
+    /// Sent bytes: total, and mean per request.
     pub bytes_out: (u64, f64),
     /// 0 to 1.
     pub success: f64,
-    /// Requests by status; 0: there was no answer.
+    /// Requests by status; 0 stands for no response.
     pub status_codes: BTreeMap<u16, u64>,
-    /// What went wrong, each once.
+    /// Different errors, in order of occurrence.
     pub errors: Vec<String>,
 }
 
-/// Seven lines and what went wrong.
-impl fmt::Display for Text {
+/// Seven lines, then the errors.
+impl fmt::Display for VegetaReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let times =
-            |times: &[Duration]| times.iter().copied().map(go::rounded).collect::<Vec<_>>().join(", ");
-        // Texts are sorted as texts: a status of three digits comes after no status, which is 0.
+            |times: &[Duration]| times.iter().copied().map(go_format::rounded).collect::<Vec<_>>().join(", ");
+        // Vegeta sorts the codes as text. All have three digits, except 0, which is first in both orders.
         let mut codes = String::new();
         for (code, count) in &self.status_codes {
             write!(codes, "{code}:{count}  ")?;
@@ -117,23 +117,23 @@ impl fmt::Display for Text {
             ["Success", "[ratio]", &format!("{:.2}%", self.success * 100.0)],
             ["Status Codes", "[code:count]", &codes],
         ];
-        f.write_str(&go::columns(&rows.map(|row| row.map(str::to_owned))))?;
+        f.write_str(&go_format::columns(&rows.map(|row| row.map(str::to_owned))))?;
         f.write_str("Error Set:\n")?;
         self.errors.iter().try_for_each(|error| writeln!(f, "{error}"))
     }
 }
 
-/// The text of a run.
+/// Renders the report.
 #[must_use]
-pub fn render(summary: &Summary, _: &Options) -> String {
-    let (tally, metrics) = (&summary.measured, Metrics::of(summary));
-    let [half, most, p95, p99] = [0.5, 0.9, 0.95, 0.99].map(|quantile| metrics.quantile(quantile));
-    let text = Text {
+pub fn render(summary: &Summary, _: &ReportOptions) -> String {
+    let (tally, metrics) = (&summary.measured, VegetaMetrics::of(summary));
+    let [p50, p90, p95, p99] = [0.5, 0.9, 0.95, 0.99].map(|quantile| metrics.quantile(quantile));
+    let text = VegetaReport {
         requests: metrics.requests,
         rates: [metrics.rate, metrics.throughput],
         attack: metrics.attack,
         wait: metrics.wait,
-        latencies: [metrics.min(), metrics.mean, half, most, p95, p99, metrics.max()],
+        latencies: [metrics.min(), metrics.mean, p50, p90, p95, p99, metrics.max()],
         bytes_in: (tally.bytes_in, metrics.bytes_in_mean),
         bytes_out: (tally.bytes_out, metrics.bytes_out_mean),
         success: metrics.success,

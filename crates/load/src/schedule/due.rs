@@ -1,4 +1,4 @@
-//! When requests are due, one after the other.
+//! The iterator over due times.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use stockade_model::seed::Rng;
 
 use super::step::Step;
 
-/// When each request of a [`Schedule`](super::Schedule) is due, in ascending order.
+/// The due times of a [`Schedule`](super::Schedule), ascending.
 ///
-/// [`nth`](Iterator::nth) passes over requests without working out when they are due, so that `k` threads can
-/// share a schedule: thread `j` takes `arrivals(seed).skip(j).step_by(k)`.
+/// [`nth`](Iterator::nth) skips requests without computing their due times, so `k` threads can share a schedule: thread
+/// `j` takes `due_times(seed).skip(j).step_by(k)`.
 #[derive(Clone, Debug)]
-pub struct Due<'a> {
+pub struct DueTimes<'a> {
     warmup: Walk<'a>,
     measured: Walk<'a>,
-    /// How many more of those that are measured there may be.
+    /// The measured requests that remain within the limit.
     left: u64,
     latest: Duration,
 }
 
-impl<'a> Due<'a> {
-    pub(super) fn new(warmup: Walk<'a>, measured: Walk<'a>, most: Option<u64>) -> Self {
-        Self { warmup, measured, left: most.unwrap_or(u64::MAX), latest: Duration::ZERO }
+impl<'a> DueTimes<'a> {
+    pub(super) fn new(warmup: Walk<'a>, measured: Walk<'a>, requests_max: Option<u64>) -> Self {
+        Self { warmup, measured, left: requests_max.unwrap_or(u64::MAX), latest: Duration::ZERO }
     }
 }
 
-impl Iterator for Due<'_> {
+impl Iterator for DueTimes<'_> {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
@@ -34,81 +34,84 @@ impl Iterator for Due<'_> {
     }
 
     fn nth(&mut self, n: usize) -> Option<Duration> {
-        let mut over = n as u64;
-        let due = match self.warmup.pass(&mut over) {
+        let mut skip = n as u64;
+        let due = match self.warmup.next_after(&mut skip) {
             Some(due) => due,
-            None if over >= self.left => {
+            None if skip >= self.left => {
                 self.left = 0;
                 return None;
             }
             None => {
-                self.left -= over + 1;
-                self.measured.pass(&mut over)?
+                self.left -= skip + 1;
+                self.measured.next_after(&mut skip)?
             }
         };
-        // Two roots that are nearly the same may be rounded past each other.
+        // Rounding may reverse two due times that are nearly equal.
         self.latest = self.latest.max(due);
         Some(self.latest)
     }
 }
 
-/// A walk along some steps.
+/// A position in a sequence of steps.
 #[derive(Clone, Debug)]
 pub(super) struct Walk<'a> {
-    /// From the one that it has come to.
+    /// The current step and those after it.
     steps: &'a [Step],
-    /// When that began.
-    began: Duration,
-    /// How many of its requests are left, if they are evenly spread, and which is next.
+    /// The start of the current step.
+    start: Duration,
+    /// Constant arrivals: the remaining requests of the step, and the index of the next one.
     left: u64,
     next: u64,
-    /// How far into it the last request by chance was, as [`Step::advance`] counts it, and how far it goes.
+    /// Poisson arrivals: the position of the last request in the step and the end of the step, as [`Step::advance`] counts.
     position: f64,
     end: f64,
-    /// What is left of a gap that began in an earlier step: gaps that span two steps are drawn once, and stay
-    /// exponential on either side.
+    /// The rest of a gap that started in an earlier step: a gap over several steps is drawn once, so it stays exponential.
     gap: Option<f64>,
     draws: Rng,
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(steps: &'a [Step], began: Duration, draws: Rng) -> Self {
-        let mut walk = Self { steps, began, left: 0, next: 0, position: 0.0, end: 0.0, gap: None, draws };
+    pub(super) fn new(steps: &'a [Step], start: Duration, draws: Rng) -> Self {
+        let mut walk = Self { steps, start, left: 0, next: 0, position: 0.0, end: 0.0, gap: None, draws };
         walk.enter(steps);
         walk
     }
 
-    /// Begins with the first of these.
+    /// Moves to the first of these steps.
     fn enter(&mut self, steps: &'a [Step]) {
         let (left, end) = steps.first().map_or((0, 0.0), |step| (step.requests(), step.end()));
         (self.steps, self.left, self.next, self.position, self.end) = (steps, left, 0, 0.0, end);
     }
 
-    /// Passes over so many requests, and says when the one after them is due. At the end `over` is what there
-    /// was nobody for.
-    fn pass(&mut self, over: &mut u64) -> Option<Duration> {
+    /// Skips `skip` requests, and returns the due time of the next one. At the end of the steps, `skip` is the number of
+    /// requests that could not be skipped.
+    fn next_after(&mut self, skip: &mut u64) -> Option<Duration> {
         loop {
             let (step, later) = self.steps.split_first()?;
-            let due = if step.is_poisson() { self.by_chance(step, over) } else { self.evenly(step, over) };
+            let due = if step.is_poisson() {
+                self.next_poisson(step, skip)
+            } else {
+                self.next_constant(step, skip)
+            };
             if let Some(due) = due {
-                return Some(self.began.saturating_add(due));
+                return Some(self.start.saturating_add(due));
             }
-            self.began = self.began.saturating_add(step.lasts());
+            self.start = self.start.saturating_add(step.duration());
             self.enter(later);
         }
     }
 
-    fn evenly(&mut self, step: &Step, over: &mut u64) -> Option<Duration> {
-        if *over >= self.left {
-            *over -= self.left;
+    fn next_constant(&mut self, step: &Step, skip: &mut u64) -> Option<Duration> {
+        if *skip >= self.left {
+            *skip -= self.left;
             return None;
         }
-        let n = self.next + *over;
-        (self.left, self.next, *over) = (self.left - *over - 1, n + 1, 0);
+        let n = self.next + *skip;
+        (self.left, self.next, *skip) = (self.left - *skip - 1, n + 1, 0);
         Some(step.due(n))
     }
 
-    fn by_chance(&mut self, step: &Step, over: &mut u64) -> Option<Duration> {
+    fn next_poisson(&mut self, step: &Step, skip: &mut u64) -> Option<Duration> {
         loop {
             let gap = self.gap.take().unwrap_or_else(|| Exp1.sample(&mut self.draws));
             match step.advance(self.position, self.end, gap) {
@@ -118,10 +121,10 @@ impl<'a> Walk<'a> {
                     return None;
                 }
             }
-            if *over == 0 {
-                return Some(step.reached(self.position));
+            if *skip == 0 {
+                return Some(step.due_at(self.position));
             }
-            *over -= 1;
+            *skip -= 1;
         }
     }
 }

@@ -1,39 +1,37 @@
-//! A rate that grows, or falls, evenly.
+//! A linear ramp of the rate.
 
 use std::time::Duration;
 
-use super::rate::Level;
+use super::rate::RateOrZero;
 
-/// From one rate to another, in a straight line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ramp {
-    pub(super) from: Level,
-    pub(super) to: Level,
-    pub(super) lasts: Duration,
+pub(super) struct LinearRamp {
+    pub(super) from: RateOrZero,
+    pub(super) to: RateOrZero,
+    pub(super) duration: Duration,
 }
 
-impl Ramp {
+impl LinearRamp {
     fn nanos(&self) -> f64 {
-        self.lasts.as_nanos() as f64
+        self.duration.as_nanos() as f64
     }
 
-    /// How many requests are expected in all.
-    pub(super) fn whole(&self) -> f64 {
+    /// The expected number of requests.
+    pub(super) fn total(&self) -> f64 {
         f64::midpoint(self.from.over(self.nanos()), self.to.over(self.nanos()))
     }
 
-    /// How many requests are expected within so many nanoseconds of its start.
+    /// The expected number of requests within `nanos` of the start.
     pub(super) fn expected(&self, nanos: f64) -> f64 {
         let (low, high) = (self.from.over(nanos), self.to.over(nanos));
         low + (high - low) * (nanos / self.nanos()) / 2.0
     }
 
-    /// Within how many nanoseconds so many requests are expected.
+    /// The nanoseconds within which `requests` are expected.
     ///
-    /// The rate is `a + (b - a) t / T`, so `n` requests are there at the root of a quadratic. It is written
-    /// without a difference of numbers that are nearly the same, which is why a falling rate is looked at
-    /// from its end.
-    pub(super) fn within(&self, requests: f64) -> f64 {
+    /// The rate is `a + (b - a) t / T`, so the time is the root of a quadratic. The form used here has no difference of
+    /// nearly equal numbers, so a falling ramp is computed from its end.
+    pub(super) fn time_of(&self, requests: f64) -> f64 {
         let (from, to) = (self.from.over(self.nanos()), self.to.over(self.nanos()));
         let growing = |low: f64, high: f64, requests: f64| {
             if requests <= 0.0 {
@@ -44,7 +42,7 @@ impl Ramp {
         let share = if from <= to {
             growing(from, to, requests)
         } else {
-            1.0 - growing(to, from, self.whole() - requests)
+            1.0 - growing(to, from, self.total() - requests)
         };
         self.nanos() * share
     }

@@ -1,10 +1,10 @@
-//! How many requests per time.
+//! Rates: requests per period.
 
 use std::{fmt, str::FromStr, time::Duration};
 
 use stockade_model::units::{UnitError, parse_duration};
 
-/// Requests per time: `425/s`, `1000/m`, `5/100ms`.
+/// Requests per period: `425/s`, `1000/m`, `5/100ms`.
 ///
 /// ```
 /// use stockade_load::schedule::Rate;
@@ -13,7 +13,7 @@ use stockade_model::units::{UnitError, parse_duration};
 /// assert_eq!(rate.to_string(), "1000/m");
 /// assert_eq!(
 ///     "425".parse::<Rate>().unwrap_err().to_string(),
-///     "`425` does not say per what time: write `425/s` or `425/m`",
+///     "`425` has no period: write `425/s` or `425/m`",
 /// );
 /// # Ok::<(), stockade_load::schedule::RateError>(())
 /// ```
@@ -23,34 +23,34 @@ pub struct Rate {
     per: Duration,
 }
 
-/// A rate could not be read. The message says what to write instead.
+/// Why a text is not a rate. The message says what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RateError {
-    /// A bare number: nobody can tell what it means.
-    #[error("`{0}` does not say per what time: write `{0}/s` or `{0}/m`")]
+    /// A bare number.
+    #[error("`{0}` has no period: write `{0}/s` or `{0}/m`")]
     NoTime(String),
-    /// Not a number of requests per time.
-    #[error("`{0}` is no rate: write requests per time, such as `425/s`, `1000/m` or `5/100ms`")]
+    /// Not a number of requests per period.
+    #[error("`{0}` is not a rate: write requests per period, such as `425/s`, `1000/m` or `5/100ms`")]
     Malformed(String),
-    /// The time is none.
+    /// The period is not a duration.
     #[error(transparent)]
     Unit(#[from] UnitError),
-    /// Nobody would come, or more than can be.
-    #[error("`{0}` is no rate of a load: write from 1 request on, and at most one a nanosecond")]
+    /// Zero, or more than one request a nanosecond.
+    #[error("`{0}` is out of range: write at least 1 request, and at most one a nanosecond")]
     OutOfRange(String),
 }
 
 impl Rate {
-    /// So many requests per so much time; `None` for no requests, or more than one a nanosecond.
+    /// `None` for no requests, or for more than one a nanosecond.
     #[must_use]
     pub const fn new(requests: u32, per: Duration) -> Option<Self> {
         if requests > 0 && requests as u128 <= per.as_nanos() { Some(Self { requests, per }) } else { None }
     }
 
-    /// The rate nearest to so many requests in a second, to nine digits; `None` where there is none.
+    /// The nearest rate, to nine digits; `None` if it is out of range.
     #[must_use]
     pub fn nearest(per_second: f64) -> Option<Self> {
-        // So long that the count has nine or ten digits, and no longer than 30 years.
+        // A period for which the count has nine or ten digits, at most 30 years.
         let seconds = (0..=9).map(|power| 10_u64.pow(power));
         let fitting = seconds.rev().find(|seconds| per_second * (*seconds as f64) < 4e9)?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates")]
@@ -60,19 +60,19 @@ impl Rate {
         Self::new(requests, Duration::from_secs(fitting / common))
     }
 
-    /// How many requests per [`per`](Self::per).
+    /// Requests per [`per`](Self::per).
     #[must_use]
     pub const fn requests(self) -> u32 {
         self.requests
     }
 
-    /// Per what time.
+    /// The period.
     #[must_use]
     pub const fn per(self) -> Duration {
         self.per
     }
 
-    /// How many requests are due in so much time: those at its very end are not.
+    /// The requests that are due before `time`.
     #[must_use]
     pub fn within(self, time: Duration) -> u64 {
         // Request n is due at n * per / requests, rounded down, so this is the first n at `time` or later.
@@ -80,7 +80,7 @@ impl Rate {
         u64::try_from(due).unwrap_or(u64::MAX)
     }
 
-    /// When request `n` (from 0) is due if they come evenly. Computed from `n`, so it never drifts.
+    /// The due time of request `n`, from 0, with constant arrivals. Computed from `n`, so it does not drift.
     #[must_use]
     pub fn due(self, n: u64) -> Duration {
         let nanos = u128::from(n) * self.per.as_nanos() / u128::from(self.requests);
@@ -97,35 +97,35 @@ impl Rate {
         f64::from(self.requests) / self.per.as_nanos() as f64
     }
 
-    /// Requests in so many nanoseconds: a whole number wherever it is one.
+    /// Expected requests in `nanos`; exact where that is a whole number.
     pub(super) fn over(self, nanos: f64) -> f64 {
         f64::from(self.requests) * nanos / self.per.as_nanos() as f64
     }
 
-    /// Whether it is higher than another: exactly.
+    /// Whether it is higher than another; exact.
     pub(crate) fn is_above(self, other: Self) -> bool {
         let times = |rate: Self, other: Self| u128::from(rate.requests) * other.per.as_nanos();
         times(self, other) > times(other, self)
     }
 }
 
-/// A rate, or none at all: where a ramp may begin or end.
+/// A rate or zero: the start or the end of a ramp.
 ///
 /// ```
-/// use stockade_load::schedule::Level;
+/// use stockade_load::schedule::RateOrZero;
 ///
-/// let level: Level = "0/s".parse()?;
-/// assert_eq!((level, level.to_string()), (Level::NONE, "0/s".to_owned()));
+/// let level: RateOrZero = "0/s".parse()?;
+/// assert_eq!((level, level.to_string()), (RateOrZero::ZERO, "0/s".to_owned()));
 /// # Ok::<(), stockade_load::schedule::RateError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Level(Option<Rate>);
+pub struct RateOrZero(Option<Rate>);
 
-impl Level {
-    /// Nobody comes.
-    pub const NONE: Self = Self(None);
+impl RateOrZero {
+    /// No requests.
+    pub const ZERO: Self = Self(None);
 
-    /// The rate, if there is any.
+    /// The rate, unless it is zero.
     #[must_use]
     pub const fn rate(self) -> Option<Rate> {
         self.0
@@ -142,24 +142,24 @@ impl Level {
     }
 }
 
-impl From<Rate> for Level {
+impl From<Rate> for RateOrZero {
     fn from(rate: Rate) -> Self {
         Self(Some(rate))
     }
 }
 
-impl FromStr for Level {
+impl FromStr for RateOrZero {
     type Err = RateError;
 
     fn from_str(text: &str) -> Result<Self, RateError> {
-        match parts(text)? {
-            (0, per) if !per.is_zero() => Ok(Self::NONE),
+        match parse_parts(text)? {
+            (0, per) if !per.is_zero() => Ok(Self::ZERO),
             _ => text.parse::<Rate>().map(Self::from),
         }
     }
 }
 
-impl fmt::Display for Level {
+impl fmt::Display for RateOrZero {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(rate) => rate.fmt(f),
@@ -172,14 +172,14 @@ impl FromStr for Rate {
     type Err = RateError;
 
     fn from_str(text: &str) -> Result<Self, RateError> {
-        let (requests, per) = parts(text)?;
+        let (requests, per) = parse_parts(text)?;
         let rate = u32::try_from(requests).ok().and_then(|requests| Self::new(requests, per));
         rate.ok_or_else(|| RateError::OutOfRange(text.trim().to_owned()))
     }
 }
 
-/// How many requests, and per what time.
-fn parts(text: &str) -> Result<(u64, Duration), RateError> {
+/// The requests and the period.
+fn parse_parts(text: &str) -> Result<(u64, Duration), RateError> {
     let text = text.trim();
     let number = |text: &str| text.replace('_', "").parse::<u64>();
     let Some((requests, time)) = text.split_once('/') else {
@@ -188,7 +188,7 @@ fn parts(text: &str) -> Result<(u64, Duration), RateError> {
     };
     let (requests, time) = (requests.trim(), time.trim());
     let requests = number(requests).map_err(|_| RateError::Malformed(text.to_owned()))?;
-    // `s` is one second.
+    // `s` stands for `1s`.
     let is_unit_alone = time.starts_with(|c: char| c.is_alphabetic());
     let per = parse_duration(&if is_unit_alone { format!("1{time}") } else { time.to_owned() })?;
     Ok((requests, per))
@@ -198,7 +198,7 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// With the largest unit of which the time is a whole number.
+/// Uses the largest unit of which the period is a multiple.
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(&str, u128); 7] = [

@@ -1,4 +1,4 @@
-//! A rate that goes up and down, as a day has it.
+//! A rate that oscillates, like the load of days.
 
 use std::{
     f64::consts::{PI, TAU},
@@ -10,14 +10,14 @@ use stockade_model::units::format_span;
 
 use super::rate::Rate;
 
-/// A rate that swings around its mean, as a sine does.
+/// A sine around a mean rate.
 ///
 /// ```
 /// use std::time::Duration;
-/// use stockade_load::schedule::{Sine, Turn};
+/// use stockade_load::schedule::{Sine, SineStart};
 ///
 /// let period = Duration::from_secs(20);
-/// let sine = Sine::new("500/s".parse()?, "200/s".parse()?, period, Turn::Trough)?;
+/// let sine = Sine::new("500/s".parse()?, "200/s".parse()?, period, SineStart::Trough)?;
 /// assert_eq!(sine.to_string(), "500/s (+-200/s every 20s, from its trough)");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -26,28 +26,28 @@ pub struct Sine {
     mean: Rate,
     amplitude: Rate,
     period: Duration,
-    start: Turn,
+    start: SineStart,
 }
 
-/// Where in its wave a [`Sine`] begins.
+/// The phase at which a [`Sine`] starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Turn {
-    /// At its mean, and rising.
+pub enum SineStart {
+    /// At the mean, rising.
     #[default]
     MeanUp,
-    /// At its highest.
+    /// At the maximum.
     Peak,
-    /// At its mean, and falling.
+    /// At the mean, falling.
     MeanDown,
-    /// At its lowest.
+    /// At the minimum.
     Trough,
 }
 
-impl Turn {
-    /// Every one, in the order in which a wave comes by.
+impl SineStart {
+    /// All variants, in the order of a wave.
     pub const ALL: [Self; 4] = [Self::MeanUp, Self::Peak, Self::MeanDown, Self::Trough];
 
-    /// As files name it.
+    /// The name in plan files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -58,7 +58,7 @@ impl Turn {
         }
     }
 
-    /// How much of a wave has gone by since its trough.
+    /// The share of a period since the trough.
     const fn since_trough(self) -> f64 {
         match self {
             Self::MeanUp => 0.25,
@@ -69,25 +69,25 @@ impl Turn {
     }
 }
 
-/// No rate can go up and down like that.
+/// Why a sine is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SineError {
-    /// The rate would be below zero at times.
-    #[error("{amplitude} below {mean} is less than nobody: write an amplitude of {mean} at most")]
+    /// The rate would be negative.
+    #[error("{amplitude} below {mean} is negative: write an amplitude of {mean} at most")]
     BelowZero {
-        /// Around what.
+        /// The mean.
         mean: Rate,
-        /// How far.
+        /// The amplitude.
         amplitude: Rate,
     },
-    /// A wave in no time.
-    #[error("a wave takes its time: write a longer period, such as `20s`")]
+    /// The period is zero.
+    #[error("the period is 0: write a longer one, such as `20s`")]
     NoPeriod,
 }
 
 impl Sine {
-    /// `amplitude` above and below `mean`, once in every `period`.
-    pub fn new(mean: Rate, amplitude: Rate, period: Duration, start: Turn) -> Result<Self, SineError> {
+    /// `amplitude` is at most `mean`, and `period` above zero.
+    pub fn new(mean: Rate, amplitude: Rate, period: Duration, start: SineStart) -> Result<Self, SineError> {
         if amplitude.is_above(mean) {
             return Err(SineError::BelowZero { mean, amplitude });
         }
@@ -97,7 +97,6 @@ impl Sine {
         Ok(Self { mean, amplitude, period, start })
     }
 
-    /// The same with another period.
     #[must_use]
     pub(super) fn with_period(self, period: Duration) -> Self {
         Self { period: period.max(Duration::from_nanos(1)), ..self }
@@ -107,19 +106,19 @@ impl Sine {
         self.period
     }
 
-    /// Requests in a second at its highest.
+    /// The highest rate.
     pub(super) fn peak_per_second(&self) -> f64 {
         self.mean.per_second() + self.amplitude.per_second()
     }
 
-    /// Requests in a second at its start.
+    /// The rate at the start.
     pub(super) fn first_per_second(&self) -> f64 {
         let (mean, amplitude) = (self.mean.per_second(), self.amplitude.per_second());
         match self.start {
-            Turn::MeanUp | Turn::MeanDown => mean,
-            Turn::Peak => mean + amplitude,
-            Turn::Trough if self.eccentricity() >= 1.0 => 0.0,
-            Turn::Trough => mean - amplitude,
+            SineStart::MeanUp | SineStart::MeanDown => mean,
+            SineStart::Peak => mean + amplitude,
+            SineStart::Trough if self.eccentricity() >= 1.0 => 0.0,
+            SineStart::Trough => mean - amplitude,
         }
     }
 
@@ -127,7 +126,7 @@ impl Sine {
         self.mean
     }
 
-    /// How far it swings, of its mean: 1 has a trough in which nobody comes.
+    /// Amplitude by mean: 1 has a trough of zero requests.
     fn eccentricity(&self) -> f64 {
         if self.mean.is_above(self.amplitude) {
             (self.amplitude.per_nano() / self.mean.per_nano()).min(1.0)
@@ -140,32 +139,31 @@ impl Sine {
         self.period.as_nanos() as f64
     }
 
-    /// What share of a wave's requests have come when `share` of the wave since its trough has gone by.
-    fn come(&self, share: f64) -> f64 {
+    /// The requests since a trough, in units of a period's requests, after `share` periods.
+    fn arrived(&self, share: f64) -> f64 {
         let waves = share.floor();
-        waves + excess(TAU * (share - waves), self.eccentricity()) / TAU
+        waves + mean_anomaly(TAU * (share - waves), self.eccentricity()) / TAU
     }
 
-    /// How many requests are expected within so many nanoseconds of its start.
+    /// The expected number of requests within `nanos` of the start.
     pub(super) fn expected(&self, nanos: f64) -> f64 {
         let start = self.start.since_trough();
-        // Whole waves are taken out first: what is left is as exact on the last day as on the first.
+        // Whole periods are subtracted first, so that precision does not decrease with time.
         let rest = nanos % self.nanos();
         let waves = ((nanos - rest) / self.nanos()).round();
-        let rest = self.come(start + rest / self.nanos()) - self.come(start);
+        let rest = self.arrived(start + rest / self.nanos()) - self.arrived(start);
         self.mean.over(self.nanos()) * (waves + rest)
     }
 
-    /// Within how many nanoseconds so many requests are expected.
+    /// The nanoseconds within which `requests` are expected.
     ///
-    /// Counted from a trough, the requests of a wave have come as the mean anomaly of a planet grows, its
-    /// time is the eccentric one: this is Kepler's equation.
-    pub(super) fn within(&self, requests: f64) -> f64 {
+    /// From a trough, requests are the mean anomaly and time is the eccentric anomaly of Kepler's equation.
+    pub(super) fn time_of(&self, requests: f64) -> f64 {
         let start = self.start.since_trough();
-        let come = requests / self.mean.over(self.nanos()) + self.come(start);
-        let waves = come.round();
-        let rest = TAU * (come - waves);
-        let angle = kepler(rest.abs(), self.eccentricity()).copysign(rest);
+        let arrived = requests / self.mean.over(self.nanos()) + self.arrived(start);
+        let waves = arrived.round();
+        let rest = TAU * (arrived - waves);
+        let angle = eccentric_anomaly(rest.abs(), self.eccentricity()).copysign(rest);
         (((waves - start) + angle / TAU) * self.nanos()).max(0.0)
     }
 }
@@ -175,21 +173,21 @@ impl fmt::Display for Sine {
         let Self { mean, amplitude, period, start } = self;
         write!(f, "{mean} (+-{amplitude} every {}", format_span(*period))?;
         match start {
-            Turn::MeanUp => f.write_str(")"),
-            Turn::Peak => f.write_str(", from its peak)"),
-            Turn::MeanDown => f.write_str(", from its mean down)"),
-            Turn::Trough => f.write_str(", from its trough)"),
+            SineStart::MeanUp => f.write_str(")"),
+            SineStart::Peak => f.write_str(", from its peak)"),
+            SineStart::MeanDown => f.write_str(", from its mean down)"),
+            SineStart::Trough => f.write_str(", from its trough)"),
         }
     }
 }
 
-/// `angle - e sin(angle)`, without losing its digits where the two are nearly the same.
-fn excess(angle: f64, e: f64) -> f64 {
-    // x^3 / 3! - x^5 / 5! + ..., whose terms are each so much smaller than the one before.
-    const SMALLER: [f64; 7] = [272.0, 210.0, 156.0, 110.0, 72.0, 42.0, 20.0];
+/// `angle - e sin(angle)`, precise also where the two terms are nearly equal.
+fn mean_anomaly(angle: f64, e: f64) -> f64 {
+    // x^3 / 3! - x^5 / 5! + ...; these are the ratios of consecutive terms.
+    const RATIOS: [f64; 7] = [272.0, 210.0, 156.0, 110.0, 72.0, 42.0, 20.0];
     let beyond_sine = if angle.abs() < 1.0 {
         let square = angle * angle;
-        let series = SMALLER.iter().fold(1.0, |sum, n| 1.0 - square / n * sum);
+        let series = RATIOS.iter().fold(1.0, |sum, n| 1.0 - square / n * sum);
         angle * square / 6.0 * series
     } else {
         angle - angle.sin()
@@ -197,21 +195,21 @@ fn excess(angle: f64, e: f64) -> f64 {
     (1.0 - e) * angle + e * beyond_sine
 }
 
-/// The angle from 0 to half a turn whose [`excess`] is `mean`, from 0 to half a turn as well.
-fn kepler(mean: f64, e: f64) -> f64 {
+/// Solves Kepler's equation: the angle from 0 to pi whose [`mean_anomaly`] is `mean`, from 0 to pi.
+fn eccentric_anomaly(mean: f64, e: f64) -> f64 {
     if mean <= 0.0 {
         return 0.0;
     }
-    // All three are beyond the root (`x - sin x` is no less than x^3 / pi^2), and Newton's method comes down
-    // from there without crossing it: the function is convex.
+    // All three are above the root (`x - sin x` is at least x^3 / pi^2). The function is convex, so Newton's method descends
+    // to the root without crossing it.
     let mut angle = PI.min(mean + e).min((PI * PI * mean / e).cbrt());
     if e < 1.0 {
         angle = angle.min(mean / (1.0 - e));
     }
     for _ in 0..64 {
         let slope = (1.0 - e) + 2.0 * e * (angle / 2.0).sin().powi(2);
-        let next = angle - (excess(angle, e) - mean) / slope;
-        // No longer downwards: the rest is rounding.
+        let next = angle - (mean_anomaly(angle, e) - mean) / slope;
+        // It no longer descends: the rest is rounding.
         if next >= angle {
             break;
         }
@@ -231,9 +229,9 @@ mod tests {
         fn keplers_equation_is_solved(mean in 0.0..PI, tiny in -30.0..0.0_f64, e in 0.0001..=1.0_f64) {
             for mean in [mean, 10_f64.powf(tiny), PI] {
                 for e in [e, 1.0 - 1e-9, 1.0] {
-                    let angle = kepler(mean, e);
+                    let angle = eccentric_anomaly(mean, e);
                     prop_assert!((0.0..=PI).contains(&angle), "{mean} {e}: {angle}");
-                    let off = (excess(angle, e) - mean).abs();
+                    let off = (mean_anomaly(angle, e) - mean).abs();
                     prop_assert!(off <= 4e-15 * mean, "{mean} {e}: {angle} is off by {off}");
                 }
             }

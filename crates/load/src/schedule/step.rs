@@ -1,28 +1,27 @@
-//! A part of a schedule: a shape, and how its requests are spread.
+//! Steps of a schedule: shapes of the rate, and arrival processes.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use stockade_model::units::{format_count, format_span, stretched};
 
 use super::{
-    ramp::Ramp,
-    rate::{Level, Rate},
+    ramp::LinearRamp,
+    rate::{Rate, RateOrZero},
     sine::Sine,
 };
 
-/// How the requests of a step are spread over its time.
+/// How the requests of a step are spaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Arrivals {
-    /// Evenly: request `n` of a step is due when `n` requests are expected. At `a` requests per `P` that is
-    /// `n * P / a` after it began.
+pub enum ArrivalProcess {
+    /// Evenly: request `n` of a step is due when `n` requests are expected. At `a` requests per `P` that is `n * P / a`
+    /// after the start.
     #[default]
     Constant,
-    /// As from very many users who know nothing of each other: a Poisson process, whose gaps are
-    /// exponential and whose counts vary as much as they are large.
+    /// A Poisson process, as from many independent users: gaps are exponential, and the variance of a count is its mean.
     Poisson,
 }
 
-/// A part of a schedule: how many requests are expected when, and how they are spread.
+/// A step of a schedule: a shape of the rate, and an arrival process.
 ///
 /// | shape | requests expected after `t` |
 /// |---|---|
@@ -31,70 +30,69 @@ pub enum Arrivals {
 /// | `sine` | `m t` and the integral of a sine |
 /// | `pause` | none |
 /// | `burst` | all, at once |
-/// | `replay` | as it was recorded |
+/// | `replay` | as recorded |
 ///
-/// The first three are rates, and their requests can arrive as a Poisson process; the others are what they are.
+/// The first three are rates, and can be Poisson processes. The others ignore the arrival process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     shape: Shape,
-    arrivals: Arrivals,
+    arrivals: ArrivalProcess,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Shape {
-    Steady { rate: Rate, lasts: Duration },
-    Ramp(Ramp),
-    Sine { sine: Sine, lasts: Duration },
-    Pause { lasts: Duration },
+    Steady { rate: Rate, duration: Duration },
+    Ramp(LinearRamp),
+    Sine { sine: Sine, duration: Duration },
+    Pause { duration: Duration },
     Burst { requests: u64 },
     Replay { due: Arc<[Duration]> },
 }
 
 impl From<Shape> for Step {
     fn from(shape: Shape) -> Self {
-        Self { shape, arrivals: Arrivals::Constant }
+        Self { shape, arrivals: ArrivalProcess::Constant }
     }
 }
 
 impl Step {
-    /// The same rate all the time.
+    /// A constant rate.
     #[must_use]
-    pub fn steady(rate: Rate, lasts: Duration) -> Self {
-        Shape::Steady { rate, lasts }.into()
+    pub fn steady(rate: Rate, duration: Duration) -> Self {
+        Shape::Steady { rate, duration }.into()
     }
 
-    /// From one rate to another, in a straight line. Either may be [`Level::NONE`].
+    /// A linear change from one rate to another. Either may be [`RateOrZero::ZERO`].
     #[must_use]
-    pub fn ramp(from: impl Into<Level>, to: impl Into<Level>, lasts: Duration) -> Self {
+    pub fn ramp(from: impl Into<RateOrZero>, to: impl Into<RateOrZero>, duration: Duration) -> Self {
         let (from, to) = (from.into(), to.into());
         match from.rate() {
-            None if to == Level::NONE => Shape::Pause { lasts },
-            Some(rate) if from == to => Shape::Steady { rate, lasts },
-            _ => Shape::Ramp(Ramp { from, to, lasts }),
+            None if to == RateOrZero::ZERO => Shape::Pause { duration },
+            Some(rate) if from == to => Shape::Steady { rate, duration },
+            _ => Shape::Ramp(LinearRamp { from, to, duration }),
         }
         .into()
     }
 
-    /// Up and down.
+    /// An oscillating rate.
     #[must_use]
-    pub fn sine(sine: Sine, lasts: Duration) -> Self {
-        Shape::Sine { sine, lasts }.into()
+    pub fn sine(sine: Sine, duration: Duration) -> Self {
+        Shape::Sine { sine, duration }.into()
     }
 
-    /// Nobody comes.
+    /// No requests.
     #[must_use]
-    pub fn pause(lasts: Duration) -> Self {
-        Shape::Pause { lasts }.into()
+    pub fn pause(duration: Duration) -> Self {
+        Shape::Pause { duration }.into()
     }
 
-    /// So many requests at one moment: all are due at the same nanosecond, and it takes no time.
+    /// Requests that are all due at the same nanosecond. The step has no duration.
     #[must_use]
     pub fn burst(requests: u64) -> Self {
         Shape::Burst { requests }.into()
     }
 
-    /// As it was recorded: when each request is due, counted from the start of the step. It ends with the
-    /// last of them. Logs have their lines out of order at times: they are sorted.
+    /// Recorded due times from the start of the step, which ends with the last one. They are sorted.
     #[must_use]
     pub fn replay(due: impl Into<Arc<[Duration]>>) -> Self {
         let mut due = due.into();
@@ -106,63 +104,65 @@ impl Step {
         Shape::Replay { due }.into()
     }
 
-    /// The same with its requests spread like this. A pause, a burst and a log have their own ways.
+    /// Replaces the arrival process of a rate; no effect on a pause, a burst or a replay.
     #[must_use]
-    pub fn arriving(self, arrivals: Arrivals) -> Self {
-        Self { arrivals: if self.is_rate() { arrivals } else { Arrivals::Constant }, ..self }
+    pub fn with_arrivals(self, arrivals: ArrivalProcess) -> Self {
+        Self { arrivals: if self.is_rate() { arrivals } else { ArrivalProcess::Constant }, ..self }
     }
 
-    /// Whether its requests come by chance.
+    /// Whether it is a Poisson process.
     #[must_use]
     pub fn is_poisson(&self) -> bool {
-        self.arrivals == Arrivals::Poisson
+        self.arrivals == ArrivalProcess::Poisson
     }
 
-    /// Whether its arrivals can be one thing or the other.
+    /// Whether its shape is a rate.
     pub(super) fn is_rate(&self) -> bool {
         matches!(self.shape, Shape::Steady { .. } | Shape::Ramp(_) | Shape::Sine { .. })
     }
 
-    /// How many requests there are at one moment, if it is a burst; else 0.
-    pub(super) fn at_once(&self) -> u64 {
+    /// The requests of a burst; else 0.
+    pub(super) fn burst_requests(&self) -> u64 {
         match self.shape {
             Shape::Burst { requests } => requests,
             _ => 0,
         }
     }
 
-    /// How long it takes; a burst takes no time.
+    /// The duration; zero for a burst.
     #[must_use]
-    pub fn lasts(&self) -> Duration {
+    pub fn duration(&self) -> Duration {
         match &self.shape {
-            Shape::Steady { lasts, .. } | Shape::Sine { lasts, .. } | Shape::Pause { lasts } => *lasts,
-            Shape::Ramp(ramp) => ramp.lasts,
+            Shape::Steady { duration, .. } | Shape::Sine { duration, .. } | Shape::Pause { duration } => {
+                *duration
+            }
+            Shape::Ramp(ramp) => ramp.duration,
             Shape::Burst { .. } => Duration::ZERO,
             Shape::Replay { due } => due.last().copied().unwrap_or_default(),
         }
     }
 
-    /// How many requests there are: exactly if they are evenly spread, else on average.
+    /// The number of requests: exact for constant arrivals, the mean for Poisson arrivals.
     #[must_use]
     pub fn requests(&self) -> u64 {
         match &self.shape {
-            Shape::Steady { rate, lasts } => rate.within(*lasts),
-            Shape::Ramp(ramp) => first_at(ramp.whole()),
-            Shape::Sine { .. } => first_at(self.expected(self.lasts())),
+            Shape::Steady { rate, duration } => rate.within(*duration),
+            Shape::Ramp(ramp) => requests_before(ramp.total()),
+            Shape::Sine { .. } => requests_before(self.expected_requests(self.duration())),
             Shape::Pause { .. } => 0,
             Shape::Burst { requests } => *requests,
             Shape::Replay { due } => due.len() as u64,
         }
     }
 
-    /// How many requests are expected within so much time of its start. Those of a burst or a log that are
-    /// due at this very moment are among them.
+    /// The expected number of requests within a time from the start, including those of a burst or a replay that are due at
+    /// that time.
     #[must_use]
-    pub fn expected(&self, within: Duration) -> f64 {
-        let nanos = within.min(self.lasts()).as_nanos() as f64;
+    pub fn expected_requests(&self, within: Duration) -> f64 {
+        let nanos = within.min(self.duration()).as_nanos() as f64;
         match &self.shape {
             Shape::Steady { rate, .. } => rate.over(nanos),
-            Shape::Ramp(ramp) if ramp.lasts.is_zero() => 0.0,
+            Shape::Ramp(ramp) if ramp.duration.is_zero() => 0.0,
             Shape::Ramp(ramp) => ramp.expected(nanos),
             Shape::Sine { sine, .. } => sine.expected(nanos),
             Shape::Pause { .. } => 0.0,
@@ -171,22 +171,21 @@ impl Step {
         }
     }
 
-    /// When request `n` (from 0, and below [`requests`](Self::requests)) is due if they come evenly, counted
-    /// from its start. Computed from `n`, so it never drifts.
+    /// The due time from the start of request `n`, from 0 and below [`requests`](Self::requests), with constant arrivals.
+    /// Computed from `n`, so it does not drift.
     #[must_use]
     pub fn due(&self, n: u64) -> Duration {
         match &self.shape {
             Shape::Steady { rate, .. } => rate.due(n),
-            Shape::Ramp(_) | Shape::Sine { .. } => self.moment(self.at(n as f64).round()),
+            Shape::Ramp(_) | Shape::Sine { .. } => self.clamped(self.nanos_of(n as f64).round()),
             Shape::Pause { .. } | Shape::Burst { .. } => Duration::ZERO,
             Shape::Replay { due } => {
-                usize::try_from(n).ok().and_then(|n| due.get(n).copied()).unwrap_or_else(|| self.lasts())
+                usize::try_from(n).ok().and_then(|n| due.get(n).copied()).unwrap_or_else(|| self.duration())
             }
         }
     }
 
-    /// The most requests that are expected in a second. Those of a burst come within one, and a log has a
-    /// fullest one.
+    /// The highest expected rate: for a burst its requests in one second, for a replay its busiest second.
     #[must_use]
     pub fn peak_per_second(&self) -> f64 {
         match &self.shape {
@@ -207,29 +206,28 @@ impl Step {
         }
     }
 
-    /// The rate that it begins with: for whoever wants to warm up. Where that is nothing, its average; `None`
-    /// if there is none of that either.
+    /// The rate for a warm-up: that of the start, or the mean where that is zero; `None` if both are.
     pub(super) fn first_rate(&self) -> Option<Rate> {
-        let average = || Rate::nearest(self.requests() as f64 / self.lasts().as_secs_f64());
+        let mean = || Rate::nearest(self.requests() as f64 / self.duration().as_secs_f64());
         match &self.shape {
             Shape::Steady { rate, .. } => Some(*rate),
-            Shape::Ramp(ramp) => ramp.from.rate().or_else(average),
+            Shape::Ramp(ramp) => ramp.from.rate().or_else(mean),
             Shape::Sine { sine, .. } => Rate::nearest(sine.first_per_second()).or(Some(sine.mean())),
             Shape::Pause { .. } | Shape::Burst { .. } => None,
-            Shape::Replay { .. } => average(),
+            Shape::Replay { .. } => mean(),
         }
     }
 
-    /// The same for `factor` times as long, a nanosecond at least; a wave and a log are played slower.
+    /// The same for `factor` times the duration, at least a nanosecond; sines and replays slow down.
     pub(super) fn stretched(&self, factor: f64) -> Self {
-        let longer = |lasts: Duration| stretched(lasts, factor).max(Duration::from_nanos(1));
+        let longer = |duration: Duration| stretched(duration, factor).max(Duration::from_nanos(1));
         let shape = match &self.shape {
-            Shape::Steady { rate, lasts } => Shape::Steady { rate: *rate, lasts: longer(*lasts) },
-            Shape::Ramp(ramp) => Shape::Ramp(Ramp { lasts: longer(ramp.lasts), ..*ramp }),
-            Shape::Sine { sine, lasts } => {
-                Shape::Sine { sine: sine.with_period(longer(sine.period())), lasts: longer(*lasts) }
+            Shape::Steady { rate, duration } => Shape::Steady { rate: *rate, duration: longer(*duration) },
+            Shape::Ramp(ramp) => Shape::Ramp(LinearRamp { duration: longer(ramp.duration), ..*ramp }),
+            Shape::Sine { sine, duration } => {
+                Shape::Sine { sine: sine.with_period(longer(sine.period())), duration: longer(*duration) }
             }
-            Shape::Pause { lasts } => Shape::Pause { lasts: longer(*lasts) },
+            Shape::Pause { duration } => Shape::Pause { duration: longer(*duration) },
             Shape::Burst { requests } => Shape::Burst { requests: *requests },
             Shape::Replay { due } => {
                 Shape::Replay { due: due.iter().map(|due| stretched(*due, factor)).collect() }
@@ -239,18 +237,18 @@ impl Step {
     }
 }
 
-/// A Poisson process of rate one whose time is stretched: how far it has come is counted in nanoseconds where
-/// the rate is steady, else in requests that are expected.
+/// A Poisson process is one of rate 1 on a transformed axis. A position on it is in nanoseconds for a steady rate, else in
+/// expected requests.
 impl Step {
-    /// How far that is at the end.
+    /// The position of the end.
     pub(super) fn end(&self) -> f64 {
         match &self.shape {
-            Shape::Steady { lasts, .. } => lasts.as_nanos() as f64,
-            _ => self.expected(self.lasts()),
+            Shape::Steady { duration, .. } => duration.as_nanos() as f64,
+            _ => self.expected_requests(self.duration()),
         }
     }
 
-    /// Goes on by so many expected requests; beyond the end, those that are left over.
+    /// Advances by `gap` expected requests; an error holds the part of the gap beyond the end.
     pub(super) fn advance(&self, position: f64, end: f64, gap: f64) -> Result<f64, f64> {
         let unit = match &self.shape {
             Shape::Steady { rate, .. } => rate.per_nano(),
@@ -260,52 +258,52 @@ impl Step {
         if next < end { Ok(next) } else { Err(gap - (end - position) * unit) }
     }
 
-    /// When that is.
-    pub(super) fn reached(&self, position: f64) -> Duration {
-        self.moment(if matches!(self.shape, Shape::Steady { .. }) { position } else { self.at(position) })
+    /// The due time at a position.
+    pub(super) fn due_at(&self, position: f64) -> Duration {
+        let is_nanos = matches!(self.shape, Shape::Steady { .. });
+        self.clamped(if is_nanos { position } else { self.nanos_of(position) })
     }
 
-    /// Nanoseconds until so many requests are expected.
-    fn at(&self, requests: f64) -> f64 {
+    /// The nanoseconds within which `requests` are expected.
+    fn nanos_of(&self, requests: f64) -> f64 {
         match &self.shape {
-            Shape::Ramp(ramp) => ramp.within(requests),
-            Shape::Sine { sine, .. } => sine.within(requests),
+            Shape::Ramp(ramp) => ramp.time_of(requests),
+            Shape::Sine { sine, .. } => sine.time_of(requests),
             Shape::Steady { rate, .. } => requests / rate.per_nano(),
             Shape::Pause { .. } | Shape::Burst { .. } | Shape::Replay { .. } => 0.0,
         }
     }
 
-    /// So many nanoseconds after its start, and before its end.
-    fn moment(&self, nanos: f64) -> Duration {
+    /// A time from the start, clamped below the end.
+    fn clamped(&self, nanos: f64) -> Duration {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "a float saturates, and a step begins at 0"
+            reason = "a float saturates, and times are not negative"
         )]
-        let moment = Duration::from_nanos(nanos as u64);
-        moment.min(self.lasts().saturating_sub(Duration::from_nanos(1)))
+        let time = Duration::from_nanos(nanos as u64);
+        time.min(self.duration().saturating_sub(Duration::from_nanos(1)))
     }
 }
 
-/// The first request of those that are expected at the end or later. An integral that should be whole is so to
-/// a millionth.
-fn first_at(expected: f64) -> u64 {
+/// The number of requests before the end. An expected number within a millionth of a whole number counts as whole.
+fn requests_before(expected: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates")]
-    let first = (expected - 1e-6).ceil().max(0.0) as u64;
-    first
+    let requests = (expected - 1e-6).ceil().max(0.0) as u64;
+    requests
 }
 
-/// Without how its requests are spread.
+/// Without the arrival process.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lasts = format_span(self.lasts());
+        let duration = format_span(self.duration());
         match &self.shape {
-            Shape::Steady { rate, .. } => write!(f, "{lasts} at {rate}"),
-            Shape::Ramp(Ramp { from, to, .. }) => write!(f, "{lasts} from {from} to {to}"),
-            Shape::Sine { sine, .. } => write!(f, "{lasts} around {sine}"),
-            Shape::Pause { .. } => write!(f, "{lasts} pause"),
+            Shape::Steady { rate, .. } => write!(f, "{duration} at {rate}"),
+            Shape::Ramp(LinearRamp { from, to, .. }) => write!(f, "{duration} from {from} to {to}"),
+            Shape::Sine { sine, .. } => write!(f, "{duration} around {sine}"),
+            Shape::Pause { .. } => write!(f, "{duration} pause"),
             Shape::Burst { requests } => write!(f, "{requests} at once"),
-            Shape::Replay { due } => write!(f, "{} replayed in {lasts}", format_count(due.len() as u64)),
+            Shape::Replay { due } => write!(f, "{} replayed in {duration}", format_count(due.len() as u64)),
         }
     }
 }

@@ -11,8 +11,8 @@ fn rate(text: &str) -> Rate {
     text.parse().unwrap()
 }
 
-fn one(text: &str, lasts: Duration, arrivals: Arrivals) -> Schedule {
-    Schedule::new(vec![Step::steady(rate(text), lasts).arriving(arrivals)])
+fn one(text: &str, lasts: Duration, arrivals: ArrivalProcess) -> Schedule {
+    Schedule::new(vec![Step::steady(rate(text), lasts).with_arrivals(arrivals)])
 }
 
 fn secs(secs: u64) -> Duration {
@@ -20,12 +20,12 @@ fn secs(secs: u64) -> Duration {
 }
 
 /// Around 500/s, 200/s up and down, three times a minute.
-fn wave(start: Turn, lasts: u64) -> Step {
+fn wave(start: SineStart, lasts: u64) -> Step {
     Step::sine(Sine::new(rate("500/s"), rate("200/s"), secs(20), start).unwrap(), secs(lasts))
 }
 
 #[test]
-fn rates_are_read_and_written() {
+fn rates_round_trip_as_text() {
     for (text, written) in [
         ("425/s", "425/s"),
         ("1_000 / m", "1000/m"),
@@ -40,12 +40,12 @@ fn rates_are_read_and_written() {
 }
 
 #[test]
-fn what_is_no_rate_is_told_what_would_be() {
-    let malformed = "is no rate: write requests per time, such as `425/s`, `1000/m` or `5/100ms`";
-    let range = "is no rate of a load: write from 1 request on, and at most one a nanosecond";
+fn invalid_rate_has_a_remedy() {
+    let malformed = "is not a rate: write requests per period, such as `425/s`, `1000/m` or `5/100ms`";
+    let range = "is out of range: write at least 1 request, and at most one a nanosecond";
     for (text, message) in [
-        ("425", "`425` does not say per what time: write `425/s` or `425/m`"),
-        ("4.25", "`4.25` does not say per what time: write `4.25/s` or `4.25/m`"),
+        ("425", "`425` has no period: write `425/s` or `425/m`"),
+        ("4.25", "`4.25` has no period: write `4.25/s` or `4.25/m`"),
         ("425/5", "`5` has no unit: write `5ms` or `5s`"),
         ("425/second", "`second` is no unit of time: use ns, us, ms, s, m, h or d"),
         ("fast", &format!("`fast` {malformed}")),
@@ -61,12 +61,13 @@ fn what_is_no_rate_is_told_what_would_be() {
 }
 
 #[test]
-fn levels_and_rates_in_between() {
-    for (text, level) in [("0/s", Level::NONE), ("0/5m", Level::NONE), ("7/m", rate("7/m").into())] {
+fn zero_rates_and_nearest_rates() {
+    for (text, level) in [("0/s", RateOrZero::ZERO), ("0/5m", RateOrZero::ZERO), ("7/m", rate("7/m").into())]
+    {
         assert_eq!(text.parse(), Ok(level), "{text}");
     }
     for text in ["0", "0/0", "0/0s", "-0/s", "0/fortnight"] {
-        assert!(text.parse::<Level>().is_err(), "{text}");
+        assert!(text.parse::<RateOrZero>().is_err(), "{text}");
     }
     for (per_second, text) in
         [(700.0, "700/s"), (0.5, "1/2s"), (1e9, "1000000000/s"), (1.0 / 3.0, "333333333/1000000000s")]
@@ -79,26 +80,26 @@ fn levels_and_rates_in_between() {
 }
 
 #[test]
-fn a_schedule_says_what_it_is() {
+fn schedule_is_shown_as_text() {
     let both = |arrivals| {
         let steps = [("100/s", 10), ("1000/s", 5)];
-        steps.map(|(text, lasts)| Step::steady(rate(text), secs(lasts)).arriving(arrivals)).to_vec()
+        steps.map(|(text, lasts)| Step::steady(rate(text), secs(lasts)).with_arrivals(arrivals)).to_vec()
     };
-    let schedule = Schedule::new(both(Arrivals::Poisson));
+    let schedule = Schedule::new(both(ArrivalProcess::Poisson));
     assert_eq!(schedule.to_string(), "10s at 100/s, 5s at 1000/s (poisson)");
-    assert_eq!((schedule.requests(), schedule.lasts()), (6_000, secs(15)));
+    assert_eq!((schedule.requests(), schedule.duration()), (6_000, secs(15)));
     assert_eq!(schedule.stretched(0.1).to_string(), "1s at 100/s, 500ms at 1000/s (poisson)");
-    assert_eq!(schedule.stretched(1e-30).lasts(), Duration::from_nanos(2));
+    assert_eq!(schedule.stretched(1e-30).duration(), Duration::from_nanos(2));
 
-    let up = Step::ramp(Level::NONE, rate("1000/s"), secs(30));
+    let up = Step::ramp(RateOrZero::ZERO, rate("1000/s"), secs(30));
     for (steps, requests, lasts, peak, words) in [
         (vec![up.clone()], 15_000, 30, 1_000.0, "30s from 0/s to 1000/s"),
         (vec![Step::ramp(rate("7/s"), rate("7/s"), secs(3))], 21, 3, 7.0, "3s at 7/s"),
-        (vec![Step::ramp(Level::NONE, Level::NONE, secs(3))], 0, 3, 0.0, "3s pause"),
-        (vec![wave(Turn::MeanUp, 60)], 30_000, 60, 700.0, "60s around 500/s (+-200/s every 20s)"),
+        (vec![Step::ramp(RateOrZero::ZERO, RateOrZero::ZERO, secs(3))], 0, 3, 0.0, "3s pause"),
+        (vec![wave(SineStart::MeanUp, 60)], 30_000, 60, 700.0, "60s around 500/s (+-200/s every 20s)"),
         (
             vec![
-                wave(Turn::Trough, 60).arriving(Arrivals::Poisson),
+                wave(SineStart::Trough, 60).with_arrivals(ArrivalProcess::Poisson),
                 Step::pause(secs(5)),
                 Step::burst(1_000),
             ],
@@ -108,7 +109,7 @@ fn a_schedule_says_what_it_is() {
             "60s around 500/s (+-200/s every 20s, from its trough), 5s pause, 1000 at once (poisson)",
         ),
         (
-            vec![up.arriving(Arrivals::Poisson), Step::steady(rate("1/s"), secs(1))],
+            vec![up.with_arrivals(ArrivalProcess::Poisson), Step::steady(rate("1/s"), secs(1))],
             15_001,
             31,
             1_000.0,
@@ -124,17 +125,21 @@ fn a_schedule_says_what_it_is() {
         (Vec::new(), 0, 0, 0.0, ""),
     ] {
         let schedule = Schedule::new(steps);
-        let numbers = (schedule.requests(), schedule.lasts());
+        let numbers = (schedule.requests(), schedule.duration());
         assert_eq!((schedule.to_string().as_str(), numbers), (words, (requests, secs(lasts))));
         assert!((schedule.peak_per_second() - peak).abs() < 1e-9, "{words}: {}", schedule.peak_per_second());
     }
 }
 
 #[test]
-fn what_is_stretched_keeps_its_shape() {
+fn stretched_schedule_keeps_its_shape() {
     let log = Step::replay([0, 100, 300].map(Duration::from_millis).to_vec());
-    let steps =
-        vec![Step::ramp(rate("1/s"), Level::NONE, secs(2)), wave(Turn::Peak, 40), Step::burst(3), log];
+    let steps = vec![
+        Step::ramp(rate("1/s"), RateOrZero::ZERO, secs(2)),
+        wave(SineStart::Peak, 40),
+        Step::burst(3),
+        log,
+    ];
     let schedule = Schedule::new(steps);
     let longer = schedule.stretched(10.0);
     assert_eq!(
@@ -142,38 +147,38 @@ fn what_is_stretched_keeps_its_shape() {
         "20s from 1/s to 0/s, 6m40s around 500/s (+-200/s every 3m20s, from its peak), 3 at once, 3 replayed in 3s"
     );
     assert_eq!(longer.requests(), 10 + 200_000 + 3 + 3);
-    assert_eq!(longer.arrivals(Seed(1)).last(), Some(longer.lasts()));
+    assert_eq!(longer.due_times(Seed(1)).last(), Some(longer.duration()));
 }
 
 #[test]
-fn a_warm_up_precedes_and_a_limit_ends() {
-    let due = |schedule: &Schedule| schedule.arrivals(Seed(1)).collect::<Vec<_>>();
+fn warmup_precedes_and_requests_max_ends_the_schedule() {
+    let due = |schedule: &Schedule| schedule.due_times(Seed(1)).collect::<Vec<_>>();
     let steady = |text, lasts| Step::steady(rate(text), secs(lasts));
     let plain = Schedule::new(vec![steady("100/s", 10), Step::pause(secs(1)), Step::burst(5)]);
     let warm = plain.clone().with_warmup(secs(2)).unwrap();
     assert_eq!(warm.to_string(), "10s at 100/s, 1s pause, 5 at once, after 2s at 100/s to warm up");
-    assert_eq!((warm.warmup(), warm.lasts(), warm.requests()), (secs(2), secs(13), 1_205));
+    assert_eq!((warm.warmup(), warm.duration(), warm.requests()), (secs(2), secs(13), 1_205));
     let later: Vec<_> = due(&plain).iter().map(|due| *due + secs(2)).collect();
     assert_eq!(due(&warm)[200..], later);
     let twice = warm.clone().with_warmup(secs(3)).unwrap();
-    assert_eq!((twice.warmup(), twice.lasts()), (secs(3), secs(14)));
+    assert_eq!((twice.warmup(), twice.duration()), (secs(3), secs(14)));
 
     // A limit counts what is measured, and the load is over when one too many would be due.
     for (most, lasts_ms, requests) in
         [(1, 10, 1), (500, 5_000, 500), (1_000, 11_000, 1_000), (9_999, 11_000, 1_005)]
     {
-        let limited = plain.clone().limited(most);
-        let numbers = (limited.lasts(), limited.requests(), due(&limited).len() as u64);
+        let limited = plain.clone().with_requests_max(most);
+        let numbers = (limited.duration(), limited.requests(), due(&limited).len() as u64);
         assert_eq!(numbers, (Duration::from_millis(lasts_ms), requests, requests), "{most}");
-        assert_eq!(due(&warm.clone().limited(most)).len() as u64, 200 + requests);
+        assert_eq!(due(&warm.clone().with_requests_max(most)).len() as u64, 200 + requests);
     }
     assert_eq!(
-        plain.clone().limited(7).limited(9).to_string(),
+        plain.clone().with_requests_max(7).with_requests_max(9).to_string(),
         "10s at 100/s, 1s pause, 5 at once, 7 requests at most"
     );
-    let poisson = Schedule::new(vec![steady("100/s", 10).arriving(Arrivals::Poisson)]);
-    let limited = poisson.clone().limited(50);
-    assert_eq!((due(&limited).len(), limited.lasts()), (50, secs(10)));
+    let poisson = Schedule::new(vec![steady("100/s", 10).with_arrivals(ArrivalProcess::Poisson)]);
+    let limited = poisson.clone().with_requests_max(50);
+    assert_eq!((due(&limited).len(), limited.duration()), (50, secs(10)));
     assert_eq!(due(&limited), due(&poisson)[..50]);
 
     let first = |step: Step| {
@@ -182,12 +187,12 @@ fn a_warm_up_precedes_and_a_limit_ends() {
     };
     for (step, requests) in [
         (Step::ramp(rate("10/s"), rate("90/s"), secs(10)), Some(1_000)),
-        (Step::ramp(Level::NONE, rate("90/s"), secs(10)), Some(4_500)),
-        (wave(Turn::MeanDown, 10), Some(50_000)),
-        (wave(Turn::Peak, 10), Some(70_000)),
-        (wave(Turn::Trough, 10), Some(30_000)),
+        (Step::ramp(RateOrZero::ZERO, rate("90/s"), secs(10)), Some(4_500)),
+        (wave(SineStart::MeanDown, 10), Some(50_000)),
+        (wave(SineStart::Peak, 10), Some(70_000)),
+        (wave(SineStart::Trough, 10), Some(30_000)),
         (
-            Step::sine(Sine::new(rate("5/s"), rate("5/s"), secs(1), Turn::Trough).unwrap(), secs(10)),
+            Step::sine(Sine::new(rate("5/s"), rate("5/s"), secs(1), SineStart::Trough).unwrap(), secs(10)),
             Some(500),
         ),
         (Step::replay([1, 2, 4].map(secs).to_vec()), Some(75)),
@@ -200,35 +205,38 @@ fn a_warm_up_precedes_and_a_limit_ends() {
 }
 
 #[test]
-fn too_much_too_long_and_nothing_are_beyond() {
+fn empty_and_excessive_schedules_are_refused() {
     let one = |text, lasts| Schedule::new(vec![Step::steady(rate(text), lasts)]);
-    assert_eq!(one("1/s", secs(0)).check(), Err(Beyond::Nobody));
+    assert_eq!(one("1/s", secs(0)).check(), Err(ScheduleLimitError::NoRequests));
     assert_eq!(one("1/ns", secs(1)).check(), Ok(()));
-    assert_eq!(one("1/ns", secs(2)).check(), Err(Beyond::Requests));
-    assert_eq!(one("1/ns", secs(2)).limited(10).check(), Ok(()));
-    assert_eq!(one("1/h", Duration::from_hours(721)).check(), Err(Beyond::Duration));
-    assert_eq!(Schedule::new(vec![Step::burst(u64::MAX), Step::burst(1)]).check(), Err(Beyond::Requests));
+    assert_eq!(one("1/ns", secs(2)).check(), Err(ScheduleLimitError::TooManyRequests));
+    assert_eq!(one("1/ns", secs(2)).with_requests_max(10).check(), Ok(()));
+    assert_eq!(one("1/h", Duration::from_hours(721)).check(), Err(ScheduleLimitError::TooLong));
+    assert_eq!(
+        Schedule::new(vec![Step::burst(u64::MAX), Step::burst(1)]).check(),
+        Err(ScheduleLimitError::TooManyRequests)
+    );
 }
 
 #[test]
 fn constant_arrivals_do_not_drift_in_a_day() {
-    let schedule = one("7/s", Duration::from_hours(24), Arrivals::Constant);
-    let last = schedule.arrivals(Seed(1)).last().unwrap();
+    let schedule = one("7/s", Duration::from_hours(24), ArrivalProcess::Constant);
+    let last = schedule.due_times(Seed(1)).last().unwrap();
     assert_eq!(last, Duration::from_nanos((7 * 86_400 - 1) * 1_000_000_000 / 7));
 }
 
 /// Counts of 10,000 windows of 100 ms that expect five requests each.
 fn counts(seed: u64) -> Vec<f64> {
-    let schedule = one("50/s", Duration::from_secs(1_000), Arrivals::Poisson);
+    let schedule = one("50/s", Duration::from_secs(1_000), ArrivalProcess::Poisson);
     let mut counts = vec![0.0; 10_000];
-    for due in schedule.arrivals(Seed(seed)) {
+    for due in schedule.due_times(Seed(seed)) {
         counts[usize::try_from(due.as_millis() / 100).unwrap()] += 1.0;
     }
     counts
 }
 
 #[test]
-fn poisson_counts_have_their_mean_their_dispersion_and_their_shape() {
+fn poisson_counts_have_their_mean_dispersion_and_shape() {
     for seed in 1..=5 {
         let counts = counts(seed);
         let n = counts.len() as f64;
@@ -277,7 +285,7 @@ fn by_hand(steps: &[(Rate, Duration)], seed: u64) -> Vec<Duration> {
 
 proptest! {
     #[test]
-    fn evenly_spread_requests_are_where_they_should_be(
+    fn constant_arrivals_match_the_expected_requests(
         steps in prop::collection::vec((1..5_000_u32, 1..2_000_u64, 0..3_000_u64), 1..4),
     ) {
         let steps: Vec<_> = steps
@@ -285,7 +293,7 @@ proptest! {
             .map(|(requests, per, lasts)| (rate(&format!("{requests}/{per}ms")), Duration::from_millis(lasts)))
             .collect();
         let schedule = Schedule::new(steps.iter().map(|(rate, lasts)| Step::steady(*rate, *lasts)).collect());
-        let mut due = schedule.arrivals(Seed(1)).peekable();
+        let mut due = schedule.due_times(Seed(1)).peekable();
         let (mut began, mut all) = (Duration::ZERO, 0);
         for (rate, lasts) in steps {
             let end = began + lasts;
@@ -304,7 +312,7 @@ proptest! {
     }
 
     #[test]
-    fn poisson_arrivals_ascend_end_in_time_and_repeat_themselves(
+    fn poisson_arrivals_ascend_end_in_time_and_repeat(
         seed: u64,
         steps in prop::collection::vec((1..500_u32, 1..3_000_u64), 1..4),
     ) {
@@ -312,20 +320,20 @@ proptest! {
             .into_iter()
             .map(|(requests, lasts)| (rate(&format!("{requests}/s")), Duration::from_millis(lasts)))
             .collect();
-        let poisson = |(rate, lasts): &(Rate, Duration)| Step::steady(*rate, *lasts).arriving(Arrivals::Poisson);
+        let poisson = |(rate, lasts): &(Rate, Duration)| Step::steady(*rate, *lasts).with_arrivals(ArrivalProcess::Poisson);
         let schedule = Schedule::new(steps.iter().map(poisson).collect());
-        let due: Vec<_> = schedule.arrivals(Seed(seed)).collect();
+        let due: Vec<_> = schedule.due_times(Seed(seed)).collect();
         prop_assert_eq!(&due, &by_hand(&steps, seed));
         prop_assert!(due.is_sorted());
-        prop_assert!(due.last().is_none_or(|last| *last < schedule.lasts()));
-        prop_assert_eq!(&due, &schedule.arrivals(Seed(seed)).collect::<Vec<_>>());
+        prop_assert!(due.last().is_none_or(|last| *last < schedule.duration()));
+        prop_assert_eq!(&due, &schedule.due_times(Seed(seed)).collect::<Vec<_>>());
         // Six standard deviations: a proptest draws many seeds.
         let expected = schedule.requests() as f64;
         prop_assert!((due.len() as f64 - expected).abs() < 6.0 * expected.sqrt() + 6.0, "{}", due.len());
     }
 
     #[test]
-    fn no_text_makes_it_panic(text in ".{0,12}", digits in "[0-9_]{1,20}/[0-9]{0,12}[a-z]{0,2}") {
+    fn arbitrary_text_does_not_panic(text in ".{0,12}", digits in "[0-9_]{1,20}/[0-9]{0,12}[a-z]{0,2}") {
         let _ = (text.parse::<Rate>(), digits.parse::<Rate>().map(|rate| rate.to_string()));
     }
 }

@@ -1,29 +1,29 @@
-//! What has to hold of a run.
+//! Bounds on the metrics of a run.
 
 use std::{fmt, str::FromStr, time::Duration};
 
 use stockade_model::units::{UnitError, format_duration, parse_duration};
 
-use super::metric::{Metric, Unit};
+use super::metric::{BoundMetric, BoundUnit};
 use crate::summary::Summary;
 
-/// A comparison that holds of a run, or does not.
+/// A comparison of a metric with a value.
 ///
-/// | written | of a run |
+/// | metric | meaning |
 /// |---|---|
-/// | `response.S`, or `S` alone | from when a request was due until it was answered |
-/// | `service.S` | from when it was sent until it was answered |
+/// | `response.S`, or `S` alone | from the due time of a request to the end of its response |
+/// | `service.S` | from sending a request to the end of its response |
 /// | `send_lag.S` | how late requests were sent |
-/// | `success` | answered with 200 to 399, of all that ended: 0 to 1 |
-/// | `failed` | how many have no answer |
-/// | `achieved` | done when the schedule was over, of all that were due: 0 to 1 |
-/// | `dropped` | how many were due and never sent |
-/// | `requests` | how many ended, whichever way |
+/// | `success` | the share of ended requests with a status of 200 to 399: 0 to 1 |
+/// | `failed` | requests without a response |
+/// | `achieved` | the share of due requests that ended within the schedule: 0 to 1 |
+/// | `dropped` | requests that were due and never sent |
+/// | `requests` | requests that ended |
 /// | `throughput` | successes a second |
-/// | `in_flight_max` | the most under way at once |
+/// | `in_flight_max` | the most requests in flight at once |
 ///
-/// `S` is `min`, `mean`, `max` or a percentile such as `p50` or `p99.9`. A request without an answer counts as slower than
-/// every answer: `p99 < 50ms` does not hold where more than one in a hundred has none.
+/// `S` is `min`, `mean`, `max` or a percentile such as `p50` or `p99.9`. A request without a response counts as slower than
+/// every response: `p99 < 50ms` does not hold where more than one request in a hundred has none.
 ///
 /// ```
 /// use stockade_load::search::Bound;
@@ -38,16 +38,16 @@ use crate::summary::Summary;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
-    /// As it was written.
+    /// As written.
     name: String,
-    metric: Metric,
-    comparison: Comparison,
-    value: Value,
+    metric: BoundMetric,
+    comparison: Comparator,
+    value: BoundValue,
 }
 
 /// How two numbers are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparison {
+enum Comparator {
     /// `<`
     Less,
     /// `<=`
@@ -62,7 +62,7 @@ pub enum Comparison {
     NotEqual,
 }
 
-impl Comparison {
+impl Comparator {
     const ALL: [(&str, Self); 6] = [
         ("<", Self::Less),
         ("<=", Self::AtMost),
@@ -85,56 +85,54 @@ impl Comparison {
     }
 }
 
-impl fmt::Display for Comparison {
+impl fmt::Display for Comparator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known = Self::ALL.into_iter().find(|(_, comparison)| comparison == self);
         f.write_str(known.map_or("", |(text, _)| text))
     }
 }
 
-/// With what a figure is compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value {
-    /// A time.
+enum BoundValue {
     Time(Duration),
-    /// A count, a ratio, a rate.
+    /// A count, a ratio or a rate.
     Number(f64),
 }
 
-/// A bound could not be read. The message says what to write instead.
+/// Why a bound is refused. The message says what to write instead.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BoundError {
-    /// There is no comparison, or nothing on one side of it.
+    /// The comparison, or one side of it, is missing.
     #[error(
-        "`{0}` is no bound: write a metric, a comparison and a value, such as `p99 < 50ms` or `success >= 0.999`"
+        "`{0}` is not a bound: write a metric, a comparison and a value, such as `p99 < 50ms` or `success >= 0.999`"
     )]
     Malformed(String),
-    /// Signs that compare nothing.
-    #[error("`{0}` is no comparison: use <, <=, >, >=, == or !=")]
+    /// The comparison is unknown.
+    #[error("`{0}` is not a comparison: use <, <=, >, >=, == or !=")]
     UnknownComparison(String),
-    /// No figure has this name.
-    #[error("`{name}` is no metric: {remedy}")]
+    /// The metric is unknown.
+    #[error("`{name}` is not a metric: {remedy}")]
     UnknownMetric {
-        /// What was written.
+        /// The unknown name.
         name: String,
-        /// What to write.
+        /// What to write instead.
         remedy: String,
     },
-    /// There is no such percentile.
-    #[error("`{0}` is no percentile: they are above 0 and at most 100, such as p99.9")]
+    /// The percentile is out of range.
+    #[error("`{0}` is not a percentile: write one above 0 and at most 100, such as p99.9")]
     Quantile(String),
-    /// Times are counted to three digits.
-    #[error("`{0}` is a time, and no time is quite another: compare it with <, <=, > or >=")]
+    /// Histograms round times to three digits, so they are not compared for equality.
+    #[error("`{0}` is a time, and measured times are never equal: compare it with <, <=, > or >=")]
     Exactly(String),
-    /// A time that is none.
+    /// The value is not a time.
     #[error(transparent)]
     Unit(#[from] UnitError),
-    /// Not a number.
-    #[error("`{metric}` is a plain number, and `{text}` is none: write one such as 0.999 or 10")]
+    /// The value is not a number.
+    #[error("`{metric}` is a number, and `{text}` is not: write one such as 0.999 or 10")]
     Number {
-        /// What is bounded.
+        /// The metric.
         metric: String,
-        /// What was written.
+        /// The value as written.
         text: String,
     },
 }
@@ -145,23 +143,23 @@ impl FromStr for Bound {
     fn from_str(text: &str) -> Result<Self, BoundError> {
         let is_sign = |c: char| "<>=!".contains(c);
         let malformed = || BoundError::Malformed(text.trim().to_owned());
-        let begin = text.find(is_sign).ok_or_else(malformed)?;
-        let (name, rest) = text.split_at(begin);
+        let start = text.find(is_sign).ok_or_else(malformed)?;
+        let (name, rest) = text.split_at(start);
         let end = rest.find(|c| !is_sign(c)).ok_or_else(malformed)?;
         let (sign, value) = rest.split_at(end);
         let (name, value) = (name.trim(), value.trim());
         if name.is_empty() || value.is_empty() {
             return Err(malformed());
         }
-        let known = Comparison::ALL.into_iter().find(|(known, _)| *known == sign);
+        let known = Comparator::ALL.into_iter().find(|(known, _)| *known == sign);
         let (_, comparison) = known.ok_or_else(|| BoundError::UnknownComparison(sign.to_owned()))?;
-        let metric = Metric::named(name)?;
+        let metric = BoundMetric::parse(name)?;
         let number = || value.parse().ok().filter(|number: &f64| number.is_finite());
-        let is_exact = matches!(comparison, Comparison::Equal | Comparison::NotEqual);
+        let is_exact = matches!(comparison, Comparator::Equal | Comparator::NotEqual);
         let value = match metric.unit() {
-            Unit::Time if is_exact => return Err(BoundError::Exactly(name.to_owned())),
-            Unit::Time => Value::Time(parse_duration(value)?),
-            Unit::Number => Value::Number(
+            BoundUnit::Time if is_exact => return Err(BoundError::Exactly(name.to_owned())),
+            BoundUnit::Time => BoundValue::Time(parse_duration(value)?),
+            BoundUnit::Number => BoundValue::Number(
                 number()
                     .ok_or_else(|| BoundError::Number { metric: name.to_owned(), text: value.to_owned() })?,
             ),
@@ -176,8 +174,8 @@ impl fmt::Display for Bound {
     }
 }
 
-/// To the nanosecond: what is written can be read.
-impl fmt::Display for Value {
+/// Exact to the nanosecond, so that it can be parsed again.
+impl fmt::Display for BoundValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => number.fmt(f),
@@ -198,39 +196,39 @@ impl fmt::Display for Value {
 }
 
 impl Bound {
-    /// What breaks it, if anything does. A figure that a run does not have breaks every bound on it.
+    /// The violation, if the bound does not hold. A metric without a value violates every bound on it.
     #[must_use]
-    pub fn broken_by(&self, run: &Summary) -> Option<Broken> {
+    pub fn violation(&self, run: &Summary) -> Option<Violation> {
         let right = match self.value {
-            Value::Time(time) => time.as_nanos() as f64,
-            Value::Number(number) => number,
+            BoundValue::Time(time) => time.as_nanos() as f64,
+            BoundValue::Number(number) => number,
         };
-        let figure = self.metric.read(run);
-        let holds = figure.is_some_and(|left| self.comparison.holds(left, right));
-        (!holds).then(|| Broken { bound: self.clone(), figure })
+        let value = self.metric.read(run);
+        let holds = value.is_some_and(|left| self.comparison.holds(left, right));
+        (!holds).then(|| Violation { bound: self.clone(), value })
     }
 }
 
-/// A bound that did not hold of a run.
+/// A bound that does not hold for a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Broken {
-    /// Which.
+pub struct Violation {
+    /// The bound.
     pub bound: Bound,
-    /// What the run had: times in nanoseconds, infinite if it is that of a request without an answer.
-    pub figure: Option<f64>,
+    /// The value of the metric: times in nanoseconds, infinite for a request without a response.
+    pub value: Option<f64>,
 }
 
 /// `p99 < 50ms: it was 73ms`
-impl fmt::Display for Broken {
+impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.bound)?;
-        match (self.figure, self.bound.metric.unit()) {
+        match (self.value, self.bound.metric.unit()) {
             (None, _) => f.write_str("there was nothing to measure"),
-            (Some(figure), Unit::Time) => match Duration::try_from_secs_f64(figure / 1e9) {
+            (Some(value), BoundUnit::Time) => match Duration::try_from_secs_f64(value / 1e9) {
                 Ok(time) => write!(f, "it was {}", format_duration(time)),
-                Err(_) => f.write_str("too many had no answer"),
+                Err(_) => f.write_str("too many requests had no response"),
             },
-            (Some(figure), Unit::Number) => write!(f, "it was {}", (figure * 1e6).round() / 1e6),
+            (Some(value), BoundUnit::Number) => write!(f, "it was {}", (value * 1e6).round() / 1e6),
         }
     }
 }
@@ -247,34 +245,35 @@ impl fmt::Display for Broken {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bounds(Vec<Bound>);
 
-/// Whether bounds held of a run.
+/// Whether bounds held for a run.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Held {
-    /// All of them did.
-    Yes,
-    /// Some did not: these.
-    No(Vec<Broken>),
-    /// The run does not tell, for these reasons.
+pub enum BoundsVerdict {
+    /// All bounds held.
+    Held,
+    /// These bounds did not hold.
+    Violated(Vec<Violation>),
+    /// The run is invalid for these reasons.
     Invalid(Vec<String>),
 }
 
 impl Bounds {
-    /// Each of them.
+    /// The bounds, in order.
     #[must_use]
-    pub fn each(&self) -> &[Bound] {
+    pub fn as_slice(&self) -> &[Bound] {
         &self.0
     }
 
-    /// Whether they held. Of a run that is not valid nobody knows, unless it is so for what was never sent alone: that
-    /// is the doing of whoever did not answer those under way.
+    /// Whether the bounds held. An invalid run has no verdict, unless unsent requests are the only reason: those are
+    /// caused by the tested system, which did not respond to the requests in flight.
     #[must_use]
-    pub fn judge(&self, run: &Summary) -> Held {
+    pub fn judge(&self, run: &Summary) -> BoundsVerdict {
         let has_dropped = run.dropped > 0;
-        if run.generator.reasons.len() > usize::from(has_dropped) {
-            return Held::Invalid(run.generator.reasons.clone());
+        if run.generator.invalid_reasons.len() > usize::from(has_dropped) {
+            return BoundsVerdict::Invalid(run.generator.invalid_reasons.clone());
         }
-        let broken: Vec<_> = self.0.iter().filter_map(|bound| bound.broken_by(run)).collect();
-        if broken.is_empty() && !has_dropped { Held::Yes } else { Held::No(broken) }
+        let violations: Vec<_> = self.0.iter().filter_map(|bound| bound.violation(run)).collect();
+        let holds = violations.is_empty() && !has_dropped;
+        if holds { BoundsVerdict::Held } else { BoundsVerdict::Violated(violations) }
     }
 }
 
@@ -301,14 +300,16 @@ impl fmt::Display for Bounds {
 }
 
 /// `p99 < 50ms: it was 73ms; failed == 0: it was 3`
-impl fmt::Display for Held {
+impl fmt::Display for BoundsVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Yes => f.write_str("held"),
-            Self::No(broken) if broken.is_empty() => f.write_str("requests were due and never sent"),
-            Self::No(broken) => {
-                let broken: Vec<_> = broken.iter().map(Broken::to_string).collect();
-                f.write_str(&broken.join("; "))
+            Self::Held => f.write_str("held"),
+            Self::Violated(violations) if violations.is_empty() => {
+                f.write_str("requests were due and never sent")
+            }
+            Self::Violated(violations) => {
+                let texts: Vec<_> = violations.iter().map(Violation::to_string).collect();
+                f.write_str(&texts.join("; "))
             }
             Self::Invalid(reasons) => write!(f, "invalid: {}", reasons.join("; ")),
         }

@@ -1,87 +1,83 @@
-//! What can be bounded: a registry of figures of a run.
+//! The registry of metrics that bounds can name.
 
 use std::time::Duration;
 
 use stockade_model::{histogram::Histogram, nearest::remedy};
 
+// why a circle: a metric's name is read as part of a bound, so a wrong one is that bound's error.
 use super::bound::BoundError;
 use crate::summary::Summary;
 
-/// What a figure is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(super) enum BoundUnit {
     /// Nanoseconds.
     Time,
-    /// Requests, a ratio, a rate.
+    /// A count, a ratio or a rate.
     Number,
 }
 
-/// A figure of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Metric {
-    Plain(&'static Plain),
-    Time(&'static Family, Stat),
+pub(super) enum BoundMetric {
+    Number(&'static NumberMetric),
+    Time(&'static TimeMetric, TimeStat),
 }
 
-/// A plain number, by name; `None`: this run has none.
+/// A named number; `None` where a run has no value.
 #[derive(Debug)]
-pub(super) struct Plain {
+pub(super) struct NumberMetric {
     name: &'static str,
     read: fn(&Summary) -> Option<f64>,
 }
 
-impl PartialEq for Plain {
+impl PartialEq for NumberMetric {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
     }
 }
 
-/// A distribution of times, by name: its histogram, and how many requests have no place in it because they have no
-/// answer.
+/// A named distribution of times, and the number of requests that are missing in it because they have no response.
 #[derive(Debug)]
-pub(super) struct Family {
+pub(super) struct TimeMetric {
     name: &'static str,
     times: fn(&Summary) -> &Histogram,
     unanswered: fn(&Summary) -> u64,
 }
 
-impl PartialEq for Family {
+impl PartialEq for TimeMetric {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
     }
 }
 
-/// Of a distribution.
+/// A statistic of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Stat {
+pub(super) enum TimeStat {
     Min,
     Mean,
     Max,
-    /// 0 to 1.
+    /// From 0 to 1.
     Quantile(f64),
 }
 
-static FAMILIES: [Family; 3] = [
-    Family {
+static TIME_METRICS: [TimeMetric; 3] = [
+    TimeMetric {
         name: "response",
         times: |run| &run.measured.times.response,
         unanswered: |run| run.measured.failed(),
     },
-    Family {
+    TimeMetric {
         name: "service",
         times: |run| &run.measured.times.service,
         unanswered: |run| run.measured.failed(),
     },
-    Family { name: "send_lag", times: |run| &run.measured.times.send_lag, unanswered: |_| 0 },
+    TimeMetric { name: "send_lag", times: |run| &run.measured.times.send_lag, unanswered: |_| 0 },
 ];
 
-static PLAIN: [Plain; 7] = [
-    // Answered with 200 to 399, of all that ended.
-    Plain { name: "success", read: |run| ratio(run.measured.successes, run.measured.requests()) },
-    // Without an answer.
-    Plain { name: "failed", read: |run| Some(run.measured.failed() as f64) },
-    // Done when the schedule was over, of all that were due: what is achieved of the rate that was asked for.
-    Plain {
+static NUMBER_METRICS: [NumberMetric; 7] = [
+    NumberMetric { name: "success", read: |run| ratio(run.measured.successes, run.measured.requests()) },
+    NumberMetric { name: "failed", read: |run| Some(run.measured.failed() as f64) },
+    // The requests that ended within the schedule, as a share of those due: the achieved share of the rate.
+    NumberMetric {
         name: "achieved",
         read: |run| {
             let ended = run.measured.requests();
@@ -89,84 +85,81 @@ static PLAIN: [Plain; 7] = [
             ratio(ended.saturating_sub(late), ended.saturating_add(run.dropped))
         },
     },
-    // Due, and never sent.
-    Plain { name: "dropped", read: |run| Some(run.dropped as f64) },
-    // That ended, whichever way.
-    Plain { name: "requests", read: |run| Some(run.measured.requests() as f64) },
-    // Successes a second, from the first request until the last was done.
-    Plain {
+    NumberMetric { name: "dropped", read: |run| Some(run.dropped as f64) },
+    NumberMetric { name: "requests", read: |run| Some(run.measured.requests() as f64) },
+    // Successes a second, from the first request to the end of the last one.
+    NumberMetric {
         name: "throughput",
         read: |run| {
-            let seconds = (run.attack() + run.wait()).as_secs_f64();
+            let seconds = (run.attack_duration() + run.wait_duration()).as_secs_f64();
             (seconds > 0.0).then(|| run.measured.successes as f64 / seconds)
         },
     },
-    // Under way at once, at most.
-    Plain { name: "in_flight_max", read: |run| Some(run.in_flight_max as f64) },
+    NumberMetric { name: "in_flight_max", read: |run| Some(run.in_flight_max as f64) },
 ];
 
-/// Stats to propose; any other quantile will do as well.
+/// The statistics that error messages propose; other percentiles are valid as well.
 const STATS: [&str; 8] = ["min", "mean", "max", "p50", "p90", "p95", "p99", "p99.9"];
 
 fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-impl Metric {
-    /// Finds one: `p99` is `response.p99`.
-    pub(super) fn named(name: &str) -> Result<Self, BoundError> {
-        if let Some(plain) = PLAIN.iter().find(|plain| plain.name == name) {
-            return Ok(Self::Plain(plain));
+impl BoundMetric {
+    /// Finds a metric by name: `p99` is `response.p99`.
+    pub(super) fn parse(name: &str) -> Result<Self, BoundError> {
+        if let Some(plain) = NUMBER_METRICS.iter().find(|plain| plain.name == name) {
+            return Ok(Self::Number(plain));
         }
-        if let Some(stat) = Stat::named(name) {
-            return Ok(Self::Time(&FAMILIES[0], stat?));
+        if let Some(stat) = TimeStat::parse(name) {
+            return Ok(Self::Time(&TIME_METRICS[0], stat?));
         }
         let unknown = |remedy: String| BoundError::UnknownMetric { name: name.to_owned(), remedy };
-        let families = FAMILIES.iter().map(|family| family.name);
+        let families = TIME_METRICS.iter().map(|family| family.name);
         match name.split_once('.') {
-            Some((family, stat)) => match FAMILIES.iter().find(|known| known.name == family) {
-                Some(family) => match Stat::named(stat) {
+            Some((family, stat)) => match TIME_METRICS.iter().find(|known| known.name == family) {
+                Some(family) => match TimeStat::parse(stat) {
                     Some(stat) => Ok(Self::Time(family, stat?)),
                     None => Err(unknown(format!("of {}, {}", family.name, remedy(stat, STATS)))),
                 },
                 None => Err(unknown(remedy(family, families))),
             },
             None if families.clone().any(|family| family == name) => {
-                Err(unknown(format!("it has many, such as `{name}.p99`")))
+                Err(unknown(format!("it is a distribution: write a statistic such as `{name}.p99`")))
             }
             None => {
-                let known = PLAIN.iter().map(|plain| plain.name).chain(STATS).chain(families);
+                let known = NUMBER_METRICS.iter().map(|plain| plain.name).chain(STATS).chain(families);
                 Err(unknown(remedy(name, known)))
             }
         }
     }
 
-    pub(super) fn unit(self) -> Unit {
+    pub(super) fn unit(self) -> BoundUnit {
         match self {
-            Self::Plain(_) => Unit::Number,
-            Self::Time(..) => Unit::Time,
+            Self::Number(_) => BoundUnit::Number,
+            Self::Time(..) => BoundUnit::Time,
         }
     }
 
-    /// In its unit. A request without an answer has waited longer than any that was answered: where the figure is
-    /// one of those, it is infinite. `None` if there is nothing that it could be of.
+    /// The value for a run, in the metric's unit; `None` where the run has none. A request without a response counts as
+    /// slower than all others: a statistic that falls on one is infinite.
     pub(super) fn read(self, run: &Summary) -> Option<f64> {
         let (family, stat) = match self {
-            Self::Plain(plain) => return (plain.read)(run),
+            Self::Number(plain) => return (plain.read)(run),
             Self::Time(family, stat) => (family, stat),
         };
         let times = (family.times)(run);
         let (answered, unanswered) = (times.count(), (family.unanswered)(run));
         let nanos = |time: Duration| time.as_nanos() as f64;
         match stat {
-            Stat::Min => times.min().map(nanos),
-            Stat::Mean => times.mean().map(nanos),
-            Stat::Max if unanswered > 0 => Some(f64::INFINITY),
-            Stat::Max => times.max().map(nanos),
-            Stat::Quantile(quantile) => {
+            TimeStat::Min => times.min().map(nanos),
+            TimeStat::Mean => times.mean().map(nanos),
+            TimeStat::Max if unanswered > 0 => Some(f64::INFINITY),
+            TimeStat::Max => times.max().map(nanos),
+            TimeStat::Quantile(quantile) => {
                 let all = answered + unanswered;
                 let rank = quantile * all as f64;
-                // 0.99 of 1,000 is no more than 990.
+                // The tolerance keeps 0.99 of 1,000 at 990.
                 if all > 0 && rank > answered as f64 * (1.0 + 1e-12) {
                     return Some(f64::INFINITY);
                 }
@@ -176,9 +169,9 @@ impl Metric {
     }
 }
 
-impl Stat {
-    /// `None` if it looks like none, an error if it is a quantile that cannot be.
-    fn named(name: &str) -> Option<Result<Self, BoundError>> {
+impl TimeStat {
+    /// `None` if it is not a statistic, an error if it is a percentile out of range.
+    fn parse(name: &str) -> Option<Result<Self, BoundError>> {
         let percent = match name {
             "min" => return Some(Ok(Self::Min)),
             "mean" => return Some(Ok(Self::Mean)),

@@ -1,4 +1,4 @@
-//! Bodies that targets name by their files.
+//! Files that targets name as their bodies.
 
 use std::{
     collections::BTreeMap,
@@ -8,44 +8,44 @@ use std::{
 
 use bytes::Bytes;
 
-use super::open;
-use crate::target::shown;
+use super::open_file;
+use crate::url::shown;
 
-/// Every one of them is read once, however many targets have it.
-pub(super) struct Bodies<'a> {
+/// Reads each file once, however many templates use it.
+pub(super) struct BodyFiles<'a> {
     folder: &'a Path,
-    read: BTreeMap<PathBuf, Bytes>,
+    files: BTreeMap<PathBuf, Bytes>,
     bytes: u64,
 }
 
-/// So large are all of them together: they stay in memory.
+/// The most bytes of all bodies together, since they stay in memory.
 const BYTES_MAX: u64 = 256 << 20;
 
-impl<'a> Bodies<'a> {
-    /// Those that are named from a folder on.
-    pub fn below(folder: &'a Path) -> Self {
-        Self { folder, read: BTreeMap::new(), bytes: 0 }
+impl<'a> BodyFiles<'a> {
+    /// Resolves names in a folder.
+    pub fn in_folder(folder: &'a Path) -> Self {
+        Self { folder, files: BTreeMap::new(), bytes: 0 }
     }
 
-    /// What is in one, or what to do about it.
+    /// The content of a file, or an error with its remedy.
     pub fn read(&mut self, name: &str) -> Result<Bytes, String> {
         let path = self.folder.join(name);
-        if let Some(bytes) = self.read.get(&path) {
+        if let Some(bytes) = self.files.get(&path) {
             return Ok(bytes.clone());
         }
-        let wrong = |message: String| format!("the body `{}`: {message}", shown(&path.display().to_string()));
+        let error = |message: String| format!("the body `{}`: {message}", shown(&path.display().to_string()));
         let mut bytes = Vec::new();
-        let file = open(&path).map_err(wrong)?;
+        let file = open_file(&path).map_err(error)?;
         let left = BYTES_MAX - self.bytes;
-        file.take(left + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|error| wrong(format!("cannot read it: {error}")))?;
+        file.take(left + 1).read_to_end(&mut bytes).map_err(|io| error(format!("cannot read it: {io}")))?;
         if bytes.len() as u64 > left {
-            return Err(wrong("all bodies have more than 256 MiB: send smaller ones, or fewer".to_owned()));
+            return Err(error(
+                "all bodies together have more than 256 MiB: send smaller ones, or fewer".to_owned(),
+            ));
         }
         self.bytes += bytes.len() as u64;
         let bytes = Bytes::from(bytes);
-        self.read.insert(path, bytes.clone());
+        self.files.insert(path, bytes.clone());
         Ok(bytes)
     }
 }

@@ -1,25 +1,23 @@
-//! Access logs, to be replayed: what was asked, and when.
+//! Access logs, for replay.
 //!
 //! ```text
-//! file, maybe gzip -> lines -> when and what (common or json) -> requests, sorted by time
+//! file, plain or gzip -> lines -> time and request (common or json) -> requests, sorted by time
 //! ```
 //!
-//! Read are the Common Log Format and whatever begins like it (Combined, Traefik's), and JSON [lines](JSON_FIELDS). If
-//! the first thing in a log is a `{`, it is JSON. What stands before a line's time is not looked at: a virtual host
-//! before the client is one more word there.
+//! **Formats.** The Common Log Format, formats that start like it (Combined, Traefik's), and JSON [lines](JSON_FIELDS). A
+//! log that starts with `{` is JSON. The words before a line's time are ignored, so a virtual host may precede the client.
 //!
-//! A log has paths, and they are asked for at a [`Base`]; of whole URLs the path is taken. It has no bodies: GET and
-//! HEAD are replayed, other methods are [skipped](Reason) and counted, and so are lines without a request in their
-//! request's place (`-`, or the bytes of somebody who spoke TLS). A line that is not in the log's format at all is an
-//! error, and then nothing is read. Nor are `User-Agent` and `Referer` sent: who asked is the load generator.
+//! **Requests.** Paths are requested at a [`BaseUrl`]; of an absolute URL only the path is used. Logs have no bodies, so GET
+//! and HEAD are replayed and other methods are [skipped](SkipReason) and counted. So are lines without a request (`-`, or
+//! the bytes of a TLS handshake). A line in another format is an error for the whole log. `User-Agent` and `Referer` are
+//! not replayed.
 //!
-//! Logs are out of order, as servers write a line when they are done with a request: they are sorted by time, and what
-//! has the same time stays in its order. If all times are whole seconds, the k requests of a second are spread evenly
-//! over it. The log does not say when in that second they came; all at once would be a burst a second that never was,
-//! and by chance would be another load every time.
+//! **Times.** Servers log a request when it ends, so lines are sorted by time; equal times keep their order. If all times
+//! are whole seconds, the k requests of a second are spread evenly over it: all at its start would be bursts that did not
+//! happen, and random times would change the load from run to run.
 //!
-//! So much is read: 20,000,000 lines of 64 KiB, and 1,000,000 different URLs. In memory a request has 16 bytes, 20 as
-//! it is handed out, and a URL about 300 and its path.
+//! **Limits.** 20,000,000 lines of 64 KiB, and 1,000,000 different URLs. A request takes 16 bytes of memory (20 when it is
+//! handed out), a URL about 300 and its path.
 
 mod common;
 mod json;
@@ -35,171 +33,168 @@ use http::Method;
 use rand::RngExt;
 use stockade_model::{seed::Seed, units::format_count};
 
-use super::{TARGETS_MAX, TargetsError, Wrong, open, wrong};
-use crate::{
-    target::{Base, Target},
-    traffic::Order,
-};
-use lines::Lines;
-use request::Request;
+use super::{LineError, TARGETS_MAX, TargetFileError, file_error, open_file};
+use crate::{template::RequestTemplate, traffic::RequestOrder, url::BaseUrl};
+use lines::LogLines;
+use request::ReplayRequest;
 
 pub use json::JSON_FIELDS;
 
-/// A log has no more lines.
+/// The most lines of a log.
 pub const LINES_MAX: u32 = 20_000_000;
 
-const SECOND: u64 = 1_000_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// The requests of a log, by time.
 ///
 /// ```
-/// use stockade_load::{target::Base, targets::log::Log};
+/// use stockade_load::{url::BaseUrl, targets::log::AccessLog};
 ///
 /// let text = r#"ada - - [17/May/2015:10:05:04 +0000] "GET /b HTTP/1.1" 200 17
 /// bob - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 -
 /// eve - - [17/May/2015:10:05:03 +0000] "POST /a HTTP/1.1" 201 5
 /// ada - - [17/May/2015:10:05:03 +0000] "GET /b HTTP/1.1" 200 17
 /// "#;
-/// let base: Base = "http://localhost:8080".parse()?;
-/// let log = Log::read("access.log", text.as_bytes(), &base)?.at_speed(2.0)?;
+/// let base: BaseUrl = "http://localhost:8080".parse()?;
+/// let log = AccessLog::read("access.log", text.as_bytes(), &base)?.at_speed(2.0)?;
 ///
-/// let due: Vec<_> = log.due().iter().map(|due| due.as_millis()).collect();
+/// let due: Vec<_> = log.due_times().iter().map(|due| due.as_millis()).collect();
 /// assert_eq!(due, [0, 250, 500]);
-/// assert_eq!(log.targets().len(), 2);
+/// assert_eq!(log.templates().len(), 2);
 /// assert_eq!(log.skipped().to_string(), "1 with a method other than GET and HEAD");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Log {
-    targets: Vec<Target>,
-    requests: Vec<Logged>,
-    skipped: Skipped,
+pub struct AccessLog {
+    templates: Vec<RequestTemplate>,
+    requests: Vec<LoggedRequest>,
+    skipped: SkippedLines,
     lines: u32,
 }
 
 /// One request of a log.
 #[derive(Clone, Copy, Debug)]
-struct Logged {
-    /// Nanoseconds: while it is read since 1970, then since the first request.
+struct LoggedRequest {
+    /// Nanoseconds since 1970 while the log is read, then since the first request.
     at: u64,
-    target: u32,
+    template_index: u32,
     line: u32,
 }
 
-const _: () = assert!(size_of::<Logged>() == 16);
+const _: () = assert!(size_of::<LoggedRequest>() == 16);
 
-/// What a line says.
-struct Said<'a> {
+/// A parsed line.
+struct LogLine<'a> {
     /// Nanoseconds since 1970.
     at: u64,
-    request: Result<Request<'a>, Reason>,
+    request: Result<ReplayRequest<'a>, SkipReason>,
 }
 
 /// Why a line is not replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum SkipReason {
     /// Neither GET nor HEAD: the log does not have the body.
     Method,
-    /// What stands in the request's place is none.
+    /// The line has no request.
     NoRequest,
-    /// A URL that cannot be sent again: no path, or characters that the log has lost.
+    /// The URL cannot be sent again: it has no path, or characters that the log has lost.
     Url,
 }
 
-/// How many lines are not replayed, and why.
+/// The lines that are not replayed, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Skipped([u64; Reason::ALL.len()]);
+pub struct SkippedLines([u64; SkipReason::ALL.len()]);
 
-/// A log cannot be replayed like this. The message says what to write instead.
+/// Why a log cannot be replayed with these options. The message says what to write instead.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum ReplayError {
-    /// Standing still, or backwards.
-    #[error("`{0}` is no speed: write how many times as fast as it was, such as `2` or `0.5`")]
+    /// The speed is not above zero.
+    #[error("`{0}` is not a speed: write a factor such as `2` or `0.5`")]
     Speed(f64),
-    /// Nothing, or more than all.
-    #[error("`{0}` is no share of the requests: write more than 0 and at most 1, such as `0.1`")]
+    /// The share is not above 0 and at most 1.
+    #[error("`{0}` is not a share of the requests: write more than 0 and at most 1, such as `0.1`")]
     Share(f64),
-    /// More requests than a log may have.
+    /// The repeated log has more than [`LINES_MAX`] requests.
     #[error(
-        "repeated for so long it has more than 20,000,000 requests: write a shorter time, or a lower speed"
+        "repeated for this time the log has more than 20,000,000 requests: write a shorter time, or a lower speed"
     )]
     TooMany,
 }
 
-impl Log {
+impl AccessLog {
     /// Reads a file.
-    pub fn open(path: &Path, base: &Base) -> Result<Self, TargetsError> {
+    pub fn open(path: &Path, base: &BaseUrl) -> Result<Self, TargetFileError> {
         let name = path.display().to_string();
-        let file = open(path).map_err(|message| wrong(&name, message))?;
+        let file = open_file(path).map_err(|message| file_error(&name, message))?;
         Self::read(&name, file, base)
     }
 
-    /// Reads what errors give a name, packed with gzip or not.
-    pub fn read(name: &str, from: impl Read, base: &Base) -> Result<Self, TargetsError> {
-        let mut lines = Lines::of(from).map_err(|wrong| wrong.of(name))?;
-        let mut log = Reading::begin(base);
-        log.read(&mut lines).map_err(|wrong| wrong.of(name))?;
-        let log = log.done(lines.count());
+    /// Reads a log, plain or gzip. `name` is for errors.
+    pub fn read(name: &str, from: impl Read, base: &BaseUrl) -> Result<Self, TargetFileError> {
+        let mut lines = LogLines::new(from).map_err(|error| error.in_file(name))?;
+        let mut reader = LogReader::new(base);
+        reader.read(&mut lines).map_err(|error| error.in_file(name))?;
+        let log = reader.finish(lines.count());
         if log.requests.is_empty() {
-            let none = if log.skipped.total() == 0 {
+            let reason = if log.skipped.total() == 0 {
                 "there is no line in it: name a log with requests".to_owned()
             } else {
                 format!("there is no request in it that can be replayed: {}", log.skipped)
             };
-            return Err(wrong(name, none));
+            return Err(file_error(name, reason));
         }
         Ok(log)
     }
 
-    /// What is asked for: every method and URL once, in the order of the lines.
+    /// Each method and URL once, in the order of the lines.
     #[must_use]
-    pub fn targets(&self) -> &[Target] {
-        &self.targets
+    pub fn templates(&self) -> &[RequestTemplate] {
+        &self.templates
     }
 
-    /// Which target each request is for, by time.
+    /// The template of each request, by time.
     #[must_use]
-    pub fn order(&self) -> Order {
-        Order::Listed(self.requests.iter().map(|logged| logged.target).collect())
+    pub fn order(&self) -> RequestOrder {
+        RequestOrder::Listed(self.requests.iter().map(|request| request.template_index).collect())
     }
 
-    /// When each request is due, counted from the log's first: in ascending order.
+    /// When each request is due after the first one, ascending.
     #[must_use]
-    pub fn due(&self) -> Arc<[Duration]> {
-        self.requests.iter().map(|logged| Duration::from_nanos(logged.at)).collect()
+    pub fn due_times(&self) -> Arc<[Duration]> {
+        self.requests.iter().map(|request| Duration::from_nanos(request.at)).collect()
     }
 
-    /// The same for so long, over and over if it is shorter: each round begins as long after the last request of the
-    /// one before as requests of the log are apart on average.
-    pub fn due_within(&self, lasts: Duration) -> Result<Arc<[Duration]>, ReplayError> {
+    /// The same within `duration`; a shorter log repeats. The gap between two rounds is the mean gap between requests.
+    pub fn due_times_for(&self, duration: Duration) -> Result<Arc<[Duration]>, ReplayError> {
         let gaps = u32::try_from(self.requests.len().saturating_sub(1)).unwrap_or(u32::MAX);
-        let gap = self.lasts().checked_div(gaps).unwrap_or_default();
-        // A log of one moment has no pace: it is asked once.
+        let gap = self.duration().checked_div(gaps).unwrap_or_default();
+        // A log whose requests all have the same time does not repeat.
         let rounds = if gap.is_zero() { 1 } else { usize::MAX };
-        if rounds > 1 && lasts.as_nanos() / gap.as_nanos() > u128::from(LINES_MAX) {
+        if rounds > 1 && duration.as_nanos() / gap.as_nanos() > u128::from(LINES_MAX) {
             return Err(ReplayError::TooMany);
         }
-        let begins = std::iter::successors(Some(Duration::ZERO), |begins| Some(*begins + self.lasts() + gap));
-        let of_round = |begins: Duration| {
-            self.requests.iter().map(move |logged| begins + Duration::from_nanos(logged.at))
+        let starts =
+            std::iter::successors(Some(Duration::ZERO), |start| Some(*start + self.duration() + gap));
+        let round = |start: Duration| {
+            self.requests.iter().map(move |request| start + Duration::from_nanos(request.at))
         };
-        Ok(begins.take(rounds).flat_map(of_round).take_while(|due| *due < lasts).collect())
+        Ok(starts.take(rounds).flat_map(round).take_while(|due| *due < duration).collect())
     }
 
-    /// All of it, for those who replay it: the targets, which request is for which, and when it is due.
+    /// [`templates`](Self::templates), [`order`](Self::order) and [`due_times`](Self::due_times).
     #[must_use]
-    pub fn into_parts(self) -> (Vec<Target>, Order, Arc<[Duration]>) {
-        let (order, due) = (self.order(), self.due());
-        (self.targets, order, due)
+    pub fn into_parts(self) -> (Vec<RequestTemplate>, RequestOrder, Arc<[Duration]>) {
+        let (order, due) = (self.order(), self.due_times());
+        (self.templates, order, due)
     }
 
-    /// How many requests there are; none only if a share of them is.
+    /// The number of requests; 0 only where [`with_share`](Self::with_share) left none.
     #[must_use]
     pub fn requests(&self) -> usize {
         self.requests.len()
     }
 
-    /// How many lines were read, skipped ones too.
+    /// The number of lines read, skipped ones included.
     #[must_use]
     pub fn lines(&self) -> u32 {
         self.lines
@@ -207,78 +202,79 @@ impl Log {
 
     /// When the last request is due.
     #[must_use]
-    pub fn lasts(&self) -> Duration {
+    pub fn duration(&self) -> Duration {
         self.requests.last().map_or(Duration::ZERO, |last| Duration::from_nanos(last.at))
     }
 
-    /// What is not replayed.
+    /// The lines that are not replayed.
     #[must_use]
-    pub fn skipped(&self) -> &Skipped {
+    pub fn skipped(&self) -> &SkippedLines {
         &self.skipped
     }
 
-    /// So many times as fast as it was.
+    /// Divides all times by `speed`.
     pub fn at_speed(mut self, speed: f64) -> Result<Self, ReplayError> {
         if !(speed.is_finite() && speed > 0.0) {
             return Err(ReplayError::Speed(speed));
         }
-        for logged in &mut self.requests {
+        for request in &mut self.requests {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
-                reason = "not negative, and what is too large becomes the largest"
+                reason = "not negative, and a float saturates"
             )]
-            let at = (logged.at as f64 / speed).round() as u64;
-            logged.at = at;
+            let at = (request.at as f64 / speed).round() as u64;
+            request.at = at;
         }
         Ok(self)
     }
 
-    /// A part of the requests, each by its own chance: a larger share of the same seed has all of a smaller one.
+    /// Keeps a random share of the requests. A larger share of the same seed includes a smaller one.
     ///
-    /// It is a share of requests, not of URLs: a cache is asked for each of them less often, and hits less.
-    pub fn share(mut self, share: f64, seed: Seed) -> Result<Self, ReplayError> {
+    /// It is a share of requests, not of URLs: each URL repeats less often, so the hit ratio of a cache is lower.
+    pub fn with_share(mut self, share: f64, seed: Seed) -> Result<Self, ReplayError> {
         if !(share > 0.0 && share <= 1.0) {
             return Err(ReplayError::Share(share));
         }
-        self.requests.retain(|logged| seed.nth(logged.line.into()).random::<f64>() < share);
+        self.requests.retain(|request| seed.nth(request.line.into()).random::<f64>() < share);
         Ok(self)
     }
 }
 
-/// A log whose lines are not yet all read.
-struct Reading<'a> {
-    base: &'a Base,
-    targets: Vec<Target>,
-    /// Their indices, by method and path.
+/// A log while it is read.
+struct LogReader<'a> {
+    base: &'a BaseUrl,
+    templates: Vec<RequestTemplate>,
+    /// Indices of `templates`, by method and path.
     known: HashTable<u32>,
-    requests: Vec<Logged>,
-    skipped: Skipped,
+    requests: Vec<LoggedRequest>,
+    skipped: SkippedLines,
 }
 
-impl<'a> Reading<'a> {
-    fn begin(base: &'a Base) -> Self {
-        let (targets, requests) = (Vec::new(), Vec::new());
-        Self { base, targets, known: HashTable::new(), requests, skipped: Skipped::default() }
+impl<'a> LogReader<'a> {
+    fn new(base: &'a BaseUrl) -> Self {
+        let (templates, requests) = (Vec::new(), Vec::new());
+        Self { base, templates, known: HashTable::new(), requests, skipped: SkippedLines::default() }
     }
 
-    fn read(&mut self, lines: &mut Lines<'_>) -> Result<(), Wrong> {
+    fn read(&mut self, lines: &mut LogLines<'_>) -> Result<(), LineError> {
         let mut is_json = None;
         while let Some((number, line)) = lines.next()? {
             let line = line.trim();
             if line.is_empty() {
                 continue;
             }
-            let wrong = |message: String| Wrong::new(number.into(), message);
-            let said = if *is_json.get_or_insert_with(|| line.starts_with('{')) {
-                json::said(line).map_err(wrong)?
+            let error = |message: String| LineError::new(number.into(), message);
+            let line = if *is_json.get_or_insert_with(|| line.starts_with('{')) {
+                json::parse_line(line).map_err(error)?
             } else {
-                common::said(line).map_err(wrong)?
+                common::parse_line(line).map_err(error)?
             };
-            match said.request.and_then(|request| self.target(&request).transpose().ok_or(Reason::Url)) {
-                Ok(target) => {
-                    let target = target.map_err(wrong)?;
-                    self.requests.push(Logged { at: said.at, target, line: number });
+            let index = |request| self.template_index(&request).transpose().ok_or(SkipReason::Url);
+            match line.request.and_then(index) {
+                Ok(index) => {
+                    let template_index = index.map_err(error)?;
+                    self.requests.push(LoggedRequest { at: line.at, template_index, line: number });
                 }
                 Err(reason) => self.skipped.0[reason as usize] += 1,
             }
@@ -286,57 +282,58 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// The target of a request, a new one if it must be; none if its URL cannot be sent.
-    fn target(&mut self, request: &Request<'_>) -> Result<Option<u32>, String> {
-        let (targets, before) = (&self.targets, self.base.prefix().len());
+    /// The template of a request, a new one if it is the first of its kind; none if its URL cannot be sent.
+    fn template_index(&mut self, request: &ReplayRequest<'_>) -> Result<Option<u32>, String> {
+        let (templates, prefix) = (&self.templates, self.base.prefix().len());
         let parts = |index: u32| {
-            let target = &targets[index as usize];
-            let path = target.url.path_and_query().map_or("", |path| path.as_str());
-            (target.method == Method::HEAD, &path[before..])
+            let template = &templates[index as usize];
+            let path = template.url.path_and_query().map_or("", |path| path.as_str());
+            (template.method == Method::HEAD, &path[prefix..])
         };
-        let asked = (request.is_head, &*request.path);
-        let hash = hash(asked);
-        if let Some(index) = self.known.find(hash, |index| parts(*index) == asked) {
+        let key = (request.is_head, &*request.path);
+        let hash = hash(key);
+        if let Some(index) = self.known.find(hash, |index| parts(*index) == key) {
             return Ok(Some(*index));
         }
-        let Ok(url) = self.base.at(&request.path) else { return Ok(None) };
-        if self.targets.len() == TARGETS_MAX {
+        let Ok(url) = self.base.url(&request.path) else { return Ok(None) };
+        if self.templates.len() == TARGETS_MAX {
             return Err("there are more than 1,000,000 different URLs: replay a part of the log".to_owned());
         }
-        let index = u32::try_from(self.targets.len()).unwrap_or(u32::MAX);
+        let index = u32::try_from(self.templates.len()).unwrap_or(u32::MAX);
         self.known.insert_unique(hash, index, |index| self::hash(parts(*index)));
         let method = if request.is_head { Method::HEAD } else { Method::GET };
-        self.targets.push(Target::new(method, url));
+        self.templates.push(RequestTemplate::new(method, url));
         Ok(Some(index))
     }
 
-    fn done(self, lines: u32) -> Log {
-        let Self { targets, mut requests, skipped, .. } = self;
-        // Lines ascend: this is as stable as it is to be, and needs no second list.
-        requests.sort_unstable_by_key(|logged| (logged.at, logged.line));
-        if requests.iter().all(|logged| logged.at.is_multiple_of(SECOND)) {
+    /// Sorts the requests, and counts their times from the first.
+    fn finish(self, lines: u32) -> AccessLog {
+        let Self { templates, mut requests, skipped, .. } = self;
+        // Unique keys make this sort stable, without the memory of a stable sort.
+        requests.sort_unstable_by_key(|request| (request.at, request.line));
+        if requests.iter().all(|request| request.at.is_multiple_of(SECOND_NS)) {
             for second in requests.chunk_by_mut(|one, next| one.at == next.at) {
                 let count = second.len() as u64;
-                second.iter_mut().zip(0..).for_each(|(logged, n)| logged.at += n * SECOND / count);
+                second.iter_mut().zip(0..).for_each(|(request, n)| request.at += n * SECOND_NS / count);
             }
         }
         let first = requests.first().map_or(0, |first| first.at);
-        requests.iter_mut().for_each(|logged| logged.at -= first);
+        requests.iter_mut().for_each(|request| request.at -= first);
         requests.shrink_to_fit();
-        Log { targets, requests, skipped, lines }
+        AccessLog { templates, requests, skipped, lines }
     }
 }
 
-/// The same for the same log, in every run.
+/// The same in every run.
 fn hash(request: (bool, &str)) -> u64 {
     FixedState::with_seed(0).hash_one(request)
 }
 
-impl Reason {
+impl SkipReason {
     /// Every reason.
     pub const ALL: [Self; 3] = [Self::Method, Self::NoRequest, Self::Url];
 
-    /// In a few words, for people.
+    /// A short description.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -347,14 +344,14 @@ impl Reason {
     }
 }
 
-impl Skipped {
-    /// How many for this reason.
+impl SkippedLines {
+    /// Lines skipped for this reason.
     #[must_use]
-    pub fn count(&self, reason: Reason) -> u64 {
+    pub fn count(&self, reason: SkipReason) -> u64 {
         self.0[reason as usize]
     }
 
-    /// How many in all.
+    /// All skipped lines.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
@@ -362,10 +359,11 @@ impl Skipped {
 }
 
 /// `12 with a method other than GET and HEAD, 3 without a request`, or `none`.
-impl fmt::Display for Skipped {
+impl fmt::Display for SkippedLines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = |reason: Reason| (self.count(reason) > 0).then_some((self.count(reason), reason.text()));
-        let texts: Vec<_> = Reason::ALL
+        let count =
+            |reason: SkipReason| (self.count(reason) > 0).then_some((self.count(reason), reason.text()));
+        let texts: Vec<_> = SkipReason::ALL
             .into_iter()
             .filter_map(count)
             .map(|(count, text)| format!("{} {text}", format_count(count)))

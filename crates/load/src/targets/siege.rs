@@ -1,22 +1,21 @@
-//! siege's `urls.txt`: a URL a line, or a method and a body after it.
+//! siege's `urls.txt`: one URL per line, optionally with a method and a body.
 //!
 //! ```text
-//! # comments have lines of their own, or stand after a variable
-//! HOST = localhost:8080    # no scheme: http
+//! # a comment has its own line, or follows a variable
+//! HOST = localhost:8080    # http is the default scheme
 //! $(HOST)/news
 //! http://${HOST}/news POST title=one&body=two
 //! http://$(HOST)/news PUT <news.json
 //! http://$(HOST)/price?max=\$10
 //! ```
 //!
-//! Methods are POST, PUT, PATCH, DELETE and OPTIONS; without one it is GET. What has a method has a `Content-Type`:
-//! `application/x-www-form-urlencoded`, or that of the body's file by its name, or what stands after `-T` (as in
-//! siege of 2026; its 4.0.7 knows the first only). A file that is text by its name is sent without the blanks around
-//! it, as in siege.
+//! Methods are POST, PUT, PATCH, DELETE and OPTIONS; the default is GET. A request with a method has a `Content-Type`:
+//! `application/x-www-form-urlencoded`, the type of the body's file by its extension, or the one after `-T` (siege of
+//! 2026; siege 4.0.7 knows only the first). A file with the extension of a text format is trimmed, as in siege.
 //!
-//! Other than in siege, names of bodies are read from the folder of the file on; variables of the environment are not
-//! looked at, as a run is to be repeatable; a variable's value may have variables; a user's name in a URL is refused;
-//! and what siege passes over in silence is an error: variables and bodies that are not there, lines that are too long.
+//! Differences from siege: body files are named relative to the folder of the file; environment variables are ignored,
+//! so that runs repeat; the value of a variable may contain variables; a user name in a URL is refused; missing
+//! variables, missing bodies and overlong lines are errors, which siege ignores.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -24,16 +23,21 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, header::CONTENT_TYPE};
 use stockade_model::nearest::remedy;
 
-use super::{LINE_BYTES_MAX, TargetsError, Wrong, bodies::Bodies, lines, push, some, text};
-use crate::target::{Target, read_url, shown};
+use super::{
+    LINE_BYTES_MAX, LineError, TargetFileError, bodies::BodyFiles, lines, non_empty, push_template, read_text,
+};
+use crate::{
+    template::RequestTemplate,
+    url::{parse_url, shown},
+};
 
-/// Those that can stand after a URL.
+/// The methods that may follow a URL.
 const METHODS: [Method; 5] = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
 
-/// What siege takes a body for that has no name it knows.
+/// The default `Content-Type`.
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// Of siege's table those that are sent: by the end of a file's name its type, and whether it is text.
+/// Common entries of siege's table: file extension, type, and whether it is text.
 const TYPES: [(&str, &str, bool); 20] = [
     ("bin", "application/octet-stream", false),
     ("css", "text/css", true),
@@ -58,12 +62,12 @@ const TYPES: [(&str, &str, bool); 20] = [
 ];
 
 /// Reads a file.
-pub fn open(path: &Path) -> Result<Vec<Target>, TargetsError> {
-    let (name, text) = text(path)?;
+pub fn open(path: &Path) -> Result<Vec<RequestTemplate>, TargetFileError> {
+    let (name, text) = read_text(path)?;
     read(&name, &text, path.parent().unwrap_or(Path::new("")))
 }
 
-/// Reads a text, which errors give a name. Its bodies are named from `folder` on.
+/// Reads a text. `name` is for errors; body files are resolved in `folder`.
 ///
 /// ```
 /// use std::path::Path;
@@ -76,37 +80,40 @@ pub fn open(path: &Path) -> Result<Vec<Target>, TargetsError> {
 ///     read("HOST=localhost\nhttp://$(HOTS)/").unwrap_err().to_string(),
 ///     "urls.txt:2: there is no variable `HOTS` before this line: did you mean `HOST`?",
 /// );
-/// # Ok::<(), stockade_load::targets::TargetsError>(())
+/// # Ok::<(), stockade_load::targets::TargetFileError>(())
 /// ```
-pub fn read(name: &str, text: &str, folder: &Path) -> Result<Vec<Target>, TargetsError> {
-    some(name, of_text(text, folder), "a URL a line")
+pub fn read(name: &str, text: &str, folder: &Path) -> Result<Vec<RequestTemplate>, TargetFileError> {
+    non_empty(name, parse(text, folder), "one URL per line")
 }
 
-fn of_text(text: &str, folder: &Path) -> Result<Vec<Target>, Wrong> {
-    let mut bodies = Bodies::below(folder);
+fn parse(text: &str, folder: &Path) -> Result<Vec<RequestTemplate>, LineError> {
+    let mut bodies = BodyFiles::in_folder(folder);
     let mut variables = BTreeMap::new();
-    let mut targets = Vec::new();
+    let mut templates = Vec::new();
     for (number, line) in lines(text) {
-        let wrong = |message: String| Wrong::new(number, message);
-        let line = without_comment(line);
+        let error = |message: String| LineError::new(number, message);
+        let line = strip_comment(line);
         if line.is_empty() {
             continue;
         }
-        let (variable, value) = match variable(line) {
+        let (variable, value) = match parse_variable(line) {
             Some((name, value)) => (Some(name), value),
             None => (None, line),
         };
-        let value = replaced(value, &variables).map_err(wrong)?;
+        let value = expand(value, &variables).map_err(error)?;
         match variable {
             Some(name) => drop(variables.insert(name, value)),
-            None => push(&mut targets, target(&value, &mut bodies).map_err(wrong)?, number)?,
+            None => {
+                let template = parse_target(&value, &mut bodies).map_err(error)?;
+                push_template(&mut templates, template, number)?;
+            }
         }
     }
-    Ok(targets)
+    Ok(templates)
 }
 
-/// A `#` within a line may be a part of a URL: as in siege it begins a comment where a line has a space and no slash.
-fn without_comment(line: &str) -> &str {
+/// A `#` may be part of a URL: as in siege, it starts a comment only in a line with a space and without a slash.
+fn strip_comment(line: &str) -> &str {
     match line.split_once('#') {
         Some(("", _)) => "",
         Some((before, _)) if line.contains(' ') && !line.contains('/') => before.trim_end(),
@@ -114,22 +121,22 @@ fn without_comment(line: &str) -> &str {
     }
 }
 
-/// `NAME = value`: nothing but letters, digits and underscores before the `=`.
-fn variable(line: &str) -> Option<(&str, &str)> {
+/// Reads `NAME = value`, where the name has letters, digits and underscores.
+fn parse_variable(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.split_once('=')?;
     let name = name.trim_end();
     let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     is_name.then_some((name, value.trim_start()))
 }
 
-/// With its variables' values in their places.
-fn replaced(text: &str, variables: &BTreeMap<&str, String>) -> Result<String, String> {
-    let mut whole = String::new();
+/// Replaces variables by their values.
+fn expand(text: &str, variables: &BTreeMap<&str, String>) -> Result<String, String> {
+    let mut expanded = String::new();
     let mut rest = text;
     while let Some(at) = rest.find('$') {
         let (before, after) = (&rest[..at], &rest[at + 1..]);
         if let Some(before) = before.strip_suffix('\\') {
-            whole.extend([before, "$"]);
+            expanded.extend([before, "$"]);
             rest = after;
             continue;
         }
@@ -137,11 +144,11 @@ fn replaced(text: &str, variables: &BTreeMap<&str, String>) -> Result<String, St
             Some(b'(') => ')',
             Some(b'{') => '}',
             _ => {
-                return Err("a `$` begins a variable: write `$(NAME)`, or `\\$` for the character".to_owned());
+                return Err("a `$` starts a variable: write `$(NAME)`, or `\\$` for the character".to_owned());
             }
         };
         let Some((name, after)) = after[1..].split_once(closing) else {
-            return Err(format!("a variable has no end: write `{closing}` after its name"));
+            return Err(format!("a variable is not closed: write `{closing}` after its name"));
         };
         let Some(value) = variables.get(name) else {
             let remedy = if variables.is_empty() {
@@ -151,33 +158,33 @@ fn replaced(text: &str, variables: &BTreeMap<&str, String>) -> Result<String, St
             };
             return Err(format!("there is no variable `{}` before this line: {remedy}", shown(name)));
         };
-        whole.extend([before, value]);
+        expanded.extend([before, value]);
         rest = after;
-        if whole.len() > LINE_BYTES_MAX {
+        if expanded.len() > LINE_BYTES_MAX {
             break;
         }
     }
-    whole.push_str(rest);
-    if whole.len() > LINE_BYTES_MAX {
+    expanded.push_str(rest);
+    if expanded.len() > LINE_BYTES_MAX {
         return Err(
             "the line has more than 64 KiB: write a long body into a file, as in `POST <file`".to_owned()
         );
     }
-    Ok(whole)
+    Ok(expanded)
 }
 
-fn target(line: &str, bodies: &mut Bodies<'_>) -> Result<Target, String> {
+fn parse_target(line: &str, bodies: &mut BodyFiles<'_>) -> Result<RequestTemplate, String> {
     let (url, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let url = if url.contains("://") { read_url(url) } else { read_url(&format!("http://{url}")) };
+    let url = if url.contains("://") { parse_url(url) } else { parse_url(&format!("http://{url}")) };
     let url = url.map_err(|error| error.to_string())?;
     let rest = rest.trim();
     if rest.is_empty() {
-        return Ok(Target::get(url));
+        return Ok(RequestTemplate::get(url));
     }
     let method = METHODS.into_iter().find_map(|method| {
         let rest = rest.strip_prefix(method.as_str())?;
-        let is_whole = rest.is_empty() || rest.starts_with(|c: char| c == '<' || c.is_whitespace());
-        is_whole.then_some((method, rest.trim_start()))
+        let is_word = rest.is_empty() || rest.starts_with(|c: char| c == '<' || c.is_whitespace());
+        is_word.then_some((method, rest.trim_start()))
     });
     let Some((method, rest)) = method else {
         let word = rest.split_whitespace().next().unwrap_or_default();
@@ -186,35 +193,35 @@ fn target(line: &str, bodies: &mut Bodies<'_>) -> Result<Target, String> {
             shown(word)
         ));
     };
-    let (given, rest) = content_type(rest);
-    let (by_name, body) = match rest.strip_prefix('<') {
-        Some(name) => of_file(name.trim(), bodies)?,
+    let (stated, rest) = parse_content_type(rest);
+    let (default, body) = match rest.strip_prefix('<') {
+        Some(name) => read_body(name.trim(), bodies)?,
         None => (FORM, Bytes::copy_from_slice(rest.as_bytes())),
     };
-    let content_type = HeaderValue::from_str(given.unwrap_or(by_name))
-        .map_err(|_| "what stands after -T is no type: write one such as `-T application/json`")?;
-    let mut target = Target::new(method, url);
-    target.headers.insert(CONTENT_TYPE, content_type);
-    target.body = body;
-    Ok(target)
+    let content_type = HeaderValue::from_str(stated.unwrap_or(default))
+        .map_err(|_| "the value of -T is not a media type: write one such as `-T application/json`")?;
+    let mut template = RequestTemplate::new(method, url);
+    template.headers.insert(CONTENT_TYPE, content_type);
+    template.body = body;
+    Ok(template)
 }
 
-/// What stands after `-T`, where it stands before a body, and what comes after it.
-fn content_type(rest: &str) -> (Option<&str>, &str) {
+/// Splits off a leading `-T TYPE`.
+fn parse_content_type(rest: &str) -> (Option<&str>, &str) {
     match rest.strip_prefix("-T").filter(|rest| rest.starts_with(char::is_whitespace)) {
         Some(rest) => {
             let rest = rest.trim_start();
-            let (given, body) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-            (Some(given.trim_end_matches(';')), body.trim_start())
+            let (stated, body) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+            (Some(stated.trim_end_matches(';')), body.trim_start())
         }
         None => (None, rest),
     }
 }
 
-fn of_file(name: &str, bodies: &mut Bodies<'_>) -> Result<(&'static str, Bytes), String> {
+fn read_body(name: &str, bodies: &mut BodyFiles<'_>) -> Result<(&'static str, Bytes), String> {
     let body = bodies.read(name)?;
-    let end = Path::new(name).extension().and_then(|end| end.to_str()).unwrap_or_default();
-    let known = TYPES.into_iter().find(|(known, ..)| known.eq_ignore_ascii_case(end));
+    let extension = Path::new(name).extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let known = TYPES.into_iter().find(|(known, ..)| known.eq_ignore_ascii_case(extension));
     let (content_type, is_text) =
         known.map_or((FORM, true), |(_, content_type, is_text)| (content_type, is_text));
     let body = if is_text { body.slice_ref(body.trim_ascii()) } else { body };

@@ -1,7 +1,7 @@
-//! Vegeta's targets, in both of its formats. Which one it is shows in the text.
+//! Vegeta's targets, in its text and its JSON format.
 //!
-//! Text: a method and a URL, then headers, then maybe the name of a file after `@`, which is the body; a blank line,
-//! or the next method, ends a target. Lines that begin with `#` are left out.
+//! Text: a method and a URL, then headers, then optionally `@` and the file with the body. A blank line or the next
+//! method ends a target. Lines that start with `#` are comments.
 //!
 //! ```text
 //! GET http://localhost:8080/news
@@ -12,15 +12,14 @@
 //! @news.json
 //! ```
 //!
-//! JSON: one object a line, the body in base64. If the first thing in a text is a `{`, it is this one.
+//! JSON: one object per line, with the body in base64. A text that starts with `{` is JSON.
 //!
 //! ```text
 //! {"method":"POST","url":"http://localhost:8080/news","header":{"Accept":["*/*"]},"body":"Rk9P"}
 //! ```
 //!
-//! Other than in Vegeta, names of bodies are read from the folder of the file on, not from where the program was
-//! started; a field of JSON that Vegeta does not have is refused, not left out, and so is a user's name in a URL; and
-//! names of headers are sent in small letters, as HTTP does not tell them apart.
+//! Differences from Vegeta: body files are named relative to the folder of the file, not to the working directory;
+//! unknown fields of JSON and user names in URLs are refused; header names are sent in lower case.
 
 use std::{fmt, path::Path};
 
@@ -32,16 +31,22 @@ use serde::{
 };
 use serde_json::Value;
 
-use super::{LINE_BYTES_MAX, TargetsError, Wrong, bodies::Bodies, lines, method, push, some, text};
-use crate::target::{Target, read_url, shown};
+use super::{
+    LINE_BYTES_MAX, LineError, TargetFileError, bodies::BodyFiles, lines, non_empty, parse_method,
+    push_template, read_text,
+};
+use crate::{
+    template::RequestTemplate,
+    url::{parse_url, shown},
+};
 
 /// Reads a file.
-pub fn open(path: &Path) -> Result<Vec<Target>, TargetsError> {
-    let (name, text) = text(path)?;
+pub fn open(path: &Path) -> Result<Vec<RequestTemplate>, TargetFileError> {
+    let (name, text) = read_text(path)?;
     read(&name, &text, path.parent().unwrap_or(Path::new("")))
 }
 
-/// Reads a text, which errors give a name. Its bodies are named from `folder` on.
+/// Reads a text. `name` is for errors; body files are resolved in `folder`.
 ///
 /// ```
 /// use std::path::Path;
@@ -52,103 +57,102 @@ pub fn open(path: &Path) -> Result<Vec<Target>, TargetsError> {
 /// assert_eq!(read(r#"{"method":"GET","url":"http://localhost/"}"#)?[0].url, "http://localhost/");
 /// assert_eq!(
 ///     read("\nget http://localhost/").unwrap_err().to_string(),
-///     "targets.txt:2: `get` is no method: write `GET`",
+///     "targets.txt:2: `get` is not a method: write `GET`",
 /// );
-/// # Ok::<(), stockade_load::targets::TargetsError>(())
+/// # Ok::<(), stockade_load::targets::TargetFileError>(())
 /// ```
-pub fn read(name: &str, text: &str, folder: &Path) -> Result<Vec<Target>, TargetsError> {
+pub fn read(name: &str, text: &str, folder: &Path) -> Result<Vec<RequestTemplate>, TargetFileError> {
     let is_json = text.trim_start_matches(|c: char| c == '\u{feff}' || c.is_whitespace()).starts_with('{');
-    let targets = if is_json { of_json(text) } else { of_text(text, folder) };
-    some(name, targets, "one such as `GET http://localhost:8080/`")
+    let templates = if is_json { parse_json(text) } else { parse_text(text, folder) };
+    non_empty(name, templates, "one such as `GET http://localhost:8080/`")
 }
 
-/// A target whose lines are not yet all read.
-struct Begun {
-    target: Target,
+/// A target of which some lines have been read.
+struct PartialTemplate {
+    template: RequestTemplate,
     line: u64,
     header_bytes: usize,
     has_body: bool,
 }
 
-fn of_text(text: &str, folder: &Path) -> Result<Vec<Target>, Wrong> {
-    let mut bodies = Bodies::below(folder);
-    let mut targets = Vec::new();
-    let mut begun: Option<Begun> = None;
+fn parse_text(text: &str, folder: &Path) -> Result<Vec<RequestTemplate>, LineError> {
+    let mut bodies = BodyFiles::in_folder(folder);
+    let mut templates = Vec::new();
+    let mut partial: Option<PartialTemplate> = None;
     for (number, line) in lines(text) {
-        let wrong = |message: String| Wrong::new(number, message);
+        let error = |message: String| LineError::new(number, message);
         if line.len() > LINE_BYTES_MAX {
-            return Err(wrong("the line has more than 64 KiB: write a long body into a file".to_owned()));
+            return Err(error("the line has more than 64 KiB: write a long body into a file".to_owned()));
         }
         if line.starts_with('#') {
             continue;
         }
-        let begins = line.is_empty() || begins_a_target(line);
-        if let Some(done) = begun.take_if(|_| begins) {
-            push(&mut targets, done.target, done.line)?;
+        let is_end = line.is_empty() || starts_target(line);
+        if let Some(complete) = partial.take_if(|_| is_end) {
+            push_template(&mut templates, complete.template, complete.line)?;
         }
         if line.is_empty() {
             continue;
         }
-        match &mut begun {
+        match &mut partial {
             None => {
-                let target = first_line(line).map_err(wrong)?;
-                begun = Some(Begun { target, line: number, header_bytes: 0, has_body: false });
+                let template = parse_first_line(line).map_err(error)?;
+                partial = Some(PartialTemplate { template, line: number, header_bytes: 0, has_body: false });
             }
-            Some(begun) => begun.add(line, &mut bodies).map_err(wrong)?,
+            Some(partial) => partial.add_line(line, &mut bodies).map_err(error)?,
         }
     }
-    if let Some(done) = begun {
-        push(&mut targets, done.target, done.line)?;
+    if let Some(complete) = partial {
+        push_template(&mut templates, complete.template, complete.line)?;
     }
-    Ok(targets)
+    Ok(templates)
 }
 
-/// Whether a method is the first word. A header's name in capitals has its colon.
-fn begins_a_target(line: &str) -> bool {
+/// Whether the first word is a method, not a header name in capitals.
+fn starts_target(line: &str) -> bool {
     line.split_once(char::is_whitespace).is_some_and(|(word, rest)| {
         word.bytes().all(|byte| byte.is_ascii_uppercase()) && !rest.trim_start().starts_with(':')
     })
 }
 
-fn first_line(line: &str) -> Result<Target, String> {
+fn parse_first_line(line: &str) -> Result<RequestTemplate, String> {
     let Some((word, url)) = line.split_once(char::is_whitespace) else {
-        return Err(match read_url(line) {
+        return Err(match parse_url(line) {
             Ok(_) => "the URL has no method before it: write `GET` and a space".to_owned(),
             Err(_) => {
-                "a target begins with its method and its URL: write `GET http://localhost:8080/`".to_owned()
+                "a target starts with its method and its URL: write `GET http://localhost:8080/`".to_owned()
             }
         });
     };
-    // Whoever forgot the line before a header need not read it in a message.
+    // The value of a header may be a secret: the message does not repeat it.
     if word.ends_with(':') {
         return Err("a header without a target: write a method and a URL on the line before".to_owned());
     }
-    let method = method(word)?;
-    let url = read_url(url).map_err(|error| error.to_string())?;
-    Ok(Target::new(method, url))
+    let method = parse_method(word)?;
+    let url = parse_url(url).map_err(|error| error.to_string())?;
+    Ok(RequestTemplate::new(method, url))
 }
 
-impl Begun {
-    /// One more line of it.
-    fn add(&mut self, line: &str, bodies: &mut Bodies<'_>) -> Result<(), String> {
+impl PartialTemplate {
+    fn add_line(&mut self, line: &str, bodies: &mut BodyFiles<'_>) -> Result<(), String> {
         if self.has_body {
             return Err(
                 "the body ends a target: write headers before it, and a blank line after it".to_owned()
             );
         }
         if let Some(body) = line.strip_prefix('@') {
-            self.target.body = bodies.read(body.trim())?;
+            self.template.body = bodies.read(body.trim())?;
             self.has_body = true;
             return Ok(());
         }
         let (name, value) = line.split_once(':').ok_or("a header has a colon: write `Accept: */*`")?;
-        append(&mut self.target.headers, &mut self.header_bytes, name.trim(), value.trim())
+        append_header(&mut self.template.headers, &mut self.header_bytes, name.trim(), value.trim())
     }
 }
 
-/// One more header, after others of its name. Values may be secrets: no message has one.
-fn append(headers: &mut HeaderMap, bytes: &mut usize, name: &str, value: &str) -> Result<(), String> {
-    // As they are sent: with a colon, a space and the end of the line.
+/// Appends a header. Values may be secrets, so no message repeats one.
+fn append_header(headers: &mut HeaderMap, bytes: &mut usize, name: &str, value: &str) -> Result<(), String> {
+    // The line that is sent has a colon, a space and CRLF besides.
     *bytes += name.len() + value.len() + 4;
     if *bytes > LINE_BYTES_MAX {
         return Err("the headers have more than 64 KiB: send fewer".to_owned());
@@ -156,96 +160,97 @@ fn append(headers: &mut HeaderMap, bytes: &mut usize, name: &str, value: &str) -
     let name = HeaderName::from_bytes(name.as_bytes())
         .map_err(|_| "a header's name is letters, digits and hyphens: write `Accept: */*`")?;
     let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| {
-        format!("the value of `{name}` has a character that no header may have: leave it out")
+        format!("the value of `{name}` has a character that is not allowed in headers: remove it")
     })?;
     headers.try_append(name, value).map_err(|_| "there are too many headers: send fewer")?;
     Ok(())
 }
 
-/// One line of JSON.
+/// A line of the JSON format.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct JsonTarget {
     method: Option<String>,
     url: Option<String>,
     body: Option<String>,
-    header: Option<Header>,
+    header: Option<JsonHeaders>,
 }
 
-/// Names and values in the order in which they are written.
-struct Header(Vec<(String, Vec<String>)>);
+/// Names and values in the order of the file.
+struct JsonHeaders(Vec<(String, Vec<String>)>);
 
-impl<'de> Deserialize<'de> for Header {
+impl<'de> Deserialize<'de> for JsonHeaders {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Pairs;
         impl<'de> Visitor<'de> for Pairs {
-            type Value = Header;
+            type Value = JsonHeaders;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("names with lists of values, such as {\"Accept\":[\"*/*\"]}")
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<JsonHeaders, A::Error> {
                 let mut pairs = Vec::new();
                 while let Some((name, values)) = map.next_entry::<String, Value>()? {
                     // serde's own message would have the value in it, which may be a secret.
-                    let Some(values) = texts(values) else {
+                    let Some(values) = strings(values) else {
                         let name = shown(&name);
                         return Err(A::Error::custom(format!(
-                            "the values of header `{name}` are no list of texts"
+                            "the values of header `{name}` are not a list of strings"
                         )));
                     };
                     pairs.push((name, values));
                 }
-                Ok(Header(pairs))
+                Ok(JsonHeaders(pairs))
             }
         }
         from.deserialize_map(Pairs)
     }
 }
 
-/// A list of texts, which may be left out.
-fn texts(values: Value) -> Option<Vec<String>> {
-    let text = |value| if let Value::String(text) = value { Some(text) } else { None };
+/// A list of strings, or null.
+fn strings(values: Value) -> Option<Vec<String>> {
+    let string = |value| if let Value::String(text) = value { Some(text) } else { None };
     match values {
         Value::Null => Some(Vec::new()),
-        Value::Array(values) => values.into_iter().map(text).collect(),
+        Value::Array(values) => values.into_iter().map(string).collect(),
         _ => None,
     }
 }
 
-fn of_json(text: &str) -> Result<Vec<Target>, Wrong> {
-    let mut targets = Vec::new();
+fn parse_json(text: &str) -> Result<Vec<RequestTemplate>, LineError> {
+    let mut templates = Vec::new();
     for (number, line) in lines(text).filter(|(_, line)| !line.is_empty()) {
-        let target = of_line(line).map_err(|message| Wrong::new(number, message))?;
-        push(&mut targets, target, number)?;
+        let template = parse_json_line(line).map_err(|message| LineError::new(number, message))?;
+        push_template(&mut templates, template, number)?;
     }
-    Ok(targets)
+    Ok(templates)
 }
 
-fn of_line(line: &str) -> Result<Target, String> {
-    let Line { method: word, url, body, header } = serde_json::from_str(line).map_err(|error| {
+fn parse_json_line(line: &str) -> Result<RequestTemplate, String> {
+    let JsonTarget { method: word, url, body, header } = serde_json::from_str(line).map_err(|error| {
         let text = error.to_string();
-        let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+        let message = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message);
         let column = error.column();
         format!(
-            "column {column}: {what}; write one object a line, such as {{\"method\":\"GET\",\"url\":\"http://localhost/\"}}"
+            "column {column}: {message}; write one object per line, such as {{\"method\":\"GET\",\"url\":\"http://localhost/\"}}"
         )
     })?;
     let word = word.ok_or("there is no `method`: write \"method\":\"GET\"")?;
     let url = url.ok_or("there is no `url`: write \"url\":\"http://localhost:8080/\"")?;
-    let mut target = Target::new(method(&word)?, read_url(&url).map_err(|error| error.to_string())?);
+    let mut template =
+        RequestTemplate::new(parse_method(&word)?, parse_url(&url).map_err(|error| error.to_string())?);
     let mut bytes = 0;
     for (name, values) in header.map(|header| header.0).unwrap_or_default() {
         for value in values {
-            append(&mut target.headers, &mut bytes, name.trim(), value.trim())?;
+            append_header(&mut template.headers, &mut bytes, name.trim(), value.trim())?;
         }
     }
     if let Some(body) = body {
-        target.body = BASE64_STANDARD
+        template.body = BASE64_STANDARD
             .decode(body)
-            .map_err(|error| format!("`body` is no base64 ({error}): write \"Rk9P\" for FOO"))?
+            .map_err(|error| format!("`body` is not base64 ({error}): write \"Rk9P\" for FOO"))?
             .into();
     }
-    Ok(target)
+    Ok(template)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What only a run over HTTP leaves, whose parts are processes.
+//! Figures of runs over HTTP, in which each part is a process.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Sends the requests: `stockade run` itself.
+    /// `stockade run` itself sends the requests.
     Load,
-    /// The cache.
     Proxy,
-    /// Where the answers come from.
     Origin,
 }
 
 impl Role {
-    /// In the order in which a request meets them.
+    /// In the order in which a request passes them.
     pub const ALL: [Self; 3] = [Self::Load, Self::Proxy, Self::Origin];
 
-    /// As expressions, records and reports have it.
+    /// The name in expressions, records and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -31,99 +29,94 @@ impl Role {
     }
 }
 
-/// What only a run over HTTP has.
+/// Figures of a run over HTTP only.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HttpFigures {
-    /// Requests by the status of their answers; 0: there was none.
+    /// Requests by status; 0: no response.
     pub status_codes: BTreeMap<u16, u64>,
     /// Connections that the load opened.
     pub connections: u64,
-    /// Requests that were under way when the schedule was over.
+    /// Requests in flight at the end of the schedule.
     pub in_flight_at_end: u64,
-    /// Requests that were sent only then: too many others were under way.
+    /// Requests that were sent after the end of the schedule because too many others were in flight.
     #[serde(default)]
     pub sent_after_end: u64,
-    /// How many users asked, each when there was an answer; absent: requests came when they were due.
+    /// Users of a closed loop; absent: an open load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub users: Option<usize>,
-    /// From when the first request was due until the last one was.
+    /// Time between the due times of the first and the last request.
     #[serde(default)]
     pub attack_ms: f64,
-    /// From then until the last one was done.
+    /// Time from the due time of the last request to the end of the last one.
     #[serde(default)]
     pub wait_ms: f64,
-    /// Bytes of bodies as they came, packed or not.
+    /// Bytes of bodies on the wire, compressed or not.
     #[serde(default)]
     pub wire_bytes_in: u64,
-    /// The share of this machine's processor time that its host gave to others meanwhile; absent: nobody knows.
+    /// Share of processor time that the hypervisor gave to other machines; absent: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal: Option<f64>,
-    /// Who tells what the cache did.
+    /// The process that reports the cache's outcomes.
     #[serde(default)]
-    pub tells: Tells,
-    /// What was asked apart from the load.
+    pub tells: StatsProvider,
+    /// Requests outside the load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub probes: Vec<Probe>,
-    /// Why it does not tell what it seems to tell: the generator was the bottleneck, or a probe was answered otherwise than
-    /// meant. None: it does.
+    pub probes: Vec<ProbeFigures>,
+    /// Why the run is invalid: a slow generator, or a probe with an unexpected response. Empty: it is valid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub invalid: Vec<String>,
 }
 
-/// Who tells what a cache did that is a process.
+/// The process that reports the cache's outcomes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Tells {
-    /// It does so itself.
+pub enum StatsProvider {
     #[default]
     Cache,
-    /// Its origin, of its loads.
+    /// The origin counts the loads.
     Origin,
-    /// Nobody.
-    Nobody,
+    /// No process reports it.
+    #[serde(rename = "nobody")]
+    Unavailable,
 }
 
-/// A request that was asked apart from the load, and is not counted with it.
+/// A request outside the load. It is not counted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Probe {
-    /// When it was due, counted from the load's start; absent: before it.
+pub struct ProbeFigures {
+    /// Due time relative to the start of the load; absent: before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_ms: Option<f64>,
-    /// What it was for.
     pub path: String,
-    /// The status that was meant to come.
     pub expected: u16,
-    /// The status that came; absent: none did.
+    /// Absent: no response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Why none did.
+    /// Why there is no response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
-    /// How long it took.
     pub took_ms: f64,
 }
 
-/// What a process was seen to use.
+/// Resources of a process in one second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Bytes of it in memory, at the end of the second.
+    /// At the end of the second.
     pub rss_bytes: u64,
     /// Cores' worth of processor time in the second; 1.0 is one core.
     pub cpu: f64,
 }
 
-/// What the cache was seen to hold at the end of a second.
+/// The cache's state at the end of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holds {
-    /// How many entries.
+pub struct CacheContents {
     pub entries: u64,
-    /// How many bytes its limit counts, where it counts any.
+    /// Bytes that its limit counts, if it has a limit in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// How often it has cleared room since it was started.
+    /// Since the cache started.
     #[serde(default)]
     pub reclaims: u64,
-    /// How many requests have waited for another's load since then.
+    /// Requests that waited for another request's load, since the cache started.
     #[serde(default)]
     pub waiters: u64,
 }

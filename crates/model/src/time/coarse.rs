@@ -1,5 +1,5 @@
-//! The time to a millisecond, for the price of reading a variable.
-#![expect(clippy::disallowed_methods, reason = "it keeps the real time for `Live`")]
+//! The time with a resolution of a millisecond, at the cost of a memory read.
+#![expect(clippy::disallowed_methods, reason = "it is the clock of `Live`")]
 
 use std::{
     sync::{
@@ -11,11 +11,11 @@ use std::{
 };
 
 const TICK: Duration = Duration::from_millis(1);
-/// After so many ticks for nobody the ticker rests.
+/// Number of unread ticks after which the ticker thread parks.
 const TICKS_UNREAD_MAX: u32 = 128;
 
-/// One for the process: a thread that writes the time down once a millisecond, as long as somebody
-/// reads it.
+/// The clock of the process: a thread stores the time once a millisecond, as long as readers
+/// exist.
 #[repr(align(64))]
 pub(super) struct Coarse {
     /// Nanoseconds since the epoch, or [`RESTING`].
@@ -27,10 +27,10 @@ const RESTING: u64 = 0;
 
 static COARSE: Coarse = Coarse { now: AtomicU64::new(RESTING), is_read: AtomicBool::new(false) };
 
-/// When this process first asked; a moment earlier, so that no time since is 0.
+/// A moment before the first reading in this process, so that no time is 0.
 static EPOCH: OnceLock<Instant> = OnceLock::new();
 
-/// None: there can be no more threads, so whoever asks is told the precise time.
+/// `None`: the thread could not be started, so readers get the precise time.
 static TICKER: OnceLock<Option<Thread>> = OnceLock::new();
 
 /// The precise time, in nanoseconds since the epoch.
@@ -49,7 +49,7 @@ pub(super) fn coarse() -> u64 {
     if now == RESTING {
         return wake();
     }
-    // Only read, most often: a write would take the line away from the other cores.
+    // Writes only if needed: a write would take the cache line from the other cores.
     if !COARSE.is_read.load(Ordering::Relaxed) {
         COARSE.is_read.store(true, Ordering::Relaxed);
     }

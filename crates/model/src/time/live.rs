@@ -1,8 +1,5 @@
-//! The runtime that services use: tokio and the machine's monotonic clock.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "this is the one place where the engine's time and tasks meet the real ones"
-)]
+//! The runtime of services: tokio and the machine's monotonic clock.
+#![expect(clippy::disallowed_methods, reason = "only this file uses the real clock and the real tasks")]
 
 use std::{
     future::Future,
@@ -17,13 +14,13 @@ use super::{Runtime, Time, coarse};
 #[derive(Clone, Debug)]
 pub struct Live {
     began: Instant,
-    /// The same moment as the coarse clock has it.
+    /// The same moment on the coarse clock.
     began_nanos: u64,
     tokio: tokio::runtime::Handle,
 }
 
 impl Live {
-    /// Real time on the tokio runtime of the caller.
+    /// Uses the tokio runtime of the caller.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -32,7 +29,7 @@ impl Live {
         Self::on(tokio::runtime::Handle::current())
     }
 
-    /// Real time on the tokio runtime behind `handle`.
+    /// Uses the tokio runtime of `handle`.
     #[must_use]
     pub fn on(handle: tokio::runtime::Handle) -> Self {
         Self { began: Instant::now(), began_nanos: coarse::precise(), tokio: handle }
@@ -56,14 +53,14 @@ impl Runtime for Live {
         Time::ZERO + self.began.elapsed()
     }
 
-    /// One to two milliseconds ago, more when the machine is so busy that a thread waits for its turn.
+    /// One to two milliseconds ago, or more if the machine is busy and the ticker thread waits for a processor.
     #[inline]
     fn coarse_now(&self) -> Time {
         Time::from_nanos(coarse::coarse().saturating_sub(self.began_nanos))
     }
 
     fn sleep_until(&self, deadline: Time) -> impl Future<Output = ()> + Send + 'static {
-        // Beyond thirty years tokio's clock may overflow; nobody waits that long.
+        // tokio's clock may overflow beyond thirty years.
         const LONGEST: Duration = Duration::from_hours(30 * 365 * 24);
         let deadline = self.began + deadline.elapsed().min(LONGEST);
         let tokio = self.tokio.clone();

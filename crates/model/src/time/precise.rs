@@ -1,4 +1,4 @@
-//! Real time whose sleeps end when they should.
+//! Real time with precise sleeps.
 
 use std::{
     collections::BTreeMap,
@@ -21,49 +21,49 @@ use tokio::{
 
 use super::{Live, Runtime, Time};
 
-/// [`Live`], with sleeps that end within some 50 us of their deadline, never early, where tokio's
-/// own end up to 1 ms late: for whoever times others, or is timed by them.
+/// [`Live`] with sleeps that end within about 50 us of their deadline, never early. Tokio's sleeps end up to 1 ms late,
+/// which is too late for load generators and simulated origins.
 ///
-/// A timer of the kernel (timerfd) wakes one task, which wakes all whose time has come. A sleep costs
-/// two walks down a tree under a lock, and a system call if none ends before it.
+/// A timer of the kernel (timerfd) wakes one task, which wakes all sleeps that are due. A sleep costs
+/// two walks down a tree under a lock, and a system call if no other sleep ends before it.
 #[derive(Clone, Debug)]
 pub struct Precise {
     live: Live,
-    alarms: Arc<Alarms>,
-    _watch: Arc<Watch>,
+    timers: Arc<TimerQueue>,
+    _task: Arc<TimerTask>,
 }
 
-/// Who is to be woken when.
+/// The wakers of all sleeps.
 #[derive(Debug)]
-struct Alarms {
+struct TimerQueue {
     timer: AsyncFd<OwnedFd>,
-    due: Mutex<Due>,
+    due: Mutex<TimerState>,
 }
 
 #[derive(Debug)]
-struct Due {
-    /// By deadline; the number tells those of the same deadline apart.
+struct TimerState {
+    /// By deadline. The number distinguishes sleeps with the same deadline.
     wakers: BTreeMap<(Time, u64), Waker>,
     last: u64,
-    /// What the kernel's timer is set to.
+    /// The deadline of the kernel's timer.
     set: Time,
 }
 
-/// The task that waits for the kernel's timer; it ends with the last who could sleep.
+/// The task that waits for the kernel's timer. It ends with the last clone of its runtime and the last sleep.
 #[derive(Debug)]
-struct Watch(AbortHandle);
+struct TimerTask(AbortHandle);
 
-struct Sleep {
+struct PreciseSleep {
     precise: Precise,
     deadline: Time,
-    /// Set while its waker is among those that are due.
+    /// Set while the waker is registered.
     number: Option<u64>,
 }
 
 impl Precise {
-    /// Real time on the tokio runtime of the caller, whose I/O has to be enabled.
+    /// Uses the tokio runtime of the caller, which needs enabled I/O.
     ///
-    /// Fails where there can be no more file descriptors.
+    /// Fails if there are no more file descriptors.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -71,9 +71,9 @@ impl Precise {
         Self::of(Live::new())
     }
 
-    /// The same clock, whose moments can be compared with this one's, on the tokio runtime of the caller.
+    /// The same clock, with comparable moments, on the tokio runtime of the caller.
     ///
-    /// Fails where there can be no more file descriptors.
+    /// Fails if there are no more file descriptors.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -84,36 +84,36 @@ impl Precise {
     fn of(live: Live) -> io::Result<Self> {
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-        let due = Due { wakers: BTreeMap::new(), last: 0, set: Time::NEVER };
+        let due = TimerState { wakers: BTreeMap::new(), last: 0, set: Time::NEVER };
         #[expect(
             deprecated,
             reason = "its successor is unsafe, for types whose descriptor may change; this one's does not"
         )]
         let timer = AsyncFd::with_interest(timer, Interest::READABLE)?;
-        let alarms = Arc::new(Alarms { timer, due: Mutex::new(due) });
-        let watch = tokio::runtime::Handle::current().spawn(watch(live.clone(), Arc::clone(&alarms)));
-        Ok(Self { live, alarms, _watch: Arc::new(Watch(watch.abort_handle())) })
+        let timers = Arc::new(TimerQueue { timer, due: Mutex::new(due) });
+        let task = tokio::runtime::Handle::current().spawn(run_timer(live.clone(), Arc::clone(&timers)));
+        Ok(Self { live, timers, _task: Arc::new(TimerTask(task.abort_handle())) })
     }
 }
 
-async fn watch(live: Live, alarms: Arc<Alarms>) {
-    // It fails when the runtime shuts down: nobody sleeps any more.
-    while let Ok(mut rings) = alarms.timer.readable().await {
-        // How often it rang does not matter; that it is read does: only then it is quiet again.
+async fn run_timer(live: Live, timers: Arc<TimerQueue>) {
+    // An error means that the runtime shuts down, so no sleeps are left.
+    while let Ok(mut rings) = timers.timer.readable().await {
+        // The read resets the timer; the number of expirations is irrelevant.
         let _ = rustix::io::read(rings.get_inner(), &mut [0_u8; 8]);
         rings.clear_ready();
-        for waker in alarms.take_due(live.now()) {
+        for waker in timers.take_due(live.now()) {
             waker.wake();
         }
     }
 }
 
-impl Alarms {
-    fn due(&self) -> MutexGuard<'_, Due> {
+impl TimerQueue {
+    fn due(&self) -> MutexGuard<'_, TimerState> {
         self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those whose time has come; the timer is set to the next one.
+    /// Removes the wakers that are due and sets the timer to the next one.
     fn take_due(&self, now: Time) -> Vec<Waker> {
         let mut due = self.due();
         let later = due.wakers.split_off(&(now + Duration::from_nanos(1), 0));
@@ -123,7 +123,7 @@ impl Alarms {
         woken.into_values().collect()
     }
 
-    /// Lets the kernel's timer ring at `deadline`.
+    /// Sets the kernel's timer to `deadline`.
     fn set(&self, deadline: Time, now: Time) {
         let lasts = if deadline == Time::NEVER {
             Duration::ZERO
@@ -136,12 +136,12 @@ impl Alarms {
             tv_nsec: i64::from(lasts.subsec_nanos()),
         };
         let value = Itimerspec { it_interval: never, it_value };
-        // It can only refuse another kind of file, or a fraction of more than a second.
+        // Fails only for another kind of file, or for a fraction of more than a second.
         let _ = timerfd_settime(self.timer.get_ref(), TimerfdTimerFlags::empty(), &value);
     }
 }
 
-impl Future for Sleep {
+impl Future for PreciseSleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -150,9 +150,9 @@ impl Future for Sleep {
         if now >= deadline {
             return Poll::Ready(());
         }
-        // A waker may run code of others when it is cloned or dropped: not under the lock.
+        // Clone and drop of a waker may run foreign code, so they happen outside the lock.
         let waker = cx.waker().clone();
-        let mut due = self.precise.alarms.due();
+        let mut due = self.precise.timers.due();
         let number = number.unwrap_or_else(|| {
             due.last += 1;
             due.last
@@ -160,7 +160,7 @@ impl Future for Sleep {
         let replaced = due.wakers.insert((deadline, number), waker);
         if deadline < due.set {
             due.set = deadline;
-            self.precise.alarms.set(deadline, now);
+            self.precise.timers.set(deadline, now);
         }
         drop(due);
         drop(replaced);
@@ -169,17 +169,17 @@ impl Future for Sleep {
     }
 }
 
-impl Drop for Sleep {
+impl Drop for PreciseSleep {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            // As above: not under the lock.
-            let waker = self.precise.alarms.due().wakers.remove(&(self.deadline, number));
+            // Dropped outside the lock, like above.
+            let waker = self.precise.timers.due().wakers.remove(&(self.deadline, number));
             drop(waker);
         }
     }
 }
 
-impl Drop for Watch {
+impl Drop for TimerTask {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -195,7 +195,7 @@ impl Runtime for Precise {
     }
 
     fn sleep_until(&self, deadline: Time) -> impl Future<Output = ()> + Send + 'static {
-        Sleep { precise: self.clone(), deadline, number: None }
+        PreciseSleep { precise: self.clone(), deadline, number: None }
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {

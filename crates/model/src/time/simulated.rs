@@ -1,8 +1,8 @@
 //! Virtual time: a single-threaded executor whose clock jumps to the next timer.
 //!
-//! What is ready runs first, in the order in which it became ready. When nothing is, the clock moves
-//! to the earliest timer, to the nanosecond; timers of one moment fire in the order in which they
-//! were set. Nothing else decides the order, so a program that draws its chance from a seed does the
+//! Ready tasks run first, in the order in which they became ready. If no task is ready, the clock moves to the earliest
+//! timer, with a resolution of a nanosecond. Timers of the same moment fire in the order of their registration. Nothing
+//! else decides the order, so a program whose random choices come from a seed does the
 //! same thing every time.
 
 use std::{
@@ -19,47 +19,50 @@ use std::{
 
 use super::{Runtime, Time};
 
-/// A virtual clock and the tasks that live by it. Clones share both.
+/// A virtual clock and its tasks. Clones share both.
 #[derive(Clone, Debug, Default)]
 pub struct Virtual {
-    world: Arc<World>,
+    executor: Arc<VirtualExecutor>,
 }
 
-/// Everyone waits for someone else: nothing is ready and no timer is set.
+/// A deadlock: no task is ready and no timer is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nothing is ready and no timer is set, {:?} after the start", at.elapsed())]
 pub struct Stalled {
-    /// When the last thing happened.
+    /// The time of the last event.
     pub at: Time,
 }
 
 impl Virtual {
-    /// A new world, at time zero, with nothing in it.
+    /// An executor at time zero, without tasks.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Runs `main` and everything that it spawns until `main` is done; the rest is dropped then.
+    /// Runs `main` and its spawned tasks until `main` completes, then drops the other tasks.
     ///
     /// # Errors
-    /// [`Stalled`] where a live runtime would hang for ever.
+    /// [`Stalled`] if a live runtime would hang.
     pub fn run<F: Future>(&self, main: F) -> Result<F::Output, Stalled> {
-        let _cleanup = Cleanup(&self.world);
+        let _cleanup = Cleanup(&self.executor);
         let mut main = pin!(main);
-        let bell = Arc::new(Bell { world: Arc::downgrade(&self.world), rung: AtomicBool::new(false) });
-        let waker = Waker::from(Arc::clone(&bell));
+        let main_waker = Arc::new(MainWaker {
+            executor: Arc::downgrade(&self.executor),
+            is_queued: AtomicBool::new(false),
+        });
+        let waker = Waker::from(Arc::clone(&main_waker));
         waker.wake_by_ref();
         loop {
-            match self.world.next_ready() {
-                Some(Ready::Main) => {
-                    bell.rung.store(false, Ordering::Relaxed);
+            match self.executor.next_ready() {
+                Some(ReadyEntry::Main) => {
+                    main_waker.is_queued.store(false, Ordering::Relaxed);
                     if let Poll::Ready(output) = main.as_mut().poll(&mut Context::from_waker(&waker)) {
                         return Ok(output);
                     }
                 }
-                Some(Ready::Task(task)) => task.run(),
-                None if self.world.advance() => {}
+                Some(ReadyEntry::Task(task)) => task.run(),
+                None if self.executor.advance() => {}
                 None => return Err(Stalled { at: self.now() }),
             }
         }
@@ -68,24 +71,24 @@ impl Virtual {
 
 impl Runtime for Virtual {
     fn now(&self) -> Time {
-        self.world.state().now
+        self.executor.state().now
     }
 
     fn sleep_until(&self, deadline: Time) -> impl Future<Output = ()> + Send + 'static {
-        Sleep { world: Arc::clone(&self.world), deadline, timer: None }
+        VirtualSleep { executor: Arc::clone(&self.executor), deadline, timer: None }
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.world.spawn(Box::pin(task));
+        self.executor.spawn(Box::pin(task));
     }
 }
 
-/// Drops what a finished run leaves behind, so that no task keeps its world alive.
-struct Cleanup<'a>(&'a World);
+/// Drops the remaining tasks of a completed run, so that no task keeps its executor alive.
+struct Cleanup<'a>(&'a VirtualExecutor);
 
 impl Drop for Cleanup<'_> {
     fn drop(&mut self) {
-        // A dropped task may wake or spawn others: go on until nothing is left.
+        // The drop of a task may wake or spawn others, so this repeats until no task is left.
         loop {
             let (tasks, ready, timers) = {
                 let mut state = self.0.state();
@@ -103,45 +106,45 @@ impl Drop for Cleanup<'_> {
 }
 
 #[derive(Default)]
-struct World {
-    state: Mutex<State>,
+struct VirtualExecutor {
+    state: Mutex<ExecutorState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ExecutorState {
     now: Time,
-    ready: VecDeque<Ready>,
+    ready: VecDeque<ReadyEntry>,
     timers: BTreeMap<(Time, u64), Waker>,
     timers_set: u64,
     tasks: BTreeMap<u64, Arc<Task>>,
     tasks_spawned: u64,
 }
 
-enum Ready {
+enum ReadyEntry {
     Main,
     Task(Arc<Task>),
 }
 
-impl std::fmt::Debug for World {
+impl std::fmt::Debug for VirtualExecutor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let state = self.state();
-        f.debug_struct("World")
+        f.debug_struct("VirtualExecutor")
             .field("now", &state.now)
             .field("tasks", &state.tasks.len())
             .finish_non_exhaustive()
     }
 }
 
-impl World {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl VirtualExecutor {
+    fn state(&self) -> MutexGuard<'_, ExecutorState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next_ready(&self) -> Option<Ready> {
+    fn next_ready(&self) -> Option<ReadyEntry> {
         self.state().ready.pop_front()
     }
 
-    /// Moves the clock to the earliest timer and fires it; false if there is none.
+    /// Moves the clock to the earliest timer and fires it. False: there is no timer.
     fn advance(&self) -> bool {
         let mut state = self.state();
         let Some(((deadline, _), waker)) = state.timers.pop_first() else { return false };
@@ -157,12 +160,12 @@ impl World {
         state.tasks_spawned += 1;
         let task = Arc::new(Task {
             id,
-            world: Arc::downgrade(self),
+            executor: Arc::downgrade(self),
             future: Mutex::new(Some(future)),
             queued: AtomicBool::new(true),
         });
         state.tasks.insert(id, Arc::clone(&task));
-        state.ready.push_back(Ready::Task(task));
+        state.ready.push_back(ReadyEntry::Task(task));
     }
 }
 
@@ -170,7 +173,7 @@ type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 struct Task {
     id: u64,
-    world: Weak<World>,
+    executor: Weak<VirtualExecutor>,
     future: Mutex<Option<BoxFuture>>,
     queued: AtomicBool,
 }
@@ -185,14 +188,14 @@ impl Task {
         self.queued.store(false, Ordering::Relaxed);
         let waker = Waker::from(Arc::clone(&self));
         let mut cx = Context::from_waker(&waker);
-        // As under tokio, a task that panics ends alone.
+        // As with tokio, a panic ends only its own task.
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut cx))) {
             Ok(Poll::Pending) => {
                 *self.future.lock().unwrap_or_else(PoisonError::into_inner) = Some(future);
             }
             Ok(Poll::Ready(())) | Err(_) => {
-                if let Some(world) = self.world.upgrade() {
-                    let task = world.state().tasks.remove(&self.id);
+                if let Some(executor) = self.executor.upgrade() {
+                    let task = executor.state().tasks.remove(&self.id);
                     drop(task);
                 }
             }
@@ -205,45 +208,45 @@ impl Wake for Task {
         if self.queued.swap(true, Ordering::Relaxed) {
             return;
         }
-        if let Some(world) = self.world.upgrade() {
-            world.state().ready.push_back(Ready::Task(self));
+        if let Some(executor) = self.executor.upgrade() {
+            executor.state().ready.push_back(ReadyEntry::Task(self));
         }
     }
 }
 
 /// Wakes the main future of a run.
-struct Bell {
-    world: Weak<World>,
-    rung: AtomicBool,
+struct MainWaker {
+    executor: Weak<VirtualExecutor>,
+    is_queued: AtomicBool,
 }
 
-impl Wake for Bell {
+impl Wake for MainWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if self.rung.swap(true, Ordering::Relaxed) {
+        if self.is_queued.swap(true, Ordering::Relaxed) {
             return;
         }
-        if let Some(world) = self.world.upgrade() {
-            world.state().ready.push_back(Ready::Main);
+        if let Some(executor) = self.executor.upgrade() {
+            executor.state().ready.push_back(ReadyEntry::Main);
         }
     }
 }
 
-struct Sleep {
-    world: Arc<World>,
+struct VirtualSleep {
+    executor: Arc<VirtualExecutor>,
     deadline: Time,
     timer: Option<u64>,
 }
 
-impl Future for Sleep {
+impl Future for VirtualSleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let world = Arc::clone(&self.world);
-        let mut state = world.state();
+        let executor = Arc::clone(&self.executor);
+        let mut state = executor.state();
         if state.now >= self.deadline {
             return Poll::Ready(());
         }
@@ -258,10 +261,10 @@ impl Future for Sleep {
     }
 }
 
-impl Drop for Sleep {
+impl Drop for VirtualSleep {
     fn drop(&mut self) {
         if let Some(timer) = self.timer {
-            let waker = self.world.state().timers.remove(&(self.deadline, timer));
+            let waker = self.executor.state().timers.remove(&(self.deadline, timer));
             drop(waker);
         }
     }

@@ -1,13 +1,13 @@
-//! What is wrong with a recipe: where, and what to write instead.
+//! Errors in recipes: the message, the place in the text, and the remedy.
 
 use std::{fmt::Write, ops::Range};
 
 use miette::{Diagnostic, MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
 
-/// A recipe cannot be used. It shows the place and the remedy.
+/// An error in a recipe.
 ///
-/// As text it is the message alone, for reports that show place and remedy themselves;
-/// [`RecipeError::in_one_line`] has everything.
+/// `Display` shows the message alone, for reports that show place and remedy themselves (miette's do).
+/// [`RecipeError::in_one_line`] shows everything.
 #[derive(Debug, thiserror::Error, Diagnostic)]
 #[error("{message}")]
 pub struct RecipeError {
@@ -15,30 +15,31 @@ pub struct RecipeError {
     #[source_code]
     excerpt: Excerpt,
     #[label]
-    at: SourceSpan,
+    span: SourceSpan,
     #[help]
     help: String,
 }
 
 impl RecipeError {
-    pub(super) fn new(wrong: Wrong, text: &str, name: &str) -> Self {
-        let (excerpt, at) = Excerpt::new(text, name, &wrong.at);
-        Self { message: wrong.message, excerpt, at, help: wrong.help }
+    pub(super) fn new(problem: RecipeProblem, text: &str, name: &str) -> Self {
+        let RecipeProblem { message, help, span } = problem;
+        let (excerpt, span) = Excerpt::new(text, name, &span);
+        Self { message, excerpt, span, help }
     }
 
-    /// The line that it is about, from 1.
+    /// Line of the error, from 1.
     #[must_use]
     pub fn line(&self) -> usize {
         self.excerpt.line
     }
 
-    /// The character of that line, from 1.
+    /// Column of the error in characters, from 1.
     #[must_use]
     pub fn column(&self) -> usize {
         self.excerpt.column
     }
 
-    /// Name, line, column, message and remedy, without a line break: for logs, and for whoever sent it.
+    /// `name:line:column: message: remedy`, without line breaks or other control characters.
     #[must_use]
     pub fn in_one_line(&self) -> String {
         let Self { message, excerpt: Excerpt { name, line, column, .. }, help, .. } = self;
@@ -46,128 +47,128 @@ impl RecipeError {
     }
 }
 
-/// Something is wrong with the text.
+/// A [`RecipeError`] without an excerpt of the text.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(super) struct RecipeProblem {
     message: String,
     help: String,
-    at: Range<usize>,
+    /// The bytes of the text that the message is about.
+    span: Range<usize>,
 }
 
-impl Wrong {
-    /// What is wrong, what to do about it, and the bytes that it is about.
-    pub fn new(message: impl Into<String>, help: impl Into<String>, at: Range<usize>) -> Self {
-        Self { message: message.into(), help: help.into(), at }
+impl RecipeProblem {
+    pub fn new(message: impl Into<String>, help: impl Into<String>, span: Range<usize>) -> Self {
+        Self { message: message.into(), help: help.into(), span }
     }
 
-    /// The byte that it begins at.
     pub fn start(&self) -> usize {
-        self.at.start
+        self.span.start
     }
 }
 
-/// So many characters of a recipe are repeated in a message.
-const ECHO_CHARS: usize = 60;
+/// Characters of a recipe that one message repeats.
+const QUOTE_CHARS_MAX: usize = 60;
 
-/// What was written, as far as a message repeats it: short, and on one line.
-pub(super) fn echo(written: &str) -> String {
-    let mut echo = String::new();
-    for (count, char) in written.chars().enumerate() {
-        if count == ECHO_CHARS {
-            echo.pop();
-            echo.push('…');
+/// A part of the text for a message: short, and on one line.
+pub(super) fn abbreviate(text: &str) -> String {
+    let mut quote = String::new();
+    for (count, char) in text.chars().enumerate() {
+        if count == QUOTE_CHARS_MAX {
+            quote.pop();
+            quote.push('…');
             break;
         }
         if char.is_control() {
-            let _ = write!(echo, "{}", char::REPLACEMENT_CHARACTER);
+            let _ = write!(quote, "{}", char::REPLACEMENT_CHARACTER);
         } else {
-            echo.push(char);
+            quote.push(char);
         }
     }
-    echo
+    quote
 }
 
-/// The line of a byte, from 1.
-pub(super) fn line_of(text: &str, at: usize) -> usize {
-    text[..at].matches('\n').count() + 1
+/// Line of a byte, from 1.
+pub(super) fn line_number(text: &str, offset: usize) -> usize {
+    text[..offset].matches('\n').count() + 1
 }
 
-/// As much of the text as a report shows: the place and a little around it.
+/// The part of the text that a report shows: the span of the error, and a little around it. Recipes may be a single
+/// line of a million characters.
 #[derive(Debug)]
 struct Excerpt {
     name: String,
     text: String,
-    /// The line that the excerpt begins on, from 1.
-    from_line: usize,
-    /// Where the place begins in the whole text, from 1.
+    /// Line of the whole text on which the excerpt begins, from 1.
+    first_line: usize,
+    /// Start of the span in the whole text, from 1.
     line: usize,
     column: usize,
 }
 
-/// A recipe may be one line of a million characters; a screen is not.
-const BEFORE_BYTES: usize = 60;
-const PLACE_BYTES: usize = 100;
-const AFTER_BYTES: usize = 80;
+const BEFORE_BYTES_MAX: usize = 60;
+const SPAN_BYTES_MAX: usize = 100;
+const AFTER_BYTES_MAX: usize = 80;
 
 impl Excerpt {
-    /// The excerpt, and where the place is in it.
-    fn new(text: &str, name: &str, at: &Range<usize>) -> (Self, SourceSpan) {
-        let line_start = text[..at.start].rfind('\n').map_or(0, |newline| newline + 1);
-        let line_end = text[at.start..].find('\n').map_or(text.len(), |newline| at.start + newline);
-        let (line, column) = (line_of(text, at.start), text[line_start..at.start].chars().count() + 1);
+    /// The excerpt, and the span within it.
+    fn new(text: &str, name: &str, span: &Range<usize>) -> (Self, SourceSpan) {
+        let line_start = text[..span.start].rfind('\n').map_or(0, |newline| newline + 1);
+        let line_end = text[span.start..].find('\n').map_or(text.len(), |newline| span.start + newline);
+        let (line, column) =
+            (line_number(text, span.start), text[line_start..span.start].chars().count() + 1);
 
-        let place_end =
-            at.end.min(line_end).min(text.floor_char_boundary(at.start + PLACE_BYTES)).max(at.start);
-        let place = shown(&text[at.start..place_end]);
-        let (mut before, mut from_line) = (String::new(), line);
-        if at.start - line_start > BEFORE_BYTES {
+        let span_end =
+            span.end.min(line_end).min(text.floor_char_boundary(span.start + SPAN_BYTES_MAX)).max(span.start);
+        let marked = printable(&text[span.start..span_end]);
+        let (mut before, mut first_line) = (String::new(), line);
+        if span.start - line_start > BEFORE_BYTES_MAX {
             before.push('…');
-            before += &shown(&text[text.ceil_char_boundary(at.start - BEFORE_BYTES)..at.start]);
+            before += &printable(&text[text.ceil_char_boundary(span.start - BEFORE_BYTES_MAX)..span.start]);
         } else {
             let above = text[..line_start].strip_suffix('\n').and_then(|text| text.rsplit('\n').next());
-            if let Some(above) = above.filter(|above| above.len() <= BEFORE_BYTES + AFTER_BYTES) {
-                before = shown(above) + "\n";
-                from_line -= 1;
+            if let Some(above) = above.filter(|above| above.len() <= BEFORE_BYTES_MAX + AFTER_BYTES_MAX) {
+                before = printable(above) + "\n";
+                first_line -= 1;
             }
-            before += &shown(&text[line_start..at.start]);
+            before += &printable(&text[line_start..span.start]);
         }
         let mut after = String::new();
-        if line_end - place_end > AFTER_BYTES {
-            after += &shown(&text[place_end..text.floor_char_boundary(place_end + AFTER_BYTES)]);
+        if line_end - span_end > AFTER_BYTES_MAX {
+            after += &printable(&text[span_end..text.floor_char_boundary(span_end + AFTER_BYTES_MAX)]);
             after.push('…');
         } else {
-            after += &shown(&text[place_end..line_end]);
+            after += &printable(&text[span_end..line_end]);
             let below = text[line_end..].strip_prefix('\n').and_then(|text| text.split('\n').next());
-            if let Some(below) = below.filter(|below| below.len() <= BEFORE_BYTES + AFTER_BYTES) {
+            if let Some(below) = below.filter(|below| below.len() <= BEFORE_BYTES_MAX + AFTER_BYTES_MAX) {
                 after.push('\n');
-                after += &shown(below);
+                after += &printable(below);
             }
         }
-        let span = SourceSpan::from((before.len(), place.len()));
-        let text = before + &place + &after;
-        (Self { name: name.to_owned(), text, from_line, line, column }, span)
+        let span = SourceSpan::from((before.len(), marked.len()));
+        let text = before + &marked + &after;
+        (Self { name: name.to_owned(), text, first_line, line, column }, span)
     }
 }
 
-/// Without what would move a terminal's cursor.
-fn shown(text: &str) -> String {
+/// Replaces characters that would move a terminal's cursor.
+fn printable(text: &str) -> String {
     let text = text.strip_suffix('\r').unwrap_or(text);
     text.replace(|char: char| char.is_control() && char != '\t', "\u{FFFD}")
 }
 
 impl SourceCode for Excerpt {
-    /// All that there is; or the place alone, whose line and column are those in the whole text.
+    /// The whole excerpt; or, without context lines, the span alone with its line and column in the whole text.
     fn read_span<'a>(
         &'a self,
         span: &SourceSpan,
         lines_before: usize,
         lines_after: usize,
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
-        let is_place = lines_before == 0 && lines_after == 0;
-        let (span, line, column) = if is_place {
+        let is_span = lines_before == 0 && lines_after == 0;
+        let (span, line, column) = if is_span {
             (*span, self.line, self.column)
         } else {
-            ((0, self.text.len()).into(), self.from_line, 1)
+            ((0, self.text.len()).into(), self.first_line, 1)
         };
         let text = self.text.get(span.offset()..span.offset() + span.len());
         let text = text.ok_or(MietteError::OutOfBounds)?;
@@ -182,38 +183,38 @@ impl SourceCode for Excerpt {
 mod tests {
     use super::*;
 
-    fn excerpt(text: &str, at: Range<usize>) -> (Excerpt, String) {
-        let (excerpt, span) = Excerpt::new(text, "recipe.json", &at);
-        let place = excerpt.text[span.offset()..span.offset() + span.len()].to_owned();
-        (excerpt, place)
+    fn excerpt(text: &str, span: Range<usize>) -> (Excerpt, String) {
+        let (excerpt, span) = Excerpt::new(text, "recipe.json", &span);
+        let marked = excerpt.text[span.offset()..span.offset() + span.len()].to_owned();
+        (excerpt, marked)
     }
 
     #[test]
-    fn short_lines_are_shown_with_the_lines_around_them() {
+    fn short_line_is_shown_with_its_neighbours() {
         let text = "{\n  \"body\": \"é\", \"rout\": 1\r\n}\n";
-        let at = text.find("\"rout\"").unwrap();
-        let (excerpt, place) = excerpt(text, at..at + 6);
-        assert_eq!((excerpt.line, excerpt.column, excerpt.from_line), (2, 16, 1));
+        let start = text.find("\"rout\"").unwrap();
+        let (excerpt, marked) = excerpt(text, start..start + 6);
+        assert_eq!((excerpt.line, excerpt.column, excerpt.first_line), (2, 16, 1));
         assert_eq!(
-            (place.as_str(), excerpt.text.as_str()),
+            (marked.as_str(), excerpt.text.as_str()),
             ("\"rout\"", "{\n  \"body\": \"é\", \"rout\": 1\n}")
         );
     }
 
     #[test]
-    fn of_a_long_line_the_place_is_shown() {
+    fn long_line_is_shown_around_the_span() {
         let text = format!("{}\n{}HERE{}\n", "a".repeat(1_000), "é".repeat(1_000), "\u{1b}".repeat(1_000));
-        let at = text.find("HERE").unwrap();
-        let (excerpt, place) = excerpt(&text, at..at + 4);
-        assert_eq!((excerpt.line, excerpt.column, place.as_str()), (2, 1_001, "HERE"));
+        let start = text.find("HERE").unwrap();
+        let (excerpt, marked) = excerpt(&text, start..start + 4);
+        assert_eq!((excerpt.line, excerpt.column, marked.as_str()), (2, 1_001, "HERE"));
         assert_eq!(excerpt.text.chars().count(), 1 + 30 + 4 + 80 + 1);
         assert!(!excerpt.text.contains('\u{1b}'));
     }
 
     #[test]
-    fn what_is_echoed_is_short_and_on_one_line() {
-        assert_eq!(echo("a\nb"), "a\u{FFFD}b");
-        assert_eq!(echo(&"é".repeat(60)), "é".repeat(60));
-        assert_eq!(echo(&"é".repeat(1_000)), "é".repeat(59) + "…");
+    fn abbreviated_text_is_short_and_on_one_line() {
+        assert_eq!(abbreviate("a\nb"), "a\u{FFFD}b");
+        assert_eq!(abbreviate(&"é".repeat(60)), "é".repeat(60));
+        assert_eq!(abbreviate(&"é".repeat(1_000)), "é".repeat(59) + "…");
     }
 }

@@ -1,4 +1,4 @@
-//! Strict JSON, bounded before anything is made of it, with the place of every value.
+//! Strict JSON that keeps the place of every value. Depth and number of values are checked before parsing.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -12,15 +12,15 @@ use jsonc_parser::{
 
 use super::{
     TEXT_BYTES_MAX,
-    error::{Wrong, echo},
+    error::{RecipeProblem, abbreviate},
 };
 
-/// A recipe nests five deep: list, recipe, stages, stage, odds.
+/// A recipe nests five levels: list, recipe, stages, stage, shares.
 const DEPTH_MAX: usize = 32;
-/// Commas, colons and opening brackets. A value of one byte takes up to 250 in memory.
+/// Bound of commas, colons and opening brackets. A value of one byte takes up to 250 bytes in memory.
 const VALUES_MAX: usize = 1_000_000;
 
-/// Everything off that JSON does not have.
+/// No extension of JSON.
 const STRICT: ParseOptions = ParseOptions {
     allow_comments: false,
     allow_loose_object_property_names: false,
@@ -34,82 +34,85 @@ const STRICT: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-/// What to send where there is nothing, or something else.
-pub(super) const EXAMPLE: &str = "write a recipe, such as `{\"body\": \"hello\", \"stages\": [{\"at\": 0}]}`";
+/// Remedy for a text that is not a recipe.
+pub(super) const RECIPE_HELP: &str =
+    "write a recipe, such as `{\"body\": \"hello\", \"stages\": [{\"at\": 0}]}`";
 
-/// What ends a line.
-const BREAKS: [char; 2] = ['\n', '\r'];
+const LINE_BREAKS: [char; 2] = ['\n', '\r'];
 
-/// Reads the one value of a text. If that is an object, text in quotes may go on on the next line, as if there were
-/// no line break: `OriginSimulator` takes all of them out of such a recipe.
-pub(super) fn parse(text: &str) -> Result<Value<'_>, Wrong> {
+/// Parses a text that consists of one value. If it is an object, its strings may contain line breaks, which are removed:
+/// `OriginSimulator` removes all line breaks of such a recipe.
+pub(super) fn parse_json(text: &str) -> Result<Value<'_>, RecipeProblem> {
     if text.len() > TEXT_BYTES_MAX {
-        return Err(Wrong::new("the text has more than 64 MiB", "send fewer recipes at once", 0..0));
+        return Err(RecipeProblem::new("the text has more than 64 MiB", "send fewer recipes at once", 0..0));
     }
-    let ast = |text| parse_to_ast(text, &CollectOptions::default(), &STRICT);
-    let mut broken = None;
-    let scanned = scan(text, &mut broken);
-    // Whoever forgot a quote went on to the next line as well.
-    let before = |at: usize| broken.clone().filter(|broken| broken.start < at).map(unclosed);
-    if let Err(wrong) = scanned {
-        // What is wrong before that is told first. What only lacks its end is not wrong yet.
-        let rest = &text[..wrong.start()];
-        return Err(match ast(rest) {
-            Err(error) if error.range().end < rest.len() => {
-                before(error.range().start).unwrap_or_else(|| syntax(&error, text))
+    let parse = |text| parse_to_ast(text, &CollectOptions::default(), &STRICT);
+    let mut multiline = None;
+    let scanned = scan(text, &mut multiline);
+    // A string on several lines before the error is most likely one whose closing quote is missing.
+    let unclosed_before =
+        |offset: usize| multiline.clone().filter(|span| span.start < offset).map(unclosed_string);
+    if let Err(problem) = scanned {
+        // A syntax error in front of the problem comes first, unless the syntax is merely incomplete.
+        let prefix = &text[..problem.start()];
+        return Err(match parse(prefix) {
+            Err(error) if error.range().end < prefix.len() => {
+                unclosed_before(error.range().start).unwrap_or_else(|| syntax_problem(&error, text))
             }
-            _ => before(wrong.start()).unwrap_or(wrong),
+            _ => unclosed_before(problem.start()).unwrap_or(problem),
         });
     }
-    match ast(text) {
+    match parse(text) {
         Ok(parsed) => {
-            let mut value =
-                parsed.value.ok_or_else(|| Wrong::new("there is no recipe in it", EXAMPLE, 0..0))?;
-            if broken.is_some() {
-                join(&mut value, text)?;
+            let no_value = || RecipeProblem::new("the text contains no recipe", RECIPE_HELP, 0..0);
+            let mut value = parsed.value.ok_or_else(no_value)?;
+            if multiline.is_some() {
+                join_lines(&mut value, text)?;
             }
             Ok(value)
         }
-        Err(error) => Err(before(error.range().start).unwrap_or_else(|| syntax(&error, text))),
+        Err(error) => {
+            Err(unclosed_before(error.range().start).unwrap_or_else(|| syntax_problem(&error, text)))
+        }
     }
 }
 
-/// Takes the line breaks out of all texts that are written on several lines.
-fn join(value: &mut Value<'_>, text: &str) -> Result<(), Wrong> {
-    let join_text = |literal: &mut StringLit<'_>| {
-        let written = &text[place(literal)];
-        if written.contains(BREAKS) {
-            let joined = serde_json::from_str(&written.replace(BREAKS, ""));
-            literal.value = Cow::Owned(joined.map_err(|_| unclosed(place(literal)))?);
+/// Removes the line breaks from all strings.
+fn join_lines(value: &mut Value<'_>, text: &str) -> Result<(), RecipeProblem> {
+    let join_string = |literal: &mut StringLit<'_>| {
+        let source = &text[span(literal)];
+        if source.contains(LINE_BREAKS) {
+            let joined = serde_json::from_str(&source.replace(LINE_BREAKS, ""));
+            literal.value = Cow::Owned(joined.map_err(|_| unclosed_string(span(literal)))?);
         }
         Ok(())
     };
     match value {
-        Value::StringLit(literal) => join_text(literal),
-        Value::Array(list) => list.elements.iter_mut().try_for_each(|value| join(value, text)),
+        Value::StringLit(literal) => join_string(literal),
+        Value::Array(list) => list.elements.iter_mut().try_for_each(|value| join_lines(value, text)),
         Value::Object(object) => object.properties.iter_mut().try_for_each(|property| {
             if let ObjectPropName::String(literal) = &mut property.name {
-                join_text(literal)?;
+                join_string(literal)?;
             }
-            join(&mut property.value, text)
+            join_lines(&mut property.value, text)
         }),
         Value::NumberLit(_) | Value::BooleanLit(_) | Value::NullKeyword(_) => Ok(()),
     }
 }
 
-/// Refuses what the parser lets through, and what it should not be burdened with. `broken` is the first text that
-/// goes on on the next line, up to there.
-fn scan(text: &str, broken: &mut Option<Range<usize>>) -> Result<(), Wrong> {
+/// Checks the bounds, and rejects characters that the parser accepts although JSON does not. Sets `multiline` to the
+/// first string with a line break, from its quote up to the break.
+fn scan(text: &str, multiline: &mut Option<Range<usize>>) -> Result<(), RecipeProblem> {
     let is_object = text.trim_start().starts_with('{');
     let (mut depth, mut values) = (0_usize, 0_usize);
     let mut quote = None;
     let mut is_escaped = false;
-    for (at, byte) in text.bytes().enumerate() {
+    for (offset, byte) in text.bytes().enumerate() {
         if let Some(start) = quote {
             match byte {
-                b'\n' | b'\r' if is_object && !is_escaped => _ = broken.get_or_insert(start..at),
-                b'\n' | b'\r' => return Err(unclosed(start..at)),
-                0..0x20 => return Err(stray(text, at)),
+                b'\n' | b'\r' if is_object && !is_escaped => _ = multiline.get_or_insert(start..offset),
+                b'\n' | b'\r' => return Err(unclosed_string(start..offset)),
+                0..0x20 => return Err(stray_character(text, offset)),
                 _ if is_escaped => is_escaped = false,
                 b'\\' => is_escaped = true,
                 b'"' => quote = None,
@@ -119,149 +122,155 @@ fn scan(text: &str, broken: &mut Option<Range<usize>>) -> Result<(), Wrong> {
         }
         match byte {
             b' ' | b'\t' | b'\n' | b'\r' => {}
-            b'"' => quote = Some(at),
+            b'"' => quote = Some(offset),
             b'{' | b'[' => (depth, values) = (depth + 1, values + 1),
             b'}' | b']' => depth = depth.saturating_sub(1),
             b',' | b':' => values += 1,
-            0..0x20 | 0x7f.. | b'/' | b'#' | b'\'' => return Err(stray(text, at)),
+            0..0x20 | 0x7f.. | b'/' | b'#' | b'\'' => return Err(stray_character(text, offset)),
             _ => {}
         }
         if depth > DEPTH_MAX {
-            let message = format!("this is nested more than {DEPTH_MAX} deep");
-            return Err(Wrong::new(message, "take brackets away: a recipe nests five deep", at..at + 1));
+            let message = format!("brackets nest more than {DEPTH_MAX} levels");
+            return Err(RecipeProblem::new(
+                message,
+                "remove brackets; a recipe nests five levels",
+                offset..offset + 1,
+            ));
         }
         if values > VALUES_MAX {
-            let message = "there are more than a million values up to here";
-            return Err(Wrong::new(message, "send fewer recipes at once", at..at + 1));
+            let message = "the text has more than a million values up to here";
+            return Err(RecipeProblem::new(message, "send fewer recipes at once", offset..offset + 1));
         }
     }
-    quote.map_or(Ok(()), |start| Err(unclosed(start..text.len())))
+    quote.map_or(Ok(()), |start| Err(unclosed_string(start..text.len())))
 }
 
-fn unclosed(at: Range<usize>) -> Wrong {
-    let help = "close it with `\"`; a line break in it is written `\\n`";
-    Wrong::new("the text that begins here is not closed on its line", help, at)
+fn unclosed_string(span: Range<usize>) -> RecipeProblem {
+    let help = "close it with `\"`; write a line break in it as `\\n`";
+    RecipeProblem::new("the string that begins here does not end on its line", help, span)
 }
 
-/// A character that may not stand where it does.
-fn stray(text: &str, at: usize) -> Wrong {
-    let char = text[at..].chars().next().unwrap_or_default();
+/// A character that JSON does not allow at this place.
+fn stray_character(text: &str, offset: usize) -> RecipeProblem {
+    let char = text[offset..].chars().next().unwrap_or_default();
     let code = u32::from(char);
     let (message, help) = match char {
-        '/' | '#' => ("JSON has no comments".to_owned(), "take it out".to_owned()),
-        '\'' => ("JSON has no text in single quotes".to_owned(), "write `\"`".to_owned()),
+        '/' | '#' => ("JSON has no comments".to_owned(), "remove it".to_owned()),
+        '\'' => ("JSON has no single quotes".to_owned(), "write `\"`".to_owned()),
         '\u{FEFF}' => {
-            let message = "there is a byte order mark".to_owned();
-            (message, "save the text as UTF-8 without one".to_owned())
+            let message = "the text contains a byte order mark".to_owned();
+            (message, "save it as UTF-8 without a byte order mark".to_owned())
         }
         _ if code < 0x20 => (
-            format!("there is a control character (U+{code:04X})"),
-            format!("take it out, or write it in a text as `\\u{code:04x}`"),
+            format!("JSON does not allow the control character U+{code:04X} here"),
+            format!("remove it, or write it in a string as `\\u{code:04x}`"),
         ),
-        _ => {
-            (format!("U+{code:04X} stands outside of a text"), "put text in `\"`, or take it out".to_owned())
-        }
+        _ => (
+            format!("U+{code:04X} is outside of a string"),
+            "put the text in `\"`, or remove the character".to_owned(),
+        ),
     };
-    Wrong::new(message, help, at..at + char.len_utf8())
+    RecipeProblem::new(message, help, offset..offset + char.len_utf8())
 }
 
-/// Says what was expected.
-fn syntax(error: &ParseError, text: &str) -> Wrong {
+/// Describes a syntax error as `expected X, found Y`.
+fn syntax_problem(error: &ParseError, text: &str) -> RecipeProblem {
     use ParseErrorKind as Kind;
-    let at = error.range().start..error.range().end.max(error.range().start);
-    let found = match &text[at.clone()] {
-        "" => "the text ends here".to_owned(),
-        // It may be a URL with a password in it.
-        found if found.starts_with('"') => "text stands here".to_owned(),
-        found => format!("`{}` stands here", echo(found)),
+    let span = error.range().start..error.range().end.max(error.range().start);
+    let found = match &text[span.clone()] {
+        "" => "found the end of the text".to_owned(),
+        // A string may be a URL with a password, so the message does not repeat it.
+        found if found.starts_with('"') => "found a string".to_owned(),
+        found => format!("found `{}`", abbreviate(found)),
     };
-    let brace = at.start..at.start + 1;
-    let (message, help, at) = match error.kind() {
-        Kind::ExpectedComma if text[at.start..].starts_with(|next: char| next.is_ascii_digit()) => {
-            ("a number has a 0 before it".to_owned(), "write it without", at)
+    let opening = span.start..span.start + 1;
+    let (message, help, span) = match error.kind() {
+        Kind::ExpectedComma if text[span.start..].starts_with(|next: char| next.is_ascii_digit()) => {
+            ("a number begins with 0".to_owned(), "remove the leading 0", span)
         }
-        Kind::ExpectedComma => ("a comma is missing here".to_owned(), "write `,` between two values", at),
+        Kind::ExpectedComma => ("a comma is missing here".to_owned(), "write `,` between two values", span),
         Kind::TrailingCommasNotAllowed => {
-            ("a comma stands after the last value".to_owned(), "take it out, or write one more value", at)
+            ("a comma follows the last value".to_owned(), "remove it, or add a value", span)
         }
         Kind::ExpectedColonAfterObjectKey => {
-            (format!("{found}, not the colon of a key"), "write `:` between key and value", at)
+            (format!("expected the colon after a key, {found}"), "write `:` between key and value", span)
         }
-        Kind::ExpectedObjectValue => (format!("{found}, not the value of a key"), VALUE, at),
+        Kind::ExpectedObjectValue => (format!("expected the value of a key, {found}"), VALUE_HELP, span),
         Kind::UnterminatedObject => {
-            ("the object that begins here is not closed".to_owned(), "write `}` where it ends", brace)
+            ("the object that begins here is not closed".to_owned(), "write `}` at its end", opening)
         }
         Kind::UnterminatedArray => {
-            ("the list that begins here is not closed".to_owned(), "write `]` where it ends", brace)
+            ("the list that begins here is not closed".to_owned(), "write `]` at its end", opening)
         }
         Kind::MultipleRootJsonValues => (
-            "something follows the recipe".to_owned(),
+            "more text follows the recipe".to_owned(),
             "write several recipes as a list: `[{...}, {...}]`",
-            at,
+            span,
         ),
         Kind::UnexpectedTokenInObject | Kind::ExpectedStringObjectProperty => {
-            (format!("{found}, not a key"), "write a key in `\"`, or close the object with `}`", at)
+            (format!("expected a key, {found}"), "write a key in `\"`, or close the object with `}`", span)
         }
         Kind::UnexpectedCloseBrace => {
-            (format!("{found}, not a value"), "write a value; a list is closed with `]`", at)
+            (format!("expected a value, {found}"), "write a value, or close the list with `]`", span)
         }
         Kind::ExpectedDigit
         | Kind::ExpectedDigitFollowingNegativeSign
         | Kind::ExpectedPlusMinusOrDigitInNumberLiteral => {
-            (format!("{found}, not a digit of the number"), NUMBER, at)
+            (format!("expected a digit, {found}"), NUMBER_HELP, span)
         }
         Kind::BareDecimalPointNumbersNotAllowed
         | Kind::HexadecimalNumbersNotAllowed
         | Kind::NonFiniteNumbersNotAllowed
-        | Kind::UnaryPlusNumbersNotAllowed => ("JSON has no such number".to_owned(), NUMBER, at),
-        Kind::String(kind) => string(kind, at),
-        _ => (format!("{found}, not a value"), VALUE, at),
+        | Kind::UnaryPlusNumbersNotAllowed => {
+            ("JSON does not allow this form of a number".to_owned(), NUMBER_HELP, span)
+        }
+        Kind::String(kind) => escape_problem(kind, span),
+        _ => (format!("expected a value, {found}"), VALUE_HELP, span),
     };
-    Wrong::new(message, help, at)
+    RecipeProblem::new(message, help, span)
 }
 
-const VALUE: &str = "write text in `\"`, a number such as 0.5, true, false, null, `[` or `{`";
-const NUMBER: &str = "write a number such as 0.5, 12 or 1e3";
+const VALUE_HELP: &str = "write text in `\"`, a number such as 0.5, true, false, null, `[` or `{`";
+const NUMBER_HELP: &str = "write a number such as 0.5, 12 or 1e3";
 
-/// A backslash that means nothing. The place is where it stands, and no more than six characters of it.
-fn string(kind: &ParseStringErrorKind, at: Range<usize>) -> (String, &'static str, Range<usize>) {
+/// An invalid escape sequence. The span covers its backslash alone.
+fn escape_problem(kind: &ParseStringErrorKind, span: Range<usize>) -> (String, &'static str, Range<usize>) {
     let (message, help) = match kind {
         ParseStringErrorKind::ExpectedFourHexDigits => (
-            "`\\u` stands without four hexadecimal digits",
-            "write one such as `\\u00e9`, or a backslash as `\\\\`",
+            "four hexadecimal digits have to follow `\\u`",
+            "write an escape such as `\\u00e9`, or a backslash as `\\\\`",
         ),
         ParseStringErrorKind::InvalidUnicodeEscapeSequence(_) => (
-            "this is half of a surrogate pair",
+            "half of a surrogate pair is missing",
             "write both halves, as in `\\ud83d\\ude00`, or the character itself",
         ),
         _ => (
-            "a backslash stands before a character that needs none",
+            "the character after this backslash cannot be escaped",
             "write a backslash as `\\\\`; JSON has `\\\" \\\\ \\/ \\b \\f \\n \\r \\t` and `\\u00e9`",
         ),
     };
-    (message.to_owned(), help, at.start..at.start + 1)
+    (message.to_owned(), help, span.start..span.start + 1)
 }
 
-/// The bytes of a value.
-pub(super) fn place(of: &impl Ranged) -> Range<usize> {
-    of.start()..of.end()
+pub(super) fn span(node: &impl Ranged) -> Range<usize> {
+    node.start()..node.end()
 }
 
-/// The bytes of a value's first character: of an object, its brace.
-pub(super) fn beginning(of: &impl Ranged) -> Range<usize> {
-    of.start()..of.start() + 1
+/// The span of a value's first character: of an object, its brace.
+pub(super) fn first_char(node: &impl Ranged) -> Range<usize> {
+    node.start()..node.start() + 1
 }
 
-/// Where a part of what a text says is written, backslashes and all.
-pub(super) fn place_in(text: &str, literal: &StringLit<'_>, said: Range<usize>) -> Range<usize> {
+/// Maps a span of a string's value to the span of its source, which may contain escapes and line breaks.
+pub(super) fn source_span(text: &str, literal: &StringLit<'_>, span: Range<usize>) -> Range<usize> {
     let start = literal.range.start + 1;
-    let written = &text[start..literal.range.end - 1];
-    let find = |said: usize| {
-        let (mut at, mut told) = (0, 0);
-        while told < said {
-            let rest = &written[at..];
-            // The second half of a surrogate pair is one escape with the first.
-            let (bytes, chars) = match rest.as_bytes() {
+    let source = &text[start..literal.range.end - 1];
+    let find = |value_offset: usize| {
+        let (mut offset, mut decoded) = (0, 0);
+        while decoded < value_offset {
+            let rest = &source[offset..];
+            // Both halves of a surrogate pair count as one escape.
+            let (bytes, value_bytes) = match rest.as_bytes() {
                 [b'\\', b'u', hex @ ..] => {
                     let code = hex.get(..4).and_then(|hex| str::from_utf8(hex).ok());
                     let code = code.and_then(|hex| u32::from_str_radix(hex, 16).ok()).unwrap_or_default();
@@ -271,15 +280,15 @@ pub(super) fn place_in(text: &str, literal: &StringLit<'_>, said: Range<usize>) 
                 [b'\n' | b'\r', ..] => (1, 0),
                 _ => rest.chars().next().map_or((1, 1), |char| (char.len_utf8(), char.len_utf8())),
             };
-            (at, told) = (at + bytes, told + chars);
+            (offset, decoded) = (offset + bytes, decoded + value_bytes);
         }
-        start + at.min(written.len())
+        start + offset.min(source.len())
     };
-    let end = find(said.end);
-    // What begins behind a line break begins on the next line.
-    let from = find(said.start);
-    let breaks = text[from..end].len() - text[from..end].trim_start_matches(BREAKS).len();
-    from + breaks..end
+    let end = find(span.end);
+    // A span that begins behind a line break begins on the next line.
+    let begin = find(span.start);
+    let breaks = text[begin..end].len() - text[begin..end].trim_start_matches(LINE_BREAKS).len();
+    begin + breaks..end
 }
 
 #[cfg(test)]
@@ -288,52 +297,52 @@ mod tests {
 
     use super::*;
 
-    /// An object without the line breaks in its texts, but for those behind a backslash.
+    /// Removes the line breaks in an object's strings, except those behind a backslash.
     fn joined(text: &str) -> String {
         if !text.trim_start().starts_with('{') {
             return text.to_owned();
         }
-        let (mut is_text, mut is_escaped) = (false, false);
+        let (mut is_string, mut is_escaped) = (false, false);
         let keep = |char: &char| {
-            let is_kept = !is_text || is_escaped || !BREAKS.contains(char);
-            is_text ^= *char == '"' && !is_escaped;
-            is_escaped = is_text && *char == '\\' && !is_escaped;
+            let is_kept = !is_string || is_escaped || !LINE_BREAKS.contains(char);
+            is_string ^= *char == '"' && !is_escaped;
+            is_escaped = is_string && *char == '\\' && !is_escaped;
             is_kept
         };
         text.chars().filter(keep).collect()
     }
 
     proptest! {
-        /// Against another reader of JSON.
+        /// The oracle is `serde_json`.
         #[test]
-        fn json_is_what_is_read_and_nothing_else(
+        fn parser_accepts_json_and_nothing_else(
             text in r#"([\[\]{},:"'\\/#]|\\u(d83d|de00|00e9|[0-9a-f]{0,4})|\\[nbx"]|"a":|"b",|[0-9.eE+-]|true|null|NaN|\s|\x00|\x0b|é){0,16}"#,
         ) {
             let oracle = serde_json::from_str::<serde_json::Value>(&joined(&text));
-            // Numbers are looked at when somebody wants one, keys when somebody knows them.
+            // This parser leaves the range of numbers to its callers.
             prop_assume!(!matches!(&oracle, Err(error) if error.to_string().contains("out of range")));
-            prop_assert_eq!(parse(&text).is_ok(), oracle.is_ok(), "{:?} {:?}", text, oracle);
+            prop_assert_eq!(parse_json(&text).is_ok(), oracle.is_ok(), "{:?} {:?}", text, oracle);
         }
 
         #[test]
-        fn numbers_are_those_of_json(text in "-?[0-9]{0,3}[.]?[0-9]{0,2}([eE][+-]?[0-9]{0,2})?") {
-            prop_assert_eq!(parse(&text).is_ok(), serde_json::from_str::<serde_json::Value>(&text).is_ok());
+        fn parser_accepts_the_numbers_of_json(text in "-?[0-9]{0,3}[.]?[0-9]{0,2}([eE][+-]?[0-9]{0,2})?") {
+            prop_assert_eq!(parse_json(&text).is_ok(), serde_json::from_str::<serde_json::Value>(&text).is_ok());
         }
 
         #[test]
-        fn a_part_of_a_text_is_found_where_it_is_written(
+        fn span_of_a_value_maps_to_its_source(
             parts in prop::collection::vec(prop_oneof![Just("a"), Just("é"), Just("😀"), Just("\n"), Just("\"")], 3..20),
             is_escaped in prop::collection::vec(any::<bool>(), 20),
         ) {
-            let written: Vec<_> = parts.iter().zip(is_escaped).map(|(part, is_escaped)| {
+            let sources: Vec<_> = parts.iter().zip(is_escaped).map(|(part, is_escaped)| {
                 let units = part.encode_utf16().fold(String::new(), |units, unit| format!("{units}\\u{unit:04x}"));
                 let plain = serde_json::to_string(part).unwrap();
                 if is_escaped { units } else { plain[1..plain.len() - 1].to_owned() }
             }).collect();
-            let text = format!("  \"{}\"", written.concat());
-            let Ok(Value::StringLit(literal)) = parse(&text) else { panic!("{text}") };
-            let said = parts[0].len()..parts.concat().len() - parts[parts.len() - 1].len();
-            prop_assert_eq!(&text[place_in(&text, &literal, said)], written[1..written.len() - 1].concat());
+            let text = format!("  \"{}\"", sources.concat());
+            let Ok(Value::StringLit(literal)) = parse_json(&text) else { panic!("{text}") };
+            let inner = parts[0].len()..parts.concat().len() - parts[parts.len() - 1].len();
+            prop_assert_eq!(&text[source_span(&text, &literal, inner)], sources[1..sources.len() - 1].concat());
         }
     }
 }

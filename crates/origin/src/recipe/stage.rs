@@ -1,4 +1,4 @@
-//! Reads what a route does when.
+//! Parses the stages of a recipe.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -6,48 +6,53 @@ use std::{
 };
 
 use http::StatusCode;
-use jsonc_parser::ast::{Object as Parsed, Value};
-use stockade_model::{latency::Files, nearest::remedy};
+use jsonc_parser::ast::{Object, Value};
+use stockade_model::{latency::LatencyFiles, nearest::remedy};
 
 use super::{
-    error::{Wrong, echo, line_of},
-    json::{beginning, place},
-    object::{Object, cannot_be, named, twice},
-    units::{byte_rate, latency, time},
+    error::{RecipeProblem, abbreviate, line_number},
+    fields::{RecipeFields, duplicate_key, named_properties, wrong_type},
+    json::{first_char, span},
+    units::{parse_byte_rate, parse_latency, parse_time},
 };
-use crate::stages::{FAULTS, Fault, Odds, Stage, Stages};
+use crate::stages::{FAULTS, Fault, Stage, Stages, WeightedChoice};
 
 const KEYS: [&str; 5] = ["at", "status", "latency", "fault", "byte_rate"];
-/// A recipe has no more.
 const STAGES_MAX: usize = 10_000;
-/// Shares are written with a few decimals, and added up with a little less than all of them.
-const SUM_OFF_MAX: f64 = 1e-6;
+/// Shares are written with a few decimals, so their sum may miss 1 by a little.
+const SUM_ERROR_MAX: f64 = 1e-6;
+/// Error of adding up decimals in binary.
+const ROUNDING_ERROR_MAX: f64 = 1e-9;
 
-/// Reads a list of stages, in any order.
-pub(super) fn stages(value: &Value<'_>, text: &str, files: &mut Files) -> Result<Stages, Wrong> {
+/// Parses a list of stages, in any order.
+pub(super) fn parse_stages(
+    value: &Value<'_>,
+    text: &str,
+    files: &mut LatencyFiles,
+) -> Result<Stages, RecipeProblem> {
     let Value::Array(list) = value else {
-        return Err(cannot_be("stages", value, "write a list, such as `[{\"at\": 0, \"status\": 200}]`"));
+        return Err(wrong_type("stages", value, "write a list, such as `[{\"at\": 0, \"status\": 200}]`"));
     };
     if let Some(first) = list.elements.get(STAGES_MAX) {
-        return Err(Wrong::new("a recipe has at most 10,000 stages", "write fewer", beginning(first)));
+        return Err(RecipeProblem::new(
+            "a recipe has at most 10,000 stages",
+            "write fewer stages",
+            first_char(first),
+        ));
     }
-    let mut begins: BTreeMap<Duration, usize> = BTreeMap::new();
+    let mut starts: BTreeMap<Duration, usize> = BTreeMap::new();
     let mut stages = Vec::with_capacity(list.elements.len());
     for value in &list.elements {
         let example = "write an object, such as `{\"at\": \"4s\", \"status\": 503}`";
-        let object = Object::read(value, "a stage", &KEYS, example)?;
-        let stage = stage(&object, files)?;
-        match begins.entry(stage.at) {
-            Entry::Vacant(entry) => entry.insert(object.at.start),
+        let fields = RecipeFields::parse(value, "a stage", &KEYS, example)?;
+        let stage = parse_stage(&fields, files)?;
+        match starts.entry(stage.at) {
+            Entry::Vacant(entry) => entry.insert(fields.span.start),
             Entry::Occupied(entry) => {
-                let line = line_of(text, *entry.get());
-                let help = "give one of them another time, or take it out";
-                let at = object.get("at").map_or(object.at, place);
-                return Err(Wrong::new(
-                    format!("the stage of line {line} begins at this time, too"),
-                    help,
-                    at,
-                ));
+                let line = line_number(text, *entry.get());
+                let message = format!("the stage on line {line} starts at the same time");
+                let span = fields.get("at").map_or(fields.span, span);
+                return Err(RecipeProblem::new(message, "change one of the times, or remove a stage", span));
             }
         };
         stages.push(stage);
@@ -55,117 +60,116 @@ pub(super) fn stages(value: &Value<'_>, text: &str, files: &mut Files) -> Result
     Ok(Stages::new(stages))
 }
 
-fn stage(object: &Object<'_>, files: &mut Files) -> Result<Stage, Wrong> {
-    let at = object.get("at").ok_or_else(|| {
+fn parse_stage(fields: &RecipeFields<'_>, files: &mut LatencyFiles) -> Result<Stage, RecipeProblem> {
+    let at = fields.get("at").ok_or_else(|| {
         let help = "write `\"at\": 0`, or a time such as `\"at\": \"4s\"`";
-        Wrong::new("the stage does not say when it begins", help, object.at.clone())
+        RecipeProblem::new("the stage has no start time", help, fields.span.clone())
     })?;
+    let latency = fields.get("latency");
     Ok(Stage {
-        at: time(at, "at")?,
-        status: object.get("status").map_or(Ok(StatusCode::OK.into()), status)?,
-        latency: object.get("latency").map_or(Ok(Duration::ZERO.into()), |value| latency(value, files))?,
-        fault: object.get("fault").map_or(Ok(None.into()), fault)?,
-        byte_rate: object.get("byte_rate").map(byte_rate).transpose()?,
+        at: parse_time(at, "at")?,
+        status: fields.get("status").map_or(Ok(StatusCode::OK.into()), parse_status)?,
+        latency: latency.map_or(Ok(Duration::ZERO.into()), |value| parse_latency(value, files))?,
+        fault: fields.get("fault").map_or(Ok(None.into()), parse_fault)?,
+        byte_rate: fields.get("byte_rate").map(parse_byte_rate).transpose()?,
     })
 }
 
-const STATUS: &str = "write a number from 200 to 599, or odds such as `{\"200\": 0.9, \"503\": 0.1}`";
+const STATUS_HELP: &str = "write a number from 200 to 599, or shares such as `{\"200\": 0.9, \"503\": 0.1}`";
 
-fn status(value: &Value<'_>) -> Result<Odds<StatusCode>, Wrong> {
+fn parse_status(value: &Value<'_>) -> Result<WeightedChoice<StatusCode>, RecipeProblem> {
+    let not_a_status = |text: &str| format!("`{}` is not a status from 200 to 599", abbreviate(text));
     match value {
-        Value::NumberLit(number) => code(number.value).map(Into::into).ok_or_else(|| {
-            Wrong::new(format!("`{}` is no status", echo(number.value)), STATUS, place(value))
-        }),
+        Value::NumberLit(number) => parse_status_code(number.value)
+            .map(Into::into)
+            .ok_or_else(|| RecipeProblem::new(not_a_status(number.value), STATUS_HELP, span(value))),
         Value::Object(object) => {
-            let of = |name: &str| {
+            let parse = |name: &str| {
                 let help = "write statuses from 200 to 599, such as `{\"200\": 0.9, \"503\": 0.1}`";
-                code(name).ok_or_else(|| (format!("`{}` is no status", echo(name)), help.to_owned()))
+                parse_status_code(name).ok_or_else(|| (not_a_status(name), help.to_owned()))
             };
-            let shares = shares(object, of)?;
-            let sum = sum(&shares);
-            if (sum - 1.0).abs() > SUM_OFF_MAX {
-                let help = "write shares of 1 in all, such as `{\"200\": 0.9, \"503\": 0.1}`";
-                return Err(Wrong::new(format!("the shares add up to {sum}, not 1"), help, beginning(value)));
+            let shares = parse_shares(object, parse)?;
+            let sum = rounded_sum(&shares);
+            if (sum - 1.0).abs() > SUM_ERROR_MAX {
+                let help = "write shares that sum to 1, such as `{\"200\": 0.9, \"503\": 0.1}`";
+                let message = format!("the shares sum to {sum}, not to 1");
+                return Err(RecipeProblem::new(message, help, first_char(value)));
             }
-            Ok(odds(shares))
+            Ok(WeightedChoice::new(shares.into_iter().map(|(status, share)| (share, status)).collect()))
         }
-        other => Err(cannot_be("status", other, STATUS)),
+        other => Err(wrong_type("status", other, STATUS_HELP)),
     }
 }
 
-/// Three digits, as they are sent.
-fn code(text: &str) -> Option<StatusCode> {
+/// Three digits, as in a status line.
+fn parse_status_code(text: &str) -> Option<StatusCode> {
     let code = text.parse().ok().filter(|code| (200..=599).contains(code) && text.len() == 3);
     code.and_then(|code| StatusCode::from_u16(code).ok())
 }
 
-fn fault(value: &Value<'_>) -> Result<Odds<Option<Fault>>, Wrong> {
-    let known = || FAULTS.iter().map(|(name, _)| *name);
-    let of = |name: &str| {
+fn parse_fault(value: &Value<'_>) -> Result<WeightedChoice<Option<Fault>>, RecipeProblem> {
+    let parse = |name: &str| {
         let fault = FAULTS.iter().find(|(known, _)| *known == name).map(|(_, fault)| *fault);
-        let name = echo(name);
-        fault.ok_or_else(|| (format!("`{name}` is no fault"), remedy(&name, known().collect::<Vec<_>>())))
+        let name = abbreviate(name);
+        let help = || remedy(&name, FAULTS.map(|(name, _)| name));
+        fault.ok_or_else(|| (format!("`{name}` is not a fault"), help()))
     };
     match value {
         Value::StringLit(name) => {
-            let fault = of(&name.value).map_err(|(message, help)| Wrong::new(message, help, place(value)))?;
+            let fault = parse(&name.value);
+            let fault = fault.map_err(|(message, help)| RecipeProblem::new(message, help, span(value)))?;
             Ok(Some(fault).into())
         }
         Value::Object(object) => {
-            let shares = shares(object, of)?;
-            let sum = sum(&shares);
-            if sum > 1.0 + SUM_OFF_MAX {
-                let help = "write smaller shares: the rest of 1 is no fault";
-                return Err(Wrong::new(
-                    format!("the shares add up to {sum}, not 1 or less"),
-                    help,
-                    beginning(value),
-                ));
+            let shares = parse_shares(object, parse)?;
+            let sum = rounded_sum(&shares);
+            if sum > 1.0 + SUM_ERROR_MAX {
+                let message = format!("the shares sum to {sum}, which is more than 1");
+                let help = "write smaller shares; what is left of 1 has no fault";
+                return Err(RecipeProblem::new(message, help, first_char(value)));
             }
-            let rest = 1.0 - shares.values().sum::<f64>();
-            let mut shares: Vec<_> = shares.into_iter().map(|(of, share)| (share, Some(of))).collect();
-            // What is left of 1 by adding up decimals is nothing.
-            if rest > 1e-9 {
-                shares.push((rest, None));
+            let no_fault = 1.0 - shares.values().sum::<f64>();
+            let mut shares: Vec<_> = shares.into_iter().map(|(fault, share)| (share, Some(fault))).collect();
+            if no_fault > ROUNDING_ERROR_MAX {
+                shares.push((no_fault, None));
             }
-            Ok(Odds::new(shares))
+            Ok(WeightedChoice::new(shares))
         }
         other => {
-            let help = "write `\"reset\"`, or odds such as `{\"reset\": 0.01, \"silent\": 0.001}`";
-            Err(cannot_be("fault", other, help))
+            let help = "write `\"reset\"`, or shares such as `{\"reset\": 0.01, \"silent\": 0.001}`";
+            Err(wrong_type("fault", other, help))
         }
     }
 }
 
-/// Each with its share, in an order of their own: that of the keys means nothing.
-fn shares<T: Ord>(
-    object: &Parsed<'_>,
-    of: impl Fn(&str) -> Result<T, (String, String)>,
-) -> Result<BTreeMap<T, f64>, Wrong> {
+/// Parses `{"name": share, ...}`. The order of keys has no meaning, so the result is sorted. `parse` turns a name into
+/// a value, or returns message and remedy.
+fn parse_shares<T: Ord>(
+    object: &Object<'_>,
+    parse: impl Fn(&str) -> Result<T, (String, String)>,
+) -> Result<BTreeMap<T, f64>, RecipeProblem> {
     let mut shares = BTreeMap::new();
-    for (name, property) in named(object) {
-        let of = of(name).map_err(|(message, help)| Wrong::new(message, help, place(&property.name)))?;
-        let help = "write a share above 0, of 1 in all, such as 0.1";
+    for (name, property) in named_properties(object) {
+        let choice =
+            parse(name).map_err(|(message, help)| RecipeProblem::new(message, help, span(&property.name)))?;
+        let help = "write a share above 0 and up to 1, such as 0.1";
         let Value::NumberLit(number) = &property.value else {
-            return Err(cannot_be("a share", &property.value, help));
+            return Err(wrong_type("a share", &property.value, help));
         };
         let share = number.value.parse().ok().filter(|share| *share > 0.0 && *share <= 1.0);
         let share: f64 = share.ok_or_else(|| {
-            Wrong::new(format!("a share cannot be {}", echo(number.value)), help, place(&property.value))
+            let message = format!("a share cannot be {}", abbreviate(number.value));
+            RecipeProblem::new(message, help, span(&property.value))
         })?;
-        if shares.insert(of, share).is_some() {
-            return Err(twice(property));
+        if shares.insert(choice, share).is_some() {
+            return Err(duplicate_key(property));
         }
     }
     Ok(shares)
 }
 
-/// To the sixth decimal.
-fn sum<T>(shares: &BTreeMap<T, f64>) -> f64 {
-    // The sum of nothing is -0.
+/// The sum to six decimals.
+fn rounded_sum<T>(shares: &BTreeMap<T, f64>) -> f64 {
+    // The sum of an empty iterator is -0, which would show as such.
     0.0 + (shares.values().sum::<f64>() * 1e6).round() / 1e6
-}
-
-fn odds<T>(shares: BTreeMap<T, f64>) -> Odds<T> {
-    Odds::new(shares.into_iter().map(|(of, share)| (share, of)).collect())
 }

@@ -1,4 +1,4 @@
-//! Who may ask, as far as a browser or a name is concerned: pure.
+//! Host and cross-site checks of admin requests; no I/O.
 
 use std::net::IpAddr;
 
@@ -9,33 +9,35 @@ use http::{
     uri::Authority,
 };
 
-/// A request that is not answered, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct AdminRejection {
     pub(super) status: StatusCode,
     pub(super) text: &'static str,
 }
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Refuses who comes by a name that is not ours, and pages of other sites that would change something. `hosts` are the
-/// names that are ours beside addresses and localhost.
-pub(super) fn check(head: &Parts, hosts: &[String]) -> Result<(), Refusal> {
+/// Refuses unknown host names (DNS rebinding) and cross-site requests with unsafe methods (CSRF). `hosts` are accepted
+/// beside IP addresses and localhost.
+pub(super) fn check(head: &Parts, hosts: &[String]) -> Result<(), AdminRejection> {
     let authority = authority(head)
-        .ok_or(Refusal { status: StatusCode::BAD_REQUEST, text: "a request has one Host\n" })?;
-    if !is_ours(&authority, hosts) {
-        return Err(Refusal {
+        .ok_or(AdminRejection { status: StatusCode::BAD_REQUEST, text: "a request has one Host\n" })?;
+    if !is_known_host(&authority, hosts) {
+        return Err(AdminRejection {
             status: StatusCode::MISDIRECTED_REQUEST,
             text: "this Host is not known here: write it into [admin] hosts\n",
         });
     }
     if head.method != Method::GET && head.method != Method::HEAD && is_cross_site(&head.headers, &authority) {
-        return Err(Refusal { status: StatusCode::FORBIDDEN, text: "no page of another site may do this\n" });
+        return Err(AdminRejection {
+            status: StatusCode::FORBIDDEN,
+            text: "no page of another site may do this\n",
+        });
     }
     Ok(())
 }
 
-/// Who is asked; `None`: nobody, or several.
+/// The request's host; `None` without one or with several.
 fn authority(head: &Parts) -> Option<Authority> {
     let mut hosts = head.headers.get_all(HOST).iter();
     let (host, more) = (hosts.next(), hosts.next());
@@ -44,22 +46,22 @@ fn authority(head: &Parts) -> Option<Authority> {
     }
     let host: Option<Authority> = host.and_then(|host| host.to_str().ok()?.parse().ok());
     match head.uri.authority() {
-        // Who asks with a whole URL means that; its Host has to be the same.
+        // The Host of an absolute-form target has to be the same.
         Some(whole) => (host.as_ref() == Some(whole)).then_some(host?),
         None => host,
     }
 }
 
-fn is_ours(authority: &Authority, hosts: &[String]) -> bool {
+fn is_known_host(authority: &Authority, hosts: &[String]) -> bool {
     let host = authority.host();
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     bare.eq_ignore_ascii_case("localhost")
-        // Nobody can make an address point to another.
+        // An IP address cannot be rebound by DNS.
         || bare.parse::<IpAddr>().is_ok()
-        || hosts.iter().any(|ours| ours.eq_ignore_ascii_case(host.trim_end_matches('.')))
+        || hosts.iter().any(|known| known.eq_ignore_ascii_case(host.trim_end_matches('.')))
 }
 
-/// Whether a browser asks for a page of another site: it says where the page is from.
+/// Whether `Origin` or `Sec-Fetch-Site` names another site.
 fn is_cross_site(headers: &HeaderMap, authority: &Authority) -> bool {
     let is_other = |origin: &[u8]| {
         let from = str::from_utf8(origin).ok().and_then(|origin| origin.split_once("://"));
@@ -77,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_others_and_pages_of_others_are_refused() {
+    fn unknown_hosts_and_cross_site_posts_are_refused() {
         let hosts = ["admin.example.org".to_owned()];
         for (method, headers, status) in [
             ("GET", "host=127.0.0.1:81", 200),
@@ -92,7 +94,7 @@ mod tests {
             ("GET", "host=", 400),
             ("GET", "host=a b", 400),
             ("GET", "host=127.0.0.1&host=127.0.0.1", 400),
-            // Following a link is no harm; reading the answer is what browsers do not let other pages do.
+            // A cross-site GET changes nothing, and the browser hides its response from the page.
             ("GET", "host=127.0.0.1:81&origin=http://evil.org", 200),
             ("POST", "host=127.0.0.1:81", 200),
             ("POST", "host=127.0.0.1:81&origin=http://127.0.0.1:81&sec-fetch-site=same-origin", 200),

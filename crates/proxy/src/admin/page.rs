@@ -1,10 +1,10 @@
-//! The page.
+//! The status page.
 
 use super::{server::Answer, service};
 
 const HTML: &str = include_str!("page.html");
 
-/// Its own style and script, which are in it, and `/stats`; nothing from anywhere else.
+/// Content security policy: inline style and script, requests to this server only.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
                       frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 

@@ -1,4 +1,4 @@
-//! What is to be forgotten, as a query has it: pure.
+//! Parses purge requests from query strings; no I/O.
 
 use std::borrow::Cow;
 
@@ -7,72 +7,68 @@ use percent_encoding::percent_decode_str;
 use stockade_cache::Invalidation;
 use stockade_model::nearest::remedy;
 
-/// A tag is no longer.
 const TAG_BYTES_MAX: usize = 1_024;
 
-/// What is to be forgotten, and how.
+/// A purge request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Purge {
-    /// Which answers.
-    pub what: What,
-    /// `Hard`: they are gone. `Soft`: they are stale.
-    pub how: Invalidation,
+    pub target: PurgeTarget,
+    /// `Hard` removes the entries, `Soft` marks them stale.
+    pub mode: Invalidation,
 }
 
-/// Which answers are to be forgotten.
+/// The entries to purge.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
-    /// All of one URL: every method, every variant. It has a scheme, a host, a path, perhaps a query.
+pub enum PurgeTarget {
+    /// All methods and variants of one absolute URL.
     Url(Uri),
-    /// Those of all URLs that begin so: `http://example.org/news/`.
+    /// All URLs with this prefix, such as `http://example.org/news/`.
     Prefix(String),
-    /// Those with this tag.
+    /// Entries with this surrogate key.
     Tag(String),
-    /// All.
     All,
 }
 
 const KEYS: [&str; 4] = ["url", "prefix", "tag", "soft"];
 
 impl Purge {
-    /// Reads `url=...`, `prefix=...` or `tag=...`, percent-encoded, and `soft`; else says what to write.
+    /// Parses `url=...`, `prefix=...` or `tag=...`, percent-encoded, and optional `soft`.
     pub(super) fn read(query: &str) -> Result<Self, String> {
-        let (mut what, mut how) = (None, Invalidation::Hard);
+        let (mut target, mut mode) = (None, Invalidation::Hard);
         for (key, value) in pairs(query)? {
             let read = match key.as_str() {
-                "url" => What::Url(url(&value)?),
+                "url" => PurgeTarget::Url(url(&value)?),
                 "prefix" => {
                     url(&value)?;
-                    What::Prefix(value)
+                    PurgeTarget::Prefix(value)
                 }
-                "tag" if (1..=TAG_BYTES_MAX).contains(&value.len()) => What::Tag(value),
+                "tag" if (1..=TAG_BYTES_MAX).contains(&value.len()) => PurgeTarget::Tag(value),
                 "tag" => return Err("a tag has 1 to 1,024 bytes".to_owned()),
                 "soft" => {
-                    how = soft(&value)?;
+                    mode = soft(&value)?;
                     continue;
                 }
                 other => return Err(unknown(other, &KEYS)),
             };
-            if what.replace(read).is_some() {
-                return Err(
-                    "write one of url, prefix and tag: what has two of them is not asked for".to_owned()
-                );
+            if target.replace(read).is_some() {
+                return Err("write one of url, prefix and tag: they cannot be combined".to_owned());
             }
         }
-        let what = what.ok_or("say what: ?url=URL, ?prefix=URL or ?tag=TAG; /purge_all is for everything")?;
-        Ok(Self { what, how })
+        let target =
+            target.ok_or("write one of ?url=URL, ?prefix=URL and ?tag=TAG; /purge_all purges everything")?;
+        Ok(Self { target, mode })
     }
 
-    /// All, and `soft` perhaps.
+    /// Parses the query of `/purge_all`: optional `soft`.
     pub(super) fn read_all(query: &str) -> Result<Self, String> {
-        let mut how = Invalidation::Hard;
+        let mut mode = Invalidation::Hard;
         for (key, value) in pairs(query)? {
             match key.as_str() {
-                "soft" => how = soft(&value)?,
+                "soft" => mode = soft(&value)?,
                 other => return Err(unknown(other, &["soft"])),
             }
         }
-        Ok(Self { what: What::All, how })
+        Ok(Self { target: PurgeTarget::All, mode })
     }
 }
 
@@ -90,7 +86,7 @@ fn soft(value: &str) -> Result<Invalidation, String> {
 
 fn pairs(query: &str) -> Result<Vec<(String, String)>, String> {
     let decoded = |text: &str| {
-        // As forms write spaces.
+        // HTML forms encode a space as `+`.
         let text = text.replace('+', " ");
         let decoded = percent_decode_str(&text).decode_utf8().map(Cow::into_owned);
         decoded.map_err(|_| "a value is not UTF-8: encode it with %".to_owned())
@@ -103,7 +99,7 @@ fn pairs(query: &str) -> Result<Vec<(String, String)>, String> {
     parameters.map(pair).collect()
 }
 
-/// A URL of a page: what clients ask for.
+/// Parses an absolute http or https URL without userinfo.
 pub(super) fn url(text: &str) -> Result<Uri, String> {
     let wrong = || {
         let text: String = text.chars().take(200).collect();
@@ -122,28 +118,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_says_what_and_how() {
-        let hard = |what| Ok(Purge { what, how: Invalidation::Hard });
-        let soft = |what| Ok(Purge { what, how: Invalidation::Soft });
-        let news = || What::Url("http://example.org/news?a=b".parse().expect("a URL"));
+    fn query_selects_target_and_mode() {
+        let hard = |target| Ok(Purge { target, mode: Invalidation::Hard });
+        let soft = |target| Ok(Purge { target, mode: Invalidation::Soft });
+        let news = || PurgeTarget::Url("http://example.org/news?a=b".parse().expect("a URL"));
         for (query, purge) in [
             ("url=http://example.org/news%3Fa%3Db", hard(news())),
             ("url=http%3A%2F%2Fexample.org%2Fnews%3Fa%3Db&soft", soft(news())),
-            ("soft=true&prefix=https://h/a", soft(What::Prefix("https://h/a".to_owned()))),
-            ("tag=sport&soft=0", hard(What::Tag("sport".to_owned()))),
-            ("tag=a+b%26c", hard(What::Tag("a b&c".to_owned()))),
+            ("soft=true&prefix=https://h/a", soft(PurgeTarget::Prefix("https://h/a".to_owned()))),
+            ("tag=sport&soft=0", hard(PurgeTarget::Tag("sport".to_owned()))),
+            ("tag=a+b%26c", hard(PurgeTarget::Tag("a b&c".to_owned()))),
         ] {
             assert_eq!(Purge::read(query), purge, "{query}");
         }
-        assert_eq!(Purge::read_all(""), hard(What::All));
-        assert_eq!(Purge::read_all("soft"), soft(What::All));
+        assert_eq!(Purge::read_all(""), hard(PurgeTarget::All));
+        assert_eq!(Purge::read_all("soft"), soft(PurgeTarget::All));
         for (query, said) in [
-            ("", "say what: ?url=URL, ?prefix=URL or ?tag=TAG; /purge_all is for everything"),
-            ("soft", "say what: ?url=URL, ?prefix=URL or ?tag=TAG; /purge_all is for everything"),
-            (
-                "tag=a&url=http://h/",
-                "write one of url, prefix and tag: what has two of them is not asked for",
-            ),
+            ("", "write one of ?url=URL, ?prefix=URL and ?tag=TAG; /purge_all purges everything"),
+            ("soft", "write one of ?url=URL, ?prefix=URL and ?tag=TAG; /purge_all purges everything"),
+            ("tag=a&url=http://h/", "write one of url, prefix and tag: they cannot be combined"),
             ("tag=", "a tag has 1 to 1,024 bytes"),
             ("tags=a", "there is no `tags`: did you mean `tag`?"),
             ("url=/news", "`/news` is no URL: write http://HOST/PATH"),

@@ -1,4 +1,4 @@
-//! The listener, on a thread of its own.
+//! The admin listener and its thread.
 
 use std::{
     io,
@@ -22,25 +22,24 @@ use tokio::{
     sync::{Semaphore, mpsc, watch},
 };
 
-use super::{Control, service::Service};
+use super::{Control, service::AdminService};
 
-/// How long to wait when there are no file descriptors left.
+/// Pause after a failed accept, such as one without a free file descriptor.
 const BREATH: Duration = Duration::from_millis(10);
 
-/// How much, and how long.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct AdminLimits {
     pub(super) connections: usize,
-    /// Until a head is there, of the first request and of the next.
+    /// Timeout for a request head, which bounds idle time as well.
     pub(super) head: Duration,
-    /// Until a body is there.
+    /// Timeout for a request body.
     pub(super) body: Duration,
     pub(super) body_bytes: usize,
-    /// For a connection altogether.
+    /// Maximum age of a connection.
     pub(super) connection: Duration,
 }
 
-impl Default for Limits {
+impl Default for AdminLimits {
     fn default() -> Self {
         Self {
             connections: 64,
@@ -52,13 +51,12 @@ impl Default for Limits {
     }
 }
 
-/// Bytes in a head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Listens until it is told to stop. Says when it does, or why it cannot.
+/// Serves until `stopped` is true. Sends one message on `ready`: started, or the error.
 pub(super) fn run<C: Control>(
     listener: StdListener,
-    service: &Service<C>,
+    service: &AdminService<C>,
     mut stopped: watch::Receiver<bool>,
     ready: &Sender<io::Result<()>>,
 ) {
@@ -75,24 +73,24 @@ pub(super) fn run<C: Control>(
         let time = Live::new();
         tokio::select! {
             _ = stopped.wait_for(|stopped| *stopped) => {}
-            () = take_all_in(&listener, service, &time) => {}
+            () = accept_all(&listener, service, &time) => {}
         }
     });
     runtime.shutdown_background();
 }
 
-/// For ever.
-async fn take_all_in<C: Control>(listener: &TcpListener, service: &Service<C>, time: &Live) {
-    let room = Arc::new(Semaphore::new(service.limits.connections));
+/// Accepts connections and never returns.
+async fn accept_all<C: Control>(listener: &TcpListener, service: &AdminService<C>, time: &Live) {
+    let permits = Arc::new(Semaphore::new(service.limits.connections));
     loop {
-        // Those that there is no room for wait in the kernel.
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+        // Connections above the limit wait in the kernel's backlog.
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((tcp, _)) => {
                 let (service, clock) = (service.clone(), time.clone());
                 time.spawn(async move {
                     serve(tcp, service, clock).await;
-                    drop(place);
+                    drop(permit);
                 });
             }
             Err(_) => time.sleep_until(time.now() + BREATH).await,
@@ -100,7 +98,7 @@ async fn take_all_in<C: Control>(listener: &TcpListener, service: &Service<C>, t
     }
 }
 
-async fn serve<C: Control>(tcp: TcpStream, service: Service<C>, time: Live) {
+async fn serve<C: Control>(tcp: TcpStream, service: AdminService<C>, time: Live) {
     let limits = service.limits;
     let clock = time.clone();
     let answer = service_fn(move |request| {
@@ -110,14 +108,13 @@ async fn serve<C: Control>(tcp: TcpStream, service: Service<C>, time: Live) {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(HEAD_BYTES_MAX);
     let served = pin!(builder.serve_connection(TokioIo::new(tcp), answer));
-    // Whoever breaks off has nothing to be told.
+    // A connection error cannot be reported to the client.
     let _ = before(&time, time.now() + limits.connection, served).await;
 }
 
-/// An answer.
 pub(super) type Answer = Response<Page>;
 
-/// The body of an answer: there at once, or line by line.
+/// A response body: complete, or streamed by line.
 pub(super) enum Page {
     Whole(Option<Bytes>),
     Lines(mpsc::Receiver<Bytes>),
@@ -149,10 +146,10 @@ impl Body for Page {
     }
 }
 
-/// Waits for a body, as long and for as much as is let be.
+/// Collects a request body within the limits of size and time.
 pub(super) async fn whole<B: Body<Data = Bytes>>(
     body: B,
-    limits: Limits,
+    limits: AdminLimits,
     time: &Live,
 ) -> Result<Bytes, Unread>
 where
@@ -167,7 +164,7 @@ where
     }
 }
 
-/// Why a body was not read.
+/// A body that was not read completely.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Unread {
     Slow,

@@ -1,4 +1,4 @@
-//! What is asked for, and what is answered.
+//! Routes admin requests to their handlers.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use tokio::sync::{Semaphore, mpsc};
 use super::{
     Control, guard, metrics, page,
     purge::Purge,
-    server::{Answer, Limits, Page, Unread, whole},
+    server::{AdminLimits, Answer, Page, Unread, whole},
     token::Token,
     warm,
 };
 
-/// What can be asked for, each with the method that it wants.
+/// All paths and their methods.
 const PAGES: [(&str, Method); 10] = [
     ("/", Method::GET),
     ("/healthz", Method::GET),
@@ -40,17 +40,16 @@ const PAGES: [(&str, Method); 10] = [
     ("/reload", Method::POST),
 ];
 
-/// What answers.
-pub(super) struct Service<C> {
+pub(super) struct AdminService<C> {
     control: Arc<C>,
     token: Arc<Token>,
     hosts: Arc<[String]>,
-    pub(super) limits: Limits,
-    /// One list is warmed up at a time.
+    pub(super) limits: AdminLimits,
+    /// One permit: one list is warmed at a time.
     warming: Arc<Semaphore>,
 }
 
-impl<C> Clone for Service<C> {
+impl<C> Clone for AdminService<C> {
     fn clone(&self) -> Self {
         Self {
             control: Arc::clone(&self.control),
@@ -62,12 +61,11 @@ impl<C> Clone for Service<C> {
     }
 }
 
-impl<C: Control> Service<C> {
-    pub(super) fn new(control: Arc<C>, token: Arc<Token>, hosts: Vec<String>, limits: Limits) -> Self {
+impl<C: Control> AdminService<C> {
+    pub(super) fn new(control: Arc<C>, token: Arc<Token>, hosts: Vec<String>, limits: AdminLimits) -> Self {
         Self { control, token, hosts: hosts.into(), limits, warming: Arc::new(Semaphore::new(1)) }
     }
 
-    /// Does what is asked, and tells what came of it.
     pub(super) async fn answer(&self, request: Request<Incoming>, time: &Live) -> Answer {
         let (head, body) = request.into_parts();
         let (method, path) = (&head.method, head.uri.path());
@@ -128,7 +126,7 @@ impl<C: Control> Service<C> {
         json(StatusCode::OK, &json!({ "purged": self.control.purge(purge) }))
     }
 
-    /// Purges first, if that is asked for. Nothing is purged if there is something wrong with the list.
+    /// Warms the URLs in the body, after the purge if there is one. An invalid list purges nothing.
     async fn warm(&self, body: Incoming, purge: Option<&Purge>, time: &Live) -> Answer {
         let body = match whole(body, self.limits, time).await {
             Ok(body) => body,
@@ -150,17 +148,17 @@ impl<C: Control> Service<C> {
             }
             _ => {}
         }
-        let Ok(alone) = Arc::clone(&self.warming).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&self.warming).try_acquire_owned() else {
             return wrong(StatusCode::CONFLICT, "another list is being warmed up: wait for its end");
         };
-        let (tell, told) = mpsc::channel(2);
+        let (sender, lines) = mpsc::channel(2);
         if let Some(purge) = purge {
             let purged = json!({ "purged": self.control.purge(purge) });
-            // There is room for two lines, and this is the first.
-            let _ = tell.try_send(Bytes::from(format!("{purged}\n")));
+            // The channel has room for two lines; this is the first.
+            let _ = sender.try_send(Bytes::from(format!("{purged}\n")));
         }
-        time.spawn(warm::run(Arc::clone(&self.control), urls, time.clone(), tell, alone));
-        let mut answer = safe(StatusCode::OK, Page::Lines(told));
+        time.spawn(warm::run(Arc::clone(&self.control), urls, time.clone(), sender, permit));
+        let mut answer = safe(StatusCode::OK, Page::Lines(lines));
         answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
         answer
     }
@@ -195,7 +193,7 @@ fn of_type(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> An
     answer
 }
 
-/// An answer that no cache keeps, no other site shows or reads, and no browser takes for something else.
+/// A response that is not cached, framed, read by other sites or sniffed for another type.
 fn safe(status: StatusCode, page: Page) -> Answer {
     let mut answer = Response::new(page);
     *answer.status_mut() = status;
@@ -212,7 +210,7 @@ fn safe(status: StatusCode, page: Page) -> Answer {
     answer
 }
 
-/// The page: what is in it comes from here, and nothing else is run.
+/// An HTML response with its content security policy.
 pub(super) fn html(text: &'static str, policy: &'static str) -> Answer {
     let mut answer = of_type(StatusCode::OK, "text/html; charset=utf-8", text);
     answer.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));

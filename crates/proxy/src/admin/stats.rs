@@ -1,98 +1,118 @@
-//! How it goes.
+//! The statistics of the proxy. Each is declared once, with its name in metrics and its help.
 
-use serde::Serialize;
-use stockade_cache::BreakerState;
-use stockade_model::outcome::Outcomes;
+use serde::{Deserialize, Serialize};
+use stockade_cache::{BreakerState, RequestStats, StoreStats};
+use stockade_model::{
+    outcome::Outcomes,
+    snapshot,
+    telemetry::{HistogramDeclaration, MetricValue, TimeHistogram},
+};
 
-/// How it goes. Counts are since the start, unless they say otherwise.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Stats {
-    /// How long it has been running.
-    pub uptime_seconds: f64,
-    /// No more requests are taken: what is under way is finished.
-    pub is_draining: bool,
-    /// By route, in the order in which they are tried.
-    pub routes: Vec<RouteStats>,
-    /// By origin, in the file's order.
-    pub origins: Vec<OriginStats>,
-    /// Entries stored now, fresh or not.
-    pub entries: u64,
-    /// How many there may be, if that is limited.
-    pub entries_limit: Option<u64>,
-    /// Bytes held now of the limit, by entries and for loads under way, if bytes are limited.
-    pub bytes: Option<u64>,
-    /// How many there may be, if that is limited.
-    pub bytes_limit: Option<u64>,
-    /// Entries that left because they had expired.
-    pub evicted_expired: u64,
-    /// Entries that left because others needed their room.
-    pub evicted_size: u64,
-    /// How often the limit was met and a share of it cleared.
-    pub reclaims: u64,
-    /// Entries that were purged.
-    pub invalidated: u64,
-    /// Connections of clients now.
-    pub connections: u64,
-    /// Connections of clients that were taken in.
-    pub connections_accepted: u64,
-    /// Connections of clients that there was no room for.
-    pub connections_refused: u64,
-    /// Requests under way now.
-    pub requests_in_flight: u64,
-    /// Memory of the whole program now: see [`resident_bytes`](super::resident_bytes).
-    pub resident_bytes: Option<u64>,
-    /// Lines that the access log lacks.
-    pub log_dropped: u64,
+snapshot! {
+    /// The proxy as a whole. Counters are since the start.
+    #[derive(Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct ProxyStats {
+        /// Time since the start.
+        uptime_seconds: f64 = gauge "stockade_uptime_seconds" in Seconds,
+        /// 1 while the proxy stops: requests in progress are completed, new connections refused.
+        is_draining: bool = gauge "stockade_draining",
+        /// Bound of the entries, where they are limited.
+        entries_limit: Option<u64> = gauge "stockade_entries_limit",
+        /// Bound of the bytes, where they are limited.
+        bytes_limit: Option<u64> = gauge "stockade_bytes_limit" in Bytes,
+        /// Connections of clients now.
+        connections: u64 = gauge "stockade_connections",
+        /// Connections of clients that were accepted.
+        connections_accepted: u64 = counter "stockade_connections_accepted_total",
+        /// Connections of clients that were refused for want of room.
+        connections_refused: u64 = counter "stockade_connections_refused_total",
+        /// Requests in flight now.
+        requests_in_flight: u64 = gauge "stockade_requests_in_flight",
+        /// Resident memory of the process.
+        resident_bytes: Option<u64> = gauge "process_resident_memory_bytes" in Bytes,
+        /// Lines that the access log lacks.
+        log_dropped: u64 = counter "stockade_log_dropped_total",
+        +
+        /// What the cache holds.
+        #[serde(flatten)]
+        store: StoreStats,
+        /// By route, in the order in which they are tried.
+        routes: Vec<RouteStats>,
+        /// By origin, in the order of the file.
+        origins: Vec<OriginStats>,
+    }
 }
 
-/// What became of a route's requests.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct RouteStats {
-    /// Its host and path.
-    pub name: String,
-    /// Requests, by what the cache did for them.
-    pub outcomes: Outcomes,
-    /// Loads begun.
-    pub loads: u64,
-    /// Loads that failed, were cancelled or lost.
-    pub loads_failed: u64,
-    /// Loads that the breaker did not let begin.
-    pub loads_refused: u64,
-    /// Loads that the queue had no room or no time for.
-    pub loads_rejected: u64,
-    /// Loads under way now.
-    pub loads_in_flight: u64,
-    /// Waits for another request's load, in vain or not.
-    pub waiters: u64,
-    /// Loads of what could still be answered with.
-    pub refreshes: Refreshes,
-    /// What its breaker lets through now; `None`: it has none.
-    pub breaker: Option<Breaker>,
-    /// From a request's head to the last byte of its answer.
-    pub response_time: Option<Histogram>,
-    /// How long requests waited for another's load.
-    pub wait_time: Option<Histogram>,
-    /// How long loads took, failed ones too.
-    pub load_time: Option<Histogram>,
+snapshot! {
+    /// One route.
+    #[derive(Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct RouteStats {
+        /// 0 closed, 1 ramp, 2 half-open, 3 open; absent without a breaker.
+        breaker: Option<BreakerStatus> = gauge "stockade_breaker_state",
+        +
+        /// Its host and path.
+        name: String,
+        /// Requests by outcome, those that bypass the cache included.
+        outcomes: Outcomes,
+        /// What the cache did for them.
+        #[serde(flatten)]
+        requests: RequestStats,
+        refreshes: Refreshes,
+        response_time: Option<TimeHistogram>,
+        wait_time: Option<TimeHistogram>,
+        load_time: Option<TimeHistogram>,
+    }
 }
 
-/// Loads of what could still be answered with, by why they began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+impl RouteStats {
+    pub const HISTOGRAMS: &'static [HistogramDeclaration<Self>] = &[
+        HistogramDeclaration {
+            field: "response_time",
+            family: "stockade_response_seconds",
+            help: "Time from the head of a request to the last byte of its response.",
+            read: |route| route.response_time.as_ref(),
+        },
+        HistogramDeclaration {
+            field: "load_time",
+            family: "stockade_load_seconds",
+            help: "Time of a load, failed ones included.",
+            read: |route| route.load_time.as_ref(),
+        },
+        HistogramDeclaration {
+            field: "wait_time",
+            family: "stockade_wait_seconds",
+            help: "Time that a request waited for another load.",
+            read: |route| route.wait_time.as_ref(),
+        },
+    ];
+}
+
+/// Refreshes by kind, as `/stats` groups them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refreshes {
-    /// After a share of the ttl.
     pub early: u64,
-    /// By chance.
     pub xfetch: u64,
-    /// While something stale was served.
     pub swr: u64,
-    /// To find out whether the origin is back.
     pub probe: u64,
 }
 
+impl From<&RequestStats> for Refreshes {
+    fn from(stats: &RequestStats) -> Self {
+        Self {
+            early: stats.refreshes_early,
+            xfetch: stats.refreshes_xfetch,
+            swr: stats.refreshes_swr,
+            probe: stats.probes,
+        }
+    }
+}
+
 /// What a breaker lets through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Breaker {
+pub enum BreakerStatus {
     /// All loads.
     Closed,
     /// A growing share of them.
@@ -103,7 +123,7 @@ pub enum Breaker {
     Open,
 }
 
-impl From<BreakerState> for Breaker {
+impl From<BreakerState> for BreakerStatus {
     fn from(state: BreakerState) -> Self {
         match state {
             BreakerState::Closed => Self::Closed,
@@ -115,41 +135,48 @@ impl From<BreakerState> for Breaker {
     }
 }
 
-/// How often what took how long.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Histogram {
-    /// Up to which time each bucket goes, itself included, growing.
-    pub bounds_seconds: Vec<f64>,
-    /// How many are in each bucket and in none before it; one more than there are bounds, for what took longer.
-    pub counts: Vec<u64>,
-    /// How long all of them took together.
-    pub sum_seconds: f64,
+impl MetricValue for BreakerStatus {
+    fn number(&self) -> Option<f64> {
+        Some(match self {
+            Self::Closed => 0.0,
+            Self::Ramp => 1.0,
+            Self::HalfOpen => 2.0,
+            Self::Open => 3.0,
+        })
+    }
 }
 
-/// What an origin has to do.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct OriginStats {
-    /// As the configuration calls it.
-    pub name: String,
-    /// Each of its servers.
-    pub servers: Vec<ServerStats>,
-    /// Connections that are used now.
-    pub connections_busy: u64,
-    /// Connections that are kept for the next request.
-    pub connections_idle: u64,
-    /// Requests that wait for a connection now.
-    pub waiting: u64,
-    /// Requests that it was asked for.
-    pub requests: u64,
-    /// Those that it did not answer, or not to the end.
-    pub failures: u64,
+snapshot! {
+    /// One origin.
+    #[derive(Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct OriginStats {
+        /// Connections in use.
+        connections_busy: u64 = gauge "stockade_upstream_connections" { state = "busy" },
+        /// Connections kept for the next request.
+        connections_idle: u64 = gauge "stockade_upstream_connections" { state = "idle" },
+        /// Requests that wait for a connection.
+        waiting: u64 = gauge "stockade_upstream_waiting",
+        /// Requests sent to an origin.
+        requests: u64 = counter "stockade_upstream_requests_total",
+        /// Requests to an origin without a complete response.
+        failures: u64 = counter "stockade_upstream_failures_total",
+        +
+        /// Its name in the configuration.
+        name: String,
+        servers: Vec<ServerStats>,
+    }
 }
 
-/// How a server is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct ServerStats {
-    /// Where it is, without secrets.
-    pub address: String,
-    /// Whether it is asked before those that are not.
-    pub is_healthy: bool,
+snapshot! {
+    /// One server of an origin.
+    #[derive(Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct ServerStats {
+        /// 1 if a server is preferred to those that are not healthy.
+        is_healthy: bool = gauge "stockade_upstream_healthy",
+        +
+        /// Its address, without secrets.
+        address: String,
+    }
 }

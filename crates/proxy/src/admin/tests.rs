@@ -16,6 +16,9 @@ use stockade_cache::Invalidation;
 use stockade_model::outcome::Outcomes;
 use tokio::sync::Notify;
 
+use stockade_cache::{RequestStats, StoreStats};
+use stockade_model::telemetry::TimeHistogram;
+
 use super::*;
 
 /// A proxy that does what it is told, and remembers it.
@@ -31,8 +34,8 @@ struct Told {
 }
 
 impl Control for Told {
-    fn stats(&self) -> Stats {
-        Stats { is_draining: self.is_draining.load(Ordering::Relaxed), ..example() }
+    fn stats(&self) -> ProxyStats {
+        ProxyStats { is_draining: self.is_draining.load(Ordering::Relaxed), ..example() }
     }
 
     fn purge(&self, purge: &Purge) -> usize {
@@ -40,7 +43,7 @@ impl Control for Told {
         7
     }
 
-    async fn warm(&self, url: Uri) -> Warmed {
+    async fn warm(&self, url: Uri) -> WarmOutcome {
         let now = self.warming.fetch_add(1, Ordering::SeqCst) + 1;
         self.warming_most.fetch_max(now, Ordering::SeqCst);
         if url.path().contains("hold") {
@@ -50,9 +53,9 @@ impl Control for Told {
         self.warming.fetch_sub(1, Ordering::SeqCst);
         self.warmed.lock().unwrap().push(url.to_string());
         match url.path() {
-            "/private" => Warmed::NotStored(200),
-            "/broken" => Warmed::Failed("no route to host".to_owned()),
-            _ => Warmed::Stored,
+            "/private" => WarmOutcome::NotStored(200),
+            "/broken" => WarmOutcome::Failed("no route to host".to_owned()),
+            _ => WarmOutcome::Stored,
         }
     }
 
@@ -69,36 +72,36 @@ impl Control for Told {
 }
 
 /// Figures of every kind, with names that are none of Prometheus' best friends.
-fn example() -> Stats {
-    let times = Histogram { bounds_seconds: vec![0.001, 0.1], counts: vec![3, 2, 1], sum_seconds: 1.25 };
+fn example() -> ProxyStats {
+    let times = TimeHistogram { bounds_seconds: vec![0.001, 0.1], counts: vec![3, 2, 1], sum_seconds: 1.25 };
     let route = RouteStats {
         name: "/a\"b\\c/*".to_owned(),
         outcomes: Outcomes { hit: 90, miss: 10, ..Outcomes::default() },
-        loads: 11,
-        breaker: Some(Breaker::HalfOpen),
+        requests: RequestStats { loads: 11, shared_hits: 2, ..RequestStats::default() },
+        breaker: Some(BreakerStatus::HalfOpen),
         response_time: Some(times),
         ..RouteStats::default()
     };
     let server = ServerStats { address: "http://h:80".to_owned(), is_healthy: true };
     let origin =
         OriginStats { name: "app".to_owned(), servers: vec![server], requests: 11, ..OriginStats::default() };
-    Stats {
+    ProxyStats {
         uptime_seconds: 12.5,
         routes: vec![route, RouteStats { name: "/*".to_owned(), ..RouteStats::default() }],
         origins: vec![origin],
-        bytes: Some(1_000),
+        store: StoreStats { bytes: Some(1_000), ..StoreStats::default() },
         resident_bytes: Some(1 << 20),
-        ..Stats::default()
+        ..ProxyStats::default()
     }
 }
 
 struct Running {
-    admin: Admin,
+    admin: AdminServer,
     control: Arc<Told>,
 }
 
-fn settings() -> config::Admin {
-    config::Admin {
+fn settings() -> config::AdminConfig {
+    config::AdminConfig {
         listen: "127.0.0.1:0".parse().unwrap(),
         token_file: None,
         hosts: vec!["ours.example".to_owned()],
@@ -107,7 +110,7 @@ fn settings() -> config::Admin {
 
 fn start() -> Running {
     let control = Arc::new(Told::default());
-    Running { admin: Admin::start(&settings(), Arc::clone(&control)).expect("it listens"), control }
+    Running { admin: AdminServer::start(&settings(), Arc::clone(&control)).expect("it listens"), control }
 }
 
 /// A status, the head as it is, and the body.
@@ -217,11 +220,11 @@ fn purges_are_done_as_they_are_asked_for() {
         assert!(read(&said.body)["error"].is_string());
     }
     let purges = running.control.purges.lock().unwrap().clone();
-    let purge = |what, how| Purge { what, how };
+    let purge = |target, mode| Purge { target, mode };
     let expected = [
-        purge(What::Url("http://h/a".parse().unwrap()), Invalidation::Hard),
-        purge(What::Tag("b".to_owned()), Invalidation::Soft),
-        purge(What::All, Invalidation::Hard),
+        purge(PurgeTarget::Url("http://h/a".parse().unwrap()), Invalidation::Hard),
+        purge(PurgeTarget::Tag("b".to_owned()), Invalidation::Soft),
+        purge(PurgeTarget::All, Invalidation::Hard),
     ];
     assert_eq!(purges, expected);
 }
@@ -232,8 +235,8 @@ fn who_has_no_token_or_comes_by_a_name_of_others_is_refused() {
     let path = folder.path().join("token");
     std::fs::write(&path, "open-sesame-open-sesame").expect("written");
     let control = Arc::new(Told::default());
-    let with_token = config::Admin { token_file: Some(path.clone()), ..settings() };
-    let admin = Admin::start(&with_token, Arc::clone(&control)).expect("it listens");
+    let with_token = config::AdminConfig { token_file: Some(path.clone()), ..settings() };
+    let admin = AdminServer::start(&with_token, Arc::clone(&control)).expect("it listens");
     let running = Running { admin, control };
     let bearer = "Authorization: Bearer open-sesame-open-sesame\r\n";
     for (line, headers, status) in [
@@ -270,15 +273,15 @@ fn who_has_no_token_or_comes_by_a_name_of_others_is_refused() {
     assert!(said.status == 422 && said.body.contains("holds no token"), "{}", said.body);
     assert_eq!(running.ask("GET /stats", another, "").status, 200);
 
-    let away = config::Admin { listen: "0.0.0.0:0".parse().unwrap(), ..settings() };
-    let error = Admin::start(&away, Arc::new(Told::default())).unwrap_err();
-    assert!(matches!(error, StartError::Open(_)), "{error}");
-    let missing = config::Admin { token_file: Some(folder.path().join("none")), ..settings() };
-    let error = Admin::start(&missing, Arc::new(Told::default())).unwrap_err();
+    let away = config::AdminConfig { listen: "0.0.0.0:0".parse().unwrap(), ..settings() };
+    let error = AdminServer::start(&away, Arc::new(Told::default())).unwrap_err();
+    assert!(matches!(error, AdminStartError::Open(_)), "{error}");
+    let missing = config::AdminConfig { token_file: Some(folder.path().join("none")), ..settings() };
+    let error = AdminServer::start(&missing, Arc::new(Told::default())).unwrap_err();
     assert!(error.to_string().starts_with("cannot read the token in "), "{error}");
-    let taken = config::Admin { listen: running.admin.address(), ..settings() };
-    let error = Admin::start(&taken, Arc::new(Told::default())).unwrap_err();
-    assert!(matches!(error, StartError::Listen { .. }), "{error}");
+    let taken = config::AdminConfig { listen: running.admin.address(), ..settings() };
+    let error = AdminServer::start(&taken, Arc::new(Told::default())).unwrap_err();
+    assert!(matches!(error, AdminStartError::Listen { .. }), "{error}");
 }
 
 #[test]
@@ -363,8 +366,8 @@ fn a_reload_tells_what_it_did() {
 fn what_is_slow_large_or_no_http_is_cut_off() {
     let control = Arc::new(Told::default());
     let short = Duration::from_millis(50);
-    let limits = Limits { connections: 2, head: short, body: short, ..Limits::default() };
-    let admin = Admin::start_with(&settings(), Arc::clone(&control), limits).expect("it listens");
+    let limits = AdminLimits { connections: 2, head: short, body: short, ..AdminLimits::default() };
+    let admin = AdminServer::start_with(&settings(), Arc::clone(&control), limits).expect("it listens");
     let running = Running { admin, control };
     // Each of these reads until the server has closed the connection.
     assert_eq!(running.raw(b"GET /stats HT").body, "");
@@ -448,6 +451,7 @@ fn the_metrics_are_as_prometheus_wants_them() {
     let route = r#"route="/a\"b\\c/*""#;
     assert_eq!(of(&format!("stockade_requests_total{{{route},outcome=\"hit\"}}")), "90");
     assert_eq!(of("stockade_requests_total{route=\"/*\",outcome=\"hit\"}"), "0");
+    assert_eq!(of(&format!("stockade_shared_total{{{route},what=\"hit\"}}")), "2");
     assert_eq!(of(&format!("stockade_breaker_state{{{route}}}")), "2");
     assert!(!samples.contains_key("stockade_breaker_state{route=\"/*\"}"));
     let bucket = |le: &str| of(&format!("stockade_response_seconds_bucket{{{route},le=\"{le}\"}}"));
@@ -458,5 +462,5 @@ fn the_metrics_are_as_prometheus_wants_them() {
     assert_eq!((of("stockade_bytes"), of("process_resident_memory_bytes")), ("1000", "1048576"));
     assert!(!samples.contains_key("stockade_entries_limit"));
     // Nothing of a proxy without routes and origins is wrong either.
-    self::samples(&metrics::text(&Stats::default()));
+    self::samples(&metrics::text(&ProxyStats::default()));
 }

@@ -1,4 +1,4 @@
-//! What whoever runs the proxy shows.
+//! The admin token.
 
 use std::{
     fs::File,
@@ -10,38 +10,29 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use subtle::ConstantTimeEq;
 
-/// A shorter one could be guessed.
+/// Minimum length in bytes, against guessing.
 const LENGTH_MIN: usize = 16;
 const LENGTH_MAX: usize = 1_024;
 
-/// A token, or none: nobody needs one. It is never shown.
+/// The token in force; without a value every request is admitted. `Debug` omits it.
 pub(super) struct Token {
     path: Option<PathBuf>,
     value: RwLock<Option<Box<[u8]>>>,
 }
 
-/// A token that is not in force yet. It is never shown.
-pub struct Fresh(Option<Box<[u8]>>);
+/// A token that was read and is not in force yet.
+pub struct NewToken(Option<Box<[u8]>>);
 
-/// A token cannot be used. The message does not show it.
+/// A token file is unusable. The message does not contain the token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// Its file could not be read.
     #[error("cannot read the token in {path}: {error}")]
-    Io {
-        /// Which.
-        path: String,
-        /// Why.
-        error: io::Error,
-    },
-    /// It is too short, too long or not of one word.
+    Io { path: String, error: io::Error },
+    /// The token is too short, too long or not printable ASCII without spaces.
     #[error(
         "{path} holds no token: write 16 to 1,024 letters, digits and signs, as `openssl rand -hex 32` does"
     )]
-    Unusable {
-        /// Its file.
-        path: String,
-    },
+    Unusable { path: String },
 }
 
 impl Token {
@@ -51,13 +42,13 @@ impl Token {
         Ok(token)
     }
 
-    /// What its file says now.
-    pub(super) fn read_again(&self) -> Result<Fresh, TokenError> {
-        let Some(path) = &self.path else { return Ok(Fresh(None)) };
+    /// Reads the file without applying it.
+    pub(super) fn read_again(&self) -> Result<NewToken, TokenError> {
+        let Some(path) = &self.path else { return Ok(NewToken(None)) };
         let name = || path.display().to_string();
         let mut bytes = Vec::new();
         File::open(path)
-            // And the spaces around it.
+            // Twice the limit, for spaces around the token.
             .and_then(|file| file.take(2 * LENGTH_MAX as u64).read_to_end(&mut bytes))
             .map_err(|error| TokenError::Io { path: name(), error })?;
         let value = bytes.trim_ascii();
@@ -66,26 +57,25 @@ impl Token {
         if !is_fit {
             return Err(TokenError::Unusable { path: name() });
         }
-        Ok(Fresh(Some(value.into())))
+        Ok(NewToken(Some(value.into())))
     }
 
-    /// From now on it is this.
-    pub(super) fn put(&self, Fresh(value): Fresh) {
+    pub(super) fn put(&self, NewToken(value): NewToken) {
         *self.value.write().unwrap_or_else(PoisonError::into_inner) = value;
     }
 
-    /// Whether somebody may who shows this `Authorization`.
+    /// Whether this `Authorization` value has the token.
     pub(super) fn admits(&self, authorization: Option<&[u8]>) -> bool {
         let value = self.value.read().unwrap_or_else(PoisonError::into_inner);
         let Some(token) = value.as_deref() else { return true };
-        let shown = authorization.and_then(shown).unwrap_or_default();
-        // How long the token is may be found out by trying; nothing else.
+        let shown = authorization.and_then(credential).unwrap_or_default();
+        // The comparison leaks the length of the token through its time, and nothing else.
         shown.ct_eq(token).into()
     }
 }
 
-/// `Bearer TOKEN`, or `Basic` with the token for a password.
-fn shown(authorization: &[u8]) -> Option<Vec<u8>> {
+/// The credential in `Bearer TOKEN`, or the password in `Basic`.
+fn credential(authorization: &[u8]) -> Option<Vec<u8>> {
     let at = authorization.iter().position(|byte| *byte == b' ')?;
     let (scheme, value) = (&authorization[..at], authorization[at..].trim_ascii());
     if scheme.eq_ignore_ascii_case(b"bearer") {
@@ -107,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_shown_in_one_of_two_ways() {
+    fn bearer_and_basic_credentials_are_compared_with_the_token() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("token");
         std::fs::write(&path, "open-sesame-open-sesame\n").expect("written");
@@ -133,7 +123,7 @@ mod tests {
         assert!(Token::read(None).expect("none").admits(None));
         assert!(!format!("{token:?}").contains("sesame"));
 
-        // Another one; one that cannot be used leaves that in force.
+        // A reload replaces the token; an unusable file leaves the old token in force.
         std::fs::write(&path, "another-token-of-ours").expect("written");
         token.put(token.read_again().expect("a token"));
         std::fs::write(&path, "short").expect("written");

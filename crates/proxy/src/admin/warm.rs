@@ -1,4 +1,4 @@
-//! URLs that are asked for before anybody wants them.
+//! Cache warming: fetches a list of URLs ahead of client requests.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,30 +11,25 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::{Control, purge};
 
-/// How many URLs a list has at most.
 const URLS_MAX: usize = 10_000;
-/// How many are asked for at once.
-const AT_ONCE: usize = 8;
-/// How long one may take.
-const TAKES_MAX: Duration = Duration::from_mins(1);
-/// How often it is told how far it is.
-const TELL_EVERY: Duration = Duration::from_secs(1);
-/// How many of those that failed are named.
-const NAMED_MAX: usize = 20;
+const CONCURRENCY: usize = 8;
+/// Timeout of one URL.
+const FETCH_TIMEOUT: Duration = Duration::from_mins(1);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum number of failed URLs in the last line.
+const FAILURES_LISTED_MAX: usize = 20;
 
-/// What came of asking for a URL.
+/// The result of warming one URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Warmed {
-    /// Its answer is stored.
+pub enum WarmOutcome {
     Stored,
-    /// It has an answer that is not stored, with this status.
+    /// The response had this status and was not storable.
     NotStored(u16),
-    /// It has no answer, and why.
+    /// There was no response; the text is the error.
     Failed(String),
 }
 
-/// Reads a list, one URL a line; empty lines and those that begin with `#` are none. Else says in which line there is
-/// what is no URL.
+/// Parses a list with one URL per line; empty lines and `#` comments are skipped. The error names the line.
 pub(super) fn list(text: &str) -> Result<Vec<Uri>, String> {
     let lines = text.lines().map(str::trim).enumerate();
     let urls = lines
@@ -44,34 +39,33 @@ pub(super) fn list(text: &str) -> Result<Vec<Uri>, String> {
     if urls.len() > URLS_MAX { Err("a list has 10,000 URLs at most".to_owned()) } else { Ok(urls) }
 }
 
-/// How far it is.
 #[derive(Debug, Default)]
-struct Progress {
+struct WarmProgress {
     of: usize,
     stored: usize,
     not_stored: usize,
     failed: usize,
-    /// Some of those that are not stored.
+    /// The first URLs that were not stored, with the reason.
     named: Vec<Value>,
 }
 
-impl Progress {
-    fn add(&mut self, url: &Uri, warmed: Warmed) {
+impl WarmProgress {
+    fn add(&mut self, url: &Uri, warmed: WarmOutcome) {
         let why = match warmed {
-            Warmed::Stored => {
+            WarmOutcome::Stored => {
                 self.stored += 1;
                 return;
             }
-            Warmed::NotStored(status) => {
+            WarmOutcome::NotStored(status) => {
                 self.not_stored += 1;
                 json!({ "url": url.to_string(), "status": status })
             }
-            Warmed::Failed(why) => {
+            WarmOutcome::Failed(why) => {
                 self.failed += 1;
                 json!({ "url": url.to_string(), "error": why })
             }
         };
-        if self.named.len() < NAMED_MAX {
+        if self.named.len() < FAILURES_LISTED_MAX {
             self.named.push(why);
         }
     }
@@ -89,42 +83,42 @@ impl Progress {
     }
 }
 
-/// Asks for all of them, eight at a time, and tells how far it is: a line of JSON a second, and the last one says what
-/// failed. Ends when nobody listens any more.
+/// Fetches all URLs, eight at a time. Sends a JSON line with the progress each second, and a last line that lists
+/// failures. Stops when the receiver is dropped.
 pub(super) async fn run<C: Control>(
     control: Arc<C>,
     urls: Vec<Uri>,
     time: Live,
-    told: mpsc::Sender<Bytes>,
-    _alone: OwnedSemaphorePermit,
+    lines: mpsc::Sender<Bytes>,
+    _permit: OwnedSemaphorePermit,
 ) {
-    let mut progress = Progress { of: urls.len(), ..Progress::default() };
-    let ask = |url: Uri| {
+    let mut progress = WarmProgress { of: urls.len(), ..WarmProgress::default() };
+    let fetch = |url: Uri| {
         let (control, time) = (&control, &time);
         async move {
-            let warmed = before(time, time.now() + TAKES_MAX, control.warm(url.clone())).await;
-            (url, warmed.unwrap_or_else(|| Warmed::Failed("it takes longer than a minute".to_owned())))
+            let warmed = before(time, time.now() + FETCH_TIMEOUT, control.warm(url.clone())).await;
+            (url, warmed.unwrap_or_else(|| WarmOutcome::Failed("it takes longer than a minute".to_owned())))
         }
     };
-    let mut answers = stream::iter(urls).map(ask).buffer_unordered(AT_ONCE);
-    let mut tell_at = time.now() + TELL_EVERY;
+    let mut outcomes = stream::iter(urls).map(fetch).buffer_unordered(CONCURRENCY);
+    let mut report_at = time.now() + PROGRESS_INTERVAL;
     loop {
-        let next = before(&time, tell_at, answers.next());
+        let next = before(&time, report_at, outcomes.next());
         let next = tokio::select! {
-            () = told.closed() => return,
+            () = lines.closed() => return,
             next = next => next,
         };
         match next {
             Some(Some((url, warmed))) => progress.add(&url, warmed),
             Some(None) => break,
             None => {
-                // Who reads slowly is told less often.
-                let _ = told.try_send(progress.line(false));
-                tell_at = time.now() + TELL_EVERY;
+                // A full channel means a slow client: skip this line.
+                let _ = lines.try_send(progress.line(false));
+                report_at = time.now() + PROGRESS_INTERVAL;
             }
         }
     }
-    let _ = told.send(progress.line(true)).await;
+    let _ = lines.send(progress.line(true)).await;
 }
 
 #[cfg(test)]
@@ -132,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_has_a_url_a_line() {
+    fn list_has_one_url_per_line() {
         let urls = list("# all\nhttp://h/a\r\n\n  https://h/b?c=d \n").expect("a list");
         assert_eq!(urls, ["http://h/a", "https://h/b?c=d"]);
         assert_eq!(

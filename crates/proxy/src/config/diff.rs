@@ -1,72 +1,68 @@
-//! What a reload cannot change.
+//! Changed settings, and which of them a reload cannot apply.
 
 use std::collections::BTreeMap;
 
-use super::{Config, Kind, Origin};
+use super::{Config, OriginConfig, OriginKind};
 
-/// A setting that is not what it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// As the file calls it: `listen`, `cache.limit`, `origin.app`, `route./news/*`.
+    /// Its name in the file: `listen`, `cache.limit`, `origin.app`, `route./news/*`.
     pub setting: String,
-    /// Whether it takes a new start, because a reload leaves it as it is.
+    /// A reload does not apply it.
     pub needs_restart: bool,
 }
 
-/// Every setting in which `new` differs from `old`, in the file's order.
+/// The changed settings, in the file's order.
 ///
-/// A reload takes up the routes, the origins, the names that are answered, certificates, and where the log is. What is
-/// bound or divided up at the start needs a new one: listeners, threads, the memory, the bounds and timeouts that
-/// connections live by.
+/// A reload applies routes, origins, hosts, certificates and the log's file. Listeners, threads, the cache limit, bounds
+/// and timeouts need a restart.
 #[must_use]
 pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
     let mut changes = Vec::new();
-    let taken_up = new.clone().without_a_restart(old);
-    // Every field: one that is added has to be thought of here.
+    let reloadable = new.clone().reloadable(old);
+    // Exhaustive, so that a new field is not forgotten.
     let Config { listen, threads, tls, admin, hosts, limit, shared, log, timeouts, bounds, origins, routes } =
         new;
-    let mut differs = |setting: &str, is_different: bool, is_taken_up: bool| {
+    let mut differs = |setting: &str, is_different: bool, is_reloadable: bool| {
         if is_different {
-            changes.push(Change { setting: setting.to_owned(), needs_restart: !is_taken_up });
+            changes.push(Change { setting: setting.to_owned(), needs_restart: !is_reloadable });
         }
     };
-    differs("listen", old.listen != *listen, taken_up.listen == *listen);
-    differs("threads", old.threads != *threads, taken_up.threads == *threads);
-    differs("hosts", old.hosts != *hosts, taken_up.hosts == *hosts);
-    differs("tls", old.tls != *tls, taken_up.tls == *tls);
-    // What is in the token's file is read again all the same.
-    differs("admin", old.admin != *admin, taken_up.admin == *admin);
-    differs("cache.limit", old.limit != *limit, taken_up.limit == *limit);
-    differs("cache.shared", old.shared != *shared, taken_up.shared == *shared);
-    differs("log", old.log != *log, taken_up.log == *log);
-    differs("timeouts", old.timeouts != *timeouts, taken_up.timeouts == *timeouts);
-    differs("bounds", old.bounds != *bounds, taken_up.bounds == *bounds);
+    differs("listen", old.listen != *listen, reloadable.listen == *listen);
+    differs("threads", old.threads != *threads, reloadable.threads == *threads);
+    differs("hosts", old.hosts != *hosts, reloadable.hosts == *hosts);
+    differs("tls", old.tls != *tls, reloadable.tls == *tls);
+    // A reload reads the token file in any case.
+    differs("admin", old.admin != *admin, reloadable.admin == *admin);
+    differs("cache.limit", old.limit != *limit, reloadable.limit == *limit);
+    differs("cache.shared", old.shared != *shared, reloadable.shared == *shared);
+    differs("log", old.log != *log, reloadable.log == *log);
+    differs("timeouts", old.timeouts != *timeouts, reloadable.timeouts == *timeouts);
+    differs("bounds", old.bounds != *bounds, reloadable.bounds == *bounds);
     changes.extend(named(
         "origin",
         old.origins.iter().map(|origin| (origin.name.as_str(), origin)),
         origins.iter().map(|origin| (origin.name.as_str(), origin)),
         |old, new| old == new,
     ));
-    // An origin may have another number in the other file.
+    // Indices of origins may differ between the files.
     let origin =
         |config: &Config, number: usize| config.origins.get(number).map(|origin| origin.name.clone());
     changes.extend(named(
         "route",
         old.routes.iter().map(|route| (route.name.as_str(), route)),
         routes.iter().map(|route| (route.name.as_str(), route)),
-        |before, after| {
-            origin(old, before.origin) == origin(new, after.origin) && before.says_the_same(after)
-        },
+        |before, after| origin(old, before.origin) == origin(new, after.origin) && before.is_same(after),
     ));
     changes
 }
 
 impl Config {
-    /// What of it can be in force without a new start, and the rest as it was at the last one.
+    /// This configuration where a reload can apply it, and `started` where not.
     #[must_use]
-    pub fn without_a_restart(self, started: &Self) -> Self {
+    pub fn reloadable(self, started: &Self) -> Self {
         let Self { tls, log, hosts, origins, routes, .. } = self;
-        // Other certificates are taken up; whether there are any is the listener's.
+        // A listener cannot switch between TLS and plain text.
         let tls = if tls.is_some() == started.tls.is_some() { tls } else { started.tls.clone() };
         let log = if log.is_some() == started.log.is_some() { log } else { started.log.clone() };
         Self { tls, hosts, log, origins, routes, ..started.clone() }
@@ -89,10 +85,9 @@ fn named<'a, T: 'a>(
     names.into_iter().filter(differs).map(change).collect()
 }
 
-impl Origin {
-    /// Whether it is asked over HTTP.
+impl OriginConfig {
     #[must_use]
     pub fn is_http(&self) -> bool {
-        matches!(self.kind, Kind::Http(_))
+        matches!(self.kind, OriginKind::Http(_))
     }
 }

@@ -1,4 +1,4 @@
-//! A configuration file, as it is written. Its comments are the descriptions in `docs/proxy.schema.json`.
+//! The configuration file as written. Its comments are the descriptions in `docs/proxy.schema.json`.
 
 use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
@@ -7,74 +7,74 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use stockade_cache::spec::{
     CacheTable,
-    written::{Plain, Size, Text, Words, count, duration_schema},
+    value::{DurationValue, SizeValue, TextSchema, TextValue, bounded_integer, duration_schema},
 };
 use stockade_model::units::{UnitError, parse_duration};
 use toml::Spanned;
 
 use super::{
     route::{HostPattern, PathPattern},
-    tier::TierUrl,
+    tier::SharedTierUrl,
 };
 
-/// What `stockade proxy --config FILE` is told. Times and sizes are text with a unit: "250ms", "30s", "6h"; "64KiB",
-/// "256MiB". Relative paths begin at the file's folder.
+/// The file of `stockade proxy --config FILE`. Times and sizes are strings with a unit: "250ms", "30s", "6h"; "64KiB",
+/// "256MiB". Relative paths are relative to the file's folder.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "stockade.toml", inline)]
-pub(super) struct File {
-    /// Where clients come in: addresses with ports. Default: 127.0.0.1:8080.
+pub(super) struct ConfigFile {
+    /// Addresses to listen on, with ports. Default: 127.0.0.1:8080.
     #[schemars(with = "Vec<String>")]
     pub(super) listen: Option<Spanned<Vec<Spanned<String>>>>,
-    /// How many threads serve. Default: one for each core.
+    /// Number of threads. Default: one per core.
     pub(super) threads: Option<Threads>,
-    /// Which names (`Host`) are answered: "example.org", "*.example.org". Default: all of them.
+    /// Host names to serve: "example.org", "*.example.org". Default: all.
     #[schemars(with = "Vec<String>")]
     pub(super) hosts: Vec<Spanned<String>>,
-    /// Encrypted connections for clients: HTTP/2 and HTTP/1.1.
-    pub(super) tls: Option<TlsTable>,
-    /// Where whoever runs it comes in: health, figures, purging, reloading. Default: nowhere.
-    pub(super) admin: Option<AdminTable>,
-    /// What is done about missing answers: the `[cache]` block of an experiment. Default: strategy = "breaker". Its
-    /// `limit` is that of all routes together; default: { bytes = "256MiB" }.
-    #[schemars(with = "Option<CacheTable<TierUrl>>")]
-    pub(super) cache: Option<Spanned<CacheTable<TierUrl>>>,
-    /// What is written of each request.
-    pub(super) log: LogTable,
-    /// How long clients may take.
-    pub(super) timeouts: TimeoutsTable,
-    /// How much clients may ask for.
-    pub(super) bounds: BoundsTable,
-    /// Where answers come from: one `[[origin]]` each.
-    #[schemars(with = "Vec<OriginTable>")]
-    pub(super) origin: Vec<Spanned<OriginTable>>,
-    /// Which requests go where: one `[[route]]` each. The longest path of the nearest host comes first, wherever it is
-    /// written. Default: everything goes to the only origin.
-    #[schemars(with = "Vec<RouteTable>")]
-    pub(super) route: Vec<Spanned<RouteTable>>,
+    /// TLS for clients: HTTP/2 and HTTP/1.1.
+    pub(super) tls: Option<TlsSection>,
+    /// Admin listener: health, metrics, purge, reload. Default: none.
+    pub(super) admin: Option<AdminSection>,
+    /// Caching strategy: the `[cache]` block of an experiment. Default: strategy = "breaker". `limit` applies to all routes
+    /// together; default: { bytes = "256MiB" }.
+    #[schemars(with = "Option<CacheTable<SharedTierUrl>>")]
+    pub(super) cache: Option<Spanned<CacheTable<SharedTierUrl>>>,
+    /// Access log.
+    pub(super) log: LogSection,
+    /// Timeouts for clients.
+    pub(super) timeouts: TimeoutsSection,
+    /// Limits for clients.
+    pub(super) bounds: BoundsSection,
+    /// Origins: one `[[origin]]` each.
+    #[schemars(with = "Vec<OriginSection>")]
+    pub(super) origin: Vec<Spanned<OriginSection>>,
+    /// Routes: one `[[route]]` each. The longest path of the most specific host wins, in any order. Default: all requests go
+    /// to the only origin.
+    #[schemars(with = "Vec<RouteSection>")]
+    pub(super) route: Vec<Spanned<RouteSection>>,
 }
 
-/// A certificate and its key, in PEM; read again by a reload.
+/// Certificate and key in PEM; a reload reads them again.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
-pub(super) struct TlsTable {
-    /// The file with the certificate, and those that vouch for it.
+pub(super) struct TlsSection {
+    /// File with the certificate chain.
     pub(super) cert: PathBuf,
-    /// The file with its key.
+    /// File with the private key.
     pub(super) key: PathBuf,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
-pub(super) struct AdminTable {
-    /// An address with a port. On another than the loopback there has to be a token.
+pub(super) struct AdminSection {
+    /// Address with a port. Outside the loopback interface a token is required.
     #[schemars(with = "String")]
-    pub(super) listen: Spanned<Text<Address>>,
-    /// A file with the token that requests have to show: `Authorization: Bearer TOKEN`. Default: none is needed.
+    pub(super) listen: Spanned<TextValue<SocketAddress>>,
+    /// File with the token that requests need: `Authorization: Bearer TOKEN`. Default: none.
     pub(super) token_file: Option<PathBuf>,
-    /// Names (`Host`) that it answers to, beside addresses of the loopback and localhost.
+    /// Host names to accept besides loopback addresses and localhost.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(super) hosts: Vec<Spanned<String>>,
@@ -83,10 +83,10 @@ pub(super) struct AdminTable {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(inline)]
-pub(super) struct LogTable {
-    /// "json", "combined" (Apache's, with the cache's part after it) or "none". Default: "json".
+pub(super) struct LogSection {
+    /// "json", "combined" (Apache's, with cache fields appended) or "none". Default: "json".
     pub(super) format: LogFormat,
-    /// The file to append to; opened again by a reload. Default: standard output.
+    /// File to append to; a reload reopens it. Default: standard output.
     pub(super) path: Option<PathBuf>,
 }
 
@@ -103,69 +103,69 @@ pub(super) enum LogFormat {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(inline)]
-pub(super) struct TimeoutsTable {
-    /// Until the head of a request is there. Default: "10s".
-    pub(super) head: Option<Text<Above>>,
-    /// Between two parts of a request's body. Default: "30s".
-    pub(super) body: Option<Text<Above>>,
-    /// Between two parts of an answer that a client reads. Default: "30s".
-    pub(super) write: Option<Text<Above>>,
-    /// Between two requests of one connection. Default: "60s".
-    pub(super) idle: Option<Text<Above>>,
-    /// For a request altogether, or "none". Default: "none".
-    pub(super) total: Option<Text<AboveOrNone>>,
-    /// For what is under way when the proxy stops. Default: "30s".
-    pub(super) drain: Option<Text<Plain>>,
+pub(super) struct TimeoutsSection {
+    /// For the head of a request. Default: "10s".
+    pub(super) head: Option<TextValue<PositiveDuration>>,
+    /// Between two reads of a request body. Default: "30s".
+    pub(super) body: Option<TextValue<PositiveDuration>>,
+    /// Between two writes of a response. Default: "30s".
+    pub(super) write: Option<TextValue<PositiveDuration>>,
+    /// Between two requests of a connection. Default: "60s".
+    pub(super) idle: Option<TextValue<PositiveDuration>>,
+    /// For a whole request, or "none". Default: "none".
+    pub(super) total: Option<TextValue<PositiveDurationOrNone>>,
+    /// For requests in flight when the proxy stops. Default: "30s".
+    pub(super) drain: Option<TextValue<DurationValue>>,
 }
 
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(inline)]
-pub(super) struct BoundsTable {
-    /// The head of a request. Default: "64KiB".
-    pub(super) head: Option<Text<HeadSize>>,
-    /// Headers of a request. Default: 100.
+pub(super) struct BoundsSection {
+    /// Size of a request head. Default: "64KiB".
+    pub(super) head: Option<TextValue<HeadSize>>,
+    /// Fields of a request head. Default: 100.
     pub(super) headers: Option<Headers>,
-    /// The body of a request. Default: "64MiB".
-    pub(super) body: Option<Text<Size>>,
-    /// Connections at once. Default: 10000.
+    /// Size of a request body. Default: "64MiB".
+    pub(super) body: Option<TextValue<SizeValue>>,
+    /// Concurrent connections. Default: 10000.
     pub(super) connections: Option<Connections>,
-    /// Requests of one HTTP/2 connection at once. Default: 250.
+    /// Concurrent requests of an HTTP/2 connection. Default: 250.
     pub(super) streams: Option<Streams>,
 }
 
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(inline)]
-pub(super) struct OriginTable {
-    /// As routes, logs and figures call it. Default: "origin", if there is one only.
+pub(super) struct OriginSection {
+    /// Name in routes, logs and metrics. Default: "origin", if there is only one.
     #[schemars(with = "Option<String>")]
-    pub(super) name: Option<Spanned<Text<Name>>>,
-    /// Where it is: `http://HOST:PORT`, `https://HOST`, or a source of documents: `postgres://USER@HOST/DATABASE`,
+    pub(super) name: Option<Spanned<TextValue<Name>>>,
+    /// `http://HOST:PORT`, `https://HOST`, or a database of documents: `postgres://USER@HOST/DATABASE`,
     /// `mongodb://HOST/DATABASE`, `couchdb://HOST/DATABASE`, `sqlite:PATH`.
     #[schemars(with = "Option<String>")]
     pub(super) url: Option<Spanned<String>>,
-    /// In place of `url`: several HTTP servers that are the same.
+    /// Instead of `url`: several equivalent HTTP servers.
     #[schemars(with = "Option<Vec<String>>")]
     pub(super) urls: Option<Spanned<Vec<Spanned<String>>>>,
-    /// Connections to all of it at once; of a source of documents: fetches. Default: 256.
+    /// Concurrent connections to all its servers; for a database, concurrent fetches. Default: 256.
     pub(super) connections: Option<OriginConnections>,
     /// Requests that may wait for a connection. Default: 1024.
     #[schemars(with = "Option<Waiting>")]
     pub(super) waiting: Option<Spanned<Waiting>>,
-    /// How long it may take.
-    #[schemars(with = "Option<OriginTimeoutsTable>")]
-    pub(super) timeouts: Option<Spanned<OriginTimeoutsTable>>,
-    /// When it is left alone.
-    #[schemars(with = "Option<HealthTable>")]
-    pub(super) health: Option<Spanned<HealthTable>>,
-    /// Whether HTTP/2 is spoken: agreed on with https, taken for granted with http. Default: false.
+    /// Timeouts for this origin.
+    #[schemars(with = "Option<OriginTimeoutsSection>")]
+    pub(super) timeouts: Option<Spanned<OriginTimeoutsSection>>,
+    /// When a server counts as unhealthy.
+    #[schemars(with = "Option<HealthSection>")]
+    pub(super) health: Option<Spanned<HealthSection>>,
+    /// Use HTTP/2: negotiated with https, assumed with http. Default: false.
     #[schemars(with = "Option<bool>")]
     pub(super) http2: Option<Spanned<bool>>,
-    /// A file with certificates that vouch for its own, in PEM. Default: what the system trusts.
+    /// File with trusted certificates in PEM. Default: those of the system.
     #[schemars(with = "Option<PathBuf>")]
     pub(super) ca: Option<Spanned<PathBuf>>,
-    /// Which `Host` it is asked with: "client" (the client's) or "origin" (that of its URL). Default: "client".
+    /// `Host` of requests to the origin: "client" (the client's) or "origin" (that of the URL). Default: "client".
     #[schemars(with = "Option<HostHeaderName>")]
     pub(super) host_header: Option<Spanned<HostHeaderName>>,
 }
@@ -181,34 +181,34 @@ pub(super) enum HostHeaderName {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(inline)]
-pub(super) struct OriginTimeoutsTable {
-    /// Until there is a connection. Default: "2s".
-    pub(super) connect: Option<Text<Above>>,
-    /// Until the head of an answer is there; the strategy's `load.deadline` may end it before. Default: "30s".
-    pub(super) head: Option<Text<Above>>,
-    /// Between two parts of a body. Default: "30s".
-    pub(super) body: Option<Text<Above>>,
-    /// How long a connection is kept that nobody uses. Default: "60s".
-    pub(super) idle: Option<Text<Above>>,
+pub(super) struct OriginTimeoutsSection {
+    /// For connecting. Default: "2s".
+    pub(super) connect: Option<TextValue<PositiveDuration>>,
+    /// For the head of a response; the strategy's `load.deadline` may end it earlier. Default: "30s".
+    pub(super) head: Option<TextValue<PositiveDuration>>,
+    /// Between two reads or writes of a body. Default: "30s".
+    pub(super) body: Option<TextValue<PositiveDuration>>,
+    /// Before an idle connection is closed. Default: "60s".
+    pub(super) idle: Option<TextValue<PositiveDuration>>,
 }
 
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(inline)]
-pub(super) struct HealthTable {
-    /// So many failures to connect or to answer in time, one after the other, and it is left alone. Default: 3.
+pub(super) struct HealthSection {
+    /// Consecutive failed connections or timeouts that make a server unhealthy. Default: 3.
     pub(super) failures: Option<Times>,
-    /// For so long. Default: "5s".
-    pub(super) rest: Option<Text<Above>>,
-    /// Asked for every so often, to know how it is: an answer below 400 is good. Default: nothing is.
-    pub(super) path: Option<Text<ProbePath>>,
-    /// How often the path is asked for. Default: "5s".
-    #[schemars(with = "Option<Text<Above>>")]
-    pub(super) every: Option<Spanned<Text<Above>>>,
-    /// How long that may take. Default: "1s".
-    #[schemars(with = "Option<Text<Above>>")]
-    pub(super) timeout: Option<Spanned<Text<Above>>>,
-    /// So many good answers, one after the other, and it is well again. Default: 2.
+    /// How long an unhealthy server gets no requests. Default: "5s".
+    pub(super) rest: Option<TextValue<PositiveDuration>>,
+    /// Path to probe; a status below 400 is healthy. Default: no probes.
+    pub(super) path: Option<TextValue<ProbePath>>,
+    /// Interval of probes. Default: "5s".
+    #[schemars(with = "Option<TextValue<PositiveDuration>>")]
+    pub(super) every: Option<Spanned<TextValue<PositiveDuration>>>,
+    /// Timeout of a probe. Default: "1s".
+    #[schemars(with = "Option<TextValue<PositiveDuration>>")]
+    pub(super) timeout: Option<Spanned<TextValue<PositiveDuration>>>,
+    /// Consecutive successful probes that make a server healthy again. Default: 2.
     #[schemars(with = "Option<Times>")]
     pub(super) successes: Option<Spanned<Times>>,
 }
@@ -216,42 +216,41 @@ pub(super) struct HealthTable {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(inline)]
-pub(super) struct RouteTable {
-    /// "/news" is that path alone, "/news/*" all below it. Default: "/*", everything.
-    pub(super) path: Option<Text<PathPattern>>,
+pub(super) struct RouteSection {
+    /// "/news" matches that path only, "/news/*" all below it. Default: "/*".
+    pub(super) path: Option<TextValue<PathPattern>>,
     /// "example.org", or "*.example.org" for all below it. Default: any.
-    pub(super) host: Option<Text<HostPattern>>,
-    /// The name of its origin. Default: the only one.
+    pub(super) host: Option<TextValue<HostPattern>>,
+    /// Name of the origin. Default: the only one.
     #[schemars(with = "Option<String>")]
     pub(super) origin: Option<Spanned<String>>,
-    /// What is done about missing answers: laid over `[cache]`, key by key; a `strategy` starts anew. It has no limit
-    /// of its own.
+    /// Caching strategy: overrides `[cache]` key by key; `strategy` replaces all of it. It has no limit of its own.
     #[schemars(with = "Option<CacheTable>")]
     pub(super) cache: Option<Spanned<CacheTable>>,
-    /// How long answers are fresh, whatever the origin says.
-    pub(super) ttl: Option<Text<Plain>>,
-    /// How long answers are fresh of which the origin says nothing. Default: the `ttl` written in the cache's block;
-    /// else what RFC 9111 makes of their age, and for documents the strategy's ttl.
-    pub(super) default_ttl: Option<Text<Plain>>,
-    /// How long a 404 or 410 is kept that does not say so itself. Default: it is not.
-    pub(super) negative_ttl: Option<Text<Plain>>,
-    /// Headers of answers that hold their tags, for purging. Default: `["surrogate-key", "cache-tag"]`.
+    /// Freshness lifetime, whatever the origin declares.
+    pub(super) ttl: Option<TextValue<DurationValue>>,
+    /// Freshness lifetime of responses that declare none. Default: the `ttl` written in the cache block; otherwise RFC 9111's
+    /// heuristic, and for documents the strategy's ttl.
+    pub(super) default_ttl: Option<TextValue<DurationValue>>,
+    /// Lifetime of 404 and 410 responses that declare none. Default: not stored.
+    pub(super) negative_ttl: Option<TextValue<DurationValue>>,
+    /// Response fields with tags for purging. Default: `["surrogate-key", "cache-tag"]`.
     #[schemars(with = "Vec<String>")]
     pub(super) tag_headers: Option<Vec<Spanned<String>>>,
-    /// Parameters that make no difference, as in `["utm_*", "fbclid"]`: nobody is asked for them.
+    /// Query parameters to ignore and not to forward, such as `["utm_*", "fbclid"]`.
     #[schemars(with = "Vec<String>")]
     pub(super) ignore_query: Vec<Spanned<String>>,
 }
 
 macro_rules! counts {
-    ($($(#[$what:meta])* $name:ident: $least:literal..=$most:literal, $otherwise:literal;)*) => {$(
+    ($($(#[$what:meta])* $name:ident: $min:literal..=$max:literal, $error_text:literal;)*) => {$(
         $(#[$what])*
         #[derive(Clone, Copy)]
         pub(super) struct $name(pub(super) usize);
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                count(from, $least..=$most, $otherwise).map(Self)
+                bounded_integer(from, $min..=$max, $error_text).map(Self)
             }
         }
 
@@ -263,7 +262,7 @@ macro_rules! counts {
                 stringify!($name).into()
             }
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": "integer", "minimum": $least, "maximum": $most })
+                json_schema!({ "type": "integer", "minimum": $min, "maximum": $max })
             }
         }
     )*};
@@ -273,7 +272,7 @@ counts! {
     /// Threads that serve.
     Threads: 1..=1_024, "a proxy has 1 to 1,024 threads";
     /// Headers of a request.
-    Headers: 1..=10_000, "a request may be let have 1 to 10,000 headers";
+    Headers: 1..=10_000, "a request may have 1 to 10,000 headers";
     /// Connections of clients.
     Connections: 1..=10_000_000, "there may be 1 to 10,000,000 connections";
     /// Requests of one connection.
@@ -286,10 +285,10 @@ counts! {
     Times: 1..=1_000, "write a number from 1 to 1,000";
 }
 
-/// A word that its own type reads, as a schema has it.
+/// The schema of a type that parses a string.
 macro_rules! words {
     ($($name:ty: $schema:tt;)*) => {$(
-        impl Words for $name {
+        impl TextSchema for $name {
             fn schema() -> Schema {
                 json_schema!($schema)
             }
@@ -298,36 +297,35 @@ macro_rules! words {
 }
 
 words! {
-    Address: { "type": "string" };
+    SocketAddress: { "type": "string" };
     Name: { "type": "string", "pattern": "^[A-Za-z0-9_.-]{1,64}$" };
     ProbePath: { "type": "string", "pattern": "^/" };
     HostPattern: { "type": "string" };
     PathPattern: { "type": "string", "pattern": "^/[^*?# ]*\\*?$" };
 }
 
-impl Words for HeadSize {
+impl TextSchema for HeadSize {
     fn schema() -> Schema {
-        Size::schema()
+        SizeValue::schema()
     }
 }
 
-impl Words for Above {
+impl TextSchema for PositiveDuration {
     fn schema() -> Schema {
         duration_schema(false)
     }
 }
 
-impl Words for AboveOrNone {
+impl TextSchema for PositiveDurationOrNone {
     fn schema() -> Schema {
         duration_schema(true)
     }
 }
 
-/// An address with a port.
 #[derive(Clone, Copy)]
-pub(super) struct Address(pub(super) SocketAddr);
+pub(super) struct SocketAddress(pub(super) SocketAddr);
 
-impl FromStr for Address {
+impl FromStr for SocketAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -335,12 +333,12 @@ impl FromStr for Address {
             Some(port) if port.parse::<u16>().is_ok() => format!("127.0.0.1:{port}"),
             _ => "127.0.0.1:8080, 0.0.0.0:80 or [::]:80".to_owned(),
         };
-        let message = || format!("`{text}` is no address: write an IP address and a port, as in {example}");
+        let message =
+            || format!("`{text}` is not an address: write an IP address and a port, as in {example}");
         text.parse().map(Self).map_err(|_| message())
     }
 }
 
-/// What origins are called.
 #[derive(Clone)]
 pub(super) struct Name(pub(super) String);
 
@@ -357,7 +355,7 @@ impl FromStr for Name {
     }
 }
 
-/// A name that the admin's listener answers to.
+/// A host name that the admin listener accepts.
 pub(super) struct AdminHost(pub(super) String);
 
 impl FromStr for AdminHost {
@@ -366,13 +364,14 @@ impl FromStr for AdminHost {
     fn from_str(text: &str) -> Result<Self, String> {
         let host = text.parse::<HostPattern>().map_err(|error| error.to_string())?;
         if text.starts_with("*.") {
-            return Err(format!("`{text}`: write every name in full, so that nobody can make up one"));
+            return Err(format!(
+                "`{text}`: write every name in full; a pattern would let others choose a name"
+            ));
         }
         Ok(Self(host.to_string()))
     }
 }
 
-/// What a probe asks for.
 pub(super) struct ProbePath(pub(super) String);
 
 impl FromStr for ProbePath {
@@ -380,27 +379,26 @@ impl FromStr for ProbePath {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let is_path = text.starts_with('/') && text.parse::<http::uri::PathAndQuery>().is_ok();
-        let message = || format!("`{text}` is no path: write one such as /healthz");
+        let message = || format!("`{text}` is not a path: write one such as /healthz");
         is_path.then(|| Self(text.to_owned())).ok_or_else(message)
     }
 }
 
-/// The name of a header.
-pub(super) struct HeaderWord(pub(super) HeaderName);
+pub(super) struct HeaderFieldName(pub(super) HeaderName);
 
-impl FromStr for HeaderWord {
+impl FromStr for HeaderFieldName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.parse().map(Self).map_err(|_| format!("`{text}` is no name of a header"))
+        text.parse().map(Self).map_err(|_| format!("`{text}` is not a field name"))
     }
 }
 
-/// A time above 0, of a year at most.
+/// Above 0, at most a year.
 #[derive(Clone, Copy)]
-pub(super) struct Above(pub(super) Duration);
+pub(super) struct PositiveDuration(pub(super) Duration);
 
-impl FromStr for Above {
+impl FromStr for PositiveDuration {
     type Err = TimeError;
 
     fn from_str(text: &str) -> Result<Self, TimeError> {
@@ -412,30 +410,32 @@ impl FromStr for Above {
     }
 }
 
-/// A time above 0, of a year at most; `None`: without an end.
+/// `None`: unlimited.
 #[derive(Clone, Copy)]
-pub(super) struct AboveOrNone(pub(super) Option<Duration>);
+pub(super) struct PositiveDurationOrNone(pub(super) Option<Duration>);
 
-impl FromStr for AboveOrNone {
+impl FromStr for PositiveDurationOrNone {
     type Err = TimeError;
 
     fn from_str(text: &str) -> Result<Self, TimeError> {
-        if text == "none" { Ok(Self(None)) } else { text.parse::<Above>().map(|time| Self(Some(time.0))) }
+        if text == "none" {
+            Ok(Self(None))
+        } else {
+            text.parse::<PositiveDuration>().map(|time| Self(Some(time.0)))
+        }
     }
 }
 
-/// A time that nothing can be done in, or that nobody lives to see the end of.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TimeError {
     #[error(transparent)]
     Unit(#[from] UnitError),
-    #[error("this has to be above 0: nothing is done in no time")]
+    #[error("this has to be above 0")]
     Zero,
     #[error("`{0}` is more than a year")]
     Long(String),
 }
 
-/// Bytes of a head.
 #[derive(Clone, Copy)]
 pub(super) struct HeadSize(pub(super) usize);
 
@@ -443,9 +443,9 @@ impl FromStr for HeadSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // What hyper needs at least, and a bound on what ten thousand clients can make it hold.
-        let Size(bytes) = text.parse().map_err(|error: UnitError| error.to_string())?;
-        let otherwise = || "the head of a request may have 8KiB to 1MiB".to_owned();
-        (8 << 10..=1 << 20).contains(&bytes).then_some(Self(bytes)).ok_or_else(otherwise)
+        // hyper's minimum, and a bound on the memory of ten thousand clients.
+        let SizeValue(bytes) = text.parse().map_err(|error: UnitError| error.to_string())?;
+        let error_text = || "the head of a request may have 8KiB to 1MiB".to_owned();
+        (8 << 10..=1 << 20).contains(&bytes).then_some(Self(bytes)).ok_or_else(error_text)
     }
 }

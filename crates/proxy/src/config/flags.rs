@@ -1,39 +1,38 @@
-//! Flags, alone or laid over a file.
+//! Flags, alone or overriding a file.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use stockade_cache::{
     Builder, Cache, Limit, Strategy, heap_bytes,
-    spec::{CacheTable, written::Text},
+    spec::{CacheTable, value::TextValue},
 };
 use stockade_source::secrets::masked_message;
 use toml::Spanned;
 
-use super::file::{Address, AdminTable, File, OriginTable};
+use super::file::{AdminSection, ConfigFile, OriginSection, SocketAddress};
 
-/// What can be said without a file. What is said goes before what the file says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Flags {
-    /// `--origin URL`: where answers come from, in place of the only origin of a file.
+    /// `--origin URL`: replaces the URL of the only origin of a file.
     pub origin: Option<String>,
-    /// `--listen ADDR`, as often as wanted.
+    /// `--listen ADDR`, repeatable.
     pub listen: Vec<SocketAddr>,
     /// `--admin ADDR`.
     pub admin: Option<SocketAddr>,
     /// `--admin-token-file PATH`.
     pub token_file: Option<PathBuf>,
-    /// `--strategy NAME`: in place of the one in `[cache]`, whose other axes stay as they are written there.
+    /// `--strategy NAME`: replaces the name in `[cache]`; the other keys there still apply.
     pub strategy: Option<String>,
     /// `--max-entries N`.
     pub max_entries: Option<usize>,
     /// `--max-bytes SIZE`, in bytes.
     pub max_bytes: Option<usize>,
-    /// `--reclaim F`: a share of the limit, 0 to 1.
+    /// `--reclaim F`: a fraction of the limit.
     pub reclaim: Option<f64>,
 }
 
-/// A flag makes no sense. No secret is shown.
+/// Shows no secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct FlagError(String);
@@ -45,9 +44,9 @@ impl FlagError {
 }
 
 impl Flags {
-    /// Everything but the limit, which has to be known before a part of it is changed.
-    pub(super) fn lay_over(&self, file: &mut File) -> Result<(), FlagError> {
-        let unwritten = |address| Spanned::new(0..0, Text(Address(address)));
+    /// All flags but those of the limit, which apply to the resolved limit.
+    pub(super) fn override_file(&self, file: &mut ConfigFile) -> Result<(), FlagError> {
+        let unwritten = |address| Spanned::new(0..0, TextValue(SocketAddress(address)));
         if let Some(url) = &self.origin {
             file.origin = vec![with_url(std::mem::take(&mut file.origin), url)?];
         }
@@ -60,15 +59,15 @@ impl Flags {
                 Some(admin) => admin.listen = unwritten(listen),
                 none => {
                     *none =
-                        Some(AdminTable { listen: unwritten(listen), token_file: None, hosts: Vec::new() });
+                        Some(AdminSection { listen: unwritten(listen), token_file: None, hosts: Vec::new() });
                 }
             }
         }
         if let Some(path) = &self.token_file {
             let Some(admin) = &mut file.admin else {
-                return Err(FlagError::new("--admin-token-file: there is no --admin that needs it"));
+                return Err(FlagError::new("--admin-token-file requires --admin"));
             };
-            // The file is named from where the program is, not from where its configuration is.
+            // Flags are relative to the working directory, not to the file's folder.
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
             admin.token_file = Some(path);
         }
@@ -86,7 +85,7 @@ impl Flags {
         Ok(())
     }
 
-    /// Entries and bytes: one that is given leaves the other as it is, usual or written.
+    /// A flag for entries leaves bytes as they are, and vice versa.
     pub(super) fn limit(&self, limit: &mut Limit) -> Result<(), FlagError> {
         if self.max_entries.is_none() && self.max_bytes.is_none() && self.reclaim.is_none() {
             return Ok(());
@@ -98,7 +97,7 @@ impl Flags {
             limit.max_object =
                 limit.max_object.filter(|object| limit.bytes.is_none_or(|bytes| *object <= bytes));
         }
-        let none = Strategy::preset("none").expect("it is a preset");
+        let none = Strategy::preset("none").expect("a preset");
         let strategy = Strategy { limit: Some(limit.clone()), ..none };
         let cache: Builder<Arc<str>, Bytes> = Cache::builder(strategy).weigh(heap_bytes);
         let wrong = |error| FlagError::new(format!("--max-entries, --max-bytes, --reclaim: {error}"));
@@ -106,13 +105,16 @@ impl Flags {
     }
 }
 
-/// The only origin, elsewhere.
-fn with_url(mut origins: Vec<Spanned<OriginTable>>, url: &str) -> Result<Spanned<OriginTable>, FlagError> {
+/// The only origin with another URL.
+fn with_url(
+    mut origins: Vec<Spanned<OriginSection>>,
+    url: &str,
+) -> Result<Spanned<OriginSection>, FlagError> {
     if origins.len() > 1 {
         let message = format!("--origin: the file has {} origins: change their URLs there", origins.len());
         return Err(FlagError::new(message));
     }
-    let mut origin = origins.pop().unwrap_or_else(|| Spanned::new(0..0, OriginTable::default()));
+    let mut origin = origins.pop().unwrap_or_else(|| Spanned::new(0..0, OriginSection::default()));
     let table = origin.get_mut();
     table.urls = None;
     table.url = Some(Spanned::new(0..0, url.to_owned()));

@@ -1,4 +1,4 @@
-//! Which requests go where, and what is cached of their answers.
+//! Routes: which requests go to which origin, and how their responses are cached.
 
 use std::{borrow::Cow, cmp::Reverse, fmt, str::FromStr, time::Duration};
 
@@ -9,40 +9,37 @@ use stockade_cache::Strategy;
 
 use super::Config;
 
-/// Requests of some hosts and paths, and what becomes of them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Route {
-    /// In logs and metrics: its host and path, as in `example.org/sounds/*`.
+pub struct RouteConfig {
+    /// For logs and metrics: host and path, as in `example.org/sounds/*`.
     pub name: String,
-    /// Whose requests; `None`: everybody's.
+    /// `None`: any host.
     pub host: Option<HostPattern>,
-    /// For which paths.
     pub path: PathPattern,
-    /// The number of its origin in [`Config::origins`].
+    /// Index in [`Config::origins`].
     pub origin: usize,
-    /// What is done about a missing answer. It has no limit of its own: [`Config::limit`] is that of all routes. Its
-    /// `ttl` is for none but [`ttl_default`](Self::ttl_default); its `negative_ttl` is how long a 404 or 410 is kept that
-    /// does not say so itself.
+    /// Without a limit: [`Config::limit`] applies to all routes. Its `ttl` is used only by
+    /// [`ttl_default`](Self::ttl_default); its `negative_ttl` applies to a 404 or 410 without a lifetime.
     pub strategy: Strategy,
-    /// How long answers are fresh, whatever the origin says.
+    /// Freshness lifetime, whatever the origin declares.
     pub ttl: Option<Duration>,
-    /// How long answers are fresh of which the origin says nothing; `None`: what RFC 9111 (4.2.2) makes of their age.
+    /// Freshness lifetime of responses that declare none; `None`: the heuristic of RFC 9111, 4.2.2.
     pub ttl_default: Option<Duration>,
-    /// Headers of answers that hold their tags.
+    /// Response fields with tags.
     pub tag_headers: Vec<HeaderName>,
-    /// Parameters that make no difference: nobody is asked for them.
+    /// Query parameters that are neither part of the key nor forwarded.
     pub ignored_query: Vec<NamePattern>,
 }
 
-/// A host, or `*.example.org`: all below it. A port that a request names makes no difference.
+/// A host, or `*.example.org` for all below it. Ports are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostPattern {
-    /// In lower case, without a dot at its end.
+    /// In lower case, without a trailing dot.
     name: String,
     is_suffix: bool,
 }
 
-/// A path, or one that ends with `/*`: all below it.
+/// A path, or `/path/*` for all below it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PathPattern {
     /// Without the `*`.
@@ -50,7 +47,7 @@ pub struct PathPattern {
     is_prefix: bool,
 }
 
-/// A name, or the beginning of names: `utm_*`.
+/// A name, or a prefix: `utm_*`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NamePattern {
     name: String,
@@ -58,33 +55,32 @@ pub struct NamePattern {
 }
 
 impl Config {
-    /// The route of a request, as its `Host` and its path (without the query) have it; `None`: nobody has it.
+    /// The route of a request by its `Host` and its path without the query.
     ///
-    /// An exact host comes before `*.` ones, of which the longest comes first, and those before routes without a
-    /// host; then an exact path comes before `/*` ones, of which the longest comes first. A path that no route of
-    /// the nearest host has is looked for in the others.
+    /// Exact hosts come before `*.` patterns, of which the longest comes first, and those before routes without a host. Then
+    /// exact paths come before `/*` patterns, of which the longest comes first. If no route of the most specific host
+    /// matches the path, the others are tried.
     #[must_use]
-    pub fn route(&self, host: &str, path: &str) -> Option<&Route> {
-        let host = bare(host);
-        let has_host = |route: &&Route| route.host.as_ref().is_none_or(|pattern| pattern.has(host));
-        self.routes.iter().find(|route| route.path.has(path) && has_host(route))
+    pub fn route(&self, host: &str, path: &str) -> Option<&RouteConfig> {
+        let host = without_port(host);
+        let has_host = |route: &&RouteConfig| route.host.as_ref().is_none_or(|pattern| pattern.matches(host));
+        self.routes.iter().find(|route| route.path.matches(path) && has_host(route))
     }
 
-    /// Whether requests for this `Host` are answered at all.
+    /// Whether this `Host` is served at all.
     #[must_use]
     pub fn has_host(&self, host: &str) -> bool {
         self.hosts.is_empty() || {
-            let host = bare(host);
-            self.hosts.iter().any(|pattern| pattern.has(host))
+            let host = without_port(host);
+            self.hosts.iter().any(|pattern| pattern.matches(host))
         }
     }
 }
 
-impl Route {
-    /// The path and query that the origin is asked for and the answer is known by: those of the request without the
-    /// parameters that make no difference.
+impl RouteConfig {
+    /// The path and query of the cache key and of the request to the origin: without ignored parameters.
     #[must_use]
-    pub fn asked<'a>(&self, path_and_query: &'a str) -> Cow<'a, str> {
+    pub fn cache_target<'a>(&self, path_and_query: &'a str) -> Cow<'a, str> {
         if self.ignored_query.is_empty() {
             return path_and_query.into();
         }
@@ -92,36 +88,35 @@ impl Route {
         let is_ignored = |parameter: &&str| {
             let name = parameter.split('=').next().unwrap_or_default();
             let name = percent_decode_str(name).decode_utf8_lossy();
-            self.ignored_query.iter().any(|pattern| pattern.has(&name))
+            self.ignored_query.iter().any(|pattern| pattern.matches(&name))
         };
         if !query.split('&').any(|parameter| is_ignored(&parameter)) {
             return path_and_query.into();
         }
-        let mut asked = String::with_capacity(path_and_query.len());
-        asked.push_str(path);
+        let mut target = String::with_capacity(path_and_query.len());
+        target.push_str(path);
         for parameter in query.split('&').filter(|parameter| !is_ignored(parameter)) {
-            asked.push(if asked.len() == path.len() { '?' } else { '&' });
-            asked.push_str(parameter);
+            target.push(if target.len() == path.len() { '?' } else { '&' });
+            target.push_str(parameter);
         }
-        asked.into()
+        target.into()
     }
 
-    /// Whether another says the same of as many requests, whatever number its origin has: that may be another one in
-    /// another file.
+    /// Equal apart from the index of the origin, which may differ between two files.
     #[must_use]
-    pub fn says_the_same(&self, other: &Self) -> bool {
+    pub fn is_same(&self, other: &Self) -> bool {
         self.name == other.name && Self { origin: other.origin, ..self.clone() } == *other
     }
 
-    /// The order in which routes are tried.
+    /// Sorts routes by specificity.
     pub(super) fn order(&self) -> impl Ord + use<> {
         let host = self.host.as_ref().map(|host| (host.is_suffix, Reverse(host.name.len())));
         (host.is_none(), host, self.path.is_prefix, Reverse(self.path.path.len()))
     }
 }
 
-/// A host without its port and the dot at its end.
-fn bare(host: &str) -> &str {
+/// Without the port and the trailing dot.
+fn without_port(host: &str) -> &str {
     let end = match memrchr(b']', host.as_bytes()) {
         Some(bracket) => bracket + 1,
         None => memchr(b':', host.as_bytes()).unwrap_or(host.len()),
@@ -130,13 +125,13 @@ fn bare(host: &str) -> &str {
 }
 
 impl HostPattern {
-    /// Whether a host without port is meant.
-    fn has(&self, host: &str) -> bool {
+    /// `host` has no port.
+    fn matches(&self, host: &str) -> bool {
         let (host, name) = (host.as_bytes(), self.name.as_bytes());
         if !self.is_suffix {
             return host.eq_ignore_ascii_case(name);
         }
-        // One letter and a dot before it, at least.
+        // At least one character and a dot precede it.
         host.len() > name.len() + 1
             && host[host.len() - name.len() - 1] == b'.'
             && host[host.len() - name.len()..].eq_ignore_ascii_case(name)
@@ -144,26 +139,25 @@ impl HostPattern {
 }
 
 impl PathPattern {
-    /// Everything.
     #[must_use]
     pub fn all() -> Self {
         Self { path: "/".to_owned(), is_prefix: true }
     }
 
-    fn has(&self, path: &str) -> bool {
-        // `*` is what OPTIONS may be asked of.
+    fn matches(&self, path: &str) -> bool {
+        // `OPTIONS *` has the path `*`.
         let is_all = self.is_prefix && self.path == "/";
         is_all || if self.is_prefix { path.starts_with(&self.path) } else { path == self.path }
     }
 }
 
 impl NamePattern {
-    fn has(&self, name: &str) -> bool {
+    fn matches(&self, name: &str) -> bool {
         if self.is_prefix { name.starts_with(&self.name) } else { name == self.name }
     }
 }
 
-/// A pattern that makes no sense; the message says what would.
+/// Invalid; the message says what to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PatternError(String);
@@ -180,7 +174,7 @@ impl FromStr for HostPattern {
         }
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         if name.is_empty() || !is_ipv6 && !name.chars().all(is_plain) {
-            let message = format!("`{text}` is no host: write a name, or *.NAME for all below it");
+            let message = format!("`{text}` is not a host: write a name, or *.NAME for all below it");
             return Err(PatternError(message));
         }
         Ok(Self { name, is_suffix })
@@ -195,7 +189,7 @@ impl FromStr for PathPattern {
         let is_path = path.starts_with('/') && !path.contains(['*', '?', '#', ' ']) && path.is_ascii();
         if !is_path || is_prefix && !path.ends_with('/') {
             let message =
-                format!("`{text}` is no path: write one such as /news, or /news/* for all below it");
+                format!("`{text}` is not a path: write one such as /news, or /news/* for all below it");
             return Err(PatternError(message));
         }
         Ok(Self { path: path.to_owned(), is_prefix })
@@ -208,7 +202,8 @@ impl FromStr for NamePattern {
     fn from_str(text: &str) -> Result<Self, PatternError> {
         let (name, is_prefix) = text.strip_suffix('*').map_or((text, false), |name| (name, true));
         if name.contains(['*', '&', '=', '?']) || text.is_empty() {
-            let message = format!("`{text}` is no parameter: write its name, or utm_* for all that begin so");
+            let message =
+                format!("`{text}` is not a parameter: write its name, or utm_* for all with that prefix");
             return Err(PatternError(message));
         }
         Ok(Self { name: name.to_owned(), is_prefix })

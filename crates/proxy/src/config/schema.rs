@@ -1,19 +1,18 @@
-//! The file's JSON schema, for editors.
+//! The JSON schema of the file, for editors.
 
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-use super::file::File;
+use super::file::ConfigFile;
 
-/// The JSON schema (draft 2020-12) of a configuration file: `docs/proxy.schema.json` is this, pretty and with a newline
-/// at its end.
+/// Draft 2020-12. `docs/proxy.schema.json` is this, pretty-printed.
 #[must_use]
 pub fn schema() -> Value {
     let settings = SchemaSettings::draft2020_12();
-    without_null(settings.into_generator().into_root_schema_for::<File>().to_value())
+    without_null(settings.into_generator().into_root_schema_for::<ConfigFile>().to_value())
 }
 
-/// Without what TOML does not have: what is optional is left out there.
+/// Removes `null`, which TOML does not have.
 fn without_null(schema: Value) -> Value {
     let is_null = |schema: &Value| schema.get("type").is_some_and(|kind| kind == "null");
     match schema {
@@ -33,7 +32,7 @@ fn without_null(schema: Value) -> Value {
                         let mut schemas: Vec<_> =
                             schemas.into_iter().filter(|schema| !is_null(schema)).map(without_null).collect();
                         match (schemas.len(), schemas.pop()) {
-                            // The description beside it is of this place.
+                            // The outer description takes precedence.
                             (1, Some(Value::Object(only))) => {
                                 for (key, value) in only {
                                     kept.entry(key).or_insert(value);
@@ -50,7 +49,7 @@ fn without_null(schema: Value) -> Value {
                     }
                 }
             }
-            // What stood behind the alternatives was put in last.
+            // The merged keys were appended.
             kept.sort_keys();
             kept.into()
         }

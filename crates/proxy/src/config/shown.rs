@@ -1,14 +1,15 @@
-//! A configuration as it is in force, for whoever runs the proxy: every setting, no secret.
+//! The active configuration for the admin listener: every setting, no secrets.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use stockade_cache::{Breaker, Fetch, Limit, Order, Refresh, Store, Strategy, Writer};
+use stockade_cache::{Breaker, EvictionOrder, Fetch, Limit, Refresh, StoreMode, Strategy, Writer};
 
-use super::{Config, Format, HostHeader, Kind, Origin, Route};
+use super::{AccessLogFormat, Config, OriginConfig, OriginKind, RouteConfig};
+use crate::upstream::HostHeader;
 
 impl Config {
-    /// Every setting in the words of the file, those that nobody wrote, too. Times have a unit, sizes are in bytes.
+    /// Every setting under its name in the file, including defaults. Times have a unit, sizes are in bytes.
     #[must_use]
     pub fn shown(&self) -> Value {
         let Self {
@@ -42,8 +43,8 @@ impl Config {
             "log": {
                 "format": match log.as_ref().map(|log| log.format) {
                     None => "none",
-                    Some(Format::Json) => "json",
-                    Some(Format::Combined) => "combined",
+                    Some(AccessLogFormat::Json) => "json",
+                    Some(AccessLogFormat::Combined) => "combined",
                 },
                 "path": log.as_ref().and_then(|log| log.path.as_ref()),
             },
@@ -67,9 +68,18 @@ impl Config {
         })
     }
 
-    fn route_shown(&self, route: &Route) -> Value {
-        let Route { name: _, host, path, origin, strategy, ttl, ttl_default, tag_headers, ignored_query } =
-            route;
+    fn route_shown(&self, route: &RouteConfig) -> Value {
+        let RouteConfig {
+            name: _,
+            host,
+            path,
+            origin,
+            strategy,
+            ttl,
+            ttl_default,
+            tag_headers,
+            ignored_query,
+        } = route;
         json!({
             "host": host.as_ref().map(ToString::to_string),
             "path": path.to_string(),
@@ -88,7 +98,7 @@ fn texts(list: &[impl ToString]) -> Vec<String> {
     list.iter().map(ToString::to_string).collect()
 }
 
-/// As a file would have it, to the nanosecond.
+/// Exact, in the file's format.
 fn time(time: Duration) -> String {
     match (time.as_secs(), time.subsec_nanos()) {
         (0, 0) => "0s".to_owned(),
@@ -111,20 +121,20 @@ fn limit_shown(limit: &Limit) -> Value {
         "policy": policy.name,
         "reclaim": reclaim,
         "order": match order {
-            Order::PerShard => "per-shard",
-            Order::Global => "global",
+            EvictionOrder::PerShard => "per-shard",
+            EvictionOrder::Global => "global",
         },
     })
 }
 
-fn origin_shown(origin: &Origin) -> Value {
+fn origin_shown(origin: &OriginConfig) -> Value {
     let mut shown = Map::new();
     shown.insert("name".to_owned(), json!(origin.name));
     let settings = match &origin.kind {
-        Kind::Documents { source, connections } => {
+        OriginKind::Documents { source, connections } => {
             json!({ "url": source.to_string(), "connections": connections })
         }
-        Kind::Http(http) => json!({
+        OriginKind::Http(http) => json!({
             "urls": texts(&http.urls),
             "connections": http.connections,
             "waiting": http.waiting,
@@ -159,7 +169,7 @@ fn origin_shown(origin: &Origin) -> Value {
 }
 
 fn strategy_shown(strategy: &Strategy) -> Value {
-    // The limit is that of all routes, a negative ttl the route's.
+    // The limit belongs to all routes, the negative ttl to the route.
     let Strategy {
         fetch,
         load,
@@ -187,9 +197,9 @@ fn strategy_shown(strategy: &Strategy) -> Value {
             "queue": load.queue,
         },
         "store": match store {
-            Store::Sync => "sync",
-            Store::Async => "async",
-            Store::LockedAsync => "locked-async",
+            StoreMode::Sync => "sync",
+            StoreMode::Async => "async",
+            StoreMode::LockedAsync => "locked-async",
         },
         "refresh": match refresh {
             Refresh::None => json!("none"),

@@ -1,4 +1,4 @@
-//! Files, good ones and bad ones.
+//! Valid and invalid configuration files.
 
 use std::collections::BTreeSet;
 
@@ -7,6 +7,7 @@ use serde_json::Value;
 use stockade_cache::{Fetch, Policy, Strategy};
 
 use super::*;
+use crate::upstream::HostHeader;
 
 const ORIGIN: &str = "[[origin]]\nname = \"app\"\nurl = \"http://127.0.0.1:9000\"\n";
 
@@ -14,8 +15,8 @@ fn read(text: &str) -> Config {
     Config::parse("/etc/stockade.toml", text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// What is said of a file, what it points to, and what helps.
-fn refused(text: &str) -> (String, String, String) {
+/// The message, the source text at its location, and the help of an error.
+fn parse_error(text: &str) -> (String, String, String) {
     match Config::parse("stockade.toml", text) {
         Err(ConfigError::File(error)) => {
             let at = error.at.map(|at| text[at.offset()..at.offset() + at.len()].to_owned());
@@ -30,12 +31,12 @@ fn with(text: &str) -> String {
 }
 
 #[test]
-fn an_origin_is_enough() {
+fn minimal_file_has_an_origin_and_defaults() {
     let config = read(ORIGIN);
     assert_eq!(config.listen, ["127.0.0.1:8080".parse().unwrap()]);
     assert_eq!(config.limit, Limit::bytes(256 << 20));
-    assert_eq!((config.timeouts, config.bounds), (Timeouts::default(), Bounds::default()));
-    assert_eq!(config.log, Some(Log { format: Format::Json, path: None }));
+    assert_eq!((config.timeouts, config.bounds), (ClientTimeouts::default(), ClientBounds::default()));
+    assert_eq!(config.log, Some(LogConfig { format: AccessLogFormat::Json, path: None }));
     let [route] = config.routes.as_slice() else { panic!("{:?}", config.routes) };
     assert_eq!((route.name.as_str(), route.origin, route.ttl, route.ttl_default), ("/*", 0, None, None));
     assert_eq!(route.strategy, Strategy::preset("breaker").unwrap());
@@ -43,7 +44,7 @@ fn an_origin_is_enough() {
 }
 
 #[test]
-fn a_tested_block_is_copied_as_it_is_and_routes_lay_theirs_over_it() {
+fn routes_override_the_shared_cache_block() {
     let config = read(&with(
         r#"
         [cache]
@@ -70,19 +71,19 @@ fn a_tested_block_is_copied_as_it_is_and_routes_lay_theirs_over_it() {
     assert_eq!(news.strategy.fetch, Fetch::Coalesce { wait_timeout: Duration::from_secs(3) });
     assert_eq!((news.strategy.swr, news.strategy.limit.as_ref()), (Duration::from_secs(7), None));
     assert_eq!(news.strategy.negative_ttl, Some(Duration::from_secs(5)));
-    // It was written in the block.
+    // The ttl of [cache] is the default of its routes.
     assert_eq!((news.ttl, news.ttl_default), (None, Some(Duration::from_secs(10))));
     assert_eq!(live.strategy, Strategy::preset("swr").unwrap());
     assert_eq!((live.ttl, live.ttl_default), (Some(Duration::from_secs(1)), Some(Duration::from_secs(2))));
     assert_eq!(live.tag_headers, ["x-tags"]);
-    assert_eq!(live.asked("/a?utm_source=x&b=1&fbclid=2&c"), "/a?b=1&c");
-    assert_eq!(live.asked("/a?utm%5Fsource=x"), "/a");
-    assert_eq!(live.asked("/a?b=1&&utm=2"), "/a?b=1&&utm=2");
-    assert_eq!(news.asked("/a?utm_source=x"), "/a?utm_source=x");
+    assert_eq!(live.cache_target("/a?utm_source=x&b=1&fbclid=2&c"), "/a?b=1&c");
+    assert_eq!(live.cache_target("/a?utm%5Fsource=x"), "/a");
+    assert_eq!(live.cache_target("/a?b=1&&utm=2"), "/a?b=1&&utm=2");
+    assert_eq!(news.cache_target("/a?utm_source=x"), "/a?utm_source=x");
 }
 
 #[test]
-fn the_longest_path_of_the_nearest_host_comes_first() {
+fn most_specific_host_then_longest_path_wins() {
     let route = |host: &str, path: &str| format!("[[route]]\nhost = \"{host}\"\npath = \"{path}\"\n");
     let text = [
         "[[route]]\npath = \"/*\"\n".to_owned(),
@@ -146,59 +147,49 @@ fn origins_are_servers_or_databases() {
         origin = "servers"
         "#,
     );
-    let Kind::Http(http) = &config.origins[0].kind else { panic!("{:?}", config.origins) };
+    let OriginKind::Http(http) = &config.origins[0].kind else { panic!("{:?}", config.origins) };
     assert_eq!(http.urls, ["https://a.example.org/base", "https://b.example.org:8443"]);
     let times = [http.timeouts.connect, http.timeouts.head, http.timeouts.body, http.timeouts.idle];
     assert_eq!(times, [1, 2, 3, 4].map(Duration::from_secs));
     assert_eq!((http.connections, http.waiting, http.is_http2), (7, 0, true));
     assert_eq!(http.ca.as_deref(), Some("/etc/ca.pem".as_ref()));
     assert_eq!(http.host_header, HostHeader::Origin);
-    let probe = Probe {
+    let probe = ProbeConfig {
         path: "/healthz".to_owned(),
         every: Duration::from_secs(5),
         timeout: Duration::from_secs(1),
         successes: 3,
     };
-    assert_eq!(http.health, Health { failures: 5, rest: Duration::from_secs(9), probe: Some(probe) });
-    let Kind::Documents { source, connections } = &config.origins[1].kind else { panic!() };
+    assert_eq!(http.health, HealthConfig { failures: 5, rest: Duration::from_secs(9), probe: Some(probe) });
+    let OriginKind::Documents { source, connections } = &config.origins[1].kind else { panic!() };
     assert_eq!((source.to_string().as_str(), *connections), ("sqlite:/tmp/documents.db", 3));
-    // Nobody else says how old they are.
+    // Documents have no age of their own.
     assert_eq!(config.route("h", "/documents/1").unwrap().ttl_default, Some(Duration::from_mins(1)));
     assert_eq!(config.route("h", "/").unwrap().ttl_default, None);
 }
 
-/// Each text with what is said of it, what that points to, and what helps.
+/// Cases of text, message, source text at the location, and help.
 fn assert_refused<const N: usize>(cases: [(String, &str, &str, &str); N]) {
     for (text, message, at, help) in cases {
-        assert_eq!(refused(&text), (message.to_owned(), at.to_owned(), help.to_owned()), "{text}");
+        assert_eq!(parse_error(&text), (message.to_owned(), at.to_owned(), help.to_owned()), "{text}");
     }
 }
 
 #[test]
-fn what_makes_no_sense_is_shown_with_what_would() {
+fn invalid_settings_are_shown_with_help() {
     let route = |lines: &str| format!("{ORIGIN}[[route]]\n{lines}");
     assert_refused([
         (with("lissen = []"), "unknown key `lissen`", "lissen", "did you mean `listen`?"),
         (with("[timeouts]\nhead = 10"), "`10` has no unit: write `10ms` or `10s`", "10", ""),
-        (
-            with("[timeouts]\nidle = \"0s\""),
-            "this has to be above 0: nothing is done in no time",
-            "\"0s\"",
-            "",
-        ),
+        (with("[timeouts]\nidle = \"0s\""), "this has to be above 0", "\"0s\"", ""),
         (with("[timeouts]\nidle = \"9999d\""), "`9999d` is more than a year", "\"9999d\"", ""),
         (with("[bounds]\nbody = 4096"), "`4096` has no unit: write `4096KiB` or `4096MiB`", "4096", ""),
         (with("[bounds]\nhead = \"1KiB\""), "the head of a request may have 8KiB to 1MiB", "\"1KiB\"", ""),
         (with("[bounds]\nconnections = 0"), "there may be 1 to 10,000,000 connections", "0", ""),
-        (
-            with("[limit]\nbytes = \"1GiB\""),
-            "unknown key `limit`",
-            "limit",
-            "the limit is the cache's: write [cache.limit]",
-        ),
+        (with("[limit]\nbytes = \"1GiB\""), "unknown key `limit`", "limit", "write [cache.limit]"),
         (
             with("[cache]\nlimit = \"none\""),
-            "a proxy without a limit eats the machine: write { bytes = \"256MiB\" }",
+            "a proxy needs a limit: write { bytes = \"256MiB\" }",
             "\"none\"",
             "",
         ),
@@ -216,39 +207,39 @@ fn what_makes_no_sense_is_shown_with_what_would() {
         ),
         (
             with("[cache]\nmemory = false"),
-            "a proxy keeps its answers in memory: leave `memory` out",
+            "a proxy always stores responses in memory: remove `memory`",
             "false",
             "",
         ),
         (
             route("cache.limit.entries = 7"),
-            "the limit is one for all routes: write it into [cache]",
+            "the limit applies to all routes: write it into [cache]",
             "limit",
             "",
         ),
-        (with("listen = []"), "nobody could come in: write one address at least", "[]", ""),
+        (with("listen = []"), "write at least one address", "[]", ""),
         (
             with("listen = [\"localhost:80\"]"),
-            "`localhost:80` is no address: write an IP address and a port, as in 127.0.0.1:80",
+            "`localhost:80` is not an address: write an IP address and a port, as in 127.0.0.1:80",
             "\"localhost:80\"",
             "",
         ),
-        (with("listen = [\"[::]:80\", \"[::]:80\"]"), "[::]:80 is there twice", "\"[::]:80\"", ""),
+        (with("listen = [\"[::]:80\", \"[::]:80\"]"), "[::]:80 is listed twice", "\"[::]:80\"", ""),
     ]);
 }
 
 #[test]
-fn an_unsafe_or_half_said_setting_is_refused() {
+fn unsafe_or_incomplete_settings_are_refused() {
     assert_refused([
         (
             with("[admin]\nlisten = \"0.0.0.0:81\""),
-            "anybody who can reach 0.0.0.0:81 could purge and reload",
+            "without a token, anyone who can reach 0.0.0.0:81 could purge and reload",
             "\"0.0.0.0:81\"",
             "write token_file = \"PATH\" below it, or listen on 127.0.0.1",
         ),
         (
             with("[admin]\nlisten = \"127.0.0.1:8080\""),
-            "clients and [admin] cannot both come in at 127.0.0.1:8080",
+            "clients and [admin] cannot both listen on 127.0.0.1:8080",
             "",
             "",
         ),
@@ -263,7 +254,7 @@ fn an_unsafe_or_half_said_setting_is_refused() {
 }
 
 #[test]
-fn origins_that_make_no_sense_are_refused() {
+fn invalid_origins_are_refused() {
     let origin = |lines: &str| format!("[[origin]]\nname = \"a\"\n{lines}");
     assert_refused([
         (
@@ -272,72 +263,62 @@ fn origins_that_make_no_sense_are_refused() {
             "",
             "write [[origin]] with a name and url = \"http://HOST:PORT\", or --origin URL",
         ),
-        (origin(""), "the origin `a` is nowhere: write url = \"http://HOST:PORT\"", "[[origin]]", ""),
+        (origin(""), "the origin `a` has no URL: write url = \"http://HOST:PORT\"", "[[origin]]", ""),
         (
             origin("url = \"http://h\"\nurls = []"),
-            "there is a `url` and there are `urls`: write all of them into `urls`",
+            "`url` and `urls` exclude each other: write all URLs into `urls`",
             "\"http://h\"",
             "",
         ),
         (
             origin("urls = [\"http://h\", \"https://h\"]"),
-            "servers that are the same are all http: or all https:",
+            "the servers of an origin have to be all http: or all https:",
             "\"https://h\"",
             "",
         ),
         (
             origin("url = \"http://ada:sesame@h\""),
-            "an origin is asked with the client's `Authorization`: leave user and password out",
+            "the client's `Authorization` is forwarded: remove user and password",
             "\"http://ada:sesame@h\"",
             "",
         ),
-        (
-            origin("url = \"http://h/?a=b\""),
-            "an origin's URL has no query and no `#`: leave them out",
-            "\"http://h/?a=b\"",
-            "",
-        ),
+        (origin("url = \"http://h/?a=b\""), "remove the query and the fragment", "\"http://h/?a=b\"", ""),
         (
             origin("url = \"http://h:99999\""),
-            "this is no URL of a server: write http://HOST:PORT",
+            "this is not the URL of a server: write http://HOST:PORT",
             "\"http://h:99999\"",
             "",
         ),
         (
             origin("url = \"sqlite:\"\nhttp2 = true"),
-            "`http2` is for HTTP servers: a database is told such things in its URL",
+            "`http2` is for HTTP origins: write such options into the database's URL",
             "true",
             "",
         ),
         (
             origin("url = \"http://h\"\nhealth = { every = \"1s\" }"),
-            "nothing is asked for: write path = \"/healthz\" as well",
+            "there is no path to probe: write path = \"/healthz\" as well",
             "\"1s\"",
             "",
         ),
-        (
-            format!("{ORIGIN}{ORIGIN}"),
-            "there are two origins named `app`: give each a name of its own",
-            "\"app\"",
-            "",
-        ),
+        (format!("{ORIGIN}{ORIGIN}"), "two origins have the name `app`: names must be unique", "\"app\"", ""),
     ]);
 }
 
 #[test]
-fn routes_that_make_no_sense_are_refused() {
+fn invalid_routes_are_refused() {
     let route = |lines: &str| format!("{ORIGIN}[[route]]\n{lines}");
     assert_refused([
         (route("origin = \"ap\""), "there is no origin named `ap`", "\"ap\"", "did you mean `app`?"),
         (
             route("path = \"news\""),
-            "`news` is no path: write one such as /news, or /news/* for all below it",
+            "`news` is not a path: write one such as /news, or /news/* for all below it",
             "\"news\"",
             "",
         ),
         (
             route("path = \"/news*\""),
-            "`/news*` is no path: write one such as /news, or /news/* for all below it",
+            "`/news*` is not a path: write one such as /news, or /news/* for all below it",
             "\"/news*\"",
             "",
         ),
@@ -345,7 +326,7 @@ fn routes_that_make_no_sense_are_refused() {
         (route("[[route]]"), "there are two routes for `/*`", "[[route]]", ""),
         (
             format!("{}{ORIGIN}", ORIGIN.replace("app", "b")),
-            "there are several origins and no [[route]] that says which one is asked",
+            "there are several origins and no [[route]] that names one",
             "",
             "",
         ),
@@ -353,10 +334,10 @@ fn routes_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn an_error_names_line_and_column_and_no_secret() {
+fn error_names_line_and_column_and_hides_secrets() {
     let text = "listen = [\"127.0.0.1:80\"]\n[[origin]]\nurl = \"postgres://ada:sesame@h/db?tabel=x\"\n";
     let Err(ConfigError::File(error)) = Config::parse("s.toml", text) else { panic!("it is refused") };
-    assert_eq!(error.place(), Some((3, 7)));
+    assert_eq!(error.position(), Some((3, 7)));
     assert!(error.line().starts_with("s.toml:3:7: "), "{}", error.line());
     let debugged = format!("{error:?}");
     let report = format!("{debugged} {:?}", miette::Report::from(*error));
@@ -364,7 +345,7 @@ fn an_error_names_line_and_column_and_no_secret() {
 }
 
 #[test]
-fn flags_alone_or_over_a_file() {
+fn flags_override_the_file_or_replace_it() {
     let flags = Flags {
         origin: Some("http://app:80".to_owned()),
         listen: vec!["0.0.0.0:80".parse().unwrap()],
@@ -387,7 +368,7 @@ fn flags_alone_or_over_a_file() {
     assert_eq!((over.listen, &over.limit), (flags.listen.clone(), &limit));
     assert_eq!(over.routes[0].strategy.ttl, Some(Duration::from_secs(9)));
     assert_eq!(over.routes[0].strategy.swr, Duration::from_mins(1));
-    let Kind::Http(http) = &over.origins[0].kind else { panic!() };
+    let OriginKind::Http(http) = &over.origins[0].kind else { panic!() };
     assert_eq!((over.origins[0].name.as_str(), http.connections), ("x", 3));
     assert_eq!(http.urls, ["http://app:80"]);
 
@@ -409,14 +390,14 @@ fn flags_alone_or_over_a_file() {
     let few = Config::from_flags(&Flags { origin: origin.clone(), max_entries: Some(9), ..Flags::default() });
     assert_eq!(few.unwrap().limit, Limit { entries: Some(9), ..Limit::bytes(256 << 20) });
     let away = Flags { origin, admin: Some("0.0.0.0:1".parse().unwrap()), ..Flags::default() };
-    assert_eq!(only(away.clone()), "anybody who can reach 0.0.0.0:1 could purge and reload");
+    assert_eq!(only(away.clone()), "without a token, anyone who can reach 0.0.0.0:1 could purge and reload");
     assert!(Config::from_flags(&Flags { token_file: Some("t".into()), ..away }).is_ok());
     let secret = only(Flags { origin: Some("postgres:ada:sesame@h".to_owned()), ..Flags::default() });
     assert!(!secret.contains("sesame"), "{secret}");
 }
 
 #[test]
-fn what_needs_a_restart_is_told() {
+fn diff_reports_settings_that_need_a_restart() {
     let old = read(ORIGIN);
     let changes = |text: &str| {
         let changes = diff(&old, &read(text));
@@ -442,7 +423,7 @@ fn what_needs_a_restart_is_told() {
     ] {
         assert_eq!(changes(&text), [setting], "{text}");
     }
-    // Only its number is another.
+    // Only the index of the origin changes.
     let more =
         format!("[[origin]]\nname = \"first\"\nurl = \"http://h\"\n{ORIGIN}[[route]]\norigin = \"app\"\n");
     assert_eq!(changes(&more), ["origin.first false"]);
@@ -451,7 +432,7 @@ fn what_needs_a_restart_is_told() {
 }
 
 #[test]
-fn what_is_shown_is_everything_and_no_secret() {
+fn shown_configuration_is_complete_without_secrets() {
     let config = read(&format!(
         "{ORIGIN}[[origin]]\nname = \"db\"\nurl = \"sqlite:\"\n[[route]]\norigin = \"app\"\ncache.swr = \"1500us\"\n"
     ));
@@ -459,20 +440,19 @@ fn what_is_shown_is_everything_and_no_secret() {
     assert_eq!(shown["route"][0]["cache"]["swr"], "1500000ns");
     assert_eq!(shown["route"][0]["cache"]["breaker"]["open_for"], "5s");
     assert_eq!(shown["cache"]["limit"]["bytes"], 256 << 20);
-    // Whatever can be written is there, except what stands for something else.
+    // Every setting is shown, except shorthands for others.
     let keys =
         |value: &Value| -> BTreeSet<String> { value.as_object().expect("a table").keys().cloned().collect() };
     let schema = schema();
     assert_eq!(keys(&shown), keys(&schema["properties"]));
 }
 
-/// The file that a stranger starts from, in full.
 const EXAMPLE: &str = include_str!("../../../../deploy/stockade.toml");
 
 #[test]
-fn the_example_is_sound_and_has_every_setting() {
+fn example_is_valid_and_has_every_setting() {
     read(EXAMPLE);
-    // With everything that is only shown in it, too.
+    // Commented settings are valid as well.
     let uncommented: String =
         EXAMPLE.lines().flat_map(|line| [line.strip_prefix("#: ").unwrap_or(line), "\n"]).collect();
     read(&uncommented);
@@ -500,7 +480,7 @@ fn keys_of_file(value: &toml::Value, path: &str, keys: &mut BTreeSet<String>) {
     }
 }
 
-/// Every key that the schema allows, with those of the tables that it is in.
+/// Adds all keys of the schema, as dotted paths.
 fn keys_of_schema(root: &Value, schema: &Value, path: &str, keys: &mut BTreeSet<String>) {
     if let Some(name) = schema["$ref"].as_str() {
         let definition = root.pointer(name.trim_start_matches('#')).expect("a definition");
@@ -520,7 +500,7 @@ fn keys_of_schema(root: &Value, schema: &Value, path: &str, keys: &mut BTreeSet<
 }
 
 #[test]
-fn the_schema_is_the_readers_and_is_in_the_docs() {
+fn schema_matches_the_parser_and_the_documentation() {
     let made = serde_json::to_string_pretty(&schema()).expect("JSON") + "\n";
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/proxy.schema.json");
     if std::env::var_os("UPDATE_SCHEMA").is_some() {
@@ -528,7 +508,7 @@ fn the_schema_is_the_readers_and_is_in_the_docs() {
     }
     let kept = std::fs::read_to_string(path).expect("docs/proxy.schema.json");
     assert!(kept == made, "docs/proxy.schema.json is not the reader's: make it with UPDATE_SCHEMA=1");
-    // An unknown key is told all the others of its table: those of the schema, no more and no less.
+    // The error for an unknown key lists the keys of its table: exactly those of the schema.
     for (table, pointer) in [
         ("", "/properties"),
         ("[tls]", "/properties/tls/properties"),
@@ -539,24 +519,24 @@ fn the_schema_is_the_readers_and_is_in_the_docs() {
         ("[[origin]]", "/properties/origin/items/properties"),
         ("[[route]]", "/properties/route/items/properties"),
     ] {
-        let (_, _, help) = refused(&format!("{table}\nnobody-would-write-this-key = 1"));
-        let told: BTreeSet<&str> =
+        let (_, _, help) = parse_error(&format!("{table}\nnobody-would-write-this-key = 1"));
+        let listed: BTreeSet<&str> =
             help.trim_start_matches("use one of: ").split([',', ' ']).filter(|key| !key.is_empty()).collect();
         let schema = schema();
         let known = schema.pointer(pointer).and_then(Value::as_object).unwrap_or_else(|| panic!("{pointer}"));
-        assert_eq!(told, known.keys().map(String::as_str).collect(), "{table}");
+        assert_eq!(listed, known.keys().map(String::as_str).collect(), "{table}");
     }
 }
 
 proptest! {
     #[test]
-    fn no_text_panics(text in "(\\[\\[?(origin|route|cache|admin)\\]\\]?\n|[a-z_]{1,6} = (\"[ -~]{0,12}\"|[0-9]{1,20}|\\[\\])\n){0,6}") {
+    fn parser_never_panics(text in "(\\[\\[?(origin|route|cache|admin)\\]\\]?\n|[a-z_]{1,6} = (\"[ -~]{0,12}\"|[0-9]{1,20}|\\[\\])\n){0,6}") {
         let _ = Config::parse("s.toml", &text).map(|config| config.shown());
         let _ = Config::parse("s.toml", &with(&text)).map(|config| config.shown());
     }
 
     #[test]
-    fn a_route_is_the_nearest_of_all_that_would_do(
+    fn selected_route_is_the_most_specific_match(
         paths in proptest::collection::hash_set("(/[ab]){1,3}(/\\*)?", 1..6),
         path in "(/[ab]){1,4}/?",
     ) {
@@ -566,7 +546,7 @@ proptest! {
             Some(prefix) => path.starts_with(prefix),
             None => path == **pattern,
         };
-        // Exact ones are as long as the path: longer than any prefix of it, but for the one that is the path.
+        // An exact pattern wins over a prefix of the same length.
         let nearest = paths.iter().filter(fits).max_by_key(|pattern| (!pattern.ends_with('*'), pattern.len()));
         prop_assert_eq!(config.route("h", &path).map(|route| &route.name), nearest);
     }

@@ -1,20 +1,19 @@
-//! Where a tier is that nodes share.
+//! The URL of a shared tier.
 
 use std::{fmt, str::FromStr};
 
 use schemars::{Schema, json_schema};
-use stockade_cache::{RedisUrl, RedisUrlError, spec::written::Words};
+use stockade_cache::{RedisUrl, RedisUrlError, spec::value::TextSchema};
 
 /// A Redis or Valkey that several proxies share: `redis://HOST:PORT`. Displayed without secrets.
 #[derive(Clone)]
-pub struct TierUrl {
-    /// As it was written: it may hold a secret.
+pub struct SharedTierUrl {
+    /// May contain a secret.
     written: String,
-    /// What it means.
     pub redis: RedisUrl,
 }
 
-impl FromStr for TierUrl {
+impl FromStr for SharedTierUrl {
     type Err = RedisUrlError;
 
     fn from_str(url: &str) -> Result<Self, RedisUrlError> {
@@ -22,25 +21,25 @@ impl FromStr for TierUrl {
     }
 }
 
-impl PartialEq for TierUrl {
+impl PartialEq for SharedTierUrl {
     fn eq(&self, other: &Self) -> bool {
         self.written == other.written
     }
 }
 
-impl fmt::Display for TierUrl {
+impl fmt::Display for SharedTierUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.redis.fmt(f)
     }
 }
 
-impl fmt::Debug for TierUrl {
+impl fmt::Debug for SharedTierUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl Words for TierUrl {
+impl TextSchema for SharedTierUrl {
     fn schema() -> Schema {
         json_schema!({ "type": "string", "examples": ["redis://127.0.0.1:6379?timeout=50ms"] })
     }

@@ -1,34 +1,33 @@
-//! What clients send, made harmless.
+//! Escapes values that clients send.
 
-/// How much of a value is kept, in bytes before they are escaped. A path, `User-Agent` or `Referer` may be as long as a
-/// head; who wants more of it has the origin's log.
+/// The most bytes of a value in a line, before they are escaped. A path, `User-Agent` or `Referer` may be as long as a
+/// head.
 pub(super) const VALUE_BYTES_MAX: usize = 2_048;
 
-/// What stands for the rest of a value.
-const CUT: &[u8] = b"...";
+const ELLIPSIS: &[u8] = b"...";
 
-/// Appends a value as it stands in a JSON string: valid UTF-8, no quotation mark, backslash or control. What is not
-/// UTF-8 becomes U+FFFD.
-pub(super) fn json(line: &mut Vec<u8>, value: &[u8]) {
-    let (value, rest) = cut(value);
+/// Appends the content of a JSON string: UTF-8 without quotation marks, backslashes or controls. Other bytes become
+/// U+FFFD.
+pub(super) fn append_json(line: &mut Vec<u8>, value: &[u8]) {
+    let (value, ellipsis) = truncate(value);
     if is_plain(value) {
         line.extend_from_slice(value);
     } else {
         for chunk in value.utf8_chunks() {
-            chunk.valid().chars().for_each(|c| json_char(line, c));
+            chunk.valid().chars().for_each(|c| append_json_char(line, c));
             if !chunk.invalid().is_empty() {
                 line.extend_from_slice("\u{fffd}".as_bytes());
             }
         }
     }
-    line.extend_from_slice(rest);
+    line.extend_from_slice(ellipsis);
 }
 
-fn json_char(line: &mut Vec<u8>, c: char) {
+fn append_json_char(line: &mut Vec<u8>, c: char) {
     match c {
         '"' => line.extend_from_slice(b"\\\""),
         '\\' => line.extend_from_slice(b"\\\\"),
-        // Controls of both kinds, and what some readers take for the end of a line.
+        // C0 and C1 controls, and separators that some readers take for the end of a line.
         '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{2028}' | '\u{2029}' => {
             let code = u32::from(c);
             line.extend_from_slice(b"\\u");
@@ -40,12 +39,12 @@ fn json_char(line: &mut Vec<u8>, c: char) {
     }
 }
 
-/// Appends a value as Apache's logs have it: printable ASCII, `\"`, `\\`, and `\xhh` for every other byte.
-pub(super) fn apache(line: &mut Vec<u8>, value: &[u8]) {
-    let (value, rest) = cut(value);
+/// Appends a value as Apache does: printable ASCII, `\"`, `\\`, and `\xhh` for every other byte.
+pub(super) fn append_apache(line: &mut Vec<u8>, value: &[u8]) {
+    let (value, ellipsis) = truncate(value);
     if is_plain(value) {
         line.extend_from_slice(value);
-        line.extend_from_slice(rest);
+        line.extend_from_slice(ellipsis);
         return;
     }
     for &byte in value {
@@ -58,18 +57,18 @@ pub(super) fn apache(line: &mut Vec<u8>, value: &[u8]) {
             }
         }
     }
-    line.extend_from_slice(rest);
+    line.extend_from_slice(ellipsis);
 }
 
-/// Whether it is copied as it is, as nearly everything is. Looking at all of it is quicker than stopping early.
+/// Whether the value needs no escapes, as nearly all do. Without an early exit the loop is vectorised.
 fn is_plain(value: &[u8]) -> bool {
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
     value.iter().fold(true, |all, byte| all & is_plain(*byte))
 }
 
-fn cut(value: &[u8]) -> (&[u8], &'static [u8]) {
+fn truncate(value: &[u8]) -> (&[u8], &'static [u8]) {
     match value.get(..VALUE_BYTES_MAX) {
-        Some(kept) if value.len() > VALUE_BYTES_MAX => (kept, CUT),
+        Some(start) if value.len() > VALUE_BYTES_MAX => (start, ELLIPSIS),
         _ => (value, b""),
     }
 }

@@ -1,4 +1,4 @@
-//! Lines, from the request to whoever reads them.
+//! Lines, from the record to the output.
 
 use std::{
     fs,
@@ -13,59 +13,65 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use stockade_model::outcome::Outcome;
 
-use super::{escape::VALUE_BYTES_MAX, lines::BUFFER_BYTES_MAX, stamp::Stamp, *};
-use crate::config::Format;
+use super::{
+    buffers::BUFFER_BYTES_MAX,
+    escape::VALUE_BYTES_MAX,
+    format::{TimestampCache, append_combined, append_json},
+    *,
+};
+use crate::config::AccessLogFormat;
 
-/// What is written, and what becomes of whoever writes.
+/// Far longer than any wait here takes on a slow machine.
+const HANG_GUARD: Duration = Duration::from_mins(2);
+
+/// An output that fills up, or blocks, as a test says.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Paper(Arc<(Mutex<Sheet>, Condvar)>);
+pub(super) struct TestOutput(Arc<(Mutex<OutputState>, Condvar)>);
 
 #[derive(Debug, Default)]
-struct Sheet {
+struct OutputState {
     text: Vec<u8>,
-    /// How many more bytes there is room for; `None`: for any.
-    room: Option<usize>,
-    /// Writers wait, as for a reader of a pipe.
-    is_held: bool,
-    /// How many writers wait.
-    waiting: usize,
-    refused: usize,
+    /// Bytes until it is full; `None`: never.
+    capacity: Option<usize>,
+    /// Writes wait, as on a pipe that nothing reads.
+    is_blocked: bool,
+    writes_waiting: usize,
+    writes_failed: usize,
 }
 
-impl Paper {
-    fn change(&self, change: impl FnOnce(&mut Sheet)) {
+impl TestOutput {
+    fn change(&self, change: impl FnOnce(&mut OutputState)) {
         change(&mut self.0.0.lock().unwrap());
         self.0.1.notify_all();
     }
 
-    /// Waits until it is so; a test that waits for ever is cut off here.
-    fn until(&self, is_so: impl Fn(&Sheet) -> bool) -> String {
-        let (sheet, changed) = &*self.0;
-        let (sheet, timeout) = changed
-            .wait_timeout_while(sheet.lock().unwrap(), Duration::from_secs(20), |sheet| !is_so(sheet))
-            .unwrap();
-        let text = String::from_utf8_lossy(&sheet.text).into_owned();
-        assert!(!timeout.timed_out(), "it never came to be: {text}");
+    /// Returns the text once `condition` holds; panics after the hang guard.
+    fn wait_until(&self, condition: impl Fn(&OutputState) -> bool) -> String {
+        let (state, changed) = &*self.0;
+        let (state, timeout) =
+            changed.wait_timeout_while(state.lock().unwrap(), HANG_GUARD, |state| !condition(state)).unwrap();
+        let text = String::from_utf8_lossy(&state.text).into_owned();
+        assert!(!timeout.timed_out(), "the condition never held: {text}");
         text
     }
 }
 
-impl Write for Paper {
+impl Write for TestOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let (sheet, changed) = &*self.0;
-        let mut sheet = sheet.lock().unwrap();
-        sheet.waiting += 1;
+        let (state, changed) = &*self.0;
+        let mut state = state.lock().unwrap();
+        state.writes_waiting += 1;
         changed.notify_all();
-        let mut sheet = changed.wait_while(sheet, |sheet| sheet.is_held).unwrap();
-        sheet.waiting -= 1;
-        let fits = sheet.room.map_or(bytes.len(), |room| room.min(bytes.len()));
+        let mut state = changed.wait_while(state, |state| state.is_blocked).unwrap();
+        state.writes_waiting -= 1;
+        let fits = state.capacity.map_or(bytes.len(), |capacity| capacity.min(bytes.len()));
         if fits == 0 {
-            sheet.refused += 1;
+            state.writes_failed += 1;
             changed.notify_all();
             return Err(io::ErrorKind::StorageFull.into());
         }
-        sheet.text.extend_from_slice(&bytes[..fits]);
-        sheet.room = sheet.room.map(|room| room - fits);
+        state.text.extend_from_slice(&bytes[..fits]);
+        state.capacity = state.capacity.map(|capacity| capacity - fits);
         changed.notify_all();
         Ok(fits)
     }
@@ -75,8 +81,8 @@ impl Write for Paper {
     }
 }
 
-fn entry(target: &str) -> Entry<'_> {
-    Entry {
+fn record(target: &str) -> AccessRecord<'_> {
+    AccessRecord {
         time: UNIX_EPOCH + Duration::from_millis(1_795_293_000_042),
         peer: SocketAddr::from(([192, 0, 2, 7], 4_711)),
         method: "GET",
@@ -92,29 +98,29 @@ fn entry(target: &str) -> Entry<'_> {
         origin: None,
         user_agent: Some(b"curl/8"),
         referer: None,
-        is_cut: false,
+        is_truncated: false,
     }
 }
 
-fn line(format: Format, entry: &Entry<'_>) -> String {
-    let (mut line, mut stamp) = (Vec::new(), Stamp::NEW);
+fn line(format: AccessLogFormat, record: &AccessRecord<'_>) -> String {
+    let (mut line, mut times) = (Vec::new(), TimestampCache::EMPTY);
     match format {
-        Format::Json => json::line(&mut line, &mut stamp, entry),
-        Format::Combined => combined::line(&mut line, &mut stamp, entry),
+        AccessLogFormat::Json => append_json(&mut line, &mut times, record),
+        AccessLogFormat::Combined => append_combined(&mut line, &mut times, record),
     }
     String::from_utf8(line).expect("a line is UTF-8")
 }
 
 #[test]
-fn a_line_of_json_has_every_field() {
-    let failed = Entry {
-        origin: Some(OriginAnswer { status: None, took: Duration::from_secs(2) }),
+fn json_lines_have_every_field() {
+    let failed = AccessRecord {
+        origin: Some(OriginResult { status: None, took: Duration::from_secs(2) }),
         referer: Some(b"https://a/"),
-        is_cut: true,
+        is_truncated: true,
         outcome: Outcome::Fallback,
-        ..entry("/news/1?a=b")
+        ..record("/news/1?a=b")
     };
-    let read: Value = serde_json::from_str(&line(Format::Json, &failed)).expect("JSON");
+    let read: Value = serde_json::from_str(&line(AccessLogFormat::Json, &failed)).expect("JSON");
     let expected = json!({
         "time": "2026-11-21T20:30:00.042Z",
         "peer": "192.0.2.7:4711",
@@ -135,43 +141,48 @@ fn a_line_of_json_has_every_field() {
         "cut": true,
     });
     assert_eq!(read, expected);
-    let plain: Value = serde_json::from_str(&line(Format::Json, &entry("/"))).expect("JSON");
+    let plain: Value = serde_json::from_str(&line(AccessLogFormat::Json, &record("/"))).expect("JSON");
     let keys: Vec<_> = plain.as_object().expect("an object").keys().cloned().collect();
     assert!(!keys.iter().any(|key| ["origin_status", "origin_ms", "referer", "cut"].contains(&&**key)));
 }
 
 #[test]
-fn a_combined_line_is_apaches_and_more() {
-    let answered = Entry {
-        origin: Some(OriginAnswer { status: Some(503), took: Duration::from_micros(12_345) }),
+fn combined_lines_extend_apaches_format() {
+    let answered = AccessRecord {
+        origin: Some(OriginResult { status: Some(503), took: Duration::from_micros(12_345) }),
         outcome: Outcome::Miss,
-        ..entry("/a?b=\"c\"")
+        ..record("/a?b=\"c\"")
     };
     assert_eq!(
-        line(Format::Combined, &answered),
+        line(AccessLogFormat::Combined, &answered),
         "192.0.2.7 - - [21/Nov/2026:20:30:00 +0000] \"GET /a?b=\\\"c\\\" HTTP/1.1\" 200 1234 \"-\" \"curl/8\" miss 1.500 \
          503 12.345 \"example.org\" \"/news/*\" \"stockade; hit; ttl=9\" whole\n"
     );
-    let cut =
-        Entry { is_cut: true, sent_bytes: 0, route: "", user_agent: Some(b"\x1b[2J\xff\n"), ..entry("/") };
+    let cut = AccessRecord {
+        is_truncated: true,
+        sent_bytes: 0,
+        route: "",
+        user_agent: Some(b"\x1b[2J\xff\n"),
+        ..record("/")
+    };
     assert_eq!(
-        line(Format::Combined, &cut),
+        line(AccessLogFormat::Combined, &cut),
         "192.0.2.7 - - [21/Nov/2026:20:30:00 +0000] \"GET / HTTP/1.1\" 200 - \"-\" \"\\x1b[2J\\xff\\x0a\" hit 1.500 \
          - - \"example.org\" \"-\" \"stockade; hit; ttl=9\" cut\n"
     );
 }
 
 #[test]
-fn long_values_are_cut() {
+fn long_values_are_truncated() {
     let long = "x".repeat(1 << 20);
-    let all = Entry {
+    let all = AccessRecord {
         host: long.as_bytes(),
         user_agent: Some(long.as_bytes()),
         referer: Some(long.as_bytes()),
         cache_status: long.as_bytes(),
-        ..entry(&long)
+        ..record(&long)
     };
-    for format in [Format::Json, Format::Combined] {
+    for format in [AccessLogFormat::Json, AccessLogFormat::Combined] {
         let line = line(format, &all);
         assert!(line.len() < 16 << 10, "{}", line.len());
         assert!(line.contains(&format!("{}...\"", "x".repeat(VALUE_BYTES_MAX))));
@@ -179,17 +190,17 @@ fn long_values_are_cut() {
 }
 
 proptest! {
-    /// Whatever is sent, it is one line, and every other field is what it was.
+    /// Any values make one line, and leave the other fields unchanged.
     #[test]
-    fn nothing_that_is_sent_forges_a_line(sent in proptest::collection::vec(any::<u8>(), 0..40), text in "\\PC{0,20}|[\"\\\\\n\r\t ]{0,20}") {
-        let forged = Entry { host: &sent, user_agent: Some(&sent), referer: Some(text.as_bytes()), method: &text, ..entry(&text) };
-        let json = line(Format::Json, &forged);
+    fn values_cannot_forge_lines_or_fields(sent in proptest::collection::vec(any::<u8>(), 0..40), text in "\\PC{0,20}|[\"\\\\\n\r\t ]{0,20}") {
+        let hostile = AccessRecord { host: &sent, user_agent: Some(&sent), referer: Some(text.as_bytes()), method: &text, ..record(&text) };
+        let json = line(AccessLogFormat::Json, &hostile);
         let read: Value = serde_json::from_str(&json).expect("JSON");
         prop_assert_eq!(read["host"].as_str().unwrap(), String::from_utf8_lossy(&sent));
         prop_assert_eq!(read["url"].as_str().unwrap(), &text);
         prop_assert_eq!(&read["cache_status"], "stockade; hit; ttl=9");
-        let combined = line(Format::Combined, &forged);
-        // Quotation marks that nobody escaped are ours: two for each of six texts.
+        let combined = line(AccessLogFormat::Combined, &hostile);
+        // Unescaped quotation marks are the format's: two for each of six texts.
         let mut marks = 0;
         let mut is_escaped = false;
         for c in combined.chars() {
@@ -203,35 +214,38 @@ proptest! {
     }
 }
 
-/// Waits for the writer, which tells nobody.
-fn until(is_so: impl Fn() -> bool) {
-    let is_so = (0..100_000_000).any(|_| {
+/// Polls for what the writer does without an event; panics after the hang guard.
+fn wait_until(condition: impl Fn() -> bool) {
+    #[expect(clippy::disallowed_methods, reason = "a guard against hanging takes real time")]
+    let now = std::time::Instant::now;
+    let end = now() + HANG_GUARD;
+    while !condition() {
+        assert!(now() < end, "the condition never held");
         thread::yield_now();
-        is_so()
-    });
-    assert!(is_so, "it never came to be");
+    }
 }
 
-fn log(paper: &Paper) -> Log {
-    Log::start_with(Format::Json, Target::Test(paper.clone())).expect("paper")
+fn start_log(output: &TestOutput) -> AccessLogWriter {
+    AccessLogWriter::start_with(AccessLogFormat::Json, LogDestination::Test(output.clone()))
+        .expect("it opens")
 }
 
 #[test]
-fn lines_of_many_threads_are_written_whole_and_all_of_them_at_the_end() {
-    let paper = Paper::default();
-    let log = log(&paper);
+fn lines_of_many_threads_arrive_complete_and_in_order() {
+    let output = TestOutput::default();
+    let log = start_log(&output);
     thread::scope(|scope| {
         for thread in 0..8 {
             let logger = log.logger();
             scope.spawn(move || {
                 for n in 0..500 {
-                    logger.record(&entry(&format!("/{thread}/{n}")));
+                    logger.record(&record(&format!("/{thread}/{n}")));
                 }
             });
         }
     });
     drop(log);
-    let text = paper.until(|_| true);
+    let text = output.wait_until(|_| true);
     let mut next = [0; 8];
     for line in text.lines() {
         let read: Value = serde_json::from_str(line).expect("a whole line");
@@ -245,34 +259,34 @@ fn lines_of_many_threads_are_written_whole_and_all_of_them_at_the_end() {
 }
 
 #[test]
-fn a_line_is_written_soon_without_another() {
-    let paper = Paper::default();
-    let log = log(&paper);
+fn a_single_line_is_written_without_another() {
+    let output = TestOutput::default();
+    let log = start_log(&output);
     for n in 1..=3 {
-        log.logger().record(&entry("/"));
-        paper.until(|sheet| sheet.text.split(|byte| *byte == b'\n').count() == n + 1);
+        log.logger().record(&record("/"));
+        output.wait_until(|state| state.text.split(|byte| *byte == b'\n').count() == n + 1);
     }
 }
 
 #[test]
-fn a_full_disk_drops_lines_counts_them_and_is_used_again() {
-    let paper = Paper::default();
-    let log = log(&paper);
-    let whole = line(Format::Json, &entry("/1")).len();
-    // One line, and a part of the next.
-    paper.change(|sheet| sheet.room = Some(whole + 10));
+fn a_full_disk_drops_and_counts_lines_then_recovers() {
+    let output = TestOutput::default();
+    let log = start_log(&output);
+    let whole = line(AccessLogFormat::Json, &record("/1")).len();
+    // Room for one line and a part of the next.
+    output.change(|state| state.capacity = Some(whole + 10));
     let logger = log.logger();
     for n in 1..=3 {
-        logger.record(&entry(&format!("/{n}")));
+        logger.record(&record(&format!("/{n}")));
     }
-    paper.until(|sheet| sheet.refused > 0);
-    // They may have been written at two times.
-    until(|| log.dropped() >= 2);
+    output.wait_until(|state| state.writes_failed > 0);
+    // The lines may have been written in two batches.
+    wait_until(|| log.dropped() >= 2);
     assert_eq!(log.dropped(), 2);
-    paper.change(|sheet| sheet.room = None);
-    logger.record(&entry("/4"));
+    output.change(|state| state.capacity = None);
+    logger.record(&record("/4"));
     drop(log);
-    let text = paper.until(|_| true);
+    let text = output.wait_until(|_| true);
     let urls: Vec<_> = text
         .lines()
         .map(|line| serde_json::from_str(line).map_or(Value::Null, |read: Value| read["url"].clone()))
@@ -281,47 +295,50 @@ fn a_full_disk_drops_lines_counts_them_and_is_used_again() {
 }
 
 #[test]
-fn whoever_does_not_read_keeps_nobody_waiting() {
-    let paper = Paper::default();
-    paper.change(|sheet| sheet.is_held = true);
-    let log = log(&paper);
+fn a_blocked_output_does_not_block_requests() {
+    let output = TestOutput::default();
+    output.change(|state| state.is_blocked = true);
+    let log = start_log(&output);
     let logger = log.logger();
-    logger.record(&entry("/first"));
-    paper.until(|sheet| sheet.waiting > 0);
+    logger.record(&record("/first"));
+    output.wait_until(|state| state.writes_waiting > 0);
     let mut recorded = 1;
     while log.dropped() == 0 {
-        logger.record(&entry("/more"));
+        logger.record(&record("/more"));
         recorded += 1;
-        assert!(recorded < BUFFER_BYTES_MAX / 100, "nothing is dropped");
+        assert!(recorded < BUFFER_BYTES_MAX / 100, "no line was dropped");
     }
     let dropped = log.dropped();
-    paper.change(|sheet| sheet.is_held = false);
+    output.change(|state| state.is_blocked = false);
     drop(log);
-    let text = paper.until(|_| true);
+    let text = output.wait_until(|_| true);
     assert_eq!(text.lines().count() as u64, recorded as u64 - dropped);
     assert!(text.len() <= BUFFER_BYTES_MAX + (32 << 10), "{}", text.len());
 }
 
 #[test]
-fn a_file_that_was_moved_away_is_begun_anew() {
-    let folder = tempfile::tempdir().expect("a folder");
+fn reopen_creates_a_file_that_was_moved_away() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let path = folder.path().join("access.log");
-    let settings = config::Log { format: Format::Combined, path: Some(path.clone()) };
-    let log = Log::start(&settings).expect("a file");
-    log.logger().record(&entry("/old"));
-    fs::rename(&path, folder.path().join("access.log.1")).expect("it is there");
+    let config = config::LogConfig { format: AccessLogFormat::Combined, path: Some(path.clone()) };
+    let log = AccessLogWriter::start(&config).expect("a writable file");
+    log.logger().record(&record("/old"));
+    fs::rename(&path, folder.path().join("access.log.1")).expect("the file exists");
     log.reopen();
-    until(|| path.exists());
-    log.logger().record(&entry("/new"));
-    // Where nobody can write it stays where it is.
-    let nowhere = config::Log { format: Format::Json, path: Some(folder.path().join("none/access.log")) };
-    log.change(&nowhere);
+    wait_until(|| path.exists());
+    log.logger().record(&record("/new"));
+    // A path that cannot be opened leaves the log where it is.
+    let unwritable = config::LogConfig {
+        format: AccessLogFormat::Json,
+        path: Some(folder.path().join("none/access.log")),
+    };
+    log.reconfigure(&unwritable);
     drop(log);
-    let old = fs::read_to_string(folder.path().join("access.log.1")).expect("the old one");
-    let new = fs::read_to_string(&path).expect("the new one");
+    let old = fs::read_to_string(folder.path().join("access.log.1")).expect("the old file");
+    let new = fs::read_to_string(&path).expect("the new file");
     assert_eq!((old.lines().count(), new.lines().count()), (1, 1));
     assert!(old.contains("GET /old ") && new.contains("GET /new "));
-    let error = Log::start(&nowhere).unwrap_err().to_string();
+    let error = AccessLogWriter::start(&unwritable).unwrap_err().to_string();
     assert!(
         error.starts_with("cannot write the access log to ") && error.contains("none/access.log"),
         "{error}"

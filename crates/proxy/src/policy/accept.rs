@@ -1,40 +1,33 @@
-//! Whether a stored answer will do for a request, as far as the two say (RFC 9111, 4.2 and 5.2.1).
+//! Whether a request accepts a stored response, by its own directives and the response's (RFC 9111, 4.2 and 5.2.1).
 
 use std::time::Duration;
 
 use super::{directives::RequestDirectives, freshness::Freshness};
 
-/// Whether a stored answer will do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suits {
-    /// It is fresh.
+    /// Fresh.
     Yes,
-    /// It is stale, and the request has said that it may be.
+    /// Stale, within the request's `max-stale`.
     Stale,
-    /// It will not, and that is why.
     No(Unfit),
 }
 
-/// Why a stored answer will not do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// The request wants nothing stored: `no-cache` or `no-store`.
+    /// The request has `no-cache` or `no-store`.
     Refused,
     /// Older than the request's `max-age`.
     TooOld,
-    /// Fresh, but not for as long as the request's `min-fresh`.
+    /// Fresh for less than the request's `min-fresh`.
     TooShort,
-    /// The answer's `no-cache`: the origin has to be asked each time.
+    /// The response has `no-cache`: each use needs validation.
     MustValidate,
-    /// Stale, and nothing but time is against it: whether it is given while or because it cannot be refreshed is for
-    /// `swr` and `sie` to say.
+    /// Stale, and nothing else is against it. `swr` and `sie` decide whether it is served.
     Expired,
 }
 
-/// Whether an answer that has become so old will do.
-///
-/// `lifetime` is how old it may become by the cache's rules: that of the answer's [`Freshness`], or what a route
-/// says instead.
+/// `lifetime` is the cache's: that of [`Freshness`], or the route's.
 #[must_use]
 pub fn suits(request: &RequestDirectives, stored: &Freshness, age: Duration, lifetime: Duration) -> Suits {
     if request.no_cache || request.no_store {
@@ -45,21 +38,23 @@ pub fn suits(request: &RequestDirectives, stored: &Freshness, age: Duration, lif
     }
     let is_fresh = age < lifetime;
     let stale_for = age.saturating_sub(lifetime);
-    if let Some(longest) = request.max_age {
-        // A reload of what does not change (RFC 8246, 2) need not reach the origin.
-        let is_reload_of_unchanging = stored.is_immutable && longest.is_zero() && is_fresh;
-        if (age > longest || longest.is_zero()) && !is_reload_of_unchanging {
+    if let Some(max_age) = request.max_age {
+        // A reload of an immutable response (RFC 8246, 2) need not reach the origin.
+        let is_immutable_reload = stored.is_immutable && max_age.is_zero() && is_fresh;
+        if (age > max_age || max_age.is_zero()) && !is_immutable_reload {
             return Suits::No(Unfit::TooOld);
         }
     }
     if is_fresh {
         return match request.min_fresh {
-            Some(asked) if lifetime.saturating_sub(age) < asked => Suits::No(Unfit::TooShort),
+            Some(min_fresh) if lifetime.saturating_sub(age) < min_fresh => Suits::No(Unfit::TooShort),
             _ => Suits::Yes,
         };
     }
     match request.max_stale {
-        Some(most) if stored.may_be_stale && stale_for <= most && request.min_fresh.is_none() => Suits::Stale,
+        Some(max_stale) if stored.may_be_stale && stale_for <= max_stale && request.min_fresh.is_none() => {
+            Suits::Stale
+        }
         _ => Suits::No(Unfit::Expired),
     }
 }
@@ -94,14 +89,14 @@ mod tests {
         suits(&request, stored, Duration::from_secs(seconds), stored.lifetime)
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "as the directives have it")]
+    #[expect(clippy::unnecessary_wraps, reason = "the type of the directives")]
     fn some(seconds: u64) -> Option<Duration> {
         Some(Duration::from_secs(seconds))
     }
 
-    /// The suite's `cc-request`, and what it leaves out.
+    /// `cc-request` of http-tests, and cases it omits.
     #[test]
-    fn table() {
+    fn request_directives_against_stored_freshness() {
         let strict = Freshness { may_be_stale: false, ..STORED };
         let validated = Freshness { must_validate: true, ..STORED };
         let unchanging = Freshness { is_immutable: true, ..STORED };
@@ -142,21 +137,21 @@ mod tests {
     }
 
     proptest! {
-        /// A directive can only take away; but for `max-stale`.
+        /// A directive only restricts, except `max-stale`.
         #[test]
-        fn who_asks_for_more_is_given_no_more(
+        fn directives_only_restrict_except_max_stale(
             age in 0_u64..3000, no_cache: bool, max_age in prop::option::of(0_u64..3000),
             min_fresh in prop::option::of(0_u64..3000), may_be_stale: bool, must_validate: bool,
         ) {
             let stored = Freshness { may_be_stale, must_validate, ..STORED };
             let limit = |seconds: Option<u64>| seconds.map(Duration::from_secs);
-            let asked = RequestDirectives {
+            let strict_request = RequestDirectives {
                 no_cache, max_age: limit(max_age), min_fresh: limit(min_fresh), ..SILENT
             };
-            if after(age, asked, &stored) == Suits::Yes {
+            if after(age, strict_request, &stored) == Suits::Yes {
                 prop_assert_eq!(after(age, SILENT, &stored), Suits::Yes);
             }
-            let tolerant = RequestDirectives { max_stale: Some(Duration::MAX), ..asked };
+            let tolerant = RequestDirectives { max_stale: Some(Duration::MAX), ..strict_request };
             if after(age, tolerant, &stored) == Suits::Stale {
                 prop_assert!(age >= 1500 && may_be_stale && !must_validate && !no_cache);
             }

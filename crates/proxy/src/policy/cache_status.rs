@@ -1,46 +1,44 @@
-//! What this cache did, told in `Cache-Status` (RFC 9211): `stockade; hit; ttl=30; detail=hit`.
+//! `Cache-Status` (RFC 9211): `stockade; hit; ttl=30; detail=hit`.
 //!
-//! | outcome | told |
+//! | outcome | parameters |
 //! |---|---|
 //! | hit | `hit; ttl=N` |
 //! | stale | `hit; ttl=-N` |
-//! | miss | `fwd=uri-miss` (or why else), `fwd-status=N`, `stored` |
+//! | miss | `fwd=uri-miss` (or another reason), `fwd-status=N`, `stored` |
 //! | coalesced | `fwd=...; collapsed` |
-//! | fallback | `fwd=stale; fwd-status=N`, or `hit; ttl=-N` if the origin was not asked |
+//! | fallback | `fwd=stale; fwd-status=N`, or `hit; ttl=-N` if not forwarded |
 //! | negative | `hit; ttl=N` |
-//! | error | `fwd=...` if the origin was asked |
+//! | error | `fwd=...` if forwarded |
 //! | bypass | `fwd=bypass` or `fwd=method` |
 //!
-//! and always `detail=<outcome>`.
+//! Every value has `detail=<outcome>`.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use smallvec::SmallVec;
 use stockade_model::outcome::Outcome;
 
-/// The field's name.
 pub const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
-/// Why the origin was asked (RFC 9211, 2.2).
+/// Why the request was forwarded (RFC 9211, 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forward {
-    /// The cache was told not to look.
+    /// No lookup.
     Bypass,
-    /// The method is not answered by caches.
+    /// The method is not cacheable.
     Method,
     /// Nothing is stored for the URI.
     UriMiss,
-    /// Something is, but not what the request selects.
+    /// Another variant is stored.
     VaryMiss,
-    /// It is stored, and fresh, but the request did not want it.
+    /// A fresh response is stored, but the request's directives exclude it.
     Request,
-    /// It is stored, but stale.
+    /// A stale response is stored.
     Stale,
-    /// A part of it is stored.
     Partial,
 }
 
 impl Forward {
-    const fn word(self) -> &'static str {
+    const fn token(self) -> &'static str {
         match self {
             Self::Bypass => "bypass",
             Self::Method => "method",
@@ -53,42 +51,38 @@ impl Forward {
     }
 }
 
-/// What was done for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheStatus {
-    /// In the vocabulary of all our reports.
     pub outcome: Outcome,
-    /// Why the origin was asked, by this request or by the one that it waited for; none: it was not.
+    /// Why this request, or the load that it waited for, went to the origin.
     pub forward: Option<Forward>,
-    /// What the origin said, if it is not the status that is answered.
+    /// The origin's status, if the reply has another.
     pub forward_status: Option<StatusCode>,
-    /// For how long the answer is fresh still, in seconds; less than zero: for how long it has not been.
+    /// Seconds until the response is stale; negative: since it is stale.
     pub ttl_s: Option<i64>,
-    /// Whether the answer was stored.
     pub stored: bool,
 }
 
 impl CacheStatus {
-    /// An answer from the store, fresh for so long still.
+    /// A response from the store.
     #[must_use]
     pub const fn stored(outcome: Outcome, ttl_s: i64) -> Self {
         Self { outcome, forward: None, forward_status: None, ttl_s: Some(ttl_s), stored: false }
     }
 
-    /// An answer that the origin was asked for.
     #[must_use]
-    pub const fn forwarded(outcome: Outcome, why: Forward) -> Self {
-        Self { outcome, forward: Some(why), forward_status: None, ttl_s: None, stored: false }
+    pub const fn forwarded(outcome: Outcome, forward: Forward) -> Self {
+        Self { outcome, forward: Some(forward), forward_status: None, ttl_s: None, stored: false }
     }
 
-    /// As a member of the list that the field is. One allocation.
+    /// One member of the field's list. One allocation.
     #[must_use]
     pub fn value(&self) -> HeaderValue {
         let mut text: SmallVec<[u8; 128]> = SmallVec::new();
         text.extend_from_slice(b"stockade");
         match self.forward {
-            Some(why) => {
-                push(&mut text, &["; fwd=", why.word()]);
+            Some(forward) => {
+                push(&mut text, &["; fwd=", forward.token()]);
                 if let Some(status) = self.forward_status {
                     push(&mut text, &["; fwd-status=", status.as_str()]);
                 }
@@ -110,7 +104,7 @@ impl CacheStatus {
         HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static("stockade"))
     }
 
-    /// Appends it to what caches behind this one have said.
+    /// Appends it after the values of caches nearer to the origin.
     pub fn append(&self, headers: &mut HeaderMap) {
         headers.append(CACHE_STATUS, self.value());
     }
@@ -126,13 +120,13 @@ fn push(text: &mut SmallVec<[u8; 128]>, words: &[&str]) {
     }
 }
 
-/// No greater than the 15 digits of a structured field's integer.
+/// Clamped to the 15 digits of an integer in structured fields.
 fn push_number(text: &mut SmallVec<[u8; 128]>, number: i64) {
-    const MOST: u64 = 999_999_999_999_999;
+    const NUMBER_MAX: u64 = 999_999_999_999_999;
     if number < 0 {
         text.push(b'-');
     }
-    let (mut left, start) = (number.unsigned_abs().min(MOST), text.len());
+    let (mut left, start) = (number.unsigned_abs().min(NUMBER_MAX), text.len());
     loop {
         text.push(b'0' + u8::try_from(left % 10).unwrap_or(0));
         left /= 10;
@@ -151,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn table() {
+    fn values() {
         let miss = CacheStatus::forwarded(Outcome::Miss, Forward::UriMiss);
         for (status, expected) in [
             (CacheStatus::stored(Outcome::Hit, 30), "stockade; hit; ttl=30; detail=hit"),
@@ -196,30 +190,30 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_behind_what_was_said() {
+    fn value_follows_those_of_other_caches() {
         let mut head = HeaderMap::new();
         head.insert(CACHE_STATUS, HeaderValue::from_static("origin; hit"));
         CacheStatus::stored(Outcome::Hit, 1).append(&mut head);
-        let said: Vec<_> = head.get_all(CACHE_STATUS).iter().collect();
-        assert_eq!(said, ["origin; hit", "stockade; hit; ttl=1; detail=hit"]);
+        let values: Vec<_> = head.get_all(CACHE_STATUS).iter().collect();
+        assert_eq!(values, ["origin; hit", "stockade; hit; ttl=1; detail=hit"]);
     }
 
     proptest! {
-        /// A parser of structured fields reads back what was meant.
+        /// A parser of structured fields reads the same values back.
         #[test]
-        fn it_is_a_structured_field(ttl_s: i64, outcome in prop::sample::select(&Outcome::ALL[..]), is_forwarded: bool, stored: bool) {
+        fn value_is_a_structured_field(ttl_s: i64, outcome in prop::sample::select(&Outcome::ALL[..]), is_forwarded: bool, stored: bool) {
             let mut status = CacheStatus::stored(outcome, ttl_s);
             (status.forward, status.stored) = (is_forwarded.then_some(Forward::Request), stored);
             let value = status.value();
             let list: List = Parser::new(value.as_bytes()).parse().unwrap();
             let [ListEntry::Item(item)] = &list[..] else { panic!("{value:?}") };
-            let told = |name: &str| item.params.get(name);
-            let most = 999_999_999_999_999;
-            let ttl = ttl_s.clamp(-most, most);
-            prop_assert_eq!(told("ttl").and_then(BareItem::as_integer).map(i64::from), Some(ttl));
-            prop_assert_eq!(told("detail").and_then(BareItem::as_token).map(TokenRef::as_str), Some(outcome.name()));
-            prop_assert_eq!(told("stored").is_some(), stored);
-            prop_assert!(!(told("hit").is_some() && told("fwd").is_some()));
+            let parameter = |name: &str| item.params.get(name);
+            let max = 999_999_999_999_999;
+            let ttl = ttl_s.clamp(-max, max);
+            prop_assert_eq!(parameter("ttl").and_then(BareItem::as_integer).map(i64::from), Some(ttl));
+            prop_assert_eq!(parameter("detail").and_then(BareItem::as_token).map(TokenRef::as_str), Some(outcome.name()));
+            prop_assert_eq!(parameter("stored").is_some(), stored);
+            prop_assert!(!(parameter("hit").is_some() && parameter("fwd").is_some()));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Conditions: of clients against stored answers, and of this cache against the origin (RFC 9110, 13; RFC 9111, 4.3).
+//! Conditional requests: of clients against stored responses, and of this cache to the origin (RFC 9110, 13; RFC 9111, 4.3).
 
 use std::time::SystemTime;
 
@@ -12,24 +12,22 @@ use http::{
 
 use super::{date, directives::ResponseDirectives, field::listed, hop, vary::Vary};
 
-/// What a client's conditions make of a stored answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// There are none, or they do not change it.
+    /// No condition, or it holds: the whole response.
     Whole,
-    /// 304: the client has it.
+    /// 304.
     NotModified,
-    /// 412: what the client wants unchanged has changed, as far as is known here. Only the origin knows for certain
-    /// (RFC 9110, 13.1.1), so a stored answer is validated before that is told.
+    /// 412. Only the origin knows for certain (RFC 9110, 13.1.1), so the cache does not send it.
     Failed,
 }
 
-/// Of a request against the answer that it would be given, in the order of RFC 9110, 13.2.2.
+/// Evaluates a client's conditions in the order of RFC 9110, 13.2.2.
 ///
-/// Conditions are about the answer to GET and HEAD, and about success: redirections and errors are given as they are.
+/// Conditions apply to GET and HEAD, and to successful responses.
 #[must_use]
 pub fn condition(method: &Method, request: &HeaderMap, status: StatusCode, stored: &HeaderMap) -> Condition {
-    // To look at each name once is cheaper than to look for each.
+    // One pass over the names is cheaper than one lookup per condition.
     if !request.keys().any(|name| is_condition(name.as_str())) {
         return Condition::Whole;
     }
@@ -37,10 +35,10 @@ pub fn condition(method: &Method, request: &HeaderMap, status: StatusCode, store
         return Condition::Whole;
     }
     let tag = stored.get(ETAG).map(HeaderValue::as_bytes);
-    // Without `Last-Modified`, it has been like that at its date (RFC 9111, 4.3.2).
+    // Without `Last-Modified`, `Date` stands for it (RFC 9111, 4.3.2).
     let changed = || date::of(stored, &LAST_MODIFIED).or_else(|| date::of(stored, &DATE));
     if request.contains_key(IF_MATCH) {
-        if !names(request, &IF_MATCH, |named| tag.is_some_and(|tag| is_strongly(tag, named))) {
+        if !lists_tag(request, &IF_MATCH, |listed_tag| tag.is_some_and(|tag| strong_match(tag, listed_tag))) {
             return Condition::Failed;
         }
     } else if let Some(since) = date::of(request, &IF_UNMODIFIED_SINCE)
@@ -48,33 +46,33 @@ pub fn condition(method: &Method, request: &HeaderMap, status: StatusCode, store
     {
         return Condition::Failed;
     }
-    let is_had = if request.contains_key(IF_NONE_MATCH) {
-        names(request, &IF_NONE_MATCH, |named| tag.is_some_and(|tag| is_weakly(tag, named)))
+    let is_current = if request.contains_key(IF_NONE_MATCH) {
+        lists_tag(request, &IF_NONE_MATCH, |listed_tag| tag.is_some_and(|tag| weak_match(tag, listed_tag)))
     } else {
         let since = date::of(request, &IF_MODIFIED_SINCE);
         since.is_some_and(|since| changed().is_some_and(|changed| changed <= since))
     };
-    if is_had { Condition::NotModified } else { Condition::Whole }
+    if is_current { Condition::NotModified } else { Condition::Whole }
 }
 
 fn is_condition(name: &str) -> bool {
     matches!(name, "if-none-match" | "if-modified-since" | "if-match" | "if-unmodified-since")
 }
 
-/// Whether a condition names it: by `*`, which is anything that there is, or by a tag.
-fn names(request: &HeaderMap, field: &HeaderName, is_it: impl Fn(&[u8]) -> bool) -> bool {
-    listed(request, field).any(|named| named == b"*" || is_it(named))
+/// Whether a list of entity tags contains `*` or a matching tag.
+fn lists_tag(request: &HeaderMap, field: &HeaderName, matches: impl Fn(&[u8]) -> bool) -> bool {
+    listed(request, field).any(|tag| tag == b"*" || matches(tag))
 }
 
-/// Weak comparison (RFC 9110, 8.8.3.2). Tags without quotes, which there should not be, are those bytes.
+/// Weak comparison (RFC 9110, 8.8.3.2). Tags without quotes are compared byte by byte.
 #[must_use]
-pub fn is_weakly(one: &[u8], other: &[u8]) -> bool {
+pub fn weak_match(one: &[u8], other: &[u8]) -> bool {
     opaque(one) == opaque(other)
 }
 
-/// Strong comparison: the same, and neither of them weak.
+/// Strong comparison: equal, and neither is weak.
 #[must_use]
-pub fn is_strongly(one: &[u8], other: &[u8]) -> bool {
+pub fn strong_match(one: &[u8], other: &[u8]) -> bool {
     one == other && !is_weak(one)
 }
 
@@ -86,8 +84,8 @@ fn opaque(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
-/// Makes the head of a stored answer that of a 304: what describes the content goes, the rest is what the client
-/// stores (RFC 9110, 15.4.5). `Last-Modified` stays only where there is no tag.
+/// Turns the head of a stored response into that of a 304: removes the fields that describe the content (RFC 9110,
+/// 15.4.5), and `Last-Modified` if there is an entity tag.
 pub fn to_not_modified(stored: &mut HeaderMap) {
     for name in [CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_RANGE, CONTENT_TYPE] {
         stored.remove(name);
@@ -97,39 +95,38 @@ pub fn to_not_modified(stored: &mut HeaderMap) {
     }
 }
 
-/// Whether there is something to ask the origin by.
+/// Whether the origin can validate it.
 #[must_use]
 pub fn has_validator(stored: &HeaderMap) -> bool {
     stored.contains_key(ETAG) || stored.contains_key(LAST_MODIFIED)
 }
 
-/// What to add to a request so that the origin may answer 304 (RFC 9111, 4.3.1), once the client's own conditions are
-/// gone ([`hop::for_load`]). Values are sent as they were received.
+/// The conditions of a validation request (RFC 9111, 4.3.1). [`hop::for_load`] has removed the client's own. Values are
+/// sent as they were received.
 pub fn conditional_request(stored: &HeaderMap) -> impl Iterator<Item = (HeaderName, HeaderValue)> + '_ {
     [(ETAG, IF_NONE_MATCH), (LAST_MODIFIED, IF_MODIFIED_SINCE)].into_iter().filter_map(
         |(validator, condition)| {
             let mut lines = stored.get_all(validator).iter();
-            // Two validators are none.
+            // Two validators of a kind are ambiguous.
             let (Some(value), None) = (lines.next(), lines.next()) else { return None };
             (!value.is_empty()).then(|| (condition, value.clone()))
         },
     )
 }
 
-/// Whether a 304 of the origin is about the stored answer that it was asked about (RFC 9111, 4.3.4). If it is not, the
-/// answer has to be fetched whole.
+/// Whether a 304 is about the stored response (RFC 9111, 4.3.4). If not, the response has to be fetched whole.
 #[must_use]
-pub fn is_about(stored: &HeaderMap, not_modified: &HeaderMap) -> bool {
+pub fn is_about_stored(stored: &HeaderMap, not_modified: &HeaderMap) -> bool {
     if not_modified.contains_key(VARY) && Vary::of(not_modified) != Vary::of(stored) {
-        // It would have to be stored elsewhere.
+        // It would have another key.
         return false;
     }
     let tags = (not_modified.get(ETAG), stored.get(ETAG));
     match (tags.0.map(HeaderValue::as_bytes), tags.1.map(HeaderValue::as_bytes)) {
-        (Some(new), Some(old)) if is_weak(new) => is_weakly(new, old),
-        (Some(new), Some(old)) => is_strongly(new, old),
+        (Some(new), Some(old)) if is_weak(new) => weak_match(new, old),
+        (Some(new), Some(old)) => strong_match(new, old),
         (Some(new), None) if !is_weak(new) => false,
-        // The only one that was asked about; unless its date says otherwise.
+        // The request named one response only, so the 304 is about it unless the dates differ.
         _ => match (date::of(not_modified, &LAST_MODIFIED), date::of(stored, &LAST_MODIFIED)) {
             (Some(new), Some(old)) => new == old,
             (Some(_), None) => stored.contains_key(ETAG),
@@ -138,22 +135,20 @@ pub fn is_about(stored: &HeaderMap, not_modified: &HeaderMap) -> bool {
     }
 }
 
-/// Takes over what a 304 of the origin says (RFC 9111, 3.2): each of its fields takes the place of those of that name.
-/// What describes the bytes that are stored stays: their length, their coding, their range; and so does `Vary`.
-/// Its date and its age count from now on. `said` are the directives of the 304 alone.
+/// Updates a stored head with the fields of a 304 (RFC 9111, 3.2). Fields that describe the stored bytes stay, and so
+/// does `Vary`. Date and age start anew. `directives` are those of the 304.
 ///
-/// To be called when [`is_about`] has said so. The lifetime is worked out afterwards, of the stored head as it has
-/// become.
+/// The caller checks [`is_about_stored`] first, and recomputes the freshness from the updated head afterwards.
 pub fn freshen(
     stored: &mut HeaderMap,
     not_modified: &HeaderMap,
-    said: &ResponseDirectives,
+    directives: &ResponseDirectives,
     received: SystemTime,
 ) {
-    const OF_THE_BYTES: [HeaderName; 4] = [CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_RANGE, VARY];
+    const CONTENT_FIELDS: [HeaderName; 4] = [CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_RANGE, VARY];
     let mut new = not_modified.clone();
-    hop::for_store(&mut new, said);
-    for name in OF_THE_BYTES {
+    hop::for_store(&mut new, directives);
+    for name in CONTENT_FIELDS {
         new.remove(name);
     }
     hop::supply_date(&mut new, received);
@@ -167,18 +162,18 @@ pub fn freshen(
     }
 }
 
-/// What the answer to a HEAD that the origin was asked makes of the stored answer to GET (RFC 9111, 4.3.5).
+/// What a response to HEAD means for the stored response to GET (RFC 9111, 4.3.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadEffect {
-    /// It is about the same: [`freshen`] with its fields.
+    /// It describes the same response: [`freshen`] with its fields.
     Freshens,
-    /// It is about something else: what is stored is stale from now on.
+    /// It describes another response: the stored one is stale.
     Invalidates,
-    /// It says nothing about it: not a 200, or not one that may be stored.
+    /// Not a 200, or not storable.
     Nothing,
 }
 
-/// See [`HeadEffect`]. `length` is that of the stored body, in bytes.
+/// `length` is that of the stored body in bytes.
 #[must_use]
 pub fn head_effect(
     stored_status: StatusCode,
@@ -195,9 +190,13 @@ pub fn head_effect(
         (Some(_), None) => false,
         (None, _) => true,
     };
-    let told = head.get(CONTENT_LENGTH).map(|told| super::field::position(told.as_bytes()) == Some(length));
-    let is_same = same(ETAG) && same(LAST_MODIFIED) && same(CONTENT_ENCODING) && told.unwrap_or(true);
-    if is_same && is_about(stored, head) { HeadEffect::Freshens } else { HeadEffect::Invalidates }
+    let declared_length =
+        head.get(CONTENT_LENGTH).map(|value| super::field::parse_u64(value.as_bytes()) == Some(length));
+    let is_same = same(ETAG)
+        && same(LAST_MODIFIED)
+        && same(CONTENT_ENCODING)
+        && declared_length.is_none_or(|is_equal| is_equal);
+    if is_same && is_about_stored(stored, head) { HeadEffect::Freshens } else { HeadEffect::Invalidates }
 }
 
 #[cfg(test)]

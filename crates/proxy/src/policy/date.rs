@@ -1,4 +1,4 @@
-//! Dates of HTTP (RFC 9110, 5.6.7): three forms are read, one is written.
+//! HTTP dates (RFC 9110, 5.6.7): three formats are read, one is written.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,26 +10,25 @@ const MONTHS: [&[u8; 3]; 12] =
 const DAYS: [&[u8]; 7] =
     [b"monday", b"tuesday", b"wednesday", b"thursday", b"friday", b"saturday", b"sunday"];
 
-/// The moment that a date tells, to the second; none if it has none of the three forms, says a day that there
-/// is not, or is before 1970. Letters may be of either case, the name of the day need not be the right one,
-/// and years of two digits are those from 1970 to 2069.
+/// `None` for other formats, invalid days and dates before 1970. Letters may have either case, the day name may be
+/// wrong, and two-digit years are 1970 to 2069.
 #[must_use]
-pub fn read(value: &[u8]) -> Option<SystemTime> {
+pub fn parse(value: &[u8]) -> Option<SystemTime> {
     let value = super::field::trim(value);
-    let (day, rest) = name_of_day(value)?;
+    let (day, rest) = split_day_name(value)?;
     let parts = match (day, rest) {
         // 06 Nov 1994 08:49:37 GMT
-        (Day::Short, [b',', b' ', d1, d2, b' ', m1, m2, m3, b' ', year @ ..]) if year.len() == 17 => {
+        (DayName::Short, [b',', b' ', d1, d2, b' ', m1, m2, m3, b' ', year @ ..]) if year.len() == 17 => {
             (number(&year[..4])?, [*m1, *m2, *m3], number(&[*d1, *d2])?, zoned(&year[4..])?)
         }
         // 06-Nov-94 08:49:37 GMT
-        (Day::Long, [b',', b' ', d1, d2, b'-', m1, m2, m3, b'-', y1, y2, rest @ ..]) => {
+        (DayName::Long, [b',', b' ', d1, d2, b'-', m1, m2, m3, b'-', y1, y2, rest @ ..]) => {
             let year = number(&[*y1, *y2])?;
             let year = if year < 70 { 2000 + year } else { 1900 + year };
             (year, [*m1, *m2, *m3], number(&[*d1, *d2])?, zoned(rest)?)
         }
         // Nov  6 08:49:37 1994
-        (Day::Short, [b' ', m1, m2, m3, b' ', d1, d2, rest @ ..]) if rest.len() == 14 => {
+        (DayName::Short, [b' ', m1, m2, m3, b' ', d1, d2, rest @ ..]) if rest.len() == 14 => {
             let day = if *d1 == b' ' { number(&[*d2])? } else { number(&[*d1, *d2])? };
             let (time, year) = rest.split_at(9);
             (number(year.strip_prefix(b" ")?)?, [*m1, *m2, *m3], day, time)
@@ -39,40 +38,39 @@ pub fn read(value: &[u8]) -> Option<SystemTime> {
     moment(parts)
 }
 
-/// The date of a field that has exactly one, if it can be read.
+/// The date of a field with exactly one line.
 #[must_use]
 pub fn of(headers: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
     let mut lines = headers.get_all(name).into_iter();
     let first = lines.next()?;
-    if lines.next().is_some() { None } else { read(first.as_bytes()) }
+    if lines.next().is_some() { None } else { parse(first.as_bytes()) }
 }
 
-/// As it is sent. Moments before 1970 and after 9999 are the nearest that can be sent.
+/// Clamped to the years 1970 to 9999.
 #[must_use]
-pub fn written(moment: SystemTime) -> HeaderValue {
+pub fn format(moment: SystemTime) -> HeaderValue {
     const LAST: Duration = Duration::from_secs(253_402_300_799);
     let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default().min(LAST);
     let text = httpdate::fmt_http_date(UNIX_EPOCH + since);
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("Thu, 01 Jan 1970 00:00:00 GMT"))
 }
 
-/// Whole seconds since 1970.
 pub(crate) fn epoch_seconds(moment: SystemTime) -> u64 {
     moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-enum Day {
+enum DayName {
     Short,
     Long,
 }
 
-fn name_of_day(value: &[u8]) -> Option<(Day, &[u8])> {
+fn split_day_name(value: &[u8]) -> Option<(DayName, &[u8])> {
     let end = value.iter().position(|byte| !byte.is_ascii_alphabetic())?;
     let (name, rest) = value.split_at(end);
     if DAYS.iter().any(|day| name.eq_ignore_ascii_case(&day[..3])) {
-        return Some((Day::Short, rest));
+        return Some((DayName::Short, rest));
     }
-    DAYS.iter().any(|day| name.eq_ignore_ascii_case(day)).then_some((Day::Long, rest))
+    DAYS.iter().any(|day| name.eq_ignore_ascii_case(day)).then_some((DayName::Long, rest))
 }
 
 /// ` 08:49:37` of ` 08:49:37 GMT`.
@@ -82,7 +80,7 @@ fn zoned(rest: &[u8]) -> Option<&[u8]> {
 }
 
 fn number(digits: &[u8]) -> Option<i16> {
-    let number = super::field::position(digits)?;
+    let number = super::field::parse_u64(digits)?;
     i16::try_from(number).ok()
 }
 
@@ -92,7 +90,7 @@ fn moment((year, month, day, time): (i16, [u8; 3], i16, &[u8])) -> Option<System
     let small = |number: i16| i8::try_from(number).ok();
     let (hour, minute) = (small(number(&[h1, h2])?)?, small(number(&[m1, m2])?)?);
     let second = match small(number(&[s1, s2])?)? {
-        // A leap second.
+        // Leap second.
         60 => 59,
         second => second,
     };
@@ -108,14 +106,14 @@ mod tests {
 
     use super::*;
 
-    #[expect(clippy::unnecessary_wraps, reason = "what `read` returns")]
+    #[expect(clippy::unnecessary_wraps, reason = "the type that `parse` returns")]
     fn at(seconds: u64) -> Option<SystemTime> {
         Some(UNIX_EPOCH + Duration::from_secs(seconds))
     }
 
-    /// The dates of the suite's `expires-parse`, and some more.
+    /// http-tests: `expires-parse`, and more.
     #[test]
-    fn forms() {
+    fn formats() {
         let august = at(2_544_400_878);
         for (text, expected) in [
             ("Sun, 06 Nov 1994 08:49:37 GMT", at(784_111_777)),
@@ -150,34 +148,34 @@ mod tests {
             ("-1", None),
             ("", None),
         ] {
-            assert_eq!(read(text.as_bytes()), expected, "{text}");
+            assert_eq!(parse(text.as_bytes()), expected, "{text}");
         }
     }
 
     #[test]
-    fn ends_of_time() {
-        assert_eq!(written(UNIX_EPOCH - Duration::from_secs(9)), "Thu, 01 Jan 1970 00:00:00 GMT");
+    fn formatting_clamps_to_representable_dates() {
+        assert_eq!(format(UNIX_EPOCH - Duration::from_secs(9)), "Thu, 01 Jan 1970 00:00:00 GMT");
         let late = UNIX_EPOCH + Duration::from_secs(1 << 40);
-        assert_eq!(written(late), "Fri, 31 Dec 9999 23:59:59 GMT");
+        assert_eq!(format(late), "Fri, 31 Dec 9999 23:59:59 GMT");
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(seconds in 0_u64..=253_402_300_799) {
+        fn formatted_dates_parse_back(seconds in 0_u64..=253_402_300_799) {
             let moment = UNIX_EPOCH + Duration::from_secs(seconds);
-            prop_assert_eq!(read(written(moment).as_bytes()), Some(moment));
+            prop_assert_eq!(parse(format(moment).as_bytes()), Some(moment));
         }
 
         #[test]
-        fn whatever_the_library_reads_is_read_alike(text in "(Sun|Mon|Sunday|Tue), ?[0-3][0-9][ -](Nov|Feb)[ -](19|20)?[0-9]{2} [012][0-9]:[0-5][0-9]:[0-5][0-9] GMT") {
+        fn dates_that_httpdate_accepts_parse_alike(text in "(Sun|Mon|Sunday|Tue), ?[0-3][0-9][ -](Nov|Feb)[ -](19|20)?[0-9]{2} [012][0-9]:[0-5][0-9]:[0-5][0-9] GMT") {
             if let Ok(moment) = httpdate::parse_http_date(&text) {
-                prop_assert_eq!(read(text.as_bytes()), Some(moment));
+                prop_assert_eq!(parse(text.as_bytes()), Some(moment));
             }
         }
 
         #[test]
-        fn any_bytes_are_read_or_not(value: Vec<u8>) {
-            let _ = read(&value);
+        fn arbitrary_bytes_do_not_panic(value: Vec<u8>) {
+            let _ = parse(&value);
         }
     }
 }

@@ -1,8 +1,7 @@
-//! What `Cache-Control` says, in requests and in answers (RFC 9111, 5.2; RFC 5861; RFC 8246), or the field that is
-//! targeted at this cache (RFC 9213).
+//! `Cache-Control` of requests and responses (RFC 9111, 5.2; RFC 5861; RFC 8246), and the targeted field (RFC 9213).
 //!
-//! Where it is said twice, or cannot be read, the safer meaning counts: the shorter life, the wider ban. A lifetime
-//! that is no number is none at all, so that the answer is stale from the beginning (RFC 9111, 4.2.1).
+//! Of repeated directives the stricter one counts: the shorter lifetime, the wider scope. An unreadable lifetime is zero,
+//! so that the response is stale at once (RFC 9111, 4.2.1).
 
 use std::time::Duration;
 
@@ -14,49 +13,46 @@ use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
 use super::field::{self, elements, listed};
 
-/// More fields than that are not told apart: the whole answer is meant.
-const FIELDS_MOST: usize = 64;
+/// A directive that lists more fields applies to the whole response.
+const FIELDS_MAX: usize = 64;
 
-/// What a request asks of caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestDirectives {
-    /// Store nothing of this request or of its answer.
     pub no_store: bool,
-    /// Nothing stored without asking the origin.
     pub no_cache: bool,
-    /// Nothing but what is stored: 504 instead of asking the origin.
+    /// 504 instead of a request to the origin.
     pub only_if_cached: bool,
-    /// No older than this.
     pub max_age: Option<Duration>,
-    /// Fresh for so long still; [`Duration::MAX`] if it could not be read.
+    /// [`Duration::MAX`] if unreadable.
     pub min_fresh: Option<Duration>,
-    /// Stale, but for no longer than this; [`Duration::MAX`] if it may be for however long.
+    /// [`Duration::MAX`] if without a bound.
     pub max_stale: Option<Duration>,
 }
 
 impl RequestDirectives {
-    /// Of a request's head. Without `Cache-Control`, `Pragma: no-cache` means `no-cache` (RFC 9111, 5.4).
+    /// Without `Cache-Control`, `Pragma: no-cache` means `no-cache` (RFC 9111, 5.4).
     #[must_use]
     pub fn read(headers: &HeaderMap) -> Self {
-        let mut said = Self::default();
+        let mut directives = Self::default();
         if headers.contains_key(CACHE_CONTROL) {
             for element in listed(headers, &CACHE_CONTROL) {
-                said.take(element);
+                directives.apply(element);
             }
         } else if headers.contains_key(PRAGMA) {
-            said.no_cache = listed(headers, &PRAGMA).any(|element| element.eq_ignore_ascii_case(b"no-cache"));
+            directives.no_cache =
+                listed(headers, &PRAGMA).any(|element| element.eq_ignore_ascii_case(b"no-cache"));
         }
-        said
+        directives
     }
 
-    /// Whether it asks for nothing: what nearly all requests do.
+    /// Whether there are no directives, as in nearly all requests.
     #[must_use]
-    pub fn is_silent(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    fn take(&mut self, element: &[u8]) {
-        let (name, value) = parted(element);
+    fn apply(&mut self, element: &[u8]) {
+        let (name, value) = split_directive(element);
         let is = |directive: &str| name.eq_ignore_ascii_case(directive.as_bytes());
         if is("no-store") {
             self.no_store = true;
@@ -67,8 +63,8 @@ impl RequestDirectives {
         } else if is("max-age") {
             shorten(&mut self.max_age, lifetime(value));
         } else if is("min-fresh") {
-            let asked = value.and_then(number).unwrap_or(Duration::MAX);
-            self.min_fresh = Some(self.min_fresh.map_or(asked, |before| before.max(asked)));
+            let min_fresh = value.and_then(number).unwrap_or(Duration::MAX);
+            self.min_fresh = Some(self.min_fresh.map_or(min_fresh, |current| current.max(min_fresh)));
         } else if is("max-stale") {
             match value {
                 None => shorten(&mut self.max_stale, Duration::MAX),
@@ -78,37 +74,33 @@ impl RequestDirectives {
     }
 }
 
-/// How much of an answer a directive is about.
+/// What `no-cache` or `private` applies to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// Nothing: it was not said.
+    /// The directive is absent.
     #[default]
     Nothing,
-    /// These fields of its head.
     Fields(Vec<HeaderName>),
-    /// All of it.
     Whole,
 }
 
 impl Scope {
-    /// The fields, if it is about some fields.
     #[must_use]
     pub fn fields(&self) -> &[HeaderName] {
         if let Self::Fields(fields) = self { fields } else { &[] }
     }
 
-    /// Whether it is about the whole answer.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         *self == Self::Whole
     }
 
-    /// A list of names; the whole, if that is no list of names.
-    fn of(value: Option<&[u8]>) -> Self {
+    /// A value that is no list of field names means the whole response.
+    fn parse(value: Option<&[u8]>) -> Self {
         let Some(value) = value else { return Self::Whole };
-        let names = elements(field::unquoted(value)).take(FIELDS_MOST + 1).map(HeaderName::from_bytes);
+        let names = elements(field::unquoted(value)).take(FIELDS_MAX + 1).map(HeaderName::from_bytes);
         match names.collect::<Result<Vec<_>, _>>() {
-            Ok(names) if !names.is_empty() && names.len() <= FIELDS_MOST => Self::Fields(names),
+            Ok(names) if !names.is_empty() && names.len() <= FIELDS_MAX => Self::Fields(names),
             _ => Self::Whole,
         }
     }
@@ -116,7 +108,7 @@ impl Scope {
     fn widen(&mut self, more: Self) {
         match (&mut *self, more) {
             (Self::Whole, _) | (_, Self::Nothing) => {}
-            (Self::Fields(fields), Self::Fields(more)) if fields.len() + more.len() <= FIELDS_MOST => {
+            (Self::Fields(fields), Self::Fields(more)) if fields.len() + more.len() <= FIELDS_MAX => {
                 fields.extend(more);
             }
             (Self::Nothing, more) => *self = more,
@@ -125,54 +117,47 @@ impl Scope {
     }
 }
 
-/// What an answer allows to caches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "the vocabulary of the standard")]
 pub struct ResponseDirectives {
-    /// Whether a targeted field says all this, so that neither `Cache-Control` nor `Expires` count.
+    /// Read from a targeted field, so that `Cache-Control` and `Expires` do not count.
     pub is_targeted: bool,
-    /// Not to be stored.
     pub no_store: bool,
-    /// Not to be used before the origin was asked.
+    /// Each use needs validation.
     pub no_cache: Scope,
-    /// For one user: not for a shared cache.
     pub private: Scope,
-    /// For anybody, although it was asked with credentials; heuristic lifetimes are allowed to any status.
+    /// Storable although the request had credentials; heuristic freshness applies to any status.
     pub public: bool,
-    /// Never to be used stale.
     pub must_revalidate: bool,
-    /// Never to be used stale by a shared cache.
     pub proxy_revalidate: bool,
-    /// To be stored, whatever `no_store` says, if the status is understood; not, if it is not.
+    /// Overrides `no_store` if the status is understood, and forbids storing if it is not.
     pub must_understand: bool,
-    /// Does not change while it is fresh (RFC 8246).
+    /// RFC 8246.
     pub immutable: bool,
-    /// Fresh for so long.
     pub max_age: Option<Duration>,
-    /// Fresh for so long in a shared cache.
     pub s_maxage: Option<Duration>,
-    /// May be used stale for so long, while it is refreshed (RFC 5861).
+    /// RFC 5861.
     pub stale_while_revalidate: Option<Duration>,
-    /// May be used stale for so long, if the origin fails (RFC 5861).
+    /// RFC 5861.
     pub stale_if_error: Option<Duration>,
 }
 
 impl ResponseDirectives {
-    /// Of an answer's head: of the first targeted field that is there, not empty and a dictionary of
-    /// structured fields (RFC 9213, 2.2); else of `Cache-Control`.
+    /// Reads the first targeted field that is a non-empty dictionary of structured fields (RFC 9213, 2.2), else
+    /// `Cache-Control`.
     #[must_use]
     pub fn read(headers: &HeaderMap, targets: &[HeaderName]) -> Self {
         targets.iter().find_map(|target| Self::targeted(headers, target)).unwrap_or_else(|| {
-            let mut said = Self::default();
+            let mut directives = Self::default();
             for element in listed(headers, &CACHE_CONTROL) {
-                let (name, value) = parted(element);
-                said.take(name, &Value::Text(value));
+                let (name, value) = split_directive(element);
+                directives.apply(name, &DirectiveValue::Text(value));
             }
-            said
+            directives
         })
     }
 
-    /// The life that it gives to an answer in a shared cache.
+    /// The freshness lifetime in a shared cache.
     #[must_use]
     pub fn lifetime(&self) -> Option<Duration> {
         self.s_maxage.or(self.max_age)
@@ -195,19 +180,19 @@ impl ResponseDirectives {
         if members.is_empty() {
             return None;
         }
-        let mut said = Self { is_targeted: true, ..Self::default() };
+        let mut directives = Self { is_targeted: true, ..Self::default() };
         for (name, member) in &members {
             let value = match member {
-                ListEntry::Item(item) => Value::Item(&item.bare_item),
-                ListEntry::InnerList(_) => Value::Other,
+                ListEntry::Item(item) => DirectiveValue::Item(&item.bare_item),
+                ListEntry::InnerList(_) => DirectiveValue::Other,
             };
-            said.take(name.as_str().as_bytes(), &value);
+            directives.apply(name.as_str().as_bytes(), &value);
         }
-        Some(said)
+        Some(directives)
     }
 
-    fn take(&mut self, name: &[u8], value: &Value<'_>) {
-        if value.is_denied() {
+    fn apply(&mut self, name: &[u8], value: &DirectiveValue<'_>) {
+        if value.is_negated() {
             return;
         }
         let is = |directive: &str| name.eq_ignore_ascii_case(directive.as_bytes());
@@ -239,19 +224,18 @@ impl ResponseDirectives {
     }
 }
 
-/// What stands behind a directive's name.
-enum Value<'a> {
-    /// In `Cache-Control`: a token or a quoted string.
+enum DirectiveValue<'a> {
+    /// In `Cache-Control`: a token or quoted string.
     Text(Option<&'a [u8]>),
-    /// In a targeted field; nothing is there as true.
+    /// In a targeted field; a directive without a value is `true`.
     Item(&'a BareItem),
-    /// Anything else.
+    /// Any other structured value.
     Other,
 }
 
-impl Value<'_> {
-    /// Whether it says that the directive is not meant, as only structured fields can.
-    fn is_denied(&self) -> bool {
+impl DirectiveValue<'_> {
+    /// `?0` in a structured field negates the directive.
+    fn is_negated(&self) -> bool {
         matches!(self, Self::Item(BareItem::Boolean(false)))
     }
 
@@ -264,7 +248,7 @@ impl Value<'_> {
             Self::Text(value) => lifetime(*value),
             Self::Item(BareItem::Integer(seconds)) => {
                 let seconds = u64::try_from(i64::from(*seconds)).unwrap_or(0);
-                Duration::from_secs(seconds.min(field::SECONDS_MOST))
+                Duration::from_secs(seconds.min(field::SECONDS_MAX))
             }
             Self::Item(_) | Self::Other => Duration::ZERO,
         }
@@ -272,16 +256,16 @@ impl Value<'_> {
 
     fn scope(&self) -> Scope {
         match self {
-            Self::Text(value) => Scope::of(*value),
-            Self::Item(BareItem::String(names)) => Scope::of(Some(names.as_str().as_bytes())),
-            Self::Item(BareItem::Token(name)) => Scope::of(Some(name.as_str().as_bytes())),
+            Self::Text(value) => Scope::parse(*value),
+            Self::Item(BareItem::String(names)) => Scope::parse(Some(names.as_str().as_bytes())),
+            Self::Item(BareItem::Token(name)) => Scope::parse(Some(name.as_str().as_bytes())),
             Self::Item(_) | Self::Other => Scope::Whole,
         }
     }
 }
 
-/// `name` or `name=value`. White space beside the `=` belongs to neither and makes the value unreadable.
-fn parted(element: &[u8]) -> (&[u8], Option<&[u8]>) {
+/// `name` or `name=value`. White space beside `=` makes the value unreadable.
+fn split_directive(element: &[u8]) -> (&[u8], Option<&[u8]>) {
     match element.iter().position(|byte| *byte == b'=') {
         None => (element, None),
         Some(at) => {
@@ -300,8 +284,8 @@ fn lifetime(value: Option<&[u8]>) -> Duration {
     value.and_then(number).unwrap_or_default()
 }
 
-fn shorten(before: &mut Option<Duration>, said: Duration) {
-    *before = Some(before.map_or(said, |before| before.min(said)));
+fn shorten(current: &mut Option<Duration>, value: Duration) {
+    *current = Some(current.map_or(value, |current| current.min(value)));
 }
 
 #[cfg(test)]

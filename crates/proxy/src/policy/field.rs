@@ -1,13 +1,12 @@
-//! How field values are taken apart (RFC 9110, 5.6): lists, quoted strings, numbers.
+//! Field values (RFC 9110, 5.6): lists, quoted strings, numbers.
 
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
 
-/// The greatest number of seconds that is told apart (RFC 9111, 1.2.2); what is more is this.
-pub(crate) const SECONDS_MOST: u64 = 1 << 31;
+/// Larger numbers of seconds are clamped to this (RFC 9111, 1.2.2).
+pub(crate) const SECONDS_MAX: u64 = 1 << 31;
 
-/// Without the white space around it.
 pub(crate) fn trim(value: &[u8]) -> &[u8] {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
     let Some(first) = value.iter().position(|byte| !is_space(byte)) else { return &[] };
@@ -15,17 +14,16 @@ pub(crate) fn trim(value: &[u8]) -> &[u8] {
     &value[first..=last]
 }
 
-/// The elements of a list, separated by commas that are not within quotes; empty ones are left out.
-/// From a quote on that never ends, quotes are ordinary characters, so that nothing is hidden behind it.
+/// The non-empty elements of a list, separated by commas outside quotes. After an unterminated quote, quotes are ordinary
+/// characters, so that it hides nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Elements<'a> {
     rest: Option<&'a [u8]>,
-    every_quote_ends: bool,
+    quotes_are_special: bool,
 }
 
-/// See [`Elements`].
 pub(crate) fn elements(value: &[u8]) -> Elements<'_> {
-    Elements { rest: Some(value), every_quote_ends: true }
+    Elements { rest: Some(value), quotes_are_special: true }
 }
 
 impl<'a> Iterator for Elements<'a> {
@@ -34,7 +32,7 @@ impl<'a> Iterator for Elements<'a> {
     fn next(&mut self) -> Option<&'a [u8]> {
         loop {
             let rest = self.rest?;
-            let end = self.end_of_first(rest);
+            let end = self.first_end(rest);
             self.rest = rest.get(end + 1..);
             let element = trim(&rest[..end]);
             if !element.is_empty() {
@@ -45,15 +43,14 @@ impl<'a> Iterator for Elements<'a> {
 }
 
 impl Elements<'_> {
-    /// Where the first element ends: at a comma or at the end.
-    fn end_of_first(&mut self, value: &[u8]) -> usize {
+    fn first_end(&mut self, value: &[u8]) -> usize {
         let mut at = 0;
         while let Some(byte) = value.get(at) {
             match byte {
                 b',' => return at,
-                b'"' if self.every_quote_ends => match end_of_quote(&value[at..]) {
+                b'"' if self.quotes_are_special => match quoted_length(&value[at..]) {
                     Some(length) => at += length,
-                    None => self.every_quote_ends = false,
+                    None => self.quotes_are_special = false,
                 },
                 _ => at += 1,
             }
@@ -62,8 +59,8 @@ impl Elements<'_> {
     }
 }
 
-/// How long the quoted string is that the value begins with, both quotes counted; none if it does not end.
-pub(crate) fn end_of_quote(value: &[u8]) -> Option<usize> {
+/// The length of the leading quoted string including its quotes; `None` if it is unterminated.
+pub(crate) fn quoted_length(value: &[u8]) -> Option<usize> {
     let mut at = 1;
     loop {
         match value.get(at)? {
@@ -74,7 +71,7 @@ pub(crate) fn end_of_quote(value: &[u8]) -> Option<usize> {
     }
 }
 
-/// The elements of a list that may span several lines.
+/// The elements of all lines of a field.
 pub(crate) fn listed<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -82,7 +79,7 @@ pub(crate) fn listed<'a>(
     headers.get_all(name).into_iter().flat_map(|line| elements(line.as_bytes()))
 }
 
-/// What is within the quotes, if the whole is one quoted string without escapes; else the whole.
+/// The content of one quoted string without escapes; any other value as it is.
 pub(crate) fn unquoted(value: &[u8]) -> &[u8] {
     match value {
         [b'"', within @ .., b'"'] if !within.iter().any(|byte| matches!(byte, b'"' | b'\\')) => within,
@@ -90,7 +87,7 @@ pub(crate) fn unquoted(value: &[u8]) -> &[u8] {
     }
 }
 
-/// A number of seconds (RFC 9111, 1.2.2): digits and nothing else; one too great is the greatest.
+/// Digits only, clamped to [`SECONDS_MAX`] (RFC 9111, 1.2.2).
 pub(crate) fn seconds(digits: &[u8]) -> Option<Duration> {
     if digits.is_empty() {
         return None;
@@ -98,13 +95,13 @@ pub(crate) fn seconds(digits: &[u8]) -> Option<Duration> {
     let mut sum = 0_u64;
     for digit in digits {
         let digit = char::from(*digit).to_digit(10)?;
-        sum = (sum * 10 + u64::from(digit)).min(SECONDS_MOST);
+        sum = (sum * 10 + u64::from(digit)).min(SECONDS_MAX);
     }
     Some(Duration::from_secs(sum))
 }
 
-/// A number that positions are counted in: digits and nothing else, no greater than 64 bits hold.
-pub(crate) fn position(digits: &[u8]) -> Option<u64> {
+/// Digits only, at most `u64::MAX`.
+pub(crate) fn parse_u64(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
     }
@@ -152,18 +149,18 @@ mod tests {
             ("1a", None),
             ("'1'", None),
             ("2147483647", Some(2_147_483_647)),
-            ("2147483648", Some(SECONDS_MOST)),
-            ("99999999999999999999999999", Some(SECONDS_MOST)),
+            ("2147483648", Some(SECONDS_MAX)),
+            ("99999999999999999999999999", Some(SECONDS_MAX)),
         ] {
             assert_eq!(seconds(digits.as_bytes()), expected.map(Duration::from_secs), "{digits}");
         }
-        assert_eq!(position(b"18446744073709551615"), Some(u64::MAX));
-        assert_eq!(position(b"18446744073709551616"), None);
+        assert_eq!(parse_u64(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(parse_u64(b"18446744073709551616"), None);
     }
 
     proptest! {
         #[test]
-        fn without_quotes_a_list_is_split_at_each_comma(value in "[a-z=, \t]{0,40}") {
+        fn without_quotes_equals_a_split_at_commas(value in "[a-z=, \t]{0,40}") {
             let naive: Vec<String> = value
                 .split(',')
                 .map(|part| part.trim_matches([' ', '\t']).to_owned())
@@ -173,13 +170,13 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_taken_apart_into_parts_of_themselves(value: Vec<u8>) {
+        fn elements_are_parts_of_the_value(value: Vec<u8>) {
             let parts: usize = elements(&value).map(<[u8]>::len).sum();
             prop_assert!(parts <= value.len());
         }
 
         #[test]
-        fn elements_of_an_element_are_itself(value in "[a-z=,\" \\\\]{0,40}") {
+        fn splitting_an_element_yields_itself(value in "[a-z=,\" \\\\]{0,40}") {
             for element in elements(value.as_bytes()) {
                 let again: Vec<_> = elements(element).collect();
                 prop_assert_eq!(again, vec![element]);

@@ -1,6 +1,6 @@
-//! How old an answer is when it arrives, and how long it is fresh (RFC 9111, 4.2).
+//! The age of a response when it arrives, and its freshness lifetime (RFC 9111, 4.2).
 //!
-//! An answer is fresh while its age is less than its lifetime: for [`Freshness::fresh_for`] from its arrival on.
+//! A response is fresh while its age is less than its lifetime: for [`Freshness::fresh_for`] after its arrival.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,113 +15,114 @@ use super::{
     field,
 };
 
-/// How long answers are fresh whose origin does not say (RFC 9111, 4.2.2).
+/// Freshness of responses without a declared lifetime (RFC 9111, 4.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heuristics {
-    /// Of the time since it was modified, so many percent.
+    /// Of the time since `Last-Modified`.
     pub percent: u32,
-    /// But no longer than this.
-    pub longest: Duration,
+    pub lifetime_max: Duration,
 }
 
 impl Default for Heuristics {
-    /// A tenth of the time since it was modified, a day at most.
+    /// 10 % of the time since `Last-Modified`, at most a day.
     fn default() -> Self {
-        Self { percent: 10, longest: Duration::from_hours(24) }
+        Self { percent: 10, lifetime_max: Duration::from_hours(24) }
     }
 }
 
 impl Heuristics {
-    /// Nothing is fresh unless its origin says so.
-    pub const OFF: Self = Self { percent: 0, longest: Duration::ZERO };
+    /// Only declared lifetimes count.
+    pub const OFF: Self = Self { percent: 0, lifetime_max: Duration::ZERO };
 }
 
-/// Whose word a lifetime is.
+/// Where a lifetime comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// The origin's: a directive or `Expires`.
+    /// A directive or `Expires`.
     Origin,
-    /// A guess, from when it was modified.
+    /// Computed from `Last-Modified`.
     Heuristic,
-    /// Nobody's: the lifetime is zero.
-    Nobody,
+    /// Not declared: the lifetime is zero.
+    Undeclared,
 }
 
-/// The clock of an answer, as it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freshness {
-    /// How old it was when its head arrived.
+    /// Age when the head arrived.
     pub initial_age: Duration,
-    /// How old it may become.
+    /// The age at which it becomes stale.
     pub lifetime: Duration,
-    /// Whose word the lifetime is.
     pub basis: Basis,
-    /// For how long past its life it may be given while it is refreshed: the origin's word, zero where it forbids
-    /// that; none: it says nothing.
+    /// How long after its lifetime it may be served while it is refreshed. `None`: the origin does not say; zero: forbidden.
     pub swr: Option<Duration>,
-    /// For how long past its life it may be given if the origin fails; as `swr`.
+    /// How long after its lifetime it may be served if the origin fails; as `swr`.
     pub sie: Option<Duration>,
-    /// Whether it may be given stale where only the cache or the client wishes so (RFC 9111, 4.2.4).
+    /// Whether the cache or the client may decide to use it stale (RFC 9111, 4.2.4).
     pub may_be_stale: bool,
-    /// Whether the origin has to be asked each time (`no-cache`), fresh or not.
+    /// `no-cache`: each use needs validation, fresh or not.
     pub must_validate: bool,
-    /// Whether it does not change while it is fresh, so that a reload need not ask the origin (RFC 8246).
+    /// RFC 8246: a reload need not validate it while it is fresh.
     pub is_immutable: bool,
 }
 
 impl Freshness {
-    /// Of an answer whose head arrived at `response_time`, so long after its request was sent.
+    /// The head arrived at `response_time`, `took` after its request was sent.
     #[must_use]
-    pub fn of(
+    pub fn new(
         status: StatusCode,
         headers: &HeaderMap,
-        said: &ResponseDirectives,
+        directives: &ResponseDirectives,
         response_time: SystemTime,
         took: Duration,
         heuristics: &Heuristics,
     ) -> Self {
-        let (lifetime, basis) = lifetime(status, headers, said, response_time, heuristics);
-        let forbids = said.must_revalidate || said.proxy_revalidate || said.no_cache.is_whole();
-        let allowed = |told: Option<Duration>| {
-            // `s-maxage` forbids as well (RFC 9111, 5.2.2.10), unless the same answer says for how long it may be stale:
-            // origins write both, and mean both.
-            if forbids { Some(Duration::ZERO) } else { told.or(said.s_maxage.map(|_| Duration::ZERO)) }
+        let (lifetime, basis) = lifetime(status, headers, directives, response_time, heuristics);
+        let forbids =
+            directives.must_revalidate || directives.proxy_revalidate || directives.no_cache.is_whole();
+        let allowed = |declared: Option<Duration>| {
+            // `s-maxage` forbids as well (RFC 9111, 5.2.2.10), unless the response declares a stale period:
+            // origins that send both mean both.
+            if forbids {
+                Some(Duration::ZERO)
+            } else {
+                declared.or(directives.s_maxage.map(|_| Duration::ZERO))
+            }
         };
         Self {
             initial_age: initial_age(headers, response_time, took),
             lifetime,
             basis,
-            swr: allowed(said.stale_while_revalidate),
-            sie: allowed(said.stale_if_error),
-            may_be_stale: !forbids && said.s_maxage.is_none(),
-            must_validate: said.no_cache.is_whole(),
-            is_immutable: said.immutable,
+            swr: allowed(directives.stale_while_revalidate),
+            sie: allowed(directives.stale_if_error),
+            may_be_stale: !forbids && directives.s_maxage.is_none(),
+            must_validate: directives.no_cache.is_whole(),
+            is_immutable: directives.immutable,
         }
     }
 
-    /// For how long from its arrival on it is fresh; zero, if the origin has to be asked each time.
+    /// Remaining lifetime on arrival; zero if each use needs validation.
     #[must_use]
     pub fn fresh_for(&self) -> Duration {
         if self.must_validate { Duration::ZERO } else { self.lifetime.saturating_sub(self.initial_age) }
     }
 
-    /// Its age when it has been here for so long.
+    /// The age after it has been stored for `resident`.
     #[must_use]
     pub fn age(&self, resident: Duration) -> Duration {
         self.initial_age.saturating_add(resident)
     }
 }
 
-/// Whether an answer of this status may be given a lifetime that its origin does not tell (RFC 9110, 15.1).
+/// Whether a status may get a heuristic lifetime (RFC 9110, 15.1).
 #[must_use]
 pub fn is_heuristically_cacheable(status: StatusCode) -> bool {
     matches!(status.as_u16(), 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
-/// Of its fields, and of how long it took (RFC 9111, 4.2.3).
+/// RFC 9111, 4.2.3.
 fn initial_age(headers: &HeaderMap, response_time: SystemTime, took: Duration) -> Duration {
     let apparent = date::of(headers, &DATE).map_or(0, |date| {
-        // Dates are cut to the second: a difference of one says nothing.
+        // Dates have whole seconds, so a difference of one means nothing.
         match epoch_seconds(response_time).saturating_sub(epoch_seconds(date)) {
             1 => 0,
             seconds => seconds,
@@ -130,7 +131,7 @@ fn initial_age(headers: &HeaderMap, response_time: SystemTime, took: Duration) -
     Duration::from_secs(apparent).max(age_value(headers).saturating_add(took))
 }
 
-/// The first element of `Age`; zero if that is no number of seconds (RFC 9111, 5.1).
+/// The first element of `Age`; zero if it is not a number of seconds (RFC 9111, 5.1).
 fn age_value(headers: &HeaderMap) -> Duration {
     let first = headers.get(AGE).and_then(|line| field::elements(line.as_bytes()).next());
     first.and_then(field::seconds).unwrap_or_default()
@@ -139,34 +140,34 @@ fn age_value(headers: &HeaderMap) -> Duration {
 fn lifetime(
     status: StatusCode,
     headers: &HeaderMap,
-    said: &ResponseDirectives,
+    directives: &ResponseDirectives,
     response_time: SystemTime,
     heuristics: &Heuristics,
 ) -> (Duration, Basis) {
-    if let Some(told) = said.lifetime() {
-        return (told, Basis::Origin);
+    if let Some(declared) = directives.lifetime() {
+        return (declared, Basis::Origin);
     }
     let date = date::of(headers, &DATE).unwrap_or(response_time);
     let since = |earlier: SystemTime, later: SystemTime| {
         Duration::from_secs(epoch_seconds(later).saturating_sub(epoch_seconds(earlier)))
     };
-    if !said.is_targeted && headers.contains_key(EXPIRES) {
-        // Of several the earliest; one that cannot be read is in the past (RFC 9111, 5.3).
+    if !directives.is_targeted && headers.contains_key(EXPIRES) {
+        // The earliest counts; an unreadable one is in the past (RFC 9111, 5.3).
         let read = |line: &http::HeaderValue| {
-            date::read(line.as_bytes()).map_or(Duration::ZERO, |end| since(date, end))
+            date::parse(line.as_bytes()).map_or(Duration::ZERO, |end| since(date, end))
         };
         let shortest = headers.get_all(EXPIRES).into_iter().map(read).min().unwrap_or_default();
-        return (shortest.min(Duration::from_secs(field::SECONDS_MOST)), Basis::Origin);
+        return (shortest.min(Duration::from_secs(field::SECONDS_MAX)), Basis::Origin);
     }
-    if !is_heuristically_cacheable(status) && !said.public {
-        return (Duration::ZERO, Basis::Nobody);
+    if !is_heuristically_cacheable(status) && !directives.public {
+        return (Duration::ZERO, Basis::Undeclared);
     }
     match date::of(headers, &LAST_MODIFIED) {
         Some(modified) if heuristics.percent > 0 => {
             let share = since(modified, date).saturating_mul(heuristics.percent) / 100;
-            (share.min(heuristics.longest), Basis::Heuristic)
+            (share.min(heuristics.lifetime_max), Basis::Heuristic)
         }
-        _ => (Duration::ZERO, Basis::Nobody),
+        _ => (Duration::ZERO, Basis::Undeclared),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is for one connection alone, and what is added on the way (RFC 9110, 7.6; RFC 9111, 3.1).
+//! Hop-by-hop fields, and fields that a proxy adds (RFC 9110, 7.6; RFC 9111, 3.1).
 
 use std::time::SystemTime;
 
@@ -14,9 +14,9 @@ use smallvec::SmallVec;
 
 use super::{date, directives::ResponseDirectives, field::listed};
 
-/// What is meant for everybody on the way, and therefore never dropped because `Connection` names it: whoever may take
-/// these away decides what is stored, for whom and for how long.
-const OF_THE_MESSAGE: [HeaderName; 15] = [
+/// End-to-end fields that `Connection` cannot remove: otherwise a client could decide what is stored, for whom and for
+/// how long.
+const END_TO_END_FIELDS: [HeaderName; 15] = [
     AUTHORIZATION,
     CACHE_CONTROL,
     CONTENT_ENCODING,
@@ -34,35 +34,32 @@ const OF_THE_MESSAGE: [HeaderName; 15] = [
     VARY,
 ];
 
-/// What makes a request a conditional or a partial one.
-const OF_A_CONDITION: [HeaderName; 6] =
+const CONDITION_FIELDS: [HeaderName; 6] =
     [IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE];
 
-/// More options than that in `Connection` are not looked at.
-const OPTIONS_MOST: usize = 64;
+/// Further options in `Connection` are ignored.
+const OPTIONS_MAX: usize = 64;
 
-/// Drops what was for the connection that a head came by.
-///
-/// Before anything else is read from the head: what an answer depends on is what the origin is asked.
+/// Removes hop-by-hop fields. Runs before anything else is read from the head.
 pub fn strip(headers: &mut HeaderMap) {
-    // Most heads hold one of these or none: to look at each name once is cheaper than to look for each.
-    let mut gone: SmallVec<[HeaderName; 4]> =
-        headers.keys().filter(|name| is_of_a_connection(name.as_str())).cloned().collect();
-    if gone.is_empty() {
+    // Most heads have at most one of these: one pass over the names is cheaper than one lookup per field.
+    let mut removed: SmallVec<[HeaderName; 4]> =
+        headers.keys().filter(|name| is_hop_by_hop(name.as_str())).cloned().collect();
+    if removed.is_empty() {
         return;
     }
     if headers.contains_key(CONNECTION) {
-        let named = listed(headers, &CONNECTION).take(OPTIONS_MOST);
+        let named = listed(headers, &CONNECTION).take(OPTIONS_MAX);
         let named = named.filter_map(|option| HeaderName::from_bytes(option).ok());
-        gone.extend(named.filter(|name| !OF_THE_MESSAGE.contains(name)));
+        removed.extend(named.filter(|name| !END_TO_END_FIELDS.contains(name)));
     }
-    for name in gone {
+    for name in removed {
         headers.remove(name);
     }
 }
 
-/// What is dropped in each direction, whether `Connection` names it or not.
-fn is_of_a_connection(name: &str) -> bool {
+/// Removed in both directions, also if `Connection` does not name it.
+fn is_hop_by_hop(name: &str) -> bool {
     matches!(
         name,
         "connection"
@@ -79,44 +76,43 @@ fn is_of_a_connection(name: &str) -> bool {
     )
 }
 
-/// Removes a field, without the cost of hashing where the head is empty.
+/// Does not hash the name if the head is empty.
 fn remove(headers: &mut HeaderMap, name: &HeaderName) {
     if !headers.is_empty() {
         headers.remove(name);
     }
 }
 
-/// Makes the request of a client one for the whole answer, without conditions: a load is for everybody who waits.
-/// The client's own conditions and ranges are kept apart, and are about the answer.
+/// Removes conditions and ranges: the response of a load is for all waiting requests. The client's own apply to the
+/// stored response.
 pub fn for_load(request: &mut HeaderMap) {
-    for name in &OF_A_CONDITION {
+    for name in &CONDITION_FIELDS {
         remove(request, name);
     }
 }
 
-/// What [`for_load`] takes away of a request, for who asks alone.
+/// The fields that [`for_load`] removes.
 #[must_use]
-pub fn of_a_condition(request: &HeaderMap) -> HeaderMap {
-    let mut own = HeaderMap::new();
-    for name in OF_A_CONDITION {
+pub fn condition_fields(request: &HeaderMap) -> HeaderMap {
+    let mut fields = HeaderMap::new();
+    for name in CONDITION_FIELDS {
         for line in request.get_all(&name) {
-            own.append(name.clone(), line.clone());
+            fields.append(name.clone(), line.clone());
         }
     }
-    own
+    fields
 }
 
-/// Makes an answer's head the one to store: without what `no-cache` and `private` name (RFC 9111, 5.2.2), and without
-/// what was for the connection. Who has asked is given the fields all the same.
-pub fn for_store(response: &mut HeaderMap, said: &ResponseDirectives) {
+/// Removes what is not stored: fields that `no-cache` and `private` list (RFC 9111, 5.2.2), and hop-by-hop fields.
+pub fn for_store(response: &mut HeaderMap, directives: &ResponseDirectives) {
     strip(response);
-    for name in said.no_cache.fields().iter().chain(said.private.fields()) {
+    for name in directives.no_cache.fields().iter().chain(directives.private.fields()) {
         remove(response, name);
     }
 }
 
-/// Adds this hop (RFC 9110, 7.6.3): `1.1 stockade`. The pseudonym is a token; it names this very proxy, since
-/// [`is_loop`] knows it again: two tiers need two names.
+/// Appends this hop to `Via` (RFC 9110, 7.6.3): `1.1 stockade`. The pseudonym is a token, unique per process, so that
+/// [`is_loop`] recognises it.
 pub fn add_via(headers: &mut HeaderMap, received: Version, pseudonym: &str) {
     let version = match received {
         Version::HTTP_09 => "0.9",
@@ -132,7 +128,7 @@ pub fn add_via(headers: &mut HeaderMap, received: Version, pseudonym: &str) {
     }
 }
 
-/// Whether the request has been here before: it goes round in circles.
+/// Whether `Via` already names this process.
 #[must_use]
 pub fn is_loop(headers: &HeaderMap, pseudonym: &str) -> bool {
     headers.contains_key(VIA)
@@ -142,14 +138,14 @@ pub fn is_loop(headers: &HeaderMap, pseudonym: &str) -> bool {
         })
 }
 
-/// Dates an answer that its origin has not dated (RFC 9110, 6.6.1).
+/// Adds a missing `Date` (RFC 9110, 6.6.1).
 pub fn supply_date(headers: &mut HeaderMap, received: SystemTime) {
     if !headers.contains_key(DATE) {
-        headers.insert(DATE, date::written(received));
+        headers.insert(DATE, date::format(received));
     }
 }
 
-/// Says how old an answer is, in whole seconds, instead of what it said when it came.
+/// In whole seconds.
 pub fn set_age(headers: &mut HeaderMap, age: std::time::Duration) {
     headers.insert(AGE, HeaderValue::from(age.as_secs()));
 }
@@ -169,9 +165,9 @@ mod tests {
         names
     }
 
-    /// The suite's `headers`: each field that must not be stored.
+    /// http-tests: `headers`: each field that must not be stored.
     #[test]
-    fn what_was_for_the_connection() {
+    fn hop_by_hop_fields_are_stripped() {
         let mut whole = head(&[
             ("connection", "a, B ,\"x"),
             ("connection", "close, cache-control, host"),
@@ -194,19 +190,19 @@ mod tests {
         assert_eq!(names(&whole), ["c", "cache-control", "host"]);
     }
 
-    /// The suite's `cc-response`: fields that `no-cache` lists.
+    /// http-tests: `cc-response`: fields that `no-cache` lists.
     #[test]
-    fn what_is_not_stored() {
-        let said_lines = [("cache-control", "no-cache=\"a\", private=\"B, set-cookie\", max-age=9")];
-        let said = ResponseDirectives::read(&head(&said_lines), &[]);
+    fn listed_fields_are_not_stored() {
+        let lines = [("cache-control", "no-cache=\"a\", private=\"B, set-cookie\", max-age=9")];
+        let directives = ResponseDirectives::read(&head(&lines), &[]);
         let mut stored =
             head(&[("a", "1"), ("b", "2"), ("c", "3"), ("set-cookie", "s"), ("connection", "close")]);
-        for_store(&mut stored, &said);
+        for_store(&mut stored, &directives);
         assert_eq!(names(&stored), ["c"]);
     }
 
     #[test]
-    fn a_load_is_for_everybody() {
+    fn load_has_no_conditions_and_no_range() {
         let mut request = head(&[
             ("if-match", "*"),
             ("if-none-match", "*"),
@@ -217,15 +213,15 @@ mod tests {
             ("range", "bytes=0-"),
             ("accept", "*/*"),
         ]);
-        let own = of_a_condition(&request);
+        let conditions = condition_fields(&request);
         for_load(&mut request);
         assert_eq!(names(&request), ["accept"]);
-        assert_eq!(own.len(), 7);
-        assert_eq!(own.get_all(IF_NONE_MATCH).iter().collect::<Vec<_>>(), ["*", "\"a\""]);
+        assert_eq!(conditions.len(), 7);
+        assert_eq!(conditions.get_all(IF_NONE_MATCH).iter().collect::<Vec<_>>(), ["*", "\"a\""]);
     }
 
     #[test]
-    fn what_is_added() {
+    fn via_date_and_age_are_added() {
         let mut request = head(&[("via", "1.0 fred")]);
         assert!(!is_loop(&request, "stockade"));
         add_via(&mut request, Version::HTTP_2, "stockade");
@@ -241,7 +237,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stripped_once_is_stripped(options in "[ -~]{0,40}", te in "[ -~]{0,20}") {
+        fn stripping_is_idempotent(options in "[ -~]{0,40}", te in "[ -~]{0,20}") {
             let mut once = head(&[("connection", &options), ("te", &te), ("a", "1"), ("vary", "x")]);
             strip(&mut once);
             prop_assert!(once.contains_key("vary") && !once.contains_key("connection"));

@@ -1,4 +1,4 @@
-//! What a change at the origin makes of stored answers (RFC 9111, 4.4).
+//! Invalidation of stored responses by unsafe methods (RFC 9111, 4.4).
 
 use http::{
     HeaderMap, HeaderName, Method, StatusCode,
@@ -6,79 +6,77 @@ use http::{
 };
 use smallvec::SmallVec;
 
-use super::key::Key;
+use super::key::CacheKey;
 
-/// Whether a method only reads: those of RFC 9110, 9.2.1, and of the registry of methods. All others, and unknown ones,
-/// may change something.
+/// The safe methods of RFC 9110, 9.2.1, and of the method registry. All others may change resources.
 #[must_use]
 pub fn is_safe(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
         || matches!(method.as_str(), "PRI" | "PROPFIND" | "QUERY" | "REPORT" | "SEARCH")
 }
 
-/// What is no longer known once a request has been answered so: its target, and what `Location` and `Content-Location`
-/// name at the same origin. Nothing, if the method only reads or the answer is an error.
+/// The keys that a successful response to an unsafe method invalidates: its target, and `Location` and `Content-Location`
+/// of the same origin.
 ///
-/// Every stored variant of these goes. Loads that have begun before bring what is not to be stored
-/// (`stockade_cache` sees to that).
+/// Every stored variant of these goes. `stockade_cache` refuses to store the results of loads that started before.
 #[must_use]
 pub fn invalidated(
     method: &Method,
-    target: &Key,
+    target: &CacheKey,
     status: StatusCode,
     response: &HeaderMap,
-) -> SmallVec<[Key; 3]> {
+) -> SmallVec<[CacheKey; 3]> {
     let mut keys = SmallVec::new();
     if is_safe(method) || !(status.is_success() || status.is_redirection()) {
         return keys;
     }
     keys.push(target.clone());
     for name in [LOCATION, CONTENT_LOCATION] {
-        if let Some(key) = named(response, &name, target).filter(|key| !keys.contains(key)) {
+        if let Some(key) = same_origin_key(response, &name, target).filter(|key| !keys.contains(key)) {
             keys.push(key);
         }
     }
     keys
 }
 
-/// What a field of the answer names at the same origin.
-fn named(response: &HeaderMap, name: &HeaderName, target: &Key) -> Option<Key> {
+/// The key in a field, if it is of the same origin.
+fn same_origin_key(response: &HeaderMap, name: &HeaderName, target: &CacheKey) -> Option<CacheKey> {
     let reference = response.get(name)?.to_str().ok()?;
-    target.resolve(reference).filter(|key| key.has_origin_of(target))
+    target.resolve(reference).filter(|key| key.has_same_origin(target))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn gone(method: &str, status: u16, lines: &[(HeaderName, &str)]) -> Vec<String> {
+    fn invalidated_paths(method: &str, status: u16, lines: &[(HeaderName, &str)]) -> Vec<String> {
         let head = lines.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
-        let target = Key::of("http", "a", "/test/1?x");
+        let target = CacheKey::new("http", "a", "/test/1?x");
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let keys = invalidated(&method, &target, StatusCode::from_u16(status).unwrap(), &head);
         keys.iter().map(|key| key.path_and_query().to_owned()).collect()
     }
 
-    /// The suite's `invalidation`.
+    /// http-tests: `invalidation`.
     #[test]
-    fn table() {
+    fn unsafe_methods_invalidate_on_success() {
         for method in ["POST", "PUT", "DELETE", "PATCH", "M-SEARCH", "get", "PURGE"] {
-            assert_eq!(gone(method, 200, &[]), ["/test/1?x"], "{method}");
-            assert_eq!(gone(method, 303, &[]), ["/test/1?x"], "{method}");
+            assert_eq!(invalidated_paths(method, 200, &[]), ["/test/1?x"], "{method}");
+            assert_eq!(invalidated_paths(method, 303, &[]), ["/test/1?x"], "{method}");
             for status in [400, 404, 500, 503, 599] {
-                assert!(gone(method, status, &[]).is_empty(), "{method} {status}");
+                assert!(invalidated_paths(method, status, &[]).is_empty(), "{method} {status}");
             }
             let both = [(LOCATION, "/test/location_target"), (CONTENT_LOCATION, "content_location_target")];
             let expected = ["/test/1?x", "/test/location_target", "/test/content_location_target"];
-            assert_eq!(gone(method, 200, &both), expected, "{method}");
+            assert_eq!(invalidated_paths(method, 200, &both), expected, "{method}");
         }
         for method in ["GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "QUERY"] {
-            assert!(gone(method, 200, &[(LOCATION, "/b")]).is_empty(), "{method}");
+            assert!(invalidated_paths(method, 200, &[(LOCATION, "/b")]).is_empty(), "{method}");
         }
     }
 
     #[test]
-    fn only_at_the_same_origin() {
+    fn location_counts_only_at_the_same_origin() {
         for (reference, expected) in [
             ("http://a/b", vec!["/test/1?x", "/b"]),
             ("HTTP://A:80/b", vec!["/test/1?x", "/b"]),
@@ -90,7 +88,7 @@ mod tests {
             ("http://a@b/", vec!["/test/1?x"]),
             ("not a reference", vec!["/test/1?x"]),
         ] {
-            assert_eq!(gone("PUT", 201, &[(LOCATION, reference)]), expected, "{reference}");
+            assert_eq!(invalidated_paths("PUT", 201, &[(LOCATION, reference)]), expected, "{reference}");
         }
     }
 }

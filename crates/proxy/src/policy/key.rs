@@ -1,26 +1,26 @@
-//! What a stored answer is found by: scheme, authority, path and query (RFC 9111, 2; RFC 3986, 6.2.2).
+//! The cache key: scheme, authority, path and query of a URL, normalised (RFC 9111, 2; RFC 3986, 6.2.2).
 //!
-//! Two spellings of a path are one key only if no origin may tell them apart: an unreserved character that was
-//! percent-encoded, the case of hexadecimal digits, dot segments. Origins exist that do tell these apart, so what
-//! is asked of the origin is the key's path ([`Key::path_and_query`]) and never the client's: otherwise one spelling
-//! could fill the place of another.
+//! Normalisation decodes percent-encoded unreserved characters, writes hexadecimal digits in upper case, and removes dot
+//! segments. Some origins distinguish such spellings, so the origin is always sent the key's path
+//! ([`CacheKey::path_and_query`]) and never the client's: otherwise the response to one spelling could be stored for another.
 
 use std::{borrow::Borrow, fmt, sync::Arc};
 
 use memchr::{memchr, memchr2_iter, memchr3};
 use smallvec::SmallVec;
+use stockade_net::location::{self, Location};
 
-/// A URI without a fragment, in one spelling. Made with one allocation; a clone is a count.
+/// A normalised URL without a fragment. Created with one allocation; a clone is a reference count.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key(Arc<str>);
+pub struct CacheKey(Arc<str>);
 
 type Buffer = SmallVec<[u8; 512]>;
 
-impl Key {
-    /// Of the parts of a request. The authority is without user information (as [`crate::front::head`] makes sure), its
-    /// scheme's own port is dropped; a path that is empty is `/`; a query is kept as it is, an empty one too.
+impl CacheKey {
+    /// `authority` has no user information ([`crate::frontend::head`] checks that). The scheme's default port is dropped, an
+    /// empty path becomes `/`, and the query stays as it is, even if empty.
     #[must_use]
-    pub fn of(scheme: &str, authority: &str, path_and_query: &str) -> Self {
+    pub fn new(scheme: &str, authority: &str, path_and_query: &str) -> Self {
         let mut text = Buffer::new();
         text.extend_from_slice(scheme.as_bytes());
         text.make_ascii_lowercase();
@@ -35,8 +35,8 @@ impl Key {
         let start = text.len();
         text.extend_from_slice(authority.as_bytes());
         text[start..].make_ascii_lowercase();
-        let end_of_path = memchr(b'?', path_and_query.as_bytes()).unwrap_or(path_and_query.len());
-        let (path, query) = path_and_query.split_at(end_of_path);
+        let path_end = memchr(b'?', path_and_query.as_bytes()).unwrap_or(path_and_query.len());
+        let (path, query) = path_and_query.split_at(path_end);
         push_path(&mut text, path.as_bytes());
         text.extend_from_slice(query.as_bytes());
         Self(match std::str::from_utf8(&text) {
@@ -45,13 +45,12 @@ impl Key {
         })
     }
 
-    /// One that was a key before.
+    /// The text of an existing key.
     #[must_use]
     pub fn from_normalised(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// The whole.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -60,78 +59,53 @@ impl Key {
     /// `http` or `https`.
     #[must_use]
     pub fn scheme(&self) -> &str {
-        &self.0[..self.end_of_scheme()]
+        &self.0[..self.scheme_end()]
     }
 
-    /// Host, and port if it is not the scheme's.
+    /// Host, and port unless it is the scheme's default.
     #[must_use]
     pub fn authority(&self) -> &str {
-        &self.0[self.end_of_scheme() + 3..self.end_of_authority()]
+        &self.0[self.scheme_end() + 3..self.authority_end()]
     }
 
-    /// What to ask the origin for.
+    /// The request target for the origin.
     #[must_use]
     pub fn path_and_query(&self) -> &str {
-        &self.0[self.end_of_authority()..]
+        &self.0[self.authority_end()..]
     }
 
-    /// The path alone.
     #[must_use]
     pub fn path(&self) -> &str {
         let whole = self.path_and_query();
         &whole[..memchr(b'?', whole.as_bytes()).unwrap_or(whole.len())]
     }
 
-    /// Whether scheme and authority are the same (RFC 9110, 4.3.1).
+    /// Same scheme and authority (RFC 9110, 4.3.1).
     #[must_use]
-    pub fn has_origin_of(&self, other: &Self) -> bool {
-        self.0[..self.end_of_authority()] == other.0[..other.end_of_authority()]
+    pub fn has_same_origin(&self, other: &Self) -> bool {
+        self.0[..self.authority_end()] == other.0[..other.authority_end()]
     }
 
-    /// What a reference of an answer to this means (RFC 3986, 5.2); none if it is no reference to HTTP.
+    /// Resolves a reference in a response (RFC 3986, 5.2); `None` if it is not HTTP.
     #[must_use]
     pub fn resolve(&self, reference: &str) -> Option<Self> {
-        let reference = reference.trim_matches([' ', '\t']);
-        let reference = &reference[..reference.find('#').unwrap_or(reference.len())];
-        if reference.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-            return None;
-        }
-        if let Some((scheme, rest)) = with_scheme(reference) {
-            let is_http = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
-            return if is_http { Self::absolute(scheme, rest.strip_prefix("//")?) } else { None };
-        }
-        if let Some(rest) = reference.strip_prefix("//") {
-            return Self::absolute(self.scheme(), rest);
-        }
-        let here = |path_and_query: &str| Some(Self::of(self.scheme(), self.authority(), path_and_query));
-        match reference.as_bytes().first() {
-            None => Some(self.clone()),
-            Some(b'/') => here(reference),
-            Some(b'?') => here(&format!("{}{reference}", self.path())),
-            Some(_) => {
-                let path = self.path();
-                let folder = path.rfind('/').map_or("/", |at| &path[..=at]);
-                here(&format!("{folder}{reference}"))
-            }
-        }
+        let path_and_query = self.path_and_query();
+        let base = Location {
+            scheme: self.scheme(),
+            authority: self.authority(),
+            path_and_query: path_and_query.into(),
+        };
+        let to = location::resolve(&base, reference).filter(|to| !to.authority.contains(['@', '*']))?;
+        Some(Self::new(to.scheme, to.authority, &to.path_and_query))
     }
 
-    /// Of what stands behind `scheme://`.
-    fn absolute(scheme: &str, rest: &str) -> Option<Self> {
-        let (authority, path_and_query) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-        if authority.is_empty() || authority.contains(['@', '*']) {
-            return None;
-        }
-        Some(Self::of(scheme, authority, path_and_query))
-    }
-
-    fn end_of_scheme(&self) -> usize {
-        // What is before it has no colon.
+    fn scheme_end(&self) -> usize {
+        // The scheme has no colon.
         memchr(b':', self.0.as_bytes()).unwrap_or(0)
     }
 
-    fn end_of_authority(&self) -> usize {
-        let start = self.end_of_scheme() + 3;
+    fn authority_end(&self) -> usize {
+        let start = self.scheme_end() + 3;
         self.0
             .as_bytes()
             .get(start..)
@@ -140,43 +114,34 @@ impl Key {
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for CacheKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Borrow<str> for Key {
+impl Borrow<str> for CacheKey {
     fn borrow(&self) -> &str {
         &self.0
     }
 }
 
-/// `scheme` and the rest behind its colon.
-fn with_scheme(reference: &str) -> Option<(&str, &str)> {
-    let (scheme, rest) = reference.split_once(':')?;
-    let mut bytes = scheme.bytes();
-    let is_scheme = bytes.next()?.is_ascii_alphabetic()
-        && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'));
-    is_scheme.then_some((scheme, rest))
-}
-
-/// Appends a path in its one spelling.
+/// Appends the normalised path.
 fn push_path(text: &mut Buffer, path: &[u8]) {
     if path == b"*" {
         // `OPTIONS *`.
         text.push(b'*');
         return;
     }
-    let within = path.strip_prefix(b"/").unwrap_or(path);
-    let is_after_slash = |at: usize| at == 0 || within[at - 1] == b'/';
-    if memchr2_iter(b'.', b'%', within).all(|at| within[at] == b'.' && !is_after_slash(at)) {
+    let relative = path.strip_prefix(b"/").unwrap_or(path);
+    let is_after_slash = |at: usize| at == 0 || relative[at - 1] == b'/';
+    if memchr2_iter(b'.', b'%', relative).all(|at| relative[at] == b'.' && !is_after_slash(at)) {
         text.push(b'/');
-        text.extend_from_slice(within);
+        text.extend_from_slice(relative);
         return;
     }
     let root = text.len();
-    let mut segments = within.split(|byte| *byte == b'/').peekable();
+    let mut segments = relative.split(|byte| *byte == b'/').peekable();
     while let Some(segment) = segments.next() {
         let start = text.len();
         text.push(b'/');
@@ -196,14 +161,14 @@ fn push_path(text: &mut Buffer, path: &[u8]) {
     }
 }
 
-/// Decodes what need not be encoded, and writes the rest in upper case (RFC 3986, 6.2.2.1 and 6.2.2.2).
+/// Decodes unreserved characters, and writes other codes in upper case (RFC 3986, 6.2.2.1 and 6.2.2.2).
 ///
-/// A segment with a `%` that begins no code stays as it is: decoded, what comes after that might make it one.
+/// A segment with an invalid `%` stays as it is: decoding what follows could complete it to a code.
 fn push_segment(text: &mut Buffer, segment: &[u8]) {
-    let begins_a_code = |(at, _): (usize, &u8)| {
+    let starts_code = |(at, _): (usize, &u8)| {
         segment.get(at + 1..at + 3).is_some_and(|code| code.iter().all(u8::is_ascii_hexdigit))
     };
-    if !segment.iter().enumerate().filter(|(_, byte)| **byte == b'%').all(begins_a_code) {
+    if !segment.iter().enumerate().filter(|(_, byte)| **byte == b'%').all(starts_code) {
         return text.extend_from_slice(segment);
     }
     let mut rest = segment;
@@ -238,12 +203,12 @@ mod tests {
 
     use super::*;
 
-    fn key(path_and_query: &str) -> Key {
-        Key::of("http", "example.com", path_and_query)
+    fn key(path_and_query: &str) -> CacheKey {
+        CacheKey::new("http", "example.com", path_and_query)
     }
 
     #[test]
-    fn spellings() {
+    fn paths_are_normalised() {
         for (raw, expected) in [
             ("", "/"),
             ("/", "/"),
@@ -282,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn parts() {
+    fn scheme_and_authority_are_normalised() {
         for (scheme, authority, expected) in [
             ("HTTP", "Example.COM:80", "http://example.com/p?q"),
             ("http", "example.com:", "http://example.com/p?q"),
@@ -291,7 +256,7 @@ mod tests {
             ("https", "[::1]:443", "https://[::1]/p?q"),
             ("http", "[::80]", "http://[::80]/p?q"),
         ] {
-            let key = Key::of(scheme, authority, "/p?q");
+            let key = CacheKey::new(scheme, authority, "/p?q");
             assert_eq!(key.as_str(), expected);
             assert_eq!(key.path_and_query(), "/p?q");
             assert_eq!(key.path(), "/p");
@@ -299,10 +264,10 @@ mod tests {
         }
     }
 
-    /// The examples of RFC 3986, 5.4, as far as they are HTTP, and the suite's `invalidation`.
+    /// The examples of RFC 3986, 5.4 that are HTTP, and http-tests: `invalidation`.
     #[test]
-    fn references() {
-        let base = Key::of("http", "a", "/b/c/d;p?q");
+    fn references_are_resolved() {
+        let base = CacheKey::new("http", "a", "/b/c/d;p?q");
         for (reference, expected) in [
             ("g", Some("http://a/b/c/g")),
             ("./g", Some("http://a/b/c/g")),
@@ -331,15 +296,15 @@ mod tests {
             ("//*", None),
             ("a b", None),
         ] {
-            assert_eq!(base.resolve(reference).as_ref().map(Key::as_str), expected, "{reference}");
+            assert_eq!(base.resolve(reference).as_ref().map(CacheKey::as_str), expected, "{reference}");
         }
-        assert!(base.has_origin_of(&Key::of("HTTP", "A:80", "/")));
-        assert!(!base.has_origin_of(&Key::of("https", "a", "/")));
-        assert!(!base.has_origin_of(&Key::of("http", "a:81", "/")));
-        assert!(!Key::of("http", "a", "/").has_origin_of(&Key::of("http", "ab", "/")));
+        assert!(base.has_same_origin(&CacheKey::new("HTTP", "A:80", "/")));
+        assert!(!base.has_same_origin(&CacheKey::new("https", "a", "/")));
+        assert!(!base.has_same_origin(&CacheKey::new("http", "a:81", "/")));
+        assert!(!CacheKey::new("http", "a", "/").has_same_origin(&CacheKey::new("http", "ab", "/")));
     }
 
-    /// Decodes by steps of its own.
+    /// An independent decoder.
     fn decoded(segment: &str) -> String {
         let mut decoded = String::new();
         let mut rest = segment;
@@ -362,7 +327,7 @@ mod tests {
         decoded
     }
 
-    /// The same by steps of its own: cut, decode, walk.
+    /// An independent normalisation: split, decode, walk.
     fn naive(path: &str) -> String {
         let decoded: Vec<String> = path.split('/').map(decoded).collect();
         let segments: Vec<&str> = decoded.iter().skip(1).map(String::as_str).collect();
@@ -386,16 +351,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_the_naive_steps(path in "(/|\\.|%2e|%2E|%2f|%41|%c3|%|a|~){0,12}") {
+        fn normalisation_equals_an_independent_one(path in "(/|\\.|%2e|%2E|%2f|%41|%c3|%|a|~){0,12}") {
             let path = format!("/{path}");
             let key = key(&path);
             prop_assert_eq!(key.path_and_query(), naive(&path));
         }
 
         #[test]
-        fn spelled_once_it_stays(path in "[ -~]{0,40}", authority in "[a-zA-Z.:0-9]{1,12}") {
-            let once = Key::of("http", &authority, &path);
-            let again = Key::of(once.scheme(), once.authority(), once.path_and_query());
+        fn normalisation_is_idempotent(path in "[ -~]{0,40}", authority in "[a-zA-Z.:0-9]{1,12}") {
+            let once = CacheKey::new("http", &authority, &path);
+            let again = CacheKey::new(once.scheme(), once.authority(), once.path_and_query());
             // A second default port would be dropped a second time.
             if !once.authority().ends_with(':') && !once.authority().ends_with(":80") {
                 prop_assert_eq!(&once, &again);
@@ -403,7 +368,7 @@ mod tests {
         }
 
         #[test]
-        fn any_reference_is_resolved_or_not(base in "/[ -~]{0,20}", reference in ".{0,30}") {
+        fn arbitrary_references_do_not_panic(base in "/[ -~]{0,20}", reference in ".{0,30}") {
             if let Some(key) = key(&base).resolve(&reference) {
                 prop_assert!(key.path_and_query().starts_with(['/']));
                 prop_assert!(!key.as_str().contains('#') || base.contains('#'));

@@ -1,4 +1,4 @@
-//! Whether an answer may be stored, in a cache that many share (RFC 9111, 3).
+//! Whether a shared cache may store a response (RFC 9111, 3).
 
 use http::{
     HeaderMap, StatusCode,
@@ -12,104 +12,99 @@ use super::{
     vary::Vary,
 };
 
-/// Why an answer is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
-pub enum NotStored {
-    /// An interim answer: the final one is still to come.
-    #[error("an interim answer")]
+pub enum NotStorable {
+    /// 1xx.
+    #[error("interim response")]
     Interim,
-    /// 206, or anything else that is a part of an answer.
-    #[error("a part of an answer")]
+    /// 206.
+    #[error("partial response")]
     Partial,
-    /// 304 where nothing had been asked about.
-    #[error("304 to a request without a condition")]
+    /// 304 to an unconditional request.
+    #[error("304 to an unconditional request")]
     NotModified,
-    /// The request's `no-store`.
+    /// `no-store` of the request.
     #[error("no-store of the request")]
     RequestNoStore,
-    /// The answer's `no-store`.
+    /// `no-store` of the response.
     #[error("no-store")]
     NoStore,
-    /// `must-understand`, and the status is not understood.
-    #[error("must-understand, and an unknown status")]
+    /// `must-understand` with an unknown status.
+    #[error("must-understand with an unknown status")]
     NotUnderstood,
-    /// For one user.
     #[error("private")]
     Private,
-    /// Asked with credentials, and the origin does not say that it is for others as well.
-    #[error("asked with credentials")]
+    /// The request had credentials, and the response does not declare that it may be shared.
+    #[error("request with credentials")]
     Credentials,
-    /// It sets a cookie, and the origin does not say `public` or `s-maxage` (or in a targeted field, a lifetime): a
-    /// session that is handed to a stranger costs more than a miss. Stricter than the standard (RFC 9111, 7.3).
-    #[error("it sets a cookie")]
+    /// The response sets a cookie without `public`, `s-maxage` or a targeted lifetime: one user's session in another user's
+    /// browser is worse than a miss. Stricter than the standard (RFC 9111, 7.3).
+    #[error("sets a cookie")]
     Cookie,
-    /// `Vary: *`: it depends on more than the request.
+    /// `Vary: *`.
     #[error("Vary: *")]
     VariesOnAnything,
-    /// Answers of this status are stored only if the origin says for how long.
-    #[error("the status, without a lifetime")]
+    /// The status is stored only with a declared lifetime.
+    #[error("status without a lifetime")]
     Status,
 }
 
-/// A request, a GET, and its answer.
+/// A GET and its response.
 #[derive(Clone, Copy, Debug)]
-pub struct Exchange<'a> {
-    /// The request's head.
+pub struct GetExchange<'a> {
     pub request: &'a HeaderMap,
-    /// The answer's status.
     pub status: StatusCode,
-    /// The answer's head.
     pub response: &'a HeaderMap,
 }
 
-/// Whether the answer may be stored for others than who has asked. It is no partial one by its length: a body that
-/// was cut is not stored, whatever is said here.
+/// Whether the response may be stored. The caller makes sure that its body is whole.
 pub fn storable(
-    exchange: &Exchange<'_>,
-    asked: &RequestDirectives,
-    said: &ResponseDirectives,
-) -> Result<(), NotStored> {
-    let Exchange { request, status, response } = *exchange;
+    exchange: &GetExchange<'_>,
+    request_directives: &RequestDirectives,
+    directives: &ResponseDirectives,
+) -> Result<(), NotStorable> {
+    let GetExchange { request, status, response } = *exchange;
     match status {
-        status if status.is_informational() => return Err(NotStored::Interim),
-        StatusCode::PARTIAL_CONTENT => return Err(NotStored::Partial),
-        StatusCode::NOT_MODIFIED => return Err(NotStored::NotModified),
+        status if status.is_informational() => return Err(NotStorable::Interim),
+        StatusCode::PARTIAL_CONTENT => return Err(NotStorable::Partial),
+        StatusCode::NOT_MODIFIED => return Err(NotStorable::NotModified),
         _ => {}
     }
-    if asked.no_store {
-        return Err(NotStored::RequestNoStore);
+    if request_directives.no_store {
+        return Err(NotStorable::RequestNoStore);
     }
     let is_understood = is_understood(status);
-    if said.must_understand && !is_understood {
-        return Err(NotStored::NotUnderstood);
+    if directives.must_understand && !is_understood {
+        return Err(NotStorable::NotUnderstood);
     }
-    if said.no_store && !said.must_understand {
-        return Err(NotStored::NoStore);
+    if directives.no_store && !directives.must_understand {
+        return Err(NotStorable::NoStore);
     }
-    if said.private.is_whole() {
-        return Err(NotStored::Private);
+    if directives.private.is_whole() {
+        return Err(NotStorable::Private);
     }
-    let is_for_all = said.public || said.s_maxage.is_some();
-    if request.contains_key(AUTHORIZATION) && !is_for_all && !said.must_revalidate {
-        return Err(NotStored::Credentials);
+    let is_shared = directives.public || directives.s_maxage.is_some();
+    if request.contains_key(AUTHORIZATION) && !is_shared && !directives.must_revalidate {
+        return Err(NotStorable::Credentials);
     }
-    let is_for_this_cache = said.is_targeted && said.max_age.is_some();
-    let is_stripped =
-        said.private.fields().contains(&SET_COOKIE) || said.no_cache.fields().contains(&SET_COOKIE);
-    if response.contains_key(SET_COOKIE) && !(is_for_all || is_for_this_cache || is_stripped) {
-        return Err(NotStored::Cookie);
+    let has_targeted_lifetime = directives.is_targeted && directives.max_age.is_some();
+    let is_stripped = directives.private.fields().contains(&SET_COOKIE)
+        || directives.no_cache.fields().contains(&SET_COOKIE);
+    if response.contains_key(SET_COOKIE) && !(is_shared || has_targeted_lifetime || is_stripped) {
+        return Err(NotStorable::Cookie);
     }
     if response.contains_key(VARY) && Vary::of(response) == Vary::Any {
-        return Err(NotStored::VariesOnAnything);
+        return Err(NotStorable::VariesOnAnything);
     }
-    let is_told = said.lifetime().is_some() || (!said.is_targeted && response.contains_key(EXPIRES));
-    if !(is_told || said.public || is_heuristically_cacheable(status)) {
-        return Err(NotStored::Status);
+    let has_lifetime =
+        directives.lifetime().is_some() || (!directives.is_targeted && response.contains_key(EXPIRES));
+    if !(has_lifetime || directives.public || is_heuristically_cacheable(status)) {
+        return Err(NotStorable::Status);
     }
     Ok(())
 }
 
-/// Whether it is known what the status asks of caches: those of RFC 9110, and of its well-known extensions.
+/// Whether the cache understands the status: those of RFC 9110 and its well-known extensions.
 #[must_use]
 pub fn is_understood(status: StatusCode) -> bool {
     matches!(
@@ -123,53 +118,53 @@ mod tests {
     use super::*;
     use crate::policy::testing::{Lines, head};
 
-    fn get(asked: Lines<'_>, status: u16, told: Lines<'_>) -> Result<(), NotStored> {
-        let (request, response) = (head(asked), head(told));
+    fn get(request: Lines<'_>, status: u16, response: Lines<'_>) -> Result<(), NotStorable> {
+        let (request, response) = (head(request), head(response));
         let targets = [http::HeaderName::from_static("cdn-cache-control")];
         let status = StatusCode::from_u16(status).unwrap();
-        let exchange = Exchange { request: &request, status, response: &response };
-        let said = ResponseDirectives::read(&response, &targets);
-        storable(&exchange, &RequestDirectives::read(&request), &said)
+        let exchange = GetExchange { request: &request, status, response: &response };
+        let directives = ResponseDirectives::read(&response, &targets);
+        storable(&exchange, &RequestDirectives::read(&request), &directives)
     }
 
     fn control(value: &str) -> [(&'static str, &str); 1] {
         [("cache-control", value)]
     }
 
-    /// The suite's `cc-response`, `cdn-cache-control` and `authorization`.
+    /// http-tests: `cc-response`, `cdn-cache-control` and `authorization`.
     #[test]
-    fn directives() {
+    fn cache_control() {
         for (value, expected) in [
             ("max-age=3600", Ok(())),
-            ("private, max-age=3600", Err(NotStored::Private)),
+            ("private, max-age=3600", Err(NotStorable::Private)),
             ("private=\"a\", max-age=3600", Ok(())),
-            ("no-store", Err(NotStored::NoStore)),
-            ("max-age=10000, no-store", Err(NotStored::NoStore)),
+            ("no-store", Err(NotStorable::NoStore)),
+            ("max-age=10000, no-store", Err(NotStorable::NoStore)),
             ("no-cache", Ok(())),
             ("max-age=3600, no-store, must-understand", Ok(())),
-            ("max-age=3600, must-understand, private", Err(NotStored::Private)),
+            ("max-age=3600, must-understand, private", Err(NotStorable::Private)),
         ] {
             assert_eq!(get(&[], 200, &control(value)), expected, "{value}");
         }
         let no_store = [("cache-control", "no-store"), ("cdn-cache-control", "max-age=10000")];
         assert_eq!(get(&[], 200, &no_store), Ok(()));
         let targeted = [("cache-control", "max-age=10000"), ("cdn-cache-control", "no-store")];
-        assert_eq!(get(&[], 200, &targeted), Err(NotStored::NoStore));
+        assert_eq!(get(&[], 200, &targeted), Err(NotStorable::NoStore));
         let broken = [("cache-control", "no-store"), ("cdn-cache-control", "max-age=10000, &&&&&")];
-        assert_eq!(get(&[], 200, &broken), Err(NotStored::NoStore));
-        assert_eq!(get(&control("no-store"), 200, &control("max-age=1")), Err(NotStored::RequestNoStore));
+        assert_eq!(get(&[], 200, &broken), Err(NotStorable::NoStore));
+        assert_eq!(get(&control("no-store"), 200, &control("max-age=1")), Err(NotStorable::RequestNoStore));
         for (value, expected) in [
-            ("max-age=3600", Err(NotStored::Credentials)),
+            ("max-age=3600", Err(NotStorable::Credentials)),
             ("max-age=3600, public", Ok(())),
             ("max-age=3600, must-revalidate", Ok(())),
             ("s-maxage=3600", Ok(())),
-            ("s-maxage=3600, private", Err(NotStored::Private)),
+            ("s-maxage=3600, private", Err(NotStorable::Private)),
         ] {
             assert_eq!(get(&[("authorization", "FOO")], 200, &control(value)), expected, "{value}");
         }
     }
 
-    /// The suite's `status` and `heuristic-freshness`.
+    /// http-tests: `status` and `heuristic-freshness`.
     #[test]
     fn statuses() {
         let fresh = control("max-age=100000");
@@ -179,11 +174,11 @@ mod tests {
         {
             assert_eq!(get(&[], status, &fresh), Ok(()), "{status}");
             let expected =
-                if [299, 499, 599].contains(&status) { Err(NotStored::NotUnderstood) } else { Ok(()) };
+                if [299, 499, 599].contains(&status) { Err(NotStorable::NotUnderstood) } else { Ok(()) };
             assert_eq!(get(&[], status, &understand), expected, "{status}");
         }
         for (status, reason) in
-            [(103, NotStored::Interim), (206, NotStored::Partial), (304, NotStored::NotModified)]
+            [(103, NotStorable::Interim), (206, NotStorable::Partial), (304, NotStorable::NotModified)]
         {
             assert_eq!(get(&[], status, &fresh), Err(reason), "{status}");
         }
@@ -206,21 +201,21 @@ mod tests {
             (504, false),
             (599, false),
         ] {
-            let expected = if is_stored { Ok(()) } else { Err(NotStored::Status) };
+            let expected = if is_stored { Ok(()) } else { Err(NotStorable::Status) };
             assert_eq!(get(&[], status, &modified), expected, "{status}");
             assert_eq!(get(&[], status, &[modified[0], ("cache-control", "public")]), Ok(()), "{status}");
             assert_eq!(get(&[], status, &[("expires", "0")]), Ok(()), "{status}");
         }
         let ignored = [("expires", "0"), ("cdn-cache-control", "foo")];
-        assert_eq!(get(&[], 503, &ignored), Err(NotStored::Status));
+        assert_eq!(get(&[], 503, &ignored), Err(NotStorable::Status));
     }
 
     #[test]
-    fn cookies() {
+    fn responses_with_cookies_need_public_or_a_shared_lifetime() {
         let with = |value: &'static str| [("set-cookie", "a=b"), ("cache-control", value)];
         for (value, expected) in [
-            ("max-age=3600", Err(NotStored::Cookie)),
-            ("max-age=3600, must-revalidate", Err(NotStored::Cookie)),
+            ("max-age=3600", Err(NotStorable::Cookie)),
+            ("max-age=3600, must-revalidate", Err(NotStorable::Cookie)),
             ("max-age=3600, public", Ok(())),
             ("s-maxage=3600", Ok(())),
             ("max-age=3600, no-cache=\"Set-Cookie\"", Ok(())),
@@ -234,10 +229,10 @@ mod tests {
     }
 
     #[test]
-    fn what_it_depends_on() {
+    fn vary_on_anything_is_not_stored() {
         for (fields, expected) in [
-            ("*", Err(NotStored::VariesOnAnything)),
-            ("Foo, *", Err(NotStored::VariesOnAnything)),
+            ("*", Err(NotStorable::VariesOnAnything)),
+            ("Foo, *", Err(NotStorable::VariesOnAnything)),
             ("Foo", Ok(())),
         ] {
             assert_eq!(

@@ -1,11 +1,9 @@
-//! Heads for tests.
+//! Header maps for tests.
 
 use http::{HeaderMap, HeaderValue};
 
-/// Names and values.
 pub(crate) type Lines<'a> = &'a [(&'static str, &'a str)];
 
-/// A head of these lines, in order.
 pub(crate) fn head(lines: Lines<'_>) -> HeaderMap {
     let mut head = HeaderMap::new();
     for (name, value) in lines {

@@ -1,8 +1,7 @@
-//! Which fields of a request select an answer (`Vary`; RFC 9110, 12.5.5; RFC 9111, 4.1), and what they select.
+//! `Vary`: the request fields that select a response, and their values (RFC 9110, 12.5.5; RFC 9111, 4.1).
 //!
-//! Values are compared in one spelling: white space and the number of lines do not matter, nor does the order of
-//! a list of weighted choices, nor the case of its names. `User-Agent`, `Cookie` and others whose commas are no
-//! separators are compared as they are.
+//! Values are normalised: white space and line breaks do not matter, nor the order of weighted choices, nor the case of
+//! their names. `User-Agent`, `Cookie` and other fields whose commas do not separate elements are compared as they are.
 
 use std::fmt;
 
@@ -15,27 +14,24 @@ use http::{
 };
 use smallvec::SmallVec;
 
-use super::field::{elements, listed, position, trim};
+use super::field::{elements, listed, parse_u64, trim};
 
-/// More fields than that are not told apart: the answer depends on anything.
-const FIELDS_MOST: usize = 32;
+/// A `Vary` of more fields counts as `*`.
+const FIELDS_MAX: usize = 32;
 
-/// More choices than that are not sorted, but compared as they are.
-const CHOICES_MOST: usize = 64;
+/// Longer lists of choices are compared without sorting.
+const CHOICES_MAX: usize = 64;
 
-/// What an answer depends on, besides its URI.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Vary {
-    /// Nothing.
     None,
-    /// These fields of the request, sorted, each once.
+    /// Request fields, sorted and unique.
     Fields(SmallVec<[HeaderName; 2]>),
-    /// More than the request (`*`), or what cannot be read: it may not be used again.
+    /// `*`, or unreadable: the response matches no other request.
     Any,
 }
 
 impl Vary {
-    /// Of an answer's head.
     #[must_use]
     pub fn of(response: &HeaderMap) -> Self {
         if !response.contains_key(VARY) {
@@ -44,8 +40,8 @@ impl Vary {
         let mut fields: SmallVec<[HeaderName; 2]> = SmallVec::new();
         for element in listed(response, &VARY) {
             match HeaderName::from_bytes(element) {
-                // A star is a name of a field as well, as far as its letters go.
-                Ok(name) if element != b"*" && fields.len() <= FIELDS_MOST => fields.push(name),
+                // `*` is also a valid field name by its characters.
+                Ok(name) if element != b"*" && fields.len() <= FIELDS_MAX => fields.push(name),
                 _ => return Self::Any,
             }
         }
@@ -53,34 +49,33 @@ impl Vary {
         fields.dedup();
         match fields.len() {
             0 => Self::None,
-            1..=FIELDS_MOST => Self::Fields(fields),
+            1..=FIELDS_MAX => Self::Fields(fields),
             _ => Self::Any,
         }
     }
 
-    /// The fields.
     #[must_use]
     pub fn fields(&self) -> &[HeaderName] {
         if let Self::Fields(fields) = self { fields } else { &[] }
     }
 
-    /// What this request selects: that of its fields which the answer depends on.
+    /// The request's values of the selecting fields.
     #[must_use]
-    pub fn selecting(&self, request: &HeaderMap) -> Selecting {
-        Selecting(self.spelled(request).as_slice().into())
+    pub fn selecting(&self, request: &HeaderMap) -> SelectingValues {
+        SelectingValues(self.normalised(request).as_slice().into())
     }
 
-    /// Whether a request selects what another has selected. Nothing matches [`Vary::Any`].
+    /// Whether a request has the same values. Nothing matches [`Vary::Any`].
     #[must_use]
-    pub fn matches(&self, selected: &Selecting, request: &HeaderMap) -> bool {
+    pub fn matches(&self, selected: &SelectingValues, request: &HeaderMap) -> bool {
         match self {
             Self::None => true,
             Self::Any => false,
-            Self::Fields(_) => *self.spelled(request) == *selected.0,
+            Self::Fields(_) => *self.normalised(request) == *selected.0,
         }
     }
 
-    fn spelled(&self, request: &HeaderMap) -> Buffer {
+    fn normalised(&self, request: &HeaderMap) -> Buffer {
         let mut text = Buffer::new();
         for name in self.fields() {
             if !request.contains_key(name) {
@@ -98,27 +93,27 @@ impl Vary {
     }
 }
 
-/// What a request has selected, under one [`Vary`]: the values of its fields, in one spelling.
+/// The normalised values of the selecting fields of one request, under one [`Vary`].
 #[derive(Clone, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
-pub struct Selecting(Box<[u8]>);
+pub struct SelectingValues(Box<[u8]>);
 
-impl Selecting {
-    /// Of what [`as_bytes`](Self::as_bytes) has given.
+impl SelectingValues {
+    /// The inverse of [`as_bytes`](Self::as_bytes).
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self(bytes.into())
     }
 
-    /// As bytes, for a key: different ones for different values.
+    /// Distinct for distinct values.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl fmt::Debug for Selecting {
+impl fmt::Debug for SelectingValues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Selecting({})", self.0.escape_ascii())
+        write!(f, "SelectingValues({})", self.0.escape_ascii())
     }
 }
 
@@ -149,24 +144,24 @@ fn push_value(text: &mut Buffer, request: &HeaderMap, name: &HeaderName) {
     }
 }
 
-/// Weighted choices (RFC 9110, 12.4.2), sorted; none if they are no such list, or one with quoted parameters.
+/// Appends weighted choices (RFC 9110, 12.4.2), sorted; `None` if the field is no such list or has quoted parameters.
 fn push_choices(text: &mut Buffer, request: &HeaderMap, name: &HeaderName) -> Option<()> {
-    let mut spelled = Buffer::new();
+    let mut buffer = Buffer::new();
     let mut choices: SmallVec<[Choice; 16]> = SmallVec::new();
     for line in request.get_all(name) {
         if line.as_bytes().contains(&b'"') {
             return None;
         }
         for element in elements(line.as_bytes()) {
-            if choices.len() == CHOICES_MOST {
+            if choices.len() == CHOICES_MAX {
                 return None;
             }
-            choices.push(Choice::read(&mut spelled, element, *name == ACCEPT_ENCODING)?);
+            choices.push(Choice::read(&mut buffer, element, *name == ACCEPT_ENCODING)?);
         }
     }
-    let named = |choice: &Choice| &spelled[choice.start..choice.end];
+    let named = |choice: &Choice| &buffer[choice.start..choice.end];
     if *name == ACCEPT_ENCODING && !choices.iter().any(|choice| named(choice) == b"*") {
-        // What is not named is not wanted, but for `identity`.
+        // Without `*`, a coding of weight 0 means the same as an absent one, except `identity`.
         choices.retain(|choice| choice.thousandths > 0 || named(choice) == b"identity");
     }
     choices.sort_unstable_by(|one, other| {
@@ -181,7 +176,7 @@ fn push_choices(text: &mut Buffer, request: &HeaderMap, name: &HeaderName) -> Op
     Some(())
 }
 
-/// One choice: where its name and parameters are spelled, and its weight.
+/// The range of its name and parameters in the buffer, and its weight.
 #[derive(Clone, Copy)]
 struct Choice {
     start: usize,
@@ -190,26 +185,26 @@ struct Choice {
 }
 
 impl Choice {
-    fn read(spelled: &mut Buffer, element: &[u8], is_encoding: bool) -> Option<Self> {
-        let start = spelled.len();
+    fn read(buffer: &mut Buffer, element: &[u8], is_encoding: bool) -> Option<Self> {
+        let start = buffer.len();
         let mut thousandths = 1000;
         for (at, part) in element.split(|byte| *byte == b';').map(trim).enumerate() {
             match part {
                 _ if at == 0 => {
-                    spelled.extend(part.iter().map(u8::to_ascii_lowercase));
+                    buffer.extend(part.iter().map(u8::to_ascii_lowercase));
                 }
                 [b'q' | b'Q', b'=', weight @ ..] => thousandths = weight_of(weight)?,
                 _ => {
-                    spelled.push(b';');
-                    spelled.extend_from_slice(part);
+                    buffer.push(b';');
+                    buffer.extend_from_slice(part);
                 }
             }
         }
-        if is_encoding && matches!(&spelled[start..], b"x-gzip" | b"x-compress") {
-            // Other names of the same codings (RFC 9110, 8.4.1).
-            spelled.drain(start..start + 2);
+        if is_encoding && matches!(&buffer[start..], b"x-gzip" | b"x-compress") {
+            // Aliases of the same codings (RFC 9110, 8.4.1).
+            buffer.drain(start..start + 2);
         }
-        Some(Self { start, end: spelled.len(), thousandths })
+        Some(Self { start, end: buffer.len(), thousandths })
     }
 }
 
@@ -220,9 +215,9 @@ fn weight_of(weight: &[u8]) -> Option<u16> {
         [whole, b'.', part @ ..] if part.len() <= 3 => (*whole, part),
         _ => return None,
     };
-    let mut thousandths = position(&[whole])?;
+    let mut thousandths = parse_u64(&[whole])?;
     for place in 0..3 {
-        thousandths = thousandths * 10 + part.get(place).map_or(Some(0), |digit| position(&[*digit]))?;
+        thousandths = thousandths * 10 + part.get(place).map_or(Some(0), |digit| parse_u64(&[*digit]))?;
     }
     u16::try_from(thousandths).ok().filter(|weight| *weight <= 1000)
 }

@@ -1,40 +1,38 @@
-//! What a route has done.
+//! Counters of one route.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 
-use stockade_model::outcome::{Outcome, Outcomes};
+use stockade_model::{
+    outcome::{Outcome, Outcomes},
+    telemetry::TimeHistogram,
+};
 
-use crate::admin::Histogram;
-
-/// Counts of one route, since the proxy was started.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct RouteMetrics {
     outcomes: [AtomicU64; Outcome::ALL.len()],
-    /// Answers by class of status: 1xx to 5xx.
+    /// Responses by status class: 1xx to 5xx.
     statuses: [AtomicU64; 5],
     bytes_out: AtomicU64,
-    response: Times,
-    wait: Times,
-    load: Times,
+    response: DurationHistogram,
+    wait: DurationHistogram,
+    load: DurationHistogram,
 }
 
-/// Upper bounds of the buckets of a histogram, in seconds: about three a decade.
+/// Upper bounds of histogram buckets in seconds, about three per decade.
 pub const BUCKETS_S: [f64; 15] =
     [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
-/// A histogram of times.
 #[derive(Debug, Default)]
-pub struct Times {
-    /// One a bucket, and one for what is longer.
+pub struct DurationHistogram {
+    /// The last one counts longer times.
     buckets: [AtomicU64; BUCKETS_S.len() + 1],
     sum_nanos: AtomicU64,
 }
 
-impl Times {
-    /// Notes a time.
+impl DurationHistogram {
     pub fn note(&self, time: Duration) {
         let seconds = time.as_secs_f64();
         let bucket = BUCKETS_S.iter().position(|bound| seconds <= *bound).unwrap_or(BUCKETS_S.len());
@@ -42,10 +40,9 @@ impl Times {
         self.sum_nanos.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// What has been noted.
     #[must_use]
-    pub fn histogram(&self) -> Histogram {
-        Histogram {
+    pub fn histogram(&self) -> TimeHistogram {
+        TimeHistogram {
             bounds_seconds: BUCKETS_S.to_vec(),
             counts: self.buckets.iter().map(|bucket| bucket.load(Relaxed)).collect(),
             sum_seconds: Duration::from_nanos(self.sum_nanos.load(Relaxed)).as_secs_f64(),
@@ -53,8 +50,7 @@ impl Times {
     }
 }
 
-impl Counts {
-    /// Notes an answer.
+impl RouteMetrics {
     pub fn note(&self, outcome: Outcome, status: u16, bytes: u64, took: Duration) {
         self.outcomes[outcome as usize].fetch_add(1, Relaxed);
         if let Some(class) = self.statuses.get((status / 100).saturating_sub(1) as usize) {
@@ -64,7 +60,6 @@ impl Counts {
         self.response.note(took);
     }
 
-    /// How many answers had each outcome.
     #[must_use]
     pub fn outcomes(&self) -> Outcomes {
         let mut outcomes = Outcomes::default();
@@ -74,33 +69,33 @@ impl Counts {
         outcomes
     }
 
-    /// Answers by class of status: 1xx to 5xx.
+    /// Responses by status class: 1xx to 5xx.
     #[must_use]
     pub fn statuses(&self) -> [u64; 5] {
         self.statuses.each_ref().map(|count| count.load(Relaxed))
     }
 
-    /// Bytes of bodies that were to be sent.
+    /// Bytes of bodies that were sent.
     #[must_use]
     pub fn bytes_out(&self) -> u64 {
         self.bytes_out.load(Relaxed)
     }
 
-    /// From a request's head to the last byte of its answer.
+    /// Time from a request's head to the last byte of its reply.
     #[must_use]
-    pub fn response(&self) -> &Times {
+    pub fn response(&self) -> &DurationHistogram {
         &self.response
     }
 
-    /// How long requests waited for another's load.
+    /// Time that requests waited for the load of another request.
     #[must_use]
-    pub fn wait(&self) -> &Times {
+    pub fn wait(&self) -> &DurationHistogram {
         &self.wait
     }
 
-    /// From the origin being asked to the head of its answer, or to its failure.
+    /// From the origin being context to the head of its answer, or to its failure.
     #[must_use]
-    pub fn load(&self) -> &Times {
+    pub fn load(&self) -> &DurationHistogram {
         &self.load
     }
 }

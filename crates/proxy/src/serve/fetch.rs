@@ -1,4 +1,4 @@
-//! A load: the origin is asked, and its answer becomes what may be stored.
+//! A load: sends the request to the origin, and turns the response into a cache entry.
 
 use std::{io, sync::Arc, time::SystemTime};
 
@@ -12,62 +12,61 @@ use stockade_cache::Lifespan;
 use tokio::sync::oneshot;
 
 use super::{
-    arriving::Arriving,
-    asked::Asked,
-    clock,
-    origin::{OriginBody, OriginError},
-    receive::{CHUNK, Limited, Pieces, Received, Receiver, Storing, limited},
-    stored::{Arrival, Content, Entry, Place, Reason, Room, Stored, Unshared, head_bytes, held, of_its_own},
+    context::RequestContext,
+    fetched_body::FetchedBody,
+    origin::OriginError,
+    receiver::{BodyChunks, BodyReceiver, CHUNK_BYTES, LimitedBody, ReceivedBody, StoreTarget, read_limited},
+    runtime::system_now,
+    spool::Spool,
+    stored::{
+        CacheEntry, EntryKey, LoadedEntry, Reservation, StoredBody, StoredResponse, UncacheableMarker,
+        UncacheableReason, allocated_bytes, detached, header_bytes,
+    },
 };
 use crate::policy::{
     conditional,
     directives::ResponseDirectives,
     freshness::Freshness,
     hop,
-    storable::{Exchange, NotStored, storable},
-    vary::{Selecting, Vary},
+    storable::{GetExchange, NotStorable, storable},
+    vary::{SelectingValues, Vary},
 };
 
-/// What a load brings that brings nothing to be shared.
+/// A load that brings nothing to be stored in place of a good response.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
-    /// Nobody answered.
+pub enum OriginFailure {
     #[error(transparent)]
-    Origin(#[from] OriginError),
-    /// The origin says that it has failed.
+    NoResponse(#[from] OriginError),
+    /// An error response, for all waiting requests.
     #[error("the origin answers {}", .0.status)]
-    Answered(Arc<Stored>),
-    /// It does, to one who asked alone.
+    Response(Arc<StoredResponse>),
+    /// An error response for this client alone; it is in the request context.
     #[error("the origin answers {status}")]
-    Own {
-        /// With what.
-        status: StatusCode,
-    },
-    /// The answer broke off.
-    #[error("the answer broke off: {0}")]
-    Cut(io::Error),
+    Private { status: StatusCode },
+    #[error("the origin's response is truncated: {0}")]
+    Truncated(io::Error),
 }
 
-impl Failure {
-    /// What the origin answered.
+impl OriginFailure {
+    /// The origin's status.
     #[must_use]
     pub fn status(&self) -> Option<StatusCode> {
         match self {
-            Self::Answered(stored) => Some(stored.status),
-            Self::Own { status } => Some(*status),
-            Self::Origin(_) | Self::Cut(_) => None,
+            Self::Response(stored) => Some(stored.status),
+            Self::Private { status } => Some(*status),
+            Self::NoResponse(_) | Self::Truncated(_) => None,
         }
     }
 }
 
-/// Whether an answer means that the origin has failed (RFC 5861, 4, and 408 as Belfrage has it).
+/// Whether a status means that the origin has failed (RFC 5861, 4; 408 as in Belfrage).
 #[must_use]
 pub fn is_failure(status: StatusCode) -> bool {
     matches!(status.as_u16(), 408 | 500 | 502 | 503 | 504)
 }
 
-/// Whether an answer is about the range or the conditions of its request, and says nothing to others.
-fn is_of_a_condition(status: StatusCode) -> bool {
+/// Whether a status depends on the range or conditions of its request, so that the response fits no other request.
+fn is_conditional(status: StatusCode) -> bool {
     matches!(
         status,
         StatusCode::PARTIAL_CONTENT
@@ -77,381 +76,404 @@ fn is_of_a_condition(status: StatusCode) -> bool {
     )
 }
 
-/// The largest body of a failure that waiters are told.
-const FAILURE_BYTES_MAX: usize = 64 << 10;
+/// The largest error response that coalesced requests share, in bytes of its body.
+const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
 
-/// The key and the place of an answer take no more, in bytes; a longer URL has what it takes refused by the cache.
-const BESIDE_BYTES: usize = 1_024;
+/// Bytes reserved for the key and the entry of a response. The cache refuses an entry whose longer URL needs more.
+const ENTRY_OVERHEAD_BYTES: usize = 1_024;
 
-/// What a chunk of a body costs besides, at most, in bytes.
-const CHUNK_BESIDE_BYTES: usize = 2 * 96;
+/// Upper bound of the overhead of one chunk of a body, in bytes.
+const CHUNK_OVERHEAD_BYTES: usize = 2 * 96;
 
-/// Larger bodies are not waited for at all.
-const SMALL_BYTES: usize = 64 << 10;
+/// A body of at most this length may have arrived with its head; larger ones are spooled at once.
+const SMALL_BODY_BYTES_MAX: usize = 64 << 10;
 
-/// Asks the origin on behalf of a request, for the place where its answer is to be stored.
-pub async fn load(asked: Arc<Asked>, place: Place, room: Room) -> Result<Arrival, Failure> {
-    if place.variant.is_none()
-        && let Some(Entry::Answer(last)) = asked.route.cache.peek(&place).map(|held| held.value)
-        && !last.is_for(&asked.headers)
+/// The load of an entry, for the request that leads it.
+pub async fn load(
+    context: Arc<RequestContext>,
+    entry_key: EntryKey,
+    reservation: Reservation,
+) -> Result<LoadedEntry, OriginFailure> {
+    if entry_key.variant.is_none()
+        && let Some(CacheEntry::Response(latest)) =
+            context.route.cache.peek(&entry_key).map(|found| found.value)
+        && !latest.matches(&context.headers)
     {
-        // It stays where it is, for those whom it is for.
-        return Ok(Arrival::unasked(Entry::Another(last)));
+        // It stays stored for the requests that select it.
+        return Ok(LoadedEntry::without_source(CacheEntry::OtherVariant(latest)));
     }
-    let held = Held::find(&asked, &place);
-    let conditions: HeaderMap =
-        held.iter().flat_map(|held| conditional::conditional_request(&held.stored.headers)).collect();
-    let loading = Loading { asked, place };
-    if held.is_none()
-        && let Some((reason, own)) = loading.own_conditions()
+    let revalidation = Revalidation::find(&context, &entry_key);
+    let conditions: HeaderMap = revalidation
+        .iter()
+        .flat_map(|revalidation| conditional::conditional_request(&revalidation.stored.headers))
+        .collect();
+    let fetch = OriginFetch { context, entry_key };
+    if revalidation.is_none()
+        && let Some((reason, client_conditions)) = fetch.client_conditions()
     {
-        let (began, response) = loading.ask(&own).await?;
-        if is_of_a_condition(response.status()) {
-            return Ok(loading.own_answer(reason, response, began));
+        let (started, response) = fetch.send(&client_conditions).await?;
+        if is_conditional(response.status()) {
+            return Ok(fetch.keep_conditional(reason, response, started));
         }
-        return loading.take_in(began, response, None, room).await;
+        return fetch.store_or_keep(started, response, None, reservation).await;
     }
-    let (began, response) = loading.ask(&conditions).await?;
-    let (Some(Held { stored, .. }), StatusCode::NOT_MODIFIED) = (&held, response.status()) else {
-        return loading.take_in(began, response, held, room).await;
+    let (started, response) = fetch.send(&conditions).await?;
+    let (Some(Revalidation { stored, .. }), StatusCode::NOT_MODIFIED) = (&revalidation, response.status())
+    else {
+        return fetch.store_or_keep(started, response, revalidation, reservation).await;
     };
-    if conditional::is_about(&stored.headers, response.headers()) {
-        return Ok(loading.not_modified(stored, response.headers(), began));
+    if conditional::is_about_stored(&stored.headers, response.headers()) {
+        return Ok(fetch.not_modified(stored, response.headers(), started));
     }
-    // It is about another answer than the one that is here.
-    let (began, response) = loading.ask(&HeaderMap::new()).await?;
-    loading.take_in(began, response, None, room).await
+    // The 304 is about another response than the stored one.
+    let (started, response) = fetch.send(&HeaderMap::new()).await?;
+    fetch.store_or_keep(started, response, None, reservation).await
 }
 
-/// An answer that is here, for who selects it.
-struct Held {
-    stored: Arc<Stored>,
+/// The stored response that a load validates.
+struct Revalidation {
+    stored: Arc<StoredResponse>,
+    /// Whether it may still be served, stale or not.
     is_servable: bool,
 }
 
-impl Held {
-    fn find(asked: &Asked, place: &Place) -> Option<Self> {
-        let held = asked.route.cache.peek(place)?;
-        let Entry::Answer(stored) = held.value else { return None };
-        let is_servable = !held.servable_for.is_zero();
-        stored.is_for(&asked.headers).then_some(Self { stored, is_servable })
+impl Revalidation {
+    fn find(context: &RequestContext, entry_key: &EntryKey) -> Option<Self> {
+        let found = context.route.cache.peek(entry_key)?;
+        let CacheEntry::Response(stored) = found.value else { return None };
+        let is_servable = !found.servable_for.is_zero();
+        stored.matches(&context.headers).then_some(Self { stored, is_servable })
     }
 }
 
-/// What is stored, with the head that the origin has given in answer to HEAD; `None`: it may not be stored any more.
+/// The stored response with the head of a response to HEAD; `None`: it must not be stored any more.
 pub fn freshened_by_head(
-    asked: &Arc<Asked>,
-    place: &Place,
-    stored: &Stored,
-    head: &HeaderMap,
-) -> Option<Entry> {
-    let loading = Loading { asked: Arc::clone(asked), place: place.clone() };
-    let head = loading.freshened(stored, head, clock::now());
-    let lifespan = head.fate.ok().filter(|lifespan| *lifespan != Lifespan::NONE)?;
-    Some(Entry::Answer(Arc::new(head.stored(stored.content.clone(), lifespan))))
+    context: &Arc<RequestContext>,
+    entry_key: &EntryKey,
+    stored: &StoredResponse,
+    headers: &HeaderMap,
+) -> Option<CacheEntry> {
+    let fetch = OriginFetch { context: Arc::clone(context), entry_key: entry_key.clone() };
+    let head = fetch.freshened(stored, headers, system_now());
+    let lifespan = head.storability.ok().filter(|lifespan| *lifespan != Lifespan::NONE)?;
+    Some(CacheEntry::Response(Arc::new(head.into_stored(stored.body.clone(), lifespan))))
 }
 
-/// A load on its way.
-struct Loading {
-    asked: Arc<Asked>,
-    place: Place,
+struct OriginFetch {
+    context: Arc<RequestContext>,
+    entry_key: EntryKey,
 }
 
-/// What this cache is told before `Cache-Control` is (RFC 9213).
+/// Targeted fields that take precedence over `Cache-Control` (RFC 9213).
 pub const TARGETS: [HeaderName; 1] = [HeaderName::from_static("cdn-cache-control")];
 
-impl Loading {
-    async fn ask(&self, conditions: &HeaderMap) -> Result<(SystemTime, Response<OriginBody>), OriginError> {
-        let mut request = self.asked.for_load();
+impl OriginFetch {
+    async fn send(&self, conditions: &HeaderMap) -> Result<(SystemTime, Response<FetchedBody>), OriginError> {
+        let mut request = self.context.load_request();
         request.headers_mut().extend(conditions.clone());
-        let began = clock::now();
-        let mut response = self.asked.route.origin.ask(request, &self.asked).await?;
+        let started = system_now();
+        let mut response = self.context.send(request).await?;
         hop::strip(response.headers_mut());
-        Ok((began, response))
+        Ok((started, response))
     }
 
-    /// The client's own range and conditions, if it has some and is known to ask alone; and why it does.
-    fn own_conditions(&self) -> Option<(Reason, HeaderMap)> {
-        let own = hop::of_a_condition(&self.asked.headers);
-        if own.is_empty() { None } else { self.why_alone().map(|reason| (reason, own)) }
+    /// The client's own range and conditions, for a request that is known to be alone, and the reason for that.
+    fn client_conditions(&self) -> Option<(UncacheableReason, HeaderMap)> {
+        let conditions = hop::condition_fields(&self.context.headers);
+        if conditions.is_empty() { None } else { self.known_uncacheable().map(|reason| (reason, conditions)) }
     }
 
-    /// Why the request asks alone, if that is known: its answers are not shared, or none to credentials is.
-    fn why_alone(&self) -> Option<Reason> {
-        let of_credentials = || {
-            let place = Place::of_credentials(&self.place.key);
-            let is_meant = self.asked.has_credentials();
-            is_meant.then(|| self.asked.route.cache.peek(&place)).flatten().map(|held| held.value)
+    /// The reason of a stored uncacheable marker, for this URL or for requests with credentials.
+    fn known_uncacheable(&self) -> Option<UncacheableReason> {
+        let credentials_marker = || {
+            let entry_key = EntryKey::credentials_marker(&self.entry_key.key);
+            let has_credentials = self.context.has_credentials();
+            has_credentials
+                .then(|| self.context.route.cache.peek(&entry_key))
+                .flatten()
+                .map(|found| found.value)
         };
-        match self.held_here().or_else(of_credentials)? {
-            Entry::Unshared(unshared) => Some(unshared.reason),
-            Entry::Answer(_) | Entry::Another(_) => None,
+        match self.stored_entry().or_else(credentials_marker)? {
+            CacheEntry::Uncacheable(marker) => Some(marker.reason),
+            CacheEntry::Response(_) | CacheEntry::OtherVariant(_) => None,
         }
     }
 
-    /// What the origin makes of a client's own range or conditions: for that client, as it is.
-    fn own_answer(&self, reason: Reason, response: Response<OriginBody>, began: SystemTime) -> Arrival {
-        // A part says, too, whom the whole is for. Unless that is one user, nothing is remembered for longer: else nobody
-        // would find out that it may be shared by now.
-        let whole = self.read(StatusCode::OK, response.headers().clone(), began).fate;
-        self.asked.keep_own(response);
+    /// Keeps the response to a client's own range or conditions for that client.
+    fn keep_conditional(
+        &self,
+        reason: UncacheableReason,
+        response: Response<FetchedBody>,
+        started: SystemTime,
+    ) -> LoadedEntry {
+        // The head of a part also tells whether the whole may be shared. The marker is renewed only if it may not:
+        // otherwise the next request has to find out.
+        let whole = self.evaluate(StatusCode::OK, response.headers().clone(), started).storability;
+        self.context.set_private_response(response);
         match whole {
-            _ if reason == Reason::TooLarge => self.unshared(reason),
-            Err(reason) if !reason.is_of_status() => self.unshared(reason),
-            _ => Arrival::fleeting(Unshared::for_now(reason)),
+            _ if reason == UncacheableReason::TooLarge => self.uncacheable(reason),
+            Err(reason) if !reason.is_status() => self.uncacheable(reason),
+            _ => LoadedEntry::transient(UncacheableMarker::transient(reason)),
         }
     }
 
-    /// The answer that is here, with the head that the origin gives it now.
-    fn freshened(&self, stored: &Stored, told: &HeaderMap, began: SystemTime) -> Head {
-        let said = ResponseDirectives::read(told, &TARGETS);
+    /// The stored response's head, updated by the head of a 304 or of a response to HEAD.
+    fn freshened(&self, stored: &StoredResponse, update: &HeaderMap, started: SystemTime) -> EvaluatedHead {
+        let directives = ResponseDirectives::read(update, &TARGETS);
         let mut headers = stored.headers.clone();
-        conditional::freshen(&mut headers, told, &said, clock::now());
-        self.read(stored.status, headers, began)
+        conditional::freshen(&mut headers, update, &directives, system_now());
+        self.evaluate(stored.status, headers, started)
     }
 
-    /// What becomes of the answer that is here, now that the origin says that it is as it was.
-    fn not_modified(&self, stored: &Stored, told: &HeaderMap, began: SystemTime) -> Arrival {
-        let mut head = self.freshened(stored, told, began);
-        self.asked.keep_fields(&ResponseDirectives::read(told, &TARGETS), told);
-        if head.fate == Err(NotStored::Cookie.into()) && told.contains_key(SET_COOKIE) {
-            // The cookie is for who has asked, the rest for everybody, as it was.
-            let mut told = told.clone();
-            self.asked.keep_field(&SET_COOKIE, &told);
-            told.remove(SET_COOKIE);
-            head = self.freshened(stored, &told, began);
+    /// The origin has validated the stored response.
+    fn not_modified(&self, stored: &StoredResponse, update: &HeaderMap, started: SystemTime) -> LoadedEntry {
+        let mut head = self.freshened(stored, update, started);
+        self.context.keep_private_fields(&ResponseDirectives::read(update, &TARGETS), update);
+        if head.storability == Err(NotStorable::Cookie.into()) && update.contains_key(SET_COOKIE) {
+            // The cookie is for this client, the stored response still for all.
+            let mut update = update.clone();
+            self.context.keep_private_field(&SET_COOKIE, &update);
+            update.remove(SET_COOKIE);
+            head = self.freshened(stored, &update, started);
         }
-        match head.fate {
+        match head.storability {
             Ok(lifespan) => {
-                let stored = head.stored(stored.content.clone(), lifespan);
-                Arrival::whole(Entry::Answer(Arc::new(stored)))
+                let stored = head.into_stored(stored.body.clone(), lifespan);
+                LoadedEntry::complete(CacheEntry::Response(Arc::new(stored)))
             }
-            // Nobody knows how long it is fresh: so it is for those who have waited for it.
-            Err(reason) if reason.is_of_status() => {
-                let stored = head.stored(stored.content.clone(), Lifespan::NONE);
-                Arrival::whole(Entry::Answer(Arc::new(stored)))
+            // Without a lifetime it is for the waiting requests only.
+            Err(reason) if reason.is_status() => {
+                let stored = head.into_stored(stored.body.clone(), Lifespan::NONE);
+                LoadedEntry::complete(CacheEntry::Response(Arc::new(stored)))
             }
-            // From now on it is for one: who has asked.
+            // The origin has made it private: it is for this client only.
             Err(reason) => {
-                let body = OriginBody::Document(Full::new(stored.content.joined()));
+                let body = FetchedBody::Document(Full::new(stored.body.to_bytes()));
                 let mut response = Response::new(body);
                 *response.status_mut() = head.status;
                 *response.headers_mut() = head.headers;
-                self.asked.keep_own(response);
-                self.unshared(reason)
+                self.context.set_private_response(response);
+                self.uncacheable(reason)
             }
         }
     }
 
-    /// That an answer is not shared. It is remembered, unless it was a matter of who asked, or there is something
-    /// fresh that only this request did not want. That answers to credentials are not shared is remembered elsewhere,
-    /// of those who have some.
-    fn unshared(&self, reason: Reason) -> Arrival {
-        let cache = &self.asked.route.cache;
-        let is_of_request = match reason {
-            Reason::NotStored(NotStored::RequestNoStore) => true,
-            Reason::NotStored(NotStored::Credentials) => {
-                let place = Place::of_credentials(&self.place.key);
-                if cache.peek(&place).is_none() {
-                    cache.insert(place, Unshared::remembered(reason));
+    /// The marker that responses are not shared. It is stored unless the reason lies in this request, or a fresh
+    /// response is stored that only this request did not want. The marker for credentials has a key of its own.
+    fn uncacheable(&self, reason: UncacheableReason) -> LoadedEntry {
+        let cache = &self.context.route.cache;
+        let is_about_request = match reason {
+            UncacheableReason::NotStorable(NotStorable::RequestNoStore) => true,
+            UncacheableReason::NotStorable(NotStorable::Credentials) => {
+                let entry_key = EntryKey::credentials_marker(&self.entry_key.key);
+                if cache.peek(&entry_key).is_none() {
+                    cache.insert(entry_key, UncacheableMarker::stored(reason));
                 }
                 true
             }
             _ => false,
         };
-        let is_fresh_answer = |held: stockade_cache::Held<Entry>| {
-            matches!(held.value, Entry::Answer(_)) && !held.fresh_for.is_zero()
+        let is_fresh_response = |found: stockade_cache::StoredValue<CacheEntry>| {
+            matches!(found.value, CacheEntry::Response(_)) && !found.fresh_for.is_zero()
         };
-        if is_of_request || cache.peek(&self.place).is_some_and(is_fresh_answer) {
-            Arrival::fleeting(Unshared::for_now(reason))
+        if is_about_request || cache.peek(&self.entry_key).is_some_and(is_fresh_response) {
+            LoadedEntry::transient(UncacheableMarker::transient(reason))
         } else {
-            Arrival::whole(Unshared::remembered(reason))
+            LoadedEntry::complete(UncacheableMarker::stored(reason))
         }
     }
 
-    /// What is here, whatever it is good for.
-    fn held_here(&self) -> Option<Entry> {
-        self.asked.route.cache.peek(&self.place).map(|held| held.value)
+    fn stored_entry(&self) -> Option<CacheEntry> {
+        self.context.route.cache.peek(&self.entry_key).map(|found| found.value)
     }
 
-    /// What becomes of an answer, as its head says.
-    fn read(&self, status: StatusCode, mut headers: HeaderMap, began: SystemTime) -> Head {
-        let Asked { route, directives, headers: request, .. } = &*self.asked;
-        let received = clock::now();
-        let took = received.duration_since(began).unwrap_or_default();
+    fn evaluate(&self, status: StatusCode, mut headers: HeaderMap, started: SystemTime) -> EvaluatedHead {
+        let RequestContext { route, directives: request_directives, headers: request, .. } = &*self.context;
+        let received = system_now();
+        let took = received.duration_since(started).unwrap_or_default();
         hop::supply_date(&mut headers, received);
-        let said = ResponseDirectives::read(&headers, &TARGETS);
-        let freshness = Freshness::of(status, &headers, &said, received, took, &route.heuristics());
+        let directives = ResponseDirectives::read(&headers, &TARGETS);
+        let freshness = Freshness::new(status, &headers, &directives, received, took, &route.heuristics());
         let vary = Vary::of(&headers);
         let selecting = (vary != Vary::None).then(|| Arc::new(vary.selecting(request)));
-        let exchange = Exchange { request, status, response: &headers };
-        let stored = storable(&exchange, directives, &said).map_err(Reason::from);
-        let lifespan = || route.lifespan(status, &headers, &said, &freshness).ok_or(Reason::NoLifetime);
-        let mut fate = stored.and_then(|()| lifespan());
-        if let Ok(lifespan) = &mut fate
+        let exchange = GetExchange { request, status, response: &headers };
+        let is_storable =
+            storable(&exchange, request_directives, &directives).map_err(UncacheableReason::from);
+        let mut storability = is_storable.and_then(|()| {
+            let lifespan = route.lifespan(status, &headers, &directives, &freshness);
+            lifespan.ok_or(UncacheableReason::NoLifetime)
+        });
+        if let Ok(lifespan) = &mut storability
             && lifespan.ttl.is_zero()
         {
-            // Caches before this one have given it stale already.
+            // Caches before this one have already used up part of the stale periods.
             let stale_for = freshness.initial_age.saturating_sub(freshness.lifetime);
             lifespan.swr = lifespan.swr.saturating_sub(stale_for);
             lifespan.sie = lifespan.sie.saturating_sub(stale_for);
         }
         let tags = route.tags(&headers);
-        Head { status, headers, said, freshness, vary, received, selecting, tags, fate }
+        EvaluatedHead { status, headers, directives, freshness, vary, received, selecting, tags, storability }
     }
 
-    /// Makes of an answer what may be made of it.
-    async fn take_in(
+    /// Stores a response, or keeps it for this client, or reports that the origin has failed.
+    async fn store_or_keep(
         self,
-        began: SystemTime,
-        response: Response<OriginBody>,
-        held: Option<Held>,
-        room: Room,
-    ) -> Result<Arrival, Failure> {
-        let head = self.read(response.status(), response.headers().clone(), began);
-        let replaces = held.is_some_and(|held| held.is_servable);
+        started: SystemTime,
+        response: Response<FetchedBody>,
+        revalidation: Option<Revalidation>,
+        reservation: Reservation,
+    ) -> Result<LoadedEntry, OriginFailure> {
+        let head = self.evaluate(response.status(), response.headers().clone(), started);
+        let replaces = revalidation.is_some_and(|revalidation| revalidation.is_servable);
         let is_failure = is_failure(head.status);
-        // In place of a good answer no other of the origin's errors will do either, however fresh it claims to be.
-        let is_kept_out = is_failure || replaces && head.status.is_server_error();
-        // Who knows that its answers are not shared has asked alone, and is told this one as it is.
-        let is_alone = matches!(self.held_here(), Some(Entry::Unshared(_)));
-        match head.fate {
-            Err(reason) if is_alone && is_kept_out && reason.is_of_status() => {
-                self.asked.keep_own(response);
-                Err(Failure::Own { status: head.status })
+        // No server error replaces a servable response, however fresh it claims to be.
+        let is_rejected = is_failure || replaces && head.status.is_server_error();
+        // Under an uncacheable marker each request is alone, and gets the response as it is.
+        let is_alone = matches!(self.stored_entry(), Some(CacheEntry::Uncacheable(_)));
+        match head.storability {
+            Err(reason) if is_alone && is_rejected && reason.is_status() => {
+                self.context.set_private_response(response);
+                Err(OriginFailure::Private { status: head.status })
             }
-            Ok(_) if replaces && is_kept_out => Err(self.failed(head, response).await),
-            Err(reason) if is_kept_out && reason.is_of_status() => Err(self.failed(head, response).await),
-            // It is for one, and says that the origin has failed: the others are told only that.
-            Err(_) if is_kept_out => {
-                self.asked.keep_own(response);
-                Err(Failure::Own { status: head.status })
+            Ok(_) if replaces && is_rejected => Err(self.failure(head, response).await),
+            Err(reason) if is_rejected && reason.is_status() => Err(self.failure(head, response).await),
+            // The error response is private: other requests learn only its status.
+            Err(_) if is_rejected => {
+                self.context.set_private_response(response);
+                Err(OriginFailure::Private { status: head.status })
             }
-            // Nobody says how long it holds: it is told those who wait, and what is stored stays.
-            Err(reason) if reason.is_of_status() && !is_alone && !head.status.is_success() => {
-                match self.failed(head, response).await {
-                    Failure::Answered(stored) => Ok(Arrival::fleeting(Entry::Answer(stored))),
-                    _ => Ok(Arrival::fleeting(Unshared::for_now(reason))),
+            // Without a lifetime it goes to the waiting requests, and the stored entry stays.
+            Err(reason) if reason.is_status() && !is_alone && !head.status.is_success() => {
+                match self.failure(head, response).await {
+                    OriginFailure::Response(stored) => {
+                        Ok(LoadedEntry::transient(CacheEntry::Response(stored)))
+                    }
+                    _ => Ok(LoadedEntry::transient(UncacheableMarker::transient(reason))),
                 }
             }
             Err(reason) => {
-                self.asked.keep_own(response);
-                Ok(self.unshared(reason))
+                self.context.set_private_response(response);
+                Ok(self.uncacheable(reason))
             }
             Ok(lifespan) => {
-                let arrival = self.receive(head, response, lifespan, room).await?;
-                Ok(Arrival { is_failure, ..arrival })
+                let loaded = self.receive(head, response, lifespan, reservation).await?;
+                Ok(LoadedEntry { is_failure, ..loaded })
             }
         }
     }
 
-    /// An answer that tells all who wait what the origin says instead of what was asked for. What it says to somebody
-    /// whom it may know is for them.
-    async fn failed(&self, head: Head, response: Response<OriginBody>) -> Failure {
+    /// An error response for all waiting requests; for this client alone if it may identify the user, or is too long.
+    async fn failure(&self, head: EvaluatedHead, response: Response<FetchedBody>) -> OriginFailure {
         let status = head.status;
         let length = response.body().size_hint().exact();
-        if self.asked.is_known() || length.is_some_and(|length| length > FAILURE_BYTES_MAX as u64) {
-            self.asked.keep_own(response);
-            return Failure::Own { status };
+        if self.context.may_identify_user()
+            || length.is_some_and(|length| length > ERROR_BODY_BYTES_MAX as u64)
+        {
+            self.context.set_private_response(response);
+            return OriginFailure::Private { status };
         }
         let (parts, body) = response.into_parts();
-        match limited(body, FAILURE_BYTES_MAX).await {
-            Ok(Limited::Whole(body)) => {
-                Failure::Answered(Arc::new(head.stored(Content::of(body), Lifespan::NONE)))
+        match read_limited(body, ERROR_BODY_BYTES_MAX).await {
+            Ok(LimitedBody::Whole(body)) => {
+                OriginFailure::Response(Arc::new(head.into_stored(StoredBody::new(body), Lifespan::NONE)))
             }
-            Ok(Limited::Longer(body)) => {
-                self.asked.keep_own(Response::from_parts(parts, body));
-                Failure::Own { status }
+            Ok(LimitedBody::TooLong(body)) => {
+                self.context.set_private_response(Response::from_parts(parts, body));
+                OriginFailure::Private { status }
             }
-            Err(_) => Failure::Own { status },
+            Err(_) => OriginFailure::Private { status },
         }
     }
 
-    /// The body of an answer that may be stored: all of it if that is there by now, else as it comes.
+    /// The entry of a storable response: whole if its small body has already arrived, otherwise spooled.
     async fn receive(
         &self,
-        head: Head,
-        response: Response<OriginBody>,
+        head: EvaluatedHead,
+        response: Response<FetchedBody>,
         lifespan: Lifespan,
-        mut room: Room,
-    ) -> Result<Arrival, Failure> {
-        self.asked.keep_fields(&head.said, response.headers());
-        let object_max = self.asked.route.object_max;
+        mut reservation: Reservation,
+    ) -> Result<LoadedEntry, OriginFailure> {
+        self.context.keep_private_fields(&head.directives, response.headers());
+        let bytes_max = self.context.route.body_bytes_max;
         let length = response.body().size_hint().exact();
         let length = length.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
-        // What the cache counts besides: its key and its place.
-        // And each chunk of its body.
-        let chunks = length.unwrap_or(object_max).min(object_max) / CHUNK * CHUNK_BESIDE_BYTES;
-        let beside = head_bytes(&head.headers) + size_of::<Stored>() + BESIDE_BYTES + chunks;
-        let whole = length.map_or(0, |length| beside.saturating_add(held(length)));
-        if whole > object_max {
-            self.asked.keep_own(response);
-            return Ok(self.unshared(Reason::TooLarge));
+        let chunks_overhead = length.unwrap_or(bytes_max).min(bytes_max) / CHUNK_BYTES * CHUNK_OVERHEAD_BYTES;
+        let overhead_bytes = header_bytes(&head.headers)
+            + size_of::<StoredResponse>()
+            + ENTRY_OVERHEAD_BYTES
+            + chunks_overhead;
+        let total_bytes = length.map_or(0, |length| overhead_bytes.saturating_add(allocated_bytes(length)));
+        if total_bytes > bytes_max {
+            self.context.set_private_response(response);
+            return Ok(self.uncacheable(UncacheableReason::TooLarge));
         }
-        let has_room = room.grow(whole.max(beside));
+        let is_reserved = reservation.grow(total_bytes.max(overhead_bytes));
         let mut body = response.into_body();
-        let mut pieces = Pieces::new(length);
-        let is_small = length.is_some_and(|length| length <= SMALL_BYTES);
-        if is_small && pieces.take_what_is_there(&mut body).await.map_err(Failure::Cut)? {
-            let entry = Entry::Answer(Arc::new(head.stored(pieces.into_content(), lifespan)));
-            return Ok(Arrival { room: Some(room), ..Arrival::whole(entry) });
+        let mut chunks = BodyChunks::new(length);
+        let is_small = length.is_some_and(|length| length <= SMALL_BODY_BYTES_MAX);
+        if is_small && chunks.read_available(&mut body).await.map_err(OriginFailure::Truncated)? {
+            let stored = head.into_stored(chunks.into_body(), lifespan);
+            let entry = CacheEntry::Response(Arc::new(stored));
+            return Ok(LoadedEntry { reservation: Some(reservation), ..LoadedEntry::complete(entry) });
         }
-        let (arriving, feed) = Arriving::new(length.map(|length| length as u64));
-        pieces.iter().for_each(|piece| feed.push(piece.clone()));
-        let beginning = Arc::new(head.stored(Content::Arriving(arriving), lifespan));
-        let (store, stored) = oneshot::channel();
-        // Without room those who wait read it along all the same.
-        let storing =
-            has_room.then_some(Storing { room, object_max: object_max.saturating_sub(beside), store });
-        if storing.is_none() {
-            feed.flow();
+        let (spool, writer) = Spool::new(length.map(|length| length as u64));
+        chunks.parts().for_each(|part| writer.push(part.clone()));
+        let spooled = Arc::new(head.into_stored(StoredBody::Spooled(spool), lifespan));
+        let (result, received) = oneshot::channel();
+        let body_bytes_max = bytes_max.saturating_sub(overhead_bytes);
+        // Without a reservation the waiting requests still read the spool.
+        let target = is_reserved.then_some(StoreTarget { reservation, body_bytes_max, result });
+        if target.is_none() {
+            writer.stop_retaining();
         }
         #[expect(
             clippy::disallowed_methods,
-            reason = "on the thread whose connection to the origin it reads"
+            reason = "on the current thread, which owns the connection to the origin"
         )]
-        drop(tokio::spawn(Receiver { body, feed, pieces, beside, storing }.run()));
-        let value = Entry::Answer(Arc::clone(&beginning));
-        if !has_room {
-            return Ok(Arrival::fleeting(value));
+        drop(tokio::spawn(BodyReceiver { body, writer, chunks, overhead_bytes, target }.run()));
+        let entry = CacheEntry::Response(Arc::clone(&spooled));
+        if !is_reserved {
+            return Ok(LoadedEntry::transient(entry));
         }
-        let rest = async move {
-            match stored.await {
-                Ok(Ok(Received::Whole(content, room))) => {
-                    Ok((Entry::Answer(Arc::new(beginning.with(content))), room))
+        let remainder = async move {
+            match received.await {
+                Ok(Ok(ReceivedBody::Whole(body, reservation))) => {
+                    Ok((CacheEntry::Response(Arc::new(spooled.with_body(body))), reservation))
                 }
-                Ok(Ok(Received::TooLarge(room))) => Ok((Unshared::remembered(Reason::TooLarge), room)),
-                Ok(Ok(Received::NoRoom(room))) => Ok((Unshared::for_now(Reason::NoRoom), room)),
-                Ok(Err(error)) => Err(Failure::Cut(error).into()),
-                Err(_) => Err(Failure::Cut(io::ErrorKind::UnexpectedEof.into()).into()),
+                Ok(Ok(ReceivedBody::TooLarge(reservation))) => {
+                    Ok((UncacheableMarker::stored(UncacheableReason::TooLarge), reservation))
+                }
+                Ok(Ok(ReceivedBody::NoRoom(reservation))) => {
+                    Ok((UncacheableMarker::transient(UncacheableReason::NoRoom), reservation))
+                }
+                Ok(Err(error)) => Err(OriginFailure::Truncated(error).into()),
+                Err(_) => Err(OriginFailure::Truncated(io::ErrorKind::UnexpectedEof.into()).into()),
             }
         };
-        Ok(Arrival { rest: Some(Box::pin(rest)), ..Arrival::whole(value) })
+        Ok(LoadedEntry { remainder: Some(Box::pin(remainder)), ..LoadedEntry::complete(entry) })
     }
 }
 
-/// What the head of an answer says.
-struct Head {
+/// A response's head, and what HTTP says about storing it.
+struct EvaluatedHead {
     status: StatusCode,
     headers: HeaderMap,
-    said: ResponseDirectives,
+    directives: ResponseDirectives,
     freshness: Freshness,
     vary: Vary,
     received: SystemTime,
-    selecting: Option<Arc<Selecting>>,
+    selecting: Option<Arc<SelectingValues>>,
     tags: Box<[Box<str>]>,
-    /// How long it is good for, or why it is not stored.
-    fate: Result<Lifespan, Reason>,
+    storability: Result<Lifespan, UncacheableReason>,
 }
 
-impl Head {
-    /// The answer to be stored.
-    fn stored(self, content: Content, lifespan: Lifespan) -> Stored {
-        let Self { status, mut headers, said, freshness, vary, received, selecting, tags, .. } = self;
-        hop::for_store(&mut headers, &said);
+impl EvaluatedHead {
+    fn into_stored(self, body: StoredBody, lifespan: Lifespan) -> StoredResponse {
+        let Self { status, mut headers, directives, freshness, vary, received, selecting, tags, .. } = self;
+        hop::for_store(&mut headers, &directives);
         headers.remove(CONTENT_LENGTH);
         headers.remove(AGE);
-        let headers = of_its_own(&headers);
-        Stored { status, headers, content, freshness, received, lifespan, vary, selecting, tags }
+        let headers = detached(&headers);
+        StoredResponse { status, headers, body, freshness, received, lifespan, vary, selecting, tags }
     }
 }

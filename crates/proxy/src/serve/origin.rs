@@ -1,73 +1,82 @@
-//! Whoever answers when the cache does not: an HTTP server, or a database of documents.
+//! The client of one origin: an HTTP server, or a database of documents.
 
 use std::{
-    io,
+    error::Error,
     num::NonZeroU32,
-    pin::Pin,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-    task::{Context, Poll},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body::{Body, Frame, SizeHint};
-use http_body_util::Full;
+use http_body::Body;
 
-use super::{asked::Asked, clock, routes::RulesError};
+use super::fetched_body::FetchedBody;
 use crate::{
     admin::{OriginStats, ServerStats},
     config,
-    documents::{Documents, DocumentsError},
-    front::ClientError,
-    log::OriginAnswer,
+    documents::{DocumentOrigin, DocumentsError},
+    frontend::ClientBodyError,
     upstream::{
-        self, BadUrl, HealthSettings, HostHeader, OriginUrl, Place, Probe, Settings, State, Upstream,
-        UpstreamError,
+        EndpointStatus, HealthProbe, HealthSettings, OriginUrl, OriginUrlError, Upstream, UpstreamError,
+        UpstreamSettings, UpstreamStatus,
     },
 };
 
-/// An origin, by its name.
-pub struct Origin {
-    /// As configuration, logs and metrics have it.
+pub struct OriginClient {
     pub name: String,
-    /// Who answers.
-    pub kind: Kind,
+    backend: OriginBackend,
     requests: AtomicU64,
     failures: AtomicU64,
 }
 
-/// Who answers.
-pub enum Kind {
-    /// An HTTP server.
+enum OriginBackend {
     Http(Upstream),
-    /// A database, and how many may ask it at once.
-    Documents(Documents),
+    Documents(DocumentOrigin),
 }
 
-/// An origin did not answer.
+/// The body of a request to an origin.
+pub trait RequestBody:
+    Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static
+{
+}
+
+impl<B> RequestBody for B where
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static
+{
+}
+
+/// The origin did not respond.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum OriginError {
-    /// The HTTP server.
     #[error(transparent)]
     Http(#[from] UpstreamError),
-    /// The database.
     #[error("{reason}")]
     Documents {
-        /// What it says, without secrets.
-        reason: std::sync::Arc<str>,
-        /// What a client is told.
+        /// Without secrets.
+        reason: Arc<str>,
+        /// For the client.
         status: StatusCode,
     },
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("origin {origin}: {reason}")]
+pub struct OriginOpenError {
+    pub origin: String,
+    pub reason: String,
+}
+
 impl OriginError {
-    /// What a client is told who can be told nothing better.
+    /// The status of the proxy's own reply.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::Http(UpstreamError::RequestBody { error }) => {
-                error.downcast_ref::<ClientError>().map_or(StatusCode::BAD_REQUEST, |error| error.status())
-            }
+            Self::Http(UpstreamError::RequestBody { error }) => error
+                .downcast_ref::<ClientBodyError>()
+                .map_or(StatusCode::BAD_REQUEST, |error| error.status()),
             Self::Http(error) => error.status(),
             Self::Documents { status, .. } => *status,
         }
@@ -80,63 +89,51 @@ impl From<DocumentsError> for OriginError {
     }
 }
 
-impl Origin {
-    /// Opens it, as the configuration says. It is probed, and a database lives, on the runtime of the caller.
+impl OriginClient {
+    /// Health probes and database connections run on the caller's runtime.
     #[expect(clippy::disallowed_methods, reason = "probes live as long as the origin")]
-    pub async fn open(told: &config::Origin) -> Result<Self, RulesError> {
-        let name = told.name.clone();
-        let wrong = |reason: String| RulesError::Origin { origin: told.name.clone(), reason };
-        let kind = match &told.kind {
-            config::Kind::Http(http) => {
-                let settings = settings(http).map_err(|error| wrong(error.to_string()))?;
-                Kind::Http(Upstream::new(settings).map_err(|error| wrong(error.to_string()))?)
+    pub async fn open(config: &config::OriginConfig) -> Result<Self, OriginOpenError> {
+        let name = config.name.clone();
+        let open_error = |reason: String| OriginOpenError { origin: config.name.clone(), reason };
+        let backend = match &config.kind {
+            config::OriginKind::Http(http) => {
+                let settings = upstream_settings(http).map_err(|error| open_error(error.to_string()))?;
+                OriginBackend::Http(Upstream::new(settings).map_err(|error| open_error(error.to_string()))?)
             }
-            config::Kind::Documents { source, .. } => {
-                let source = source.open().await.map_err(|error| wrong(error.to_string()))?;
-                Kind::Documents(Documents::new(source))
+            config::OriginKind::Documents { source, .. } => {
+                let source = source.open().await.map_err(|error| open_error(error.to_string()))?;
+                OriginBackend::Documents(DocumentOrigin::new(source))
             }
         };
-        if let Kind::Http(upstream) = &kind {
+        if let OriginBackend::Http(upstream) = &backend {
             drop(tokio::spawn(upstream.probes()));
         }
-        Ok(Self { name, kind, requests: AtomicU64::new(0), failures: AtomicU64::new(0) })
+        Ok(Self { name, backend, requests: AtomicU64::new(0), failures: AtomicU64::new(0) })
     }
 
-    /// Asks it on behalf of a client.
-    pub async fn ask<B>(
+    pub async fn send<B: RequestBody>(
         &self,
         request: Request<B>,
-        asked: &Asked,
-    ) -> Result<Response<OriginBody>, OriginError>
-    where
-        B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static,
-    {
+    ) -> Result<Response<FetchedBody>, OriginError> {
         self.requests.fetch_add(1, Relaxed);
-        let began = clock::now();
-        let answer = self.send(request).await;
-        let status = answer.as_ref().ok().map(|answer| answer.status().as_u16());
-        if status.is_none() {
+        let result = match &self.backend {
+            OriginBackend::Http(upstream) => upstream
+                .send(request)
+                .await
+                .map(|response| response.map(FetchedBody::Http))
+                .map_err(OriginError::from),
+            OriginBackend::Documents(documents) => documents
+                .answer(&request)
+                .await
+                .map(|response| response.map(|body| FetchedBody::Document(body.into())))
+                .map_err(OriginError::from),
+        };
+        if result.is_err() {
             self.failures.fetch_add(1, Relaxed);
         }
-        let took = clock::now().duration_since(began).unwrap_or_default();
-        asked.route.counts.load().note(took);
-        asked.note_origin(OriginAnswer { status, took });
-        answer
+        result
     }
 
-    async fn send<B>(&self, request: Request<B>) -> Result<Response<OriginBody>, OriginError>
-    where
-        B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static,
-    {
-        match &self.kind {
-            Kind::Http(upstream) => Ok(upstream.send(request).await?.map(OriginBody::Http)),
-            Kind::Documents(documents) => {
-                Ok(documents.answer(&request).await?.map(|body| OriginBody::Document(body.into())))
-            }
-        }
-    }
-
-    /// How it goes.
     #[must_use]
     pub fn stats(&self) -> OriginStats {
         let counts = OriginStats {
@@ -145,12 +142,14 @@ impl Origin {
             failures: self.failures.load(Relaxed),
             ..OriginStats::default()
         };
-        let Kind::Http(upstream) = &self.kind else { return counts };
-        let State { idle, busy, waiting, places } = upstream.state();
-        let server =
-            |place: &Place| ServerStats { address: place.url.to_string(), is_healthy: place.is_healthy };
+        let OriginBackend::Http(upstream) = &self.backend else { return counts };
+        let UpstreamStatus { idle, busy, waiting, endpoints } = upstream.status();
+        let server = |endpoint: &EndpointStatus| ServerStats {
+            address: endpoint.url.to_string(),
+            is_healthy: endpoint.is_healthy,
+        };
         OriginStats {
-            servers: places.iter().map(server).collect(),
+            servers: endpoints.iter().map(server).collect(),
             connections_busy: busy as u64,
             connections_idle: idle as u64,
             waiting: waiting as u64,
@@ -158,118 +157,43 @@ impl Origin {
         }
     }
 
-    /// Whether it says itself how long its answers are fresh.
+    /// Whether it is an HTTP server, which can declare how long its responses are fresh.
     #[must_use]
     pub fn is_http(&self) -> bool {
-        matches!(self.kind, Kind::Http(_))
+        matches!(self.backend, OriginBackend::Http(_))
     }
 }
 
-/// What the configuration says of an HTTP server, as its connections are made.
-fn settings(told: &config::HttpOrigin) -> Result<Settings, BadUrl> {
-    let urls: Result<Vec<OriginUrl>, _> = told.urls.iter().map(|url| url.to_string().parse()).collect();
+fn upstream_settings(config: &config::HttpOrigin) -> Result<UpstreamSettings, OriginUrlError> {
+    let urls: Result<Vec<OriginUrl>, _> = config.urls.iter().map(|url| url.to_string().parse()).collect();
     let urls = urls?;
-    let usual = Settings::new(urls[0].clone());
-    let probe = told.health.probe.as_ref().map(|probe| Probe {
+    let defaults = UpstreamSettings::new(urls[0].clone());
+    let probe = config.health.probe.as_ref().map(|probe| HealthProbe {
         path: probe.path.clone(),
         every: probe.every,
         timeout: probe.timeout,
         successes: at_least_one(probe.successes),
     });
-    Ok(Settings {
+    Ok(UpstreamSettings {
         urls,
-        connections_max: told.connections,
-        waiting_max: told.waiting,
-        connect_timeout: told.timeouts.connect,
-        head_timeout: told.timeouts.head,
-        idle_timeout: told.timeouts.body,
-        keep_alive: told.timeouts.idle,
-        http2: told.is_http2,
-        ca: told.ca.clone(),
-        host_header: match told.host_header {
-            config::HostHeader::Client => HostHeader::Client,
-            config::HostHeader::Origin => HostHeader::Origin,
-        },
+        connections_max: config.connections,
+        waiting_max: config.waiting,
+        connect_timeout: config.timeouts.connect,
+        head_timeout: config.timeouts.head,
+        idle_timeout: config.timeouts.body,
+        keep_alive: config.timeouts.idle,
+        http2: config.is_http2,
+        ca: config.ca.clone(),
+        host_header: config.host_header,
         health: HealthSettings {
-            failures: at_least_one(told.health.failures),
-            rest: told.health.rest,
+            failures: at_least_one(config.health.failures),
+            rest: config.health.rest,
             probe,
         },
-        ..usual
+        ..defaults
     })
 }
 
 fn at_least_one(count: u32) -> NonZeroU32 {
     NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN)
-}
-
-/// What an origin sends.
-#[derive(Debug)]
-pub enum OriginBody {
-    /// As it comes.
-    Http(upstream::Body),
-    /// A document.
-    Document(Full<Bytes>),
-    /// One whose beginning has been read.
-    Begun(Box<Begun>),
-}
-
-/// A body, and what has been read of it already.
-#[derive(Debug)]
-pub struct Begun {
-    /// Until it is sent.
-    come: Option<Bytes>,
-    rest: OriginBody,
-}
-
-impl OriginBody {
-    /// The same, behind what has been read of it.
-    #[must_use]
-    pub fn behind(self, come: Bytes) -> Self {
-        Self::Begun(Box::new(Begun { come: Some(come), rest: self }))
-    }
-}
-
-impl Body for OriginBody {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        match self.get_mut() {
-            Self::Http(body) => {
-                Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(io::Error::other)))
-            }
-            Self::Document(body) => Pin::new(body)
-                .poll_frame(cx)
-                .map(|frame| frame.map(|frame| frame.map_err(|never| match never {}))),
-            Self::Begun(begun) => match begun.come.take() {
-                Some(come) => Poll::Ready(Some(Ok(Frame::data(come)))),
-                None => Pin::new(&mut begun.rest).poll_frame(cx),
-            },
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Http(body) => body.is_end_stream(),
-            Self::Document(body) => body.is_end_stream(),
-            Self::Begun(begun) => begun.come.is_none() && begun.rest.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Http(body) => body.size_hint(),
-            Self::Document(body) => body.size_hint(),
-            Self::Begun(begun) => {
-                let come = begun.come.as_ref().map_or(0, |come| come.len() as u64);
-                let (rest, mut hint) = (begun.rest.size_hint(), SizeHint::new());
-                hint.set_lower(rest.lower().saturating_add(come));
-                if let Some(upper) = rest.upper() {
-                    hint.set_upper(upper.saturating_add(come));
-                }
-                hint
-            }
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! What the cache holds: answers, and that there is none to be shared.
+//! The entries of the cache: stored responses, and markers that a URL's responses are not shared.
 
 use std::{
     sync::Arc,
@@ -9,208 +9,178 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use stockade_cache::Lifespan;
 
-use super::{arriving::Arriving, clock::PerCore};
+use super::{runtime::LocalRuntime, spool::Spool};
 use crate::policy::{
     freshness::Freshness,
-    key::Key,
-    storable::NotStored,
-    vary::{Selecting, Vary},
+    key::CacheKey,
+    storable::NotStorable,
+    vary::{SelectingValues, Vary},
 };
 
-/// A cache of answers.
-pub type Cache = stockade_cache::Cache<Place, Entry, PerCore>;
+pub type ResponseCache = stockade_cache::Cache<EntryKey, CacheEntry, LocalRuntime>;
 
-/// What a load that arrives has for room.
-pub type Room = stockade_cache::Room<Place, Entry>;
+/// The bytes that a load reserves in the cache for what it is about to store.
+pub type Reservation = stockade_cache::Reservation<EntryKey, CacheEntry>;
 
-/// What a load brings.
-pub type Arrival = stockade_cache::Arrival<Place, Entry>;
+pub type LoadedEntry = stockade_cache::LoadedValue<EntryKey, CacheEntry>;
 
-/// Where an answer is stored: that of a URL, or, where several depend on what else a request says, one of those.
+/// The key of an entry: a URL, and for responses with `Vary` also the values of the selecting fields.
 ///
-/// The last answer to a URL is found by its key alone, with what has selected it. A request that would have
-/// selected another looks for that beside it.
+/// The latest response of a URL is stored under the URL alone, with its selecting values. A request that selects
+/// another response looks under its own values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// What was asked for.
-    pub key: Key,
-    /// What else a request said; `None`: it is the last answer to the URL.
-    pub variant: Option<Arc<Selecting>>,
+pub struct EntryKey {
+    pub key: CacheKey,
+    /// `None`: the latest response of the URL.
+    pub variant: Option<Arc<SelectingValues>>,
 }
 
-impl Place {
-    /// Where it is remembered that answers of this URL to who has credentials are not shared.
+impl EntryKey {
+    /// The key of the marker that responses of this URL to requests with credentials are not shared.
     #[must_use]
-    pub fn of_credentials(key: &Key) -> Self {
-        // Nobody selects this: what is selected by says first whether a field is there, with 0 or 1.
-        Self { key: key.clone(), variant: Some(Arc::new(Selecting::from_bytes(b"credentials"))) }
+    pub fn credentials_marker(key: &CacheKey) -> Self {
+        // No request selects it: encoded selecting values start with a 0 or 1.
+        Self { key: key.clone(), variant: Some(Arc::new(SelectingValues::from_bytes(b"credentials"))) }
     }
 }
 
-impl From<Key> for Place {
-    fn from(key: Key) -> Self {
+impl From<CacheKey> for EntryKey {
+    fn from(key: CacheKey) -> Self {
         Self { key, variant: None }
     }
 }
 
-/// What is found there.
 #[derive(Clone, Debug)]
-pub enum Entry {
-    /// An answer.
-    Answer(Arc<Stored>),
-    /// That its answers are not shared: who asks for it does so alone, and nobody waits for anybody.
-    Unshared(Arc<Unshared>),
-    /// Never stored: the last answer to the URL, for who selects another and is to look for that.
-    Another(Arc<Stored>),
+pub enum CacheEntry {
+    Response(Arc<StoredResponse>),
+    /// Responses are not shared: each request goes to the origin, without coalescing.
+    Uncacheable(Arc<UncacheableMarker>),
+    /// Never stored: the latest response of the URL, which the request does not select. It says which fields select.
+    OtherVariant(Arc<StoredResponse>),
 }
 
-/// An answer that may be given to others.
+/// A response that may be reused.
 #[derive(Debug)]
-pub struct Stored {
-    /// Its status.
+pub struct StoredResponse {
     pub status: StatusCode,
-    /// Its head, without what is about a connection, its length and its age.
+    /// Without hop-by-hop fields, `Content-Length` and `Age`.
     pub headers: HeaderMap,
-    /// Its body.
-    pub content: Content,
-    /// How old it was, and how old it may become.
+    pub body: StoredBody,
     pub freshness: Freshness,
-    /// When its head arrived.
+    /// When the head arrived.
     pub received: SystemTime,
-    /// How long it is good for here.
     pub lifespan: Lifespan,
-    /// On what of a request it depends, and what that was.
     pub vary: Vary,
-    /// What it was selected by; `None`: it depends on nothing.
-    pub selecting: Option<Arc<Selecting>>,
-    /// What it can be purged by.
+    /// `None`: no `Vary`.
+    pub selecting: Option<Arc<SelectingValues>>,
+    /// For purges.
     pub tags: Box<[Box<str>]>,
 }
 
-/// The body of an answer.
 #[derive(Clone, Debug)]
-pub enum Content {
-    /// All of it, in pieces.
+pub enum StoredBody {
     Whole(Arc<[Bytes]>),
-    /// What has come of it, and what will.
-    Arriving(Arc<Arriving>),
+    /// Still arriving.
+    Spooled(Arc<Spool>),
 }
 
-impl Content {
-    /// In one piece.
+impl StoredBody {
     #[must_use]
-    pub fn of(bytes: Bytes) -> Self {
+    pub fn new(bytes: Bytes) -> Self {
         if bytes.is_empty() { Self::Whole(Arc::new([])) } else { Self::Whole(Arc::new([bytes])) }
     }
 
-    /// All of it in one piece; of what is arriving, nothing.
+    /// All bytes; none of a body that is still arriving.
     #[must_use]
-    pub fn joined(&self) -> Bytes {
+    pub fn to_bytes(&self) -> Bytes {
         match self {
-            Self::Whole(pieces) if pieces.len() == 1 => pieces[0].clone(),
-            Self::Whole(pieces) => pieces.concat().into(),
-            Self::Arriving(_) => Bytes::new(),
+            Self::Whole(chunks) if chunks.len() == 1 => chunks[0].clone(),
+            Self::Whole(chunks) => chunks.concat().into(),
+            Self::Spooled(_) => Bytes::new(),
         }
     }
 
-    /// How long it is in bytes, if that is known.
+    /// Length in bytes, if known.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
         match self {
-            Self::Whole(pieces) => Some(pieces.iter().map(|piece| piece.len() as u64).sum()),
-            Self::Arriving(arriving) => arriving.length(),
+            Self::Whole(chunks) => Some(chunks.iter().map(|chunk| chunk.len() as u64).sum()),
+            Self::Spooled(spool) => spool.length(),
         }
     }
 }
 
-/// That answers are not shared.
+/// Says that responses are not shared (Varnish: hit-for-miss).
 #[derive(Debug)]
-pub struct Unshared {
-    /// Why.
-    pub reason: Reason,
-    /// How long that is remembered.
+pub struct UncacheableMarker {
+    pub reason: UncacheableReason,
     pub lifespan: Lifespan,
 }
 
-/// Why an answer is not shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Reason {
-    /// HTTP forbids it.
+pub enum UncacheableReason {
     #[error(transparent)]
-    NotStored(#[from] NotStored),
-    /// Nobody says how long it is fresh, or that it is no longer.
+    NotStorable(#[from] NotStorable),
     #[error("no lifetime")]
     NoLifetime,
-    /// It is larger than what is stored.
     #[error("too large")]
     TooLarge,
-    /// Other answers that are arriving have all the room there is.
+    /// Responses that are arriving have reserved all bytes.
     #[error("no room")]
     NoRoom,
 }
 
-impl Reason {
-    /// Whether it is the status alone, of which nobody said how long it is fresh.
+impl UncacheableReason {
+    /// Whether the only reason is a status without a declared lifetime.
     #[must_use]
-    pub fn is_of_status(self) -> bool {
-        matches!(self, Self::NoLifetime | Self::NotStored(NotStored::Status))
+    pub fn is_status(self) -> bool {
+        matches!(self, Self::NoLifetime | Self::NotStorable(NotStorable::Status))
     }
 }
 
-/// How long it is remembered that answers are not shared, as Varnish does (its default `uncacheable` of 120 s).
-pub const UNSHARED_FOR: Duration = Duration::from_mins(2);
+/// Lifetime of an uncacheable marker: Varnish's default `uncacheable` of 120 s.
+pub const UNCACHEABLE_TTL: Duration = Duration::from_mins(2);
 
-impl Unshared {
-    /// It is remembered.
+impl UncacheableMarker {
+    /// An entry to be stored.
     #[must_use]
-    pub fn remembered(reason: Reason) -> Entry {
-        Self::for_as_long(reason, UNSHARED_FOR)
+    pub fn stored(reason: UncacheableReason) -> CacheEntry {
+        Self::with_ttl(reason, UNCACHEABLE_TTL)
     }
 
-    /// Whether it is so because of who has asked, and not of what.
+    /// An entry for the waiting requests only.
     #[must_use]
-    pub fn is_of_credentials(&self) -> bool {
-        self.reason == Reason::NotStored(NotStored::Credentials)
+    pub fn transient(reason: UncacheableReason) -> CacheEntry {
+        Self::with_ttl(reason, Duration::ZERO)
     }
 
-    /// It is not remembered.
-    #[must_use]
-    pub fn for_now(reason: Reason) -> Entry {
-        Self::for_as_long(reason, Duration::ZERO)
+    fn with_ttl(reason: UncacheableReason, ttl: Duration) -> CacheEntry {
+        CacheEntry::Uncacheable(Arc::new(Self { reason, lifespan: Lifespan { ttl, ..Lifespan::NONE } }))
     }
 
-    fn for_as_long(reason: Reason, ttl: Duration) -> Entry {
-        Entry::Unshared(Arc::new(Self { reason, lifespan: Lifespan { ttl, ..Lifespan::NONE } }))
+    /// Whether it applies only to requests with credentials.
+    #[must_use]
+    pub fn is_for_credentials(&self) -> bool {
+        self.reason == UncacheableReason::NotStorable(NotStorable::Credentials)
     }
 }
 
-impl Stored {
-    /// Whether it is what a request with this head selects.
+impl StoredResponse {
+    /// Whether a request with these header fields selects this response.
     #[must_use]
-    pub fn is_for(&self, request: &HeaderMap) -> bool {
+    pub fn matches(&self, request: &HeaderMap) -> bool {
         self.selecting.as_ref().is_none_or(|selecting| self.vary.matches(selecting, request))
     }
 
-    /// The same, with this body.
     #[must_use]
-    pub fn with(&self, content: Content) -> Self {
+    pub fn with_body(&self, body: StoredBody) -> Self {
         let Self { status, freshness, received, lifespan, .. } = *self;
         let (headers, tags, vary) = (self.headers.clone(), self.tags.clone(), self.vary.clone());
-        Self {
-            status,
-            headers,
-            content,
-            freshness,
-            received,
-            lifespan,
-            vary,
-            selecting: self.selecting.clone(),
-            tags,
-        }
+        let selecting = self.selecting.clone();
+        Self { status, headers, body, freshness, received, lifespan, vary, selecting, tags }
     }
 
-    /// How long it will be fresh, in seconds, when it has been here so long; less than zero: how long it has not
-    /// been.
+    /// Seconds until it is stale, `resident` after its head arrived; negative: since it is stale.
     #[must_use]
     pub fn ttl_s(&self, resident: Duration) -> i64 {
         let (age, lifetime) = (self.freshness.age(resident).as_secs(), self.lifetime().as_secs());
@@ -218,7 +188,8 @@ impl Stored {
         lifetime.saturating_sub(i64::try_from(age).unwrap_or(i64::MAX))
     }
 
-    /// How long it is fresh in all, from when the origin made it. What arrived stale has been so for a while.
+    /// The freshness lifetime here, counted from when the origin generated the response. A response that arrived stale
+    /// keeps the origin's.
     #[must_use]
     pub fn lifetime(&self) -> Duration {
         if self.lifespan.ttl.is_zero() && self.freshness.lifetime < self.freshness.initial_age {
@@ -228,96 +199,100 @@ impl Stored {
     }
 }
 
-impl Entry {
-    /// How long it is good for.
+impl CacheEntry {
     #[must_use]
     pub fn lifespan(&self) -> Lifespan {
         match self {
-            Self::Answer(stored) => stored.lifespan,
-            Self::Unshared(unshared) => unshared.lifespan,
-            Self::Another(_) => Lifespan::NONE,
+            Self::Response(stored) => stored.lifespan,
+            Self::Uncacheable(marker) => marker.lifespan,
+            Self::OtherVariant(_) => Lifespan::NONE,
         }
     }
 
-    /// Whether it stands for something that is not there.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         match self {
-            Self::Answer(stored) => matches!(stored.status, StatusCode::NOT_FOUND | StatusCode::GONE),
-            Self::Unshared(_) | Self::Another(_) => false,
+            Self::Response(stored) => matches!(stored.status, StatusCode::NOT_FOUND | StatusCode::GONE),
+            Self::Uncacheable(_) | Self::OtherVariant(_) => false,
         }
     }
 }
 
-/// What an allocation costs besides, at most.
+/// Upper bound of the allocator's overhead for one allocation.
 const ALLOCATION_BYTES: usize = 32;
 
-/// What an entry owns in memory, in bytes.
+/// Bytes of memory that an entry owns.
 #[must_use]
-pub fn weigh(place: &Place, entry: &Entry) -> usize {
-    let selecting = |selecting: &Option<Arc<Selecting>>| {
+pub fn weight(entry_key: &EntryKey, entry: &CacheEntry) -> usize {
+    let selecting = |selecting: &Option<Arc<SelectingValues>>| {
         selecting.as_ref().map_or(0, |selecting| selecting.as_bytes().len() + 2 * ALLOCATION_BYTES)
     };
-    let key = place.key.as_str().len() + ALLOCATION_BYTES + selecting(&place.variant);
+    let key = entry_key.key.as_str().len() + ALLOCATION_BYTES + selecting(&entry_key.variant);
     key + match entry {
-        Entry::Unshared(_) | Entry::Another(_) => size_of::<Unshared>() + ALLOCATION_BYTES,
-        Entry::Answer(stored) => {
+        CacheEntry::Uncacheable(_) | CacheEntry::OtherVariant(_) => {
+            size_of::<UncacheableMarker>() + ALLOCATION_BYTES
+        }
+        CacheEntry::Response(stored) => {
             let tags: usize = stored.tags.iter().map(|tag| tag.len() + ALLOCATION_BYTES).sum();
-            let pieces = match &stored.content {
-                Content::Whole(pieces) => pieces.iter().map(|piece| held(piece.len())).sum(),
-                Content::Arriving(arriving) => {
-                    arriving.length().map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX))
+            let body = match &stored.body {
+                StoredBody::Whole(chunks) => chunks.iter().map(|chunk| allocated_bytes(chunk.len())).sum(),
+                StoredBody::Spooled(spool) => {
+                    spool.length().map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX))
                 }
             };
-            size_of::<Stored>() + head_bytes(&stored.headers) + tags + selecting(&stored.selecting) + pieces
+            size_of::<StoredResponse>()
+                + header_bytes(&stored.headers)
+                + tags
+                + selecting(&stored.selecting)
+                + body
         }
     }
 }
 
-/// What the bytes of a body take: with large ones the allocator gives whole pages.
+/// Memory of a chunk of a body. The allocator rounds large chunks up to whole pages.
 #[must_use]
-pub fn held(bytes: usize) -> usize {
+pub fn allocated_bytes(bytes: usize) -> usize {
     const PAGE: usize = 4_096;
-    let piece = size_of::<Bytes>() + 2 * ALLOCATION_BYTES;
-    piece + if bytes > 32 * PAGE { bytes.next_multiple_of(PAGE) } else { bytes }
+    let chunk = size_of::<Bytes>() + 2 * ALLOCATION_BYTES;
+    chunk + if bytes > 32 * PAGE { bytes.next_multiple_of(PAGE) } else { bytes }
 }
 
-/// A head in memory of its own: the values of one that has come are parts of all that was read with them.
+/// A copy in its own memory. The values of a received head are slices of the whole read buffer.
 #[must_use]
-pub fn of_its_own(head: &HeaderMap) -> HeaderMap {
-    let mut text = BytesMut::with_capacity(head.values().map(HeaderValue::len).sum());
-    let mut own = HeaderMap::with_capacity(head.len());
-    for (name, value) in head {
+pub fn detached(headers: &HeaderMap) -> HeaderMap {
+    let mut text = BytesMut::with_capacity(headers.values().map(HeaderValue::len).sum());
+    let mut copy = HeaderMap::with_capacity(headers.len());
+    for (name, value) in headers {
         text.extend_from_slice(value.as_bytes());
-        // It was one before.
-        let Ok(mut kept) = HeaderValue::from_maybe_shared(text.split().freeze()) else { continue };
-        kept.set_sensitive(value.is_sensitive());
-        own.append(name, kept);
+        // The bytes were valid in the original, so they are here.
+        let Ok(mut copied) = HeaderValue::from_maybe_shared(text.split().freeze()) else { continue };
+        copied.set_sensitive(value.is_sensitive());
+        copy.append(name, copied);
     }
-    // Without the room for more.
-    own.clone()
+    // `clone` trims spare capacity.
+    copy.clone()
 }
 
-/// What a head takes.
+/// Memory of a header map.
 #[must_use]
-pub fn head_bytes(headers: &HeaderMap) -> usize {
+pub fn header_bytes(headers: &HeaderMap) -> usize {
     const FIELD: usize = size_of::<HeaderName>() + 2 * size_of::<Bytes>() + ALLOCATION_BYTES;
     headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD).sum()
 }
 
-/// Tells the tags of an entry: those of its answer, and of a variant also the URL.
-pub fn tags(place: &Place, entry: &Entry, tell: &mut dyn FnMut(&str)) {
-    if place.variant.is_some() {
-        tell(&url_tag(&place.key));
+/// Passes each tag of an entry to `add`: those of its response, and for a variant also its URL's.
+pub fn tags(entry_key: &EntryKey, entry: &CacheEntry, add: &mut dyn FnMut(&str)) {
+    if entry_key.variant.is_some() {
+        add(&url_tag(&entry_key.key));
     }
-    if let Entry::Answer(stored) = entry {
-        stored.tags.iter().for_each(|tag| tell(tag));
+    if let CacheEntry::Response(stored) = entry {
+        stored.tags.iter().for_each(|tag| add(tag));
     }
 }
 
-/// The tag of all variants of a URL. No tag of an answer has a space.
+/// The tag of all variants of a URL. It has a space, which no tag of a response has.
 #[must_use]
-pub fn url_tag(key: &Key) -> String {
+pub fn url_tag(key: &CacheKey) -> String {
     format!("url {}", key.as_str())
 }
 
@@ -328,20 +303,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_of_its_own_says_the_same_elsewhere() {
+    fn detached_headers_are_equal_and_keep_no_read_buffer() {
         let read = Bytes::from("text/htmla=1b=2the rest of what was read".to_owned());
         let value = |range| HeaderValue::from_maybe_shared(read.slice(range)).unwrap();
         let mut secret = value(9..12);
         secret.set_sensitive(true);
-        let mut head = HeaderMap::new();
-        head.append(SET_COOKIE, secret);
-        head.append(CONTENT_TYPE, value(0..9));
-        head.append(SET_COOKIE, value(12..15));
-        let own = of_its_own(&head);
-        assert_eq!(own, head);
-        let is_sensitive: Vec<_> = own.get_all(SET_COOKIE).iter().map(HeaderValue::is_sensitive).collect();
+        let mut headers = HeaderMap::new();
+        headers.append(SET_COOKIE, secret);
+        headers.append(CONTENT_TYPE, value(0..9));
+        headers.append(SET_COOKIE, value(12..15));
+        let copy = detached(&headers);
+        assert_eq!(copy, headers);
+        let is_sensitive: Vec<_> = copy.get_all(SET_COOKIE).iter().map(HeaderValue::is_sensitive).collect();
         assert_eq!(is_sensitive, [true, false]);
-        drop(head);
-        assert!(read.is_unique(), "something holds what was read");
+        drop(headers);
+        assert!(read.is_unique(), "the copy still uses the read buffer");
     }
 }

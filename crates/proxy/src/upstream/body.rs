@@ -1,4 +1,4 @@
-//! The body of an answer, which keeps its connection until it has been read.
+//! The body of a response. It holds its connection until it has been read.
 
 use std::{
     fmt,
@@ -15,90 +15,90 @@ use stockade_model::time::{Runtime, Time};
 use tokio::{task::AbortHandle, time::Sleep};
 
 use super::{
-    clock::Clock,
+    clock::UpstreamClock,
     error::UpstreamError,
-    pool::{Lease, Stream},
+    pool::{Http1Lease, Http2Lease},
 };
 
-/// The body of an answer. Its size is exact where the answer says it.
+/// Its size is exact if the response declares it.
 ///
-/// Its connection is free for others when it has been read to its very end; dropped before, HTTP/1 closes the connection
-/// and HTTP/2 resets the stream. While somebody waits for more of it, more has to come in time.
-pub struct Body {
-    kind: Kind,
-    alarm: Alarm,
+/// The connection becomes free when the body has been read to its end. Dropped before that, HTTP/1 closes the connection
+/// and HTTP/2 resets the stream. The idle timeout runs while the reader waits.
+pub struct UpstreamBody {
+    kind: ResponseSource,
+    idle_timer: IdleTimer,
 }
 
-enum Kind {
-    /// Nothing more comes.
+enum ResponseSource {
     Done,
-    Http1 {
-        incoming: Incoming,
-        lease: Lease,
-    },
+    Http1 { incoming: Incoming, lease: Http1Lease },
     Http2(Http2Body),
 }
 
-/// A stream of HTTP/2.
 pub(super) struct Http2Body {
     pub(super) incoming: RecvStream,
-    /// What is still to come, if the answer says it.
+    /// Bytes left, if the response declares its length.
     pub(super) left: Option<u64>,
     pub(super) has_data: bool,
-    /// It is an answer without a body (RFC 9110, section 6.4.1): whatever comes is its end.
+    /// The response has no body (RFC 9110, 6.4.1): anything further ends it.
     pub(super) is_bodiless: bool,
-    /// Goes with it.
-    pub(super) _sending: Option<Sending>,
-    pub(super) turn: Stream,
+    /// Aborts the upload when the body is dropped.
+    pub(super) _upload: Option<UploadTask>,
+    pub(super) stream_lease: Http2Lease,
 }
 
-/// The body of a request, on its way. Dropped, it is broken off.
-pub(super) struct Sending(pub(super) AbortHandle);
+/// Sends a request body. Aborts when dropped.
+pub(super) struct UploadTask(pub(super) AbortHandle);
 
-impl Drop for Sending {
+impl Drop for UploadTask {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-impl Body {
-    pub(super) fn http1(incoming: Incoming, lease: Lease, clock: &Clock, patience: Duration) -> Self {
-        let mut body = Self::new(Kind::Http1 { incoming, lease }, clock, patience);
-        body.end_if_whole();
+impl UpstreamBody {
+    pub(super) fn http1(
+        incoming: Incoming,
+        lease: Http1Lease,
+        clock: &UpstreamClock,
+        idle_timeout: Duration,
+    ) -> Self {
+        let mut body = Self::new(ResponseSource::Http1 { incoming, lease }, clock, idle_timeout);
+        body.finish_if_complete();
         body
     }
 
-    pub(super) fn http2(stream: Http2Body, clock: &Clock, patience: Duration) -> Self {
-        let mut body = Self::new(Kind::Http2(stream), clock, patience);
-        body.end_if_whole();
+    pub(super) fn http2(stream: Http2Body, clock: &UpstreamClock, idle_timeout: Duration) -> Self {
+        let mut body = Self::new(ResponseSource::Http2(stream), clock, idle_timeout);
+        body.finish_if_complete();
         body
     }
 
-    fn new(kind: Kind, clock: &Clock, patience: Duration) -> Self {
-        Self { kind, alarm: Alarm { clock: clock.clone(), patience, since: None, sleep: None } }
+    fn new(kind: ResponseSource, clock: &UpstreamClock, idle_timeout: Duration) -> Self {
+        Self { kind, idle_timer: IdleTimer { clock: clock.clone(), idle_timeout, since: None, sleep: None } }
     }
 
-    /// Gives the connection back as soon as nothing more can come, whether or not anybody asks once more.
-    fn end_if_whole(&mut self) {
-        let is_whole = match &self.kind {
-            Kind::Done => return,
-            Kind::Http1 { incoming, .. } => http_body::Body::is_end_stream(incoming),
-            Kind::Http2(stream) => stream.incoming.is_end_stream(),
+    /// Releases the connection at the last byte, even if the reader does not poll again.
+    fn finish_if_complete(&mut self) {
+        let is_complete = match &self.kind {
+            ResponseSource::Done => return,
+            ResponseSource::Http1 { incoming, .. } => http_body::Body::is_end_stream(incoming),
+            ResponseSource::Http2(stream) => stream.incoming.is_end_stream(),
         };
-        if is_whole {
-            self.end();
+        if is_complete {
+            self.finish();
         }
     }
 
-    fn end(&mut self) {
-        match std::mem::replace(&mut self.kind, Kind::Done) {
-            Kind::Http1 { lease, .. } => lease.finish(self.alarm.patience),
-            Kind::Http2(_) | Kind::Done => {}
+    fn finish(&mut self) {
+        match std::mem::replace(&mut self.kind, ResponseSource::Done) {
+            ResponseSource::Http1 { lease, .. } => lease.finish(self.idle_timer.idle_timeout),
+            ResponseSource::Http2(_) | ResponseSource::Done => {}
         }
     }
 }
 
-impl http_body::Body for Body {
+impl http_body::Body for UpstreamBody {
     type Data = Bytes;
     type Error = UpstreamError;
 
@@ -108,45 +108,49 @@ impl http_body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, UpstreamError>>> {
         let this = &mut *self;
         let polled = match &mut this.kind {
-            Kind::Done => return Poll::Ready(None),
-            Kind::Http1 { incoming, .. } => Pin::new(incoming)
-                .poll_frame(cx)
-                .map(|frame| frame.map(|frame| frame.map_err(|error| UpstreamError::of_http1(&error, true)))),
-            Kind::Http2(stream) => stream.poll_frame(cx),
+            ResponseSource::Done => return Poll::Ready(None),
+            ResponseSource::Http1 { incoming, .. } => Pin::new(incoming).poll_frame(cx).map(|frame| {
+                frame.map(|frame| frame.map_err(|error| UpstreamError::from_http1(&error, true)))
+            }),
+            ResponseSource::Http2(stream) => stream.poll_frame(cx),
         };
         let Poll::Ready(frame) = polled else {
-            ready!(this.alarm.poll(cx));
-            if let Kind::Http2(stream) = &this.kind {
-                stream.turn.connection.doubt();
+            ready!(this.idle_timer.poll(cx));
+            if let ResponseSource::Http2(stream) = &this.kind {
+                stream.stream_lease.connection.check_liveness();
             }
-            this.kind = Kind::Done;
-            return Poll::Ready(Some(Err(UpstreamError::IdleTimeout { after: this.alarm.patience })));
+            this.kind = ResponseSource::Done;
+            return Poll::Ready(Some(Err(UpstreamError::IdleTimeout {
+                after: this.idle_timer.idle_timeout,
+            })));
         };
-        this.alarm.since = None;
+        this.idle_timer.since = None;
         match &frame {
-            Some(Ok(_)) => this.end_if_whole(),
-            Some(Err(_)) => this.kind = Kind::Done,
-            None => this.end(),
+            Some(Ok(_)) => this.finish_if_complete(),
+            Some(Err(_)) => this.kind = ResponseSource::Done,
+            None => this.finish(),
         }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.kind, Kind::Done)
+        matches!(self.kind, ResponseSource::Done)
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Done => SizeHint::with_exact(0),
-            Kind::Http1 { incoming, .. } => http_body::Body::size_hint(incoming),
-            Kind::Http2(stream) => stream.left.map(SizeHint::with_exact).unwrap_or_default(),
+            ResponseSource::Done => SizeHint::with_exact(0),
+            ResponseSource::Http1 { incoming, .. } => http_body::Body::size_hint(incoming),
+            ResponseSource::Http2(stream) => stream.left.map(SizeHint::with_exact).unwrap_or_default(),
         }
     }
 }
 
-impl fmt::Debug for Body {
+impl fmt::Debug for UpstreamBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Body").field("left", &http_body::Body::size_hint(self)).finish_non_exhaustive()
+        f.debug_struct("UpstreamBody")
+            .field("left", &http_body::Body::size_hint(self))
+            .finish_non_exhaustive()
     }
 }
 
@@ -158,14 +162,14 @@ impl Http2Body {
         while self.has_data {
             match ready!(self.incoming.poll_data(cx)) {
                 Some(Ok(data)) => {
-                    // It fails where the stream is gone, and then nobody needs it.
+                    // Fails only if the stream is closed.
                     let _ = self.incoming.flow_control().release_capacity(data.len());
                     self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
                     if !data.is_empty() {
                         return Poll::Ready(Some(Ok(Frame::data(data))));
                     }
                 }
-                Some(Err(error)) => return Poll::Ready(Some(Err(self.broken(&error)))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(self.error(&error)))),
                 None => self.has_data = false,
             }
         }
@@ -173,36 +177,36 @@ impl Http2Body {
         Poll::Ready(match trailers {
             Ok(Some(trailers)) => Some(Ok(Frame::trailers(trailers))),
             Ok(None) => None,
-            Err(error) => Some(Err(self.broken(&error))),
+            Err(error) => Some(Err(self.error(&error))),
         })
     }
 
-    fn broken(&self, error: &h2::Error) -> UpstreamError {
+    fn error(&self, error: &h2::Error) -> UpstreamError {
         let is_malformed = error.is_library() && error.reason() == Some(Reason::PROTOCOL_ERROR);
-        // It ended, or went on, where its length says that it does not.
+        // The body is shorter or longer than its declared length.
         if is_malformed && self.left.is_some() {
             UpstreamError::Truncated
         } else {
-            UpstreamError::of_http2(error, true)
+            UpstreamError::from_http2(error, true)
         }
     }
 }
 
-/// Rings when somebody has waited for too long.
-struct Alarm {
-    clock: Clock,
-    patience: Duration,
-    /// None: nobody waits.
+/// Fires after a reader has waited for the idle timeout.
+struct IdleTimer {
+    clock: UpstreamClock,
+    idle_timeout: Duration,
+    /// `None`: no reader waits.
     since: Option<Time>,
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
-impl Alarm {
+impl IdleTimer {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let until = *self.since.get_or_insert_with(|| self.clock.now()) + self.patience;
+        let until = *self.since.get_or_insert_with(|| self.clock.now()) + self.idle_timeout;
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(self.clock.sleep(until)));
         let until = self.clock.instant(until);
-        // It may have been set for an earlier wait.
+        // The sleep may still be set for an earlier wait.
         while sleep.deadline() < until {
             ready!(sleep.as_mut().poll(cx));
             sleep.as_mut().reset(until);

@@ -1,7 +1,7 @@
-//! Time, and tasks beside it, on whichever runtime asks.
+//! Time and tasks on the current runtime.
 #![expect(
     clippy::disallowed_methods,
-    reason = "a connection is used from several runtimes: each waits on its own"
+    reason = "a connection is used from several runtimes: each sleeps on its own"
 )]
 
 use std::{future::Future, time::Duration};
@@ -13,41 +13,41 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
-/// One clock for all runtimes of a program. Sleeps and tasks are the runtime's that asks for them.
+/// One clock for all runtimes of the process. Sleeps and tasks run on the current runtime.
 ///
 /// Sleeps end up to 1 ms late, never early.
 #[derive(Clone, Debug)]
-pub(super) struct Clock {
-    began: Instant,
+pub(super) struct UpstreamClock {
+    started: Instant,
 }
 
-impl Clock {
+impl UpstreamClock {
     pub(super) fn new() -> Self {
-        Self { began: Instant::now() }
+        Self { started: Instant::now() }
     }
 
-    /// A sleep that can be set again. Only inside a runtime.
+    /// A sleep that can be reset. Only inside a runtime.
     pub(super) fn sleep(&self, until: Time) -> Sleep {
         tokio::time::sleep_until(self.instant(until))
     }
 
-    /// Runs a task until it ends or is ended. Only inside a runtime.
-    #[expect(clippy::unused_self, reason = "whoever has a clock may have tasks: `Runtime::spawn`")]
-    pub(super) fn start(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+    /// Only inside a runtime.
+    #[expect(clippy::unused_self, reason = "as `Runtime::spawn`")]
+    pub(super) fn spawn_abortable(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         Handle::current().spawn(task).abort_handle()
     }
 
-    /// The moment as tokio has it.
+    /// As tokio's instant.
     pub(super) fn instant(&self, at: Time) -> Instant {
-        // Beyond thirty years tokio's clock may overflow; nobody waits that long.
-        const LONGEST: Duration = Duration::from_hours(30 * 365 * 24);
-        self.began + at.elapsed().min(LONGEST)
+        // Further than thirty years tokio's clock may overflow.
+        const SLEEP_MAX: Duration = Duration::from_hours(30 * 365 * 24);
+        self.started + at.elapsed().min(SLEEP_MAX)
     }
 }
 
-impl Runtime for Clock {
+impl Runtime for UpstreamClock {
     fn now(&self) -> Time {
-        Time::ZERO + self.began.elapsed()
+        Time::ZERO + self.started.elapsed()
     }
 
     /// Only inside a runtime, from its first poll on.

@@ -1,4 +1,4 @@
-//! Connections: a name, its addresses in turn, TLS.
+//! Opens connections: resolves a name, tries its addresses, negotiates TLS.
 
 use std::{
     collections::BTreeMap,
@@ -9,59 +9,66 @@ use std::{
 
 use rustls::{ClientConfig, pki_types::ServerName};
 use stockade_model::time::{Runtime, Time, before};
+use stockade_net::tls::HandshakeFailure;
 use tokio::net::{TcpStream, lookup_host};
 use tokio_rustls::TlsConnector;
 
 use super::{
-    clock::Clock,
+    clock::UpstreamClock,
     error::UpstreamError,
     health::{Health, HealthSettings},
     settings::OriginUrl,
-    tls,
-    wire::Wire,
+    socket::OriginSocket,
 };
 
-/// So many addresses of a name are tried.
+/// Further addresses of a name are ignored.
 const ADDRESSES_MAX: usize = 16;
 
-/// Makes connections to a place.
+/// Connects to one endpoint.
 #[derive(Debug)]
-pub(super) struct Connector {
+pub(super) struct OriginConnector {
     pub(super) url: OriginUrl,
-    pub(super) clock: Clock,
-    /// None: no TLS.
+    pub(super) clock: UpstreamClock,
+    /// `None`: plain text.
     pub(super) tls: Option<Arc<ClientConfig>>,
     pub(super) timeout: Duration,
     pub(super) health: HealthSettings,
-    /// What is known of the addresses that its name had last.
+    /// Health of the addresses that the name last resolved to.
     pub(super) addresses: Mutex<BTreeMap<SocketAddr, Health>>,
 }
 
-impl Connector {
-    /// A connection, and whether HTTP/2 was settled with TLS.
-    pub(super) async fn connect(&self, deadline: Time) -> Result<(Wire, bool), UpstreamError> {
+impl OriginConnector {
+    /// A connection, and whether TLS negotiated HTTP/2.
+    pub(super) async fn connect(&self, deadline: Time) -> Result<(OriginSocket, bool), UpstreamError> {
         let tcp = self.tcp(deadline).await?;
-        // It only ever makes requests later.
+        // On failure requests are only slower.
         let _ = tcp.set_nodelay(true);
-        let Some(config) = &self.tls else { return Ok((Wire::plain(tcp, self.clock.clone()), false)) };
+        let Some(config) = &self.tls else {
+            return Ok((OriginSocket::plain(tcp, self.clock.clone()), false));
+        };
         let failed = |reason: String| UpstreamError::Tls { at: self.name(), reason: reason.into() };
         let name = ServerName::try_from(self.url.host.to_string());
-        let name = name.map_err(|_| failed("no certificate could have such a name".to_owned()))?;
+        let name = name.map_err(|_| failed("the host name cannot appear in a certificate".to_owned()))?;
         let handshake = TlsConnector::from(Arc::clone(config)).connect(name, tcp);
-        let tls = before(&self.clock, deadline, handshake).await.ok_or_else(|| self.late())?;
-        let tls = tls.map_err(|error| failed(tls::explain(&error)))?;
+        let tls = before(&self.clock, deadline, handshake).await.ok_or_else(|| self.timeout_error())?;
+        let tls = tls.map_err(|error| failed(HandshakeFailure::explain(&error, "`ca`")))?;
         let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
-        Ok((Wire::encrypted(tls, self.clock.clone()), is_http2))
+        Ok((OriginSocket::encrypted(tls, self.clock.clone()), is_http2))
     }
 
     async fn tcp(&self, deadline: Time) -> Result<TcpStream, UpstreamError> {
-        let found = before(&self.clock, deadline, self.look_up()).await.ok_or_else(|| self.late())??;
-        self.first_of(self.in_order(found), deadline).await
+        let found =
+            before(&self.clock, deadline, self.resolve()).await.ok_or_else(|| self.timeout_error())??;
+        self.connect_first(self.candidates(found), deadline).await
     }
 
-    /// The first address that takes it. Each is given a fair part of the time that is left.
-    async fn first_of(&self, addresses: Vec<SocketAddr>, deadline: Time) -> Result<TcpStream, UpstreamError> {
-        let mut failed = self.late();
+    /// The first address that accepts. Each gets an equal part of the remaining time.
+    async fn connect_first(
+        &self,
+        addresses: Vec<SocketAddr>,
+        deadline: Time,
+    ) -> Result<TcpStream, UpstreamError> {
+        let mut failed = self.timeout_error();
         let mut left = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
         for address in addresses {
             let now = self.clock.now();
@@ -69,21 +76,20 @@ impl Connector {
             left -= 1;
             let error = match before(&self.clock, until, TcpStream::connect(address)).await {
                 Some(Ok(tcp)) => {
-                    self.learn(address, |health| health.succeed(&self.health));
+                    self.update_health(address, |health| health.succeed(&self.health));
                     return Ok(tcp);
                 }
                 Some(Err(error)) => UpstreamError::unconnected(&error, &address.to_string()),
                 None => UpstreamError::ConnectTimeout { at: address.to_string().into(), after: self.timeout },
             };
             let now = self.clock.now();
-            self.learn(address, |health| health.fail(now, &self.health));
+            self.update_health(address, |health| health.fail(now, &self.health));
             failed = error;
         }
         Err(failed)
     }
 
-    /// Its addresses, as they are now.
-    async fn look_up(&self) -> Result<Vec<SocketAddr>, UpstreamError> {
+    async fn resolve(&self) -> Result<Vec<SocketAddr>, UpstreamError> {
         let host = &self.url.host;
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, self.url.port)]);
@@ -93,34 +99,34 @@ impl Connector {
             lookup_host((&**host, self.url.port)).await.map_err(|error| unknown(&error.to_string()))?;
         let found: Vec<_> = found.take(ADDRESSES_MAX).collect();
         if found.is_empty() {
-            return Err(unknown("it has none"));
+            return Err(unknown("the name has no addresses"));
         }
         Ok(found)
     }
 
-    /// Those that rest last.
-    fn in_order(&self, mut found: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    /// Unhealthy ones last.
+    fn candidates(&self, mut found: Vec<SocketAddr>) -> Vec<SocketAddr> {
         let now = self.clock.now();
         let mut known = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-        // What a name has no more is forgotten: there are never more than it may have.
+        // Forgets addresses that the name no longer has, which bounds the map.
         known.retain(|address, _| found.contains(address));
         found.sort_by_key(|address| known.get(address).is_some_and(|health| health.is_resting(now)));
         found
     }
 
-    fn learn(&self, address: SocketAddr, learn: impl FnOnce(&mut Health)) {
+    fn update_health(&self, address: SocketAddr, update: impl FnOnce(&mut Health)) {
         let mut known = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() < ADDRESSES_MAX || known.contains_key(&address) {
-            learn(known.entry(address).or_default());
+            update(known.entry(address).or_default());
         }
     }
 
-    /// What errors call it.
+    /// For error messages.
     pub(super) fn name(&self) -> Arc<str> {
         self.url.authority.as_str().into()
     }
 
-    pub(super) fn late(&self) -> UpstreamError {
+    pub(super) fn timeout_error(&self) -> UpstreamError {
         UpstreamError::ConnectTimeout { at: self.name(), after: self.timeout }
     }
 }
@@ -133,12 +139,12 @@ mod tests {
 
     use super::*;
 
-    fn connector(timeout: Duration) -> Connector {
+    fn connector(timeout: Duration) -> OriginConnector {
         let failures = NonZeroU32::new(1).expect("not zero");
         let health = HealthSettings { failures, rest: Duration::from_mins(10), probe: None };
-        Connector {
+        OriginConnector {
             url: "http://name.example".parse().expect("an URL"),
-            clock: Clock::new(),
+            clock: UpstreamClock::new(),
             tls: None,
             timeout,
             health,
@@ -153,10 +159,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_addresses_of_a_name_are_tried_in_turn_and_remembered() {
+    async fn addresses_are_tried_in_turn_and_failed_ones_come_last() {
         let (listening, good) = listener().await;
         let refusing = listener().await.1;
-        // Nobody takes calls there: its queue has room for one.
+        // This listener's queue is full, so connecting to it hangs.
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
         let deaf = socket.listen(0).expect("a listener");
@@ -167,19 +173,20 @@ mod tests {
         let connector = connector(timeout);
         let deadline = || connector.clock.now() + timeout;
         let found = vec![refusing, silent, good];
-        assert_eq!(connector.in_order(found.clone()), found);
-        let tcp = connector.first_of(found.clone(), deadline()).await.expect("the third");
+        assert_eq!(connector.candidates(found.clone()), found);
+        let tcp = connector.connect_first(found.clone(), deadline()).await.expect("the third");
         assert_eq!(tcp.peer_addr().expect("a peer"), good);
-        // Those that failed rest: they are last from now on, and nobody waits for them.
-        assert_eq!(connector.in_order(found), [good, refusing, silent]);
+        // Failed addresses come last, so that no request waits for them.
+        assert_eq!(connector.candidates(found), [good, refusing, silent]);
         drop(listening);
-        let error = connector.first_of(vec![good, refusing, silent], deadline()).await.expect_err("nobody");
+        let error =
+            connector.connect_first(vec![good, refusing, silent], deadline()).await.expect_err("nobody");
         assert!(
             matches!(&error, UpstreamError::ConnectTimeout { at, .. } if **at == *silent.to_string()),
             "{error:?}"
         );
-        // What the name has no more is forgotten.
-        connector.in_order(vec![good]);
+        // Addresses that the name no longer has are forgotten.
+        connector.candidates(vec![good]);
         assert_eq!(connector.addresses.lock().expect("no panic").len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong between a request and its answer.
+//! Failures between a request and its response.
 
 use std::{error::Error, io, sync::Arc, time::Duration};
 
@@ -6,122 +6,79 @@ use http::StatusCode;
 use rustix::io::Errno;
 use stockade_model::units::format_duration;
 
-/// An origin did not answer, or not to the end. Clones share what it says: a failure may have several readers.
+/// The origin did not respond, or not completely. Cheap to clone: coalesced requests share it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpstreamError {
-    /// Nobody listens there.
     #[error("{at}: connection refused")]
-    Refused {
-        /// Which address.
-        at: Arc<str>,
-    },
-    /// The name has no address.
+    Refused { at: Arc<str> },
     #[error("no address for {host}: {reason}")]
     Dns {
-        /// Which.
         host: Arc<str>,
-        /// What the resolver says.
+        /// From the resolver.
         reason: Arc<str>,
     },
-    /// Nobody answered the call, or the handshake of TLS or HTTP/2 was not done in time.
+    /// TCP, TLS or HTTP/2 was not ready in time.
     #[error("{at}: not connected within {}", format_duration(*.after))]
-    ConnectTimeout {
-        /// Which host.
-        at: Arc<str>,
-        /// How long it was given.
-        after: Duration,
-    },
-    /// There is no way there, or there are no ports or file descriptors left here.
+    ConnectTimeout { at: Arc<str>, after: Duration },
+    /// No route, or no local ports or file descriptors left.
     #[error("{at}: {reason}")]
     Unreachable {
-        /// Which address.
         at: Arc<str>,
-        /// What the system says.
+        /// From the operating system.
         reason: Arc<str>,
     },
-    /// It is not who it should be, or does not encrypt as we do.
     #[error("{at}: TLS: {reason}")]
     Tls {
-        /// Which host.
         at: Arc<str>,
-        /// What is wrong, and what to do.
+        /// The cause, and what to do.
         reason: Arc<str>,
     },
-    /// The request was sent, and no head came in time.
-    #[error("no answer within {}", format_duration(*.after))]
-    HeadTimeout {
-        /// How long it was given.
-        after: Duration,
-    },
-    /// The connection was closed before anything of an answer.
-    #[error("closed before an answer{}", because(.reason))]
+    #[error("no response within {}", format_duration(*.after))]
+    HeadTimeout { after: Duration },
+    /// Closed before any byte of a response.
+    #[error("closed before a response{}", reason_suffix(.reason))]
     Closed {
-        /// What the origin said to that, if anything.
+        /// As sent by the origin; may be empty.
         reason: Arc<str>,
     },
-    /// The connection or the stream was reset.
-    #[error("reset{}", because(.reason))]
+    /// A reset of the connection or stream.
+    #[error("reset{}", reason_suffix(.reason))]
     Reset {
-        /// What the system or the origin said to that, if anything.
+        /// From the system or the origin; may be empty.
         reason: Arc<str>,
     },
-    /// An answer ended too early.
-    #[error("the answer is truncated")]
+    #[error("the response is truncated")]
     Truncated,
-    /// What came is no HTTP.
-    #[error("no HTTP{}", because(.reason))]
-    NotHttp {
-        /// What is wrong with it.
-        reason: Arc<str>,
-    },
-    /// An answer, or the reading of a request, had begun, and stood still for too long.
-    #[error("nothing moved for {}", format_duration(*.after))]
-    IdleTimeout {
-        /// How long.
-        after: Duration,
-    },
-    /// The head of an answer has too many bytes, or too many headers.
-    #[error("the head of the answer is too large")]
+    #[error("not HTTP{}", reason_suffix(.reason))]
+    NotHttp { reason: Arc<str> },
+    /// No byte has moved in either direction although the exchange had started.
+    #[error("no data for {}", format_duration(*.after))]
+    IdleTimeout { after: Duration },
+    /// More bytes or fields than the limit.
+    #[error("the head of the response is too large")]
     HeadTooLarge,
-    /// All connections are in use, and as many wait for one as may.
-    #[error("{waiting} wait for a connection")]
-    Overloaded {
-        /// How many.
-        waiting: usize,
-    },
-    /// All connections were in use for too long.
+    /// The queue is full.
+    #[error("{waiting} requests already wait for a connection")]
+    Overloaded { waiting: usize },
     #[error("no connection became free within {}", format_duration(*.after))]
-    QueueTimeout {
-        /// How long.
-        after: Duration,
-    },
-    /// The body of the request, the client's, cannot be had.
+    QueueTimeout { after: Duration },
+    /// The client's body has failed.
     #[error("the body of the request: {error}")]
-    RequestBody {
-        /// What whoever gave it says.
-        error: Arc<dyn Error + Send + Sync>,
-    },
-    /// The body of the request, the client's, stood still.
-    #[error("the body of the request: nothing more came of it for {}", format_duration(*.after))]
-    RequestStalled {
-        /// How long.
-        after: Duration,
-    },
-    /// It is a request that cannot be sent to anybody.
+    RequestBody { error: Arc<dyn Error + Send + Sync> },
+    /// The client has stopped sending the body.
+    #[error("the body of the request: no data for {}", format_duration(*.after))]
+    RequestStalled { after: Duration },
     #[error("the request cannot be sent: {reason}")]
-    Unsendable {
-        /// Why.
-        reason: Arc<str>,
-    },
+    Unsendable { reason: Arc<str> },
 }
 
-fn because(reason: &str) -> String {
+fn reason_suffix(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!(": {reason}") }
 }
 
 impl UpstreamError {
-    /// What a client is told who can be told nothing better.
+    /// The status of the proxy's own reply.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
@@ -135,7 +92,7 @@ impl UpstreamError {
         }
     }
 
-    /// What logs and counts call it: the proxy error types of RFC 9209, section 2.3.
+    /// For logs and metrics: the proxy error types of RFC 9209, 2.3.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -157,9 +114,9 @@ impl UpstreamError {
         }
     }
 
-    /// Whether the origin is to blame, and not whoever asks, or how many do.
+    /// False: the client or the load is the cause.
     #[must_use]
-    pub fn is_origins(&self) -> bool {
+    pub fn is_origin_fault(&self) -> bool {
         !matches!(
             self.status(),
             StatusCode::BAD_REQUEST | StatusCode::REQUEST_TIMEOUT | StatusCode::SERVICE_UNAVAILABLE
@@ -174,21 +131,22 @@ impl UpstreamError {
         Self::NotHttp { reason: reason.into() }
     }
 
-    /// Why there is no connection to an address.
     pub(super) fn unconnected(error: &io::Error, at: &str) -> Self {
         let at = at.into();
         match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::CONNREFUSED | Errno::CONNRESET | Errno::CONNABORTED) => Self::Refused { at },
             Some(Errno::MFILE | Errno::NFILE) => {
-                Self::Unreachable { at, reason: "no file descriptors are left here".into() }
+                Self::Unreachable { at, reason: "the proxy has no file descriptors left".into() }
             }
-            Some(Errno::ADDRNOTAVAIL) => Self::Unreachable { at, reason: "no ports are left here".into() },
+            Some(Errno::ADDRNOTAVAIL) => {
+                Self::Unreachable { at, reason: "the proxy has no local ports left".into() }
+            }
             _ => Self::Unreachable { at, reason: error.to_string().into() },
         }
     }
 
-    /// What broke a connection of HTTP/1. `is_answered`: something of an answer had come.
-    pub(super) fn of_http1(error: &hyper::Error, is_answered: bool) -> Self {
+    /// `is_answered`: part of a response has arrived.
+    pub(super) fn from_http1(error: &hyper::Error, is_answered: bool) -> Self {
         if error.is_parse_too_large() {
             return Self::HeadTooLarge;
         }
@@ -196,15 +154,15 @@ impl UpstreamError {
             return Self::not_http(error.to_string());
         }
         if let Some(io) = cause::<io::Error>(error) {
-            return Self::of_io(io, is_answered);
+            return Self::from_io(io, is_answered);
         }
         if is_answered { Self::Truncated } else { Self::closed() }
     }
 
-    /// What broke a stream of HTTP/2, or its connection.
-    pub(super) fn of_http2(error: &h2::Error, is_answered: bool) -> Self {
+    /// As `from_http1`, for a stream or its connection.
+    pub(super) fn from_http2(error: &h2::Error, is_answered: bool) -> Self {
         if let Some(io) = error.get_io() {
-            return Self::of_io(io, is_answered);
+            return Self::from_io(io, is_answered);
         }
         let reason = || error.reason().map(|reason| reason.description().to_owned()).unwrap_or_default();
         match (error.is_remote(), error.is_library()) {
@@ -215,13 +173,13 @@ impl UpstreamError {
         }
     }
 
-    fn of_io(error: &io::Error, is_answered: bool) -> Self {
+    fn from_io(error: &io::Error, is_answered: bool) -> Self {
         use io::ErrorKind::{
             BrokenPipe, ConnectionAborted, ConnectionReset, InvalidData, InvalidInput, NotConnected,
             UnexpectedEof, WriteZero,
         };
         match error.kind() {
-            // Chunks that are none, or records of TLS.
+            // Invalid chunks or TLS records.
             InvalidData | InvalidInput => Self::not_http(error.to_string()),
             UnexpectedEof if is_answered => Self::Truncated,
             UnexpectedEof | WriteZero | NotConnected => Self::closed(),
@@ -231,7 +189,7 @@ impl UpstreamError {
     }
 }
 
-/// The first cause of this type.
+/// The first error of this type in the chain.
 fn cause<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     std::iter::successors(Some(error), |&error| error.source()).find_map(|cause| cause.downcast_ref())
 }

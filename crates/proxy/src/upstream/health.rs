@@ -1,47 +1,44 @@
-//! Whether an address is worth asking. Pure.
+//! The health of an endpoint or address. Pure.
 
 use std::{num::NonZeroU32, time::Duration};
 
 use stockade_model::time::Time;
 
-/// When an address rests, and when it is asked again.
+/// When an address counts as unhealthy, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthSettings {
-    /// After so many failures in a row an address rests.
+    /// Consecutive failures.
     pub failures: NonZeroU32,
-    /// For how long. With probes: until they succeed.
+    /// How long it gets no requests. With probes: until they succeed.
     pub rest: Duration,
-    /// Asks every address every so often, whatever clients ask for.
-    pub probe: Option<Probe>,
+    pub probe: Option<HealthProbe>,
 }
 
-/// What an address is asked to show that it works.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Probe {
-    /// `GET` of this path and query, below the origin's own; 2xx and 3xx are healthy.
+pub struct HealthProbe {
+    /// `GET` of this path, relative to the origin's URL; 2xx and 3xx are healthy.
     pub path: String,
-    /// How often, from one's end to the next one's beginning.
+    /// From the end of one probe to the start of the next.
     pub every: Duration,
-    /// How long connecting and answering may take together.
+    /// For connecting and the response together.
     pub timeout: Duration,
-    /// An address that rests is asked by clients again after so many successes in a row.
+    /// Consecutive successes that make it healthy again.
     pub successes: NonZeroU32,
 }
 
 impl Default for HealthSettings {
-    /// After 5 failures, for 10 s, without probes.
+    /// 5 failures, 10 s, no probes.
     fn default() -> Self {
         const FAILURES: NonZeroU32 = NonZeroU32::new(5).expect("not zero");
         Self { failures: FAILURES, rest: Duration::from_secs(10), probe: None }
     }
 }
 
-/// What is known of an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Health {
-    /// In a row.
+    /// Consecutive.
     failures: u32,
-    /// In a row, since it rests.
+    /// Consecutive, since it is unhealthy.
     successes: u32,
     rests_until: Option<Time>,
 }
@@ -56,7 +53,7 @@ impl Health {
         }
     }
 
-    /// One success ends the failures in a row; where there are probes, a rest takes as many as they say.
+    /// One success resets the failures; with probes, recovery takes as many as configured.
     pub(super) fn succeed(&mut self, settings: &HealthSettings) {
         self.successes = self.successes.saturating_add(1);
         let needed = settings.probe.as_ref().map_or(1, |probe| probe.successes.get());
@@ -69,7 +66,7 @@ impl Health {
         self.rests_until.is_some_and(|until| now < until)
     }
 
-    /// Failures in a row.
+    /// Consecutive.
     pub(super) fn failures(&self) -> u32 {
         self.failures
     }
@@ -86,7 +83,7 @@ mod tests {
     }
 
     fn settings(failures: u32, probe_successes: Option<u32>) -> HealthSettings {
-        let probe = probe_successes.map(|successes| Probe {
+        let probe = probe_successes.map(|successes| HealthProbe {
             path: "/".to_owned(),
             every: SECOND,
             timeout: SECOND,
@@ -96,21 +93,21 @@ mod tests {
         HealthSettings { failures, rest: SECOND * 10, probe }
     }
 
-    /// What happens: `f` a failure, `s` a success, a digit waits so many seconds. Then: does it rest?
+    /// `f` is a failure, `s` a success, a digit waits for that many seconds.
     #[test]
     fn an_address_rests_after_failures_in_a_row() {
-        for (failures, probe, story, expected) in [
+        for (failures, probe, events, expected) in [
             (3, None, "ff", false),
             (3, None, "fff", true),
             (3, None, "ffsff", false),
             (3, None, "fff9", true),
             (3, None, "fff91", false),
-            // One more is enough once it has rested.
+            // After a rest, one more failure is enough.
             (3, None, "fff91f", true),
             (3, None, "fff91sff", false),
             (3, None, "fffs", false),
             (1, None, "f", true),
-            // Where there are probes, time alone heals nothing.
+            // With probes, time alone does not recover it.
             (1, Some(2), "f99", true),
             (1, Some(2), "f99s", true),
             (1, Some(2), "f99sfs", true),
@@ -119,14 +116,14 @@ mod tests {
         ] {
             let settings = settings(failures, probe);
             let (mut health, mut now) = (Health::default(), 0);
-            for event in story.chars() {
+            for event in events.chars() {
                 match event {
                     'f' => health.fail(at(now), &settings),
                     's' => health.succeed(&settings),
                     wait => now += wait.to_digit(10).expect("a digit"),
                 }
             }
-            assert_eq!(health.is_resting(at(now)), expected, "{failures} {probe:?} {story}");
+            assert_eq!(health.is_resting(at(now)), expected, "{failures} {probe:?} {events}");
         }
     }
 }

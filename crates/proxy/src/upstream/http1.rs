@@ -1,4 +1,4 @@
-//! A connection of HTTP/1: one request after the other.
+//! A connection of HTTP/1.
 
 use std::{pin::pin, sync::Arc};
 
@@ -9,127 +9,142 @@ use stockade_model::time::{Runtime, Time, before};
 use tokio::task::AbortHandle;
 
 use super::{
-    Again, Broken, Desk,
-    ask::{Ask, Outgoing},
-    body::Body,
-    core::Kept,
+    ExchangeFailure, Retry, UpstreamShared,
+    body::UpstreamBody,
+    core::ReusableConnection,
     error::UpstreamError,
-    pool::{Connecting, Lease, Seat},
-    wire::{Activity, Wire},
+    pool::{Connecting, ConnectionPermit, Http1Lease},
+    request::{OutgoingBody, RetryableRequest},
+    socket::{OriginSocket, SocketActivity},
 };
 
-/// What uses a connection. Dropped, the connection is closed.
-pub(super) struct Http1 {
-    requests: SendRequest<Outgoing>,
-    /// It reads and writes, on the runtime of whoever connected.
+/// Sends requests. Dropping it closes the connection.
+pub(super) struct Http1Sender {
+    requests: SendRequest<OutgoingBody>,
+    /// Drives the connection, on the runtime that opened it.
     task: AbortHandle,
-    seat: Option<Arc<Seat>>,
-    activity: Arc<Activity>,
+    permit: Option<Arc<ConnectionPermit>>,
+    activity: Arc<SocketActivity>,
 }
 
-/// Makes a connection ready for requests.
 pub(super) async fn open(
-    wire: Wire,
+    socket: OriginSocket,
     connecting: Connecting,
-    desk: &Desk,
-) -> Result<Lease, (UpstreamError, Connecting)> {
-    let activity = wire.activity();
+    shared: &UpstreamShared,
+) -> Result<Http1Lease, (UpstreamError, Connecting)> {
+    let activity = socket.activity();
     let mut builder = Builder::new();
     builder
-        .max_headers(desk.settings.headers_max)
-        .max_header_size(desk.settings.head_bytes_max)
-        .max_buf_size(desk.settings.head_bytes_max);
-    let handshake = builder.handshake(TokioIo::new(wire)).await;
+        .max_headers(shared.settings.headers_max)
+        .max_header_size(shared.settings.head_bytes_max)
+        .max_buf_size(shared.settings.head_bytes_max);
+    let handshake = builder.handshake(TokioIo::new(socket)).await;
     let (requests, connection) = match handshake {
         Ok(open) => open,
-        Err(error) => return Err((UpstreamError::of_http1(&error, false), connecting)),
+        Err(error) => return Err((UpstreamError::from_http1(&error, false), connecting)),
     };
     let id = connecting.id();
-    let member = connecting.member(id);
-    let seat = connecting.seat();
-    let clock = desk.clock.clone();
-    let first_look =
-        if desk.settings.keep_alive.is_zero() { Time::NEVER } else { clock.now() + desk.settings.keep_alive };
-    let task = desk.clock.start(async move {
-        // Dropped last: the socket is closed before the seat is free.
-        let member = member;
+    let membership = connecting.membership(id);
+    let permit = connecting.permit();
+    let clock = shared.clock.clone();
+    let first_check = if shared.settings.keep_alive.is_zero() {
+        Time::NEVER
+    } else {
+        clock.now() + shared.settings.keep_alive
+    };
+    let task = shared.clock.spawn_abortable(async move {
+        // Dropped last: the socket closes before the permit is free.
+        let membership = membership;
         let mut connection = pin!(connection);
-        let mut look = first_look;
-        while before(&clock, look, connection.as_mut()).await.is_none() {
-            match member.retire() {
+        let mut next_check = first_check;
+        while before(&clock, next_check, connection.as_mut()).await.is_none() {
+            match membership.retire() {
                 Ok(retired) => return drop(retired),
-                Err(next) => look = next,
+                Err(next) => next_check = next,
             }
         }
     });
-    Ok(connecting.lease(id, Http1 { requests, task, seat, activity }))
+    Ok(connecting.lease(id, Http1Sender { requests, task, permit, activity }))
 }
 
-impl Http1 {
-    /// Whether it can be sent a request now.
+impl Http1Sender {
     pub(super) fn is_ready(&self) -> bool {
         self.requests.is_ready()
     }
 
-    /// When it can. False: never.
+    /// False: the connection has closed.
     pub(super) async fn ready(&mut self) -> bool {
         self.requests.ready().await.is_ok()
     }
 
-    /// Closes it; its seat is for another.
-    pub(super) fn into_seat(mut self) -> Option<Arc<Seat>> {
-        self.seat.take()
+    /// Closes the connection and passes its permit on.
+    pub(super) fn into_permit(mut self) -> Option<Arc<ConnectionPermit>> {
+        self.permit.take()
     }
 }
 
-impl Kept for Http1 {
+impl ReusableConnection for Http1Sender {
     fn is_open(&self) -> bool {
         !self.requests.is_closed()
     }
 }
 
-impl Drop for Http1 {
+impl Drop for Http1Sender {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// Sends a request, and awaits the head of its answer.
-pub(super) async fn exchange(mut lease: Lease, ask: &Ask, desk: &Desk) -> Result<Response<Body>, Broken> {
-    let url = &desk.connectors[lease.place].url;
-    let request = ask.request(url, desk.settings.host_header, Version::HTTP_11).map_err(Broken::finally)?;
-    let Some(connection) = lease.connection() else { return Err(Broken::finally(UpstreamError::closed())) };
+/// Sends a request and waits for the response head.
+pub(super) async fn exchange(
+    mut lease: Http1Lease,
+    pending: &RetryableRequest,
+    shared: &UpstreamShared,
+) -> Result<Response<UpstreamBody>, ExchangeFailure> {
+    let url = &shared.connectors[lease.endpoint].url;
+    let request = pending
+        .request(url, shared.settings.host_header, Version::HTTP_11)
+        .map_err(ExchangeFailure::fatal)?;
+    let Some(connection) = lease.connection() else {
+        return Err(ExchangeFailure::fatal(UpstreamError::closed()));
+    };
     let activity = Arc::clone(&connection.activity);
     let read_before = activity.read_bytes();
     let answer = connection.requests.try_send_request(request);
-    let answer = match desk.await_head(ask, || activity.written_at(), answer).await {
+    let answer = match shared.await_head(pending, || activity.written_at(), answer).await {
         Ok(answer) => answer,
-        Err(late) => return Err(Broken::finally(late)),
+        Err(late) => return Err(ExchangeFailure::fatal(late)),
     };
     let mut failed = match answer {
         Ok(answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
-            return Err(Broken::finally(UpstreamError::not_http("it switches protocols, unasked")));
+            return Err(ExchangeFailure::fatal(UpstreamError::not_http(
+                "it switches protocols without a request to do so",
+            )));
         }
         Ok(answer) => {
-            let patience = desk.settings.idle_timeout;
-            return Ok(answer.map(|incoming| Body::http1(incoming, lease, &desk.clock, patience)));
+            let idle_timeout = shared.settings.idle_timeout;
+            return Ok(
+                answer.map(|incoming| UpstreamBody::http1(incoming, lease, &shared.clock, idle_timeout))
+            );
         }
         Err(failed) => failed,
     };
-    if let Some(clients) = ask.failure() {
-        return Err(Broken::finally(clients));
+    if let Some(body_error) = pending.failure() {
+        return Err(ExchangeFailure::fatal(body_error));
     }
     let is_answered = activity.read_bytes() > read_before;
-    let error = UpstreamError::of_http1(failed.error(), is_answered);
+    let error = UpstreamError::from_http1(failed.error(), is_answered);
     let is_unsent = failed.take_message().is_some();
     if failed.error().is_user() && !is_unsent {
-        return Err(Broken::finally(UpstreamError::Unsendable { reason: failed.error().to_string().into() }));
+        return Err(ExchangeFailure::fatal(UpstreamError::Unsendable {
+            reason: failed.error().to_string().into(),
+        }));
     }
-    // A server may close a connection that rests at any time: this came too late.
-    let is_late = lease.is_used
+    // A server may close an idle connection at any time.
+    let is_stale_connection = lease.is_used
         && !is_answered
-        && ask.may_be_repeated()
+        && pending.is_repeatable()
         && matches!(error, UpstreamError::Closed { .. } | UpstreamError::Reset { .. });
-    let again = (is_unsent || is_late).then(|| lease.connect_again()).flatten().map(Again::With);
-    Err(Broken { error, again })
+    let retry = (is_unsent || is_stale_connection).then(|| lease.reconnect()).flatten().map(Retry::Connect);
+    Err(ExchangeFailure { error, retry })
 }

@@ -1,7 +1,7 @@
-//! A connection of HTTP/2: many requests at once.
+//! A connection of HTTP/2.
 //!
-//! By h2 itself, not by hyper's layer on it: the pool has to know how many streams the origin allows before it
-//! sends, and which requests a closing connection has not looked at.
+//! It uses h2 directly: hyper does not tell how many streams the origin allows, nor which requests a closing connection
+//! has not processed.
 
 use std::{
     future::{Future, poll_fn},
@@ -23,136 +23,149 @@ use stockade_model::time::{Runtime, Time, before};
 use tokio::sync::Notify;
 
 use super::{
-    Again, Broken, Desk,
-    ask::{Ask, Outgoing},
-    body::{Body, Http2Body, Sending},
-    clock::Clock,
+    ExchangeFailure, Retry, UpstreamShared,
+    body::{Http2Body, UploadTask, UpstreamBody},
+    clock::UpstreamClock,
     error::UpstreamError,
-    pool::{Connecting, Member, Stream},
-    settings::Settings,
-    wire::{Activity, Wire},
+    pool::{Connecting, Http2Lease, PoolMembership},
+    request::{OutgoingBody, RetryableRequest},
+    settings::UpstreamSettings,
+    socket::{OriginSocket, SocketActivity},
 };
 
-/// What of a body is on its way before somebody reads it.
+/// Flow-control window of a stream: bytes in flight before the reader takes them.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
-/// What HTTP/2 allows.
-const WINDOW_BYTES_MOST: u32 = (1 << 31) - 1;
+/// The limit of HTTP/2.
+const WINDOW_BYTES_MAX: u32 = (1 << 31) - 1;
 
-/// What uses a connection. Clones share it.
+/// Sends requests. Clones share the connection.
 #[derive(Clone)]
-pub(super) struct Http2(Arc<Handle>);
+pub(super) struct Http2Sender(Arc<Http2Handle>);
 
-struct Handle {
+struct Http2Handle {
     requests: SendRequest<Bytes>,
-    activity: Arc<Activity>,
-    doubt: Arc<Notify>,
-    left: Arc<Notify>,
+    activity: Arc<SocketActivity>,
+    check_liveness: Arc<Notify>,
+    released: Arc<Notify>,
 }
 
-impl Drop for Handle {
-    /// Nobody has a stream, and nobody will.
+impl Drop for Http2Handle {
+    /// The last stream has ended, and the pool has dropped the connection.
     fn drop(&mut self) {
-        self.left.notify_one();
+        self.released.notify_one();
     }
 }
 
-impl Http2 {
-    /// Somebody waited in vain: is there anybody at the other end?
-    pub(super) fn doubt(&self) {
-        self.0.doubt.notify_one();
+impl Http2Sender {
+    /// A timeout has passed: ping the peer.
+    pub(super) fn check_liveness(&self) {
+        self.0.check_liveness.notify_one();
     }
 }
 
-/// Makes a connection ready for requests: the origin has said how many it takes at once.
+/// Returns once the origin has sent its stream limit.
 pub(super) async fn open(
-    wire: Wire,
+    socket: OriginSocket,
     connecting: Connecting,
     deadline: Time,
-    desk: &Desk,
-) -> Result<Stream, (UpstreamError, Connecting)> {
-    let activity = wire.activity();
-    let late = desk.connectors[connecting.place].late();
-    let (requests, mut connection, room) = match before(&desk.clock, deadline, shake_hands(wire, desk)).await
-    {
-        Some(Ok(open)) => open,
-        Some(Err(error)) => return Err((error, connecting)),
-        None => return Err((late, connecting)),
-    };
+    shared: &UpstreamShared,
+) -> Result<Http2Lease, (UpstreamError, Connecting)> {
+    let activity = socket.activity();
+    let late = shared.connectors[connecting.endpoint].timeout_error();
+    let (requests, mut connection, streams_max) =
+        match before(&shared.clock, deadline, handshake(socket, shared)).await {
+            Some(Ok(open)) => open,
+            Some(Err(error)) => return Err((error, connecting)),
+            None => return Err((late, connecting)),
+        };
     let Some(pings) = connection.ping_pong() else { return Err((UpstreamError::closed(), connecting)) };
     let id = connecting.id();
-    let (doubt, left) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let watch = Watch {
-        member: connecting.member(id),
-        room,
+    let (check_liveness, released) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let watch = ConnectionTask {
+        membership: connecting.membership(id),
+        streams_max,
         requests: Some(requests.clone()),
         pings,
-        doubt: Arc::clone(&doubt),
-        left: Arc::clone(&left),
-        patience: desk.settings.connect_timeout,
-        clock: desk.clock.clone(),
+        check_liveness: Arc::clone(&check_liveness),
+        released: Arc::clone(&released),
+        idle_timeout: shared.settings.connect_timeout,
+        clock: shared.clock.clone(),
     };
-    let stream = connecting.stream(id, Http2(Arc::new(Handle { requests, activity, doubt, left })), room);
-    desk.clock.spawn(watch.run(connection, desk.clock.now() + desk.settings.keep_alive));
+    let stream = connecting.stream(
+        id,
+        Http2Sender(Arc::new(Http2Handle { requests, activity, check_liveness, released })),
+        streams_max,
+    );
+    shared.clock.spawn(watch.run(connection, shared.clock.now() + shared.settings.keep_alive));
     Ok(stream)
 }
 
-type Open = (SendRequest<Bytes>, Connection<Wire>, usize);
+type Handshake = (SendRequest<Bytes>, Connection<OriginSocket>, usize);
 
-async fn shake_hands(wire: Wire, desk: &Desk) -> Result<Open, UpstreamError> {
-    let streams = u32::try_from(desk.settings.streams_max).unwrap_or(u32::MAX);
+async fn handshake(socket: OriginSocket, shared: &UpstreamShared) -> Result<Handshake, UpstreamError> {
+    let streams = u32::try_from(shared.settings.streams_max).unwrap_or(u32::MAX);
     let mut builder = Builder::new();
     builder
         .enable_push(false)
-        // Nothing is sent before the origin has said what it takes.
+        // No stream opens before the origin has sent its limit.
         .initial_max_send_streams(0)
-        // What is larger than it may be is still seen, so that it can be told: up to twice that.
-        .max_header_list_size(u32::try_from(desk.settings.head_bytes_max * 2).unwrap_or(u32::MAX))
+        // Heads up to twice the limit are received, so that the error can say so.
+        .max_header_list_size(u32::try_from(shared.settings.head_bytes_max * 2).unwrap_or(u32::MAX))
         .initial_window_size(STREAM_WINDOW_BYTES)
-        // Answers that nobody reads leave room for the others.
-        .initial_connection_window_size(streams.saturating_mul(STREAM_WINDOW_BYTES).min(WINDOW_BYTES_MOST));
-    let activity = wire.activity();
-    let handshake = builder.handshake::<_, Bytes>(wire).await;
-    let (requests, mut connection) = handshake.map_err(|error| UpstreamError::of_http2(&error, false))?;
+        // Unread bodies leave capacity for the other streams.
+        .initial_connection_window_size(streams.saturating_mul(STREAM_WINDOW_BYTES).min(WINDOW_BYTES_MAX));
+    let activity = socket.activity();
+    let handshake = builder.handshake::<_, Bytes>(socket).await;
+    let (requests, mut connection) = handshake.map_err(|error| UpstreamError::from_http2(&error, false))?;
     let ended = poll_fn(|cx| {
         let ended = Pin::new(&mut connection).poll(cx);
         if requests.current_max_send_streams() > 0 { Poll::Ready(None) } else { ended.map(Some) }
     });
     match ended.await {
-        Some(Err(error)) => Err(UpstreamError::of_http2(&error, activity.read_bytes() > 0)),
+        Some(Err(error)) => Err(UpstreamError::from_http2(&error, activity.read_bytes() > 0)),
         Some(Ok(())) => Err(UpstreamError::closed()),
         None => {
-            let room = requests.current_max_send_streams();
-            Ok((requests, connection, room))
+            let streams_max = requests.current_max_send_streams();
+            Ok((requests, connection, streams_max))
         }
     }
 }
 
-/// What a connection's own task does: reads and writes, and looks whether it is of use.
-struct Watch {
-    member: Member,
-    room: usize,
-    /// None: it takes no more requests. Whoever has one keeps the connection open.
+/// Drives the connection and checks that it is alive and in use.
+struct ConnectionTask {
+    membership: PoolMembership,
+    streams_max: usize,
+    /// `None`: it takes no more requests. Each open stream keeps the connection open.
     requests: Option<SendRequest<Bytes>>,
     pings: PingPong,
-    doubt: Arc<Notify>,
-    left: Arc<Notify>,
-    /// How long a peer may take to show that it is there.
-    patience: Duration,
-    clock: Clock,
+    check_liveness: Arc<Notify>,
+    released: Arc<Notify>,
+    /// Deadline for a pong, and for the peer to close.
+    idle_timeout: Duration,
+    clock: UpstreamClock,
 }
 
-impl Watch {
-    async fn run(self, connection: Connection<Wire>, first_look: Time) {
-        let Self { member, mut room, mut requests, mut pings, doubt, left, patience, clock } = self;
-        // Dropped before its membership: the socket is closed before the seat is free.
+impl ConnectionTask {
+    async fn run(self, connection: Connection<OriginSocket>, first_check: Time) {
+        let Self {
+            membership,
+            mut streams_max,
+            mut requests,
+            mut pings,
+            check_liveness,
+            released,
+            idle_timeout,
+            clock,
+        } = self;
+        // Dropped before the membership: the socket closes before the permit is free.
         let mut connection = pin!(connection);
-        let (mut look, mut pong_until, mut is_leaving) = (first_look, Time::NEVER, false);
+        let (mut next_check, mut pong_until, mut is_closing) = (first_check, Time::NEVER, false);
         loop {
             tokio::select! {
-                () = poll_fn(|cx| serve(connection.as_mut(), &mut requests, &mut room, &member, cx)) => return,
-                () = doubt.notified(), if pong_until == Time::NEVER => {
+                () = poll_fn(|cx| serve(connection.as_mut(), &mut requests, &mut streams_max, &membership, cx)) => return,
+                () = check_liveness.notified(), if pong_until == Time::NEVER => {
                     if pings.send_ping(Ping::opaque()).is_ok() {
-                        pong_until = clock.now() + patience;
+                        pong_until = clock.now() + idle_timeout;
                     }
                 }
                 pong = poll_fn(|cx| pings.poll_pong(cx)), if pong_until != Time::NEVER => {
@@ -161,32 +174,32 @@ impl Watch {
                     }
                     pong_until = Time::NEVER;
                 }
-                () = clock.sleep_until(look.min(pong_until)) => {
+                () = clock.sleep_until(next_check.min(pong_until)) => {
                     let now = clock.now();
-                    if pong_until <= now || is_leaving && look <= now {
+                    if pong_until <= now || is_closing && next_check <= now {
                         return;
                     }
-                    if look <= now {
-                        // Nobody holds what has rested for too long: that it has been left is told next.
-                        look = member.retire_shared().map_or_else(|next| next, |_retired| Time::NEVER);
+                    if next_check <= now {
+                        // Dropping the retired handle triggers `released`.
+                        next_check = membership.retire_shared().map_or_else(|next| next, |_retired| Time::NEVER);
                     }
                 }
-                () = left.notified(), if !is_leaving => {
-                    // It says goodbye, if the other end still listens.
+                () = released.notified(), if !is_closing => {
+                    // Close gracefully, if the peer still reads.
                     requests = None;
-                    (is_leaving, look) = (true, clock.now() + patience);
+                    (is_closing, next_check) = (true, clock.now() + idle_timeout);
                 }
             }
         }
     }
 }
 
-/// Reads and writes what can be, and tells the pool what has changed. Ready: the connection has ended.
+/// Drives the connection and reports changes to the pool. Ready: the connection has ended.
 fn serve(
-    connection: Pin<&mut Connection<Wire>>,
+    connection: Pin<&mut Connection<OriginSocket>>,
     requests: &mut Option<SendRequest<Bytes>>,
-    room: &mut usize,
-    member: &Member,
+    streams_max: &mut usize,
+    membership: &PoolMembership,
     cx: &mut Context<'_>,
 ) -> Poll<()> {
     if connection.poll(cx).is_ready() {
@@ -194,25 +207,30 @@ fn serve(
     }
     let Some(alive) = requests else { return Poll::Pending };
     if matches!(alive.poll_ready(cx), Poll::Ready(Err(_))) {
-        // The origin has said that it takes no more; those under way go on.
+        // The origin takes no more requests; open streams continue.
         *requests = None;
-        member.forget();
-        // Without those who could send, it may be over.
+        membership.remove();
+        // Without senders the connection may have ended.
         cx.waker().wake_by_ref();
         return Poll::Pending;
     }
-    let has_room = alive.current_max_send_streams();
-    if has_room != *room {
-        *room = has_room;
-        member.set_room(has_room);
+    let new_max = alive.current_max_send_streams();
+    if new_max != *streams_max {
+        *streams_max = new_max;
+        membership.set_streams_max(new_max);
     }
     Poll::Pending
 }
 
-/// Sends a request, and awaits the head of its answer.
-pub(super) async fn exchange(stream: Stream, ask: &Ask, desk: &Desk) -> Result<Response<Body>, Broken> {
-    let url = &desk.connectors[stream.place].url;
-    let request = ask.request(url, desk.settings.host_header, Version::HTTP_2).map_err(Broken::finally)?;
+/// Sends a request and waits for the response head.
+pub(super) async fn exchange(
+    stream: Http2Lease,
+    pending: &RetryableRequest,
+    shared: &UpstreamShared,
+) -> Result<Response<UpstreamBody>, ExchangeFailure> {
+    let url = &shared.connectors[stream.endpoint].url;
+    let request =
+        pending.request(url, shared.settings.host_header, Version::HTTP_2).map_err(ExchangeFailure::fatal)?;
     let (mut head, outgoing) = request.into_parts();
     let length = outgoing.size_hint().exact().filter(|length| *length > 0);
     if let Some(length) = length
@@ -227,89 +245,94 @@ pub(super) async fn exchange(stream: Stream, ask: &Ask, desk: &Desk) -> Result<R
     let sent = match requests.send_request(http::Request::from_parts(head, ()), has_ended) {
         Ok(sent) => sent,
         Err(error) => {
-            stream.forget();
+            stream.remove();
             let is_ours = !(error.is_io() || error.is_reset() || error.is_go_away() || error.is_library());
-            let again = (!is_ours).then_some(Again::Anew);
-            return Err(Broken { error: UpstreamError::of_http2(&error, false), again });
+            let retry = (!is_ours).then_some(Retry::Checkout);
+            return Err(ExchangeFailure { error: UpstreamError::from_http2(&error, false), retry });
         }
     };
     drop(requests);
     let (response, upstream): (ResponseFuture, SendStream<Bytes>) = sent;
-    let sending = (!has_ended).then(|| Sending(desk.clock.start(send(outgoing, upstream))));
-    let answer = match desk.await_head(ask, || Time::ZERO, response).await {
+    let upload = (!has_ended).then(|| UploadTask(shared.clock.spawn_abortable(send(outgoing, upstream))));
+    let answer = match shared.await_head(pending, || Time::ZERO, response).await {
         Ok(answer) => answer,
         Err(late) => {
-            stream.connection.doubt();
-            return Err(Broken::finally(late));
+            stream.connection.check_liveness();
+            return Err(ExchangeFailure::fatal(late));
         }
     };
     match answer {
-        Ok(answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
-            Err(Broken::finally(UpstreamError::not_http("it switches protocols, unasked")))
+        Ok(answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => Err(ExchangeFailure::fatal(
+            UpstreamError::not_http("it switches protocols without a request to do so"),
+        )),
+        Ok(answer) if is_too_large(answer.headers(), &shared.settings) => {
+            Err(ExchangeFailure::fatal(UpstreamError::HeadTooLarge))
         }
-        Ok(answer) if is_too_large(answer.headers(), &desk.settings) => {
-            Err(Broken::finally(UpstreamError::HeadTooLarge))
-        }
-        Ok(answer) => Ok(answered(answer, stream, sending, ask, desk)),
+        Ok(answer) => Ok(into_response(answer, stream, upload, pending, shared)),
         Err(error) => {
-            let is_silent = activity.read_bytes() == read_before;
-            Err(broken(&error, &stream, is_silent, ask))
+            let is_unanswered = activity.read_bytes() == read_before;
+            Err(stream_failure(&error, &stream, is_unanswered, pending))
         }
     }
 }
 
-/// Whether a head has more headers, or more bytes as RFC 9113 counts them (section 6.5.2), than it may.
-fn is_too_large(headers: &HeaderMap, settings: &Settings) -> bool {
+/// Counts bytes as RFC 9113, 6.5.2.
+fn is_too_large(headers: &HeaderMap, settings: &UpstreamSettings) -> bool {
     let bytes = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + 32;
     headers.len() > settings.headers_max || headers.iter().map(bytes).sum::<usize>() > settings.head_bytes_max
 }
 
-fn answered(
+fn into_response(
     answer: Response<RecvStream>,
-    turn: Stream,
-    sending: Option<Sending>,
-    ask: &Ask,
-    desk: &Desk,
-) -> Response<Body> {
+    stream_lease: Http2Lease,
+    upload: Option<UploadTask>,
+    pending: &RetryableRequest,
+    shared: &UpstreamShared,
+) -> Response<UpstreamBody> {
     let length = answer.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let is_bodiless =
-        ask.is_head() || matches!(answer.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        pending.is_head() || matches!(answer.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let left = if is_bodiless { Some(0) } else { length };
     answer.map(|incoming| {
-        let stream = Http2Body { incoming, left, has_data: true, is_bodiless, _sending: sending, turn };
-        Body::http2(stream, &desk.clock, desk.settings.idle_timeout)
+        let stream = Http2Body { incoming, left, has_data: true, is_bodiless, _upload: upload, stream_lease };
+        UpstreamBody::http2(stream, &shared.clock, shared.settings.idle_timeout)
     })
 }
 
-/// What to do about a stream that ended before its answer.
-fn broken(error: &h2::Error, stream: &Stream, is_silent: bool, ask: &Ask) -> Broken {
-    if let Some(clients) = ask.failure() {
-        return Broken::finally(clients);
+/// For a stream that ended before its response head.
+fn stream_failure(
+    error: &h2::Error,
+    stream: &Http2Lease,
+    is_unanswered: bool,
+    pending: &RetryableRequest,
+) -> ExchangeFailure {
+    if let Some(body_error) = pending.failure() {
+        return ExchangeFailure::fatal(body_error);
     }
     if error.is_library() && error.is_reset() && error.reason() == Some(Reason::PROTOCOL_ERROR) {
-        // h2 tells neither apart.
-        return Broken::finally(UpstreamError::not_http(
+        // h2 does not distinguish the two.
+        return ExchangeFailure::fatal(UpstreamError::not_http(
             "its head is malformed, or more than twice as large as it may be",
         ));
     }
-    // It says itself that it has not looked at the request (RFC 9113, section 8.7).
+    // The origin says that it has not processed the request (RFC 9113, 8.7).
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     let is_unseen = error.is_remote() && (is_refused || error.is_go_away());
     if !is_refused && !error.is_reset() {
-        stream.forget();
+        stream.remove();
     }
-    // A server may close a connection that rests at any time: this came too late.
-    let is_late = stream.is_used && is_silent && error.is_io() && ask.may_be_repeated();
-    let again = (is_late || is_unseen && ask.is_whole()).then_some(Again::Anew);
-    Broken { error: UpstreamError::of_http2(error, false), again }
+    // A server may close an idle connection at any time.
+    let is_stale_connection = stream.is_used && is_unanswered && error.is_io() && pending.is_repeatable();
+    let retry = (is_stale_connection || is_unseen && pending.is_whole()).then_some(Retry::Checkout);
+    ExchangeFailure { error: UpstreamError::from_http2(error, false), retry }
 }
 
-/// Sends a body, as fast as the other end takes it.
-async fn send(mut outgoing: Outgoing, mut upstream: SendStream<Bytes>) {
+/// Sends a body at the pace of the peer.
+async fn send(mut outgoing: OutgoingBody, mut upstream: SendStream<Bytes>) {
     loop {
         let frame = tokio::select! {
             frame = outgoing.frame() => frame,
-            // Nobody reads it any more: the answer tells why.
+            // The response says why.
             _ = poll_fn(|cx| upstream.poll_reset(cx)) => return,
         };
         match frame.map(|frame| frame.map(Frame::into_data)) {
@@ -329,16 +352,16 @@ async fn send(mut outgoing: Outgoing, mut upstream: SendStream<Bytes>) {
     }
 }
 
-/// False: nobody reads it any more.
-async fn send_all(mut data: Bytes, outgoing: &mut Outgoing, upstream: &mut SendStream<Bytes>) -> bool {
+/// False: the stream is closed.
+async fn send_all(mut data: Bytes, outgoing: &mut OutgoingBody, upstream: &mut SendStream<Bytes>) -> bool {
     while !data.is_empty() {
         upstream.reserve_capacity(data.len());
-        let Some(Ok(room)) = poll_fn(|cx| upstream.poll_capacity(cx)).await else { return false };
-        let piece = data.split_to(room.min(data.len()));
-        if upstream.send_data(piece, false).is_err() {
+        let Some(Ok(capacity)) = poll_fn(|cx| upstream.poll_capacity(cx)).await else { return false };
+        let chunk = data.split_to(capacity.min(data.len()));
+        if upstream.send_data(chunk, false).is_err() {
             return false;
         }
-        outgoing.moved();
+        outgoing.record_progress();
     }
     true
 }

@@ -1,4 +1,4 @@
-//! Turns: the lock around [`Core`], and what is given back by being dropped.
+//! The lock around [`PoolCore`], and guards that release what they hold when dropped.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -9,380 +9,396 @@ use stockade_model::time::{Runtime, Time, before};
 use tokio::sync::oneshot;
 
 use super::{
-    clock::Clock,
-    core::{self, Core, Kept as _, Limits, Met},
+    clock::UpstreamClock,
+    core::{self, Negotiated, PoolCore, PoolLimits, ReusableConnection as _},
     error::UpstreamError,
-    http1::Http1,
-    http2::Http2,
+    http1::Http1Sender,
+    http2::Http2Sender,
 };
 
-/// Who rests is not looked at more often.
-const LOOK_MIN: Duration = Duration::from_millis(10);
+/// Bounds how often an idle connection is checked.
+const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-type Waiter = oneshot::Sender<Turn>;
+type Waiter = oneshot::Sender<Checkout>;
 
-/// All connections of an origin. Clones share them.
+/// The connections of an origin. Clones share them.
 #[derive(Clone)]
-pub(super) struct Pool(Arc<Inner>);
+pub(super) struct Pool(Arc<PoolShared>);
 
-struct Inner {
-    core: Mutex<Core<Http1, Http2, Waiter>>,
-    clock: Clock,
+struct PoolShared {
+    core: Mutex<PoolCore<Http1Sender, Http2Sender, Waiter>>,
+    clock: UpstreamClock,
     queue_timeout: Duration,
 }
 
-/// What a request is given. Dropped, it is given to the next one.
-pub(super) enum Turn {
-    Ready(Ready),
+/// Dropped, it goes to the next waiter.
+pub(super) enum Checkout {
+    Ready(ReadyConnection),
     Connect(Connecting),
 }
 
-/// What a request can be sent on.
-pub(super) enum Ready {
-    Http1(Lease),
-    Http2(Stream),
+pub(super) enum ReadyConnection {
+    Http1(Http1Lease),
+    Http2(Http2Lease),
 }
 
-/// A connection's place among those that may be: given back when the last who has it drops it.
-pub(super) struct Seat(Pool);
+/// Counts a connection against the limit until its last owner drops it.
+pub(super) struct ConnectionPermit(Pool);
 
-/// Somebody's, who connects.
+/// A permit to open a connection.
 pub(super) struct Connecting {
     pool: Pool,
-    pub(super) place: usize,
-    /// Places where it has been in vain, as bits.
+    pub(super) endpoint: usize,
+    /// Bit set of endpoints that failed.
     tried: u64,
-    /// None: it has been moved into a connection.
-    seat: Option<Arc<Seat>>,
+    /// `None`: moved into a connection.
+    permit: Option<Arc<ConnectionPermit>>,
 }
 
-/// A connection of HTTP/1 that somebody uses. Dropped, it is closed.
-pub(super) struct Lease {
+/// A connection of HTTP/1 in use. Dropping it closes the connection.
+pub(super) struct Http1Lease {
     pool: Pool,
-    pub(super) place: usize,
+    pub(super) endpoint: usize,
     id: u64,
-    /// None: it has been given on.
-    connection: Option<Http1>,
-    /// It was of use before: it may have been closed meanwhile.
+    /// `None`: returned to the pool.
+    connection: Option<Http1Sender>,
+    /// The connection is reused, so the origin may have closed it.
     pub(super) is_used: bool,
 }
 
-/// A stream of a connection of HTTP/2. Dropped, it has ended.
-pub(super) struct Stream {
+/// A stream of HTTP/2 in use. Dropping it ends the stream.
+pub(super) struct Http2Lease {
     pool: Pool,
-    pub(super) place: usize,
+    pub(super) endpoint: usize,
     id: u64,
-    pub(super) connection: Http2,
-    /// Its connection was of use before: it may have been closed meanwhile.
+    pub(super) connection: Http2Sender,
+    /// The connection is reused, so the origin may have closed it.
     pub(super) is_used: bool,
 }
 
-/// A connection as its own task has it. Dropped, after the socket, nobody is given it any more.
-pub(super) struct Member {
+/// Held by the task of a connection. Dropped after the socket, it removes the connection from the pool.
+pub(super) struct PoolMembership {
     pool: Pool,
-    place: usize,
+    endpoint: usize,
     id: u64,
-    _seat: Option<Arc<Seat>>,
+    _permit: Option<Arc<ConnectionPermit>>,
 }
 
-/// Who waits, until it is dropped.
-struct Waiting<'a> {
+/// Removes the waiter when dropped.
+struct WaiterGuard<'a> {
     pool: &'a Pool,
     id: u64,
 }
 
 impl Pool {
     pub(super) fn new(
-        limits: Limits,
-        places: usize,
+        limits: PoolLimits,
+        endpoints: usize,
         may_share: bool,
         queue_timeout: Duration,
-        clock: Clock,
+        clock: UpstreamClock,
     ) -> Self {
-        let core = Mutex::new(Core::new(limits, places, may_share));
-        Self(Arc::new(Inner { core, clock, queue_timeout }))
+        let core = Mutex::new(PoolCore::new(limits, endpoints, may_share));
+        Self(Arc::new(PoolShared { core, clock, queue_timeout }))
     }
 
-    /// Nothing that is dropped under this lock may ask for it: what leaves the core is dropped after it.
-    fn core(&self) -> MutexGuard<'_, Core<Http1, Http2, Waiter>> {
+    /// Values from the core are dropped after the lock is released: their drop takes the lock.
+    fn core(&self) -> MutexGuard<'_, PoolCore<Http1Sender, Http2Sender, Waiter>> {
         self.0.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known, at one moment.
-    pub(super) fn with<T>(&self, look: impl FnOnce(&Core<Http1, Http2, Waiter>, Time) -> T) -> T {
+    pub(super) fn with<T>(
+        &self,
+        read: impl FnOnce(&PoolCore<Http1Sender, Http2Sender, Waiter>, Time) -> T,
+    ) -> T {
         let now = self.0.clock.now();
-        look(&self.core(), now)
+        read(&self.core(), now)
     }
 
-    /// A turn now, or when those before have had theirs.
-    pub(super) async fn turn(&self) -> Result<Turn, UpstreamError> {
-        let (waiting, turn) = {
+    /// Waits for a connection if none is free.
+    pub(super) async fn checkout(&self) -> Result<Checkout, UpstreamError> {
+        let (waiting, grant) = {
             let now = self.0.clock.now();
             let mut core = self.core();
-            // Whoever waits could not be given a turn, or would have been: nobody overtakes them.
-            let turn = if core.waiting() == 0 { core.take(now) } else { None };
+            // Waiters come first.
+            let grant = if core.waiting() == 0 { core.acquire(now) } else { None };
             let discarded = core.take_discarded();
-            if let Some(turn) = turn {
+            if let Some(grant) = grant {
                 drop(core);
                 drop(discarded);
-                return Ok(self.of(turn));
+                return Ok(self.to_checkout(grant));
             }
-            let (give, given) = oneshot::channel();
+            let (sender, receiver) = oneshot::channel();
             let waiting = core.waiting();
-            let id = core.wait(give);
+            let id = core.enqueue(sender);
             drop(core);
             let id = id.ok_or(UpstreamError::Overloaded { waiting })?;
-            let waiting = Waiting { pool: self, id };
-            // Their seats may be what it waits for.
+            let waiting = WaiterGuard { pool: self, id };
+            // Dropping them may free the permits that it waits for.
             drop(discarded);
-            (waiting, given)
+            (waiting, receiver)
         };
         let after = self.0.queue_timeout;
-        let turn = before(&self.0.clock, self.0.clock.now() + after, turn).await;
+        let grant = before(&self.0.clock, self.0.clock.now() + after, grant).await;
         drop(waiting);
-        match turn {
-            Some(Ok(turn)) => Ok(turn),
-            // Nobody drops a waiter that has not been served.
+        match grant {
+            Some(Ok(grant)) => Ok(grant),
+            // The sender is dropped only when the waiter leaves the queue.
             None | Some(Err(_)) => Err(UpstreamError::QueueTimeout { after }),
         }
     }
 
-    fn of(&self, turn: core::Turn<Http1, Http2>) -> Turn {
+    fn to_checkout(&self, grant: core::PoolGrant<Http1Sender, Http2Sender>) -> Checkout {
         let pool = self.clone();
-        match turn {
-            core::Turn::Kept { place, id, connection } => Turn::Ready(Ready::Http1(Lease {
-                pool,
-                place,
-                id,
-                connection: Some(connection),
-                is_used: true,
-            })),
-            core::Turn::Stream { place, id, connection } => {
-                Turn::Ready(Ready::Http2(Stream { pool, place, id, connection, is_used: true }))
+        match grant {
+            core::PoolGrant::Idle { endpoint, id, connection } => {
+                Checkout::Ready(ReadyConnection::Http1(Http1Lease {
+                    pool,
+                    endpoint,
+                    id,
+                    connection: Some(connection),
+                    is_used: true,
+                }))
             }
-            core::Turn::Connect { place } => {
-                let seat = Some(Arc::new(Seat(self.clone())));
-                Turn::Connect(Connecting { pool, place, tried: 0, seat })
+            core::PoolGrant::Stream { endpoint, id, connection } => {
+                Checkout::Ready(ReadyConnection::Http2(Http2Lease {
+                    pool,
+                    endpoint,
+                    id,
+                    connection,
+                    is_used: true,
+                }))
+            }
+            core::PoolGrant::Connect { endpoint } => {
+                let permit = Some(Arc::new(ConnectionPermit(self.clone())));
+                Checkout::Connect(Connecting { pool, endpoint, tried: 0, permit })
             }
         }
     }
 
-    /// Gives what has become free to those who wait.
-    fn deal(&self) {
+    /// Assigns free connections to waiters.
+    fn serve_waiters(&self) {
         loop {
             let now = self.0.clock.now();
-            let (dealt, discarded) = {
+            let (granted, discarded) = {
                 let mut core = self.core();
-                (core.deal(now), core.take_discarded())
+                (core.grant_next(now), core.take_discarded())
             };
             drop(discarded);
-            let Some((waiter, turn)) = dealt else { return };
-            // Who has gone gives it back here.
-            drop(waiter.send(self.of(turn)));
+            let Some((waiter, grant)) = granted else { return };
+            // A waiter that has left drops its grant here.
+            drop(waiter.send(self.to_checkout(grant)));
         }
     }
 
-    /// Nobody asks any more.
     pub(super) fn close(&self) {
         let closed = self.core().close();
         drop(closed);
     }
 
-    pub(super) fn fail(&self, place: usize) {
+    pub(super) fn fail(&self, endpoint: usize) {
         let now = self.0.clock.now();
-        let closed = self.core().fail(place, now);
+        let closed = self.core().fail(endpoint, now);
         drop(closed);
     }
 
-    pub(super) fn succeed(&self, place: usize) {
-        self.core().succeed(place);
+    pub(super) fn succeed(&self, endpoint: usize) {
+        self.core().succeed(endpoint);
     }
 
-    fn rest(&self, place: usize, id: u64, connection: Http1) {
+    fn release_idle(&self, endpoint: usize, id: u64, connection: Http1Sender) {
         let now = self.0.clock.now();
-        let unwanted = self.core().rest(place, id, connection, now);
+        let unwanted = self.core().release_idle(endpoint, id, connection, now);
         drop(unwanted);
-        self.deal();
+        self.serve_waiters();
     }
 }
 
-impl Member {
+impl PoolMembership {
     /// The connection takes no more requests.
-    pub(super) fn forget(&self) {
-        let forgotten = self.pool.core().forget(self.place, self.id);
-        drop(forgotten);
-        self.pool.deal();
+    pub(super) fn remove(&self) {
+        let removed = self.pool.core().remove(self.endpoint, self.id);
+        drop(removed);
+        self.pool.serve_waiters();
     }
 
-    /// How many streams it takes at once has changed.
-    pub(super) fn set_room(&self, room: usize) {
-        self.pool.core().set_room(self.place, self.id, room);
-        self.pool.deal();
+    pub(super) fn set_streams_max(&self, streams_max: usize) {
+        self.pool.core().set_streams_max(self.endpoint, self.id, streams_max);
+        self.pool.serve_waiters();
     }
 
-    /// Takes it out of the pool, if it speaks HTTP/1 and has rested for too long; or says when to look again.
-    pub(super) fn retire(&self) -> Result<Http1, Time> {
+    /// Removes the connection if it is idle for too long; otherwise, when to check again.
+    pub(super) fn retire(&self) -> Result<Http1Sender, Time> {
         let now = self.pool.0.clock.now();
-        self.pool.core().retire(self.place, self.id, now).map_err(|next| next.max(now + LOOK_MIN))
+        self.pool
+            .core()
+            .retire(self.endpoint, self.id, now)
+            .map_err(|next| next.max(now + CHECK_INTERVAL_MIN))
     }
 
-    /// As [`Self::retire`], of HTTP/2.
-    pub(super) fn retire_shared(&self) -> Result<Http2, Time> {
+    /// The same for HTTP/2.
+    pub(super) fn retire_shared(&self) -> Result<Http2Sender, Time> {
         let now = self.pool.0.clock.now();
-        self.pool.core().retire_shared(self.place, self.id, now).map_err(|next| next.max(now + LOOK_MIN))
+        self.pool
+            .core()
+            .retire_shared(self.endpoint, self.id, now)
+            .map_err(|next| next.max(now + CHECK_INTERVAL_MIN))
     }
 }
 
-impl Drop for Member {
+impl Drop for PoolMembership {
     fn drop(&mut self) {
-        self.forget();
+        self.remove();
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.0.core().give_seat_back();
-        self.0.deal();
+        self.0.core().release_permit();
+        self.0.serve_waiters();
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
-        let waiter = self.pool.core().wait_no_more(self.id);
+        let waiter = self.pool.core().cancel_wait(self.id);
         drop(waiter);
     }
 }
 
 impl Connecting {
-    /// A name for the connection that is made.
     pub(super) fn id(&self) -> u64 {
         self.pool.core().next_id()
     }
 
-    /// The connection that is made, as its task has it.
-    pub(super) fn member(&self, id: u64) -> Member {
-        Member { pool: self.pool.clone(), place: self.place, id, _seat: self.seat.clone() }
+    /// For the task of the new connection.
+    pub(super) fn membership(&self, id: u64) -> PoolMembership {
+        PoolMembership { pool: self.pool.clone(), endpoint: self.endpoint, id, _permit: self.permit.clone() }
     }
 
-    /// What the connection holds as long as its socket is open.
-    pub(super) fn seat(&self) -> Option<Arc<Seat>> {
-        self.seat.clone()
+    /// Held until the socket closes.
+    pub(super) fn permit(&self) -> Option<Arc<ConnectionPermit>> {
+        self.permit.clone()
     }
 
-    /// Goes to the next place, if there is one where it has not been.
-    pub(super) fn go_on(&mut self) -> bool {
-        self.tried |= 1 << self.place;
+    /// Moves to the next endpoint; false: none is left.
+    pub(super) fn next_endpoint(&mut self) -> bool {
+        self.tried |= 1 << self.endpoint;
         let now = self.pool.0.clock.now();
-        let next = self.pool.core().go_on(self.place, self.tried, now);
-        // Others may wait for what it has not made.
-        self.pool.deal();
-        next.inspect(|next| self.place = *next).is_some()
+        let next = self.pool.core().next_endpoint(self.endpoint, self.tried, now);
+        // Waiters may use what this attempt did not open.
+        self.pool.serve_waiters();
+        next.inspect(|next| self.endpoint = *next).is_some()
     }
 
-    /// It has met HTTP/1.
-    pub(super) fn lease(mut self, id: u64, connection: Http1) -> Lease {
-        self.connected(Some(Met::One));
-        Lease { pool: self.pool.clone(), place: self.place, id, connection: Some(connection), is_used: false }
+    pub(super) fn lease(mut self, id: u64, connection: Http1Sender) -> Http1Lease {
+        self.connected(Some(Negotiated::Http1));
+        Http1Lease {
+            pool: self.pool.clone(),
+            endpoint: self.endpoint,
+            id,
+            connection: Some(connection),
+            is_used: false,
+        }
     }
 
-    /// It has met HTTP/2.
-    pub(super) fn stream(mut self, id: u64, connection: Http2, room: usize) -> Stream {
-        self.connected(Some(Met::Many { id, connection: connection.clone(), room }));
-        Stream { pool: self.pool.clone(), place: self.place, id, connection, is_used: false }
+    pub(super) fn stream(mut self, id: u64, connection: Http2Sender, streams_max: usize) -> Http2Lease {
+        self.connected(Some(Negotiated::Http2 { id, connection: connection.clone(), streams_max }));
+        Http2Lease { pool: self.pool.clone(), endpoint: self.endpoint, id, connection, is_used: false }
     }
 
-    fn connected(&mut self, met: Option<Met<Http2>>) {
+    fn connected(&mut self, met: Option<Negotiated<Http2Sender>>) {
         let now = self.pool.0.clock.now();
-        self.pool.core().connected(self.place, met, now);
-        self.seat = None;
-        self.pool.deal();
+        self.pool.core().connected(self.endpoint, met, now);
+        self.permit = None;
+        self.pool.serve_waiters();
     }
 }
 
 impl Drop for Connecting {
     fn drop(&mut self) {
-        if let Some(seat) = self.seat.take() {
+        if let Some(permit) = self.permit.take() {
             let now = self.pool.0.clock.now();
             {
                 let mut core = self.pool.core();
-                core.connected(self.place, None, now);
-                core.leave(self.place);
+                core.connected(self.endpoint, None, now);
+                core.finish_request(self.endpoint);
             }
-            drop(seat);
-            self.pool.deal();
+            drop(permit);
+            self.pool.serve_waiters();
         }
     }
 }
 
-impl Ready {
-    pub(super) fn place(&self) -> usize {
+impl ReadyConnection {
+    pub(super) fn endpoint(&self) -> usize {
         match self {
-            Self::Http1(lease) => lease.place,
-            Self::Http2(stream) => stream.place,
+            Self::Http1(lease) => lease.endpoint,
+            Self::Http2(stream) => stream.endpoint,
         }
     }
 }
 
-impl Lease {
-    pub(super) fn connection(&mut self) -> Option<&mut Http1> {
+impl Http1Lease {
+    pub(super) fn connection(&mut self) -> Option<&mut Http1Sender> {
         self.connection.as_mut()
     }
 
-    /// Its answer has been read to the end: others may use it, as soon as it is ready.
-    pub(super) fn finish(mut self, patience: Duration) {
+    /// The response has been read to its end.
+    pub(super) fn finish(mut self, idle_timeout: Duration) {
         let Some(mut connection) = self.connection.take() else { return };
-        let (pool, place, id) = (self.pool.clone(), self.place, self.id);
+        let (pool, endpoint, id) = (self.pool.clone(), self.endpoint, self.id);
         drop(self);
         if connection.is_ready() {
-            return pool.rest(place, id, connection);
+            return pool.release_idle(endpoint, id, connection);
         }
         if !connection.is_open() {
             return;
         }
-        // It still writes a request that nobody wants to read any more, or has not looked yet.
+        // The connection still writes the rest of a request, or has not been polled yet.
         let clock = pool.0.clock.clone();
         clock.clone().spawn(async move {
-            if before(&clock, clock.now() + patience, connection.ready()).await == Some(true) {
-                pool.rest(place, id, connection);
+            if before(&clock, clock.now() + idle_timeout, connection.ready()).await == Some(true) {
+                pool.release_idle(endpoint, id, connection);
             }
         });
     }
 
-    /// It has turned out to be closed: its seat is for another.
-    pub(super) fn connect_again(mut self) -> Option<Connecting> {
-        let seat = self.connection.take()?.into_seat()?;
-        let (pool, place) = (self.pool.clone(), self.place);
+    /// The connection was closed; its permit opens another one.
+    pub(super) fn reconnect(mut self) -> Option<Connecting> {
+        let permit = self.connection.take()?.into_permit()?;
+        let (pool, endpoint) = (self.pool.clone(), self.endpoint);
         drop(self);
-        pool.core().connect_again(place);
-        Some(Connecting { pool, place, tried: 0, seat: Some(seat) })
+        pool.core().reconnect(endpoint);
+        Some(Connecting { pool, endpoint, tried: 0, permit: Some(permit) })
     }
 }
 
-impl Drop for Lease {
+impl Drop for Http1Lease {
     fn drop(&mut self) {
-        self.pool.core().leave(self.place);
+        self.pool.core().finish_request(self.endpoint);
         drop(self.connection.take());
     }
 }
 
-impl Stream {
-    /// Its connection takes no more requests.
-    pub(super) fn forget(&self) {
-        let forgotten = self.pool.core().forget(self.place, self.id);
-        drop(forgotten);
-        self.pool.deal();
+impl Http2Lease {
+    /// The connection takes no more requests.
+    pub(super) fn remove(&self) {
+        let removed = self.pool.core().remove(self.endpoint, self.id);
+        drop(removed);
+        self.pool.serve_waiters();
     }
 }
 
-impl Drop for Stream {
+impl Drop for Http2Lease {
     fn drop(&mut self) {
         let now = self.pool.0.clock.now();
         let unwanted = {
             let mut core = self.pool.core();
-            core.leave(self.place);
-            core.end_stream(self.place, self.id, now)
+            core.finish_request(self.endpoint);
+            core.end_stream(self.endpoint, self.id, now)
         };
         drop(unwanted);
-        self.pool.deal();
+        self.pool.serve_waiters();
     }
 }

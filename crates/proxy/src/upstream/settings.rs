@@ -1,4 +1,4 @@
-//! What an origin is, and how much it may be asked.
+//! Settings of an origin's connections.
 
 use std::{fmt, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 
@@ -9,41 +9,40 @@ use http::{
 
 use super::health::HealthSettings;
 
-/// Where an origin is: `http://host:port/base`, `https://...`.
+/// `http://host:port/base` or `https://...`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OriginUrl {
     pub(super) is_encrypted: bool,
     /// Without the brackets of an IPv6 address.
     pub(super) host: Arc<str>,
     pub(super) port: u16,
-    /// Without a slash at its end; empty for the root.
+    /// Without a trailing slash; empty for the root.
     pub(super) base: Arc<str>,
-    /// As a `Host` header names it: the port only where it is not the scheme's own.
+    /// As in `Host`: without the scheme's default port.
     pub(super) authority: Authority,
 }
 
-/// It is no URL of an origin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` {reason}")]
-pub struct BadUrl {
-    /// What was written, without what may be secret.
+pub struct OriginUrlError {
+    /// Without credentials.
     pub text: String,
-    /// What is wrong, and what to do.
+    /// The cause, and what to do.
     pub reason: &'static str,
 }
 
 impl FromStr for OriginUrl {
-    type Err = BadUrl;
+    type Err = OriginUrlError;
 
-    fn from_str(text: &str) -> Result<Self, BadUrl> {
-        // Whatever stands before an @ may be a password.
+    fn from_str(text: &str) -> Result<Self, OriginUrlError> {
+        // The part before an `@` may be a password.
         let shown = text.rsplit_once('@').map_or(text, |(_, rest)| rest);
-        let wrong = |reason| BadUrl { text: shown.to_owned(), reason };
-        let uri: Uri = text.parse().map_err(|_| wrong("is no URL: write http://HOST:PORT"))?;
+        let wrong = |reason| OriginUrlError { text: shown.to_owned(), reason };
+        let uri: Uri = text.parse().map_err(|_| wrong("is not a URL: write http://HOST:PORT"))?;
         let (is_encrypted, default_port) = match uri.scheme_str() {
             Some("http") => (false, 80),
             Some("https") => (true, 443),
-            _ => return Err(wrong("has another scheme than http:// and https://")),
+            _ => return Err(wrong("has a scheme other than http:// or https://")),
         };
         let authority = uri.authority().ok_or_else(|| wrong("has no host: write http://HOST:PORT"))?;
         if authority.as_str().contains('@') {
@@ -63,12 +62,12 @@ impl FromStr for OriginUrl {
                 .parse()
                 .ok()
                 .filter(|port| *port > 0)
-                .ok_or_else(|| wrong("has no port from 1 to 65535"))?,
+                .ok_or_else(|| wrong("has an invalid port: use 1 to 65535"))?,
             None => return Err(wrong("has no host: write http://HOST:PORT")),
         };
         let named = uri.host().unwrap_or_default();
         let authority = if port == default_port { named.to_owned() } else { format!("{named}:{port}") };
-        let authority = authority.parse().map_err(|_| wrong("has a host that no host has"))?;
+        let authority = authority.parse().map_err(|_| wrong("has an invalid host"))?;
         let base = uri.path().trim_end_matches('/').into();
         Ok(Self { is_encrypted, host: host.into(), port, base, authority })
     }
@@ -82,7 +81,7 @@ impl fmt::Display for OriginUrl {
 }
 
 impl OriginUrl {
-    /// Where a request goes: the path and query below the base.
+    /// The path and query below the base.
     pub(super) fn target(&self, path: Option<&PathAndQuery>) -> Option<PathAndQuery> {
         match path {
             None if self.base.is_empty() => Some(PathAndQuery::from_static("/")),
@@ -92,60 +91,55 @@ impl OriginUrl {
         }
     }
 
-    /// How a `Host` header names it.
     pub(super) fn host_header(&self) -> Option<HeaderValue> {
         HeaderValue::from_str(self.authority.as_str()).ok()
     }
 }
 
-/// Which `Host` the origin sees.
+/// The `Host` that the origin is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostHeader {
-    /// The client's.
     #[default]
     Client,
-    /// The one in the origin's URL.
+    /// That of the origin's URL.
     Origin,
 }
 
-/// What an origin is, and how much it may be asked.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// Where it is. Several are one origin in several places: the least busy of the healthy is asked.
+pub struct UpstreamSettings {
+    /// Several are endpoints of one origin: the least busy healthy one is used.
     pub urls: Vec<OriginUrl>,
-    /// Open at once, to all places together, those included that are being made.
+    /// Of all endpoints, including those being opened.
     pub connections_max: usize,
-    /// How many requests may wait for a connection.
+    /// Requests that may wait for a connection.
     pub waiting_max: usize,
-    /// How long each of them.
+    /// For each of them.
     pub queue_timeout: Duration,
-    /// Name, TCP and TLS together.
+    /// DNS, TCP and TLS together.
     pub connect_timeout: Duration,
-    /// From a request's last byte to the end of its answer's head.
+    /// From the last byte of the request to the end of the response head.
     pub head_timeout: Duration,
     /// Between bytes of a body, in both directions.
     pub idle_timeout: Duration,
-    /// How long a connection is kept that nobody uses. Zero: each has one request.
+    /// Idle time. Zero: one request per connection.
     pub keep_alive: Duration,
-    /// Speak HTTP/2: where the origin takes it, with TLS; in any case, without.
+    /// With TLS: if the origin negotiates it. Without: always.
     pub http2: bool,
-    /// Under way at once on a connection of HTTP/2; the origin may allow fewer.
+    /// Concurrent streams of an HTTP/2 connection; the origin may allow fewer.
     pub streams_max: usize,
-    /// The largest head of an answer, in bytes.
+    /// Of a response.
     pub head_bytes_max: usize,
-    /// The most headers of an answer.
+    /// Fields of a response.
     pub headers_max: usize,
-    /// A file of authorities in PEM, in place of those of the machine.
+    /// Certificates of authorities in PEM, in place of the machine's.
     pub ca: Option<PathBuf>,
-    /// Which `Host` the origin sees.
     pub host_header: HostHeader,
-    /// When a place rests.
     pub health: HealthSettings,
 }
 
-impl Settings {
-    /// One origin in one place, and what most need: 256 connections and 1,024 who wait for one for 5 s, 1 s to connect,
-    /// 15 s for a head, 15 s between bytes, kept for 50 s; HTTP/1.1; heads of 64 KiB and 100 headers.
+impl UpstreamSettings {
+    /// Defaults: 256 connections; 1,024 requests may wait for 5 s; 1 s to connect; 15 s for a head; 15 s between bytes;
+    /// idle connections stay for 50 s; HTTP/1.1; heads up to 64 KiB and 100 fields.
     #[must_use]
     pub fn new(url: OriginUrl) -> Self {
         Self {
@@ -167,41 +161,40 @@ impl Settings {
         }
     }
 
-    /// What is wrong with them, if anything.
-    pub(super) fn check(&self) -> Result<(), SettingsError> {
-        let wrong = |setting, reason| Err(SettingsError::Wrong { setting, reason });
+    pub(super) fn validate(&self) -> Result<(), UpstreamSettingsError> {
+        let wrong = |setting, reason| Err(UpstreamSettingsError::Wrong { setting, reason });
         if self.urls.is_empty() {
-            return wrong("urls", "there is none");
+            return wrong("urls", "at least one is required");
         }
         if self.urls.len() > URLS_MAX {
-            return wrong("urls", "there are more than 64");
+            return wrong("urls", "at most 64 are allowed");
         }
         if self.connections_max == 0 {
-            return wrong("connections_max", "there has to be one");
+            return wrong("connections_max", "must be at least 1");
         }
         if self.streams_max == 0 {
-            return wrong("streams_max", "there has to be one");
+            return wrong("streams_max", "must be at least 1");
         }
-        if !(HEAD_BYTES_MIN..=HEAD_BYTES_MOST).contains(&self.head_bytes_max) {
-            return wrong("head_bytes_max", "it is from 8 KiB to 16 MiB");
+        if !(HEAD_BYTES_MIN..=HEAD_BYTES_MAX).contains(&self.head_bytes_max) {
+            return wrong("head_bytes_max", "must be from 8 KiB to 16 MiB");
         }
-        if self.headers_max == 0 || self.headers_max > HEADERS_MOST {
-            return wrong("headers_max", "it is from 1 to 10,000");
+        if self.headers_max == 0 || self.headers_max > HEADERS_MAX {
+            return wrong("headers_max", "must be from 1 to 10,000");
         }
         if self.ca.is_some() && !self.urls.iter().any(|url| url.is_encrypted) {
-            return wrong("ca", "it is for an origin with https://");
+            return wrong("ca", "requires an origin with https://");
         }
         let probe = self.health.probe.as_ref();
         if probe
             .is_some_and(|probe| !probe.path.starts_with('/') || probe.path.parse::<PathAndQuery>().is_err())
         {
-            return wrong("probe", "its path is none: write one that begins with /");
+            return wrong("probe", "the path must start with /");
         }
         let times = [self.queue_timeout, self.connect_timeout, self.head_timeout, self.idle_timeout];
         let mut times =
             times.into_iter().chain(probe.into_iter().flat_map(|probe| [probe.every, probe.timeout]));
         if times.any(|time| time.is_zero()) {
-            return wrong("timeouts", "one of them is zero");
+            return wrong("timeouts", "must not be zero");
         }
         Ok(())
     }
@@ -209,24 +202,20 @@ impl Settings {
 
 const URLS_MAX: usize = 64;
 const HEAD_BYTES_MIN: usize = 8 << 10;
-const HEAD_BYTES_MOST: usize = 16 << 20;
-const HEADERS_MOST: usize = 10_000;
+const HEAD_BYTES_MAX: usize = 16 << 20;
+const HEADERS_MAX: usize = 10_000;
 
-/// An origin cannot be asked with such settings.
 #[derive(Debug, thiserror::Error)]
-pub enum SettingsError {
-    /// A setting makes no sense.
+pub enum UpstreamSettingsError {
     #[error("{setting}: {reason}")]
     Wrong {
-        /// Which.
         setting: &'static str,
-        /// What is wrong, and what to do.
+        /// The cause, and what to do.
         reason: &'static str,
     },
-    /// There is nobody to trust.
     #[error("{reason}")]
     Trust {
-        /// Why, and what to do.
+        /// The cause, and what to do.
         reason: String,
     },
 }
@@ -236,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_url_is_read_once() {
+    fn urls_are_parsed_and_shown_without_secrets() {
         for (text, host, port, base, authority) in [
             ("http://a", "a", 80, "", "a"),
             ("http://a:80/", "a", 80, "", "a"),
@@ -270,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_goes_below_the_base() {
+    fn target_is_below_the_base_path() {
         for (base, path, expected) in [
             ("http://a", Some("/b?c"), "/b?c"),
             ("http://a/", None, "/"),
@@ -286,20 +275,20 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_make_no_sense_are_told() {
-        let good = || Settings::new("http://a".parse().expect("an URL"));
-        assert!(good().check().is_ok());
+    fn invalid_settings_are_named() {
+        let good = || UpstreamSettings::new("http://a".parse().expect("an URL"));
+        assert!(good().validate().is_ok());
         let zero = Duration::ZERO;
         for (setting, wrong) in [
-            ("urls", Settings { urls: vec![], ..good() }),
-            ("connections_max", Settings { connections_max: 0, ..good() }),
-            ("streams_max", Settings { streams_max: 0, ..good() }),
-            ("head_bytes_max", Settings { head_bytes_max: 100, ..good() }),
-            ("headers_max", Settings { headers_max: 0, ..good() }),
-            ("ca", Settings { ca: Some("a".into()), ..good() }),
-            ("timeouts", Settings { head_timeout: zero, ..good() }),
+            ("urls", UpstreamSettings { urls: vec![], ..good() }),
+            ("connections_max", UpstreamSettings { connections_max: 0, ..good() }),
+            ("streams_max", UpstreamSettings { streams_max: 0, ..good() }),
+            ("head_bytes_max", UpstreamSettings { head_bytes_max: 100, ..good() }),
+            ("headers_max", UpstreamSettings { headers_max: 0, ..good() }),
+            ("ca", UpstreamSettings { ca: Some("a".into()), ..good() }),
+            ("timeouts", UpstreamSettings { head_timeout: zero, ..good() }),
         ] {
-            let error = wrong.check().expect_err(setting).to_string();
+            let error = wrong.validate().expect_err(setting).to_string();
             assert!(error.starts_with(setting), "{error}");
         }
     }

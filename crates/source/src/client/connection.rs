@@ -1,7 +1,7 @@
-//! A connection to a server of HTTP, and how it is made.
+//! Connections to an HTTP server.
 //!
-//! Nothing runs beside whoever asks: a connection works while its answer is awaited, rests otherwise, and is closed
-//! when it is dropped. So there are never more than there are turns.
+//! A connection has no task of its own. Its request drives it until the response is complete; then it is idle, and a
+//! drop closes it. So there are never more connections than permits.
 
 use std::{
     error::Error,
@@ -25,45 +25,41 @@ use tokio::{
     net::{TcpStream, lookup_host},
 };
 
-use super::{Server, tls::Tls};
+use super::{HttpServer, tls::TlsHandshake};
 
-/// How much a body may have.
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Bytes to and from a server, encrypted or not.
-trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+/// TCP or TLS.
+trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
-/// Reads answers and writes requests.
-type Work = http1::Connection<TokioIo<Box<dyn Wire>>, Full<Bytes>>;
+type Driver = http1::Connection<TokioIo<Box<dyn ByteStream>>, Full<Bytes>>;
 
-/// Makes connections.
-pub(super) struct Connector {
+pub(super) struct HttpConnector {
     host: Arc<str>,
     port: u16,
-    tls: Option<Tls>,
+    tls: Option<TlsHandshake>,
 }
 
-/// One of them.
 pub(super) struct Connection {
     requests: SendRequest<Full<Bytes>>,
-    /// None: it is closed.
-    work: Option<Work>,
+    /// `None`: closed.
+    driver: Option<Driver>,
     exchanges: usize,
 }
 
-/// There was no answer, or not all of it.
-pub(super) struct Broken {
-    /// Not even its beginning.
-    pub(super) is_unanswered: bool,
+/// The response is missing or incomplete.
+pub(super) struct HttpExchangeError {
+    /// No part of the response was received.
+    pub(super) is_before_response: bool,
     pub(super) reason: String,
 }
 
-impl Connector {
-    pub(super) async fn new(server: &Server) -> Result<Self, String> {
-        let tls = match &server.trust {
-            Some(trust) => Some(Tls::new(trust).await?),
+impl HttpConnector {
+    pub(super) async fn new(server: &HttpServer) -> Result<Self, String> {
+        let tls = match &server.tls {
+            Some(settings) => Some(TlsHandshake::new(settings).await?),
             None => None,
         };
         Ok(Self { host: server.host.as_str().into(), port: server.port, tls })
@@ -75,64 +71,66 @@ impl Connector {
         let addresses: Vec<_> = addresses
             .map_err(|error| format!("no address for host `{host}`: {error}; check its name"))?
             .collect();
-        let tcp = TcpStream::connect(&addresses[..]).await.map_err(|error| unconnected(&error))?;
-        tcp.set_nodelay(true).map_err(|error| unconnected(&error))?;
-        let wire: Box<dyn Wire> = match &self.tls {
+        let tcp = TcpStream::connect(&addresses[..]).await.map_err(|error| connect_error(&error))?;
+        tcp.set_nodelay(true).map_err(|error| connect_error(&error))?;
+        let stream: Box<dyn ByteStream> = match &self.tls {
             Some(tls) => Box::new(tls.connect(tcp).await?),
             None => Box::new(tcp),
         };
-        let (requests, work) = http1::handshake(TokioIo::new(wire)).await.map_err(|error| explain(&error))?;
-        Ok(Connection { requests, work: Some(work), exchanges: 0 })
+        let (requests, driver) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|error| explain(&error))?;
+        Ok(Connection { requests, driver: Some(driver), exchanges: 0 })
     }
 }
 
 impl Connection {
-    /// Sends a request, and awaits all of the answer.
+    /// Sends a request, and awaits all of the response.
     pub(super) async fn exchange(
         &mut self,
         request: Request<Full<Bytes>>,
-    ) -> Result<(response::Parts, Bytes), Broken> {
-        let Self { requests, work, .. } = self;
-        let mut answer = pin!(async {
-            let unanswered = |error| Broken { is_unanswered: true, reason: explain(&error) };
-            let (head, body) = requests.send_request(request).await.map_err(unanswered)?.into_parts();
+    ) -> Result<(response::Parts, Bytes), HttpExchangeError> {
+        let Self { requests, driver, .. } = self;
+        let mut response = pin!(async {
+            let before_response =
+                |error| HttpExchangeError { is_before_response: true, reason: explain(&error) };
+            let (head, body) = requests.send_request(request).await.map_err(before_response)?.into_parts();
             let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
-            let body = body.map_err(|error| Broken { is_unanswered: false, reason: explain(&*error) })?;
+            let body = body
+                .map_err(|error| HttpExchangeError { is_before_response: false, reason: explain(&*error) })?;
             Ok((head, body.to_bytes()))
         });
-        let answer = poll_fn(|cx| {
-            go_on(work, cx);
-            answer.as_mut().poll(cx)
+        let response = poll_fn(|cx| {
+            drive(driver, cx);
+            response.as_mut().poll(cx)
         });
-        let answer = answer.await?;
+        let response = response.await?;
         self.exchanges += 1;
-        Ok(answer)
+        Ok(response)
     }
 
-    /// Whether it was of use to somebody before.
     pub(super) fn is_used(&self) -> bool {
         self.exchanges > 0
     }
 
-    /// Whether it is still open, as far as one can know, and nothing goes on there.
-    pub(super) async fn is_at_rest(&mut self) -> bool {
+    /// True if the connection is open, as far as this side knows, and has no request.
+    pub(super) async fn is_idle(&mut self) -> bool {
         poll_fn(|cx| {
-            go_on(&mut self.work, cx);
-            Poll::Ready(self.work.is_some() && self.requests.is_ready())
+            drive(&mut self.driver, cx);
+            Poll::Ready(self.driver.is_some() && self.requests.is_ready())
         })
         .await
     }
 }
 
-/// Reads and writes what can be. Work that is done is dropped, or a request that comes too late would wait for it.
-fn go_on(work: &mut Option<Work>, cx: &mut Context<'_>) {
-    if work.as_mut().is_some_and(|work| Pin::new(work).poll(cx).is_ready()) {
-        *work = None;
+/// Reads and writes without waiting. A driver that has ended is dropped: otherwise a later request would wait for it.
+fn drive(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
+    if driver.as_mut().is_some_and(|driver| Pin::new(driver).poll(cx).is_ready()) {
+        *driver = None;
     }
 }
 
-/// Why nobody could be reached, and what to do about it.
-fn unconnected(error: &io::Error) -> String {
+/// The cause and the remedy.
+fn connect_error(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => {
             "connection refused: start the server, or check host and port".to_owned()
@@ -141,7 +139,7 @@ fn unconnected(error: &io::Error) -> String {
     }
 }
 
-/// What went wrong with an answer.
+/// The cause of a failed exchange.
 fn explain(error: &(dyn Error + 'static)) -> String {
     let causes = || std::iter::successors(Some(error), |&error| error.source());
     let io = causes().find_map(|cause| cause.downcast_ref::<io::Error>());

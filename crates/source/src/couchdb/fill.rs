@@ -1,4 +1,4 @@
-//! How a database gets its documents.
+//! Fills a database.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,18 +6,18 @@ use hyper::{Method, StatusCode, body::Bytes};
 use serde_json::{Map, Value, json};
 use stockade_model::source::SourceError;
 
-use super::CouchDb;
+use super::CouchDbSource;
 use crate::{client::is_same_value, documents::NamedDocument};
 
-/// How many documents are looked at or put with one request.
+/// Limit of one request.
 const DOCUMENTS_PER_BATCH: usize = 500;
 
-/// How many bytes of them, unless one has more.
+/// Limit of one request, unless one document is larger.
 const BYTES_PER_BATCH: usize = 1024 * 1024;
 
-impl CouchDb {
-    /// Puts those documents that are not there yet, into a database that is made where there is none. One that
-    /// holds anything else is not written to.
+impl CouchDbSource {
+    /// Creates the database if it is missing, and puts the missing documents. A database with other documents is an error
+    /// and stays as it is.
     pub(super) async fn fill(&self, documents: &[NamedDocument]) -> Result<(), SourceError> {
         let bodies: Vec<_> =
             documents.iter().map(|document| self.body(document)).collect::<Result<_, _>>()?;
@@ -31,7 +31,7 @@ impl CouchDb {
         Ok(())
     }
 
-    /// A document as CouchDB takes it. The `_rev` of another database is no use here.
+    /// The document in CouchDB's form, without the `_rev` of another database.
     fn body(&self, document: &NamedDocument) -> Result<Value, SourceError> {
         let id = &document.id;
         if id.is_empty() || id.starts_with('_') {
@@ -52,16 +52,16 @@ impl CouchDb {
     }
 
     async fn create(&self) -> Result<(), SourceError> {
-        let answer = self.client.send(Method::PUT, &self.path, Bytes::new()).await?;
-        match answer.status {
-            // Somebody else was quicker.
+        let response = self.client.send(Method::PUT, &self.path, Bytes::new()).await?;
+        match response.status {
+            // Another client created it at the same time.
             StatusCode::PRECONDITION_FAILED => Ok(()),
             status if status.is_success() => Ok(()),
-            _ => Err(self.client.failed(format!("no new database: {}", answer.complaint()))),
+            _ => Err(self.client.failed(format!("no new database: {}", response.error_message()))),
         }
     }
 
-    /// Those that are not there yet. Others that are there are an error.
+    /// The documents that the database does not have. Other stored documents are an error.
     async fn missing<'a>(
         &self,
         documents: &[NamedDocument],
@@ -80,7 +80,7 @@ impl CouchDb {
             if is_other {
                 break;
             }
-            let stored = self.look_at(batch).await?;
+            let stored = self.stored_documents(batch).await?;
             for (size, body) in batch {
                 match stored.get(body["_id"].as_str().unwrap_or_default()) {
                     None => missing.push((*size, *body)),
@@ -95,12 +95,15 @@ impl CouchDb {
         Err(self.client.failed(format!("it holds {} other documents; {remedy}", stored.len())))
     }
 
-    /// What is stored of a batch, without revisions.
-    async fn look_at(&self, batch: &[(usize, &Value)]) -> Result<HashMap<String, Value>, SourceError> {
+    /// Stored documents of a batch, without revisions.
+    async fn stored_documents(
+        &self,
+        batch: &[(usize, &Value)],
+    ) -> Result<HashMap<String, Value>, SourceError> {
         let ids: Vec<_> = batch.iter().map(|(_, body)| &body["_id"]).collect();
         let keys = Bytes::from(json!({ "keys": ids }).to_string());
-        let mut answer = self.ask(Method::POST, "_all_docs?include_docs=true", keys).await?;
-        let rows = answer["rows"].as_array_mut().map(std::mem::take).unwrap_or_default();
+        let mut response = self.request_json(Method::POST, "_all_docs?include_docs=true", keys).await?;
+        let rows = response["rows"].as_array_mut().map(std::mem::take).unwrap_or_default();
         let stored = rows.into_iter().filter_map(|mut row| {
             let mut document = row["doc"].take();
             document.as_object_mut()?.remove("_rev");
@@ -111,9 +114,10 @@ impl CouchDb {
 
     async fn put(&self, batch: &[(usize, &Value)]) -> Result<(), SourceError> {
         let bodies: Vec<_> = batch.iter().map(|(_, body)| body).collect();
-        let answer =
-            self.ask(Method::POST, "_bulk_docs", json!({ "docs": bodies }).to_string().into()).await?;
-        let rows = answer.as_array().map(Vec::as_slice).unwrap_or_default();
+        let response = self
+            .request_json(Method::POST, "_bulk_docs", json!({ "docs": bodies }).to_string().into())
+            .await?;
+        let rows = response.as_array().map(Vec::as_slice).unwrap_or_default();
         match rows.iter().find(|row| !row["error"].is_null()) {
             None => Ok(()),
             Some(row) => {
@@ -123,7 +127,7 @@ impl CouchDb {
     }
 }
 
-/// Cuts documents and their sizes into what one request has room for.
+/// Splits documents and their sizes into requests.
 fn batches<'a, 'b>(documents: &'a [(usize, &'b Value)]) -> impl Iterator<Item = &'a [(usize, &'b Value)]> {
     let mut rest = documents;
     std::iter::from_fn(move || {
@@ -144,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batches_have_few_documents_and_few_bytes() {
+    fn batches_are_bounded_in_documents_and_bytes() {
         let cut = |sizes: &[usize]| {
             let documents: Vec<_> = sizes.iter().map(|size| (*size, &Value::Null)).collect();
             batches(&documents).map(<[_]>::len).collect::<Vec<_>>()

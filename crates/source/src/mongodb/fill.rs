@@ -1,35 +1,35 @@
-//! Documents go into a collection.
+//! Fills a collection.
 
 use std::collections::HashMap;
 
 use bson::{Document, RawDocumentBuf, doc};
 
-use super::{desk::Desk, trouble::Trouble};
+use super::{collection::MongoDbCollection, error::MongoDbError};
 use crate::{OpenError, documents::NamedDocument};
 
-/// How many documents are sent at once.
+/// Documents in one message.
 const BATCH: usize = 1_000;
 
-impl Desk {
-    /// Inserts what is not there yet. Somebody's collection is not written to, unless it holds nothing but
-    /// documents of these: a filling that was cut off goes on.
+impl MongoDbCollection {
+    /// Inserts the missing documents. A collection with other documents is refused; one that has a part of these
+    /// documents is completed.
     pub(super) async fn fill(&self, documents: &[NamedDocument]) -> Result<(), OpenError> {
         let mut missing = HashMap::with_capacity(documents.len());
         for document in documents {
             missing.insert(&*document.id, self.convert(document)?);
         }
-        let refused = |trouble| self.refused(trouble);
-        let stored = self.ask(self.documents.count_documents(doc! {})).await.map_err(refused)?;
-        if stored > 0 && !self.take_out(&mut missing).await.map_err(refused)? {
+        let open_error = |error| self.open_error(error);
+        let stored = self.ask(self.documents.count_documents(doc! {})).await.map_err(open_error)?;
+        if stored > 0 && !self.remove_stored(&mut missing).await.map_err(open_error)? {
             let remedy = "leave --docs-from out to use them, or name a new collection with collection=NAME";
             return Err(self.remote.unusable(format!("it holds {stored} other documents; {remedy}")));
         }
-        // In the order that they were given.
+        // In the given order.
         let missing: Vec<_> = documents.iter().filter_map(|document| missing.remove(&*document.id)).collect();
         for batch in missing.chunks(BATCH) {
             let batch = batch.iter().map(RawDocumentBuf::try_from).collect::<Result<Vec<_>, _>>();
             let batch = batch.map_err(|error| self.remote.unusable(error))?;
-            self.ask(self.documents.insert_many(batch)).await.map_err(refused)?;
+            self.ask(self.documents.insert_many(batch)).await.map_err(open_error)?;
         }
         Ok(())
     }
@@ -40,8 +40,8 @@ impl Desk {
         })
     }
 
-    /// Takes what is stored already out of `missing`; false if something else is stored.
-    async fn take_out(&self, missing: &mut HashMap<&str, Document>) -> Result<bool, Trouble> {
+    /// Removes the stored documents from `missing`; false if the collection has other documents.
+    async fn remove_stored(&self, missing: &mut HashMap<&str, Document>) -> Result<bool, MongoDbError> {
         let mut cursor = self.ask(self.documents.find(doc! {})).await?;
         while self.ask(cursor.advance()).await? {
             let Ok(stored) = Document::try_from(cursor.current()) else { return Ok(false) };

@@ -1,45 +1,44 @@
-//! Documents as bytes: relaxed extended JSON (MongoDB Extended JSON v2), fields in the order that they have in BSON.
+//! Documents as relaxed extended JSON (MongoDB Extended JSON v2), with fields in the order of the BSON.
 
 use bson::{Bson, RawBsonRef, RawDocument};
 use serde::{Serialize, Serializer, ser::Error};
 use stockade_model::source::Document;
 
-use super::trouble::Trouble;
+use super::error::MongoDbError;
 
-/// A document, written down.
-pub(super) fn relaxed(document: &RawDocument) -> Result<Document, Trouble> {
+pub(super) fn relaxed(document: &RawDocument) -> Result<Document, MongoDbError> {
     let mut bytes = Vec::with_capacity(document.as_bytes().len());
-    serde_json::to_writer(&mut bytes, &Fields(document))
-        .map_err(|error| Trouble::Said(format!("its document is damaged: {error}")))?;
+    serde_json::to_writer(&mut bytes, &BsonFields(document))
+        .map_err(|error| MongoDbError::Message(format!("its document is damaged: {error}")))?;
     Ok(bytes.into())
 }
 
-struct Fields<'a>(&'a RawDocument);
+struct BsonFields<'a>(&'a RawDocument);
 
-impl Serialize for Fields<'_> {
+impl Serialize for BsonFields<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let fields = self.0.iter().map(|field| field.map(|(name, value)| (name.as_str(), Value(value))));
+        let fields = self.0.iter().map(|field| field.map(|(name, value)| (name.as_str(), BsonValue(value))));
         let fields: Vec<_> = fields.collect::<Result<_, _>>().map_err(S::Error::custom)?;
         to.collect_map(fields)
     }
 }
 
-struct Value<'a>(RawBsonRef<'a>);
+struct BsonValue<'a>(RawBsonRef<'a>);
 
-impl Serialize for Value<'_> {
+impl Serialize for BsonValue<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            RawBsonRef::Document(document) => Fields(document).serialize(to),
+            RawBsonRef::Document(document) => BsonFields(document).serialize(to),
             RawBsonRef::Array(values) => {
                 let values: Vec<_> = values
                     .into_iter()
-                    .map(|value| value.map(Value))
+                    .map(|value| value.map(BsonValue))
                     .collect::<Result<_, _>>()
                     .map_err(S::Error::custom)?;
                 to.collect_seq(values)
             }
             RawBsonRef::String(text) => to.serialize_str(text),
-            // What has no fields of its own has no order to lose.
+            // A value without fields has no order to preserve.
             value => Bson::try_from(value).map_err(S::Error::custom)?.into_relaxed_extjson().serialize(to),
         }
     }
@@ -54,9 +53,9 @@ mod tests {
 
     use super::*;
 
-    /// The examples of the specification of extended JSON, in an order that no map would keep.
+    /// The examples of the specification of extended JSON, in an order that no map would preserve.
     #[test]
-    fn every_type_is_written_as_specified_and_in_its_order() {
+    fn every_type_is_serialized_as_specified_and_in_order() {
         let document = doc! {
             "z": ObjectId::parse_str("56e1fc72e0c917e9c4714161").unwrap(),
             "y": [1, 2_i64, 3.5, f64::NAN, true, null],

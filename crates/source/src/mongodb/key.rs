@@ -1,12 +1,12 @@
-//! What documents are fetched by: strings, object ids and whole numbers, as text.
+//! Keys of documents as text: strings, object ids and whole numbers.
 
 use std::sync::Arc;
 
 use bson::{Bson, Document, RawBsonRef, RawDocument, doc, oid::ObjectId};
 
-use super::trouble::Trouble;
+use super::error::MongoDbError;
 
-/// A query for the document whose key is written so. Numbers are equal whatever their type.
+/// A query for the document with this key. Numbers are equal whatever their type.
 pub(super) fn equals(key: &str, id: &str) -> Document {
     let object = ObjectId::parse_str(id).ok().filter(|object| object.to_hex() == id).map(Bson::ObjectId);
     let number = id.parse::<i64>().ok().filter(|number| number.to_string() == id).map(Bson::Int64);
@@ -16,28 +16,28 @@ pub(super) fn equals(key: &str, id: &str) -> Document {
     }
 }
 
-/// A document's key as text.
-pub(super) fn text(key: &str, document: &RawDocument) -> Result<Arc<str>, Trouble> {
+/// The key of a document as text.
+pub(super) fn text(key: &str, document: &RawDocument) -> Result<Arc<str>, MongoDbError> {
     let value = document.get(key).ok().flatten();
     let text = value.and_then(|value| match value {
         RawBsonRef::String(text) => Some(text.to_owned()),
         RawBsonRef::ObjectId(object) => Some(object.to_hex()),
         RawBsonRef::Int32(number) => Some(number.to_string()),
         RawBsonRef::Int64(number) => Some(number.to_string()),
-        // Old shells have no others.
+        // Old shells store all numbers as doubles.
         RawBsonRef::Double(number) => whole(number),
         _ => None,
     });
     text.map(Arc::from).ok_or_else(|| {
         let found =
             value.map_or("nothing".to_owned(), |value| format!("a value of type {:?}", value.element_type()));
-        Trouble::Said(format!(
+        MongoDbError::Message(format!(
             "a document's `{key}` is {found}: it has to be a string, an object id or a whole number"
         ))
     })
 }
 
-/// A double as a whole number, if it is one, and not so large that its neighbours are not.
+/// The double as a whole number, if it is one and doubles of its size are exact.
 fn whole(number: f64) -> Option<String> {
     const LARGEST: f64 = 9_007_199_254_740_991.0;
     (number.fract() == 0.0 && number.abs() <= LARGEST).then(|| format!("{}", number + 0.0))
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_found_again_by_its_text() {
+    fn keys_round_trip_through_text() {
         let object = ObjectId::parse_str("56e1fc72e0c917e9c4714161").unwrap();
         for (value, written, query) in [
             (Bson::from("a"), "a", doc! { "k": "a" }),
@@ -75,7 +75,7 @@ mod tests {
         }
         for value in [Bson::from(0.5), Bson::from(1e300), Bson::from(true), Bson::Null] {
             let document = RawDocumentBuf::try_from(&doc! { "k": value }).unwrap();
-            let Err(Trouble::Said(said)) = text("k", &document) else { panic!("{document:?}") };
+            let Err(MongoDbError::Message(said)) = text("k", &document) else { panic!("{document:?}") };
             assert!(said.contains("has to be a string, an object id or a whole number"), "{said}");
         }
     }

@@ -1,4 +1,4 @@
-//! Connections: made, asked, closed.
+//! Connections: open, query, cancel, close.
 
 use std::{
     future::{Future, poll_fn},
@@ -18,66 +18,70 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::{
     CANCEL_TIMEOUT,
     explain::explain,
-    server::{Server, timed_out},
+    location::{PostgresLocation, timed_out},
 };
 use crate::OpenError;
 
-/// What the server's end of a connection is, with or without TLS.
-type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+/// The task of a connection, with or without TLS.
+type ConnectionDriver = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
-/// Opens connections for the pool, on the runtime that the source was opened on.
-pub(super) struct Connector {
+/// Opens connections for the pool, on the runtime that opened the source.
+pub(super) struct PostgresConnector {
     config: Config,
     tls: MakeRustlsConnect,
     runtime: Handle,
     find: Arc<str>,
 }
 
-/// A connection, and the query that it is for.
-pub(super) struct Link {
-    end: Arc<End>,
+/// A pooled connection and its query.
+pub(super) struct PooledPostgresConnection {
+    end: Arc<PreparedClient>,
     tls: MakeRustlsConnect,
-    wire: AbortHandle,
+    driver: AbortHandle,
 }
 
-/// Our end of it.
-struct End {
+/// A client and its prepared statement.
+struct PreparedClient {
     client: Client,
     find: Arc<str>,
-    /// Made with the first fetch: the server may take as long for it as for an answer.
+    /// Prepared by the first fetch, because the server may take as long for it as for a response.
     prepared: OnceCell<Statement>,
 }
 
-impl Connector {
-    pub(super) fn new(server: &Server, tls: MakeRustlsConnect, find: &str) -> Self {
+impl PostgresConnector {
+    pub(super) fn new(server: &PostgresLocation, tls: MakeRustlsConnect, find: &str) -> Self {
         Self { config: server.config.clone(), tls, runtime: Handle::current(), find: find.into() }
     }
 }
 
-impl managed::Manager for Connector {
-    type Type = Link;
+impl managed::Manager for PostgresConnector {
+    type Type = PooledPostgresConnection;
     type Error = Error;
 
-    async fn create(&self) -> Result<Link, Error> {
-        // Boxed: it is large, and seldom needed.
-        let (client, wire) = Box::pin(self.config.connect(self.tls.clone())).await?;
-        let wire = self.runtime.spawn(async {
-            // Whoever asks is told.
-            let _ = wire.await;
+    async fn create(&self) -> Result<PooledPostgresConnection, Error> {
+        // Boxed, because it is large and rarely needed.
+        let (client, driver) = Box::pin(self.config.connect(self.tls.clone())).await?;
+        let driver = self.runtime.spawn(async {
+            // Requests on this connection receive the error.
+            let _ = driver.await;
         });
-        let end = End { client, find: Arc::clone(&self.find), prepared: OnceCell::new() };
-        Ok(Link { end: Arc::new(end), tls: self.tls.clone(), wire: wire.abort_handle() })
+        let end = PreparedClient { client, find: Arc::clone(&self.find), prepared: OnceCell::new() };
+        Ok(PooledPostgresConnection {
+            end: Arc::new(end),
+            tls: self.tls.clone(),
+            driver: driver.abort_handle(),
+        })
     }
 
-    async fn recycle(&self, link: &mut Link, _: &Metrics) -> RecycleResult<Error> {
-        if link.end.client.is_closed() {
+    async fn recycle(&self, connection: &mut PooledPostgresConnection, _: &Metrics) -> RecycleResult<Error> {
+        if connection.end.client.is_closed() {
             return Err(RecycleError::message("the server has closed it"));
         }
         Ok(())
     }
 }
 
-impl Link {
+impl PooledPostgresConnection {
     /// The body of the document with this key.
     pub(super) fn find(&self, id: String) -> impl Future<Output = Result<Vec<Row>, Error>> + use<> {
         let end = Arc::clone(&self.end);
@@ -94,53 +98,53 @@ impl Link {
         async move { end.client.query(&list, &[]).await }
     }
 
-    /// Has the server stop what it is doing, and waits until it has. A server that is told so late may stop what
-    /// comes next: the connection is not to be used again.
+    /// Cancels the running query and waits for its end. A late cancel may stop the next query instead, so the connection
+    /// must not be used again.
     pub(super) async fn cancel(&self) -> Result<(), Error> {
         self.end.client.cancel_token().cancel_query(self.tls.clone()).await?;
-        // Answered after whatever came before.
+        // The server handles it after the cancelled query.
         self.end.client.batch_execute("").await
     }
 
-    /// Closes it without a word to the server, who does not listen.
+    /// Closes the connection without a message, because the server does not respond.
     pub(super) fn abort(&self) {
-        self.wire.abort();
+        self.driver.abort();
     }
 }
 
-/// One connection beside the pool.
-pub(super) struct Line<'a> {
-    server: &'a Server,
+/// A connection outside the pool.
+pub(super) struct SetupConnection<'a> {
+    server: &'a PostgresLocation,
     time: &'a Live,
     tls: MakeRustlsConnect,
     cancel: CancelToken,
-    wire: Wire,
+    driver: ConnectionDriver,
 }
 
-impl Server {
-    /// Opens a connection beside the pool.
+impl PostgresLocation {
+    /// Opens a connection outside the pool.
     pub(super) async fn connect<'a>(
         &'a self,
         time: &'a Live,
         tls: MakeRustlsConnect,
-    ) -> Result<(Client, Line<'a>), OpenError> {
+    ) -> Result<(Client, SetupConnection<'a>), OpenError> {
         let connected = before(time, time.now() + self.timeout, self.config.connect(tls.clone())).await;
         let connected = connected.ok_or_else(|| timed_out(self))?;
-        let (client, wire) = connected.map_err(|error| self.remote.unusable(explain(&error)))?;
+        let (client, driver) = connected.map_err(|error| self.remote.unusable(explain(&error)))?;
         let cancel = client.cancel_token();
-        Ok((client, Line { server: self, time, tls, cancel, wire }))
+        Ok((client, SetupConnection { server: self, time, tls, cancel, driver }))
     }
 }
 
-impl Line<'_> {
-    /// Carries what is asked of the client, and the answer, as long as an answer may take.
-    pub(super) async fn carry<T>(
+impl SetupConnection<'_> {
+    /// Drives the connection until the client's request completes, at most the timeout.
+    pub(super) async fn run<T>(
         &mut self,
         asked: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, OpenError> {
         let until = self.time.now() + self.server.timeout;
-        let Some(answer) = before(self.time, until, carry(&mut self.wire, asked)).await else {
-            // A server notices that a client has gone when it answers, and that may never be.
+        let Some(answer) = before(self.time, until, run(&mut self.driver, asked)).await else {
+            // A server notices a closed connection only when it responds, so a query without an end needs a cancel.
             let until = self.time.now() + CANCEL_TIMEOUT;
             let _ = before(self.time, until, self.cancel.cancel_query(self.tls.clone())).await;
             return Err(timed_out(self.server));
@@ -148,20 +152,23 @@ impl Line<'_> {
         answer.map_err(|error| self.server.remote.unusable(explain(&error)))
     }
 
-    /// Takes leave of the server.
+    /// Closes the session.
     pub(super) async fn close(self, client: Client) {
         drop(client);
-        let _ = before(self.time, self.time.now() + self.server.timeout, self.wire).await;
+        let _ = before(self.time, self.time.now() + self.server.timeout, self.driver).await;
     }
 }
 
-/// Carries what is asked over a connection that nobody else looks after.
-async fn carry<T>(wire: &mut Wire, asked: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+/// Drives a connection that has no task of its own until the request completes.
+async fn run<T>(
+    driver: &mut ConnectionDriver,
+    asked: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
     let mut asked = pin!(asked);
     let mut has_ended = false;
     poll_fn(|cx| {
         if !has_ended {
-            match Pin::new(&mut *wire).poll(cx) {
+            match Pin::new(&mut *driver).poll(cx) {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Ready(Ok(())) => has_ended = true,
                 Poll::Pending => {}

@@ -1,11 +1,11 @@
-//! What PostgreSQL and its driver say, and what to do about it.
+//! Messages for the errors of PostgreSQL and its driver.
 
 use std::{error::Error as _, io};
 
 use rustls::CertificateError;
 use tokio_postgres::{Error, error::SqlState};
 
-/// One message, with its remedy.
+/// The cause and the remedy.
 pub(super) fn explain(error: &Error) -> String {
     let said = match error.as_db_error() {
         Some(error) => error.message().to_owned(),
@@ -14,14 +14,14 @@ pub(super) fn explain(error: &Error) -> String {
             None => error.to_string(),
         },
     };
-    match error.code().map_or_else(|| of_the_way(error, &said), of_the_server) {
+    match error.code().map_or_else(|| connection_remedy(error, &said), server_remedy) {
         Some(remedy) => format!("{said}; {remedy}"),
         None => said,
     }
 }
 
-/// What the server refuses.
-fn of_the_server(code: &SqlState) -> Option<&'static str> {
+/// Remedies for errors of the server.
+fn server_remedy(code: &SqlState) -> Option<&'static str> {
     let remedies: [(&[&SqlState], &str); 8] = [
         (
             &[&SqlState::INVALID_PASSWORD],
@@ -53,8 +53,8 @@ fn of_the_server(code: &SqlState) -> Option<&'static str> {
     remedies.iter().find(|(codes, _)| codes.contains(&code)).map(|(_, remedy)| *remedy)
 }
 
-/// What goes wrong on the way to it.
-fn of_the_way(error: &Error, said: &str) -> Option<&'static str> {
+/// Remedies for errors of the connection.
+fn connection_remedy(error: &Error, said: &str) -> Option<&'static str> {
     let cause = error.source()?;
     if let Some(cause) = cause.downcast_ref::<io::Error>() {
         if let Some(rustls::Error::InvalidCertificate(what)) =
@@ -85,7 +85,7 @@ fn of_the_way(error: &Error, said: &str) -> Option<&'static str> {
     remedies.into_iter().find(|(what, _)| said.contains(what)).map(|(_, remedy)| remedy)
 }
 
-/// Whether the server says that there can be no such key: `seven`, where keys are numbers.
-pub(super) fn is_about_the_key(error: &Error) -> bool {
+/// True if the column's type cannot represent the key: `seven` in a column of numbers.
+pub(super) fn is_invalid_key(error: &Error) -> bool {
     error.code().is_some_and(|code| code.code().starts_with("22"))
 }

@@ -1,15 +1,16 @@
-//! What can be typed after `stockade load`, and what it means.
+//! The arguments of `stockade load`.
 
 use std::{num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::Args;
 use http::{HeaderName, HeaderValue, Method};
 use stockade_load::{
-    Digest,
-    report::{Buckets, FORMATS, Format},
-    schedule::{Arrivals, Rate},
+    Sha256Digest,
+    keys::Keys,
+    report::{Buckets, FORMATS, ReportFormat},
+    schedule::{ArrivalProcess, Rate},
     search::Bounds,
-    traffic::{Keys, OF_THE_CONNECTION},
+    template::CONNECTION_HEADERS,
 };
 use stockade_model::{latency::Latency, units::parse_duration};
 
@@ -19,142 +20,142 @@ use super::list;
 #[derive(Clone, Debug, Args)]
 #[command(after_help = after_help())]
 pub struct LoadArgs {
-    /// What is asked for; `{key}` in it stands for one of --keys
+    /// URL of the requests; `{key}` in it is replaced by a key of --keys
     #[arg(value_name = "URL")]
     pub url: Option<String>,
 
-    /// So many requests per time, evenly spaced, whatever becomes of them: `425/s`, `1000/m`
+    /// Open loop: send N requests per second, however slow the answers: `425/s`, `1000/m`
     #[arg(long, value_name = "N/s", help_heading = "When", group = "when")]
     pub rate: Option<Rate>,
-    /// So many users on a connection each, who ask, wait for the answer, and ask again
+    /// Closed loop: N connections, each sends its next request after each answer
     #[arg(long, short, value_name = "N", help_heading = "When", group = "when", value_parser = some)]
     pub connections: Option<NonZeroUsize>,
-    /// So many requests at the same moment, on connections that are open
+    /// Send N requests at the same moment, on open connections
     #[arg(long, value_name = "N", help_heading = "When", group = "when", value_parser = count)]
     pub burst: Option<u64>,
-    /// Phases one after the other: rates, ramps, sines, bursts, pauses, users (docs/load.md)
+    /// File of phases: rates, ramps, sines, bursts, pauses, closed loops (docs/reference/load.md)
     #[arg(long, value_name = "FILE.toml", help_heading = "When", group = "when")]
     pub schedule: Option<PathBuf>,
-    /// How requests of a rate are spread: `constant` (evenly) or `poisson`
+    /// Spacing of the requests of a rate: `constant` or `poisson` [default: constant]
     #[arg(long, value_name = "HOW", help_heading = "When", value_parser = arrivals)]
-    pub arrivals: Option<Arrivals>,
-    /// How long users think between an answer and their next request: `50ms`, `10ms..1s`
+    pub arrivals: Option<ArrivalProcess>,
+    /// Pause of each connection between an answer and the next request: `50ms`, `10ms..1s`
     #[arg(long, value_name = "D", help_heading = "When")]
     pub think: Option<Latency>,
-    /// For how long [default: 10s, where --requests does not say when to end]
+    /// Stop after this time [default: 10s, without --requests]
     #[arg(long, short, value_name = "D", help_heading = "When", value_parser = parse_duration)]
     pub duration: Option<Duration>,
-    /// Until so many requests have been made
+    /// Stop after N requests
     #[arg(long, short = 'n', value_name = "N", help_heading = "When", value_parser = count)]
     pub requests: Option<u64>,
-    /// For so long before, requests are made and counted apart
+    /// Send load for this time before the measurement, and count it apart
     #[arg(long, value_name = "D", help_heading = "When", value_parser = parse_duration, default_value = "0")]
     pub warmup: Duration,
-    /// How long answers are waited for once all has been sent [default: --timeout]
+    /// Wait this long for outstanding answers [default: --timeout]
     #[arg(long, value_name = "D", help_heading = "When", value_parser = parse_duration)]
     pub drain: Option<Duration>,
-    /// How many requests of a rate may be under way; what is due beyond that waits [default: 10000, or what the
+    /// Maximum number of outstanding requests of a rate; requests beyond it wait [default: 10000, or as many as the
     /// machine allows]
     #[arg(long, value_name = "N", help_heading = "When", value_parser = some)]
     pub max_in_flight: Option<NonZeroUsize>,
-    /// How many threads send [default: one a core, as far as the load needs them]
+    /// Number of sending threads [default: one per core, as far as the load needs them]
     #[arg(long, short, value_name = "N", help_heading = "When", value_parser = threads)]
     pub threads: Option<NonZeroUsize>,
-    /// Where every random choice comes from
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "When")]
     pub seed: u64,
 
-    /// Targets as Vegeta has them, text or JSON lines; one after the other
+    /// File of targets in Vegeta's format, text or JSON lines; sent in order
     #[arg(long, value_name = "FILE", help_heading = "What", group = "what")]
     pub targets: Option<PathBuf>,
-    /// URLs as siege has them (urls.txt), with variables and POST
+    /// File of URLs in siege's format (urls.txt), with variables and POST
     #[arg(long, value_name = "FILE", help_heading = "What", group = "what")]
     pub urls: Option<PathBuf>,
-    /// Targets or URLs at random, not in turn
+    /// Choose targets or URLs at random instead of in order
     #[arg(long, help_heading = "What")]
     pub random: bool,
-    /// An access log's requests, at their own pace, to the server that URL names: Common, Combined or JSON lines, .gz
+    /// Replay an access log at its own pace to the server of URL: Common, Combined or JSON lines, .gz
     #[arg(long, value_name = "LOG", help_heading = "What", group = "what")]
     pub replay: Option<PathBuf>,
-    /// So many times as fast as the log was written
+    /// Speed of the replay: 2 is twice as fast as the log [default: 1]
     #[arg(long, value_name = "F", help_heading = "What")]
     pub speed: Option<f64>,
-    /// So much of the log, chosen by --seed: 0.1 is every tenth request
+    /// Share of the log to replay, chosen by --seed: 0.1 is every tenth request [default: 1]
     #[arg(long, value_name = "F", help_heading = "What")]
     pub share: Option<f64>,
-    /// Makes every URL another one, so that no cache has it
+    /// Add a unique query parameter to every URL
     #[arg(long, help_heading = "What")]
     pub cache_bust: bool,
-    /// What `{key}` is: `zipf:N`, `zipf:N:EXPONENT`, `uniform:N` or `scan:N`
+    /// Distribution of `{key}`: `zipf:N`, `zipf:N:EXPONENT`, `uniform:N` or `scan:N`
     #[arg(long, value_name = "SPEC", help_heading = "What")]
     pub keys: Option<Keys>,
-    /// A header of every request
+    /// Add a header to every request; may be repeated
     #[arg(long, short = 'H', value_name = "K: V", help_heading = "What", value_parser = header)]
     pub header: Vec<(HeaderName, HeaderValue)>,
-    /// The method [default: GET, or POST with --body]
+    /// Request method [default: GET, or POST with --body]
     #[arg(long, short = 'X', value_name = "M", help_heading = "What", value_parser = method)]
     pub method: Option<Method>,
-    /// A file that every request sends; `-`: standard input
+    /// File to send as the body of every request; `-`: standard input
     #[arg(long, value_name = "FILE", help_heading = "What")]
     pub body: Option<PathBuf>,
 
-    /// When an attempt is given up
+    /// Time out each attempt after this time
     #[arg(long, value_name = "D", help_heading = "How", value_parser = parse_duration, default_value = "30s")]
     pub timeout: Duration,
-    /// HTTP/2, and nothing else
+    /// Use HTTP/2 only
     #[arg(long, help_heading = "How")]
     pub http2: bool,
-    /// A new connection for every request
+    /// Open a new connection for every request
     #[arg(long, help_heading = "How", conflicts_with = "http2")]
     pub no_keepalive: bool,
-    /// Believe every certificate
+    /// Do not verify certificates
     #[arg(long, help_heading = "How", conflicts_with = "ca")]
     pub insecure: bool,
-    /// Believe the authorities in this file (PEM), and no others
+    /// Trust only the certificate authorities of this file (PEM)
     #[arg(long, value_name = "FILE", help_heading = "How")]
     pub ca: Option<PathBuf>,
-    /// Connect to this socket, whatever the URLs say
+    /// Connect to this Unix socket instead of the host of the URLs
     #[arg(long, value_name = "PATH", help_heading = "How")]
     pub unix: Option<PathBuf>,
-    /// Follow so many redirects in a row
+    /// Follow at most N redirects per request
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "How", value_parser = clap::value_parser!(u32).range(0..=50))]
     pub redirects: u32,
-    /// Ask again so often after a failure, a timeout, 408, 429, 500, 502, 503 or 504
+    /// Retry at most N times after a failure, a timeout, 408, 429, 500, 502, 503 or 504
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "How", value_parser = clap::value_parser!(u32).range(0..=100))]
     pub retries: u32,
-    /// How long to wait before asking again
+    /// Wait this long before each retry
     #[arg(long, value_name = "D", help_heading = "How", value_parser = parse_duration, default_value = "100ms")]
     pub retry_backoff: Duration,
-    /// How many retries there may be for each request, over all: 0.1 is one for every ten
+    /// Bound of all retries, as a share of all requests: 0.1 is one for every ten
     #[arg(long, value_name = "F", default_value_t = 0.1, help_heading = "How", value_parser = share)]
     pub retry_budget: f64,
-    /// What every body has to be, decoded: its SHA-256 in hex
+    /// Verify the SHA-256 of every decoded body, in hex
     #[arg(long, value_name = "HEX", help_heading = "How", value_parser = digest)]
-    pub sha256: Option<Digest>,
+    pub sha256: Option<Sha256Digest>,
 
-    /// Find the highest rate at which this holds: `p99 < 50ms and success >= 0.999`
+    /// Find the highest rate at which these bounds hold: `p99 < 50ms and success >= 0.999`
     #[arg(long, value_name = "BOUNDS", help_heading = "Capacity", group = "when")]
     pub capacity: Option<Bounds>,
-    /// The lowest rate, tried first [default: 100/s]
+    /// Lowest rate, tried first [default: 100/s]
     #[arg(long, value_name = "N/s", help_heading = "Capacity")]
     pub from: Option<Rate>,
-    /// The highest rate [default: as high as it goes]
+    /// Highest rate to try [default: none]
     #[arg(long, value_name = "N/s", help_heading = "Capacity")]
     pub to: Option<Rate>,
-    /// How often each rate is tried; most of the trials decide [default: 3]
+    /// Trials of each rate, of which the majority decides [default: 3]
     #[arg(long, value_name = "N", help_heading = "Capacity", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: Option<u32>,
-    /// How far apart the rate that holds and the one that does not may be [default: 0.05, which is 5 %]
+    /// Stop when the rate that holds and the rate that fails are this close, as a share [default: 0.05, which is 5 %]
     #[arg(long, value_name = "F", help_heading = "Capacity", value_parser = precision)]
     pub precision: Option<f64>,
 
-    /// What is printed
+    /// Format of the report on standard output
     #[arg(long, value_name = "FORMAT", default_value = "text", help_heading = "Reports", value_parser = format())]
-    pub format: &'static Format,
-    /// The bounds of vegeta-hist's buckets: `0,10ms,100ms,1s`
+    pub format: &'static ReportFormat,
+    /// Bounds of the buckets of vegeta-hist: `0,10ms,100ms,1s`
     #[arg(long, value_name = "D,...", help_heading = "Reports")]
     pub buckets: Option<Buckets>,
-    /// Where every sample goes as well, as Vegeta's results; by its ending JSON or CSV
+    /// Write every sample to this file, in Vegeta's format, JSON or CSV by its extension
     #[arg(long, value_name = "FILE.json|FILE.csv", help_heading = "Reports", value_parser = out)]
     pub out: Option<Out>,
 }
@@ -167,23 +168,23 @@ pub struct Out {
 }
 
 fn after_help() -> String {
-    let formats = list(FORMATS.iter().map(|format| (format.name, format.about)));
+    let formats = list(FORMATS.iter().map(|format| (format.name, format.description)));
     format!(
-        "Formats:\n{formats}\nA run whose generator was the bottleneck ends with 98, failed requests are data. \
-         docs/load.md has the rest."
+        "Formats:\n{formats}\nA run whose generator was the bottleneck exits with 98. Failed requests do not change the exit code. \
+         See docs/reference/load.md."
     )
 }
 
-fn format() -> impl clap::builder::TypedValueParser<Value = &'static Format> {
+fn format() -> impl clap::builder::TypedValueParser<Value = &'static ReportFormat> {
     use clap::builder::TypedValueParser;
     clap::builder::PossibleValuesParser::new(FORMATS.iter().map(|format| format.name))
-        .map(|name| stockade_load::report::format(&name).expect("one of them"))
+        .map(|name| stockade_load::report::find_format(&name).expect("one of them"))
 }
 
-fn arrivals(text: &str) -> Result<Arrivals, String> {
+fn arrivals(text: &str) -> Result<ArrivalProcess, String> {
     match text {
-        "constant" => Ok(Arrivals::Constant),
-        "poisson" => Ok(Arrivals::Poisson),
+        "constant" => Ok(ArrivalProcess::Constant),
+        "poisson" => Ok(ArrivalProcess::Poisson),
         _ => Err("write constant or poisson".to_owned()),
     }
 }
@@ -193,7 +194,7 @@ fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
         text.split_once(':').ok_or("write a name, a colon and a value, such as `X-Team: web`")?;
     let name =
         HeaderName::from_str(name.trim()).map_err(|_| format!("`{}` is no name of a header", name.trim()))?;
-    if OF_THE_CONNECTION.contains(&name) {
+    if CONNECTION_HEADERS.contains(&name) {
         return Err(format!("{name} is for the connection to say: --body and --no-keepalive make it"));
     }
     let value =
@@ -242,13 +243,13 @@ fn precision(text: &str) -> Result<f64, String> {
     }
 }
 
-fn digest(text: &str) -> Result<Digest, String> {
+fn digest(text: &str) -> Result<Sha256Digest, String> {
     let remedy = || "write 64 hex digits, as sha256sum prints them".to_owned();
     let text = text.strip_prefix("sha256:").unwrap_or(text);
     if text.len() != 64 || !text.is_ascii() {
         return Err(remedy());
     }
-    let mut digest = Digest::default();
+    let mut digest = Sha256Digest::default();
     for (at, byte) in digest.iter_mut().enumerate() {
         *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| remedy())?;
     }

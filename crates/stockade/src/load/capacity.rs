@@ -4,101 +4,106 @@ use std::io::{self, Write};
 
 use serde_json::json;
 use stockade_load::{
-    drive::{Ran, threads},
+    generator::{LoadTestRun, default_threads},
     schedule::Rate,
-    search::{Bounds, End, Found, Held, Search, Settings},
+    search::{Bounds, BoundsVerdict, Search, SearchOptions, SearchResult, SearchStatus},
 };
 use stockade_model::units::format_duration;
 
-use super::{live::Live, meaning};
+use super::{live::LiveReport, resolve};
 use crate::{
     cli::LoadArgs,
-    exit::{Exit, Failure},
+    exit::{CommandError, Exit},
     progress::stop_on_signals,
 };
 
 /// Every trial is told on standard error, what was found on standard output.
-pub fn search(args: LoadArgs, bounds: &Bounds) -> Result<Exit, Failure> {
+pub fn search(args: LoadArgs, bounds: &Bounds) -> Result<Exit, CommandError> {
     let is_json = match args.format.name {
         "json" => true,
         "text" => false,
-        other => return Err(Failure::Usage(format!("a search is told as text or json, not as {other}"))),
+        other => {
+            return Err(CommandError::Usage(format!("a search is told as text or json, not as {other}")));
+        }
     };
     if args.out.is_some() {
-        return Err(Failure::Usage("a search makes many runs: leave --out out".to_owned()));
+        return Err(CommandError::Usage("a search makes many runs: leave --out out".to_owned()));
     }
-    let least = Settings::new(args.from.unwrap_or(meaning::LEAST));
-    let settings = Settings {
+    let least = SearchOptions::new(args.from.unwrap_or(resolve::LEAST));
+    let settings = SearchOptions {
         to: args.to,
         repeats: args.repeats.unwrap_or(least.repeats),
         precision: args.precision.unwrap_or(least.precision),
         ..least
     };
-    let mut search = Search::new(settings).map_err(|error| Failure::Usage(error.to_string()))?;
+    let mut search = Search::new(settings).map_err(|error| CommandError::Usage(error.to_string()))?;
     let typed = args.clone();
-    let mut load = meaning::trial(args, settings.from)?;
+    let mut load = resolve::trial(args, settings.from)?;
     let stop = stop_on_signals();
-    while let Some(trial) = search.next() {
-        load.plan = meaning::trial_plan(trial.rate, &typed)?;
+    while let Some(trial) = search.next_trial() {
+        load.plan = resolve::trial_plan(trial.rate, &typed)?;
         if typed.threads.is_none() {
-            load.threads = threads(&load.plan);
+            load.threads = default_threads(&load.plan);
         }
-        let Ran { summary, was_stopped } = load.run(&mut Live::new(&load, None, None)?, &stop)?;
-        if was_stopped {
+        let LoadTestRun { summary, was_cancelled } =
+            load.run(&mut LiveReport::new(&load, None, None)?, &stop)?;
+        if was_cancelled {
             break;
         }
         // What one trial has put into a cache the next one would find.
-        load.first += summary.measured.requests() + summary.dropped;
+        load.first_request += summary.measured.requests() + summary.dropped;
         let held = bounds.judge(&summary);
         let p99 = summary.measured.latencies().quantile(0.99).map_or_else(|| "-".to_owned(), format_duration);
         eprintln!("{:>12}  trial {}  p99 {p99:>8}  {held}", trial.rate.to_string(), trial.repeat + 1);
-        search.tell(trial, held).expect("it asked for this one");
+        search.record(trial, held).expect("it asked for this one");
     }
-    let found = search.found();
+    let found = search.result();
     let told = if is_json { as_json(bounds, &found) } else { as_text(bounds, &found) };
-    io::stdout().write_all(told.as_bytes()).map_err(Failure::Output)?;
-    let is_found = found.held.is_some() && found.end != End::Open && !found.is_of_the_generator();
+    io::stdout().write_all(told.as_bytes()).map_err(CommandError::Output)?;
+    let is_found = found.highest_passed.is_some()
+        && found.status != SearchStatus::Running
+        && !found.is_generator_limited();
     Ok(if is_found { Exit::Done } else { Exit::Undecided })
 }
 
-fn as_text(bounds: &Bounds, found: &Found<'_>) -> String {
+fn as_text(bounds: &Bounds, found: &SearchResult<'_>) -> String {
     let mut text = format!("{bounds}: {found}\n");
     if !found.unsteady.is_empty() {
         let rates: Vec<_> = found.unsteady.iter().map(ToString::to_string).collect();
         text.push_str(&["its trials disagreed at ", &rates.join(", "), "\n"].concat());
     }
-    if found.end == End::Open {
+    if found.status == SearchStatus::Running {
         text.push_str("INVALID: interrupted before more was known\n");
     }
-    if found.is_of_the_generator() {
+    if found.is_generator_limited() {
         text.push_str("INVALID: it was the generator that did not follow; what is tested may bear more\n");
     }
     text
 }
 
-fn as_json(bounds: &Bounds, found: &Found<'_>) -> String {
+fn as_json(bounds: &Bounds, found: &SearchResult<'_>) -> String {
     let trials: Vec<_> = found
         .trials
         .iter()
         .map(|(trial, held)| {
-            json!({"rate_per_s": trial.rate.per_second(), "trial": trial.repeat + 1, "held": *held == Held::Yes,
+            json!({"rate_per_s": trial.rate.per_second(), "trial": trial.repeat + 1, "held": *held == BoundsVerdict::Held,
                 "told": held.to_string()})
         })
         .collect();
-    let end = match found.end {
-        End::Open => "open",
-        End::Between => "between",
-        End::Upper => "upper",
-        End::Lower => "lower",
+    let end = match found.status {
+        SearchStatus::Running => "open",
+        SearchStatus::Converged => "between",
+        SearchStatus::HighestPassed => "upper",
+        SearchStatus::LowestFailed => "lower",
     };
     let report = json!({
         "schema": "stockade.capacity/1",
         "bounds": bounds.to_string(),
-        "held_rate_per_s": found.held.map(Rate::per_second),
-        "broke_rate_per_s": found.broke.map(Rate::per_second),
+        "held_rate_per_s": found.highest_passed.map(Rate::per_second),
+        "broke_rate_per_s": found.lowest_failed.map(Rate::per_second),
         "end": end,
         "unsteady_rates_per_s": found.unsteady.iter().map(|rate| rate.per_second()).collect::<Vec<_>>(),
-        "valid": found.end != End::Open && !found.is_of_the_generator(),
+        "valid": found.status != SearchStatus::Running && !found.is_generator_limited(),
         "trials": trials,
     });
     format!("{report}\n")

@@ -9,31 +9,31 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 use stockade_load::{
-    drive::{Begins, Load, LoadError, Observer, Progress},
-    report::{Head, Output, Stream, results},
+    generator::{LoadProgress, LoadStart, LoadTest, LoadTestError, Observer},
+    report::{RunHeader, SampleEncoder, SampleWriter, results},
     sample::Sample,
     traffic::Traffic,
 };
 use stockade_model::units::{format_count, format_duration, format_span};
 
-use crate::{cli::Out, exit::Failure};
+use crate::{cli::Out, exit::CommandError};
 
 /// How a stream is begun.
-type Begin = fn(&Head) -> Box<dyn Stream>;
+type Begin = fn(&RunHeader) -> Box<dyn SampleEncoder>;
 
 /// Follows a load.
-pub struct Live {
+pub struct LiveReport {
     id: String,
     traffic: Arc<Traffic>,
     lasts: Option<Duration>,
     bar: ProgressBar,
     waiting: Vec<(Begin, Box<dyn Write>)>,
-    outputs: Vec<Output<Box<dyn Write>>>,
+    outputs: Vec<SampleWriter<Box<dyn Write>>>,
 }
 
-impl Live {
+impl LiveReport {
     /// With a report on standard output that is written as it comes, and a file, if there are any.
-    pub fn new(load: &Load, stream: Option<Begin>, out: Option<&Out>) -> Result<Self, Failure> {
+    pub fn new(load: &LoadTest, stream: Option<Begin>, out: Option<&Out>) -> Result<Self, CommandError> {
         let mut waiting: Vec<(Begin, Box<dyn Write>)> = Vec::new();
         if let Some(stream) = stream {
             waiting.push((stream, Box::new(io::stdout())));
@@ -41,13 +41,13 @@ impl Live {
         if let Some(out) = out {
             let file = File::create(&out.path).map_err(|error| out.unwritable(&error))?;
             let begin: Begin = if out.is_csv {
-                |head| Box::new(results::Csv::new(head))
+                |head| Box::new(results::CsvEncoder::new(head))
             } else {
-                |head| Box::new(results::Json::new(head))
+                |head| Box::new(results::JsonEncoder::new(head))
             };
             waiting.push((begin, Box::new(file)));
         }
-        let lasts = load.plan.lasts();
+        let lasts = load.plan.duration();
         let bar = ProgressBar::new(lasts.map_or(0, |lasts| lasts.as_secs().max(1)));
         let template = if lasts.is_some() { "{bar:24} {wide_msg}" } else { "{spinner} {wide_msg}" };
         bar.set_style(ProgressStyle::with_template(template).expect("the template is valid"));
@@ -64,29 +64,30 @@ impl Live {
     }
 
     /// Writes all that is left to write.
-    pub fn finish(&mut self) -> Result<(), Failure> {
+    pub fn finish(&mut self) -> Result<(), CommandError> {
         self.bar.finish_and_clear();
         for output in self.outputs.drain(..) {
-            output.finish().map_err(LoadError::Samples)?;
+            output.finish().map_err(LoadTestError::Samples)?;
         }
         Ok(())
     }
 }
 
-impl Observer for Live {
-    fn begins(&mut self, begins: Begins) {
-        let head = Head {
+impl Observer for LiveReport {
+    fn on_start(&mut self, start: LoadStart) {
+        let head = RunHeader {
             id: self.id.clone(),
-            clock_zero: begins.clock_zero,
-            began: begins.at,
+            clock_zero: start.clock_zero,
+            measured_from: start.measured_from,
             traffic: Arc::clone(&self.traffic),
         };
-        self.outputs = self.waiting.drain(..).map(|(begin, to)| Output::new(begin(&head), to)).collect();
+        self.outputs =
+            self.waiting.drain(..).map(|(begin, to)| SampleWriter::new(begin(&head), to)).collect();
         self.bar.set_message("");
     }
 
-    fn second(&mut self, second: &Progress<'_>) {
-        let Progress { elapsed, tally, is_warmup, requests, failed } = *second;
+    fn on_second(&mut self, second: &LoadProgress<'_>) {
+        let LoadProgress { elapsed, tally, is_warmup, requests, failed } = *second;
         self.bar.set_position(elapsed.as_secs());
         let of = self.lasts.map_or_else(String::new, |lasts| format!("/{}", format_span(lasts)));
         let p99 = tally.latencies().quantile(0.99).map_or_else(|| "-".to_owned(), format_duration);
@@ -100,12 +101,12 @@ impl Observer for Live {
         ));
     }
 
-    fn sample(&mut self, sample: &Sample) -> io::Result<()> {
-        self.outputs.iter_mut().try_for_each(|output| output.sample(sample))
+    fn on_sample(&mut self, sample: &Sample) -> io::Result<()> {
+        self.outputs.iter_mut().try_for_each(|output| output.write(sample))
     }
 }
 
-impl Drop for Live {
+impl Drop for LiveReport {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

@@ -1,14 +1,14 @@
-//! Figures over what a test sweeps over: workers, or users.
+//! Figures over the swept dimension: workers, or connections.
 
-use stockade_model::record::{Load, Record, Run};
+use stockade_model::record::{LoadFigures, Record, Run};
 
-use super::super::plot::{self, Line, Plot};
+use super::super::plot::{self, Plot, PlotLine};
 use crate::{
-    metrics::{Evidence, Metric, Results, Unit, median},
+    metrics::{Evidence, FigureUnit, Metric, Results, median},
     reference::is_of_another_size,
 };
 
-/// A metric that is shown over a sweep: its title, and whether its axis is logarithmic.
+/// A metric over a sweep: its title, and whether its axis is logarithmic.
 struct Shown {
     metric: &'static str,
     title: &'static str,
@@ -38,8 +38,8 @@ const OF_USERS: &[Shown] = &[
     },
 ];
 
-/// Tests that differ in nothing but a number: the beginning of their paths, and the paths. What has no number is a
-/// family of those without.
+/// Tests that differ in one number only: the prefix of their paths, and the paths. Tests without a number form
+/// a family of their own.
 pub(super) fn families<'a>(record: &'a Record, results: &Results) -> Vec<(&'a str, Vec<&'a str>)> {
     let has_run = |test: &&String| results.runs().iter().any(|e| e.run.test == **test);
     let mut families: Vec<(&str, Vec<&str>)> = Vec::new();
@@ -53,20 +53,21 @@ pub(super) fn families<'a>(record: &'a Record, results: &Results) -> Vec<(&'a st
     families
 }
 
-/// The number at the end of a path, and what comes before it.
+/// The number at the end of a path, and the prefix before it.
 fn split(test: &str) -> Option<(&str, f64)> {
     let (family, last) = test.rsplit_once('/').unwrap_or(("", test));
     Some((family, last.parse::<u32>().ok()?.into()))
 }
 
-/// For each metric a title, and a plot for every family.
+/// A title and a plot for every family, by metric.
 pub(super) fn sections(record: &Record, results: &Results) -> Vec<(&'static str, Vec<String>)> {
     let mut families = families(record, results);
     families.retain_mut(|(_, tests)| {
         tests.retain(|test| split(test).is_some());
         tests.len() > 1
     });
-    let is_burst = |tests: &[&str]| run(results, tests).is_some_and(|run| matches!(run.load, Load::Burst(_)));
+    let is_burst =
+        |tests: &[&str]| run(results, tests).is_some_and(|run| matches!(run.load, LoadFigures::Burst(_)));
     let has_users = |tests: &[&str]| {
         run(results, tests).is_some_and(|run| run.http.as_ref().is_some_and(|http| http.users.is_some()))
     };
@@ -83,7 +84,6 @@ pub(super) fn sections(record: &Record, results: &Results) -> Vec<(&'static str,
     sections
 }
 
-/// The first run of these tests.
 fn run<'a>(results: &'a Results, tests: &[&str]) -> Option<&'a Run> {
     let has_test = |evidence: &&Evidence| tests.contains(&evidence.run.test.as_str());
     results.runs().iter().find(has_test).map(|evidence| &evidence.run)
@@ -97,11 +97,11 @@ fn swept(
     tests: &[&str],
     of_bursts: bool,
 ) -> String {
-    let metric = Metric::named(shown.metric).expect("it is one");
-    // A burst that was scaled is not as large as its name has it.
+    let metric = Metric::named(shown.metric).expect("the columns are metrics");
+    // The name of a scaled burst has the number of workers before scaling.
     let x_of = |test: &str| match &run(results, &[test])?.load {
-        Load::Burst(burst) => Some(burst.workers as f64),
-        Load::Open(_) => Some(split(test)?.1),
+        LoadFigures::Burst(burst) => Some(burst.workers as f64),
+        LoadFigures::Open(_) => Some(split(test)?.1),
     };
     let point = |arm: &str, test: &str| {
         let x = x_of(test)?;
@@ -109,7 +109,7 @@ fn swept(
             results.repeats(test, arm).into_iter().filter_map(|evidence| evidence.figure(metric, None));
         Some((x, median(figures)?))
     };
-    let measured = |arm: &str| Line {
+    let measured = |arm: &str| PlotLine {
         name: arm.to_owned(),
         points: tests.iter().filter_map(|test| point(arm, test)).collect(),
     };
@@ -121,15 +121,15 @@ fn swept(
             Some((x, *figures.get(&format!("{test}/{arm}.{}", metric.name))?))
         };
         let points: Vec<_> = tests.iter().filter_map(at).collect();
-        (points.len() > 1).then(|| Line { name: format!("{arm}, published"), points })
+        (points.len() > 1).then(|| PlotLine { name: format!("{arm}, published"), points })
     };
     let arms = || record.arms.iter().map(|arm| arm.name.as_str());
-    let lines: Vec<Line> = arms().map(measured).chain(arms().filter_map(published)).collect();
+    let lines: Vec<PlotLine> = arms().map(measured).chain(arms().filter_map(published)).collect();
     if lines.iter().flat_map(|line| &line.points).all(|(_, y)| *y <= 0.0) {
         return String::new();
     }
     let x_text = |x: f64| format!("{x:.0}");
-    debug_assert!(metric.unit == Unit::Time || !shown.y_is_log, "counts may be none");
+    debug_assert!(metric.unit == FigureUnit::Time || !shown.y_is_log, "counts may be none");
     plot::svg(&Plot {
         title: family,
         x_label: if of_bursts { "workers" } else { "users" },

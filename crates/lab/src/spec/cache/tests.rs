@@ -1,19 +1,16 @@
-//! Axes, and those that do not go together.
+//! `[cache]`: every setting, and invalid combinations.
 
 use std::time::Duration;
 
 use stockade_cache::{Breaker, Refresh};
 
 use crate::{
-    engine,
-    spec::{
-        Subject,
-        tests::{assert_refused, burst, open_with, read, with},
-    },
+    engine::{EngineTarget, OpenLoad},
+    spec::tests::{assert_refused, burst, open_with, read, target, with},
 };
 
 #[test]
-fn a_cache_has_every_axis() {
+fn a_cache_has_every_setting() {
     let text = r#"
 title = "t"
 [target]
@@ -56,7 +53,7 @@ cache.refresh = "none"
 }
 
 #[test]
-fn axes_that_do_not_go_together_are_refused() {
+fn invalid_combinations_are_refused() {
     let cache = |lines: &str| with(&format!("[cache]\n{lines}"));
     for (lines, message) in [
         (
@@ -105,13 +102,11 @@ fn axes_that_do_not_go_together_are_refused() {
 }
 
 #[test]
-fn a_shared_tier_is_for_open_loads_in_real_time_and_under_a_memory_unless_told() {
+fn shared_tiers_need_open_loads_in_real_time() {
     let live = |cache: &str| {
         let open = open_with(cache).replace("simulated:9", "sqlite:");
-        read(&open).map(|experiment| match &experiment.cells[0].subject {
-            Subject::Engine { load: engine::Load::Open(open), .. } => open.shared.clone(),
-            _ => None,
-        })
+        read(&open)
+            .map(|experiment| target::<EngineTarget<OpenLoad>>(&experiment.cells[0]).load.shared.clone())
     };
     let tier = live("[cache]\nshared = \"redis://:sesame@host:1/2?timeout=1s\"").unwrap().expect("a tier");
     assert_eq!((tier.url.to_string().as_str(), tier.has_memory), ("redis://host:1/2", true));

@@ -1,40 +1,40 @@
-//! `[load]` of a run over HTTP, as it is written.
+//! `[load]` of targets over HTTP.
 
 use std::{path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 use stockade_cache::spec::{
-    Place, Wrong,
-    written::{Plain, Text, counted},
+    Span, TomlError,
+    value::{DurationValue, TextValue, bounded_integers},
 };
-use stockade_load::{schedule::Rate, traffic::Keys};
+use stockade_load::{keys::Keys, schedule::Rate};
 use toml::Spanned;
 
 use crate::{
-    engine::Traffic as EngineTraffic,
-    http::{Of, Pace, Replay, Requests, Traffic},
+    engine::OpenTraffic,
+    http::{HttpTraffic, ReplaySettings, RequestPace, RequestPlan, RequestSource},
     spec::{
-        load::{self, ArrivalsName, InFlight, StepTable},
-        setup::OneOrMany,
+        engine::OneOrMany,
+        load::{self, ArrivalsKey, InFlight, StepTable},
     },
 };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LoadTable {
-    rate: Option<Spanned<Text<Rate>>>,
+pub(super) struct HttpLoadTable {
+    rate: Option<Spanned<TextValue<Rate>>>,
     steps: Option<Spanned<Vec<StepTable>>>,
     connections: Option<Spanned<OneOrMany<Connections>>>,
     replay: Option<Spanned<ReplayTable>>,
-    duration: Option<Spanned<Text<Plain>>>,
-    arrivals: Option<Spanned<ArrivalsName>>,
+    duration: Option<Spanned<TextValue<DurationValue>>>,
+    arrivals: Option<Spanned<ArrivalsKey>>,
     path: Option<Spanned<String>>,
-    keys: Option<Spanned<Text<Keys>>>,
+    keys: Option<Spanned<TextValue<Keys>>>,
     urls: Option<Spanned<UrlsTable>>,
     cache_bust: Option<bool>,
-    timeout: Option<Spanned<Text<Plain>>>,
+    timeout: Option<Spanned<TextValue<DurationValue>>>,
     max_in_flight: Option<Spanned<InFlight>>,
-    drain: Option<Text<Plain>>,
+    drain: Option<TextValue<DurationValue>>,
 }
 
 #[derive(Deserialize)]
@@ -42,9 +42,9 @@ pub(super) struct LoadTable {
 struct ReplayTable {
     log: PathBuf,
     #[serde(default)]
-    speed: Speed,
+    speed: ReplaySpeed,
     #[serde(default)]
-    share: Share,
+    share: ReplayShare,
 }
 
 #[derive(Deserialize)]
@@ -55,21 +55,20 @@ struct UrlsTable {
     random: bool,
 }
 
-counted! {
-    /// How many ask at once.
+bounded_integers! {
     Connections: 1..=60_000, "1 to 60,000 connections are what one machine can have";
 }
 
-/// So many times as fast.
-struct Speed(f64);
+/// A factor of the log's own pace.
+struct ReplaySpeed(f64);
 
-impl Default for Speed {
+impl Default for ReplaySpeed {
     fn default() -> Self {
         Self(1.0)
     }
 }
 
-impl<'de> Deserialize<'de> for Speed {
+impl<'de> Deserialize<'de> for ReplaySpeed {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let speed = f64::deserialize(from)?;
         if speed.is_finite() && speed > 0.0 {
@@ -79,16 +78,16 @@ impl<'de> Deserialize<'de> for Speed {
     }
 }
 
-/// A part of all requests.
-struct Share(f64);
+/// The share of a log's requests, above 0 and at most 1.
+struct ReplayShare(f64);
 
-impl Default for Share {
+impl Default for ReplayShare {
     fn default() -> Self {
         Self(1.0)
     }
 }
 
-impl<'de> Deserialize<'de> for Share {
+impl<'de> Deserialize<'de> for ReplayShare {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let share = f64::deserialize(from)?;
         if share > 0.0 && share <= 1.0 {
@@ -98,42 +97,48 @@ impl<'de> Deserialize<'de> for Share {
     }
 }
 
-impl LoadTable {
-    /// What it means: a load, or one for each number of connections.
-    pub(super) fn read(&self, at: &Place) -> Result<Vec<(Option<usize>, Traffic)>, Wrong> {
+impl HttpLoadTable {
+    /// The load, or one for each swept number of connections.
+    pub(super) fn read(&self, at: &Span) -> Result<Vec<(Option<usize>, HttpTraffic)>, TomlError> {
         if let Some(timeout) = self.timeout.as_ref().filter(|timeout| timeout.get_ref().0.0.is_zero()) {
-            let message = "nobody can be answered in no time: write more, or leave `timeout` out";
-            return Err(Wrong::new(message, Some(timeout.span())));
+            let message = "a timeout of zero fails every request: write more, or leave `timeout` out";
+            return Err(TomlError::new(message, Some(timeout.span())));
         }
         let timeout = self.timeout.as_ref().map_or(Duration::from_secs(30), |timeout| timeout.get_ref().0.0);
-        let traffic = |requests: Requests| Traffic {
+        let traffic = |requests: RequestPlan| HttpTraffic {
             requests,
             cache_bust: self.cache_bust.unwrap_or_default(),
             timeout,
             max_in_flight: self.max_in_flight.as_ref().map(|most| most.get_ref().0),
-            drain: self.drain.as_ref().map_or(EngineTraffic::DRAIN, |drain| drain.0.0),
+            drain: self.drain.as_ref().map_or(OpenTraffic::DRAIN, |drain| drain.0.0),
         };
         let mut place = at.clone();
         let read = match (&self.connections, &self.replay) {
             (None, None) => {
                 let (schedule, at) = self.pace().schedule(at.clone())?;
                 place = at;
-                vec![(None, Requests::Made { of: self.of(place.clone())?, pace: Pace::Open(schedule) })]
+                vec![(
+                    None,
+                    RequestPlan::Generated {
+                        source: self.source(place.clone())?,
+                        pace: RequestPace::Open(schedule),
+                    },
+                )]
             }
             (Some(connections), None) => {
-                let lasts = self.lasts("connections", &connections.span())?;
-                let of = self.of(at.clone())?;
+                let duration = self.duration("connections", &connections.span())?;
+                let source = self.source(at.clone())?;
                 let users = connections.get_ref().values(|connections| connections.0);
                 let closed = |connections: usize| {
-                    let (of, pace) = (of.clone(), Pace::Closed { connections, lasts });
-                    (Some(connections), Requests::Made { of, pace })
+                    let (source, pace) = (source.clone(), RequestPace::Closed { connections, duration });
+                    (Some(connections), RequestPlan::Generated { source, pace })
                 };
                 users.into_iter().map(closed).collect()
             }
             (None, Some(replay)) => {
-                let lasts = self.lasts("replay", &replay.span())?;
+                let duration = self.duration("replay", &replay.span())?;
                 refuse(
-                    "a log says itself what is asked",
+                    "a log has requests of its own",
                     [
                         self.path.as_ref().map(Spanned::span),
                         self.keys.as_ref().map(Spanned::span),
@@ -141,19 +146,19 @@ impl LoadTable {
                     ],
                 )?;
                 let ReplayTable { log, speed, share } = replay.get_ref();
-                let replay = Replay { log: log.clone(), speed: speed.0, share: share.0, lasts };
-                vec![(None, Requests::Logged(replay))]
+                let replay = ReplaySettings { log: log.clone(), speed: speed.0, share: share.0, duration };
+                vec![(None, RequestPlan::Replayed(replay))]
             }
             (Some(connections), Some(_)) => {
                 let message = "a log has a pace of its own: write `connections` or `replay`";
-                return Err(Wrong::new(message, Some(connections.span())));
+                return Err(TomlError::new(message, Some(connections.span())));
             }
         };
         read.into_iter()
             .map(|(users, requests)| {
                 let traffic = traffic(requests);
-                let beyond = |beyond: stockade_load::schedule::Beyond| {
-                    Wrong::new(format!("{beyond}: write a {} time", beyond.remedy()), place.clone())
+                let beyond = |beyond: stockade_load::schedule::ScheduleLimitError| {
+                    TomlError::new(format!("{beyond}: write a {} time", beyond.remedy()), place.clone())
                 };
                 traffic.check().map_err(beyond)?;
                 Ok((users, traffic))
@@ -161,8 +166,8 @@ impl LoadTable {
             .collect()
     }
 
-    fn pace(&self) -> load::Pace<'_> {
-        load::Pace {
+    fn pace(&self) -> load::PaceKeys<'_> {
+        load::PaceKeys {
             rate: self.rate.as_ref(),
             steps: self.steps.as_ref(),
             duration: self.duration.as_ref(),
@@ -170,8 +175,8 @@ impl LoadTable {
         }
     }
 
-    /// How long what is no open load takes.
-    fn lasts(&self, what: &str, at: &std::ops::Range<usize>) -> Result<Duration, Wrong> {
+    /// The duration of a closed or replayed load.
+    fn duration(&self, what: &str, at: &std::ops::Range<usize>) -> Result<Duration, TomlError> {
         refuse(
             &format!("`{what}` have their own pace"),
             [
@@ -181,53 +186,53 @@ impl LoadTable {
             ],
         )?;
         let message = "for how long? Write a `duration`, such as \"60s\", beside it";
-        let lasts = self.duration.as_ref().ok_or_else(|| Wrong::new(message, Some(at.clone())))?;
-        Ok(lasts.get_ref().0.0)
+        let duration = self.duration.as_ref().ok_or_else(|| TomlError::new(message, Some(at.clone())))?;
+        Ok(duration.get_ref().0.0)
     }
 
-    /// What is asked for.
-    fn of(&self, at: Place) -> Result<Of, Wrong> {
+    fn source(&self, at: Span) -> Result<RequestSource, TomlError> {
         match (&self.path, &self.urls) {
             (Some(path), None) => {
                 if !path.get_ref().starts_with('/') {
                     let message = "a path begins with `/`: the proxy's address comes before it";
-                    return Err(Wrong::new(message, Some(path.span())));
+                    return Err(TomlError::new(message, Some(path.span())));
                 }
                 let has_place = path.get_ref().contains("{key");
                 let keys = self.keys.as_ref().map(|keys| keys.get_ref().0);
                 match (&self.keys, has_place) {
                     (Some(keys), false) => {
                         let message = "the path has no place for a key: write `{key}` into it";
-                        return Err(Wrong::new(message, Some(keys.span())));
+                        return Err(TomlError::new(message, Some(keys.span())));
                     }
                     (None, true) => {
-                        let message =
-                            "the path has a place for a key: say which, as in keys = \"zipf:10000\"";
-                        return Err(Wrong::new(message, Some(path.span())));
+                        let message = "the path has a place for a key: write keys = \"zipf:10000\"";
+                        return Err(TomlError::new(message, Some(path.span())));
                     }
                     _ => {}
                 }
-                Ok(Of::Path { path: path.get_ref().clone(), keys })
+                Ok(RequestSource::Path { path: path.get_ref().clone(), keys })
             }
             (None, Some(urls)) => {
                 if let Some(keys) = &self.keys {
-                    return Err(Wrong::new("a file of URLs has no place for keys", Some(keys.span())));
+                    return Err(TomlError::new("a file of URLs has no place for keys", Some(keys.span())));
                 }
                 let UrlsTable { file, random } = urls.get_ref();
-                Ok(Of::Urls { file: file.clone(), is_random: *random })
+                Ok(RequestSource::Urls { file: file.clone(), is_random: *random })
             }
             (Some(path), Some(_)) => {
-                Err(Wrong::new("a load has a `path` or `urls`, not both", Some(path.span())))
+                Err(TomlError::new("a load has a `path` or `urls`, not both", Some(path.span())))
             }
-            (None, None) => Err(Wrong::new("what is asked for? Write path = \"/news\", or urls", at)),
+            (None, None) => {
+                Err(TomlError::new("the load has no requests: write path = \"/news\", or urls", at))
+            }
         }
     }
 }
 
-/// Refuses what stands in any of these places.
-fn refuse(why: &str, places: [Place; 3]) -> Result<(), Wrong> {
+/// Refuses the first of these keys that is present.
+fn refuse(why: &str, places: [Span; 3]) -> Result<(), TomlError> {
     match places.into_iter().flatten().next() {
-        Some(at) => Err(Wrong::new(format!("{why}: leave this out"), Some(at))),
+        Some(at) => Err(TomlError::new(format!("{why}: leave this out"), Some(at))),
         None => Ok(()),
     }
 }

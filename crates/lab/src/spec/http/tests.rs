@@ -1,16 +1,16 @@
-//! A proxy under a load, as it is written.
+//! Targets over HTTP.
 
 use std::{path::Path, time::Duration};
 
 use crate::{
-    http::{Http, Served},
-    services::Service,
-    spec::{Experiment, Subject},
+    http::{ProxyTarget, UrlTarget},
+    services::RunService,
+    spec::{Experiment, tests::target},
 };
 
-/// What is handed on is as it was typed, and what makes no sense is told where it stands.
+/// Settings are passed on as written; invalid ones are refused with their place.
 #[test]
-fn a_proxy_is_told_what_is_written_and_its_load_is_checked() {
+fn settings_of_a_proxy_are_passed_on_and_validated() {
     const PROXY: &str = r#"
 title = "t"
 scaled = ["load.duration", "cache.limit.entries"]
@@ -35,41 +35,34 @@ name = "a"
 name = "b"
 cache.limit.reclaim = 0.5
 "#;
-    let http = |experiment: &Experiment, at: usize| match &experiment.cells[at].subject {
-        Subject::Http(http) => http.clone(),
-        Subject::Engine { .. } => panic!("it is none"),
-    };
-    let proxy = |http: &Http| match &http.served {
-        Served::Proxy(settings) => settings.clone(),
-        other => panic!("{other:?}"),
-    };
+    let proxy = |experiment: &Experiment, at: usize| target::<ProxyTarget>(&experiment.cells[at]).clone();
     let mut experiment = Experiment::parse("folder/test.toml", PROXY).unwrap();
     assert_eq!(experiment.folder(), Path::new("folder"));
-    let (a, b) = (http(&experiment, 0), http(&experiment, 1));
-    assert_eq!((a.traffic.cache_bust, a.traffic.lasts()), (false, Duration::from_secs(100)));
-    assert_eq!(proxy(&a)["bounds"]["connections"], 50);
-    let limit = &proxy(&b)["cache"]["limit"];
+    let (a, b) = (proxy(&experiment, 0), proxy(&experiment, 1));
+    assert_eq!((a.load.traffic.cache_bust, a.load.traffic.duration()), (false, Duration::from_secs(100)));
+    assert_eq!(a.settings["bounds"]["connections"], 50);
+    let limit = &b.settings["cache"]["limit"];
     assert_eq!(
         (&limit["entries"], &limit["policy"], &limit["reclaim"]),
         (&1_000.into(), &"lrw".into(), &0.5.into())
     );
     experiment.scale(0.1).unwrap();
-    let scaled = http(&experiment, 0);
+    let scaled = proxy(&experiment, 0);
     assert_eq!(
-        (scaled.traffic.lasts(), &proxy(&scaled)["cache"]["limit"]["entries"]),
+        (scaled.load.traffic.duration(), &scaled.settings["cache"]["limit"]["entries"]),
         (Duration::from_secs(10), &100.into())
     );
-    assert!((scaled.origin.expect("one").factor - 0.1).abs() < 1e-9);
+    assert!((scaled.load.origin.expect("one").factor - 0.1).abs() < 1e-9);
 
     for (from, to, message) in [
         ("\"breaker\"", "\"braker\"", "did you mean `breaker`?"),
-        ("path = \"/a\"", "", "what is asked for?"),
+        ("path = \"/a\"", "", "the load has no requests"),
         ("path = \"/a\"", "path = \"/a\"\nkeys = \"zipf:5\"", "the path has no place for a key"),
-        ("path = \"/a\"", "path = \"/{key}\"", "the path has a place for a key: say which"),
+        ("path = \"/a\"", "path = \"/{key}\"", "the path has a place for a key: write keys"),
         ("path = \"/a\"", "path = \"/a\"\nurls = { file = \"u\" }", "a `path` or `urls`, not both"),
         ("rate = \"10/s\"", "rate = \"10/s\"\nconnections = 5", "`connections` have their own pace"),
         ("rate = \"10/s\"", "connections = [5, 5]", "the list has a value twice"),
-        ("rate = \"10/s\"", "replay = { log = \"l\" }", "a log says itself what is asked"),
+        ("rate = \"10/s\"", "replay = { log = \"l\" }", "a log has requests of its own"),
         ("rate = \"10/s\"", "replay = { log = \"l\", share = 2 }", "`share` is more than 0 and at most 1"),
         ("kind = \"proxy\"", "kind = \"proxy\"\npid = 5", "has no URL and no process yet"),
         (
@@ -88,9 +81,8 @@ cache.limit.reclaim = 0.5
     }
 }
 
-/// Users make a test each; an app's documents and its cache are looked at before anything runs.
 #[test]
-fn an_app_is_asked_by_more_and_more_users() {
+fn swept_connections_make_a_test_each() {
     const APP: &str = r#"
 title = "t"
 [services]
@@ -122,7 +114,7 @@ cache = { strategy = "xfetch", memory = false }
     let other = APP.replace("postgres = {}", "postgres = {}\nmongodb = {}");
     let other = other + "[[test]]\nname = \"documents\"\norigin.source = \"mongodb:\"";
     let other = Experiment::parse("t.toml", &other).unwrap().only(&["documents".to_owned()]).unwrap();
-    assert_eq!(other.services.into_keys().collect::<Vec<_>>(), [Service::Redis, Service::MongoDb]);
+    assert_eq!(other.services.into_keys().collect::<Vec<_>>(), [RunService::Redis, RunService::MongoDb]);
     for (from, to, message) in [
         ("?table=people", "?tabel=people", "did you mean `table`?"),
         ("\"5s\"", "\"1ms\"", "Redis' TTL is read in whole seconds"),
@@ -137,9 +129,8 @@ cache = { strategy = "xfetch", memory = false }
     }
 }
 
-/// What is there already is asked where it is.
 #[test]
-fn somebody_elses_cache_is_asked_where_it_is() {
+fn a_running_target_is_used_at_its_url() {
     let read = |target: &str, more: &str| {
         let load = "[load]\nrate = \"1/s\"\nduration = \"1s\"\npath = \"/\"";
         Experiment::parse("t.toml", &format!("title = \"t\"\n[target]\n{target}\n{load}\n{more}"))
@@ -149,9 +140,9 @@ fn somebody_elses_cache_is_asked_where_it_is() {
         "[origin]\nrecipe = \"r.json\"\nlisten = \"127.0.0.1:9000\"",
     );
     let there = there.unwrap();
-    let Subject::Http(http) = &there.cells[0].subject else { panic!("it is none") };
-    assert!(matches!(&http.served, Served::There { url, pid: Some(5) } if url == "http://127.0.0.1:8080"));
-    assert_eq!(http.origin.as_ref().unwrap().listen, Some(([127, 0, 0, 1], 9_000).into()));
+    let target = target::<UrlTarget>(&there.cells[0]);
+    assert_eq!((target.url.as_str(), target.pid), ("http://127.0.0.1:8080", Some(5)));
+    assert_eq!(target.load.origin.as_ref().unwrap().listen, Some(([127, 0, 0, 1], 9_000).into()));
     for (target, more, message) in [
         ("url = \"127.0.0.1\"", "", "has no scheme"),
         ("kind = \"url\"", "", "there is no url in [target]"),
@@ -164,9 +155,9 @@ fn somebody_elses_cache_is_asked_where_it_is() {
     }
 }
 
-/// A test that takes a file which is not there is left out, and so is what is claimed of it.
+/// Claims about a test that is left out are removed, too.
 #[test]
-fn a_test_may_require_a_file() {
+fn a_test_without_its_required_file_is_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("t.toml").display().to_string();
     let text = r#"

@@ -8,11 +8,11 @@ use std::{
 use stockade_model::{outcome::Outcome, time::Time};
 
 use crate::{
-    report::Head,
-    sample::{Answer, Class, Failure, Sample},
-    summary::{Generator, Second, Summary},
+    report::RunHeader,
+    sample::{FailureClass, RequestFailure, Response, Sample},
+    summary::{GeneratorHealth, SecondCounts, Summary},
     tally::Tally,
-    target::Target,
+    template::RequestTemplate,
     traffic::Traffic,
 };
 
@@ -21,30 +21,36 @@ fn zero() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(1_773_041_103_500)
 }
 
-pub fn head() -> Head {
+pub fn head() -> RunHeader {
     let url = "http://127.0.0.1:8080/news?a=1&b=%22".parse().unwrap();
-    Head {
+    RunHeader {
         id: "run-1".to_owned(),
         clock_zero: zero(),
-        began: Time::ZERO,
-        traffic: Arc::new(Traffic::one(Target::get(url))),
+        measured_from: Time::ZERO,
+        traffic: Arc::new(Traffic::single(RequestTemplate::get(url))),
     }
 }
 
-fn sample(number: u64, due_us: u64, lag_us: u64, service_us: u64, ended: Result<Answer, Failure>) -> Sample {
+fn sample(
+    number: u64,
+    due_us: u64,
+    lag_us: u64,
+    service_us: u64,
+    ended: Result<Response, RequestFailure>,
+) -> Sample {
     let at = |us: u64| Time::from_nanos(us * 1000);
     let (scheduled, started, finished) = (at(due_us), at(due_us + lag_us), at(due_us + lag_us + service_us));
-    Sample { number, scheduled, started, finished, bytes_out: number % 3, ended }
+    Sample { number, scheduled, started, finished, bytes_out: number % 3, result: ended }
 }
 
-fn answer(status: u16, bytes: u64, outcome: Option<Outcome>) -> Answer {
-    Answer { status, bytes, wire_bytes: bytes / 2, outcome }
+fn answer(status: u16, bytes: u64, outcome: Option<Outcome>) -> Response {
+    Response { status, bytes, wire_bytes: bytes / 2, outcome }
 }
 
 /// Five by hand, if `count` is 0; else so many, one every 2 ms, with all kinds of ends.
 pub fn samples(count: u64) -> Vec<Sample> {
     if count == 0 {
-        let refused = Failure::new(Class::Refused, "127.0.0.1:8080, \"<nobody>\"");
+        let refused = RequestFailure::new(FailureClass::Refused, "127.0.0.1:8080, \"<nobody>\"");
         return vec![
             sample(0, 0, 10, 990, Ok(answer(200, 1000, Some(Outcome::Miss)))),
             sample(1, 500_000, 0, 90, Ok(answer(200, 1000, Some(Outcome::Hit)))),
@@ -64,7 +70,7 @@ pub fn samples(count: u64) -> Vec<Sample> {
         let ended = match number % 200 {
             7 => Ok(answer(503, 120, None)),
             9 => Ok(answer(404, 9, None)),
-            11 => Err(Failure::from(Class::Timeout)),
+            11 => Err(RequestFailure::from(FailureClass::Timeout)),
             50 => Ok(answer(304, 0, None)),
             _ => Ok(answer(200, 1000 + below(5000), None)),
         };
@@ -74,26 +80,26 @@ pub fn samples(count: u64) -> Vec<Sample> {
 }
 
 pub fn failures() -> Vec<Sample> {
-    let refused = |number| sample(number, number * 100_000, 30, 200, Err(Class::Refused.into()));
+    let refused = |number| sample(number, number * 100_000, 30, 200, Err(FailureClass::Refused.into()));
     (0..20).map(refused).collect()
 }
 
 /// What samples come to, in a run that was to last `lasts_s`.
 pub fn summary(samples: &[Sample], lasts_s: u64) -> Summary {
     let mut measured = Tally::default();
-    let mut seconds = vec![Second::default(); usize::try_from(lasts_s).unwrap()];
+    let mut seconds = vec![SecondCounts::default(); usize::try_from(lasts_s).unwrap()];
     for sample in samples {
         measured.record(sample);
         let second = usize::try_from(sample.started.elapsed().as_secs()).unwrap();
-        seconds.resize(seconds.len().max(second + 1), Second::default());
+        seconds.resize(seconds.len().max(second + 1), SecondCounts::default());
         seconds[second].sent += 1;
     }
     Summary {
         id: "run-1".to_owned(),
         schedule: format!("{lasts_s}s at 500/s"),
         clock_zero: zero(),
-        began: Time::ZERO,
-        ended: Time::ZERO + Duration::from_secs(lasts_s),
+        measured_from: Time::ZERO,
+        schedule_end: Time::ZERO + Duration::from_secs(lasts_s),
         measured,
         warmup: None,
         seconds,
@@ -102,13 +108,13 @@ pub fn summary(samples: &[Sample], lasts_s: u64) -> Summary {
         in_flight_at_end: 0,
         in_flight_max: 3,
         connections: 4,
-        generator: Generator {
+        generator: GeneratorHealth {
             cpu_mean: 0.125,
             cpu_max: 0.5,
-            resident_max: Some(3 << 20),
-            resident_last: Some(2 << 20),
+            resident_bytes_max: Some(3 << 20),
+            resident_bytes_last: Some(2 << 20),
             steal: None,
-            reasons: Vec::new(),
+            invalid_reasons: Vec::new(),
         },
     }
 }
@@ -128,8 +134,12 @@ pub fn small() -> Summary {
 /// A hundred thousand, of which too many were late.
 pub fn large() -> Summary {
     let reasons = ["92 % of a core were busy".to_owned(), "250 requests were never sent".to_owned()];
-    let generator =
-        Generator { cpu_mean: 0.92, cpu_max: 1.0, reasons: reasons.into(), ..Generator::default() };
+    let generator = GeneratorHealth {
+        cpu_mean: 0.92,
+        cpu_max: 1.0,
+        invalid_reasons: reasons.into(),
+        ..GeneratorHealth::default()
+    };
     Summary { dropped: 250, generator, ..summary(&samples(100_000), 200) }
 }
 

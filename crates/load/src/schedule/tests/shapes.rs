@@ -10,11 +10,11 @@
 use super::*;
 
 fn ramp(from: u32, to: u32, lasts: Duration) -> Step {
-    let level = |per_second: u32| format!("{per_second}/s").parse::<Level>().unwrap();
+    let level = |per_second: u32| format!("{per_second}/s").parse::<RateOrZero>().unwrap();
     Step::ramp(level(from), level(to), lasts)
 }
 
-fn sine(mean: u32, amplitude: u32, period: Duration, start: Turn, lasts: Duration) -> Step {
+fn sine(mean: u32, amplitude: u32, period: Duration, start: SineStart, lasts: Duration) -> Step {
     let per_second = |requests: u32| rate(&format!("{requests}/s"));
     Step::sine(Sine::new(per_second(mean), per_second(amplitude), period, start).unwrap(), lasts)
 }
@@ -25,7 +25,7 @@ fn ns(nanos: f64) -> Duration {
 }
 
 #[test]
-fn a_ramp_is_where_its_quadratic_has_it() {
+fn ramp_follows_its_quadratic() {
     // Requests come at 10 t^2 / 2.
     let up = ramp(0, 100, secs(10));
     assert_eq!(up.requests(), 500);
@@ -39,11 +39,14 @@ fn a_ramp_is_where_its_quadratic_has_it() {
         assert_eq!(down.due(500 - n), secs(10) - up.due(n), "{n}");
     }
     assert_eq!(down.due(0), Duration::ZERO);
-    assert!((up.expected(secs(5)) - 125.0).abs() < 1e-12 && (down.expected(secs(5)) - 375.0).abs() < 1e-12);
+    assert!(
+        (up.expected_requests(secs(5)) - 125.0).abs() < 1e-12
+            && (down.expected_requests(secs(5)) - 375.0).abs() < 1e-12
+    );
 }
 
 #[test]
-fn a_ramp_that_hardly_rises_is_a_steady_rate() {
+fn nearly_flat_ramp_is_steady() {
     let steep = Step::ramp(rate("1000000000/1000s"), rate("1000000001/1000s"), secs(3_600));
     let steady = Step::steady(rate("1000000000/1000s"), secs(3_600));
     for n in [0, 1, 1_000_000, 3_599_999_999] {
@@ -56,33 +59,33 @@ fn a_ramp_that_hardly_rises_is_a_steady_rate() {
 }
 
 #[test]
-fn a_wave_comes_by_where_it_should() {
+fn sine_has_its_requests_per_period() {
     // A P / 2 pi: what a quarter of a wave has more or less than its mean.
     const ARCH: f64 = 200.0 * 20.0 / std::f64::consts::TAU;
     let (period, lasts) = (secs(20), secs(60));
     for (start, quarter, half) in [
-        (Turn::MeanUp, 2_500.0 + ARCH, 5_000.0 + 2.0 * ARCH),
-        (Turn::Peak, 2_500.0 + ARCH, 5_000.0),
-        (Turn::MeanDown, 2_500.0 - ARCH, 5_000.0 - 2.0 * ARCH),
-        (Turn::Trough, 2_500.0 - ARCH, 5_000.0),
+        (SineStart::MeanUp, 2_500.0 + ARCH, 5_000.0 + 2.0 * ARCH),
+        (SineStart::Peak, 2_500.0 + ARCH, 5_000.0),
+        (SineStart::MeanDown, 2_500.0 - ARCH, 5_000.0 - 2.0 * ARCH),
+        (SineStart::Trough, 2_500.0 - ARCH, 5_000.0),
     ] {
         let wave = sine(500, 200, period, start, lasts);
         for (after, expected) in
             [(0, 0.0), (5, quarter), (10, half), (20, 10_000.0), (45, 20_000.0 + quarter)]
         {
-            let found = wave.expected(secs(after));
+            let found = wave.expected_requests(secs(after));
             assert!((found - expected).abs() < 1e-9, "{start:?} after {after}s: {found}, not {expected}");
         }
         assert_eq!(wave.requests(), 30_000);
         assert_eq!([wave.due(0), wave.due(10_000), wave.due(20_000)], [secs(0), secs(20), secs(40)]);
-        let (Turn::Peak | Turn::Trough) = start else { continue };
+        let (SineStart::Peak | SineStart::Trough) = start else { continue };
         assert_eq!([wave.due(5_000), wave.due(25_000)], [secs(10), secs(50)]);
     }
 }
 
 #[test]
-fn a_wave_may_touch_the_ground() {
-    for (start, bottom) in [(Turn::Trough, 0), (Turn::Peak, 10)] {
+fn sine_may_reach_zero() {
+    for (start, bottom) in [(SineStart::Trough, 0), (SineStart::Peak, 10)] {
         let wave = sine(500, 500, secs(20), start, secs(2_000));
         assert_eq!(wave.requests(), 1_000_000);
         // At the very bottom the rate is nothing, and whoever is due there is due there to the nanosecond.
@@ -99,24 +102,21 @@ fn a_wave_may_touch_the_ground() {
 }
 
 #[test]
-fn what_no_sine_can_do_is_refused() {
+fn invalid_sine_is_refused() {
     let sine = |mean, amplitude, period| {
-        let sine = Sine::new(rate(mean), rate(amplitude), secs(period), Turn::default());
+        let sine = Sine::new(rate(mean), rate(amplitude), secs(period), SineStart::default());
         sine.map(|_| ()).map_err(|error| error.to_string())
     };
     assert_eq!(sine("60/m", "1/s", 1), Ok(()));
     assert_eq!(
         sine("60/m", "2/s", 1),
-        Err("2/s below 60/m is less than nobody: write an amplitude of 60/m at most".to_owned())
+        Err("2/s below 60/m is negative: write an amplitude of 60/m at most".to_owned())
     );
-    assert_eq!(
-        sine("60/m", "1/s", 0),
-        Err("a wave takes its time: write a longer period, such as `20s`".to_owned())
-    );
+    assert_eq!(sine("60/m", "1/s", 0), Err("the period is 0: write a longer one, such as `20s`".to_owned()));
 }
 
 #[test]
-fn bursts_logs_and_pauses_are_what_they_are() {
+fn bursts_replays_and_pauses_have_exact_due_times() {
     let log = Step::replay([30, 10, 20].map(Duration::from_millis).to_vec());
     let steps = vec![
         Step::burst(3),
@@ -127,14 +127,15 @@ fn bursts_logs_and_pauses_are_what_they_are() {
         Step::replay(Vec::new()),
         Step::steady(rate("2/s"), secs(1)),
     ];
-    let poisson: Vec<_> = steps[..6].iter().cloned().map(|step| step.arriving(Arrivals::Poisson)).collect();
+    let poisson: Vec<_> =
+        steps[..6].iter().cloned().map(|step| step.with_arrivals(ArrivalProcess::Poisson)).collect();
     let schedule = Schedule::new(steps.clone());
-    let due: Vec<_> = schedule.arrivals(Seed(1)).map(|due| due.as_millis()).collect();
+    let due: Vec<_> = schedule.due_times(Seed(1)).map(|due| due.as_millis()).collect();
     assert_eq!(due, [0, 0, 0, 1_010, 1_020, 1_030, 1_030, 1_030, 1_030, 1_530]);
-    assert_eq!((schedule.requests(), schedule.lasts()), (10, Duration::from_millis(2_030)));
+    assert_eq!((schedule.requests(), schedule.duration()), (10, Duration::from_millis(2_030)));
     // None of the others has anything to draw.
     assert_eq!(poisson, steps[..6]);
-    let expected = |step: usize, ms| steps[step].expected(Duration::from_millis(ms)).round() as u64;
+    let expected = |step: usize, ms| steps[step].expected_requests(Duration::from_millis(ms)).round() as u64;
     assert_eq!(
         [expected(0, 0), expected(1, 500), expected(2, 9), expected(2, 10), expected(2, 99)],
         [3, 0, 0, 1, 3]
@@ -144,10 +145,10 @@ fn bursts_logs_and_pauses_are_what_they_are() {
 /// Counts of a ramp from nothing to 1,000/s over a minute, in windows that expect as many each.
 fn counts(seed: u64, windows: usize) -> Vec<f64> {
     let lasts = secs(60);
-    let step = ramp(0, 1_000, lasts).arriving(Arrivals::Poisson);
+    let step = ramp(0, 1_000, lasts).with_arrivals(ArrivalProcess::Poisson);
     let mut counts = vec![0.0; windows];
-    for due in Schedule::new(vec![step.clone()]).arrivals(Seed(seed)) {
-        let share = step.expected(due) / step.expected(lasts);
+    for due in Schedule::new(vec![step.clone()]).due_times(Seed(seed)) {
+        let share = step.expected_requests(due) / step.expected_requests(lasts);
         counts[(share * windows as f64) as usize] += 1.0;
     }
     counts
@@ -173,7 +174,7 @@ fn poisson_arrivals_follow_their_ramp() {
 fn step() -> impl Strategy<Value = Step> {
     let lasts = (0..3_000_000_000_u64).prop_map(Duration::from_nanos);
     let requests = prop_oneof![Just(0), 1..3_000_u32];
-    let turn = (0..Turn::ALL.len()).prop_map(|index| Turn::ALL[index]);
+    let turn = (0..SineStart::ALL.len()).prop_map(|index| SineStart::ALL[index]);
     prop_oneof![
         (1..3_000_u32, lasts.clone())
             .prop_map(|(rate_of, lasts)| Step::steady(rate(&format!("{rate_of}/s")), lasts)),
@@ -192,9 +193,9 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn the_nth_is_due_when_n_are_expected(step in step()) {
-        let (lasts, requests) = (step.lasts(), step.requests());
-        let expected = step.expected(lasts);
+    fn request_n_is_due_when_n_are_expected(step in step()) {
+        let (lasts, requests) = (step.duration(), step.requests());
+        let expected = step.expected_requests(lasts);
         prop_assert!((requests as f64 - expected).abs() <= 1.0, "{} of {}", requests, expected);
         let mut before = Duration::ZERO;
         for n in 0..requests {
@@ -204,7 +205,7 @@ proptest! {
                 prop_assert!(due < lasts, "{}: {} is due at {:?}", step, n, due);
                 // Within two nanoseconds on either side n requests are expected.
                 let (early, late) = (due.saturating_sub(Duration::from_nanos(2)), due + Duration::from_nanos(2));
-                let (low, high) = (step.expected(early) - 1e-9, step.expected(late) + 1e-9);
+                let (low, high) = (step.expected_requests(early) - 1e-9, step.expected_requests(late) + 1e-9);
                 prop_assert!((low..=high).contains(&(n as f64)), "{}: {} not in {}..{}", step, n, low, high);
             }
             before = due;
@@ -212,25 +213,25 @@ proptest! {
     }
 
     #[test]
-    fn requests_ascend_end_in_time_and_can_be_shared(
+    fn due_times_ascend_end_in_time_and_split_over_threads(
         steps in prop::collection::vec((step(), any::<bool>()), 0..5),
         seed: u64,
         takers in 1..5_usize,
         warmup in prop::option::of(0..500_u64),
         most in prop::option::of(0..2_000_u64),
     ) {
-        let arriving = |by_chance| if by_chance { Arrivals::Poisson } else { Arrivals::Constant };
-        let steps = steps.into_iter().map(|(step, by_chance)| step.arriving(arriving(by_chance))).collect();
+        let arriving = |by_chance| if by_chance { ArrivalProcess::Poisson } else { ArrivalProcess::Constant };
+        let steps = steps.into_iter().map(|(step, by_chance)| step.with_arrivals(arriving(by_chance))).collect();
         let mut schedule = Schedule::new(steps);
         if let Some(warm) = warmup.and_then(|warmup| schedule.clone().with_warmup(Duration::from_millis(warmup))) {
             schedule = warm;
         }
         if let Some(most) = most {
-            schedule = schedule.limited(most);
+            schedule = schedule.with_requests_max(most);
         }
-        let due: Vec<_> = schedule.arrivals(Seed(seed)).collect();
+        let due: Vec<_> = schedule.due_times(Seed(seed)).collect();
         prop_assert!(due.is_sorted());
-        prop_assert!(due.last().is_none_or(|last| *last <= schedule.lasts()), "{:?} {:?}", due.last(), schedule);
+        prop_assert!(due.last().is_none_or(|last| *last <= schedule.duration()), "{:?} {:?}", due.last(), schedule);
         if !schedule.steps.iter().any(Step::is_poisson) {
             prop_assert_eq!(due.len() as u64, schedule.requests());
         }
@@ -239,7 +240,7 @@ proptest! {
             prop_assert!(measured <= most);
         }
         for first in 0..takers {
-            let share: Vec<_> = schedule.arrivals(Seed(seed)).skip(first).step_by(takers).collect();
+            let share: Vec<_> = schedule.due_times(Seed(seed)).skip(first).step_by(takers).collect();
             let picked: Vec<_> = due.iter().copied().skip(first).step_by(takers).collect();
             prop_assert_eq!(share, picked);
         }

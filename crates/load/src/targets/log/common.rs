@@ -1,25 +1,24 @@
-//! A line of the Common Log Format: `host ident user [time] "request" status bytes`, and whatever follows it.
+//! Lines in the Common Log Format: `host ident user [time] "request" status bytes`. The rest of a line is ignored.
 
 use std::borrow::Cow;
 
-use super::{Said, request::Request, time};
+use super::{LogLine, request::ReplayRequest, time};
 
-/// What a line says, or what it lacks.
-pub(super) fn said(line: &str) -> Result<Said<'_>, String> {
-    read(line).map_err(|wrong| {
+pub(super) fn parse_line(line: &str) -> Result<LogLine<'_>, String> {
+    parse(line).map_err(|error| {
         let sample = format!("host - - [{}] \"GET / HTTP/1.1\" 200 17", time::COMMON);
-        format!("{wrong}: the lines of a log are to be as `{sample}`, or JSON")
+        format!("{error}: the lines of a log have the form `{sample}`, or are JSON")
     })
 }
 
-fn read(line: &str) -> Result<Said<'_>, &'static str> {
-    let (before, at, rest) = timed(line).ok_or("the line has no time in brackets")?;
-    // Host, ident and user; a virtual host may come first, and nginx does not say where a user's name ends.
+fn parse(line: &str) -> Result<LogLine<'_>, &'static str> {
+    let (before, at, rest) = split_time(line).ok_or("the line has no time in brackets")?;
+    // Host, ident and user. A virtual host may precede them, and nginx does not quote a user name with spaces.
     if before.split_whitespace().count() < 3 {
         return Err("the line has fewer than three words before its time");
     }
     let rest = rest.strip_prefix(" \"").ok_or("the line has no request in quotation marks after its time")?;
-    let end = quoted(rest).ok_or("the line's request has no closing quotation mark")?;
+    let end = closing_quote(rest).ok_or("the line's request has no closing quotation mark")?;
     let (request, rest) = (&rest[..end], &rest[end + 1..]);
     let mut words = rest.strip_prefix(' ').unwrap_or_default().split(' ');
     let is_number = |word: Option<&str>| {
@@ -30,26 +29,26 @@ fn read(line: &str) -> Result<Said<'_>, &'static str> {
     if !is_number(words.next()) || !is_number(words.next()) {
         return Err("the line has no status and size after its request");
     }
-    let request = match unescaped(request) {
-        Cow::Borrowed(request) => Request::of_line(request),
-        Cow::Owned(request) => Request::of_line(&request)
-            .map(|Request { is_head, path }| Request { is_head, path: path.into_owned().into() }),
+    let request = match unescape(request) {
+        Cow::Borrowed(request) => ReplayRequest::parse(request),
+        Cow::Owned(request) => ReplayRequest::parse(&request)
+            .map(|ReplayRequest { is_head, path }| ReplayRequest { is_head, path: path.into_owned().into() }),
     };
-    Ok(Said { at, request })
+    Ok(LogLine { at, request })
 }
 
-/// What is before the time, the time, and what is after it.
-fn timed(line: &str) -> Option<(&str, u64, &str)> {
+/// The text before the time, the time in nanoseconds, and the text after it.
+fn split_time(line: &str) -> Option<(&str, u64, &str)> {
     line.match_indices('[').find_map(|(from, _)| {
         let end = from + 1 + time::COMMON.len();
         let text = line.get(from + 1..end)?;
         let rest = line.get(end..)?.strip_prefix(']')?;
-        Some((&line[..from], time::common(text)?, rest))
+        Some((&line[..from], time::parse_common(text)?, rest))
     })
 }
 
-/// Where the quotation mark is that ends a text: none that has a backslash before it.
-fn quoted(text: &str) -> Option<usize> {
+/// The position of the first quotation mark that is not escaped.
+fn closing_quote(text: &str) -> Option<usize> {
     let mut is_escaped = false;
     text.bytes().position(|byte| {
         let is_end = byte == b'"' && !is_escaped;
@@ -58,8 +57,8 @@ fn quoted(text: &str) -> Option<usize> {
     })
 }
 
-/// With what Apache (`\"`, `\\`, `\n`, `\x16`) and nginx (`\x22`) write in other words as it was.
-fn unescaped(text: &str) -> Cow<'_, str> {
+/// Decodes the escapes of Apache (`\"`, `\\`, `\n`, `\x16`) and nginx (`\x22`).
+fn unescape(text: &str) -> Cow<'_, str> {
     if !text.contains('\\') {
         return text.into();
     }
@@ -78,7 +77,7 @@ fn unescaped(text: &str) -> Cow<'_, str> {
                     rest = &rest[2..];
                     byte
                 }
-                // None of them can be in a URL: which one it was does not matter.
+                // No URL has any of these characters, so one stands for all.
                 (b'b' | b'f' | b'n' | b'r' | b't' | b'v', _) => b'\n',
                 (other, _) => *other,
             };

@@ -1,13 +1,13 @@
-//! A line of a log in JSON.
+//! Lines in JSON.
 
 use serde_json::{Map, Value};
 
-use super::{Said, request::Request, time};
-use crate::target::shown;
+use super::{LogLine, request::ReplayRequest, time};
+use crate::url::shown;
 
-/// What is looked for in a line of JSON: the first of these names that is there. A point means an object within.
+/// The fields of a JSON line: the first of these names that is present. A dot separates nested objects.
 ///
-/// | what | names |
+/// | field | names |
 /// |---|---|
 /// | time | `StartUTC`, `StartLocal` (Traefik), `msec` (nginx), `ts` (Caddy), `time_iso8601`, `time_local` (nginx), `@timestamp`, `timestamp`, `time` |
 /// | request | `request`, `RequestLine`: `GET /path HTTP/1.1`; else the next two |
@@ -15,8 +15,8 @@ use crate::target::shown;
 /// | URL or path | `request_uri` (nginx), `RequestPath` (Traefik), `request.uri` (Caddy), `url.original` (ECS), `uri`, `url`, `path` |
 /// | query, if the path has none | `args`, `query_string` (nginx) |
 ///
-/// A time is RFC 3339, seconds since 1970 as a number or as text, or as in the Common Log Format. When a request came
-/// is taken before when it was done, and what is more exact before what is less.
+/// A time is RFC 3339, seconds since 1970 as a number or a string, or as in the Common Log Format. Start times precede end
+/// times in this order, and exact times coarse ones.
 pub const JSON_FIELDS: [(&str, &[&str]); 5] =
     [("time", &TIMES), ("request", &REQUESTS), ("method", &METHODS), ("URL", &URLS), ("query", &QUERIES)];
 
@@ -28,57 +28,55 @@ const METHODS: [&str; 5] =
 const URLS: [&str; 7] = ["request_uri", "RequestPath", "request.uri", "url.original", "uri", "url", "path"];
 const QUERIES: [&str; 2] = ["args", "query_string"];
 
-/// What a line says, or what it lacks.
-pub(super) fn said(line: &str) -> Result<Said<'static>, String> {
+pub(super) fn parse_line(line: &str) -> Result<LogLine<'static>, String> {
     let object: Map<String, Value> = serde_json::from_str(line).map_err(|error| {
         let column = error.column();
         format!(
-            "the line is no JSON from column {column} on: in nginx, write `log_format NAME escape=json ...`"
+            "the line is not JSON from column {column} on: in nginx, write `log_format NAME escape=json ...`"
         )
     })?;
-    let at = at(&object)?;
-    if let Some((_, Value::String(request))) = found(&object, &REQUESTS) {
-        return Ok(Said { at, request: Request::of_line(request).map(owned) });
+    let at = parse_time(&object)?;
+    if let Some((_, Value::String(request))) = find(&object, &REQUESTS) {
+        return Ok(LogLine { at, request: ReplayRequest::parse(request).map(into_owned) });
     }
-    let method = text(&object, "method", &METHODS)?;
-    let url = text(&object, "URL", &URLS)?;
+    let method = required_text(&object, "method", &METHODS)?;
+    let url = required_text(&object, "URL", &URLS)?;
     let query = QUERIES.iter().find_map(|name| value(&object, name)).and_then(Value::as_str);
     let url = match query.filter(|query| !url.contains('?') && !query.is_empty() && *query != "-") {
         Some(query) => format!("{url}?{query}"),
         None => url.to_owned(),
     };
-    Ok(Said { at, request: Request::of_parts(method, url.into()) })
+    Ok(LogLine { at, request: ReplayRequest::from_parts(method, url.into()) })
 }
 
-fn owned(Request { is_head, path }: Request<'_>) -> Request<'static> {
-    Request { is_head, path: path.into_owned().into() }
+fn into_owned(ReplayRequest { is_head, path }: ReplayRequest<'_>) -> ReplayRequest<'static> {
+    ReplayRequest { is_head, path: path.into_owned().into() }
 }
 
-fn at(object: &Map<String, Value>) -> Result<u64, String> {
-    let (name, value) = found(object, &TIMES).ok_or_else(|| lacks("time", &TIMES))?;
+fn parse_time(object: &Map<String, Value>) -> Result<u64, String> {
+    let (name, value) = find(object, &TIMES).ok_or_else(|| missing("time", &TIMES))?;
     let time = match value {
-        Value::String(text) => time::any(text),
-        value => time::seconds(value.as_f64().unwrap_or(-1.0)),
+        Value::String(text) => time::parse_any(text),
+        value => time::from_seconds(value.as_f64().unwrap_or(-1.0)),
     };
-    time.map_err(|remedy| format!("`{name}` is no time, it has `{}`: {remedy}", shown(&value.to_string())))
+    time.map_err(|remedy| format!("`{name}` is not a time, but `{}`: {remedy}", shown(&value.to_string())))
 }
 
-/// The text of a field that has to be there.
-fn text<'a>(object: &'a Map<String, Value>, what: &str, names: &[&str]) -> Result<&'a str, String> {
-    let (name, value) = found(object, names).ok_or_else(|| lacks(what, names))?;
-    value.as_str().ok_or_else(|| format!("`{name}` is no text: log it in quotation marks"))
+fn required_text<'a>(object: &'a Map<String, Value>, field: &str, names: &[&str]) -> Result<&'a str, String> {
+    let (name, value) = find(object, names).ok_or_else(|| missing(field, names))?;
+    value.as_str().ok_or_else(|| format!("`{name}` is not a string: log it in quotation marks"))
 }
 
-fn lacks(what: &str, names: &[&str]) -> String {
-    format!("the line has no {what}: log it as one of {}", names.join(", "))
+fn missing(field: &str, names: &[&str]) -> String {
+    format!("the line has no {field}: log it as one of {}", names.join(", "))
 }
 
-/// The first of several fields that is there.
-fn found<'a, 'n>(object: &'a Map<String, Value>, names: &[&'n str]) -> Option<(&'n str, &'a Value)> {
+/// The first of these fields that is present.
+fn find<'a, 'n>(object: &'a Map<String, Value>, names: &[&'n str]) -> Option<(&'n str, &'a Value)> {
     names.iter().find_map(|name| Some((*name, value(object, name)?)))
 }
 
-/// A field, or one of an object within.
+/// A field, possibly of a nested object.
 fn value<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     let value = object.get(name).or_else(|| {
         let (outer, inner) = name.split_once('.')?;

@@ -1,4 +1,4 @@
-//! The lines of a log, packed or not.
+//! The lines of a plain or gzip log.
 
 use std::{
     borrow::Cow,
@@ -7,50 +7,50 @@ use std::{
 
 use flate2::read::MultiGzDecoder;
 
-use super::{super::LINE_BYTES_MAX, LINES_MAX, Wrong};
+use super::{super::LINE_BYTES_MAX, LINES_MAX, LineError};
 
-/// What gzip begins with (RFC 1952, 2.3.1).
-const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// RFC 1952, 2.3.1.
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// One line after the other, in one buffer.
-pub(super) struct Lines<'a> {
+/// Reads line by line into one buffer.
+pub(super) struct LogLines<'a> {
     from: Box<dyn BufRead + 'a>,
-    is_packed: bool,
+    is_gzip: bool,
     line: Vec<u8>,
     count: u32,
 }
 
-impl<'a> Lines<'a> {
-    /// Those of a text, or of a text in gzip. Its first bytes tell.
-    pub fn of(mut from: impl Read + 'a) -> Result<Self, Wrong> {
+impl<'a> LogLines<'a> {
+    /// The first bytes decide whether it is gzip.
+    pub fn new(mut from: impl Read + 'a) -> Result<Self, LineError> {
         let mut head = Vec::new();
-        let mut first = from.by_ref().take(GZIP.len() as u64);
-        first.read_to_end(&mut head).map_err(|error| unread(1, &error, false))?;
-        let is_packed = head == GZIP;
+        let mut first = from.by_ref().take(GZIP_MAGIC.len() as u64);
+        first.read_to_end(&mut head).map_err(|error| read_error(1, &error, false))?;
+        let is_gzip = head == GZIP_MAGIC;
         let whole = Cursor::new(head).chain(from);
-        let from: Box<dyn BufRead + 'a> = if is_packed {
-            // Logs that were appended to each other are several members.
+        let from: Box<dyn BufRead + 'a> = if is_gzip {
+            // Appended logs are several gzip members.
             Box::new(BufReader::with_capacity(64 << 10, MultiGzDecoder::new(BufReader::new(whole))))
         } else {
             Box::new(BufReader::with_capacity(64 << 10, whole))
         };
-        Ok(Self { from, is_packed, line: Vec::new(), count: 0 })
+        Ok(Self { from, is_gzip, line: Vec::new(), count: 0 })
     }
 
-    /// The next one and its number, from 1 on.
-    pub fn next(&mut self) -> Result<Option<(u32, Cow<'_, str>)>, Wrong> {
+    /// The next line and its number, from 1.
+    pub fn next(&mut self) -> Result<Option<(u32, Cow<'_, str>)>, LineError> {
         self.line.clear();
         let number = self.count + 1;
         let read = self.from.by_ref().take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut self.line);
-        if read.map_err(|error| unread(number, &error, self.is_packed))? == 0 {
+        if read.map_err(|error| read_error(number, &error, self.is_gzip))? == 0 {
             return Ok(None);
         }
-        let wrong = |message: &str| Err(Wrong::new(number.into(), message));
+        let error = |message: &str| Err(LineError::new(number.into(), message));
         if self.line.len() > LINE_BYTES_MAX {
-            return wrong("the line has more than 64 KiB: leave it out");
+            return error("the line has more than 64 KiB: leave it out");
         }
         if number > LINES_MAX {
-            return wrong(
+            return error(
                 "there are more than 20,000,000 lines: replay a part of the log, such as its first hour",
             );
         }
@@ -63,13 +63,13 @@ impl<'a> Lines<'a> {
         Ok(Some((number, String::from_utf8_lossy(line))))
     }
 
-    /// How many there were.
+    /// The number of lines read.
     pub fn count(&self) -> u32 {
         self.count
     }
 }
 
-fn unread(line: u32, error: &io::Error, is_packed: bool) -> Wrong {
-    let remedy = if is_packed { ": the gzip is broken, see what `gunzip` makes of it" } else { "" };
-    Wrong::new(line.into(), format!("cannot read on from here ({error}){remedy}"))
+fn read_error(line: u32, error: &io::Error, is_gzip: bool) -> LineError {
+    let remedy = if is_gzip { ": the gzip is damaged, check it with `gzip -t`" } else { "" };
+    LineError::new(line.into(), format!("cannot read on from here ({error}){remedy}"))
 }

@@ -1,31 +1,31 @@
-//! What a line says that was asked.
+//! The request of a log line.
 
 use std::borrow::Cow;
 
-use super::Reason;
+use super::SkipReason;
 
-/// A request that can be sent again.
+/// A request that can be replayed.
 #[derive(Debug, PartialEq)]
-pub(super) struct Request<'a> {
+pub(super) struct ReplayRequest<'a> {
     pub is_head: bool,
-    /// Path and query, beginning with a slash; whether it is a URL's is not yet known.
+    /// Path and query with a leading slash; not yet checked as part of a URL.
     pub path: Cow<'a, str>,
 }
 
-impl<'a> Request<'a> {
+impl<'a> ReplayRequest<'a> {
     /// Reads `GET /path HTTP/1.1`.
-    pub fn of_line(line: &'a str) -> Result<Self, Reason> {
+    pub fn parse(line: &'a str) -> Result<Self, SkipReason> {
         let mut words = line.split(' ');
         match (words.next(), words.next(), words.next(), words.next()) {
             (Some(method), Some(url), Some(version), None) if version.starts_with("HTTP/") => {
-                Self::of_parts(method, url.into())
+                Self::from_parts(method, url.into())
             }
-            _ => Err(Reason::NoRequest),
+            _ => Err(SkipReason::NoRequest),
         }
     }
 
-    /// Of a method, and a URL or a path.
-    pub fn of_parts(method: &str, url: Cow<'a, str>) -> Result<Self, Reason> {
+    /// A request of a method, and a URL or a path.
+    pub fn from_parts(method: &str, url: Cow<'a, str>) -> Result<Self, SkipReason> {
         let is_method = |byte: u8| byte.is_ascii_uppercase() || byte == b'-' || byte == b'_';
         if method.is_empty()
             || method == "-"
@@ -33,19 +33,19 @@ impl<'a> Request<'a> {
             || url.is_empty()
             || url == "-"
         {
-            return Err(Reason::NoRequest);
+            return Err(SkipReason::NoRequest);
         }
         let is_head = match method {
             "GET" => false,
             "HEAD" => true,
-            _ => return Err(Reason::Method),
+            _ => return Err(SkipReason::Method),
         };
-        Ok(Self { is_head, path: path(url)? })
+        Ok(Self { is_head, path: request_path(url)? })
     }
 }
 
-/// The part that is asked for. What the log could not write as it was is not asked for.
-fn path(url: Cow<'_, str>) -> Result<Cow<'_, str>, Reason> {
+/// Path and query of a URL. A URL with characters that the log replaced is skipped.
+fn request_path(url: Cow<'_, str>) -> Result<Cow<'_, str>, SkipReason> {
     let mut path = match url.split_once("://") {
         _ if url.starts_with('/') => url,
         Some((scheme, rest))
@@ -57,10 +57,10 @@ fn path(url: Cow<'_, str>) -> Result<Cow<'_, str>, Reason> {
                 None => "/".into(),
             }
         }
-        _ => return Err(Reason::Url),
+        _ => return Err(SkipReason::Url),
     };
     if path.contains(|c: char| c.is_control() || c == ' ' || c == char::REPLACEMENT_CHARACTER) {
-        return Err(Reason::Url);
+        return Err(SkipReason::Url);
     }
     if let Some(at) = path.find('#') {
         match &mut path {
@@ -68,7 +68,7 @@ fn path(url: Cow<'_, str>) -> Result<Cow<'_, str>, Reason> {
             Cow::Owned(path) => path.truncate(at),
         }
     }
-    // A place for a key is nothing that a log has; in percents it is the same URL.
+    // A logged URL has no placeholders: the percent-encoded URL is the same.
     if path.contains("{key") {
         path = path.replace("{key", "%7Bkey").into();
     }

@@ -1,6 +1,6 @@
 //! Logs, made by hand or from a seed.
 
-mod wrong;
+mod errors;
 
 use std::{collections::BTreeMap, io::Write};
 
@@ -9,23 +9,23 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn base() -> Base {
+fn base() -> BaseUrl {
     "http://h:8080/v2".parse().unwrap()
 }
 
-fn read(text: impl AsRef<[u8]>) -> Result<Log, TargetsError> {
-    Log::read("log", text.as_ref(), &base())
+fn read(text: impl AsRef<[u8]>) -> Result<AccessLog, TargetFileError> {
+    AccessLog::read("log", text.as_ref(), &base())
 }
 
 /// `@1.5 GET /path`: when each request is due, in seconds, and what it is.
-fn said(log: &Log) -> Vec<String> {
-    let Order::Listed(order) = log.order() else { panic!("{:?}", log.order()) };
+fn said(log: &AccessLog) -> Vec<String> {
+    let RequestOrder::Listed(order) = log.order() else { panic!("{:?}", log.order()) };
     let said = |(due, index): (&Duration, &u32)| {
-        let target = &log.targets()[*index as usize];
+        let target = &log.templates()[*index as usize];
         let url = target.url.to_string();
         format!("@{} {} {}", due.as_secs_f64(), target.method, url.strip_prefix("http://h:8080/v2").unwrap())
     };
-    log.due().iter().zip(order.iter()).map(said).collect()
+    log.due_times().iter().zip(order.iter()).map(said).collect()
 }
 
 fn packed(bytes: &[u8]) -> Vec<u8> {
@@ -40,7 +40,7 @@ fn line(request: &str) -> String {
 }
 
 #[test]
-fn what_begins_as_the_common_log_format_is_read() {
+fn formats_that_start_like_the_common_log_format_are_parsed() {
     let time = "[17/May/2015:10:05:03 +0000]";
     for text in [
         &format!("1.2.3.4 - - {time} \"GET /a HTTP/1.1\" 200 17"),
@@ -60,7 +60,7 @@ fn what_begins_as_the_common_log_format_is_read() {
 }
 
 #[test]
-fn json_is_read_by_many_names() {
+fn json_fields_have_many_names() {
     for line in [
         r#"{"time":"2015-05-17T10:05:03Z","method":"GET","url":"http://a/a?b=c"}"#,
         r#"{"time_local":"17/May/2015:10:05:03 +0000","request":"GET /a?b=c HTTP/1.1","status":"200"}"#,
@@ -78,7 +78,7 @@ fn json_is_read_by_many_names() {
 }
 
 #[test]
-fn every_way_to_write_a_time_is_the_same_time() {
+fn time_formats_are_equivalent() {
     let line = |time: &str| format!("{{\"time\":{time},\"method\":\"GET\",\"path\":\"/\"}}\n");
     let times = [
         "1431857103",
@@ -89,36 +89,36 @@ fn every_way_to_write_a_time_is_the_same_time() {
         "\"17/May/2015:12:05:03 +0200\"",
     ];
     let log = read(times.map(line).concat() + &line("1431857103.000001")).unwrap();
-    assert_eq!(log.due()[..6], [Duration::ZERO; 6]);
-    assert_eq!(log.due()[6], Duration::from_micros(1));
+    assert_eq!(log.due_times()[..6], [Duration::ZERO; 6]);
+    assert_eq!(log.due_times()[6], Duration::from_micros(1));
 }
 
 #[test]
-fn what_cannot_be_replayed_is_counted() {
+fn skipped_lines_are_counted_by_reason() {
     for (request, reason) in [
-        ("POST /a HTTP/1.1", Reason::Method),
-        ("CONNECT a:443 HTTP/1.1", Reason::Method),
-        ("OPTIONS * HTTP/1.1", Reason::Method),
-        ("PRI * HTTP/2.0", Reason::Method),
-        ("-", Reason::NoRequest),
-        ("", Reason::NoRequest),
-        ("GET /", Reason::NoRequest),
-        ("GET /a b HTTP/1.1", Reason::NoRequest),
-        ("get / HTTP/1.1", Reason::NoRequest),
-        (r"\x16\x03\x01\x02\x00\x01", Reason::NoRequest),
-        (r"\x16\x03 \x01 HTTP/1.1", Reason::NoRequest),
-        ("SSH-2.0-OpenSSH_9", Reason::NoRequest),
-        ("GET * HTTP/1.1", Reason::Url),
-        ("GET a/b HTTP/1.1", Reason::Url),
-        ("GET ftp://a/b HTTP/1.1", Reason::Url),
-        (r"GET /\x16 HTTP/1.1", Reason::Url),
-        (r"GET /\xff HTTP/1.1", Reason::Url),
-        (r"GET /a\tb HTTP/1.1", Reason::Url),
-        ("GET /<a> HTTP/1.1", Reason::Url),
+        ("POST /a HTTP/1.1", SkipReason::Method),
+        ("CONNECT a:443 HTTP/1.1", SkipReason::Method),
+        ("OPTIONS * HTTP/1.1", SkipReason::Method),
+        ("PRI * HTTP/2.0", SkipReason::Method),
+        ("-", SkipReason::NoRequest),
+        ("", SkipReason::NoRequest),
+        ("GET /", SkipReason::NoRequest),
+        ("GET /a b HTTP/1.1", SkipReason::NoRequest),
+        ("get / HTTP/1.1", SkipReason::NoRequest),
+        (r"\x16\x03\x01\x02\x00\x01", SkipReason::NoRequest),
+        (r"\x16\x03 \x01 HTTP/1.1", SkipReason::NoRequest),
+        ("SSH-2.0-OpenSSH_9", SkipReason::NoRequest),
+        ("GET * HTTP/1.1", SkipReason::Url),
+        ("GET a/b HTTP/1.1", SkipReason::Url),
+        ("GET ftp://a/b HTTP/1.1", SkipReason::Url),
+        (r"GET /\x16 HTTP/1.1", SkipReason::Url),
+        (r"GET /\xff HTTP/1.1", SkipReason::Url),
+        (r"GET /a\tb HTTP/1.1", SkipReason::Url),
+        ("GET /<a> HTTP/1.1", SkipReason::Url),
     ] {
         let log = read(line("GET / HTTP/1.1") + &line(request)).unwrap();
-        let counts = Reason::ALL.map(|reason| log.skipped().count(reason));
-        assert_eq!(counts, Reason::ALL.map(|other| u64::from(other == reason)), "{request}");
+        let counts = SkipReason::ALL.map(|reason| log.skipped().count(reason));
+        assert_eq!(counts, SkipReason::ALL.map(|other| u64::from(other == reason)), "{request}");
         assert_eq!((log.lines(), log.requests()), (2, 1), "{request}");
     }
     let lines = ["GET / HTTP/1.1", "-", "PUT / HTTP/1.1", "-"].map(line).concat();
@@ -129,11 +129,11 @@ fn what_cannot_be_replayed_is_counted() {
     assert_eq!(read(line("GET / HTTP/1.1")).unwrap().skipped().to_string(), "none");
     // In JSON, too.
     for (line, reason) in [
-        (r#"{"ts":1,"request":"-"}"#, Reason::NoRequest),
-        (r#"{"ts":1,"method":"","url":""}"#, Reason::NoRequest),
-        (r#"{"ts":1,"method":"GET","url":"-"}"#, Reason::NoRequest),
-        (r#"{"ts":1,"method":"POST","url":"/"}"#, Reason::Method),
-        (r#"{"ts":1,"method":"GET","url":"/\u0001"}"#, Reason::Url),
+        (r#"{"ts":1,"request":"-"}"#, SkipReason::NoRequest),
+        (r#"{"ts":1,"method":"","url":""}"#, SkipReason::NoRequest),
+        (r#"{"ts":1,"method":"GET","url":"-"}"#, SkipReason::NoRequest),
+        (r#"{"ts":1,"method":"POST","url":"/"}"#, SkipReason::Method),
+        (r#"{"ts":1,"method":"GET","url":"/\u0001"}"#, SkipReason::Url),
     ] {
         let log = read(format!("{line}\n{{\"ts\":1,\"method\":\"GET\",\"url\":\"/\"}}")).unwrap();
         assert_eq!(log.skipped().count(reason), 1, "{line}");
@@ -141,7 +141,7 @@ fn what_cannot_be_replayed_is_counted() {
 }
 
 #[test]
-fn what_the_server_wrote_in_other_words_is_asked_for_as_it_was() {
+fn escapes_are_decoded() {
     for (request, path) in [
         ("GET http://a HTTP/1.1", "/"),
         ("GET HTTPS://a?b HTTP/1.1", "/?b"),
@@ -160,7 +160,7 @@ fn what_the_server_wrote_in_other_words_is_asked_for_as_it_was() {
 }
 
 #[test]
-fn requests_are_sorted_and_a_second_is_filled_evenly() {
+fn requests_are_sorted_and_whole_seconds_are_spread() {
     let line = |second: u32, path: &str| {
         format!("a - - [17/May/2015:10:05:{second:02} +0000] \"GET {path} HTTP/1.1\" 200 1\n")
     };
@@ -169,7 +169,7 @@ fn requests_are_sorted_and_a_second_is_filled_evenly() {
     let log = read(&text).unwrap();
     let sorted = ["@0 GET /b", "@0.5 GET /a", "@2 GET /e", "@2.25 GET /f", "@2.5 GET /b", "@2.75 GET /g"];
     assert_eq!(said(&log), sorted);
-    assert_eq!((log.targets().len(), log.lasts()), (5, Duration::from_millis(2_750)));
+    assert_eq!((log.templates().len(), log.duration()), (5, Duration::from_millis(2_750)));
     // Two files that were appended to each other, each packed by itself.
     let (first, second) = text.split_at(text.find('\n').unwrap() + 1);
     let members = [packed(first.as_bytes()), packed(second.as_bytes())].concat();
@@ -177,50 +177,51 @@ fn requests_are_sorted_and_a_second_is_filled_evenly() {
 }
 
 #[test]
-fn times_with_fractions_are_left_alone() {
+fn fractional_times_are_not_spread() {
     let line = |time: &str, path: &str| format!("{{\"ts\":{time},\"method\":\"GET\",\"url\":\"{path}\"}}\n");
     let text = [line("2", "/b"), line("2", "/a"), line("3.5", "/c"), line("1", "/d")].concat();
     assert_eq!(said(&read(text).unwrap()), ["@0 GET /d", "@1 GET /b", "@1 GET /a", "@2.5 GET /c"]);
 }
 
 #[test]
-fn a_head_is_another_target_than_a_get() {
+fn head_and_get_have_separate_templates() {
     let text = ["GET /a HTTP/1.1", "HEAD /a HTTP/1.1", "GET /a HTTP/1.1", "GET http://x/a HTTP/1.1"]
         .map(line)
         .concat();
     let log = read(text).unwrap();
     assert_eq!(
-        log.targets().iter().map(|target| target.method.as_str()).collect::<Vec<_>>(),
+        log.templates().iter().map(|target| target.method.as_str()).collect::<Vec<_>>(),
         ["GET", "HEAD"]
     );
-    assert!(log.targets().iter().all(|target| target.headers.is_empty() && target.body.is_empty()));
+    assert!(log.templates().iter().all(|target| target.headers.is_empty() && target.body.is_empty()));
 }
 
 #[test]
-fn a_log_that_is_shorter_is_begun_again() {
+fn short_log_repeats() {
     let line = |at: &str| format!("{{\"ts\":{at},\"method\":\"GET\",\"url\":\"/\"}}\n");
     let log = |ats: &[&str]| read(ats.iter().map(|at| line(at)).collect::<String>()).unwrap();
-    let due = |log: &Log, secs| {
-        let due = log.due_within(Duration::from_secs(secs)).unwrap();
+    let due = |log: &AccessLog, secs| {
+        let due = log.due_times_for(Duration::from_secs(secs)).unwrap();
         due.iter().map(Duration::as_millis).collect::<Vec<_>>()
     };
     let three = log(&["1.5", "2.5", "5.5"]);
     assert_eq!(due(&three, 4), [0, 1_000]);
     assert_eq!(due(&three, 13), [0, 1_000, 4_000, 6_000, 7_000, 10_000, 12_000]);
     assert_eq!(due(&log(&["1.5"]), 13), [0]);
-    assert_eq!(three.due_within(Duration::from_secs(u64::MAX)).unwrap_err(), ReplayError::TooMany);
+    assert_eq!(three.due_times_for(Duration::from_secs(u64::MAX)).unwrap_err(), ReplayError::TooMany);
 }
 
 #[test]
-fn a_log_is_played_faster_or_slower_and_in_part() {
+fn speed_and_share_apply_to_all_requests() {
     let line = |n: u32| format!("{{\"ts\":{}.5,\"method\":\"GET\",\"url\":\"/{n}\"}}\n", n + 1);
     let log = read((0..10_000).map(line).collect::<String>()).unwrap();
-    let millis = |log: &Log| log.due().iter().take(3).map(Duration::as_millis).collect::<Vec<_>>();
+    let millis =
+        |log: &AccessLog| log.due_times().iter().take(3).map(Duration::as_millis).collect::<Vec<_>>();
     assert_eq!(millis(&log.clone().at_speed(4.0).unwrap()), [0, 250, 500]);
     assert_eq!(millis(&log.clone().at_speed(0.1).unwrap()), [0, 10_000, 20_000]);
-    assert_eq!(log.clone().at_speed(1e-300).unwrap().lasts(), Duration::from_nanos(u64::MAX));
+    assert_eq!(log.clone().at_speed(1e-300).unwrap().duration(), Duration::from_nanos(u64::MAX));
 
-    let share = |share: f64, seed: u64| said(&log.clone().share(share, Seed(seed)).unwrap());
+    let share = |share: f64, seed: u64| said(&log.clone().with_share(share, Seed(seed)).unwrap());
     let (tenth, half) = (share(0.1, 1), share(0.5, 1));
     // A tenth of 10,000, and five standard deviations.
     assert!((850..1_150).contains(&tenth.len()), "{}", tenth.len());
@@ -228,7 +229,7 @@ fn a_log_is_played_faster_or_slower_and_in_part() {
     assert_eq!(tenth, share(0.1, 1));
     assert_ne!(tenth, share(0.1, 2));
     assert_eq!(share(1.0, 1).len(), 10_000);
-    assert_eq!(log.clone().share(1e-300, Seed(1)).unwrap().lasts(), Duration::ZERO);
+    assert_eq!(log.clone().with_share(1e-300, Seed(1)).unwrap().duration(), Duration::ZERO);
 }
 
 /// A request of a log that is made up: its time in microseconds, whether it is a HEAD, and its path.
@@ -281,7 +282,7 @@ fn made() -> impl Strategy<Value = Vec<Made>> {
 
 proptest! {
     #[test]
-    fn what_is_written_can_be_read(made in made()) {
+    fn generated_logs_are_parsed(made in made()) {
         let whole: Vec<Made> =
             made.iter().map(|(at, is_head, path)| (at / 1_000_000 * 1_000_000, *is_head, path.clone())).collect();
         prop_assert_eq!(said(&read(as_common(&whole)).unwrap()), expected(&whole, true));
@@ -291,14 +292,14 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), text in "\\PC{0,80}") {
+    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), text in "\\PC{0,80}") {
         let _ = (read(&bytes), read(text));
         let _ = read([&[0x1f, 0x8b][..], &bytes].concat());
         let _ = read(packed(&bytes));
     }
 
     #[test]
-    fn no_line_makes_it_panic(
+    fn arbitrary_lines_do_not_panic(
         common in "(\\[17/May/2015:10:05:03 \\+0000\\]|\"GET |/a| HTTP/1.1\"|\\\\(x[0-9a-f])?|[ a-z\"\\[\\]é-]| 200 17|\n){0,30}",
         json in "\\{(\"(ts|time|method|request|url|uri|args)\"[:,]|[0-9]{1,12}|\"(GET|/a|-|1.5e9)\"|[{}:,.-]|null){0,20}",
     ) {
@@ -306,7 +307,7 @@ proptest! {
     }
 
     #[test]
-    fn no_change_of_a_log_makes_it_panic(
+    fn mutated_logs_do_not_panic(
         made in made(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), cut: prop::sample::Index,
     ) {
         let (common, json) = (as_common(&made), as_json(&made));

@@ -6,13 +6,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn read_here(text: &str) -> Result<Vec<Target>, TargetsError> {
+fn read_here(text: &str) -> Result<Vec<RequestTemplate>, TargetFileError> {
     read("urls.txt", text, Path::new("/nowhere"))
 }
 
 /// Method, URL, type and body.
-fn said(targets: &[Target]) -> Vec<String> {
-    let said = |target: &Target| {
+fn said(targets: &[RequestTemplate]) -> Vec<String> {
+    let said = |target: &RequestTemplate| {
         let content_type = target.headers.get(CONTENT_TYPE).map_or("", |value| value.to_str().unwrap());
         let body = String::from_utf8_lossy(&target.body);
         format!("{} {} {content_type} {body}", target.method, target.url).trim_end().to_owned()
@@ -21,7 +21,7 @@ fn said(targets: &[Target]) -> Vec<String> {
 }
 
 #[test]
-fn lines_are_read() {
+fn lines_are_parsed() {
     for (text, target) in [
         ("http://a/b?c=d", "GET http://a/b?c=d"),
         ("www.a.com/b", "GET http://www.a.com/b"),
@@ -49,7 +49,7 @@ fn lines_are_read() {
 }
 
 #[test]
-fn siege_s_own_sample_is_read() {
+fn sample_file_of_siege_is_parsed() {
     let sample = "# URLS file for siege\n#\nHOST=www.joedog.org\nPROT=https  # Secure protocol\nPORT=443    # Default\n\n\
         $(PROT)://$(HOST):$(PORT)/siege/jsoner.php?haha=papa\n$(PROT)://$(HOST)/siege/jsoner.php?day=%2332\n\
         $(PROT)://$(HOST)/siege/jsoner.php POST {haha:papa}\n\
@@ -66,7 +66,7 @@ fn siege_s_own_sample_is_read() {
 }
 
 #[test]
-fn a_body_of_a_file_has_its_type() {
+fn body_file_has_the_type_of_its_extension() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["form", "a.json", "a.TXT", "a.png"] {
         fs::write(folder.path().join(name), " {}\n").unwrap();
@@ -92,11 +92,11 @@ fn a_body_of_a_file_has_its_type() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_line() {
+fn error_has_its_line() {
     let grows = format!("A={}\n{}http://$(A)/", "a".repeat(1_000), "A=$(A)$(A)$(A)\n".repeat(100));
     for (text, message) in [
-        ("", "urls.txt: there is no target in it: write a URL a line"),
-        ("# http://a/\nA=b\n", "urls.txt: there is no target in it: write a URL a line"),
+        ("", "urls.txt: there is no target in it: write one URL per line"),
+        ("# http://a/\nA=b\n", "urls.txt: there is no target in it: write one URL per line"),
         (
             "ftp://a/",
             "urls.txt:1: `ftp://a/` is neither http nor https: write `http://` or `https://` before the host",
@@ -109,11 +109,11 @@ fn what_is_wrong_is_told_with_its_line() {
             "HOST=a\nhttp://$(HOTS)/",
             "urls.txt:2: there is no variable `HOTS` before this line: did you mean `HOST`?",
         ),
-        ("HOST=a\nhttp://$(HOST/", "urls.txt:2: a variable has no end: write `)` after its name"),
-        ("HOST=a\nhttp://${HOST)/", "urls.txt:2: a variable has no end: write `}` after its name"),
+        ("HOST=a\nhttp://$(HOST/", "urls.txt:2: a variable is not closed: write `)` after its name"),
+        ("HOST=a\nhttp://${HOST)/", "urls.txt:2: a variable is not closed: write `}` after its name"),
         (
             "http://a/?x=$1",
-            "urls.txt:1: a `$` begins a variable: write `$(NAME)`, or `\\$` for the character",
+            "urls.txt:1: a `$` starts a variable: write `$(NAME)`, or `\\$` for the character",
         ),
         (
             "http://a/ HEAD",
@@ -129,7 +129,7 @@ fn what_is_wrong_is_told_with_its_line() {
         ),
         (
             "http://me:secret@a/",
-            "urls.txt:1: the URL has a user's name in it: leave it out, and send a header `Authorization: Basic ...`",
+            "urls.txt:1: the URL has a user name: remove it, and send a header `Authorization: Basic ...`",
         ),
         (
             &grows,
@@ -140,8 +140,8 @@ fn what_is_wrong_is_told_with_its_line() {
     }
 }
 
-fn written(targets: &[Target]) -> String {
-    let line = |target: &Target| {
+fn written(targets: &[RequestTemplate]) -> String {
+    let line = |target: &RequestTemplate| {
         let body = String::from_utf8(target.body.to_vec()).unwrap().replace('$', "\\$");
         let method = if target.method == Method::GET { "" } else { target.method.as_str() };
         format!("{} {method} {body}\n", target.url.to_string().replace('$', "\\$"))
@@ -149,12 +149,12 @@ fn written(targets: &[Target]) -> String {
     targets.iter().map(line).collect()
 }
 
-fn targets() -> impl Strategy<Value = Vec<Target>> {
+fn targets() -> impl Strategy<Value = Vec<RequestTemplate>> {
     let url = "https?://[a-z]{1,8}(:[1-9][0-9]{0,3})?/[a-zA-Z0-9_.~/$-]{0,12}(\\?[a-z0-9=&{}$]{0,8})?";
-    let get = url.prop_map(|url| Target::get(url.parse().unwrap()));
+    let get = url.prop_map(|url| RequestTemplate::get(url.parse().unwrap()));
     let posted = (url, prop::sample::select(METHODS.to_vec()), "([!-,.-;=-~]([ -~]{0,12}[!-\\[\\]-~])?)?");
     let posted = posted.prop_map(|(url, method, body)| {
-        let mut target = Target::new(method, url.parse().unwrap());
+        let mut target = RequestTemplate::new(method, url.parse().unwrap());
         target.headers.insert(CONTENT_TYPE, HeaderValue::from_static(FORM));
         target.body = body.replace('\\', "/").into();
         target
@@ -164,19 +164,19 @@ fn targets() -> impl Strategy<Value = Vec<Target>> {
 
 proptest! {
     #[test]
-    fn what_is_written_can_be_read(targets in targets()) {
+    fn generated_files_are_parsed(targets in targets()) {
         prop_assert_eq!(read_here(&written(&targets)), Ok(targets));
     }
 
     #[test]
-    fn no_text_makes_it_panic(
+    fn arbitrary_text_does_not_panic(
         text in "\\PC{0,80}", lines in "(H=|\\$\\(H\\)|\\$\\{|http://|a/| POST |<|#|[a-z$\\\\(){} ]|-T |\n){0,40}",
     ) {
         let _ = (read_here(&text), read_here(&lines));
     }
 
     #[test]
-    fn no_change_of_a_text_makes_it_panic(
+    fn mutated_text_does_not_panic(
         targets in targets(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<char>()), 1..6),
     ) {
         let mut chars: Vec<char> = written(&targets).chars().collect();

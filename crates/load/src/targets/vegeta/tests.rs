@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn read_here(text: &str) -> Result<Vec<Target>, TargetsError> {
+fn read_here(text: &str) -> Result<Vec<RequestTemplate>, TargetFileError> {
     read("targets", text, Path::new("/nowhere"))
 }
 
@@ -17,8 +17,8 @@ fn told(text: &str) -> String {
 }
 
 /// Methods and URLs, with headers as they are sent.
-fn said(targets: &[Target]) -> Vec<String> {
-    let said = |target: &Target| {
+fn said(targets: &[RequestTemplate]) -> Vec<String> {
+    let said = |target: &RequestTemplate| {
         let headers =
             target.headers.iter().map(|(name, value)| format!(" {name}={}", value.to_str().unwrap()));
         format!("{} {}{}", target.method, target.url, headers.collect::<String>())
@@ -27,7 +27,7 @@ fn said(targets: &[Target]) -> Vec<String> {
 }
 
 #[test]
-fn text_is_read() {
+fn text_is_parsed() {
     for (text, targets) in [
         ("GET http://a/", vec!["GET http://a/"]),
         ("\u{feff}# first\r\n\r\nGET  http://a/ \r\n", vec!["GET http://a/"]),
@@ -50,7 +50,7 @@ fn text_is_read() {
 }
 
 #[test]
-fn json_is_read() {
+fn json_is_parsed() {
     for (text, targets) in [
         (r#"{"method":"GET","url":"http://a"}"#, vec!["GET http://a/"]),
         (
@@ -65,7 +65,7 @@ fn json_is_read() {
 }
 
 #[test]
-fn a_body_is_read_once_from_the_files_own_folder() {
+fn body_file_is_read_once_from_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("body"), b"\xff\n").unwrap();
     let absolute = folder.path().join("body").display().to_string();
@@ -81,7 +81,7 @@ fn a_body_is_read_once_from_the_files_own_folder() {
 }
 
 #[test]
-fn what_is_wrong_in_a_text_is_told_with_its_line() {
+fn text_error_has_its_line() {
     let long = format!("GET http://a/\nX: {}", "a".repeat(70_000));
     let many = format!("GET http://a/\n{}", format!("X: {}\n", "a".repeat(60_000)).repeat(2));
     for (text, message) in [
@@ -93,14 +93,14 @@ fn what_is_wrong_in_a_text_is_told_with_its_line() {
         ("http://a/", "targets:1: the URL has no method before it: write `GET` and a space"),
         (
             "\nGET",
-            "targets:2: a target begins with its method and its URL: write `GET http://localhost:8080/`",
+            "targets:2: a target starts with its method and its URL: write `GET http://localhost:8080/`",
         ),
         ("GET a/b", "targets:1: `a/b` has no scheme: write `http://a/b`"),
-        ("get http://a/", "targets:1: `get` is no method: write `GET`"),
-        ("G-T http://a/", "targets:1: `G-T` is no method: write one such as `GET`"),
+        ("get http://a/", "targets:1: `get` is not a method: write `GET`"),
+        ("G-T http://a/", "targets:1: `G-T` is not a method: write one such as `GET`"),
         (
             "GET http://a/ HTTP/1.1",
-            "targets:1: `http://a/ HTTP/1.1` is no URL: there is a space in it, write `%20`",
+            "targets:1: `http://a/ HTTP/1.1` is not a URL: there is a space in it, write `%20`",
         ),
         (
             "GET http://a/\n\nAuthorization: secret",
@@ -113,14 +113,14 @@ fn what_is_wrong_in_a_text_is_told_with_its_line() {
         ),
         (
             "GET http://a/\nKey: sec\u{1}ret",
-            "targets:2: the value of `key` has a character that no header may have: leave it out",
+            "targets:2: the value of `key` has a character that is not allowed in headers: remove it",
         ),
         (
             "GET http://a/\n@none",
             "targets:2: the body `/nowhere/none`: cannot read it: No such file or directory (os error 2)",
         ),
-        ("GET http://a/\n@/", "targets:2: the body `/`: it is no file: name one"),
-        ("GET http://a/\n@/dev/null", "targets:2: the body `/dev/null`: it is no file: name one"),
+        ("GET http://a/\n@/", "targets:2: the body `/`: it is not a regular file: name one"),
+        ("GET http://a/\n@/dev/null", "targets:2: the body `/dev/null`: it is not a regular file: name one"),
         (&long, "targets:2: the line has more than 64 KiB: write a long body into a file"),
         (&many, "targets:3: the headers have more than 64 KiB: send fewer"),
     ] {
@@ -136,17 +136,17 @@ fn what_is_wrong_in_a_text_is_told_with_its_line() {
 }
 
 #[test]
-fn what_is_wrong_in_json_is_told_with_its_line() {
-    let sample = "write one object a line, such as {\"method\":\"GET\",\"url\":\"http://localhost/\"}";
+fn json_error_has_its_line() {
+    let sample = "write one object per line, such as {\"method\":\"GET\",\"url\":\"http://localhost/\"}";
     for (text, message) in [
         ("{}", "targets:1: there is no `method`: write \"method\":\"GET\""),
         ("\n{\"method\":\"GET\"}", "targets:2: there is no `url`: write \"url\":\"http://localhost:8080/\""),
-        (r#"{"method":"get","url":"http://a/"}"#, "targets:1: `get` is no method: write `GET`"),
-        (r#"{"method":"","url":"http://a/"}"#, "targets:1: `` is no method: write one such as `GET`"),
+        (r#"{"method":"get","url":"http://a/"}"#, "targets:1: `get` is not a method: write `GET`"),
+        (r#"{"method":"","url":"http://a/"}"#, "targets:1: `` is not a method: write one such as `GET`"),
         (r#"{"method":"GET","url":"a"}"#, "targets:1: `a` has no scheme: write `http://a`"),
         (
             r#"{"method":"GET","url":"http://a/","body":"FOO!"}"#,
-            "targets:1: `body` is no base64 (Invalid symbol 33, offset 3.): write \"Rk9P\" for FOO",
+            "targets:1: `body` is not base64 (Invalid symbol 33, offset 3.): write \"Rk9P\" for FOO",
         ),
         (
             r#"{"headers":{}}"#,
@@ -158,7 +158,7 @@ fn what_is_wrong_in_json_is_told_with_its_line() {
         (
             r#"{"header":{"A":["x"],"Authorization":"secret"}}"#,
             &format!(
-                "targets:1: column 46: the values of header `Authorization` are no list of texts; {sample}"
+                "targets:1: column 46: the values of header `Authorization` are not a list of strings; {sample}"
             ),
         ),
     ] {
@@ -167,7 +167,7 @@ fn what_is_wrong_in_json_is_told_with_its_line() {
 }
 
 #[test]
-fn a_file_that_is_none_or_no_text_is_told() {
+fn missing_or_binary_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("targets");
     fs::write(&path, b"GET http://a/\nGET http://a/\xff").unwrap();
@@ -177,7 +177,10 @@ fn a_file_that_is_none_or_no_text_is_told() {
         told(&path),
         format!("{name}:2: it is not UTF-8: write other bytes of a URL as `%` and two hex digits")
     );
-    assert_eq!(told(folder.path()), format!("{}: it is no file: name one", folder.path().display()));
+    assert_eq!(
+        told(folder.path()),
+        format!("{}: it is not a regular file: name one", folder.path().display())
+    );
     fs::File::create(&path).unwrap().set_len(super::super::FILE_BYTES_MAX + 1).unwrap();
     assert_eq!(
         told(&path),
@@ -186,7 +189,7 @@ fn a_file_that_is_none_or_no_text_is_told() {
 }
 
 /// Targets as Vegeta can have them.
-fn targets() -> impl Strategy<Value = Vec<Target>> {
+fn targets() -> impl Strategy<Value = Vec<RequestTemplate>> {
     let header = ("[a-z][a-z0-9-]{0,8}", "([!-~]([ -~]{0,12}[!-~])?)?");
     let target = (
         prop::sample::select(vec![Method::GET, Method::POST, Method::PUT, Method::HEAD]),
@@ -195,7 +198,7 @@ fn targets() -> impl Strategy<Value = Vec<Target>> {
         prop::collection::vec(any::<u8>(), 0..40),
     );
     let target = target.prop_map(|(method, url, headers, body)| {
-        let mut target = Target::new(method, url.parse::<Uri>().unwrap());
+        let mut target = RequestTemplate::new(method, url.parse::<Uri>().unwrap());
         for (name, value) in headers {
             let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
             target.headers.append(name, HeaderValue::from_str(&value).unwrap());
@@ -206,7 +209,7 @@ fn targets() -> impl Strategy<Value = Vec<Target>> {
     prop::collection::vec(target, 1..5)
 }
 
-fn as_text(targets: &[Target], folder: &Path) -> String {
+fn as_text(targets: &[RequestTemplate], folder: &Path) -> String {
     let mut text = String::new();
     for (n, target) in targets.iter().enumerate() {
         writeln!(text, "{} {}", target.method, target.url).unwrap();
@@ -222,8 +225,8 @@ fn as_text(targets: &[Target], folder: &Path) -> String {
     text
 }
 
-fn as_json(targets: &[Target]) -> String {
-    let line = |target: &Target| {
+fn as_json(targets: &[RequestTemplate]) -> String {
+    let line = |target: &RequestTemplate| {
         let headers: Vec<_> = target
             .headers
             .keys()
@@ -245,23 +248,23 @@ fn as_json(targets: &[Target]) -> String {
 
 proptest! {
     #[test]
-    fn what_is_written_can_be_read(targets in targets()) {
+    fn generated_files_are_parsed(targets in targets()) {
         let folder = tempfile::tempdir().unwrap();
         prop_assert_eq!(read("text", &as_text(&targets, folder.path()), folder.path()), Ok(targets.clone()));
         prop_assert_eq!(read_here(&as_json(&targets)), Ok(targets));
     }
 
     #[test]
-    fn no_text_makes_it_panic(text in "\\PC{0,80}", lines in "(GET |http://a/|[A-Z]{1,3}|[a-z:@{}\" ]|\n|#|/){0,40}") {
+    fn arbitrary_text_does_not_panic(text in "\\PC{0,80}", lines in "(GET |http://a/|[A-Z]{1,3}|[a-z:@{}\" ]|\n|#|/){0,40}") {
         let _ = (read_here(&text), read_here(&lines));
     }
 
     #[test]
-    fn no_change_of_a_text_makes_it_panic(
+    fn mutated_text_does_not_panic(
         targets in targets(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<char>()), 1..6),
     ) {
         // Without bodies: those are files.
-        let targets: Vec<_> = targets.into_iter().map(|target| Target { body: Bytes::new(), ..target }).collect();
+        let targets: Vec<_> = targets.into_iter().map(|target| RequestTemplate { body: Bytes::new(), ..target }).collect();
         for text in [as_text(&targets, Path::new("/nowhere")), as_json(&targets)] {
             let mut chars: Vec<char> = text.chars().collect();
             for (index, char) in &changes {

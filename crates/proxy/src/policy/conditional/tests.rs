@@ -10,13 +10,13 @@ const OLD: &str = "Sat, 01 Jan 2000 00:00:00 GMT";
 const THEN: &str = "Wed, 01 Jan 2020 00:00:00 GMT";
 const LATER: &str = "Thu, 02 Jan 2020 00:00:00 GMT";
 
-fn of(stored: Lines<'_>, asked: Lines<'_>) -> Condition {
-    condition(&Method::GET, &head(asked), StatusCode::OK, &head(stored))
+fn of(stored: Lines<'_>, request: Lines<'_>) -> Condition {
+    condition(&Method::GET, &head(request), StatusCode::OK, &head(stored))
 }
 
-/// The suite's `conditional-etag` and `conditional-lm`, as far as they are about stored answers.
+/// http-tests: `conditional-etag` and `conditional-lm`, where they concern stored responses.
 #[test]
-fn of_clients() {
+fn client_conditions() {
     use Condition::{Failed, NotModified, Whole};
     let tag = ("etag", "\"abcdef\"");
     let modified = ("last-modified", THEN);
@@ -61,19 +61,19 @@ fn of_clients() {
         (&[modified], &[("if-unmodified-since", OLD)], Failed),
         (&[modified], &[("if-unmodified-since", "then")], Whole),
     ];
-    for (stored, asked, expected) in table {
-        assert_eq!(of(stored, asked), expected, "{stored:?} {asked:?}");
+    for (stored, request, expected) in table {
+        assert_eq!(of(stored, request), expected, "{stored:?} {request:?}");
     }
     for (method, status) in [(Method::POST, 200), (Method::GET, 404), (Method::GET, 301)] {
         let status = StatusCode::from_u16(status).unwrap();
-        let asked = head(&[("if-none-match", "*"), ("if-match", "\"x\"")]);
-        assert_eq!(condition(&method, &asked, status, &head(&[tag])), Whole);
+        let request = head(&[("if-none-match", "*"), ("if-match", "\"x\"")]);
+        assert_eq!(condition(&method, &request, status, &head(&[tag])), Whole);
     }
 }
 
-/// The suite's `conditional-304-etag`, and RFC 9110, 15.4.5.
+/// http-tests: `conditional-304-etag`, and RFC 9110, 15.4.5.
 #[test]
-fn what_a_304_carries() {
+fn not_modified_keeps_only_metadata() {
     let lines = [
         ("etag", "\"a\""),
         ("last-modified", THEN),
@@ -111,18 +111,18 @@ fn what_a_304_carries() {
 }
 
 #[test]
-fn of_this_cache() {
-    let asked = |lines: Lines<'_>| conditional_request(&head(lines)).collect::<HeaderMap>();
-    let both = asked(&[("etag", "W/\"a\""), ("last-modified", THEN), ("date", THEN)]);
+fn validation_request_carries_the_stored_validators() {
+    let request = |lines: Lines<'_>| conditional_request(&head(lines)).collect::<HeaderMap>();
+    let both = request(&[("etag", "W/\"a\""), ("last-modified", THEN), ("date", THEN)]);
     assert_eq!(both, head(&[("if-none-match", "W/\"a\""), ("if-modified-since", THEN)]));
-    assert_eq!(asked(&[("etag", "abcdef")]), head(&[("if-none-match", "abcdef")]));
-    assert!(asked(&[("date", THEN), ("etag", "")]).is_empty());
-    assert!(asked(&[("etag", "\"a\""), ("etag", "\"b\"")]).is_empty());
+    assert_eq!(request(&[("etag", "abcdef")]), head(&[("if-none-match", "abcdef")]));
+    assert!(request(&[("date", THEN), ("etag", "")]).is_empty());
+    assert!(request(&[("etag", "\"a\""), ("etag", "\"b\"")]).is_empty());
     assert!(has_validator(&head(&[("last-modified", THEN)])) && !has_validator(&head(&[("date", THEN)])));
 }
 
 #[test]
-fn what_a_304_is_about() {
+fn not_modified_matches_by_validators_and_vary_stored() {
     let table: [(Lines<'_>, Lines<'_>, bool); 17] = [
         (&[("etag", "\"a\"")], &[("etag", "\"a\"")], true),
         (&[("etag", "\"a\"")], &[("etag", "\"b\"")], false),
@@ -142,14 +142,14 @@ fn what_a_304_is_about() {
         (&[("etag", "\"a\""), ("vary", "a")], &[("vary", "b")], false),
         (&[("etag", "\"a\"")], &[("vary", "*")], false),
     ];
-    for (stored, told, expected) in table {
-        assert_eq!(is_about(&head(stored), &head(told)), expected, "{stored:?} {told:?}");
+    for (stored, update, expected) in table {
+        assert_eq!(is_about_stored(&head(stored), &head(update)), expected, "{stored:?} {update:?}");
     }
 }
 
-/// The suite's `update304`: each field of its list, stored with one value and told with another.
+/// http-tests: `update304`, each field of its list.
 #[test]
-fn what_a_304_updates() {
+fn not_modified_updates_all_fields_but_those_of_the_content() {
     let updated = [
         "test-header",
         "x-test-header",
@@ -177,11 +177,11 @@ fn what_a_304_updates() {
         .map(|name| (name.parse::<HeaderName>().unwrap(), HeaderValue::from_static("A")))
         .collect();
     stored.insert("only-stored", HeaderValue::from_static("A"));
-    let told: HeaderMap = names
+    let update: HeaderMap = names
         .chain(&never)
         .map(|name| (name.parse::<HeaderName>().unwrap(), HeaderValue::from_static("B")))
         .collect();
-    freshen(&mut stored, &told, &ResponseDirectives::default(), UNIX_EPOCH);
+    freshen(&mut stored, &update, &ResponseDirectives::default(), UNIX_EPOCH);
     for (names, value) in [(&updated[..], "B"), (&kept, "A"), (&["only-stored"], "A")] {
         for name in names {
             assert_eq!(stored[*name], value, "{name}");
@@ -191,7 +191,7 @@ fn what_a_304_updates() {
 }
 
 #[test]
-fn whole_fields_change_and_the_clock_begins_anew() {
+fn freshening_replaces_whole_fields_and_restarts_the_age() {
     let mut stored = head(&[
         ("age", "100"),
         ("date", OLD),
@@ -200,10 +200,10 @@ fn whole_fields_change_and_the_clock_begins_anew() {
         ("set-cookie", "b=1"),
         ("secret", "1"),
     ]);
-    let told =
+    let update =
         head(&[("cache-control", "no-cache=\"secret\", max-age=9"), ("secret", "2"), ("set-cookie", "a=2")]);
-    let said = ResponseDirectives::read(&told, &[]);
-    freshen(&mut stored, &told, &said, UNIX_EPOCH + Duration::from_secs(1));
+    let directives = ResponseDirectives::read(&update, &[]);
+    freshen(&mut stored, &update, &directives, UNIX_EPOCH + Duration::from_secs(1));
     assert_eq!(stored[DATE], "Thu, 01 Jan 1970 00:00:01 GMT");
     assert!(!stored.contains_key(AGE) && !stored.contains_key(WARNING));
     assert_eq!(stored.get_all(SET_COOKIE).iter().collect::<Vec<_>>(), ["a=2"]);
@@ -218,7 +218,7 @@ fn whole_fields_change_and_the_clock_begins_anew() {
 }
 
 #[test]
-fn heads() {
+fn head_response_freshens_or_invalidates() {
     let stored = [("etag", "\"a\""), ("last-modified", THEN)];
     let table: [(Lines<'_>, u16, HeadEffect); 9] = [
         (&[("etag", "\"a\""), ("content-length", "10")], 200, HeadEffect::Freshens),
@@ -231,12 +231,12 @@ fn heads() {
         (&[("etag", "\"b\"")], 410, HeadEffect::Nothing),
         (&[("etag", "\"b\"")], 503, HeadEffect::Nothing),
     ];
-    for (told, status, expected) in table {
+    for (update, status, expected) in table {
         let status = StatusCode::from_u16(status).unwrap();
         assert_eq!(
-            head_effect(StatusCode::OK, &head(&stored), 10, status, &head(told)),
+            head_effect(StatusCode::OK, &head(&stored), 10, status, &head(update)),
             expected,
-            "{told:?}"
+            "{update:?}"
         );
     }
     let not_found = head_effect(StatusCode::NOT_FOUND, &head(&stored), 10, StatusCode::OK, &head(&stored));
@@ -245,28 +245,28 @@ fn heads() {
 
 proptest! {
     #[test]
-    fn weak_is_wider_than_strong(one in "(W/)?\"[ab]?\"", other in "(W/)?\"[ab]?\"") {
+    fn strong_match_implies_weak_match(one in "(W/)?\"[ab]?\"", other in "(W/)?\"[ab]?\"") {
         let (one, other) = (one.as_bytes(), other.as_bytes());
-        prop_assert_eq!(is_weakly(one, other), is_weakly(other, one));
-        prop_assert_eq!(is_strongly(one, other), is_strongly(other, one));
-        prop_assert!(!is_strongly(one, other) || is_weakly(one, other));
+        prop_assert_eq!(weak_match(one, other), weak_match(other, one));
+        prop_assert_eq!(strong_match(one, other), strong_match(other, one));
+        prop_assert!(!strong_match(one, other) || weak_match(one, other));
     }
 
     #[test]
-    fn freshened_twice_is_freshened(old in "[ -~]{0,20}", new in "[ -~]{0,20}", name in "(etag|vary|connection|age|x)") {
+    fn freshening_is_idempotent(old in "[ -~]{0,20}", new in "[ -~]{0,20}", name in "(etag|vary|connection|age|x)") {
         let name: HeaderName = name.parse().unwrap();
-        let (mut stored, mut told) = (HeaderMap::new(), HeaderMap::new());
+        let (mut stored, mut update) = (HeaderMap::new(), HeaderMap::new());
         stored.insert(&name, old.parse().unwrap());
-        told.insert(&name, new.parse().unwrap());
-        let said = ResponseDirectives::default();
-        freshen(&mut stored, &told, &said, UNIX_EPOCH);
+        update.insert(&name, new.parse().unwrap());
+        let directives = ResponseDirectives::default();
+        freshen(&mut stored, &update, &directives, UNIX_EPOCH);
         let once = stored.clone();
-        freshen(&mut stored, &told, &said, UNIX_EPOCH);
+        freshen(&mut stored, &update, &directives, UNIX_EPOCH);
         prop_assert_eq!(once, stored);
     }
 
     #[test]
-    fn any_condition_is_weighed(value in "[ -~]{0,30}", tag in "[ -~]{0,20}") {
+    fn arbitrary_conditions_do_not_panic(value in "[ -~]{0,30}", tag in "[ -~]{0,20}") {
         for name in ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since"] {
             let _ = of(&[("etag", &tag), ("last-modified", &value)], &[(name, &value)]);
         }

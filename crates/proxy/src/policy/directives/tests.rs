@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::policy::testing::head;
 
-fn said(value: &str) -> ResponseDirectives {
+fn response(value: &str) -> ResponseDirectives {
     ResponseDirectives::read(&head(&[("cache-control", value)]), &[])
 }
 
@@ -11,12 +11,12 @@ fn targets() -> [HeaderName; 2] {
     [HeaderName::from_static("stockade-cache-control"), HeaderName::from_static("cdn-cache-control")]
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "as the directives have it")]
+#[expect(clippy::unnecessary_wraps, reason = "the type of the directives")]
 fn seconds(seconds: u64) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// The values of the suite's `cc-parse` and `cc-freshness`.
+/// http-tests: `cc-parse` and `cc-freshness`.
 #[test]
 fn max_age() {
     for (value, expected) in [
@@ -45,22 +45,22 @@ fn max_age() {
         ("max-age;3600", None),
         ("", None),
     ] {
-        assert_eq!(said(value).max_age, expected, "{value}");
+        assert_eq!(response(value).max_age, expected, "{value}");
     }
     let lines = head(&[("cache-control", "max-age=1800"), ("cache-control", "max-age=1")]);
     assert_eq!(ResponseDirectives::read(&lines, &[]).max_age, seconds(1));
-    assert_eq!(said("max-age=1, s-maxage=3600").lifetime(), seconds(3600));
-    assert_eq!(said("s-maxage=1, max-age=3600").lifetime(), seconds(1));
+    assert_eq!(response("max-age=1, s-maxage=3600").lifetime(), seconds(3600));
+    assert_eq!(response("s-maxage=1, max-age=3600").lifetime(), seconds(1));
 }
 
 #[test]
-fn bans() {
-    assert!(said("No-StOrE").no_store);
-    assert!(said("max-age=10000, no-store").no_store);
-    assert!(said("x=\"never ends, no-store").no_store);
-    assert!(!said("x=\"no-store\"").no_store);
-    assert!(said("max-age=10000, No-CaChE").no_cache.is_whole());
-    assert!(said("private, max-age=3600").private.is_whole());
+fn no_store_no_cache_and_private() {
+    assert!(response("No-StOrE").no_store);
+    assert!(response("max-age=10000, no-store").no_store);
+    assert!(response("x=\"never ends, no-store").no_store);
+    assert!(!response("x=\"no-store\"").no_store);
+    assert!(response("max-age=10000, No-CaChE").no_cache.is_whole());
+    assert!(response("private, max-age=3600").private.is_whole());
     let (a, b) = (HeaderName::from_static("a"), HeaderName::from_static("b"));
     for (value, expected) in [
         ("no-cache=\"a\"", Scope::Fields(vec![a.clone()])),
@@ -73,20 +73,20 @@ fn bans() {
         ("no-cache=", Scope::Whole),
         ("max-age=1", Scope::Nothing),
     ] {
-        assert_eq!(said(value).no_cache, expected, "{value}");
+        assert_eq!(response(value).no_cache, expected, "{value}");
     }
     let names: Vec<String> = (0..100).map(|number| format!("x-{number}")).collect();
-    assert!(said(&format!("private=\"{}\"", names.join(","))).private.is_whole());
-    let public = said("public, must-revalidate, immutable, must-understand, proxy-revalidate");
+    assert!(response(&format!("private=\"{}\"", names.join(","))).private.is_whole());
+    let public = response("public, must-revalidate, immutable, must-understand, proxy-revalidate");
     assert!(public.public && public.must_revalidate && public.immutable);
     assert!(public.must_understand && public.proxy_revalidate);
-    let doubtful = said("public=0, immutable=no, must-understand=?");
+    let doubtful = response("public=0, immutable=no, must-understand=?");
     assert!(!doubtful.public && !doubtful.immutable && !doubtful.must_understand);
-    let stale = said("stale-while-revalidate=4, stale-if-error=60, stale-if-error=x");
+    let stale = response("stale-while-revalidate=4, stale-if-error=60, stale-if-error=x");
     assert_eq!((stale.stale_while_revalidate, stale.stale_if_error), (seconds(4), seconds(0)));
 }
 
-/// The values of the suite's `cdn-cache-control`.
+/// http-tests: `cdn-cache-control`.
 #[test]
 fn targeted() {
     for (field, expected) in [
@@ -110,22 +110,22 @@ fn targeted() {
         ("", None),
     ] {
         let head = head(&[("cache-control", "max-age=7"), ("cdn-cache-control", field)]);
-        let said = ResponseDirectives::read(&head, &targets());
+        let response = ResponseDirectives::read(&head, &targets());
         let expected = expected.map_or((false, seconds(7)), |age| (true, age));
-        assert_eq!((said.is_targeted, said.max_age), expected, "{field}");
+        assert_eq!((response.is_targeted, response.max_age), expected, "{field}");
     }
     let head = head(&[
         ("cdn-cache-control", "no-store, no-cache=\"a\""),
         ("cdn-cache-control", "private, public=?0, must-revalidate"),
         ("cache-control", "public"),
     ]);
-    let said = ResponseDirectives::read(&head, &targets());
-    assert!(said.no_store && said.private.is_whole() && !said.public && said.must_revalidate);
-    assert_eq!(said.no_cache.fields(), [HeaderName::from_static("a")]);
+    let response = ResponseDirectives::read(&head, &targets());
+    assert!(response.no_store && response.private.is_whole() && !response.public && response.must_revalidate);
+    assert_eq!(response.no_cache.fields(), [HeaderName::from_static("a")]);
 }
 
 #[test]
-fn the_first_valid_target_counts() {
+fn first_valid_targeted_field_counts() {
     let both = head(&[("cdn-cache-control", "max-age=1"), ("stockade-cache-control", "max-age=2")]);
     assert_eq!(ResponseDirectives::read(&both, &targets()).max_age, seconds(2));
     let broken = head(&[("cdn-cache-control", "max-age=1"), ("stockade-cache-control", "MAX")]);
@@ -134,7 +134,7 @@ fn the_first_valid_target_counts() {
 }
 
 #[test]
-fn requests() {
+fn request_directives() {
     let read = |value: &str| RequestDirectives::read(&head(&[("cache-control", value)]));
     let nothing = RequestDirectives::default();
     for (value, expected) in [
@@ -152,16 +152,16 @@ fn requests() {
         ("max-stale=x", RequestDirectives { max_stale: seconds(0), ..nothing }),
     ] {
         assert_eq!(read(value), expected, "{value}");
-        assert_eq!(read(value).is_silent(), expected == nothing);
+        assert_eq!(read(value).is_empty(), expected == nothing);
     }
     assert!(RequestDirectives::read(&head(&[("pragma", "foo, No-Cache")])).no_cache);
-    assert!(RequestDirectives::read(&head(&[("pragma", "foo")])).is_silent());
+    assert!(RequestDirectives::read(&head(&[("pragma", "foo")])).is_empty());
     let both = head(&[("pragma", "no-cache"), ("cache-control", "nothing-to-see-here")]);
-    assert!(RequestDirectives::read(&both).is_silent());
-    assert!(RequestDirectives::read(&HeaderMap::new()).is_silent());
+    assert!(RequestDirectives::read(&both).is_empty());
+    assert!(RequestDirectives::read(&HeaderMap::new()).is_empty());
 }
 
-/// Cut at each comma: what a reader without quoted strings would do.
+/// Splits at each comma, without quoted strings.
 fn naive(value: &str) -> (bool, bool, Option<u64>) {
     let parts = || value.split(',').map(|part| part.trim_matches([' ', '\t']).to_ascii_lowercase());
     let ages = parts().filter_map(|part| {
@@ -188,14 +188,14 @@ fn directive() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn without_quotes_as_a_naive_reader(parts in prop::collection::vec(directive(), 0..8), space in "[ \t]{0,2}") {
+    fn without_quotes_equals_a_naive_reader(parts in prop::collection::vec(directive(), 0..8), space in "[ \t]{0,2}") {
         let value = parts.join(&format!("{space},{space}"));
-        let said = said(&value);
-        prop_assert_eq!((said.no_store, said.public, said.max_age.map(|age| age.as_secs())), naive(&value));
+        let response = response(&value);
+        prop_assert_eq!((response.no_store, response.public, response.max_age.map(|age| age.as_secs())), naive(&value));
     }
 
     #[test]
-    fn any_value_is_read(value in "[ -~\t]{0,60}", target in "[ -~\t]{0,60}") {
+    fn arbitrary_values_do_not_panic(value in "[ -~\t]{0,60}", target in "[ -~\t]{0,60}") {
         let head = head(&[("cache-control", &value), ("cdn-cache-control", &target), ("pragma", &value)]);
         let once = ResponseDirectives::read(&head, &targets());
         prop_assert_eq!(&once, &ResponseDirectives::read(&head, &targets()));
@@ -204,7 +204,7 @@ proptest! {
 
     #[test]
     fn said_twice_is_said_once(value in "[ -!#-~]{0,40}") {
-        let (mut once, mut twice) = (said(&value), said(&format!("{value}, {value}")));
+        let (mut once, mut twice) = (response(&value), response(&format!("{value}, {value}")));
         for scope in [&mut once.no_cache, &mut once.private, &mut twice.no_cache, &mut twice.private] {
             if let Scope::Fields(fields) = scope {
                 fields.sort_by(|one, other| one.as_str().cmp(other.as_str()));
@@ -215,7 +215,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_read(bytes in prop::collection::vec(prop_oneof![32_u8..127, 128_u8..=255], 0..40)) {
+    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(prop_oneof![32_u8..127, 128_u8..=255], 0..40)) {
         let mut head = HeaderMap::new();
         head.insert(CACHE_CONTROL, http::HeaderValue::from_bytes(&bytes).unwrap());
         let _ = (ResponseDirectives::read(&head, &[CACHE_CONTROL]), RequestDirectives::read(&head));

@@ -11,13 +11,13 @@ fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(NOW_SECONDS * 1000 + 700)
 }
 
-/// A head; numbers are dates, in seconds from now.
+/// `@N` in a date field is a date N seconds from now.
 fn head(lines: Lines<'_>) -> HeaderMap {
     let mut head = HeaderMap::new();
     for (name, value) in lines {
         let is_date = ["date", "expires", "last-modified"].contains(name);
         let value = match value.strip_prefix('@').filter(|_| is_date) {
-            Some(delta) => date::written(
+            Some(delta) => date::format(
                 UNIX_EPOCH
                     + Duration::from_secs(NOW_SECONDS.checked_add_signed(delta.parse().unwrap()).unwrap()),
             ),
@@ -30,19 +30,19 @@ fn head(lines: Lines<'_>) -> HeaderMap {
 
 fn of(status: u16, lines: Lines<'_>) -> Freshness {
     let head = head(lines);
-    let said = ResponseDirectives::read(&head, &[http::HeaderName::from_static("cdn-cache-control")]);
+    let directives = ResponseDirectives::read(&head, &[http::HeaderName::from_static("cdn-cache-control")]);
     let status = StatusCode::from_u16(status).unwrap();
-    Freshness::of(status, &head, &said, now(), Duration::ZERO, &Heuristics::default())
+    Freshness::new(status, &head, &directives, now(), Duration::ZERO, &Heuristics::default())
 }
 
-/// Whether it is fresh when it has been here for three seconds, as the suite waits.
+/// Whether it is still fresh after three seconds, the suite's delay.
 fn is_reused(lines: Lines<'_>) -> bool {
     of(200, lines).fresh_for() > Duration::from_secs(3)
 }
 
-/// The suite's `age-parse`.
+/// http-tests: `age-parse`.
 #[test]
-fn ages() {
+fn age_field() {
     for (age, is_fresh) in [
         ("abc", true),
         ("-7200", true),
@@ -72,11 +72,11 @@ fn ages() {
         let lines = [("cache-control", lifetime), ("age", first), ("age", second)];
         assert_eq!(is_reused(&lines), is_fresh, "{first} {second}");
     }
-    // Both as great as can be told: stale.
+    // Both are clamped to the same maximum: stale.
     assert!(!is_reused(&[("cache-control", "max-age=99999999999"), ("age", "99999999999")]));
 }
 
-/// The suite's `cc-freshness`, `expires-freshness` and `cdn-cache-control`.
+/// http-tests: `cc-freshness`, `expires-freshness` and `cdn-cache-control`.
 #[test]
 fn lifetimes() {
     let table: [(Lines<'_>, bool); 31] = [
@@ -117,10 +117,10 @@ fn lifetimes() {
     }
 }
 
-/// The suite's `heuristic-freshness`.
+/// http-tests: `heuristic-freshness`.
 #[test]
-fn guesses() {
-    for (status, is_guessed) in [
+fn heuristic_lifetimes() {
+    for (status, is_heuristic) in [
         (200, true),
         (201, false),
         (202, false),
@@ -143,9 +143,13 @@ fn guesses() {
         (599, false),
     ] {
         let lines = [("last-modified", "@-86400"), ("date", "@0")];
-        let told = of(status, &lines);
-        assert_eq!(told.basis == Basis::Heuristic, is_guessed, "{status}");
-        assert_eq!(told.fresh_for(), Duration::from_secs(if is_guessed { 8640 } else { 0 }), "{status}");
+        let freshness = of(status, &lines);
+        assert_eq!(freshness.basis == Basis::Heuristic, is_heuristic, "{status}");
+        assert_eq!(
+            freshness.fresh_for(),
+            Duration::from_secs(if is_heuristic { 8640 } else { 0 }),
+            "{status}"
+        );
         let public = of(status, &[lines[0], lines[1], ("cache-control", "public")]);
         assert_eq!(public.basis, Basis::Heuristic, "{status}");
     }
@@ -154,17 +158,17 @@ fn guesses() {
         assert_eq!(of(200, &lines).lifetime.as_secs(), lifetime, "{delta}");
     }
     let head = head(&[("last-modified", "@-86400")]);
-    let said = ResponseDirectives::default();
-    let off = Freshness::of(StatusCode::OK, &head, &said, now(), Duration::ZERO, &Heuristics::OFF);
-    assert_eq!((off.lifetime, off.basis), (Duration::ZERO, Basis::Nobody));
+    let directives = ResponseDirectives::default();
+    let off = Freshness::new(StatusCode::OK, &head, &directives, now(), Duration::ZERO, &Heuristics::OFF);
+    assert_eq!((off.lifetime, off.basis), (Duration::ZERO, Basis::Undeclared));
 }
 
 #[test]
-fn how_old_it_arrives() {
+fn initial_age_from_age_date_and_delay() {
     let with = |lines: Lines<'_>, took_ms| {
         let head = head(lines);
-        let (said, took) = (ResponseDirectives::default(), Duration::from_millis(took_ms));
-        Freshness::of(StatusCode::OK, &head, &said, now(), took, &Heuristics::OFF).initial_age
+        let (directives, took) = (ResponseDirectives::default(), Duration::from_millis(took_ms));
+        Freshness::new(StatusCode::OK, &head, &directives, now(), took, &Heuristics::OFF).initial_age
     };
     for (lines, took_ms, age_ms) in [
         (&[][..], 0, 0),
@@ -182,12 +186,16 @@ fn how_old_it_arrives() {
     }
 }
 
-/// The suite's `stale`.
+/// http-tests: `stale`.
 #[test]
 fn staleness() {
     let stale = |value: &str| {
-        let told = of(200, &[("cache-control", value)]);
-        (told.may_be_stale, told.swr.map(|swr| swr.as_secs()), told.sie.map(|sie| sie.as_secs()))
+        let freshness = of(200, &[("cache-control", value)]);
+        (
+            freshness.may_be_stale,
+            freshness.swr.map(|swr| swr.as_secs()),
+            freshness.sie.map(|sie| sie.as_secs()),
+        )
     };
     assert_eq!(stale("max-age=2"), (true, None, None));
     assert_eq!(stale("max-age=1, stale-while-revalidate=4"), (true, Some(4), None));
@@ -203,7 +211,7 @@ fn staleness() {
 
 proptest! {
     #[test]
-    fn any_head_has_a_clock(
+    fn arbitrary_heads_do_not_panic(
         date in "[ -~]{0,30}", expires in "[ -~]{0,30}", age in "[0-9, -]{0,30}", control in "[ -~]{0,40}",
         took_ms: u64, seconds: u32,
     ) {
@@ -211,23 +219,23 @@ proptest! {
         for (name, value) in [("date", date), ("expires", expires), ("age", age), ("cache-control", control)] {
             head.insert(name, value.parse().unwrap());
         }
-        let said = ResponseDirectives::read(&head, &[]);
+        let directives = ResponseDirectives::read(&head, &[]);
         let at = UNIX_EPOCH + Duration::from_secs(seconds.into());
         let took = Duration::from_millis(took_ms);
-        let told = Freshness::of(StatusCode::OK, &head, &said, at, took, &Heuristics::default());
-        prop_assert!(told.initial_age >= took);
-        prop_assert!(told.fresh_for() <= told.lifetime);
-        prop_assert!(told.lifetime <= Duration::from_secs(1 << 31));
-        prop_assert!(told.age(took) >= told.initial_age);
+        let freshness = Freshness::new(StatusCode::OK, &head, &directives, at, took, &Heuristics::default());
+        prop_assert!(freshness.initial_age >= took);
+        prop_assert!(freshness.fresh_for() <= freshness.lifetime);
+        prop_assert!(freshness.lifetime <= Duration::from_secs(1 << 31));
+        prop_assert!(freshness.age(took) >= freshness.initial_age);
     }
 
     #[test]
-    fn as_the_formula_of_the_standard(lifetime in 0_u64..5000, age in 0_u64..5000, ago in 2_i64..5000) {
-        let told = of(200, &[
+    fn fresh_for_equals_the_formula_of_the_standard(lifetime in 0_u64..5000, age in 0_u64..5000, ago in 2_i64..5000) {
+        let freshness = of(200, &[
             ("cache-control", &format!("max-age={lifetime}")), ("age", &age.to_string()), ("date", &format!("@-{ago}")),
         ]);
         let initial = age.max(ago.unsigned_abs());
-        prop_assert_eq!(told.initial_age, Duration::from_secs(initial));
-        prop_assert_eq!(told.fresh_for(), Duration::from_secs(lifetime.saturating_sub(initial)));
+        prop_assert_eq!(freshness.initial_age, Duration::from_secs(initial));
+        prop_assert_eq!(freshness.fresh_for(), Duration::from_secs(lifetime.saturating_sub(initial)));
     }
 }

@@ -7,7 +7,7 @@ fn vary(value: &str) -> Vary {
     Vary::of(&head(&[("vary", value)]))
 }
 
-fn is_one(vary: &Vary, one: &HeaderMap, other: &HeaderMap) -> bool {
+fn selects_same(vary: &Vary, one: &HeaderMap, other: &HeaderMap) -> bool {
     let (there, back) =
         (vary.matches(&vary.selecting(one), other), vary.matches(&vary.selecting(other), one));
     assert_eq!(there, back);
@@ -15,9 +15,9 @@ fn is_one(vary: &Vary, one: &HeaderMap, other: &HeaderMap) -> bool {
     there
 }
 
-/// The suite's `vary-parse`.
+/// http-tests: `vary-parse`.
 #[test]
-fn what_it_names() {
+fn parsed_field_names() {
     for any in ["*", "*, *", ", *", "*, Foo", "Foo, *", "Foo Bar", "Foo,\"*\""] {
         assert_eq!(vary(any), Vary::Any, "{any}");
     }
@@ -30,12 +30,12 @@ fn what_it_names() {
     assert_eq!(vary("Foo, Bar"), vary("bar,foo"));
     let many: Vec<String> = (0..40).map(|number| format!("x-{number}")).collect();
     assert_eq!(vary(&many.join(",")), Vary::Any);
-    assert_eq!(vary(&many[..FIELDS_MOST].join(",")).fields().len(), FIELDS_MOST);
+    assert_eq!(vary(&many[..FIELDS_MAX].join(",")).fields().len(), FIELDS_MAX);
 }
 
-/// The suite's `vary`.
+/// http-tests: `vary`.
 #[test]
-fn what_matches() {
+fn matching_requests() {
     let one = [("foo", "1")];
     let three = [("foo", "1"), ("bar", "abc"), ("baz", "789")];
     let table: [(&str, Lines<'_>, Lines<'_>, bool); 14] = [
@@ -55,14 +55,18 @@ fn what_matches() {
         ("Foo", &[("foo", "a\" , \"b")], &[("foo", "a\",\"b")], false),
     ];
     for (fields, one, other, expected) in table {
-        assert_eq!(is_one(&vary(fields), &head(one), &head(other)), expected, "{fields} {one:?} {other:?}");
+        assert_eq!(
+            selects_same(&vary(fields), &head(one), &head(other)),
+            expected,
+            "{fields} {one:?} {other:?}"
+        );
     }
-    assert!(Vary::None.matches(&Selecting::default(), &head(&one)));
+    assert!(Vary::None.matches(&SelectingValues::default(), &head(&one)));
     assert!(!Vary::Any.matches(&Vary::Any.selecting(&head(&one)), &head(&one)));
 }
 
 #[test]
-fn choices() {
+fn weighted_choices_are_normalised() {
     for (field, one, other, expected) in [
         ("accept-language", "en, de", "de, en", true),
         ("accept-language", "en, de", "eN, De", true),
@@ -88,13 +92,13 @@ fn choices() {
         ("cookie", "a=1,2", "a=1, 2", false),
     ] {
         let (one, other) = (head(&[(field, one)]), head(&[(field, other)]));
-        assert_eq!(is_one(&vary(field), &one, &other), expected, "{field} {one:?} {other:?}");
+        assert_eq!(selects_same(&vary(field), &one, &other), expected, "{field} {one:?} {other:?}");
     }
     // An HTTP/2 client may send each cookie in a line of its own.
     let (crumbs, whole) = (head(&[("cookie", "a=1"), ("cookie", "b=2")]), head(&[("cookie", "a=1; b=2")]));
-    assert!(is_one(&vary("cookie"), &crumbs, &whole));
-    let many = vec!["en"; CHOICES_MOST + 1].join(",");
-    assert!(!is_one(
+    assert!(selects_same(&vary("cookie"), &crumbs, &whole));
+    let many = vec!["en"; CHOICES_MAX + 1].join(",");
+    assert!(!selects_same(
         &vary("accept-language"),
         &head(&[("accept-language", &many)]),
         &head(&[("accept-language", "en")])
@@ -102,40 +106,40 @@ fn choices() {
 }
 
 #[test]
-fn values_are_kept_apart() {
+fn values_of_two_fields_do_not_mix() {
     let both = vary("a, b");
-    assert!(!is_one(&both, &head(&[("a", "1"), ("b", "")]), &head(&[("a", ""), ("b", "1")])));
-    assert!(!is_one(&both, &head(&[("a", "1")]), &head(&[("a", "1"), ("b", "")])));
+    assert!(!selects_same(&both, &head(&[("a", "1"), ("b", "")]), &head(&[("a", ""), ("b", "1")])));
+    assert!(!selects_same(&both, &head(&[("a", "1")]), &head(&[("a", "1"), ("b", "")])));
 }
 
 proptest! {
     #[test]
-    fn the_order_of_choices_is_nothing(mut choices in prop::collection::vec("[a-z]{1,3}(;q=0(\\.[0-9]{1,3})?)?", 0..10), turn: prop::sample::Index) {
+    fn order_of_choices_does_not_matter(mut choices in prop::collection::vec("[a-z]{1,3}(;q=0(\\.[0-9]{1,3})?)?", 0..10), turn: prop::sample::Index) {
         let before = head(&[("accept-language", &choices.join(", "))]);
         if !choices.is_empty() {
             let turn = turn.index(choices.len());
             choices.rotate_left(turn);
         }
         let after = head(&[("accept-language", &choices.join(" ,"))]);
-        prop_assert!(is_one(&vary("accept-language"), &before, &after));
+        prop_assert!(selects_same(&vary("accept-language"), &before, &after));
     }
 
     #[test]
-    fn any_value_selects_itself(one in "[ -~]{0,40}", other in "[ -~]{0,40}") {
+    fn each_value_matches_itself(one in "[ -~]{0,40}", other in "[ -~]{0,40}") {
         for name in ["accept", "accept-encoding", "accept-language", "cookie", "foo"] {
             let (vary, one, other) = (vary(name), head(&[(name, &one)]), head(&[(name, &other)]));
-            prop_assert!(is_one(&vary, &one, &one));
-            let _ = is_one(&vary, &one, &other);
+            prop_assert!(selects_same(&vary, &one, &one));
+            let _ = selects_same(&vary, &one, &other);
         }
         let _ = Vary::of(&head(&[("vary", &one), ("vary", &other)]));
     }
 
-    /// Two values that differ in more than white space and commas are told apart.
+    /// Values that differ in more than white space and commas do not match.
     #[test]
-    fn nothing_else_is_lost(one in "[a-z,= \"]{0,20}", other in "[a-z,= \"]{0,20}") {
+    fn other_differences_are_kept(one in "[a-z,= \"]{0,20}", other in "[a-z,= \"]{0,20}") {
         let bare = |value: &str| value.replace([',', ' '], "");
         if bare(&one) != bare(&other) {
-            prop_assert!(!is_one(&vary("foo"), &head(&[("foo", &one)]), &head(&[("foo", &other)])));
+            prop_assert!(!selects_same(&vary("foo"), &head(&[("foo", &one)]), &head(&[("foo", &other)])));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Any order of events against what has to hold at all times.
+//! Random events against invariants.
 
 use std::num::NonZeroU32;
 
@@ -9,26 +9,26 @@ use super::*;
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const REST: Duration = Duration::from_secs(5);
 
-/// A connection of HTTP/1 with its number; it may have been closed by the other end.
+/// A connection of HTTP/1; the peer may have closed it.
 #[derive(Debug, PartialEq, Eq)]
 struct Connection {
     id: u64,
     is_open: bool,
 }
 
-impl Kept for Connection {
+impl ReusableConnection for Connection {
     fn is_open(&self) -> bool {
         self.is_open
     }
 }
 
-type Own = Core<Connection, u64, u64>;
+type TestPool = PoolCore<Connection, u64, u64>;
 
-fn core(connections: usize, waiting: usize, places: usize, may_share: bool) -> Own {
+fn core(connections: usize, waiting: usize, endpoints: usize, may_share: bool) -> TestPool {
     let failures = NonZeroU32::new(2).expect("not zero");
     let health = HealthSettings { failures, rest: REST, probe: None };
-    let limits = Limits { connections, waiting, streams: 3, keep_alive: KEEP_ALIVE, health };
-    Core::new(limits, places, may_share)
+    let limits = PoolLimits { connections, waiting, streams: 3, keep_alive: KEEP_ALIVE, health };
+    PoolCore::new(limits, endpoints, may_share)
 }
 
 fn at(seconds: u32) -> Time {
@@ -39,55 +39,55 @@ fn open(id: u64) -> Connection {
     Connection { id, is_open: true }
 }
 
-/// A place where a connection to HTTP/1 has been made, which is busy.
-fn connect_one(core: &mut Own, now: Time) -> usize {
-    let Some(Turn::Connect { place }) = core.take(now) else { panic!("a seat was expected") };
-    core.connected(place, Some(Met::One), now);
-    place
+/// Opens a connection of HTTP/1, which is then busy.
+fn connect_one(core: &mut TestPool, now: Time) -> usize {
+    let Some(PoolGrant::Connect { endpoint }) = core.acquire(now) else { panic!("a permit") };
+    core.connected(endpoint, Some(Negotiated::Http1), now);
+    endpoint
 }
 
 #[test]
-fn the_one_that_was_of_use_last_is_taken_and_none_too_late() {
+fn most_recently_used_connection_comes_first_and_expired_ones_are_closed() {
     let mut core = core(4, 0, 1, false);
     for _ in 0..3 {
         connect_one(&mut core, at(0));
     }
     for id in 1..=3 {
-        core.leave(0);
-        assert_eq!(core.rest(0, id, open(id), at(u32::try_from(id).expect("small"))), None);
+        core.finish_request(0);
+        assert_eq!(core.release_idle(0, id, open(id), at(u32::try_from(id).expect("small"))), None);
     }
-    assert_eq!(core.take(at(11)), Some(Turn::Kept { place: 0, id: 3, connection: open(3) }));
-    // The second has rested for ten seconds.
-    assert!(matches!(core.take(at(12)), Some(Turn::Connect { place: 0 })));
+    assert_eq!(core.acquire(at(11)), Some(PoolGrant::Idle { endpoint: 0, id: 3, connection: open(3) }));
+    // The second has been idle for ten seconds.
+    assert!(matches!(core.acquire(at(12)), Some(PoolGrant::Connect { endpoint: 0 })));
     assert_eq!(core.take_discarded(), [open(2), open(1)]);
 }
 
 #[test]
-fn who_knows_of_http2_waits_for_the_first_connection() {
+fn with_http2_requests_wait_for_the_first_connection() {
     let mut core = core(2, 9, 1, true);
-    assert_eq!(core.take(at(0)), Some(Turn::Connect { place: 0 }));
-    assert_eq!(core.take(at(0)), None, "the first may have room for all");
-    core.connected(0, Some(Met::Many { id: 7, connection: 7, room: 5 }), at(0));
-    let stream = Some(Turn::Stream { place: 0, id: 7, connection: 7 });
+    assert_eq!(core.acquire(at(0)), Some(PoolGrant::Connect { endpoint: 0 }));
+    assert_eq!(core.acquire(at(0)), None, "all may fit on the first");
+    core.connected(0, Some(Negotiated::Http2 { id: 7, connection: 7, streams_max: 5 }), at(0));
+    let stream = Some(PoolGrant::Stream { endpoint: 0, id: 7, connection: 7 });
     assert_eq!(
-        (core.take(at(0)), core.take(at(0))),
-        (stream, Some(Turn::Stream { place: 0, id: 7, connection: 7 }))
+        (core.acquire(at(0)), core.acquire(at(0))),
+        (stream, Some(PoolGrant::Stream { endpoint: 0, id: 7, connection: 7 }))
     );
-    // It takes five, but three is what we want; and then there is a second.
-    assert_eq!((core.take(at(0)), core.take(at(0))), (Some(Turn::Connect { place: 0 }), None));
-    core.connected(0, Some(Met::One), at(0));
-    // It was HTTP/1: whoever comes next need not wait for what is being made.
-    assert_eq!(core.take(at(0)), None, "there are two");
-    core.set_room(0, 7, 1);
+    // The origin allows five streams, the limit is three; then a second connection opens.
+    assert_eq!((core.acquire(at(0)), core.acquire(at(0))), (Some(PoolGrant::Connect { endpoint: 0 }), None));
+    core.connected(0, Some(Negotiated::Http1), at(0));
+    // It was HTTP/1, so the next request does not wait for the one being opened.
+    assert_eq!(core.acquire(at(0)), None, "there are two");
+    core.set_streams_max(0, 7, 1);
     assert_eq!((core.end_stream(0, 7, at(1)), core.end_stream(0, 7, at(1))), (None, None));
-    assert_eq!(core.take(at(1)), None, "it takes one now, and has one");
+    assert_eq!(core.acquire(at(1)), None, "its limit is one now, and one is open");
 }
 
 #[test]
-fn a_shared_connection_is_retired_when_its_last_stream_has_ended_long_ago() {
+fn shared_connection_retires_after_its_last_stream_and_the_keep_alive() {
     let mut core = core(1, 0, 1, true);
-    assert_eq!(core.take(at(0)), Some(Turn::Connect { place: 0 }));
-    core.connected(0, Some(Met::Many { id: 7, connection: 7, room: 5 }), at(0));
+    assert_eq!(core.acquire(at(0)), Some(PoolGrant::Connect { endpoint: 0 }));
+    core.connected(0, Some(Negotiated::Http2 { id: 7, connection: 7, streams_max: 5 }), at(0));
     assert_eq!(core.retire_shared(0, 7, at(60)), Err(at(70)), "it is busy");
     assert_eq!(core.end_stream(0, 7, at(61)), None);
     assert_eq!(core.retire_shared(0, 7, at(70)), Err(at(71)));
@@ -97,28 +97,32 @@ fn a_shared_connection_is_retired_when_its_last_stream_has_ended_long_ago() {
 }
 
 #[test]
-fn a_place_that_begins_to_rest_keeps_no_connections() {
+fn unhealthy_endpoint_keeps_no_connections() {
     let mut core = core(4, 0, 2, false);
-    let place = connect_one(&mut core, at(0));
-    core.leave(place);
-    assert_eq!(core.rest(place, 1, open(1), at(0)), None);
-    assert_eq!(core.fail(place, at(0)), []);
-    assert_eq!(core.fail(place, at(0)), [open(1)]);
-    assert_eq!(core.rest(place, 2, open(2), at(1)), Some(open(2)), "it would be used before the healthy one");
-    assert!(matches!(core.take(at(1)), Some(Turn::Connect { place: other }) if other != place));
+    let endpoint = connect_one(&mut core, at(0));
+    core.finish_request(endpoint);
+    assert_eq!(core.release_idle(endpoint, 1, open(1), at(0)), None);
+    assert_eq!(core.fail(endpoint, at(0)), []);
+    assert_eq!(core.fail(endpoint, at(0)), [open(1)]);
+    assert_eq!(
+        core.release_idle(endpoint, 2, open(2), at(1)),
+        Some(open(2)),
+        "it would be used before the healthy one"
+    );
+    assert!(matches!(core.acquire(at(1)), Some(PoolGrant::Connect { endpoint: other }) if other != endpoint));
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    Ask,
-    GiveUp(usize),
+    Request,
+    CancelWait(usize),
     Connected { which: usize, is_http2: bool },
-    Unconnected { which: usize, goes_on: bool },
+    Unconnected { which: usize, tries_next: bool },
     Finish { which: usize, keeps: bool },
     EndStream(usize),
     CloseIdle,
     CloseShared(usize),
-    Room(usize, usize),
+    StreamsMax(usize, usize),
     Fail(usize),
     Succeed(usize),
     Wait(u32),
@@ -127,65 +131,65 @@ enum Event {
 fn event() -> impl Strategy<Value = Event> {
     let which = 0..64_usize;
     prop_oneof![
-        6 => Just(Event::Ask),
-        1 => which.clone().prop_map(Event::GiveUp),
+        6 => Just(Event::Request),
+        1 => which.clone().prop_map(Event::CancelWait),
         4 => (which.clone(), any::<bool>()).prop_map(|(which, is_http2)| Event::Connected { which, is_http2 }),
-        1 => (which.clone(), any::<bool>()).prop_map(|(which, goes_on)| Event::Unconnected { which, goes_on }),
+        1 => (which.clone(), any::<bool>()).prop_map(|(which, tries_next)| Event::Unconnected { which, tries_next }),
         4 => (which.clone(), any::<bool>()).prop_map(|(which, keeps)| Event::Finish { which, keeps }),
         4 => which.clone().prop_map(Event::EndStream),
         1 => Just(Event::CloseIdle),
         1 => which.clone().prop_map(Event::CloseShared),
-        1 => (which.clone(), 0..6_usize).prop_map(|(which, room)| Event::Room(which, room)),
+        1 => (which.clone(), 0..6_usize).prop_map(|(which, streams_max)| Event::StreamsMax(which, streams_max)),
         1 => which.clone().prop_map(Event::Fail),
         1 => which.prop_map(Event::Succeed),
         1 => (0..8_u32).prop_map(Event::Wait),
     ]
 }
 
-/// The world around a core: who holds what.
+/// What the pool has granted.
 #[derive(Default)]
 struct World {
     connecting: Vec<(usize, u64)>,
-    /// Place and connection.
+    /// Endpoint and connection.
     leased: Vec<(usize, u64)>,
     streams: Vec<(usize, u64)>,
-    /// Open connections of HTTP/2, and where.
+    /// Open connections of HTTP/2.
     shared: Vec<(usize, u64)>,
-    /// Open connections of HTTP/1 that nobody uses, and where.
+    /// Idle connections of HTTP/1.
     idle: Vec<(usize, u64)>,
     waiting: Vec<u64>,
 }
 
 impl World {
-    fn given(&mut self, turn: Turn<Connection, u64>) {
-        match turn {
-            Turn::Connect { place } => self.connecting.push((place, 0)),
-            Turn::Kept { place, id, connection } => {
+    fn record_grant(&mut self, grant: PoolGrant<Connection, u64>) {
+        match grant {
+            PoolGrant::Connect { endpoint } => self.connecting.push((endpoint, 0)),
+            PoolGrant::Idle { endpoint, id, connection } => {
                 assert_eq!(id, connection.id);
                 assert!(connection.is_open, "a closed connection was given out");
-                let at = self.idle.iter().position(|idle| *idle == (place, id)).expect("one that rests");
+                let at = self.idle.iter().position(|idle| *idle == (endpoint, id)).expect("one that rests");
                 self.idle.swap_remove(at);
-                self.leased.push((place, id));
+                self.leased.push((endpoint, id));
             }
-            Turn::Stream { place, id, connection } => {
+            PoolGrant::Stream { endpoint, id, connection } => {
                 assert_eq!(id, connection);
-                assert!(self.shared.contains(&(place, id)), "a stream of a connection that is gone");
-                self.streams.push((place, id));
+                assert!(self.shared.contains(&(endpoint, id)), "a stream of a closed connection");
+                self.streams.push((endpoint, id));
             }
         }
     }
 
-    /// Sockets that are closed give their seats back; what that makes room for is given to those who wait.
-    fn settle(&mut self, core: &mut Own, now: Time) {
+    /// Closes sockets, which releases permits, and grants to waiters.
+    fn serve_waiters(&mut self, core: &mut TestPool, now: Time) {
         loop {
-            for gone in core.take_discarded() {
-                self.idle.retain(|(_, id)| *id != gone.id);
-                core.give_seat_back();
+            for closed in core.take_discarded() {
+                self.idle.retain(|(_, id)| *id != closed.id);
+                core.release_permit();
             }
-            match core.deal(now) {
-                Some((waiter, turn)) => {
-                    assert_eq!(self.waiting.remove(0), waiter, "somebody was overtaken");
-                    self.given(turn);
+            match core.grant_next(now) {
+                Some((waiter, grant)) => {
+                    assert_eq!(self.waiting.remove(0), waiter, "the first waiter comes first");
+                    self.record_grant(grant);
                 }
                 None if core.discarded.is_empty() => return,
                 None => {}
@@ -198,96 +202,99 @@ impl World {
     }
 }
 
-/// One of them, if there is any.
 fn pick<T: Copy>(from: &mut Vec<T>, which: usize) -> Option<T> {
     (!from.is_empty()).then(|| from.swap_remove(which % from.len()))
 }
 
-fn happen(event: Event, core: &mut Own, world: &mut World, now: &mut Time, places: usize) {
+fn apply_event(event: Event, core: &mut TestPool, world: &mut World, now: &mut Time, endpoints: usize) {
     match event {
-        Event::Ask => {
-            let turn = if core.waiting() == 0 { core.take(*now) } else { None };
-            match turn {
-                Some(turn) => world.given(turn),
+        Event::Request => {
+            let grant = if core.waiting() == 0 { core.acquire(*now) } else { None };
+            match grant {
+                Some(grant) => world.record_grant(grant),
                 None => {
-                    let name = core.last + 1;
-                    world.waiting.extend(core.wait(name));
+                    let name = core.last_id + 1;
+                    world.waiting.extend(core.enqueue(name));
                 }
             }
         }
-        Event::GiveUp(which) => {
+        Event::CancelWait(which) => {
             if !world.waiting.is_empty() {
-                let gone = world.waiting.remove(which % world.waiting.len());
-                assert_eq!(core.wait_no_more(gone), Some(gone));
+                let closed = world.waiting.remove(which % world.waiting.len());
+                assert_eq!(core.cancel_wait(closed), Some(closed));
             }
         }
         Event::Connected { which, is_http2 } => {
-            let Some((place, _)) = pick(&mut world.connecting, which) else { return };
+            let Some((endpoint, _)) = pick(&mut world.connecting, which) else { return };
             let id = core.next_id();
             if is_http2 {
-                core.connected(place, Some(Met::Many { id, connection: id, room: 2 }), *now);
-                world.shared.push((place, id));
-                world.streams.push((place, id));
+                core.connected(
+                    endpoint,
+                    Some(Negotiated::Http2 { id, connection: id, streams_max: 2 }),
+                    *now,
+                );
+                world.shared.push((endpoint, id));
+                world.streams.push((endpoint, id));
             } else {
-                core.connected(place, Some(Met::One), *now);
-                world.leased.push((place, id));
+                core.connected(endpoint, Some(Negotiated::Http1), *now);
+                world.leased.push((endpoint, id));
             }
         }
-        Event::Unconnected { which, goes_on } => {
-            let Some((place, tried)) = pick(&mut world.connecting, which) else { return };
-            core.fail(place, *now).iter().for_each(|gone| {
-                world.idle.retain(|(_, id)| *id != gone.id);
-                core.give_seat_back();
+        Event::Unconnected { which, tries_next } => {
+            let Some((endpoint, tried)) = pick(&mut world.connecting, which) else { return };
+            core.fail(endpoint, *now).iter().for_each(|closed| {
+                world.idle.retain(|(_, id)| *id != closed.id);
+                core.release_permit();
             });
-            let tried = tried | 1 << place;
-            let next = if goes_on { core.go_on(place, tried, *now) } else { None };
+            let tried = tried | 1 << endpoint;
+            let next = if tries_next { core.next_endpoint(endpoint, tried, *now) } else { None };
             match next {
                 Some(next) => {
-                    assert_eq!(tried & 1 << next, 0, "it has been there");
+                    assert_eq!(tried & 1 << next, 0, "already tried");
                     world.connecting.push((next, tried));
                 }
                 None => {
-                    core.connected(place, None, *now);
-                    core.leave(place);
-                    core.give_seat_back();
+                    core.connected(endpoint, None, *now);
+                    core.finish_request(endpoint);
+                    core.release_permit();
                 }
             }
         }
         Event::Finish { which, keeps } => {
-            let Some((place, id)) = pick(&mut world.leased, which) else { return };
-            core.leave(place);
-            let kept = if keeps { core.rest(place, id, open(id), *now).is_none() } else { false };
-            if kept { world.idle.push((place, id)) } else { core.give_seat_back() }
+            let Some((endpoint, id)) = pick(&mut world.leased, which) else { return };
+            core.finish_request(endpoint);
+            let kept = if keeps { core.release_idle(endpoint, id, open(id), *now).is_none() } else { false };
+            if kept { world.idle.push((endpoint, id)) } else { core.release_permit() }
         }
         Event::EndStream(which) => {
-            let Some((place, id)) = pick(&mut world.streams, which) else { return };
-            core.leave(place);
-            assert_eq!(core.end_stream(place, id, *now), None, "it is kept");
+            let Some((endpoint, id)) = pick(&mut world.streams, which) else { return };
+            core.finish_request(endpoint);
+            assert_eq!(core.end_stream(endpoint, id, *now), None, "it is kept");
         }
         Event::CloseIdle => {
-            // The other end closes them all; nobody has been told yet.
-            core.places
+            // The peer closes them without notice.
+            core.endpoints
                 .iter_mut()
-                .flat_map(|place| &mut place.idle)
+                .flat_map(|endpoint| &mut endpoint.idle)
                 .for_each(|idle| idle.connection.is_open = false);
         }
         Event::CloseShared(which) => {
-            let Some((place, id)) = pick(&mut world.shared, which) else { return };
-            core.forget(place, id);
-            core.give_seat_back();
+            let Some((endpoint, id)) = pick(&mut world.shared, which) else { return };
+            core.remove(endpoint, id);
+            core.release_permit();
         }
-        Event::Room(which, room) => {
-            if let Some((place, id)) = world.shared.get(which % world.shared.len().max(1)) {
-                core.set_room(*place, *id, room);
+        Event::StreamsMax(which, streams_max) => {
+            if let Some((endpoint, id)) = world.shared.get(which % world.shared.len().max(1)) {
+                core.set_streams_max(*endpoint, *id, streams_max);
             }
         }
         Event::Fail(which) => {
-            for gone in core.fail(which % places, *now) {
-                world.idle.retain(|(_, id)| *id != gone.id);
-                core.give_seat_back();
+            for closed in core.fail(which % endpoints, *now) {
+                world.idle.retain(|(_, id)| *id != closed.id);
+                core.release_permit();
             }
         }
-        Event::Succeed(which) => core.succeed(which % places),
+        Event::Succeed(which) => core.succeed(which % endpoints),
         Event::Wait(seconds) => *now = *now + Duration::from_secs(seconds.into()),
     }
 }
@@ -296,28 +303,28 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens(
+    fn invariants_hold_after_any_events(
         connections in 1..5_usize,
         waiting in 0..6_usize,
-        places in 1..4_usize,
+        endpoints in 1..4_usize,
         may_share: bool,
         events in prop::collection::vec(event(), 1..200),
     ) {
-        let mut core = core(connections, waiting, places, may_share);
+        let mut core = core(connections, waiting, endpoints, may_share);
         let (mut world, mut now) = (World::default(), Time::ZERO);
         for event in events {
-            happen(event, &mut core, &mut world, &mut now, places);
-            world.settle(&mut core, now);
+            apply_event(event, &mut core, &mut world, &mut now, endpoints);
+            world.serve_waiters(&mut core, now);
             prop_assert!(core.connections() <= connections, "{event:?}");
             prop_assert_eq!(core.connections(), world.connections(), "{:?}", event);
             prop_assert_eq!(core.waiting(), world.waiting.len(), "{:?}", event);
             prop_assert!(core.waiting() <= waiting);
             let busy = world.connecting.len() + world.leased.len() + world.streams.len();
-            prop_assert_eq!(core.places(now).map(|place| place.busy).sum::<usize>(), busy, "{:?}", event);
-            // Nobody waits while there is something for them.
-            prop_assert!(core.waiting() == 0 || core.take(now).is_none(), "{event:?}");
+            prop_assert_eq!(core.endpoints(now).map(|endpoint| endpoint.busy).sum::<usize>(), busy, "{:?}", event);
+            // No request waits while a connection is free.
+            prop_assert!(core.waiting() == 0 || core.acquire(now).is_none(), "{event:?}");
         }
-        // When all who hold something are done, all who wait are served.
+        // Once all connections are released, all waiters are served.
         for _ in 0..10_000 {
             if world.waiting.is_empty() && world.connecting.is_empty() {
                 break;
@@ -325,17 +332,17 @@ proptest! {
             for event in [
                 Event::Connected { which: 0, is_http2: false },
                 Event::Finish { which: 0, keeps: true },
-                Event::Room(0, 2),
+                Event::StreamsMax(0, 2),
                 Event::EndStream(0),
             ] {
-                happen(event, &mut core, &mut world, &mut now, places);
-                world.settle(&mut core, now);
+                apply_event(event, &mut core, &mut world, &mut now, endpoints);
+                world.serve_waiters(&mut core, now);
             }
             if world.connecting.is_empty() && world.leased.is_empty() && world.streams.is_empty() {
-                happen(Event::CloseShared(0), &mut core, &mut world, &mut now, places);
-                world.settle(&mut core, now);
+                apply_event(Event::CloseShared(0), &mut core, &mut world, &mut now, endpoints);
+                world.serve_waiters(&mut core, now);
             }
         }
-        prop_assert!(world.waiting.is_empty(), "{} wait for ever", world.waiting.len());
+        prop_assert!(world.waiting.is_empty(), "{} requests wait forever", world.waiting.len());
     }
 }

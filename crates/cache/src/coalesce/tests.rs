@@ -1,0 +1,317 @@
+//! The state machine under random operations, one at a time.
+
+use std::{
+    pin::Pin,
+    sync::atomic::{AtomicUsize, Ordering},
+    task::Wake,
+};
+
+use proptest::prelude::*;
+
+use super::*;
+
+type Answer = Result<u32, &'static str>;
+
+/// A deadline that nobody sees.
+const FAR: Time = Time::from_nanos(u64::MAX);
+
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A caller that waits, and what it has been told.
+struct Caller {
+    waiter: Waiter<u8, Answer>,
+    wakes: Arc<Wakes>,
+    wakes_seen: usize,
+    polled: bool,
+}
+
+impl Caller {
+    fn new(waiter: Waiter<u8, Answer>) -> Self {
+        Self { waiter, wakes: Arc::default(), wakes_seen: 0, polled: false }
+    }
+
+    fn poll(&mut self) -> Poll<WaitOutcome<u8, Answer>> {
+        self.polled = true;
+        self.wakes_seen = self.wakes.0.load(Ordering::Relaxed);
+        let waker = Waker::from(Arc::clone(&self.wakes));
+        Pin::new(&mut self.waiter).poll(&mut Context::from_waker(&waker))
+    }
+
+    /// A runtime would poll it now: it has never been, or it was woken since.
+    fn is_ready(&self) -> bool {
+        !self.polled || self.wakes.0.load(Ordering::Relaxed) > self.wakes_seen
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Board,
+    Expire,
+    Watch,
+    Land(bool),
+    LoseLeader,
+    PollReady(usize),
+    PollAny(usize),
+    Leave(usize),
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let op = prop_oneof![
+        4 => Just(Op::Board),
+        1 => Just(Op::Expire),
+        1 => Just(Op::Watch),
+        1 => any::<bool>().prop_map(Op::Land),
+        2 => Just(Op::LoseLeader),
+        4 => any::<usize>().prop_map(Op::PollReady),
+        1 => any::<usize>().prop_map(Op::PollAny),
+        2 => any::<usize>().prop_map(Op::Leave),
+    ];
+    prop::collection::vec(op, 0..60)
+}
+
+proptest! {
+    /// One key, any order of events. A key that is waiters has a leader or a waiter that was elected
+    /// and woken; when the dust settles every caller has been told, and the key is free.
+    #[test]
+    fn every_caller_receives_a_result(ops in ops()) {
+        let coalescer: Arc<Coalescer<u8, Answer>> = Coalescer::new(Seed(1), || Err("lost"));
+        let mut leaders: Vec<Leader<u8, Answer>> = Vec::new();
+        let mut callers: Vec<Caller> = Vec::new();
+        let mut stored = None;
+        let mut timekeepers = Vec::new();
+        let mut now = 0_u64;
+
+        for op in ops {
+            match op {
+                Op::Board => match coalescer.join(&0, Time::from_nanos(now), |_| Time::from_nanos(now + 3), || stored, |_| true) {
+                    JoinOutcome::Stored(_) => prop_assert!(leaders.is_empty(), "answered and led"),
+                    JoinOutcome::Completed(_) => prop_assert!(false, "slots are dropped at once here"),
+                    JoinOutcome::DeadlinePassed => prop_assert!(false, "deadlines are in the future here"),
+                    JoinOutcome::Wait(waiter, timekeeper) => {
+                        callers.push(Caller::new(waiter));
+                        timekeepers.extend(timekeeper);
+                    }
+                    JoinOutcome::Lead(leader) => {
+                        prop_assert!(leaders.is_empty(), "two leaders of one key");
+                        leaders.push(leader);
+                    }
+                },
+                Op::Expire => {
+                    now += 1;
+                    timekeepers.retain(|timekeeper| timekeeper.expire(Time::from_nanos(now)).is_some());
+                }
+                Op::Watch => callers.extend(leaders.last().map(|leader| Caller::new(leader.watch(None).0))),
+                Op::Land(ok) => if let Some(leader) = leaders.pop() {
+                    stored = ok.then_some(7);
+                    drop(leader.complete(stored.ok_or("failed")));
+                    prop_assert_eq!(coalescer.in_flight_count(), 0);
+                },
+                Op::LoseLeader => drop(leaders.pop()),
+                Op::PollReady(which) | Op::PollAny(which) => {
+                    // A future may be polled for reasons that are not its own.
+                    let is_any = matches!(op, Op::PollAny(_));
+                    let ready: Vec<usize> = (0..callers.len()).filter(|i| is_any || callers[*i].is_ready()).collect();
+                    if !ready.is_empty() {
+                        let index = ready[which % ready.len()];
+                        match callers[index].poll() {
+                            Poll::Pending => {}
+                            Poll::Ready(WaitOutcome::Completed(..) | WaitOutcome::TimedOut) => drop(callers.swap_remove(index)),
+                            Poll::Ready(WaitOutcome::Lead(leader)) => {
+                                drop(callers.swap_remove(index));
+                                prop_assert!(leaders.is_empty(), "two leaders of one key");
+                                leaders.push(leader);
+                            }
+                        }
+                    }
+                }
+                Op::Leave(which) => if !callers.is_empty() {
+                    drop(callers.swap_remove(which % callers.len()));
+                },
+            }
+            let someone_acts = !leaders.is_empty() || callers.iter().any(Caller::is_ready);
+            prop_assert!(coalescer.in_flight_count() == 0 || someone_acts, "the key is held by nobody");
+        }
+
+        // The dust settles: leaders complete, whoever is ready is polled.
+        loop {
+            if let Some(leader) = leaders.pop() {
+                drop(leader.complete(Ok(7)));
+                continue;
+            }
+            let Some(index) = callers.iter().position(Caller::is_ready) else { break };
+            match callers[index].poll() {
+                Poll::Pending => {}
+                Poll::Ready(WaitOutcome::Completed(..) | WaitOutcome::TimedOut) => drop(callers.swap_remove(index)),
+                Poll::Ready(WaitOutcome::Lead(leader)) => {
+                    drop(callers.swap_remove(index));
+                    leaders.push(leader);
+                }
+            }
+        }
+        prop_assert!(callers.is_empty(), "{} callers wait for ever", callers.len());
+        prop_assert_eq!(coalescer.in_flight_count(), 0);
+    }
+}
+
+#[test]
+fn earlier_deadline_gets_its_own_timer() {
+    let coalescer: Arc<Coalescer<u8, Answer>> = Coalescer::new(Seed(1), || Err("lost"));
+    let leader = coalescer.try_start(&0, Time::ZERO, || false).expect("the key is free");
+    let at = Time::from_nanos;
+    let join = |deadline| match coalescer.join(&0, Time::ZERO, |_| at(deadline), || None::<()>, |_| true) {
+        JoinOutcome::Wait(waiter, timekeeper) => (Caller::new(waiter), timekeeper),
+        _ => panic!("somebody leads"),
+    };
+    let (mut patient, first) = join(20);
+    let (mut impatient, second) = join(10);
+    let (_other, third) = join(15);
+    assert!(first.is_some() && second.is_some() && third.is_none());
+    assert!(patient.poll().is_pending() && impatient.poll().is_pending());
+    let second = second.expect("seen above");
+    assert_eq!(second.expire(at(10)), Some(at(15)), "though the one before has longer");
+    assert!(impatient.is_ready() && !patient.is_ready());
+    assert!(matches!(impatient.poll(), Poll::Ready(WaitOutcome::TimedOut)));
+    assert!(matches!(
+        coalescer.join(&0, at(30), |_| at(30), || None::<()>, |_| true),
+        JoinOutcome::DeadlinePassed
+    ));
+    drop(leader);
+}
+
+#[test]
+fn background_load_starts_only_for_a_free_key_that_needs_it() {
+    let coalescer: Arc<Coalescer<u8, Answer>> = Coalescer::new(Seed(1), || Err("lost"));
+    assert!(coalescer.try_start(&0, Time::ZERO, || true).is_none());
+    let leader = coalescer.try_start(&0, Time::ZERO, || false).expect("the key is free");
+    assert!(coalescer.try_start(&0, Time::ZERO, || panic!("it is taken")).is_none());
+    // Who is aboard stays aboard when the key is freed before its time.
+    let JoinOutcome::Wait(mut waiter, _) = coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true)
+    else {
+        panic!("somebody leads");
+    };
+    coalescer.detach(&0);
+    let successor = coalescer.try_start(&0, Time::ZERO, || false).expect("it is free again");
+    drop(leader.complete(Ok(7)));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(matches!(
+        Pin::new(&mut waiter).poll(&mut context),
+        Poll::Ready(WaitOutcome::Completed(Ok(7), 0))
+    ));
+    assert!(
+        coalescer.try_start(&0, Time::ZERO, || false).is_none(),
+        "the first one's landing frees no other"
+    );
+    coalescer.detach_all();
+    assert_eq!(coalescer.in_flight_count(), 0);
+    drop(successor);
+}
+
+#[test]
+fn caller_between_completion_and_freeing_receives_the_same_result() {
+    let coalescer: Arc<Coalescer<u8, Answer>> = Coalescer::new(Seed(1), || Err("lost"));
+    let JoinOutcome::Lead(leader) = coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) else {
+        panic!("the first leads")
+    };
+    let slot = leader.complete(Ok(7));
+    assert!(matches!(
+        coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true),
+        JoinOutcome::Completed(Ok(7))
+    ));
+    let JoinOutcome::Lead(successor) = coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| false)
+    else {
+        panic!("an answer that does not serve makes way")
+    };
+    drop(slot);
+    assert!(
+        matches!(coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true), JoinOutcome::Wait(..)),
+        "the successor's key"
+    );
+    drop(successor);
+    assert!(matches!(coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true), JoinOutcome::Lead(_)));
+}
+
+#[test]
+fn elected_waiter_that_is_never_polled_blocks_no_caller() {
+    let coalescer: Arc<Coalescer<u8, Answer>> = Coalescer::new(Seed(1), || Err("lost"));
+    let JoinOutcome::Lead(leader) = coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) else {
+        panic!("the first leads")
+    };
+    let wait = || match coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) {
+        JoinOutcome::Wait(waiter, _) => Caller::new(waiter),
+        other => panic!("{other:?}"),
+    };
+    let (mut parked, mut other) = (wait(), wait());
+    assert!(parked.poll().is_pending() && other.poll().is_pending());
+    drop(leader);
+    assert!(parked.is_ready() && !other.is_ready(), "the first is elected");
+    let JoinOutcome::Lead(newcomer) = coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) else {
+        panic!("the key is vacant")
+    };
+    assert!(other.poll().is_pending());
+    drop(newcomer.complete(Ok(7)));
+    assert!(
+        matches!(parked.poll(), Poll::Ready(WaitOutcome::Completed(Ok(7), 1))),
+        "the second leader's answer"
+    );
+    assert!(matches!(other.poll(), Poll::Ready(WaitOutcome::Completed(Ok(7), 1))));
+}
+
+#[test]
+fn one_timer_wakes_all_expired_waiters() {
+    let coalescer: Arc<Coalescer<u8, Answer>> = Coalescer::new(Seed(1), || Err("lost"));
+    let JoinOutcome::Lead(leader) = coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) else {
+        panic!("the first leads")
+    };
+    let at = Time::from_nanos;
+    let join = |deadline| match coalescer.join(&0, Time::ZERO, |_| at(deadline), || None::<()>, |_| true) {
+        JoinOutcome::Wait(waiter, timekeeper) => (Caller::new(waiter), timekeeper),
+        other => panic!("{other:?}"),
+    };
+    let (mut early, timekeeper) = join(10);
+    let (mut late, second) = join(20);
+    let timekeeper = timekeeper.expect("the first waiter brings it");
+    assert!(second.is_none());
+    assert!(early.poll().is_pending() && late.poll().is_pending());
+    assert_eq!(timekeeper.expire(at(9)), Some(at(10)));
+    assert!(!early.is_ready());
+    assert_eq!(timekeeper.expire(at(10)), Some(at(20)));
+    assert!(early.is_ready() && !late.is_ready());
+    assert!(matches!(early.poll(), Poll::Ready(WaitOutcome::TimedOut)));
+    assert_eq!(timekeeper.expire(at(20)), None, "nobody is left to time");
+    let (mut later, third) = join(30);
+    assert!(third.is_some(), "so whoever comes next brings another one");
+    drop(leader.complete(Ok(7)));
+    assert!(matches!(late.poll(), Poll::Ready(WaitOutcome::Completed(Ok(7), 0))), "an answer in time is one");
+    assert!(matches!(later.poll(), Poll::Ready(WaitOutcome::Completed(Ok(7), 0))));
+}
+
+#[test]
+fn second_lost_leader_ends_the_load() {
+    let coalescer: Arc<Coalescer<u8, Answer>> = Coalescer::new(Seed(1), || Err("lost"));
+    let JoinOutcome::Lead(leader) = coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) else {
+        panic!("the first leads")
+    };
+    let mut callers: Vec<Caller> = (0..3)
+        .map(|_| match coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) {
+            JoinOutcome::Wait(waiter, _) => Caller::new(waiter),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(callers.iter_mut().all(|caller| caller.poll().is_pending()));
+    drop(leader);
+    let ready: Vec<usize> = (0..3).filter(|i| callers[*i].is_ready()).collect();
+    assert_eq!(ready, [0], "exactly one is elected");
+    let Poll::Ready(WaitOutcome::Lead(second)) = callers[0].poll() else { panic!("elected, so it leads") };
+    drop(second);
+    for caller in &mut callers[1..] {
+        assert!(matches!(caller.poll(), Poll::Ready(WaitOutcome::Completed(Err("lost"), _))));
+    }
+    assert_eq!(coalescer.in_flight_count(), 0);
+}

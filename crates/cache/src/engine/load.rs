@@ -1,0 +1,439 @@
+//! One load, in a task of its own that no caller's cancellation ends.
+
+use std::{hash::Hash, sync::Arc, time::Duration};
+
+use stockade_model::time::{Runtime, Time, before};
+use tokio::sync::OwnedSemaphorePermit;
+use tracing::{Instrument, Span, field::Empty};
+
+use super::{
+    Engine,
+    admission::AdmissionPermit,
+    loaded::{LoadResult, Loaded},
+    loader::{CacheMode, LoadedValue, Loader, Remainder},
+    pending_work::WorkGuard,
+    shared_tier::{LoadGrant, TierDecision},
+    writer::{VersionClaim, Write},
+};
+use crate::{
+    breaker::BreakerPermit,
+    coalesce::{KeyGuard, Leader},
+    error::Error,
+    store::{Reservation, budget::ReservedBytes, refills::Version},
+    strategy,
+    tier::Lease,
+};
+
+/// How a load completes: through its leader, or not at all because waiters already have an answer.
+enum Completion<K: Hash + Eq, V> {
+    Pending(Leader<K, LoadResult<V>>),
+    Done(K, KeyGuard<K, LoadResult<V>>),
+}
+
+impl<K: Hash + Eq, V: Clone> Completion<K, V> {
+    fn key(&self) -> &K {
+        match self {
+            Self::Pending(leader) => leader.key(),
+            Self::Done(key, _) => key,
+        }
+    }
+
+    fn complete(self, result: LoadResult<V>) -> KeyGuard<K, LoadResult<V>> {
+        match self {
+            Self::Pending(leader) => leader.complete(result),
+            Self::Done(_, key_guard) => key_guard,
+        }
+    }
+}
+
+/// A load that has not been admitted yet.
+struct LoadTask<K: Hash + Eq, V, R: Runtime> {
+    leader: Leader<K, LoadResult<V>>,
+    /// The entry version that the lookup saw.
+    seen_version: Version,
+    /// The mode of the request that started the load.
+    mode: CacheMode,
+    /// `None`: it has to queue.
+    admission_permit: Option<AdmissionPermit>,
+    breaker_permit: Option<BreakerPermit<R>>,
+    deadline: Time,
+    pending_work: WorkGuard,
+}
+
+impl<K, V, R> Engine<K, V, R>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    R: Runtime,
+{
+    /// Starts a load in its own task. Returns false if the breaker refuses it.
+    pub(crate) fn start_load<L: Loader<K, V>>(
+        self: &Arc<Self>,
+        leader: Leader<K, LoadResult<V>>,
+        seen_version: Version,
+        mode: CacheMode,
+        load: L,
+    ) -> bool {
+        let deadline = self.runtime.now() + self.strategy.load.deadline;
+        let pending_work = self.pending_work.start();
+        if self.shared.is_some() {
+            let loading = LoadTask {
+                leader,
+                seen_version,
+                mode,
+                admission_permit: None,
+                breaker_permit: None,
+                deadline,
+                pending_work,
+            };
+            self.runtime.spawn(Arc::clone(self).run(loading, load));
+            return true;
+        }
+        let breaker_permit = match self.breaker_permit(leader.key()) {
+            Ok(breaker_permit) => breaker_permit,
+            Err(refused) => {
+                drop(leader.complete(Err(refused)));
+                return false;
+            }
+        };
+        let admission_permit = self.admission.try_admit(&self.store, leader.key(), L::RESERVES_BYTES);
+        if admission_permit.is_some() {
+            self.count_load(leader.key(), deadline);
+        }
+        let loading =
+            LoadTask { leader, seen_version, mode, admission_permit, breaker_permit, deadline, pending_work };
+        self.runtime.spawn(Arc::clone(self).run(loading, load));
+        true
+    }
+
+    /// Asks the breaker; `None`: there is no breaker.
+    fn breaker_permit(&self, key: &K) -> Result<Option<BreakerPermit<R>>, Error> {
+        let Some(breakers) = &self.breakers else { return Ok(None) };
+        let breaker_permit = breakers.for_key(key).admit(&self.runtime);
+        if breaker_permit.is_none() {
+            self.counters.loads_refused.increment();
+        }
+        breaker_permit.map(Some).ok_or(Error::BreakerOpen)
+    }
+
+    fn count_load(&self, key: &K, deadline: Time) {
+        self.counters.loads.increment();
+        if self.store.start_load(key, self.runtime.now(), deadline) {
+            self.counters.episodes.increment();
+        }
+    }
+
+    /// Queues for admission until the deadline.
+    async fn queue_for_admission(
+        &self,
+        key: &K,
+        deadline: Time,
+        reserves_bytes: bool,
+    ) -> Result<AdmissionPermit, Error> {
+        let entered = self.admission.admit(&self.store, key, reserves_bytes);
+        let admission_permit = match before(&self.runtime, deadline, entered).await {
+            Some(Ok(admission_permit)) => admission_permit,
+            Some(Err(rejected)) => {
+                self.counters.loads_rejected.increment();
+                return Err(rejected);
+            }
+            None => {
+                self.counters.loads_rejected.increment();
+                return Err(Error::QueueTimeout { after: self.strategy.load.deadline });
+            }
+        };
+        self.count_load(key, deadline);
+        Ok(admission_permit)
+    }
+
+    /// The task of one load. It holds a work guard until a write in the mailbox has been enqueued. A shared
+    /// tier is looked up before the load, and updated after it.
+    async fn run<L: Loader<K, V>>(self: Arc<Self>, loading: LoadTask<K, V, R>, load: L) {
+        let LoadTask {
+            leader,
+            mut seen_version,
+            mode,
+            admission_permit,
+            breaker_permit,
+            deadline,
+            pending_work,
+        } = loading;
+        let (mut completion, mut grant) = (Completion::Pending(leader), LoadGrant::LOCAL);
+        if let Some(shared) = &self.shared {
+            // Boxed: this future is larger than the rest of the task.
+            match Box::pin(self.look_up_in_tier(shared, completion.key(), mode, deadline)).await {
+                TierDecision::Serve(loaded) => return drop(completion.complete(Ok(loaded))),
+                TierDecision::Failed(error) => return drop(completion.complete(Err(error))),
+                TierDecision::Load(turn) => grant = turn,
+                TierDecision::ServeAndRefresh(loaded, lease) => {
+                    grant.lease = Some(lease);
+                    let key = completion.key().clone();
+                    // Requests that join until the refresh ends receive this answer.
+                    completion = Completion::Done(key, completion.complete(Ok(loaded)));
+                }
+            }
+            if self.runtime.now() >= deadline {
+                // The deadline passed in the tier's queue. Dropping the lease lets another node load.
+                drop(grant.lease);
+                return self.fail(completion, None, grant.stale, self.deadline_error()).await;
+            }
+            // A value from the tier may have been stored here since.
+            seen_version = self.store.version(completion.key());
+        }
+        let LoadGrant { lease, stale } = grant;
+        let mut received =
+            match self.execute(completion.key(), admission_permit, breaker_permit, deadline, load).await {
+                Ok(received) => received,
+                Err(error) => return self.fail(completion, lease, stale, error).await,
+            };
+        if let Some(remainder) = received.remainder.take() {
+            let key = completion.key().clone();
+            // Requests that join until the value is complete receive this beginning.
+            completion = Completion::Done(key, completion.complete(Ok(received.loaded.clone())));
+            if let Err(error) = self.complete(&mut received, remainder, deadline).await {
+                return self.fail(completion, lease, stale, error).await;
+            }
+        }
+        let ReceivedValue { loaded, bytes, attempt, is_transient, .. } = received;
+        drop(attempt);
+        if is_transient {
+            // Dropping the lease makes waiting nodes look the key up again.
+            return drop(completion.complete(Ok(loaded)));
+        }
+        let to_share = lease.map(|lease| (lease, completion.key().clone(), loaded.clone()));
+        let key_guard = if self.has_memory() {
+            self.store_and_complete(completion, loaded, bytes, seen_version, pending_work.clone()).await;
+            None
+        } else if self.strategy.store != strategy::StoreMode::Sync {
+            Some(completion.complete(Ok(loaded)))
+        } else {
+            if let Some((lease, key, loaded)) = to_share {
+                self.complete_lease(lease, &key, Ok(&loaded)).await;
+            }
+            return drop(completion.complete(Ok(loaded)));
+        };
+        if let Some((lease, key, loaded)) = to_share {
+            self.complete_lease(lease, &key, Ok(&loaded)).await;
+        }
+        // Free the key last: a request that finds it free looks the key up in the tier.
+        drop((key_guard, pending_work));
+    }
+
+    /// Completes a load that failed, with a stale value from the tier if there is one.
+    async fn fail(
+        &self,
+        completion: Completion<K, V>,
+        lease: Option<Box<dyn Lease>>,
+        stale: Option<Loaded<V>>,
+        error: Error,
+    ) {
+        let key = lease.is_some().then(|| completion.key().clone());
+        let stale = stale.and_then(|stale| self.as_fallback(stale, &error));
+        drop(completion.complete(stale.ok_or_else(|| error.clone())));
+        if let (Some(lease), Some(key)) = (lease, key) {
+            self.complete_lease(lease, &key, Err(&error)).await;
+        }
+    }
+
+    /// Runs the load if the breaker and admission control allow it.
+    async fn execute<L: Loader<K, V>>(
+        &self,
+        key: &K,
+        admission_permit: Option<AdmissionPermit>,
+        breaker_permit: Option<BreakerPermit<R>>,
+        deadline: Time,
+        load: L,
+    ) -> Result<ReceivedValue<'_, K, V, R>, Error> {
+        let breaker_permit = if self.shared.is_some() { self.breaker_permit(key)? } else { breaker_permit };
+        let admission_permit = match admission_permit {
+            Some(admission_permit) => admission_permit,
+            None => self.queue_for_admission(key, deadline, L::RESERVES_BYTES).await?,
+        };
+        let since = self.store.invalidation_seq();
+        let mut attempt = LoadAttempt::start(self, key.clone(), breaker_permit);
+        let span = tracing::info_span!("load", cache = self.name.as_deref(), error = Empty);
+        let load = load.load(|| Reservation::new(&self.store, key)).instrument(span.clone());
+        let result = match before(&self.runtime, deadline, load).await {
+            Some(result) => result.map_err(|error| Error::Load(error.into())),
+            None => Err(self.deadline_error()),
+        };
+        match result {
+            Ok(LoadedValue { value, remainder, reservation, is_failure, is_transient, is_from_source }) => {
+                if !is_from_source {
+                    attempt.breaker_permit = None;
+                }
+                let took = if remainder.is_some() { attempt.took() } else { attempt.end(!is_failure) };
+                let loaded = self.new_loaded(value, self.runtime.now(), took, since);
+                let (bytes, place) = admission_permit.into_parts();
+                let bytes = reservation.and_then(Reservation::into_bytes).or(bytes);
+                Ok(ReceivedValue {
+                    loaded,
+                    bytes,
+                    remainder,
+                    is_failure,
+                    is_transient,
+                    attempt,
+                    span,
+                    _place: place,
+                })
+            }
+            Err(error) => {
+                attempt.end(false);
+                span.record("error", tracing::field::display(&error));
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits for the remainder of a streamed value.
+    async fn complete(
+        &self,
+        received: &mut ReceivedValue<'_, K, V, R>,
+        remainder: Remainder<K, V>,
+        deadline: Time,
+    ) -> Result<(), Error> {
+        let completed =
+            match before(&self.runtime, deadline, remainder.instrument(received.span.clone())).await {
+                Some(completed) => completed.map_err(|error| Error::Load(error.into())),
+                None => Err(self.deadline_error()),
+            };
+        match completed {
+            Ok((value, reservation)) => {
+                let took = received.attempt.end(!received.is_failure);
+                received.bytes = reservation.into_bytes();
+                // Its age counts from its beginning.
+                let (at, since) = (received.loaded.at, received.loaded.since);
+                received.loaded = self.new_loaded(value, at, took, since);
+                Ok(())
+            }
+            Err(error) => {
+                // A deadline while a value still arrives is no failure of the source; a broken connection is.
+                received.attempt.end(matches!(error, Error::Deadline { .. }) && !received.is_failure);
+                received.span.record("error", tracing::field::display(&error));
+                Err(error)
+            }
+        }
+    }
+
+    /// Stores the value and completes the load, in the order that the strategy's [`StoreMode`](strategy::StoreMode)
+    /// defines.
+    async fn store_and_complete(
+        &self,
+        completion: Completion<K, V>,
+        loaded: Loaded<V>,
+        bytes: Option<ReservedBytes>,
+        seen_version: Version,
+        pending_work: WorkGuard,
+    ) {
+        let permit = match loaded.life {
+            Some(_) => self.store.reserve_for_store(completion.key(), &loaded.value, bytes).ok(),
+            None => None,
+        };
+        let key = completion.key().clone();
+        let mut write =
+            Write { key, loaded: loaded.clone(), claim: None, key_guard: None, permit, pending_work };
+        match self.strategy.store {
+            strategy::StoreMode::Sync => {
+                let stored = self.writer.store(write).await;
+                drop(completion.complete(stored.map(|()| loaded)));
+            }
+            strategy::StoreMode::Async => {
+                write.key_guard = Some(completion.complete(Ok(loaded)));
+                self.writer.store_async(write);
+            }
+            strategy::StoreMode::LockedAsync => {
+                let key_guard = completion.complete(Ok(loaded));
+                match VersionClaim::take(&self.store, &write.key, seen_version) {
+                    Some(claim) => {
+                        (write.claim, write.key_guard) = (Some(claim), Some(key_guard));
+                        self.writer.store_async(write);
+                    }
+                    None => self.counters.stores_skipped.increment(),
+                }
+            }
+        }
+    }
+}
+
+/// A value that a load returned, or the beginning of one.
+struct ReceivedValue<'a, K, V, R>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    R: Runtime,
+{
+    loaded: Loaded<V>,
+    bytes: Option<ReservedBytes>,
+    remainder: Option<Remainder<K, V>>,
+    is_failure: bool,
+    is_transient: bool,
+    attempt: LoadAttempt<'a, K, V, R>,
+    span: Span,
+    /// The slot among the concurrent loads.
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+/// A load that has started. If it is dropped before [`end`](Self::end), it counts as failed, in the breaker too.
+struct LoadAttempt<'a, K, V, R>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    R: Runtime,
+{
+    engine: &'a Engine<K, V, R>,
+    key: K,
+    breaker_permit: Option<BreakerPermit<R>>,
+    started_at: Time,
+    is_finished: bool,
+}
+
+impl<'a, K, V, R> LoadAttempt<'a, K, V, R>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    R: Runtime,
+{
+    fn start(engine: &'a Engine<K, V, R>, key: K, breaker_permit: Option<BreakerPermit<R>>) -> Self {
+        Self { engine, key, breaker_permit, started_at: engine.runtime.now(), is_finished: false }
+    }
+
+    fn took(&self) -> Duration {
+        self.engine.runtime.now() - self.started_at
+    }
+
+    /// Records the result. Returns the duration of the load.
+    fn end(&mut self, is_answered: bool) -> Duration {
+        self.is_finished = true;
+        let Engine { runtime, counters, strategy, store, meter, .. } = self.engine;
+        let now = runtime.now();
+        let took = now - self.started_at;
+        if let Some(breaker_permit) = self.breaker_permit.take() {
+            breaker_permit.record_result(is_answered);
+        }
+        if let Some(meter) = meter {
+            meter.record_load(took);
+        }
+        if is_answered {
+            counters.loads_answered.increment();
+        } else {
+            counters.loads_failed.increment();
+            if !strategy.throttle.is_zero() {
+                store.throttle(&self.key, runtime.coarse_now(), now + strategy.throttle);
+            }
+        }
+        took
+    }
+}
+
+impl<K, V, R> Drop for LoadAttempt<'_, K, V, R>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    R: Runtime,
+{
+    fn drop(&mut self) {
+        if !self.is_finished {
+            self.end(false);
+        }
+    }
+}

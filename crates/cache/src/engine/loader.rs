@@ -1,0 +1,136 @@
+//! A caller's function that loads a value, whole or as a stream.
+
+use std::{future::Future, hash::Hash, pin::Pin};
+
+use crate::store::Reservation;
+
+/// Whether a request accepts a stored value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheMode {
+    /// Stored values are served as the strategy says.
+    #[default]
+    Default,
+    /// The request is answered by a load that ends after the request started. If the load fails, a stored value is
+    /// served as a [fallback](stockade_model::outcome::Outcome::Fallback). (The `reload` cache mode of the Fetch
+    /// standard.)
+    Reload,
+}
+
+/// The result of the `load` function of [`Cache::get_streaming`](crate::Cache::get_streaming): a value that can be
+/// served, and the future of what is still being received.
+pub struct LoadedValue<K: Hash + Eq + Clone, V: Clone> {
+    /// The value that waiting callers receive.
+    pub value: V,
+    /// Resolves to the value to store and the bytes reserved for it, once everything has been received. `None`:
+    /// `value` is complete and is stored itself. An error fails the load: nothing is stored, although callers
+    /// were answered with `value`.
+    pub remainder: Option<Remainder<K, V>>,
+    /// The bytes reserved for `value`, if there is no remainder.
+    pub reservation: Option<Reservation<K, V>>,
+    /// Whether the source failed even though there is a value, such as a response with status 503. The breaker
+    /// counts the load as failed.
+    pub is_failure: bool,
+    /// Whether the value only answers the callers that wait for it: it is not stored and replaces nothing.
+    pub is_transient: bool,
+    /// Whether the source was contacted. If not, the breaker does not count the load.
+    pub is_from_source: bool,
+}
+
+/// Resolves to the complete value of a load and the bytes reserved for it.
+pub type Remainder<K, V> = Pin<Box<dyn Future<Output = Result<(V, Reservation<K, V>), BoxError>> + Send>>;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+impl<K: Hash + Eq + Clone, V: Clone> LoadedValue<K, V> {
+    /// A value that was received completely and is to be stored.
+    #[must_use]
+    pub fn complete(value: V) -> Self {
+        Self {
+            value,
+            remainder: None,
+            reservation: None,
+            is_failure: false,
+            is_transient: false,
+            is_from_source: true,
+        }
+    }
+
+    /// A complete value for the callers that wait. It is not stored, and a stored value stays.
+    #[must_use]
+    pub fn transient(value: V) -> Self {
+        Self { is_transient: true, ..Self::complete(value) }
+    }
+
+    /// A [transient](Self::transient) value that was made without contacting the source.
+    #[must_use]
+    pub fn without_source(value: V) -> Self {
+        Self { is_from_source: false, ..Self::transient(value) }
+    }
+}
+
+impl<K: Hash + Eq + Clone, V: Clone + std::fmt::Debug> std::fmt::Debug for LoadedValue<K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { value, remainder, is_failure, is_transient, .. } = self;
+        f.debug_struct("LoadedValue")
+            .field("value", value)
+            .field("has_remainder", &remainder.is_some())
+            .field("is_failure", is_failure)
+            .field("is_transient", is_transient)
+            .finish()
+    }
+}
+
+/// Loads the value of one key. It is called at most once.
+pub(crate) trait Loader<K: Hash + Eq + Clone, V: Clone>: Send + 'static {
+    /// Whether bytes for the value are reserved before the load starts.
+    const RESERVES_BYTES: bool;
+
+    fn load(
+        self,
+        bytes: impl FnOnce() -> Reservation<K, V>,
+    ) -> impl Future<Output = Result<LoadedValue<K, V>, BoxError>> + Send + 'static;
+}
+
+/// A function that returns the complete value.
+pub(crate) struct ValueLoader<L>(pub(crate) L);
+
+/// A function that returns the beginning of a value and the future of the remainder.
+pub(crate) struct StreamLoader<L>(pub(crate) L);
+
+impl<K, V, L, F, E> Loader<K, V> for ValueLoader<L>
+where
+    K: Hash + Eq + Clone,
+    V: Clone,
+    L: FnOnce() -> F + Send + 'static,
+    F: Future<Output = Result<V, E>> + Send + 'static,
+    E: Into<BoxError> + Send + 'static,
+{
+    const RESERVES_BYTES: bool = true;
+
+    fn load(
+        self,
+        _room: impl FnOnce() -> Reservation<K, V>,
+    ) -> impl Future<Output = Result<LoadedValue<K, V>, BoxError>> + Send + 'static {
+        let load = self.0();
+        async move { load.await.map(LoadedValue::complete).map_err(Into::into) }
+    }
+}
+
+impl<K, V, L, F, E> Loader<K, V> for StreamLoader<L>
+where
+    K: Hash + Eq + Clone,
+    V: Clone,
+    L: FnOnce(Reservation<K, V>) -> F + Send + 'static,
+    F: Future<Output = Result<LoadedValue<K, V>, E>> + Send + 'static,
+    E: Into<BoxError> + Send + 'static,
+{
+    const RESERVES_BYTES: bool = false;
+
+    fn load(
+        self,
+        bytes: impl FnOnce() -> Reservation<K, V>,
+    ) -> impl Future<Output = Result<LoadedValue<K, V>, BoxError>> + Send + 'static {
+        let load = self.0(bytes());
+        async move { load.await.map_err(Into::into) }
+    }
+}

@@ -1,0 +1,82 @@
+//! The errors of this crate.
+
+use std::{sync::Arc, time::Duration};
+
+use stockade_model::units::format_duration;
+
+/// Why a request received no value. All waiters of one load receive the same error.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The loader returned this error. Errors are never stored.
+    #[error("the load failed: {0}")]
+    Load(#[source] Arc<dyn std::error::Error + Send + Sync>),
+    /// The load of another node that shares the tier failed.
+    #[error("on another node: {reason}")]
+    OtherNode {
+        /// The message of that node's error.
+        reason: Arc<str>,
+    },
+    /// The load was cancelled at its deadline.
+    #[error("the load took longer than its deadline of {}", format_duration(*.after))]
+    Deadline {
+        /// The strategy's `load.deadline`.
+        after: Duration,
+    },
+    /// The load goes on, but took longer than a request with a stale value waits.
+    #[error("the load took longer than the soft timeout of {}", format_duration(*.after))]
+    SoftTimeout {
+        /// The strategy's `load.soft_timeout`.
+        after: Duration,
+    },
+    /// The load did not start: the breaker is open.
+    #[error("the load did not begin: the breaker is open")]
+    BreakerOpen,
+    /// The load did not start: the last one of this key failed recently.
+    #[error("the load did not begin: the last one failed less than {} ago", format_duration(*.throttle))]
+    Throttled {
+        /// The strategy's `throttle`.
+        throttle: Duration,
+    },
+    /// The load did not start: the queue was full.
+    #[error("the load was rejected: {queue} loads wait for their turn already")]
+    Overloaded {
+        /// The strategy's `load.queue`.
+        queue: usize,
+    },
+    /// The load did not start: it was not admitted before its deadline.
+    #[error("the load did not begin: it waited for its turn for {}", format_duration(*.after))]
+    QueueTimeout {
+        /// The strategy's `load.deadline`.
+        after: Duration,
+    },
+    /// The load goes on, but the waiter's timeout has passed.
+    #[error("waited {} for another caller's load", format_duration(*.after))]
+    WaitTimeout {
+        /// The strategy's `wait_timeout`.
+        after: Duration,
+    },
+    /// The value was loaded, but the writer did not store it in time. It will be stored later.
+    #[error("the writer did not store the value within {}", format_duration(*.after))]
+    StoreTimeout {
+        /// The writer's `call_timeout`.
+        after: Duration,
+    },
+    /// The value was loaded, but the writer's mailbox was full.
+    #[error("the writer's mailbox was full ({capacity} writes)")]
+    MailboxFull {
+        /// The mailbox's `capacity`.
+        capacity: usize,
+    },
+    /// The value was loaded, but the writer's runtime has shut down.
+    #[error("the cache's writer is gone: its runtime has shut down")]
+    WriterGone,
+    /// The load's task panicked or was aborted, and there was no leader left to replace it.
+    #[error("the load was lost: its task panicked or was aborted")]
+    LeaderLost,
+}
+
+/// Why a strategy is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidStrategy(pub(crate) &'static str);

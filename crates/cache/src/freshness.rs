@@ -1,0 +1,356 @@
+//! Freshness: how long a stored value is fresh, then stale, then gone. Pure.
+
+use std::time::Duration;
+
+use stockade_model::time::Time;
+
+use crate::{error::InvalidStrategy, random::NATS_MAX};
+
+/// How far the coarse clock of lookups may lag behind the precise one.
+const COARSE_LAG: Duration = Duration::from_millis(2);
+
+/// How long a value is served, where the [value defines it](crate::Builder::lifespan) and not the strategy. The
+/// times follow each other, from the end of the value's load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lifespan {
+    /// Time for which it is fresh.
+    pub ttl: Duration,
+    /// Time for which it is then served stale and refreshed: [`Strategy::swr`](crate::Strategy::swr).
+    pub swr: Duration,
+    /// Time for which it is then served if a load fails: [`Strategy::sie`](crate::Strategy::sie).
+    pub sie: Duration,
+    /// Time for which it is then stored but not served, so that a load can [validate](crate::Cache::peek) it.
+    pub keep: Duration,
+}
+
+impl Lifespan {
+    /// The value is not stored.
+    pub const NONE: Self =
+        Self { ttl: Duration::ZERO, swr: Duration::ZERO, sie: Duration::ZERO, keep: Duration::ZERO };
+}
+
+/// Whether a fresh value is loaded again before it expires. Requests start refreshes, timers do not. With
+/// [`Fetch::Coalesce`](crate::Fetch::Coalesce) the chosen request starts the one refresh in flight and is answered
+/// at once; with [`Fetch::Independent`](crate::Fetch::Independent) it loads and waits, as in the paper.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Refresh {
+    /// Never.
+    None,
+    /// On the first request after this share of the ttl, between 0 and 1.
+    Early {
+        /// The share; 0.8 is usual.
+        at: f64,
+    },
+    /// At random, likelier as expiry approaches and as loads take longer: when `now - delta * beta * ln(rand) >=
+    /// expiry`, where delta is the duration of the key's last load (Vattani, Chierichetti, Lowenstein: Optimal
+    /// Probabilistic Cache Stampede Prevention, VLDB 2015).
+    XFetch {
+        /// 1 is optimal; more refreshes earlier.
+        beta: f64,
+    },
+}
+
+impl Refresh {
+    pub(crate) fn check(self) -> Result<(), InvalidStrategy> {
+        match self {
+            Self::Early { at } if !(at > 0.0 && at < 1.0) => {
+                Err(InvalidStrategy("`at` is a share of the ttl, above 0 and below 1"))
+            }
+            Self::XFetch { beta } if !(beta > 0.0 && beta.is_finite()) => {
+                Err(InvalidStrategy("`beta` has to be above 0"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The axes of a [`Strategy`](crate::Strategy) that define freshness.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FreshnessAxes {
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) jitter: f64,
+    pub(crate) swr: Duration,
+    pub(crate) sie: Duration,
+    pub(crate) negative_ttl: Option<Duration>,
+    pub(crate) refresh: Refresh,
+}
+
+/// The times of a value that another node loaded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RemoteTimes {
+    pub(crate) age: Duration,
+    pub(crate) load_duration: Duration,
+    /// `None`: for ever.
+    pub(crate) fresh_for: Option<Duration>,
+    pub(crate) is_negative: bool,
+}
+
+/// The times of one stored value.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Lifetime {
+    /// Before this it is fresh and nothing is to be decided. A hit reads no other field.
+    pub(crate) due: Time,
+    /// The end of its load.
+    pub(crate) loaded: Time,
+    /// It is stale from here on.
+    pub(crate) expires: Time,
+    /// From `expires`: how long it is served while it is refreshed.
+    swr: CompactDuration,
+    /// From `expires`: how long it is served at all.
+    stale: CompactDuration,
+    /// From `expires`: how long it is stored.
+    kept: CompactDuration,
+    /// `delta * beta` of xfetch. Negative: the value stands for a not-found.
+    spread_secs: f32,
+}
+
+/// How a value may be served at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FreshnessState {
+    Fresh,
+    /// Fresh, and this request refreshes it.
+    Refresh,
+    /// Served while it is refreshed.
+    Stale,
+    /// Served if a load fails.
+    LastResort,
+    Gone,
+}
+
+/// The times after expiry.
+#[derive(Clone, Copy, Debug)]
+struct StaleSpans {
+    swr: CompactDuration,
+    stale: CompactDuration,
+    kept: CompactDuration,
+}
+
+impl StaleSpans {
+    const NOTHING: Self =
+        Self { swr: CompactDuration::ZERO, stale: CompactDuration::ZERO, kept: CompactDuration::ZERO };
+
+    fn new(swr: Duration, sie: Duration, keep: Duration) -> Self {
+        let stale = swr.saturating_add(sie);
+        Self { swr: swr.into(), stale: stale.into(), kept: stale.saturating_add(keep).into() }
+    }
+}
+
+/// Computes lifetimes under a strategy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LifetimeRules {
+    ttl: Option<Duration>,
+    jitter: f64,
+    negative_ttl: Option<Duration>,
+    after: StaleSpans,
+    refresh: Refresh,
+    /// Whether any value expires. If not, lookups do not read the clock.
+    pub(crate) has_end: bool,
+}
+
+impl LifetimeRules {
+    /// `have_lifespans`: values may define [lifespans](Lifespan).
+    pub(crate) fn of(times: FreshnessAxes, have_lifespans: bool) -> Self {
+        let FreshnessAxes { ttl, jitter, negative_ttl, swr, sie, refresh } = times;
+        let has_end = ttl.is_some() || negative_ttl.is_some() || have_lifespans;
+        Self { ttl, jitter, negative_ttl, after: StaleSpans::new(swr, sie, Duration::ZERO), refresh, has_end }
+    }
+
+    /// The lifetime of a value whose load ended at `loaded` after `took`. `share` draws from 0 to 1.
+    #[inline]
+    pub(crate) fn life(
+        &self,
+        own: Option<Lifespan>,
+        loaded: Time,
+        took: Duration,
+        share: impl FnOnce() -> f64,
+    ) -> Lifetime {
+        let (ttl, after) = self.spans(own);
+        let Some(ttl) = ttl else { return after.life(Time::NEVER, loaded, Time::NEVER, 0.0) };
+        let ttl = if self.jitter > 0.0 { share_of(ttl, 1.0 - self.jitter * share()) } else { ttl };
+        let expires = loaded + ttl;
+        let (due, spread_secs) = self.due(expires, ttl, took);
+        after.life(due, loaded, expires, spread_secs)
+    }
+
+    /// The lifetime of a value that another node loaded. It is no longer than the strategy or the value itself
+    /// allows.
+    pub(crate) fn resume(&self, own: Option<Lifespan>, now: Time, kept: RemoteTimes) -> Lifetime {
+        let (ttl, after) = self.spans(own);
+        // Without a ttl a not-found is not stored, and any other value never expires.
+        let most = match own {
+            None if kept.is_negative => Some(self.negative_ttl.unwrap_or_default()),
+            _ => ttl,
+        };
+        let fresh_for = match (most, kept.fresh_for) {
+            (Some(most), Some(told)) => most.min(told),
+            (Some(only), None) | (None, Some(only)) => only,
+            (None, None) => Duration::MAX,
+        };
+        // The load may have ended before this runtime started: count from the remaining time.
+        let expires = (now + fresh_for.saturating_sub(kept.age)).back(kept.age.saturating_sub(fresh_for));
+        let loaded = now.back(kept.age);
+        if kept.is_negative {
+            return Lifetime::negative(loaded, expires);
+        }
+        let (due, spread_secs) = self.due(expires, fresh_for, kept.load_duration);
+        after.life(due, loaded, expires, spread_secs)
+    }
+
+    /// The value's own times, or the strategy's.
+    #[inline]
+    fn spans(&self, own: Option<Lifespan>) -> (Option<Duration>, StaleSpans) {
+        match own {
+            None => (self.ttl, self.after),
+            Some(own) => (Some(own.ttl), StaleSpans::new(own.swr, own.sie, own.keep)),
+        }
+    }
+
+    /// The time from which a refresh may be chosen, and the spread of xfetch.
+    #[inline]
+    fn due(&self, expires: Time, fresh_for: Duration, took: Duration) -> (Time, f32) {
+        match self.refresh {
+            Refresh::None => (expires, 0.0),
+            Refresh::Early { at } => (expires.back(share_of(fresh_for, 1.0 - at)), 0.0),
+            Refresh::XFetch { beta } => {
+                // No random number leads to an earlier refresh.
+                let spread = took.as_secs_f64() * beta;
+                let reach = Duration::try_from_secs_f64(spread * NATS_MAX).unwrap_or(Duration::MAX);
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "seven digits of what a load took are plenty"
+                )]
+                (expires.back(reach.saturating_add(COARSE_LAG)), spread as f32)
+            }
+        }
+    }
+
+    /// The lifetime of a not-found; `None`: it is not stored.
+    pub(crate) fn negative_life(&self, own: Option<Lifespan>, loaded: Time) -> Option<Lifetime> {
+        let ttl = own.map_or(self.negative_ttl, |own| Some(own.ttl).filter(|ttl| !ttl.is_zero()));
+        Some(Lifetime::negative(loaded, loaded + ttl?))
+    }
+
+    /// How a value may be served at `now`. `precisely` returns the precise time and an
+    /// [exponential](crate::random::Random::exponential) random number.
+    pub(crate) fn state(
+        &self,
+        life: &Lifetime,
+        now: Time,
+        precisely: impl FnOnce() -> (Time, f64),
+    ) -> FreshnessState {
+        if now < life.expires {
+            let is_chosen = !life.is_negative()
+                && match self.refresh {
+                    Refresh::None => false,
+                    Refresh::Early { .. } => now >= life.due,
+                    Refresh::XFetch { .. } => {
+                        let (now, exponential) = precisely();
+                        is_early(f64::from(life.spread_secs), life.expires - now, exponential)
+                    }
+                };
+            return if is_chosen { FreshnessState::Refresh } else { FreshnessState::Fresh };
+        }
+        if now >= life.gone() {
+            FreshnessState::Gone
+        } else if now < life.expires + life.swr.into() {
+            FreshnessState::Stale
+        } else {
+            FreshnessState::LastResort
+        }
+    }
+}
+
+/// A share of a duration of any length.
+fn share_of(of: Duration, share: f64) -> Duration {
+    Duration::try_from_secs_f64(of.as_secs_f64() * share).unwrap_or(of)
+}
+
+/// The rule of xfetch, in one unit: `now - delta * beta * ln(rand) >= expiry`.
+fn is_early(spread_secs: f64, left: Duration, exponential: f64) -> bool {
+    spread_secs * exponential >= left.as_secs_f64()
+}
+
+impl StaleSpans {
+    #[inline]
+    fn life(self, due: Time, loaded: Time, expires: Time, spread_secs: f32) -> Lifetime {
+        let Self { swr, stale, kept } = self;
+        Lifetime { due, loaded, expires, swr, stale, kept, spread_secs }
+    }
+}
+
+impl Lifetime {
+    fn negative(loaded: Time, expires: Time) -> Self {
+        // Always due: a not-found is no hit.
+        StaleSpans::NOTHING.life(Time::ZERO, loaded, expires, -1.0)
+    }
+
+    /// Whether the value stands for a not-found.
+    pub(crate) fn is_negative(&self) -> bool {
+        self.spread_secs < 0.0
+    }
+
+    /// From here on it is served only if a load fails.
+    pub(crate) fn stale_from(&self) -> Time {
+        self.expires + self.swr.into()
+    }
+
+    /// From here on it is not served.
+    pub(crate) fn gone(&self) -> Time {
+        self.expires + self.stale_for()
+    }
+
+    /// From here on it is not stored.
+    pub(crate) fn kept_until(&self) -> Time {
+        self.expires + self.kept.into()
+    }
+
+    /// How long it is served after it expires.
+    pub(crate) fn stale_for(&self) -> Duration {
+        self.stale.into()
+    }
+
+    /// Fresh until `expires`, then stale.
+    #[cfg(test)]
+    pub(crate) fn until(expires: Time, stale_for: Duration) -> Self {
+        StaleSpans::new(Duration::ZERO, stale_for, Duration::ZERO).life(expires, Time::ZERO, expires, 0.0)
+    }
+
+    /// Makes it stale now.
+    pub(crate) fn expire(&mut self, now: Time) {
+        self.expires = self.expires.min(now);
+        self.due = self.due.min(now);
+    }
+}
+
+/// A duration in 32 bits: exact below 134 ms, else rounded down by a fifty-millionth at most. The maximum is nine
+/// years.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CompactDuration(u32);
+
+impl CompactDuration {
+    const ZERO: Self = Self(0);
+    /// The number of bits for the exponent of two.
+    const EXPONENT_BITS: u32 = 5;
+    const MANTISSA_BITS: u32 = u32::BITS - Self::EXPONENT_BITS;
+}
+
+impl From<Duration> for CompactDuration {
+    #[expect(clippy::cast_possible_truncation, reason = "shifted until it fits")]
+    fn from(duration: Duration) -> Self {
+        let longest = ((1_u64 << Self::MANTISSA_BITS) - 1) << ((1 << Self::EXPONENT_BITS) - 1);
+        let nanos = duration.as_nanos().min(u128::from(longest)) as u64;
+        let exponent = (u64::BITS - nanos.leading_zeros()).saturating_sub(Self::MANTISSA_BITS);
+        Self(((nanos >> exponent) as u32) | exponent << Self::MANTISSA_BITS)
+    }
+}
+
+impl From<CompactDuration> for Duration {
+    fn from(CompactDuration(bits): CompactDuration) -> Self {
+        let mantissa = bits & ((1 << CompactDuration::MANTISSA_BITS) - 1);
+        Self::from_nanos(u64::from(mantissa) << (bits >> CompactDuration::MANTISSA_BITS))
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;

@@ -1,7 +1,0 @@
--- Adds a note to the log and tells every node. Returns the server's time, in us.
--- KEYS: log. ARGV: the channel of notes, how many the log keeps, the node, what the note says.
-local time = redis.call('TIME')
-local at = string.format('%d%06d', time[1], time[2])
-local id = redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[2], '*', 'at', at, 'node', ARGV[3], 'note', ARGV[4])
-redis.call('PUBLISH', ARGV[1], table.concat({id, at, ARGV[3], ARGV[4]}, ' '))
-return at

@@ -1,0 +1,234 @@
+//! The bytes of a cache: one account for all shards and all loads.
+
+use std::sync::Arc;
+
+use stockade_model::time::yield_now;
+use tokio::sync::Notify;
+
+use super::limit::{Limit, LimitBounds};
+use crate::sync::{AtomicBool, AtomicUsize, Ordering};
+
+/// Bytes are reserved before a value is stored or loaded, and released after it has been dropped. So the bytes in
+/// use never exceed the limit, not even for a moment.
+#[derive(Debug)]
+pub(crate) struct ByteBudget {
+    pub(crate) ceiling: LimitBounds,
+    /// Larger entries are not stored.
+    pub(crate) max_object: usize,
+    used: AtomicUsize,
+    /// Bytes reserved for loads in flight: half of the limit at most, so that loads do not evict all entries.
+    reserved_for_loads: AtomicUsize,
+    peak: AtomicUsize,
+    is_reclaiming: AtomicBool,
+    waiting: AtomicUsize,
+    freed: Notify,
+}
+
+impl ByteBudget {
+    pub(crate) fn new(limit: &Limit) -> Option<Self> {
+        let bytes = limit.bytes?;
+        Some(Self {
+            ceiling: LimitBounds::new(bytes, limit.reclaim),
+            max_object: limit.max_object_bytes(bytes),
+            used: AtomicUsize::new(0),
+            reserved_for_loads: AtomicUsize::new(0),
+            peak: AtomicUsize::new(0),
+            is_reclaiming: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
+            freed: Notify::new(),
+        })
+    }
+
+    fn try_take(&self, bytes: usize) -> bool {
+        match add_below(&self.used, bytes, self.ceiling.max) {
+            Some(used) => {
+                self.peak.fetch_max(used, Ordering::Relaxed);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn release(&self, bytes: usize) {
+        if bytes > 0 {
+            self.used.fetch_sub(bytes, Ordering::SeqCst);
+            self.notify_waiters();
+        }
+    }
+
+    /// Wakes tasks that wait for bytes.
+    fn notify_waiters(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.freed.notify_waiters();
+        }
+    }
+
+    /// Repeats a step until it is done. In between it waits for released bytes if the step was blocked, and yields
+    /// otherwise.
+    pub(crate) async fn wait_until(&self, mut step: impl FnMut() -> EvictionProgress) {
+        let _waiting = WaitCount::start(&self.waiting);
+        loop {
+            let freed = self.freed.notified();
+            match step() {
+                EvictionProgress::Done => return,
+                EvictionProgress::More => yield_now().await,
+                EvictionProgress::Blocked => freed.await,
+            }
+        }
+    }
+
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Ordering::SeqCst)
+    }
+
+    /// Bytes of entries, and of stores in progress.
+    pub(crate) fn stored(&self) -> usize {
+        self.used().saturating_sub(self.reserved_for_loads.load(Ordering::SeqCst))
+    }
+
+    /// The maximum of `used`.
+    pub(crate) fn peak(&self) -> usize {
+        self.peak.load(Ordering::Relaxed)
+    }
+
+    /// Called when the limit is reached. Returns true to the caller that starts reclaiming.
+    pub(crate) fn start_reclaim(&self) -> bool {
+        self.ceiling.reclaim_to < self.ceiling.max
+            && !self.is_reclaiming.load(Ordering::Relaxed)
+            && !self.is_reclaiming.swap(true, Ordering::SeqCst)
+    }
+
+    /// Whether reclaiming goes on.
+    pub(crate) fn is_reclaiming(&self) -> bool {
+        if !self.is_reclaiming.load(Ordering::Relaxed) {
+            return false;
+        }
+        let goes_on = self.stored() > self.ceiling.reclaim_to;
+        if !goes_on {
+            self.is_reclaiming.store(false, Ordering::SeqCst);
+        }
+        goes_on
+    }
+}
+
+/// Bytes accounted to a [limit in bytes](crate::Limit::bytes).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteUsage {
+    /// Bytes of entries and of reservations at this moment.
+    pub used: usize,
+    /// The maximum of `used` since the cache was built. It never exceeds the limit.
+    pub peak: usize,
+}
+
+/// The progress of an eviction for a reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EvictionProgress {
+    Done,
+    /// More can be evicted.
+    More,
+    /// Nothing is left to evict.
+    Blocked,
+}
+
+/// Adds, unless the sum exceeds the bound. Returns the sum.
+fn add_below(to: &AtomicUsize, addend: usize, max: usize) -> Option<usize> {
+    let grown = |value: usize| value.checked_add(addend).filter(|&sum| sum <= max);
+    to.fetch_update(Ordering::SeqCst, Ordering::SeqCst, grown).ok().map(|before| before + addend)
+}
+
+/// Counts waiting tasks, however the wait ends.
+pub(crate) struct WaitCount<'a>(&'a AtomicUsize);
+
+impl<'a> WaitCount<'a> {
+    fn start(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+
+    /// `None`: the count has reached the bound.
+    pub(crate) fn try_start(count: &'a AtomicUsize, max: usize) -> Option<Self> {
+        add_below(count, 1, max).map(|_| Self(count))
+    }
+}
+
+impl Drop for WaitCount<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Bytes reserved for a load, for a value until it is stored, or for an entry until it is dropped.
+#[derive(Debug)]
+pub(crate) struct ReservedBytes {
+    budget: Arc<ByteBudget>,
+    bytes: usize,
+    /// The part that counts against the bound of loads.
+    reserved_for_loads: usize,
+}
+
+impl ReservedBytes {
+    pub(crate) fn none(budget: &Arc<ByteBudget>) -> Self {
+        Self::of(budget, 0)
+    }
+
+    /// For bytes that a removed entry has released.
+    pub(crate) fn of(budget: &Arc<ByteBudget>, bytes: usize) -> Self {
+        Self { budget: Arc::clone(budget), bytes, reserved_for_loads: 0 }
+    }
+
+    /// Counts these bytes as reserved for a load. Returns false if loads have reserved too much.
+    pub(crate) fn try_reserve_for_load(&mut self, bytes: usize) -> bool {
+        let more = bytes.saturating_sub(self.reserved_for_loads);
+        let max = (self.budget.ceiling.max / 2).max(self.budget.max_object);
+        if more > 0 && add_below(&self.budget.reserved_for_loads, more, max).is_none() {
+            return false;
+        }
+        self.reserved_for_loads += more;
+        true
+    }
+
+    /// Ends the load. The bytes now count as stored.
+    pub(crate) fn end_load(&mut self) {
+        let reserved_for_loads = std::mem::take(&mut self.reserved_for_loads);
+        if reserved_for_loads > 0 {
+            self.budget.reserved_for_loads.fetch_sub(reserved_for_loads, Ordering::SeqCst);
+            self.budget.notify_waiters();
+        }
+    }
+
+    /// Sets the reservation to `bytes`. Returns false if the limit has no room for more.
+    pub(crate) fn try_resize(&mut self, bytes: usize) -> bool {
+        if self.bytes >= bytes {
+            self.budget.release(self.bytes - bytes);
+        } else if !self.budget.try_take(bytes - self.bytes) {
+            return false;
+        }
+        self.bytes = bytes;
+        true
+    }
+
+    /// Drops removed entries and takes over their bytes.
+    pub(crate) fn drop_and_take<T>(&mut self, left: T, bytes: usize) {
+        let mut freed = Self::of(&self.budget, bytes);
+        drop(left);
+        self.bytes += std::mem::take(&mut freed.bytes);
+    }
+
+    /// Bytes in use beside this reservation, without those reserved for loads.
+    pub(crate) fn used_by_others(&self) -> usize {
+        self.budget.stored().saturating_sub(self.bytes)
+    }
+
+    /// Hands the bytes over to the stored entry.
+    pub(crate) fn commit(mut self) {
+        self.bytes = 0;
+        self.budget.notify_waiters();
+    }
+}
+
+impl Drop for ReservedBytes {
+    fn drop(&mut self) {
+        self.end_load();
+        self.budget.release(self.bytes);
+    }
+}

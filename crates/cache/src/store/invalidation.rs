@@ -1,0 +1,155 @@
+//! Recent invalidations: a load that started before one must not store what it invalidated.
+
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use foldhash::quality::FixedState;
+use hashbrown::{HashMap, hash_map::Entry};
+use smallvec::SmallVec;
+use stockade_model::seed::Seed;
+
+use crate::sync::Lock;
+
+/// What happens to an invalidated entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalidation {
+    /// It is stale from now on, if the strategy serves stale; else it is removed.
+    Soft,
+    /// It is removed. No later request receives it, not even as a fallback.
+    Hard,
+}
+
+/// Numbers invalidations; 0 is before the first.
+pub(crate) type InvalidationSeq = u64;
+
+/// What an invalidation concerned. A hash collision costs one more load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum TargetHash {
+    Key(u64),
+    Tag(u64),
+    All,
+}
+
+pub(crate) type TagHashes = SmallVec<[u64; 2]>;
+
+/// How many invalidations are remembered, at some 60 bytes each. Loads that started before all of them count as
+/// outdated.
+const RECENT_MAX: usize = 1 << 16;
+
+#[derive(Debug)]
+pub(crate) struct InvalidationLog {
+    /// The number of the last invalidation. While there is none, nothing else is read.
+    newest: AtomicU64,
+    log: Lock<RecentInvalidations>,
+}
+
+#[derive(Debug)]
+struct RecentInvalidations {
+    /// In order; the first has the number after `forgotten`.
+    recent: VecDeque<TargetHash>,
+    forgotten: InvalidationSeq,
+    /// The numbers of each target's invalidations, ascending.
+    moments: HashMap<TargetHash, SmallVec<[InvalidationSeq; 1]>, FixedState>,
+}
+
+impl InvalidationLog {
+    pub(crate) fn new(seed: Seed) -> Self {
+        let moments = HashMap::with_hasher(FixedState::with_seed(seed.0));
+        let log = RecentInvalidations { recent: VecDeque::new(), forgotten: 0, moments };
+        Self { newest: AtomicU64::new(0), log: Lock::new(log) }
+    }
+
+    pub(crate) fn newest(&self) -> InvalidationSeq {
+        self.newest.load(Ordering::SeqCst)
+    }
+
+    /// Records an invalidation before entries are removed. A load that stores too late for the removal finds it
+    /// here, and what was stored before is removed. Returns its number.
+    pub(crate) fn record(&self, what: TargetHash) -> InvalidationSeq {
+        let mut log = self.log.lock();
+        if log.recent.len() == RECENT_MAX {
+            log.forget();
+        }
+        log.recent.push_back(what);
+        let moment = log.forgotten + log.recent.len() as u64;
+        log.moments.entry(what).or_default().push(moment);
+        self.newest.store(moment, Ordering::SeqCst);
+        moment
+    }
+
+    /// Whether an invalidation lies between the start of a load and the start of a request.
+    pub(crate) fn is_outdated(
+        &self,
+        started: InvalidationSeq,
+        requested: InvalidationSeq,
+        key: u64,
+        tags: &[u64],
+    ) -> bool {
+        if requested <= started {
+            return false;
+        }
+        let log = self.log.lock();
+        let is_between = |what: TargetHash| {
+            let moments = log.moments.get(&what);
+            moments
+                .is_some_and(|moments| moments.iter().any(|moment| started < *moment && *moment <= requested))
+        };
+        started < log.forgotten
+            || is_between(TargetHash::All)
+            || is_between(TargetHash::Key(key))
+            || tags.iter().any(|tag| is_between(TargetHash::Tag(*tag)))
+    }
+}
+
+impl RecentInvalidations {
+    /// Forgets the oldest invalidation.
+    fn forget(&mut self) {
+        let Some(what) = self.recent.pop_front() else { return };
+        self.forgotten += 1;
+        if let Entry::Occupied(mut moments) = self.moments.entry(what) {
+            moments.get_mut().remove(0);
+            if moments.get().is_empty() {
+                moments.remove();
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn invalidation_after_load_start_outdates_it_for_later_requests() {
+        let log = InvalidationLog::new(Seed(1));
+        let started = log.newest();
+        let other = log.record(TargetHash::Key(2));
+        assert!(!log.is_outdated(started, other, 1, &[]));
+        let its_own = log.record(TargetHash::Key(1));
+        assert!(!log.is_outdated(started, other, 1, &[]), "an earlier request is answered with it");
+        assert!(log.is_outdated(started, its_own, 1, &[]));
+        assert!(!log.is_outdated(its_own, its_own, 1, &[]), "a load that started since");
+        let tag = log.record(TargetHash::Tag(7));
+        assert!(log.is_outdated(its_own, tag, 1, &[6, 7]));
+        assert!(!log.is_outdated(its_own, tag, 7, &[8]), "a key of the same hash is something else");
+        let all = log.record(TargetHash::All);
+        assert!(log.is_outdated(tag, all, 3, &[]));
+    }
+
+    #[test]
+    fn forgotten_events_outdate_all_older_values() {
+        let log = InvalidationLog::new(Seed(1));
+        let first = log.record(TargetHash::Key(0));
+        for key in 1..=RECENT_MAX as u64 {
+            log.record(TargetHash::Key(key % 1_000));
+        }
+        assert!(!log.is_outdated(first, log.newest(), u64::MAX, &[]));
+        assert!(log.is_outdated(0, log.newest(), u64::MAX, &[]));
+        for _ in 0..RECENT_MAX {
+            log.record(TargetHash::All);
+        }
+        assert_eq!(log.log.lock().moments.len(), 1);
+    }
+}

@@ -1,0 +1,185 @@
+//! Limits of a cache's size.
+
+use super::policy::Policy;
+use crate::error::InvalidStrategy;
+
+/// The limit of a cache. It holds at every moment: room is made before a value is stored.
+///
+/// ```
+/// use stockade_cache::{Limit, Policy};
+///
+/// let entries = Limit::entries(36_000);
+/// let belfrage = Limit { policy: Policy::LRW, reclaim: 0.3, ..entries };
+/// let bytes = Limit { max_object: Some(4 << 20), ..Limit::bytes(256 << 20) };
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limit {
+    /// Maximum number of entries.
+    pub entries: Option<usize>,
+    /// Maximum number of bytes: of keys and values, as [`weigh`](crate::Builder::weigh) returns them, of entries'
+    /// overhead, and of the reservations of loads in flight. Loads reserve half of the limit at most; further loads
+    /// [queue](crate::LoadBounds::queue). A load that waits for another load of the same cache may wait for its own
+    /// reservation.
+    pub bytes: Option<usize>,
+    /// The largest entry that is stored, in bytes, and the reservation of a load whose key has no entry. A larger
+    /// value is answered and not stored. 4 GiB at most. `None`: 1 MiB, or a sixteenth of the limit if that is less.
+    /// Only with a limit in bytes.
+    pub max_object: Option<usize>,
+    /// Which entry is evicted when room is needed.
+    pub policy: &'static Policy,
+    /// The share of the limit that is cleared once it is reached, 0 to 1: expired entries first, then those that the
+    /// policy chooses. Every store clears a few, so that none waits for all. 0: only what the new entry needs.
+    pub reclaim: f64,
+    /// Whether the policy orders all entries, or those of each shard.
+    pub order: EvictionOrder,
+}
+
+/// The scope of an eviction policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvictionOrder {
+    /// Each shard has its own policy. A shard has 1,024 entries at least, and room for 16 objects of `max_object`:
+    /// 256 MiB with 1 MiB objects make 16 shards. More shards, up to 64, reduce lock contention.
+    PerShard,
+    /// One order over all entries: one shard, and one lock for all stores.
+    Global,
+}
+
+impl Limit {
+    const NONE: Self = Self {
+        entries: None,
+        bytes: None,
+        max_object: None,
+        policy: Policy::SIEVE,
+        reclaim: 0.0,
+        order: EvictionOrder::PerShard,
+    };
+
+    /// A limit in entries, with [`Policy::SIEVE`].
+    #[must_use]
+    pub const fn entries(entries: usize) -> Self {
+        Self { entries: Some(entries), ..Self::NONE }
+    }
+
+    /// A limit in bytes, with [`Policy::SIEVE`].
+    #[must_use]
+    pub const fn bytes(bytes: usize) -> Self {
+        Self { bytes: Some(bytes), ..Self::NONE }
+    }
+
+    pub(crate) fn max_object_bytes(&self, bytes: usize) -> usize {
+        const DEFAULT: usize = 1 << 20;
+        self.max_object.unwrap_or(DEFAULT.min(bytes / 16)).min(bytes).min(u32::MAX as usize - 1)
+    }
+
+    /// Whether no entry fits. `entry_bytes` is an entry's overhead without the policy's.
+    pub(crate) fn is_too_small_for(&self, entry_bytes: usize) -> bool {
+        self.bytes.is_some_and(|bytes| self.max_object_bytes(bytes) <= entry_bytes + self.policy.entry_bytes)
+    }
+
+    /// Checks the values.
+    pub fn check(&self) -> Result<(), InvalidStrategy> {
+        self.fault().map_or(Ok(()), |fault| Err(InvalidStrategy(fault)))
+    }
+
+    fn fault(&self) -> Option<&'static str> {
+        if self.entries.is_none() && self.bytes.is_none() {
+            return Some("a limit needs `entries` or `bytes`");
+        }
+        if self.entries == Some(0) || self.bytes == Some(0) {
+            return Some("a limit has to be above 0");
+        }
+        if !(0.0..=1.0).contains(&self.reclaim) {
+            return Some("`reclaim` is the share of the limit to be cleared: between 0 and 1");
+        }
+        match (self.max_object, self.bytes) {
+            (Some(_), None) => Some("`max_object` needs a limit in `bytes`"),
+            (Some(max_object), Some(_)) if max_object >= u32::MAX as usize => {
+                Some("`max_object` is 4 GiB at most")
+            }
+            (Some(max_object), Some(bytes)) if max_object > bytes => {
+                Some("`max_object` is larger than the limit in `bytes`")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The number of shards: few enough that a policy has entries to choose from.
+pub(crate) fn shards(limit: Option<&Limit>) -> usize {
+    const MOST: usize = 64;
+    const ENTRIES_LEAST: usize = 1_024;
+    const OBJECTS_LEAST: usize = 16;
+    let Some(limit) = limit else { return MOST };
+    if limit.order == EvictionOrder::Global {
+        return 1;
+    }
+    let by_entries = limit.entries.map_or(MOST, |entries| entries / ENTRIES_LEAST);
+    let by_bytes =
+        limit.bytes.map_or(MOST, |bytes| bytes / limit.max_object_bytes(bytes).max(1) / OBJECTS_LEAST);
+    1 << by_entries.min(by_bytes).clamp(1, MOST).ilog2()
+}
+
+/// A limit and the size that reclaiming ends at, in entries or bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LimitBounds {
+    pub(crate) max: usize,
+    /// The size that reclaiming ends at.
+    pub(crate) reclaim_to: usize,
+}
+
+impl LimitBounds {
+    pub(crate) fn new(max: usize, reclaim: f64) -> Self {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between 0 and `most`, rounded up"
+        )]
+        let cleared = (max as f64 * reclaim).round() as usize;
+        Self { max, reclaim_to: max - cleared.min(max) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_limit_or_a_global_order_has_one_shard() {
+        let shards = |limit| shards(Some(&limit));
+        assert_eq!(shards(Limit::entries(1)), 1);
+        assert_eq!(shards(Limit::entries(1_023)), 1);
+        assert_eq!(shards(Limit::entries(2_047)), 1);
+        assert_eq!(shards(Limit::entries(2_048)), 2);
+        assert_eq!(shards(Limit::entries(36_000)), 32);
+        assert_eq!(shards(Limit::entries(100_000)), 64);
+        assert_eq!(shards(Limit { order: EvictionOrder::Global, ..Limit::entries(100_000) }), 1);
+        assert_eq!(shards(Limit::bytes(1)), 1);
+        assert_eq!(shards(Limit::bytes(256 << 20)), 16);
+        assert_eq!(shards(Limit { max_object: Some(256 << 20), ..Limit::bytes(256 << 20) }), 1);
+        assert_eq!(super::shards(None), 64);
+    }
+
+    #[test]
+    fn a_limit_that_cannot_be_held_is_refused() {
+        assert!(Limit::entries(1).check().is_ok());
+        assert!(Limit { reclaim: 1.0, ..Limit::bytes(1) }.check().is_ok());
+        for wrong in [
+            Limit::NONE,
+            Limit::entries(0),
+            Limit::bytes(0),
+            Limit { reclaim: 1.1, ..Limit::entries(1) },
+            Limit { reclaim: f64::NAN, ..Limit::entries(1) },
+            Limit { max_object: Some(1), ..Limit::entries(1) },
+            Limit { max_object: Some(2), ..Limit::bytes(1) },
+        ] {
+            assert!(wrong.check().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn reclaiming_clears_its_share() {
+        assert_eq!(LimitBounds::new(36_000, 0.3), LimitBounds { max: 36_000, reclaim_to: 25_200 });
+        assert_eq!(LimitBounds::new(10, 0.0).reclaim_to, 10);
+        assert_eq!(LimitBounds::new(10, 1.0).reclaim_to, 0);
+    }
+}

@@ -1,0 +1,57 @@
+//! SIEVE: a queue with a mark for each entry, and a hand (Zhang, Yang, Yue, Vigfusson, Rashmi,
+//! "SIEVE is Simpler than LRU", NSDI 2024).
+//!
+//! The hand moves from the oldest to the newest entry. It clears the marks that it passes, and evicts the first
+//! entry without a mark. A hit sets the mark and moves nothing.
+
+use std::sync::atomic::Ordering;
+
+use super::{
+    eviction::{EvictionPolicy, PolicyData, PolicyEntries, Slot},
+    fifo::FifoQueue,
+};
+
+#[derive(Debug, Default)]
+pub(crate) struct Sieve {
+    queue: FifoQueue,
+    /// The next entry to inspect; `None`: the oldest.
+    hand: Option<Slot>,
+}
+
+impl EvictionPolicy for Sieve {
+    const NAME: &'static str = "sieve";
+    const SUMMARY: &'static str =
+        "the oldest entry that was not requested since the hand last passed it (Zhang et al., NSDI 2024)";
+
+    fn on_insert(&mut self, entries: &mut impl PolicyEntries, slot: Slot) {
+        self.queue.push(entries, slot);
+    }
+
+    fn on_remove(&mut self, entries: &mut impl PolicyEntries, slot: Slot) {
+        if self.hand == Some(slot) {
+            self.hand = entries.data(slot).links.newer();
+        }
+        self.queue.remove(entries, slot);
+    }
+
+    fn evict(&mut self, entries: &mut impl PolicyEntries) -> Option<Slot> {
+        let mut at = self.hand.or(self.queue.oldest())?;
+        loop {
+            let data = entries.data(at);
+            if std::mem::take(data.mark.get_mut()) == 0 {
+                break;
+            }
+            at = data.links.newer().or(self.queue.oldest())?;
+        }
+        self.hand = Some(at);
+        self.on_remove(entries, at);
+        Some(at)
+    }
+
+    fn on_hit(&self, _slot: Slot, data: &PolicyData) {
+        // Write only the first mark: a write takes the cache line away from other cores.
+        if data.mark.load(Ordering::Relaxed) == 0 {
+            data.mark.store(1, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Keys that are being loaded: which load may store, which loads are one episode, and which keys are not loaded
+//! because a load failed.
+
+use std::{borrow::Borrow, hash::Hash};
+
+use foldhash::quality::FixedState;
+use hashbrown::{HashMap, hash_map};
+use stockade_model::time::Time;
+
+/// Counts a shard's stores, so that successive entries of a key differ. 0: there is no entry.
+pub(crate) type Version = u32;
+
+#[derive(Debug)]
+pub(crate) struct Refills<K> {
+    claims: HashMap<K, Version, FixedState>,
+    /// Open episodes, and when each closes by itself.
+    episodes: KeyDeadlines<K>,
+    /// Keys whose loads are suppressed, and until when.
+    throttled: KeyDeadlines<K>,
+}
+
+/// Further keys are not recorded.
+const KEYS_MAX: usize = 1 << 16;
+
+/// Keys that are recorded until a deadline, unless they are removed before.
+#[derive(Debug)]
+struct KeyDeadlines<K> {
+    until: HashMap<K, Time, FixedState>,
+    swept_at: usize,
+}
+
+impl<K: Hash + Eq + Clone> KeyDeadlines<K> {
+    fn new(hasher: &FixedState) -> Self {
+        Self { until: HashMap::with_hasher(hasher.clone()), swept_at: 0 }
+    }
+
+    fn note(&mut self, key: &K, now: Time, until: Time) {
+        // Keys that are never requested again are not removed otherwise: sweep when their number has doubled.
+        if self.until.len() >= 64.max(2 * self.swept_at) {
+            self.until.retain(|_, until| *until > now);
+            self.swept_at = self.until.len();
+        }
+        if self.until.len() < KEYS_MAX {
+            self.until.insert(key.clone(), until);
+        }
+    }
+}
+
+impl<K: Hash + Eq + Clone> Refills<K> {
+    pub(crate) fn new(hasher: &FixedState) -> Self {
+        Self {
+            claims: HashMap::with_hasher(hasher.clone()),
+            episodes: KeyDeadlines::new(hasher),
+            throttled: KeyDeadlines::new(hasher),
+        }
+    }
+
+    /// Ends the key's claim and episode after a store. Returns true if others remain.
+    pub(crate) fn end(&mut self, key: &K) -> bool {
+        self.claims.remove(key);
+        self.episodes.until.remove(key);
+        self.throttled.until.remove(key);
+        !(self.claims.is_empty() && self.episodes.until.is_empty() && self.throttled.until.is_empty())
+    }
+
+    /// Claims the right to store the successor of version `seen`. Returns false if another load has it.
+    pub(crate) fn claim(&mut self, key: &K, seen: Version) -> bool {
+        match self.claims.entry(key.clone()) {
+            hash_map::Entry::Occupied(_) => false,
+            hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(seen);
+                true
+            }
+        }
+    }
+
+    /// Releases a claim, unless a store has ended it.
+    pub(crate) fn unclaim(&mut self, key: &K, seen: Version) {
+        if self.claims.get(key) == Some(&seen) {
+            self.claims.remove(key);
+        }
+    }
+
+    /// Registers a load that ends by `closes`. Returns true if it opens an episode.
+    pub(crate) fn start(&mut self, key: &K, now: Time, closes: Time) -> bool {
+        let opens = self.episodes.until.get(key).is_none_or(|open_until| *open_until <= now);
+        if opens {
+            self.episodes.note(key, now, closes);
+        }
+        opens
+    }
+
+    /// Suppresses loads of a key for a while after one failed.
+    pub(crate) fn throttle(&mut self, key: &K, now: Time, until: Time) {
+        self.throttled.note(key, now, until);
+    }
+
+    pub(crate) fn lift_throttle(&mut self, key: &K) {
+        self.throttled.until.remove(key);
+    }
+
+    pub(crate) fn is_throttled<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Time) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.throttled.until.get(key).is_some_and(|until| now < *until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn an_episode_lasts_until_publication_or_its_deadline() {
+        let mut refills = Refills::new(&FixedState::with_seed(1));
+        assert!(refills.start(&"a", at(0), at(100)));
+        assert!(!refills.start(&"a", at(99), at(199)));
+        assert!(refills.start(&"a", at(100), at(200)), "the deadline has passed");
+        refills.end(&"a");
+        assert!(refills.start(&"a", at(150), at(250)), "published, and expired since");
+    }
+
+    #[test]
+    fn episodes_of_keys_that_never_load_are_swept() {
+        let mut refills = Refills::new(&FixedState::with_seed(1));
+        for key in 0..100_000_u64 {
+            refills.start(&key, at(key), at(key + 10));
+        }
+        let kept = refills.episodes.until.len();
+        assert!(kept <= 128, "{kept} are kept");
+    }
+}

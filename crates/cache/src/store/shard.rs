@@ -1,0 +1,604 @@
+//! One part of the store: entries, their eviction policy and their refills. It decides; it has no lock and never
+//! awaits.
+
+use std::{borrow::Borrow, cmp::Reverse, collections::BinaryHeap, hash::Hash, num::NonZeroU32};
+
+use foldhash::quality::FixedState;
+use hashbrown::HashTable;
+use smallvec::SmallVec;
+use stockade_model::time::Time;
+
+use super::{
+    invalidation::Invalidation,
+    limit::{Limit, LimitBounds},
+    policy::{PolicyData, PolicyEntries, PolicyInstance, Slot},
+    refills::{Refills, Version},
+    tags::TagIndex,
+};
+use crate::freshness::Lifetime;
+
+/// Removed entries. They are dropped after the lock is released.
+pub(crate) type RemovedEntries<K, V> = SmallVec<[Entry<K, V>; 2]>;
+
+/// Entries that one store removes at most while it reclaims.
+pub(crate) const RECLAIM_SLICE: usize = 32;
+/// Slots that one step of a purge examines.
+const PURGE_SLICE: usize = 256;
+/// Slots that every store examines for expired entries.
+const SWEEP_SLICE: usize = 2;
+/// Entries that one step of an invalidation examines.
+const INVALIDATION_SLICE: usize = 128;
+/// Maximum number of entries allocated in advance.
+const PREALLOCATED_MAX: usize = 1 << 16;
+/// Capacity below which no memory is released.
+const CAPACITY_MIN: usize = 256;
+
+/// Fields are in the order of use: behind the lock and its counters a lookup reads two cache lines, and most stores
+/// three.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Shard<K, V> {
+    index: HashTable<Slot>,
+    entries: Vec<Option<Entry<K, V>>>,
+    policy: PolicyInstance,
+    /// Lowest slot first, so that the highest stay vacant and their memory can be released. May contain slots that
+    /// are beyond the end or taken again.
+    vacant: BinaryHeap<Reverse<Slot>>,
+    /// The maximum number of entries.
+    ceiling: LimitBounds,
+    sweep: ExpirySweep,
+    stores: u64,
+    evicted_size: u64,
+    has_refills: bool,
+    is_reclaiming: bool,
+    refills: Refills<K>,
+    /// Slots that the current purge has not examined yet.
+    unpurged: usize,
+    evicted_expired: u64,
+    reclaims: u64,
+    tags: Option<TagIndex>,
+    /// Slots allocated in advance.
+    room: usize,
+}
+
+/// A stored entry. Fields are in the order of use: a hit ends with the policy's mark.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Entry<K, V> {
+    pub(crate) key: K,
+    pub(crate) value: V,
+    life: Lifetime,
+    policy_data: PolicyData,
+    version: NonZeroU32,
+    short_hash: u32,
+    /// In bytes, with a limit in bytes.
+    pub(crate) weight: u32,
+}
+
+pub(crate) struct NewEntry<'a, K, V> {
+    pub(crate) hash: u64,
+    pub(crate) key: K,
+    pub(crate) value: V,
+    pub(crate) life: Lifetime,
+    pub(crate) weight: u32,
+    pub(crate) tags: &'a [u64],
+}
+
+/// Examines all slots in turn for expired entries. It pauses while none can have expired.
+#[derive(Debug)]
+struct ExpirySweep {
+    at: Slot,
+    /// No entry expires before this.
+    earliest: Time,
+    /// No entry examined in this turn, or stored since its start, expires before this.
+    earliest_next: Time,
+}
+
+impl Default for ExpirySweep {
+    fn default() -> Self {
+        Self { at: 0, earliest: Time::NEVER, earliest_next: Time::NEVER }
+    }
+}
+
+impl ExpirySweep {
+    /// The next slot to examine.
+    fn next(&mut self, slots: usize) -> Slot {
+        if self.at as usize >= slots {
+            self.at = 0;
+            self.earliest = std::mem::replace(&mut self.earliest_next, Time::NEVER);
+        }
+        self.at += 1;
+        self.at - 1
+    }
+
+    /// Registers a new or changed expiry.
+    fn note(&mut self, gone: Time) {
+        self.earliest = self.earliest.min(gone);
+        self.keep(gone);
+    }
+
+    /// Registers the expiry of an entry that was examined.
+    fn keep(&mut self, gone: Time) {
+        self.earliest_next = self.earliest_next.min(gone);
+    }
+}
+
+/// Entries removed by expiry and by limits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EvictionCounts {
+    pub(crate) expired: u64,
+    pub(crate) size: u64,
+    /// How often the limit was reached and a share of it cleared.
+    pub(crate) reclaims: u64,
+}
+
+/// The result of a lookup.
+#[derive(Clone, Debug)]
+pub(crate) enum LookupResult<V> {
+    /// Simply fresh, with the end of its load.
+    Fresh {
+        value: V,
+        loaded: Time,
+    },
+    /// Its age decides.
+    Aged(AgedEntry<V>),
+    Missing {
+        version: Version,
+    },
+}
+
+/// An entry that is not simply fresh, and still stored.
+#[derive(Clone, Debug)]
+pub(crate) struct AgedEntry<V> {
+    pub(crate) value: V,
+    pub(crate) life: Lifetime,
+    pub(crate) version: Version,
+    /// Whether a recent load of it failed.
+    pub(crate) is_throttled: bool,
+}
+
+pub(crate) enum InvalidationFilter<'a, K> {
+    /// Entries with a tag of this hash.
+    Tag(u64),
+    /// Entries of matching keys.
+    Keys(&'a dyn Fn(&K) -> bool),
+}
+
+/// The bits of a hash that an entry keeps. They do not depend on the bits that choose the shard.
+#[expect(clippy::cast_possible_truncation, reason = "that is what it is for")]
+fn shorten(hash: u64) -> u32 {
+    hash as u32
+}
+
+/// Spreads the kept bits over 64: the index uses the lowest and the highest ones.
+fn lengthen(short: u32) -> u64 {
+    u64::from(short).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// The hash function of the index.
+fn rehash<K, V>(entries: &[Option<Entry<K, V>>]) -> impl Fn(&Slot) -> u64 {
+    |&slot| entries[slot as usize].as_ref().map_or(0, |entry| lengthen(entry.short_hash))
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "after 4 billion stores a version comes again")]
+fn version(stores: u64) -> NonZeroU32 {
+    NonZeroU32::new(stores as u32).unwrap_or(NonZeroU32::MAX)
+}
+
+impl<K, V> PolicyEntries for Vec<Option<Entry<K, V>>> {
+    #[inline]
+    fn data(&mut self, slot: Slot) -> &mut PolicyData {
+        let entry = self[slot as usize].as_mut().expect("a policy knows what is stored");
+        &mut entry.policy_data
+    }
+
+    fn hash(&self, slot: Slot) -> u32 {
+        self[slot as usize].as_ref().map_or(0, |entry| entry.short_hash)
+    }
+}
+
+impl<K, V> Shard<K, V> {
+    /// Bytes of an entry beside those that its key and value own: its slot, and its share of the index, which is
+    /// between seven sixteenths and seven eighths full.
+    pub(crate) const ENTRY_BYTES: usize = size_of::<Option<Entry<K, V>>>() + 2 * (size_of::<Slot>() + 1);
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
+    /// `entries_max` is this shard's share of the limit's entries.
+    pub(crate) fn new(
+        hasher: &FixedState,
+        limit: Option<&Limit>,
+        entries_max: usize,
+        has_tags: bool,
+    ) -> Self {
+        let reclaim = limit.map_or(0.0, |limit| limit.reclaim);
+        let is_limited = limit.is_some_and(|limit| limit.entries.is_some());
+        let room = if is_limited { entries_max.min(PREALLOCATED_MAX) } else { 0 };
+        Self {
+            index: HashTable::with_capacity(room),
+            entries: Vec::with_capacity(room),
+            policy: limit.map_or(PolicyInstance::Unlimited, |limit| limit.policy.start()),
+            vacant: BinaryHeap::new(),
+            room,
+            ceiling: LimitBounds::new(entries_max, reclaim),
+            sweep: ExpirySweep::default(),
+            stores: 0,
+            evicted_size: 0,
+            has_refills: false,
+            is_reclaiming: false,
+            refills: Refills::new(hasher),
+            unpurged: 0,
+            evicted_expired: 0,
+            reclaims: 0,
+            tags: has_tags.then(|| TagIndex::new(hasher)),
+        }
+    }
+
+    /// A simply fresh value with the end of its load; else the slot for [`look_up_aged`](Self::look_up_aged).
+    #[inline]
+    pub(crate) fn get_fresh<Q: Eq + ?Sized>(
+        &self,
+        hash: u64,
+        key: &Q,
+        now: Time,
+    ) -> Result<(V, Time), Option<Slot>>
+    where
+        K: Borrow<Q>,
+    {
+        let Some((slot, entry)) = self.find(hash, key) else { return Err(None) };
+        if now >= entry.life.due {
+            return Err(Some(slot));
+        }
+        self.policy.on_hit(slot, &entry.policy_data);
+        Ok((entry.value.clone(), entry.life.loaded))
+    }
+
+    #[cold]
+    pub(crate) fn look_up_aged<Q: Hash + Eq + ?Sized>(
+        &self,
+        slot: Slot,
+        key: &Q,
+        now: Time,
+    ) -> LookupResult<V>
+    where
+        K: Borrow<Q>,
+    {
+        let Some(entry) = &self.entries[slot as usize] else { return LookupResult::Missing { version: 0 } };
+        let version = entry.version.get();
+        if now >= entry.life.kept_until() {
+            return LookupResult::Missing { version };
+        }
+        self.policy.on_hit(slot, &entry.policy_data);
+        let is_throttled = self.has_refills && self.refills.is_throttled(key, now);
+        LookupResult::Aged(AgedEntry { value: entry.value.clone(), life: entry.life, version, is_throttled })
+    }
+
+    pub(crate) fn look_up<Q: Hash + Eq + ?Sized>(&self, hash: u64, key: &Q, now: Time) -> LookupResult<V>
+    where
+        K: Borrow<Q>,
+    {
+        match self.get_fresh(hash, key, now) {
+            Ok((value, loaded)) => LookupResult::Fresh { value, loaded },
+            Err(Some(slot)) => self.look_up_aged(slot, key, now),
+            Err(None) => LookupResult::Missing { version: 0 },
+        }
+    }
+
+    /// Looks up without a hit for the policy.
+    pub(crate) fn peek(&self, hash: u64, key: &K, now: Time) -> Option<(V, Lifetime)> {
+        let (_, entry) = self.find(hash, key)?;
+        (now < entry.life.kept_until()).then(|| (entry.value.clone(), entry.life))
+    }
+
+    pub(crate) fn version(&self, hash: u64, key: &K) -> Version {
+        self.find(hash, key).map_or(0, |(_, entry)| entry.version.get())
+    }
+
+    /// The weight of an entry, fresh or not.
+    pub(crate) fn weight(&self, hash: u64, key: &K) -> Option<u32> {
+        self.find(hash, key).map(|(_, entry)| entry.weight)
+    }
+
+    /// Stores a value, and ends the key's claim and episode. Returns removed entries; false if the stored value is
+    /// younger and the new one is among the removed.
+    pub(crate) fn insert(&mut self, new: NewEntry<'_, K, V>, now: Time) -> (RemovedEntries<K, V>, bool) {
+        let NewEntry { hash, key, value, life, weight, tags } = new;
+        let mut gone = RemovedEntries::new();
+        if now >= self.sweep.earliest {
+            self.sweep(SWEEP_SLICE, now, &mut gone);
+        }
+        let found = self.find(hash, &key).map(|(slot, there)| (slot, there.life.loaded > life.loaded));
+        let (short_hash, policy_data) = (shorten(hash), PolicyData::default());
+        if let Some((_, true)) = found {
+            gone.push(Entry {
+                key,
+                value,
+                life,
+                policy_data,
+                version: NonZeroU32::MAX,
+                short_hash,
+                weight: 0,
+            });
+            return (gone, false);
+        }
+        self.end_refill(&key);
+        self.stores += 1;
+        let version = version(self.stores);
+        if let Some((slot, _)) = found {
+            self.sweep.note(life.kept_until());
+            self.retag(slot, tags);
+            let entry = Entry { key, value, life, policy_data, version, short_hash, weight };
+            let mut old = self.entries[slot as usize].replace(entry);
+            if let (Some(old), Some(new)) = (&mut old, &mut self.entries[slot as usize]) {
+                std::mem::swap(&mut old.policy_data, &mut new.policy_data);
+            }
+            self.policy.on_update(&mut self.entries, slot);
+            gone.extend(old);
+            return (gone, true);
+        }
+        self.make_room(now, &mut gone);
+        self.sweep.note(life.kept_until());
+        let slot = if let Some(slot) = self.vacant_slot() {
+            slot
+        } else {
+            self.entries.push(None);
+            Slot::try_from(self.entries.len() - 1).expect("memory ends before the numbers do")
+        };
+        self.retag(slot, tags);
+        let entry = Entry { key, value, life, policy_data, version, short_hash, weight };
+        self.entries[slot as usize] = Some(entry);
+        self.index.insert_unique(lengthen(short_hash), slot, rehash(&self.entries));
+        self.policy.on_insert(&mut self.entries, slot);
+        (gone, true)
+    }
+
+    /// Removes an entry, and ends the key's claim and episode.
+    pub(crate) fn remove(&mut self, hash: u64, key: &K) -> Option<Entry<K, V>> {
+        self.end_refill(key);
+        let (slot, _) = self.find(hash, key)?;
+        self.remove_slot(slot)
+    }
+
+    fn remove_slot(&mut self, slot: Slot) -> Option<Entry<K, V>> {
+        self.policy.on_remove(&mut self.entries, slot);
+        self.take_entry(slot)
+    }
+
+    /// Invalidates the entry of a key. Returns true if there was one.
+    pub(crate) fn invalidate<Q: Eq + ?Sized>(
+        &mut self,
+        hash: u64,
+        key: &Q,
+        how: Invalidation,
+        now: Time,
+        gone: &mut RemovedEntries<K, V>,
+    ) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let slot = self.find(hash, key).map(|(slot, _)| slot);
+        slot.is_some_and(|slot| self.invalidate_slot(slot, how, now, gone))
+    }
+
+    /// Invalidates some of the matching entries after a slot. Returns their number, and the slot to continue from;
+    /// `None`: this was the last step.
+    pub(crate) fn invalidate_some(
+        &mut self,
+        filter: &InvalidationFilter<'_, K>,
+        how: Invalidation,
+        after: Option<Slot>,
+        now: Time,
+        gone: &mut RemovedEntries<K, V>,
+    ) -> (usize, Option<Slot>) {
+        let slots: Vec<Slot> = match filter {
+            &InvalidationFilter::Tag(tag) => {
+                let tagged = |tags: &TagIndex| tags.slots(tag, after, INVALIDATION_SLICE);
+                self.tags.as_ref().map(tagged).unwrap_or_default()
+            }
+            InvalidationFilter::Keys(_) => {
+                let all = (after.map_or(0, |slot| slot + 1)..)
+                    .take_while(|&slot| (slot as usize) < self.entries.len());
+                all.take(INVALIDATION_SLICE).collect()
+            }
+        };
+        let last = slots.last().copied();
+        let matches = |entry: &Entry<K, V>| match filter {
+            InvalidationFilter::Tag(_) => true,
+            InvalidationFilter::Keys(matches) => matches(&entry.key),
+        };
+        let mut count = 0;
+        for slot in slots {
+            let matches = self.entries.get(slot as usize).and_then(Option::as_ref).is_some_and(matches);
+            count += usize::from(matches && self.invalidate_slot(slot, how, now, gone));
+        }
+        (count, last)
+    }
+
+    fn invalidate_slot(
+        &mut self,
+        slot: Slot,
+        how: Invalidation,
+        now: Time,
+        gone: &mut RemovedEntries<K, V>,
+    ) -> bool {
+        let Some(Some(entry)) = self.entries.get_mut(slot as usize) else { return false };
+        let is_of_use = entry.life.kept_until() > entry.life.expires && !entry.life.is_negative();
+        if how == Invalidation::Soft && is_of_use {
+            entry.life.expire(now);
+            // A load that failed may succeed after the change.
+            self.refills.lift_throttle(&entry.key);
+            self.sweep.note(entry.life.kept_until());
+        } else {
+            gone.extend(self.remove_slot(slot));
+        }
+        true
+    }
+
+    fn retag(&mut self, slot: Slot, tags: &[u64]) {
+        if let Some(index) = &mut self.tags {
+            index.set(slot, tags);
+        }
+    }
+
+    /// Removes the entry that the policy chooses.
+    pub(crate) fn evict(&mut self) -> Option<Entry<K, V>> {
+        let slot = self.policy.evict(&mut self.entries)?;
+        self.evicted_size += 1;
+        self.take_entry(slot)
+    }
+
+    /// Starts a purge: expired entries are reclaimed first, until all slots have been examined.
+    pub(crate) fn start_purge(&mut self) {
+        self.unpurged = self.entries.len();
+    }
+
+    /// One step of reclaiming: of the purge, or an eviction.
+    pub(crate) fn reclaim_step(&mut self, now: Time, gone: &mut RemovedEntries<K, V>) {
+        if self.unpurged > 0 && now >= self.sweep.earliest {
+            let seen = self.sweep(PURGE_SLICE.min(self.unpurged), now, gone);
+            self.unpurged -= seen;
+        } else {
+            gone.extend(self.evict());
+        }
+    }
+
+    /// Makes room for one more entry.
+    fn make_room(&mut self, now: Time, gone: &mut RemovedEntries<K, V>) {
+        let LimitBounds { max, reclaim_to } = self.ceiling;
+        if self.len() >= max && reclaim_to < max && !self.is_reclaiming {
+            self.is_reclaiming = true;
+            self.reclaims += 1;
+            self.start_purge();
+        }
+        if self.is_reclaiming {
+            let mut steps = 0..RECLAIM_SLICE;
+            while self.len() > reclaim_to && gone.len() < RECLAIM_SLICE && steps.next().is_some() {
+                self.reclaim_step(now, gone);
+            }
+            self.is_reclaiming = self.len() > reclaim_to;
+        }
+        while self.len() >= max
+            && let Some(entry) = self.evict()
+        {
+            gone.push(entry);
+        }
+    }
+
+    /// Removes expired entries among the next `slots` slots. Returns the number of slots examined.
+    fn sweep(&mut self, slots: usize, now: Time, gone: &mut RemovedEntries<K, V>) -> usize {
+        let mut seen = 0;
+        while seen < slots && gone.len() < RECLAIM_SLICE {
+            seen += 1;
+            let slot = self.sweep.next(self.entries.len());
+            let Some(entry) = self.entries.get(slot as usize) else { return slots };
+            let Some(entry) = entry else { continue };
+            let gone_from = entry.life.kept_until();
+            if now < gone_from {
+                self.sweep.keep(gone_from);
+            } else {
+                self.evicted_expired += 1;
+                gone.extend(self.remove_slot(slot));
+            }
+        }
+        seen
+    }
+
+    /// Removes an entry that the policy has forgotten.
+    fn take_entry(&mut self, slot: Slot) -> Option<Entry<K, V>> {
+        let entry = self.entries[slot as usize].take()?;
+        if let Some(tags) = &mut self.tags {
+            tags.remove(slot);
+        }
+        if let Ok(listed) = self.index.find_entry(lengthen(entry.short_hash), |&listed| listed == slot) {
+            listed.remove();
+        }
+        self.vacant.push(Reverse(slot));
+        while let Some(None) = self.entries.last() {
+            self.entries.pop();
+        }
+        self.shrink();
+        Some(entry)
+    }
+
+    fn vacant_slot(&mut self) -> Option<Slot> {
+        while let Some(Reverse(slot)) = self.vacant.pop() {
+            if let Some(None) = self.entries.get(slot as usize) {
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    /// Releases memory when three quarters of it are unused.
+    fn shrink(&mut self) {
+        let needed = 2 * self.entries.len().max(self.room).max(CAPACITY_MIN);
+        if 2 * needed < self.entries.capacity() {
+            self.entries.shrink_to(needed);
+            let entries = &self.entries;
+            self.vacant.retain(|Reverse(slot)| matches!(entries.get(*slot as usize), Some(None)));
+            self.vacant.shrink_to(needed);
+            self.index.shrink_to(needed, rehash(entries));
+        }
+    }
+
+    #[inline]
+    fn find<Q: Eq + ?Sized>(&self, hash: u64, key: &Q) -> Option<(Slot, &Entry<K, V>)>
+    where
+        K: Borrow<Q>,
+    {
+        let entry = |slot: Slot| self.entries[slot as usize].as_ref();
+        let matches = |&slot: &Slot| entry(slot).is_some_and(|entry| entry.key.borrow() == key);
+        let &slot = self.index.find(lengthen(shorten(hash)), matches)?;
+        Some((slot, entry(slot)?))
+    }
+
+    /// Claims the right to store the successor of version `seen`. Returns false if there is a successor or another
+    /// claim. An evicted entry has no successor.
+    pub(crate) fn claim(&mut self, hash: u64, key: &K, seen: Version) -> bool {
+        let current = self.version(hash, key);
+        (current == seen || current == 0) && {
+            self.has_refills = true;
+            self.refills.claim(key, seen)
+        }
+    }
+
+    /// Releases a claim, unless a store has ended it.
+    pub(crate) fn unclaim(&mut self, key: &K, seen: Version) {
+        self.refills.unclaim(key, seen);
+    }
+
+    /// Registers a load that ends by `closes`. Returns true if it opens an episode.
+    pub(crate) fn start_load(&mut self, key: &K, now: Time, closes: Time) -> bool {
+        self.has_refills = true;
+        self.refills.start(key, now, closes)
+    }
+
+    /// Suppresses loads of a key for a while after one failed, if it has an entry to serve.
+    pub(crate) fn throttle(&mut self, hash: u64, key: &K, now: Time, until: Time) {
+        if self.find(hash, key).is_some() {
+            self.has_refills = true;
+            self.refills.throttle(key, now, until);
+        }
+    }
+
+    fn end_refill(&mut self, key: &K) {
+        if self.has_refills {
+            self.has_refills = self.refills.end(key);
+        }
+    }
+
+    pub(crate) fn stores(&self) -> u64 {
+        self.stores
+    }
+
+    pub(crate) fn evictions(&self) -> EvictionCounts {
+        EvictionCounts { expired: self.evicted_expired, size: self.evicted_size, reclaims: self.reclaims }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.index.len()
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;

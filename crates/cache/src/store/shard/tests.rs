@@ -1,0 +1,353 @@
+//! The shard against a model that keeps everything and searches.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::policy::{POLICIES, Policy};
+
+fn at(ms: u64) -> Time {
+    Time::ZERO + Duration::from_millis(ms)
+}
+
+fn hash(key: u8) -> u64 {
+    // Some keys collide in the index, and all in the bits that choose the shard.
+    u64::from(key / 2)
+}
+
+fn shard(limit: Option<&Limit>) -> Shard<u8, u32> {
+    let entries_max = limit.and_then(|limit| limit.entries).unwrap_or(usize::MAX);
+    Shard::new(&FixedState::with_seed(1), limit, entries_max, false)
+}
+
+/// Even and odd values have a tag each.
+fn tag(value: u32) -> u64 {
+    u64::from(value % 2)
+}
+
+const TAGS: [[u64; 1]; 2] = [[0], [1]];
+
+fn new(key: u8, value: u32, expires: Time, stale_for: Duration) -> NewEntry<'static, u8, u32> {
+    NewEntry {
+        hash: hash(key),
+        key,
+        value,
+        life: Lifetime::until(expires, stale_for),
+        weight: 1,
+        tags: &TAGS[value as usize % 2],
+    }
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
+    /// Whether everything fits together.
+    fn validate(&mut self) {
+        let stored = self.entries.iter().flatten().count();
+        assert_eq!(stored, self.index.len(), "every entry is listed once");
+        for slot in 0..self.entries.len() {
+            let is_vacant = self.vacant.iter().any(|vacant| vacant.0 as usize == slot);
+            assert!(is_vacant || self.entries[slot].is_some(), "every slot is taken or vacant");
+        }
+        assert!(!matches!(self.entries.last(), Some(None)), "vacant slots at the end are given back");
+        assert!(stored <= self.ceiling.max);
+        for &slot in &self.index {
+            let entry = self.entries[slot as usize].as_ref().expect("what is listed is there");
+            let found = self.index.find(lengthen(entry.short_hash), |&listed| listed == slot);
+            assert!(found.is_some(), "what is listed is found by its hash");
+            assert!(self.sweep.earliest <= entry.life.kept_until(), "the sweep does not rest too long");
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    LookUp(u8),
+    Publish { key: u8, ttl_ms: Option<u64> },
+    Remove(u8),
+    Invalidate(u8, Invalidation),
+    InvalidateTag(u32, Invalidation),
+    Clear(Invalidation),
+    Evict,
+    Purge,
+    AdmissionPermit(u64),
+}
+
+fn how() -> impl Strategy<Value = Invalidation> {
+    prop_oneof![Just(Invalidation::Soft), Just(Invalidation::Hard)]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        8 => (0..16_u8).prop_map(Step::LookUp),
+        8 => (0..16_u8, prop::option::of(1..40_u64))
+            .prop_map(|(key, ttl_ms)| Step::Publish { key, ttl_ms }),
+        1 => (0..16_u8).prop_map(Step::Remove),
+        1 => (0..16_u8, how()).prop_map(|(key, how)| Step::Invalidate(key, how)),
+        1 => (0..2_u32, how()).prop_map(|(value, how)| Step::InvalidateTag(value, how)),
+        1 => how().prop_map(Step::Clear),
+        1 => Just(Step::Evict),
+        1 => Just(Step::Purge),
+        4 => (0..10_u64).prop_map(Step::AdmissionPermit),
+    ];
+    prop::collection::vec(step, 0..300)
+}
+
+/// What an invalidation leaves stale. What it removes is taken out as it goes.
+fn invalidate(
+    model: &mut BTreeMap<u8, (u32, Time)>,
+    is_stale: bool,
+    now: Time,
+    is_meant: impl Fn(u8, u32) -> bool,
+) {
+    for (key, (value, expires)) in model {
+        if is_stale && is_meant(*key, *value) {
+            *expires = (*expires).min(now);
+        }
+    }
+}
+
+proptest! {
+    /// The model knows what was stored last under every key. A shard may have less, by as much as it
+    /// says; what it has is that, and it has no more than it may.
+    #[test]
+    fn shard_matches_the_model_within_its_limit(
+        steps in steps(),
+        entries_max in 1..12_usize,
+        reclaim in prop_oneof![Just(0.0), Just(0.3), Just(1.0)],
+        policy in prop::option::of((0..POLICIES.len()).prop_map(|number| &POLICIES[number])),
+        stale_for in prop_oneof![Just(Duration::ZERO), Just(Duration::from_millis(20))],
+    ) {
+        let limit = policy.map(|policy| Limit { policy, reclaim, ..Limit::entries(entries_max) });
+        let limit = limit.as_ref();
+        let entries_max = limit.and_then(|limit| limit.entries).unwrap_or(usize::MAX);
+        let hasher = FixedState::with_seed(1);
+        let mut shard = Shard::new(&hasher, limit, entries_max, true);
+        // What is stored, and until when it is fresh.
+        let mut model: BTreeMap<u8, (u32, Time)> = BTreeMap::new();
+        let serves_stale = !stale_for.is_zero();
+        let (mut now, mut value) = (0, 0);
+        for step in steps {
+            let mut gone = RemovedEntries::new();
+            match step {
+                Step::LookUp(key) => {
+                    match (shard.look_up(hash(key), &key, at(now)), model.get(&key)) {
+                        (LookupResult::Fresh { value, .. }, Some(&(stored, expires))) => {
+                            prop_assert_eq!(value, stored);
+                            prop_assert!(at(now) < expires);
+                        }
+                        (LookupResult::Aged(aged), Some(&(stored, expires))) => {
+                            prop_assert_eq!(aged.value, stored);
+                            prop_assert!((expires..expires + stale_for).contains(&at(now)));
+                        }
+                        (LookupResult::Missing { .. }, Some(&(_, expires))) => {
+                            prop_assert!(at(now) >= expires + stale_for);
+                        }
+                        (LookupResult::Missing { version }, None) => prop_assert_eq!(version, 0),
+                        (found, None) => prop_assert!(false, "{:?} is not there", found),
+                    }
+                }
+                Step::Publish { key, ttl_ms } => {
+                    value += 1;
+                    let expires = ttl_ms.map_or(Time::NEVER, |ttl| at(now + ttl));
+                    let old = model.remove(&key);
+                    gone = shard.insert(new(key, value, expires, stale_for), at(now)).0;
+                    if let Some((old, _)) = old {
+                        prop_assert!(gone.iter().any(|entry| (entry.key, entry.value) == (key, old)));
+                        gone.retain(|entry| entry.key != key);
+                    }
+                    // With a ceiling of nothing but itself, what is published stays.
+                    model.insert(key, (value, expires));
+                }
+                Step::Remove(key) => {
+                    let removed = shard.remove(hash(key), &key).map(|entry| entry.value);
+                    prop_assert_eq!(removed, model.remove(&key).map(|(value, _)| value));
+                }
+                Step::Invalidate(key, how) => {
+                    let was_there = shard.invalidate(hash(key), &key, how, at(now), &mut gone);
+                    prop_assert_eq!(was_there, model.contains_key(&key));
+                    invalidate(&mut model, how == Invalidation::Soft && serves_stale, at(now), |of, _| of == key);
+                }
+                Step::InvalidateTag(like, how) => {
+                    let filter = InvalidationFilter::Tag(tag(like));
+                    let tagged = model.values().filter(|(value, _)| tag(*value) == tag(like)).count();
+                    let (hit, _) = shard.invalidate_some(&filter, how, None, at(now), &mut gone);
+                    prop_assert_eq!(hit, tagged);
+                    let is_stale = how == Invalidation::Soft && serves_stale;
+                    invalidate(&mut model, is_stale, at(now), |_, value| tag(value) == tag(like));
+                }
+                Step::Clear(how) => {
+                    let (hit, _) = shard.invalidate_some(&InvalidationFilter::Keys(&|_| true), how, None, at(now), &mut gone);
+                    prop_assert_eq!(hit, model.len());
+                    invalidate(&mut model, how == Invalidation::Soft && serves_stale, at(now), |_, _| true);
+                }
+                Step::Evict => gone.extend(shard.evict()),
+                Step::Purge => {
+                    shard.start_purge();
+                    shard.reclaim_step(at(now), &mut gone);
+                    let is_expired = |entry: &Entry<u8, u32>| at(now) >= entry.life.kept_until();
+                    prop_assert!(gone.iter().all(is_expired) || gone.len() == 1);
+                }
+                Step::AdmissionPermit(ms) => now += ms,
+            }
+            for entry in &gone {
+                let model = model.remove(&entry.key).map(|(value, _)| value);
+                prop_assert_eq!(model, Some(entry.value));
+            }
+            shard.validate();
+            prop_assert_eq!(shard.len(), model.len());
+        }
+    }
+}
+
+#[test]
+fn a_value_is_fresh_until_it_expires() {
+    let seen = |shard: &Shard<u8, u32>, ms| match shard.look_up(hash(7), &7, at(ms)) {
+        LookupResult::Fresh { value, .. } => Ok(value),
+        LookupResult::Aged(_) => panic!("nothing is stale here"),
+        LookupResult::Missing { version } => Err(version),
+    };
+    let mut shard = shard(None);
+    assert_eq!(seen(&shard, 0), Err(0));
+    assert!(shard.insert(new(7, 1, at(10), Duration::ZERO), at(0)).0.is_empty());
+    assert_eq!(seen(&shard, 9), Ok(1));
+    assert_eq!(seen(&shard, 10), Err(1));
+    assert_eq!(shard.insert(new(7, 2, Time::NEVER, Duration::ZERO), at(10)).0[0].value, 1);
+    assert_eq!(seen(&shard, 1_000_000), Ok(2));
+}
+
+#[test]
+fn a_version_is_claimed_once() {
+    let mut shard = shard(None);
+    assert!(shard.claim(hash(7), &7, 0));
+    assert!(!shard.claim(hash(7), &7, 0), "claimed already");
+    shard.insert(new(7, 1, at(10), Duration::ZERO), at(0));
+    assert!(!shard.claim(hash(7), &7, 0), "published meanwhile");
+    assert!(shard.claim(hash(7), &7, 1));
+    shard.unclaim(&7, 0);
+    assert!(!shard.claim(hash(7), &7, 1), "an ended claim takes no later one along");
+    shard.unclaim(&7, 1);
+    assert!(shard.claim(hash(7), &7, 1));
+    shard.unclaim(&7, 1);
+    shard.remove(hash(7), &7);
+    assert!(shard.claim(hash(7), &7, 1), "what was seen has been evicted, and nothing is in its place");
+}
+
+#[test]
+fn stores_remove_expired_entries() {
+    let mut shard: Shard<u32, u32> = Shard::new(&FixedState::with_seed(1), None, usize::MAX, false);
+    let store = |shard: &mut Shard<u32, u32>, key: u32, expires, now| {
+        shard.insert(
+            NewEntry {
+                hash: u64::from(key),
+                key,
+                value: 0,
+                life: Lifetime::until(expires, Duration::ZERO),
+                weight: 0,
+                tags: &[],
+            },
+            now,
+        );
+    };
+    for key in 0..1_000 {
+        store(&mut shard, key, at(10), at(0));
+    }
+    for key in 1_000..1_500 {
+        store(&mut shard, key, at(1_000), at(10));
+    }
+    assert_eq!((shard.len(), shard.evictions().expired), (500, 1_000));
+    shard.validate();
+    // Writing anew what is there sweeps, too.
+    for _ in 0..500 {
+        store(&mut shard, 0, at(2_000), at(1_000));
+    }
+    assert_eq!(shard.len(), 1);
+}
+
+#[test]
+fn reclaiming_removes_expired_entries_then_the_oldest() {
+    let limit = Limit { policy: Policy::LRW, reclaim: 0.3, ..Limit::entries(1_000) };
+    let mut shard: Shard<u32, u32> = Shard::new(&FixedState::with_seed(1), Some(&limit), 1_000, false);
+    let store = |shard: &mut Shard<u32, u32>, now, key: u32, expires| {
+        let (gone, _) = shard.insert(
+            NewEntry {
+                hash: u64::from(key),
+                key,
+                value: 0,
+                life: Lifetime::until(expires, Duration::ZERO),
+                weight: 0,
+                tags: &[],
+            },
+            at(now),
+        );
+        assert!(gone.len() <= RECLAIM_SLICE, "{} left at once", gone.len());
+        gone.into_iter().map(|entry| entry.key).collect::<Vec<_>>()
+    };
+    for key in 0..1_000 {
+        store(&mut shard, 50, key, if key % 10 == 9 { at(100) } else { Time::NEVER });
+    }
+    let mut left = Vec::new();
+    let mut key = 1_000;
+    // 700, and the one that it was for.
+    while shard.len() != 701 {
+        left.extend(store(&mut shard, 100, key, Time::NEVER));
+        key += 1;
+        assert!(key < 1_100, "{} have left", left.len());
+        assert!((701..=1_000).contains(&shard.len()));
+        shard.validate();
+    }
+    let (expired, oldest): (Vec<u32>, Vec<u32>) = left.iter().partition(|&&key| key % 10 == 9);
+    assert_eq!(expired.len(), 100);
+    assert!(oldest.is_sorted(), "in the order of their writes: {oldest:?}");
+    assert_eq!(shard.evictions().expired, 100);
+    // Nothing more leaves before it is full again.
+    assert_eq!(store(&mut shard, 100, key, Time::NEVER), Vec::<u32>::new());
+}
+
+#[test]
+fn entry_overhead_is_what_the_documentation_says() {
+    assert_eq!(Shard::<u64, u64>::ENTRY_BYTES - size_of::<(u64, u64)>(), 74);
+    let documentation = include_str!("../../lib.rs");
+    assert!(documentation.contains("An entry costs 74 bytes"));
+    let documented = |policy: &&Policy| documentation.contains(&format!("| `{}` | ", policy.name));
+    assert!(POLICIES.iter().filter(documented).count() >= 4);
+    for policy in POLICIES.iter().filter(documented) {
+        let row = format!("| `{}` | {} | ", policy.name, policy.entry_bytes);
+        assert!(documentation.contains(&row), "lib.rs lacks: {row}");
+    }
+}
+
+#[test]
+fn memory_of_removed_entries_is_released() {
+    let mut shard: Shard<u32, u32> = Shard::new(
+        &FixedState::with_seed(1),
+        Some(&Limit { policy: Policy::LRW, ..Limit::bytes(1) }),
+        0,
+        false,
+    );
+    shard.ceiling = LimitBounds::new(usize::MAX, 0.0);
+    let new = |key: u32| NewEntry {
+        hash: u64::from(key),
+        key,
+        value: 0,
+        life: Lifetime::until(Time::NEVER, Duration::ZERO),
+        weight: 1,
+        tags: &[],
+    };
+    for key in 0..100_000 {
+        shard.insert(new(key), at(0));
+    }
+    // A hundred come for every thousand that leave.
+    for key in 100_000..109_900 {
+        if key % 100 == 0 {
+            (0..1_000).for_each(|_| assert!(shard.evict().is_some()));
+        }
+        shard.insert(new(key), at(0));
+    }
+    assert_eq!(shard.len(), 10_900);
+    (0..10_000).for_each(|_| assert!(shard.evict().is_some()));
+    // The last ones took the lowest slots that were vacant when they came.
+    assert_eq!(shard.entries.len(), 9_900);
+    assert!(shard.entries.capacity() <= 4 * 9_900 && shard.index.capacity() <= 4 * 9_900);
+    assert!(shard.vacant.len() <= 9_900, "{} slots are listed", shard.vacant.len());
+    assert!((109_000..109_900).all(|key| shard.find(u64::from(key), &key).is_some()));
+}

@@ -1,0 +1,127 @@
+//! Named strategies: the registry.
+
+use std::time::Duration;
+
+use stockade_model::nearest::remedy;
+
+use super::{Fetch, LoadBounds, StoreMode, Strategy, Writer};
+use crate::{breaker::Breaker, freshness::Refresh};
+
+/// A strategy with a name.
+#[derive(Clone, Debug)]
+pub struct Preset {
+    /// The name on the command line and in experiment files.
+    pub name: &'static str,
+    /// What happens to N requests for one missing key.
+    pub summary: &'static str,
+    /// The strategy.
+    pub strategy: Strategy,
+}
+
+/// How long Kazoo's waiters wait before they receive an error.
+const KAZOO_WAIT: Duration = Duration::from_millis(1500);
+
+/// No ttl, no waiting, all work at the caller's cost: the baseline.
+pub(crate) const NONE: Strategy = Strategy {
+    fetch: Fetch::Independent,
+    load: LoadBounds::DEFAULT,
+    store: StoreMode::Sync,
+    refresh: Refresh::None,
+    ttl: None,
+    jitter: 0.0,
+    swr: Duration::ZERO,
+    sie: Duration::ZERO,
+    negative_ttl: None,
+    throttle: Duration::ZERO,
+    breaker: None,
+    writer: Writer::Direct,
+    limit: None,
+};
+
+/// Values expire, and every request that finds one expired loads.
+const SIMPLE: Strategy = Strategy { ttl: Some(Duration::from_mins(1)), ..NONE };
+
+/// Values expire, and one request loads for all. The timeout is that of nginx's cache lock.
+const COALESCED: Strategy =
+    Strategy { fetch: Fetch::Coalesce { wait_timeout: Duration::from_secs(5) }, ..SIMPLE };
+
+/// Values are served stale for six hours while loads fail, as in Belfrage.
+const FALLBACK: Strategy = Strategy {
+    load: LoadBounds { soft_timeout: Some(Duration::from_millis(500)), ..LoadBounds::DEFAULT },
+    sie: Duration::from_hours(6),
+    throttle: Duration::from_secs(1),
+    ..COALESCED
+};
+
+/// The named strategies. The first four are those of Kazoo's published load test (2600hz/kazoo, `kzs_loadtest`), the
+/// last is that of Belfrage's (bbc/belfrage). The default ttl is one minute.
+pub const PRESETS: &[Preset] = &[
+    Preset { name: "none", summary: "N loads, N stores, and everyone waits for their own", strategy: NONE },
+    Preset {
+        name: "async",
+        summary: "N loads, N stores, and nobody waits for a store",
+        strategy: Strategy { store: StoreMode::Async, ..NONE },
+    },
+    Preset {
+        name: "stampede",
+        summary: "one load, one store, and everyone waits for those",
+        strategy: Strategy { fetch: Fetch::Coalesce { wait_timeout: KAZOO_WAIT }, ..NONE },
+    },
+    Preset {
+        name: "stampede_async",
+        summary: "N loads, one store, and nobody waits for it",
+        strategy: Strategy { store: StoreMode::LockedAsync, ..NONE },
+    },
+    Preset { name: "simple", summary: "until it expires; then everybody loads", strategy: SIMPLE },
+    Preset {
+        name: "early",
+        summary: "one refresh in the background, on the first request after 80 % of the ttl",
+        strategy: Strategy { refresh: Refresh::Early { at: 0.8 }, ..COALESCED },
+    },
+    Preset {
+        name: "xfetch",
+        summary: "one refresh in the background, by chance, the likelier the nearer expiry is",
+        strategy: Strategy { refresh: Refresh::XFetch { beta: 1.0 }, ..COALESCED },
+    },
+    Preset {
+        name: "swr",
+        summary: "stale for another minute, and one refresh in the background",
+        strategy: Strategy { swr: Duration::from_mins(1), ..COALESCED },
+    },
+    Preset {
+        name: "fallback",
+        summary: "stale for six hours if the load fails or is slow",
+        strategy: FALLBACK,
+    },
+    Preset {
+        name: "breaker",
+        summary: "as fallback, and a source that fails is left alone",
+        strategy: Strategy { breaker: Some(Breaker::DEFAULT), ..FALLBACK },
+    },
+    Preset {
+        name: "fallback_ask_first",
+        summary: "stale for six hours if the load fails, and everybody asks the source first",
+        strategy: Strategy { sie: Duration::from_hours(6), ..SIMPLE },
+    },
+];
+
+/// No preset has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown strategy `{name}`: {remedy}")]
+pub struct UnknownPreset {
+    /// The unknown name.
+    pub name: String,
+    remedy: String,
+}
+
+impl Strategy {
+    /// The preset with this name.
+    pub fn preset(name: &str) -> Result<Self, UnknownPreset> {
+        PRESETS.iter().find(|preset| preset.name == name).map(|preset| preset.strategy.clone()).ok_or_else(
+            || UnknownPreset {
+                name: name.to_owned(),
+                remedy: remedy(name, PRESETS.iter().map(|preset| preset.name)),
+            },
+        )
+    }
+}

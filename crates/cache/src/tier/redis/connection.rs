@@ -1,0 +1,126 @@
+//! A connection to one server or to a cluster.
+
+use std::sync::Arc;
+
+use ::redis::{
+    AsyncConnectionConfig, Client, Cmd, FromRedisValue, ProtocolVersion, PushInfo, RedisError,
+    ScriptInvocation, Value, aio::MultiplexedConnection, cluster::ClusterClientBuilder,
+    cluster_async::ClusterConnection, pipe,
+};
+
+use super::url::{RedisUrl, Servers};
+
+/// A connection to one server, or connections to the nodes of a cluster. Clones share it.
+#[derive(Clone)]
+pub(super) struct RedisConnection {
+    /// Distinguishes it from earlier connections.
+    pub(super) generation: u64,
+    wire: Driver,
+}
+
+#[derive(Clone)]
+enum Driver {
+    One(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+impl RedisConnection {
+    /// Connects, and passes messages that the server pushes to the callback.
+    pub(super) async fn connect(
+        url: &RedisUrl,
+        generation: u64,
+        receive: impl Fn(PushInfo) -> Result<(), ()> + Send + Sync + 'static,
+    ) -> Result<Self, RedisError> {
+        let receive = Arc::new(receive);
+        match &url.servers {
+            Servers::One(server) => {
+                let client = match &url.certificates {
+                    Some(certificates) => Client::build_with_tls((**server).clone(), certificates.clone())?,
+                    None => Client::open((**server).clone())?,
+                };
+                let config = AsyncConnectionConfig::new()
+                    .set_connection_timeout(None)
+                    .set_response_timeout(None)
+                    .set_push_sender(move |info| receive(info));
+                let wire = client.get_multiplexed_async_connection_with_config(&config).await?;
+                Ok(Self { generation, wire: Driver::One(wire) })
+            }
+            Servers::Cluster(servers) => {
+                let builder = ClusterClientBuilder::new(servers.clone())
+                    .use_protocol(ProtocolVersion::RESP3)
+                    .connection_timeout(url.timeout)
+                    .response_timeout(url.timeout)
+                    .retries(1)
+                    .push_sender(move |info| receive(info));
+                let builder = match &url.certificates {
+                    Some(certificates) => builder.certs(certificates.clone()),
+                    None => builder,
+                };
+                let wire = builder.build()?.get_async_connection().await?;
+                Ok(Self { generation, wire: Driver::Cluster(wire) })
+            }
+        }
+    }
+
+    pub(super) async fn invoke<T: FromRedisValue>(
+        &self,
+        invocation: &ScriptInvocation<'_>,
+    ) -> Result<T, RedisError> {
+        match self.wire.clone() {
+            Driver::One(mut wire) => invocation.invoke_async(&mut wire).await,
+            Driver::Cluster(mut wire) => invocation.invoke_async(&mut wire).await,
+        }
+    }
+
+    /// The value of a name. A value of another type counts as absent.
+    pub(super) async fn get(&self, name: &[u8]) -> Result<Option<Vec<u8>>, RedisError> {
+        let get = Cmd::get(name);
+        let stored = match self.wire.clone() {
+            Driver::One(mut wire) => get.query_async(&mut wire).await,
+            Driver::Cluster(mut wire) => get.query_async(&mut wire).await,
+        };
+        stored.or_else(
+            |error: RedisError| if error.code() == Some("WRONGTYPE") { Ok(None) } else { Err(error) },
+        )
+    }
+
+    /// Runs commands in one pipeline. All names have to be on one server.
+    pub(super) async fn run<T: FromRedisValue>(&self, commands: Vec<Cmd>) -> Result<Vec<T>, RedisError> {
+        let mut all = pipe();
+        for command in commands {
+            all.add_command(command);
+        }
+        match self.wire.clone() {
+            Driver::One(mut wire) => all.query_async(&mut wire).await,
+            Driver::Cluster(mut wire) => all.query_async(&mut wire).await,
+        }
+    }
+
+    /// Runs commands that may fail one by one: in one pipeline, or in turn on a cluster, where names are on any
+    /// server. Returns an error if the connection fails.
+    pub(super) async fn run_each(&self, commands: Vec<Cmd>) -> Result<(), RedisError> {
+        match self.wire.clone() {
+            Driver::One(mut wire) if !commands.is_empty() => {
+                let mut all = pipe();
+                for command in commands {
+                    all.add_command(command);
+                }
+                let _: Vec<Result<Value, RedisError>> = all.ignore_errors().query_async(&mut wire).await?;
+            }
+            Driver::One(_) => {}
+            Driver::Cluster(mut wire) => {
+                for command in commands {
+                    let _ = command.query_async::<Value>(&mut wire).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn subscribe(&self, channels: &[String]) -> Result<(), RedisError> {
+        match self.wire.clone() {
+            Driver::One(mut wire) => wire.subscribe(channels).await,
+            Driver::Cluster(mut wire) => wire.subscribe(channels).await,
+        }
+    }
+}

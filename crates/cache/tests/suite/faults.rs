@@ -1,0 +1,507 @@
+//! Sources that fail, hang and recover, in virtual time.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use stockade_cache::{
+    Answer, Breaker, BreakerState, Cache, Error, Fetch, LoadBounds, Outcome, Reason, Strategy,
+};
+use stockade_model::{
+    seed::Seed,
+    time::{Runtime, Time, Virtual},
+};
+
+const MS: Duration = Duration::from_millis(1);
+const SEC: Duration = Duration::from_secs(1);
+
+/// The behavior of a source during a load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mood {
+    Well,
+    Fails,
+    Hangs,
+    Panics,
+    /// At the end of the load's time.
+    PanicsLate,
+    NotFound,
+}
+
+/// A cache in front of a source with controlled failures.
+#[derive(Clone)]
+struct Scene {
+    time: Virtual,
+    cache: Cache<u32, Option<Time>, Virtual>,
+    loads: Arc<AtomicU64>,
+}
+
+impl Scene {
+    fn new(strategy: Strategy) -> Self {
+        let time = Virtual::new();
+        let cache =
+            Cache::builder(strategy).not_found(Option::is_none).build_on(time.clone(), Seed(1)).unwrap();
+        Self { time, cache, loads: Arc::default() }
+    }
+
+    /// A request. If it starts a load, the load has this duration and this behavior.
+    async fn ask(
+        &self,
+        key: u32,
+        takes: Duration,
+        mood: Mood,
+    ) -> (Result<Answer<Option<Time>>, Error>, Duration) {
+        let asked = self.time.now();
+        let (time, loads) = (self.time.clone(), Arc::clone(&self.loads));
+        let load = async move || {
+            loads.fetch_add(1, Ordering::Relaxed);
+            assert!(mood != Mood::Panics, "on purpose");
+            time.sleep_until(time.now() + takes).await;
+            assert!(mood != Mood::PanicsLate, "on purpose");
+            match mood {
+                Mood::Well => Ok(Some(time.now())),
+                Mood::NotFound => Ok(None),
+                Mood::Hangs => std::future::pending().await,
+                _ => Err("on purpose"),
+            }
+        };
+        let answer = self.cache.get_with(key, load).await;
+        (answer, self.time.now() - asked)
+    }
+
+    async fn outcome(&self, takes: Duration, mood: Mood) -> (Outcome, Duration) {
+        let (answer, waited) = self.ask(1, takes, mood).await;
+        (answer.map_or(Outcome::Error, |answer| answer.outcome), waited)
+    }
+
+    async fn until(&self, at: Duration) {
+        self.time.sleep_until(Time::ZERO + at).await;
+    }
+
+    fn loads(&self) -> u64 {
+        self.loads.load(Ordering::Relaxed)
+    }
+
+    fn run<T>(&self, story: impl Future<Output = T>) -> T {
+        self.time.run(story).expect("no request hangs")
+    }
+}
+
+fn fallback() -> Strategy {
+    Strategy { ttl: Some(SEC), sie: 10 * SEC, ..Strategy::preset("fallback").unwrap() }
+}
+
+#[test]
+fn failed_load_falls_back_to_stale_until_gone() {
+    let scene = Scene::new(Strategy { throttle: Duration::ZERO, ..fallback() });
+    scene.run(async {
+        assert_eq!(scene.outcome(20 * MS, Mood::Well).await, (Outcome::Miss, 20 * MS));
+        scene.until(2 * SEC).await;
+        let (answer, waited) = scene.ask(1, 30 * MS, Mood::Fails).await;
+        let answer = answer.unwrap();
+        assert_eq!((answer.outcome, waited), (Outcome::Fallback, 30 * MS));
+        assert_eq!(answer.age, 2 * SEC + 10 * MS, "from the end of its load");
+        assert!(matches!(answer.reason, Reason::Failed(Error::Load(_))), "{:?}", answer.reason);
+        assert_eq!(scene.outcome(30 * MS, Mood::Panics).await.0, Outcome::Fallback);
+        scene.until(11 * SEC).await;
+        assert_eq!(scene.outcome(5 * MS, Mood::Fails).await.0, Outcome::Fallback, "15 ms before it is gone");
+        assert_eq!(
+            scene.outcome(30 * MS, Mood::Fails).await.0,
+            Outcome::Error,
+            "gone while it was waited for"
+        );
+        assert_eq!(scene.outcome(20 * MS, Mood::Well).await.0, Outcome::Miss);
+    });
+}
+
+#[test]
+fn failed_load_throttles_its_key() {
+    let scene = Scene::new(Strategy { jitter: 1.0, ..fallback() });
+    scene.run(async {
+        scene.ask(1, 20 * MS, Mood::Well).await.0.unwrap();
+        scene.until(2 * SEC).await;
+        scene.ask(1, 20 * MS, Mood::Fails).await.0.unwrap();
+        for ms in [2_021, 2_500, 3_019] {
+            scene.until(ms * MS).await;
+            let (answer, waited) = scene.ask(1, 20 * MS, Mood::Fails).await;
+            let answer = answer.unwrap();
+            assert_eq!(
+                (answer.outcome, waited, scene.loads()),
+                (Outcome::Fallback, Duration::ZERO, 2),
+                "{ms} ms"
+            );
+            assert!(matches!(answer.reason, Reason::Failed(Error::Throttled { .. })));
+        }
+        scene.until(3_020 * MS).await;
+        assert_eq!(scene.outcome(20 * MS, Mood::Well).await, (Outcome::Miss, 20 * MS));
+        assert_eq!(scene.outcome(20 * MS, Mood::Fails).await.0, Outcome::Hit, "and it is fresh again");
+    });
+}
+
+#[test]
+fn readers_of_a_dead_source_wait_for_the_soft_timeout_at_most() {
+    for mood in [Mood::Hangs, Mood::Fails] {
+        let scene = Scene::new(fallback());
+        let waits = scene.run(async {
+            scene.ask(1, 20 * MS, Mood::Well).await.0.unwrap();
+            // A reader every 100 us: the first one finds the value stale, and its load hangs.
+            let readers = (0..10_000_u32).map(|reader| {
+                let scene = scene.clone();
+                async move {
+                    scene.until(2 * SEC + reader * MS / 10).await;
+                    let (answer, waited) = scene.ask(1, 5 * SEC, mood).await;
+                    let answer = answer.unwrap();
+                    assert_eq!(answer.outcome, Outcome::Fallback);
+                    assert!(answer.age <= 11 * SEC);
+                    (waited, scene.time.now())
+                }
+            });
+            join_all(readers).await
+        });
+        let soft = 500 * MS;
+        assert!(waits.iter().all(|(waited, _)| *waited <= soft));
+        let waited = waits.iter().filter(|(waited, _)| !waited.is_zero()).count();
+        assert_eq!(waited, 5_000, "requests after the soft timeout do not wait");
+        assert!(waits[..5_000].iter().all(|(_, at)| *at == Time::ZERO + 2 * SEC + soft), "woken together");
+        assert_eq!(scene.loads(), 2, "the first, and the one that is dead");
+    }
+}
+
+#[test]
+fn not_found_is_a_response() {
+    let breaker = Breaker { min_calls: 1, ..Breaker::DEFAULT };
+    let strategy = Strategy { negative_ttl: Some(100 * MS), breaker: Some(breaker), ..fallback() };
+    let scene = Scene::new(strategy);
+    scene.run(async {
+        scene.ask(1, 20 * MS, Mood::Well).await.0.unwrap();
+        scene.until(2 * SEC).await;
+        let (answer, _) = scene.ask(1, 20 * MS, Mood::NotFound).await;
+        let answer = answer.unwrap();
+        assert_eq!((answer.outcome, answer.value), (Outcome::Miss, None), "it does not fall back");
+        assert_eq!(scene.outcome(20 * MS, Mood::Well).await, (Outcome::Negative, Duration::ZERO));
+        assert_eq!(scene.cache.breaker_states()[0].1, BreakerState::Closed);
+        scene.until(2_121 * MS).await;
+        assert_eq!(scene.outcome(20 * MS, Mood::Fails).await.0, Outcome::Error, "it is not served stale");
+    });
+    let scene = Scene::new(fallback());
+    scene.run(async {
+        scene.ask(1, 20 * MS, Mood::Well).await.0.unwrap();
+        scene.until(2 * SEC).await;
+        assert_eq!(scene.ask(1, 20 * MS, Mood::NotFound).await.0.unwrap().value, None);
+        assert_eq!(
+            scene.cache.len(),
+            0,
+            "without a negative ttl it is not kept, and nor is what it replaces"
+        );
+    });
+}
+
+#[test]
+fn failed_refresh_is_cancelled_and_stale_value_serves_until_gone() {
+    for mood in [Mood::Hangs, Mood::Panics, Mood::Fails] {
+        let strategy = Strategy {
+            ttl: Some(SEC),
+            swr: 5 * SEC,
+            load: LoadBounds { deadline: 2 * SEC, ..LoadBounds::DEFAULT },
+            ..Strategy::preset("swr").unwrap()
+        };
+        let limit = strategy.max_served_age().unwrap();
+        let scene = Scene::new(strategy);
+        scene.run(async {
+            scene.ask(1, 20 * MS, Mood::Well).await.0.unwrap();
+            let gone = Duration::from_millis(20) + limit;
+            let mut at = 1_100 * MS;
+            while at < gone {
+                scene.until(at).await;
+                assert_eq!(
+                    scene.outcome(Duration::ZERO, mood).await,
+                    (Outcome::Stale, Duration::ZERO),
+                    "{mood:?}"
+                );
+                at += 100 * MS;
+            }
+            if mood == Mood::Hangs {
+                assert_eq!(scene.loads(), 4, "the first, and one for each deadline");
+            }
+            scene.until(gone).await;
+            let (outcome, waited) = scene.outcome(20 * MS, Mood::Well).await;
+            // A request waits for a hanging refresh, at most until the load's deadline.
+            assert!(waited <= 2 * SEC, "{mood:?}: {outcome:?} after {waited:?}");
+            scene.until(gone + 3 * SEC).await;
+            assert_ne!(scene.outcome(20 * MS, Mood::Well).await.0, Outcome::Error);
+        });
+    }
+}
+
+#[test]
+fn cancelled_first_caller_does_not_cancel_the_load() {
+    let scene = Scene::new(fallback());
+    let is_done = Arc::new(AtomicBool::new(false));
+    scene.run(async {
+        let first = scene.clone();
+        let mut first = Box::pin(async move { first.ask(1, 200 * MS, Mood::Well).await });
+        let second = scene.clone();
+        let done = Arc::clone(&is_done);
+        assert!(futures_util::poll!(&mut first).is_pending(), "it is the leader");
+        scene.time.spawn(async move {
+            let (answer, waited) = second.ask(1, 200 * MS, Mood::Well).await;
+            assert_eq!((answer.unwrap().outcome, waited), (Outcome::Coalesced, 200 * MS));
+            done.store(true, Ordering::Relaxed);
+        });
+        scene.until(50 * MS).await;
+        drop(first);
+        scene.until(SEC).await;
+    });
+    assert!(is_done.load(Ordering::Relaxed));
+    assert_eq!(scene.loads(), 1);
+}
+
+#[test]
+fn wait_ends_at_the_earlier_of_both_deadlines() {
+    let coalesce = |wait: Duration, soft: Duration| Strategy {
+        fetch: Fetch::Coalesce { wait_timeout: wait },
+        load: LoadBounds { soft_timeout: Some(soft), ..LoadBounds::DEFAULT },
+        ..fallback()
+    };
+    // The waiters' own timeout ends before the soft timeout, which ends the leader's wait.
+    let scene = Scene::new(coalesce(100 * MS, 5 * SEC));
+    scene.run(async {
+        scene.ask(1, MS, Mood::Well).await.0.unwrap();
+        scene.until(2 * SEC).await;
+        let leader = scene.ask(1, 9 * SEC, Mood::Well);
+        let waiters = join_all((0..100).map(|_| scene.ask(1, SEC, Mood::Well)));
+        let ((_, led), waited) = futures_util::future::join(leader, waiters).await;
+        assert_eq!(led, 5 * SEC);
+        for (answer, waited) in waited {
+            assert!(matches!(answer.unwrap().reason, Reason::Failed(Error::WaitTimeout { .. })));
+            assert_eq!(waited, 100 * MS);
+        }
+    });
+    // A waiter with a stale value behind a leader without one.
+    let scene = Scene::new(coalesce(5 * SEC, 500 * MS));
+    scene.run(async {
+        let leader = scene.ask(1, 9 * SEC, Mood::Well);
+        let without = async {
+            scene.until(10 * MS).await;
+            scene.ask(1, SEC, Mood::Well).await
+        };
+        let with = async {
+            scene.until(50 * MS).await;
+            // The load in flight started before there was a value.
+            scene.cache.insert(1, Some(Time::ZERO));
+            scene.until(SEC + 50 * MS).await;
+            scene.ask(1, SEC, Mood::Well).await
+        };
+        let (_, (_, without), (answer, with)) = futures_util::future::join3(leader, without, with).await;
+        assert_eq!(
+            (answer.unwrap().outcome, with),
+            (Outcome::Fallback, Duration::ZERO),
+            "it is late already"
+        );
+        assert_eq!(without, 5 * SEC);
+    });
+    // The successor of a lost leader keeps the start time of the flight.
+    let scene = Scene::new(coalesce(5 * SEC, 500 * MS));
+    scene.run(async {
+        scene.ask(1, MS, Mood::Well).await.0.unwrap();
+        scene.until(2 * SEC).await;
+        let dying = scene.ask(1, 450 * MS, Mood::PanicsLate);
+        let (_, (answer, waited)) =
+            futures_util::future::join(dying, scene.ask(1, 9 * SEC, Mood::Well)).await;
+        assert_eq!((answer.unwrap().outcome, waited), (Outcome::Fallback, 500 * MS));
+    });
+}
+
+/// A breaker that opens at the first failure, for a second.
+fn fragile() -> Breaker {
+    Breaker { min_calls: 1, probes: 1, ramp: SEC, open_for: SEC, ..Breaker::DEFAULT }
+}
+
+#[test]
+fn breaker_records_every_load() {
+    for mood in [Mood::Panics, Mood::PanicsLate, Mood::Fails, Mood::Hangs] {
+        let load = LoadBounds { deadline: 50 * MS, ..LoadBounds::DEFAULT };
+        let strategy = Strategy { breaker: Some(fragile()), load, ..Strategy::preset("stampede").unwrap() };
+        let scene = Scene::new(strategy);
+        scene.run(async {
+            scene.ask(1, 20 * MS, mood).await.0.unwrap_err();
+            assert_eq!(scene.cache.breaker_states()[0].1, BreakerState::Open, "{mood:?}");
+        });
+    }
+    // A load that never starts is no evidence about its source.
+    let load = LoadBounds { max_concurrent: Some(1), queue: 0, ..LoadBounds::DEFAULT };
+    let strategy = Strategy { breaker: Some(fragile()), load, ..Strategy::preset("stampede").unwrap() };
+    let scene = Scene::new(strategy);
+    scene.run(async {
+        let (first, second) =
+            futures_util::future::join(scene.ask(1, SEC, Mood::Well), scene.ask(2, SEC, Mood::Well)).await;
+        first.0.unwrap();
+        assert!(matches!(second.0, Err(Error::Overloaded { .. })));
+        assert_eq!(scene.cache.breaker_states()[0].1, BreakerState::Closed);
+    });
+}
+
+#[test]
+fn open_breaker_serves_stale_without_waiting_until_the_ramp_ends() {
+    let scene = Scene::new(Strategy { breaker: Some(fragile()), sie: 10_000 * SEC, ..fallback() });
+    scene.run(async {
+        scene.ask(1, 20 * MS, Mood::Well).await.0.unwrap();
+        scene.until(2 * SEC).await;
+        scene.ask(2, 20 * MS, Mood::Fails).await.0.unwrap_err();
+        for _ in 0..100 {
+            assert_eq!(scene.outcome(20 * MS, Mood::Well).await, (Outcome::Fallback, Duration::ZERO));
+        }
+        assert_eq!((scene.loads(), scene.cache.stats().loads_refused), (2, 0));
+        // Then one of many probes, which is answered at once, too.
+        scene.until(3_100 * MS).await;
+        for _ in 0..100 {
+            assert_eq!(scene.outcome(20 * MS, Mood::Well).await, (Outcome::Fallback, Duration::ZERO));
+        }
+        scene.cache.wait_idle().await;
+        assert_eq!((scene.loads(), scene.cache.stats().probes), (3, 1));
+        scene.until(3_600 * SEC).await;
+        assert_eq!(
+            scene.outcome(20 * MS, Mood::Well).await,
+            (Outcome::Miss, 20 * MS),
+            "the ramp is long over"
+        );
+    });
+}
+
+#[test]
+fn throttled_key_may_be_the_probe() {
+    let breaker = Some(fragile());
+    let scene = Scene::new(Strategy { breaker, throttle: 100 * SEC, sie: 1_000 * SEC, ..fallback() });
+    scene.run(async {
+        scene.ask(1, 20 * MS, Mood::Well).await.0.unwrap();
+        scene.until(2 * SEC).await;
+        assert_eq!(scene.outcome(20 * MS, Mood::Fails).await.0, Outcome::Fallback);
+        scene.until(4 * SEC).await;
+        assert_eq!(scene.outcome(20 * MS, Mood::Well).await, (Outcome::Fallback, Duration::ZERO));
+        scene.cache.wait_idle().await;
+        assert_eq!(scene.cache.stats().probes, 1);
+        assert_eq!(scene.outcome(20 * MS, Mood::Fails).await.0, Outcome::Hit, "it is there");
+    });
+}
+
+#[test]
+fn failed_refreshes_are_throttled_and_refused_ones_are_not_counted() {
+    let swr =
+        Strategy { ttl: Some(SEC), swr: 1_000 * SEC, throttle: SEC, ..Strategy::preset("swr").unwrap() };
+    let scene = Scene::new(swr.clone());
+    scene.run(async {
+        scene.ask(1, 20 * MS, Mood::Well).await.0.unwrap();
+        for step in 0..100 {
+            scene.until(2 * SEC + step * 50 * MS).await;
+            assert_eq!(scene.outcome(20 * MS, Mood::Fails).await, (Outcome::Stale, Duration::ZERO));
+        }
+        assert_eq!(scene.loads(), 1 + 5, "one a second, for five seconds");
+    });
+    let scene = Scene::new(Strategy { breaker: Some(Breaker { ramp: 1_000 * SEC, ..fragile() }), ..swr });
+    scene.run(async {
+        scene.ask(1, MS, Mood::Well).await.0.unwrap();
+        scene.ask(2, MS, Mood::Fails).await.0.unwrap_err();
+        scene.until(3 * SEC).await;
+        scene.ask(3, MS, Mood::Well).await.0.unwrap();
+        let before = scene.loads();
+        for _ in 0..100 {
+            scene.ask(1, MS, Mood::Well).await.0.unwrap();
+        }
+        scene.cache.wait_idle().await;
+        assert_eq!(scene.cache.stats().refreshes_swr, scene.loads() - before);
+    });
+}
+
+/// 1,000 requests a second for 100 keys; the source fails for a minute.
+#[test]
+fn breaker_stops_loads_and_ramps_them_up_again() {
+    let breaker = Breaker {
+        errors_rate: 0.5,
+        period: 2 * SEC,
+        min_calls: 10,
+        open_for: 5 * SEC,
+        probes: 2,
+        ramp: 10 * SEC,
+    };
+    let strategy = Strategy { sie: 600 * SEC, ttl: Some(SEC), breaker: Some(breaker), ..fallback() };
+    let scene = Scene::new(strategy);
+    let (dies, returns, ends) = (30 * SEC, 90 * SEC, 150 * SEC);
+    let loads_at = |scene: &Scene| scene.loads();
+    let (before, dead, back, per_second) = scene.run(async {
+        let mut per_second: Vec<u64> = Vec::new();
+        let (mut before, mut dead) = (0, 0);
+        for ms in 0..u32::try_from(ends.as_millis()).unwrap() {
+            scene.until(ms * MS).await;
+            let at = ms * MS;
+            if at == dies {
+                before = loads_at(&scene);
+            }
+            if at == returns {
+                dead = loads_at(&scene);
+            }
+            if ms % 1_000 == 0 {
+                per_second.push(loads_at(&scene));
+            }
+            let mood = if (dies..returns).contains(&at) { Mood::Fails } else { Mood::Well };
+            let asking = scene.clone();
+            scene.time.spawn(async move {
+                let (answer, waited) = asking.ask(ms % 100, 5 * MS, mood).await;
+                assert!(answer.is_ok(), "at {at:?}: {answer:?}");
+                assert!(waited <= 5 * MS, "at {at:?}: {waited:?}");
+            });
+        }
+        (before, dead, loads_at(&scene), per_second)
+    });
+    assert!(before > 2_000, "about 100 a second: {before}");
+    // 60 s, open for 5 s each time: the probes of twelve half-open phases.
+    let most = u64::from(breaker.min_calls + 12 * breaker.probes);
+    assert!(dead - before <= most, "{} loads of a dead source, {most} allowed", dead - before);
+    assert!(dead - before >= u64::from(breaker.min_calls / 2 + 11));
+    // The breaker closes within `open_for` of the recovery. After that the ramp limits the loads: all 100 keys need
+    // one at once.
+    let loads_in = |second: usize| per_second[second + 1] - per_second[second];
+    let closed = (90..97).find(|second| loads_in(*second) > 2).expect("it closes");
+    for second in 0..5 {
+        let wanted = 1_000.0;
+        let share = (second as f64 + 1.0) / 10.0;
+        assert!(
+            loads_in(closed + second) as f64 <= wanted * share,
+            "{second}: {}",
+            loads_in(closed + second)
+        );
+    }
+    assert!(back - dead > 2_000, "and it is as before");
+    assert_eq!(scene.cache.breaker_states()[0].1, BreakerState::Closed);
+}
+
+#[test]
+fn each_route_has_its_own_breaker() {
+    let time = Virtual::new();
+    let breaker = Breaker { min_calls: 2, ..Breaker::DEFAULT };
+    let strategy = Strategy { breaker: Some(breaker), ..Strategy::preset("stampede").unwrap() };
+    let cache: Cache<(&str, u32), u32, Virtual> =
+        Cache::builder(strategy).route(|key: &(&str, u32)| key.0).build_on(time.clone(), Seed(1)).unwrap();
+    time.run(async {
+        for key in 0..2 {
+            let failed = cache.get_with(("bad", key), async || Err::<u32, _>("on purpose")).await;
+            assert!(matches!(failed, Err(Error::Load(_))));
+        }
+        let refused = cache.get_with(("bad", 2), async || Ok::<_, Error>(1)).await;
+        assert!(matches!(refused, Err(Error::BreakerOpen)), "{refused:?}");
+        assert_eq!(cache.get_with(("good", 2), async || Ok::<_, Error>(1)).await.unwrap().value, 1);
+        let states: Vec<_> = cache.breaker_states();
+        let state = |route: &str| states.iter().find(|(name, _)| name == route).map(|(_, state)| *state);
+        assert_eq!((state("bad"), state("good")), (Some(BreakerState::Open), Some(BreakerState::Closed)));
+        assert_eq!(cache.stats().loads_refused, 1);
+        for route in 0..5_000 {
+            let name: &'static str = format!("route {route}").leak();
+            cache.get_with((name, 0), async || Ok::<_, Error>(1)).await.unwrap();
+        }
+        assert_eq!(cache.breaker_states().len(), 1_025, "names from requests do not fill the memory");
+    })
+    .unwrap();
+}

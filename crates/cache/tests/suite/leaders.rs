@@ -1,0 +1,263 @@
+//! A leader with a thousand waiters is lost in each possible way, in virtual time.
+
+use std::{
+    future::{Future, pending},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::{AbortHandle, Abortable, join_all};
+use stockade_cache::{Cache, Error, Outcome, Strategy};
+use stockade_model::{
+    seed::Seed,
+    time::{Runtime, Time, Virtual},
+};
+
+const WAITERS: usize = 1_000;
+const LOAD: Duration = Duration::from_millis(20);
+const DEADLINE: Duration = Duration::from_millis(400);
+
+/// The end of the first load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fate {
+    Panic,
+    PanicBeforeTheFirstAwait,
+    Abort,
+    DropUnpolled,
+    Error,
+    Hang,
+}
+
+/// Virtual time that can abort the first spawned task or drop it without a poll.
+#[derive(Clone)]
+struct Hostile {
+    time: Virtual,
+    fate: Fate,
+    first: Arc<Mutex<Option<AbortHandle>>>,
+}
+
+impl Runtime for Hostile {
+    fn now(&self) -> Time {
+        self.time.now()
+    }
+
+    fn sleep_until(&self, deadline: Time) -> impl Future<Output = ()> + Send + 'static {
+        self.time.sleep_until(deadline)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut first = self.first.lock().unwrap();
+        if first.is_some() {
+            return self.time.spawn(task);
+        }
+        let (handle, registration) = AbortHandle::new_pair();
+        *first = Some(handle);
+        drop(first);
+        if self.fate == Fate::DropUnpolled {
+            // A runtime that shuts down drops its tasks some time later.
+            let (time, later) = (self.time.clone(), self.now() + LOAD);
+            self.time.spawn(async move {
+                time.sleep_until(later).await;
+                drop(task);
+            });
+        } else {
+            let task = Abortable::new(task, registration);
+            self.time.spawn(async move {
+                let _aborted = task.await;
+            });
+        }
+    }
+}
+
+struct Report {
+    loads: u64,
+    answers: Vec<(Result<u32, Error>, Option<Outcome>, Duration)>,
+    flights_left: usize,
+    reload: Result<u32, Error>,
+}
+
+/// One caller leads and the others wait; the first load ends with its fate; then another caller requests the key.
+fn stampede(fate: Fate) -> Report {
+    let time = Virtual::new();
+    let runtime = Hostile { time: time.clone(), fate, first: Arc::default() };
+    let mut strategy = Strategy::preset("stampede").unwrap();
+    strategy.load.deadline = DEADLINE;
+    let cache: Cache<&str, u32, Hostile> =
+        Cache::builder(strategy).build_on(runtime.clone(), Seed(1)).unwrap();
+    let loads = Arc::new(AtomicU64::new(0));
+
+    let load = || {
+        let (loads, runtime) = (Arc::clone(&loads), runtime.clone());
+        move || {
+            let is_first = loads.fetch_add(1, Ordering::Relaxed) == 0;
+            let is_doomed = is_first && fate != Fate::DropUnpolled;
+            assert!(!(is_doomed && fate == Fate::PanicBeforeTheFirstAwait), "on purpose");
+            async move {
+                runtime.sleep_until(runtime.now() + LOAD).await;
+                if !is_doomed {
+                    return Ok(7);
+                }
+                match fate {
+                    Fate::Panic => panic!("on purpose"),
+                    Fate::Error => Err("on purpose"),
+                    Fate::Abort => {
+                        let first = runtime.first.lock().unwrap().clone();
+                        first.unwrap().abort();
+                        pending().await
+                    }
+                    _ => pending().await,
+                }
+            }
+        }
+    };
+
+    let run = time.run(async {
+        let asked = runtime.now();
+        let get = async || {
+            let result = cache.get_with("key", load()).await;
+            let outcome = result.as_ref().ok().map(|answer| answer.outcome);
+            (result.map(|answer| answer.value), outcome, runtime.now() - asked)
+        };
+        let answers = join_all((0..=WAITERS).map(|_| get())).await;
+        let loads_of_all = loads.load(Ordering::Relaxed);
+        cache.wait_idle().await;
+        let flights_left = cache.coalesced_loads();
+        let (reload, ..) = get().await;
+        Report { loads: loads_of_all, answers, flights_left, reload }
+    });
+    run.unwrap_or_else(|stalled| panic!("{fate:?}: a caller hangs: {stalled}"))
+}
+
+#[test]
+fn lost_leader_is_replaced_by_one_waiter() {
+    for fate in [Fate::Panic, Fate::PanicBeforeTheFirstAwait, Fate::Abort, Fate::DropUnpolled] {
+        let report = stampede(fate);
+        let begun = if fate == Fate::DropUnpolled { 1 } else { 2 };
+        assert_eq!(report.loads, begun, "{fate:?}: one load is lost, one elected waiter loads");
+        for (result, _, waited) in &report.answers {
+            assert!(matches!(result, Ok(7)), "{fate:?}: {result:?}");
+            assert!(*waited <= 2 * LOAD, "{fate:?}: waited {waited:?}");
+        }
+        let missed = report.answers.iter().filter(|(_, outcome, _)| *outcome == Some(Outcome::Miss)).count();
+        assert_eq!(
+            missed, 1,
+            "{fate:?}: the elected one; the first caller's load was not the one that answered"
+        );
+        assert_eq!(report.flights_left, 0, "{fate:?}");
+        assert!(matches!(report.reload, Ok(7)), "{fate:?}: stored");
+    }
+}
+
+#[test]
+fn lost_load_without_waiters_is_an_error_and_frees_its_key() {
+    let runtime = Virtual::new();
+    let run = runtime.run(async {
+        let cache: Cache<&str, u32, Virtual> =
+            Cache::builder(Strategy::preset("stampede").unwrap()).build_on(runtime.clone(), Seed(1)).unwrap();
+        let lost =
+            cache.get_with("key", async || -> Result<u32, std::io::Error> { panic!("on purpose") }).await;
+        assert!(matches!(lost, Err(Error::LeaderLost)), "{lost:?}");
+        let found = cache.get_with("key", async || Ok::<_, std::io::Error>(7)).await;
+        assert_eq!(found.unwrap().value, 7);
+    });
+    assert_eq!(run, Ok(()));
+}
+
+#[test]
+fn failed_load_is_shared_with_waiters_and_not_stored() {
+    let report = stampede(Fate::Error);
+    assert_eq!(report.loads, 1);
+    for (result, _, waited) in &report.answers {
+        assert!(matches!(result, Err(Error::Load(error)) if error.to_string() == "on purpose"), "{result:?}");
+        assert_eq!(*waited, LOAD);
+    }
+    assert_eq!(report.flights_left, 0);
+    assert!(matches!(report.reload, Ok(7)), "the next caller loads anew");
+}
+
+#[test]
+fn hanging_load_is_cancelled_at_its_deadline() {
+    let report = stampede(Fate::Hang);
+    assert_eq!(report.loads, 1);
+    for (result, _, waited) in &report.answers {
+        assert!(matches!(result, Err(Error::Deadline { after: DEADLINE })), "{result:?}");
+        assert_eq!(*waited, DEADLINE);
+    }
+    assert_eq!(report.flights_left, 0);
+    assert!(matches!(report.reload, Ok(7)), "the next caller loads anew");
+}
+
+#[test]
+fn waiter_times_out_and_the_load_goes_on() {
+    let runtime = Virtual::new();
+    let run = runtime.run(async {
+        let cache: Cache<&str, u32, Virtual> =
+            Cache::builder(Strategy::preset("stampede").unwrap()).build_on(runtime.clone(), Seed(1)).unwrap();
+        let get = || {
+            let sleeper = runtime.clone();
+            cache.get_with("key", async move || {
+                sleeper.sleep_until(sleeper.now() + Duration::from_secs(2)).await;
+                Ok::<_, std::io::Error>(7)
+            })
+        };
+        let answers = join_all((0..=WAITERS).map(|_| get())).await;
+        (answers, cache.get(&"key"), runtime.now(), cache.stats())
+    });
+    let (answers, stored, now, stats) = run.unwrap();
+    assert!(matches!(&answers[0], Ok(answer) if answer.value == 7));
+    let timeout = Duration::from_millis(1500);
+    for answer in &answers[1..] {
+        assert!(matches!(answer, Err(Error::WaitTimeout { after }) if *after == timeout), "{answer:?}");
+    }
+    assert_eq!((stored, now.elapsed(), stats.loads), (Some(7), Duration::from_secs(2), 1));
+}
+
+#[test]
+fn no_cancellation_ends_a_load() {
+    let runtime = Virtual::new();
+    let run = runtime.run(async {
+        for preset in ["none", "async", "stampede", "stampede_async"] {
+            let cache: Cache<&str, u32, Virtual> =
+                Cache::builder(Strategy::preset(preset).unwrap()).build_on(runtime.clone(), Seed(1)).unwrap();
+            let sleeper = runtime.clone();
+            let get = cache.get_with("key", async move || {
+                sleeper.sleep_until(sleeper.now() + LOAD).await;
+                Ok::<_, std::io::Error>(7)
+            });
+            let impatient = runtime.now() + LOAD / 2;
+            assert!(stockade_model::time::before(&runtime, impatient, get).await.is_none());
+            cache.wait_idle().await;
+            assert_eq!(cache.get(&"key"), Some(7), "{preset}");
+        }
+    });
+    assert_eq!(run, Ok(()));
+}
+
+#[test]
+fn cancelled_elected_waiter_is_replaced_by_another() {
+    let runtime = Virtual::new();
+    let run = runtime.run(async {
+        let cache: Cache<&str, u32, Virtual> =
+            Cache::builder(Strategy::preset("stampede").unwrap()).build_on(runtime.clone(), Seed(1)).unwrap();
+        let doomed = runtime.clone();
+        let first = cache.get_with("key", async move || {
+            doomed.sleep_until(doomed.now() + LOAD).await;
+            panic!("on purpose");
+            #[expect(unreachable_code, reason = "gives the loader its type")]
+            Ok::<u32, std::io::Error>(0)
+        });
+        let load = async || Ok::<_, std::io::Error>(7);
+        // The first waiter's deadline passes at the moment of the leader's loss.
+        let leaver =
+            stockade_model::time::before(&runtime, runtime.now() + LOAD, cache.get_with("key", load));
+        let stayers = join_all((0..WAITERS).map(|_| cache.get_with("key", load)));
+        let (first, _, stayers) = futures_util::future::join3(first, leaver, stayers).await;
+        assert_eq!(first.unwrap().value, 7);
+        assert!(stayers.iter().all(|answer| answer.as_ref().is_ok_and(|answer| answer.value == 7)));
+        assert!(cache.stats().loads <= 2);
+    });
+    assert_eq!(run, Ok(()));
+}

@@ -1,0 +1,431 @@
+//! Limits, checked at their peak: counted bytes and values in memory.
+
+use std::{
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use proptest::prelude::*;
+use stockade_cache::{
+    Answer, Cache, Error, EvictionOrder, Insertion, Limit, LoadBounds, Policy, StoreRejection, Strategy,
+    Writer, heap_bytes, policy::POLICIES,
+};
+use stockade_model::{
+    outcome::Outcome,
+    seed::Seed,
+    time::{Runtime, Time, Virtual},
+};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn limited(limit: Limit) -> Strategy {
+    Strategy { limit: Some(limit), ..Strategy::preset("stampede").unwrap() }
+}
+
+fn by_bytes<V>(
+    runtime: &Virtual,
+    strategy: Strategy,
+    weigh: impl Fn(&u32, &V) -> usize + Send + Sync + 'static,
+) -> Cache<u32, V, Virtual>
+where
+    V: Clone + Send + Sync + 'static,
+{
+    Cache::builder(strategy).weigh(weigh).build_on(runtime.clone(), Seed(1)).unwrap()
+}
+
+/// A value that counts its live instances and their peak.
+#[derive(Debug)]
+struct Alive {
+    bytes: usize,
+    all: Arc<Census>,
+}
+
+#[derive(Debug, Default)]
+struct Census {
+    bytes: AtomicUsize,
+    peak: AtomicUsize,
+}
+
+impl Alive {
+    fn new(bytes: usize, all: &Arc<Census>) -> Arc<Self> {
+        let alive = all.bytes.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        all.peak.fetch_max(alive, Ordering::SeqCst);
+        Arc::new(Self { bytes, all: Arc::clone(all) })
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.all.bytes.fetch_sub(self.bytes, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn bytes_in_use_and_live_values_stay_within_the_limit() {
+    const LIMIT: usize = 1 << 20;
+    const THREADS: u32 = 4;
+    for policy in &POLICIES {
+        // One shard, and sixteen.
+        for (largest, reclaim) in [(60_000, 0.0), (60_000, 0.3), (4_000, 0.0), (4_000, 0.3)] {
+            let runtime = Virtual::new();
+            let max_object = Some(largest + 96);
+            let limit = Limit { policy, reclaim, max_object, ..Limit::bytes(LIMIT) };
+            let cache = by_bytes(&runtime, limited(limit), |_: &u32, value: &Arc<Alive>| value.bytes);
+            let all = Arc::<Census>::default();
+            let start = Barrier::new(THREADS as usize);
+            std::thread::scope(|threads| {
+                for thread in 0..THREADS {
+                    let (cache, all, start) = (&cache, &all, &start);
+                    threads.spawn(move || {
+                        start.wait();
+                        for step in 0..2_000_u32 {
+                            let bytes = 1 + (step * 7_919 + thread) as usize % largest;
+                            cache.insert(step * 31 % 997, Alive::new(bytes, all));
+                            assert!(cache.byte_usage().unwrap().used <= LIMIT);
+                            _ = cache.get(&(step % 997));
+                        }
+                    });
+                }
+            });
+            let held = cache.byte_usage().unwrap();
+            assert!(held.peak <= LIMIT, "{}: {} were held", policy.name, held.peak);
+            assert!(held.peak > LIMIT * 9 / 10, "{}: only {} were ever held", policy.name, held.peak);
+            // Each thread has at most one value that is not stored yet.
+            let peak = all.peak.load(Ordering::SeqCst);
+            assert!(peak <= LIMIT + THREADS as usize * largest, "{}: {peak} were alive", policy.name);
+            assert!(all.bytes.load(Ordering::SeqCst) <= held.used);
+            drop(cache);
+            assert_eq!(all.bytes.load(Ordering::SeqCst), 0, "nothing is lost");
+        }
+    }
+}
+
+#[test]
+fn entry_count_stays_at_its_limit() {
+    for policy in &POLICIES {
+        for (entries, order) in [
+            (1, EvictionOrder::PerShard),
+            (1_000, EvictionOrder::PerShard),
+            (5_000, EvictionOrder::PerShard),
+            (5_000, EvictionOrder::Global),
+        ] {
+            let runtime = Virtual::new();
+            let limit = Limit { policy, order, ..Limit::entries(entries) };
+            let cache: Cache<u32, u32, Virtual> =
+                Cache::builder(limited(limit)).build_on(runtime, Seed(1)).unwrap();
+            for key in 0..20_000 {
+                cache.insert(key, key);
+                assert!(cache.len() <= entries);
+                assert_eq!(cache.get(&key), Some(key), "the last stored entry is present");
+            }
+            assert_eq!((cache.len(), cache.stats().evicted_size), (entries, 20_000 - entries as u64));
+        }
+    }
+}
+
+#[test]
+fn reached_limit_clears_its_share_and_counts_it() {
+    let entries =
+        Limit { reclaim: 0.3, policy: Policy::LRW, order: EvictionOrder::Global, ..Limit::entries(1_000) };
+    let bytes = Limit { reclaim: 0.3, ..Limit::bytes(1 << 20) };
+    let (runtime, count) = (Virtual::new(), 10_000);
+    let by_entries: Cache<u32, u32, Virtual> =
+        Cache::builder(limited(entries)).build_on(runtime.clone(), Seed(1)).unwrap();
+    for key in 0..count {
+        by_entries.insert(key, key);
+    }
+    // 9,000 beyond the limit, 300 at a time.
+    assert_eq!(by_entries.stats().reclaims, 30);
+    let by_bytes = by_bytes(&runtime, limited(bytes), |_: &u32, _: &u32| 1_024);
+    for key in 0..count {
+        by_bytes.insert(key, key);
+    }
+    let stats = by_bytes.stats();
+    assert!((28..=34).contains(&stats.reclaims), "{}", stats.reclaims);
+}
+
+proptest! {
+    /// The used bytes are the sum of the entries' weights after any operations.
+    #[test]
+    fn bytes_in_use_are_those_of_stored_entries(
+        inserts in prop::collection::vec((0..40_u32, 0..3_000_usize), 1..200),
+        reclaim in prop_oneof![Just(0.0), Just(0.5)],
+        entries in prop::option::of(1..20_usize),
+    ) {
+        const LIMIT: usize = 16_384;
+        let runtime = Virtual::new();
+        let limit = Limit { entries, reclaim, max_object: Some(2_500), ..Limit::bytes(LIMIT) };
+        let cache = by_bytes(&runtime, limited(limit), |_, value: &Vec<u8>| value.len());
+        for (key, bytes) in inserts {
+            cache.insert(key, vec![0; bytes]);
+            let stored = cache.get(&key);
+            prop_assert_eq!(stored.is_some(), bytes + cache.entry_overhead_bytes() <= 2_500, "{} bytes", bytes);
+        }
+        let owned: usize = (0..40).filter_map(|key| cache.get(&key)).map(|value| value.len()).sum();
+        prop_assert_eq!(cache.byte_usage().unwrap().used, owned + cache.len() * cache.entry_overhead_bytes());
+    }
+}
+
+#[test]
+fn value_beyond_max_object_is_not_stored_and_removes_the_old_one() {
+    let runtime = Virtual::new();
+    let limit = Limit { max_object: Some(10_000), ..Limit::bytes(100_000) };
+    let cache = by_bytes(&runtime, limited(limit), heap_bytes::<u32, Vec<u8>>);
+    let size = cache.clone();
+    runtime
+        .run(async move {
+            cache.insert(1, vec![0; 9_000]);
+            cache.insert(1, vec![0; 10_000]);
+            assert_eq!((cache.get(&1), cache.stats().stores_refused), (None, 1));
+            let load = async || Ok::<_, Error>(vec![0; 10_000]);
+            let Answer { value, outcome, .. } = cache.get_with(1, load).await.unwrap();
+            assert_eq!((value.len(), outcome), (10_000, Outcome::Miss));
+            assert_eq!((cache.len(), cache.stats().stores_refused), (0, 2));
+        })
+        .unwrap();
+    assert_eq!(size.byte_usage().unwrap().used, 0, "a refused value takes no room");
+}
+
+#[test]
+fn load_reserves_the_maximum_then_the_actual_size() {
+    let runtime = Virtual::new();
+    let limit = Limit { max_object: Some(10_000), ..Limit::bytes(100_000) };
+    let strategy = Strategy { ttl: Some(10 * MS), ..limited(limit) };
+    let cache = by_bytes(&runtime, strategy, heap_bytes::<u32, Vec<u8>>);
+    let clock = runtime.clone();
+    runtime
+        .run(async move {
+            let during = |cache: &Cache<u32, Vec<u8>, Virtual>| {
+                let (cache, clock) = (cache.clone(), clock.clone());
+                async move {
+                    let held = cache.byte_usage().unwrap().used;
+                    clock.sleep_until(clock.now() + MS).await;
+                    assert_eq!(cache.byte_usage().unwrap().used, held);
+                    Ok::<_, Error>(vec![0; 3_000])
+                }
+            };
+            let held = |cache: &Cache<u32, Vec<u8>, Virtual>| cache.byte_usage().unwrap().used;
+            let (looks, load) = (cache.clone(), during(&cache));
+            cache
+                .get_with(1, move || {
+                    assert_eq!(looks.byte_usage().unwrap().used, 10_000);
+                    load
+                })
+                .await
+                .unwrap();
+            let entry = 3_000 + cache.entry_overhead_bytes();
+            assert_eq!(held(&cache), entry);
+            clock.sleep_until(clock.now() + 20 * MS).await;
+            // Expired but still stored: the next load reserves as many bytes again.
+            let (looks, load) = (cache.clone(), during(&cache));
+            cache
+                .get_with(1, move || {
+                    assert_eq!(looks.byte_usage().unwrap().used, 2 * entry);
+                    load
+                })
+                .await
+                .unwrap();
+            assert_eq!(held(&cache), entry);
+        })
+        .unwrap();
+}
+
+/// The time of a response, and its error.
+type Told = (Time, Option<Error>);
+
+/// The responses to concurrent callers with one key each, if each load
+/// takes 10 ms.
+fn ask_at_once(strategy: Strategy, callers: u32) -> (Vec<Told>, Cache<u32, Vec<u8>, Virtual>) {
+    let runtime = Virtual::new();
+    let cache = by_bytes(&runtime, strategy, heap_bytes::<u32, Vec<u8>>);
+    let answers = runtime
+        .run({
+            let (runtime, cache) = (runtime.clone(), cache.clone());
+            async move {
+                let answers = (0..callers).map(|key| {
+                    let (runtime, cache) = (runtime.clone(), cache.clone());
+                    async move {
+                        let clock = runtime.clone();
+                        let load = async move || {
+                            clock.sleep_until(clock.now() + 10 * MS).await;
+                            Ok::<_, Error>(vec![0; 100])
+                        };
+                        let answer = cache.get_with(key, load).await;
+                        (runtime.now(), answer.err())
+                    }
+                });
+                join_all(answers).await
+            }
+        })
+        .unwrap();
+    (answers, cache)
+}
+
+#[test]
+fn loads_and_queue_are_bounded() {
+    let load = LoadBounds { max_concurrent: Some(3), queue: 5, ..LoadBounds::DEFAULT };
+    for preset in ["none", "stampede"] {
+        let strategy = Strategy { load, ..Strategy::preset(preset).unwrap() };
+        let (answers, cache) = ask_at_once(strategy, 10);
+        let at: Vec<u128> = answers.iter().map(|(at, _)| at.elapsed().as_millis()).collect();
+        assert_eq!(at, [10, 10, 10, 20, 20, 20, 30, 30, 0, 0], "in order, and the last two at once");
+        let rejected: Vec<String> =
+            answers.into_iter().filter_map(|(_, error)| Some(error?.to_string())).collect();
+        assert_eq!(rejected, ["the load was rejected: 5 loads wait for their turn already"; 2]);
+        assert_eq!((cache.stats().loads, cache.stats().loads_rejected), (8, 2));
+    }
+}
+
+#[test]
+fn load_queued_beyond_its_deadline_fails() {
+    let load = LoadBounds { max_concurrent: Some(1), deadline: 25 * MS, ..LoadBounds::DEFAULT };
+    let (answers, cache) = ask_at_once(Strategy { load, ..Strategy::preset("stampede").unwrap() }, 5);
+    let at: Vec<u128> = answers.iter().map(|(at, _)| at.elapsed().as_millis()).collect();
+    // The third one starts, and is cancelled at 25 ms.
+    assert_eq!(at, [10, 20, 25, 25, 25]);
+    assert!(matches!(answers[2].1, Some(Error::Deadline { .. })));
+    assert!(answers[3..].iter().all(|(_, error)| matches!(error, Some(Error::QueueTimeout { .. }))));
+    assert_eq!((cache.stats().loads, cache.stats().loads_rejected, cache.coalesced_loads()), (3, 2, 0));
+}
+
+#[test]
+fn loads_queue_for_bytes_and_reservations_stay_below_the_limit() {
+    let limit = Limit { max_object: Some(10_000), ..Limit::bytes(80_000) };
+    let (answers, cache) = ask_at_once(limited(limit), 10);
+    let at: Vec<u128> = answers.iter().map(|(at, _)| at.elapsed().as_millis()).collect();
+    assert_eq!(at, [10, 10, 10, 10, 20, 20, 20, 20, 30, 30], "four may be promised half of the limit");
+    assert!(answers.iter().all(|(_, error)| error.is_none()));
+    assert!(cache.byte_usage().unwrap().peak <= 80_000);
+    assert_eq!(cache.byte_usage().unwrap().used, cache.len() * (100 + cache.entry_overhead_bytes()));
+}
+
+#[test]
+fn lost_load_releases_its_bytes_and_permit() {
+    let runtime = Virtual::new();
+    let load = LoadBounds { max_concurrent: Some(1), ..LoadBounds::DEFAULT };
+    let limit = Limit { max_object: Some(10_000), ..Limit::bytes(10_000) };
+    let cache = by_bytes(&runtime, Strategy { load, ..limited(limit) }, heap_bytes::<u32, Vec<u8>>);
+    runtime
+        .run(async move {
+            let lost = cache.get_with(1, || async { panic!("lost") as Result<Vec<u8>, Error> }).await;
+            assert!(matches!(lost, Err(Error::LeaderLost)), "{lost:?}");
+            let failed = cache.get_with(1, async || Err::<Vec<u8>, _>(Error::LeaderLost)).await;
+            assert!(matches!(failed, Err(Error::Load(_))), "{failed:?}");
+            assert_eq!(cache.byte_usage().unwrap().used, 0);
+            assert!(cache.get_with(1, async || Ok::<_, Error>(vec![1])).await.is_ok());
+        })
+        .unwrap();
+}
+
+#[test]
+fn contradictory_strategy_is_refused() {
+    let refused = |strategy: Strategy| {
+        let cache = Cache::<u32, u32>::builder(strategy).build_on(Virtual::new(), Seed(1));
+        cache.unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused(limited(Limit::bytes(1 << 20))),
+        "a limit in bytes has to be told what entries weigh: Builder::weigh"
+    );
+    assert_eq!(refused(limited(Limit::entries(0))), "a limit has to be above 0");
+    let load = LoadBounds { max_concurrent: Some(0), ..LoadBounds::DEFAULT };
+    assert_eq!(
+        refused(Strategy { load, ..Strategy::preset("none").unwrap() }),
+        "`max_concurrent` has to be above 0: no load could ever begin"
+    );
+    let lrw = Limit { policy: Policy::LRW, reclaim: 2.0, ..Limit::entries(1) };
+    assert_eq!(refused(limited(lrw)), "`reclaim` is the share of the limit to be cleared: between 0 and 1");
+}
+
+/// Reservations for loads do not evict stored entries: as many hits as without a limit in bytes.
+#[test]
+fn loads_of_a_small_working_set_do_not_evict_it() {
+    let runtime = Virtual::new();
+    // Each load may need a sixteenth of the limit, and thirty-two run at once.
+    let cache = by_bytes(&runtime, limited(Limit::bytes(1 << 20)), heap_bytes::<u32, Vec<u8>>);
+    let clients = (0..32_u32).map(|client| {
+        let (runtime, cache) = (runtime.clone(), cache.clone());
+        async move {
+            for step in 0..200_u32 {
+                let clock = runtime.clone();
+                let load = async move || {
+                    clock.sleep_until(clock.now() + 10 * MS).await;
+                    Ok::<_, Error>(vec![0; 100])
+                };
+                cache.get_with((step * 7 + client) % 100, load).await.unwrap();
+            }
+        }
+    });
+    runtime.run(join_all(clients)).unwrap();
+    let stats = cache.stats();
+    assert_eq!((stats.loads, stats.evicted_size, cache.len()), (100, 0, 100));
+}
+
+#[test]
+fn value_in_the_mailbox_counts_under_the_limit() {
+    let runtime = Virtual::new();
+    let writer = Writer::mailbox(Some(MS), None, None);
+    let limit = Limit { max_object: Some(20_000), ..Limit::bytes(100_000) };
+    let cache = by_bytes(&runtime, Strategy { writer, ..limited(limit) }, |_, value: &Vec<u8>| value.len());
+    let clock = runtime.clone();
+    runtime
+        .run(async move {
+            let told: Vec<Insertion> = (0..10).map(|key| cache.insert(key, vec![0; 15_000])).collect();
+            assert_eq!(told[..6], [Insertion::Stored; 6]);
+            assert_eq!(told[6..], [Insertion::Rejected(StoreRejection::NoSpace); 4]);
+            assert!(cache.byte_usage().unwrap().used > 90_000);
+            assert_eq!(cache.insert(0, vec![0; 20_000]), Insertion::Rejected(StoreRejection::TooLarge));
+            clock.sleep_until(clock.now() + 10 * MS).await;
+            // The rejected insert also removes the older value of its key from the mailbox.
+            let stats = cache.stats();
+            assert_eq!((cache.len(), stats.stores_refused, stats.stores_outdated), (5, 5, 1));
+        })
+        .unwrap();
+}
+
+/// A value whose drop panics once.
+#[derive(Clone, Debug)]
+struct Grenade(Arc<AtomicUsize>, usize);
+
+impl Drop for Grenade {
+    fn drop(&mut self) {
+        assert!(self.0.fetch_sub(1, Ordering::SeqCst) != 1, "a drop that panics");
+    }
+}
+
+#[test]
+fn panicking_drop_keeps_the_byte_count_correct() {
+    let runtime = Virtual::new();
+    let limit = Limit { policy: Policy::LRW, max_object: Some(10_000), ..Limit::bytes(20_000) };
+    let cache = by_bytes(&runtime, limited(limit), |_, value: &Grenade| value.1);
+    let harmless = || Grenade(Arc::new(AtomicUsize::new(100)), 9_000);
+    // The value is replaced; then it is evicted.
+    for others in [[1, 2], [3, 4]] {
+        cache.insert(1, Grenade(Arc::new(AtomicUsize::new(1)), 5_000));
+        let panics = others.map(|key| {
+            let insert = || cache.insert(key, harmless());
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(insert)).is_err()
+        });
+        assert_eq!(panics.iter().filter(|&&panics| panics).count(), 1);
+    }
+    for _ in 0..10 {
+        cache.insert(3, harmless());
+        cache.insert(4, harmless());
+    }
+    assert_eq!(cache.byte_usage().unwrap().used, 2 * (9_000 + cache.entry_overhead_bytes()));
+}
+
+#[test]
+fn limit_without_room_for_an_entry_is_refused() {
+    let runtime = Virtual::new();
+    let limit = Limit::bytes(700);
+    let cache = Cache::<u32, u32>::builder(limited(limit)).weigh(|_, _| 0).build_on(runtime, Seed(1));
+    assert_eq!(
+        cache.unwrap_err().to_string(),
+        "nothing could be stored: an entry alone costs more than `max_object`"
+    );
+}

@@ -1,0 +1,216 @@
+//! The cache under an open load: ours with a strategy, or that of the published Node test.
+
+use std::{hash::Hash, sync::Arc, time::Duration};
+
+use stockade_cache::{
+    Answer, Builder, Cache, Error, InvalidStrategy, Invalidation, Live, Stats, Strategy, heap_bytes,
+    tier::TierError,
+};
+use stockade_model::{record::CacheFigures, seed::Seed, time::Runtime};
+use stockade_source::{StagedSource, VersionedDocument};
+
+use super::{
+    EngineError, NotFound,
+    node_test::{NodeCache, NodeTable, NodeTest},
+    shared_tier::{OpenTier, TierSettings},
+};
+use crate::target::CacheActivity;
+
+#[derive(Clone, Debug)]
+pub enum TestedCache {
+    /// Our cache.
+    Cache(Box<Strategy>),
+    /// The cache of the published Node test, in front of Redis or of a table in memory.
+    NodeTest(NodeTest),
+}
+
+impl TestedCache {
+    pub(super) fn check(&self) -> Result<(), InvalidStrategy> {
+        match self {
+            Self::Cache(strategy) => cache(strategy).check(),
+            Self::NodeTest(_) => Ok(()),
+        }
+    }
+
+    /// The greatest age of its answers; `None`: unlimited.
+    pub(super) fn hard_limit(&self) -> Option<Duration> {
+        match self {
+            Self::Cache(strategy) => strategy.max_served_age(),
+            Self::NodeTest(test) => Some(test.ttl),
+        }
+    }
+
+    /// Connects to the shared tier, or to the Node test's table in it.
+    pub(super) async fn connect(
+        &self,
+        tier: &TierSettings,
+        seed: Seed,
+        live: &Live,
+    ) -> Result<(OpenTier, NodeTable), EngineError> {
+        let failed = |error: TierError| EngineError::tier(tier, &error);
+        let tier = OpenTier::open(tier, seed, live).await.map_err(failed)?;
+        let table = match self {
+            Self::NodeTest(_) => tier.table().await.map_err(failed)?,
+            Self::Cache(_) => NodeTable::in_memory(),
+        };
+        Ok((tier, table))
+    }
+
+    /// Starts it empty.
+    pub(super) fn start<R: Runtime>(
+        &self,
+        source: &Arc<StagedSource<R>>,
+        time: &R,
+        seed: Seed,
+        tier: Option<&OpenTier>,
+        table: NodeTable,
+    ) -> Result<RunningCache<R>, InvalidStrategy> {
+        Ok(match self {
+            Self::Cache(strategy) => {
+                let mut cache = cache(strategy);
+                if let Some(tier) = tier {
+                    cache = cache.shared_tier(tier.shared());
+                }
+                RunningCache::Cache(cache.build_on(time.clone(), seed.child("cache"))?, Arc::clone(source))
+            }
+            Self::NodeTest(test) => RunningCache::NodeCache(Arc::new(NodeCache::new(
+                *test,
+                Arc::clone(source),
+                time.clone(),
+                seed,
+                table,
+            ))),
+        })
+    }
+}
+
+/// A cache for open loads: each document has the time of its load.
+fn cache(strategy: &Strategy) -> Builder<Arc<str>, VersionedDocument> {
+    let weigh = |key: &Arc<str>, stamped: &VersionedDocument| heap_bytes(key, &stamped.document);
+    Cache::builder(strategy.clone()).weigh(weigh)
+}
+
+/// A [`TestedCache`] under load.
+pub(super) enum RunningCache<R: Runtime> {
+    Cache(Cache<Arc<str>, VersionedDocument, R>, Arc<StagedSource<R>>),
+    NodeCache(Arc<NodeCache<R>>),
+}
+
+/// Why there was no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LookupError {
+    #[error(transparent)]
+    Cache(#[from] Error),
+    #[error("the load failed: {0}")]
+    NodeCache(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl<R: Runtime> RunningCache<R> {
+    pub(super) async fn ask(&self, key: &Arc<str>) -> Result<Answer<VersionedDocument>, LookupError> {
+        match self {
+            Self::Cache(cache, source) => {
+                let (source, id) = (Arc::clone(source), Arc::clone(key));
+                Ok(cache.get_with(Arc::clone(key), move || fetch(source, id)).await?)
+            }
+            Self::NodeCache(node) => node.ask(key).await.map_err(LookupError::NodeCache),
+        }
+    }
+
+    /// Waits until no load is in flight.
+    pub(super) async fn idle(&self) {
+        match self {
+            Self::Cache(cache, _) => cache.wait_idle().await,
+            // Its loads end with their requests, or at an unknown time.
+            Self::NodeCache(_) => {}
+        }
+    }
+
+    /// A document was written to the source.
+    pub(super) async fn invalidate(&self, key: &Arc<str>, how: Invalidation) {
+        match self {
+            Self::Cache(cache, _) => drop(cache.invalidate(key, how)),
+            Self::NodeCache(node) => node.delete(key).await,
+        }
+    }
+
+    pub(super) fn activity(&self) -> CacheActivity {
+        match self {
+            Self::Cache(cache, _) => cache.stats().into(),
+            Self::NodeCache(node) => node.activity(),
+        }
+    }
+
+    #[cfg(feature = "http")]
+    pub(super) fn stats(&self) -> Stats {
+        match self {
+            Self::Cache(cache, _) => cache.stats(),
+            Self::NodeCache(node) => {
+                Stats { entries: node.entries() as u64, waiters: node.activity().waiters, ..Stats::default() }
+            }
+        }
+    }
+
+    pub(super) fn held(&self) -> CacheFigures {
+        match self {
+            Self::Cache(cache, _) => held(cache),
+            Self::NodeCache(node) => CacheFigures { entries: node.entries(), ..CacheFigures::default() },
+        }
+    }
+}
+
+/// The contents of a cache and its evictions.
+pub(super) fn held<K, V, R>(cache: &Cache<K, V, R>) -> CacheFigures
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    R: Runtime,
+{
+    let stats = cache.stats();
+    CacheFigures {
+        entries: cache.len(),
+        bytes_max: cache.byte_usage().map(|bytes| bytes.peak),
+        evicted: stats.evicted_size,
+        invalidated: stats.invalidated,
+        stores_refused: stats.stores_refused,
+        loads_rejected: stats.loads_rejected,
+        loads_refused: stats.loads_refused,
+        refreshes: stats.requests().refreshes(),
+    }
+}
+
+pub(super) async fn fetch<R: Runtime>(
+    source: Arc<StagedSource<R>>,
+    id: Arc<str>,
+) -> Result<VersionedDocument, Box<dyn std::error::Error + Send + Sync>> {
+    match source.fetch_stamped(&id).await? {
+        Some(stamped) => Ok(stamped),
+        None => Err(Box::from(NotFound(id))),
+    }
+}
+
+impl From<Stats> for CacheActivity {
+    fn from(stats: Stats) -> Self {
+        Self {
+            waiters: stats.waiters,
+            stores_sync: stats.stores_sync,
+            stores_async: stats.stores_async,
+            stores_skipped: stats.stores_skipped,
+            stores_dropped: stats.stores_dropped,
+            episodes: stats.episodes,
+        }
+    }
+}
+
+impl CacheActivity {
+    /// The difference to an earlier reading.
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            waiters: self.waiters - before.waiters,
+            stores_sync: self.stores_sync - before.stores_sync,
+            stores_async: self.stores_async - before.stores_async,
+            stores_skipped: self.stores_skipped - before.stores_skipped,
+            stores_dropped: self.stores_dropped - before.stores_dropped,
+            episodes: self.episodes - before.episodes,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! One GET outside of the load, with limits on time and size.
+
+use std::{
+    io::{self, Read, Write},
+    net::{TcpStream, ToSocketAddrs},
+    time::{Duration, Instant},
+};
+
+/// The limit of a probe.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The limit of an admin request.
+const ADMIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// The limit of a response, head and body.
+const REPLY_BYTES_MAX: usize = 16 << 20;
+
+/// A response and its duration.
+pub(super) struct TimedReply {
+    /// Status and body.
+    pub(super) answer: io::Result<(u16, String)>,
+    pub(super) took: Duration,
+}
+
+/// GETs a URL within [`PROBE_TIMEOUT`].
+pub(super) fn fetch_timed(url: &str) -> TimedReply {
+    let began = now();
+    let answer = fetch(url, PROBE_TIMEOUT);
+    TimedReply { answer, took: began.elapsed() }
+}
+
+/// The admin page of a child process, or an error message.
+pub(super) fn get(url: &str) -> Result<String, String> {
+    match fetch(url, ADMIN_TIMEOUT) {
+        Ok((200, body)) => Ok(body),
+        Ok((_, body)) => Err(format!("does not answer at its admin address: {}", body.trim())),
+        Err(error) => Err(format!("does not answer at its admin address: {error}")),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "processes use real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn fetch(url: &str, timeout: Duration) -> io::Result<(u16, String)> {
+    let rest = url.strip_prefix("http://").unwrap_or(url);
+    let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let host = if address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+        address.to_owned()
+    } else {
+        format!("{address}:80")
+    };
+    let to = host.to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
+    let until = now() + timeout;
+    let mut tcp = TcpStream::connect_timeout(&to, timeout)?;
+    tcp.set_read_timeout(Some(timeout))?;
+    tcp.set_write_timeout(Some(timeout))?;
+    // HTTP/1.0 has no chunks.
+    write!(tcp, "GET /{path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let answer = read_all(tcp, until)?;
+    // The body of a probe may be binary.
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    Ok((status.ok_or(io::ErrorKind::InvalidData)?, body.to_owned()))
+}
+
+/// Reads all bytes until the peer closes; retries after signals.
+fn read_all(mut from: impl Read, until: Instant) -> io::Result<Vec<u8>> {
+    let (mut answer, mut part) = (Vec::new(), [0; 16 << 10]);
+    loop {
+        match from.read(&mut part) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted && now() <= until => {}
+            Err(error) => return Err(error),
+            Ok(0) => return Ok(answer),
+            Ok(_) if answer.len() > REPLY_BYTES_MAX || now() > until => {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            Ok(bytes) => answer.extend_from_slice(&part[..bytes]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    /// Returns its parts one by one; `None` is a signal.
+    struct Parts(VecDeque<Option<&'static str>>);
+
+    impl Read for Parts {
+        fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+            match self.0.pop_front() {
+                Some(None) => Err(io::ErrorKind::Interrupted.into()),
+                Some(Some(part)) => part.as_bytes().read(to),
+                None => Ok(0),
+            }
+        }
+    }
+
+    #[test]
+    fn a_signal_does_not_end_a_read() {
+        let parts = || Parts(VecDeque::from([None, Some("first "), None, None, Some("second")]));
+        let read = read_all(parts(), now() + PROBE_TIMEOUT).expect("all of it");
+        assert_eq!(read, b"first second");
+        let late = read_all(parts(), now()).map_err(|error| error.kind());
+        assert!(late.is_err(), "{late:?}");
+    }
+}

@@ -1,0 +1,168 @@
+//! One measurement over HTTP, for every target: origin, load, samples, figures.
+
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+
+use stockade_load::{generator::LoadTestRun, summary::Summary, tally::Tally};
+use stockade_model::{
+    outcome::Outcomes,
+    record::{self, Calls, HttpFigures, OpenFigures, Role},
+    seed::Seed,
+    units::milliseconds,
+};
+
+use super::{
+    HttpError, HttpLoad, RecipeSpec,
+    child::{Child, ChildArguments},
+    fetch::get,
+    probe,
+    sampler::{CacheReadings, Observations, Sampler, StopReason, TargetEndpoint},
+    settings::file_error,
+};
+use crate::target::{CacheActivity, Environment, MeasureContext, Measurement};
+
+impl HttpLoad {
+    /// Starts the origin and the target, sends the load, and stops both. Unique URLs are drawn from `url_seed`.
+    /// `None`: it was cancelled.
+    pub(super) fn measure(
+        &self,
+        environment: &Environment,
+        context: MeasureContext<'_>,
+        url_seed: Seed,
+        start: impl FnOnce(Option<&Child>) -> Result<TargetEndpoint, HttpError>,
+    ) -> Result<Option<Measurement>, HttpError> {
+        let MeasureContext { seed, folder, cancel, sink } = context;
+        fs::create_dir_all(folder).map_err(file_error(folder))?;
+        let origin =
+            self.origin.as_ref().map(|recipe| start_origin(recipe, environment, folder)).transpose()?;
+        let endpoint = start(origin.as_ref())?;
+        let load = self.traffic.load(&endpoint.url, &environment.folder, seed, url_seed)?;
+        let ready = load.prepare()?;
+        // Cancelled with the run, and when a child ends.
+        let cancel_load = cancel.child_token();
+        let memory_mib = environment.memory_mib;
+        let mut sampler = Sampler::new(&endpoint, origin.as_ref(), memory_mib, &cancel_load, sink);
+        sampler.start_probes(&self.probes, url_seed);
+        if let Some(origin) = &origin {
+            // The clock of the origin's stages starts with the load.
+            get(&format!("{}/start", origin.admin)).map_err(|error| origin.unresponsive(&error))?;
+        }
+        let LoadTestRun { summary, was_cancelled } = ready.run(&mut sampler, &cancel_load)?;
+        let Observations { readings, probes, stop_reason } = sampler.finish();
+        let mut invalid = summary.generator.invalid_reasons.clone();
+        match stop_reason {
+            _ if cancel.is_cancelled() => return Ok(None),
+            Some(StopReason::Child(error)) => return Err(error.into()),
+            Some(StopReason::Memory(reason)) => invalid.push(reason),
+            None if was_cancelled => return Ok(None),
+            None => {}
+        }
+        if endpoint.stats.is_some() && !readings.is_last {
+            invalid
+                .push("the last counters of the cache could not be read: its figures are older".to_owned());
+        }
+        for child in [origin.as_ref(), endpoint.child.as_ref()].into_iter().flatten() {
+            child.check()?;
+        }
+        invalid.extend(probes.iter().filter_map(probe::mismatch));
+        let http = HttpFigures {
+            status_codes: summary.measured.status_codes.clone(),
+            connections: summary.connections,
+            in_flight_at_end: summary.in_flight_at_end,
+            sent_after_end: summary.sent_after_end,
+            users: self.traffic.users(),
+            attack_ms: milliseconds(summary.attack_duration()),
+            wait_ms: milliseconds(summary.wait_duration()),
+            wire_bytes_in: summary.measured.wire_bytes_in,
+            steal: summary.generator.steal,
+            tells: readings.tells,
+            probes,
+            invalid,
+        };
+        Ok(Some(self.measurement(&summary, &readings, load.plan.to_string(), http)))
+    }
+
+    fn measurement(
+        &self,
+        summary: &Summary,
+        readings: &CacheReadings,
+        schedule: String,
+        http: HttpFigures,
+    ) -> Measurement {
+        let tally = &summary.measured;
+        let response = &tally.times_of_successes.response;
+        let extremes = response.min().zip(response.max());
+        let whole = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        let counted = readings.last;
+        let open = OpenFigures {
+            strategy: self.name.clone(),
+            schedule,
+            duration_ms: milliseconds(self.traffic.duration()),
+            documents: None,
+            distinct_keys: None,
+            finished_ms: milliseconds(tally.end.map_or(Duration::ZERO, |end| end - summary.measured_from)),
+            calls: Calls { fetch_doc: counted.requests.loads, ..Calls::default() },
+            waiters: whole(counted.requests.waiters),
+            response: extremes
+                .map(|(min, max)| record::Extremes { min_ms: milliseconds(min), max_ms: milliseconds(max) }),
+            retries: tally.retries,
+            dropped: summary.dropped,
+            in_flight_max: whole(summary.in_flight_max),
+            source_concurrent_max: None,
+            audit: None,
+        };
+        Measurement {
+            load: record::LoadFigures::Open(open),
+            whole_ms_sum: None,
+            outcomes: outcomes(tally),
+            bytes_in: tally.bytes_in,
+            service_sum: service_sum(tally),
+            activity: CacheActivity::default(),
+            cache: record::CacheFigures {
+                entries: whole(counted.store.entries),
+                bytes_max: readings.bytes_max.map(whole),
+                evicted: counted.store.evicted_size,
+                loads_refused: counted.requests.loads_refused,
+                loads_rejected: counted.requests.loads_rejected,
+                refreshes: counted.requests.refreshes(),
+                ..record::CacheFigures::default()
+            },
+            errors: errors(tally),
+            http: Some(http),
+        }
+    }
+}
+
+/// Starts the origin on any free port, or at the address of the recipe. Its stages start at `/start`.
+fn start_origin(recipe: &RecipeSpec, environment: &Environment, folder: &Path) -> Result<Child, HttpError> {
+    let path = folder.join("origin.json");
+    let text = recipe.text(&environment.folder).map_err(HttpError::Recipe)?;
+    fs::write(&path, text).map_err(file_error(&path))?;
+    let listen = recipe.listen.map_or_else(|| "127.0.0.1:0".to_owned(), |listen| listen.to_string());
+    let path = path.display().to_string();
+    let arguments = ["origin", &path, "--listen", &listen, "--admin", "127.0.0.1:0", "--hold"];
+    let arguments = arguments.map(str::to_owned);
+    let program = &environment.program;
+    Ok(Child::start(ChildArguments { role: Role::Origin, program, arguments: &arguments, folder })?)
+}
+
+/// The sum of the service times of all requests, failed ones included.
+fn service_sum(tally: &Tally) -> Duration {
+    tally.response_sum.saturating_sub(tally.send_lag_sum)
+}
+
+/// The outcomes of all requests. Requests without a successful response are errors; responses without an outcome of the
+/// cache count as bypasses.
+pub(super) fn outcomes(tally: &Tally) -> Outcomes {
+    let failed = tally.requests() - tally.successes;
+    let reported = Outcomes { error: 0, ..tally.outcomes };
+    let unreported = tally.successes.saturating_sub(reported.requests());
+    Outcomes { error: failed, bypass: reported.bypass + unreported, ..reported }
+}
+
+/// Failed requests by error.
+fn errors(tally: &Tally) -> BTreeMap<String, u64> {
+    let failures = tally.failures.iter().map(|(class, count)| ((*class).to_owned(), *count));
+    let statuses =
+        tally.status_codes.iter().filter(|(status, _)| !(200..400).contains(*status) && **status != 0);
+    failures.chain(statuses.map(|(status, count)| (format!("status {status}"), *count))).collect()
+}

@@ -1,0 +1,95 @@
+//! The target `proxy`: `stockade proxy` in front of the origin.
+
+use serde_json::{Map, Value, json};
+use stockade_model::units::parse_size;
+
+use super::{
+    HttpError, HttpLoad,
+    cache_memory::{self, LIMIT_BYTES},
+    sampler::TargetEndpoint,
+    settings::start_with_settings,
+};
+use crate::{
+    engine::TrafficLimitError,
+    target::{Environment, Facts, MeasureContext, Measurement, Scaled, Target, TargetError},
+};
+
+#[derive(Clone, Debug)]
+pub struct ProxyTarget {
+    pub load: HttpLoad,
+    /// As written; the run adds addresses and the origin.
+    pub settings: Map<String, Value>,
+}
+
+impl Target for ProxyTarget {
+    fn facts(&self) -> Facts {
+        let duration = Some(self.load.traffic.duration());
+        Facts { duration, reports_reclaims: true, ..Facts::default() }
+    }
+
+    fn check(&self, environment: &Environment) -> Result<(), TargetError> {
+        self.load.check_files(&environment.folder)?;
+        let bytes = self.cache_bytes(environment).unwrap_or_default();
+        cache_memory::check(bytes, environment.memory_mib).map_err(HttpError::from)?;
+        Ok(())
+    }
+
+    fn measure(
+        &self,
+        environment: &Environment,
+        context: MeasureContext<'_>,
+    ) -> Result<Option<Measurement>, TargetError> {
+        let (seed, path) = (context.seed, context.folder.join("proxy.toml"));
+        let measured = self.load.measure(environment, context, seed, |origin| {
+            let mut settings = Map::from_iter([
+                ("listen".to_owned(), json!(["127.0.0.1:0"])),
+                ("admin".to_owned(), json!({ "listen": "127.0.0.1:0" })),
+                ("log".to_owned(), json!({ "format": "none" })),
+            ]);
+            let url = origin.map(|origin| json!([{ "name": "origin", "url": origin.url }]));
+            settings.extend(url.map(|url| ("origin".to_owned(), url)));
+            settings.extend(self.settings.clone());
+            let child = start_with_settings(&environment.program, &["proxy", "--config"], &settings, &path)?;
+            Ok(TargetEndpoint::of_child(child))
+        });
+        Ok(measured?)
+    }
+
+    fn scale(&mut self, dimension: Scaled, factor: f64) -> Result<(), TrafficLimitError> {
+        match dimension {
+            Scaled::LoadBurst => {}
+            Scaled::LoadDuration => self.load.scale_duration(factor)?,
+            Scaled::CacheLimitEntries => self.scale_entries(factor),
+        }
+        Ok(())
+    }
+}
+
+impl ProxyTarget {
+    fn scale_entries(&mut self, factor: f64) {
+        let limit = self.settings.get_mut("cache").and_then(|cache| cache.get_mut("limit"));
+        if let Some(entries) = limit.and_then(|limit| limit.get_mut("entries"))
+            && let Some(count) = entries.as_f64()
+        {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates")]
+            let scaled = (count * factor).round() as u64;
+            *entries = scaled.max(1).into();
+        }
+    }
+
+    /// The bytes of the cache if each request has a unique URL; `None`: unknown.
+    fn cache_bytes(&self, environment: &Environment) -> Option<u64> {
+        if !self.load.traffic.cache_bust {
+            return None;
+        }
+        let limit = self.settings.get("cache").and_then(|cache| cache.get("limit"));
+        let entries_max = limit.and_then(|limit| limit.get("entries")?.as_u64());
+        let bytes_max = limit.and_then(|limit| parse_size(limit.get("bytes")?.as_str()?).ok());
+        let recipe = self.load.origin.as_ref()?.text(&environment.folder).ok()?;
+        let body = cache_memory::body_bytes(&serde_json::from_str(&recipe).ok()?)?;
+        let requests = self.load.traffic.requests()?;
+        let bytes = requests.min(entries_max.unwrap_or(u64::MAX)).saturating_mul(body);
+        let default_max = if entries_max.is_some() { u64::MAX } else { LIMIT_BYTES };
+        Some(bytes.min(bytes_max.unwrap_or(default_max)))
+    }
+}

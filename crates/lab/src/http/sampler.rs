@@ -1,0 +1,353 @@
+//! Once a second: the load's own figures, memory and processor time of each process, and the counters of the cache.
+
+use std::{
+    collections::BTreeMap,
+    io, process,
+    time::{Duration, Instant},
+};
+
+use serde::Deserialize;
+use stockade_cache::{RequestStats, StoreStats};
+use stockade_load::{
+    generator::{CancellationToken, LoadProgress, LoadStart, Observer},
+    sample::Sample,
+};
+use stockade_model::{
+    record::{self, CacheContents, Role, StatsProvider, Times, Usage},
+    seed::Seed,
+    units::format_duration,
+};
+use stockade_net::proc;
+
+use super::{
+    cache_memory::SHARE_MAX,
+    child::{Child, ChildError},
+    fetch::get,
+    probe::{PendingProbe, PreflightProbe},
+};
+use crate::target::{OpenSecond, Second};
+
+/// Processor time over less than this is too coarse to report.
+const SECONDS_MIN: f64 = 0.5;
+
+/// Where the load goes.
+pub(super) struct TargetEndpoint {
+    pub(super) url: String,
+    /// The URL of its counters, or of its origin's.
+    pub(super) stats: Option<String>,
+    pub(super) pid: Option<u32>,
+    /// Its process, if this measurement started it.
+    pub(super) child: Option<Child>,
+}
+
+/// Follows a load and samples its processes once a second. It cancels the load when a process has ended, or when they
+/// take more memory than a run may.
+pub(super) struct Sampler<'a> {
+    url: &'a str,
+    stats: Option<&'a str>,
+    processes: Vec<SampledProcess>,
+    children: Vec<&'a Child>,
+    /// Bound of all processes together.
+    bytes_max: Option<u64>,
+    readings: CacheReadings,
+    /// Probes that are not due yet.
+    probes: Vec<(PreflightProbe, Seed)>,
+    sent: Vec<PendingProbe>,
+    answered: Vec<record::ProbeFigures>,
+    stop_reason: Option<StopReason>,
+    stop: &'a CancellationToken,
+    sink: &'a mut dyn FnMut(Second),
+}
+
+/// The result of the sampling.
+pub(super) struct Observations {
+    pub(super) readings: CacheReadings,
+    pub(super) probes: Vec<record::ProbeFigures>,
+    /// Why the load was cancelled.
+    pub(super) stop_reason: Option<StopReason>,
+}
+
+/// Why a load was cancelled.
+pub(super) enum StopReason {
+    /// A child process ended.
+    Child(ChildError),
+    /// The processes took too much memory.
+    Memory(String),
+}
+
+/// A process and its last sample.
+struct SampledProcess {
+    role: Role,
+    id: u32,
+    cpu: Duration,
+    at: Instant,
+}
+
+/// The counters of the cache during the load.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CacheReadings {
+    pub(super) last: CacheCounters,
+    /// The most bytes that it reported to hold.
+    pub(super) bytes_max: Option<u64>,
+    /// Where the counters come from.
+    pub(super) tells: StatsProvider,
+    /// Whether the last reading succeeded.
+    pub(super) is_last: bool,
+    /// The counters before the load.
+    before: CacheCounters,
+}
+
+/// The statistics of a cache, all its routes together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CacheCounters {
+    pub(super) store: StoreStats,
+    pub(super) requests: RequestStats,
+}
+
+impl CacheCounters {
+    /// The counters since an earlier reading; gauges stay.
+    fn since(self, before: &Self) -> Self {
+        Self { store: self.store.since(&before.store), requests: self.requests.since(&before.requests) }
+    }
+
+    /// Reclaims; without a share to reclaim, each eviction is one.
+    fn reclaims(&self) -> u64 {
+        if self.store.reclaims > 0 { self.store.reclaims } else { self.store.evicted_size }
+    }
+}
+
+impl TargetEndpoint {
+    /// A child process that reports its counters at its admin address.
+    pub(super) fn of_child(child: Child) -> Self {
+        let (url, stats) = (child.url.clone(), Some(format!("{}/stats", child.admin)));
+        Self { url, stats, pid: Some(child.id()), child: Some(child) }
+    }
+}
+
+impl<'a> Sampler<'a> {
+    /// A sampler on a machine with so much memory (0 MiB: unknown).
+    pub(super) fn new(
+        endpoint: &'a TargetEndpoint,
+        origin: Option<&'a Child>,
+        memory_mib: u64,
+        stop: &'a CancellationToken,
+        sink: &'a mut dyn FnMut(Second),
+    ) -> Self {
+        let parts = [
+            (Role::Load, Some(process::id())),
+            (Role::Proxy, endpoint.pid),
+            (Role::Origin, origin.map(Child::id)),
+        ];
+        let process = |(role, id): (Role, Option<u32>)| {
+            let id = id?;
+            Some(SampledProcess { role, id, cpu: proc::cpu_time(id).unwrap_or_default(), at: now() })
+        };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of it")]
+        let bytes_max = ((memory_mib << 20) as f64 * SHARE_MAX) as u64;
+        Self {
+            url: &endpoint.url,
+            stats: endpoint.stats.as_deref(),
+            processes: parts.into_iter().filter_map(process).collect(),
+            children: endpoint.child.iter().chain(origin).collect(),
+            bytes_max: (memory_mib > 0).then_some(bytes_max),
+            readings: CacheReadings { tells: StatsProvider::Unavailable, ..CacheReadings::default() },
+            probes: Vec::new(),
+            sent: Vec::new(),
+            answered: Vec::new(),
+            stop_reason: None,
+            stop,
+            sink,
+        }
+    }
+
+    /// Sends the probes that precede the load and waits for their answers; keeps the others until they are due.
+    pub(super) fn start_probes(&mut self, probes: &[PreflightProbe], url_seed: Seed) {
+        for (probe, number) in probes.iter().zip(1..) {
+            let seed = url_seed.child(&format!("probe {number}"));
+            if probe.at.is_none() {
+                self.answered.push(probe.send(self.url, seed).wait());
+            } else {
+                self.probes.push((probe.clone(), seed));
+            }
+        }
+        // Their cost is not the load's.
+        self.read_counters();
+        self.readings.before = self.readings.last;
+        self.readings.last = CacheCounters::default();
+    }
+
+    /// Takes a last reading.
+    pub(super) fn finish(mut self) -> Observations {
+        self.read_counters();
+        self.answered.extend(self.sent.into_iter().map(PendingProbe::wait));
+        Observations { readings: self.readings, probes: self.answered, stop_reason: self.stop_reason }
+    }
+
+    /// Reads the counters of the cache; without an answer the last ones stay.
+    fn read_counters(&mut self) {
+        let text = self.stats.and_then(|stats| get(stats).ok());
+        let stats = text.and_then(|text| serde_json::from_str::<StatsPage>(&text).ok());
+        self.readings.is_last = stats.is_some();
+        let Some(stats) = stats else { return };
+        self.readings.tells = if matches!(stats, StatsPage::Cache { .. }) {
+            StatsProvider::Cache
+        } else {
+            StatsProvider::Origin
+        };
+        self.readings.last = stats.counters().since(&self.readings.before);
+        self.readings.bytes_max = self.readings.bytes_max.max(self.readings.last.store.bytes);
+    }
+
+    /// Cancels the load where it cannot go on.
+    fn guard(&mut self, elapsed: Duration, usage: &BTreeMap<Role, Usage>) {
+        if self.stop_reason.is_some() {
+            return;
+        }
+        let bytes: u64 = usage.values().map(|usage| usage.rss_bytes).sum();
+        let gone = || self.children.iter().find_map(|child| child.check().err()).map(StopReason::Child);
+        let too_much = |most: &u64| bytes > *most;
+        let memory = self.bytes_max.filter(too_much).map(|most| {
+            StopReason::Memory(format!(
+                "ended after {}: its processes took {} MiB, more than the {} MiB that are 60 % of this machine's memory",
+                format_duration(Duration::from_secs(elapsed.as_secs())),
+                bytes >> 20,
+                most >> 20,
+            ))
+        });
+        self.stop_reason = memory.or_else(gone);
+        if self.stop_reason.is_some() {
+            self.stop.cancel();
+        }
+    }
+}
+
+impl Observer for Sampler<'_> {
+    fn on_start(&mut self, _: LoadStart) {}
+
+    fn on_second(&mut self, progress: &LoadProgress<'_>) {
+        let before = self.readings.last;
+        self.read_counters();
+        let last = self.readings.last;
+        let StoreStats { entries, bytes, .. } = last.store;
+        let usage: BTreeMap<_, _> =
+            self.processes.iter_mut().filter_map(|process| Some((process.role, process.usage()?))).collect();
+        self.guard(progress.elapsed, &usage);
+        let is_due = |(probe, _): &(PreflightProbe, Seed)| probe.at.is_some_and(|at| at <= progress.elapsed);
+        let (due, later): (Vec<_>, Vec<_>) = self.probes.drain(..).partition(is_due);
+        self.probes = later;
+        self.sent.extend(due.into_iter().map(|(probe, seed)| probe.send(self.url, seed)));
+        (self.sink)(Second {
+            second: progress.elapsed.as_secs().saturating_sub(1),
+            outcomes: super::measure::outcomes(progress.tally),
+            times: Times {
+                send_lag: progress.tally.times.send_lag.clone(),
+                ..progress.tally.times_of_successes.clone()
+            },
+            open: Some(OpenSecond {
+                source_loads: last.requests.loads.saturating_sub(before.requests.loads),
+                retries: progress.tally.retries,
+                ..OpenSecond::default()
+            }),
+            usage,
+            holds: (self.readings.tells == StatsProvider::Cache).then_some(CacheContents {
+                entries,
+                bytes,
+                reclaims: last.reclaims(),
+                waiters: last.requests.waiters,
+            }),
+        });
+    }
+
+    fn on_sample(&mut self, _: &Sample) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl SampledProcess {
+    /// What it used since the last sample; `None`: it has ended, or the last sample was just now.
+    fn usage(&mut self) -> Option<Usage> {
+        let (cpu, at) = (proc::cpu_time(self.id)?, now());
+        let seconds = (at - self.at).as_secs_f64();
+        // The last second of a load may have hardly begun, and a tick is a hundredth of one.
+        if seconds < SECONDS_MIN {
+            return None;
+        }
+        let used = cpu.saturating_sub(self.cpu).as_secs_f64();
+        (self.cpu, self.at) = (cpu, at);
+        Some(Usage { rss_bytes: proc::resident_bytes(self.id)?, cpu: used / seconds })
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "processes use real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// A page of statistics.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum StatsPage {
+    /// `/stats` of a proxy, or of an app.
+    Cache {
+        #[serde(flatten)]
+        store: StoreStats,
+        routes: Vec<RequestStats>,
+    },
+    /// The counters of an origin: all that is known of a cache without statistics.
+    Origin { total_requests: u64 },
+}
+
+impl StatsPage {
+    fn counters(&self) -> CacheCounters {
+        let mut requests = RequestStats::default();
+        match self {
+            Self::Cache { store, routes } => {
+                routes.iter().for_each(|route| requests += *route);
+                CacheCounters { store: *store, requests }
+            }
+            Self::Origin { total_requests } => {
+                requests.loads = *total_requests;
+                CacheCounters { requests, ..CacheCounters::default() }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint() -> TargetEndpoint {
+        TargetEndpoint { url: "http://127.0.0.1:1".to_owned(), stats: None, pid: None, child: None }
+    }
+
+    fn taking(mib: u64) -> BTreeMap<Role, Usage> {
+        let usage = |mib: u64| Usage { rss_bytes: mib << 20, cpu: 0.0 };
+        BTreeMap::from([(Role::Load, usage(10)), (Role::Proxy, usage(mib))])
+    }
+
+    #[test]
+    fn memory_above_the_bound_cancels_the_load_and_not_the_run() {
+        let (endpoint, run, mut sink) = (endpoint(), CancellationToken::default(), |_: Second| {});
+        let stop = run.child_token();
+        let mut sampler = Sampler::new(&endpoint, None, 1000, &stop, &mut sink);
+        sampler.guard(Duration::from_secs(1), &taking(590));
+        assert!(sampler.stop_reason.is_none() && !stop.is_cancelled());
+        sampler.guard(Duration::from_millis(61_300), &taking(591));
+        sampler.guard(Duration::from_secs(62), &taking(900));
+        let Some(StopReason::Memory(reason)) = &sampler.stop_reason else { panic!("not cancelled") };
+        assert_eq!(
+            reason,
+            "ended after 61s: its processes took 601 MiB, more than the 600 MiB that are 60 % of this machine's memory"
+        );
+        assert!(stop.is_cancelled() && !run.is_cancelled());
+    }
+
+    #[test]
+    fn unknown_memory_cancels_nothing() {
+        let (endpoint, stop, mut sink) = (endpoint(), CancellationToken::default(), |_: Second| {});
+        let mut sampler = Sampler::new(&endpoint, None, 0, &stop, &mut sink);
+        sampler.guard(Duration::from_secs(1), &taking(1 << 20));
+        assert!(sampler.stop_reason.is_none() && !stop.is_cancelled());
+    }
+}

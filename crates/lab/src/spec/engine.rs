@@ -1,0 +1,224 @@
+//! Cells of the target `engine`.
+
+use std::{marker::PhantomData, ops::Range};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{
+        self, IntoDeserializer, SeqAccess,
+        value::{SeqAccessDeserializer, StrDeserializer},
+    },
+};
+use stockade_cache::{
+    Strategy,
+    spec::{Span, TomlError, value::bounded_integers},
+};
+use stockade_model::record::ClockKind;
+use stockade_source::SourceUrl;
+use toml::Spanned;
+
+use super::{
+    Cell,
+    cache::{self, CacheTables},
+    load::{EngineLoadTable, LoadSpec},
+    node_test::{self, NodeTestCache},
+    origin::OriginTable,
+    tables::{self, Table},
+    targets::LayerNames,
+};
+use crate::{
+    engine::{self, Burst, DocumentCount, EngineTarget, OpenLoad, TierSettings},
+    target::Target,
+};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EngineTables {
+    target: EngineTargetTable,
+    #[serde(default)]
+    origin: OriginTable,
+    cache: Option<Spanned<CacheTables>>,
+    load: Spanned<EngineLoadTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EngineTargetTable {
+    #[expect(dead_code, reason = "required in the file, although there is only one kind")]
+    kind: EngineKind,
+    clock: Option<Spanned<ClockName>>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ClockName {
+    Live,
+    Virtual,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum EngineKind {
+    Engine,
+}
+
+/// Reads the tables of one test and arm of the target `engine`.
+pub(super) fn read(
+    mut table: Table<'_>,
+    layer: LayerNames<'_>,
+    span: Range<usize>,
+) -> Result<Vec<Cell>, TomlError> {
+    let node_test = node_test::take(&mut table)?;
+    let tables: EngineTables = tables::read(table, span)?;
+    tables.cells(layer.test, layer.arm, node_test.as_ref())
+}
+
+impl EngineTables {
+    /// A cell for each combination of swept values. Values that are not swept are not in the path. `node_test`
+    /// replaces the cache.
+    pub(super) fn cells(
+        &self,
+        test: &str,
+        arm: &str,
+        node_test: Option<&NodeTestCache>,
+    ) -> Result<Vec<Cell>, TomlError> {
+        let conduct = self.origin.conduct()?;
+        let clock = self.clock()?;
+        let strategy = match &self.cache {
+            Some(cache) => cache::strategy(cache.get_ref(), Some(cache.span()))?,
+            None => Strategy::preset("none").expect("it is a preset"),
+        };
+        let shared = match (node_test, &self.cache) {
+            (Some(taken), _) => taken.shared.clone(),
+            (None, Some(cache)) => cache::shared(cache.get_ref())?,
+            (None, None) => None,
+        };
+        let source = &self.origin.source.0;
+        let cell = |path: String, target: Box<dyn Target>| Cell {
+            test: path,
+            arm: arm.to_owned(),
+            clock,
+            target,
+            spans: self.load.get_ref().spans(),
+        };
+        let (docs, bursts, barrier) = match self.load.get_ref().load(Some(self.load.span()))? {
+            LoadSpec::Burst { docs, bursts, barrier } => (docs, bursts, barrier),
+            LoadSpec::Open(traffic) => {
+                self.origin.check_within(traffic.schedule.duration())?;
+                let cache = || engine::TestedCache::Cache(Box::new(strategy));
+                let tested = node_test.map_or_else(cache, |taken| engine::TestedCache::NodeTest(taken.test));
+                let shared = shared.map(|(tier, at)| live_only(clock, tier, at)).transpose()?;
+                let open = OpenLoad { name: arm.to_owned(), target: tested, shared, conduct, traffic };
+                return Ok(vec![cell(test.to_owned(), target(source, open))]);
+            }
+        };
+        if let Some(NodeTestCache { at, .. }) = node_test {
+            let message = "this strategy is for open loads: write a `rate` and a `duration` into [load]";
+            return Err(TomlError::new(message, at.clone()));
+        }
+        if let Some((_, at)) = shared {
+            let message = "a shared tier is for open loads: write a `rate` and a `duration` into [load]";
+            return Err(TomlError::new(message, at));
+        }
+        let path = |rule: DocumentCount, workers: usize| {
+            let mut parts = vec![test.to_owned()];
+            parts.extend((docs.len() > 1).then(|| rule.to_string()));
+            parts.extend((bursts.len() > 1).then(|| workers.to_string()));
+            parts.retain(|part| !part.is_empty());
+            parts.join("/")
+        };
+        let burst = |docs: DocumentCount, workers: usize| Burst {
+            name: arm.to_owned(),
+            strategy: strategy.clone(),
+            workers,
+            barrier,
+            docs,
+            conduct: conduct.clone(),
+        };
+        let combine = |rule: &DocumentCount| {
+            let rule = *rule;
+            let cell = |workers: &usize| cell(path(rule, *workers), target(source, burst(rule, *workers)));
+            bursts.iter().map(cell).collect::<Vec<_>>()
+        };
+        Ok(docs.iter().flat_map(combine).collect())
+    }
+
+    /// The configured clock; by default that of the source.
+    fn clock(&self) -> Result<ClockKind, TomlError> {
+        let is_simulated = self.origin.source.0.kind().is_simulated;
+        match &self.target.clock {
+            None if is_simulated => Ok(ClockKind::Virtual),
+            None => Ok(ClockKind::Live),
+            Some(clock) => match clock.get_ref() {
+                ClockName::Live => Ok(ClockKind::Live),
+                ClockName::Virtual if is_simulated => Ok(ClockKind::Virtual),
+                ClockName::Virtual => Err(TomlError {
+                    message: "a real source answers in real time".to_owned(),
+                    span: Some(clock.span()),
+                    help: Some("write clock = \"live\", or [origin] source = \"simulated:\"".to_owned()),
+                }),
+            },
+        }
+    }
+}
+
+fn target<L>(source: &SourceUrl, load: L) -> Box<dyn Target>
+where
+    EngineTarget<L>: Target,
+{
+    Box::new(EngineTarget { source: source.clone(), load })
+}
+
+/// Refuses a shared tier in virtual time.
+fn live_only(clock: ClockKind, tier: TierSettings, span: Span) -> Result<TierSettings, TomlError> {
+    match clock {
+        ClockKind::Live => Ok(tier),
+        ClockKind::Virtual => Err(TomlError {
+            message: "a shared tier answers in real time".to_owned(),
+            span,
+            help: Some("write clock = \"live\" into [target], or name a real source in [origin]".to_owned()),
+        }),
+    }
+}
+
+bounded_integers! {
+    Workers: 1.., "a burst has one worker at least";
+}
+
+pub(super) struct OneOrMany<T>(Vec<T>);
+
+impl<T> OneOrMany<T> {
+    /// Every value, converted.
+    pub(super) fn values<U>(&self, of: impl Fn(&T) -> U) -> Vec<U> {
+        self.0.iter().map(of).collect()
+    }
+}
+
+impl<'de, T: Deserialize<'de> + PartialEq> Deserialize<'de> for OneOrMany<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Visitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de> + PartialEq> de::Visitor<'de> for Visitor<T> {
+            type Value = Vec<T>;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a value or a list of values")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<T>, E> {
+                Ok(vec![T::deserialize(StrDeserializer::new(text))?])
+            }
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Vec<T>, E> {
+                Ok(vec![T::deserialize(number.into_deserializer())?])
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Vec<T>, A::Error> {
+                let values: Vec<T> = Vec::deserialize(SeqAccessDeserializer::new(list))?;
+                if values.is_empty() {
+                    return Err(de::Error::custom("the list is empty"));
+                }
+                if (1..values.len()).any(|i| values[..i].contains(&values[i])) {
+                    return Err(de::Error::custom("the list has a value twice"));
+                }
+                Ok(values)
+            }
+        }
+        from.deserialize_any(Visitor(PhantomData)).map(Self)
+    }
+}

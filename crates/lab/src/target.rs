@@ -1,0 +1,262 @@
+//! Targets: what an experiment puts under load, each kind behind one trait.
+//!
+//! ```text
+//! spec -> Box<dyn Target> -- check ----> refused, with the place and the remedy
+//!                         -- measure --> Second, Second, ... and one Measurement
+//! ```
+
+use std::{
+    any::Any,
+    cell::RefCell,
+    collections::{BTreeMap, HashMap},
+    fmt,
+    path::{Path, PathBuf},
+    rc::Rc,
+    time::Duration,
+};
+
+use serde::Deserialize;
+use stockade_model::{
+    outcome::Outcomes,
+    record::{self, Times},
+    seed::Seed,
+};
+use stockade_source::{SourceUrl, documents::NamedDocument};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    engine::{DocumentSet, EngineError, EngineRuntime, TierSettings, TrafficLimitError},
+    services::{RunService, Services},
+};
+
+/// Something that can be put under load and measured.
+pub trait Target: Any + fmt::Debug + Send + Sync {
+    /// What is known before it runs.
+    fn facts(&self) -> Facts;
+
+    /// Reads the files and opens the sources that a measurement takes, and refuses what this machine has no room for:
+    /// before the first measurement of a run.
+    fn check(&self, environment: &Environment) -> Result<(), TargetError>;
+
+    /// Starts its parts, sends the load, and stops the parts again. `None`: it was cancelled.
+    fn measure(
+        &self,
+        environment: &Environment,
+        context: MeasureContext<'_>,
+    ) -> Result<Option<Measurement>, TargetError>;
+
+    /// Multiplies one dimension by a factor; a target without that dimension stays as it is.
+    fn scale(&mut self, dimension: Scaled, factor: f64) -> Result<(), TrafficLimitError> {
+        let _ = (dimension, factor);
+        Ok(())
+    }
+}
+
+/// What is known of a target before it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// How long requests are due; `None`: all at once.
+    pub duration: Option<Duration>,
+    /// Its answers are audited: none too old, none from before an invalidation.
+    pub is_audited: bool,
+    /// Its cache reports reclaims, once a second.
+    pub reports_reclaims: bool,
+    /// The server of the run that it loads documents from.
+    pub database: Option<RunService>,
+}
+
+/// What `--scale` multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum Scaled {
+    /// The number of workers.
+    #[serde(rename = "load.burst")]
+    LoadBurst,
+    /// The duration of an open load or its steps, the stages of its origin, and the windows of its claims.
+    #[serde(rename = "load.duration")]
+    LoadDuration,
+    /// The entries that a proxy may hold.
+    #[serde(rename = "cache.limit.entries")]
+    CacheLimitEntries,
+}
+
+/// What all measurements of a run share.
+pub struct Environment {
+    /// Real or virtual time, and the tasks on it.
+    pub runtime: EngineRuntime,
+    /// The program of which origin, proxy and app are child processes.
+    pub program: PathBuf,
+    /// The experiment's folder: the paths in its file are relative to it.
+    pub folder: PathBuf,
+    /// Memory of this machine in MiB; 0: unknown.
+    pub memory_mib: u64,
+    services: Services,
+    /// Sources that are open, by their URL.
+    documents: RefCell<HashMap<SourceUrl, Rc<DocumentSet>>>,
+}
+
+/// What one measurement is given.
+pub struct MeasureContext<'a> {
+    /// Every random choice is drawn from it.
+    pub seed: Seed,
+    /// Where the settings and the logs of child processes are kept.
+    pub folder: &'a Path,
+    /// Ends the load early.
+    pub cancel: &'a CancellationToken,
+    /// Takes every second, in order, as soon as it is complete.
+    pub sink: &'a mut dyn FnMut(Second),
+}
+
+impl Environment {
+    /// An environment in which no service runs and no source is open yet.
+    #[must_use]
+    pub fn new(runtime: EngineRuntime, program: PathBuf, folder: PathBuf, memory_mib: u64) -> Self {
+        Self {
+            runtime,
+            program,
+            folder,
+            memory_mib,
+            services: Services::default(),
+            documents: RefCell::default(),
+        }
+    }
+
+    /// The servers that were started for this run.
+    #[must_use]
+    pub fn services(&self) -> &Services {
+        &self.services
+    }
+
+    /// The documents of a source, which is opened on first use.
+    pub fn documents(&self, source: &SourceUrl) -> Result<Rc<DocumentSet>, EngineError> {
+        if let Some(documents) = self.documents.borrow().get(source) {
+            return Ok(Rc::clone(documents));
+        }
+        let documents = Rc::new(self.runtime.documents(source.open())?);
+        self.documents.borrow_mut().insert(source.clone(), Rc::clone(&documents));
+        Ok(documents)
+    }
+
+    /// Starts a server, and fills it with documents if there are any for it.
+    pub fn start_service(
+        &self,
+        service: RunService,
+        documents: Option<&[NamedDocument]>,
+    ) -> Result<(), EngineError> {
+        let url = self.services.url(service)?;
+        if let Some(documents) = documents {
+            let url: SourceUrl = url.parse()?;
+            self.runtime.documents(url.fill(documents))?;
+        }
+        Ok(())
+    }
+
+    /// A shared tier with the address of its server, which is started on first use if the run provides it.
+    pub fn tier(&self, tier: &TierSettings) -> Result<TierSettings, EngineError> {
+        let url = self.services.resolve(tier.url.as_written())?;
+        let url = url.parse().map_err(|error| EngineError::tier(tier, &error))?;
+        Ok(TierSettings { url, ..tier.clone() })
+    }
+}
+
+/// A target could not be checked or measured.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// The engine's.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// That of processes and HTTP.
+    #[cfg(feature = "http")]
+    #[error(transparent)]
+    Http(#[from] crate::http::HttpError),
+}
+
+impl TargetError {
+    /// Whether the file or the command line is wrong, rather than the machine or a server.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Engine(error) => error.is_usage(),
+            #[cfg(feature = "http")]
+            Self::Http(error) => error.is_usage(),
+        }
+    }
+}
+
+/// The result of one measurement.
+#[derive(Clone, Debug)]
+pub struct Measurement {
+    /// The figures of this kind of load.
+    pub load: record::LoadFigures,
+    /// The sum of the answered workers' whole milliseconds: the published report of a burst truncates
+    /// before it adds.
+    pub whole_ms_sum: Option<u64>,
+    /// Requests by outcome.
+    pub outcomes: Outcomes,
+    /// Bytes of all answers.
+    pub bytes_in: u64,
+    /// The sum of the service times of all requests, failed ones included.
+    pub service_sum: Duration,
+    /// What the cache did meanwhile.
+    pub activity: CacheActivity,
+    /// What the cache held.
+    pub cache: record::CacheFigures,
+    /// Failed requests by message.
+    pub errors: BTreeMap<String, u64>,
+    /// The figures of a load over HTTP.
+    pub http: Option<record::HttpFigures>,
+}
+
+/// What a cache did while it was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheActivity {
+    /// Waits for another request's load.
+    pub waiters: u64,
+    /// Stores that the load waited for.
+    pub stores_sync: u64,
+    /// Stores that no load waited for.
+    pub stores_async: u64,
+    /// Stores left to another load that had claimed the same version.
+    pub stores_skipped: u64,
+    /// Stores lost to a full mailbox.
+    pub stores_dropped: u64,
+    /// Refill episodes.
+    pub episodes: u64,
+}
+
+/// The requests that finished in one second of a load.
+#[derive(Clone, Debug, Default)]
+pub struct Second {
+    /// Seconds since the start.
+    pub second: u64,
+    /// Requests by outcome.
+    pub outcomes: Outcomes,
+    /// Their times.
+    pub times: Times,
+    /// What else an open load counts.
+    pub open: Option<OpenSecond>,
+    /// Memory and processor time of each process.
+    pub usage: BTreeMap<record::Role, record::Usage>,
+    /// What a cache in another process holds.
+    pub holds: Option<record::CacheContents>,
+}
+
+impl Second {
+    /// Whether nothing happened in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.outcomes.requests() == 0 && self.open.is_none_or(|open| open == OpenSecond::default())
+    }
+}
+
+/// What an open load counts in a second besides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenSecond {
+    /// Fetches that reached the source.
+    pub source_loads: u64,
+    /// Attempts after a request's first.
+    pub retries: u64,
+    /// Requests that were due and not sent.
+    pub dropped: u64,
+    /// The age of the oldest answer.
+    pub age_max: Option<Duration>,
+}

@@ -1,0 +1,364 @@
+//! A parser of HTTP/1.1 responses (RFC 9112), without sockets and clocks.
+
+use std::mem::MaybeUninit;
+
+use httparse::{Header, ParserConfig, Status};
+
+use crate::{
+    client::{
+        cache_headers::CacheHeaders,
+        response::{BodyReader, CompletedResponse, ExpectedBody, is_gzip},
+    },
+    follow::is_redirect,
+    sample::{FailureClass, RequestFailure, Response},
+};
+
+pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
+const HEADERS_MAX: usize = 128;
+
+/// Parses one response.
+pub(crate) struct ResponseReader {
+    expected: ExpectedBody,
+    state: ReadState,
+    /// The start of an incomplete head, or of an incomplete line between chunks.
+    partial: Vec<u8>,
+    head: ResponseHead,
+    body: BodyReader,
+}
+
+/// What a head states.
+#[derive(Clone, Debug, Default)]
+struct ResponseHead {
+    status: u16,
+    outcome: Option<stockade_model::outcome::Outcome>,
+    keeps_alive: bool,
+    location: Option<Box<str>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReadState {
+    Head,
+    /// The remaining bytes of the body.
+    Length(u64),
+    /// The line with the size of the next chunk.
+    ChunkSize,
+    /// The remaining bytes of the chunk.
+    Chunk(u64),
+    /// The line end after a chunk.
+    ChunkEnd,
+    Trailers,
+    /// A body that ends with the connection.
+    UntilClose,
+}
+
+/// How the end of a body is determined.
+enum ResponseFraming {
+    NoBody,
+    Length(u64),
+    Chunked,
+    UntilClose,
+}
+
+impl ResponseReader {
+    pub(crate) fn new(expected: ExpectedBody) -> Self {
+        Self {
+            expected,
+            state: ReadState::Head,
+            partial: Vec::new(),
+            head: ResponseHead::default(),
+            body: BodyReader::new(false, None),
+        }
+    }
+
+    /// Takes the next bytes; returns the response if they complete it.
+    pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Result<Option<CompletedResponse>, RequestFailure> {
+        loop {
+            let (used, is_done) = match self.state {
+                ReadState::Head => match self.consume_head(bytes)? {
+                    Some(consumed) => consumed,
+                    None => return Ok(None),
+                },
+                ReadState::Length(left) => {
+                    let used = self.consume_body(bytes, left)?;
+                    self.state = ReadState::Length(left - used as u64);
+                    (used, left == used as u64)
+                }
+                ReadState::Chunk(left) => {
+                    let used = self.consume_body(bytes, left)?;
+                    let left = left - used as u64;
+                    self.state = if left == 0 { ReadState::ChunkEnd } else { ReadState::Chunk(left) };
+                    (used, false)
+                }
+                ReadState::UntilClose => (self.consume_body(bytes, u64::MAX)?, false),
+                ReadState::ChunkSize | ReadState::ChunkEnd | ReadState::Trailers => {
+                    self.consume_line(bytes)?
+                }
+            };
+            bytes = &bytes[used..];
+            if is_done {
+                if !bytes.is_empty() {
+                    let more = format!("{} bytes after the end of the body", bytes.len());
+                    return Err(RequestFailure::new(FailureClass::Malformed, more));
+                }
+                return self.finish().map(Some);
+            }
+            if bytes.is_empty() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Takes the end of the connection.
+    pub(crate) fn close(&mut self) -> Result<CompletedResponse, RequestFailure> {
+        match self.state {
+            ReadState::UntilClose => self.finish(),
+            ReadState::Head if self.partial.is_empty() => Err(FailureClass::Closed.into()),
+            ReadState::Head => Err(RequestFailure::new(FailureClass::Truncated, "within the head")),
+            ReadState::Length(left) => Err(RequestFailure::new(
+                FailureClass::Truncated,
+                format!("{left} bytes short of its Content-Length"),
+            )),
+            _ => Err(RequestFailure::new(FailureClass::Truncated, "before its last chunk")),
+        }
+    }
+
+    /// Whether the body ends with the connection.
+    pub(crate) fn ends_with_connection(&self) -> bool {
+        self.state == ReadState::UntilClose
+    }
+
+    /// Whether any byte of the response has arrived.
+    pub(crate) fn has_data(&self) -> bool {
+        self.state != ReadState::Head || !self.partial.is_empty()
+    }
+
+    fn finish(&mut self) -> Result<CompletedResponse, RequestFailure> {
+        let sizes = std::mem::replace(&mut self.body, BodyReader::new(false, None)).finish()?;
+        Ok(CompletedResponse {
+            response: Response {
+                status: self.head.status,
+                bytes: sizes.bytes,
+                wire_bytes: sizes.wire_bytes,
+                outcome: self.head.outcome,
+            },
+            keeps_alive: self.head.keeps_alive && self.state != ReadState::UntilClose,
+            location: self.head.location.take(),
+        })
+    }
+
+    fn consume_body(&mut self, bytes: &[u8], left: u64) -> Result<usize, RequestFailure> {
+        let used = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+        self.body.push(&bytes[..used])?;
+        Ok(used)
+    }
+
+    /// Returns how many of these bytes belong to the head, and whether the response ends with it; none if the head is
+    /// incomplete.
+    fn consume_head(&mut self, bytes: &[u8]) -> Result<Option<(usize, bool)>, RequestFailure> {
+        let partial_bytes = self.partial.len();
+        if partial_bytes == 0 {
+            // Nearly every head arrives whole: it is parsed without a copy.
+            if let Some((used, is_done)) = self.parse_head(bytes)? {
+                return Ok(Some((used, is_done)));
+            }
+            self.partial.extend_from_slice(bytes);
+        } else {
+            self.partial.extend_from_slice(bytes);
+            // A head that arrives byte by byte is parsed only where it may have ended.
+            if may_end_head(&self.partial, partial_bytes) {
+                let partial = std::mem::take(&mut self.partial);
+                if let Some((used, is_done)) = self.parse_head(&partial)? {
+                    return Ok(Some((used - partial_bytes, is_done)));
+                }
+                self.partial = partial;
+            } else if !may_be_http(&self.partial) {
+                return Err(FailureClass::Malformed.into());
+            }
+        }
+        if self.partial.len() > HEAD_BYTES_MAX {
+            return Err(head_too_large());
+        }
+        Ok(None)
+    }
+
+    /// Parses the head at the start of these bytes if it is complete; returns its length, and whether the response ends
+    /// with it.
+    fn parse_head(&mut self, bytes: &[u8]) -> Result<Option<(usize, bool)>, RequestFailure> {
+        let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADERS_MAX];
+        let mut response = httparse::Response::new(&mut []);
+        let parsed =
+            ParserConfig::default().parse_response_with_uninit_headers(&mut response, bytes, &mut headers);
+        let used = match parsed {
+            Ok(Status::Complete(used)) if used > HEAD_BYTES_MAX => return Err(head_too_large()),
+            Ok(Status::Complete(used)) => used,
+            Ok(Status::Partial) => return Ok(None),
+            Err(httparse::Error::TooManyHeaders) => {
+                return Err(head_too_large());
+            }
+            Err(error) => return Err(RequestFailure::new(FailureClass::Malformed, error.to_string())),
+        };
+        let status = response.code.unwrap_or_default();
+        let fields = HeaderFields::parse(&response)?;
+        if (100..200).contains(&status) && status != 101 {
+            // An interim response: the final one follows.
+            self.state = ReadState::Head;
+            return Ok(Some((used, false)));
+        }
+        let has_body = self.expected.has_body(status);
+        let framing = if has_body { fields.framing()? } else { ResponseFraming::NoBody };
+        self.head = ResponseHead {
+            status,
+            outcome: fields.caches.outcome(),
+            keeps_alive: fields.keeps_alive && status != 101,
+            location: fields.location.filter(|_| is_redirect(status)).map(Into::into),
+        };
+        self.body = self.expected.reader(status, fields.is_gzip);
+        let (state, is_done) = match framing {
+            ResponseFraming::NoBody => (ReadState::Length(0), true),
+            ResponseFraming::Length(length) => (ReadState::Length(length), length == 0),
+            ResponseFraming::Chunked => (ReadState::ChunkSize, false),
+            ResponseFraming::UntilClose => (ReadState::UntilClose, false),
+        };
+        self.state = state;
+        Ok(Some((used, is_done)))
+    }
+
+    /// A line between chunks, or a trailer.
+    fn consume_line(&mut self, bytes: &[u8]) -> Result<(usize, bool), RequestFailure> {
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        let used = end.map_or(bytes.len(), |end| end + 1);
+        self.partial.extend_from_slice(&bytes[..used]);
+        if self.partial.len() > HEAD_BYTES_MAX {
+            return Err(RequestFailure::new(FailureClass::HeadTooLarge, "a chunk line over 64 KiB"));
+        }
+        if end.is_none() {
+            return Ok((used, false));
+        }
+        let malformed = || RequestFailure::new(FailureClass::Malformed, "a chunk without a size");
+        let line = std::mem::take(&mut self.partial);
+        let text = line.strip_suffix(b"\n").unwrap_or(&line);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        let (state, is_done) = match self.state {
+            ReadState::ChunkEnd if text.is_empty() => (ReadState::ChunkSize, false),
+            ReadState::Trailers => (ReadState::Trailers, text.is_empty()),
+            ReadState::ChunkSize => match httparse::parse_chunk_size(&line) {
+                Ok(Status::Complete((_, 0))) => (ReadState::Trailers, false),
+                Ok(Status::Complete((_, size))) => (ReadState::Chunk(size), false),
+                _ => return Err(malformed()),
+            },
+            _ => return Err(malformed()),
+        };
+        self.state = state;
+        Ok((used, is_done))
+    }
+}
+
+/// The headers that determine how to read a response.
+struct HeaderFields<'a> {
+    length: Option<u64>,
+    is_chunked: bool,
+    keeps_alive: bool,
+    is_gzip: bool,
+    location: Option<&'a str>,
+    caches: CacheHeaders<'a>,
+}
+
+impl<'a> HeaderFields<'a> {
+    fn parse(response: &httparse::Response<'_, 'a>) -> Result<Self, RequestFailure> {
+        let mut fields = Self {
+            length: None,
+            is_chunked: false,
+            // HTTP/1.0 closes by default.
+            keeps_alive: response.version == Some(1),
+            is_gzip: false,
+            location: None,
+            caches: CacheHeaders::default(),
+        };
+        let mut closes = false;
+        for header in response.headers.iter() {
+            let (name, value) = (header.name, header.value);
+            // The length rejects most headers at once.
+            match name.len() {
+                8 if name.eq_ignore_ascii_case("location") => {
+                    fields.location = std::str::from_utf8(value).ok();
+                }
+                10 if name.eq_ignore_ascii_case("connection") => {
+                    for token in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                        closes |= token.eq_ignore_ascii_case(b"close");
+                        fields.keeps_alive |= token.eq_ignore_ascii_case(b"keep-alive");
+                    }
+                }
+                14 if name.eq_ignore_ascii_case("content-length") => fields.add_length(value)?,
+                16 if name.eq_ignore_ascii_case("content-encoding") => {
+                    fields.is_gzip = is_gzip(value);
+                }
+                17 if name.eq_ignore_ascii_case("transfer-encoding") => {
+                    let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default();
+                    fields.is_chunked = last.trim_ascii().eq_ignore_ascii_case(b"chunked");
+                    if !fields.is_chunked {
+                        return Err(RequestFailure::new(
+                            FailureClass::Malformed,
+                            "a Transfer-Encoding other than chunked",
+                        ));
+                    }
+                }
+                _ => {
+                    fields.caches.record(name, value);
+                }
+            }
+        }
+        fields.keeps_alive &= !closes;
+        Ok(fields)
+    }
+
+    /// Accepts the same length twice, but not two lengths.
+    fn add_length(&mut self, value: &[u8]) -> Result<(), RequestFailure> {
+        for part in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            let is_number = !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+            let length =
+                std::str::from_utf8(part).ok().filter(|_| is_number).and_then(|part| part.parse().ok());
+            match (length, self.length) {
+                (Some(length), None) => self.length = Some(length),
+                (Some(length), Some(other)) if length == other => {}
+                _ => {
+                    return Err(RequestFailure::new(FailureClass::Malformed, "an invalid Content-Length"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn framing(&self) -> Result<ResponseFraming, RequestFailure> {
+        match (self.is_chunked, self.length) {
+            (true, Some(_)) => Err(RequestFailure::new(
+                FailureClass::Malformed,
+                "a Content-Length beside a Transfer-Encoding",
+            )),
+            (true, None) => Ok(ResponseFraming::Chunked),
+            (false, Some(length)) => Ok(ResponseFraming::Length(length)),
+            (false, None) => Ok(ResponseFraming::UntilClose),
+        }
+    }
+}
+
+fn head_too_large() -> RequestFailure {
+    let limit = format!("over {} KiB or {HEADERS_MAX} headers", HEAD_BYTES_MAX >> 10);
+    RequestFailure::new(FailureClass::HeadTooLarge, limit)
+}
+
+/// Whether an empty line ends in the bytes from `seen` on.
+fn may_end_head(bytes: &[u8], seen: usize) -> bool {
+    let bytes = &bytes[seen.saturating_sub(3)..];
+    bytes.windows(2).any(|two| two == b"\n\n") || bytes.windows(3).any(|three| three == b"\n\r\n")
+}
+
+fn may_be_http(bytes: &[u8]) -> bool {
+    const PREFIX: &[u8] = b"HTTP/1.";
+    // Empty lines may precede the status line.
+    let bytes = bytes.trim_ascii_start();
+    let length = bytes.len().min(PREFIX.len());
+    bytes[..length] == PREFIX[..length]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! A response whose body is read, checked and dropped.
+
+use std::io::{self, Write};
+
+use flate2::write::MultiGzDecoder;
+use sha2::{Digest as _, Sha256};
+
+use crate::sample::{FailureClass, RequestFailure, Response};
+
+/// A SHA-256 that bodies have to have.
+pub type Sha256Digest = [u8; 32];
+
+/// A complete response, and what becomes of its connection.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CompletedResponse {
+    pub(crate) response: Response,
+    /// Whether the connection can take another request.
+    pub(crate) keeps_alive: bool,
+    /// `Location`, if the status redirects.
+    pub(crate) location: Option<Box<str>>,
+}
+
+/// Why there is no complete response.
+pub(crate) struct ExchangeError {
+    pub(crate) failure: RequestFailure,
+    /// Whether the server cannot have processed the request.
+    pub(crate) may_resend: bool,
+}
+
+impl ExchangeError {
+    pub(crate) fn permanent(failure: impl Into<RequestFailure>) -> Self {
+        Self { failure: failure.into(), may_resend: false }
+    }
+}
+
+/// What the request determines about the body of its response.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ExpectedBody {
+    /// The method is HEAD: no body follows, whatever the head says.
+    pub(crate) is_head: bool,
+    /// Whether a gzip body is decoded: the client asked for it, not the template.
+    pub(crate) decodes: bool,
+    /// The SHA-256 of the decoded body of a success.
+    pub(crate) digest: Option<Sha256Digest>,
+}
+
+impl ExpectedBody {
+    /// Whether a response with this status has a body (RFC 9112, 6.3).
+    pub(crate) fn has_body(&self, status: u16) -> bool {
+        !self.is_head && !matches!(status, 101 | 204 | 304)
+    }
+
+    /// The reader of the body that follows a head.
+    pub(crate) fn reader(&self, status: u16, is_gzip: bool) -> BodyReader {
+        // The status already reports an error page.
+        let digest = self.digest.filter(|_| (200..300).contains(&status) && self.has_body(status));
+        BodyReader::new(is_gzip && self.decodes, digest)
+    }
+}
+
+/// Whether a `Content-Encoding` is gzip.
+pub(crate) fn is_gzip(encoding: &[u8]) -> bool {
+    encoding.eq_ignore_ascii_case(b"gzip") || encoding.eq_ignore_ascii_case(b"x-gzip")
+}
+
+/// Counts, decodes and hashes a body, and stores none of it.
+pub(crate) struct BodyReader {
+    wire_bytes: u64,
+    decoder: BodyDecoder,
+}
+
+enum BodyDecoder {
+    Identity(BodySink),
+    Gzip(Box<MultiGzDecoder<BodySink>>),
+}
+
+/// Takes decoded bytes.
+struct BodySink {
+    bytes: u64,
+    digest: Option<(Sha256, Sha256Digest)>,
+}
+
+/// The bytes of a body, decoded and as received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BodySizes {
+    pub(crate) bytes: u64,
+    pub(crate) wire_bytes: u64,
+}
+
+impl BodyReader {
+    pub(crate) fn new(is_gzip: bool, digest: Option<Sha256Digest>) -> Self {
+        let sink = BodySink { bytes: 0, digest: digest.map(|digest| (Sha256::new(), digest)) };
+        let decoder = if is_gzip {
+            BodyDecoder::Gzip(Box::new(MultiGzDecoder::new(sink)))
+        } else {
+            BodyDecoder::Identity(sink)
+        };
+        Self { wire_bytes: 0, decoder }
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), RequestFailure> {
+        self.wire_bytes += bytes.len() as u64;
+        let written = match &mut self.decoder {
+            BodyDecoder::Identity(sink) => sink.write_all(bytes),
+            BodyDecoder::Gzip(gzip) => gzip.write_all(bytes),
+        };
+        written.map_err(|error| RequestFailure::new(FailureClass::Encoding, error.to_string()))
+    }
+
+    /// Checks the end of the encoding and the digest.
+    pub(crate) fn finish(self) -> Result<BodySizes, RequestFailure> {
+        let sink = match self.decoder {
+            BodyDecoder::Identity(sink) => sink,
+            // An empty body is no gzip, but a response without a body may be labelled so.
+            BodyDecoder::Gzip(gzip) if self.wire_bytes == 0 => {
+                let BodySink { digest, .. } = gzip.get_ref();
+                BodySink { bytes: 0, digest: digest.as_ref().map(|(_, expected)| (Sha256::new(), *expected)) }
+            }
+            BodyDecoder::Gzip(gzip) => gzip
+                .finish()
+                .map_err(|error| RequestFailure::new(FailureClass::Encoding, error.to_string()))?,
+        };
+        if let Some((hash, expected)) = sink.digest
+            && hash.finalize()[..] != expected
+        {
+            return Err(FailureClass::Digest.into());
+        }
+        Ok(BodySizes { bytes: sink.bytes, wire_bytes: self.wire_bytes })
+    }
+}
+
+impl Write for BodySink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes += bytes.len() as u64;
+        if let Some((hash, _)) = &mut self.digest {
+            hash.update(bytes);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

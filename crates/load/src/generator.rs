@@ -1,0 +1,276 @@
+//! Runs a load, from its first connection to its last response.
+//!
+//! ```text
+//! LoadTest -> prepare -> run -> one LoadWorker per thread -> WorkerEvent -> Collector -> Observer, Summary
+//! ```
+//!
+//! The threads share the plan and a few counters. In an open segment, thread `i` of `k` sends the requests `i`, `i + k`,
+//! ... Each thread tallies its own requests, and sends its tally to the collector once a second.
+
+mod closed;
+mod collect;
+mod health;
+mod in_flight;
+mod limits;
+mod open;
+mod worker;
+
+use std::{
+    io,
+    num::NonZeroUsize,
+    sync::{Arc, atomic::Ordering::Relaxed, mpsc},
+    thread,
+    time::{Duration, SystemTime},
+};
+
+use stockade_model::{
+    seed::Seed,
+    time::{Precise, Runtime, Time},
+};
+use tokio::{
+    runtime::{Builder, Runtime as Tokio},
+    task::LocalSet,
+};
+pub use tokio_util::sync::CancellationToken;
+
+use self::{
+    collect::Collector,
+    worker::{LoadContext, LoadWorker, WorkerEvent},
+};
+use crate::{
+    client::{ClientContext, ClientOptions, ThreadClient},
+    plan::Plan,
+    sample::Sample,
+    summary::Summary,
+    tally::Tally,
+    tls::TrustError,
+    traffic::Traffic,
+};
+
+pub use self::limits::{ConnectionLimitError, ProcessLimits};
+
+/// A load: when requests are due, what they are, and how they are sent.
+#[derive(Clone, Debug)]
+pub struct LoadTest {
+    /// The unique id of the run.
+    pub id: String,
+    /// When requests are due.
+    pub plan: Plan,
+    /// What each request is.
+    pub traffic: Arc<Traffic>,
+    /// How they are sent.
+    pub options: ClientOptions,
+    /// The most requests in flight in open phases. Requests due beyond that wait, and count as late.
+    pub max_in_flight: usize,
+    /// How long responses are awaited after the end of the plan.
+    pub drain: Duration,
+    /// Threads that send.
+    pub threads: NonZeroUsize,
+    /// The seed of every random choice.
+    pub seed: Seed,
+    /// The number of its first request; above 0 where it continues another run.
+    pub first_request: u64,
+    /// Whether the observer receives every sample.
+    pub observes_samples: bool,
+}
+
+/// A rate that one thread sustains on any machine.
+const REQUESTS_PER_S_PER_THREAD: f64 = 20_000.0;
+
+/// The threads for a plan: as many as its rate needs, or one per core for closed loops.
+#[must_use]
+pub fn default_threads(plan: &Plan) -> NonZeroUsize {
+    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    if plan.connections_max() > 0 {
+        return cores;
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates")]
+    let needed = (plan.peak_per_second() / REQUESTS_PER_S_PER_THREAD).ceil() as usize;
+    NonZeroUsize::new(needed.clamp(1, cores.get())).unwrap_or(cores)
+}
+
+/// Receives the progress of a load.
+pub trait Observer {
+    /// All threads are ready, and the first request is due in 10 ms.
+    fn on_start(&mut self, start: LoadStart);
+
+    /// One more second is complete in all threads.
+    fn on_second(&mut self, second: &LoadProgress<'_>);
+
+    /// A request of the measured part has ended. Samples arrive in no order. An error ends the load.
+    fn on_sample(&mut self, sample: &Sample) -> io::Result<()>;
+}
+
+/// When a load starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadStart {
+    /// The time of day at the clock's zero.
+    pub clock_zero: SystemTime,
+    /// The start of the measured part: the end of the warm-up.
+    pub measured_from: Time,
+}
+
+/// The progress of a load.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadProgress<'a> {
+    /// Whole seconds since the start, warm-up included.
+    pub elapsed: Duration,
+    /// The tally of the last second, measured or warm-up.
+    pub tally: &'a Tally,
+    /// Whether that second had requests of the warm-up.
+    pub is_warmup: bool,
+    /// Requests that have ended so far.
+    pub requests: u64,
+    /// Those of them without a response.
+    pub failed: u64,
+}
+
+/// Why a load could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadTestError {
+    /// The trusted certificates could not be read.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// The plan needs more connections than this process can open.
+    #[error(transparent)]
+    ConnectionLimit(#[from] ConnectionLimitError),
+    /// The system refused a thread, a timer or memory.
+    #[error("cannot start a thread of the load: {0}")]
+    Thread(io::Error),
+    /// Samples could not be written.
+    #[error("cannot write samples: {0}")]
+    Samples(io::Error),
+    /// A thread panicked.
+    #[error("a thread of the load panicked: this is a bug in Stockade")]
+    Panic,
+}
+
+/// A finished load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadTestRun {
+    /// Its results.
+    pub summary: Summary,
+    /// Whether it was cancelled before its end.
+    pub was_cancelled: bool,
+}
+
+/// The capacity of the queue from the threads to the collector.
+const EVENTS_MAX: usize = 256;
+
+impl LoadTest {
+    /// Checks before anything is sent that the process can open the connections, and reads the trusted certificates.
+    pub fn prepare(&self) -> Result<PreparedLoadTest<'_>, LoadTestError> {
+        ProcessLimits::raised().check(&self.plan, self.max_in_flight, &self.options)?;
+        let client_context = ClientContext::new(self.options.clone(), Arc::clone(&self.traffic))?;
+        Ok(PreparedLoadTest { load: self, client_context: Arc::new(client_context) })
+    }
+
+    /// Runs the load to its end, or until it is cancelled: [`prepare`](Self::prepare), then [`PreparedLoadTest::run`].
+    pub fn run(
+        &self,
+        observer: &mut dyn Observer,
+        cancel: &CancellationToken,
+    ) -> Result<LoadTestRun, LoadTestError> {
+        self.prepare()?.run(observer, cancel)
+    }
+
+    /// The threads that have a connection to use.
+    fn useful_threads(&self) -> usize {
+        let closed_max = Some(self.plan.connections_max()).filter(|count| *count > 0).unwrap_or(usize::MAX);
+        let open_max = if self.plan.peak_per_second() > 0.0 { self.max_in_flight } else { usize::MAX };
+        self.threads.get().min(closed_max).min(open_max).max(1)
+    }
+}
+
+/// A load that is ready to run.
+#[derive(Debug)]
+pub struct PreparedLoadTest<'a> {
+    load: &'a LoadTest,
+    client_context: Arc<ClientContext>,
+}
+
+impl PreparedLoadTest<'_> {
+    /// Runs the load to its end, or until it is cancelled.
+    ///
+    /// Blocks meanwhile. Only name lookups that hang outlive it.
+    #[expect(clippy::disallowed_methods, reason = "results have times of day")]
+    pub fn run(
+        self,
+        observer: &mut dyn Observer,
+        cancel: &CancellationToken,
+    ) -> Result<LoadTestRun, LoadTestError> {
+        let Self { load, client_context } = self;
+        let threads = load.useful_threads();
+        let context = Arc::new(LoadContext::new(load, threads, cancel.clone()));
+        let (events, received) = mpsc::sync_channel(EVENTS_MAX);
+        let runtime = runtime().map_err(LoadTestError::Thread)?;
+        let (clock, clock_zero) = {
+            let _guard = runtime.enter();
+            let clock = Precise::new().map_err(LoadTestError::Thread)?;
+            let elapsed = clock.now().elapsed();
+            (clock, SystemTime::now() - elapsed)
+        };
+        let mut collector = Collector::new(load, threads, clock_zero);
+        let mut handles = Vec::new();
+        for index in 0..threads {
+            let (context, client_context) = (Arc::clone(&context), Arc::clone(&client_context));
+            let (clock, events) = (clock.clone(), events.clone());
+            let thread = thread::Builder::new().name(format!("load-{index}"));
+            let thread = thread.spawn(move || run_thread(index, &context, client_context, &clock, events));
+            handles.push(thread.map_err(|error| {
+                cancel.cancel();
+                LoadTestError::Thread(error)
+            })?);
+        }
+        drop(events);
+        let mut failure = None;
+        for event in received {
+            if let Err(error) = collector.collect(event, observer) {
+                cancel.cancel();
+                failure.get_or_insert(LoadTestError::Samples(error));
+            }
+        }
+        for thread in handles {
+            match thread.join() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => failure = failure.or(Some(LoadTestError::Thread(error))),
+                Err(_) => failure = Some(LoadTestError::Panic),
+            }
+        }
+        match failure {
+            Some(error) => Err(error),
+            None => {
+                let was_cancelled = cancel.is_cancelled();
+                let in_flight_max = context.in_flight_max.load(Relaxed);
+                Ok(LoadTestRun { summary: collector.finish(in_flight_max, was_cancelled), was_cancelled })
+            }
+        }
+    }
+}
+
+fn runtime() -> io::Result<Tokio> {
+    Builder::new_current_thread().enable_io().build()
+}
+
+fn run_thread(
+    index: usize,
+    context: &Arc<LoadContext>,
+    client_context: Arc<ClientContext>,
+    clock: &Precise,
+    events: mpsc::SyncSender<WorkerEvent>,
+) -> io::Result<()> {
+    // The other threads wait for this one at the barrier: if it fails, the load ends.
+    let guard = context.cancel.clone().drop_guard();
+    let runtime = runtime()?;
+    {
+        let _guard = runtime.enter();
+        let clock = clock.beside()?;
+        let worker =
+            LoadWorker::new(index, Arc::clone(context), ThreadClient::new(client_context, clock), events);
+        LocalSet::new().block_on(&runtime, worker.run());
+    }
+    // Does not wait for name lookups that hang.
+    runtime.shutdown_background();
+    guard.disarm();
+    Ok(())
+}

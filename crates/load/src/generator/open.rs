@@ -1,0 +1,103 @@
+//! An open segment: requests are sent at their due times, whatever became of earlier ones.
+
+use std::{rc::Rc, sync::atomic::Ordering::Relaxed, time::Duration};
+
+use stockade_model::time::{Runtime, Time, before};
+use tokio::task::yield_now;
+
+use super::worker::{LoadWorker, RequestTasks, SegmentRun, WARMUP_NUMBERS};
+use crate::schedule::Schedule;
+
+/// A request later than this counts as late; every [`LATE_IN_A_ROW_MAX`] late requests the worker yields.
+const LATE: Duration = Duration::from_millis(1);
+const LATE_IN_A_ROW_MAX: u32 = 32;
+/// Between requests this far apart the processor may enter a sleep state,
+const SLEEP_GAP: Duration = Duration::from_millis(1);
+/// from which it takes about this long to wake.
+const WAKE_TIME: Duration = Duration::from_micros(80);
+
+impl LoadWorker {
+    /// Sends this thread's requests of a schedule; returns when the segment is over.
+    pub(super) async fn run_schedule(
+        self: &Rc<Self>,
+        schedule: &Schedule,
+        segment: SegmentRun,
+        tasks: &mut RequestTasks,
+    ) -> Time {
+        let (threads, in_flight_max) =
+            (self.context.threads as u64, self.share_of(self.context.max_in_flight));
+        let end = segment.start + schedule.duration();
+        let drain_end = end + self.context.drain;
+        let warmup = schedule.warmup_arrivals(self.context.seed);
+        let number = |n: u64| if n < warmup { WARMUP_NUMBERS + n } else { segment.first_number + n - warmup };
+        let mut due_times =
+            schedule.due_times(self.context.seed).skip(self.index).step_by(self.context.threads);
+        let (mut n, mut late_in_a_row, mut last) = (self.index as u64, 0, LastSent::default());
+        let mut has_given_up = false;
+        'sending: for due in due_times.by_ref() {
+            let scheduled = segment.start + due;
+            self.sleep_until(scheduled, last.due.map_or(due, |last| due.saturating_sub(last))).await;
+            let mut now = self.clock.now();
+            late_in_a_row = if now > scheduled + LATE { late_in_a_row + 1 } else { 0 };
+            if late_in_a_row == LATE_IN_A_ROW_MAX {
+                late_in_a_row = 0;
+                yield_now().await;
+                now = self.clock.now();
+            }
+            // Requests of a burst are due together: each can be sent when the previous one is.
+            let mut ready = if last.due == Some(due) { last.at } else { scheduled };
+            let has_waited = self.in_flight() >= in_flight_max;
+            while self.in_flight() >= in_flight_max {
+                let until = if now < end { end } else { drain_end };
+                let _ = before(&self.clock, until, self.request_ended.notified()).await;
+                now = self.clock.now();
+                ready = now;
+                if now >= end {
+                    self.note_plan_end();
+                }
+                if now >= drain_end && self.in_flight() >= in_flight_max {
+                    has_given_up = true;
+                    break 'sending;
+                }
+            }
+            if has_waited {
+                self.note_waited(now);
+            }
+            if n >= warmup {
+                self.note_lateness(now - ready);
+            }
+            tasks.spawn(self.start_request(number(n), scheduled));
+            last = LastSent { due: Some(due), at: now };
+            n += threads;
+        }
+        let sent = (n - self.index as u64) / threads;
+        let unsent = u64::from(has_given_up) + due_times.count() as u64;
+        self.note_dropped(unsent);
+        let all = sent + unsent;
+        let own_warmup = warmup.saturating_sub(self.index as u64).div_ceil(threads).min(all);
+        self.context.next_number.fetch_add(all - own_warmup, Relaxed);
+        if schedule.ends_by_chance() {
+            return last.due.map_or(segment.start, |due| segment.start + due);
+        }
+        self.clock.sleep_until(end).await;
+        end
+    }
+
+    /// Sleeps until `then`. After a long `gap` the processor wakes late: the sleep ends early, and the rest is spent
+    /// polling the clock, which is exact to a few microseconds.
+    async fn sleep_until(&self, then: Time, gap: Duration) {
+        if gap < SLEEP_GAP {
+            return self.clock.sleep_until(then).await;
+        }
+        self.clock.sleep_until(then.back(WAKE_TIME)).await;
+        while self.clock.now() < then {
+            yield_now().await;
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct LastSent {
+    due: Option<Duration>,
+    at: Time,
+}

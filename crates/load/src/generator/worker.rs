@@ -1,0 +1,466 @@
+//! One thread of a load: it sends its requests and tallies their samples.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    future::Future,
+    panic::resume_unwind,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        mpsc::SyncSender,
+    },
+    time::Duration,
+};
+
+use rustix::time::{ClockId, clock_gettime};
+use stockade_model::{
+    histogram::Histogram,
+    seed::Seed,
+    time::{Precise, Runtime, Time, before},
+};
+use tokio::{
+    sync::{Barrier, Notify},
+    task::{JoinError, JoinSet},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    LoadTest,
+    in_flight::{InFlightRequest, RequestEnd},
+};
+use crate::{
+    client::ThreadClient,
+    plan::{self, Plan},
+    sample::Sample,
+    summary::SecondCounts,
+    tally::Tally,
+};
+
+/// What the workers of a load share.
+pub(super) struct LoadContext {
+    pub(super) plan: Plan,
+    pub(super) seed: Seed,
+    pub(super) threads: usize,
+    pub(super) max_in_flight: usize,
+    pub(super) drain: Duration,
+    pub(super) sends_samples: bool,
+    /// Synchronizes the start and the end of segments.
+    pub(super) barrier: Barrier,
+    /// The start of the current segment, in nanoseconds of the clock.
+    pub(super) segment_start_ns: AtomicU64,
+    /// The number of the first request of the current segment.
+    pub(super) segment_first_number: AtomicU64,
+    /// The number of the next measured request.
+    pub(super) next_number: AtomicU64,
+    /// The offset of the next request of a closed warm-up from [`WARMUP_NUMBERS`].
+    pub(super) next_warmup: AtomicU64,
+    /// The number of the first request of the load.
+    pub(super) first_number: u64,
+    pub(super) in_flight: AtomicUsize,
+    pub(super) in_flight_max: AtomicUsize,
+    pub(super) cancel: CancellationToken,
+}
+
+impl LoadContext {
+    pub(super) fn new(load: &LoadTest, threads: usize, cancel: CancellationToken) -> Self {
+        Self {
+            plan: load.plan.clone(),
+            seed: load.seed,
+            threads,
+            max_in_flight: load.max_in_flight,
+            drain: load.drain,
+            sends_samples: load.observes_samples,
+            barrier: Barrier::new(threads),
+            segment_start_ns: 0.into(),
+            segment_first_number: 0.into(),
+            next_number: load.first_request.into(),
+            next_warmup: 0.into(),
+            first_number: load.first_request,
+            in_flight: 0.into(),
+            in_flight_max: 0.into(),
+            cancel,
+        }
+    }
+}
+
+/// The numbers of warm-up requests start here: measured requests are the same with and without a warm-up.
+pub(super) const WARMUP_NUMBERS: u64 = 1 << 63;
+
+/// What a worker sends to the collector.
+pub(super) enum WorkerEvent {
+    /// The start of the load in all threads; the first event.
+    Start(Time),
+    Second(Box<WorkerSecond>),
+    Samples(Vec<Sample>),
+    /// The worker has sent its last request.
+    AllSent {
+        /// The end of the plan.
+        plan_end: Time,
+        in_flight: usize,
+    },
+}
+
+/// One second of one worker.
+#[derive(Default)]
+pub(super) struct WorkerSecond {
+    /// The index of the worker.
+    pub(super) thread: usize,
+    /// The second since the start of the load, warm-up included.
+    pub(super) second: u64,
+    /// Whether it is the worker's last one.
+    pub(super) is_last: bool,
+    pub(super) measured: Tally,
+    pub(super) warmup: Tally,
+    pub(super) seconds: BTreeMap<u64, SecondCounts>,
+    /// How late the worker was with requests that were free to be sent.
+    pub(super) lateness: Histogram,
+    /// Its processor time while it was sending, and the duration of that.
+    pub(super) cpu: Duration,
+    pub(super) sending: Duration,
+    pub(super) dropped: u64,
+    pub(super) sent_after_end: u64,
+    pub(super) connections_opened: u64,
+}
+
+/// A segment of the plan, from its start.
+#[derive(Clone, Copy)]
+pub(super) struct SegmentRun {
+    pub(super) index: usize,
+    pub(super) start: Time,
+    pub(super) warmup: Duration,
+    /// The number of its first request.
+    pub(super) first_number: u64,
+}
+
+/// Samples per event.
+const SAMPLES_PER_EVENT: usize = 512;
+/// The time from when all workers are ready until the first request is due.
+const START_DELAY: Duration = Duration::from_millis(10);
+/// Connections that a worker opens at a time before the load starts.
+const CONNECTS_MAX: usize = 64;
+
+pub(super) struct LoadWorker {
+    pub(super) index: usize,
+    pub(super) context: Arc<LoadContext>,
+    pub(super) client: ThreadClient,
+    pub(super) clock: Precise,
+    /// Notified at the end of each request.
+    pub(super) request_ended: Notify,
+    events: SyncSender<WorkerEvent>,
+    current: RefCell<WorkerSecond>,
+    samples: RefCell<Vec<Sample>>,
+    start: Cell<Time>,
+    in_flight: Cell<usize>,
+    /// The segments that are over.
+    closed_segments: Cell<usize>,
+    /// The end of the last segment, once it is known.
+    plan_end: Cell<Time>,
+    /// The requests in flight at that time.
+    in_flight_at_end: Cell<Option<usize>>,
+    /// The thread's processor time, and the time, at the last reading.
+    cpu_reading: Cell<(Duration, Time)>,
+    is_sending: Cell<bool>,
+}
+
+/// The tasks of requests in flight. A panic in one continues in the thread.
+#[derive(Default)]
+pub(super) struct RequestTasks(JoinSet<()>);
+
+impl RequestTasks {
+    pub(super) fn spawn(&mut self, request: impl Future<Output = impl Sized> + 'static) {
+        while let Some(result) = self.0.try_join_next() {
+            propagate_panic(result);
+        }
+        self.0.spawn_local(async move {
+            request.await;
+        });
+    }
+
+    async fn all_ended(&mut self) {
+        while let Some(result) = self.0.join_next().await {
+            propagate_panic(result);
+        }
+    }
+
+    async fn abort(mut self) {
+        self.0.abort_all();
+        self.all_ended().await;
+    }
+}
+
+fn propagate_panic(result: Result<(), JoinError>) {
+    if let Err(error) = result
+        && let Ok(panic) = error.try_into_panic()
+    {
+        resume_unwind(panic);
+    }
+}
+
+impl LoadWorker {
+    pub(super) fn new(
+        index: usize,
+        context: Arc<LoadContext>,
+        client: ThreadClient,
+        events: SyncSender<WorkerEvent>,
+    ) -> Rc<Self> {
+        let clock = client.clock().clone();
+        Rc::new(Self {
+            index,
+            context,
+            client,
+            clock,
+            request_ended: Notify::new(),
+            events,
+            current: RefCell::default(),
+            samples: RefCell::default(),
+            start: Cell::default(),
+            in_flight: Cell::default(),
+            closed_segments: Cell::default(),
+            plan_end: Cell::new(Time::NEVER),
+            in_flight_at_end: Cell::default(),
+            cpu_reading: Cell::default(),
+            is_sending: Cell::new(true),
+        })
+    }
+
+    /// Runs the plan and the drain.
+    pub(super) async fn run(self: Rc<Self>) {
+        let mut tasks = RequestTasks::default();
+        let mut ticks = JoinSet::new();
+        let plan_end = tokio::select! {
+            biased;
+            () = self.context.cancel.cancelled() => None,
+            plan_end = self.run_plan(&mut tasks, &mut ticks) => Some(plan_end),
+        };
+        let now = self.clock.now();
+        let is_complete = plan_end.is_some();
+        let plan_end = plan_end.unwrap_or(now);
+        let in_flight = self.in_flight_at_end.get().unwrap_or(self.in_flight.get());
+        self.send_event(WorkerEvent::AllSent { plan_end, in_flight });
+        self.note_cpu();
+        self.is_sending.set(false);
+        if is_complete {
+            // A cancelled load is not drained.
+            tokio::select! {
+                biased;
+                () = self.context.cancel.cancelled() => {}
+                _ = before(&self.clock, plan_end + self.context.drain, tasks.all_ended()) => {}
+            }
+        }
+        // Each aborted request records that it was cut off.
+        tasks.abort().await;
+        ticks.shutdown().await;
+        self.flush((self.clock.now() - self.start.get()).as_secs(), true);
+    }
+
+    /// Runs all segments; returns when the last one was over.
+    async fn run_plan(self: &Rc<Self>, tasks: &mut RequestTasks, ticks: &mut JoinSet<()>) -> Time {
+        self.preconnect().await;
+        let plan = &self.context.plan;
+        let (mut plan_end, mut requests_left) = (Time::ZERO, plan.requests_max());
+        for index in 0..plan.segments().len() {
+            let segment = self.start_segment(index).await;
+            if index == 0 {
+                self.start.set(segment.start);
+                self.clock.sleep_until(segment.start).await;
+                self.cpu_reading.set((thread_cpu(), self.clock.now()));
+                ticks.spawn_local(Rc::clone(self).flush_each_second());
+            }
+            let Some(next) = plan.segment_within(index, requests_left) else { break };
+            // In a closed loop a connection sends one request at a time, also over HTTP/2.
+            let streams_max = if matches!(&*next, plan::Segment::Closed(_)) { 1 } else { usize::MAX };
+            self.client.streams_max.set(streams_max);
+            plan_end = match &*next {
+                plan::Segment::Open(schedule) => {
+                    if index + 1 == plan.segments().len() && !schedule.ends_by_chance() {
+                        self.plan_end.set(segment.start + schedule.duration());
+                    }
+                    self.run_schedule(schedule, segment, tasks).await
+                }
+                plan::Segment::Closed(closed) => self.run_closed_loop(closed, segment, tasks).await,
+            };
+            self.close_segment(index);
+            if requests_left.is_some() {
+                // All workers count their requests before any reads the sum.
+                self.context.barrier.wait().await;
+                let sent = self.context.next_number.load(Relaxed) - self.context.first_number;
+                requests_left = plan.requests_max().map(|max| max.saturating_sub(sent));
+            }
+        }
+        plan_end
+    }
+
+    /// Opens the connections of closed loops and bursts, so that their first requests do not wait for one.
+    async fn preconnect(self: &Rc<Self>) {
+        let plan = &self.context.plan;
+        let burst = usize::try_from(plan.burst_max()).unwrap_or(usize::MAX).min(self.context.max_in_flight);
+        let connections = plan.connections_max().max(burst);
+        let numbers: Vec<u64> =
+            (self.index..connections).step_by(self.context.threads).map(|n| n as u64).collect();
+        for chunk in numbers.chunks(CONNECTS_MAX) {
+            let mut connecting = JoinSet::new();
+            for number in chunk {
+                let (worker, number) = (Rc::clone(self), *number);
+                connecting.spawn_local(async move { worker.client.preconnect(number).await });
+            }
+            // Others would fail as well. The requests will report why.
+            if connecting.join_all().await.contains(&false) {
+                return;
+            }
+        }
+    }
+
+    /// Waits for the other workers, which start at the same time and number.
+    async fn start_segment(&self, index: usize) -> SegmentRun {
+        let context = &self.context;
+        if context.barrier.wait().await.is_leader() {
+            let delay = if index == 0 { START_DELAY } else { Duration::ZERO };
+            let start = self.clock.now() + delay;
+            context.segment_start_ns.store(start.as_nanos(), Relaxed);
+            context.segment_first_number.store(context.next_number.load(Relaxed), Relaxed);
+            if index == 0 {
+                self.send_event(WorkerEvent::Start(start));
+            }
+        }
+        context.barrier.wait().await;
+        SegmentRun {
+            index,
+            start: Time::from_nanos(context.segment_start_ns.load(Relaxed)),
+            warmup: if index == 0 { context.plan.warmup() } else { Duration::ZERO },
+            first_number: context.segment_first_number.load(Relaxed),
+        }
+    }
+
+    /// Records the requests in flight at the end of the plan, where requests that were due before are still unsent.
+    pub(super) fn note_plan_end(&self) {
+        if self.clock.now() >= self.plan_end.get() && self.in_flight_at_end.get().is_none() {
+            self.in_flight_at_end.set(Some(self.in_flight.get()));
+        }
+    }
+
+    /// Counts a request that waited for others in flight, and was sent after the end of the plan.
+    pub(super) fn note_waited(&self, now: Time) {
+        self.current.borrow_mut().sent_after_end += u64::from(now >= self.plan_end.get());
+    }
+
+    /// From now on no connection of this segment sends requests.
+    pub(super) fn close_segment(&self, index: usize) {
+        self.closed_segments.set(index + 1);
+    }
+
+    pub(super) fn is_segment_closed(&self, index: usize) -> bool {
+        self.closed_segments.get() > index
+    }
+
+    pub(super) fn measured_from(&self) -> Time {
+        self.start.get() + self.context.plan.warmup()
+    }
+
+    /// This worker's share of `total`; the shares of all workers add up to it.
+    pub(super) fn share_of(&self, total: usize) -> usize {
+        total / self.context.threads + usize::from(self.index < total % self.context.threads)
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.get()
+    }
+
+    pub(super) fn note_lateness(&self, lateness: Duration) {
+        self.current.borrow_mut().lateness.record(lateness);
+    }
+
+    pub(super) fn note_dropped(&self, dropped: u64) {
+        self.current.borrow_mut().dropped += dropped;
+    }
+
+    /// Counts a request as in flight at once, also before the future is polled.
+    pub(super) fn start_request(
+        self: &Rc<Self>,
+        number: u64,
+        scheduled: Time,
+    ) -> impl Future<Output = RequestEnd> + 'static {
+        self.in_flight.set(self.in_flight.get() + 1);
+        let in_flight = self.context.in_flight.fetch_add(1, Relaxed) + 1;
+        self.context.in_flight_max.fetch_max(in_flight, Relaxed);
+        InFlightRequest::new(Rc::clone(self), number, scheduled).run()
+    }
+
+    pub(super) fn finish_request(&self, sample: Sample) {
+        self.in_flight.set(self.in_flight.get() - 1);
+        self.context.in_flight.fetch_sub(1, Relaxed);
+        self.record(sample);
+        self.request_ended.notify_one();
+    }
+
+    fn record(&self, sample: Sample) {
+        let mut current = self.current.borrow_mut();
+        if sample.number >= WARMUP_NUMBERS {
+            current.warmup.record(&sample);
+            return;
+        }
+        current.measured.record(&sample);
+        if sample.was_sent() {
+            current.seconds.entry(self.measured_second(sample.started)).or_default().sent += 1;
+        }
+        let second = current.seconds.entry(self.measured_second(sample.finished)).or_default();
+        second.finished += 1;
+        second.failed += u64::from(sample.result.is_err());
+        drop(current);
+        if self.context.sends_samples {
+            let mut samples = self.samples.borrow_mut();
+            samples.push(sample);
+            if samples.len() >= SAMPLES_PER_EVENT {
+                let full = std::mem::replace(&mut *samples, Vec::with_capacity(SAMPLES_PER_EVENT));
+                self.send_event(WorkerEvent::Samples(full));
+            }
+        }
+    }
+
+    /// The second of the measured part.
+    fn measured_second(&self, time: Time) -> u64 {
+        (time - self.measured_from()).as_secs()
+    }
+
+    async fn flush_each_second(self: Rc<Self>) {
+        for second in 0.. {
+            self.clock.sleep_until(self.start.get() + Duration::from_secs(second + 1)).await;
+            self.flush(second, false);
+        }
+    }
+
+    fn flush(&self, second: u64, is_last: bool) {
+        self.note_cpu();
+        let mut current = self.current.take();
+        (current.thread, current.second, current.is_last) = (self.index, second, is_last);
+        current.connections_opened = self.client.connections_opened.take();
+        current.measured.retries = self.client.retries.take();
+        current.measured.resent = self.client.resends.take();
+        let samples = self.samples.take();
+        if !samples.is_empty() {
+            self.send_event(WorkerEvent::Samples(samples));
+        }
+        self.send_event(WorkerEvent::Second(Box::new(current)));
+    }
+
+    /// Adds the processor time since the last reading, while the worker is sending.
+    fn note_cpu(&self) {
+        let now = (thread_cpu(), self.clock.now());
+        let last = self.cpu_reading.replace(now);
+        if self.is_sending.get() {
+            let mut current = self.current.borrow_mut();
+            current.cpu += now.0.saturating_sub(last.0);
+            current.sending += now.1 - last.1;
+        }
+    }
+
+    fn send_event(&self, event: WorkerEvent) {
+        // The collector outlives the workers, unless its thread panics.
+        let _ = self.events.send(event);
+    }
+}
+
+fn thread_cpu() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}

@@ -1,0 +1,74 @@
+//! The registry of report formats.
+
+use super::{ReportOptions, hdrplot, hgrm, hist, json, siege, siege_json, text, vegeta};
+#[cfg(feature = "http")]
+use super::{
+    encoder::{RunHeader, SampleEncoder},
+    hlog::HistogramLog,
+    results::CsvEncoder,
+};
+use crate::summary::Summary;
+
+/// A format that a run can be reported in.
+#[derive(Clone, Copy, Debug)]
+pub struct ReportFormat {
+    /// The value of `--format`.
+    pub name: &'static str,
+    /// One line for help texts.
+    pub description: &'static str,
+    /// The function that makes the report.
+    pub render: Render,
+}
+
+/// How a report is made.
+#[derive(Clone, Copy, Debug)]
+pub enum Render {
+    /// From the summary, at the end of the run.
+    Fold(fn(&Summary, &ReportOptions) -> String),
+    /// From the samples, while the run continues.
+    #[cfg(feature = "http")]
+    Stream(fn(&RunHeader) -> Box<dyn SampleEncoder>),
+}
+
+/// Every format.
+pub const FORMATS: &[ReportFormat] = &[
+    fold("text", "for people: the load, its results, and whether they are valid", text::render),
+    fold("json", "Vegeta's JSON report, with Stockade's own figures under `stockade`", json::render),
+    fold("vegeta", "the text of `vegeta report`", vegeta::render),
+    fold("vegeta-hist", "the text of `vegeta report -type=hist[...]`", hist::render),
+    fold("hdrplot", "the text of `vegeta report -type=hdrplot`", hdrplot::render),
+    fold("hgrm", "percentiles in ms, as HdrHistogram for Java prints them", hgrm::render),
+    #[cfg(feature = "http")]
+    stream("hlog", "an HdrHistogram interval log: one histogram a second, in ns", |header| {
+        Box::new(HistogramLog::new(header))
+    }),
+    fold("siege", "the final text of siege (until 4.1.6)", siege::render),
+    fold("siege-json", "the output of `siege -j`", siege_json::render),
+    #[cfg(feature = "http")]
+    stream("csv", "every sample, as `vegeta encode --to csv` writes it", |header| {
+        Box::new(CsvEncoder::new(header))
+    }),
+];
+
+/// Finds a format by its name.
+#[must_use]
+pub fn find_format(name: &str) -> Option<&'static ReportFormat> {
+    FORMATS.iter().find(|format| format.name == name)
+}
+
+const fn fold(
+    name: &'static str,
+    description: &'static str,
+    render: fn(&Summary, &ReportOptions) -> String,
+) -> ReportFormat {
+    ReportFormat { name, description, render: Render::Fold(render) }
+}
+
+#[cfg(feature = "http")]
+const fn stream(
+    name: &'static str,
+    description: &'static str,
+    new: fn(&RunHeader) -> Box<dyn SampleEncoder>,
+) -> ReportFormat {
+    ReportFormat { name, description, render: Render::Stream(new) }
+}

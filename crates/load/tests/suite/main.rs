@@ -1,0 +1,9 @@
+//! Loads against raw TCP servers on free local ports.
+
+#![expect(clippy::disallowed_methods, reason = "test servers and bounds against hanging need real time")]
+
+mod faults;
+mod http2;
+mod pacing;
+mod requests;
+mod stub;

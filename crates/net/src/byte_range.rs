@@ -1,0 +1,95 @@
+//! Byte ranges of requests and responses (RFC 9110, 14). Pure.
+
+use std::ops::Range;
+
+/// The ranges in a value of `Range`, still separated by commas. `None`: another unit than `bytes`, or no unit.
+#[must_use]
+pub fn specifiers(value: &[u8]) -> Option<&[u8]> {
+    let value = value.trim_ascii();
+    let (unit, specifiers) = value.split_at(value.iter().position(|byte| *byte == b'=')?);
+    unit.eq_ignore_ascii_case(b"bytes").then_some(&specifiers[1..])
+}
+
+/// Parses `first-last`, `first-` or `-suffix_length` for a body of `length` bytes. An empty range cannot be satisfied.
+/// `None`: invalid.
+#[must_use]
+pub fn parse(specifier: &[u8], length: u64) -> Option<Range<u64>> {
+    let (first, last) = specifier.split_at(specifier.iter().position(|byte| *byte == b'-')?);
+    match (first, &last[1..]) {
+        (b"", suffix) => Some(length.saturating_sub(number(suffix)?)..length),
+        (first, b"") => Some(number(first)?.min(length)..length),
+        (first, last) => {
+            let (first, last) = (number(first)?, number(last)?);
+            (first <= last).then(|| first.min(length)..last.saturating_add(1).min(length))
+        }
+    }
+}
+
+/// `Content-Range` of a part of a body of `length` bytes.
+#[must_use]
+pub fn content_range(part: &Range<u64>, length: u64) -> String {
+    format!("bytes {}-{}/{length}", part.start, part.end.saturating_sub(1))
+}
+
+/// `Content-Range` of a 416 response.
+#[must_use]
+pub fn content_range_unsatisfied(length: u64) -> String {
+    format!("bytes */{length}")
+}
+
+/// A number that overflows is larger than any body.
+fn number(digits: &[u8]) -> Option<u64> {
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let text = str::from_utf8(digits).ok().filter(|_| is_number)?;
+    Some(text.parse().unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specifiers_have_the_unit_bytes() {
+        for (value, expected) in [
+            ("bytes=0-1", Some("0-1")),
+            (" Bytes=0-1,4- ", Some("0-1,4-")),
+            ("bytes=", Some("")),
+            ("bytes", None),
+            ("bytes =0-1", None),
+            ("lines=0-1", None),
+        ] {
+            assert_eq!(specifiers(value.as_bytes()), expected.map(str::as_bytes), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_range_ends_with_the_body() {
+        for (specifier, expected) in [
+            ("0-1", Some(0..2)),
+            ("1-", Some(1..11)),
+            ("-1", Some(10..11)),
+            ("-100", Some(0..11)),
+            ("5-99999999999999999999999999", Some(5..11)),
+            ("5-18446744073709551615", Some(5..11)),
+            ("10-10", Some(10..11)),
+            ("11-", Some(11..11)),
+            ("99999999999999999999999999-", Some(11..11)),
+            ("-0", Some(11..11)),
+            ("1-0", None),
+            ("-", None),
+            ("--1", None),
+            ("x", None),
+            ("+0-1", None),
+            ("0 - 1", None),
+        ] {
+            assert_eq!(parse(specifier.as_bytes(), 11), expected, "{specifier}");
+        }
+        assert_eq!(parse(b"0-", 0), Some(0..0));
+    }
+
+    #[test]
+    fn content_range_names_the_last_byte() {
+        assert_eq!(content_range(&(0..2), 11), "bytes 0-1/11");
+        assert_eq!(content_range_unsatisfied(11), "bytes */11");
+    }
+}

@@ -1,0 +1,24 @@
+//! What clients and servers of this workspace share.
+//!
+//! | module | contents | feature |
+//! |---|---|---|
+//! | [`byte_range`] | `Range` and `Content-Range` (RFC 9110, 14) | |
+//! | [`location`] | references such as `Location` (RFC 3986, 5.2) | |
+//! | `proc` | processor time and memory of processes and of the machine | `proc` |
+//! | `tls` | which certificates a client accepts | `tls` |
+//!
+//! The first two have no dependencies.
+
+#![allow(missing_docs, reason = "used by this workspace alone; a comment states what a name cannot")]
+
+pub mod byte_range;
+pub mod location;
+#[cfg(feature = "proc")]
+pub mod proc;
+#[cfg(feature = "tls")]
+pub mod tls;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Examples;

@@ -1,0 +1,140 @@
+//! What Linux reports in `/proc`. `None`: it does not report it, or the process has ended.
+
+use std::{fs, time::Duration};
+
+use rustix::param::{clock_ticks_per_second, page_size};
+
+/// Resident memory of a process.
+#[must_use]
+pub fn resident_bytes(pid: u32) -> Option<u64> {
+    parse_resident_pages(&fs::read_to_string(format!("/proc/{pid}/statm")).ok()?).map(pages_to_bytes)
+}
+
+/// Resident memory of this process.
+#[must_use]
+pub fn own_resident_bytes() -> Option<u64> {
+    parse_resident_pages(&fs::read_to_string("/proc/self/statm").ok()?).map(pages_to_bytes)
+}
+
+/// Processor time of a process, user and system.
+#[must_use]
+pub fn cpu_time(pid: u32) -> Option<Duration> {
+    let ticks = parse_cpu_ticks(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+    Some(Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64))
+}
+
+/// `MemTotal`.
+#[must_use]
+pub fn memory_total_bytes() -> Option<u64> {
+    let kib = parse_field(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal")?
+        .strip_suffix("kB")?
+        .trim()
+        .parse::<u64>()
+        .ok()?;
+    kib.checked_mul(1_024)
+}
+
+/// Model of the first processor.
+#[must_use]
+pub fn cpu_model() -> Option<String> {
+    parse_field(&fs::read_to_string("/proc/cpuinfo").ok()?, "model name").map(str::to_owned)
+}
+
+/// Version of the kernel.
+#[must_use]
+pub fn kernel_release() -> Option<String> {
+    Some(fs::read_to_string("/proc/sys/kernel/osrelease").ok()?.trim().to_owned())
+}
+
+/// Time of all processors since the machine started, in ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuTicks {
+    total: u64,
+    /// Time in which the hypervisor ran other machines.
+    stolen: u64,
+}
+
+impl CpuTicks {
+    #[must_use]
+    pub fn now() -> Option<Self> {
+        Self::parse(&fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// Share of processor time that was stolen since then, 0 to 1.
+    #[must_use]
+    pub fn stolen_share_since(self, earlier: Self) -> Option<f64> {
+        let total = self.total.checked_sub(earlier.total).filter(|total| *total > 0)?;
+        Some(self.stolen.saturating_sub(earlier.stolen) as f64 / total as f64)
+    }
+
+    /// The first line: user, nice, system, idle, iowait, irq, softirq, steal. The guest times after these are part of
+    /// user and nice.
+    fn parse(stat: &str) -> Option<Self> {
+        let fields = stat.lines().next()?.split_ascii_whitespace().skip(1).take(8);
+        let ticks: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>().ok()?;
+        Some(Self { total: ticks.iter().sum(), stolen: *ticks.get(7)? })
+    }
+}
+
+fn pages_to_bytes(pages: u64) -> u64 {
+    pages * page_size() as u64
+}
+
+/// The second field of `/proc/PID/statm`.
+fn parse_resident_pages(statm: &str) -> Option<u64> {
+    statm.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// `utime` and `stime` of `/proc/PID/stat`. The name in parentheses may contain any character.
+fn parse_cpu_ticks(stat: &str) -> Option<u64> {
+    let mut fields = stat.rsplit(')').next()?.split_ascii_whitespace().skip(11).map(str::parse::<u64>);
+    Some(fields.next()?.ok()? + fields.next()?.ok()?)
+}
+
+/// The value of a line `name : value`.
+fn parse_field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line.split_once(':').map(|(_, value)| value.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_process_has_memory_and_processor_time() {
+        let pid = std::process::id();
+        assert!(own_resident_bytes().is_some_and(|bytes| bytes > 1 << 20));
+        assert!(resident_bytes(pid).is_some_and(|bytes| bytes > 1 << 20));
+        assert!(cpu_time(pid).is_some());
+        assert!(memory_total_bytes() > own_resident_bytes());
+        assert_eq!((resident_bytes(u32::MAX), cpu_time(u32::MAX)), (None, None));
+    }
+
+    #[test]
+    fn a_process_name_may_contain_parentheses_and_spaces() {
+        let stat = "7 (a) R 1) S 1 7 7 0 -1 4194560 1 2 3 4 30 12 5 6 20 0 1 0";
+        assert_eq!(parse_cpu_ticks(stat), Some(42));
+        assert_eq!((parse_cpu_ticks(""), parse_cpu_ticks("7 (a) S 1")), (None, None));
+        assert_eq!((parse_resident_pages("9 5 3 0"), parse_resident_pages("9")), (Some(5), None));
+    }
+
+    #[test]
+    fn a_field_is_trimmed() {
+        let text = "processor\t: 0\nmodel name\t: A CPU @ 2 GHz: fast\nmodel name\t: B\n";
+        assert_eq!(parse_field(text, "model name"), Some("A CPU @ 2 GHz: fast"));
+        assert_eq!(parse_field(text, "MemTotal"), None);
+    }
+
+    #[test]
+    fn stolen_time_is_a_share_of_all_time() {
+        let before = CpuTicks::parse("cpu  100 0 50 800 5 0 5 40 7 0\ncpu0 1 2 3").expect("ticks");
+        let now = CpuTicks::parse("cpu  110 0 55 1660 5 0 10 160 9 0\n").expect("ticks");
+        assert_eq!(before, CpuTicks { total: 1000, stolen: 40 });
+        assert_eq!(now.stolen_share_since(before), Some(0.12));
+        assert_eq!(now.stolen_share_since(now), None);
+        for invalid in ["", "cpu 1 2 3 4 5 6 7", "cpu a 2 3 4 5 6 7 8"] {
+            assert_eq!(CpuTicks::parse(invalid), None, "{invalid}");
+        }
+    }
+}

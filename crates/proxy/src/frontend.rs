@@ -1,0 +1,253 @@
+//! Connections of clients: listeners, TLS, limits, timeouts and a graceful drain.
+//!
+//! ```text
+//! listener --- a port, shared by threads ----------> worker (one a thread: accepts, evicts idle connections, drains)
+//!   connection - TLS, then HTTP/1.1 or HTTP/2 -----> hyper, over a stream whose bytes the scanner reads too
+//!     response - may the head be answered? --------> Handler
+//!   state ------ what a connection does -----------> deadline: when to close it unless something happens
+//! ```
+//!
+//! Each thread has its own runtime and listeners (`SO_REUSEPORT`): a connection never leaves its thread. The kernel
+//! spreads connections by a hash of their addresses, so several long ones may meet on one thread.
+//!
+//! **Connection limit.** At [`FrontendSettings::connections_max`] a new connection replaces the longest idle one of a
+//! sample, as in nginx; a connection that has not begun its first request counts as idle. If none is idle, a new plain
+//! connection gets a 503 and a new encrypted one is closed. When file descriptors run out, idle connections are closed
+//! too, and the thread pauses before it accepts again.
+//!
+//! **Rejected requests.** hyper frames requests. It normalises some heads before a handler sees them (`Content-Length`
+//! beside `Transfer-Encoding`, repeated lengths, lines that end in a bare LF): `scan` reads the same bytes and rejects
+//! those. [`head`] checks the rest. A rejected request is the last one of its connection. The proxy forwards parsed
+//! requests only, framed anew.
+
+mod body;
+mod connection;
+mod counts;
+mod deadline;
+mod handler;
+pub mod head;
+mod http2;
+mod listener;
+mod response;
+mod scan;
+mod settings;
+mod state;
+mod stream;
+mod table;
+mod tls;
+mod worker;
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
+};
+
+use stockade_model::time::Live;
+use tokio::{runtime, sync::watch};
+
+use counts::ThreadCounters;
+use listener::BoundSocket;
+use state::ThreadContext;
+use table::ConnectionTable;
+use tls::TlsConfig;
+use worker::{FrontendWorker, RunState};
+
+pub use body::{ClientBody, ClientBodyError};
+pub use counts::{CloseReason, FrontendCounts};
+pub use handler::{ConnectionInfo, Handler, HandlerResponse};
+pub use settings::FrontendSettings;
+pub use tls::{CertificateFiles, CertificateLoadError, ServerCertificate};
+
+/// How long a thread may take to stop beyond its drain timeout; a thread that blocks is left behind.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Threads that serve until they are drained or dropped. A drop aborts the requests in flight.
+#[derive(Debug)]
+pub struct Frontend {
+    addresses: Vec<SocketAddr>,
+    drain_timeout: Duration,
+    tls: Option<Arc<TlsConfig>>,
+    counters: Vec<Arc<ThreadCounters>>,
+    run_state: watch::Sender<RunState>,
+    /// How many requests each thread aborted, sent when it stops.
+    stopped: mpsc::Receiver<u64>,
+    running: AtomicUsize,
+}
+
+/// The requests that were in flight when a drain began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DrainSummary {
+    /// Completed, or cancelled by their clients.
+    pub finished: u64,
+    /// Aborted when the drain timeout passed.
+    pub aborted: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum FrontendStartError {
+    #[error(transparent)]
+    Tls(#[from] CertificateLoadError),
+    #[error("cannot listen at {address}: {error}{}", hint(.error))]
+    Listen { address: SocketAddr, error: io::Error },
+    #[error("there is no address to listen at")]
+    NoAddress,
+    /// A thread or its runtime cannot be created, or it cannot listen on a port that the frontend has bound.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::AddrInUse { ": another program listens there" } else { "" }
+}
+
+/// What one thread starts with.
+struct WorkerSetup<H> {
+    number: usize,
+    settings: Arc<FrontendSettings>,
+    table: Arc<ConnectionTable>,
+    sockets: Arc<Vec<BoundSocket>>,
+    handler: H,
+    run_state: watch::Receiver<RunState>,
+    stopped: mpsc::Sender<u64>,
+}
+
+impl Frontend {
+    /// Serves with `handler`, which each thread clones. When it returns, every thread listens.
+    pub fn start<H: Handler>(settings: FrontendSettings, handler: &H) -> Result<Self, FrontendStartError> {
+        if settings.listen.is_empty() && settings.listen_tls.is_empty() {
+            return Err(FrontendStartError::NoAddress);
+        }
+        let tls = settings.certificate.as_ref().map(TlsConfig::load).transpose()?.map(Arc::new);
+        if tls.is_none() && !settings.listen_tls.is_empty() {
+            return Err(CertificateLoadError::NotConfigured.into());
+        }
+        let plain = settings.listen.iter().map(|address| (*address, false));
+        let encrypted = settings.listen_tls.iter().map(|address| (*address, true));
+        let sockets = plain.chain(encrypted).map(|(address, is_tls)| {
+            BoundSocket::bind(address, is_tls).map_err(|error| FrontendStartError::Listen { address, error })
+        });
+        let sockets = Arc::new(sockets.collect::<Result<Vec<_>, _>>()?);
+        let (run_state, run_states) = watch::channel(RunState::Serving);
+        let (stopped_sender, stopped) = mpsc::channel();
+        let mut frontend = Self {
+            addresses: sockets.iter().map(|socket| socket.address).collect(),
+            drain_timeout: settings.drain_timeout,
+            tls,
+            counters: Vec::new(),
+            run_state,
+            stopped,
+            running: AtomicUsize::new(0),
+        };
+        let settings =
+            Arc::new(FrontendSettings { head_bytes_max: settings.head_bytes_max.max(8_192), ..settings });
+        let table = Arc::new(ConnectionTable::new(settings.threads.get()));
+        for number in 0..settings.threads.get() {
+            frontend.spawn(WorkerSetup {
+                number,
+                settings: Arc::clone(&settings),
+                table: Arc::clone(&table),
+                sockets: Arc::clone(&sockets),
+                handler: handler.clone(),
+                run_state: run_states.clone(),
+                stopped: stopped_sender.clone(),
+            })?;
+        }
+        Ok(frontend)
+    }
+
+    /// Starts a thread, and waits until it listens.
+    fn spawn<H: Handler>(&mut self, setup: WorkerSetup<H>) -> Result<(), FrontendStartError> {
+        let WorkerSetup { number, settings, table, sockets, handler, run_state, stopped } = setup;
+        let (listening_sender, listening) = mpsc::channel();
+        let counters = Arc::new(ThreadCounters::default());
+        self.counters.push(Arc::clone(&counters));
+        let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build();
+        let runtime = runtime.map_err(FrontendStartError::Thread)?;
+        let time = Live::on(runtime.handle().clone());
+        let worker = FrontendWorker {
+            handler,
+            thread: Arc::new(ThreadContext { number, settings, time, counters }),
+            table,
+            tls: self.tls.clone(),
+            sockets,
+            lingering: Arc::default(),
+        };
+        let run = move || {
+            let aborted =
+                runtime.block_on(worker.run(|result| drop(listening_sender.send(result)), run_state));
+            runtime.shutdown_background();
+            let _ = stopped.send(aborted);
+        };
+        thread::Builder::new()
+            .name(format!("front-{number}"))
+            .spawn(run)
+            .map_err(FrontendStartError::Thread)?;
+        self.running.fetch_add(1, Relaxed);
+        // A thread that panicked has written its panic to standard error.
+        let result = listening.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+        result.map_err(FrontendStartError::Thread)
+    }
+
+    /// Plain addresses first, then encrypted ones, each in the order of the settings.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// For new connections. Does nothing if no listener uses TLS.
+    pub fn replace_certificate(&self, certificate: ServerCertificate) {
+        if let Some(tls) = &self.tls {
+            tls.replace(certificate);
+        }
+    }
+
+    #[must_use]
+    pub fn counts(&self) -> FrontendCounts {
+        let mut counts = FrontendCounts::default();
+        self.counters.iter().for_each(|counters| counters.add_to(&mut counts));
+        counts
+    }
+
+    /// Stops in good order: closes listeners and idle connections, and gives the requests in flight
+    /// [`FrontendSettings::drain_timeout`], after which it aborts them.
+    ///
+    /// Blocks at most for that timeout and some 2 s.
+    #[must_use]
+    pub fn drain(self) -> DrainSummary {
+        let before = self.counts();
+        self.run_state.send_replace(RunState::Draining);
+        let aborted = self.join(self.drain_timeout + STOP_TIMEOUT);
+        let after = self.counts();
+        let ended = |counts: FrontendCounts| counts.requests - counts.in_flight;
+        DrainSummary { finished: (ended(after) - ended(before)).saturating_sub(aborted), aborted }
+    }
+
+    /// Waits until every thread has stopped. Returns how many requests were aborted.
+    fn join(&self, timeout: Duration) -> u64 {
+        let mut aborted = 0;
+        while self.running.load(Relaxed) > 0 {
+            match self.stopped.recv_timeout(timeout) {
+                Ok(requests) => aborted += requests,
+                // The handler blocks the thread.
+                Err(RecvTimeoutError::Timeout) => return aborted + self.counts().in_flight,
+                Err(RecvTimeoutError::Disconnected) => return aborted,
+            }
+            self.running.fetch_sub(1, Relaxed);
+        }
+        aborted
+    }
+}
+
+impl Drop for Frontend {
+    fn drop(&mut self) {
+        self.run_state.send_replace(RunState::Stopped);
+        self.join(STOP_TIMEOUT);
+    }
+}

@@ -1,0 +1,168 @@
+//! A request body, bounded in bytes and in time.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::StatusCode;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use stockade_model::time::{Runtime, Time};
+
+use super::{counts::CloseReason, state::ThreadContext};
+
+/// A request body without its trailers.
+///
+/// If it is not read to its end, the connection closes after the response.
+#[derive(Default)]
+pub struct ClientBody(Option<Box<BoundedBody>>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClientBodyError {
+    /// More bytes than [`super::FrontendSettings::body_bytes_max`].
+    #[error("the request body is too large")]
+    TooLarge,
+    /// [`super::FrontendSettings::body_idle_timeout`], or `body_timeout` for the whole body.
+    #[error("the request body did not arrive in time")]
+    TooSlow,
+    #[error("the request body is malformed or incomplete")]
+    Broken,
+}
+
+struct BoundedBody {
+    incoming: Incoming,
+    thread: Arc<ThreadContext>,
+    bytes_left: u64,
+    /// For the whole body.
+    deadline: Time,
+    /// `None` while no poll waits.
+    waiting_since: Option<Time>,
+    /// Set at the first wait, and again only after it has fired. The mutex makes a request `Sync`; nothing locks it.
+    timer: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
+    error: Option<ClientBodyError>,
+}
+
+impl ClientBodyError {
+    /// The status of the response to the request.
+    #[must_use]
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::Broken => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+impl ClientBody {
+    /// For requests that no client sent.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self(None)
+    }
+
+    pub(super) fn new(incoming: Incoming, thread: &Arc<ThreadContext>) -> Self {
+        if incoming.is_end_stream() {
+            return Self(None);
+        }
+        let settings = &thread.settings;
+        let is_too_large = incoming.size_hint().lower() > settings.body_bytes_max;
+        Self(Some(Box::new(BoundedBody {
+            incoming,
+            bytes_left: settings.body_bytes_max,
+            deadline: thread.time.now() + settings.body_timeout,
+            thread: Arc::clone(thread),
+            waiting_since: None,
+            timer: Mutex::default(),
+            error: is_too_large.then_some(ClientBodyError::TooLarge),
+        })))
+    }
+}
+
+impl Body for ClientBody {
+    type Data = Bytes;
+    type Error = ClientBodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ClientBodyError>>> {
+        let Some(body) = &mut self.0 else { return Poll::Ready(None) };
+        let polled = body.poll_frame(cx);
+        if matches!(polled, Poll::Ready(None)) {
+            self.0 = None;
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_ref().is_none_or(|body| body.error.is_none() && body.incoming.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.as_ref().map_or_else(|| SizeHint::with_exact(0), |body| body.incoming.size_hint())
+    }
+}
+
+impl BoundedBody {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ClientBodyError>>> {
+        loop {
+            if let Some(error) = self.error {
+                return Poll::Ready(Some(Err(error)));
+            }
+            match Pin::new(&mut self.incoming).poll_frame(cx) {
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Ready(Some(Err(_))) => self.error = Some(ClientBodyError::Broken),
+                Poll::Ready(Some(Ok(frame))) => {
+                    self.waiting_since = None;
+                    // Trailers are dropped.
+                    let Ok(data) = frame.into_data() else { continue };
+                    match self.bytes_left.checked_sub(data.len() as u64) {
+                        Some(left) => self.bytes_left = left,
+                        None => {
+                            self.error = Some(ClientBodyError::TooLarge);
+                            continue;
+                        }
+                    }
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
+                Poll::Pending => match self.poll_timeout(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(()) => {
+                        self.thread.counters.record_close(CloseReason::Body);
+                        self.error = Some(ClientBodyError::TooSlow);
+                    }
+                },
+            }
+        }
+    }
+
+    /// Ready when one of the timeouts has passed.
+    fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let time = &self.thread.time;
+        let now = time.now();
+        let waiting_since = *self.waiting_since.get_or_insert(now);
+        let deadline = self.deadline.min(waiting_since + self.thread.settings.body_idle_timeout);
+        let timer = self.timer.get_mut().unwrap_or_else(PoisonError::into_inner);
+        while deadline > time.now() {
+            let sleep = timer.get_or_insert_with(|| Box::pin(time.sleep_until(deadline)));
+            if sleep.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            *timer = None;
+        }
+        Poll::Ready(())
+    }
+}
+
+impl fmt::Debug for ClientBody {
+    /// Hides the bytes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBody").field("is_empty", &self.0.is_none()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,298 @@
+//! One connection, from its first byte to its last.
+
+use std::{
+    future::{Future, poll_fn},
+    io,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+use hyper::{
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use rustix::net::RecvFlags;
+use stockade_model::time::{Runtime, before};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpStream,
+};
+use tokio_rustls::TlsAcceptor;
+
+use super::{
+    counts::{CloseReason, increment},
+    handler::Handler,
+    http2::StreamExecutor,
+    response::respond,
+    scan::FramingScanner,
+    state::{CloseRequest, ConnectionContext, ConnectionState, Http2Stream},
+    stream::InspectedStream,
+    tls::TlsConfig,
+};
+
+/// The start of an HTTP/2 connection.
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// The buffer for the bytes that show the protocol.
+const PREFIX_BYTES: usize = 2_048;
+/// hyper parses so many fields without an allocation.
+const HEADERS_FREE: usize = 100;
+/// The most bytes of a response that wait for the client before its body is polled again.
+const WRITE_BUFFER_BYTES_MAX: usize = 64 * 1_024;
+/// Bytes that an HTTP/2 client may send before they are read: over all streams, and on one.
+const CONNECTION_WINDOW_BYTES: u32 = 512 * 1_024;
+const STREAM_WINDOW_BYTES: u32 = 256 * 1_024;
+/// How long a lingering close reads input that is discarded, and how much of it.
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES_MAX: usize = 1_024 * 1_024;
+/// How long an orderly close (TLS `close_notify`, GOAWAY) may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
+/// The response to a head that did not arrive in time.
+const HEAD_TIMEOUT_RESPONSE: &[u8] =
+    b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+
+/// How [`run_guarded`] ended.
+enum ServeOutcome<T> {
+    Completed(T),
+    Expired(CloseReason),
+    /// [`CloseRequest::Immediate`].
+    Aborted,
+}
+
+pub(super) async fn serve<H: Handler>(
+    tcp: TcpStream,
+    tls: Option<Arc<TlsConfig>>,
+    connection: ConnectionContext<H>,
+) {
+    let connection = Arc::new(connection);
+    let state = Arc::clone(&connection.state);
+    let Some(tls) = tls else {
+        let detected =
+            run_guarded(&state, &mut pin!(detect_protocol(&tcp)), |_| close_if_silent(&tcp, &state)).await;
+        return match detected {
+            ServeOutcome::Completed(Ok((prefix, true))) => serve_http2(tcp, prefix, connection).await,
+            ServeOutcome::Completed(Ok((prefix, false))) => serve_http1(tcp, prefix, connection).await,
+            ServeOutcome::Completed(Err(_)) | ServeOutcome::Expired(_) | ServeOutcome::Aborted => {}
+        };
+    };
+    // Until its first byte a connection is idle, and may be evicted.
+    let readable = run_guarded(&state, &mut pin!(tcp.readable()), |_| close_if_silent(&tcp, &state)).await;
+    let ServeOutcome::Completed(Ok(())) = readable else { return };
+    state.set_handshaking(true);
+    let mut handshake = TlsAcceptor::from(tls.current()).accept(tcp);
+    match run_guarded(&state, &mut handshake, |_| state.request_close(CloseRequest::Immediate)).await {
+        ServeOutcome::Completed(Ok(stream)) => {
+            state.set_handshaking(false);
+            if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+                serve_http2(stream, Vec::new(), connection).await;
+            } else {
+                serve_http1(stream, Vec::new(), connection).await;
+            }
+        }
+        ServeOutcome::Completed(Err(_)) | ServeOutcome::Expired(_) => {
+            increment(&state.thread.counters.tls_failures);
+        }
+        ServeOutcome::Aborted => {}
+    }
+}
+
+/// Closes a connection whose client has sent no byte. The kernel is asked: tokio may not know of bytes that have just
+/// arrived.
+fn close_if_silent(tcp: &TcpStream, state: &ConnectionState) {
+    let peeked = rustix::net::recv(tcp, &mut [0_u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+    if !peeked.is_ok_and(|(_, length)| length > 0) {
+        state.request_close(CloseRequest::Immediate);
+    }
+}
+
+/// Reads until the protocol is known. Returns the bytes read, and whether it is HTTP/2.
+async fn detect_protocol(tcp: &TcpStream) -> io::Result<(Vec<u8>, bool)> {
+    let mut prefix = Vec::with_capacity(PREFIX_BYTES);
+    loop {
+        tcp.readable().await?;
+        let read = match tcp.try_read_buf(&mut prefix) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            read => read?,
+        };
+        let compared = prefix.len().min(HTTP2_PREFACE.len());
+        let is_equal = prefix[..compared] == HTTP2_PREFACE[..compared];
+        if read == 0 || !is_equal || compared == HTTP2_PREFACE.len() {
+            return Ok((prefix, is_equal && compared == HTTP2_PREFACE.len()));
+        }
+    }
+}
+
+async fn serve_http1<H, S>(stream: S, prefix: Vec<u8>, context: Arc<ConnectionContext<H>>)
+where
+    H: Handler,
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let state = &context.state;
+    let settings = &state.thread.settings;
+    let scanner = FramingScanner::new(settings.head_bytes_max);
+    let stream = InspectedStream::new(stream, prefix, Arc::clone(state), Some(scanner));
+    let mut builder = http1::Builder::new();
+    builder
+        // A client that closes its side has gone: its request is dropped.
+        .half_close(false)
+        // The deadlines of `ConnectionState` bound the head.
+        .header_read_timeout(None)
+        .max_header_size(settings.head_bytes_max)
+        .max_buf_size(settings.head_bytes_max.max(WRITE_BUFFER_BYTES_MAX));
+    if settings.headers_max > HEADERS_FREE {
+        builder.max_headers(settings.headers_max);
+    }
+    let service = service_fn(|request| {
+        let (number, guard) = state.begin_request(None);
+        respond(&context, request, number, guard)
+    });
+    let mut connection = builder.serve_connection(TokioIo::new(stream), service);
+    let outcome = run_guarded(state, &mut connection, http1::Connection::graceful_shutdown).await;
+    let mut stream = connection.into_parts().io.into_inner();
+    match outcome {
+        ServeOutcome::Completed(result) => {
+            let is_malformed = result.is_err_and(|error| error.is_parse());
+            if is_malformed {
+                increment(&state.thread.counters.malformed);
+            }
+            if is_malformed || stream.may_have_unread_input() {
+                linger(&mut stream, state, b"").await;
+            }
+        }
+        ServeOutcome::Expired(CloseReason::Head) if stream.may_have_unread_input() => {
+            linger(&mut stream, state, HEAD_TIMEOUT_RESPONSE).await;
+        }
+        ServeOutcome::Expired(CloseReason::Idle | CloseReason::Head) | ServeOutcome::Aborted => {
+            shut_down(&mut stream, state).await;
+        }
+        ServeOutcome::Expired(_) => {}
+    }
+}
+
+async fn serve_http2<H, S>(stream: S, prefix: Vec<u8>, context: Arc<ConnectionContext<H>>)
+where
+    H: Handler,
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let state = &context.state;
+    let settings = &state.thread.settings;
+    let stream = InspectedStream::new(stream, prefix, Arc::clone(state), None);
+    let mut builder = http2::Builder::new(StreamExecutor(Arc::clone(state)));
+    builder
+        .max_concurrent_streams(settings.streams_max)
+        .max_header_list_size(u32::try_from(settings.head_bytes_max).unwrap_or(u32::MAX))
+        .max_send_buf_size(WRITE_BUFFER_BYTES_MAX)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES);
+    let service_context = Arc::clone(&context);
+    let service = service_fn(move |request| {
+        let state = &service_context.state;
+        let stream = Arc::new(Http2Stream::new(&state.thread));
+        state.set_newest_stream(Arc::clone(&stream));
+        let (number, guard) = state.begin_request(Some(stream));
+        respond(&service_context, request, number, guard)
+    });
+    let mut connection = builder.serve_connection(TokioIo::new(stream), service);
+    let outcome = run_guarded(state, &mut connection, http2::Connection::graceful_shutdown).await;
+    if let ServeOutcome::Expired(CloseReason::Idle | CloseReason::Head) | ServeOutcome::Aborted = outcome {
+        // GOAWAY names the requests that were served, if the client still reads.
+        Pin::new(&mut connection).graceful_shutdown();
+        let time = &state.thread.time;
+        let _ = before(time, time.now() + CLOSE_TIMEOUT, connection).await;
+    }
+}
+
+/// Polls `task` until it completes, a deadline of the connection passes, or a close is requested. Calls
+/// `start_graceful` once, when a graceful close is requested.
+async fn run_guarded<F: Future + Unpin>(
+    state: &ConnectionState,
+    task: &mut F,
+    mut start_graceful: impl FnMut(Pin<&mut F>),
+) -> ServeOutcome<F::Output> {
+    let time = &state.thread.time;
+    let mut graceful_since = None;
+    let mut timer = pin!(time.sleep_until(state.next_check(state.deadline().0)));
+    poll_fn(|cx| {
+        state.register_waker(cx.waker());
+        loop {
+            let must_start_graceful =
+                state.close_request() == CloseRequest::Graceful && graceful_since.is_none();
+            // With requests in flight their responses have to announce the close: it starts before the poll. Without
+            // any, the poll comes first, for a request that may have just arrived.
+            if !(must_start_graceful && state.has_requests_in_flight())
+                && let Poll::Ready(output) = Pin::new(&mut *task).poll(cx)
+            {
+                return Poll::Ready(ServeOutcome::Completed(output));
+            }
+            if state.close_request() == CloseRequest::Immediate {
+                return Poll::Ready(ServeOutcome::Aborted);
+            }
+            if !must_start_graceful {
+                break;
+            }
+            let now = time.now();
+            graceful_since = Some(now);
+            timer.set(time.sleep_until(now + CLOSE_TIMEOUT));
+            start_graceful(Pin::new(&mut *task));
+        }
+        while timer.as_mut().poll(cx).is_ready() {
+            let (deadline, reason) = state.deadline();
+            let now = time.now();
+            if deadline <= now {
+                state.thread.counters.record_close(reason);
+                return Poll::Ready(ServeOutcome::Expired(reason));
+            }
+            // An HTTP/2 client has to acknowledge the GOAWAY, which one that has gone never does.
+            if let (Some(since), Some(idle_since)) = (graceful_since, state.idle_since()) {
+                if since.max(idle_since) + CLOSE_TIMEOUT <= now {
+                    return Poll::Ready(ServeOutcome::Aborted);
+                }
+                timer.set(time.sleep_until(now + CLOSE_TIMEOUT));
+                continue;
+            }
+            timer.set(time.sleep_until(state.next_check(deadline)));
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Writes `last`, then discards input until the client closes. Without that, unread input resets the connection and
+/// destroys a response that the client has not read yet.
+async fn linger<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut InspectedStream<S>,
+    state: &ConnectionState,
+    last: &[u8],
+) {
+    let time = &state.thread.time;
+    let closed_by_client = async {
+        let inner = stream.inner();
+        inner.write_all(last).await?;
+        inner.shutdown().await?;
+        discard_input(inner).await
+    };
+    let _ = before(time, time.now() + LINGER, closed_by_client).await;
+}
+
+/// Reads to the end of the input, or [`LINGER_BYTES_MAX`] of it.
+pub(super) async fn discard_input<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<()> {
+    let (mut discarded, mut bytes_left) = ([0; 4_096], LINGER_BYTES_MAX);
+    while bytes_left > 0 {
+        match stream.read(&mut discarded).await? {
+            0 => break,
+            read => bytes_left = bytes_left.saturating_sub(read),
+        }
+    }
+    Ok(())
+}
+
+/// Ends the output; for TLS that is a `close_notify`.
+async fn shut_down<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut InspectedStream<S>,
+    state: &ConnectionState,
+) {
+    let time = &state.thread.time;
+    let _ = before(time, time.now() + CLOSE_TIMEOUT, stream.inner().shutdown()).await;
+}

@@ -1,0 +1,40 @@
+//! The seam between connections and the code that answers requests.
+
+use std::{error::Error as StdError, future::Future, net::SocketAddr, pin::Pin};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+
+use super::body::ClientBody;
+
+/// Answers requests.
+///
+/// Each thread clones it, and so does each connection: a large handler is an `Arc`.
+pub trait Handler: Clone + Send + Sync + 'static {
+    /// The body of a response. One frame is written with one call, as far as the client takes it. An error closes the
+    /// connection, so that no client takes a part for the whole.
+    type Body: Body<Data: From<Bytes> + Send, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static;
+
+    /// Answers `request`.
+    ///
+    /// Its head has been checked: it has one host (HTTP/1.0 may have none), in the target or in `Host`, and no
+    /// `Content-Length` beside `Transfer-Encoding`. The frontend sets `Connection`, `Transfer-Encoding` and `Date` of
+    /// the response. A response to `HEAD` may have a body; the frontend does not send it.
+    fn handle(&self, request: Request<ClientBody>, connection: ConnectionInfo)
+    -> HandlerResponse<Self::Body>;
+}
+
+pub enum HandlerResponse<B> {
+    Ready(Response<B>),
+    /// The future is dropped when the client closes its connection.
+    Pending(Pin<Box<dyn Future<Output = Response<B>> + Send>>),
+}
+
+/// The connection that a request arrived on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionInfo {
+    pub remote: SocketAddr,
+    pub local: SocketAddr,
+    pub is_tls: bool,
+}

@@ -1,0 +1,168 @@
+//! Checks of a request head: pure.
+//!
+//! hyper has parsed it: names and values hold allowed bytes only, lengths are numbers, lines are not folded.
+
+use std::net::Ipv6Addr;
+
+use http::{
+    HeaderMap, Method, Request, StatusCode, Version,
+    header::{CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING},
+};
+use http_body::Body;
+
+/// The response to a request that the handler never sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    pub status: StatusCode,
+    /// Holds nothing that the client sent.
+    pub reason: &'static str,
+}
+
+impl Rejection {
+    pub(super) const fn bad_request(reason: &'static str) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, reason }
+    }
+
+    const fn new(status: StatusCode, reason: &'static str) -> Self {
+        Self { status, reason }
+    }
+}
+
+/// Rejects requests that are malformed, ambiguous or not supported.
+///
+/// Sources: RFC 9110 (7.2 Host, 7.4 misdirected targets, 9.3.6 CONNECT, 9.3.8 TRACE, 10.1.1 Expect), RFC 9112
+/// (3.2 targets and Host, 6.1 transfer codings), RFC 9113 (8.2.2 fields of connections, 8.3.1 `:authority`).
+pub fn check<B: Body>(request: &Request<B>, headers_max: usize) -> Result<(), Rejection> {
+    let headers = request.headers();
+    if headers.len() > headers_max {
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        return Err(Rejection::new(status, "too many header fields"));
+    }
+    if *request.method() == Method::CONNECT {
+        return Err(Rejection::new(StatusCode::NOT_IMPLEMENTED, "CONNECT is not supported"));
+    }
+    if *request.method() == Method::TRACE {
+        return Err(Rejection::new(StatusCode::METHOD_NOT_ALLOWED, "TRACE is not supported"));
+    }
+    check_target(request)?;
+    check_host(request)?;
+    // An HTTP/1 request without a body has no framing fields: hyper has checked.
+    if request.body().is_end_stream() && request.version() < Version::HTTP_2 {
+        return Ok(());
+    }
+    check_framing(headers, request.version())?;
+    if headers.get(EXPECT).is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+        return Err(Rejection::new(
+            StatusCode::EXPECTATION_FAILED,
+            "the only supported expectation is 100-continue",
+        ));
+    }
+    Ok(())
+}
+
+/// Accepts a path, an absolute `http` or `https` URL, and `*` for `OPTIONS`.
+fn check_target<B>(request: &Request<B>) -> Result<(), Rejection> {
+    let target = request.uri();
+    let is_http = target.scheme_str().is_none_or(|scheme| scheme == "http" || scheme == "https");
+    if !is_http {
+        return Err(Rejection::bad_request("the scheme of the target is neither http nor https"));
+    }
+    match target.path() {
+        "*" if *request.method() == Method::OPTIONS => Ok(()),
+        path if path.starts_with('/') => Ok(()),
+        // `http://host?query` and `http://host` have no path, which means `/`. A host alone is for CONNECT.
+        "" if target.scheme().is_some() => Ok(()),
+        _ => Err(Rejection::bad_request("the target has no path")),
+    }
+}
+
+/// Requires one host, equal wherever the request names it.
+fn check_host<B>(request: &Request<B>) -> Result<(), Rejection> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let host = hosts.next();
+    if hosts.next().is_some() {
+        return Err(Rejection::bad_request("more than one Host field"));
+    }
+    let target = request.uri().authority();
+    if target.is_some_and(|target| !is_host(target.as_str().as_bytes())) {
+        return Err(Rejection::bad_request("the host of the target is invalid"));
+    }
+    match (host, target) {
+        (Some(host), _) if !is_host(host.as_bytes()) => {
+            Err(Rejection::bad_request("the Host field is invalid"))
+        }
+        (Some(host), Some(target)) if !host.as_bytes().eq_ignore_ascii_case(target.as_str().as_bytes()) => {
+            Err(Rejection::bad_request("the Host field differs from the host of the target"))
+        }
+        // HTTP/1.1 requires the field even if the target has a host.
+        (None, target)
+            if request.version() == Version::HTTP_11
+                || request.version() > Version::HTTP_11 && target.is_none() =>
+        {
+            Err(Rejection::bad_request("the request names no host"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The bytes of a host name. RFC 3986 also allows percent-encoding and sub-delimiters, which no host name uses.
+static IS_NAME_BYTE: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        table[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+        byte += 1;
+    }
+    table
+};
+
+/// Accepts a name or an address with an optional port: no user information, nothing after the port.
+fn is_host(bytes: &[u8]) -> bool {
+    let (is_name, port) = if bytes.first() == Some(&b'[') {
+        let Some(end) = bytes.iter().position(|byte| *byte == b']') else { return false };
+        let address = std::str::from_utf8(&bytes[1..end]).ok().and_then(|text| text.parse::<Ipv6Addr>().ok());
+        (address.is_some(), &bytes[end + 1..])
+    } else {
+        let end = bytes.iter().position(|byte| !IS_NAME_BYTE[usize::from(*byte)]).unwrap_or(bytes.len());
+        (end > 0, &bytes[end..])
+    };
+    is_name && is_port(port)
+}
+
+/// Accepts the empty string, or a colon and a number.
+fn is_port(port: &[u8]) -> bool {
+    let [b':', digits @ ..] = port else { return port.is_empty() };
+    let number = digits.iter().try_fold(0_u16, |number, digit| {
+        let digit = char::from(*digit).to_digit(10).and_then(|digit| u16::try_from(digit).ok())?;
+        number.checked_mul(10)?.checked_add(digit)
+    });
+    !digits.is_empty() && number.is_some()
+}
+
+/// Requires at most one length: `Content-Length`, or `Transfer-Encoding: chunked`.
+fn check_framing(headers: &HeaderMap, version: Version) -> Result<(), Rejection> {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let coding = codings.next();
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let length = lengths.next();
+    if lengths.next().is_some() {
+        return Err(Rejection::bad_request("more than one Content-Length field"));
+    }
+    if length.is_some_and(|value| value.is_empty() || !value.as_bytes().iter().all(u8::is_ascii_digit)) {
+        return Err(Rejection::bad_request("Content-Length is not a number"));
+    }
+    let Some(coding) = coding else { return Ok(()) };
+    if version != Version::HTTP_11 {
+        return Err(Rejection::bad_request("Transfer-Encoding is allowed in HTTP/1.1 only"));
+    }
+    if length.is_some() || codings.next().is_some() {
+        return Err(Rejection::bad_request("the request states its length more than once"));
+    }
+    if coding.as_bytes().eq_ignore_ascii_case(b"chunked") {
+        return Ok(());
+    }
+    Err(Rejection::new(StatusCode::NOT_IMPLEMENTED, "the only supported transfer coding is chunked"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,301 @@
+//! What a connection does, as its parts note it.
+//!
+//! No timer is set for a request. A connection checks its deadline after the shortest of its timeouts; between two
+//! checks its parts note the time (some 20 ns, once a request).
+
+use std::{
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{
+            AtomicBool, AtomicU8, AtomicU64, AtomicUsize,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+    task::Waker,
+};
+
+use stockade_model::time::{Live, Runtime, Time};
+
+use super::{
+    counts::{CloseReason, ThreadCounters, increment},
+    deadline::{WaitStarts, deadline, shortest_timeout},
+    handler::ConnectionInfo,
+    head::Rejection,
+    scan::FramingScanner,
+    settings::FrontendSettings,
+};
+
+/// An HTTP/2 connection may cancel this many requests before their ratio to completed ones matters.
+const CANCELLED_FREE: u64 = 100;
+/// Stands for no time.
+const NONE: u64 = u64::MAX;
+
+/// What the connections of a thread share.
+#[derive(Debug)]
+pub(super) struct ThreadContext {
+    pub(super) number: usize,
+    pub(super) settings: Arc<FrontendSettings>,
+    pub(super) time: Live,
+    pub(super) counters: Arc<ThreadCounters>,
+}
+
+/// A connection and the handler of its requests.
+pub(super) struct ConnectionContext<H> {
+    pub(super) handler: H,
+    pub(super) info: ConnectionInfo,
+    pub(super) state: Arc<ConnectionState>,
+}
+
+/// Only the connection's own thread writes to it, except for `close_request` and `slot`. Times are in ns.
+#[derive(Debug)]
+pub(super) struct ConnectionState {
+    pub(super) thread: Arc<ThreadContext>,
+    /// The index in the connection table of its thread.
+    pub(super) slot: AtomicUsize,
+    /// When the connection was accepted, or the last response ended.
+    idle_since: AtomicU64,
+    /// When an incomplete head began.
+    head_since: AtomicU64,
+    /// When the client stopped taking bytes.
+    write_blocked_since: AtomicU64,
+    /// When the HTTP/1 request in flight began.
+    request_since: AtomicU64,
+    requests: AtomicU64,
+    completed: AtomicU64,
+    cancelled: AtomicU64,
+    /// How many heads the scanner accepted.
+    heads_accepted: AtomicU64,
+    rejection: OnceLock<Rejection>,
+    is_in_body: AtomicBool,
+    close_request: AtomicU8,
+    waker: OnceLock<Waker>,
+    /// The HTTP/2 stream that was opened last, until hyper spawns its task.
+    newest_stream: Mutex<Option<Arc<Http2Stream>>>,
+}
+
+/// How another part wants the connection to close. A later request never weakens an earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum CloseRequest {
+    None,
+    /// After the requests in flight.
+    Graceful,
+    Immediate,
+}
+
+/// Counts a request as in flight until its response has been sent or dropped.
+#[derive(Debug)]
+pub(super) struct RequestGuard {
+    pub(super) connection: Arc<ConnectionState>,
+    pub(super) stream: Option<Arc<Http2Stream>>,
+    pub(super) is_complete: bool,
+}
+
+/// A request of HTTP/2. Its client may leave one response unread and read others, which no timeout of the connection
+/// notices.
+#[derive(Debug)]
+pub(super) struct Http2Stream {
+    began: Time,
+    /// When hyper took a frame of the response, in ns, and has not polled for the next one.
+    frame_taken_at: AtomicU64,
+}
+
+impl ConnectionState {
+    pub(super) fn new(thread: Arc<ThreadContext>) -> Arc<Self> {
+        let now = AtomicU64::new(thread.time.now().as_nanos());
+        let none = || AtomicU64::new(NONE);
+        let zero = || AtomicU64::new(0);
+        Arc::new(Self {
+            thread,
+            slot: AtomicUsize::new(0),
+            idle_since: now,
+            head_since: none(),
+            write_blocked_since: none(),
+            request_since: none(),
+            requests: zero(),
+            completed: zero(),
+            cancelled: zero(),
+            heads_accepted: zero(),
+            rejection: OnceLock::new(),
+            is_in_body: AtomicBool::new(false),
+            close_request: AtomicU8::new(CloseRequest::None as u8),
+            waker: OnceLock::new(),
+            newest_stream: Mutex::default(),
+        })
+    }
+
+    /// Called once a request, and when a wait begins. The coarse clock would cost more: a thread of its own, a thousand
+    /// times a second.
+    fn now(&self) -> u64 {
+        self.thread.time.now().as_nanos()
+    }
+
+    /// A handshake is bounded as a head is.
+    pub(super) fn set_handshaking(&self, is_handshaking: bool) {
+        self.head_since.store(if is_handshaking { self.now() } else { NONE }, Relaxed);
+    }
+
+    /// Notes what the scanner has read.
+    pub(super) fn record_scan(&self, scanner: &FramingScanner) {
+        self.heads_accepted.store(scanner.heads_accepted(), Relaxed);
+        self.is_in_body.store(scanner.is_in_body(), Relaxed);
+        if !scanner.is_in_head() {
+            self.head_since.store(NONE, Relaxed);
+        } else if self.head_since.load(Relaxed) == NONE {
+            self.head_since.store(self.now(), Relaxed);
+        }
+        if let Some(rejection) = scanner.rejection() {
+            let _ = self.rejection.set(rejection);
+        }
+    }
+
+    /// The client takes no bytes.
+    pub(super) fn set_write_blocked(&self) {
+        if self.write_blocked_since.load(Relaxed) == NONE {
+            self.write_blocked_since.store(self.now(), Relaxed);
+        }
+    }
+
+    /// The client has taken bytes.
+    pub(super) fn clear_write_blocked(&self) {
+        if self.write_blocked_since.load(Relaxed) != NONE {
+            self.write_blocked_since.store(NONE, Relaxed);
+        }
+    }
+
+    /// Returns the number of the request on its connection, from 0.
+    pub(super) fn begin_request(self: &Arc<Self>, stream: Option<Arc<Http2Stream>>) -> (u64, RequestGuard) {
+        increment(&self.thread.counters.requests);
+        let number = self.requests.load(Relaxed);
+        self.requests.store(number + 1, Relaxed);
+        if stream.is_none() && self.thread.settings.total_timeout.is_some() {
+            self.request_since.store(self.now(), Relaxed);
+        }
+        (number, RequestGuard { connection: Arc::clone(self), stream, is_complete: false })
+    }
+
+    /// Whether the scanner accepted the head of an HTTP/1 request.
+    pub(super) fn check_scanned(&self, number: u64) -> Result<(), Rejection> {
+        if number < self.heads_accepted.load(Relaxed) {
+            return Ok(());
+        }
+        let misplaced = Rejection::bad_request("the request does not start where the one before it ends");
+        Err(self.rejection.get().copied().unwrap_or(misplaced))
+    }
+
+    /// Whether the body of an HTTP/1 request is incomplete.
+    pub(super) fn is_in_body(&self) -> bool {
+        self.is_in_body.load(Relaxed)
+    }
+
+    fn requests_in_flight(&self) -> u64 {
+        let ended = self.completed.load(Relaxed) + self.cancelled.load(Relaxed);
+        self.requests.load(Relaxed).saturating_sub(ended)
+    }
+
+    pub(super) fn has_requests_in_flight(&self) -> bool {
+        self.requests_in_flight() > 0
+    }
+
+    /// `None` while a request is in flight or a head is incomplete.
+    pub(super) fn idle_since(&self) -> Option<Time> {
+        let is_idle = self.requests_in_flight() == 0 && self.head_since.load(Relaxed) == NONE;
+        is_idle.then(|| Time::from_nanos(self.idle_since.load(Relaxed)))
+    }
+
+    /// As [`Self::idle_since`], and `None` for a connection that is closing already.
+    pub(super) fn evictable_since(&self) -> Option<Time> {
+        self.idle_since().filter(|_| self.close_request() == CloseRequest::None)
+    }
+
+    /// When the connection closes unless something happens, and why.
+    pub(super) fn deadline(&self) -> (Time, CloseReason) {
+        let time =
+            |time: &AtomicU64| Some(time.load(Relaxed)).filter(|time| *time != NONE).map(Time::from_nanos);
+        let is_serving = self.requests_in_flight() > 0;
+        let waits = WaitStarts {
+            idle: time(&self.idle_since).filter(|_| !is_serving),
+            has_served: self.requests.load(Relaxed) > 0,
+            head: time(&self.head_since),
+            write: time(&self.write_blocked_since),
+            request: time(&self.request_since).filter(|_| is_serving),
+        };
+        deadline(waits, &self.thread.settings)
+    }
+
+    /// When the deadline has to be computed again.
+    pub(super) fn next_check(&self, deadline: Time) -> Time {
+        deadline.min(self.thread.time.now() + shortest_timeout(&self.thread.settings))
+    }
+
+    pub(super) fn close_request(&self) -> CloseRequest {
+        match self.close_request.load(Acquire) {
+            0 => CloseRequest::None,
+            1 => CloseRequest::Graceful,
+            _ => CloseRequest::Immediate,
+        }
+    }
+
+    /// May be called from any thread.
+    pub(super) fn request_close(&self, request: CloseRequest) {
+        self.close_request.fetch_max(request as u8, Release);
+        if let Some(waker) = self.waker.get() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Any waker of the connection's task does: all of them wake the same task.
+    pub(super) fn register_waker(&self, waker: &Waker) {
+        if self.waker.get().is_none() {
+            let _ = self.waker.set(waker.clone());
+        }
+    }
+
+    pub(super) fn set_newest_stream(&self, stream: Arc<Http2Stream>) {
+        *self.newest_stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
+    }
+
+    pub(super) fn take_newest_stream(&self) -> Option<Arc<Http2Stream>> {
+        self.newest_stream.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Drop for RequestGuard {
+    fn drop(&mut self) {
+        let connection = &self.connection;
+        increment(&connection.thread.counters.requests_ended);
+        connection.idle_since.store(connection.now(), Relaxed);
+        if self.is_complete || self.stream.is_none() {
+            return increment(&connection.completed);
+        }
+        increment(&connection.cancelled);
+        // A client that cancels more than it lets complete attacks (CVE-2023-44487).
+        if connection.cancelled.load(Relaxed) > CANCELLED_FREE + connection.completed.load(Relaxed)
+            && connection.close_request() != CloseRequest::Immediate
+        {
+            connection.thread.counters.record_close(CloseReason::Resets);
+            connection.request_close(CloseRequest::Immediate);
+        }
+    }
+}
+
+impl Http2Stream {
+    pub(super) fn new(thread: &ThreadContext) -> Self {
+        Self { began: thread.time.now(), frame_taken_at: AtomicU64::new(NONE) }
+    }
+
+    /// hyper has taken a frame of the response.
+    pub(super) fn record_frame(&self, thread: &ThreadContext) {
+        self.frame_taken_at.store(thread.time.now().as_nanos(), Relaxed);
+    }
+
+    /// hyper polls for a frame: the client has room for it.
+    pub(super) fn record_poll(&self) {
+        self.frame_taken_at.store(NONE, Relaxed);
+    }
+
+    pub(super) fn deadline(&self, settings: &FrontendSettings) -> (Time, CloseReason) {
+        let total = settings.total_timeout.map_or(Time::NEVER, |timeout| self.began + timeout);
+        let stall = Time::from_nanos(self.frame_taken_at.load(Relaxed)) + settings.write_stall_timeout;
+        if stall < total { (stall, CloseReason::Stall) } else { (total, CloseReason::Total) }
+    }
+}

@@ -1,0 +1,143 @@
+//! The byte stream of a connection, which the scanner reads beside hyper.
+
+use std::{
+    cell::RefCell,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::{head::Rejection, scan::FramingScanner, state::ConnectionState};
+
+/// Head and body of at most so many bytes are copied together: cheaper than a vectored write.
+const COPY_BYTES_MAX: usize = 4_096;
+
+thread_local! {
+    static COPY_BUFFER: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(COPY_BYTES_MAX));
+}
+
+#[derive(Debug)]
+pub(super) struct InspectedStream<S> {
+    inner: S,
+    /// Bytes that were read to detect the protocol.
+    prefix: Vec<u8>,
+    state: Arc<ConnectionState>,
+    /// `None` for HTTP/2.
+    scanner: Option<FramingScanner>,
+    /// Why a request body is rejected.
+    rejection: Option<Rejection>,
+    has_ended: bool,
+}
+
+impl<S> InspectedStream<S> {
+    pub(super) fn new(
+        inner: S,
+        prefix: Vec<u8>,
+        state: Arc<ConnectionState>,
+        scanner: Option<FramingScanner>,
+    ) -> Self {
+        Self { inner, prefix, state, scanner, rejection: None, has_ended: false }
+    }
+
+    pub(super) fn inner(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// Whether the client may be sending bytes that were not read.
+    pub(super) fn may_have_unread_input(&self) -> bool {
+        let is_between_requests = self.scanner.as_ref().is_none_or(FramingScanner::is_between_requests);
+        !self.has_ended && !is_between_requests
+    }
+
+    /// Starts and ends the stall timeout.
+    fn record_write<T>(&self, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if result.is_pending() {
+            self.state.set_write_blocked();
+        } else {
+            self.state.clear_write_blocked();
+        }
+        result
+    }
+}
+
+fn invalid_data(rejection: Rejection) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, rejection.reason)
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for InspectedStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if let Some(rejection) = this.rejection {
+            return Poll::Ready(Err(invalid_data(rejection)));
+        }
+        let before = buf.filled().len();
+        if this.prefix.is_empty() {
+            ready!(Pin::new(&mut this.inner).poll_read(cx, buf))?;
+        } else {
+            let taken = this.prefix.len().min(buf.remaining());
+            buf.put_slice(&this.prefix[..taken]);
+            this.prefix.drain(..taken);
+        }
+        let read = &buf.filled()[before..];
+        this.has_ended = read.is_empty();
+        let Some(scanner) = &mut this.scanner else { return Poll::Ready(Ok(())) };
+        let scanned = scanner.feed(read);
+        this.state.record_scan(scanner);
+        if let Err((valid, rejection)) = scanned {
+            // The reader of the body gets its valid part, then the error; the connection ends.
+            this.rejection = Some(rejection);
+            if valid == 0 {
+                return Poll::Ready(Err(invalid_data(rejection)));
+            }
+            buf.set_filled(before + valid);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for InspectedStream<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        self.record_write(result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let inner = Pin::new(&mut self.inner);
+        let length: usize = slices.iter().map(|slice| slice.len()).sum();
+        let result = if length > COPY_BYTES_MAX {
+            inner.poll_write_vectored(cx, slices)
+        } else {
+            COPY_BUFFER.with_borrow_mut(|copy| {
+                copy.clear();
+                slices.iter().for_each(|slice| copy.extend_from_slice(slice));
+                inner.poll_write(cx, copy)
+            })
+        };
+        self.record_write(result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.inner).poll_flush(cx);
+        self.record_write(result)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.inner).poll_shutdown(cx);
+        self.record_write(result)
+    }
+}

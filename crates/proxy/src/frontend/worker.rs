@@ -1,0 +1,222 @@
+//! One thread: it accepts connections, evicts idle ones when there are too many, and drains.
+
+use std::{
+    future::pending,
+    io, iter,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicUsize,
+            Ordering::{AcqRel, Relaxed},
+        },
+    },
+    time::Duration,
+};
+
+use futures_util::{FutureExt, future::select_all};
+use stockade_model::time::{Runtime, before, yield_now};
+use tokio::{io::AsyncWriteExt, net::TcpStream, sync::watch};
+
+use super::{
+    connection::{self, discard_input},
+    counts::{CloseReason, FrontendCounts, increment},
+    handler::{ConnectionInfo, Handler},
+    listener::{BACKLOG, BoundSocket, ClientListener},
+    state::{CloseRequest, ConnectionContext, ConnectionState, ThreadContext},
+    table::ConnectionTable,
+    tls::TlsConfig,
+};
+
+/// The pause after a failed accept, and how many idle connections it evicts.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+const EVICTED_AT_ONCE: usize = 8;
+/// How many refused connections a thread lets linger, and for how long.
+const LINGERING_MAX: usize = 64;
+const LINGER: Duration = Duration::from_secs(1);
+const REFUSAL_RESPONSE: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 21\r\n\
+    retry-after: 1\r\nconnection: close\r\n\r\ntoo many connections\n";
+/// How long aborted connections have to close.
+const ABORT_TIMEOUT: Duration = Duration::from_millis(600);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RunState {
+    Serving,
+    Draining,
+    Stopped,
+}
+
+pub(super) struct FrontendWorker<H> {
+    pub(super) handler: H,
+    pub(super) thread: Arc<ThreadContext>,
+    pub(super) table: Arc<ConnectionTable>,
+    pub(super) tls: Option<Arc<TlsConfig>>,
+    pub(super) sockets: Arc<Vec<BoundSocket>>,
+    /// Refused connections that have not closed yet.
+    pub(super) lingering: Arc<AtomicUsize>,
+}
+
+impl<H: Handler> FrontendWorker<H> {
+    /// Listens, reports that to `listening`, and serves until the frontend stops. Returns how many requests were aborted
+    /// then.
+    pub(super) async fn run(
+        self,
+        listening: impl FnOnce(io::Result<()>),
+        mut run_state: watch::Receiver<RunState>,
+    ) -> u64 {
+        let timeout = self.thread.settings.write_stall_timeout;
+        let listeners: io::Result<Vec<_>> =
+            self.sockets.iter().map(|socket| socket.listen(timeout)).collect();
+        let listeners = match listeners {
+            Ok(listeners) => listeners,
+            Err(error) => {
+                listening(Err(error));
+                return 0;
+            }
+        };
+        listening(Ok(()));
+        tokio::select! {
+            _ = run_state.wait_for(|state| *state != RunState::Serving) => {}
+            () = self.accept_on_all(&listeners) => {}
+        }
+        let is_draining = *run_state.borrow() == RunState::Draining;
+        if is_draining {
+            self.accept_queued(listeners).await;
+        } else {
+            drop(listeners);
+        }
+        let Self { thread, table, sockets, .. } = self;
+        drop(sockets);
+        if is_draining {
+            drain(&thread, &table, &mut run_state).await;
+        }
+        abort(&thread, &table).await
+    }
+
+    async fn accept_on_all(&self, listeners: &[ClientListener]) {
+        if listeners.is_empty() {
+            return pending().await;
+        }
+        select_all(listeners.iter().map(|listener| Box::pin(self.accept_on(listener)))).map(drop).await;
+    }
+
+    /// Never returns.
+    async fn accept_on(&self, listener: &ClientListener) {
+        let Self { table, .. } = self;
+        let ThreadContext { time, counters, number, .. } = &*self.thread;
+        loop {
+            match listener.listener.accept().await {
+                Ok((tcp, remote)) => {
+                    if self.admit(tcp, remote, listener.address, listener.is_tls) {
+                        // The evicted connection closes here.
+                        yield_now().await;
+                    }
+                }
+                Err(error) if is_client_error(&error) => {}
+                // Out of file descriptors or memory. Queued connections are accepted when others have closed.
+                Err(_) => {
+                    increment(&counters.accept_failures);
+                    let evicted = (0..EVICTED_AT_ONCE).take_while(|_| table.evict_idle(*number)).count();
+                    counters.evicted.fetch_add(evicted as u64, Relaxed);
+                    time.sleep_until(time.now() + ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Serves a connection, or refuses it. True: another connection was evicted for it.
+    fn admit(&self, tcp: TcpStream, remote: SocketAddr, local: SocketAddr, is_tls: bool) -> bool {
+        let Self { table, tls, .. } = self;
+        let ThreadContext { settings, time, counters, number } = &*self.thread;
+        increment(&counters.connections);
+        let is_full = table.is_full(settings.connections_max);
+        if is_full && !table.evict_idle(*number) {
+            increment(&counters.refused);
+            self.refuse(tcp, is_tls);
+            return false;
+        }
+        if is_full {
+            increment(&counters.evicted);
+        }
+        let (handler, info) = (self.handler.clone(), ConnectionInfo { remote, local, is_tls });
+        let state = ConnectionState::new(Arc::clone(&self.thread));
+        let slot = table.insert(&state);
+        let context = ConnectionContext { handler, info, state };
+        let tls = tls.clone().filter(|_| is_tls);
+        time.spawn(async move {
+            connection::serve(tcp, tls, context).await;
+            drop(slot);
+        });
+        is_full
+    }
+
+    /// Sends a 503, unless the client expects TLS.
+    fn refuse(&self, mut tcp: TcpStream, is_tls: bool) {
+        if is_tls || self.lingering.load(Relaxed) >= LINGERING_MAX {
+            increment(&self.thread.counters.connections_ended);
+            return;
+        }
+        let (thread, lingering) = (Arc::clone(&self.thread), Arc::clone(&self.lingering));
+        lingering.fetch_add(1, AcqRel);
+        self.thread.time.spawn(async move {
+            let closed_by_client = async {
+                tcp.write_all(REFUSAL_RESPONSE).await?;
+                tcp.shutdown().await?;
+                discard_input(&mut tcp).await
+            };
+            let _ = before(&thread.time, thread.time.now() + LINGER, closed_by_client).await;
+            lingering.fetch_sub(1, AcqRel);
+            increment(&thread.counters.connections_ended);
+        });
+    }
+
+    /// Stops listening, and accepts the queued connections, which the kernel would reset otherwise.
+    async fn accept_queued(&self, listeners: Vec<ClientListener>) {
+        for ClientListener { listener, address, is_tls } in listeners {
+            // The kernel is asked directly: tokio knows only connections that arrived before its last poll.
+            let Ok(listener) = listener.into_std() else { continue };
+            let queued = iter::from_fn(|| listener.accept().ok()).take(BACKLOG as usize);
+            for (tcp, remote) in queued {
+                let tcp = tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp));
+                if let Ok(tcp) = tcp {
+                    self.admit(tcp, remote, address, is_tls);
+                }
+            }
+        }
+        // They are polled once before the drain requests their close.
+        yield_now().await;
+    }
+}
+
+/// The connection ended before it was accepted; the next one may not have.
+fn is_client_error(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
+    )
+}
+
+/// Waits for the requests in flight, at most for the drain timeout.
+async fn drain(thread: &ThreadContext, table: &ConnectionTable, run_state: &mut watch::Receiver<RunState>) {
+    let connections = table.thread(thread.number);
+    connections.request_close(CloseRequest::Graceful);
+    tokio::select! {
+        () = connections.wait_until_empty() => {}
+        () = thread.time.sleep_until(thread.time.now() + thread.settings.drain_timeout) => {}
+        _ = run_state.wait_for(|state| *state == RunState::Stopped) => {}
+    }
+}
+
+/// Closes the remaining connections. Returns how many requests were in flight.
+async fn abort(thread: &ThreadContext, table: &ConnectionTable) -> u64 {
+    let mut counts = FrontendCounts::default();
+    thread.counters.add_to(&mut counts);
+    for _ in 0..counts.in_flight {
+        thread.counters.record_close(CloseReason::Drain);
+    }
+    let connections = table.thread(thread.number);
+    connections.request_close(CloseRequest::Immediate);
+    let _ = before(&thread.time, thread.time.now() + ABORT_TIMEOUT, connections.wait_until_empty()).await;
+    counts.in_flight
+}

@@ -1,0 +1,242 @@
+//! A request inside the proxy: its head, its route, and what is for this client alone.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, Version,
+    header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, VIA},
+    request::Parts,
+};
+use http_body::Body;
+use http_body_util::Empty;
+use smallvec::SmallVec;
+use stockade_model::seed::Seed;
+
+use super::{
+    fetched_body::FetchedBody,
+    origin::{OriginError, RequestBody},
+    router::Route,
+    runtime::system_now,
+};
+use crate::{
+    frontend::ConnectionInfo,
+    log::OriginResult,
+    policy::{
+        directives::{RequestDirectives, ResponseDirectives},
+        hop,
+        key::CacheKey,
+    },
+};
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// Origins and their frameworks take another host, path or scheme from these fields than the cache key has. A client
+/// that sends them could store the response of one path under another ("Practical Web Cache Poisoning", Kettle, 2018),
+/// or make the response to a POST invalidate another URL. The proxy removes them and sets its own.
+const TARGET_OVERRIDE_FIELDS: [&str; 19] = [
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "forwarded",
+    "front-end-https",
+    "x-forwarded-path",
+    "x-forwarded-port",
+    "x-forwarded-prefix",
+    "x-forwarded-protocol",
+    "x-forwarded-scheme",
+    "x-forwarded-server",
+    "x-forwarded-ssl",
+    "x-forwarded-uri",
+    "x-host",
+    "x-http-host-override",
+    "x-original-host",
+    "x-original-uri",
+    "x-original-url",
+    "x-rewrite-url",
+    "x-url-scheme",
+];
+
+/// Removed from GET and HEAD only: HTML forms, which cannot send PUT, use them with POST.
+const METHOD_OVERRIDE_FIELDS: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
+
+/// This process's unique name in `Via`; a request that already carries it is in a loop.
+pub fn pseudonym() -> &'static str {
+    static PSEUDONYM: OnceLock<String> = OnceLock::new();
+    PSEUDONYM.get_or_init(|| format!("stockade-{:08x}", Seed::from_entropy().0 >> 32))
+}
+
+pub struct RequestContext {
+    pub method: Method,
+    pub version: Version,
+    /// Without hop-by-hop and override fields, and with `X-Forwarded-For`.
+    pub headers: HeaderMap,
+    pub key: CacheKey,
+    pub directives: RequestDirectives,
+    pub peer: ConnectionInfo,
+    pub route: Arc<Route>,
+    private: Mutex<PrivateParts>,
+}
+
+/// What the origin sent for this client alone. Boxed, because most requests have none of it.
+#[derive(Default)]
+struct PrivateParts {
+    response: Option<Box<Response<FetchedBody>>>,
+    is_replied: bool,
+    /// Fields that are not stored with a shared response.
+    fields: Option<Box<HeaderMap>>,
+    /// For the access log.
+    origin: Option<OriginResult>,
+}
+
+impl RequestContext {
+    /// `head` has been validated by the frontend.
+    #[must_use]
+    pub fn new(head: Parts, key: CacheKey, peer: ConnectionInfo, route: Arc<Route>) -> Self {
+        let Parts { method, version, mut headers, .. } = head;
+        hop::strip(&mut headers);
+        // First of all: `Vary` selects by the fields that the origin sees.
+        let is_read = matches!(method, Method::GET | Method::HEAD);
+        let is_removed = |name: &str| {
+            // CGI and WSGI make one variable of `X-Host` and `X_Host`.
+            name.contains('_')
+                || TARGET_OVERRIDE_FIELDS.contains(&name)
+                || is_read && METHOD_OVERRIDE_FIELDS.contains(&name)
+        };
+        // One pass over the names is cheaper than a lookup of each listed name.
+        let removed: SmallVec<[HeaderName; 4]> =
+            headers.keys().filter(|name| is_removed(name.as_str())).cloned().collect();
+        removed.iter().for_each(|name| drop(headers.remove(name)));
+        // A response may vary on it.
+        if let Ok(address) = HeaderValue::from_str(&peer.remote.ip().to_string()) {
+            headers.insert(X_FORWARDED_FOR, address);
+        }
+        let directives = RequestDirectives::read(&headers);
+        Self { method, version, headers, key, directives, peer, route, private: Mutex::default() }
+    }
+
+    #[must_use]
+    pub fn has_credentials(&self) -> bool {
+        self.headers.contains_key(AUTHORIZATION)
+    }
+
+    /// Whether the origin may recognise the user: by credentials or a cookie.
+    #[must_use]
+    pub fn may_identify_user(&self) -> bool {
+        self.has_credentials() || self.headers.contains_key(COOKIE)
+    }
+
+    /// Keeps a response for this client alone, unless the client has already been replied to.
+    pub fn set_private_response(&self, response: Response<FetchedBody>) {
+        let mut private = self.private();
+        if !private.is_replied {
+            private.response = Some(Box::new(response));
+        }
+    }
+
+    /// Drops an unused private response, and with it the connection to the origin.
+    pub fn mark_replied(&self) {
+        let mut private = self.private();
+        private.is_replied = true;
+        let _unused = private.response.take();
+    }
+
+    pub fn take_private_response(&self) -> Option<Response<FetchedBody>> {
+        self.private().response.take().map(|response| *response)
+    }
+
+    #[must_use]
+    pub fn origin_result(&self) -> Option<OriginResult> {
+        self.private().origin
+    }
+
+    /// Keeps the fields that `no-cache="..."` and `private="..."` exclude from the stored response.
+    pub fn keep_private_fields(&self, directives: &ResponseDirectives, headers: &HeaderMap) {
+        directives
+            .no_cache
+            .fields()
+            .iter()
+            .chain(directives.private.fields())
+            .for_each(|name| self.keep_private_field(name, headers));
+    }
+
+    pub fn keep_private_field(&self, name: &HeaderName, headers: &HeaderMap) {
+        let mut private = self.private();
+        let fields = private.fields.get_or_insert_default();
+        fields.remove(name);
+        for value in headers.get_all(name) {
+            fields.append(name, value.clone());
+        }
+    }
+
+    pub fn take_private_fields(&self) -> HeaderMap {
+        self.private().fields.take().map(|fields| *fields).unwrap_or_default()
+    }
+
+    fn private(&self) -> MutexGuard<'_, PrivateParts> {
+        self.private.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The header fields that the origin is sent.
+    #[must_use]
+    pub fn forward_headers(&self) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        hop::add_via(&mut headers, self.version, pseudonym());
+        if let Ok(host) = HeaderValue::from_str(self.key.authority()) {
+            headers.insert(HOST, host.clone());
+            headers.insert(X_FORWARDED_HOST, host);
+        }
+        let scheme = if self.peer.is_tls { "https" } else { "http" };
+        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(scheme));
+        headers
+    }
+
+    /// The request of a load: an unconditional GET for the whole representation.
+    #[must_use]
+    pub fn load_request(&self) -> Request<Empty<Bytes>> {
+        let mut headers = self.forward_headers();
+        hop::for_load(&mut headers);
+        // The body of a GET is not part of the key, so it is not sent.
+        let content_fields: Vec<_> =
+            headers.keys().filter(|name| name.as_str().starts_with("content-")).cloned().collect();
+        content_fields.iter().for_each(|name| drop(headers.remove(name)));
+        self.origin_request(Method::GET, headers, Empty::new())
+    }
+
+    /// A request for the URL of the cache key.
+    pub fn origin_request<B: Body>(&self, method: Method, mut headers: HeaderMap, body: B) -> Request<B> {
+        if body.is_end_stream() {
+            // An origin that expects a body would take the next request on the connection for it.
+            headers.remove(EXPECT);
+            if headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0") {
+                headers.remove(CONTENT_LENGTH);
+            }
+        }
+        let mut request = Request::new(body);
+        *request.method_mut() = method;
+        // The key normalises the target; the origin has to see the same spelling.
+        *request.uri_mut() = self.key.path_and_query().parse().unwrap_or_else(|_| Uri::from_static("/"));
+        *request.headers_mut() = headers;
+        request
+    }
+
+    /// Sends a request to the route's origin; records its time for metrics, and its result for the log.
+    pub async fn send<B: RequestBody>(
+        &self,
+        request: Request<B>,
+    ) -> Result<Response<FetchedBody>, OriginError> {
+        let started = system_now();
+        let result = self.route.origin.send(request).await;
+        let status = result.as_ref().ok().map(|response| response.status().as_u16());
+        let took = system_now().duration_since(started).unwrap_or_default();
+        self.route.counts.load().note(took);
+        self.private().origin = Some(OriginResult { status, took });
+        result
+    }
+
+    #[must_use]
+    pub fn is_loop(&self) -> bool {
+        self.headers.contains_key(VIA) && hop::is_loop(&self.headers, pseudonym())
+    }
+}

@@ -1,0 +1,80 @@
+//! The body of an origin's response.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
+
+use crate::upstream::UpstreamBody;
+
+#[derive(Debug)]
+pub enum FetchedBody {
+    Http(UpstreamBody),
+    Document(Full<Bytes>),
+    Prefixed(Box<PrefixedBody>),
+}
+
+/// A body of which a prefix has already been read.
+#[derive(Debug)]
+pub struct PrefixedBody {
+    /// `None` once it has been returned.
+    prefix: Option<Bytes>,
+    rest: FetchedBody,
+}
+
+impl FetchedBody {
+    /// Puts back what has been read of this body.
+    #[must_use]
+    pub fn with_prefix(self, prefix: Bytes) -> Self {
+        Self::Prefixed(Box::new(PrefixedBody { prefix: Some(prefix), rest: self }))
+    }
+}
+
+impl Body for FetchedBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match self.get_mut() {
+            Self::Http(body) => {
+                Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(io::Error::other)))
+            }
+            Self::Document(body) => Pin::new(body)
+                .poll_frame(cx)
+                .map(|frame| frame.map(|frame| frame.map_err(|never| match never {}))),
+            Self::Prefixed(body) => match body.prefix.take() {
+                Some(prefix) => Poll::Ready(Some(Ok(Frame::data(prefix)))),
+                None => Pin::new(&mut body.rest).poll_frame(cx),
+            },
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Http(body) => body.is_end_stream(),
+            Self::Document(body) => body.is_end_stream(),
+            Self::Prefixed(body) => body.prefix.is_none() && body.rest.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Http(body) => body.size_hint(),
+            Self::Document(body) => body.size_hint(),
+            Self::Prefixed(body) => {
+                let prefix_bytes = body.prefix.as_ref().map_or(0, |prefix| prefix.len() as u64);
+                let (rest, mut hint) = (body.rest.size_hint(), SizeHint::new());
+                hint.set_lower(rest.lower().saturating_add(prefix_bytes));
+                if let Some(upper) = rest.upper() {
+                    hint.set_upper(upper.saturating_add(prefix_bytes));
+                }
+                hint
+            }
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! GET and HEAD: looks the response up in the cache, and loads it if necessary.
+
+use std::{sync::Arc, time::Duration};
+
+use http::{Method, StatusCode};
+use http_body_util::Empty;
+use stockade_cache::{Answer, CacheMode, Error, Invalidation, Lifespan, Reason};
+use stockade_model::{outcome::Outcome, time::Runtime};
+
+use super::{
+    context::RequestContext,
+    fetch::{freshened_by_head, load},
+    passthrough::{forward, pass_through},
+    reply::{NotServable, Reply, SelectedResponse, cache_status},
+    runtime::LocalRuntime,
+    stored::{CacheEntry, EntryKey, StoredResponse},
+};
+use crate::{
+    frontend::ClientBody,
+    policy::{
+        accept::{Suits, Unfit, suits},
+        cache_status::{CacheStatus, Forward},
+        conditional::{self, HeadEffect},
+    },
+};
+
+/// Lookups of one request: each variant found may lead to another key.
+const LOOKUPS_MAX: usize = 4;
+
+/// A fresh response for a GET without directives. It never waits.
+pub fn try_hit(context: &RequestContext) -> Option<Reply> {
+    if context.method != Method::GET || !context.directives.is_empty() || context.is_loop() {
+        return None;
+    }
+    let mut entry_key = EntryKey::from(context.key.clone());
+    for _ in 0..LOOKUPS_MAX {
+        let Some(answer) = context.route.cache.get_answer(&entry_key) else {
+            entry_key = variant_key(context, &entry_key)?;
+            continue;
+        };
+        let CacheEntry::Response(stored) = &answer.value else { return None };
+        if stored.matches(&context.headers) {
+            let cache_status = cache_status(&answer, stored, Forward::UriMiss);
+            return SelectedResponse { stored, resident: answer.age, cache_status }.reply(context).ok();
+        }
+        entry_key.variant = Some(Arc::new(stored.vary.selecting(&context.headers)));
+    }
+    None
+}
+
+/// The key of the variant that a request selects, if the latest response of the URL is another one. That response may
+/// have expired: its `Vary` still applies, and the request does not wait until it is loaded anew.
+fn variant_key(context: &RequestContext, entry_key: &EntryKey) -> Option<EntryKey> {
+    if entry_key.variant.is_some() {
+        return None;
+    }
+    let CacheEntry::Response(latest) = context.route.cache.peek(entry_key)?.value else { return None };
+    if latest.matches(&context.headers) {
+        return None;
+    }
+    let variant = Some(Arc::new(latest.vary.selecting(&context.headers)));
+    Some(EntryKey { key: entry_key.key.clone(), variant })
+}
+
+/// How the request's own directives change the lookup.
+enum LookupPlan {
+    Cache(CacheMode, Forward),
+    /// The request accepts this stale response (`max-stale`).
+    Stale(Arc<StoredResponse>, Duration),
+    /// `only-if-cached`, and nothing suitable is stored.
+    NotStored,
+}
+
+fn plan_lookup(context: &RequestContext, entry_key: &EntryKey) -> LookupPlan {
+    let miss = if entry_key.variant.is_some() { Forward::VaryMiss } else { Forward::UriMiss };
+    let directives = &context.directives;
+    if directives.is_empty() {
+        return LookupPlan::Cache(CacheMode::Default, miss);
+    }
+    let found = context.route.cache.peek(entry_key).and_then(|found| match found.value {
+        CacheEntry::Response(stored) => Some((stored, found.age)),
+        CacheEntry::Uncacheable(_) | CacheEntry::OtherVariant(_) => None,
+    });
+    let Some((stored, resident)) = found else {
+        return if directives.only_if_cached {
+            LookupPlan::NotStored
+        } else {
+            LookupPlan::Cache(CacheMode::Default, miss)
+        };
+    };
+    let is_selected = stored.matches(&context.headers);
+    let age = stored.freshness.age(resident);
+    match suits(directives, &stored.freshness, age, stored.lifetime()) {
+        Suits::Yes => LookupPlan::Cache(CacheMode::Default, miss),
+        // The variant is looked up under its own key.
+        _ if !is_selected => LookupPlan::Cache(CacheMode::Default, miss),
+        Suits::Stale => LookupPlan::Stale(stored, resident),
+        Suits::No(_) if directives.only_if_cached => LookupPlan::NotStored,
+        Suits::No(Unfit::Expired | Unfit::MustValidate) => {
+            LookupPlan::Cache(CacheMode::Default, Forward::Stale)
+        }
+        Suits::No(_) => LookupPlan::Cache(CacheMode::Reload, Forward::Request),
+    }
+}
+
+/// Replies from the cache, or loads the response.
+pub async fn serve_get(context: &Arc<RequestContext>, runtime: &LocalRuntime) -> Reply {
+    let mut entry_key = EntryKey::from(context.key.clone());
+    if context.has_credentials() && is_unshared_with_credentials(context, &entry_key) {
+        return Box::pin(load_uncoalesced(context, entry_key, Forward::UriMiss)).await;
+    }
+    for _ in 0..LOOKUPS_MAX {
+        if let Some(variant) = variant_key(context, &entry_key) {
+            entry_key = variant;
+        }
+        let (mode, forward) = match plan_lookup(context, &entry_key) {
+            LookupPlan::Cache(mode, forward) => (mode, forward),
+            LookupPlan::Stale(stored, resident) => {
+                let cache_status = CacheStatus::stored(Outcome::Stale, stored.ttl_s(resident));
+                let selected = SelectedResponse { stored: &stored, resident, cache_status };
+                return reply_or_forward(context, &selected).await;
+            }
+            LookupPlan::NotStored => return not_stored(),
+        };
+        let (load_context, load_key) = (Arc::clone(context), entry_key.clone());
+        let started = runtime.now();
+        let answer = context
+            .route
+            .cache
+            .get_streaming(entry_key.clone(), mode, |reservation| load(load_context, load_key, reservation))
+            .await;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return error_reply(context, &error, forward),
+        };
+        let stored = match &answer.value {
+            CacheEntry::Response(stored) => stored,
+            // The leader had credentials; a request without them may get another response.
+            CacheEntry::Uncacheable(marker) if marker.is_for_credentials() && !context.has_credentials() => {
+                continue;
+            }
+            CacheEntry::Uncacheable(_) => {
+                return Box::pin(load_uncoalesced(context, entry_key, forward)).await;
+            }
+            // The leader selects another response; this request selects the latest one.
+            CacheEntry::OtherVariant(latest) if latest.matches(&context.headers) => continue,
+            CacheEntry::OtherVariant(latest) => latest,
+        };
+        if stored.matches(&context.headers) {
+            // An error response to a client that was not identified; nothing says that identified ones may share it.
+            if answer.outcome == Outcome::Coalesced
+                && stored.lifespan == Lifespan::NONE
+                && !stored.status.is_success()
+                && context.may_identify_user()
+            {
+                return Box::pin(load_uncoalesced(context, entry_key, forward)).await;
+            }
+            if mode == CacheMode::Reload
+                && context.directives.no_cache
+                && let Reason::Failed(error) = &answer.reason
+            {
+                return error_reply(context, error, forward);
+            }
+            if answer.outcome == Outcome::Coalesced {
+                context.route.counts.wait().note(runtime.now() - started);
+            }
+            let cache_status = cache_status(&answer, stored, forward);
+            let selected = SelectedResponse { stored, resident: answer.age, cache_status };
+            return reply_or_forward(context, &selected).await;
+        }
+        entry_key.variant = Some(Arc::new(stored.vary.selecting(&context.headers)));
+    }
+    Box::pin(load_uncoalesced(context, entry_key, Forward::VaryMiss)).await
+}
+
+/// Whether responses to requests with credentials are known not to be shared, and none without is stored.
+fn is_unshared_with_credentials(context: &RequestContext, entry_key: &EntryKey) -> bool {
+    let cache = &context.route.cache;
+    let marker = EntryKey::credentials_marker(&entry_key.key);
+    !context.directives.only_if_cached
+        && cache.peek(&marker).is_some()
+        && !cache.peek(entry_key).is_some_and(|found| matches!(found.value, CacheEntry::Response(_)))
+}
+
+/// Loads a response for this request alone. It is stored if it turns out to be storable.
+async fn load_uncoalesced(context: &Arc<RequestContext>, entry_key: EntryKey, forward: Forward) -> Reply {
+    if let Some(private) = context.take_private_response() {
+        return pass_through(private, CacheStatus::forwarded(Outcome::Miss, forward));
+    }
+    let entry_key = variant_key(context, &entry_key).unwrap_or(entry_key);
+    let (load_context, load_key) = (Arc::clone(context), entry_key.clone());
+    let answer = context
+        .route
+        .uncoalesced
+        .get_streaming(entry_key.clone(), CacheMode::Reload, |reservation| {
+            load(load_context, load_key, reservation)
+        })
+        .await;
+    match answer {
+        Ok(Answer { value: CacheEntry::Response(stored), outcome, age, reason })
+            if stored.matches(&context.headers) =>
+        {
+            match reason {
+                Reason::Failed(error) if context.directives.no_cache => error_reply(context, &error, forward),
+                reason => {
+                    let answer = Answer { value: (), outcome, age, reason };
+                    let cache_status = cache_status(&answer, &stored, forward);
+                    let selected = SelectedResponse { stored: &stored, resident: age, cache_status };
+                    reply_or_forward(context, &selected).await
+                }
+            }
+        }
+        Ok(Answer { reason: Reason::Failed(error), .. }) | Err(error) => {
+            error_reply(context, &error, forward)
+        }
+        // A concurrent load has just stored another variant under the URL.
+        Ok(Answer { value: CacheEntry::OtherVariant(_), .. }) => {
+            Box::pin(load_uncoalesced(context, entry_key, forward)).await
+        }
+        Ok(_) => match context.take_private_response() {
+            Some(private) => pass_through(private, CacheStatus::forwarded(Outcome::Miss, forward)),
+            None => error_reply(context, &Error::LeaderLost, forward),
+        },
+    }
+}
+
+/// The origin's error response to this request alone, if there is one; otherwise the proxy's own.
+fn error_reply(context: &RequestContext, error: &Error, forward: Forward) -> Reply {
+    match context.take_private_response() {
+        Some(private) => pass_through(private, CacheStatus::forwarded(Outcome::Error, forward)),
+        None => Reply::error(context, error, forward),
+    }
+}
+
+async fn reply_or_forward(context: &Arc<RequestContext>, selected: &SelectedResponse<'_>) -> Reply {
+    match selected.reply(context) {
+        Ok(reply) => reply,
+        Err(NotServable::BodyDiscarded | NotServable::Condition) => {
+            Box::pin(forward(context, Empty::new(), Forward::Bypass)).await
+        }
+    }
+}
+
+/// The reply to `only-if-cached`.
+fn not_stored() -> Reply {
+    let forwarded = CacheStatus::forwarded(Outcome::Error, Forward::UriMiss);
+    let cache_status = CacheStatus { forward: None, ..forwarded };
+    Reply::text(StatusCode::GATEWAY_TIMEOUT, "it is not stored here", cache_status)
+}
+
+/// Replies from a stored and fresh response; otherwise forwards the HEAD, whose response may freshen the stored one.
+pub async fn serve_head(context: &Arc<RequestContext>, body: ClientBody) -> Reply {
+    let mut entry_key = EntryKey::from(context.key.clone());
+    let mut found = context.route.cache.peek(&entry_key);
+    if let Some(CacheEntry::Response(stored)) = found.as_ref().map(|found| &found.value)
+        && !stored.matches(&context.headers)
+    {
+        entry_key.variant = Some(Arc::new(stored.vary.selecting(&context.headers)));
+        found = context.route.cache.peek(&entry_key);
+    }
+    let Some((stored, resident, is_fresh)) = found.and_then(|found| match found.value {
+        CacheEntry::Response(stored) => Some((stored, found.age, !found.fresh_for.is_zero())),
+        CacheEntry::Uncacheable(_) | CacheEntry::OtherVariant(_) => None,
+    }) else {
+        if context.directives.only_if_cached {
+            return not_stored();
+        }
+        return forward(context, body, Forward::UriMiss).await;
+    };
+    let age = stored.freshness.age(resident);
+    let suits = suits(&context.directives, &stored.freshness, age, stored.lifetime());
+    if suits == Suits::Stale || suits == Suits::Yes && is_fresh {
+        let outcome = if suits == Suits::Yes { Outcome::Hit } else { Outcome::Stale };
+        let cache_status = CacheStatus::stored(outcome, stored.ttl_s(resident));
+        let selected = SelectedResponse { stored: &stored, resident, cache_status };
+        return reply_or_forward(context, &selected).await;
+    }
+    if context.directives.only_if_cached {
+        return not_stored();
+    }
+    let reply = forward(context, body, Forward::Stale).await;
+    let (response, length) = (&reply.response, stored.body.length().unwrap_or(0));
+    let effect = conditional::head_effect(
+        stored.status,
+        &stored.headers,
+        length,
+        response.status(),
+        response.headers(),
+    );
+    match effect {
+        HeadEffect::Freshens => {
+            // Only if the entry has not been purged or replaced meanwhile.
+            let is_still_stored = context.route.cache.peek(&entry_key).is_some_and(|found| {
+                matches!(found.value, CacheEntry::Response(current) if Arc::ptr_eq(&current, &stored))
+            });
+            let entry = freshened_by_head(context, &entry_key, &stored, response.headers());
+            if let Some(entry) = entry.filter(|_| is_still_stored) {
+                context.route.cache.insert(entry_key, entry);
+            }
+        }
+        HeadEffect::Invalidates => {
+            context.route.cache.invalidate(&entry_key, Invalidation::Soft);
+        }
+        HeadEffect::Nothing => {}
+    }
+    reply
+}

@@ -1,0 +1,97 @@
+//! Requests that go to the origin without a lookup, and their responses, which are passed through.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use http::{Response, StatusCode, Version};
+use stockade_cache::Invalidation;
+use stockade_model::outcome::Outcome;
+
+use super::{
+    context::{RequestContext, pseudonym},
+    fetched_body::FetchedBody,
+    origin::RequestBody,
+    reply::Reply,
+    reply_body::ReplyBody,
+    router::Router,
+    runtime::system_now,
+    stored::{ResponseCache, url_tag},
+};
+use crate::{
+    frontend::ClientBody,
+    policy::{
+        cache_status::{CacheStatus, Forward},
+        hop,
+        invalidate::invalidated,
+        key::CacheKey,
+    },
+};
+
+/// Forwards the client's request as it is.
+pub async fn forward<B: RequestBody>(context: &Arc<RequestContext>, body: B, forward: Forward) -> Reply {
+    let request = context.origin_request(context.method.clone(), context.forward_headers(), body);
+    let response = match context.send(request).await {
+        Ok(mut response) => {
+            hop::strip(response.headers_mut());
+            response
+        }
+        Err(error) => {
+            let status = error.status();
+            // The text reveals nothing about the servers behind the proxy.
+            let text = match status {
+                StatusCode::GATEWAY_TIMEOUT => "the origin has not answered in time",
+                StatusCode::PAYLOAD_TOO_LARGE => "the request's body is too large",
+                StatusCode::REQUEST_TIMEOUT => "the request's body has not arrived in time",
+                StatusCode::BAD_REQUEST => "the request cannot be forwarded",
+                _ => "the origin cannot be reached",
+            };
+            return Reply::text(status, text, CacheStatus::forwarded(Outcome::Error, forward));
+        }
+    };
+    pass_through(response, CacheStatus::forwarded(Outcome::Bypass, forward))
+}
+
+/// Forwards a request that may change resources. The invalidation runs as its own task, so that it completes although the
+/// client disconnects.
+pub async fn forward_unsafe(
+    context: &Arc<RequestContext>,
+    body: ClientBody,
+    router: &Arc<ArcSwap<Router>>,
+) -> Reply {
+    let (task_context, router) = (Arc::clone(context), Arc::clone(router));
+    #[expect(clippy::disallowed_methods, reason = "on the current thread, which owns the connection")]
+    let task = tokio::spawn(async move { forward_and_invalidate(&task_context, body, &router).await });
+    task.await.unwrap_or_else(|_panic| {
+        let cache_status = CacheStatus::forwarded(Outcome::Error, Forward::Method);
+        Reply::text(StatusCode::BAD_GATEWAY, "the request has been aborted", cache_status)
+    })
+}
+
+/// Invalidates before the client gets the response.
+async fn forward_and_invalidate(
+    context: &Arc<RequestContext>,
+    body: ClientBody,
+    router: &ArcSwap<Router>,
+) -> Reply {
+    let reply = forward(context, body, Forward::Method).await;
+    let response = &reply.response;
+    for key in invalidated(&context.method, &context.key, response.status(), response.headers()) {
+        // The URL may belong to another route.
+        invalidate_url(&context.route.cache, router.load().cache_key(key), Invalidation::Hard);
+    }
+    reply
+}
+
+/// The origin's response as a reply.
+pub fn pass_through(response: Response<FetchedBody>, cache_status: CacheStatus) -> Reply {
+    let mut response = response.map(|body| ReplyBody::Fetched(Box::new(body)));
+    hop::add_via(response.headers_mut(), Version::HTTP_11, pseudonym());
+    hop::supply_date(response.headers_mut(), system_now());
+    Reply::new(response, cache_status)
+}
+
+/// Invalidates all variants of a URL, and returns their number.
+pub fn invalidate_url(cache: &ResponseCache, key: CacheKey, mode: Invalidation) -> usize {
+    let variants = cache.invalidate_tag(&url_tag(&key), mode);
+    variants + usize::from(cache.invalidate(&key.into(), mode))
+}

@@ -1,0 +1,294 @@
+//! The active configuration: its routes, their origins, and the route of each request.
+
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use http::{
+    HeaderMap, HeaderName, StatusCode,
+    header::HOST,
+    request::Parts,
+    uri::{Authority, PathAndQuery},
+};
+use stockade_cache::{InvalidStrategy, Lifespan, Limit};
+
+use super::{
+    counts::RouteMetrics,
+    origin::{OriginClient, OriginOpenError},
+    stored::ResponseCache,
+};
+use crate::{
+    admin::{Refreshes, RouteStats},
+    config::{self, Config},
+    frontend::ConnectionInfo,
+    policy::{
+        conditional::has_validator,
+        directives::ResponseDirectives,
+        freshness::{Basis, Freshness, Heuristics},
+        key::CacheKey,
+    },
+};
+
+pub struct Route {
+    pub config: config::RouteConfig,
+    pub origin: Arc<OriginClient>,
+    /// The cache under the route's strategy.
+    pub cache: ResponseCache,
+    /// The same entries for responses that are not shared: without coalescing and breaker.
+    pub uncoalesced: ResponseCache,
+    /// Larger bodies are not stored.
+    pub body_bytes_max: usize,
+    pub counts: Arc<RouteMetrics>,
+}
+
+impl Route {
+    /// A route over the entries of `root`.
+    pub fn new(
+        config: config::RouteConfig,
+        origin: Arc<OriginClient>,
+        root: &ResponseCache,
+        body_bytes_max: usize,
+        counts: Arc<RouteMetrics>,
+    ) -> Result<Self, InvalidStrategy> {
+        let independent = stockade_cache::Strategy {
+            fetch: stockade_cache::Fetch::Independent,
+            breaker: None,
+            // There is no stale response to serve instead.
+            load: stockade_cache::LoadBounds { soft_timeout: None, ..config.strategy.load },
+            ..config.strategy.clone()
+        };
+        let cache = root.view(&config.strategy, None)?;
+        let uncoalesced = root.view(&independent, None)?;
+        Ok(Self { config, origin, cache, uncoalesced, body_bytes_max, counts })
+    }
+
+    #[must_use]
+    pub fn stats(&self) -> RouteStats {
+        let mut requests = self.cache.stats().requests();
+        requests += self.uncoalesced.stats().requests();
+        RouteStats {
+            name: self.config.name.clone(),
+            outcomes: self.counts.outcomes(),
+            refreshes: Refreshes::from(&requests),
+            requests,
+            breaker: self.cache.breaker_states().first().map(|(_, state)| (*state).into()),
+            response_time: Some(self.counts.response().histogram()),
+            wait_time: Some(self.counts.wait().histogram()),
+            load_time: Some(self.counts.load().histogram()),
+        }
+    }
+
+    /// How long responses without a declared lifetime are fresh.
+    #[must_use]
+    pub fn heuristics(&self) -> Heuristics {
+        if self.config.ttl_default.is_some() { Heuristics::OFF } else { Heuristics::default() }
+    }
+
+    /// How long a response is stored and fresh. `None`: it must not be reused.
+    #[must_use]
+    pub fn lifespan(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        directives: &ResponseDirectives,
+        freshness: &Freshness,
+    ) -> Option<Lifespan> {
+        let config::RouteConfig { strategy, ttl, ttl_default, .. } = &self.config;
+        let is_not_found = matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
+        let undeclared_ttl = || match freshness.basis {
+            Basis::Origin => None,
+            _ if is_not_found => strategy.negative_ttl,
+            _ if status.is_success() || status.is_redirection() => {
+                ttl_default.or_else(|| (!self.origin.is_http()).then_some(strategy.ttl).flatten())
+            }
+            _ => None,
+        };
+        let ttl = match ttl {
+            _ if freshness.must_validate => Duration::ZERO,
+            Some(ttl) if !is_not_found => *ttl,
+            _ => undeclared_ttl().unwrap_or_else(|| freshness.fresh_for()),
+        };
+        if ttl.is_zero() && !self.may_share(directives, freshness) {
+            return None;
+        }
+        let mut lifespan = Lifespan { ttl, ..Lifespan::NONE };
+        let forbids_stale = !freshness.may_be_stale || freshness.must_validate;
+        if !is_not_found {
+            lifespan.swr = freshness.swr.unwrap_or(if forbids_stale { Duration::ZERO } else { strategy.swr });
+            lifespan.sie = freshness.sie.unwrap_or(if forbids_stale { Duration::ZERO } else { strategy.sie });
+            if has_validator(headers) {
+                lifespan.keep = VALIDATION_KEEP;
+            }
+        }
+        (lifespan != Lifespan::NONE).then_some(lifespan)
+    }
+
+    /// Whether a response without freshness may be shared at all: the origin declares a lifetime, a stale period,
+    /// `public`, or `no-cache` (each use is validated); the route sets a lifetime; or the origin is a database, which does
+    /// not know the user. Without any of these it may be one user's page, selected by a cookie.
+    fn may_share(&self, directives: &ResponseDirectives, freshness: &Freshness) -> bool {
+        let config::RouteConfig { ttl, ttl_default, .. } = &self.config;
+        let by_route = ttl.is_some() || ttl_default.is_some() || !self.origin.is_http();
+        let has_lifetime = freshness.basis == Basis::Origin || !freshness.lifetime.is_zero();
+        let stale_periods = [freshness.swr, freshness.sie];
+        let may_be_stale = stale_periods.into_iter().flatten().any(|period| !period.is_zero());
+        by_route || has_lifetime || may_be_stale || directives.public || freshness.must_validate
+    }
+
+    /// The words of the tag fields.
+    #[must_use]
+    pub fn tags(&self, headers: &HeaderMap) -> Box<[Box<str>]> {
+        let values = self.config.tag_headers.iter().flat_map(|name| headers.get_all(name));
+        let words = values.filter_map(|value| value.to_str().ok());
+        let words = words.flat_map(|value| value.split([' ', ',', '\t'])).filter(|word| !word.is_empty());
+        words.take(TAGS_MAX).map(Box::from).collect()
+    }
+
+    #[must_use]
+    pub fn tag_headers(&self) -> &[HeaderName] {
+        &self.config.tag_headers
+    }
+}
+
+pub struct Router {
+    pub config: Config,
+    /// In the order of the configuration.
+    pub routes: Vec<Arc<Route>>,
+    /// In the order of the configuration.
+    pub origins: Vec<Arc<OriginClient>>,
+    /// Counts and logs requests that match no route.
+    pub unrouted: Arc<Route>,
+}
+
+/// No route serves a request. The messages are sent to clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RoutingError {
+    #[error("this host is not served here")]
+    UnknownHost,
+    #[error("no route has this path")]
+    NoRoute,
+}
+
+impl RoutingError {
+    #[must_use]
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::UnknownHost => StatusCode::MISDIRECTED_REQUEST,
+            Self::NoRoute => StatusCode::NOT_FOUND,
+        }
+    }
+}
+
+impl Router {
+    /// Unchanged routes and origins of `previous` are reused, with their counts, connections and breakers.
+    pub async fn open(
+        config: Config,
+        root: &ResponseCache,
+        previous: Option<&Self>,
+    ) -> Result<Self, RouterError> {
+        let mut origins = Vec::new();
+        for origin in &config.origins {
+            let unchanged = previous.and_then(|previous| {
+                let index = previous.config.origins.iter().position(|old| old == origin)?;
+                Some(Arc::clone(&previous.origins[index]))
+            });
+            origins.push(match unchanged {
+                Some(origin) => origin,
+                None => Arc::new(OriginClient::open(origin).await?),
+            });
+        }
+        let mut routes = Vec::new();
+        for route in &config.routes {
+            let origin = &origins[route.origin];
+            let unchanged = previous.and_then(|previous| {
+                let is_same =
+                    |old: &&Arc<Route>| Arc::ptr_eq(&old.origin, origin) && old.config.is_same(route);
+                previous.routes.iter().find(is_same)
+            });
+            routes.push(match unchanged {
+                Some(route) => Arc::clone(route),
+                None => {
+                    let same_name = previous.and_then(|previous| {
+                        previous.routes.iter().find(|old| old.config.name == route.name)
+                    });
+                    let counts = same_name.map(|old| Arc::clone(&old.counts)).unwrap_or_default();
+                    let body_bytes_max = body_bytes_max(&config.limit);
+                    let opened = Route::new(route.clone(), Arc::clone(origin), root, body_bytes_max, counts);
+                    let strategy_error = |error| RouterError::Strategy { route: route.name.clone(), error };
+                    Arc::new(opened.map_err(strategy_error)?)
+                }
+            });
+        }
+        let unrouted = match previous {
+            Some(previous) => Arc::clone(&previous.unrouted),
+            None => {
+                let route = config::RouteConfig { name: String::new(), ..config.routes[0].clone() };
+                let route = Route::new(route, Arc::clone(&origins[0]), root, 0, Arc::default());
+                Arc::new(route.map_err(RouterError::Limit)?)
+            }
+        };
+        Ok(Self { config, routes, origins, unrouted })
+    }
+
+    /// The key always belongs to the request, also if no route does.
+    pub fn resolve(
+        &self,
+        head: &Parts,
+        peer: ConnectionInfo,
+    ) -> (CacheKey, Result<Arc<Route>, RoutingError>) {
+        let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
+        let authority = head.uri.authority().map(Authority::as_str).or(host).unwrap_or_default();
+        let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+        let scheme = if peer.is_tls { "https" } else { "http" };
+        // Routes match the normalised path, which is also what the origin is sent.
+        let key = CacheKey::new(scheme, authority, target);
+        if !self.config.has_host(authority) {
+            return (key, Err(RoutingError::UnknownHost));
+        }
+        let Some(route) = self.config.route(authority, key.path()) else {
+            return (key, Err(RoutingError::NoRoute));
+        };
+        let index = self.config.routes.iter().position(|one| std::ptr::eq(one, route)).unwrap_or_default();
+        (route_key(route, key), Ok(Arc::clone(&self.routes[index])))
+    }
+
+    /// The cache key of a URL, without the query parameters that its route ignores.
+    #[must_use]
+    pub fn cache_key(&self, key: CacheKey) -> CacheKey {
+        match self.config.route(key.authority(), key.path()) {
+            Some(route) => route_key(route, key),
+            None => key,
+        }
+    }
+}
+
+fn route_key(route: &config::RouteConfig, key: CacheKey) -> CacheKey {
+    match route.cache_target(key.path_and_query()) {
+        Cow::Borrowed(_) => key,
+        Cow::Owned(target) => CacheKey::new(key.scheme(), key.authority(), &target),
+    }
+}
+
+/// The largest body that is stored, in bytes.
+fn body_bytes_max(limit: &Limit) -> usize {
+    const DEFAULT: usize = 1 << 20;
+    match (limit.max_object, limit.bytes) {
+        (Some(bytes_max), _) => bytes_max,
+        (None, Some(bytes)) => DEFAULT.min(bytes / 16),
+        (None, None) => DEFAULT,
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RouterError {
+    #[error("limit: {0}")]
+    Limit(InvalidStrategy),
+    #[error("route {route}: {error}")]
+    Strategy { route: String, error: InvalidStrategy },
+    #[error(transparent)]
+    Origin(#[from] OriginOpenError),
+}
+
+/// How long an expired response with a validator stays, so that it can be validated.
+const VALIDATION_KEEP: Duration = Duration::from_mins(10);
+
+/// Tags of one response; the rest are ignored.
+const TAGS_MAX: usize = 256;

@@ -1,0 +1,5 @@
+//! The proxy in real bytes: connections of clients, connections to origins, and both together.
+
+mod frontend;
+mod serve;
+mod upstream;

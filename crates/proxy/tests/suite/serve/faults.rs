@@ -1,0 +1,368 @@
+//! Origin failures: truncated bodies are not stored, stored responses serve as fallback.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::SeqCst},
+};
+
+use tokio::{io::AsyncWriteExt, sync::Semaphore};
+
+use crate::serve::support::*;
+
+/// The action of an origin after its bytes.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    Close,
+    Reset,
+    Freeze,
+}
+
+async fn write_then(mut line: Connection, bytes: Vec<u8>, then: Ending) -> Option<Connection> {
+    let _ = line.write_all(&bytes).await;
+    match then {
+        Ending::Close => {}
+        Ending::Reset => line.get_ref().set_zero_linger().expect("a socket"),
+        Ending::Freeze => while read_head(&mut line).await.is_some() {},
+    }
+    None
+}
+
+const SHORT: &str = "connections = 100\n[origin.timeouts]\nhead = \"60ms\"\nbody = \"60ms\"";
+
+/// Truncated responses: the bytes and the end of the connection.
+fn truncations() -> Vec<(Vec<u8>, Ending)> {
+    let header = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60";
+    let some = String::from_utf8(vec![b'x'; 100_000]).expect("text");
+    let sized = format!("{header}\r\nContent-Length: 200000\r\n\r\n{some}").into_bytes();
+    let chunked = format!("{header}\r\nTransfer-Encoding: chunked\r\n\r\n186a0\r\n{some}\r\n");
+    let garbage = format!("{chunked}zz\r\ngarbage").into_bytes();
+    let within = format!("{chunked}ff\r\nxxxxxxxxxx").into_bytes();
+    let endless = format!("{chunked}fffffffffffffffff\r\n").into_bytes();
+    let closes = format!("{header}\r\n\r\n{some}").into_bytes();
+    let chunked = chunked.into_bytes();
+    let mut cuts = vec![(closes.clone(), Ending::Reset), (closes, Ending::Freeze)];
+    for bytes in [sized, chunked, garbage, within, endless] {
+        cuts.extend([Ending::Close, Ending::Reset, Ending::Freeze].map(|then| (bytes.clone(), then)));
+    }
+    cuts
+}
+
+#[tokio::test]
+async fn truncated_body_is_reported_and_not_stored() {
+    for (bytes, then) in truncations() {
+        let label = format!("{:?} {then:?}", String::from_utf8_lossy(&bytes[bytes.len() - 12..]));
+        let is_well = Arc::new(AtomicBool::new(false));
+        let well = Arc::clone(&is_well);
+        let origin = Origin::start(move |_, mut line| {
+            let (bytes, is_well) = (bytes.clone(), well.load(SeqCst));
+            async move {
+                if !is_well {
+                    return write_then(line, bytes, then).await;
+                }
+                line.write_all(&good(b"whole")).await.ok().map(|()| line)
+            }
+        })
+        .await;
+        let proxy = proxy_with(&origin.url(), "", SHORT).await;
+        // Coalesced over HTTP/1.1, then alone over HTTP/2.
+        let mut clients = crowd(&proxy, 20, |_| request("GET", "/", &[])).await;
+        for client in &mut clients {
+            let head = client.head_to("GET").await.expect("a head");
+            assert_eq!(head.status, 200, "{label}");
+            let answer = client.rest(head, Vec::new()).await;
+            assert!(!answer.is_whole, "{label}: {:?} {}", answer.head, answer.body.len());
+            assert!(answer.body.iter().all(|byte| *byte == b'x') && answer.body.len() <= 100_010, "{label}");
+        }
+        with_timeout(proxy.proxy().cache().wait_idle()).await;
+        let asked = origin.count();
+        let requests = Http2::connect(&proxy).await;
+        let mut answer = requests.get("/").await;
+        assert_eq!(answer.head.status, 200, "{label}");
+        let reset = answer.rest(Vec::new()).await.expect_err("a reset");
+        assert!(reset.is_reset(), "{label}: {reset}");
+        assert_eq!(origin.count(), asked + 1, "{label}: the failed load is repeated");
+        with_timeout(proxy.proxy().cache().wait_idle()).await;
+        is_well.store(true, SeqCst);
+        let whole = get(&proxy, "/").await;
+        whole.assert_body(b"whole");
+        let hit = get(&proxy, "/").await;
+        hit.assert_body(b"whole");
+        assert_eq!((hit.did(), origin.count()), ("hit", asked + 2), "{label}");
+    }
+}
+
+#[tokio::test]
+async fn invalid_response_is_502_or_504_and_not_remembered() {
+    let large = [b"HTTP/1.1 200 OK\r\nA: ".to_vec(), vec![b'a'; 1 << 20], b"\r\n\r\n".to_vec()].concat();
+    let cases: Vec<(Vec<u8>, Ending, u16)> = vec![
+        (Vec::new(), Ending::Close, 502),
+        (Vec::new(), Ending::Reset, 502),
+        (Vec::new(), Ending::Freeze, 504),
+        (b"HTTP/1.1 200 O".to_vec(), Ending::Close, 502),
+        (b"SSH-2.0-garbage\r\n\r\n".to_vec(), Ending::Freeze, 502),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd".to_vec(),
+            Ending::Freeze,
+            502,
+        ),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n".to_vec(), Ending::Freeze, 502),
+        (large, Ending::Freeze, 502),
+        (
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n".to_vec(),
+            Ending::Freeze,
+            502,
+        ),
+    ];
+    for (bytes, then, status) in cases {
+        let label = format!("{:?} {then:?}", String::from_utf8_lossy(&bytes[..bytes.len().min(40)]));
+        let origin = Origin::start(move |received, mut line| {
+            let bytes = bytes.clone();
+            async move {
+                if received.number == 0 {
+                    return write_then(line, bytes, then).await;
+                }
+                line.write_all(&good(b"whole")).await.ok().map(|()| line)
+            }
+        })
+        .await;
+        let proxy = proxy_with(&origin.url(), "", SHORT).await;
+        let clients = crowd(&proxy, 1, |_| request("GET", "/", &[])).await;
+        for answer in answers(clients).await {
+            assert_eq!((answer.status(), answer.did()), (status, "error"), "{label}");
+            assert!(!answer.text().contains("127.0.0.1"), "{label}: {:?}", answer.text());
+        }
+        let whole = get(&proxy, "/").await;
+        whole.assert_body(b"whole");
+        assert_eq!((whole.did(), origin.count()), ("miss", 2), "{label}");
+    }
+}
+
+#[tokio::test]
+async fn bytes_beyond_content_length_are_not_a_response() {
+    let origin = Origin::start(|received, mut line| async move {
+        let smuggled = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 4\r\n\r\nevil";
+        let answer = [good(received.target().as_bytes()), smuggled.as_bytes().to_vec()].concat();
+        line.write_all(&answer).await.ok().map(|()| line)
+    })
+    .await;
+    let proxy = proxy(&origin).await;
+    for number in 0..50 {
+        let target = format!("/{}", number % 25);
+        get(&proxy, &target).await.assert_body(target.as_bytes());
+    }
+    assert_eq!(origin.count(), 25);
+}
+
+/// An origin with one good response that is stale at once; `later` makes all others.
+async fn good_then(
+    fields: &'static [&'static str],
+    later: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static,
+) -> Origin {
+    Origin::responding(
+        move |received| {
+            if received.number == 0 { sized("200 OK", fields, b"good") } else { later(received) }
+        },
+    )
+    .await
+}
+
+const STALE_AT_ONCE: &[&str] = &["Cache-Control: max-age=1, stale-if-error=600", "Age: 100", "ETag: \"1\""];
+
+#[tokio::test]
+async fn error_status_is_replaced_by_a_stale_response() {
+    for status in ["500 A", "502 B", "503 C", "504 D", "408 E", "501 F", "520 G"] {
+        for header in ["X: y", "Cache-Control: max-age=60", "Cache-Control: no-store", "Set-Cookie: a=b"] {
+            let origin = good_then(STALE_AT_ONCE, move |_| sized(status, &[header], b"failed")).await;
+            let proxy = proxy(&origin).await;
+            assert_eq!(get(&proxy, "/").await.did(), "miss");
+            for answer in answers(crowd(&proxy, 10, |_| request("GET", "/", &[])).await).await {
+                assert_eq!(
+                    (answer.status(), answer.did()),
+                    (200, "fallback"),
+                    "{status} {header} {:?}",
+                    answer.head
+                );
+                answer.assert_body(b"good");
+                let cache_status = answer.field("cache-status").unwrap_or_default();
+                let code = &status[..3];
+                assert!(
+                    cache_status.contains("hit; ttl=-")
+                        || cache_status.contains(&format!("fwd=stale; fwd-status={code}")),
+                    "{cache_status}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn stale_response_is_served_while_origin_is_down() {
+    for then in [Ending::Close, Ending::Reset, Ending::Freeze] {
+        let origin = Origin::start(move |received, mut line| async move {
+            if received.number > 0 {
+                return write_then(line, Vec::new(), then).await;
+            }
+            line.write_all(&sized("200 OK", STALE_AT_ONCE, b"good")).await.ok().map(|()| line)
+        })
+        .await;
+        let proxy = proxy_with(&origin.url(), "", SHORT).await;
+        assert_eq!(get(&proxy, "/").await.did(), "miss");
+        let answer = get(&proxy, "/").await;
+        answer.assert_body(b"good");
+        assert_eq!(answer.did(), "fallback");
+        assert!(answer.field("age").is_some_and(|age| age != "0"), "{:?}", answer.head);
+    }
+}
+
+#[tokio::test]
+async fn must_revalidate_forbids_stale_responses() {
+    for header in ["max-age=1, must-revalidate", "max-age=1, proxy-revalidate", "s-maxage=1", "no-cache"] {
+        let fields: &'static [&'static str] = Box::leak(
+            vec![&*format!("Cache-Control: {header}").leak(), "Age: 1", "ETag: \"1\""].into_boxed_slice(),
+        );
+        let origin = good_then(fields, |_| sized("503 Away", &["X: y"], b"failed")).await;
+        let proxy = proxy(&origin).await;
+        assert_eq!(get(&proxy, "/").await.status(), 200);
+        let answer = get(&proxy, "/").await;
+        answer.assert_body(b"failed");
+        assert_eq!((answer.status(), origin.count()), (503, 2), "{header}");
+    }
+}
+
+#[tokio::test]
+async fn error_without_stale_response_reaches_all_waiters() {
+    for header in ["X: y", "Retry-After: 7", "Cache-Control: no-store", "Set-Cookie: own=1"] {
+        let gate = Arc::new(Semaphore::new(0));
+        let held = Arc::clone(&gate);
+        let origin = Origin::start(move |_, mut line| {
+            let gate = Arc::clone(&held);
+            async move {
+                gate.acquire().await.ok()?.forget();
+                line.write_all(&sized("503 Away", &[header], b"back at nine")).await.ok().map(|()| line)
+            }
+        })
+        .await;
+        let proxy = proxy(&origin).await;
+        let clients = crowd(&proxy, 50, |_| request("GET", "/", &[])).await;
+        until(|| origin.count() == 1).await;
+        gate.add_permits(1_000);
+        let mut cookies = 0;
+        for answer in answers(clients).await {
+            assert_eq!(answer.status(), 503, "{header}: {:?}", answer.head);
+            cookies += usize::from(answer.field("set-cookie").is_some());
+            if header.starts_with('X') || header.starts_with("Retry") {
+                answer.assert_body(b"back at nine");
+                let (name, value) = header.split_once(": ").expect("a field");
+                assert_eq!(answer.field(name), Some(value));
+            }
+        }
+        assert!(cookies <= origin.count(), "{cookies} cookies of {}", origin.count());
+        assert!(origin.count() < 50, "{header}: {} of 50 requests reached a failing origin", origin.count());
+        // The error is not stored.
+        let before = origin.count();
+        assert_eq!(get(&proxy, "/").await.status(), 503);
+        assert_eq!(origin.count(), before + 1, "{header}");
+    }
+}
+
+#[tokio::test]
+async fn large_error_response_reaches_the_client() {
+    let body = content(300_000);
+    let large = body.clone();
+    let origin = Origin::responding(move |_| sized("500 Oh", &["X: y"], &large)).await;
+    let proxy = proxy(&origin).await;
+    let answer = get(&proxy, "/").await;
+    assert_eq!(answer.status(), 500, "{:?}", answer.head);
+    answer.assert_body(&body);
+}
+
+#[tokio::test]
+async fn large_chunked_error_response_reaches_the_client() {
+    let body = content(80 << 10);
+    for status in ["404 Not Found", "403 Forbidden", "500 Oh", "503 Away"] {
+        let all = body.clone();
+        let origin = Origin::responding(move |_| {
+            let head = format!("HTTP/1.1 {status}\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n");
+            let mut bytes = head.into_bytes();
+            for piece in all.chunks(7_000) {
+                bytes.extend([format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat());
+            }
+            bytes.extend(b"0\r\n\r\n");
+            bytes
+        })
+        .await;
+        let proxy = proxy(&origin).await;
+        for number in 1..3 {
+            let answer = get(&proxy, "/").await;
+            assert_eq!(answer.status().to_string(), status[..3]);
+            answer.assert_body(&body);
+            assert_eq!((answer.field("x"), origin.count()), (Some("y"), number), "{status}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn negative_ttl_applies_to_404_without_max_age() {
+    let origin = Origin::responding(|received| {
+        let fields: &[&str] = if received.target() == "/said" { &["Cache-Control: max-age=0"] } else { &[] };
+        sized("404 Not Found", fields, b"nothing")
+    })
+    .await;
+    let proxy = proxy_with(&origin.url(), "", "[[route]]\nnegative_ttl = \"1m\"").await;
+    for (target, asked) in [("/", 1), ("/said", 4)] {
+        for number in 0..3 {
+            let answer = get(&proxy, target).await;
+            answer.assert_body(b"nothing");
+            assert_eq!(answer.status(), 404);
+            if target == "/" {
+                assert_eq!(answer.did(), if number == 0 { "miss" } else { "negative" });
+            }
+        }
+        assert_eq!(origin.count(), asked, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn open_breaker_sends_probes_only_and_closes_after_recovery() {
+    let gone = Arc::new(AtomicBool::new(true));
+    let is_gone = Arc::clone(&gone);
+    let origin = Origin::responding(move |received| {
+        if is_gone.load(SeqCst) {
+            sized("503 Away", &["X: y"], b"failed")
+        } else {
+            good(received.target().as_bytes())
+        }
+    })
+    .await;
+    let cache = "[cache]\nstrategy = \"breaker\"\nbreaker = { errors_rate = 0.5, period = \"10s\", min_calls = 5, open_for = \"80ms\", probes = 1 }\n";
+    let proxy = proxy_with(&origin.url(), cache, "").await;
+    for number in 0..100 {
+        let answer = get(&proxy, &format!("/{number}")).await;
+        assert_eq!(answer.status(), 503);
+        if number >= 5 && origin.count() == 5 {
+            assert!(answer.field("retry-after").is_some(), "{:?}", answer.head);
+        }
+    }
+    let asked = origin.count();
+    assert!((5..20).contains(&asked), "{asked} requests reached a failing origin");
+    gone.store(false, SeqCst);
+    // Probes among the requests close the breaker.
+    with_timeout(async {
+        let mut number = 0;
+        while get(&proxy, &format!("/back{number}")).await.status() != 200 {
+            number += 1;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn error_response_hides_the_origin_address() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    drop(listener);
+    let proxy = proxy_with(&format!("http://{address}"), "", "").await;
+    let answer = get(&proxy, "/").await;
+    assert_eq!((answer.status(), answer.did()), (502, "error"), "{:?}", answer.head);
+    assert!(!answer.text().contains(&address) && !answer.text().contains("127.0.0.1"), "{}", answer.text());
+}

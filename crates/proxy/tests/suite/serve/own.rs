@@ -1,0 +1,200 @@
+//! Responses for one client only.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::SeqCst},
+};
+
+use stockade_proxy::server::ProxyServer;
+use tokio::{io::AsyncWriteExt, sync::Semaphore};
+
+use crate::serve::support::*;
+
+/// An origin that consumes a permit for each response.
+async fn gated(
+    gate: &Arc<Semaphore>,
+    answer: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static,
+) -> Origin {
+    let gate = Arc::clone(gate);
+    Origin::start(move |received, mut line| {
+        let (gate, bytes) = (Arc::clone(&gate), answer(&received));
+        async move {
+            gate.acquire().await.ok()?.forget();
+            line.write_all(&bytes).await.ok().map(|()| line)
+        }
+    })
+    .await
+}
+
+fn waiters(proxy: &ProxyServer) -> u64 {
+    proxy.proxy().router().routes[0].stats().requests.waiters
+}
+
+fn with_cookie(user: usize) -> String {
+    request("GET", "/", &[&format!("Cookie: user={user}")])
+}
+
+#[tokio::test]
+async fn response_without_freshness_is_not_shared() {
+    for header in [
+        "Content-Type: text/html",
+        "ETag: \"1\"",
+        "Cache-Control: must-revalidate",
+        // Modified in the future: the heuristic freshness is zero.
+        "Last-Modified: Fri, 01 Jan 2100 00:00:00 GMT",
+    ] {
+        let gate = Arc::new(Semaphore::new(0));
+        let fails = Arc::new(AtomicBool::new(false));
+        let is_failing = Arc::clone(&fails);
+        let origin = gated(&gate, move |received| {
+            if is_failing.load(SeqCst) {
+                return sized("503 Away", &["X: y"], b"away");
+            }
+            sized("200 OK", &[header], received.field("cookie").unwrap_or_default().as_bytes())
+        })
+        .await;
+        let cache = "[cache]\nstrategy = \"breaker\"\nswr = \"1m\"\n";
+        let proxy = proxy_with(&origin.url(), cache, "connections = 100").await;
+        let first = crowd(&proxy, 1, with_cookie).await;
+        until(|| origin.count() == 1).await;
+        let others = crowd(&proxy, 20, |number| with_cookie(number + 1)).await;
+        until(|| waiters(&proxy) == 20).await;
+        gate.add_permits(1_000);
+        let all = answers(first).await.into_iter().chain(answers(others).await);
+        for (number, answer) in all.enumerate() {
+            answer.assert_body(format!("user={number}").as_bytes());
+            assert_eq!(answer.did(), "miss", "{header}");
+        }
+        assert_eq!(origin.count(), 21, "{header}");
+        // It is no fallback either.
+        fails.store(true, SeqCst);
+        let answer = send(&proxy, "GET", "/", &["Cookie: user=99"]).await;
+        assert_eq!(answer.status(), 503, "{header} {:?}", answer.text());
+        answer.assert_body(b"away");
+    }
+}
+
+#[tokio::test]
+async fn response_with_freshness_is_shared_with_waiters() {
+    for (route, header) in [
+        ("", "Cache-Control: no-cache\r\nETag: \"1\""),
+        ("", "Cache-Control: public"),
+        ("", "Cache-Control: max-age=0"),
+        ("", "Cache-Control: stale-if-error=60"),
+        ("", "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT"),
+        ("[[route]]\ndefault_ttl = \"1m\"\n", "X: y"),
+        ("[[route]]\nttl = \"1m\"\n", "X: y"),
+    ] {
+        let gate = Arc::new(Semaphore::new(0));
+        let origin = gated(&gate, move |received| {
+            sized("200 OK", &[header], received.field("cookie").unwrap_or_default().as_bytes())
+        })
+        .await;
+        let proxy = proxy_with(&origin.url(), route, "").await;
+        let first = crowd(&proxy, 1, with_cookie).await;
+        until(|| origin.count() == 1).await;
+        let others = crowd(&proxy, 20, |number| with_cookie(number + 1)).await;
+        until(|| waiters(&proxy) == 20).await;
+        gate.add_permits(1_000);
+        for answer in answers(first).await.into_iter().chain(answers(others).await) {
+            answer.assert_body(b"user=0");
+        }
+        assert_eq!(origin.count(), 1, "{route} {header}");
+    }
+}
+
+#[tokio::test]
+async fn error_for_anonymous_requests_is_not_shared_with_users() {
+    for status in ["302 Found", "401 Unauthorized", "403 Forbidden", "404 Not Found"] {
+        let gate = Arc::new(Semaphore::new(0));
+        let origin = gated(&gate, move |received| {
+            match received.field("cookie").or(received.field("authorization")) {
+                Some(who) => sized("200 OK", &["Cache-Control: private"], who.as_bytes()),
+                None => sized(status, &["Location: /login"], b"who are you?"),
+            }
+        })
+        .await;
+        let proxy = proxy(&origin).await;
+        let anonymous = |_: usize| request("GET", "/", &[]);
+        let first = crowd(&proxy, 1, anonymous).await;
+        until(|| origin.count() == 1).await;
+        let unknown = crowd(&proxy, 5, anonymous).await;
+        let users = crowd(&proxy, 5, with_cookie).await;
+        let shown = crowd(&proxy, 1, |_| request("GET", "/", &["Authorization: Basic eA=="])).await;
+        until(|| waiters(&proxy) == 11).await;
+        gate.add_permits(1_000);
+        for answer in answers(first).await.into_iter().chain(answers(unknown).await) {
+            assert_eq!(answer.status().to_string(), status[..3]);
+            answer.assert_body(b"who are you?");
+        }
+        for (user, answer) in answers(users).await.into_iter().enumerate() {
+            answer.assert_body(format!("user={user}").as_bytes());
+        }
+        answers(shown).await[0].assert_body(b"Basic eA==");
+        assert_eq!(origin.count(), 7, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn range_and_conditions_are_forwarded_for_private_responses() {
+    for (header, asked) in [
+        ("Cache-Control: private, max-age=60", "X: y"),
+        ("Cache-Control: no-store", "X: y"),
+        ("Cache-Control: max-age=60\r\nSet-Cookie: a=b", "X: y"),
+        ("X: y", "X: y"),
+        ("Cache-Control: max-age=60", "Authorization: Basic eA=="),
+    ] {
+        let body = content(1_000);
+        let all = body.clone();
+        let origin = Origin::responding(move |received| {
+            let fields = |range| [header, "ETag: \"1\"", range];
+            match (received.field("if-none-match"), received.field("if-match"), received.field("range")) {
+                (Some("\"1\""), ..) => {
+                    format!("HTTP/1.1 304 Not Modified\r\n{}\r\n", lines(&fields("X: y"))).into_bytes()
+                }
+                (_, Some("\"0\""), _) => sized("412 Another", &fields("X: y"), b""),
+                (.., Some("bytes=10-19")) if received.field("if-range") != Some("\"0\"") => {
+                    sized("206 Part", &fields("Content-Range: bytes 10-19/1000"), &all[10..20])
+                }
+                (.., Some("bytes=1000-")) => sized("416 No", &fields("Content-Range: bytes */1000"), b""),
+                _ => sized("200 OK", &fields("X: y"), &all),
+            }
+        })
+        .await;
+        let proxy = proxy(&origin).await;
+        send(&proxy, "GET", "/", &[asked]).await.assert_body(&body);
+        for (number, (fields, status, part)) in [
+            (["Range: bytes=10-19", "X: y"], 206, &body[10..20]),
+            (["Range: bytes=10-19", "If-Range: \"1\""], 206, &body[10..20]),
+            (["Range: bytes=10-19", "If-Range: \"0\""], 200, &body[..]),
+            (["Range: bytes=1000-", "X: y"], 416, &body[..0]),
+            (["If-None-Match: \"1\"", "X: y"], 304, &body[..0]),
+            (["If-None-Match: \"0\"", "X: y"], 200, &body[..]),
+            (["If-Match: \"0\"", "X: y"], 412, &body[..0]),
+            (["X: y", "X: y"], 200, &body[..]),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let answer = send(&proxy, "GET", "/", &[asked, fields[0], fields[1]]).await;
+            assert_eq!((answer.status(), answer.did()), (status, "miss"), "{header} {asked} {fields:?}");
+            answer.assert_body(part);
+            assert_eq!(origin.count(), number + 2, "{header} {asked} {fields:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn connection_field_cannot_remove_set_cookie_or_vary() {
+    for (named, header) in [("set-cookie", "Set-Cookie: you=1"), ("vary", "Vary: Who")] {
+        let origin = Origin::responding(move |received| {
+            let fields = ["Cache-Control: max-age=60", header, &format!("Connection: {named}")];
+            sized("200 OK", &fields, received.field("who").unwrap_or_default().as_bytes())
+        })
+        .await;
+        let proxy = proxy(&origin).await;
+        for who in ["x", "y"] {
+            send(&proxy, "GET", "/", &[&format!("Who: {who}")]).await.assert_body(who.as_bytes());
+        }
+    }
+}

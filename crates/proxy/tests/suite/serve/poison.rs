@@ -1,0 +1,319 @@
+//! Cache poisoning: a client must not shape the responses of others.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::serve::support::*;
+
+/// An origin that returns the request head as the body.
+async fn echo() -> Origin {
+    Origin::responding(|received| good(received.head.as_bytes())).await
+}
+
+#[tokio::test]
+async fn unkeyed_fields_do_not_reach_the_origin() {
+    for evil in [
+        "X-Forwarded-Host: evil",
+        "X-Forwarded-Proto: evil",
+        "X-Forwarded-Scheme: evil",
+        "X-Forwarded-Port: 666",
+        "X-Forwarded-Prefix: /evil",
+        "Forwarded: host=evil",
+        "X-Host: evil",
+        "X-Original-URL: /evil",
+        "X-Rewrite-URL: /evil",
+        "X-HTTP-Method-Override: EVIL",
+        "X-Method-Override: EVIL",
+        "X-Forwarded-For: evil",
+        "X_Forwarded_Host: evil",
+        "X_HTTP_Method_Override: EVIL",
+        "X-Own_Field: evil",
+        "Content-Type: evil/evil",
+        "Range: bytes=666-",
+        "If-None-Match: \"evil\"",
+        "If-Match: \"evil\"",
+        "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT",
+        "If-Range: \"evil\"",
+        "Expect: 100-continue",
+        "Upgrade: evil",
+        "Proxy-Authorization: evil",
+        "Connection: evil, host, x-forwarded-host\r\nEvil: evil",
+    ] {
+        let origin = echo().await;
+        let proxy = proxy(&origin).await;
+        send(&proxy, "GET", "/", &[evil]).await;
+        let hit = get(&proxy, "/").await;
+        // Only the origin can evaluate `If-Match`.
+        let asked_twice = evil.starts_with("If-Match");
+        assert_eq!((hit.did(), origin.count()), ("hit", 1 + usize::from(asked_twice)), "{evil}");
+        let asked = hit.text().to_ascii_lowercase();
+        for word in ["evil", "666", "1994", "expect"] {
+            assert!(!asked.contains(word), "{evil}: {asked}");
+        }
+        assert!(asked.contains("x-forwarded-host: a\r\n") && asked.contains("x-forwarded-proto: http\r\n"));
+    }
+}
+
+#[tokio::test]
+async fn unsafe_methods_cannot_override_host_or_path() {
+    let origin = echo().await;
+    let proxy = proxy(&origin).await;
+    for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+        let fields = [
+            "X-Forwarded-Host: evil",
+            "X-Forwarded-Port: 666",
+            "X-Forwarded-For: evil",
+            "Forwarded: host=evil",
+            "X-Host: evil",
+            "X-Original-URL: /evil",
+            "X_Original_URL: /evil",
+            "X-HTTP-Method-Override: PATCH",
+            "Content-Length: 0",
+        ];
+        let answer = send(&proxy, method, "/", &fields).await;
+        let asked = answer.text().to_ascii_lowercase();
+        assert!(!asked.contains("evil") && !asked.contains("666"), "{asked}");
+        for header in ["x-forwarded-host: a", "x-forwarded-for: 127.0.0.1", "x-http-method-override: patch"] {
+            assert!(asked.contains(&format!("\r\n{header}\r\n")), "{header}: {asked}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn forwarded_for_is_the_peer_address() {
+    let origin = Origin::responding(|received| {
+        let who = received.field("x-forwarded-for").unwrap_or_default();
+        sized("200 OK", &["Cache-Control: max-age=60", "Vary: X-Forwarded-For"], who.as_bytes())
+    })
+    .await;
+    let proxy = proxy(&origin).await;
+    for (field, did) in [
+        ("X: y", "miss"),
+        ("X-Forwarded-For: 192.0.2.1", "hit"),
+        ("X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 127.0.0.1", "hit"),
+    ] {
+        let answer = send(&proxy, "GET", "/", &[field]).await;
+        answer.assert_body(b"127.0.0.1");
+        assert_eq!(answer.did(), did, "{field}");
+    }
+    let head = origin.requests()[0].head.to_ascii_lowercase();
+    assert_eq!(head.matches("x-forwarded-for:").count(), 1, "{head}");
+}
+
+#[tokio::test]
+async fn equivalent_urls_share_one_entry() {
+    let origin = echo().await;
+    let proxy = proxy(&origin).await;
+    let first = send(&proxy, "GET", "/b%2f/%7Ec?q=%7e", &[]).await;
+    assert!(first.text().starts_with("GET /b%2F/~c?q=%7e HTTP/1.1\r\n"), "{}", first.text());
+    for (target, host) in [
+        ("/b%2F/~c?q=%7e", "a"),
+        ("/x/../b%2f/./%7ec?q=%7e", "A"),
+        ("/b%2f/%7ec?q=%7e", "a:80"),
+        ("http://a/b%2f/~c?q=%7e", "a"),
+        ("http://a:80/b%2f/~c?q=%7e", "a:80"),
+    ] {
+        let hit = send(&proxy, "GET", target, &[&format!("Host: {host}")]).await;
+        assert_eq!(hit.status(), 200, "{target} {host} {:?}", hit.text());
+        hit.assert_body(&first.body);
+        assert_eq!(hit.did(), "hit", "{target} {host}");
+    }
+    assert_eq!(origin.count(), 1);
+    // Different resources.
+    for (target, host) in [
+        ("/b//~c?q=%7e", "a"),
+        ("/b%2f/~c?q=~", "a"),
+        ("/B%2f/~c?q=%7e", "a"),
+        ("/b%2f/~c", "a"),
+        ("/b%2f/~c?", "a"),
+        ("/b%2f/~c?q=%7e", "a:81"),
+        ("/b%2f/~c?q=%7e", "b"),
+        ("//evil/b%2f/~c?q=%7e", "a"),
+        ("/%2e%2e//evil/", "a"),
+    ] {
+        let before = origin.count();
+        let other = send(&proxy, "GET", target, &[&format!("Host: {host}")]).await;
+        assert_eq!((other.did(), origin.count()), ("miss", before + 1), "{target} {host}");
+        assert!(other.text().contains(&format!("\r\nhost: {host}\r\n")), "{}", other.text());
+    }
+    let evil = send(&proxy, "GET", "//evil/", &[]).await;
+    assert!(evil.text().starts_with("GET //evil/ HTTP/1.1\r\n"), "{}", evil.text());
+}
+
+#[tokio::test]
+async fn body_of_a_get_does_not_reach_the_origin() {
+    let origin = echo().await;
+    let proxy = proxy(&origin).await;
+    let smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
+    for (number, fat) in [
+        format!("GET /0 HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{smuggled}", smuggled.len()),
+        format!(
+            "GET /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{smuggled}\r\n0\r\n\r\n",
+            smuggled.len()
+        ),
+        format!(
+            "GET /2 HTTP/1.1\r\nHost: a\r\nCache-Control: only-if-cached, no-store\r\nContent-Length: {}\r\n\r\n{smuggled}",
+            smuggled.len()
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut client = Client::connect(&proxy).await;
+        client.write(&fat).await;
+        if number < 2 {
+            let head = client.head_to("GET").await.expect("an answer");
+            let answer = client.rest(head, Vec::new()).await;
+            assert!(!answer.text().contains("content-length"), "{}", answer.text());
+            let hit = get(&proxy, &format!("/{number}")).await;
+            hit.assert_body(&answer.body);
+            assert_eq!(hit.did(), "hit");
+        }
+    }
+    for received in origin.requests() {
+        assert_ne!(received.target(), "/smuggled");
+    }
+}
+
+/// An origin that reads sized and chunked bodies and reports their length and whether they match [`content`].
+async fn uploads() -> Origin {
+    Origin::start(|received, mut line| async move {
+        let mut bytes = Vec::new();
+        if let Some(length) = received.field("content-length") {
+            bytes = vec![0; length.parse().ok()?];
+            line.read_exact(&mut bytes).await.ok()?;
+        } else if received.field("transfer-encoding").is_some() {
+            let mut client = Client(line);
+            let text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned();
+            bytes = client.rest(Head::read(text, false), Vec::new()).await.body;
+            line = client.0;
+        }
+        let (status, location) = match received.target() {
+            "/failed" => ("500 No", "/"),
+            "/other" => ("200 OK", "http://b/"),
+            "/elsewhere" => ("201 Created", "/"),
+            _ => ("200 OK", "/nowhere"),
+        };
+        let same = if bytes == content(bytes.len()) { "same" } else { "other" };
+        let text = format!("{} {} {same} {}", received.method(), bytes.len(), received.number);
+        let fields = ["Cache-Control: max-age=60", "Vary: Accept-Language", &format!("Location: {location}")];
+        line.write_all(&sized(status, &fields, text.as_bytes())).await.ok()?;
+        Some(line)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn successful_unsafe_request_invalidates_its_url() {
+    for (method, target, is_outdated) in [
+        ("POST", "/", true),
+        ("PUT", "/", true),
+        ("DELETE", "/", true),
+        ("PATCH", "/", true),
+        ("POST", "/elsewhere", true),
+        ("POST", "/failed", false),
+        ("POST", "/other", false),
+        ("OPTIONS", "/", false),
+    ] {
+        let origin = uploads().await;
+        let proxy = proxy(&origin).await;
+        let languages = ["de", "en", "fr"].map(|language| format!("Accept-Language: {language}"));
+        for language in &languages {
+            assert_eq!(send(&proxy, "GET", "/", &[language]).await.did(), "miss");
+        }
+        for language in &languages {
+            assert_eq!(send(&proxy, "GET", "/", &[language]).await.did(), "hit");
+        }
+        let answer = send(&proxy, method, target, &["Content-Length: 0"]).await;
+        assert!(answer.text().starts_with(method), "{:?}", answer.text());
+        for language in &languages {
+            let did = send(&proxy, "GET", "/", &[language]).await;
+            assert_eq!(did.did(), if is_outdated { "miss" } else { "hit" }, "{method} {target} {language}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn invalidated_location_uses_the_key_of_its_own_route() {
+    let origin = Origin::responding(|received| match received.method() {
+        "POST" => sized("201 Created", &["Location: /a/y?utm_source=x"], b"made"),
+        _ => good(received.target().as_bytes()),
+    })
+    .await;
+    let routes = "[[route]]\npath = \"/*\"\n[[route]]\npath = \"/a/*\"\nignore_query = [\"utm_*\"]\n";
+    let proxy = proxy_with(&origin.url(), routes, "").await;
+    assert_eq!(get(&proxy, "/a/y?utm_source=z").await.did(), "miss");
+    assert_eq!(get(&proxy, "/a/y").await.did(), "hit");
+    send(&proxy, "POST", "/b", &["Content-Length: 0"]).await.assert_body(b"made");
+    assert_eq!(get(&proxy, "/a/y").await.did(), "miss");
+}
+
+#[tokio::test]
+async fn uploads_are_streamed() {
+    let origin = uploads().await;
+    let proxy = proxy(&origin).await;
+    let body = content(10 << 20);
+    let mut client = Client::connect(&proxy).await;
+    let length = body.len();
+    client.write(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n")).await;
+    client.write(&body).await;
+    let head = client.head_to("POST").await.expect("an answer");
+    let answer = client.rest(head, Vec::new()).await;
+    assert!(answer.text().starts_with(&format!("POST {length} same")), "{:?}", answer.text());
+    client.write("PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+    for piece in body.chunks(100_000) {
+        client.write([format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat()).await;
+    }
+    client.write("0\r\n\r\n").await;
+    let head = client.head_to("PUT").await.expect("an answer");
+    let answer = client.rest(head, Vec::new()).await;
+    assert!(answer.text().starts_with(&format!("PUT {length} same")), "{:?}", answer.text());
+    // `100 Continue` arrives before the body is sent.
+    client.write("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 16\r\nExpect: 100-continue\r\n\r\n").await;
+    let header = with_timeout(read_head(&mut client.0)).await.expect("an interim answer");
+    assert!(header.starts_with("HTTP/1.1 100 "), "{header}");
+    client.write(&body[..16]).await;
+    let head = client.head_to("POST").await.expect("an answer");
+    let answer = client.rest(head, Vec::new()).await;
+    assert!(answer.text().starts_with("POST 16 same"), "{:?}", answer.text());
+}
+
+#[tokio::test]
+async fn unread_upload_is_not_buffered() {
+    let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+    let held = std::sync::Arc::clone(&gate);
+    let origin = Origin::start(move |received, mut line| {
+        let gate = std::sync::Arc::clone(&held);
+        async move {
+            gate.acquire().await.ok()?.forget();
+            let mut bytes = vec![0; received.field("content-length")?.parse().ok()?];
+            line.read_exact(&mut bytes).await.ok()?;
+            let same = bytes == content(bytes.len());
+            line.write_all(&sized("200 OK", &[], if same { b"same" } else { b"other" })).await.ok()?;
+            Some(line)
+        }
+    })
+    .await;
+    let proxy = proxy(&origin).await;
+    let body = content(60 << 20);
+    let mut client = Client::connect(&proxy).await;
+    client.write(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len())).await;
+    until(|| origin.count() == 1).await;
+    // Socket buffers fill, and the proxy takes no more.
+    let mut sent = 0;
+    let mut still = 0;
+    with_timeout(async {
+        while still < 20_000 && sent < body.len() {
+            match client.0.get_ref().try_write(&body[sent..(sent + 65_536).min(body.len())]) {
+                Ok(bytes) => (sent, still) = (sent + bytes, 0),
+                Err(_) => still += 1,
+            }
+            stockade_model::time::yield_now().await;
+        }
+    })
+    .await;
+    assert!(sent < 32 << 20, "{} MiB are nowhere", sent >> 20);
+    gate.add_permits(1);
+    client.write(&body[sent..]).await;
+    let head = client.head_to("POST").await.expect("an answer");
+    client.rest(head, Vec::new()).await.assert_body(b"same");
+}

@@ -1,0 +1,8 @@
+//! Connections to origins, with real bytes.
+
+mod connections;
+mod endpoints;
+mod faults;
+mod http2;
+mod requests;
+mod support;

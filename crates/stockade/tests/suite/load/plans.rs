@@ -1,0 +1,221 @@
+//! When it asks: rates, users, bursts, schedules, warm-ups, and how it ends.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use super::{
+    Origin, assert_done, json, load, measure,
+    stub::{Stub, ok},
+    written,
+};
+use crate::{running::Running, support::Sandbox};
+
+const SLOW: &str = r#"{"body": "b", "stages": [{"at": 0, "latency": "20ms"}]}"#;
+
+/// How many requests it made, and as what it had understood its plan.
+fn asked(report: &Value) -> (u64, &str) {
+    let ours = &report["stockade"];
+    (ours["requests"].as_u64().expect("a count"), ours["schedule"].as_str().expect("a text"))
+}
+
+#[test]
+fn a_load_ends_when_it_was_told_to() {
+    let origin = Origin::new(SLOW);
+    for (options, requests, schedule) in [
+        (&["--rate", "100/s", "--duration", "200ms"][..], 20, "200ms at 100/s"),
+        (&["--rate", "100/s", "-n", "7"], 7, "70ms at 100/s, 7 requests at most"),
+        (&["--rate", "100/s", "-n", "7", "-d", "1h"], 7, "1h at 100/s, 7 requests at most"),
+        (&["--rate", "100/s", "-n", "700", "-d", "50ms"], 5, "50ms at 100/s, 700 requests at most"),
+        (&["-c", "3", "-n", "9"], 9, "3 connections until 9 requests"),
+        (&["-c", "3", "-n", "9", "-d", "1h"], 9, "3 connections for 1h or 9 requests"),
+        (&["--burst", "12"], 12, "12 at once"),
+    ] {
+        let report = origin.measure("/", options);
+        assert_eq!(asked(&report), (requests, schedule), "{options:?}");
+        assert_eq!(report["status_codes"], json!({"200": requests}), "{options:?}");
+    }
+    let report = origin.measure("/", &["-c", "2", "-d", "100ms"]);
+    let (requests, schedule) = asked(&report);
+    assert!((2..=12).contains(&requests) && schedule == "2 connections for 100ms", "{report}");
+    let report =
+        origin.measure("/", &["--rate", "200/s", "--arrivals", "poisson", "-d", "200ms", "--seed", "7"]);
+    let (requests, schedule) = asked(&report);
+    assert!((10..90).contains(&requests) && schedule == "200ms at 200/s (poisson)", "{report}");
+    let again =
+        origin.measure("/", &["--rate", "200/s", "--arrivals", "poisson", "-d", "200ms", "--seed", "7"]);
+    assert_eq!(asked(&again).0, requests);
+    let report = origin.measure("/", &["--rate", "200/s", "--arrivals", "poisson", "-n", "30"]);
+    assert_eq!(asked(&report).0, 30, "{report}");
+}
+
+#[test]
+fn users_think_between_an_answer_and_their_next_request() {
+    let origin = Origin::new(SLOW);
+    let report = origin.measure("/", &["-c", "2", "-n", "6", "--think", "50ms"]);
+    assert_eq!(asked(&report).1, "2 connections until 6 requests, each thinking 50ms");
+    // Three of each: a thought and 20 ms, three times. The last is due after the third thought.
+    let (attack, most) = (&report["duration"], report["latencies"]["max"].as_u64().unwrap());
+    assert!(attack.as_u64().unwrap() >= 140_000_000 && most < 5_000_000_000, "{report}");
+}
+
+#[test]
+fn a_burst_comes_at_once() {
+    let origin = Origin::new(&SLOW.replace("20ms", "100ms"));
+    let report = origin.measure("/", &["--burst", "30", "--threads", "1"]);
+    assert_eq!(report["duration"], 0, "all are due at one moment");
+    assert_eq!(
+        (&report["stockade"]["connections"], &report["stockade"]["in_flight_max"]),
+        (&30.into(), &30.into())
+    );
+    assert!(
+        report["stockade"].get("achieved_rate_per_s").is_none_or(|rate| rate.as_f64().unwrap() > 30.0),
+        "{report}"
+    );
+    assert_eq!(origin.count()["concurrent_requests"]["max"], 30);
+
+    // Two at a time have room: the others wait, and it is told.
+    let report = origin.measure("/", &["--burst", "6", "--max-in-flight", "2"]);
+    assert_eq!(report["stockade"]["requests"], 6);
+    assert!(report["latencies"]["max"].as_u64().unwrap() >= 300_000_000, "{report}");
+    let service = report["stockade"]["service"]["p50_ms"].as_f64().unwrap();
+    assert!(service < 300.0, "{report}");
+}
+
+const SCHEDULE: &str = r#"
+[[phase]]                              # 10 requests
+rate = "100/s"
+for = "100ms"
+
+[[phase]]                              # 10
+ramp = { from = "0/s", to = "200/s" }
+for = "100ms"
+
+[[phase]]
+pause = "50ms"
+
+[[phase]]                              # 5
+burst = 5
+
+[[phase]]                              # 6
+connections = 2
+requests = 6
+think = "1ms"
+
+[[phase]]                              # 10
+sine = { mean = "100/s", amplitude = "50/s", period = "100ms" }
+for = "100ms"
+"#;
+
+#[test]
+fn a_schedule_has_one_phase_after_the_other() {
+    let origin = Origin::new(SLOW);
+    origin.sandbox.file("plan.toml", SCHEDULE);
+    let report = origin.measure("/", &["--schedule", "plan.toml", "--out", "all.json"]);
+    let (requests, schedule) = asked(&report);
+    assert_eq!((requests, &report["status_codes"]["200"]), (41, &41.into()), "{schedule}");
+    for part in [
+        "100ms at 100/s, ",
+        "5 at once; 2 connections until 6 requests, each thinking 1ms; 100ms around 100/s (+-50/s",
+    ] {
+        assert!(schedule.contains(part), "{schedule}");
+    }
+    assert_eq!(written(&origin.sandbox, "all.json").len(), 41);
+
+    let report = origin.measure("/", &["--schedule", "plan.toml", "-n", "22"]);
+    assert_eq!(report["requests"], 22, "{}", report["stockade"]["schedule"]);
+}
+
+#[test]
+fn a_mistake_in_a_schedule_has_its_place_and_its_remedy() {
+    let origin = Origin::new(SLOW);
+    for (from, to, place, message) in [
+        ("rate = ", "rat = ", "plan.toml:3:1", "did you mean `rate`?"),
+        ("\"100/s\"\nfor", "100\nfor", "plan.toml:3:8", "write `100/s` or `100/m`"),
+        ("pause = \"50ms\"", "pause = 50", "plan.toml:11:9", "write `50ms` or `50s`"),
+        ("burst = 5", "burst = 5\nfor = \"1s\"", "plan.toml:15:7", "remove it"),
+        ("requests = 6\n", "", "plan.toml:16:1", "has no end"),
+    ] {
+        let text = SCHEDULE.replacen(from, to, 1);
+        origin.sandbox.file("plan.toml", &text);
+        let said = load(&origin.sandbox, &[&origin.url("/"), "--schedule", "plan.toml"]);
+        said.assert_refused(2, &[place, message]);
+    }
+    let said = load(&origin.sandbox, &[&origin.url("/"), "--schedule", "absent.toml"]);
+    said.assert_refused(2, &["cannot read absent.toml: No such file"]);
+    assert_eq!(origin.count()["total_requests"], 0);
+}
+
+#[test]
+fn what_warms_up_is_counted_apart() {
+    let origin = Origin::new(SLOW);
+    let rate = ["--rate", "100/s", "-d", "100ms", "--warmup", "200ms", "--out", "all.csv"];
+    let report = origin.measure("/", &rate);
+    assert_eq!((&report["requests"], &report["stockade"]["warmup"]["requests"]), (&10.into(), &20.into()));
+    assert_eq!(report["stockade"]["schedule"], "100ms at 100/s, after 200ms at 100/s to warm up");
+    assert_eq!(written(&origin.sandbox, "all.csv").len(), 10);
+    assert_eq!(origin.count()["total_requests"], 30);
+
+    let report = origin.measure("/", &["-c", "2", "-n", "10", "--warmup", "50ms"]);
+    let before = report["stockade"]["warmup"]["requests"].as_u64().unwrap();
+    assert!(before >= 2 && report["requests"] == 10, "{report}");
+    assert_eq!(origin.count()["total_requests"], 30 + 10 + before);
+}
+
+#[test]
+fn who_stops_a_load_gets_what_was_measured() {
+    for (format, signal) in [("json", Signal::INT), ("text", Signal::TERM)] {
+        let (sandbox, stub) = (Sandbox::new(), Stub::new(|_| ok("well")));
+        let url = stub.url("/");
+        let endless = ["load", &url, "-c", "1", "-d", "1h", "--format", format, "--out", "all.json"];
+        let running = Running::start(&sandbox, &endless, "");
+        // Four have been answered when the fifth is there.
+        (0..5).for_each(|_| drop(stub.next()));
+        let said = running.stopped_by(signal);
+        assert_eq!(said.code, 98, "{said:?}");
+        assert!(said.stderr.starts_with("stopping: measurements so far are kept"), "{said:?}");
+        let samples = written(&sandbox, "all.json").len();
+        assert!(samples >= 4, "{samples}");
+        if format == "json" {
+            assert_eq!(json(&said)["requests"], samples);
+        } else {
+            assert!(said.stdout.starts_with("asked       1 connection for 1h\n"), "{said:?}");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_cannot_be_believed_says_why_and_ends_with_98() {
+    // One at a time is under way, and it has no answer before all is over.
+    let stub = Stub::new(|_| Vec::new());
+    let sandbox = Sandbox::new();
+    let never = ["--rate", "100/s", "-n", "10", "--max-in-flight", "1", "--timeout", "1h", "--drain", "50ms"];
+    let said = load(&sandbox, &[&[stub.url("/").as_str(), "--format", "json"], &never[..]].concat());
+    assert_eq!(said.code, 98, "{said:?}");
+    assert!(said.stderr.contains("INVALID: 9 requests were due and never sent"), "{said:?}");
+    let ours = &json(&said)["stockade"];
+    assert_eq!(
+        (&ours["dropped"], &ours["failures"], &ours["generator"]["valid"]),
+        (&9.into(), &json!({"cut_off": 1}), &false.into())
+    );
+    assert!(!ours["generator"]["reasons"].as_array().unwrap().is_empty(), "{ours}");
+    let said = load(&sandbox, &[&[stub.url("/").as_str()], &never[..]].concat());
+    assert_eq!(said.code, 98);
+    assert!(said.stdout.contains("\nINVALID: ") && said.stderr.is_empty(), "{said:?}");
+}
+
+#[test]
+fn a_slow_answer_delays_nobody_but_those_who_wait_for_it() {
+    // Every tenth takes 150 ms.
+    let recipe = r#"[{"route": "/0", "body": "b", "stages": [{"at": 0, "latency": "150ms"}]},
+        {"body": "b", "stages": [{"at": 0}]}]"#;
+    let origin = Origin::new(recipe);
+    let report = measure(
+        &origin.sandbox,
+        &[&origin.url("/{key}"), "--keys", "scan:10", "--rate", "100/s", "-n", "20"],
+    );
+    let ours = &report["stockade"];
+    let [half, most] = ["p50_ms", "max_ms"].map(|key| ours["response"][key].as_f64().unwrap());
+    assert!(half < 75.0 && most >= 150.0, "{ours}");
+    assert_eq!(report["duration"], 190_000_000, "they were due 10 ms apart");
+    assert_done(&load(&origin.sandbox, &[&origin.url("/1"), "--rate", "50/s", "-n", "2"]));
+}

@@ -1,0 +1,195 @@
+//! What was typed wrong is told, with what to write instead, and nobody is asked for anything.
+
+use super::load;
+use crate::support::Sandbox;
+
+const URL: &str = "http://127.0.0.1:1/";
+
+#[track_caller]
+fn refused(sandbox: &Sandbox, arguments: &[&str], words: &[&str]) {
+    let said = load(sandbox, arguments);
+    said.assert_refused(2, words);
+    // A line, and where the parser itself has found it how to get help.
+    let is_short = said.stderr.lines().count() == 1 || said.stderr.contains("try '--help'");
+    assert!(said.stderr.starts_with("error: ") && is_short, "{arguments:?}: {}", said.stderr);
+}
+
+#[test]
+fn what_and_how_much_has_to_be_said_once() {
+    let sandbox = Sandbox::new();
+    sandbox.file("targets.txt", "GET http://127.0.0.1:1/\n");
+    for (arguments, words) in [
+        (&[][..], &["what is asked? Write a URL, such as http://localhost:8080/, or --targets FILE"][..]),
+        (&["--rate", "5/s"], &["what is asked? Write a URL"]),
+        (
+            &[URL],
+            &[
+                "how much is asked? Write --rate 425/s, --connections 64, --burst 1000 or --schedule FILE.toml",
+            ],
+        ),
+        (&[URL, "--rate", "5/s", "-c", "4"], &["'--rate <N/s>' cannot be used with '--connections <N>'"]),
+        (&[URL, "--rate", "5/s", "--burst", "4"], &["'--rate <N/s>' cannot be used with '--burst <N>'"]),
+        (&[URL, "--rate", "5/s", "--rate", "6/s"], &["'--rate <N/s>' cannot be used multiple times"]),
+        (
+            &[URL, "--rate", "5/s", "--capacity", "p99 < 5ms"],
+            &["'--rate <N/s>' cannot be used with '--capacity <BOUNDS>'"],
+        ),
+        (&[URL, URL, "-c", "1"], &["unexpected argument"]),
+        (&[URL, "--targets", "targets.txt", "-c", "1"], &["one URL or a file of them, not both"]),
+        (&["--targets", "targets.txt", "--urls", "urls.txt", "-c", "1"], &["cannot be used with"]),
+        (&["--targets", "targets.txt", "-X", "PUT", "-c", "1"], &["a file of targets says them itself"]),
+        (&["--targets", "targets.txt"], &["how much is asked?"]),
+        (&["--replay", "access.log"], &["write the URL of the server to ask, such as http://localhost:8080"]),
+        (&[URL, "--rate", "5/s", "--random"], &["--random is for --targets or --urls"]),
+        (&[URL, "--speed", "2", "-c", "1"], &["--speed and --share are of a log: they go with --replay"]),
+        (&[URL, "--rate", "5/s", "--think", "5ms"], &["--think is of users: it goes with --connections"]),
+        (&[URL, "--rate", "5/s", "--to", "9/s"], &["they go with --capacity"]),
+        (&[URL, "--burst", "5", "-d", "1s"], &["a burst takes as long as it takes: leave --duration out"]),
+        (&[URL, "--burst", "5", "--warmup", "1s"], &["--warmup needs a rate or connections to begin with"]),
+        (&[URL, "-c", "1", "--arrivals", "poisson"], &["--arrivals say how requests of a --rate are spread"]),
+        (&[URL, "-c", "1", "--max-in-flight", "5"], &["--max-in-flight is for rates"]),
+        (
+            &[URL, "--replay", "access.log", "--speed", "2", "--rate", "5/s"],
+            &["--speed is of the log's own pace: leave it out, or the other pace"],
+        ),
+        (&[URL, "--replay", "access.log", "--capacity", "p99 < 5ms"], &["a log has a pace of its own"]),
+        (&[URL, "-c", "1", "--http2", "--no-keepalive"], &["cannot be used with"]),
+        (&[URL, "-c", "1", "--insecure", "--ca", "ca.pem"], &["cannot be used with"]),
+        (&[URL, "-c", "1", "--timeot", "1s"], &["a similar argument exists: '--timeout'"]),
+    ] {
+        refused(&sandbox, arguments, words);
+    }
+}
+
+#[test]
+fn bare_numbers_and_odd_values_are_told_what_to_write_instead() {
+    let sandbox = Sandbox::new();
+    for (option, value, words) in [
+        ("--rate", "100", "write `100/s` or `100/m`"),
+        ("--rate", "0/s", "write at least 1 request"),
+        ("--rate", "fast", "write requests per period, such as `425/s`, `1000/m` or `5/100ms`"),
+        ("--duration", "10", "write `10ms` or `10s`"),
+        ("--duration", "10sec", "`sec` is no unit of time: use ns, us, ms, s, m, h or d"),
+        ("--timeout", "30", "write `30ms` or `30s`"),
+        ("--warmup", "5", "write `5ms` or `5s`"),
+        ("--drain", "5", "write `5ms` or `5s`"),
+        ("--think", "5", "write `5ms` or `5s`"),
+        ("--retry-backoff", "5", "write `5ms` or `5s`"),
+        ("--retry-budget", "2", "write a number from 0 to 1, such as 0.1"),
+        ("--arrivals", "poison", "write constant or poisson"),
+        ("--keys", "zipf", "write `zipf:10000`"),
+        ("--keys", "gauss:5", "use one of: zipf, uniform, scan"),
+        ("--header", "nocolon", "write a name, a colon and a value, such as `X-Team: web`"),
+        ("--header", "a b: c", "`a b` is no name of a header"),
+        ("--header", "Content-Length: 5", "content-length is for the connection to say"),
+        ("--sha256", "abc", "write 64 hex digits, as sha256sum prints them"),
+        ("--out", "all.txt", "FILE.json or FILE.csv"),
+        (
+            "--format",
+            "xml",
+            "[possible values: text, json, vegeta, vegeta-hist, hdrplot, hgrm, hlog, siege, siege-json, csv]",
+        ),
+        ("--buckets", "[1]", "write `1ms` or `1s`"),
+        ("--buckets", "[2ms,1ms]", "do not ascend"),
+        ("--capacity", "p99 < 50", "write `50ms` or `50s`"),
+        (
+            "--capacity",
+            "p99 50ms",
+            "write a metric, a comparison and a value, such as `p99 < 50ms` or `success >= 0.999`",
+        ),
+        ("--capacity", "p98.x < 5ms", "write one above 0 and at most 100, such as p99.9"),
+        ("--capacity", "sucess > 0.9", "did you mean `success`?"),
+        ("--connections", "0", "write how many, 1 or more, such as 64"),
+        ("--max-in-flight", "0", "write how many, 1 or more, such as 64"),
+        ("--burst", "x", "write how many, 1 or more, such as 1000"),
+        ("--requests", "0", "write how many, 1 or more, such as 1000"),
+        ("--method", "get", "write GET"),
+        ("--method", "a b", "write a method, such as GET, POST or PURGE"),
+        ("--precision", "x", "write a number above 0 and below 1, such as 0.05 for 5 %"),
+        ("--threads", "30S", "For how long is `-d 30s`"),
+        ("--redirects", "51", "51 is not in 0..=50"),
+    ] {
+        refused(&sandbox, &[URL, &format!("{option}={value}")], &[option, words]);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_told_before_anything_is_sent() {
+    let sandbox = Sandbox::new();
+    sandbox.file("no.pem", "no certificate");
+    sandbox.file("empty.txt", "# none\n");
+    for (arguments, words) in [
+        (&[URL, "--rate", "5/s", "-d", "0"][..], &["the load has no requests: write a longer time"][..]),
+        (&[URL, "--rate", "5/s", "-d", "60d"], &["longer than 30 days: write a shorter time"]),
+        (&[URL, "-c", "1", "--timeout", "0"], &["write a longer --timeout"]),
+        (
+            &[URL, "-c", "1", "--keys", "scan:5"],
+            &["write `{key}` into a path or a query, or remove `--keys scan:5`"],
+        ),
+        (&["http://a/{key}", "-c", "1"], &["add some, as in `--keys zipf:10000`"]),
+        (&["http://a/{key:x}", "--keys", "scan:5", "-c", "1"], &["write `{key}`, or `{key:08}`"]),
+        (&[URL, "-c", "1", "--ca", "absent.pem"], &["absent.pem: ", "No such file"]),
+        (
+            &[URL, "-c", "1", "--ca", "no.pem"],
+            &["no.pem: it contains no certificate; name a file of certificates in PEM"],
+        ),
+        (&[URL, "-c", "1", "--body", "absent"], &["cannot read absent: No such file"]),
+        (&[URL, "-c", "1", "--out", "absent/all.json"], &["cannot write absent/all.json: No such file"]),
+        (&["--targets", "absent.txt", "-c", "1"], &["absent.txt: cannot read it: No such file"]),
+        (
+            &["--targets", "empty.txt", "-c", "1"],
+            &["empty.txt: there is no target in it: write one such as `GET"],
+        ),
+        (
+            &["--urls", "empty.txt", "-c", "1"],
+            &["empty.txt: there is no target in it: write one URL per line"],
+        ),
+        (&[URL, "--replay", "empty.txt"], &["empty.txt:1: the line has no time in brackets"]),
+        (&[URL, "--capacity", "p99 < 5ms", "--from", "9/s", "--to", "5/s"], &["write the lower one first"]),
+        (&[URL, "--capacity", "p99 < 5ms", "--precision", "2"], &["such as 0.05 for 5 %"]),
+        (
+            &[URL, "--capacity", "p99 < 5ms", "--format", "siege"],
+            &["a search is told as text or json, not as siege"],
+        ),
+        (&[URL, "--capacity", "p99 < 5ms", "--out", "all.json"], &["leave --out out"]),
+        (&[URL, "-c", "1000000"], &["1000000 connections need as many"]),
+    ] {
+        refused(&sandbox, arguments, words);
+    }
+}
+
+#[test]
+fn a_url_is_whole_and_has_nothing_that_is_a_secret() {
+    let sandbox = Sandbox::new();
+    for (url, words) in [
+        ("localhost:8080/a", "write `http://localhost:8080/a`"),
+        ("//localhost/a", "write `http://localhost/a`"),
+        ("http:/localhost/a", "write `http://localhost/a`"),
+        ("ftp://localhost/", "write `http://` or `https://` before the host"),
+        ("http:///a", "write one before the path, as in `http://localhost:8080/`"),
+        ("http://:80/", "write one before the path"),
+        ("http://localhost:0/", "write one from 1 to 65535, or remove the `:`"),
+        ("http://localhost:99999/", "write one from 1 to 65535"),
+        ("http://localhost/a b", "write `%20`"),
+        ("http://ada:sesame@localhost/", "send a header `Authorization: Basic ...`"),
+    ] {
+        let said = load(&sandbox, &[url, "--rate", "5/s"]);
+        said.assert_refused(2, &[words]);
+        assert!(!said.stderr.contains("sesame"), "{}", said.stderr);
+    }
+    // A header's value is nobody's business.
+    let said = load(&sandbox, &[URL, "-c", "1", "-H", "Authorization\u{1}: sesame"]);
+    assert_eq!(said.code, 2);
+    assert!(!said.stdout.contains("sesame"));
+}
+
+#[test]
+fn the_help_lists_every_format() {
+    let said = load(&Sandbox::new(), &["--help"]);
+    assert_eq!((said.code, said.stderr.as_str()), (0, ""));
+    for format in
+        ["text", "json", "vegeta", "vegeta-hist", "hdrplot", "hgrm", "hlog", "siege", "siege-json", "csv"]
+    {
+        assert!(said.stdout.contains(&format!("\n  {format} ")), "{format}: {}", said.stdout);
+    }
+}

@@ -1,0 +1,21 @@
+//! The command line as a user meets it: real processes, real files, the contract that scripts depend
+//! on.
+
+mod docs;
+mod experiments;
+mod http;
+mod load;
+mod mongodb;
+mod open;
+mod origin;
+mod over_http;
+mod postgres;
+mod proxy;
+mod reference;
+mod run;
+mod running;
+mod secrets;
+mod shared;
+mod stampede;
+mod support;
+mod tidy;

@@ -1,0 +1,378 @@
+//! The generated blocks of the book agree with the program. A block stands between `<!-- generated: NAME -->` and
+//! `<!-- end -->` in a page of docs/reference.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use serde_json::Value;
+use stockade_cache::{
+    Breaker, Fetch, LoadBounds, PRESETS, Preset, Refresh, RequestStats, StoreMode, StoreStats, Strategy,
+    Writer, policy::POLICIES,
+};
+use stockade_lab::metrics::{Metric, metrics};
+use stockade_load::report::FORMATS;
+use stockade_model::{
+    outcome::Outcomes,
+    telemetry::{Declaration, HistogramDeclaration, MetricKind, MetricUnit},
+};
+use stockade_proxy::admin::{OriginStats, ProxyStats, RouteStats, ServerStats};
+use stockade_source::SOURCES;
+
+const REWRITE: &str = "UPDATE_REFERENCE=1 cargo test -p stockade --all-features --test suite reference";
+
+const START: &str = "<!-- generated: ";
+const END: &str = "<!-- end -->";
+
+/// The statistics of a distribution, which the page writes as `S`.
+const STATISTICS: [&str; 9] = ["min", "mean", "p50", "p75", "p90", "p95", "p99", "p999", "max"];
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+#[test]
+fn generated_blocks_are_what_the_program_says() {
+    let mut expected: BTreeSet<String> = [
+        "sources",
+        "metrics",
+        "cache metrics",
+        "proxy metrics",
+        "policies",
+        "presets",
+        "preset summaries",
+        "load formats",
+        "proxy settings",
+    ]
+    .map(str::to_owned)
+    .into();
+    expected.extend(commands().iter().map(|command| format!("flags {command}")));
+    let mut found = BTreeSet::new();
+    let mut outdated = Vec::new();
+    for entry in fs::read_dir(docs().join("reference")).expect("docs/reference") {
+        let path = entry.expect("an entry").path();
+        let text = fs::read_to_string(&path).expect("readable");
+        let updated = update(&text, |name, old| {
+            assert!(found.insert(name.to_owned()), "{}: `{name}` is there twice", path.display());
+            render(name, old)
+        });
+        if updated == text {
+            continue;
+        }
+        if env::var_os("UPDATE_REFERENCE").is_some() {
+            fs::write(&path, updated).expect("writable");
+        } else {
+            outdated.push(path.file_name().expect("a name").to_owned());
+        }
+    }
+    assert!(outdated.is_empty(), "{outdated:?} in docs/reference are outdated; rewrite them: {REWRITE}");
+    assert_eq!(found, expected, "blocks in docs/reference");
+}
+
+#[test]
+fn update_replaces_the_content_of_a_block() {
+    let text = "a\n<!-- generated: x -->\nold\n<!-- end -->\nb\n";
+    let updated = update(text, |name, old| format!("{name} for {old}"));
+    assert_eq!(updated, "a\n<!-- generated: x -->\nx for old\n<!-- end -->\nb\n");
+}
+
+/// The text with every block rendered anew, from its name and its old content.
+fn update(text: &str, mut render: impl FnMut(&str, &str) -> String) -> String {
+    let mut updated = String::new();
+    let mut rest = text;
+    while let Some((before, block)) = rest.split_once(START) {
+        let (name, block) = block.split_once(" -->\n").expect("a name");
+        let (old, after) = block.split_once(END).unwrap_or_else(|| panic!("`{name}` has no end"));
+        let content = render(name, old.trim_end());
+        updated.extend([before, START, name, " -->\n", content.trim_end(), "\n", END]);
+        rest = after;
+    }
+    updated + rest
+}
+
+fn render(name: &str, old: &str) -> String {
+    match name {
+        "sources" => {
+            table(&["URL", "source"], SOURCES.iter().map(|kind| vec![code(kind.form), kind.summary.into()]))
+        }
+        "metrics" => metrics_table(old),
+        "cache metrics" => telemetry_table(
+            [declared(Outcomes::METRICS), declared(RequestStats::METRICS), declared(StoreStats::METRICS)]
+                .concat(),
+        ),
+        "proxy metrics" => {
+            let histogram = |histogram: &HistogramDeclaration<RouteStats>| {
+                [code(histogram.family), "histogram of seconds".to_owned(), histogram.help.trim().to_owned()]
+            };
+            let mut rows: Vec<_> = RouteStats::HISTOGRAMS.iter().map(histogram).collect();
+            rows.extend(declared(RouteStats::METRICS));
+            rows.extend(declared(OriginStats::METRICS));
+            rows.extend(declared(ServerStats::METRICS));
+            rows.extend(declared(ProxyStats::METRICS));
+            telemetry_table(rows)
+        }
+        "policies" => {
+            let rows = POLICIES.iter().map(|policy| {
+                vec![code(policy.name), policy.summary.to_owned(), policy.entry_bytes.to_string()]
+            });
+            table(&["policy", "evicted first", "more bytes an entry"], rows)
+        }
+        "presets" => presets_table(),
+        "preset summaries" => {
+            let row = |preset: &Preset| vec![code(preset.name), preset.summary.to_owned()];
+            table(&["preset", "what happens"], PRESETS.iter().map(row))
+        }
+        "load formats" => table(
+            &["`--format`", "content"],
+            FORMATS.iter().map(|format| vec![code(format.name), format.description.to_owned()]),
+        ),
+        "proxy settings" => settings_tables(),
+        _ => {
+            let command = name.strip_prefix("flags ").unwrap_or_else(|| panic!("nothing renders `{name}`"));
+            let help = help(&[command, "--help"]);
+            let lines: Vec<_> = help.lines().map(str::trim_end).collect();
+            format!("```text\n{}\n```", lines.join("\n").trim_end())
+        }
+    }
+}
+
+/// Name, kind and help of each metric of a snapshot.
+fn declared<S>(metrics: &[Declaration<S>]) -> Vec<[String; 3]> {
+    let row = |metric: &Declaration<S>| {
+        let name = match metric.label {
+            Some((label, value)) => format!("{}{{{label}=\"{value}\"}}", metric.family),
+            None => metric.family.to_owned(),
+        };
+        let kind = match metric.kind {
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+        };
+        let kind = match metric.unit {
+            MetricUnit::Count => kind.to_owned(),
+            MetricUnit::Bytes => format!("{kind}, bytes"),
+            MetricUnit::Seconds => format!("{kind}, seconds"),
+        };
+        [code(&name), kind, metric.help.trim().to_owned()]
+    };
+    metrics.iter().map(row).collect()
+}
+
+fn telemetry_table(rows: Vec<[String; 3]>) -> String {
+    table(&["metric", "kind", "meaning"], rows.into_iter().map(Vec::from))
+}
+
+fn code(text: &str) -> String {
+    format!("`{text}`")
+}
+
+fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    // A `|` in a cell would end it.
+    let line =
+        |cells: Vec<String>| format!("| {} |\n", cells.join("\n").replace('|', "\\|").replace('\n', " | "));
+    let rule = format!("|{}\n", "---|".repeat(head.len()));
+    let head = head.iter().map(|cell| (*cell).to_owned()).collect();
+    line(head) + &rule + &rows.map(line).collect::<String>()
+}
+
+fn help(arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stockade"));
+    let output = command.args(arguments).env("COLUMNS", "100").output().expect("help");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// The commands that the help lists.
+fn commands() -> Vec<String> {
+    let help = help(&["--help"]);
+    let (_, list) = help.split_once("Commands:\n").expect("a list of commands");
+    let lines = list.lines().take_while(|line| line.starts_with("  "));
+    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    let names: Vec<_> = names.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned).collect();
+    assert!(names.len() >= 6, "{names:?}");
+    names
+}
+
+/// Every metric, with the meaning that the page has for it.
+fn metrics_table(old: &str) -> String {
+    let meanings: BTreeMap<&str, &str> = old
+        .lines()
+        .filter_map(|line| {
+            let mut cells = line.split('|').map(str::trim).skip(1);
+            Some((cells.next()?, cells.nth(2)?))
+        })
+        .collect();
+    let mut seen = BTreeSet::new();
+    let rows = metrics().filter_map(|metric| {
+        let name = code(&documented_name(metric));
+        seen.insert(name.clone()).then(|| {
+            let meaning = meanings.get(name.as_str()).filter(|meaning| !meaning.is_empty());
+            let meaning = meaning.unwrap_or_else(|| {
+                panic!("write a row for {name}, `| {name} | | | MEANING |`, into docs/reference/metrics.md")
+            });
+            let judged = if metric.is_timing { "time" } else { "count" };
+            vec![
+                name,
+                judged.into(),
+                if metric.has_windows { "yes" } else { "" }.into(),
+                (*meaning).to_owned(),
+            ]
+        })
+    });
+    table(&["metric", "judged as", "windows", "meaning"], rows)
+}
+
+/// The name of a metric, or `FAMILY.S` if the family has every statistic.
+fn documented_name(metric: &Metric) -> String {
+    let Some((family, statistic)) = metric.name.rsplit_once('.') else { return metric.name.to_owned() };
+    let has = |statistic: &str| Metric::named(&format!("{family}.{statistic}")).is_some();
+    if STATISTICS.contains(&statistic) && STATISTICS.iter().all(|statistic| has(statistic)) {
+        return format!("{family}.S");
+    }
+    metric.name.to_owned()
+}
+
+fn presets_table() -> String {
+    let head = ["preset", "fetch", "store", "refresh", "ttl", "swr", "sie", "more"];
+    table(&head, PRESETS.iter().map(preset_row))
+}
+
+fn preset_row(preset: &Preset) -> Vec<String> {
+    // Without `..`, so that a new axis gets its column.
+    let Strategy {
+        fetch,
+        load,
+        store,
+        refresh,
+        ttl,
+        jitter,
+        swr,
+        sie,
+        negative_ttl,
+        throttle,
+        breaker,
+        writer,
+        limit,
+    } = &preset.strategy;
+    assert_eq!((*jitter, negative_ttl, writer, limit.is_none()), (0.0, &None, &Writer::Direct, true));
+    let fetch = match fetch {
+        Fetch::Independent => String::new(),
+        Fetch::Coalesce { wait_timeout } => format!("coalesce, {}", time(*wait_timeout)),
+    };
+    let store = match store {
+        StoreMode::Sync => "",
+        StoreMode::Async => "`async`",
+        StoreMode::LockedAsync => "`locked-async`",
+    };
+    let refresh = match refresh {
+        Refresh::None => String::new(),
+        Refresh::Early { at } => format!("early, at {at}"),
+        Refresh::XFetch { beta } => format!("xfetch, beta {beta}"),
+    };
+    let soft_timeout = load.soft_timeout.map(|soft| format!("soft timeout {}", time(soft)));
+    assert_eq!(LoadBounds { soft_timeout: None, ..*load }, LoadBounds::DEFAULT);
+    let throttle = Some(*throttle).filter(|throttle| !throttle.is_zero());
+    let throttle = throttle.map(|throttle| format!("throttle {}", time(throttle)));
+    let breaker = breaker.map(|breaker| {
+        assert_eq!(breaker, Breaker::DEFAULT);
+        "breaker".to_owned()
+    });
+    let more: Vec<_> = [soft_timeout, throttle, breaker].into_iter().flatten().collect();
+    let ttl = ttl.map_or_else(|| "never expires".to_owned(), time);
+    vec![code(preset.name), fetch, store.into(), refresh, ttl, time(*swr), time(*sie), more.join(", ")]
+}
+
+/// A number and a unit; zero is empty.
+fn time(duration: Duration) -> String {
+    let ms = duration.as_millis();
+    let units = [("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1)];
+    let unit = units.into_iter().find(|(_, unit)| ms > 0 && ms.is_multiple_of(*unit));
+    unit.map_or_else(String::new, |(name, unit)| format!("{} {name}", ms / unit))
+}
+
+/// A table of settings for each table of the proxy's file.
+fn settings_tables() -> String {
+    let schema = fs::read_to_string(docs().join("proxy.schema.json")).expect("docs/proxy.schema.json");
+    let schema: Value = serde_json::from_str(&schema).expect("JSON");
+    let properties = schema["properties"].as_object().expect("properties");
+    let head = ["setting", "value", "default", "meaning"];
+    let mut single = Vec::new();
+    let mut tables = String::new();
+    for (name, value) in properties {
+        let mut rows = Vec::new();
+        settings_rows(&schema, name, value, &mut rows);
+        if rows.len() == 1 {
+            single.append(&mut rows);
+            continue;
+        }
+        let title = if value["type"] == "array" { format!("[[{name}]]") } else { format!("[{name}]") };
+        tables.extend(["\n### `".to_owned(), title, "`\n\n".to_owned(), table(&head, rows.into_iter())]);
+    }
+    table(&head, single.into_iter()) + &tables
+}
+
+fn settings_rows(schema: &Value, path: &str, setting: &Value, rows: &mut Vec<Vec<String>>) {
+    let description = setting["description"].as_str().unwrap_or_default().replace('\n', " ");
+    let (meaning, default) = description.split_once(" Default: ").unwrap_or((&description, ""));
+    let (default, more) = default.split_once(". ").unwrap_or((default, ""));
+    let meaning = [meaning, more].join(" ");
+    let form = form(schema, setting);
+    rows.push(vec![code(path), form, default.trim_end_matches('.').to_owned(), meaning.trim().to_owned()]);
+    // It has the settings of `[cache]`.
+    if path == "route.cache" {
+        return;
+    }
+    for (name, value) in properties(schema, setting) {
+        settings_rows(schema, &format!("{path}.{name}"), value, rows);
+    }
+}
+
+fn resolve<'a>(schema: &'a Value, setting: &'a Value) -> &'a Value {
+    match setting["$ref"].as_str() {
+        Some(reference) => schema.pointer(reference.trim_start_matches('#')).expect("a definition"),
+        None => setting,
+    }
+}
+
+/// The alternatives of a setting, or the setting alone.
+fn alternatives<'a>(schema: &'a Value, setting: &'a Value) -> Vec<&'a Value> {
+    let setting = resolve(schema, setting);
+    let several = setting["anyOf"].as_array().or(setting["oneOf"].as_array());
+    several.map_or_else(|| vec![setting], |several| several.iter().collect())
+}
+
+/// The settings inside a setting: of a table, of each table of a list, of each alternative.
+fn properties<'a>(schema: &'a Value, setting: &'a Value) -> Vec<(&'a String, &'a Value)> {
+    let tables = alternatives(schema, setting).into_iter().map(|one| match one["items"] {
+        Value::Null => one,
+        _ => resolve(schema, &one["items"]),
+    });
+    tables.filter_map(|table| table["properties"].as_object()).flatten().collect()
+}
+
+/// What is written behind a setting.
+fn form(schema: &Value, setting: &Value) -> String {
+    let forms = alternatives(schema, setting).into_iter().map(|one| {
+        if let Some(names) = one["enum"].as_array() {
+            return names.iter().map(|name| code(&name.to_string())).collect::<Vec<_>>().join(", ");
+        }
+        match (one["const"].as_str(), one["type"].as_str(), one["pattern"].as_str()) {
+            (Some(constant), ..) => code(&format!("\"{constant}\"")),
+            (_, Some("string"), Some(pattern)) if pattern.contains("ms|") && pattern.contains("none") => {
+                "time, `\"none\"`".into()
+            }
+            (_, Some("string"), Some(pattern)) if pattern.contains("ms|") => "time".into(),
+            (_, Some("string"), Some(pattern)) if pattern.contains("KiB|") => "size".into(),
+            (_, Some("string"), _) => "text".into(),
+            (_, Some("array"), _) if !properties(schema, one).is_empty() => "tables".into(),
+            (_, Some("array"), _) => "list".into(),
+            (_, Some("object"), _) => "table".into(),
+            (_, Some("boolean"), _) => "`true`, `false`".into(),
+            (_, Some("integer" | "number"), _) => "number".into(),
+            _ => "nothing".into(),
+        }
+    });
+    forms.collect::<Vec<_>>().join(", ")
+}

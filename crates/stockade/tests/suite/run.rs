@@ -1,0 +1,389 @@
+//! `stockade run` and `stockade report` as a user runs them.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    process::{Command, Stdio},
+    sync::mpsc,
+    time::Duration,
+};
+
+use crate::support::{Said, Sandbox};
+use serde_json::Value;
+
+/// In virtual time, so that it is quick and the same every time.
+const EXPERIMENT: &str = r#"
+title = "A small stampede"
+context = "Two arms, two loads."
+repeat = 2
+scaled = ["load.burst"]
+[target]
+kind = "engine"
+[origin]
+source = "simulated:9"
+latency = "5ms"
+[load]
+burst = [10, 100]
+docs = "fixed:3"
+[[arm]]
+name = "none"
+cache.strategy = "none"
+[[arm]]
+name = "stampede"
+cache.strategy = "stampede"
+[[hypothesis]]
+text = "stampede saves loads"
+expect = ["stampede.source_loads < none.source_loads", "100/stampede.source_loads == 3"]
+[[hypothesis]]
+text = "and nobody waits longer for it"
+expect = ["stampede.response.max <= none.response.max", "success == 1.0"]
+[reference]
+source = "nowhere"
+"10/none.finished" = "9ms"
+"#;
+
+fn with_hypothesis(expect: &str) -> String {
+    let head = EXPERIMENT.split("[[hypothesis]]").next().expect("the file has a head");
+    format!("{head}[[hypothesis]]\ntext = \"claimed\"\nexpect = [\"{expect}\"]\n")
+}
+
+#[test]
+fn a_run_prints_its_comparison_and_its_verdicts_and_leaves_a_record() {
+    let sandbox = Sandbox::new();
+    let file = sandbox.file("small.toml", EXPERIMENT);
+    let said = sandbox.stockade(&["run", &file, "--out", "record"]);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    assert_eq!(said.stderr, "\nsupported; record, report.md and report.html in record\n");
+    insta::assert_snapshot!(said.stdout, @"
+    A small stampede
+    2 repeats, arms interleaved, times are medians; virtual time (computed; the source answers any number at once)
+
+    10: 10 workers, 3 documents
+     arm       DB operations  store messages  failed  finished  published  p50  p99  max
+     none                 10              10       0       5ms        9ms  5ms  5ms  5ms
+     stampede              3               3       0       5ms             5ms  5ms  5ms
+
+    100: 100 workers, 3 documents
+     arm       DB operations  store messages  failed  finished  p50  p99  max
+     none                100             100       0       5ms  5ms  5ms  5ms
+     stampede              3               3       0       5ms  5ms  5ms  5ms
+
+    published: nowhere
+
+    ✓ supported    stampede saves loads
+    ✓ supported    and nobody waits longer for it
+    ");
+
+    // Every report is a fold over the record.
+    let report = |format: &str| sandbox.stockade(&["report", "record", "--format", format]).stdout;
+    assert_eq!(report("text"), said.stdout);
+    let on_disk = |name: &str| fs::read_to_string(sandbox.path().join("record").join(name)).unwrap();
+    assert_eq!(report("md"), on_disk("report.md"));
+    assert_eq!(report("html"), on_disk("report.html"));
+    insta::assert_snapshot!(report("kazoo").lines().take(11).collect::<Vec<_>>().join("\n"), @"
+    using 3 document IDs
+    starting none...
+      finished in 5ms
+      min/mean/max: 5 < 5 < 5 (50)
+      percentiles: 5(50) 5(75) 5(90) 5(95) 5(99)
+      calls: fetch_doc: 10 store_local: 10
+    starting stampede...
+      finished in 5ms
+      min/mean/max: 5 < 5 < 5 (50)
+      percentiles: 5(50) 5(75) 5(90) 5(95) 5(99)
+      calls: fetch_doc: 3 store_local: 3
+    ");
+
+    let html = on_disk("report.html");
+    assert_eq!(
+        html.matches("<svg").count(),
+        5,
+        "a sweep, a plot for each of two tests, and one for each of two arms"
+    );
+    for outside in ["http://", "https://", "src=", "<script", "<link"] {
+        let from_svg = html.matches("http://www.w3.org/2000/svg").count();
+        let found = html.matches(outside).count();
+        assert!(
+            found == 0 || (outside == "http://" && found == from_svg),
+            "`{outside}`: the page stands alone"
+        );
+    }
+}
+
+#[test]
+fn the_json_has_the_contracts_shape() {
+    let sandbox = Sandbox::new();
+    let file = sandbox.file("small.toml", EXPERIMENT);
+    let said = sandbox.stockade(&["run", &file, "--out", "record", "--format", "json"]);
+    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(
+        (&report["experiment"], &report["verdict"]),
+        (&"A small stampede".into(), &"supported".into())
+    );
+    assert_eq!(report["record"], "record");
+    let arms: Vec<_> = report["arms"].as_object().unwrap().keys().collect();
+    assert_eq!(arms, ["10/none", "10/stampede", "100/none", "100/stampede"]);
+    let arm = &report["arms"]["100/stampede"];
+    assert_eq!((&arm["requests"], &arm["failed"], &arm["success"]), (&200.into(), &0.into(), &1.0.into()));
+    assert_eq!((&arm["source_loads"], &arm["amplification"]), (&6.into(), &1.0.into()));
+    assert_eq!((&arm["stores"]["sync"], &arm["stores"]["async"]), (&6.into(), &0.into()));
+    assert_eq!(
+        (&arm["outcomes"]["coalesced"], &arm["waiters"], &arm["hit_ratio"]),
+        (&194.into(), &194.into(), &0.0.into())
+    );
+    for name in ["min_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms", "mean_ms"] {
+        assert!((arm["response"][name].as_f64().unwrap() - 5.0).abs() < 0.01, "{name}: {}", arm["response"]);
+    }
+    let hypothesis = &report["hypotheses"][0];
+    assert_eq!(
+        (&hypothesis["text"], &hypothesis["verdict"]),
+        (&"stampede saves loads".into(), &"supported".into())
+    );
+    let expected = &hypothesis["expect"][1];
+    assert_eq!(
+        (&expected["expr"], &expected["verdict"]),
+        (&"100/stampede.source_loads == 3".into(), &"supported".into())
+    );
+    assert_eq!((&expected["left"], &expected["right"]), (&3.0.into(), &3.0.into()));
+}
+
+#[test]
+fn the_exit_code_tells_the_verdict() {
+    let sandbox = Sandbox::new();
+    for (name, expect, code) in [
+        ("supported", "stampede.source_loads == 3", 0),
+        ("refuted", "none.source_loads == 3", 99),
+        ("inconclusive", "source_loads / stores.async == 1", 98),
+    ] {
+        let file = sandbox.file(&format!("{name}.toml"), &with_hypothesis(expect));
+        let said = sandbox.stockade(&["run", &file, "--out", name]);
+        assert_eq!(said.code, code, "{name}: {}", said.stderr);
+        assert!(said.stdout.contains(&format!("{name:12} claimed")), "{}", said.stdout);
+        assert_eq!(sandbox.stockade(&["report", name]).code, 0, "a report of a refuted run is no failure");
+    }
+}
+
+#[test]
+fn the_same_seed_leaves_the_same_bytes_in_virtual_time() {
+    let sandbox = Sandbox::new();
+    let file = sandbox.file("small.toml", &EXPERIMENT.replace("\"5ms\"", "\"1ms..9ms\""));
+    let run = |out: &str, seed: &str| {
+        sandbox.stockade(&["run", &file, "--out", out, "--seed", seed, "--repeat", "3"]);
+        fs::read(sandbox.path().join(out).join("intervals.jsonl")).unwrap()
+    };
+    let first = run("a", "7");
+    assert!(!first.is_empty());
+    assert_eq!(first, run("b", "7"));
+    assert_ne!(first, run("c", "8"));
+}
+
+#[test]
+fn scaling_is_for_what_the_file_lists() {
+    let sandbox = Sandbox::new();
+    let file = sandbox.file("small.toml", EXPERIMENT);
+    let said = sandbox.stockade(&["run", &file, "--scale", "0.5", "--format", "json", "--out", "record"]);
+    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(report["arms"]["100/none"]["requests"], 100, "two repeats of half of 100");
+}
+
+#[test]
+fn figures_of_any_sign_and_size_are_shown_as_they_are() {
+    let sandbox = Sandbox::new();
+    for (expr, shown) in [
+        ("stampede.finished - 9ms > 0ms", "-4ms against 0"),
+        ("finished <= 0 * 1e30 * 1s", "5ms against 0"),
+        ("finished >= 1e21 * 1s", "5ms against 1e24ms"),
+    ] {
+        let file = sandbox.file("odd.toml", &with_hypothesis(expr));
+        let said = sandbox.stockade(&["run", &file, "--repeat", "1"]);
+        assert_eq!(said.code, 99, "{}", said.stderr);
+        assert!(said.stdout.contains(shown), "{expr}: {}", said.stdout);
+    }
+}
+
+#[test]
+fn one_test_alone_is_measured_and_judged() {
+    let sandbox = Sandbox::new();
+    let file = sandbox.file("small.toml", EXPERIMENT);
+    let said = sandbox.stockade(&["run", &file, "--test", "10", "--out", "record"]);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    let how = said.stdout.lines().nth(1).unwrap();
+    assert!(how.ends_with("; not measured: 100"), "{how}");
+    assert!(!said.stdout.contains("100 workers"), "{}", said.stdout);
+    let claimed = "stampede saves loads (without 100, which was left out)";
+    assert!(said.stdout.contains(claimed), "{}", said.stdout);
+    let named_twice = with_hypothesis(r#"100/success == 1.0", "100/requests == 100", "success == 1.0"#);
+    let named_twice = sandbox.file("twice.toml", &named_twice);
+    let said = sandbox.stockade(&["run", &named_twice, "--test", "10"]);
+    assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
+    assert!(said.stdout.contains("claimed (without 100, which was left out)"), "{}", said.stdout);
+
+    let both = sandbox.stockade(&["run", &file, "--test", "10", "--test", "100", "--out", "both"]);
+    let all = sandbox.stockade(&["run", &file, "--out", "all"]);
+    assert_eq!((both.code, both.stdout), (all.code, all.stdout));
+
+    sandbox
+        .stockade(&["run", &file, "--test", "1000"])
+        .assert_refused(2, &["there is no test `1000`: did you mean `100`?"]);
+    let unnamed =
+        sandbox.file("unnamed.toml", &with_hypothesis("success == 1.0").replace("[10, 100]", "100"));
+    sandbox.stockade(&["run", &unnamed, "--test", "a"]).assert_refused(2, &["leave --test out"]);
+    let requiring =
+        EXPERIMENT.replace("burst = [10, 100]\n", "").split("[[hypothesis]]").next().unwrap().to_owned()
+            + "[[test]]\nname = \"here\"\nload.burst = 10\n"
+            + "[[test]]\nname = \"there\"\nrequires = \"absent.log\"\nload.burst = 10\n";
+    let requiring = sandbox.file("requiring.toml", &requiring);
+    sandbox
+        .stockade(&["run", &requiring, "--test", "there"])
+        .assert_refused(2, &["the test `there` is left out: the file that it requires is not there"]);
+}
+
+#[test]
+fn what_was_not_claimed_is_not_supported() {
+    let sandbox = Sandbox::new();
+    let head = EXPERIMENT.split("[[hypothesis]]").next().unwrap();
+    let file = sandbox.file("unclaimed.toml", head);
+    let said = sandbox.stockade(&["run", &file, "--out", "record"]);
+    assert_eq!(
+        (said.code, said.stderr.lines().last()),
+        (0, Some("measured, nothing claimed; record, report.md and report.html in record"))
+    );
+}
+
+#[test]
+fn many_repeats_take_no_more_memory() {
+    let sandbox = Sandbox::new();
+    let file = sandbox.file("small.toml", EXPERIMENT);
+    let peak_kib = |repeats: &str| {
+        let mut child = sandbox
+            .command()
+            .args(["run", &file, "--repeat", repeats])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // It has printed its report, and not ended: nobody reads its standard output yet.
+        let status = format!("/proc/{}/status", child.id());
+        let mut peak = 0;
+        while child.try_wait().unwrap().is_none() {
+            let text = fs::read_to_string(&status).unwrap_or_default();
+            let line = text.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
+            peak = line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(peak);
+            std::thread::yield_now();
+        }
+        peak
+    };
+    let (few, many): (u64, u64) = (peak_kib("5"), peak_kib("400"));
+    assert!(few > 0 && many < few + 16 * 1024, "{few} KiB with 5 repeats, {many} KiB with 400");
+}
+
+#[test]
+fn an_interrupt_keeps_what_was_measured() {
+    let sandbox = Sandbox::new();
+    // Live and long: each burst waits 100 ms for its source, a thousand times.
+    let live = EXPERIMENT.replace("simulated:9", "sqlite:").replace("\"5ms\"", "\"100ms\"");
+    let file = sandbox.file("live.toml", &live);
+    let mut child = sandbox
+        .command()
+        .args(["run", &file, "--out", "record", "--repeat", "1000"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let intervals = sandbox.path().join("record").join("intervals.jsonl");
+    wait_until(Duration::from_mins(1), || fs::metadata(&intervals).is_ok_and(|file| file.len() > 0));
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut first = String::new();
+    stderr.read_line(&mut first).unwrap();
+    assert_eq!(first, "stopping: measurements so far are kept (again to stop at once)\n");
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).unwrap();
+    let said = Said::of(child.wait_with_output().unwrap());
+    assert_eq!(said.code, 98);
+    assert!(said.stdout.contains(" of 4000 measurements made"), "{}", said.stdout);
+    assert!(rest.contains("\ninterrupted; record"), "{rest}");
+    let report = sandbox.stockade(&["report", "record", "--format", "json"]);
+    let report: Value = serde_json::from_str(&report.stdout).unwrap();
+    assert_eq!((&report["interrupted"], &report["verdict"]), (&true.into(), &"inconclusive".into()));
+    assert!(!report["arms"].as_object().unwrap().is_empty());
+}
+
+/// Waits for another process. There is no virtual time for those.
+fn wait_until(deadline: Duration, condition: impl Fn() -> bool) {
+    let (sender, receiver) = mpsc::channel::<()>();
+    let step = Duration::from_millis(5);
+    for _ in 0..deadline.as_millis() / step.as_millis() {
+        if condition() {
+            return;
+        }
+        let _ = receiver.recv_timeout(step);
+    }
+    drop(sender);
+    panic!("not within {deadline:?}");
+}
+
+#[test]
+fn bad_input_is_told_its_place_and_its_remedy() {
+    let sandbox = Sandbox::new();
+    for (name, text, words) in [
+        (
+            "misspelt",
+            EXPERIMENT.replace("latency", "latncy"),
+            &["unknown key `latncy`", "misspelt.toml:10:1", "did you mean `latency`?"][..],
+        ),
+        ("broken", EXPERIMENT.replace("[load]", "[load"), &["broken.toml:11:"]),
+        (
+            "unitless",
+            EXPERIMENT.replace("\"5ms\"", "5"),
+            &["`5` has no unit: write `5ms` or `5s`", "unitless.toml:10:11"],
+        ),
+        (
+            "metric",
+            with_hypothesis("none.source_laods == 3"),
+            &["unknown metric `source_laods`: did you mean `source_loads`?", "metric.toml:22:"],
+        ),
+        (
+            "strategy",
+            EXPERIMENT.replace("\"stampede\"\n[[hyp", "\"stampeed\"\n[[hyp"),
+            &["unknown strategy `stampeed`: did you mean `stampede`?", "strategy.toml:19:18"],
+        ),
+        (
+            "workers",
+            EXPERIMENT.replace("[10, 100]", "0"),
+            &["a burst has one worker at least", "workers.toml:12:9"],
+        ),
+        (
+            "docs",
+            EXPERIMENT.replace("fixed:3", "fixed:10"),
+            &["fixed:10 asks for 10 documents, and the source has 9"],
+        ),
+        (
+            "clocks",
+            EXPERIMENT.replace("cache.strategy = \"none\"", "origin.source = \"sqlite:\""),
+            &["virtual and real time cannot be compared"],
+        ),
+    ] {
+        let file = sandbox.file(&format!("{name}.toml"), &text);
+        sandbox.stockade(&["run", &file, "--out", name]).assert_refused(2, words);
+    }
+    let file = sandbox.file("good.toml", EXPERIMENT);
+    sandbox.stockade(&["run", "absent.toml"]).assert_refused(2, &["cannot read absent.toml"]);
+    sandbox
+        .stockade(&["run", &file, "--scale", "0"])
+        .assert_refused(2, &["--scale", "write a number above 0"]);
+    sandbox.stockade(&["run", &file, "--repeat", "0"]).assert_refused(2, &["--repeat", "1..=1000"]);
+    let unscaled = sandbox.file("unscaled.toml", &EXPERIMENT.replace("scaled = [\"load.burst\"]", ""));
+    sandbox.stockade(&["run", &unscaled, "--scale", "0.5"]).assert_refused(2, &["lists nothing to scale"]);
+    assert_eq!(sandbox.stockade(&["run", &file, "--out", "taken"]).code, 0);
+    sandbox.stockade(&["run", &file, "--out", "taken"]).assert_refused(2, &["there is a record already"]);
+    let blocked = ["cannot make the directory good.toml/x for the record", "name another with --out"];
+    sandbox.stockade(&["run", &file, "--out", "good.toml/x"]).assert_refused(1, &blocked);
+    sandbox
+        .stockade(&["report", "nowhere"])
+        .assert_refused(1, &["nowhere/record.json: No such file", "name the directory of one run"]);
+    sandbox.stockade(&["report", "taken", "--format", "pdf"]).assert_refused(2, &["pdf", "md, html, json"]);
+    fs::write(sandbox.path().join("taken/record.json"), "{\"schema\":\"stockade.record/9\"}").unwrap();
+    sandbox.stockade(&["report", "taken"]).assert_refused(1, &["stockade.record/9", "stockade.record/1"]);
+}

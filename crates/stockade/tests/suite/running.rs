@@ -1,0 +1,168 @@
+//! Processes that run while a test goes on, and what they are asked meanwhile.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{Said, Sandbox};
+
+/// No test waits longer for a line, for an answer or for an end.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A process of the program. Dropped, it is killed.
+pub struct Running {
+    child: Child,
+    stdout: Receiver<String>,
+    stderr: Receiver<String>,
+}
+
+impl Running {
+    /// `stockade origin` with this on standard input.
+    pub fn origin(sandbox: &Sandbox, arguments: &[&str], stdin: &str) -> Self {
+        Self::start(sandbox, &[&["origin"], arguments].concat(), stdin)
+    }
+
+    /// With this on standard input.
+    pub fn start(sandbox: &Sandbox, arguments: &[&str], stdin: &str) -> Self {
+        let mut command = sandbox.command();
+        command.args(arguments);
+        Self::spawn(command, stdin)
+    }
+
+    /// A command that becomes the program, with this on standard input.
+    pub fn spawn(mut command: Command, stdin: &str) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let stdout = lines(child.stdout.take().expect("a pipe"));
+        let stderr = lines(child.stderr.take().expect("a pipe"));
+        let mut running = Self { child, stdout, stderr };
+        let mut pipe = running.child.stdin.take().expect("a pipe");
+        pipe.write_all(stdin.as_bytes()).expect("it reads what it was given");
+        running
+    }
+
+    /// Waits until it serves; where, as the first line of standard output has it.
+    #[track_caller]
+    pub fn listens(&self, scheme: &str) -> SocketAddr {
+        let Ok(url) = self.stdout.recv_timeout(PATIENCE) else {
+            panic!("it does not say where it listens, but: {}", rest(&self.stderr));
+        };
+        between(&url, &format!("{scheme}://"), "\n")
+    }
+
+    /// Where it takes recipes, as the first line of standard error has it.
+    #[track_caller]
+    pub fn takes_recipes(&self, scheme: &str) -> SocketAddr {
+        let line = self.stderr.recv_timeout(PATIENCE).expect("a line on standard error");
+        let (before, after) =
+            (format!("recipes: POST to {scheme}://"), "/_admin/add_recipe; Ctrl-C stops the origin\n");
+        between(&line, &before, after)
+    }
+
+    /// The next line of standard error.
+    #[track_caller]
+    pub fn says(&self) -> String {
+        self.stderr.recv_timeout(PATIENCE).expect("a line on standard error")
+    }
+
+    /// The next line of standard output.
+    #[track_caller]
+    pub fn prints(&self) -> String {
+        self.stdout.recv_timeout(PATIENCE).expect("a line on standard output")
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+    }
+
+    /// Ends it by a signal.
+    pub fn stopped_by(self, signal: Signal) -> Said {
+        self.signal(signal);
+        self.ended()
+    }
+
+    /// Waits for its end; what it said beyond the lines that were read.
+    pub fn ended(mut self) -> Said {
+        let (stdout, stderr) = (rest(&self.stdout), rest(&self.stderr));
+        // Its pipes end with it.
+        let status = self.child.wait().expect("it has ended");
+        let code = status.code().unwrap_or_else(|| panic!("{status}: {stderr}"));
+        Said { code, stdout, stderr }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended before.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The lines of a pipe as they come, each with its end.
+fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    let mut pipe = BufReader::new(pipe);
+    thread::spawn(move || {
+        let mut line = String::new();
+        while pipe.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+            if sender.send(std::mem::take(&mut line)).is_err() {
+                break;
+            }
+        }
+    });
+    lines
+}
+
+/// What is still to come, until the pipe ends.
+#[track_caller]
+fn rest(lines: &Receiver<String>) -> String {
+    let mut rest = String::new();
+    loop {
+        match lines.recv_timeout(PATIENCE) {
+            Ok(line) => rest += &line,
+            Err(RecvTimeoutError::Disconnected) => return rest,
+            Err(RecvTimeoutError::Timeout) => panic!("it runs on after {PATIENCE:?}; it said: {rest}"),
+        }
+    }
+}
+
+#[track_caller]
+fn between(line: &str, before: &str, after: &str) -> SocketAddr {
+    let address = line.strip_prefix(before).and_then(|line| line.strip_suffix(after));
+    let address = address.unwrap_or_else(|| panic!("{line:?} is not {before:?}, an address and {after:?}"));
+    address.parse().expect("an address")
+}
+
+/// The whole answer, head and all, on a connection of its own.
+#[track_caller]
+pub fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> String {
+    let mut tcp = TcpStream::connect_timeout(&address, PATIENCE).expect("somebody listens");
+    tcp.set_read_timeout(Some(PATIENCE)).expect("it is longer than nothing");
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: origin\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    tcp.write_all(request.as_bytes()).expect("a request is sent");
+    let mut answer = String::new();
+    tcp.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+#[track_caller]
+pub fn get(address: SocketAddr, path: &str) -> String {
+    ask(address, "GET", path, "")
+}

@@ -1,0 +1,262 @@
+//! The rules of the house that no compiler checks.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
+use stockade_load::sample::FailureClass;
+
+/// Who may import whom: the one-way street of ARCHITECTURE.md.
+const GRAPH: [(&str, &[&str]); 10] = [
+    ("stockade-model", &[]),
+    ("stockade-net", &[]),
+    ("stockade-services", &[]),
+    ("stockade-cache", &["stockade-model"]),
+    ("stockade-source", &["stockade-model", "stockade-net"]),
+    ("stockade-load", &["stockade-model", "stockade-net"]),
+    ("stockade-origin", &["stockade-model", "stockade-net"]),
+    ("stockade-proxy", &["stockade-cache", "stockade-model", "stockade-net", "stockade-source"]),
+    (
+        "stockade-lab",
+        &[
+            "stockade-cache",
+            "stockade-load",
+            "stockade-model",
+            "stockade-net",
+            "stockade-services",
+            "stockade-source",
+        ],
+    ),
+    (
+        "stockade",
+        &[
+            "stockade-cache",
+            "stockade-lab",
+            "stockade-load",
+            "stockade-model",
+            "stockade-origin",
+            "stockade-proxy",
+            "stockade-source",
+        ],
+    ),
+];
+
+/// TLS is rustls with ring, once it is there; nothing that links a C library or needs cmake.
+/// ICU's segmenter brings 24 packages into each build; textwrap 0.16.2 wraps without it (`cargo update -p textwrap
+/// --precise 0.16.2`).
+const BANNED_CRATES: [&str; 7] =
+    ["openssl", "openssl-sys", "native-tls", "aws-lc-rs", "aws-lc-sys", "boring-sys", "icu_segmenter"];
+
+/// The packages that the README's first command compiles at most.
+const FIRST_BUILD_PACKAGES_MAX: usize = 120;
+
+/// Where time and chance are arguments: the engine, the judge, and what decides in a load. The words are banned in whatever way
+/// they are imported; clippy.toml bans the calls in every crate.
+const PURE: [&str; 42] = [
+    "crates/cache/src",
+    "crates/load/src/client/http1/reader.rs",
+    "crates/load/src/client/cache_headers.rs",
+    "crates/load/src/plan.rs",
+    "crates/load/src/plan/file.rs",
+    "crates/load/src/retry.rs",
+    "crates/load/src/schedule",
+    "crates/load/src/schedule.rs",
+    "crates/load/src/search.rs",
+    "crates/load/src/search/bound.rs",
+    "crates/load/src/search/metric.rs",
+    "crates/load/src/traffic",
+    "crates/load/src/traffic.rs",
+    "crates/lab/src/judge.rs",
+    "crates/lab/src/judge",
+    "crates/lab/src/engine/answer_audit.rs",
+    "crates/lab/src/engine/burst.rs",
+    "crates/lab/src/engine/node_test.rs",
+    "crates/lab/src/engine/open.rs",
+    "crates/lab/src/engine/clock.rs",
+    "crates/lab/src/engine/open_tally.rs",
+    "crates/lab/src/engine/tested_cache.rs",
+    "crates/lab/src/engine/open_traffic.rs",
+    "crates/net/src/byte_range.rs",
+    "crates/net/src/location.rs",
+    "crates/origin/src/stages.rs",
+    "crates/proxy/src/admin/purge.rs",
+    "crates/proxy/src/config/diff.rs",
+    "crates/proxy/src/config/route.rs",
+    "crates/proxy/src/frontend/head.rs",
+    "crates/proxy/src/frontend/scan.rs",
+    "crates/proxy/src/policy/accept.rs",
+    "crates/proxy/src/policy/directives.rs",
+    "crates/proxy/src/policy/field.rs",
+    "crates/proxy/src/policy/invalidate.rs",
+    "crates/proxy/src/policy/key.rs",
+    "crates/proxy/src/policy/range.rs",
+    "crates/proxy/src/policy/storable.rs",
+    "crates/proxy/src/policy/vary.rs",
+    "crates/proxy/src/upstream/core.rs",
+    "crates/proxy/src/upstream/health.rs",
+    "crates/source/src/stages.rs",
+];
+const IMPURE: [&str; 8] =
+    ["thread", "Instant", "SystemTime", "RandomState", "HashSet", "select", "from_entropy", "rng"];
+
+/// Longer files hold a noun that wants out.
+const LINES_MAX: usize = 800;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
+}
+
+fn metadata() -> Metadata {
+    MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec().expect("cargo metadata")
+}
+
+/// Every Rust file below a path, or the file itself.
+fn sources(path: &Path) -> Vec<PathBuf> {
+    if path.is_file() {
+        return vec![path.to_owned()];
+    }
+    let entries = fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut files: Vec<_> = entries.flat_map(|entry| sources(&entry.expect("an entry").path())).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "rs"));
+    files
+}
+
+#[test]
+fn the_crates_import_each_other_one_way() {
+    let metadata = metadata();
+    let members: BTreeMap<_, _> = metadata
+        .workspace_packages()
+        .into_iter()
+        .map(|package| {
+            let is_ours = |name: &str| name == "stockade" || name.starts_with("stockade-");
+            let imports: BTreeSet<_> = package
+                .dependencies
+                .iter()
+                .filter(|dependency| dependency.kind == DependencyKind::Normal && is_ours(&dependency.name))
+                .map(|dependency| dependency.name.clone())
+                .collect();
+            (package.name.to_string(), imports)
+        })
+        .collect();
+    let allowed: BTreeMap<_, BTreeSet<_>> = GRAPH
+        .into_iter()
+        .map(|(name, imports)| (name.to_owned(), imports.iter().map(|name| (*name).to_owned()).collect()))
+        .collect();
+    assert_eq!(members.keys().collect::<Vec<_>>(), allowed.keys().collect::<Vec<_>>());
+    for (name, imports) in members {
+        assert!(imports.is_subset(&allowed[&name]), "{name} imports {imports:?}");
+    }
+}
+
+#[test]
+fn no_banned_crate_is_locked() {
+    let lock = fs::read_to_string(root().join("Cargo.lock")).expect("Cargo.lock");
+    for banned in BANNED_CRATES {
+        assert!(!lock.contains(&format!("name = \"{banned}\"")), "{banned} came in: cargo tree -i {banned}");
+    }
+}
+
+#[test]
+fn the_first_command_compiles_few_packages() {
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--package", "stockade", "--no-default-features", "--locked", "--offline"])
+        .args(["--edges", "normal,build", "--prefix", "none", "--format", "{p}"])
+        .current_dir(root())
+        .output()
+        .expect("cargo tree");
+    let packages = String::from_utf8(tree.stdout).expect("UTF-8");
+    let packages: BTreeSet<_> = packages.lines().map(|line| line.trim_end_matches(" (*)")).collect();
+    assert!(packages.len() > 50, "{}", String::from_utf8_lossy(&tree.stderr));
+    assert!(packages.len() <= FIRST_BUILD_PACKAGES_MAX, "{}: {packages:#?}", packages.len());
+}
+
+#[test]
+fn time_and_chance_are_arguments() {
+    for file in PURE.into_iter().flat_map(|pure| sources(&root().join(pure))) {
+        let text = fs::read_to_string(&file).expect("readable");
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        // `new` is where a cache without a seed of the caller's is made; tests explore real threads.
+        let code = code
+            .filter(|line| !line.contains("Seed::from_entropy()") && !line.contains("prop::sample::select"))
+            .collect::<Vec<_>>()
+            .join("\n");
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let words: BTreeSet<&str> = code.split(|c| !is_word(c)).collect();
+        for banned in IMPURE {
+            let is_excused = file.ends_with("explored.rs") && banned == "thread";
+            assert!(is_excused || !words.contains(banned), "{}: `{banned}`", file.display());
+        }
+        assert!(
+            !words.contains("HashMap") || code.contains("use hashbrown"),
+            "{}: an unseeded map",
+            file.display()
+        );
+        let tokio: Vec<_> = code.match_indices("tokio::").map(|(at, _)| &code[at..]).collect();
+        assert!(
+            tokio.iter().all(|path| path.starts_with("tokio::sync::")),
+            "{}: more of tokio than its channels",
+            file.display()
+        );
+    }
+}
+
+#[test]
+fn files_are_of_a_readable_length_and_without_leftovers() {
+    for file in sources(&root().join("crates")) {
+        let text = fs::read_to_string(&file).expect("readable");
+        let lines = text.lines().count();
+        assert!(lines <= LINES_MAX, "{}: {lines} lines, which noun wants out?", file.display());
+        if file.ends_with("tidy.rs") {
+            continue;
+        }
+        for leftover in
+            ["todo!", "unimplemented!", "dbg!", "FIXME", "TODO", "XXX", "#[ignore", "thread::sleep"]
+        {
+            // The exit of a process can only be polled for, and a slow server has to be slow.
+            let sleeps = ["services/src/process.rs", "lab/src/http/child.rs", "load/tests/suite/pacing.rs"];
+            let is_excused = sleeps.iter().any(|path| file.ends_with(path)) && leftover == "thread::sleep";
+            assert!(is_excused || !text.contains(leftover), "{}: `{leftover}`", file.display());
+        }
+    }
+}
+
+/// docs/reference is generated from the registries of metrics, presets, flags, formats and settings: tests/suite/reference.rs.
+#[test]
+fn every_preset_is_in_the_readme_and_in_the_guide() {
+    for document in ["README.md", "docs/guide/choose-a-strategy.md"] {
+        let text = fs::read_to_string(root().join(document)).expect("readable");
+        for preset in stockade_cache::PRESETS {
+            assert!(text.contains(&format!("| `{}` |", preset.name)), "{document}: {}", preset.name);
+        }
+    }
+}
+
+#[test]
+fn every_failure_class_of_a_load_is_documented() {
+    let docs = fs::read_to_string(root().join("docs/reference/load.md")).expect("docs/reference/load.md");
+    for class in FailureClass::ALL {
+        assert!(docs.contains(&format!("\n| `{}` |", class.name())), "{}", class.name());
+    }
+}
+
+#[test]
+fn every_crate_takes_the_workspaces_lints_and_every_decision_has_a_number_of_its_own() {
+    for package in metadata().workspace_packages() {
+        let manifest = fs::read_to_string(&package.manifest_path).expect("readable");
+        assert!(manifest.contains("[lints]\nworkspace = true"), "{}", package.name);
+    }
+    let mut numbers = BTreeSet::new();
+    for entry in fs::read_dir(root().join("decisions")).expect("decisions/") {
+        let name = entry.expect("an entry").file_name().into_string().expect("UTF-8");
+        let (number, title) = name.split_once('-').expect("NNN-title.md");
+        assert!(
+            number.len() == 3 && number.parse::<u32>().is_ok() && title.strip_suffix(".md").is_some(),
+            "{name}"
+        );
+        assert!(numbers.insert(number.to_owned()), "{name}: the number is taken");
+    }
+}
