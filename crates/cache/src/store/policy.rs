@@ -105,6 +105,7 @@ policies! {
     mod lrw, LRW, Lrw(lrw::Lrw);
     mod lru, LRU, Lru(Box<lru::Lru>);
     mod s3_fifo, S3_FIFO, S3Fifo(Box<s3_fifo::S3Fifo>);
+    mod lfu, LFU, Lfu(Box<lfu::Lfu>);
 }
 
 /// No policy has this name.
