@@ -3,7 +3,7 @@
 .PHONY: test check book instructions deps fmt
 
 CARGO ?= cargo
-REPOSITORY = $(shell sed -n 's/^git-repository-url = "\(.*\)"/\1/p' book.toml)
+REPOSITORY ?= $(patsubst %.git,%,$(shell git config --get remote.origin.url))
 # Compiles the cache with shuttle's locks, whose schedules tests explore.
 SHUTTLE = RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-with-shuttle
 

@@ -149,21 +149,14 @@ where
     /// Reports to the recorder of the `metrics` facade that is installed when the cache is built, with this name as
     /// label `cache`. Names must be unique. Implies [`count_lookups`](Self::count_lookups). Counters and gauges are
     /// recorded once a second, histograms when waits and loads end.
+    /// The metrics are those of [`RequestStats`](crate::RequestStats) and [`StoreStats`](crate::StoreStats) under the names of
+    /// their declarations, and:
     ///
     /// | metric | what it is |
     /// |---|---|
-    /// | `stockade_requests_total` | by `outcome`: hit, stale, miss, coalesced, fallback, negative, error |
-    /// | `stockade_loads_total`, `_failed_total` | loads begun; those that failed, were cancelled or lost |
-    /// | `stockade_loads_refused_total`, `_rejected_total` | not begun: the breaker's doing, the queue's |
-    /// | `stockade_loads_in_flight` | loads under way |
-    /// | `stockade_load_seconds`, `stockade_wait_seconds` | histograms of loads, and of waits for another's load |
-    /// | `stockade_waiters_total` | waits for another's load |
-    /// | `stockade_refreshes_total` | by `refresh`: early, xfetch, swr, probe |
-    /// | `stockade_shared_total` | by `what` came of asking the shared tier: hit, miss, wait, failure |
-    /// | `stockade_evicted_total` | by `reason`: expired, size |
-    /// | `stockade_reclaims_total` | the limit was met, and a share of it cleared |
-    /// | `stockade_invalidated_total` | entries that were invalidated |
-    /// | `stockade_entries`, `stockade_bytes` | entries stored; bytes held of the limit |
+    /// | `stockade_requests_total` | requests by `outcome`: hit, stale, miss, coalesced, fallback, negative, error |
+    /// | `stockade_load_seconds` | a histogram of loads, failed ones included |
+    /// | `stockade_wait_seconds` | a histogram of waits for another load |
     /// | `stockade_breaker_state` | by `route`: 0 closed, 1 ramp, 2 half-open, 3 open |
     #[must_use]
     pub fn metrics(mut self, name: impl Into<String>) -> Self {
