@@ -4,6 +4,8 @@
 
 CARGO ?= cargo
 REPOSITORY ?= $(patsubst %.git,%,$(shell git config --get remote.origin.url))
+# Incremental artifacts are half of the target directory, and a build from empty has no use for them.
+export CARGO_INCREMENTAL ?= 0
 # Compiles the cache with shuttle's locks, whose schedules tests explore.
 SHUTTLE = RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-with-shuttle
 

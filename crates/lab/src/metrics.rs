@@ -4,8 +4,9 @@ mod arm;
 mod fold;
 mod results;
 
-use std::time::Duration;
+use std::{sync::LazyLock, time::Duration};
 
+use stockade_cache::{RequestStats, StoreStats};
 use stockade_model::{
     histogram::Histogram,
     record::{Role, Run},
@@ -43,10 +44,27 @@ pub struct Metric {
     pub is_timing: bool,
     /// Whether there is a figure of some seconds of a run, too.
     pub has_windows: bool,
-    figure: fn(&Raw<'_>) -> Option<f64>,
+    /// The meaning of a counter of the cache; `None`: the reference explains the metric.
+    pub help: Option<&'static str>,
+    figure: Figure,
+}
+
+/// Where the figures of a metric come from.
+#[derive(Clone, Copy)]
+enum Figure {
+    Computed(fn(&Raw<'_>) -> Option<f64>),
+    /// The counter of the cache with this field name.
+    Counter(&'static str),
 }
 
 impl Metric {
+    fn figure(&self, raw: &Raw<'_>) -> Option<f64> {
+        match self.figure {
+            Figure::Computed(figure) => figure(raw),
+            Figure::Counter(field) => raw.run.counters.get(field).copied(),
+        }
+    }
+
     /// The metric with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
@@ -59,10 +77,33 @@ pub fn metrics() -> impl Iterator<Item = &'static Metric> + Clone {
     [COUNTS, OF_RUNS, OF_OPEN_LOADS, OF_LOAD, OF_PROXY, OF_ORIGIN, HELD, SPANS, RESPONSE, SERVICE, SEND_LAG]
         .into_iter()
         .flatten()
+        .chain(COUNTERS.iter())
 }
 
+/// `cache.FIELD` for each counter of the cache, unless a metric above has that name.
+static COUNTERS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
+    let requests = RequestStats::METRICS.iter().map(|metric| (metric.field, metric.help));
+    let store = StoreStats::METRICS.iter().map(|metric| (metric.field, metric.help));
+    let named = requests.chain(store).map(|(field, help)| (format!("cache.{field}"), field, help));
+    named
+        .filter(|(name, ..)| !OF_RUNS.iter().any(|metric| metric.name == name))
+        .map(|(name, field, help)| Metric {
+            help: Some(help.trim()),
+            figure: Figure::Counter(field),
+            ..count(name.leak(), |_| None)
+        })
+        .collect()
+});
+
 const fn count(name: &'static str, figure: fn(&Raw<'_>) -> Option<f64>) -> Metric {
-    Metric { name, unit: FigureUnit::Number, is_timing: false, has_windows: false, figure }
+    Metric {
+        name,
+        unit: FigureUnit::Number,
+        is_timing: false,
+        has_windows: false,
+        help: None,
+        figure: Figure::Computed(figure),
+    }
 }
 
 /// A number that a clock has a part in.
@@ -71,7 +112,14 @@ const fn clocked(name: &'static str, figure: fn(&Raw<'_>) -> Option<f64>) -> Met
 }
 
 const fn timing(name: &'static str, figure: fn(&Raw<'_>) -> Option<f64>) -> Metric {
-    Metric { name, unit: FigureUnit::Time, is_timing: true, has_windows: false, figure }
+    Metric {
+        name,
+        unit: FigureUnit::Time,
+        is_timing: true,
+        has_windows: false,
+        help: None,
+        figure: Figure::Computed(figure),
+    }
 }
 
 const fn windowed(metric: Metric) -> Metric {

@@ -1,10 +1,13 @@
 //! Runs an experiment: every test with every arm, arms interleaved, in repeats.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use rand::seq::SliceRandom;
 use stockade_model::{
-    record::{Arm, ClockKind, Interval, Record, Run, SCHEMA, Verdict},
+    record::{self, Arm, ClockKind, Interval, Record, Run, SCHEMA, Verdict},
     seed::Seed,
     units::milliseconds,
 };
@@ -18,7 +21,7 @@ use crate::{
     report,
     spec::{Cell, Experiment, ScaleError, SpecError},
     storage::{Recorder, StorageError},
-    target::{Environment, MeasureContext, Measurement, Second, TargetError},
+    target::{CacheCounters, Environment, MeasureContext, Measurement, Second, TargetError},
 };
 
 #[derive(Clone, Debug)]
@@ -329,6 +332,8 @@ impl<'a> IntervalSink<'a> {
 
 /// A measurement in the form of the record.
 fn note(cell: &Cell, repeat: u32, measured: Measurement) -> Run {
+    let CacheCounters { requests, store } = &measured.counters;
+    let is_reported = measured.http.as_ref().is_none_or(|http| http.tells == record::StatsProvider::Cache);
     Run {
         test: cell.test.clone(),
         arm: cell.arm.clone(),
@@ -338,10 +343,20 @@ fn note(cell: &Cell, repeat: u32, measured: Measurement) -> Run {
         outcomes: measured.outcomes,
         bytes_in: measured.bytes_in,
         service_ms_sum: milliseconds(measured.service_sum),
-        stores_skipped: measured.activity.stores_skipped,
-        stores_dropped: measured.activity.stores_dropped,
-        episodes: measured.activity.episodes,
-        cache: measured.cache,
+        stores_skipped: requests.stores_skipped,
+        stores_dropped: requests.stores_dropped,
+        episodes: requests.episodes,
+        cache: record::CacheFigures {
+            entries: usize::try_from(store.entries).unwrap_or(usize::MAX),
+            bytes_max: measured.bytes_max,
+            evicted: store.evicted_size,
+            invalidated: store.invalidated,
+            stores_refused: store.stores_refused,
+            loads_rejected: requests.loads_rejected,
+            loads_refused: requests.loads_refused,
+            refreshes: requests.refreshes(),
+        },
+        counters: if is_reported { measured.counters.by_name() } else { BTreeMap::new() },
         errors: measured.errors,
         http: measured.http,
     }

@@ -49,8 +49,8 @@ pub fn start(
         let failed =
             measured.errors.iter().map(|(message, count)| format!("{who}: {count} failed: {message}"));
         start.complaints.extend(failed);
-        if measured.activity.stores_dropped > 0 {
-            let dropped = measured.activity.stores_dropped;
+        if measured.counters.requests.stores_dropped > 0 {
+            let dropped = measured.counters.requests.stores_dropped;
             start.complaints.push(format!("{who}: {dropped} stores dropped: the mailbox was full"));
         }
         start.runs.push((figures, measured.whole_ms_sum.unwrap_or_default()));

@@ -16,6 +16,7 @@ use std::{
 };
 
 use serde::Deserialize;
+use stockade_cache::{RequestStats, Stats, StoreStats};
 use stockade_model::{
     outcome::Outcomes,
     record::{self, Times},
@@ -196,31 +197,50 @@ pub struct Measurement {
     pub bytes_in: u64,
     /// The sum of the service times of all requests, failed ones included.
     pub service_sum: Duration,
-    /// What the cache did meanwhile.
-    pub activity: CacheActivity,
-    /// What the cache held.
-    pub cache: record::CacheFigures,
+    /// The counters of the cache, without those of its warm-up.
+    pub counters: CacheCounters,
+    /// The most bytes that the cache held, if they are limited.
+    pub bytes_max: Option<usize>,
     /// Failed requests by message.
     pub errors: BTreeMap<String, u64>,
     /// The figures of a load over HTTP.
     pub http: Option<record::HttpFigures>,
 }
 
-/// What a cache did while it was measured.
+/// The counters and gauges of a cache, all its routes together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CacheActivity {
-    /// Waits for another request's load.
-    pub waiters: u64,
-    /// Stores that the load waited for.
-    pub stores_sync: u64,
-    /// Stores that no load waited for.
-    pub stores_async: u64,
-    /// Stores left to another load that had claimed the same version.
-    pub stores_skipped: u64,
-    /// Stores lost to a full mailbox.
-    pub stores_dropped: u64,
-    /// Refill episodes.
-    pub episodes: u64,
+pub struct CacheCounters {
+    pub requests: RequestStats,
+    pub store: StoreStats,
+}
+
+impl CacheCounters {
+    /// The counters since an earlier reading; gauges stay.
+    #[must_use]
+    pub fn since(self, before: &Self) -> Self {
+        Self { requests: self.requests.since(&before.requests), store: self.store.since(&before.store) }
+    }
+
+    /// Reclaims; without a share to reclaim, each eviction is one.
+    #[must_use]
+    pub fn reclaims(&self) -> u64 {
+        if self.store.reclaims > 0 { self.store.reclaims } else { self.store.evicted_size }
+    }
+
+    /// Every counter and gauge that has a value, by the name of its field.
+    #[must_use]
+    pub fn by_name(&self) -> BTreeMap<String, f64> {
+        let requests =
+            RequestStats::METRICS.iter().map(|metric| (metric.field, (metric.read)(&self.requests)));
+        let store = StoreStats::METRICS.iter().map(|metric| (metric.field, (metric.read)(&self.store)));
+        requests.chain(store).filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+}
+
+impl From<Stats> for CacheCounters {
+    fn from(stats: Stats) -> Self {
+        Self { requests: stats.requests(), store: stats.store() }
+    }
 }
 
 /// The requests that finished in one second of a load.

@@ -119,6 +119,9 @@ pub struct Run {
     pub episodes: u64,
     #[serde(default)]
     pub cache: CacheFigures,
+    /// Every counter and gauge of the cache, by the name of its field; empty if the cache does not report them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<String, f64>,
     /// The number of failed requests for each error message.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, u64>,
@@ -294,23 +297,6 @@ pub struct CacheFigures {
     pub loads_refused: u64,
     /// Loads of entries that could still be served: early, by chance, while stale, or as a breaker's probe.
     pub refreshes: u64,
-}
-
-impl CacheFigures {
-    /// The current state, with counters relative to `before`.
-    #[must_use]
-    pub fn since(self, before: Self) -> Self {
-        Self {
-            entries: self.entries,
-            bytes_max: self.bytes_max,
-            evicted: self.evicted - before.evicted,
-            invalidated: self.invalidated - before.invalidated,
-            stores_refused: self.stores_refused - before.stores_refused,
-            loads_rejected: self.loads_rejected - before.loads_rejected,
-            loads_refused: self.loads_refused - before.loads_refused,
-            refreshes: self.refreshes - before.refreshes,
-        }
-    }
 }
 
 /// A burst of workers against one strategy: the figures of the published Kazoo load test.

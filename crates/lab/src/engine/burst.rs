@@ -27,9 +27,8 @@ use super::{
     NotFound,
     documents::{DocumentCount, DocumentDraw},
     gate::{Gate, Gated, GatedSource},
-    tested_cache::held,
 };
-use crate::target::{CacheActivity, Measurement, Second};
+use crate::target::{CacheCounters, Measurement, Second};
 
 #[derive(Clone, Debug)]
 pub struct Burst {
@@ -99,14 +98,12 @@ impl Burst {
 
         let results: Vec<WorkerResult> =
             results.iter().map(|results| results.get().cloned().unwrap_or_else(|| lost(finished))).collect();
-        let activity = cache.stats().into();
-        let held = held(cache);
         self.measured(
             &results,
             draw,
             (source.source.fetches(), time.gate.last_passed()),
-            activity,
-            held,
+            cache.stats().into(),
+            cache.byte_usage().map(|bytes| bytes.peak),
             sink,
         )
     }
@@ -116,8 +113,8 @@ impl Burst {
         results: &[WorkerResult],
         draw: &DocumentDraw,
         (fetches, last_passed): (u64, Duration),
-        activity: CacheActivity,
-        cache: record::CacheFigures,
+        counters: CacheCounters,
+        bytes_max: Option<usize>,
         sink: &mut dyn FnMut(Second),
     ) -> Measurement {
         let mut outcomes = Outcomes::default();
@@ -150,11 +147,11 @@ impl Burst {
             times: times(&answered),
             calls: Calls {
                 fetch_doc: fetches,
-                store_local: activity.stores_sync,
-                store_local_async: activity.stores_async,
+                store_local: counters.requests.stores_sync,
+                store_local_async: counters.requests.stores_async,
             },
             failed: results.len() - answered.len(),
-            waiters: usize::try_from(activity.waiters).unwrap_or(usize::MAX),
+            waiters: usize::try_from(counters.requests.waiters).unwrap_or(usize::MAX),
             start_skew_ms: milliseconds(if self.barrier {
                 last_passed
             } else {
@@ -170,8 +167,8 @@ impl Burst {
             outcomes,
             bytes_in: samples().map(|s| s.bytes).sum(),
             service_sum: samples().map(Sample::service_time).sum(),
-            activity,
-            cache,
+            counters,
+            bytes_max,
             errors,
             http: None,
         }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use rand::RngExt;
-use stockade_cache::{Answer, Reason};
+use stockade_cache::{Answer, Reason, Stats};
 use stockade_model::{
     outcome::Outcome,
     seed::{Rng, Seed},
@@ -25,7 +25,6 @@ use stockade_source::{StagedSource, VersionedDocument};
 use tokio::sync::oneshot;
 
 use super::tested_cache::fetch;
-use crate::target::CacheActivity;
 
 pub(super) use table::{Cached, NodeResult, NodeTable};
 
@@ -81,7 +80,8 @@ struct NodeState {
     /// Keys whose load has started since they were last stored.
     refilling: BTreeSet<Arc<str>>,
     draws: Rng,
-    activity: CacheActivity,
+    /// Its counters; those that it lacks stay 0.
+    stats: Stats,
 }
 
 impl<R: Runtime> NodeCache<R> {
@@ -96,7 +96,7 @@ impl<R: Runtime> NodeCache<R> {
             keys: BTreeSet::new(),
             refilling: BTreeSet::new(),
             draws: seed.stream("early refresh"),
-            activity: CacheActivity::default(),
+            stats: Stats::default(),
         };
         Self { test, source, time, table, state: Mutex::new(state) }
     }
@@ -134,7 +134,7 @@ impl<R: Runtime> NodeCache<R> {
         let draw = state.draws.random::<f64>();
         let fresh = cached.filter(|(cached, ttl)| !self.test.refreshes(*ttl, cached.delta_ms, draw));
         if fresh.is_none() && state.refilling.insert(Arc::clone(key)) {
-            state.activity.episodes += 1;
+            state.stats.episodes += 1;
         }
         Ok(fresh.map(|(cached, _)| cached.stamped))
     }
@@ -146,7 +146,7 @@ impl<R: Runtime> NodeCache<R> {
         let cached = Cached { stamped: stamped.clone(), delta_ms: date_now(now) - began };
         self.table.set(&id, cached, self.test.ttl, now).await?;
         let mut state = self.state();
-        state.activity.stores_sync += 1;
+        state.stats.stores_sync += 1;
         state.refilling.remove(&id);
         state.keys.insert(id);
         Ok(stamped)
@@ -159,12 +159,9 @@ impl<R: Runtime> NodeCache<R> {
         let _ = self.table.delete(key).await;
     }
 
-    pub(super) fn activity(&self) -> CacheActivity {
-        self.state().activity
-    }
-
-    pub(super) fn entries(&self) -> usize {
-        self.state().keys.len()
+    pub(super) fn stats(&self) -> Stats {
+        let state = self.state();
+        Stats { entries: state.keys.len() as u64, ..state.stats }
     }
 
     fn state(&self) -> MutexGuard<'_, NodeState> {

@@ -32,7 +32,7 @@ use super::{
     shared_tier::{OpenTier, TierSettings},
     tested_cache::{LookupError, RunningCache},
 };
-use crate::target::{CacheActivity, Measurement, OpenSecond, Second};
+use crate::target::{CacheCounters, Measurement, OpenSecond, Second};
 
 #[derive(Clone, Debug)]
 pub struct OpenLoad {
@@ -71,7 +71,7 @@ impl OpenLoad {
         if self.traffic.warm {
             warm(&asked, keys, &time).await;
         }
-        let warmed_up = (asked.activity(), asked.held());
+        let warmed_up = asked.stats().into();
         let began = time.now();
         source.start();
         let audit = AnswerAudit::new(self.target.hard_limit(), keys.len());
@@ -94,7 +94,7 @@ impl OpenLoad {
         self.send(&run, seed, sink).await;
         // A load may last until its deadline, which the run does not wait for.
         let _ = before(&run.time, run.ends, run.asked.idle()).await;
-        Ok(self.measured(&run, warmed_up, sink))
+        Ok(self.measured(&run, &warmed_up, sink))
     }
 
     /// Sends every request when it is due, and waits for all of them. Requests that are unsent at the end of
@@ -152,7 +152,7 @@ impl OpenLoad {
     fn measured<R: Runtime>(
         &self,
         run: &OpenRun<R>,
-        (activity, held): (CacheActivity, record::CacheFigures),
+        warmed_up: &CacheCounters,
         sink: &mut dyn FnMut(Second),
     ) -> Measurement {
         let last = run.tally().take_current();
@@ -163,7 +163,7 @@ impl OpenLoad {
             tally.outcomes.error += lost;
             *tally.errors.entry("the request was lost: its task panicked".to_owned()).or_default() += lost;
         }
-        let activity = run.asked.activity().since(activity);
+        let counters = CacheCounters::from(run.asked.stats()).since(warmed_up);
         let open = record::OpenFigures {
             strategy: self.name.clone(),
             schedule: self.traffic.schedule.to_string(),
@@ -173,10 +173,10 @@ impl OpenLoad {
             finished_ms: milliseconds(tally.finished),
             calls: record::Calls {
                 fetch_doc: run.source.fetches(),
-                store_local: activity.stores_sync,
-                store_local_async: activity.stores_async,
+                store_local: counters.requests.stores_sync,
+                store_local_async: counters.requests.stores_async,
             },
-            waiters: usize::try_from(activity.waiters).unwrap_or(usize::MAX),
+            waiters: usize::try_from(counters.requests.waiters).unwrap_or(usize::MAX),
             response: tally
                 .response
                 .map(|(min, max)| record::Extremes { min_ms: milliseconds(min), max_ms: milliseconds(max) }),
@@ -192,8 +192,8 @@ impl OpenLoad {
             outcomes: tally.outcomes,
             bytes_in: tally.bytes_in,
             service_sum: tally.service_sum,
-            activity,
-            cache: run.asked.held().since(held),
+            counters,
+            bytes_max: run.asked.bytes_max(),
             errors: std::mem::take(&mut tally.errors),
             http: None,
         }

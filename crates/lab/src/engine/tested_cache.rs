@@ -1,12 +1,12 @@
 //! The cache under an open load: ours with a strategy, or that of the published Node test.
 
-use std::{hash::Hash, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use stockade_cache::{
     Answer, Builder, Cache, Error, InvalidStrategy, Invalidation, Live, Stats, Strategy, heap_bytes,
     tier::TierError,
 };
-use stockade_model::{record::CacheFigures, seed::Seed, time::Runtime};
+use stockade_model::{seed::Seed, time::Runtime};
 use stockade_source::{StagedSource, VersionedDocument};
 
 use super::{
@@ -14,7 +14,6 @@ use super::{
     node_test::{NodeCache, NodeTable, NodeTest},
     shared_tier::{OpenTier, TierSettings},
 };
-use crate::target::CacheActivity;
 
 #[derive(Clone, Debug)]
 pub enum TestedCache {
@@ -133,48 +132,19 @@ impl<R: Runtime> RunningCache<R> {
         }
     }
 
-    pub(super) fn activity(&self) -> CacheActivity {
-        match self {
-            Self::Cache(cache, _) => cache.stats().into(),
-            Self::NodeCache(node) => node.activity(),
-        }
-    }
-
-    #[cfg(feature = "http")]
     pub(super) fn stats(&self) -> Stats {
         match self {
             Self::Cache(cache, _) => cache.stats(),
-            Self::NodeCache(node) => {
-                Stats { entries: node.entries() as u64, waiters: node.activity().waiters, ..Stats::default() }
-            }
+            Self::NodeCache(node) => node.stats(),
         }
     }
 
-    pub(super) fn held(&self) -> CacheFigures {
+    /// The most bytes that it held, if they are limited.
+    pub(super) fn bytes_max(&self) -> Option<usize> {
         match self {
-            Self::Cache(cache, _) => held(cache),
-            Self::NodeCache(node) => CacheFigures { entries: node.entries(), ..CacheFigures::default() },
+            Self::Cache(cache, _) => cache.byte_usage().map(|bytes| bytes.peak),
+            Self::NodeCache(_) => None,
         }
-    }
-}
-
-/// The contents of a cache and its evictions.
-pub(super) fn held<K, V, R>(cache: &Cache<K, V, R>) -> CacheFigures
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    R: Runtime,
-{
-    let stats = cache.stats();
-    CacheFigures {
-        entries: cache.len(),
-        bytes_max: cache.byte_usage().map(|bytes| bytes.peak),
-        evicted: stats.evicted_size,
-        invalidated: stats.invalidated,
-        stores_refused: stats.stores_refused,
-        loads_rejected: stats.loads_rejected,
-        loads_refused: stats.loads_refused,
-        refreshes: stats.requests().refreshes(),
     }
 }
 
@@ -185,32 +155,5 @@ pub(super) async fn fetch<R: Runtime>(
     match source.fetch_stamped(&id).await? {
         Some(stamped) => Ok(stamped),
         None => Err(Box::from(NotFound(id))),
-    }
-}
-
-impl From<Stats> for CacheActivity {
-    fn from(stats: Stats) -> Self {
-        Self {
-            waiters: stats.waiters,
-            stores_sync: stats.stores_sync,
-            stores_async: stats.stores_async,
-            stores_skipped: stats.stores_skipped,
-            stores_dropped: stats.stores_dropped,
-            episodes: stats.episodes,
-        }
-    }
-}
-
-impl CacheActivity {
-    /// The difference to an earlier reading.
-    pub(super) fn since(self, before: Self) -> Self {
-        Self {
-            waiters: self.waiters - before.waiters,
-            stores_sync: self.stores_sync - before.stores_sync,
-            stores_async: self.stores_async - before.stores_async,
-            stores_skipped: self.stores_skipped - before.stores_skipped,
-            stores_dropped: self.stores_dropped - before.stores_dropped,
-            episodes: self.episodes - before.episodes,
-        }
     }
 }

@@ -18,7 +18,7 @@ use super::{
     sampler::{CacheReadings, Observations, Sampler, StopReason, TargetEndpoint},
     settings::file_error,
 };
-use crate::target::{CacheActivity, Environment, MeasureContext, Measurement};
+use crate::target::{Environment, MeasureContext, Measurement};
 
 impl HttpLoad {
     /// Starts the origin and the target, sends the load, and stops both. Unique URLs are drawn from `url_seed`.
@@ -116,16 +116,8 @@ impl HttpLoad {
             outcomes: outcomes(tally),
             bytes_in: tally.bytes_in,
             service_sum: service_sum(tally),
-            activity: CacheActivity::default(),
-            cache: record::CacheFigures {
-                entries: whole(counted.store.entries),
-                bytes_max: readings.bytes_max.map(whole),
-                evicted: counted.store.evicted_size,
-                loads_refused: counted.requests.loads_refused,
-                loads_rejected: counted.requests.loads_rejected,
-                refreshes: counted.requests.refreshes(),
-                ..record::CacheFigures::default()
-            },
+            counters: counted,
+            bytes_max: readings.bytes_max.map(whole),
             errors: errors(tally),
             http: Some(http),
         }

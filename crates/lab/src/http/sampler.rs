@@ -25,7 +25,7 @@ use super::{
     fetch::get,
     probe::{PendingProbe, PreflightProbe},
 };
-use crate::target::{OpenSecond, Second};
+use crate::target::{CacheCounters, OpenSecond, Second};
 
 /// Processor time over less than this is too coarse to report.
 const SECONDS_MIN: f64 = 0.5;
@@ -95,25 +95,6 @@ pub(super) struct CacheReadings {
     pub(super) is_last: bool,
     /// The counters before the load.
     before: CacheCounters,
-}
-
-/// The statistics of a cache, all its routes together.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct CacheCounters {
-    pub(super) store: StoreStats,
-    pub(super) requests: RequestStats,
-}
-
-impl CacheCounters {
-    /// The counters since an earlier reading; gauges stay.
-    fn since(self, before: &Self) -> Self {
-        Self { store: self.store.since(&before.store), requests: self.requests.since(&before.requests) }
-    }
-
-    /// Reclaims; without a share to reclaim, each eviction is one.
-    fn reclaims(&self) -> u64 {
-        if self.store.reclaims > 0 { self.store.reclaims } else { self.store.evicted_size }
-    }
 }
 
 impl TargetEndpoint {

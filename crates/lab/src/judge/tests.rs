@@ -36,6 +36,7 @@ fn run(test: &str, arm: &str, repeat: u32, fetches: u64, finished_ms: f64) -> Ru
         stores_skipped: 0,
         stores_dropped: 0,
         episodes: 1,
+        counters: BTreeMap::new(),
         cache: CacheFigures::default(),
         errors: BTreeMap::new(),
         http: None,

@@ -96,7 +96,7 @@ fn figures(
 ) -> BTreeMap<(&'static str, Option<FigureWindow>), f64> {
     let has_window = |metric: &&Metric| window.is_none() || metric.has_windows;
     let told = metrics().filter(has_window).filter(|metric| is_told(raw.run, metric.name));
-    told.filter_map(|metric| Some(((metric.name, window), (metric.figure)(raw)?))).collect()
+    told.filter_map(|metric| Some(((metric.name, window), metric.figure(raw)?))).collect()
 }
 
 /// Metrics that only the engine counts, that only our cache counts, and that an origin can count instead.

@@ -100,6 +100,10 @@ fn render(name: &str, old: &str) -> String {
             table(&["URL", "source"], SOURCES.iter().map(|kind| vec![code(kind.form), kind.summary.into()]))
         }
         "metrics" => metrics_table(old),
+        "cache counters" => {
+            let rows = metrics().filter_map(|metric| Some(vec![code(metric.name), metric.help?.to_owned()]));
+            table(&["metric", "meaning"], rows)
+        }
         "cache metrics" => telemetry_table(
             [declared(Outcomes::METRICS), declared(RequestStats::METRICS), declared(StoreStats::METRICS)]
                 .concat(),
@@ -205,7 +209,7 @@ fn metrics_table(old: &str) -> String {
         })
         .collect();
     let mut seen = BTreeSet::new();
-    let rows = metrics().filter_map(|metric| {
+    let rows = metrics().filter(|metric| metric.help.is_none()).filter_map(|metric| {
         let name = code(&documented_name(metric));
         seen.insert(name.clone()).then(|| {
             let meaning = meanings.get(name.as_str()).filter(|meaning| !meaning.is_empty());
