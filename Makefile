@@ -1,6 +1,6 @@
 # Everything is cargo; the scripts install by package name what the tests need besides.
 
-.PHONY: test check book instructions deps fmt
+.PHONY: test check book deny api instructions deps fmt
 
 CARGO ?= cargo
 REPOSITORY ?= $(patsubst %.git,%,$(shell git config --get remote.origin.url))
@@ -32,6 +32,16 @@ book:
 	mdbook build
 	find target/book -name '*.html' -exec sed -E -i \
 		's#href="(\.\./)+(bench|crates|decisions|deploy|experiments|[A-Z]+\.html)#href="$(REPOSITORY)/blob/main/\2#g; s#(blob/main/[^"]*)\.html#\1.md#g' {} +
+
+# Bans, licences and sources by cargo-deny; `make check` enforces the same lists by a test.
+deny:
+	@command -v cargo-deny >/dev/null || { echo "cargo-deny is missing: cargo install cargo-deny --locked" >&2; exit 1; }
+	$(CARGO) deny --locked check bans licenses sources
+
+# Compares the public API of the cache with its last release on the registry, and refuses a breaking change without a version.
+api:
+	@command -v cargo-semver-checks >/dev/null || { echo "cargo-semver-checks is missing: cargo install cargo-semver-checks --locked" >&2; exit 1; }
+	$(CARGO) semver-checks --package stockade-cache --all-features
 
 # Counts the instructions of a hit and a miss.
 instructions: deps

@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
+use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand};
 use stockade_load::sample::FailureClass;
 
 /// Who may import whom: the one-way street of ARCHITECTURE.md.
@@ -44,12 +44,6 @@ const GRAPH: [(&str, &[&str]); 10] = [
         ],
     ),
 ];
-
-/// TLS is rustls with ring, once it is there; nothing that links a C library or needs cmake.
-/// ICU's segmenter brings 24 packages into each build; textwrap 0.16.2 wraps without it (`cargo update -p textwrap
-/// --precise 0.16.2`).
-const BANNED_CRATES: [&str; 7] =
-    ["openssl", "openssl-sys", "native-tls", "aws-lc-rs", "aws-lc-sys", "boring-sys", "icu_segmenter"];
 
 /// The packages that the README's first command compiles at most.
 const FIRST_BUILD_PACKAGES_MAX: usize = 120;
@@ -153,10 +147,30 @@ fn the_crates_import_each_other_one_way() {
 }
 
 #[test]
-fn no_banned_crate_is_locked() {
-    let lock = fs::read_to_string(root().join("Cargo.lock")).expect("Cargo.lock");
-    for banned in BANNED_CRATES {
-        assert!(!lock.contains(&format!("name = \"{banned}\"")), "{banned} came in: cargo tree -i {banned}");
+fn dependencies_are_those_that_deny_toml_allows() {
+    let rules = fs::read_to_string(root().join("deny.toml")).expect("deny.toml");
+    let rules: toml::Table = rules.parse().expect("TOML");
+    let list = |table: &str, key: &str| rules[table][key].as_array().expect("a list").clone();
+    let text = |value: &toml::Value| value.as_str().expect("text").to_owned();
+    let banned: BTreeSet<_> = list("bans", "deny").iter().map(|rule| text(&rule["crate"])).collect();
+    let licences: BTreeSet<_> = list("licenses", "allow").iter().map(text).collect();
+    let registries: BTreeSet<_> = list("sources", "allow-registry").iter().map(text).collect();
+
+    let mut command = MetadataCommand::new();
+    command.manifest_path(root().join("Cargo.toml")).features(CargoOpt::AllFeatures);
+    // The packages of other systems were never downloaded.
+    let linux = ["--filter-platform", "x86_64-unknown-linux-gnu", "--locked", "--offline"];
+    let packages = command.other_options(linux.map(str::to_owned)).exec().expect("cargo metadata").packages;
+    assert!(packages.len() > 100, "{}", packages.len());
+    for package in packages {
+        let name = package.name.as_str();
+        assert!(!banned.contains(name), "{name} came in: cargo tree -i {name}");
+        let licence = package.license.unwrap_or_default().replace('/', " OR ").replace(['(', ')'], "");
+        let is_allowed = |all: &str| all.split(" OR ").any(|one| licences.contains(one.trim()));
+        assert!(licence.split(" AND ").all(is_allowed), "{name}: licence {licence:?} is not in deny.toml");
+        let source = package.source.map(|source| source.repr);
+        let is_known = |source: &str| registries.contains(source.trim_start_matches("registry+"));
+        assert!(source.as_deref().is_none_or(is_known), "{name} comes from {source:?}");
     }
 }
 
