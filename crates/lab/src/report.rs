@@ -2,6 +2,7 @@
 
 pub mod html;
 pub mod json;
+pub mod junit;
 pub mod kazoo;
 pub mod markdown;
 mod plot;
@@ -49,6 +50,7 @@ pub const FORMATS: &[RecordFormat] = &[
     RecordFormat { name: "md", render: markdown::render },
     RecordFormat { name: "html", render: html::render },
     RecordFormat { name: "json", render: json::render },
+    RecordFormat { name: "junit", render: junit::render },
     RecordFormat { name: "kazoo", render: kazoo::render },
     RecordFormat { name: "vegeta", render: published::vegeta },
     RecordFormat { name: "siege", render: published::siege },

@@ -1,0 +1,100 @@
+//! `JUnit` XML, in the form that CI services show: a test case for each hypothesis.
+
+use maud::{PreEscaped, html};
+use stockade_model::record::{Expectation, Hypothesis, Record, Verdict};
+
+use super::summary;
+use crate::metrics::Results;
+
+/// A refuted hypothesis is a failure; one without enough or without valid evidence is an error, because the run proved
+/// nothing.
+#[must_use]
+pub fn render(record: &Record, _: &Results) -> String {
+    let count = |is_counted: fn(Verdict) -> bool| {
+        record.hypotheses.iter().filter(|hypothesis| is_counted(hypothesis.verdict)).count()
+    };
+    let (failures, errors) = (count(|verdict| verdict == Verdict::Refuted), count(is_error));
+    let (name, tests) = (printable(&record.experiment), record.hypotheses.len());
+    let document = html! {
+        (PreEscaped("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"))
+        testsuites name="stockade" tests=(tests) failures=(failures) errors=(errors) {
+            testsuite name=(name) tests=(tests) failures=(failures) errors=(errors) timestamp=(record.started_at) {
+                properties {
+                    property name="stockade" value=(record.stockade) {}
+                    property name="seed" value=(record.seed.0) {}
+                    property name="clock" value=(summary::how(record)) {}
+                }
+                @for hypothesis in &record.hypotheses {
+                    testcase classname=(name) name=(printable(&hypothesis.text)) {
+                        @match hypothesis.verdict {
+                            Verdict::Supported => {}
+                            Verdict::Refuted => failure type="refuted" message=(first_reason(hypothesis)) {
+                                (evidence(record, hypothesis))
+                            },
+                            verdict => error type=(verdict) message=(first_reason(hypothesis)) {
+                                (evidence(record, hypothesis))
+                            },
+                        }
+                    }
+                }
+            }
+        }
+    };
+    document.into_string() + "\n"
+}
+
+fn is_error(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Inconclusive | Verdict::Invalid)
+}
+
+fn undecided(hypothesis: &Hypothesis) -> impl Iterator<Item = &Expectation> {
+    hypothesis.expect.iter().filter(|expectation| expectation.verdict != Verdict::Supported)
+}
+
+fn first_reason(hypothesis: &Hypothesis) -> String {
+    let worst = undecided(hypothesis).find(|expectation| expectation.verdict == hypothesis.verdict);
+    worst.map(|Expectation { expr, reason, .. }| printable(&format!("{expr}: {reason}"))).unwrap_or_default()
+}
+
+/// A line for each comparison that does not hold.
+fn evidence(record: &Record, hypothesis: &Hypothesis) -> String {
+    let lines = undecided(hypothesis).map(|expectation| {
+        let [left, right] = summary::sides(record, expectation);
+        let Expectation { expr, reason, verdict, .. } = expectation;
+        printable(&format!("{verdict}: {expr}: {reason} ({left} against {right})"))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// XML 1.0 has no form for most control characters (2.2, `Char`), not even an escaped one.
+fn printable(text: &str) -> String {
+    text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_become_cases_failures_and_errors() {
+        let expect = |verdict: &str, reason: &str| {
+            serde_json::json!({
+                "expr": "a.failed < 1", "left": 2.0, "right": 1.0, "verdict": verdict, "reason": reason,
+            })
+        };
+        let record = serde_json::json!({
+            "schema": stockade_model::record::SCHEMA, "experiment": "A & \"B\"", "spec": "", "seed": 1, "scale": 1.0,
+            "repeats": 1, "clock": "virtual", "started_at": "2026-11-23T10:00:00Z", "stockade": "0.1.0",
+            "host": { "cpu": "", "cores": 2, "memory_mib": 1, "os": "" }, "planned": 1, "interrupted": false,
+            "tests": [""], "arms": [{ "name": "a" }], "runs": [], "verdict": "refuted",
+            "hypotheses": [
+                { "text": "holds", "verdict": "supported", "expect": [expect("supported", "held")] },
+                { "text": "a < \u{7}b", "verdict": "refuted",
+                  "expect": [expect("supported", "held"), expect("refuted", "held in 0 of 1")] },
+                { "text": "few", "verdict": "inconclusive", "expect": [expect("inconclusive", "1 of 5 repeats")] },
+            ],
+        });
+        let record: Record = serde_json::from_value(record).unwrap();
+        insta::assert_snapshot!(render(&record, &Results::default()), @"");
+    }
+}
