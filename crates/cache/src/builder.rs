@@ -150,21 +150,21 @@ where
     /// label `cache`. Names must be unique. Implies [`count_lookups`](Self::count_lookups). Counters and gauges are
     /// recorded once a second, histograms when waits and loads end.
     ///
-    /// | metric | what it is |
+    /// | metric | meaning |
     /// |---|---|
-    /// | `stockade_requests_total` | by `outcome`: hit, stale, miss, coalesced, fallback, negative, error |
-    /// | `stockade_loads_total`, `_failed_total` | loads begun; those that failed, were cancelled or lost |
-    /// | `stockade_loads_refused_total`, `_rejected_total` | not begun: the breaker's doing, the queue's |
-    /// | `stockade_loads_in_flight` | loads under way |
+    /// | `stockade_requests_total` | requests, by `outcome`: hit, stale, miss, coalesced, fallback, negative, error |
+    /// | `stockade_loads_total`, `_failed_total` | loads started; loads that failed, were cancelled or lost |
+    /// | `stockade_loads_refused_total`, `_rejected_total` | loads not started: the breaker was open, the queue was full |
+    /// | `stockade_loads_in_flight` | loads in flight |
     /// | `stockade_load_seconds`, `stockade_wait_seconds` | histograms of loads, and of waits for another's load |
     /// | `stockade_waiters_total` | waits for another's load |
-    /// | `stockade_refreshes_total` | by `refresh`: early, xfetch, swr, probe |
-    /// | `stockade_shared_total` | by `what` came of asking the shared tier: hit, miss, wait, failure |
-    /// | `stockade_evicted_total` | by `reason`: expired, size |
-    /// | `stockade_reclaims_total` | the limit was met, and a share of it cleared |
-    /// | `stockade_invalidated_total` | entries that were invalidated |
-    /// | `stockade_entries`, `stockade_bytes` | entries stored; bytes held of the limit |
-    /// | `stockade_breaker_state` | by `route`: 0 closed, 1 ramp, 2 half-open, 3 open |
+    /// | `stockade_refreshes_total` | refreshes, by `refresh`: early, xfetch, swr, probe |
+    /// | `stockade_shared_total` | lookups in the shared tier, by `what` they returned: hit, miss, wait, failure |
+    /// | `stockade_evicted_total` | evicted entries, by `reason`: expired, size |
+    /// | `stockade_reclaims_total` | times that the limit was reached and a share of it cleared |
+    /// | `stockade_invalidated_total` | invalidated entries |
+    /// | `stockade_entries`, `stockade_bytes` | stored entries; bytes in use under the limit |
+    /// | `stockade_breaker_state` | state of the breaker, by `route`: 0 closed, 1 ramp, 2 half-open, 3 open |
     #[must_use]
     pub fn metrics(mut self, name: impl Into<String>) -> Self {
         self.0.name = Some(name.into());
@@ -191,9 +191,7 @@ where
         values.check(strategy)?;
         let Some(limit) = &strategy.limit else { return Ok(()) };
         if limit.bytes.is_some() && store_config.weigh.is_none() {
-            return Err(InvalidStrategy(
-                "a limit in bytes has to be told what entries weigh: Builder::weigh",
-            ));
+            return Err(InvalidStrategy("a limit in bytes needs the size of entries: set Builder::weigh"));
         }
         if limit.is_too_small_for(Shard::<K, V>::ENTRY_BYTES) {
             return Err(InvalidStrategy(

@@ -183,7 +183,7 @@ impl LifetimeRules {
             _ => ttl,
         };
         let fresh_for = match (most, kept.fresh_for) {
-            (Some(most), Some(told)) => most.min(told),
+            (Some(most), Some(remote)) => most.min(remote),
             (Some(only), None) | (None, Some(only)) => only,
             (None, None) => Duration::MAX,
         };

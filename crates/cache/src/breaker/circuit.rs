@@ -50,17 +50,17 @@ impl Breaker {
     }
 }
 
-/// What a breaker admits.
+/// The state of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BreakerState {
-    /// All loads.
+    /// Admits all loads.
     Closed,
-    /// A growing share of loads.
+    /// Admits a growing share of loads.
     Ramp,
-    /// Probes.
+    /// Admits probes.
     HalfOpen,
-    /// No load.
+    /// Admits no load.
     Open,
 }
 

@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// What to do after a lookup in the shared tier.
+/// The next step after a lookup in the shared tier.
 pub(crate) enum TierDecision<V> {
     /// Serve this value.
     Serve(Loaded<V>),

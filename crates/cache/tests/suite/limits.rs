@@ -275,7 +275,7 @@ fn loads_and_queue_are_bounded() {
         assert_eq!(at, [10, 10, 10, 20, 20, 20, 30, 30, 0, 0], "in order, and the last two at once");
         let rejected: Vec<String> =
             answers.into_iter().filter_map(|(_, error)| Some(error?.to_string())).collect();
-        assert_eq!(rejected, ["the load was rejected: 5 loads wait for their turn already"; 2]);
+        assert_eq!(rejected, ["the load was rejected: 5 loads are queued already"; 2]);
         assert_eq!((cache.stats().loads, cache.stats().loads_rejected), (8, 2));
     }
 }
@@ -329,7 +329,7 @@ fn contradictory_strategy_is_refused() {
     };
     assert_eq!(
         refused(limited(Limit::bytes(1 << 20))),
-        "a limit in bytes has to be told what entries weigh: Builder::weigh"
+        "a limit in bytes needs the size of entries: set Builder::weigh"
     );
     assert_eq!(refused(limited(Limit::entries(0))), "a limit has to be above 0");
     let load = LoadBounds { max_concurrent: Some(0), ..LoadBounds::DEFAULT };

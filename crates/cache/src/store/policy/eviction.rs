@@ -8,7 +8,7 @@ pub(crate) type Slot = u32;
 /// No slot.
 pub(super) const NONE: Slot = Slot::MAX;
 
-/// What a policy stores in each entry.
+/// The data that a policy stores in each entry.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct PolicyData {

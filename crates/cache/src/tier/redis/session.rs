@@ -78,7 +78,7 @@ pub(super) async fn check(inner: &Arc<RedisState>) -> Result<(), TierError> {
     let silent = || {
         let within = format_duration(CONNECT_TIMEOUT);
         TierError::Failed(format!(
-            "no answer within {within}; check the host and the port, and whether it speaks TLS"
+            "no answer within {within}; check the host and the port, and that it speaks TLS"
         ))
     };
     let connecting = RedisConnection::connect(&inner.url, 0, |_| Ok(()));
