@@ -108,7 +108,7 @@ impl Circuit {
         }
     }
 
-    /// Whether a load might be admitted.
+    /// True if a load might be admitted.
     pub(super) fn may_admit(&self, now: Time) -> bool {
         match &self.state {
             CircuitState::Closed { .. } => true,

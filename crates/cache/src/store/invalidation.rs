@@ -79,7 +79,7 @@ impl InvalidationLog {
         moment
     }
 
-    /// Whether an invalidation lies between the start of a load and the start of a request.
+    /// True if an invalidation lies between the start of a load and the start of a request.
     pub(crate) fn is_outdated(
         &self,
         started: InvalidationSeq,

@@ -96,7 +96,7 @@ impl RedisTier {
         session::check(&self.0).await
     }
 
-    /// Whether the connection is up, as far as is known without a request.
+    /// True if the connection is up, as far as is known without a request.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.0.link.lock().is_some()

@@ -98,8 +98,8 @@ pub(super) async fn serve<H: Handler>(
     }
 }
 
-/// Closes a connection whose client has sent no byte. The kernel is asked: tokio may not know of bytes that have just
-/// arrived.
+/// Closes a connection whose client has sent no byte. It checks the kernel's buffer, because tokio may not know of bytes
+/// that have just arrived.
 fn close_if_silent(tcp: &TcpStream, state: &ConnectionState) {
     let peeked = rustix::net::recv(tcp, &mut [0_u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
     if !peeked.is_ok_and(|(_, length)| length > 0) {
@@ -135,7 +135,7 @@ where
     let stream = InspectedStream::new(stream, prefix, Arc::clone(state), Some(scanner));
     let mut builder = http1::Builder::new();
     builder
-        // A client that closes its side has gone: its request is dropped.
+        // A client that closes its side has disconnected: its request is dropped.
         .half_close(false)
         // The deadlines of `ConnectionState` bound the head.
         .header_read_timeout(None)

@@ -46,7 +46,7 @@ enum ScanPosition {
     Failed,
 }
 
-/// What a head says about its body.
+/// The framing of a body, from its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BodyFraming {
     None,
@@ -113,7 +113,7 @@ impl FramingScanner {
         self.rejection
     }
 
-    /// Whether a head has begun and is incomplete.
+    /// True if a head has begun and is incomplete.
     pub(super) fn is_in_head(&self) -> bool {
         matches!(self.position, ScanPosition::Fields(_))
             || self.position == ScanPosition::RequestLine && !self.line.is_empty()
@@ -123,7 +123,7 @@ impl FramingScanner {
         self.position == ScanPosition::RequestLine && self.line.is_empty()
     }
 
-    /// Whether a body is incomplete, or malformed.
+    /// True if a body is incomplete, or malformed.
     pub(super) fn is_in_body(&self) -> bool {
         !matches!(self.position, ScanPosition::RequestLine | ScanPosition::Fields(_))
     }

@@ -29,7 +29,7 @@ const URGENT_BYTES: usize = 128 << 10;
 pub(super) struct LineBuffers {
     buffers: [Mutex<LineBuffer>; BUFFERS],
     format: AtomicU8,
-    /// The writer has been told of lines, or of commands.
+    /// The writer has been notified of lines or commands.
     has_work: AtomicBool,
     /// The writer must not let lines gather.
     is_urgent: AtomicBool,

@@ -46,7 +46,7 @@ pub(crate) trait PolicyEntries {
 pub(super) trait EvictionPolicy: Debug + Default {
     /// The name in configuration files.
     const NAME: &'static str;
-    /// Which entry is evicted first, with the source.
+    /// The entry that is evicted first, with the source.
     const SUMMARY: &'static str;
     /// Bytes that the policy stores for each entry, without [`PolicyData`].
     const ENTRY_BYTES: usize = 0;

@@ -40,7 +40,7 @@ fn new(key: u8, value: u32, expires: Time, stale_for: Duration) -> NewEntry<'sta
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
-    /// Whether everything fits together.
+    /// Checks the invariants.
     fn validate(&mut self) {
         let stored = self.entries.iter().flatten().count();
         assert_eq!(stored, self.index.len(), "every entry is listed once");
@@ -51,10 +51,13 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         assert!(!matches!(self.entries.last(), Some(None)), "vacant slots at the end are released");
         assert!(stored <= self.ceiling.max);
         for &slot in &self.index {
-            let entry = self.entries[slot as usize].as_ref().expect("what is listed is there");
+            let entry = self.entries[slot as usize].as_ref().expect("a listed entry exists");
             let found = self.index.find(lengthen(entry.short_hash), |&listed| listed == slot);
-            assert!(found.is_some(), "what is listed is found by its hash");
-            assert!(self.sweep.earliest <= entry.life.kept_until(), "the sweep does not rest too long");
+            assert!(found.is_some(), "a listed entry is found by its hash");
+            assert!(
+                self.sweep.earliest <= entry.life.kept_until(),
+                "the sweep resumes before the first expiry"
+            );
         }
     }
 }

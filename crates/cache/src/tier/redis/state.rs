@@ -181,8 +181,8 @@ impl RedisState {
 
     /// Closes the connection if it is still this one. The session then reconnects.
     pub(super) fn mark_broken(&self, generation: u64) {
-        let mark_broken = self.link.lock().take_if(|link| link.generation == generation);
-        if mark_broken.is_some() {
+        let broken = self.link.lock().take_if(|link| link.generation == generation);
+        if broken.is_some() {
             self.wake_up.notify_one();
         }
     }
