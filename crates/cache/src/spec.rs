@@ -31,8 +31,7 @@ use crate::{
 };
 
 /// A caching strategy, as the `[cache]` table of a file.
-///
-/// `T` parses `shared`, the URL of the shared tier.
+// `T` parses `shared`, the URL of the shared tier.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound = "T: FromStr<Err: Display>")]
 #[cfg_attr(
@@ -159,7 +158,7 @@ struct Early {
 struct Xfetch {
     /// 1 is the paper's optimum; a higher value refreshes earlier.
     beta: f64,
-    /// The formula: the paper's.
+    /// The formula of the xfetch paper; the only value.
     #[serde(default, rename = "formula")]
     _formula: Formula,
 }

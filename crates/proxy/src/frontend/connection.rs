@@ -37,7 +37,7 @@ use super::{
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The buffer for the bytes that show the protocol.
 const PREFIX_BYTES: usize = 2_048;
-/// hyper parses so many fields without an allocation.
+/// hyper parses this many fields without an allocation.
 const HEADERS_FREE: usize = 100;
 /// The most bytes of a response that wait for the client before its body is polled again.
 const WRITE_BUFFER_BYTES_MAX: usize = 64 * 1_024;
@@ -244,7 +244,7 @@ async fn run_guarded<F: Future + Unpin>(
                 state.thread.counters.record_close(reason);
                 return Poll::Ready(ServeOutcome::Expired(reason));
             }
-            // An HTTP/2 client has to acknowledge the GOAWAY, which one that has gone never does.
+            // An HTTP/2 client has to acknowledge the GOAWAY; a disconnected one never does.
             if let (Some(since), Some(idle_since)) = (graceful_since, state.idle_since()) {
                 if since.max(idle_since) + CLOSE_TIMEOUT <= now {
                     return Poll::Ready(ServeOutcome::Aborted);

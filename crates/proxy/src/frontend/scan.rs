@@ -30,17 +30,17 @@ pub(super) struct FramingScanner {
 enum ScanPosition {
     /// Before a request, or in its first line.
     RequestLine,
-    /// In the header section, after so many bytes of the head.
+    /// In the header section, after this many bytes of the head.
     Fields(usize),
-    /// In a body, before its last so many bytes.
+    /// In a body, before this many last bytes.
     Body(u64),
     /// In the line that holds the size of a chunk.
     ChunkSize,
-    /// In the data of a chunk, before its last so many bytes.
+    /// In the data of a chunk, before this many last bytes.
     ChunkData(u64),
     /// In the end of line after the data of a chunk.
     ChunkEnd,
-    /// In the trailer section, after so many bytes of it.
+    /// In the trailer section, after this many bytes of it.
     Trailers(usize),
     /// After an error: nothing more is read.
     Failed,

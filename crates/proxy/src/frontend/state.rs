@@ -123,7 +123,7 @@ impl ConnectionState {
         })
     }
 
-    /// Called once a request, and when a wait begins. The coarse clock would cost more: a thread of its own, a thousand
+    /// Called once per request, and when a wait begins. The coarse clock would cost more: its own thread, a thousand
     /// times a second.
     fn now(&self) -> u64 {
         self.thread.time.now().as_nanos()

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{head::Rejection, scan::FramingScanner, state::ConnectionState};
 
-/// Head and body of at most so many bytes are copied together: cheaper than a vectored write.
+/// Head and body of at most this many bytes are copied together: cheaper than a vectored write.
 const COPY_BYTES_MAX: usize = 4_096;
 
 thread_local! {

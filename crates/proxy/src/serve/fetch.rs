@@ -259,7 +259,7 @@ impl OriginFetch {
     }
 
     /// The marker that responses are not shared. It is stored unless the reason lies in this request, or a fresh
-    /// response is stored that only this request did not want. The marker for credentials has a key of its own.
+    /// response is stored that only this request did not want. The marker for credentials has a separate key.
     fn uncacheable(&self, reason: UncacheableReason) -> LoadedEntry {
         let cache = &self.context.route.cache;
         let is_about_request = match reason {
