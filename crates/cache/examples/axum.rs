@@ -67,7 +67,7 @@ async fn user(State(app): State<App>, Path(id): Path<u64>) -> Response {
     }
 }
 
-/// Whoever changes a user says so.
+/// Invalidates a user that has changed.
 async fn forget(State(app): State<App>, Path(id): Path<u64>) -> StatusCode {
     app.users.invalidate(&id, Invalidation::Hard);
     StatusCode::NO_CONTENT

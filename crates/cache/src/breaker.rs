@@ -95,12 +95,12 @@ impl RouteBreaker {
         Arc::new(Self { circuit: Lock::new(Circuit::new(config)), closed_from: AtomicU64::new(0) })
     }
 
-    /// Whether all loads pass. Only then a request waits for a load.
+    /// True if all loads pass. Only then a request waits for a load.
     pub(crate) fn is_closed(&self, now: Time) -> bool {
         now.as_nanos() >= self.closed_from.load(Ordering::Relaxed)
     }
 
-    /// Whether a load might pass now. Changes no state.
+    /// True if a load might pass now. Changes no state.
     pub(crate) fn may_admit(&self, now: Time) -> bool {
         self.is_closed(now) || self.circuit.lock().may_admit(now)
     }

@@ -152,7 +152,7 @@ where
     /// The metrics are those of [`RequestStats`](crate::RequestStats) and [`StoreStats`](crate::StoreStats) under the names of
     /// their declarations, and:
     ///
-    /// | metric | what it is |
+    /// | metric | meaning |
     /// |---|---|
     /// | `stockade_requests_total` | requests by `outcome`: hit, stale, miss, coalesced, fallback, negative, error |
     /// | `stockade_load_seconds` | a histogram of loads, failed ones included |
@@ -184,9 +184,7 @@ where
         values.check(strategy)?;
         let Some(limit) = &strategy.limit else { return Ok(()) };
         if limit.bytes.is_some() && store_config.weigh.is_none() {
-            return Err(InvalidStrategy(
-                "a limit in bytes has to be told what entries weigh: Builder::weigh",
-            ));
+            return Err(InvalidStrategy("a limit in bytes needs the size of entries: set Builder::weigh"));
         }
         if limit.is_too_small_for(Shard::<K, V>::ENTRY_BYTES) {
             return Err(InvalidStrategy(

@@ -252,7 +252,7 @@ where
         self.engine.store.len()
     }
 
-    /// Whether there are no entries.
+    /// True if there are no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -167,7 +167,7 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
         Leader::of(self.flight(key, now, false))
     }
 
-    /// Whether a load of this key is in flight.
+    /// True if a load of this key is in flight.
     pub fn is_in_flight(&self, key: &K) -> bool {
         self.table(key).lock().contains_key(key)
     }

@@ -69,7 +69,7 @@ pub(crate) struct Engine<K: Hash + Eq + Clone, V: Clone, R: Runtime> {
     pub(crate) meter: Option<CacheMetrics>,
 }
 
-/// What the [views](crate::Cache::view) of one cache share.
+/// The parts that the [views](crate::Cache::view) of one cache share.
 struct SharedParts<K: Hash + Eq + Clone, V: Clone, R: Runtime> {
     runtime: R,
     store: Arc<Store<K, V>>,

@@ -39,13 +39,13 @@ pub enum Error {
         throttle: Duration,
     },
     /// The load did not start: the queue was full.
-    #[error("the load was rejected: {queue} loads wait for their turn already")]
+    #[error("the load was rejected: {queue} loads are queued already")]
     Overloaded {
         /// The strategy's `load.queue`.
         queue: usize,
     },
     /// The load did not start: it was not admitted before its deadline.
-    #[error("the load did not begin: it waited for its turn for {}", format_duration(*.after))]
+    #[error("the load did not begin: it was queued for {}", format_duration(*.after))]
     QueueTimeout {
         /// The strategy's `load.deadline`.
         after: Duration,

@@ -29,7 +29,7 @@ impl Lifespan {
         Self { ttl: Duration::ZERO, swr: Duration::ZERO, sie: Duration::ZERO, keep: Duration::ZERO };
 }
 
-/// Whether a fresh value is loaded again before it expires. Requests start refreshes, timers do not. With
+/// The refresh of fresh values before they expire. Requests start refreshes, timers do not. With
 /// [`Fetch::Coalesce`](crate::Fetch::Coalesce) the chosen request starts the one refresh in flight and is answered
 /// at once; with [`Fetch::Independent`](crate::Fetch::Independent) it loads and waits, as in the paper.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -144,7 +144,7 @@ pub(crate) struct LifetimeRules {
     negative_ttl: Option<Duration>,
     after: StaleSpans,
     refresh: Refresh,
-    /// Whether any value expires. If not, lookups do not read the clock.
+    /// True if any value expires. If not, lookups do not read the clock.
     pub(crate) has_end: bool,
 }
 
@@ -183,7 +183,7 @@ impl LifetimeRules {
             _ => ttl,
         };
         let fresh_for = match (most, kept.fresh_for) {
-            (Some(most), Some(told)) => most.min(told),
+            (Some(most), Some(remote)) => most.min(remote),
             (Some(only), None) | (None, Some(only)) => only,
             (None, None) => Duration::MAX,
         };
@@ -285,7 +285,7 @@ impl Lifetime {
         StaleSpans::NOTHING.life(Time::ZERO, loaded, expires, -1.0)
     }
 
-    /// Whether the value stands for a not-found.
+    /// True if the value stands for a not-found.
     pub(crate) fn is_negative(&self) -> bool {
         self.spread_secs < 0.0
     }

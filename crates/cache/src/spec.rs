@@ -30,9 +30,8 @@ use crate::{
     strategy::preset::NONE,
 };
 
-/// What a cache does about a missing answer, as `[cache]` of a file has it.
-///
-/// `T` is read from `shared`: where the tier is that nodes share.
+/// A caching strategy, as the `[cache]` table of a file.
+// `T` parses `shared`, the URL of the shared tier.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound = "T: FromStr<Err: Display>")]
 #[cfg_attr(
@@ -41,37 +40,38 @@ use crate::{
     schemars(rename = "Cache", bound = "T: value::TextSchema")
 )]
 pub struct CacheTable<T = NoTier> {
-    /// What is not written here is as this one has it. Default: `none`.
+    /// The preset that supplies the settings this table leaves out. Default: `none`.
     strategy: Option<TextValue<PresetName>>,
-    /// Who loads what is missing: everybody ("independent"), or one for all (coalesce).
+    /// Which request loads a missing key: each one ("independent"), or one for all that wait (coalesce).
     fetch: Option<FetchTable>,
-    /// What bounds a load.
+    /// Bounds of a load.
     load: Option<LoadBoundsTable>,
-    /// When an answer is stored: before it is given ("sync") or after it.
+    /// When a value is stored: before the response ("sync"), after it ("async"), or after it and once per key
+    /// ("locked-async").
     store: Option<StoreName>,
-    /// Whether what is fresh is loaded again before it expires.
+    /// Refresh of fresh values before they expire: at a share of the ttl (early), or at random (xfetch).
     refresh: Option<RefreshTable>,
-    /// How long an answer is fresh, or "none": for ever.
+    /// How long a value is fresh, or "none": for ever.
     ttl: Option<TextValue<OptionalDuration>>,
-    /// How much of its ttl an answer may lose by chance, 0 to 1.
+    /// Share of its ttl that a value may lose at random, 0 to 1.
     jitter: Option<f64>,
-    /// Stale while revalidate: after the ttl, served while it is loaded anew.
+    /// Stale while revalidate: how long after the ttl a stale value is served while it is refreshed.
     swr: Option<TextValue<DurationValue>>,
-    /// Stale if error: after that, served if no load answers.
+    /// Stale if error: how long after `ttl` and `swr` a stale value is served if the load fails.
     sie: Option<TextValue<DurationValue>>,
-    /// How long a key is left alone after a load of it has failed.
+    /// How long a key is not loaded again after a failed load, if there is a stale value.
     throttle: Option<TextValue<DurationValue>>,
-    /// What keeps loads from a source that fails.
+    /// Circuit breaker: rejects loads while the source fails.
     breaker: Option<BreakerTable>,
-    /// How much may be stored.
+    /// Limit of the store.
     #[cfg_attr(feature = "schema", schemars(with = "Option<LimitTable>"))]
     limit: Option<Spanned<LimitTable>>,
-    /// Who writes into the store: each load ("direct"), or one for all (mailbox).
+    /// Which task writes into the store: each load's own ("direct"), or one for all (mailbox).
     writer: Option<WriterTable>,
-    /// Where the tier is that nodes share.
+    /// URL of the tier that nodes share.
     #[cfg_attr(feature = "schema", schemars(with = "Option<TextValue<T>>"))]
     pub shared: Option<Spanned<TextValue<T>>>,
-    /// Whether there is a memory above what is shared.
+    /// Also store values in memory, above the shared tier.
     #[cfg_attr(feature = "schema", schemars(with = "Option<bool>"))]
     pub memory: Option<Spanned<bool>>,
 }
@@ -100,7 +100,7 @@ enum FetchTable {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct Coalesce {
-    /// How long one who waits for another's load does so.
+    /// How long a request waits for another request's load.
     wait_timeout: TextValue<DurationValue>,
 }
 
@@ -108,13 +108,13 @@ struct Coalesce {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct LoadBoundsTable {
-    /// A load that takes longer is cancelled. Default: "10s".
+    /// A load that takes longer is cancelled, queueing included. Default: "10s".
     deadline: Option<TextValue<DurationValue>>,
-    /// After so long whoever has something stale is given that.
+    /// When a load takes longer, waiters receive the stale value if there is one, and the load goes on.
     soft_timeout: Option<TextValue<OptionalDuration>>,
-    /// How many loads may be under way, over all keys.
+    /// Concurrent loads, over all keys.
     max_concurrent: Option<Loads>,
-    /// How many more may queue. Default: 65536.
+    /// Loads that may queue; further ones fail at once. Default: 65536.
     queue: Option<Queue>,
 }
 
@@ -148,7 +148,7 @@ enum RefreshHow {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct Early {
-    /// A share of the ttl, above 0 and below 1.
+    /// Share of the ttl after which a request starts the refresh, above 0 and below 1.
     at: f64,
 }
 
@@ -156,14 +156,14 @@ struct Early {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct Xfetch {
-    /// 1 is optimal; more refreshes earlier.
+    /// 1 is the paper's optimum; a higher value refreshes earlier.
     beta: f64,
-    /// That of the paper.
+    /// The formula of the xfetch paper; the only value.
     #[serde(default, rename = "formula")]
     _formula: Formula,
 }
 
-/// There is one; a file may say that it means it.
+/// The only formula; a file may name it.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
@@ -184,11 +184,11 @@ enum WriterTable {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct Mailbox {
-    /// What a write costs. Default: "0".
+    /// Duration of one write. Default: "0".
     cost: Option<TextValue<DurationValue>>,
-    /// How long a sync store is waited for. Default: "5s".
+    /// How long a load waits for a sync store. Default: "5s".
     call_timeout: Option<TextValue<DurationValue>>,
-    /// How many writes may wait. Default: 65536.
+    /// Writes that may wait. Default: 65536.
     capacity: Option<Capacity>,
 }
 
@@ -205,22 +205,22 @@ impl<'de> Deserialize<'de> for BreakerTable {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct BreakerSettings {
-    /// It opens when so many loads of a period fail: a share, above 0 and up to 1. Default: 0.5.
+    /// Share of failed loads that opens it, above 0 and up to 1. Default: 0.5.
     errors_rate: Option<f64>,
-    /// How long loads count. Default: "10s".
+    /// Age up to which loads count. Default: "10s".
     period: Option<TextValue<DurationValue>>,
-    /// It does not open for fewer loads than this. Default: 20.
+    /// Loads within the period below which it does not open. Default: 20.
     min_calls: Option<u32>,
-    /// How long it is open before probes are let through. Default: "5s".
+    /// How long it is open before it admits probes. Default: "5s".
     open_for: Option<TextValue<DurationValue>>,
-    /// How many of them have to succeed. Default: 3.
+    /// Probes that have to succeed. Default: 3.
     probes: Option<u32>,
-    /// How long it takes until all loads are let through again. Default: "10s".
+    /// How long after the probes it takes to admit all loads again. Default: "10s".
     ramp: Option<TextValue<DurationValue>>,
 }
 
 impl<T> CacheTable<T> {
-    /// The preset with the axes of this table in place of its own. Without a preset: `none`.
+    /// The strategy: the preset's, with the settings of this table in place. Without a preset: `none`.
     pub fn strategy(&self) -> Result<Strategy, InvalidStrategy> {
         self.strategy_over(&NONE)
     }
@@ -254,13 +254,13 @@ impl<T> CacheTable<T> {
         Ok(strategy)
     }
 
-    /// Where the limit is written.
+    /// The position of the limit in the file.
     #[must_use]
     pub fn limit_span(&self) -> Span {
         self.limit.as_ref().map(Spanned::span)
     }
 
-    /// Whether the table itself has a ttl.
+    /// True if the table itself has a ttl.
     #[must_use]
     pub fn has_ttl(&self) -> bool {
         self.ttl.is_some()
@@ -377,11 +377,11 @@ impl FromStr for PresetName {
 }
 
 bounded_integers! {
-    /// How many loads there may be at once.
+/// Maximum number of concurrent loads.
     Loads: 1.., "one load at least may be under way";
-    /// How many loads may queue; none, perhaps.
+/// Maximum number of queued loads.
     Queue: 0.., "a queue has room for 0 loads or more";
-    /// How many writes a mailbox holds.
+/// Capacity of a mailbox, in writes.
     Capacity: 1..=16_777_216, "a mailbox holds 1 to 16777216 writes";
 }
 

@@ -36,7 +36,7 @@ macro_rules! stats {
         }
 
         snapshot! {
-            /// What a cache, or a [view](crate::Cache::view) of it, did for its requests.
+            /// Counters of the requests of a cache, or of a [view](crate::Cache::view) of it.
             #[derive(Copy, Eq)]
             #[cfg_attr(feature = "spec", derive(serde::Serialize, serde::Deserialize), serde(default))]
             pub struct RequestStats {
@@ -49,7 +49,7 @@ macro_rules! stats {
         }
 
         snapshot! {
-            /// What a cache holds now, and how entries came and went.
+            /// The size of a cache, and counters of its stores and removals.
             #[derive(Copy, Eq)]
             #[cfg_attr(feature = "spec", derive(serde::Serialize, serde::Deserialize), serde(default))]
             pub struct StoreStats {
@@ -90,7 +90,7 @@ macro_rules! stats {
         }
 
         impl Stats {
-            /// The part that a [view](crate::Cache::view) has of its own.
+            /// The part that belongs to one [view](crate::Cache::view).
             #[must_use]
             pub fn requests(&self) -> RequestStats {
                 RequestStats {

@@ -385,17 +385,17 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         self.invalidations.newest()
     }
 
-    /// Whether an invalidation lies between the start of a value's load (`began`) and the start of a request
-    /// (`asked`).
+    /// True if an invalidation lies between the start of a value's load (`began`) and the start of a request
+    /// (`requested`).
     pub(crate) fn is_outdated(
         &self,
         began: InvalidationSeq,
-        asked: InvalidationSeq,
+        requested: InvalidationSeq,
         key: &K,
         value: &V,
     ) -> bool {
-        asked > began
-            && self.invalidations.is_outdated(began, asked, self.parts.hash(key), &self.tags(key, value))
+        requested > began
+            && self.invalidations.is_outdated(began, requested, self.parts.hash(key), &self.tags(key, value))
     }
 
     /// Rejects the values of loads of a key that are in flight.

@@ -26,13 +26,13 @@ use crate::{
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Strategy {
-    /// Which caller loads a missing key.
+    /// The caller that loads a missing key.
     pub fetch: Fetch,
     /// Bounds of a load.
     pub load: LoadBounds,
-    /// When a value is stored, and whether the caller waits for that.
+    /// The time at which a value is stored, before or after the response.
     pub store: StoreMode,
-    /// Whether a fresh value is loaded again before it expires.
+    /// The refresh of fresh values before they expire.
     pub refresh: Refresh,
     /// How long a value is fresh, from the end of its load; `None`: for ever.
     pub ttl: Option<Duration>,
@@ -51,7 +51,7 @@ pub struct Strategy {
     pub throttle: Duration,
     /// Stops loads from a source that fails; `None`: there is no breaker.
     pub breaker: Option<Breaker>,
-    /// Which task writes into the store.
+    /// The task that writes into the store.
     pub writer: Writer,
     /// The limit of the store; `None`: all values are stored until they expire.
     pub limit: Option<Limit>,
@@ -100,7 +100,7 @@ impl Strategy {
         self.swr.saturating_add(self.sie)
     }
 
-    /// Whether a stored value may be served when a load fails.
+    /// True if a stored value may be served when a load fails.
     pub(crate) fn can_fall_back(&self) -> bool {
         self.has_stale() || self.refresh != Refresh::None
     }
@@ -110,7 +110,7 @@ impl Strategy {
     }
 }
 
-/// Which caller loads a missing key.
+/// The caller that loads a missing key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fetch {
     /// Every caller loads for itself.
@@ -138,7 +138,7 @@ pub struct LoadBounds {
     pub queue: usize,
 }
 
-/// When a value is stored, and whether the caller waits for that.
+/// The time at which a value is stored, before or after the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreMode {
     /// The value is stored, then answered.
@@ -150,7 +150,7 @@ pub enum StoreMode {
     LockedAsync,
 }
 
-/// Which task writes into the store.
+/// The task that writes into the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
     /// The load's own task, under the shard's lock.

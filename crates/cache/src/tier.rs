@@ -37,7 +37,7 @@ pub trait Tier: Send + Sync + 'static {
 /// Receives the events of other nodes.
 pub type EventListener = Box<dyn Fn(TierEvent) + Send + Sync>;
 
-/// Which values satisfy a lookup, and whether it takes the key's lock if there is none.
+/// The values that satisfy a lookup, and the request for the key's lock if there is none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TierQuery {
     /// A fresh value satisfies the lookup only if its age is below this. `None`: any fresh value does.
@@ -45,7 +45,7 @@ pub struct TierQuery {
     /// How long this node has waited for another node's load. A value that was loaded within that time satisfies
     /// the lookup whether or not it is still fresh. `None`: the node has not waited.
     pub waited: Option<Duration>,
-    /// Whether to take the key's lock if no value satisfies the lookup.
+    /// Take the key's lock if no value satisfies the lookup.
     pub wants_lock: bool,
 }
 
@@ -57,12 +57,12 @@ pub enum TierReply {
     NotFound {
         /// A value that does not satisfy the query, to be served if the load fails.
         stale: Option<TierValue>,
-        /// Whether this node may load the key.
+        /// The node that may load the key.
         right: LoadRight,
     },
 }
 
-/// Which node may load a key.
+/// The node that may load a key.
 pub enum LoadRight {
     /// This node. It holds the key's lock if the query [wanted](TierQuery::wants_lock) it.
     Granted(Box<dyn Lease>),
@@ -111,7 +111,7 @@ pub struct TierValue {
     pub fresh_for: Option<Duration>,
     /// How long it may be served after that.
     pub stale_for: Duration,
-    /// Whether it stands for a [not-found](crate::Builder::not_found).
+    /// True if it stands for a [not-found](crate::Builder::not_found).
     pub is_negative: bool,
     /// Its [tags](crate::Builder::tags). A tier that stores only their hashes returns none.
     pub tags: Vec<String>,
@@ -126,7 +126,7 @@ pub enum TierEvent {
     Written(Bytes, TierValue),
 }
 
-/// Which values an invalidation concerns.
+/// The values that an invalidation concerns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum InvalidationTarget {
     /// The value of an encoded key.

@@ -68,9 +68,9 @@ pub struct Config {
     pub shared: Option<SharedTierUrl>,
     /// `None`: no access log.
     pub log: Option<LogConfig>,
-    /// How long clients may take.
+    /// Timeouts for clients.
     pub timeouts: ClientTimeouts,
-    /// How much clients may ask for.
+    /// Limits for clients.
     pub bounds: ClientBounds,
     /// At least one.
     pub origins: Vec<OriginConfig>,
@@ -128,7 +128,7 @@ pub struct ClientTimeouts {
     pub drain: Duration,
 }
 
-/// How much clients may ask for.
+/// Limits for clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientBounds {
     /// Of a request.

@@ -75,7 +75,7 @@ pub fn id(path: &str) -> Option<String> {
     is_id.then(|| id.into_owned())
 }
 
-/// Whether every `%` starts a valid escape.
+/// True if every `%` starts a valid escape.
 fn has_whole_escapes(segment: &str) -> bool {
     segment.split('%').skip(1).all(|escape| {
         let digits = escape.as_bytes();
@@ -111,7 +111,7 @@ fn of_length(status: StatusCode, body: Bytes) -> Response<Bytes> {
     answer
 }
 
-/// Whether a document starts as a JSON object, array or string.
+/// True if a document starts as a JSON object, array or string.
 fn begins_as_json(document: &[u8]) -> bool {
     let first = document.iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'));
     first.is_some_and(|first| matches!(first, b'{' | b'[' | b'"'))

@@ -4,7 +4,7 @@
 //! listener --- a port, shared by threads ----------> worker (one a thread: accepts, evicts idle connections, drains)
 //!   connection - TLS, then HTTP/1.1 or HTTP/2 -----> hyper, over a stream whose bytes the scanner reads too
 //!     response - may the head be answered? --------> Handler
-//!   state ------ what a connection does -----------> deadline: when to close it unless something happens
+//!   state ------ activity of a connection ---------> deadline: the time to close it
 //! ```
 //!
 //! Each thread has its own runtime and listeners (`SO_REUSEPORT`): a connection never leaves its thread. The kernel
@@ -18,7 +18,7 @@
 //! **Rejected requests.** hyper frames requests. It normalises some heads before a handler sees them (`Content-Length`
 //! beside `Transfer-Encoding`, repeated lengths, lines that end in a bare LF): `scan` reads the same bytes and rejects
 //! those. [`head`] checks the rest. A rejected request is the last one of its connection. The proxy forwards parsed
-//! requests only, framed anew.
+//! requests only, with new framing.
 
 mod body;
 mod connection;
@@ -107,7 +107,7 @@ fn hint(error: &io::Error) -> &'static str {
     if error.kind() == io::ErrorKind::AddrInUse { ": another program listens there" } else { "" }
 }
 
-/// What one thread starts with.
+/// The arguments of a worker thread.
 struct WorkerSetup<H> {
     number: usize,
     settings: Arc<FrontendSettings>,

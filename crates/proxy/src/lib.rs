@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! frontend --- a connection, its bounds and timeouts ------> Request
-//!   serve ---- policy: may a stored answer do? ------------> Cache (stockade_cache)
-//!              nothing does: a load ----------------------> upstream (or a source of documents)
+//!   serve ---- policy: may a stored response answer it? ---> Cache (stockade_cache)
+//!              none may: a load --------------------------> upstream (or a source of documents)
 //!              policy: may it be stored, for how long? ----> Stored
-//!   <--------- Response, its body whole or still arriving
+//!   <--------- Response, its body complete or streaming
 //! ```
 //!
-//! What HTTP says is decided by pure functions in [`policy`]; [`frontend`] and [`upstream`] know bytes and clocks and
-//! nothing about caching; [`serve`] is where they meet.
+//! Pure functions in [`policy`] apply the rules of HTTP; [`frontend`] and [`upstream`] handle bytes and clocks and know
+//! nothing about caching; [`serve`] connects them.
 #![allow(
     missing_docs,
     reason = "the crate is used inside this workspace only; a comment states what a name cannot"

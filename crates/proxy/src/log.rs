@@ -1,4 +1,4 @@
-//! The access log: one line a request, written by a thread of its own.
+//! The access log: one line a request, written by a separate thread.
 //!
 //! ```text
 //! AccessLogger::record(AccessRecord) --- a line of text --> the serving thread's buffer

@@ -1,13 +1,13 @@
-//! What HTTP says about caching (RFC 9110, 9111, 5861, 9211, 9213). Pure: header fields and times in, decisions out.
+//! HTTP's rules for caching (RFC 9110, 9111, 5861, 9211, 9213). Pure: header fields and times in, decisions out.
 //!
 //! | module | decides |
 //! |---|---|
-//! | [`key`], [`vary`] | which stored response a request selects |
-//! | [`directives`], [`freshness`], [`accept`] | whether the request may be answered with it |
-//! | [`conditional`], [`range`] | which status and which part of it is sent |
-//! | [`storable`], [`hop`] | whether a new response is stored, and with which fields |
-//! | [`invalidate`] | which stored responses an unsafe method invalidates |
-//! | [`cache_status`] | what the reply says about all this |
+//! | [`key`], [`vary`] | the stored response that a request selects |
+//! | [`directives`], [`freshness`], [`accept`] | if that response may answer the request |
+//! | [`conditional`], [`range`] | the status and the part of it to send |
+//! | [`storable`], [`hop`] | if a new response is stored, and its stored fields |
+//! | [`invalidate`] | the stored responses that an unsafe method invalidates |
+//! | [`cache_status`] | the `Cache-Status` field of the reply |
 //!
 //! The frontend has already refused ambiguous requests ([`crate::frontend::head`]). The tests' tables are the values of the
 //! public suite [http-tests/cache-tests](https://github.com/http-tests/cache-tests).
@@ -16,7 +16,7 @@
 //!
 //! **A request arrives** (suite: `other`, `method`, `vary`, `pragma`, `cc-request`).
 //! 1. [`crate::frontend::head::check`] rejects it and closes the connection, or passes. [`hop::is_loop`]: 508.
-//! 2. [`hop::strip`] the request before anything else is read from it: the origin gets what the cache has examined.
+//! 2. [`hop::strip`] the request before anything else is read from it: the origin gets the head that the cache has examined.
 //! 3. [`key::CacheKey::new`]. From here on the key's path replaces the client's, also towards the origin.
 //! 4. Other methods than GET and HEAD: forwarded with the body. The [`invalidate::invalidated`] keys are removed *before*
 //!    the client gets the response.
@@ -41,20 +41,20 @@
 //! **It is loaded.** [`hop::for_load`], because the load serves all waiting requests; [`hop::add_via`]; and
 //! [`conditional::conditional_request`] if the selected variant is stored (suite: `conditional-etag-vary-headers`). Each
 //! client's own conditions and ranges then apply to the whole response. A HEAD without a fresh response goes to the origin
-//! as a HEAD, and is not a load (suite: `updateHead`): [`conditional::head_effect`] says what its response means for the
-//! stored one; [`conditional::freshen`] updates it.
+//! as a HEAD, and is not a load (suite: `updateHead`): [`conditional::head_effect`] is its effect on the stored
+//! one; [`conditional::freshen`] updates it.
 //!
 //! **A response arrives.** Interim ones (1xx) are never stored (suite: `interim`). For the final one:
 //! 1. [`hop::supply_date`], [`directives::ResponseDirectives::read`], [`hop::strip`].
 //! 2. 304 to a validation: if [`conditional::is_about_stored`], [`conditional::freshen`] the stored head and compute directives
-//!    and [`freshness::Freshness::new`] anew. It stays stored if it is still [`storable::storable`]: a 304 may make it
+//!    and [`freshness::Freshness::new`] again. It stays stored if it is still [`storable::storable`]: a 304 may make it
 //!    private. If the 304 is about another response, the request is repeated without conditions.
 //! 3. If [`storable::storable`]: [`hop::for_store`] on a copy of the head, [`freshness::Freshness::new`], and store it for
 //!    [`freshness::Freshness::fresh_for`], once its body is complete. This client also gets the fields that
 //!    `no-cache="..."` excludes from the stored head.
 //! 4. A failure (500, 502, 503, 504) never replaces a response that may still be served within `sie`.
-//! 5. Otherwise what is stored stays (suite: `cc-resp-no-store-old-new`), and a marker says that requests for this key do
-//!    not wait for each other.
+//! 5. Otherwise a stored response stays (suite: `cc-resp-no-store-old-new`), and a marker prevents that requests for this
+//!    key wait for each other.
 //! 6. A [`freshness::Freshness::initial_age`] of a second or more is in `Age` of this reply, too (suite: `other-age-delay`).
 //!
 //! **Partial responses** (206) are neither requested nor stored: ranges are cut from the whole response. For responses that

@@ -32,7 +32,7 @@ pub struct ProxyServer {
     state: Arc<ServerState>,
     addresses: Vec<SocketAddr>,
     admin: Option<AdminServer>,
-    /// What does not work yet, and why.
+    /// Parts that do not work yet, with reasons.
     pub warnings: Vec<String>,
 }
 

@@ -50,17 +50,17 @@ impl Breaker {
     }
 }
 
-/// What a breaker admits.
+/// The state of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BreakerState {
-    /// All loads.
+    /// Admits all loads.
     Closed,
-    /// A growing share of loads.
+    /// Admits a growing share of loads.
     Ramp,
-    /// Probes.
+    /// Admits probes.
     HalfOpen,
-    /// No load.
+    /// Admits no load.
     Open,
 }
 
@@ -108,7 +108,7 @@ impl Circuit {
         }
     }
 
-    /// Whether a load might be admitted.
+    /// True if a load might be admitted.
     pub(super) fn may_admit(&self, now: Time) -> bool {
         match &self.state {
             CircuitState::Closed { .. } => true,

@@ -9,7 +9,7 @@ use super::*;
 
 type Answer = Result<u32, &'static str>;
 
-/// A deadline that nobody sees.
+/// A deadline that no test reaches.
 const FAR: Time = Time::from_nanos(u64::MAX);
 
 struct Scenario {
@@ -52,7 +52,7 @@ impl Scenario {
     }
 }
 
-/// So many callers, each on a thread of its own.
+/// Starts callers, each on its own thread.
 fn ask(scenario: &Arc<Scenario>, callers: usize) -> Vec<thread::JoinHandle<Answer>> {
     let caller = |_| {
         let scenario = Arc::clone(scenario);
@@ -65,7 +65,7 @@ fn answers(callers: Vec<thread::JoinHandle<Answer>>) -> Vec<Answer> {
     callers.into_iter().map(|caller| caller.join().unwrap()).collect()
 }
 
-/// Random walks, and a depth-first search as far as it comes in as many steps.
+/// Random walks, and a depth-first search of as many steps.
 fn explore(test: impl Fn() + Send + Sync + 'static) {
     let test = Arc::new(test);
     let walk = Arc::clone(&test);

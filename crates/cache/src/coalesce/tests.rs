@@ -12,7 +12,7 @@ use super::*;
 
 type Answer = Result<u32, &'static str>;
 
-/// A deadline that nobody sees.
+/// A deadline that no test reaches.
 const FAR: Time = Time::from_nanos(u64::MAX);
 
 #[derive(Default)]
@@ -24,7 +24,7 @@ impl Wake for Wakes {
     }
 }
 
-/// A caller that waits, and what it has been told.
+/// A waiting caller, and the result that it received.
 struct Caller {
     waiter: Waiter<u8, Answer>,
     wakes: Arc<Wakes>,
@@ -52,10 +52,10 @@ impl Caller {
 
 #[derive(Clone, Debug)]
 enum Op {
-    Board,
+    Join,
     Expire,
     Watch,
-    Land(bool),
+    Complete(bool),
     LoseLeader,
     PollReady(usize),
     PollAny(usize),
@@ -64,10 +64,10 @@ enum Op {
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
-        4 => Just(Op::Board),
+        4 => Just(Op::Join),
         1 => Just(Op::Expire),
         1 => Just(Op::Watch),
-        1 => any::<bool>().prop_map(Op::Land),
+        1 => any::<bool>().prop_map(Op::Complete),
         2 => Just(Op::LoseLeader),
         4 => any::<usize>().prop_map(Op::PollReady),
         1 => any::<usize>().prop_map(Op::PollAny),
@@ -77,26 +77,26 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 }
 
 proptest! {
-    /// One key, any order of events. A key that is waiters has a leader or a waiter that was elected
-    /// and woken; when the dust settles every caller has been told, and the key is free.
+    /// One key, any order of events. A key with waiters has a leader or a waiter that was elected
+    /// and woken; at the end every caller has a result, and the key is free.
     #[test]
     fn every_caller_receives_a_result(ops in ops()) {
         let coalescer: Arc<Coalescer<u8, Answer>> = Coalescer::new(Seed(1), || Err("lost"));
         let mut leaders: Vec<Leader<u8, Answer>> = Vec::new();
         let mut callers: Vec<Caller> = Vec::new();
         let mut stored = None;
-        let mut timekeepers = Vec::new();
+        let mut timers = Vec::new();
         let mut now = 0_u64;
 
         for op in ops {
             match op {
-                Op::Board => match coalescer.join(&0, Time::from_nanos(now), |_| Time::from_nanos(now + 3), || stored, |_| true) {
-                    JoinOutcome::Stored(_) => prop_assert!(leaders.is_empty(), "answered and led"),
+                Op::Join => match coalescer.join(&0, Time::from_nanos(now), |_| Time::from_nanos(now + 3), || stored, |_| true) {
+                    JoinOutcome::Stored(_) => prop_assert!(leaders.is_empty(), "a stored value and a leader at once"),
                     JoinOutcome::Completed(_) => prop_assert!(false, "slots are dropped at once here"),
                     JoinOutcome::DeadlinePassed => prop_assert!(false, "deadlines are in the future here"),
-                    JoinOutcome::Wait(waiter, timekeeper) => {
+                    JoinOutcome::Wait(waiter, timer) => {
                         callers.push(Caller::new(waiter));
-                        timekeepers.extend(timekeeper);
+                        timers.extend(timer);
                     }
                     JoinOutcome::Lead(leader) => {
                         prop_assert!(leaders.is_empty(), "two leaders of one key");
@@ -105,10 +105,10 @@ proptest! {
                 },
                 Op::Expire => {
                     now += 1;
-                    timekeepers.retain(|timekeeper| timekeeper.expire(Time::from_nanos(now)).is_some());
+                    timers.retain(|timer| timer.expire(Time::from_nanos(now)).is_some());
                 }
                 Op::Watch => callers.extend(leaders.last().map(|leader| Caller::new(leader.watch(None).0))),
-                Op::Land(ok) => if let Some(leader) = leaders.pop() {
+                Op::Complete(ok) => if let Some(leader) = leaders.pop() {
                     stored = ok.then_some(7);
                     drop(leader.complete(stored.ok_or("failed")));
                     prop_assert_eq!(coalescer.in_flight_count(), 0);
@@ -136,10 +136,10 @@ proptest! {
                 },
             }
             let someone_acts = !leaders.is_empty() || callers.iter().any(Caller::is_ready);
-            prop_assert!(coalescer.in_flight_count() == 0 || someone_acts, "the key is held by nobody");
+            prop_assert!(coalescer.in_flight_count() == 0 || someone_acts, "the key has no leader");
         }
 
-        // The dust settles: leaders complete, whoever is ready is polled.
+        // Leaders complete, and ready callers are polled.
         loop {
             if let Some(leader) = leaders.pop() {
                 drop(leader.complete(Ok(7)));
@@ -166,8 +166,8 @@ fn earlier_deadline_gets_its_own_timer() {
     let leader = coalescer.try_start(&0, Time::ZERO, || false).expect("the key is free");
     let at = Time::from_nanos;
     let join = |deadline| match coalescer.join(&0, Time::ZERO, |_| at(deadline), || None::<()>, |_| true) {
-        JoinOutcome::Wait(waiter, timekeeper) => (Caller::new(waiter), timekeeper),
-        _ => panic!("somebody leads"),
+        JoinOutcome::Wait(waiter, timer) => (Caller::new(waiter), timer),
+        _ => panic!("one caller leads"),
     };
     let (mut patient, first) = join(20);
     let (mut impatient, second) = join(10);
@@ -191,10 +191,10 @@ fn background_load_starts_only_for_a_free_key_that_needs_it() {
     assert!(coalescer.try_start(&0, Time::ZERO, || true).is_none());
     let leader = coalescer.try_start(&0, Time::ZERO, || false).expect("the key is free");
     assert!(coalescer.try_start(&0, Time::ZERO, || panic!("it is taken")).is_none());
-    // Who is aboard stays aboard when the key is freed before its time.
+    // Waiters stay with their load when its key is freed early.
     let JoinOutcome::Wait(mut waiter, _) = coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true)
     else {
-        panic!("somebody leads");
+        panic!("one caller leads");
     };
     coalescer.detach(&0);
     let successor = coalescer.try_start(&0, Time::ZERO, || false).expect("it is free again");
@@ -206,7 +206,7 @@ fn background_load_starts_only_for_a_free_key_that_needs_it() {
     ));
     assert!(
         coalescer.try_start(&0, Time::ZERO, || false).is_none(),
-        "the first one's landing frees no other"
+        "the completed load does not free its successor"
     );
     coalescer.detach_all();
     assert_eq!(coalescer.in_flight_count(), 0);
@@ -226,7 +226,7 @@ fn caller_between_completion_and_freeing_receives_the_same_result() {
     ));
     let JoinOutcome::Lead(successor) = coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| false)
     else {
-        panic!("an answer that does not serve makes way")
+        panic!("a result that does not serve is replaced")
     };
     drop(slot);
     assert!(
@@ -271,24 +271,27 @@ fn one_timer_wakes_all_expired_waiters() {
     };
     let at = Time::from_nanos;
     let join = |deadline| match coalescer.join(&0, Time::ZERO, |_| at(deadline), || None::<()>, |_| true) {
-        JoinOutcome::Wait(waiter, timekeeper) => (Caller::new(waiter), timekeeper),
+        JoinOutcome::Wait(waiter, timer) => (Caller::new(waiter), timer),
         other => panic!("{other:?}"),
     };
-    let (mut early, timekeeper) = join(10);
+    let (mut early, timer) = join(10);
     let (mut late, second) = join(20);
-    let timekeeper = timekeeper.expect("the first waiter brings it");
+    let timer = timer.expect("the first waiter starts it");
     assert!(second.is_none());
     assert!(early.poll().is_pending() && late.poll().is_pending());
-    assert_eq!(timekeeper.expire(at(9)), Some(at(10)));
+    assert_eq!(timer.expire(at(9)), Some(at(10)));
     assert!(!early.is_ready());
-    assert_eq!(timekeeper.expire(at(10)), Some(at(20)));
+    assert_eq!(timer.expire(at(10)), Some(at(20)));
     assert!(early.is_ready() && !late.is_ready());
     assert!(matches!(early.poll(), Poll::Ready(WaitOutcome::TimedOut)));
-    assert_eq!(timekeeper.expire(at(20)), None, "nobody is left to time");
+    assert_eq!(timer.expire(at(20)), None, "no waiter is left");
     let (mut later, third) = join(30);
-    assert!(third.is_some(), "so whoever comes next brings another one");
+    assert!(third.is_some(), "the next waiter starts another timer");
     drop(leader.complete(Ok(7)));
-    assert!(matches!(late.poll(), Poll::Ready(WaitOutcome::Completed(Ok(7), 0))), "an answer in time is one");
+    assert!(
+        matches!(late.poll(), Poll::Ready(WaitOutcome::Completed(Ok(7), 0))),
+        "a result before the deadline counts"
+    );
     assert!(matches!(later.poll(), Poll::Ready(WaitOutcome::Completed(Ok(7), 0))));
 }
 

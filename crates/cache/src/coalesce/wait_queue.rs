@@ -11,7 +11,7 @@ pub(crate) struct WaitQueue {
     first: u64,
     /// The deadline that was queued last.
     latest_deadline: Time,
-    /// Whether a deadline was earlier than the one before it.
+    /// True if a deadline was earlier than the one before it.
     has_mixed_deadlines: bool,
 }
 

@@ -14,7 +14,7 @@ use crate::{
     sync::{AtomicUsize, Ordering},
 };
 
-const NEVER_CLOSED: &str = "nobody closes it";
+const NEVER_CLOSED: &str = "the semaphore is never closed";
 
 #[derive(Debug)]
 pub(crate) struct Admission {

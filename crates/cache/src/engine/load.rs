@@ -164,7 +164,7 @@ where
             match Box::pin(self.look_up_in_tier(shared, completion.key(), mode, deadline)).await {
                 TierDecision::Serve(loaded) => return drop(completion.complete(Ok(loaded))),
                 TierDecision::Failed(error) => return drop(completion.complete(Err(error))),
-                TierDecision::Load(turn) => grant = turn,
+                TierDecision::Load(granted) => grant = granted,
                 TierDecision::ServeAndRefresh(loaded, lease) => {
                     grant.lease = Some(lease);
                     let key = completion.key().clone();

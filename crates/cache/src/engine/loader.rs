@@ -4,7 +4,7 @@ use std::{future::Future, hash::Hash, pin::Pin};
 
 use crate::store::Reservation;
 
-/// Whether a request accepts a stored value.
+/// The stored values that a request accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheMode {
     /// Stored values are served as the strategy says.
@@ -27,12 +27,12 @@ pub struct LoadedValue<K: Hash + Eq + Clone, V: Clone> {
     pub remainder: Option<Remainder<K, V>>,
     /// The bytes reserved for `value`, if there is no remainder.
     pub reservation: Option<Reservation<K, V>>,
-    /// Whether the source failed even though there is a value, such as a response with status 503. The breaker
+    /// True if the source failed even though there is a value, such as a response with status 503. The breaker
     /// counts the load as failed.
     pub is_failure: bool,
-    /// Whether the value only answers the callers that wait for it: it is not stored and replaces nothing.
+    /// True if the value only answers the callers that wait for it: it is not stored and replaces nothing.
     pub is_transient: bool,
-    /// Whether the source was contacted. If not, the breaker does not count the load.
+    /// True if the source was contacted. If not, the breaker does not count the load.
     pub is_from_source: bool,
 }
 
@@ -82,7 +82,7 @@ impl<K: Hash + Eq + Clone, V: Clone + std::fmt::Debug> std::fmt::Debug for Loade
 
 /// Loads the value of one key. It is called at most once.
 pub(crate) trait Loader<K: Hash + Eq + Clone, V: Clone>: Send + 'static {
-    /// Whether bytes for the value are reserved before the load starts.
+    /// True if bytes for the value are reserved before the load starts.
     const RESERVES_BYTES: bool;
 
     fn load(

@@ -37,9 +37,9 @@ struct PendingRequest {
     led_ordinal: Option<u32>,
     load_reason: LoadReason,
     mode: CacheMode,
-    /// Whether a stored value can be served if the load fails.
+    /// True if a stored value can be served if the load fails.
     has_stale: bool,
-    /// Whether its deadline is the soft timeout.
+    /// True if its deadline is the soft timeout.
     is_soft_deadline: bool,
     has_waited: bool,
 }
@@ -337,7 +337,7 @@ where
         }
     }
 
-    /// Whether a loaded value answers a request: the load ended after the request started, or the value was still
+    /// True if a loaded value answers a request: the load ended after the request started, or the value was still
     /// valid then, and no invalidation lies between the start of the load and the start of the request.
     fn can_serve(&self, key: &K, loaded: &Loaded<V>, request: &PendingRequest) -> bool {
         let PendingRequest { at, seq, .. } = *request;

@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// What to do after a lookup in the shared tier.
+/// The next step after a lookup in the shared tier.
 pub(crate) enum TierDecision<V> {
     /// Serve this value.
     Serve(Loaded<V>),
@@ -55,7 +55,7 @@ where
     V: Clone + Send + Sync + 'static,
     R: Runtime,
 {
-    /// Whether this node stores values in memory.
+    /// True if this node stores values in memory.
     pub(crate) fn has_memory(&self) -> bool {
         self.shared.as_ref().is_none_or(|shared| shared.has_memory)
     }
@@ -84,7 +84,7 @@ where
         let is_refresh = mode == CacheMode::Reload || self.has_memory() && self.is_stored(key);
         let mut grant = LoadGrant::LOCAL;
         loop {
-            let (since, asked_at) = (self.store.invalidation_seq(), self.runtime.coarse_now());
+            let (since, requested_at) = (self.store.invalidation_seq(), self.runtime.coarse_now());
             let Ok(reply) = shared.tier.lookup(&name, query).await else {
                 self.counters.shared_failures.increment();
                 return TierDecision::Load(grant);
@@ -94,7 +94,7 @@ where
                 TierReply::Found(stored) => {
                     let is_awaited = matches!(via, LoadedFrom::OtherNode);
                     let was_fresh =
-                        |loaded: &Loaded<V>| loaded.life.is_some_and(|life| asked_at < life.expires);
+                        |loaded: &Loaded<V>| loaded.life.is_some_and(|life| requested_at < life.expires);
                     match self.decode_tier_value(shared, key, &stored, since, via) {
                         Some(loaded) if is_awaited || was_fresh(&loaded) => {
                             return self.serve_found(shared, &name, loaded, &stored).await;
@@ -258,7 +258,7 @@ where
         }
     }
 
-    /// Whether a stale value may be served while it is refreshed.
+    /// True if a stale value may be served while it is refreshed.
     fn is_revalidatable(&self, stale: &Loaded<V>) -> bool {
         let now = self.runtime.coarse_now();
         let state = |life| self.lifetimes.state(life, now, || (now, 0.0));
@@ -268,7 +268,7 @@ where
             .is_some_and(|life| matches!(state(life), FreshnessState::Stale | FreshnessState::Fresh))
     }
 
-    /// Whether this node would load if it had the lock.
+    /// True if this node would load if it had the lock.
     fn may_load(&self, key: &K) -> bool {
         let breaker = self.breakers.as_ref().map(|breakers| breakers.for_key(key));
         self.coalesces() && breaker.is_none_or(|breaker| breaker.may_admit(self.runtime.now()))

@@ -102,11 +102,11 @@ fn expire_makes_a_lifetime_stale_at_once() {
     assert_eq!(lifetimes.state(&life, at(3_000), never), FreshnessState::LastResort);
     assert_eq!(lifetimes.state(&life, at(63_000), never), FreshnessState::Gone);
     life.expire(at(9_000));
-    assert_eq!(life.expires, at(3_000), "that was earlier");
+    assert_eq!(life.expires, at(3_000), "the earlier time stays");
 }
 
-/// What the draws at 20 distances from expiry come to under a rule, against `exp(-distance / (delta *
-/// beta))`: chi-squared with 20 degrees of freedom.
+/// Compares the draws of a rule at 20 distances from expiry with `exp(-distance / (delta * beta))`. Returns
+/// chi-squared with 20 degrees of freedom.
 fn chi_squared(delta: Duration, beta: f64, seed: u64, rule: impl Fn(&Random, Duration) -> bool) -> f64 {
     const DRAWS: u32 = 20_000;
     let chance = Random::new(Seed(seed));
@@ -139,7 +139,7 @@ fn requests_refresh_as_early_as_the_paper_says() {
         for seed in 0..10 {
             let found = chi_squared(delta, beta, seed, |chance, distance| {
                 let now = life.expires.back(distance);
-                assert!(now >= life.due, "it would not be asked");
+                assert!(now >= life.due, "a lookup before the due time does not draw");
                 lifetimes.state(&life, now, || (now, chance.exponential())) == FreshnessState::Refresh
             });
             assert!(found < CHI_SQUARED_20, "{delta:?}, beta {beta}, seed {seed}: {found:.1}");

@@ -10,9 +10,9 @@ pub type Span = Option<Range<usize>>;
 /// An error in a TOML file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TomlError {
-    /// What is wrong.
+    /// The error.
     pub message: String,
-    /// Where it is written; `None` if it concerns the whole file.
+    /// Its position; `None` if it concerns the whole file.
     pub span: Span,
     /// How to fix it, where the message does not say so.
     pub help: Option<String>,

@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 pub struct LimitTable(pub Option<Limit>);
 
 bounded_integers! {
-    /// How many entries there may be.
+/// Maximum number of entries.
     Entries: 1.., "a limit has room for one entry at least";
 }
 
@@ -23,17 +23,17 @@ bounded_integers! {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct LimitKeys {
-    /// How many entries there may be.
+    /// Maximum number of entries.
     entries: Option<Entries>,
-    /// How many bytes it may hold, of keys, values, what entries cost besides, and loads under way.
+    /// Maximum number of bytes: of keys, values, the overhead of entries, and the reservations of loads in flight.
     bytes: Option<TextValue<SizeValue>>,
     /// The largest entry that is stored. Default: "1MiB", or a sixteenth of `bytes` if that is less.
     max_object: Option<TextValue<SizeValue>>,
-    /// Who goes when room is needed. Default: "sieve".
+    /// Eviction policy. Default: "sieve".
     policy: Option<TextValue<PolicyName>>,
-    /// How much of the limit is cleared once it is reached, 0 to 1. Default: 0.0, as much as is needed.
+    /// Share of the limit that is cleared once it is reached, 0 to 1. Default: 0.0, only what the new entry needs.
     reclaim: Option<f64>,
-    /// Whether the policy sees all entries at once. Default: "per-shard".
+    /// Scope of the policy: one order in each shard, or one over all entries. Default: "per-shard".
     order: Option<OrderName>,
 }
 

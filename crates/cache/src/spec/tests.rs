@@ -1,4 +1,4 @@
-//! A block by itself. What it means in a file is tested where there are files.
+//! A table by itself. The crates that read files test its meaning in a file.
 
 use std::time::Duration;
 

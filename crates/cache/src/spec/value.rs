@@ -144,7 +144,7 @@ mod schema {
         }
     }
 
-    /// A duration, or else `"none"` where that is let be written.
+    /// A duration, or `"none"` where that is valid.
     #[must_use]
     pub fn duration_schema(has_none: bool) -> Schema {
         let written = r"0|\s*[0-9.]+\s*(ns|us|µs|ms|s|m|h|d)\s*";

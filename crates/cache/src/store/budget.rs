@@ -98,7 +98,7 @@ impl ByteBudget {
             && !self.is_reclaiming.swap(true, Ordering::SeqCst)
     }
 
-    /// Whether reclaiming goes on.
+    /// True if reclaiming goes on.
     pub(crate) fn is_reclaiming(&self) -> bool {
         if !self.is_reclaiming.load(Ordering::Relaxed) {
             return false;

@@ -12,7 +12,7 @@ const LIMIT: usize = 2_000;
 
 fn store(policy: &'static crate::Policy, reclaim: f64) -> Arc<Store<u8, u8>> {
     let limit = Limit { policy, reclaim, max_object: Some(1_000), ..Limit::bytes(LIMIT) };
-    // Whatever an entry costs, it weighs what its value says in tens of bytes.
+    // With its overhead an entry weighs its value times ten bytes.
     let costs = Shard::<u8, u8>::ENTRY_BYTES + policy.entry_bytes;
     let weigh = move |_: &u8, value: &u8| usize::from(*value) * 10 - costs;
     let config = StoreConfig { weigh: Some(Box::new(weigh)), tags: None, counts_lookups: false };
@@ -76,7 +76,7 @@ fn a_ceiling_holds_under_threads_that_store_at_once() {
                 })
             };
             together(vec![storing([0, 1]), storing([1, 2]), storing([3, 0])]);
-            assert_eq!(held(&store), stored(&store), "what is held is what is stored");
+            assert_eq!(held(&store), stored(&store), "the bytes in use are those of the stored entries");
         });
     }
 }
@@ -109,7 +109,7 @@ fn loads_and_stores_share_one_ceiling() {
     });
 }
 
-/// Two loads and one invalidation: what was read before it is never found after it.
+/// Two loads and one invalidation: a value read before it is never found after it.
 #[test]
 fn value_loaded_before_an_invalidation_is_not_found_after_it() {
     const BEFORE: u8 = 90;

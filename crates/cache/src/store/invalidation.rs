@@ -12,7 +12,7 @@ use stockade_model::seed::Seed;
 
 use crate::sync::Lock;
 
-/// What happens to an invalidated entry.
+/// The effect on an invalidated entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalidation {
     /// It is stale from now on, if the strategy serves stale; else it is removed.
@@ -24,7 +24,7 @@ pub enum Invalidation {
 /// Numbers invalidations; 0 is before the first.
 pub(crate) type InvalidationSeq = u64;
 
-/// What an invalidation concerned. A hash collision costs one more load.
+/// The target of an invalidation, hashed. A hash collision costs one more load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum TargetHash {
     Key(u64),
@@ -79,7 +79,7 @@ impl InvalidationLog {
         moment
     }
 
-    /// Whether an invalidation lies between the start of a load and the start of a request.
+    /// True if an invalidation lies between the start of a load and the start of a request.
     pub(crate) fn is_outdated(
         &self,
         started: InvalidationSeq,

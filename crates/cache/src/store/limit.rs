@@ -25,12 +25,12 @@ pub struct Limit {
     /// value is answered and not stored. 4 GiB at most. `None`: 1 MiB, or a sixteenth of the limit if that is less.
     /// Only with a limit in bytes.
     pub max_object: Option<usize>,
-    /// Which entry is evicted when room is needed.
+    /// The policy that selects the entries to evict.
     pub policy: &'static Policy,
     /// The share of the limit that is cleared once it is reached, 0 to 1: expired entries first, then those that the
     /// policy chooses. Every store clears a few, so that none waits for all. 0: only what the new entry needs.
     pub reclaim: f64,
-    /// Whether the policy orders all entries, or those of each shard.
+    /// The entries that the policy orders: all, or those of each shard.
     pub order: EvictionOrder,
 }
 
@@ -71,7 +71,7 @@ impl Limit {
         self.max_object.unwrap_or(DEFAULT.min(bytes / 16)).min(bytes).min(u32::MAX as usize - 1)
     }
 
-    /// Whether no entry fits. `entry_bytes` is an entry's overhead without the policy's.
+    /// True if no entry fits. `entry_bytes` is an entry's overhead without the policy's.
     pub(crate) fn is_too_small_for(&self, entry_bytes: usize) -> bool {
         self.bytes.is_some_and(|bytes| self.max_object_bytes(bytes) <= entry_bytes + self.policy.entry_bytes)
     }

@@ -16,7 +16,7 @@ pub(crate) use self::eviction::{PolicyData, PolicyEntries, Slot};
 pub struct Policy {
     /// The name in configuration files.
     pub name: &'static str,
-    /// Which entry is evicted first, with the source.
+    /// The entry that is evicted first, with the source.
     pub summary: &'static str,
     /// Bytes that the policy stores for each entry, beside those that every entry has.
     pub entry_bytes: usize,

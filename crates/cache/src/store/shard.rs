@@ -153,7 +153,7 @@ pub(crate) struct AgedEntry<V> {
     pub(crate) value: V,
     pub(crate) life: Lifetime,
     pub(crate) version: Version,
-    /// Whether a recent load of it failed.
+    /// True if a recent load of it failed.
     pub(crate) is_throttled: bool,
 }
 

@@ -12,7 +12,7 @@ use crate::{breaker::Breaker, freshness::Refresh};
 pub struct Preset {
     /// The name on the command line and in experiment files.
     pub name: &'static str,
-    /// What happens to N requests for one missing key.
+    /// The number of loads and stores for N requests for one missing key, and what the requests wait for.
     pub summary: &'static str,
     /// The strategy.
     pub strategy: Strategy,
@@ -56,56 +56,56 @@ const FALLBACK: Strategy = Strategy {
 /// The named strategies. The first four are those of Kazoo's published load test (2600hz/kazoo, `kzs_loadtest`), the
 /// last is that of Belfrage's (bbc/belfrage). The default ttl is one minute.
 pub const PRESETS: &[Preset] = &[
-    Preset { name: "none", summary: "N loads, N stores, and everyone waits for their own", strategy: NONE },
+    Preset { name: "none", summary: "N loads, N stores; each request waits for its own", strategy: NONE },
     Preset {
         name: "async",
-        summary: "N loads, N stores, and nobody waits for a store",
+        summary: "N loads, N stores; no request waits for a store",
         strategy: Strategy { store: StoreMode::Async, ..NONE },
     },
     Preset {
         name: "stampede",
-        summary: "one load, one store, and everyone waits for those",
+        summary: "one load, one store; all requests wait for both",
         strategy: Strategy { fetch: Fetch::Coalesce { wait_timeout: KAZOO_WAIT }, ..NONE },
     },
     Preset {
         name: "stampede_async",
-        summary: "N loads, one store, and nobody waits for it",
+        summary: "N loads, one store; no request waits for the store",
         strategy: Strategy { store: StoreMode::LockedAsync, ..NONE },
     },
-    Preset { name: "simple", summary: "until it expires; then everybody loads", strategy: SIMPLE },
+    Preset { name: "simple", summary: "fresh for the ttl; after that each request loads", strategy: SIMPLE },
     Preset {
         name: "early",
-        summary: "one refresh in the background, on the first request after 80 % of the ttl",
+        summary: "one background refresh, started by the first request after 80 % of the ttl",
         strategy: Strategy { refresh: Refresh::Early { at: 0.8 }, ..COALESCED },
     },
     Preset {
         name: "xfetch",
-        summary: "one refresh in the background, by chance, the likelier the nearer expiry is",
+        summary: "one background refresh, started at random, more likely towards the end of the ttl",
         strategy: Strategy { refresh: Refresh::XFetch { beta: 1.0 }, ..COALESCED },
     },
     Preset {
         name: "swr",
-        summary: "stale for another minute, and one refresh in the background",
+        summary: "stale for one minute after the ttl, with one background refresh",
         strategy: Strategy { swr: Duration::from_mins(1), ..COALESCED },
     },
     Preset {
         name: "fallback",
-        summary: "stale for six hours if the load fails or is slow",
+        summary: "stale for six hours after the ttl if the load fails or is slow",
         strategy: FALLBACK,
     },
     Preset {
         name: "breaker",
-        summary: "as fallback, and a source that fails is left alone",
+        summary: "as fallback, and a breaker stops loads while the source fails",
         strategy: Strategy { breaker: Some(Breaker::DEFAULT), ..FALLBACK },
     },
     Preset {
         name: "fallback_ask_first",
-        summary: "stale for six hours if the load fails, and everybody asks the source first",
+        summary: "stale for six hours after the ttl if the load fails; each request loads first",
         strategy: Strategy { sie: Duration::from_hours(6), ..SIMPLE },
     },
 ];
 
-/// No preset has this name.
+/// There is no preset with this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown strategy `{name}`: {remedy}")]
 pub struct UnknownPreset {

@@ -1,11 +1,11 @@
 //! A [`Tier`] in Redis or Valkey.
 //!
 //! ```text
-//! PREFIX:v:{:KEY}   a value, with a line before it that says what it is     (envelope.rs)
-//! PREFIX:l:{:KEY}   the key's lock: the token of who loads it, for a lease
-//! PREFIX:w:{:KEY}   the channels of the nodes that wait for it
-//! PREFIX:log        a stream of what nodes told each other                  (log.rs)
-//! PREFIX:notes      the channel on which they are told at once
+//! PREFIX:v:{:KEY}   a value, after a header line                             (envelope.rs)
+//! PREFIX:l:{:KEY}   the key's lock: the token of the loading node, for a lease
+//! PREFIX:w:{:KEY}   the channels of the nodes that wait for the load
+//! PREFIX:log        a stream of the nodes' invalidations                   (log.rs)
+//! PREFIX:notes      the channel that publishes them at once
 //! PREFIX:node:ID    the channel of one node
 //! ```
 //!
@@ -51,13 +51,13 @@ pub use self::url::{RedisUrl, RedisUrlError};
 /// # }
 /// ```
 ///
-/// | in the URL | what it is |
+/// | in the URL | meaning |
 /// |---|---|
-/// | `redis://`, `rediss://` | without and with TLS; `redis+cluster://A:1,B:2` and `rediss+cluster://` name some nodes of a cluster |
-/// | `prefix` | what all its names connect with; caches of one kind have one (`stockade`) |
-/// | `timeout` | how long anything may take (100 ms); what takes longer counts as Redis being gone |
-/// | `lease` | how long a lock outlives its node (2 s); it is renewed while the load goes on |
-/// | `ca` | a file of certificates to trust in place of the system's |
+/// | `redis://`, `rediss://` | without and with TLS; `redis+cluster://A:1,B:2` and `rediss+cluster://` with some hosts of a cluster |
+/// | `prefix` | prefix of all names in Redis; caches with the same prefix share their entries (`stockade`) |
+/// | `timeout` | bound of each operation (100 ms); Redis counts as down if one takes longer |
+/// | `lease` | how long a lock outlives its node (2 s); the node renews it while the load runs |
+/// | `ca` | file with trusted certificates in PEM, in place of the system's |
 pub struct RedisTier(Arc<RedisState>);
 
 impl RedisTier {
@@ -96,7 +96,7 @@ impl RedisTier {
         session::check(&self.0).await
     }
 
-    /// Whether the connection is up, as far as is known without a request.
+    /// True if the connection is up, as far as is known without a request.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.0.link.lock().is_some()
@@ -134,6 +134,6 @@ impl Tier for RedisTier {
 
     fn subscribe(&self, listener: EventListener) {
         let is_first = self.0.listener.set(listener).is_ok();
-        assert!(is_first, "a tier belongs to one cache: open another one for this");
+        assert!(is_first, "a tier belongs to one cache: open another tier for this one");
     }
 }

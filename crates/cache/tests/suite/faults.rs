@@ -22,8 +22,8 @@ const SEC: Duration = Duration::from_secs(1);
 
 /// The behavior of a source during a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Mood {
-    Well,
+enum Behavior {
+    Succeeds,
     Fails,
     Hangs,
     Panics,
@@ -34,13 +34,13 @@ enum Mood {
 
 /// A cache in front of a source with controlled failures.
 #[derive(Clone)]
-struct Scene {
+struct Fixture {
     time: Virtual,
     cache: Cache<u32, Option<Time>, Virtual>,
     loads: Arc<AtomicU64>,
 }
 
-impl Scene {
+impl Fixture {
     fn new(strategy: Strategy) -> Self {
         let time = Virtual::new();
         let cache =
@@ -49,32 +49,32 @@ impl Scene {
     }
 
     /// A request. If it starts a load, the load has this duration and this behavior.
-    async fn ask(
+    async fn request(
         &self,
         key: u32,
         takes: Duration,
-        mood: Mood,
+        behavior: Behavior,
     ) -> (Result<Answer<Option<Time>>, Error>, Duration) {
-        let asked = self.time.now();
+        let start = self.time.now();
         let (time, loads) = (self.time.clone(), Arc::clone(&self.loads));
         let load = async move || {
             loads.fetch_add(1, Ordering::Relaxed);
-            assert!(mood != Mood::Panics, "on purpose");
+            assert!(behavior != Behavior::Panics, "on purpose");
             time.sleep_until(time.now() + takes).await;
-            assert!(mood != Mood::PanicsLate, "on purpose");
-            match mood {
-                Mood::Well => Ok(Some(time.now())),
-                Mood::NotFound => Ok(None),
-                Mood::Hangs => std::future::pending().await,
+            assert!(behavior != Behavior::PanicsLate, "on purpose");
+            match behavior {
+                Behavior::Succeeds => Ok(Some(time.now())),
+                Behavior::NotFound => Ok(None),
+                Behavior::Hangs => std::future::pending().await,
                 _ => Err("on purpose"),
             }
         };
         let answer = self.cache.get_with(key, load).await;
-        (answer, self.time.now() - asked)
+        (answer, self.time.now() - start)
     }
 
-    async fn outcome(&self, takes: Duration, mood: Mood) -> (Outcome, Duration) {
-        let (answer, waited) = self.ask(1, takes, mood).await;
+    async fn outcome(&self, takes: Duration, behavior: Behavior) -> (Outcome, Duration) {
+        let (answer, waited) = self.request(1, takes, behavior).await;
         (answer.map_or(Outcome::Error, |answer| answer.outcome), waited)
     }
 
@@ -86,8 +86,8 @@ impl Scene {
         self.loads.load(Ordering::Relaxed)
     }
 
-    fn run<T>(&self, story: impl Future<Output = T>) -> T {
-        self.time.run(story).expect("no request hangs")
+    fn run<T>(&self, test: impl Future<Output = T>) -> T {
+        self.time.run(test).expect("no request hangs")
     }
 }
 
@@ -97,67 +97,71 @@ fn fallback() -> Strategy {
 
 #[test]
 fn failed_load_falls_back_to_stale_until_gone() {
-    let scene = Scene::new(Strategy { throttle: Duration::ZERO, ..fallback() });
-    scene.run(async {
-        assert_eq!(scene.outcome(20 * MS, Mood::Well).await, (Outcome::Miss, 20 * MS));
-        scene.until(2 * SEC).await;
-        let (answer, waited) = scene.ask(1, 30 * MS, Mood::Fails).await;
+    let fixture = Fixture::new(Strategy { throttle: Duration::ZERO, ..fallback() });
+    fixture.run(async {
+        assert_eq!(fixture.outcome(20 * MS, Behavior::Succeeds).await, (Outcome::Miss, 20 * MS));
+        fixture.until(2 * SEC).await;
+        let (answer, waited) = fixture.request(1, 30 * MS, Behavior::Fails).await;
         let answer = answer.unwrap();
         assert_eq!((answer.outcome, waited), (Outcome::Fallback, 30 * MS));
         assert_eq!(answer.age, 2 * SEC + 10 * MS, "from the end of its load");
         assert!(matches!(answer.reason, Reason::Failed(Error::Load(_))), "{:?}", answer.reason);
-        assert_eq!(scene.outcome(30 * MS, Mood::Panics).await.0, Outcome::Fallback);
-        scene.until(11 * SEC).await;
-        assert_eq!(scene.outcome(5 * MS, Mood::Fails).await.0, Outcome::Fallback, "15 ms before it is gone");
+        assert_eq!(fixture.outcome(30 * MS, Behavior::Panics).await.0, Outcome::Fallback);
+        fixture.until(11 * SEC).await;
         assert_eq!(
-            scene.outcome(30 * MS, Mood::Fails).await.0,
+            fixture.outcome(5 * MS, Behavior::Fails).await.0,
+            Outcome::Fallback,
+            "15 ms before its limit"
+        );
+        assert_eq!(
+            fixture.outcome(30 * MS, Behavior::Fails).await.0,
             Outcome::Error,
             "gone while it was waited for"
         );
-        assert_eq!(scene.outcome(20 * MS, Mood::Well).await.0, Outcome::Miss);
+        assert_eq!(fixture.outcome(20 * MS, Behavior::Succeeds).await.0, Outcome::Miss);
     });
 }
 
 #[test]
 fn failed_load_throttles_its_key() {
-    let scene = Scene::new(Strategy { jitter: 1.0, ..fallback() });
-    scene.run(async {
-        scene.ask(1, 20 * MS, Mood::Well).await.0.unwrap();
-        scene.until(2 * SEC).await;
-        scene.ask(1, 20 * MS, Mood::Fails).await.0.unwrap();
+    let fixture = Fixture::new(Strategy { jitter: 1.0, ..fallback() });
+    fixture.run(async {
+        fixture.request(1, 20 * MS, Behavior::Succeeds).await.0.unwrap();
+        fixture.until(2 * SEC).await;
+        fixture.request(1, 20 * MS, Behavior::Fails).await.0.unwrap();
         for ms in [2_021, 2_500, 3_019] {
-            scene.until(ms * MS).await;
-            let (answer, waited) = scene.ask(1, 20 * MS, Mood::Fails).await;
+            fixture.until(ms * MS).await;
+            let (answer, waited) = fixture.request(1, 20 * MS, Behavior::Fails).await;
             let answer = answer.unwrap();
             assert_eq!(
-                (answer.outcome, waited, scene.loads()),
+                (answer.outcome, waited, fixture.loads()),
                 (Outcome::Fallback, Duration::ZERO, 2),
                 "{ms} ms"
             );
             assert!(matches!(answer.reason, Reason::Failed(Error::Throttled { .. })));
         }
-        scene.until(3_020 * MS).await;
-        assert_eq!(scene.outcome(20 * MS, Mood::Well).await, (Outcome::Miss, 20 * MS));
-        assert_eq!(scene.outcome(20 * MS, Mood::Fails).await.0, Outcome::Hit, "and it is fresh again");
+        fixture.until(3_020 * MS).await;
+        assert_eq!(fixture.outcome(20 * MS, Behavior::Succeeds).await, (Outcome::Miss, 20 * MS));
+        assert_eq!(fixture.outcome(20 * MS, Behavior::Fails).await.0, Outcome::Hit, "and it is fresh again");
     });
 }
 
 #[test]
 fn readers_of_a_dead_source_wait_for_the_soft_timeout_at_most() {
-    for mood in [Mood::Hangs, Mood::Fails] {
-        let scene = Scene::new(fallback());
-        let waits = scene.run(async {
-            scene.ask(1, 20 * MS, Mood::Well).await.0.unwrap();
+    for behavior in [Behavior::Hangs, Behavior::Fails] {
+        let fixture = Fixture::new(fallback());
+        let waits = fixture.run(async {
+            fixture.request(1, 20 * MS, Behavior::Succeeds).await.0.unwrap();
             // A reader every 100 us: the first one finds the value stale, and its load hangs.
             let readers = (0..10_000_u32).map(|reader| {
-                let scene = scene.clone();
+                let fixture = fixture.clone();
                 async move {
-                    scene.until(2 * SEC + reader * MS / 10).await;
-                    let (answer, waited) = scene.ask(1, 5 * SEC, mood).await;
+                    fixture.until(2 * SEC + reader * MS / 10).await;
+                    let (answer, waited) = fixture.request(1, 5 * SEC, behavior).await;
                     let answer = answer.unwrap();
                     assert_eq!(answer.outcome, Outcome::Fallback);
                     assert!(answer.age <= 11 * SEC);
-                    (waited, scene.time.now())
+                    (waited, fixture.time.now())
                 }
             });
             join_all(readers).await
@@ -167,7 +171,7 @@ fn readers_of_a_dead_source_wait_for_the_soft_timeout_at_most() {
         let waited = waits.iter().filter(|(waited, _)| !waited.is_zero()).count();
         assert_eq!(waited, 5_000, "requests after the soft timeout do not wait");
         assert!(waits[..5_000].iter().all(|(_, at)| *at == Time::ZERO + 2 * SEC + soft), "woken together");
-        assert_eq!(scene.loads(), 2, "the first, and the one that is dead");
+        assert_eq!(fixture.loads(), 2, "the first, and the one that hangs");
     }
 }
 
@@ -175,25 +179,29 @@ fn readers_of_a_dead_source_wait_for_the_soft_timeout_at_most() {
 fn not_found_is_a_response() {
     let breaker = Breaker { min_calls: 1, ..Breaker::DEFAULT };
     let strategy = Strategy { negative_ttl: Some(100 * MS), breaker: Some(breaker), ..fallback() };
-    let scene = Scene::new(strategy);
-    scene.run(async {
-        scene.ask(1, 20 * MS, Mood::Well).await.0.unwrap();
-        scene.until(2 * SEC).await;
-        let (answer, _) = scene.ask(1, 20 * MS, Mood::NotFound).await;
+    let fixture = Fixture::new(strategy);
+    fixture.run(async {
+        fixture.request(1, 20 * MS, Behavior::Succeeds).await.0.unwrap();
+        fixture.until(2 * SEC).await;
+        let (answer, _) = fixture.request(1, 20 * MS, Behavior::NotFound).await;
         let answer = answer.unwrap();
         assert_eq!((answer.outcome, answer.value), (Outcome::Miss, None), "it does not fall back");
-        assert_eq!(scene.outcome(20 * MS, Mood::Well).await, (Outcome::Negative, Duration::ZERO));
-        assert_eq!(scene.cache.breaker_states()[0].1, BreakerState::Closed);
-        scene.until(2_121 * MS).await;
-        assert_eq!(scene.outcome(20 * MS, Mood::Fails).await.0, Outcome::Error, "it is not served stale");
-    });
-    let scene = Scene::new(fallback());
-    scene.run(async {
-        scene.ask(1, 20 * MS, Mood::Well).await.0.unwrap();
-        scene.until(2 * SEC).await;
-        assert_eq!(scene.ask(1, 20 * MS, Mood::NotFound).await.0.unwrap().value, None);
+        assert_eq!(fixture.outcome(20 * MS, Behavior::Succeeds).await, (Outcome::Negative, Duration::ZERO));
+        assert_eq!(fixture.cache.breaker_states()[0].1, BreakerState::Closed);
+        fixture.until(2_121 * MS).await;
         assert_eq!(
-            scene.cache.len(),
+            fixture.outcome(20 * MS, Behavior::Fails).await.0,
+            Outcome::Error,
+            "it is not served stale"
+        );
+    });
+    let fixture = Fixture::new(fallback());
+    fixture.run(async {
+        fixture.request(1, 20 * MS, Behavior::Succeeds).await.0.unwrap();
+        fixture.until(2 * SEC).await;
+        assert_eq!(fixture.request(1, 20 * MS, Behavior::NotFound).await.0.unwrap().value, None);
+        assert_eq!(
+            fixture.cache.len(),
             0,
             "without a negative ttl it is not kept, and nor is what it replaces"
         );
@@ -202,7 +210,7 @@ fn not_found_is_a_response() {
 
 #[test]
 fn failed_refresh_is_cancelled_and_stale_value_serves_until_gone() {
-    for mood in [Mood::Hangs, Mood::Panics, Mood::Fails] {
+    for behavior in [Behavior::Hangs, Behavior::Panics, Behavior::Fails] {
         let strategy = Strategy {
             ttl: Some(SEC),
             swr: 5 * SEC,
@@ -210,54 +218,54 @@ fn failed_refresh_is_cancelled_and_stale_value_serves_until_gone() {
             ..Strategy::preset("swr").unwrap()
         };
         let limit = strategy.max_served_age().unwrap();
-        let scene = Scene::new(strategy);
-        scene.run(async {
-            scene.ask(1, 20 * MS, Mood::Well).await.0.unwrap();
+        let fixture = Fixture::new(strategy);
+        fixture.run(async {
+            fixture.request(1, 20 * MS, Behavior::Succeeds).await.0.unwrap();
             let gone = Duration::from_millis(20) + limit;
             let mut at = 1_100 * MS;
             while at < gone {
-                scene.until(at).await;
+                fixture.until(at).await;
                 assert_eq!(
-                    scene.outcome(Duration::ZERO, mood).await,
+                    fixture.outcome(Duration::ZERO, behavior).await,
                     (Outcome::Stale, Duration::ZERO),
-                    "{mood:?}"
+                    "{behavior:?}"
                 );
                 at += 100 * MS;
             }
-            if mood == Mood::Hangs {
-                assert_eq!(scene.loads(), 4, "the first, and one for each deadline");
+            if behavior == Behavior::Hangs {
+                assert_eq!(fixture.loads(), 4, "the first, and one for each deadline");
             }
-            scene.until(gone).await;
-            let (outcome, waited) = scene.outcome(20 * MS, Mood::Well).await;
+            fixture.until(gone).await;
+            let (outcome, waited) = fixture.outcome(20 * MS, Behavior::Succeeds).await;
             // A request waits for a hanging refresh, at most until the load's deadline.
-            assert!(waited <= 2 * SEC, "{mood:?}: {outcome:?} after {waited:?}");
-            scene.until(gone + 3 * SEC).await;
-            assert_ne!(scene.outcome(20 * MS, Mood::Well).await.0, Outcome::Error);
+            assert!(waited <= 2 * SEC, "{behavior:?}: {outcome:?} after {waited:?}");
+            fixture.until(gone + 3 * SEC).await;
+            assert_ne!(fixture.outcome(20 * MS, Behavior::Succeeds).await.0, Outcome::Error);
         });
     }
 }
 
 #[test]
 fn cancelled_first_caller_does_not_cancel_the_load() {
-    let scene = Scene::new(fallback());
+    let fixture = Fixture::new(fallback());
     let is_done = Arc::new(AtomicBool::new(false));
-    scene.run(async {
-        let first = scene.clone();
-        let mut first = Box::pin(async move { first.ask(1, 200 * MS, Mood::Well).await });
-        let second = scene.clone();
+    fixture.run(async {
+        let first = fixture.clone();
+        let mut first = Box::pin(async move { first.request(1, 200 * MS, Behavior::Succeeds).await });
+        let second = fixture.clone();
         let done = Arc::clone(&is_done);
         assert!(futures_util::poll!(&mut first).is_pending(), "it is the leader");
-        scene.time.spawn(async move {
-            let (answer, waited) = second.ask(1, 200 * MS, Mood::Well).await;
+        fixture.time.spawn(async move {
+            let (answer, waited) = second.request(1, 200 * MS, Behavior::Succeeds).await;
             assert_eq!((answer.unwrap().outcome, waited), (Outcome::Coalesced, 200 * MS));
             done.store(true, Ordering::Relaxed);
         });
-        scene.until(50 * MS).await;
+        fixture.until(50 * MS).await;
         drop(first);
-        scene.until(SEC).await;
+        fixture.until(SEC).await;
     });
     assert!(is_done.load(Ordering::Relaxed));
-    assert_eq!(scene.loads(), 1);
+    assert_eq!(fixture.loads(), 1);
 }
 
 #[test]
@@ -268,12 +276,12 @@ fn wait_ends_at_the_earlier_of_both_deadlines() {
         ..fallback()
     };
     // The waiters' own timeout ends before the soft timeout, which ends the leader's wait.
-    let scene = Scene::new(coalesce(100 * MS, 5 * SEC));
-    scene.run(async {
-        scene.ask(1, MS, Mood::Well).await.0.unwrap();
-        scene.until(2 * SEC).await;
-        let leader = scene.ask(1, 9 * SEC, Mood::Well);
-        let waiters = join_all((0..100).map(|_| scene.ask(1, SEC, Mood::Well)));
+    let fixture = Fixture::new(coalesce(100 * MS, 5 * SEC));
+    fixture.run(async {
+        fixture.request(1, MS, Behavior::Succeeds).await.0.unwrap();
+        fixture.until(2 * SEC).await;
+        let leader = fixture.request(1, 9 * SEC, Behavior::Succeeds);
+        let waiters = join_all((0..100).map(|_| fixture.request(1, SEC, Behavior::Succeeds)));
         let ((_, led), waited) = futures_util::future::join(leader, waiters).await;
         assert_eq!(led, 5 * SEC);
         for (answer, waited) in waited {
@@ -282,19 +290,19 @@ fn wait_ends_at_the_earlier_of_both_deadlines() {
         }
     });
     // A waiter with a stale value behind a leader without one.
-    let scene = Scene::new(coalesce(5 * SEC, 500 * MS));
-    scene.run(async {
-        let leader = scene.ask(1, 9 * SEC, Mood::Well);
+    let fixture = Fixture::new(coalesce(5 * SEC, 500 * MS));
+    fixture.run(async {
+        let leader = fixture.request(1, 9 * SEC, Behavior::Succeeds);
         let without = async {
-            scene.until(10 * MS).await;
-            scene.ask(1, SEC, Mood::Well).await
+            fixture.until(10 * MS).await;
+            fixture.request(1, SEC, Behavior::Succeeds).await
         };
         let with = async {
-            scene.until(50 * MS).await;
+            fixture.until(50 * MS).await;
             // The load in flight started before there was a value.
-            scene.cache.insert(1, Some(Time::ZERO));
-            scene.until(SEC + 50 * MS).await;
-            scene.ask(1, SEC, Mood::Well).await
+            fixture.cache.insert(1, Some(Time::ZERO));
+            fixture.until(SEC + 50 * MS).await;
+            fixture.request(1, SEC, Behavior::Succeeds).await
         };
         let (_, (_, without), (answer, with)) = futures_util::future::join3(leader, without, with).await;
         assert_eq!(
@@ -304,14 +312,14 @@ fn wait_ends_at_the_earlier_of_both_deadlines() {
         );
         assert_eq!(without, 5 * SEC);
     });
-    // The successor of a lost leader keeps the start time of the flight.
-    let scene = Scene::new(coalesce(5 * SEC, 500 * MS));
-    scene.run(async {
-        scene.ask(1, MS, Mood::Well).await.0.unwrap();
-        scene.until(2 * SEC).await;
-        let dying = scene.ask(1, 450 * MS, Mood::PanicsLate);
+    // The successor of a lost leader keeps the start time of the load.
+    let fixture = Fixture::new(coalesce(5 * SEC, 500 * MS));
+    fixture.run(async {
+        fixture.request(1, MS, Behavior::Succeeds).await.0.unwrap();
+        fixture.until(2 * SEC).await;
+        let dying = fixture.request(1, 450 * MS, Behavior::PanicsLate);
         let (_, (answer, waited)) =
-            futures_util::future::join(dying, scene.ask(1, 9 * SEC, Mood::Well)).await;
+            futures_util::future::join(dying, fixture.request(1, 9 * SEC, Behavior::Succeeds)).await;
         assert_eq!((answer.unwrap().outcome, waited), (Outcome::Fallback, 500 * MS));
     });
 }
@@ -323,49 +331,58 @@ fn fragile() -> Breaker {
 
 #[test]
 fn breaker_records_every_load() {
-    for mood in [Mood::Panics, Mood::PanicsLate, Mood::Fails, Mood::Hangs] {
+    for behavior in [Behavior::Panics, Behavior::PanicsLate, Behavior::Fails, Behavior::Hangs] {
         let load = LoadBounds { deadline: 50 * MS, ..LoadBounds::DEFAULT };
         let strategy = Strategy { breaker: Some(fragile()), load, ..Strategy::preset("stampede").unwrap() };
-        let scene = Scene::new(strategy);
-        scene.run(async {
-            scene.ask(1, 20 * MS, mood).await.0.unwrap_err();
-            assert_eq!(scene.cache.breaker_states()[0].1, BreakerState::Open, "{mood:?}");
+        let fixture = Fixture::new(strategy);
+        fixture.run(async {
+            fixture.request(1, 20 * MS, behavior).await.0.unwrap_err();
+            assert_eq!(fixture.cache.breaker_states()[0].1, BreakerState::Open, "{behavior:?}");
         });
     }
     // A load that never starts is no evidence about its source.
     let load = LoadBounds { max_concurrent: Some(1), queue: 0, ..LoadBounds::DEFAULT };
     let strategy = Strategy { breaker: Some(fragile()), load, ..Strategy::preset("stampede").unwrap() };
-    let scene = Scene::new(strategy);
-    scene.run(async {
-        let (first, second) =
-            futures_util::future::join(scene.ask(1, SEC, Mood::Well), scene.ask(2, SEC, Mood::Well)).await;
+    let fixture = Fixture::new(strategy);
+    fixture.run(async {
+        let (first, second) = futures_util::future::join(
+            fixture.request(1, SEC, Behavior::Succeeds),
+            fixture.request(2, SEC, Behavior::Succeeds),
+        )
+        .await;
         first.0.unwrap();
         assert!(matches!(second.0, Err(Error::Overloaded { .. })));
-        assert_eq!(scene.cache.breaker_states()[0].1, BreakerState::Closed);
+        assert_eq!(fixture.cache.breaker_states()[0].1, BreakerState::Closed);
     });
 }
 
 #[test]
 fn open_breaker_serves_stale_without_waiting_until_the_ramp_ends() {
-    let scene = Scene::new(Strategy { breaker: Some(fragile()), sie: 10_000 * SEC, ..fallback() });
-    scene.run(async {
-        scene.ask(1, 20 * MS, Mood::Well).await.0.unwrap();
-        scene.until(2 * SEC).await;
-        scene.ask(2, 20 * MS, Mood::Fails).await.0.unwrap_err();
+    let fixture = Fixture::new(Strategy { breaker: Some(fragile()), sie: 10_000 * SEC, ..fallback() });
+    fixture.run(async {
+        fixture.request(1, 20 * MS, Behavior::Succeeds).await.0.unwrap();
+        fixture.until(2 * SEC).await;
+        fixture.request(2, 20 * MS, Behavior::Fails).await.0.unwrap_err();
         for _ in 0..100 {
-            assert_eq!(scene.outcome(20 * MS, Mood::Well).await, (Outcome::Fallback, Duration::ZERO));
+            assert_eq!(
+                fixture.outcome(20 * MS, Behavior::Succeeds).await,
+                (Outcome::Fallback, Duration::ZERO)
+            );
         }
-        assert_eq!((scene.loads(), scene.cache.stats().loads_refused), (2, 0));
+        assert_eq!((fixture.loads(), fixture.cache.stats().loads_refused), (2, 0));
         // Then one of many probes, which is answered at once, too.
-        scene.until(3_100 * MS).await;
+        fixture.until(3_100 * MS).await;
         for _ in 0..100 {
-            assert_eq!(scene.outcome(20 * MS, Mood::Well).await, (Outcome::Fallback, Duration::ZERO));
+            assert_eq!(
+                fixture.outcome(20 * MS, Behavior::Succeeds).await,
+                (Outcome::Fallback, Duration::ZERO)
+            );
         }
-        scene.cache.wait_idle().await;
-        assert_eq!((scene.loads(), scene.cache.stats().probes), (3, 1));
-        scene.until(3_600 * SEC).await;
+        fixture.cache.wait_idle().await;
+        assert_eq!((fixture.loads(), fixture.cache.stats().probes), (3, 1));
+        fixture.until(3_600 * SEC).await;
         assert_eq!(
-            scene.outcome(20 * MS, Mood::Well).await,
+            fixture.outcome(20 * MS, Behavior::Succeeds).await,
             (Outcome::Miss, 20 * MS),
             "the ramp is long over"
         );
@@ -375,16 +392,20 @@ fn open_breaker_serves_stale_without_waiting_until_the_ramp_ends() {
 #[test]
 fn throttled_key_may_be_the_probe() {
     let breaker = Some(fragile());
-    let scene = Scene::new(Strategy { breaker, throttle: 100 * SEC, sie: 1_000 * SEC, ..fallback() });
-    scene.run(async {
-        scene.ask(1, 20 * MS, Mood::Well).await.0.unwrap();
-        scene.until(2 * SEC).await;
-        assert_eq!(scene.outcome(20 * MS, Mood::Fails).await.0, Outcome::Fallback);
-        scene.until(4 * SEC).await;
-        assert_eq!(scene.outcome(20 * MS, Mood::Well).await, (Outcome::Fallback, Duration::ZERO));
-        scene.cache.wait_idle().await;
-        assert_eq!(scene.cache.stats().probes, 1);
-        assert_eq!(scene.outcome(20 * MS, Mood::Fails).await.0, Outcome::Hit, "it is there");
+    let fixture = Fixture::new(Strategy { breaker, throttle: 100 * SEC, sie: 1_000 * SEC, ..fallback() });
+    fixture.run(async {
+        fixture.request(1, 20 * MS, Behavior::Succeeds).await.0.unwrap();
+        fixture.until(2 * SEC).await;
+        assert_eq!(fixture.outcome(20 * MS, Behavior::Fails).await.0, Outcome::Fallback);
+        fixture.until(4 * SEC).await;
+        assert_eq!(fixture.outcome(20 * MS, Behavior::Succeeds).await, (Outcome::Fallback, Duration::ZERO));
+        fixture.cache.wait_idle().await;
+        assert_eq!(fixture.cache.stats().probes, 1);
+        assert_eq!(
+            fixture.outcome(20 * MS, Behavior::Fails).await.0,
+            Outcome::Hit,
+            "the probe stored a value"
+        );
     });
 }
 
@@ -392,27 +413,27 @@ fn throttled_key_may_be_the_probe() {
 fn failed_refreshes_are_throttled_and_refused_ones_are_not_counted() {
     let swr =
         Strategy { ttl: Some(SEC), swr: 1_000 * SEC, throttle: SEC, ..Strategy::preset("swr").unwrap() };
-    let scene = Scene::new(swr.clone());
-    scene.run(async {
-        scene.ask(1, 20 * MS, Mood::Well).await.0.unwrap();
+    let fixture = Fixture::new(swr.clone());
+    fixture.run(async {
+        fixture.request(1, 20 * MS, Behavior::Succeeds).await.0.unwrap();
         for step in 0..100 {
-            scene.until(2 * SEC + step * 50 * MS).await;
-            assert_eq!(scene.outcome(20 * MS, Mood::Fails).await, (Outcome::Stale, Duration::ZERO));
+            fixture.until(2 * SEC + step * 50 * MS).await;
+            assert_eq!(fixture.outcome(20 * MS, Behavior::Fails).await, (Outcome::Stale, Duration::ZERO));
         }
-        assert_eq!(scene.loads(), 1 + 5, "one a second, for five seconds");
+        assert_eq!(fixture.loads(), 1 + 5, "one a second, for five seconds");
     });
-    let scene = Scene::new(Strategy { breaker: Some(Breaker { ramp: 1_000 * SEC, ..fragile() }), ..swr });
-    scene.run(async {
-        scene.ask(1, MS, Mood::Well).await.0.unwrap();
-        scene.ask(2, MS, Mood::Fails).await.0.unwrap_err();
-        scene.until(3 * SEC).await;
-        scene.ask(3, MS, Mood::Well).await.0.unwrap();
-        let before = scene.loads();
+    let fixture = Fixture::new(Strategy { breaker: Some(Breaker { ramp: 1_000 * SEC, ..fragile() }), ..swr });
+    fixture.run(async {
+        fixture.request(1, MS, Behavior::Succeeds).await.0.unwrap();
+        fixture.request(2, MS, Behavior::Fails).await.0.unwrap_err();
+        fixture.until(3 * SEC).await;
+        fixture.request(3, MS, Behavior::Succeeds).await.0.unwrap();
+        let before = fixture.loads();
         for _ in 0..100 {
-            scene.ask(1, MS, Mood::Well).await.0.unwrap();
+            fixture.request(1, MS, Behavior::Succeeds).await.0.unwrap();
         }
-        scene.cache.wait_idle().await;
-        assert_eq!(scene.cache.stats().refreshes_swr, scene.loads() - before);
+        fixture.cache.wait_idle().await;
+        assert_eq!(fixture.cache.stats().refreshes_swr, fixture.loads() - before);
     });
 }
 
@@ -428,33 +449,33 @@ fn breaker_stops_loads_and_ramps_them_up_again() {
         ramp: 10 * SEC,
     };
     let strategy = Strategy { sie: 600 * SEC, ttl: Some(SEC), breaker: Some(breaker), ..fallback() };
-    let scene = Scene::new(strategy);
+    let fixture = Fixture::new(strategy);
     let (dies, returns, ends) = (30 * SEC, 90 * SEC, 150 * SEC);
-    let loads_at = |scene: &Scene| scene.loads();
-    let (before, dead, back, per_second) = scene.run(async {
+    let loads_at = |fixture: &Fixture| fixture.loads();
+    let (before, dead, back, per_second) = fixture.run(async {
         let mut per_second: Vec<u64> = Vec::new();
         let (mut before, mut dead) = (0, 0);
         for ms in 0..u32::try_from(ends.as_millis()).unwrap() {
-            scene.until(ms * MS).await;
+            fixture.until(ms * MS).await;
             let at = ms * MS;
             if at == dies {
-                before = loads_at(&scene);
+                before = loads_at(&fixture);
             }
             if at == returns {
-                dead = loads_at(&scene);
+                dead = loads_at(&fixture);
             }
             if ms % 1_000 == 0 {
-                per_second.push(loads_at(&scene));
+                per_second.push(loads_at(&fixture));
             }
-            let mood = if (dies..returns).contains(&at) { Mood::Fails } else { Mood::Well };
-            let asking = scene.clone();
-            scene.time.spawn(async move {
-                let (answer, waited) = asking.ask(ms % 100, 5 * MS, mood).await;
+            let behavior = if (dies..returns).contains(&at) { Behavior::Fails } else { Behavior::Succeeds };
+            let client = fixture.clone();
+            fixture.time.spawn(async move {
+                let (answer, waited) = client.request(ms % 100, 5 * MS, behavior).await;
                 assert!(answer.is_ok(), "at {at:?}: {answer:?}");
                 assert!(waited <= 5 * MS, "at {at:?}: {waited:?}");
             });
         }
-        (before, dead, loads_at(&scene), per_second)
+        (before, dead, loads_at(&fixture), per_second)
     });
     assert!(before > 2_000, "about 100 a second: {before}");
     // 60 s, open for 5 s each time: the probes of twelve half-open phases.
@@ -475,7 +496,7 @@ fn breaker_stops_loads_and_ramps_them_up_again() {
         );
     }
     assert!(back - dead > 2_000, "and it is as before");
-    assert_eq!(scene.cache.breaker_states()[0].1, BreakerState::Closed);
+    assert_eq!(fixture.cache.breaker_states()[0].1, BreakerState::Closed);
 }
 
 #[test]

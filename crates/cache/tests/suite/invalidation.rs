@@ -23,19 +23,19 @@ fn pages(time: &Virtual, strategy: Strategy) -> Pages {
 }
 
 /// A request with a load of 100 ms. Returns the value, the outcome and the waiting time.
-async fn ask(
+async fn request(
     time: &Virtual,
     pages: &Pages,
     key: u32,
     brings: &'static str,
 ) -> (&'static str, Outcome, Duration) {
-    let (sleeper, asked) = (time.clone(), time.now());
+    let (sleeper, start) = (time.clone(), time.now());
     let load = async move || {
         sleeper.sleep_until(sleeper.now() + 100 * MS).await;
         Ok::<_, std::io::Error>(brings)
     };
     let answer = pages.get_with(key, load).await.unwrap();
-    (answer.value, answer.outcome, time.now() - asked)
+    (answer.value, answer.outcome, time.now() - start)
 }
 
 #[test]
@@ -45,11 +45,11 @@ fn invalidated_load_answers_only_earlier_requests() {
         let pages = pages(&time, Strategy::preset("stampede").unwrap());
         time.run(async {
             let before = async {
-                let leader = ask(&time, &pages, 1, "old news");
-                let waiter = ask(&time, &pages, 1, "not asked for");
-                let told = futures_util::future::join(leader, waiter).await;
-                assert_eq!(told.0, ("old news", Outcome::Miss, 100 * MS), "{what}");
-                assert_eq!(told.1, ("old news", Outcome::Coalesced, 100 * MS), "{what}");
+                let leader = request(&time, &pages, 1, "old news");
+                let waiter = request(&time, &pages, 1, "not loaded");
+                let answers = futures_util::future::join(leader, waiter).await;
+                assert_eq!(answers.0, ("old news", Outcome::Miss, 100 * MS), "{what}");
+                assert_eq!(answers.1, ("old news", Outcome::Coalesced, 100 * MS), "{what}");
             };
             let after = async {
                 time.sleep_until(Time::ZERO + 50 * MS).await;
@@ -59,8 +59,8 @@ fn invalidated_load_answers_only_earlier_requests() {
                     "all" => assert_eq!(pages.invalidate_all(Invalidation::Hard), 0),
                     _ => assert_eq!(pages.insert(1, "new"), Insertion::Stored),
                 }
-                let (told, outcome, waited) = ask(&time, &pages, 1, "new").await;
-                assert_eq!(told, "new", "{what}");
+                let (value, outcome, waited) = request(&time, &pages, 1, "new").await;
+                assert_eq!(value, "new", "{what}");
                 match what {
                     "insert" => assert_eq!((outcome, waited), (Outcome::Hit, Duration::ZERO)),
                     // The tags of a load are known only at its end.
@@ -83,13 +83,13 @@ fn unrelated_tag_does_not_outdate_a_load() {
     let time = Virtual::new();
     let pages = pages(&time, Strategy::preset("stampede").unwrap());
     time.run(async {
-        let load = ask(&time, &pages, 1, "weather wales");
+        let load = request(&time, &pages, 1, "weather wales");
         let invalidate = async {
             time.sleep_until(Time::ZERO + 50 * MS).await;
             pages.invalidate_tag("sport", Invalidation::Hard);
             pages.invalidate(&2, Invalidation::Hard);
-            let (told, outcome, waited) = ask(&time, &pages, 1, "not asked for").await;
-            assert_eq!((told, outcome, waited), ("weather wales", Outcome::Coalesced, 50 * MS));
+            let (value, outcome, waited) = request(&time, &pages, 1, "not loaded").await;
+            assert_eq!((value, outcome, waited), ("weather wales", Outcome::Coalesced, 50 * MS));
         };
         futures_util::future::join(load, invalidate).await;
         assert_eq!(pages.get(&1), Some("weather wales"));
@@ -128,9 +128,9 @@ fn softly_invalidated_value_serves_until_refreshed() {
             assert!(pages.invalidate(&1, Invalidation::Soft));
         }
         assert_eq!(pages.get(&1), None, "it is not fresh any more");
-        assert_eq!(ask(&time, &pages, 1, "new").await, ("old", Outcome::Stale, Duration::ZERO));
+        assert_eq!(request(&time, &pages, 1, "new").await, ("old", Outcome::Stale, Duration::ZERO));
         time.sleep_until(Time::ZERO + 101 * MS).await;
-        assert_eq!(ask(&time, &pages, 1, "newer").await, ("new", Outcome::Hit, Duration::ZERO));
+        assert_eq!(request(&time, &pages, 1, "newer").await, ("new", Outcome::Hit, Duration::ZERO));
         assert_eq!(pages.get(&2), Some("other"));
         assert_eq!(pages.invalidate_all(Invalidation::Soft), 2);
         assert_eq!(pages.len(), 2);
@@ -180,7 +180,7 @@ fn thousands_of_other_keys_do_not_outdate_a_load() {
     let time = Virtual::new();
     let pages = pages(&time, Strategy::preset("stampede").unwrap());
     time.run(async {
-        let load = ask(&time, &pages, 1, "news");
+        let load = request(&time, &pages, 1, "news");
         let others = async {
             time.sleep_until(Time::ZERO + 50 * MS).await;
             for key in 1_000..60_000 {
@@ -213,7 +213,7 @@ fn panicking_tags_function_leaves_the_stored_tags() {
 }
 
 #[test]
-fn tags_count_under_a_limit_and_are_given_back() {
+fn tags_count_under_a_limit_and_are_released() {
     let time = Virtual::new();
     let strategy = Strategy { limit: Some(Limit::bytes(1 << 20)), ..Strategy::preset("stampede").unwrap() };
     let pages: Pages = Cache::builder(strategy)
@@ -254,13 +254,13 @@ fn soft_invalidation_removes_not_founds_and_lifts_throttles() {
 
         cache.insert(2, Some(2));
         time.sleep_until(Time::ZERO + 20 * MS).await;
-        let ask = async |brings: Result<Option<u32>, &'static str>| {
+        let request = async |brings: Result<Option<u32>, &'static str>| {
             cache.get_with(2, async move || brings).await.unwrap().outcome
         };
-        assert_eq!(ask(Err("on purpose")).await, Outcome::Fallback);
-        assert_eq!(ask(Ok(Some(3))).await, Outcome::Fallback, "it is left alone");
+        assert_eq!(request(Err("on purpose")).await, Outcome::Fallback);
+        assert_eq!(request(Ok(Some(3))).await, Outcome::Fallback, "the key is throttled");
         assert!(cache.invalidate(&2, Invalidation::Soft));
-        assert_eq!(ask(Ok(Some(3))).await, Outcome::Miss, "the invalidation lifts the throttle");
+        assert_eq!(request(Ok(Some(3))).await, Outcome::Miss, "the invalidation lifts the throttle");
     })
     .unwrap();
 }
@@ -274,9 +274,9 @@ fn full_mailbox_rejects_insert_and_removes_the_old_value() {
         time.sleep_until(Time::ZERO + Duration::from_hours(1)).await;
         pages.insert(1, "old");
         pages.wait_idle().await;
-        let (value, outcome, _) = ask(&time, &pages, 1, "not asked for").await;
+        let (value, outcome, _) = request(&time, &pages, 1, "not loaded").await;
         assert_eq!((value, outcome), ("old", Outcome::Hit));
-        let age = pages.get_with(1, async || Err("not asked for")).await.unwrap().age;
+        let age = pages.get_with(1, async || Err("not loaded")).await.unwrap().age;
         assert!(age <= 10 * MS, "{age:?}");
         pages.insert(2, "in the mailbox");
         assert_eq!(pages.insert(1, "new"), Insertion::Rejected(StoreRejection::MailboxFull));

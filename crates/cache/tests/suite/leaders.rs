@@ -115,11 +115,11 @@ fn stampede(fate: Fate) -> Report {
     };
 
     let run = time.run(async {
-        let asked = runtime.now();
+        let start = runtime.now();
         let get = async || {
             let result = cache.get_with("key", load()).await;
             let outcome = result.as_ref().ok().map(|answer| answer.outcome);
-            (result.map(|answer| answer.value), outcome, runtime.now() - asked)
+            (result.map(|answer| answer.value), outcome, runtime.now() - start)
         };
         let answers = join_all((0..=WAITERS).map(|_| get())).await;
         let loads_of_all = loads.load(Ordering::Relaxed);

@@ -235,11 +235,11 @@ fn load_reserves_the_maximum_then_the_actual_size() {
 }
 
 /// The time of a response, and its error.
-type Told = (Time, Option<Error>);
+type Response = (Time, Option<Error>);
 
 /// The responses to concurrent callers with one key each, if each load
 /// takes 10 ms.
-fn ask_at_once(strategy: Strategy, callers: u32) -> (Vec<Told>, Cache<u32, Vec<u8>, Virtual>) {
+fn request_at_once(strategy: Strategy, callers: u32) -> (Vec<Response>, Cache<u32, Vec<u8>, Virtual>) {
     let runtime = Virtual::new();
     let cache = by_bytes(&runtime, strategy, heap_bytes::<u32, Vec<u8>>);
     let answers = runtime
@@ -270,12 +270,12 @@ fn loads_and_queue_are_bounded() {
     let load = LoadBounds { max_concurrent: Some(3), queue: 5, ..LoadBounds::DEFAULT };
     for preset in ["none", "stampede"] {
         let strategy = Strategy { load, ..Strategy::preset(preset).unwrap() };
-        let (answers, cache) = ask_at_once(strategy, 10);
+        let (answers, cache) = request_at_once(strategy, 10);
         let at: Vec<u128> = answers.iter().map(|(at, _)| at.elapsed().as_millis()).collect();
         assert_eq!(at, [10, 10, 10, 20, 20, 20, 30, 30, 0, 0], "in order, and the last two at once");
         let rejected: Vec<String> =
             answers.into_iter().filter_map(|(_, error)| Some(error?.to_string())).collect();
-        assert_eq!(rejected, ["the load was rejected: 5 loads wait for their turn already"; 2]);
+        assert_eq!(rejected, ["the load was rejected: 5 loads are queued already"; 2]);
         assert_eq!((cache.stats().loads, cache.stats().loads_rejected), (8, 2));
     }
 }
@@ -283,7 +283,7 @@ fn loads_and_queue_are_bounded() {
 #[test]
 fn load_queued_beyond_its_deadline_fails() {
     let load = LoadBounds { max_concurrent: Some(1), deadline: 25 * MS, ..LoadBounds::DEFAULT };
-    let (answers, cache) = ask_at_once(Strategy { load, ..Strategy::preset("stampede").unwrap() }, 5);
+    let (answers, cache) = request_at_once(Strategy { load, ..Strategy::preset("stampede").unwrap() }, 5);
     let at: Vec<u128> = answers.iter().map(|(at, _)| at.elapsed().as_millis()).collect();
     // The third one starts, and is cancelled at 25 ms.
     assert_eq!(at, [10, 20, 25, 25, 25]);
@@ -295,7 +295,7 @@ fn load_queued_beyond_its_deadline_fails() {
 #[test]
 fn loads_queue_for_bytes_and_reservations_stay_below_the_limit() {
     let limit = Limit { max_object: Some(10_000), ..Limit::bytes(80_000) };
-    let (answers, cache) = ask_at_once(limited(limit), 10);
+    let (answers, cache) = request_at_once(limited(limit), 10);
     let at: Vec<u128> = answers.iter().map(|(at, _)| at.elapsed().as_millis()).collect();
     assert_eq!(at, [10, 10, 10, 10, 20, 20, 20, 20, 30, 30], "four may be promised half of the limit");
     assert!(answers.iter().all(|(_, error)| error.is_none()));
@@ -329,7 +329,7 @@ fn contradictory_strategy_is_refused() {
     };
     assert_eq!(
         refused(limited(Limit::bytes(1 << 20))),
-        "a limit in bytes has to be told what entries weigh: Builder::weigh"
+        "a limit in bytes needs the size of entries: set Builder::weigh"
     );
     assert_eq!(refused(limited(Limit::entries(0))), "a limit has to be above 0");
     let load = LoadBounds { max_concurrent: Some(0), ..LoadBounds::DEFAULT };
@@ -374,9 +374,9 @@ fn value_in_the_mailbox_counts_under_the_limit() {
     let clock = runtime.clone();
     runtime
         .run(async move {
-            let told: Vec<Insertion> = (0..10).map(|key| cache.insert(key, vec![0; 15_000])).collect();
-            assert_eq!(told[..6], [Insertion::Stored; 6]);
-            assert_eq!(told[6..], [Insertion::Rejected(StoreRejection::NoSpace); 4]);
+            let insertions: Vec<Insertion> = (0..10).map(|key| cache.insert(key, vec![0; 15_000])).collect();
+            assert_eq!(insertions[..6], [Insertion::Stored; 6]);
+            assert_eq!(insertions[6..], [Insertion::Rejected(StoreRejection::NoSpace); 4]);
             assert!(cache.byte_usage().unwrap().used > 90_000);
             assert_eq!(cache.insert(0, vec![0; 20_000]), Insertion::Rejected(StoreRejection::TooLarge));
             clock.sleep_until(clock.now() + 10 * MS).await;

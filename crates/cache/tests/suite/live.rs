@@ -144,8 +144,8 @@ async fn faulty_source_under_load_serves_nothing_too_old_and_blocks_no_request()
         async move {
             let mut answered = 0_u64;
             for step in 0.. {
-                let asked = clock.now();
-                if asked >= ends {
+                let start = clock.now();
+                if start >= ends {
                     break;
                 }
                 let key = (step * 7 + client) % 20;
@@ -174,14 +174,14 @@ async fn faulty_source_under_load_serves_nothing_too_old_and_blocks_no_request()
                 let answer = request.await;
                 let now = clock.now();
                 // A wait, a load after an election, and the delay of a busy machine.
-                assert!(now - asked < 100 * MS + 2 * 60 * MS + 500 * MS, "{:?}", now - asked);
+                assert!(now - start < 100 * MS + 2 * 60 * MS + 500 * MS, "{:?}", now - start);
                 if let Ok(answer) = answer {
                     let (of, began, loaded) = answer.value;
                     assert_eq!(of, key);
                     answered += 1;
                     // The exact time of the lookup is unknown: it is not before the request.
                     let slack = 5 * MS;
-                    assert!(asked <= loaded + limit + slack || began >= asked, "{answer:?} at {asked:?}");
+                    assert!(start <= loaded + limit + slack || began >= start, "{answer:?} at {start:?}");
                     assert!(began >= before, "{answer:?} was invalidated at {before:?}");
                 }
                 if step % 97 == 96 {

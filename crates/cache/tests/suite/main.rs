@@ -3,14 +3,16 @@
 mod faults;
 mod flood;
 mod invalidation;
+#[cfg(feature = "tower")]
+mod layer;
 mod leaders;
 mod limits;
 mod live;
-mod observed;
+mod lock_deadline;
+mod metrics;
 #[cfg(feature = "redis")]
 mod redis;
 mod refresh;
 mod spans;
 mod strategies;
 mod streaming;
-mod turns;

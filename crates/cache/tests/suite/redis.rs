@@ -1,12 +1,12 @@
 //! A shared tier on real Redis servers.
 
-mod alone;
 mod basics;
 mod bounds;
 mod cluster;
 mod failures;
+mod invalid_data;
 mod invalidation;
-mod lies;
 mod nodes;
 mod outage;
 mod processes;
+mod without_memory;

@@ -57,14 +57,14 @@ impl Steady {
                     let (cache, clock, sleeper) = (cache.clone(), time.clone(), time.clone());
                     let (waited, outcomes) = (Arc::clone(&waited), Arc::clone(&outcomes));
                     time.spawn(async move {
-                        let asked = clock.now();
+                        let start = clock.now();
                         let loader = async move || {
                             sleeper.sleep_until(sleeper.now() + load).await;
                             Ok::<_, std::io::Error>(sleeper.now())
                         };
                         let answer = cache.get_with(1, loader).await.unwrap();
                         assert!(clock.now() < answer.value + limit, "served for longer than it may be");
-                        if clock.now() > asked && asked > Time::ZERO + load {
+                        if clock.now() > start && start > Time::ZERO + load {
                             waited.fetch_add(1, Ordering::Relaxed);
                         }
                         outcomes.lock().unwrap().push(answer.outcome);
@@ -117,7 +117,7 @@ fn coalesce_loads_once_per_episode_and_simple_once_per_request() {
     let Seen { stats, waited, .. } = steady("stampede").run();
     assert!(stats.episodes > 250);
     assert_eq!(stats.loads, stats.episodes);
-    assert!(waited > 100 * (stats.episodes - 1) / 2, "those who come while it loads");
+    assert!(waited > 100 * (stats.episodes - 1) / 2, "requests during each load wait");
 
     let Seen { stats, .. } = steady("simple").run();
     let loads = stats.loads as f64 / stats.episodes as f64;
@@ -170,7 +170,7 @@ fn loader_slower_than_the_ttl_runs_one_load_at_a_time() {
         let coalesces = strategy.fetch != Fetch::Independent;
         let steady = Steady { strategy, every: MS, load: 300 * MS, lasts: Duration::from_secs(30), seed: 5 };
         let Seen { stats, outcomes, requests, .. } = steady.run();
-        assert_eq!(outcomes.len() as u64, requests, "{name}: everyone is answered");
+        assert_eq!(outcomes.len() as u64, requests, "{name}: each request is answered");
         if coalesces {
             assert_eq!(stats.loads, stats.episodes, "{name}");
             assert!(stats.loads <= 101, "{name}: {} loads of 300 ms in 30 s", stats.loads);

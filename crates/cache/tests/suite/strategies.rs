@@ -117,7 +117,7 @@ fn dropped_store_frees_its_key_and_its_claim() {
         assert_eq!((cache.get(&0), cache.get(&1), cache.get(&2)), (Some(0), Some(1), None));
         load(2).await.unwrap();
         cache.wait_idle().await;
-        assert_eq!(cache.get(&2), Some(2), "a claim that was never given back would have skipped this store");
+        assert_eq!(cache.get(&2), Some(2), "an unreleased claim would have skipped this store");
     });
     assert_eq!(run, Ok(()));
 }
@@ -135,7 +135,7 @@ fn value_that_expires_before_its_store_is_served_stale() {
     let run = runtime.run(async {
         let cache: Cache<u8, u8, Virtual> =
             Cache::builder(strategy).build_on(runtime.clone(), Seed(1)).unwrap();
-        let ask = async |at: Duration| {
+        let request = async |at: Duration| {
             runtime.sleep_until(Time::ZERO + at).await;
             let sleeper = runtime.clone();
             let load = async move || {
@@ -144,7 +144,7 @@ fn value_that_expires_before_its_store_is_served_stale() {
             };
             cache.get_with(0, load).await.unwrap().outcome
         };
-        futures_util::join!(ask(Duration::ZERO), ask(4 * MS), ask(6 * MS), ask(8 * MS))
+        futures_util::join!(request(Duration::ZERO), request(4 * MS), request(6 * MS), request(8 * MS))
     });
     let expected = (Outcome::Miss, Outcome::Coalesced, Outcome::Coalesced, Outcome::Stale);
     assert_eq!(run, Ok(expected));
@@ -289,7 +289,7 @@ proptest! {
                 let (cache, runtime) = (Arc::clone(&cache), runtime.clone());
                 async move {
                     runtime.sleep_until(Time::ZERO + at * MS).await;
-                    let asked = runtime.now();
+                    let start = runtime.now();
                     let sleeper = runtime.clone();
                     let answer = cache.get_with(key, async move || {
                         let began = sleeper.now();
@@ -301,7 +301,7 @@ proptest! {
                             _ => Ok((key, began, sleeper.now())),
                         }
                     }).await;
-                    (key, asked, runtime.now(), answer)
+                    (key, start, runtime.now(), answer)
                 }
             };
             let invalidating = join_all(invalidations.iter().map(invalidate));
@@ -310,26 +310,26 @@ proptest! {
             cache.wait_idle().await;
             (answers, cache.stats(), cache.coalesced_loads())
         });
-        let (answers, stats, flights) = run.expect("no request hangs");
-        prop_assert_eq!((stats.lookups.map(|lookups| lookups.total), flights), (Some(requests), 0));
+        let (answers, stats, in_flight) = run.expect("no request hangs");
+        prop_assert_eq!((stats.lookups.map(|lookups| lookups.total), in_flight), (Some(requests), 0));
         let mut outcomes = Outcomes::default();
-        for (key, asked, answered, answer) in answers {
+        for (key, start, answered, answer) in answers {
             // A waiter may be elected at the end of its wait, and then loads and stores.
-            prop_assert!(answered - asked <= wait + deadline + deadline + call, "{:?}", answered - asked);
+            prop_assert!(answered - start <= wait + deadline + deadline + call, "{:?}", answered - start);
             outcomes.record(answer.as_ref().map_or(Outcome::Error, |answer| answer.outcome));
             let Ok(answer) = answer else { continue };
             let (of, began, loaded) = answer.value;
             prop_assert_eq!(of, key);
             let is_young = match answer.outcome {
                 Outcome::Stale | Outcome::Fallback => limit.is_some_and(|limit| answered < loaded + limit),
-                _ => loaded >= asked || ttl.is_none_or(|ttl| asked < loaded + ttl),
+                _ => loaded >= start || ttl.is_none_or(|ttl| start < loaded + ttl),
             };
             prop_assert!(is_young, "{:?} of {:?} at {:?}", answer.outcome, loaded, answered);
             prop_assert_eq!(answer.age, answered - loaded);
-            for &(at, whose) in &invalidations {
-                let is_meant = whose == key || whose == 3;
+            for &(at, target) in &invalidations {
+                let is_meant = target == key || target == 3;
                 let at = Time::ZERO + at * MS;
-                let is_outdated = is_meant && began < at && at < asked;
+                let is_outdated = is_meant && began < at && at < start;
                 prop_assert!(!is_outdated, "{:?} of {:?}, invalidated at {:?}", answer.outcome, began, at);
             }
         }

@@ -33,7 +33,7 @@ struct Page {
 /// The end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
-    Comes,
+    Completes,
     Breaks,
     Hangs,
     Panics,
@@ -43,14 +43,14 @@ enum End {
 type Pages = Cache<u32, Page, Virtual>;
 
 #[derive(Clone)]
-struct Scene {
+struct Fixture {
     time: Virtual,
     cache: Pages,
     loads: Arc<AtomicU64>,
     lifespan: Option<Lifespan>,
 }
 
-impl Scene {
+impl Fixture {
     fn new(strategy: Strategy) -> Self {
         let time = Virtual::new();
         let cache = Cache::builder(strategy).weigh(|_, _| 1_000).lifespan(|page: &Page| page.lifespan);
@@ -63,7 +63,7 @@ impl Scene {
     }
 
     /// A load with 10 ms for its head and 40 ms for the rest.
-    async fn ask(&self, key: u32, mode: CacheMode, end: End) -> Result<Answer<Page>, Error> {
+    async fn request(&self, key: u32, mode: CacheMode, end: End) -> Result<Answer<Page>, Error> {
         let (time, lifespan) = (self.time.clone(), self.lifespan);
         let version = self.loads.clone();
         let load = async move |mut reservation: Reservation<u32, Page>| {
@@ -73,7 +73,7 @@ impl Scene {
                 let is_reserved = reservation.grow(if end == End::IsTooLarge { usize::MAX } else { 500 });
                 time.sleep_until(time.now() + 40 * MS).await;
                 match end {
-                    End::Comes => Ok((Page { is_whole: true, version, lifespan }, reservation)),
+                    End::Completes => Ok((Page { is_whole: true, version, lifespan }, reservation)),
                     End::IsTooLarge => {
                         assert!(!is_reserved);
                         Ok((Page { is_whole: true, version, lifespan: Some(Lifespan::NONE) }, reservation))
@@ -100,31 +100,31 @@ impl Scene {
         self.loads.load(Relaxed)
     }
 
-    fn run(self, story: impl AsyncFnOnce(Self)) {
+    fn run(self, test: impl AsyncFnOnce(Self)) {
         let time = self.time.clone();
-        time.run(story(self)).expect("no request hangs");
+        time.run(test(self)).expect("no request hangs");
     }
 }
 
 #[test]
 fn waiters_receive_the_beginning_and_the_complete_value_is_stored() {
-    Scene::preset("swr").run(async |scene| {
-        let early = join_all((0..100).map(|_| scene.ask(1, CacheMode::Default, End::Comes)));
+    Fixture::preset("swr").run(async |fixture| {
+        let early = join_all((0..100).map(|_| fixture.request(1, CacheMode::Default, End::Completes)));
         let answers = early.await;
-        assert_eq!(scene.time.now(), Time::ZERO + 10 * MS, "no caller waits for the rest");
+        assert_eq!(fixture.time.now(), Time::ZERO + 10 * MS, "no caller waits for the rest");
         assert!(answers.iter().flatten().all(|answer| !answer.value.is_whole));
         let coalesced = answers.iter().flatten().filter(|answer| answer.outcome == Outcome::Coalesced);
         assert_eq!(coalesced.count(), 99);
-        assert!(scene.cache.is_empty() && scene.cache.coalesced_loads() == 1);
+        assert!(fixture.cache.is_empty() && fixture.cache.coalesced_loads() == 1);
 
-        scene.until(30 * MS).await;
-        let between = scene.ask(1, CacheMode::Default, End::Comes).await.unwrap();
+        fixture.until(30 * MS).await;
+        let between = fixture.request(1, CacheMode::Default, End::Completes).await.unwrap();
         assert_eq!((between.value.is_whole, between.outcome), (false, Outcome::Coalesced));
 
-        scene.until(51 * MS).await;
-        let late = scene.ask(1, CacheMode::Default, End::Comes).await.unwrap();
+        fixture.until(51 * MS).await;
+        let late = fixture.request(1, CacheMode::Default, End::Completes).await.unwrap();
         assert_eq!((late.value.is_whole, late.outcome, late.age), (true, Outcome::Hit, 41 * MS));
-        assert_eq!((scene.loads(), scene.cache.stats().loads_answered), (1, 1));
+        assert_eq!((fixture.loads(), fixture.cache.stats().loads_answered), (1, 1));
     });
 }
 
@@ -133,21 +133,21 @@ fn incomplete_stream_is_a_failure_and_not_stored() {
     for end in [End::Breaks, End::Hangs, End::Panics] {
         let breaker = Breaker { min_calls: 1, ..Breaker::DEFAULT };
         let strategy = Strategy { breaker: Some(breaker), ..Strategy::preset("breaker").unwrap() };
-        Scene::new(strategy).run(async move |scene| {
-            let answer = scene.ask(1, CacheMode::Default, end).await.unwrap();
+        Fixture::new(strategy).run(async move |fixture| {
+            let answer = fixture.request(1, CacheMode::Default, end).await.unwrap();
             assert_eq!((answer.value.is_whole, answer.outcome), (false, Outcome::Miss));
-            assert_eq!(scene.cache.breaker_states()[0].1, BreakerState::Closed);
-            scene.cache.wait_idle().await;
+            assert_eq!(fixture.cache.breaker_states()[0].1, BreakerState::Closed);
+            fixture.cache.wait_idle().await;
             // A value that streams has been returned by then.
             let (failed, state) = match end {
                 End::Hangs => (0, BreakerState::Closed),
                 _ => (1, BreakerState::Open),
             };
-            assert_eq!(scene.cache.stats().loads_failed, failed, "{end:?}");
-            assert_eq!(scene.cache.breaker_states()[0].1, state, "{end:?}");
-            assert!(scene.cache.is_empty() && scene.cache.coalesced_loads() == 0, "{end:?}");
+            assert_eq!(fixture.cache.stats().loads_failed, failed, "{end:?}");
+            assert_eq!(fixture.cache.breaker_states()[0].1, state, "{end:?}");
+            assert!(fixture.cache.is_empty() && fixture.cache.coalesced_loads() == 0, "{end:?}");
             assert!(
-                scene.time.now() <= Time::ZERO + 11 * SEC,
+                fixture.time.now() <= Time::ZERO + 11 * SEC,
                 "a rest that hangs ends at the load's deadline"
             );
         });
@@ -157,13 +157,13 @@ fn incomplete_stream_is_a_failure_and_not_stored() {
 #[test]
 fn stale_value_stays_when_a_stream_breaks_off() {
     let strategy = Strategy { ttl: Some(SEC), ..Strategy::preset("fallback").unwrap() };
-    Scene::new(strategy).run(async |scene| {
-        drop(scene.ask(1, CacheMode::Default, End::Comes).await);
-        scene.until(2 * SEC).await;
-        let cut = scene.ask(1, CacheMode::Default, End::Breaks).await.unwrap();
+    Fixture::new(strategy).run(async |fixture| {
+        drop(fixture.request(1, CacheMode::Default, End::Completes).await);
+        fixture.until(2 * SEC).await;
+        let cut = fixture.request(1, CacheMode::Default, End::Breaks).await.unwrap();
         assert_eq!((cut.value.version, cut.outcome), (2, Outcome::Miss));
-        scene.cache.wait_idle().await;
-        let after = scene.ask(1, CacheMode::Default, End::Comes).await.unwrap();
+        fixture.cache.wait_idle().await;
+        let after = fixture.request(1, CacheMode::Default, End::Completes).await.unwrap();
         assert_eq!((after.value.version, after.value.is_whole), (1, true));
         assert!(matches!(after.reason, Reason::Failed(Error::Throttled { .. })), "{:?}", after.reason);
     });
@@ -171,15 +171,15 @@ fn stale_value_stays_when_a_stream_breaks_off() {
 
 #[test]
 fn invalidation_during_a_stream_prevents_its_store() {
-    Scene::preset("swr").run(async |scene| {
-        drop(scene.ask(1, CacheMode::Default, End::Comes).await);
-        scene.until(20 * MS).await;
-        scene.cache.invalidate_where(|key| *key == 1, Invalidation::Hard);
-        let answer = scene.ask(1, CacheMode::Default, End::Comes).await.unwrap();
+    Fixture::preset("swr").run(async |fixture| {
+        drop(fixture.request(1, CacheMode::Default, End::Completes).await);
+        fixture.until(20 * MS).await;
+        fixture.cache.invalidate_where(|key| *key == 1, Invalidation::Hard);
+        let answer = fixture.request(1, CacheMode::Default, End::Completes).await.unwrap();
         assert_eq!((answer.value.version, answer.outcome), (2, Outcome::Miss));
-        scene.cache.wait_idle().await;
-        let stored = scene.cache.peek(&1).unwrap();
-        assert_eq!((stored.value.version, scene.cache.stats().stores_outdated), (2, 1));
+        fixture.cache.wait_idle().await;
+        let stored = fixture.cache.peek(&1).unwrap();
+        assert_eq!((stored.value.version, fixture.cache.stats().stores_outdated), (2, 1));
     });
 }
 
@@ -187,137 +187,149 @@ fn invalidation_during_a_stream_prevents_its_store() {
 fn streamed_bytes_count_and_large_values_are_not_stored() {
     let limit = Limit { max_object: Some(2_000), ..Limit::bytes(10_000) };
     let strategy = Strategy { limit: Some(limit), ..Strategy::preset("swr").unwrap() };
-    Scene::new(strategy).run(async |scene| {
-        let answers = join_all((0..20).map(|key| scene.ask(key, CacheMode::Default, End::Comes))).await;
+    Fixture::new(strategy).run(async |fixture| {
+        let answers =
+            join_all((0..20).map(|key| fixture.request(key, CacheMode::Default, End::Completes))).await;
         assert!(answers.iter().all(Result::is_ok));
-        scene.until(20 * MS).await;
+        fixture.until(20 * MS).await;
         // Half of the limit is for streams in flight: ten rests of 500 bytes.
-        assert_eq!(scene.cache.byte_usage().unwrap().used, 5_000);
-        scene.cache.wait_idle().await;
-        assert!(scene.cache.byte_usage().unwrap().peak <= 10_000);
+        assert_eq!(fixture.cache.byte_usage().unwrap().used, 5_000);
+        fixture.cache.wait_idle().await;
+        assert!(fixture.cache.byte_usage().unwrap().peak <= 10_000);
 
-        drop(scene.ask(99, CacheMode::Default, End::IsTooLarge).await);
-        scene.cache.wait_idle().await;
-        assert!(scene.cache.peek(&99).is_none());
-        assert!(scene.cache.peek(&19).is_some());
+        drop(fixture.request(99, CacheMode::Default, End::IsTooLarge).await);
+        fixture.cache.wait_idle().await;
+        assert!(fixture.cache.peek(&99).is_none());
+        assert!(fixture.cache.peek(&19).is_some());
     });
 }
 
 #[test]
 fn lifespan_overrides_the_strategy() {
-    let mut scene = Scene::preset("stampede");
-    scene.lifespan = Some(Lifespan { ttl: SEC, swr: SEC, sie: SEC, keep: SEC });
-    scene.run(async |scene| {
-        drop(scene.ask(1, CacheMode::Default, End::Comes).await);
-        scene.cache.wait_idle().await;
+    let mut fixture = Fixture::preset("stampede");
+    fixture.lifespan = Some(Lifespan { ttl: SEC, swr: SEC, sie: SEC, keep: SEC });
+    fixture.run(async |fixture| {
+        drop(fixture.request(1, CacheMode::Default, End::Completes).await);
+        fixture.cache.wait_idle().await;
         let at = |after| 10 * MS + after;
         let held = |cache: &Pages| cache.peek(&1).map(|held| (held.fresh_for, held.servable_for));
 
-        scene.until(at(SEC / 2)).await;
-        assert_eq!(held(&scene.cache), Some((SEC / 2, 5 * SEC / 2)));
-        scene.until(at(7 * SEC / 2)).await;
-        assert_eq!(held(&scene.cache), Some((Duration::ZERO, Duration::ZERO)), "to be validated, no more");
-        assert!(scene.cache.get(&1).is_none());
-        let answer = scene.ask(1, CacheMode::Default, End::Breaks).await.unwrap();
+        fixture.until(at(SEC / 2)).await;
+        assert_eq!(held(&fixture.cache), Some((SEC / 2, 5 * SEC / 2)));
+        fixture.until(at(7 * SEC / 2)).await;
+        assert_eq!(held(&fixture.cache), Some((Duration::ZERO, Duration::ZERO)), "to be validated, no more");
+        assert!(fixture.cache.get(&1).is_none());
+        let answer = fixture.request(1, CacheMode::Default, End::Breaks).await.unwrap();
         assert_eq!((answer.outcome, answer.value.version), (Outcome::Miss, 2));
-        scene.until(at(4 * SEC)).await;
-        assert_eq!(held(&scene.cache), None);
+        fixture.until(at(4 * SEC)).await;
+        assert_eq!(held(&fixture.cache), None);
     });
-    let mut scene = Scene::preset("swr");
-    scene.lifespan = Some(Lifespan::NONE);
-    scene.run(async |scene| {
-        drop(scene.ask(1, CacheMode::Default, End::Comes).await);
-        scene.cache.wait_idle().await;
-        assert!(scene.cache.is_empty(), "good for nothing");
+    let mut fixture = Fixture::preset("swr");
+    fixture.lifespan = Some(Lifespan::NONE);
+    fixture.run(async |fixture| {
+        drop(fixture.request(1, CacheMode::Default, End::Completes).await);
+        fixture.cache.wait_idle().await;
+        assert!(fixture.cache.is_empty(), "a value without a lifetime is not stored");
     });
 }
 
 #[test]
 fn lifespan_defines_swr_and_sie() {
-    let mut scene = Scene::preset("stampede");
-    scene.lifespan = Some(Lifespan { ttl: SEC, swr: SEC, sie: SEC, keep: Duration::ZERO });
-    scene.run(async |scene| {
-        drop(scene.ask(1, CacheMode::Default, End::Comes).await);
-        scene.until(3 * SEC / 2).await;
-        assert_eq!(scene.ask(1, CacheMode::Default, End::Breaks).await.unwrap().outcome, Outcome::Stale);
-        scene.until(5 * SEC / 2).await;
+    let mut fixture = Fixture::preset("stampede");
+    fixture.lifespan = Some(Lifespan { ttl: SEC, swr: SEC, sie: SEC, keep: Duration::ZERO });
+    fixture.run(async |fixture| {
+        drop(fixture.request(1, CacheMode::Default, End::Completes).await);
+        fixture.until(3 * SEC / 2).await;
+        assert_eq!(
+            fixture.request(1, CacheMode::Default, End::Breaks).await.unwrap().outcome,
+            Outcome::Stale
+        );
+        fixture.until(5 * SEC / 2).await;
         let load = async |_: Reservation<u32, Page>| Err::<LoadedValue<u32, Page>, _>("no route to host");
-        let answer = scene.cache.get_streaming(1, CacheMode::Default, load).await.unwrap();
+        let answer = fixture.cache.get_streaming(1, CacheMode::Default, load).await.unwrap();
         assert_eq!((answer.outcome, answer.value.version), (Outcome::Fallback, 1));
-        scene.until(4 * SEC).await;
-        assert!(scene.cache.get_streaming(1, CacheMode::Default, load).await.is_err(), "it is gone");
+        fixture.until(4 * SEC).await;
+        assert!(
+            fixture.cache.get_streaming(1, CacheMode::Default, load).await.is_err(),
+            "the stale time has passed"
+        );
     });
 }
 
 #[test]
 fn reload_serves_a_stored_value_only_if_the_load_fails() {
-    Scene::preset("swr").run(async |scene| {
-        drop(scene.ask(1, CacheMode::Default, End::Comes).await);
-        scene.until(SEC).await;
-        let asked = join_all((0..10).map(|_| scene.ask(1, CacheMode::Reload, End::Comes))).await;
-        assert!(asked.iter().flatten().all(|answer| answer.value.version == 2));
-        assert_eq!(scene.loads(), 2, "one for all of them");
-        assert!(matches!(asked[0].as_ref().unwrap().reason, Reason::Reload));
-        scene.cache.wait_idle().await;
+    Fixture::preset("swr").run(async |fixture| {
+        drop(fixture.request(1, CacheMode::Default, End::Completes).await);
+        fixture.until(SEC).await;
+        let answers = join_all((0..10).map(|_| fixture.request(1, CacheMode::Reload, End::Completes))).await;
+        assert!(answers.iter().flatten().all(|answer| answer.value.version == 2));
+        assert_eq!(fixture.loads(), 2, "one for all of them");
+        assert!(matches!(answers[0].as_ref().unwrap().reason, Reason::Reload));
+        fixture.cache.wait_idle().await;
 
         let load = async |_: Reservation<u32, Page>| Err::<LoadedValue<u32, Page>, _>("no route to host");
-        let answer = scene.cache.get_streaming(1, CacheMode::Reload, load).await.unwrap();
+        let answer = fixture.cache.get_streaming(1, CacheMode::Reload, load).await.unwrap();
         assert_eq!((answer.outcome, answer.value.version), (Outcome::Fallback, 2));
-        let answer = scene.ask(1, CacheMode::Default, End::Comes).await.unwrap();
+        let answer = fixture.request(1, CacheMode::Default, End::Completes).await.unwrap();
         assert_eq!((answer.outcome, answer.value.version), (Outcome::Hit, 2));
     });
 }
 
 #[test]
 fn views_share_entries_and_loads_and_nothing_else() {
-    Scene::preset("stampede").run(async |scene| {
+    Fixture::preset("stampede").run(async |fixture| {
         let strategy = Strategy {
             breaker: Some(Breaker { min_calls: 1, ..Breaker::DEFAULT }),
             ..Strategy::preset("breaker").unwrap()
         };
-        let other = Scene { cache: scene.cache.view(&strategy, None).unwrap(), ..scene.clone() };
-        let both =
-            [scene.ask(1, CacheMode::Default, End::Comes), other.ask(1, CacheMode::Default, End::Comes)];
+        let other = Fixture { cache: fixture.cache.view(&strategy, None).unwrap(), ..fixture.clone() };
+        let both = [
+            fixture.request(1, CacheMode::Default, End::Completes),
+            other.request(1, CacheMode::Default, End::Completes),
+        ];
         let outcomes = join_all(both).await;
         assert_eq!(outcomes[1].as_ref().unwrap().outcome, Outcome::Coalesced);
         other.cache.wait_idle().await;
-        assert_eq!((scene.loads(), other.cache.len()), (1, 1));
-        assert_eq!((scene.cache.stats().loads, other.cache.stats().loads), (1, 0));
+        assert_eq!((fixture.loads(), other.cache.len()), (1, 1));
+        assert_eq!((fixture.cache.stats().loads, other.cache.stats().loads), (1, 0));
 
-        drop(other.ask(2, CacheMode::Default, End::Breaks).await);
+        drop(other.request(2, CacheMode::Default, End::Breaks).await);
         other.cache.wait_idle().await;
         assert_eq!(other.cache.breaker_states()[0].1, BreakerState::Open);
-        assert!(scene.cache.breaker_states().is_empty());
-        assert_eq!(scene.ask(2, CacheMode::Default, End::Comes).await.unwrap().outcome, Outcome::Miss);
+        assert!(fixture.cache.breaker_states().is_empty());
+        assert_eq!(
+            fixture.request(2, CacheMode::Default, End::Completes).await.unwrap().outcome,
+            Outcome::Miss
+        );
     });
 }
 
 #[test]
 fn transient_value_replaces_nothing() {
-    Scene::preset("swr").run(async |scene| {
-        drop(scene.ask(1, CacheMode::Default, End::Comes).await);
-        scene.cache.wait_for_load(&1).await;
+    Fixture::preset("swr").run(async |fixture| {
+        drop(fixture.request(1, CacheMode::Default, End::Completes).await);
+        fixture.cache.wait_for_load(&1).await;
         let load = async |_: Reservation<u32, Page>| {
             let page = Page { is_whole: true, version: 9, lifespan: None };
             Ok::<_, std::io::Error>(LoadedValue::transient(page))
         };
-        let asked = join_all((0..5).map(|_| scene.cache.get_streaming(1, CacheMode::Reload, load))).await;
-        assert!(asked.iter().flatten().all(|answer| answer.value.version == 9));
-        assert_eq!(scene.cache.peek(&1).unwrap().value.version, 1);
+        let answers = join_all((0..5).map(|_| fixture.cache.get_streaming(1, CacheMode::Reload, load))).await;
+        assert!(answers.iter().flatten().all(|answer| answer.value.version == 9));
+        assert_eq!(fixture.cache.peek(&1).unwrap().value.version, 1);
     });
 }
 
 #[test]
 fn stream_overtaken_by_a_newer_value_is_not_stored() {
-    let mut scene = Scene::preset("stampede");
-    scene.lifespan = Some(Lifespan { ttl: SEC, ..Lifespan::NONE });
-    scene.run(async |scene| {
+    let mut fixture = Fixture::preset("stampede");
+    fixture.lifespan = Some(Lifespan { ttl: SEC, ..Lifespan::NONE });
+    fixture.run(async |fixture| {
         // Its head arrives at 10 ms, its end at 50 ms.
-        drop(scene.ask(1, CacheMode::Default, End::Comes).await);
-        scene.until(20 * MS).await;
-        scene.cache.insert(1, Page { is_whole: true, version: 7, lifespan: scene.lifespan });
-        scene.cache.wait_idle().await;
-        assert_eq!(scene.cache.peek(&1).unwrap().value.version, 7);
+        drop(fixture.request(1, CacheMode::Default, End::Completes).await);
+        fixture.until(20 * MS).await;
+        fixture.cache.insert(1, Page { is_whole: true, version: 7, lifespan: fixture.lifespan });
+        fixture.cache.wait_idle().await;
+        assert_eq!(fixture.cache.peek(&1).unwrap().value.version, 7);
     });
 }
 
@@ -325,13 +337,13 @@ fn stream_overtaken_by_a_newer_value_is_not_stored() {
 fn value_marked_as_failure_opens_the_breaker() {
     let breaker = Breaker { min_calls: 1, ..Breaker::DEFAULT };
     let strategy = Strategy { breaker: Some(breaker), ..Strategy::preset("breaker").unwrap() };
-    Scene::new(strategy).run(async |scene| {
+    Fixture::new(strategy).run(async |fixture| {
         let load = async |_: Reservation<u32, Page>| {
             let page = Page { is_whole: true, version: 1, lifespan: None };
             Ok::<_, std::io::Error>(LoadedValue { is_failure: true, ..LoadedValue::complete(page) })
         };
-        let answer = scene.cache.get_streaming(1, CacheMode::Default, load).await.unwrap();
-        assert_eq!((answer.outcome, scene.cache.len()), (Outcome::Miss, 1));
-        assert_eq!(scene.cache.breaker_states()[0].1, BreakerState::Open);
+        let answer = fixture.cache.get_streaming(1, CacheMode::Default, load).await.unwrap();
+        assert_eq!((answer.outcome, fixture.cache.len()), (Outcome::Miss, 1));
+        assert_eq!(fixture.cache.breaker_states()[0].1, BreakerState::Open);
     });
 }

@@ -25,13 +25,13 @@ pub(super) fn check(head: &Parts, hosts: &[String]) -> Result<(), AdminRejection
     if !is_known_host(&authority, hosts) {
         return Err(AdminRejection {
             status: StatusCode::MISDIRECTED_REQUEST,
-            text: "this Host is not known here: write it into [admin] hosts\n",
+            text: "unknown Host: write it into [admin] hosts\n",
         });
     }
     if head.method != Method::GET && head.method != Method::HEAD && is_cross_site(&head.headers, &authority) {
         return Err(AdminRejection {
             status: StatusCode::FORBIDDEN,
-            text: "no page of another site may do this\n",
+            text: "a page of another site must not do this\n",
         });
     }
     Ok(())
@@ -61,7 +61,7 @@ fn is_known_host(authority: &Authority, hosts: &[String]) -> bool {
         || hosts.iter().any(|known| known.eq_ignore_ascii_case(host.trim_end_matches('.')))
 }
 
-/// Whether `Origin` or `Sec-Fetch-Site` names another site.
+/// True if `Origin` or `Sec-Fetch-Site` names another site.
 fn is_cross_site(headers: &HeaderMap, authority: &Authority) -> bool {
     let is_other = |origin: &[u8]| {
         let from = str::from_utf8(origin).ok().and_then(|origin| origin.split_once("://"));
@@ -111,8 +111,8 @@ mod tests {
                 request = request.header(name, value);
             }
             let (head, ()) = request.body(()).expect("a request").into_parts();
-            let said = check(&head, &hosts).map_or_else(|refusal| refusal.status.as_u16(), |()| 200);
-            assert_eq!(said, status, "{method} {headers}");
+            let status_found = check(&head, &hosts).map_or_else(|refusal| refusal.status.as_u16(), |()| 200);
+            assert_eq!(status_found, status, "{method} {headers}");
         }
         let whole = |host: &str| {
             let request = Request::get("http://127.0.0.1:81/stats").header("host", host).body(());

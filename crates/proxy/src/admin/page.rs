@@ -1,6 +1,6 @@
 //! The status page.
 
-use super::{server::Answer, service};
+use super::{server::AdminResponse, service};
 
 const HTML: &str = include_str!("page.html");
 
@@ -8,6 +8,6 @@ const HTML: &str = include_str!("page.html");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
                       frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
-pub(super) fn answer() -> Answer {
+pub(super) fn response() -> AdminResponse {
     service::html(HTML, POLICY)
 }

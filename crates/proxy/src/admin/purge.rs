@@ -133,7 +133,7 @@ mod tests {
         }
         assert_eq!(Purge::read_all(""), hard(PurgeTarget::All));
         assert_eq!(Purge::read_all("soft"), soft(PurgeTarget::All));
-        for (query, said) in [
+        for (query, message) in [
             ("", "write one of ?url=URL, ?prefix=URL and ?tag=TAG; /purge_all purges everything"),
             ("soft", "write one of ?url=URL, ?prefix=URL and ?tag=TAG; /purge_all purges everything"),
             ("tag=a&url=http://h/", "write one of url, prefix and tag: they cannot be combined"),
@@ -146,7 +146,7 @@ mod tests {
             ("tag=%ff", "a value is not UTF-8: encode it with %"),
             ("tag=a&soft=maybe", "write `soft`, `soft=true` or `soft=false`"),
         ] {
-            assert_eq!(Purge::read(query), Err(said.to_owned()), "{query}");
+            assert_eq!(Purge::read(query), Err(message.to_owned()), "{query}");
         }
         assert_eq!(Purge::read_all("tag=a"), Err("there is no `tag`: use one of: soft".to_owned()));
     }

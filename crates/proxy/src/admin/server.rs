@@ -101,26 +101,26 @@ async fn accept_all<C: Control>(listener: &TcpListener, service: &AdminService<C
 async fn serve<C: Control>(tcp: TcpStream, service: AdminService<C>, time: Live) {
     let limits = service.limits;
     let clock = time.clone();
-    let answer = service_fn(move |request| {
+    let handler = service_fn(move |request| {
         let (service, time) = (service.clone(), clock.clone());
-        async move { Ok::<_, std::convert::Infallible>(service.answer(request, &time).await) }
+        async move { Ok::<_, std::convert::Infallible>(service.respond(request, &time).await) }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(HEAD_BYTES_MAX);
-    let served = pin!(builder.serve_connection(TokioIo::new(tcp), answer));
+    let served = pin!(builder.serve_connection(TokioIo::new(tcp), handler));
     // A connection error cannot be reported to the client.
     let _ = before(&time, time.now() + limits.connection, served).await;
 }
 
-pub(super) type Answer = Response<Page>;
+pub(super) type AdminResponse = Response<AdminBody>;
 
 /// A response body: complete, or streamed by line.
-pub(super) enum Page {
+pub(super) enum AdminBody {
     Whole(Option<Bytes>),
     Lines(mpsc::Receiver<Bytes>),
 }
 
-impl Body for Page {
+impl Body for AdminBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
@@ -147,27 +147,27 @@ impl Body for Page {
 }
 
 /// Collects a request body within the limits of size and time.
-pub(super) async fn whole<B: Body<Data = Bytes>>(
+pub(super) async fn read_body<B: Body<Data = Bytes>>(
     body: B,
     limits: AdminLimits,
     time: &Live,
-) -> Result<Bytes, Unread>
+) -> Result<Bytes, BodyError>
 where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let body = Limited::new(body, limits.body_bytes).collect();
     match before(time, time.now() + limits.body, body).await {
-        None => Err(Unread::Slow),
+        None => Err(BodyError::TimedOut),
         Some(Ok(body)) => Ok(body.to_bytes()),
-        Some(Err(error)) if error.is::<LengthLimitError>() => Err(Unread::Large),
-        Some(Err(_)) => Err(Unread::BrokeOff),
+        Some(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLarge),
+        Some(Err(_)) => Err(BodyError::Incomplete),
     }
 }
 
-/// A body that was not read completely.
+/// Why a request body was not read.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Unread {
-    Slow,
-    Large,
-    BrokeOff,
+pub(super) enum BodyError {
+    TimedOut,
+    TooLarge,
+    Incomplete,
 }

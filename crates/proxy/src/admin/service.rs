@@ -21,7 +21,7 @@ use tokio::sync::{Semaphore, mpsc};
 use super::{
     Control, guard, metrics, page,
     purge::Purge,
-    server::{AdminLimits, Answer, Page, Unread, whole},
+    server::{AdminBody, AdminLimits, AdminResponse, BodyError, read_body},
     token::Token,
     warm,
 };
@@ -66,7 +66,7 @@ impl<C: Control> AdminService<C> {
         Self { control, token, hosts: hosts.into(), limits, warming: Arc::new(Semaphore::new(1)) }
     }
 
-    pub(super) async fn answer(&self, request: Request<Incoming>, time: &Live) -> Answer {
+    pub(super) async fn respond(&self, request: Request<Incoming>, time: &Live) -> AdminResponse {
         let (head, body) = request.into_parts();
         let (method, path) = (&head.method, head.uri.path());
         let is_probe = path == "/healthz" || path == "/readyz";
@@ -75,27 +75,27 @@ impl<C: Control> AdminService<C> {
                 return text(refusal.status, refusal.text);
             }
             if !self.token.admits(head.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes)) {
-                let mut answer =
-                    text(StatusCode::UNAUTHORIZED, "show the token: Authorization: Bearer TOKEN\n");
+                let mut response =
+                    text(StatusCode::UNAUTHORIZED, "send the token: Authorization: Bearer TOKEN\n");
                 let challenge = HeaderValue::from_static("Basic realm=\"stockade\", charset=\"UTF-8\"");
-                answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
-                return answer;
+                response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+                return response;
             }
         }
-        let Some((_, wanted)) = PAGES.iter().find(|(known, _)| *known == path) else {
+        let Some((_, allowed)) = PAGES.iter().find(|(known, _)| *known == path) else {
             let remedy = remedy(path, PAGES.iter().map(|(known, _)| *known));
             return text(StatusCode::NOT_FOUND, format!("there is no such page: {remedy}\n"));
         };
-        if method != wanted && !(wanted == Method::GET && method == Method::HEAD) {
-            let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, format!("ask for it with {wanted}\n"));
-            if let Ok(wanted) = HeaderValue::from_str(wanted.as_str()) {
-                answer.headers_mut().insert(ALLOW, wanted);
+        if method != allowed && !(allowed == Method::GET && method == Method::HEAD) {
+            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, format!("use {allowed}\n"));
+            if let Ok(allowed) = HeaderValue::from_str(allowed.as_str()) {
+                response.headers_mut().insert(ALLOW, allowed);
             }
-            return answer;
+            return response;
         }
         let query = head.uri.query().unwrap_or_default();
         match path {
-            "/" => page::answer(),
+            "/" => page::response(),
             "/healthz" => text(StatusCode::OK, "ok\n"),
             "/readyz" if self.control.stats().is_draining => {
                 text(StatusCode::SERVICE_UNAVAILABLE, "draining\n")
@@ -111,45 +111,47 @@ impl<C: Control> AdminService<C> {
             "/config" => json(StatusCode::OK, &self.control.config()),
             "/purge" => match Purge::read(query) {
                 Ok(purge) => self.purge(&purge),
-                Err(message) => wrong(StatusCode::BAD_REQUEST, &message),
+                Err(message) => error(StatusCode::BAD_REQUEST, &message),
             },
             "/purge_all" => match Purge::read_all(query) {
                 Ok(purge) => self.warm(body, Some(&purge), time).await,
-                Err(message) => wrong(StatusCode::BAD_REQUEST, &message),
+                Err(message) => error(StatusCode::BAD_REQUEST, &message),
             },
             "/warm" => self.warm(body, None, time).await,
             _ => self.reload(),
         }
     }
 
-    fn purge(&self, purge: &Purge) -> Answer {
+    fn purge(&self, purge: &Purge) -> AdminResponse {
         json(StatusCode::OK, &json!({ "purged": self.control.purge(purge) }))
     }
 
     /// Warms the URLs in the body, after the purge if there is one. An invalid list purges nothing.
-    async fn warm(&self, body: Incoming, purge: Option<&Purge>, time: &Live) -> Answer {
-        let body = match whole(body, self.limits, time).await {
+    async fn warm(&self, body: Incoming, purge: Option<&Purge>, time: &Live) -> AdminResponse {
+        let body = match read_body(body, self.limits, time).await {
             Ok(body) => body,
-            Err(Unread::Slow) => return wrong(StatusCode::REQUEST_TIMEOUT, "the list was too slow"),
-            Err(Unread::Large) => return wrong(StatusCode::PAYLOAD_TOO_LARGE, "a list has 1 MiB at most"),
-            Err(Unread::BrokeOff) => return wrong(StatusCode::BAD_REQUEST, "the list broke off"),
+            Err(BodyError::TimedOut) => return error(StatusCode::REQUEST_TIMEOUT, "the list took too long"),
+            Err(BodyError::TooLarge) => {
+                return error(StatusCode::PAYLOAD_TOO_LARGE, "a list has at most 1 MiB");
+            }
+            Err(BodyError::Incomplete) => return error(StatusCode::BAD_REQUEST, "the list is incomplete"),
         };
         let Ok(list) = str::from_utf8(&body) else {
-            return wrong(StatusCode::BAD_REQUEST, "the list is not UTF-8 text");
+            return error(StatusCode::BAD_REQUEST, "the list is not UTF-8 text");
         };
         let urls = match warm::list(list) {
             Ok(urls) => urls,
-            Err(message) => return wrong(StatusCode::BAD_REQUEST, &message),
+            Err(message) => return error(StatusCode::BAD_REQUEST, &message),
         };
         match purge {
             Some(purge) if urls.is_empty() => return self.purge(purge),
             None if urls.is_empty() => {
-                return wrong(StatusCode::BAD_REQUEST, "write what to ask for into the body: one URL a line");
+                return error(StatusCode::BAD_REQUEST, "write the URLs to load into the body, one a line");
             }
             _ => {}
         }
         let Ok(permit) = Arc::clone(&self.warming).try_acquire_owned() else {
-            return wrong(StatusCode::CONFLICT, "another list is being warmed up: wait for its end");
+            return error(StatusCode::CONFLICT, "another list is being warmed up: wait for its end");
         };
         let (sender, lines) = mpsc::channel(2);
         if let Some(purge) = purge {
@@ -158,16 +160,16 @@ impl<C: Control> AdminService<C> {
             let _ = sender.try_send(Bytes::from(format!("{purged}\n")));
         }
         time.spawn(warm::run(Arc::clone(&self.control), urls, time.clone(), sender, permit));
-        let mut answer = safe(StatusCode::OK, Page::Lines(lines));
-        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
-        answer
+        let mut response = safe(StatusCode::OK, AdminBody::Lines(lines));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+        response
     }
 
-    fn reload(&self) -> Answer {
+    fn reload(&self) -> AdminResponse {
         let read = self.token.read_again().map_err(|error| error.to_string());
         let (token, changes) = match read.and_then(|token| Ok((token, self.control.reload()?))) {
             Ok(reloaded) => reloaded,
-            Err(message) => return wrong(StatusCode::UNPROCESSABLE_ENTITY, &message),
+            Err(message) => return error(StatusCode::UNPROCESSABLE_ENTITY, &message),
         };
         self.token.put(token);
         let shown = |change: &crate::config::Change| json!({ "setting": change.setting, "needs_restart": change.needs_restart });
@@ -175,29 +177,29 @@ impl<C: Control> AdminService<C> {
     }
 }
 
-fn wrong(status: StatusCode, message: &str) -> Answer {
+fn error(status: StatusCode, message: &str) -> AdminResponse {
     json(status, &json!({ "error": message }))
 }
 
-fn json(status: StatusCode, value: &Value) -> Answer {
+fn json(status: StatusCode, value: &Value) -> AdminResponse {
     of_type(status, "application/json", format!("{value:#}\n"))
 }
 
-fn text(status: StatusCode, text: impl Into<Bytes>) -> Answer {
+fn text(status: StatusCode, text: impl Into<Bytes>) -> AdminResponse {
     of_type(status, "text/plain; charset=utf-8", text)
 }
 
-fn of_type(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Answer {
-    let mut answer = safe(status, Page::Whole(Some(text.into())));
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    answer
+fn of_type(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> AdminResponse {
+    let mut response = safe(status, AdminBody::Whole(Some(text.into())));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
 }
 
 /// A response that is not cached, framed, read by other sites or sniffed for another type.
-fn safe(status: StatusCode, page: Page) -> Answer {
-    let mut answer = Response::new(page);
-    *answer.status_mut() = status;
-    let headers = answer.headers_mut();
+fn safe(status: StatusCode, page: AdminBody) -> AdminResponse {
+    let mut response = Response::new(page);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
     for (name, value) in [
         (CACHE_CONTROL, "no-store"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -207,12 +209,12 @@ fn safe(status: StatusCode, page: Page) -> Answer {
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    answer
+    response
 }
 
 /// An HTML response with its content security policy.
-pub(super) fn html(text: &'static str, policy: &'static str) -> Answer {
-    let mut answer = of_type(StatusCode::OK, "text/html; charset=utf-8", text);
-    answer.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
-    answer
+pub(super) fn html(text: &'static str, policy: &'static str) -> AdminResponse {
+    let mut response = of_type(StatusCode::OK, "text/html; charset=utf-8", text);
+    response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    response
 }

@@ -25,7 +25,7 @@ snapshot! {
         connections: u64 = gauge "stockade_connections",
         /// Connections of clients that were accepted.
         connections_accepted: u64 = counter "stockade_connections_accepted_total",
-        /// Connections of clients that were refused for want of room.
+        /// Connections of clients that were refused at the limit.
         connections_refused: u64 = counter "stockade_connections_refused_total",
         /// Requests in flight now.
         requests_in_flight: u64 = gauge "stockade_requests_in_flight",
@@ -34,7 +34,7 @@ snapshot! {
         /// Lines that the access log lacks.
         log_dropped: u64 = counter "stockade_log_dropped_total",
         +
-        /// What the cache holds.
+        /// Contents of the store.
         #[serde(flatten)]
         store: StoreStats,
         /// By route, in the order in which they are tried.
@@ -56,7 +56,7 @@ snapshot! {
         name: String,
         /// Requests by outcome, those that bypass the cache included.
         outcomes: Outcomes,
-        /// What the cache did for them.
+        /// Counters of the cache for these requests.
         #[serde(flatten)]
         requests: RequestStats,
         refreshes: Refreshes,
@@ -109,7 +109,7 @@ impl From<&RequestStats> for Refreshes {
     }
 }
 
-/// What a breaker lets through.
+/// The state of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BreakerStatus {

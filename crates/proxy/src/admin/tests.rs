@@ -1,4 +1,4 @@
-//! Requests as they are on the wire, and what comes back.
+//! The admin listener, with raw requests and responses.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,19 +21,19 @@ use stockade_model::telemetry::TimeHistogram;
 
 use super::*;
 
-/// A proxy that does what it is told, and remembers it.
+/// A proxy that records the calls.
 #[derive(Default)]
-struct Told {
+struct FakeControl {
     is_draining: AtomicBool,
     purges: Mutex<Vec<Purge>>,
     warmed: Mutex<Vec<String>>,
     warming: AtomicUsize,
     warming_most: AtomicUsize,
-    /// Warming waits for it, where a URL has `hold` in it.
+    /// Warming a URL that contains `hold` waits for this.
     held: Notify,
 }
 
-impl Control for Told {
+impl Control for FakeControl {
     fn stats(&self) -> ProxyStats {
         ProxyStats { is_draining: self.is_draining.load(Ordering::Relaxed), ..example() }
     }
@@ -71,7 +71,7 @@ impl Control for Told {
     }
 }
 
-/// Figures of every kind, with names that are none of Prometheus' best friends.
+/// All kinds of figures, with names that need escapes in Prometheus' format.
 fn example() -> ProxyStats {
     let times = TimeHistogram { bounds_seconds: vec![0.001, 0.1], counts: vec![3, 2, 1], sum_seconds: 1.25 };
     let route = RouteStats {
@@ -97,7 +97,7 @@ fn example() -> ProxyStats {
 
 struct Running {
     admin: AdminServer,
-    control: Arc<Told>,
+    control: Arc<FakeControl>,
 }
 
 fn settings() -> config::AdminConfig {
@@ -109,12 +109,15 @@ fn settings() -> config::AdminConfig {
 }
 
 fn start() -> Running {
-    let control = Arc::new(Told::default());
-    Running { admin: AdminServer::start(&settings(), Arc::clone(&control)).expect("it listens"), control }
+    let control = Arc::new(FakeControl::default());
+    Running {
+        admin: AdminServer::start(&settings(), Arc::clone(&control)).expect("the listener starts"),
+        control,
+    }
 }
 
-/// A status, the head as it is, and the body.
-struct Said {
+/// A response: its status, its raw head and its body.
+struct RawResponse {
     status: u16,
     head: String,
     body: String,
@@ -122,15 +125,15 @@ struct Said {
 
 impl Running {
     fn connect(&self) -> TcpStream {
-        let tcp = TcpStream::connect(self.admin.address()).expect("it listens");
+        let tcp = TcpStream::connect(self.admin.address()).expect("the listener starts");
         tcp.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
         tcp
     }
 
-    /// Sends bytes as they are, and reads to the end.
-    fn raw(&self, bytes: &[u8]) -> Said {
+    /// Sends raw bytes and reads to the end.
+    fn raw(&self, bytes: &[u8]) -> RawResponse {
         let mut tcp = self.connect();
-        // It may have had enough before all of it is sent.
+        // The server may close the connection before it has read everything.
         let _ = tcp.write_all(bytes);
         let mut text = Vec::new();
         let _ = tcp.read_to_end(&mut text);
@@ -139,10 +142,10 @@ impl Running {
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
         let body =
             if head.contains("transfer-encoding: chunked") { unchunked(body) } else { body.to_owned() };
-        Said { status, head: head.to_owned(), body }
+        RawResponse { status, head: head.to_owned(), body }
     }
 
-    fn ask(&self, line: &str, headers: &str, body: &str) -> Said {
+    fn request(&self, line: &str, headers: &str, body: &str) -> RawResponse {
         let host = if headers.contains("Host:") { "" } else { "Host: localhost\r\n" };
         let length = body.len();
         self.raw(
@@ -151,12 +154,12 @@ impl Running {
         )
     }
 
-    fn get(&self, path: &str) -> Said {
-        self.ask(&format!("GET {path}"), "", "")
+    fn get(&self, path: &str) -> RawResponse {
+        self.request(&format!("GET {path}"), "", "")
     }
 
-    fn post(&self, path: &str, body: &str) -> Said {
-        self.ask(&format!("POST {path}"), "", body)
+    fn post(&self, path: &str, body: &str) -> RawResponse {
+        self.request(&format!("POST {path}"), "", body)
     }
 }
 
@@ -175,15 +178,15 @@ fn read(body: &str) -> Value {
 }
 
 #[test]
-fn every_page_is_there() {
+fn all_paths_respond() {
     let running = start();
     let pages = ["/", "/healthz", "/readyz", "/stats", "/metrics", "/config"];
     for path in pages {
-        let said = running.get(path);
-        assert_eq!(said.status, 200, "{path}");
+        let response = running.get(path);
+        assert_eq!(response.status, 200, "{path}");
         for header in ["cache-control: no-store", "x-content-type-options: nosniff", "x-frame-options: DENY"]
         {
-            assert!(said.head.contains(header), "{path}: {}", said.head);
+            assert!(response.head.contains(header), "{path}: {}", response.head);
         }
     }
     let stats = read(&running.get("/stats").body);
@@ -193,7 +196,7 @@ fn every_page_is_there() {
         (&json!("half-open"), &Value::Null)
     );
     assert_eq!(read(&running.get("/config").body), running.control.config());
-    let head = running.ask("HEAD /stats", "", "");
+    let head = running.request("HEAD /stats", "", "");
     assert_eq!((head.status, head.body.as_str()), (200, ""));
     running.control.is_draining.store(true, Ordering::Relaxed);
     assert_eq!((running.get("/healthz").status, running.get("/readyz").status), (200, 503));
@@ -202,22 +205,22 @@ fn every_page_is_there() {
     for (line, allowed) in
         [("GET /purge", "allow: POST"), ("POST /stats", "allow: GET"), ("DELETE /reload", "allow: POST")]
     {
-        let said = running.ask(line, "", "");
-        assert!(said.status == 405 && said.head.contains(allowed), "{line}: {}", said.head);
+        let response = running.request(line, "", "");
+        assert!(response.status == 405 && response.head.contains(allowed), "{line}: {}", response.head);
     }
 }
 
 #[test]
-fn purges_are_done_as_they_are_asked_for() {
+fn purge_requests_reach_the_proxy() {
     let running = start();
     for path in ["/purge?url=http://h/a", "/purge?tag=b&soft", "/purge_all"] {
-        let said = running.post(path, "");
-        assert_eq!((said.status, read(&said.body)), (200, json!({ "purged": 7 })), "{path}");
+        let response = running.post(path, "");
+        assert_eq!((response.status, read(&response.body)), (200, json!({ "purged": 7 })), "{path}");
     }
     for path in ["/purge", "/purge?url=a", "/purge?tag=a&prefix=http://h/", "/purge_all?tag=a"] {
-        let said = running.post(path, "");
-        assert_eq!(said.status, 400, "{path}");
-        assert!(read(&said.body)["error"].is_string());
+        let response = running.post(path, "");
+        assert_eq!(response.status, 400, "{path}");
+        assert!(read(&response.body)["error"].is_string());
     }
     let purges = running.control.purges.lock().unwrap().clone();
     let purge = |target, mode| Purge { target, mode };
@@ -230,13 +233,13 @@ fn purges_are_done_as_they_are_asked_for() {
 }
 
 #[test]
-fn who_has_no_token_or_comes_by_a_name_of_others_is_refused() {
+fn missing_token_and_unknown_host_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("token");
     std::fs::write(&path, "open-sesame-open-sesame").expect("written");
-    let control = Arc::new(Told::default());
+    let control = Arc::new(FakeControl::default());
     let with_token = config::AdminConfig { token_file: Some(path.clone()), ..settings() };
-    let admin = AdminServer::start(&with_token, Arc::clone(&control)).expect("it listens");
+    let admin = AdminServer::start(&with_token, Arc::clone(&control)).expect("the listener starts");
     let running = Running { admin, control };
     let bearer = "Authorization: Bearer open-sesame-open-sesame\r\n";
     for (line, headers, status) in [
@@ -249,7 +252,7 @@ fn who_has_no_token_or_comes_by_a_name_of_others_is_refused() {
         ("GET /stats", bearer, 200),
         // anybody:open-sesame-open-sesame
         ("GET /", "Authorization: Basic YW55Ym9keTpvcGVuLXNlc2FtZS1vcGVuLXNlc2FtZQ==\r\n", 200),
-        // The right token does not help who was lured here.
+        // A valid token does not admit an unknown host.
         ("GET /stats", "Host: evil.example\r\nAuthorization: Bearer open-sesame-open-sesame\r\n", 421),
         ("GET /stats", "Host: ours.example:80\r\nAuthorization: Bearer open-sesame-open-sesame\r\n", 200),
         (
@@ -258,40 +261,40 @@ fn who_has_no_token_or_comes_by_a_name_of_others_is_refused() {
             403,
         ),
     ] {
-        assert_eq!(running.ask(line, headers, "").status, status, "{line} {headers}");
+        assert_eq!(running.request(line, headers, "").status, status, "{line} {headers}");
     }
-    assert!(running.ask("GET /stats", "", "").head.contains("www-authenticate: Basic realm="));
+    assert!(running.request("GET /stats", "", "").head.contains("www-authenticate: Basic realm="));
     assert!(running.control.purges.lock().unwrap().is_empty());
 
-    // Another token is in force after a reload; one that is none leaves the old one.
+    // A reload reads the token again; an invalid one leaves the old one.
     std::fs::write(&path, "another-token-of-ours").expect("written");
-    assert_eq!(running.ask("POST /reload", bearer, "").status, 200);
-    assert_eq!(running.ask("POST /reload", bearer, "").status, 401);
+    assert_eq!(running.request("POST /reload", bearer, "").status, 200);
+    assert_eq!(running.request("POST /reload", bearer, "").status, 401);
     let another = "Authorization: Bearer another-token-of-ours\r\n";
     std::fs::write(&path, "").expect("written");
-    let said = running.ask("POST /reload", another, "");
-    assert!(said.status == 422 && said.body.contains("holds no token"), "{}", said.body);
-    assert_eq!(running.ask("GET /stats", another, "").status, 200);
+    let response = running.request("POST /reload", another, "");
+    assert!(response.status == 422 && response.body.contains("holds no token"), "{}", response.body);
+    assert_eq!(running.request("GET /stats", another, "").status, 200);
 
     let away = config::AdminConfig { listen: "0.0.0.0:0".parse().unwrap(), ..settings() };
-    let error = AdminServer::start(&away, Arc::new(Told::default())).unwrap_err();
+    let error = AdminServer::start(&away, Arc::new(FakeControl::default())).unwrap_err();
     assert!(matches!(error, AdminStartError::Open(_)), "{error}");
     let missing = config::AdminConfig { token_file: Some(folder.path().join("none")), ..settings() };
-    let error = AdminServer::start(&missing, Arc::new(Told::default())).unwrap_err();
+    let error = AdminServer::start(&missing, Arc::new(FakeControl::default())).unwrap_err();
     assert!(error.to_string().starts_with("cannot read the token in "), "{error}");
     let taken = config::AdminConfig { listen: running.admin.address(), ..settings() };
-    let error = AdminServer::start(&taken, Arc::new(Told::default())).unwrap_err();
+    let error = AdminServer::start(&taken, Arc::new(FakeControl::default())).unwrap_err();
     assert!(matches!(error, AdminStartError::Listen { .. }), "{error}");
 }
 
 #[test]
-fn a_list_is_warmed_up_after_all_was_purged() {
+fn list_is_warmed_after_the_purge() {
     let running = start();
     let list: String = (0..100).map(|n| format!("http://h/{n}")).collect::<Vec<_>>().join("\n")
         + "\n# not these\nhttp://h/private\nhttp://h/broken\n";
-    let said = running.post("/purge_all?soft", &list);
-    let lines: Vec<Value> = said.body.lines().map(read).collect();
-    assert!(said.head.contains("application/x-ndjson"), "{}", said.head);
+    let response = running.post("/purge_all?soft", &list);
+    let lines: Vec<Value> = response.body.lines().map(read).collect();
+    assert!(response.head.contains("application/x-ndjson"), "{}", response.head);
     assert_eq!(lines.first(), Some(&json!({ "purged": 7 })));
     let last = json!({
         "done": 102, "of": 102, "stored": 100, "not_stored": 1, "failed": 1,
@@ -300,30 +303,30 @@ fn a_list_is_warmed_up_after_all_was_purged() {
             { "url": "http://h/broken", "error": "no route to host" },
         ],
     });
-    let mut told = lines.last().expect("a last line").clone();
-    // In the order in which they were answered.
-    let named = told["not_stored_or_failed"].as_array_mut().expect("a list");
+    let mut progress = lines.last().expect("a last line").clone();
+    // They are in the order of their responses.
+    let named = progress["not_stored_or_failed"].as_array_mut().expect("a list");
     named.sort_by_key(|one| one["url"] == "http://h/broken");
-    assert_eq!(told, last);
+    assert_eq!(progress, last);
     assert_eq!(running.control.warmed.lock().unwrap().len(), 102);
     assert!(running.control.warming_most.load(Ordering::SeqCst) <= 8);
 
-    // Nothing is purged for a list that cannot be warmed up.
+    // An invalid list purges nothing.
     for (path, body, status) in [
         ("/purge_all", "news\n".to_owned(), 400),
         ("/warm", String::new(), 400),
         ("/warm", "http://h/\n".repeat(10_001), 400),
         ("/warm", "x".repeat((1 << 20) + 1), 413),
     ] {
-        let said = running.post(path, &body);
-        assert_eq!(said.status, status, "{}", said.body);
+        let response = running.post(path, &body);
+        assert_eq!(response.status, status, "{}", response.body);
     }
     assert_eq!(running.control.purges.lock().unwrap().len(), 1);
     assert_eq!(running.raw(b"POST /warm HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nConnection: close\r\n\r\n\xff\xff").status, 400);
 }
 
 #[test]
-fn one_list_at_a_time_and_none_that_nobody_waits_for() {
+fn one_list_is_warmed_at_a_time_and_ends_with_its_client() {
     let running = start();
     let list = "http://h/hold\n".repeat(20);
     let head =
@@ -334,14 +337,14 @@ fn one_list_at_a_time_and_none_that_nobody_waits_for() {
     let mut line = String::new();
     reader.read_line(&mut line).expect("a head");
     assert!(line.starts_with("HTTP/1.1 200"), "{line}");
-    // A second after that it says that it has not come far.
+    // It reports its progress after a second.
     while !line.starts_with('{') {
         line.clear();
         reader.read_line(&mut line).expect("a line");
     }
     assert_eq!(read(&line)["done"], 0);
     assert_eq!(running.post("/warm", "http://h/\n").status, 409);
-    // Who hangs up ends it: then there is room for another.
+    // A disconnect ends the warming; then another list is accepted.
     first.shutdown(Shutdown::Both).expect("shut");
     let is_free = (0..10_000).any(|_| running.post("/warm", "http://h/\n").status == 200);
     assert!(is_free);
@@ -349,25 +352,26 @@ fn one_list_at_a_time_and_none_that_nobody_waits_for() {
 }
 
 #[test]
-fn a_reload_tells_what_it_did() {
+fn reload_reports_its_changes() {
     let running = start();
-    let said = running.post("/reload", "");
+    let response = running.post("/reload", "");
     let changes = json!({ "changes": [{ "setting": "threads", "needs_restart": true }] });
-    assert_eq!((said.status, read(&said.body)), (200, changes));
+    assert_eq!((response.status, read(&response.body)), (200, changes));
     running.control.is_draining.store(true, Ordering::Relaxed);
-    let said = running.post("/reload", "");
+    let response = running.post("/reload", "");
     assert_eq!(
-        (said.status, read(&said.body)["error"].as_str()),
+        (response.status, read(&response.body)["error"].as_str()),
         (422, Some("stockade.toml:3:7: unknown key `lissen`"))
     );
 }
 
 #[test]
-fn what_is_slow_large_or_no_http_is_cut_off() {
-    let control = Arc::new(Told::default());
+fn slow_large_and_malformed_requests_are_cut_off() {
+    let control = Arc::new(FakeControl::default());
     let short = Duration::from_millis(50);
     let limits = AdminLimits { connections: 2, head: short, body: short, ..AdminLimits::default() };
-    let admin = AdminServer::start_with(&settings(), Arc::clone(&control), limits).expect("it listens");
+    let admin =
+        AdminServer::start_with(&settings(), Arc::clone(&control), limits).expect("the listener starts");
     let running = Running { admin, control };
     // Each of these reads until the server has closed the connection.
     assert_eq!(running.raw(b"GET /stats HT").body, "");
@@ -381,13 +385,13 @@ fn what_is_slow_large_or_no_http_is_cut_off() {
     let large = format!("GET /stats HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(64 << 10));
     assert!([0, 400, 431].contains(&running.raw(large.as_bytes()).status));
     assert_eq!(running.raw(b"\x16\x03\x01\x02\x00").status, 400);
-    // Those who say nothing keep the third out for as long as a head may take, and no longer.
+    // Silent connections occupy the limit until their head times out.
     let silent: Vec<_> = (0..8).map(|_| running.connect()).collect();
     assert_eq!(running.get("/healthz").status, 200);
     drop(silent);
 }
 
-/// Reads the text format strictly: what Prometheus would refuse, this does, too.
+/// Parses the text format as strictly as Prometheus.
 fn samples(text: &str) -> BTreeMap<String, String> {
     assert!(text.ends_with('\n'));
     let is_name = |name: &str| {
@@ -413,7 +417,7 @@ fn samples(text: &str) -> BTreeMap<String, String> {
                 "histogram" => ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end)),
                 _ => Some(name),
             };
-            // All of a family stand together.
+            // The samples of a family are adjacent.
             assert!(is_name(name) && family == Some(current), "{line}");
             if let Some(labels) = series.strip_prefix(name).filter(|labels| !labels.is_empty()) {
                 let mut rest =
@@ -431,23 +435,25 @@ fn samples(text: &str) -> BTreeMap<String, String> {
                 }
             }
             assert!(value.parse::<f64>().is_ok(), "{line}");
-            assert!(
-                samples.insert(series.to_owned(), value.to_owned()).is_none(),
-                "{line}: it is there twice"
-            );
+            assert!(samples.insert(series.to_owned(), value.to_owned()).is_none(), "{line}: a duplicate");
         }
     }
     samples
 }
 
 #[test]
-fn the_metrics_are_as_prometheus_wants_them() {
+fn metrics_are_valid_prometheus_text() {
     let running = start();
-    let said = running.get("/metrics");
-    assert!(said.head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{}", said.head);
-    let samples = samples(&said.body);
-    let of =
-        |series: &str| samples.get(series).unwrap_or_else(|| panic!("no {series} in {}", said.body)).as_str();
+    let response = running.get("/metrics");
+    assert!(
+        response.head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"),
+        "{}",
+        response.head
+    );
+    let samples = samples(&response.body);
+    let of = |series: &str| {
+        samples.get(series).unwrap_or_else(|| panic!("no {series} in {}", response.body)).as_str()
+    };
     let route = r#"route="/a\"b\\c/*""#;
     assert_eq!(of(&format!("stockade_requests_total{{{route},outcome=\"hit\"}}")), "90");
     assert_eq!(of("stockade_requests_total{route=\"/*\",outcome=\"hit\"}"), "0");
@@ -461,6 +467,6 @@ fn the_metrics_are_as_prometheus_wants_them() {
     assert_eq!(of("stockade_upstream_healthy{origin=\"app\",server=\"http://h:80\"}"), "1");
     assert_eq!((of("stockade_bytes"), of("process_resident_memory_bytes")), ("1000", "1048576"));
     assert!(!samples.contains_key("stockade_entries_limit"));
-    // Nothing of a proxy without routes and origins is wrong either.
+    // A proxy without routes and origins has valid metrics, too.
     self::samples(&metrics::text(&ProxyStats::default()));
 }

@@ -64,7 +64,7 @@ impl Token {
         *self.value.write().unwrap_or_else(PoisonError::into_inner) = value;
     }
 
-    /// Whether this `Authorization` value has the token.
+    /// True if this `Authorization` value has the token.
     pub(super) fn admits(&self, authorization: Option<&[u8]>) -> bool {
         let value = self.value.read().unwrap_or_else(PoisonError::into_inner);
         let Some(token) = value.as_deref() else { return true };

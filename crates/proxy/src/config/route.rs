@@ -67,7 +67,7 @@ impl Config {
         self.routes.iter().find(|route| route.path.matches(path) && has_host(route))
     }
 
-    /// Whether this `Host` is served at all.
+    /// True if this `Host` is served at all.
     #[must_use]
     pub fn has_host(&self, host: &str) -> bool {
         self.hosts.is_empty() || {
@@ -157,7 +157,7 @@ impl NamePattern {
     }
 }
 
-/// Invalid; the message says what to write.
+/// An invalid pattern; the message has the valid form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PatternError(String);

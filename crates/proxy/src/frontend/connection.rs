@@ -37,7 +37,7 @@ use super::{
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The buffer for the bytes that show the protocol.
 const PREFIX_BYTES: usize = 2_048;
-/// hyper parses so many fields without an allocation.
+/// hyper parses this many fields without an allocation.
 const HEADERS_FREE: usize = 100;
 /// The most bytes of a response that wait for the client before its body is polled again.
 const WRITE_BUFFER_BYTES_MAX: usize = 64 * 1_024;
@@ -98,8 +98,8 @@ pub(super) async fn serve<H: Handler>(
     }
 }
 
-/// Closes a connection whose client has sent no byte. The kernel is asked: tokio may not know of bytes that have just
-/// arrived.
+/// Closes a connection whose client has sent no byte. It checks the kernel's buffer, because tokio may not know of bytes
+/// that have just arrived.
 fn close_if_silent(tcp: &TcpStream, state: &ConnectionState) {
     let peeked = rustix::net::recv(tcp, &mut [0_u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
     if !peeked.is_ok_and(|(_, length)| length > 0) {
@@ -135,7 +135,7 @@ where
     let stream = InspectedStream::new(stream, prefix, Arc::clone(state), Some(scanner));
     let mut builder = http1::Builder::new();
     builder
-        // A client that closes its side has gone: its request is dropped.
+        // A client that closes its side has disconnected: its request is dropped.
         .half_close(false)
         // The deadlines of `ConnectionState` bound the head.
         .header_read_timeout(None)
@@ -244,7 +244,7 @@ async fn run_guarded<F: Future + Unpin>(
                 state.thread.counters.record_close(reason);
                 return Poll::Ready(ServeOutcome::Expired(reason));
             }
-            // An HTTP/2 client has to acknowledge the GOAWAY, which one that has gone never does.
+            // An HTTP/2 client has to acknowledge the GOAWAY; a disconnected one never does.
             if let (Some(since), Some(idle_since)) = (graceful_since, state.idle_since()) {
                 if since.max(idle_since) + CLOSE_TIMEOUT <= now {
                     return Poll::Ready(ServeOutcome::Aborted);

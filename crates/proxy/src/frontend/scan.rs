@@ -30,23 +30,23 @@ pub(super) struct FramingScanner {
 enum ScanPosition {
     /// Before a request, or in its first line.
     RequestLine,
-    /// In the header section, after so many bytes of the head.
+    /// In the header section, after this many bytes of the head.
     Fields(usize),
-    /// In a body, before its last so many bytes.
+    /// In a body, before this many last bytes.
     Body(u64),
     /// In the line that holds the size of a chunk.
     ChunkSize,
-    /// In the data of a chunk, before its last so many bytes.
+    /// In the data of a chunk, before this many last bytes.
     ChunkData(u64),
     /// In the end of line after the data of a chunk.
     ChunkEnd,
-    /// In the trailer section, after so many bytes of it.
+    /// In the trailer section, after this many bytes of it.
     Trailers(usize),
     /// After an error: nothing more is read.
     Failed,
 }
 
-/// What a head says about its body.
+/// The framing of a body, from its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BodyFraming {
     None,
@@ -113,7 +113,7 @@ impl FramingScanner {
         self.rejection
     }
 
-    /// Whether a head has begun and is incomplete.
+    /// True if a head has begun and is incomplete.
     pub(super) fn is_in_head(&self) -> bool {
         matches!(self.position, ScanPosition::Fields(_))
             || self.position == ScanPosition::RequestLine && !self.line.is_empty()
@@ -123,7 +123,7 @@ impl FramingScanner {
         self.position == ScanPosition::RequestLine && self.line.is_empty()
     }
 
-    /// Whether a body is incomplete, or malformed.
+    /// True if a body is incomplete, or malformed.
     pub(super) fn is_in_body(&self) -> bool {
         !matches!(self.position, ScanPosition::RequestLine | ScanPosition::Fields(_))
     }

@@ -6,7 +6,7 @@ use std::{
 
 use super::tls::CertificateFiles;
 
-/// Each duration bounds one wait, and starts anew when that wait ends.
+/// Each duration bounds one wait, and restarts when that wait ends.
 #[derive(Clone, Debug)]
 pub struct FrontendSettings {
     /// Addresses for plain HTTP/1.1 and for HTTP/2 with prior knowledge; port 0 is any free port.

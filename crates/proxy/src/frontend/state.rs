@@ -1,4 +1,4 @@
-//! What a connection does, as its parts note it.
+//! The activity of a connection, as its parts record it.
 //!
 //! No timer is set for a request. A connection checks its deadline after the shortest of its timeouts; between two
 //! checks its parts note the time (some 20 ns, once a request).
@@ -30,7 +30,7 @@ const CANCELLED_FREE: u64 = 100;
 /// Stands for no time.
 const NONE: u64 = u64::MAX;
 
-/// What the connections of a thread share.
+/// The state that the connections of a thread share.
 #[derive(Debug)]
 pub(super) struct ThreadContext {
     pub(super) number: usize,
@@ -123,7 +123,7 @@ impl ConnectionState {
         })
     }
 
-    /// Called once a request, and when a wait begins. The coarse clock would cost more: a thread of its own, a thousand
+    /// Called once per request, and when a wait begins. The coarse clock would cost more: its own thread, a thousand
     /// times a second.
     fn now(&self) -> u64 {
         self.thread.time.now().as_nanos()
@@ -173,7 +173,7 @@ impl ConnectionState {
         (number, RequestGuard { connection: Arc::clone(self), stream, is_complete: false })
     }
 
-    /// Whether the scanner accepted the head of an HTTP/1 request.
+    /// Checks that the scanner accepted the head of an HTTP/1 request.
     pub(super) fn check_scanned(&self, number: u64) -> Result<(), Rejection> {
         if number < self.heads_accepted.load(Relaxed) {
             return Ok(());
@@ -182,7 +182,7 @@ impl ConnectionState {
         Err(self.rejection.get().copied().unwrap_or(misplaced))
     }
 
-    /// Whether the body of an HTTP/1 request is incomplete.
+    /// True if the body of an HTTP/1 request is incomplete.
     pub(super) fn is_in_body(&self) -> bool {
         self.is_in_body.load(Relaxed)
     }
@@ -288,7 +288,7 @@ impl Http2Stream {
         self.frame_taken_at.store(thread.time.now().as_nanos(), Relaxed);
     }
 
-    /// hyper polls for a frame: the client has room for it.
+    /// hyper polls for a frame: the client can receive it.
     pub(super) fn record_poll(&self) {
         self.frame_taken_at.store(NONE, Relaxed);
     }

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{head::Rejection, scan::FramingScanner, state::ConnectionState};
 
-/// Head and body of at most so many bytes are copied together: cheaper than a vectored write.
+/// Head and body of at most this many bytes are copied together: cheaper than a vectored write.
 const COPY_BYTES_MAX: usize = 4_096;
 
 thread_local! {
@@ -46,7 +46,7 @@ impl<S> InspectedStream<S> {
         &mut self.inner
     }
 
-    /// Whether the client may be sending bytes that were not read.
+    /// True if the client may be sending bytes that were not read.
     pub(super) fn may_have_unread_input(&self) -> bool {
         let is_between_requests = self.scanner.as_ref().is_none_or(FramingScanner::is_between_requests);
         !self.has_ended && !is_between_requests

@@ -174,7 +174,7 @@ impl<H: Handler> FrontendWorker<H> {
     /// Stops listening, and accepts the queued connections, which the kernel would reset otherwise.
     async fn accept_queued(&self, listeners: Vec<ClientListener>) {
         for ClientListener { listener, address, is_tls } in listeners {
-            // The kernel is asked directly: tokio knows only connections that arrived before its last poll.
+            // Checks the kernel's queue: tokio knows only connections that arrived before its last poll.
             let Ok(listener) = listener.into_std() else { continue };
             let queued = iter::from_fn(|| listener.accept().ok()).take(BACKLOG as usize);
             for (tcp, remote) in queued {

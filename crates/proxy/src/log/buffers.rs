@@ -23,13 +23,13 @@ const GATHER_TIME: Duration = Duration::from_millis(20);
 /// As many threads have a buffer of their own.
 const BUFFERS: usize = 64;
 pub(super) const BUFFER_BYTES_MAX: usize = 1 << 20;
-/// A buffer with so many bytes wakes the writer before [`GATHER_TIME`] has passed.
+/// A buffer with this many bytes wakes the writer before [`GATHER_TIME`] has passed.
 const URGENT_BYTES: usize = 128 << 10;
 
 pub(super) struct LineBuffers {
     buffers: [Mutex<LineBuffer>; BUFFERS],
     format: AtomicU8,
-    /// The writer has been told of lines, or of commands.
+    /// The writer has been notified of lines or commands.
     has_work: AtomicBool,
     /// The writer must not let lines gather.
     is_urgent: AtomicBool,

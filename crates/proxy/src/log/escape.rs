@@ -60,7 +60,7 @@ pub(super) fn append_apache(line: &mut Vec<u8>, value: &[u8]) {
     line.extend_from_slice(ellipsis);
 }
 
-/// Whether the value needs no escapes, as nearly all do. Without an early exit the loop is vectorised.
+/// True if the value needs no escapes, as nearly all do. Without an early exit the loop is vectorised.
 fn is_plain(value: &[u8]) -> bool {
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
     value.iter().fold(true, |all, byte| all & is_plain(*byte))

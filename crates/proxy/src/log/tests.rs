@@ -24,7 +24,7 @@ use crate::config::AccessLogFormat;
 /// Far longer than any wait here takes on a slow machine.
 const HANG_GUARD: Duration = Duration::from_mins(2);
 
-/// An output that fills up, or blocks, as a test says.
+/// An output that fills up or blocks on demand.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TestOutput(Arc<(Mutex<OutputState>, Condvar)>);
 

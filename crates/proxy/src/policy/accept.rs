@@ -1,4 +1,4 @@
-//! Whether a request accepts a stored response, by its own directives and the response's (RFC 9111, 4.2 and 5.2.1).
+//! Decides if a request accepts a stored response, by its own directives and the response's (RFC 9111, 4.2 and 5.2.1).
 
 use std::time::Duration;
 

@@ -59,7 +59,7 @@ fn is_condition(name: &str) -> bool {
     matches!(name, "if-none-match" | "if-modified-since" | "if-match" | "if-unmodified-since")
 }
 
-/// Whether a list of entity tags contains `*` or a matching tag.
+/// True if a list of entity tags contains `*` or a matching tag.
 fn lists_tag(request: &HeaderMap, field: &HeaderName, matches: impl Fn(&[u8]) -> bool) -> bool {
     listed(request, field).any(|tag| tag == b"*" || matches(tag))
 }
@@ -95,7 +95,7 @@ pub fn to_not_modified(stored: &mut HeaderMap) {
     }
 }
 
-/// Whether the origin can validate it.
+/// True if the origin can validate it.
 #[must_use]
 pub fn has_validator(stored: &HeaderMap) -> bool {
     stored.contains_key(ETAG) || stored.contains_key(LAST_MODIFIED)
@@ -114,7 +114,7 @@ pub fn conditional_request(stored: &HeaderMap) -> impl Iterator<Item = (HeaderNa
     )
 }
 
-/// Whether a 304 is about the stored response (RFC 9111, 4.3.4). If not, the response has to be fetched whole.
+/// True if a 304 is about the stored response (RFC 9111, 4.3.4). If not, the response has to be fetched whole.
 #[must_use]
 pub fn is_about_stored(stored: &HeaderMap, not_modified: &HeaderMap) -> bool {
     if not_modified.contains_key(VARY) && Vary::of(not_modified) != Vary::of(stored) {
@@ -136,7 +136,7 @@ pub fn is_about_stored(stored: &HeaderMap, not_modified: &HeaderMap) -> bool {
 }
 
 /// Updates a stored head with the fields of a 304 (RFC 9111, 3.2). Fields that describe the stored bytes stay, and so
-/// does `Vary`. Date and age start anew. `directives` are those of the 304.
+/// does `Vary`. Date and age start again. `directives` are those of the 304.
 ///
 /// The caller checks [`is_about_stored`] first, and recomputes the freshness from the updated head afterwards.
 pub fn freshen(
@@ -162,7 +162,7 @@ pub fn freshen(
     }
 }
 
-/// What a response to HEAD means for the stored response to GET (RFC 9111, 4.3.5).
+/// The effect of a response to HEAD on the stored response to GET (RFC 9111, 4.3.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadEffect {
     /// It describes the same response: [`freshen`] with its fields.

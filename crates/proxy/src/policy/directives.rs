@@ -45,7 +45,7 @@ impl RequestDirectives {
         directives
     }
 
-    /// Whether there are no directives, as in nearly all requests.
+    /// True if there are no directives, as in nearly all requests.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -74,7 +74,7 @@ impl RequestDirectives {
     }
 }
 
-/// What `no-cache` or `private` applies to.
+/// The scope of `no-cache` or `private`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
     /// The directive is absent.

@@ -35,7 +35,7 @@ impl Heuristics {
     pub const OFF: Self = Self { percent: 0, lifetime_max: Duration::ZERO };
 }
 
-/// Where a lifetime comes from.
+/// The source of a lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// A directive or `Expires`.
@@ -57,7 +57,7 @@ pub struct Freshness {
     pub swr: Option<Duration>,
     /// How long after its lifetime it may be served if the origin fails; as `swr`.
     pub sie: Option<Duration>,
-    /// Whether the cache or the client may decide to use it stale (RFC 9111, 4.2.4).
+    /// True if the cache or the client may decide to use it stale (RFC 9111, 4.2.4).
     pub may_be_stale: bool,
     /// `no-cache`: each use needs validation, fresh or not.
     pub must_validate: bool,
@@ -113,7 +113,7 @@ impl Freshness {
     }
 }
 
-/// Whether a status may get a heuristic lifetime (RFC 9110, 15.1).
+/// True if a status may get a heuristic lifetime (RFC 9110, 15.1).
 #[must_use]
 pub fn is_heuristically_cacheable(status: StatusCode) -> bool {
     matches!(status.as_u16(), 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)

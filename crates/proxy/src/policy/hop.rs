@@ -128,7 +128,7 @@ pub fn add_via(headers: &mut HeaderMap, received: Version, pseudonym: &str) {
     }
 }
 
-/// Whether `Via` already names this process.
+/// True if `Via` already names this process.
 #[must_use]
 pub fn is_loop(headers: &HeaderMap, pseudonym: &str) -> bool {
     headers.contains_key(VIA)

@@ -57,7 +57,7 @@ pub struct GetExchange<'a> {
     pub response: &'a HeaderMap,
 }
 
-/// Whether the response may be stored. The caller makes sure that its body is whole.
+/// Decides if the response may be stored. The caller makes sure that its body is complete.
 pub fn storable(
     exchange: &GetExchange<'_>,
     request_directives: &RequestDirectives,
@@ -104,7 +104,7 @@ pub fn storable(
     Ok(())
 }
 
-/// Whether the cache understands the status: those of RFC 9110 and its well-known extensions.
+/// True if the cache understands the status: those of RFC 9110 and its well-known extensions.
 #[must_use]
 pub fn is_understood(status: StatusCode) -> bool {
     matches!(

@@ -65,7 +65,7 @@ impl Vary {
         SelectingValues(self.normalised(request).as_slice().into())
     }
 
-    /// Whether a request has the same values. Nothing matches [`Vary::Any`].
+    /// True if a request has the same values. Nothing matches [`Vary::Any`].
     #[must_use]
     pub fn matches(&self, selected: &SelectingValues, request: &HeaderMap) -> bool {
         match self {

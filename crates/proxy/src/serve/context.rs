@@ -79,7 +79,7 @@ pub struct RequestContext {
     private: Mutex<PrivateParts>,
 }
 
-/// What the origin sent for this client alone. Boxed, because most requests have none of it.
+/// Parts of the origin's response for this client alone. Boxed, because most requests have none of it.
 #[derive(Default)]
 struct PrivateParts {
     response: Option<Box<Response<FetchedBody>>>,
@@ -121,7 +121,7 @@ impl RequestContext {
         self.headers.contains_key(AUTHORIZATION)
     }
 
-    /// Whether the origin may recognise the user: by credentials or a cookie.
+    /// True if the origin may recognise the user: by credentials or a cookie.
     #[must_use]
     pub fn may_identify_user(&self) -> bool {
         self.has_credentials() || self.headers.contains_key(COOKIE)

@@ -59,13 +59,13 @@ impl OriginFailure {
     }
 }
 
-/// Whether a status means that the origin has failed (RFC 5861, 4; 408 as in Belfrage).
+/// True if a status means that the origin has failed (RFC 5861, 4; 408 as in Belfrage).
 #[must_use]
 pub fn is_failure(status: StatusCode) -> bool {
     matches!(status.as_u16(), 408 | 500 | 502 | 503 | 504)
 }
 
-/// Whether a status depends on the range or conditions of its request, so that the response fits no other request.
+/// True if a status depends on the range or conditions of its request, so that the response fits no other request.
 fn is_conditional(status: StatusCode) -> bool {
     matches!(
         status,
@@ -133,7 +133,7 @@ pub async fn load(
 /// The stored response that a load validates.
 struct Revalidation {
     stored: Arc<StoredResponse>,
-    /// Whether it may still be served, stale or not.
+    /// True if it may still be served, stale or not.
     is_servable: bool,
 }
 
@@ -206,8 +206,8 @@ impl OriginFetch {
         response: Response<FetchedBody>,
         started: SystemTime,
     ) -> LoadedEntry {
-        // The head of a part also tells whether the whole may be shared. The marker is renewed only if it may not:
-        // otherwise the next request has to find out.
+        // The head of a partial response also shows if the complete one may be shared. The marker is renewed only if it may
+        // not; otherwise the next request decides.
         let whole = self.evaluate(StatusCode::OK, response.headers().clone(), started).storability;
         self.context.set_private_response(response);
         match whole {
@@ -259,7 +259,7 @@ impl OriginFetch {
     }
 
     /// The marker that responses are not shared. It is stored unless the reason lies in this request, or a fresh
-    /// response is stored that only this request did not want. The marker for credentials has a key of its own.
+    /// response is stored that only this request did not want. The marker for credentials has a separate key.
     fn uncacheable(&self, reason: UncacheableReason) -> LoadedEntry {
         let cache = &self.context.route.cache;
         let is_about_request = match reason {
@@ -454,7 +454,7 @@ impl OriginFetch {
     }
 }
 
-/// A response's head, and what HTTP says about storing it.
+/// A response's head, and the decision to store it.
 struct EvaluatedHead {
     status: StatusCode,
     headers: HeaderMap,

@@ -49,7 +49,7 @@ pub fn try_hit(context: &RequestContext) -> Option<Reply> {
 }
 
 /// The key of the variant that a request selects, if the latest response of the URL is another one. That response may
-/// have expired: its `Vary` still applies, and the request does not wait until it is loaded anew.
+/// have expired: its `Vary` still applies, and the request does not wait for the next load.
 fn variant_key(context: &RequestContext, entry_key: &EntryKey) -> Option<EntryKey> {
     if entry_key.variant.is_some() {
         return None;
@@ -147,7 +147,7 @@ pub async fn serve_get(context: &Arc<RequestContext>, runtime: &LocalRuntime) ->
             CacheEntry::OtherVariant(latest) => latest,
         };
         if stored.matches(&context.headers) {
-            // An error response to a client that was not identified; nothing says that identified ones may share it.
+            // An error response to a client that was not identified; identified ones may not share it.
             if answer.outcome == Outcome::Coalesced
                 && stored.lifespan == Lifespan::NONE
                 && !stored.status.is_success()
@@ -173,7 +173,7 @@ pub async fn serve_get(context: &Arc<RequestContext>, runtime: &LocalRuntime) ->
     Box::pin(load_uncoalesced(context, entry_key, Forward::VaryMiss)).await
 }
 
-/// Whether responses to requests with credentials are known not to be shared, and none without is stored.
+/// True if responses to requests with credentials are known not to be shared, and none without is stored.
 fn is_unshared_with_credentials(context: &RequestContext, entry_key: &EntryKey) -> bool {
     let cache = &context.route.cache;
     let marker = EntryKey::credentials_marker(&entry_key.key);
@@ -182,7 +182,7 @@ fn is_unshared_with_credentials(context: &RequestContext, entry_key: &EntryKey) 
         && !cache.peek(entry_key).is_some_and(|found| matches!(found.value, CacheEntry::Response(_)))
 }
 
-/// Loads a response for this request alone. It is stored if it turns out to be storable.
+/// Loads a response for this request alone. It is stored if it is storable.
 async fn load_uncoalesced(context: &Arc<RequestContext>, entry_key: EntryKey, forward: Forward) -> Reply {
     if let Some(private) = context.take_private_response() {
         return pass_through(private, CacheStatus::forwarded(Outcome::Miss, forward));

@@ -157,7 +157,7 @@ impl OriginClient {
         }
     }
 
-    /// Whether it is an HTTP server, which can declare how long its responses are fresh.
+    /// True if it is an HTTP server, which can declare how long its responses are fresh.
     #[must_use]
     pub fn is_http(&self) -> bool {
         matches!(self.backend, OriginBackend::Http(_))

@@ -119,7 +119,7 @@ pub struct BodyReceiver {
     pub body: FetchedBody,
     pub writer: SpoolWriter,
     pub chunks: BodyChunks,
-    /// What the response reserves beside its body, in bytes.
+    /// The reservation of the response beside its body, in bytes.
     pub overhead_bytes: usize,
     /// `None`: the body is not to be stored.
     pub target: Option<StoreTarget>,

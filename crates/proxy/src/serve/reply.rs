@@ -37,7 +37,7 @@ use crate::policy::{
 pub struct Reply {
     pub response: Response<ReplyBody>,
     pub cache_status: CacheStatus,
-    /// Whether the head already has its `Cache-Status`.
+    /// True if the head already has its `Cache-Status`.
     has_cache_status: bool,
 }
 

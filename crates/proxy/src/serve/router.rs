@@ -121,7 +121,7 @@ impl Route {
         (lifespan != Lifespan::NONE).then_some(lifespan)
     }
 
-    /// Whether a response without freshness may be shared at all: the origin declares a lifetime, a stale period,
+    /// True if a response without freshness may be shared at all: the origin declares a lifetime, a stale period,
     /// `public`, or `no-cache` (each use is validated); the route sets a lifetime; or the origin is a database, which does
     /// not know the user. Without any of these it may be one user's page, selected by a cookie.
     fn may_share(&self, directives: &ResponseDirectives, freshness: &Freshness) -> bool {

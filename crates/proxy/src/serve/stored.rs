@@ -55,7 +55,7 @@ pub enum CacheEntry {
     Response(Arc<StoredResponse>),
     /// Responses are not shared: each request goes to the origin, without coalescing.
     Uncacheable(Arc<UncacheableMarker>),
-    /// Never stored: the latest response of the URL, which the request does not select. It says which fields select.
+    /// Never stored: the latest response of the URL, which the request does not select. Its `Vary` names the selecting fields.
     OtherVariant(Arc<StoredResponse>),
 }
 
@@ -131,7 +131,7 @@ pub enum UncacheableReason {
 }
 
 impl UncacheableReason {
-    /// Whether the only reason is a status without a declared lifetime.
+    /// True if the only reason is a status without a declared lifetime.
     #[must_use]
     pub fn is_status(self) -> bool {
         matches!(self, Self::NoLifetime | Self::NotStorable(NotStorable::Status))
@@ -158,7 +158,7 @@ impl UncacheableMarker {
         CacheEntry::Uncacheable(Arc::new(Self { reason, lifespan: Lifespan { ttl, ..Lifespan::NONE } }))
     }
 
-    /// Whether it applies only to requests with credentials.
+    /// True if it applies only to requests with credentials.
     #[must_use]
     pub fn is_for_credentials(&self) -> bool {
         self.reason == UncacheableReason::NotStorable(NotStorable::Credentials)
@@ -166,7 +166,7 @@ impl UncacheableMarker {
 }
 
 impl StoredResponse {
-    /// Whether a request with these header fields selects this response.
+    /// True if a request with these header fields selects this response.
     #[must_use]
     pub fn matches(&self, request: &HeaderMap) -> bool {
         self.selecting.as_ref().is_none_or(|selecting| self.vary.matches(selecting, request))

@@ -179,8 +179,10 @@ mod tests {
         // Failed addresses come last, so that no request waits for them.
         assert_eq!(connector.candidates(found), [good, refusing, silent]);
         drop(listening);
-        let error =
-            connector.connect_first(vec![good, refusing, silent], deadline()).await.expect_err("nobody");
+        let error = connector
+            .connect_first(vec![good, refusing, silent], deadline())
+            .await
+            .expect_err("no endpoint accepts");
         assert!(
             matches!(&error, UpstreamError::ConnectTimeout { at, .. } if **at == *silent.to_string()),
             "{error:?}"

@@ -1,6 +1,6 @@
 //! A connection of HTTP/2.
 //!
-//! It uses h2 directly: hyper does not tell how many streams the origin allows, nor which requests a closing connection
+//! It uses h2 directly: hyper does not report how many streams the origin allows, nor which requests a closing connection
 //! has not processed.
 
 use std::{
@@ -315,7 +315,7 @@ fn stream_failure(
             "its head is malformed, or more than twice as large as it may be",
         ));
     }
-    // The origin says that it has not processed the request (RFC 9113, 8.7).
+    // The origin reports that it has not processed the request (RFC 9113, 8.7).
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     let is_unseen = error.is_remote() && (is_refused || error.is_go_away());
     if !is_refused && !error.is_reset() {
@@ -331,10 +331,10 @@ fn stream_failure(
 async fn send(mut outgoing: OutgoingBody, mut upstream: SendStream<Bytes>) {
     loop {
         let frame = tokio::select! {
-            frame = outgoing.frame() => frame,
-            // The response says why.
-            _ = poll_fn(|cx| upstream.poll_reset(cx)) => return,
-        };
+                    frame = outgoing.frame() => frame,
+        // The response contains the reason.
+                    _ = poll_fn(|cx| upstream.poll_reset(cx)) => return,
+                };
         match frame.map(|frame| frame.map(Frame::into_data)) {
             Some(Ok(Ok(data))) => {
                 if !send_all(data, &mut outgoing, &mut upstream).await {

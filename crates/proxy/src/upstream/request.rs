@@ -125,12 +125,12 @@ impl RetryableRequest {
         OutgoingBody { upload: self.upload.clone(), body: None, size: self.size }
     }
 
-    /// Whether it may be sent again although the origin may have processed it.
+    /// True if it may be sent again although the origin may have processed it.
     pub(super) fn is_repeatable(&self) -> bool {
         self.head.method.is_idempotent() && self.is_whole()
     }
 
-    /// Whether none of its body has been sent.
+    /// True if none of its body has been sent.
     pub(super) fn is_whole(&self) -> bool {
         self.upload.as_ref().is_none_or(|upload| !upload.has_started.load(Relaxed))
     }

@@ -1,4 +1,4 @@
-//! The frontend, in real bytes on the loopback.
+//! The frontend, over loopback connections.
 
 mod corpus;
 mod descriptors;

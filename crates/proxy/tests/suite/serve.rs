@@ -1,9 +1,9 @@
 //! The proxy as a whole, with real bytes on both sides.
 
-mod answers;
-mod crowds;
+mod coalescing;
 mod faults;
 mod model;
-mod own;
-mod poison;
+mod poisoning;
+mod private;
+mod stored;
 mod support;

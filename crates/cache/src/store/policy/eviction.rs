@@ -8,7 +8,7 @@ pub(crate) type Slot = u32;
 /// No slot.
 pub(super) const NONE: Slot = Slot::MAX;
 
-/// What a policy stores in each entry.
+/// The data that a policy stores in each entry.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct PolicyData {
@@ -46,7 +46,7 @@ pub(crate) trait PolicyEntries {
 pub(super) trait EvictionPolicy: Debug + Default {
     /// The name in configuration files.
     const NAME: &'static str;
-    /// Which entry is evicted first, with the source.
+    /// The entry that is evicted first, with the source.
     const SUMMARY: &'static str;
     /// Bytes that the policy stores for each entry, without [`PolicyData`].
     const ENTRY_BYTES: usize = 0;

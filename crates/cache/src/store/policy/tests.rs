@@ -335,13 +335,14 @@ proptest! {
         while let Some(slot) = cache.policy.evict(&mut cache.entries) {
             cache.forget(slot);
         }
-        prop_assert!(cache.slots.is_empty(), "{:?} are never given up", cache.contents());
+        prop_assert!(cache.slots.is_empty(), "{:?} are never evicted", cache.contents());
     }
 }
 
 /// Belady, Nelson, Shedler, "An anomaly in space-time characteristics of certain programs running in a
 /// paging machine", CACM 12 (1969): first in, first out, has 9 faults with three frames and 10 with
-/// four. A cache filter keys are never written anew is first in, first out under lrw.
+/// four. Under lrw a cache whose keys are never rewritten
+/// is first in, first out.
 #[test]
 fn lrw_shows_beladys_anomaly_and_lru_does_not() {
     let requests = [1, 2, 3, 4, 1, 2, 5, 1, 2, 3, 4, 5];

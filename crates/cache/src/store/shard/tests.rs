@@ -40,7 +40,7 @@ fn new(key: u8, value: u32, expires: Time, stale_for: Duration) -> NewEntry<'sta
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
-    /// Whether everything fits together.
+    /// Checks the invariants.
     fn validate(&mut self) {
         let stored = self.entries.iter().flatten().count();
         assert_eq!(stored, self.index.len(), "every entry is listed once");
@@ -48,13 +48,16 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             let is_vacant = self.vacant.iter().any(|vacant| vacant.0 as usize == slot);
             assert!(is_vacant || self.entries[slot].is_some(), "every slot is taken or vacant");
         }
-        assert!(!matches!(self.entries.last(), Some(None)), "vacant slots at the end are given back");
+        assert!(!matches!(self.entries.last(), Some(None)), "vacant slots at the end are released");
         assert!(stored <= self.ceiling.max);
         for &slot in &self.index {
-            let entry = self.entries[slot as usize].as_ref().expect("what is listed is there");
+            let entry = self.entries[slot as usize].as_ref().expect("a listed entry exists");
             let found = self.index.find(lengthen(entry.short_hash), |&listed| listed == slot);
-            assert!(found.is_some(), "what is listed is found by its hash");
-            assert!(self.sweep.earliest <= entry.life.kept_until(), "the sweep does not rest too long");
+            assert!(found.is_some(), "a listed entry is found by its hash");
+            assert!(
+                self.sweep.earliest <= entry.life.kept_until(),
+                "the sweep resumes before the first expiry"
+            );
         }
     }
 }
@@ -69,7 +72,7 @@ enum Step {
     Clear(Invalidation),
     Evict,
     Purge,
-    AdmissionPermit(u64),
+    Advance(u64),
 }
 
 fn how() -> impl Strategy<Value = Invalidation> {
@@ -87,12 +90,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => how().prop_map(Step::Clear),
         1 => Just(Step::Evict),
         1 => Just(Step::Purge),
-        4 => (0..10_u64).prop_map(Step::AdmissionPermit),
+        4 => (0..10_u64).prop_map(Step::Advance),
     ];
     prop::collection::vec(step, 0..300)
 }
 
-/// What an invalidation leaves stale. What it removes is taken out as it goes.
+/// Marks invalidated entries of the model as stale. The caller removes the entries that the shard removed.
 fn invalidate(
     model: &mut BTreeMap<u8, (u32, Time)>,
     is_stale: bool,
@@ -107,8 +110,8 @@ fn invalidate(
 }
 
 proptest! {
-    /// The model knows what was stored last under every key. A shard may have less, by as much as it
-    /// says; what it has is that, and it has no more than it may.
+/// The model holds the last value of every key. A shard lacks only the entries that it reported as removed,
+    /// its values are the model's, and it stays within its limit.
     #[test]
     fn shard_matches_the_model_within_its_limit(
         steps in steps(),
@@ -122,7 +125,7 @@ proptest! {
         let entries_max = limit.and_then(|limit| limit.entries).unwrap_or(usize::MAX);
         let hasher = FixedState::with_seed(1);
         let mut shard = Shard::new(&hasher, limit, entries_max, true);
-        // What is stored, and until when it is fresh.
+// Values, and until when they are fresh.
         let mut model: BTreeMap<u8, (u32, Time)> = BTreeMap::new();
         let serves_stale = !stale_for.is_zero();
         let (mut now, mut value) = (0, 0);
@@ -143,7 +146,7 @@ proptest! {
                             prop_assert!(at(now) >= expires + stale_for);
                         }
                         (LookupResult::Missing { version }, None) => prop_assert_eq!(version, 0),
-                        (found, None) => prop_assert!(false, "{:?} is not there", found),
+                        (found, None) => prop_assert!(false, "{:?} is not in the model", found),
                     }
                 }
                 Step::Publish { key, ttl_ms } => {
@@ -155,7 +158,7 @@ proptest! {
                         prop_assert!(gone.iter().any(|entry| (entry.key, entry.value) == (key, old)));
                         gone.retain(|entry| entry.key != key);
                     }
-                    // With a ceiling of nothing but itself, what is published stays.
+// Even if the limit is one entry, the new value stays.
                     model.insert(key, (value, expires));
                 }
                 Step::Remove(key) => {
@@ -187,7 +190,7 @@ proptest! {
                     let is_expired = |entry: &Entry<u8, u32>| at(now) >= entry.life.kept_until();
                     prop_assert!(gone.iter().all(is_expired) || gone.len() == 1);
                 }
-                Step::AdmissionPermit(ms) => now += ms,
+                Step::Advance(ms) => now += ms,
             }
             for entry in &gone {
                 let model = model.remove(&entry.key).map(|(value, _)| value);
@@ -203,7 +206,7 @@ proptest! {
 fn a_value_is_fresh_until_it_expires() {
     let seen = |shard: &Shard<u8, u32>, ms| match shard.look_up(hash(7), &7, at(ms)) {
         LookupResult::Fresh { value, .. } => Ok(value),
-        LookupResult::Aged(_) => panic!("nothing is stale here"),
+        LookupResult::Aged(_) => panic!("the lifetime has no stale time"),
         LookupResult::Missing { version } => Err(version),
     };
     let mut shard = shard(None);
@@ -224,12 +227,12 @@ fn a_version_is_claimed_once() {
     assert!(!shard.claim(hash(7), &7, 0), "published meanwhile");
     assert!(shard.claim(hash(7), &7, 1));
     shard.unclaim(&7, 0);
-    assert!(!shard.claim(hash(7), &7, 1), "an ended claim takes no later one along");
+    assert!(!shard.claim(hash(7), &7, 1), "an ended claim does not end a later one");
     shard.unclaim(&7, 1);
     assert!(shard.claim(hash(7), &7, 1));
     shard.unclaim(&7, 1);
     shard.remove(hash(7), &7);
-    assert!(shard.claim(hash(7), &7, 1), "what was seen has been evicted, and nothing is in its place");
+    assert!(shard.claim(hash(7), &7, 1), "the value was removed, and none has replaced it");
 }
 
 #[test]
@@ -256,7 +259,7 @@ fn stores_remove_expired_entries() {
     }
     assert_eq!((shard.len(), shard.evictions().expired), (500, 1_000));
     shard.validate();
-    // Writing anew what is there sweeps, too.
+    // A replacement sweeps, too.
     for _ in 0..500 {
         store(&mut shard, 0, at(2_000), at(1_000));
     }
@@ -287,7 +290,7 @@ fn reclaiming_removes_expired_entries_then_the_oldest() {
     }
     let mut left = Vec::new();
     let mut key = 1_000;
-    // 700, and the one that it was for.
+    // 700, and the new entry.
     while shard.len() != 701 {
         left.extend(store(&mut shard, 100, key, Time::NEVER));
         key += 1;
@@ -299,7 +302,7 @@ fn reclaiming_removes_expired_entries_then_the_oldest() {
     assert_eq!(expired.len(), 100);
     assert!(oldest.is_sorted(), "in the order of their writes: {oldest:?}");
     assert_eq!(shard.evictions().expired, 100);
-    // Nothing more leaves before it is full again.
+    // No more entries are removed before it is full again.
     assert_eq!(store(&mut shard, 100, key, Time::NEVER), Vec::<u32>::new());
 }
 
@@ -336,7 +339,7 @@ fn memory_of_removed_entries_is_released() {
     for key in 0..100_000 {
         shard.insert(new(key), at(0));
     }
-    // A hundred come for every thousand that leave.
+    // 100 insertions for every 1,000 evictions.
     for key in 100_000..109_900 {
         if key % 100 == 0 {
             (0..1_000).for_each(|_| assert!(shard.evict().is_some()));
@@ -345,7 +348,7 @@ fn memory_of_removed_entries_is_released() {
     }
     assert_eq!(shard.len(), 10_900);
     (0..10_000).for_each(|_| assert!(shard.evict().is_some()));
-    // The last ones took the lowest slots that were vacant when they came.
+    // The last ones took the lowest vacant slots.
     assert_eq!(shard.entries.len(), 9_900);
     assert!(shard.entries.capacity() <= 4 * 9_900 && shard.index.capacity() <= 4 * 9_900);
     assert!(shard.vacant.len() <= 9_900, "{} slots are listed", shard.vacant.len());

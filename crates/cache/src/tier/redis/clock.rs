@@ -10,7 +10,7 @@ pub(super) type Micros = u64;
 /// The tolerated error of a clock.
 pub(super) const SLACK: Micros = 1_000_000;
 
-/// What is known about the server's clock.
+/// An estimate of the server's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ServerClock {
     /// Its reading, at some moment between these two.

@@ -46,7 +46,7 @@ pub(super) struct Envelope {
     body: Bytes,
 }
 
-/// Which stored values satisfy a lookup. `lookup.lua` applies the same rule.
+/// The stored values that satisfy a lookup. `lookup.lua` applies the same rule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueryBounds {
     pub(super) now: Micros,
@@ -135,7 +135,7 @@ impl Envelope {
         Some(Self { stamp, began, fresh_until, stale, took, is_negative, is_expired, tags, body })
     }
 
-    /// Whether it satisfies a lookup.
+    /// True if it satisfies a lookup.
     pub(super) fn satisfies(&self, query_bounds: QueryBounds) -> bool {
         let QueryBounds { now, oldest, since } = query_bounds;
         let is_fresh = !self.is_expired && self.fresh_until > now;

@@ -26,7 +26,7 @@ pub(super) struct LockRequest {
     number: u64,
     token: String,
     /// The time of the request: a lower bound on the server's clock.
-    asked: Micros,
+    requested: Micros,
 }
 
 /// A lock that this node holds. Its lease is renewed until it is dropped.
@@ -38,11 +38,11 @@ pub(super) struct HeldLock {
 }
 
 impl LockRequest {
-    pub(super) fn new(inner: &Arc<RedisState>, key: &Bytes, asked: Micros) -> Self {
+    pub(super) fn new(inner: &Arc<RedisState>, key: &Bytes, requested: Micros) -> Self {
         static TAKEN: AtomicU64 = AtomicU64::new(0);
         let number = TAKEN.fetch_add(1, Relaxed);
-        let token = format!("{}-{number}-{asked}", inner.node);
-        Self { inner: Arc::clone(inner), key: key.clone(), number, token, asked }
+        let token = format!("{}-{number}-{requested}", inner.node);
+        Self { inner: Arc::clone(inner), key: key.clone(), number, token, requested }
     }
 
     pub(super) fn token(&self) -> &str {
@@ -93,8 +93,8 @@ impl Lease for HeldLock {
     fn complete(mut self: Box<Self>, result: Result<TierValue, String>) -> TierFuture<'static, ()> {
         let request = self.request.take();
         Box::pin(async move {
-            if let Some(LockRequest { inner, key, token, asked, .. }) = request {
-                inner.complete(&key, token, asked, Some(result)).await;
+            if let Some(LockRequest { inner, key, token, requested, .. }) = request {
+                inner.complete(&key, token, requested, Some(result)).await;
             }
         })
     }
@@ -102,10 +102,10 @@ impl Lease for HeldLock {
 
 impl Drop for HeldLock {
     fn drop(&mut self) {
-        let Some(LockRequest { inner, key, token, asked, .. }) = self.request.take() else { return };
+        let Some(LockRequest { inner, key, token, requested, .. }) = self.request.take() else { return };
         if !token.is_empty() {
             let live = inner.live.clone();
-            live.spawn(async move { inner.complete(&key, token, asked, None).await });
+            live.spawn(async move { inner.complete(&key, token, requested, None).await });
         }
     }
 }
@@ -116,7 +116,7 @@ impl RedisState {
         &self,
         key: &Bytes,
         token: String,
-        asked: Micros,
+        requested: Micros,
         result: Option<Result<TierValue, String>>,
     ) {
         let now = self.live.now();
@@ -124,7 +124,7 @@ impl RedisState {
             Some(Ok(kept)) => {
                 let time = self.replica.lock().clock.earliest(now);
                 let stamp = time.saturating_sub(micros(kept.age));
-                let began = stamp.saturating_sub(micros(kept.load_duration)).max(asked);
+                let began = stamp.saturating_sub(micros(kept.load_duration)).max(requested);
                 let envelope = Envelope::new(&kept, stamp, began);
                 let is_outdated =
                     self.replica.lock().log.validity(key, &envelope.tags, envelope.began) != Validity::Sound;

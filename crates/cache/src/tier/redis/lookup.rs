@@ -33,11 +33,11 @@ impl RedisState {
         }
         let mut unusable = None;
         loop {
-            let asked = self.lookup_once(&link, &key, query, unusable, deadline).await?;
-            match asked {
+            let reply = self.lookup_once(&link, &key, query, unusable, deadline).await?;
+            match reply {
                 Err(stamp) if unusable.is_none() => unusable = Some(stamp),
-                Err(_) => return Err(TierError::Failed("it holds what it should not".to_owned())),
-                Ok(asked) => return Ok(asked),
+                Err(_) => return Err(TierError::Failed("it returns invalid values".to_owned())),
+                Ok(reply) => return Ok(reply),
             }
         }
     }
@@ -146,7 +146,7 @@ impl RedisState {
     }
 }
 
-/// Whether a found value may be served. After a wait it may have expired.
+/// True if a found value may be served. After a wait it may have expired.
 fn is_acceptable(kept: &TierValue, query: TierQuery) -> bool {
     kept.fresh_for != Some(Duration::ZERO) || query.waited.is_some()
 }

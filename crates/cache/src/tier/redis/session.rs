@@ -78,7 +78,7 @@ pub(super) async fn check(inner: &Arc<RedisState>) -> Result<(), TierError> {
     let silent = || {
         let within = format_duration(CONNECT_TIMEOUT);
         TierError::Failed(format!(
-            "no answer within {within}; check the host and the port, and whether it speaks TLS"
+            "no answer within {within}; check the host and the port, and that it speaks TLS"
         ))
     };
     let connecting = RedisConnection::connect(&inner.url, 0, |_| Ok(()));
@@ -132,7 +132,7 @@ impl RedisState {
         Ok(link)
     }
 
-    /// Checks the connection, reads missed events, and removes waiters that have given up.
+    /// Checks the connection, reads missed events, and removes waiters that were dropped.
     async fn check_up(&self, link: &RedisConnection) -> Result<(), TierError> {
         while self.catch_up_some(link, self.deadline()).await? {}
         self.waiters.lock().retain(|_, waiters| {
@@ -165,16 +165,16 @@ impl RedisState {
             }
         }
         if length >= NOTES_MAX && is_there == 0 {
-            self.skip_lost_notes(&missed);
+            self.skip_lost_events(&missed);
         }
-        for told in missed {
-            self.apply(told, true);
+        for event in missed {
+            self.apply(event, true);
         }
         Ok(is_more)
     }
 
     /// Invalidates softly if events were dropped from the log before they were read.
-    fn skip_lost_notes(&self, missed: &[ReceivedEvent]) {
+    fn skip_lost_events(&self, missed: &[ReceivedEvent]) {
         let Some(first) = missed.first() else { return };
         let is_first_look = {
             let mut replica = self.replica.lock();
@@ -190,15 +190,15 @@ impl RedisState {
     fn receive(&self, generation: u64, info: PushInfo) {
         match (info.kind, info.data.as_slice()) {
             (PushKind::Disconnection, _) => self.mark_broken(generation),
-            (PushKind::Message, [channel, encode_outcome]) => {
-                let (Some(channel), Some(encode_outcome)) = (bytes(channel), bytes(encode_outcome)) else {
+            (PushKind::Message, [channel, message]) => {
+                let (Some(channel), Some(message)) = (bytes(channel), bytes(message)) else {
                     return;
                 };
                 if channel == self.notes_channel().as_bytes() {
-                    if let Some(told) = ReceivedEvent::read(encode_outcome) {
-                        self.apply(told, false);
+                    if let Some(event) = ReceivedEvent::read(message) {
+                        self.apply(event, false);
                     }
-                } else if let Some((key, outcome)) = decode_outcome(encode_outcome) {
+                } else if let Some((key, outcome)) = decode_outcome(message) {
                     self.wake(key, &outcome);
                 }
             }
@@ -207,8 +207,8 @@ impl RedisState {
     }
 
     /// Applies an event once, unless this node published it. In log order no earlier event is missing.
-    fn apply(&self, told: ReceivedEvent, is_in_order: bool) {
-        let ReceivedEvent { id, at, node, note } = told;
+    fn apply(&self, event: ReceivedEvent, is_in_order: bool) {
+        let ReceivedEvent { id, at, node, note } = event;
         {
             let mut replica = self.replica.lock();
             if at > replica.clock.latest(self.live.now()) + SLACK {
@@ -222,12 +222,12 @@ impl RedisState {
             if is_in_order {
                 replica.after = replica.after.max(id);
                 let after = replica.after;
-                let has_been_heard = replica.received_ahead.contains(&id);
+                let is_applied = replica.received_ahead.contains(&id);
                 while replica.received_ahead.first().is_some_and(|received_ahead| *received_ahead <= after) {
                     replica.received_ahead.pop_first();
                 }
                 // Events before this node joined do not concern its memory.
-                if has_been_heard || at < replica.began {
+                if is_applied || at < replica.began {
                     return;
                 }
             } else if id <= replica.after || !replica.received_ahead.insert(id) {
@@ -265,17 +265,17 @@ impl RedisState {
         let ats: Vec<String> = self.run(link, notes.collect()).await?;
         let mut ats = ats.into_iter();
         let mut rest = Vec::new();
-        for (command, told) in &batch.commands {
+        for (command, queued_at) in &batch.commands {
             match command {
                 OutboxCommand::Publish(note) => {
                     let at = ats.next().and_then(|at| at.parse().ok());
-                    let at = at.ok_or_else(|| TierError::Failed("its time is no number".to_owned()))?;
+                    let at = at.ok_or_else(|| TierError::Failed("its time is not a number".to_owned()))?;
                     {
                         let mut replica = self.replica.lock();
                         replica.clock.received_ahead(at);
                         replica.log.add(note, at);
                     }
-                    rest.extend(self.invalidate(note, *told, at));
+                    rest.extend(self.invalidate(note, *queued_at, at));
                 }
                 OutboxCommand::Release(key, token) => rest.push(self.free(key, token)),
             }
@@ -300,8 +300,8 @@ impl RedisState {
     }
 
     /// The command that applies an event to its key; `at` is the event's time in the log.
-    fn invalidate(&self, note: &TierEvent, told: Time, at: Micros) -> Option<Cmd> {
-        let waited = self.live.now() - told;
+    fn invalidate(&self, note: &TierEvent, queued_at: Time, at: Micros) -> Option<Cmd> {
+        let waited = self.live.now() - queued_at;
         let (key, how, outcome, value, lasts_ms) = match note {
             TierEvent::Invalidated(InvalidationTarget::Key(key), how) => {
                 let how = if *how == Invalidation::Soft { "soft" } else { "hard" };

@@ -1,4 +1,4 @@
-//! What all parts of the tier share: the connection, the server's clock, the log and the waiters.
+//! The state that all parts of the tier share: the connection, the server's clock, the log and the waiters.
 
 use std::{
     collections::BTreeSet,
@@ -181,8 +181,8 @@ impl RedisState {
 
     /// Closes the connection if it is still this one. The session then reconnects.
     pub(super) fn mark_broken(&self, generation: u64) {
-        let mark_broken = self.link.lock().take_if(|link| link.generation == generation);
-        if mark_broken.is_some() {
+        let broken = self.link.lock().take_if(|link| link.generation == generation);
+        if broken.is_some() {
             self.wake_up.notify_one();
         }
     }
@@ -259,11 +259,11 @@ pub(super) fn explain(error: &RedisError) -> String {
         }
         (_, Some("NOAUTH")) => "it asks for a password: write redis://:PASSWORD@HOST",
         (_, Some("NOPERM")) => {
-            "its user may not do that: allow it +@scripting +@pubsub +@read +@write, ~PREFIX:* and &PREFIX:*"
+            "its user lacks permissions: add +@scripting +@pubsub +@read +@write ~PREFIX:* &PREFIX:*"
         }
-        (_, Some("OOM")) => "it has no room: give it a `maxmemory-policy` that evicts",
+        (_, Some("OOM")) => "it is out of memory: set a `maxmemory-policy` that evicts",
         (ErrorKind::Io, _) => {
-            return format!("{error}; check the host and the port, and whether it runs and speaks TLS");
+            return format!("{error}; check the host and the port, and that it runs and speaks TLS");
         }
         _ => return format!("{error}; check the URL, and that it is Redis 6.2 or newer"),
     };

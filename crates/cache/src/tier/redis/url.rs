@@ -52,7 +52,7 @@ impl FromStr for RedisUrl {
         };
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         if query.contains('@') {
-            return Err(wrong("its parameters have an `@`: write a `?` in a password as %3F"));
+            return Err(wrong("the query has an `@`: write a `?` in a password as %3F"));
         }
         let (authority, database) = place.split_once('/').unwrap_or((place, ""));
         let (userinfo, hosts) = match authority.rsplit_once('@') {
@@ -60,10 +60,10 @@ impl FromStr for RedisUrl {
             None => (String::new(), authority),
         };
         if hosts.is_empty() {
-            return Err(wrong("it names no host"));
+            return Err(wrong("the URL has no host"));
         }
         if database.contains('@') {
-            return Err(wrong("its path has an `@`: write a `/` in a password as %2F"));
+            return Err(wrong("the path has an `@`: write a `/` in a password as %2F"));
         }
         let tls = if is_tls { "rediss" } else { "redis" };
         let server = |host: &str| -> Result<ConnectionInfo, RedisUrlError> {
@@ -75,7 +75,7 @@ impl FromStr for RedisUrl {
         };
         let servers = if is_cluster {
             if !database.is_empty() {
-                return Err(wrong("a cluster has no databases: leave out what comes after the hosts"));
+                return Err(wrong("a cluster has no databases: remove the path"));
             }
             Servers::Cluster(hosts.split(',').map(server).collect::<Result<_, _>>()?)
         } else {
@@ -99,7 +99,7 @@ impl FromStr for RedisUrl {
 }
 
 impl RedisUrl {
-    /// Whether one server may be down while others are up.
+    /// In a cluster one server may be down while others are up.
     pub(super) fn is_cluster(&self) -> bool {
         matches!(self.servers, Servers::Cluster(_))
     }
@@ -113,7 +113,7 @@ impl RedisUrl {
     fn set(&mut self, name: &str, value: &str) -> Result<(), RedisUrlError> {
         let duration = |least: Duration| match parse_duration(value) {
             Ok(duration) if duration >= least => Ok(duration),
-            Ok(_) => Err(wrong(format!("`{name}` has to be {} at least", format_duration(least)))),
+            Ok(_) => Err(wrong(format!("`{name}` has to be at least {}", format_duration(least)))),
             Err(error) => Err(wrong(format!("`{name}`: {error}"))),
         };
         match name {
@@ -123,7 +123,7 @@ impl RedisUrl {
                 self.certificates = Some(TlsCertificates { client_tls: None, root_cert });
             }
             "lease" => self.lease = duration(Duration::from_millis(100))?,
-            "prefix" if value.is_empty() => return Err(wrong("`prefix` is empty: name the cache")),
+            "prefix" if value.is_empty() => return Err(wrong("`prefix` is empty: write a name")),
             "prefix" => value.clone_into(&mut self.prefix),
             "timeout" => self.timeout = duration(Duration::from_millis(1))?,
             _ => return Err(wrong(format!("unknown parameter `{name}`: {}", remedy(name, SETTINGS)))),
@@ -165,19 +165,16 @@ mod tests {
         for (url, expected) in [
             ("secret", "redis: write `redis://` and a host"),
             ("http://secret@host", "redis: a URL begins with redis://, rediss:// or redis+cluster://"),
-            ("redis://:secret@", "redis: it names no host"),
-            ("redis://:sec?ret@host", "redis: its parameters have an `@`: write a `?` in a password as %3F"),
-            ("redis://:sec/ret@host", "redis: its path has an `@`: write a `/` in a password as %2F"),
+            ("redis://:secret@", "redis: the URL has no host"),
+            ("redis://:sec?ret@host", "redis: the query has an `@`: write a `?` in a password as %3F"),
+            ("redis://:sec/ret@host", "redis: the path has an `@`: write a `/` in a password as %2F"),
             ("redis://:secret@host:port", "redis: write redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]"),
             ("redis://:secret@host/people", "redis: write redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]"),
-            (
-                "redis+cluster://:secret@host/1",
-                "redis: a cluster has no databases: leave out what comes after the hosts",
-            ),
+            ("redis+cluster://:secret@host/1", "redis: a cluster has no databases: remove the path"),
             ("redis://host?timeout=5", "redis: `timeout`: `5` has no unit: write `5ms` or `5s`"),
-            ("redis://host?lease=1ms", "redis: `lease` has to be 100ms at least"),
+            ("redis://host?lease=1ms", "redis: `lease` has to be at least 100ms"),
             ("redis://host?leese=1s", "redis: unknown parameter `leese`: did you mean `lease`?"),
-            ("redis://host?prefix=", "redis: `prefix` is empty: name the cache"),
+            ("redis://host?prefix=", "redis: `prefix` is empty: write a name"),
         ] {
             let error = url.parse::<RedisUrl>().err().map(|error| error.to_string());
             assert_eq!(error.as_deref(), Some(expected));

@@ -21,11 +21,11 @@ pub(super) fn encode_outcome(key: &[u8], outcome: &RemoteLoad) -> Vec<u8> {
     [format!("{verdict}{}:", key.len()).as_bytes(), key, reason.as_bytes()].concat()
 }
 
-pub(super) fn decode_outcome(encode_outcome: &[u8]) -> Option<(&[u8], RemoteLoad)> {
-    let colon = encode_outcome.iter().position(|byte| *byte == b':')?;
-    let length: usize = std::str::from_utf8(encode_outcome.get(1..colon)?).ok()?.parse().ok()?;
-    let (key, reason) = encode_outcome.get(colon + 1..)?.split_at_checked(length)?;
-    let outcome = match encode_outcome[0] {
+pub(super) fn decode_outcome(message: &[u8]) -> Option<(&[u8], RemoteLoad)> {
+    let colon = message.iter().position(|byte| *byte == b':')?;
+    let length: usize = std::str::from_utf8(message.get(1..colon)?).ok()?.parse().ok()?;
+    let (key, reason) = message.get(colon + 1..)?.split_at_checked(length)?;
+    let outcome = match message[0] {
         b's' => RemoteLoad::Stored,
         b'u' => RemoteLoad::NotShared,
         b'f' => RemoteLoad::Failed(String::from_utf8_lossy(reason).into_owned()),
@@ -88,8 +88,8 @@ pub(super) struct ReceivedEvent {
 
 impl ReceivedEvent {
     /// Decodes a message of the channel: `ID AT NODE EVENT`.
-    pub(super) fn read(encode_outcome: &[u8]) -> Option<Self> {
-        let mut words = encode_outcome.splitn(4, |byte| *byte == b' ');
+    pub(super) fn read(message: &[u8]) -> Option<Self> {
+        let mut words = message.splitn(4, |byte| *byte == b' ');
         let mut word = || std::str::from_utf8(words.next()?).ok();
         let (id, at, node) = (EventId::read(word()?)?, word()?.parse().ok()?, word()?.to_owned());
         Some(Self { id, at, node, note: decode_event(words.next()?) })
@@ -130,13 +130,13 @@ mod tests {
             ] {
                 let note = TierEvent::Invalidated(what, how);
                 let written = [b"12-3 1500 node ", encode_event(&note).as_slice()].concat();
-                let told = ReceivedEvent {
+                let expected = ReceivedEvent {
                     id: EventId(12, 3),
                     at: 1_500,
                     node: "node".to_owned(),
                     note: Some(note),
                 };
-                assert_eq!(ReceivedEvent::read(&written), Some(told));
+                assert_eq!(ReceivedEvent::read(&written), Some(expected));
             }
         }
     }

@@ -45,14 +45,10 @@ fn coalescing(ttl: Duration) -> Strategy {
 }
 
 impl Node {
-    async fn new(redis: &RedisServer, strategy: &Strategy, is_alone: bool) -> Self {
+    async fn new(redis: &RedisServer, strategy: &Strategy) -> Self {
         let tier = Tier::open(&format!("{}?lease=1s", redis.url())).unwrap();
         let dyn_tier: Arc<dyn stockade_cache::tier::Tier> = Arc::clone(&tier) as _;
-        let shared = if is_alone {
-            SharedTier::without_memory(dyn_tier, RawCodec, RawCodec)
-        } else {
-            SharedTier::with_memory(dyn_tier, RawCodec, RawCodec)
-        };
+        let shared = SharedTier::with_memory(dyn_tier, RawCodec, RawCodec);
         let cache = Cache::builder(strategy.clone()).shared_tier(shared).build().unwrap();
         let node = Self { tier, cache };
         node.until("the tier is up", |node| node.tier.is_connected()).await;
@@ -78,8 +74,8 @@ impl Node {
 }
 
 async fn nodes<const N: usize>(redis: &RedisServer, strategy: &Strategy) -> [Node; N] {
-    let nodes = join_all((0..N).map(|_| Node::new(redis, strategy, false))).await;
-    nodes.try_into().unwrap_or_else(|_| unreachable!("as many as were made"))
+    let nodes = join_all((0..N).map(|_| Node::new(redis, strategy))).await;
+    nodes.try_into().unwrap_or_else(|_| unreachable!("N nodes"))
 }
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -90,8 +86,8 @@ async fn one_cold_key_is_loaded_once_on_all_nodes() {
     let nodes: [Node; 8] = nodes(&redis, &coalescing(MINUTE)).await;
     for round in 0..50 {
         let (key, source) = (format!("key {round}"), source.clone());
-        let asking = nodes.iter().flat_map(|node| (0..10).map(|_| node.get(&key, &source, "Ada")));
-        let answers = join_all(asking).await;
+        let requests = nodes.iter().flat_map(|node| (0..10).map(|_| node.get(&key, &source, "Ada")));
+        let answers = join_all(requests).await;
         assert!(answers.iter().all(|answer| answer.value == "Ada"));
         assert_eq!(answers.iter().filter(|answer| answer.outcome == Outcome::Miss).count(), 1);
         assert_eq!(source.loads(), round + 1, "{:?}", nodes.each_ref().map(|node| node.cache.stats()));
@@ -108,7 +104,7 @@ async fn value_of_another_node_is_a_hit_with_its_age() {
     let [one, other] = nodes(&redis, &coalescing(MINUTE)).await;
     assert_eq!(one.get("ada", &source, "Ada").await.outcome, Outcome::Miss);
     one.cache.wait_idle().await;
-    let answer = other.get("ada", &source, "nobody").await;
+    let answer = other.get("ada", &source, "not loaded").await;
     assert_eq!((answer.value.as_str(), answer.outcome), ("Ada", Outcome::Hit));
     assert!(matches!(answer.reason, Reason::Shared), "{:?}", answer.reason);
     assert!(answer.age < Duration::from_secs(1), "{:?}", answer.age);
@@ -136,13 +132,13 @@ async fn invalidated_value_is_served_by_no_node() {
         }
         assert_eq!(other.get("ada", &source, &old).await.value, old);
         for node in [&third, &one] {
-            assert_eq!(node.get("ada", &source, "nobody").await.value, old, "round {round}");
+            assert_eq!(node.get("ada", &source, "not loaded").await.value, old, "round {round}");
         }
         other.cache.invalidate(&"ada".to_owned(), Invalidation::Hard);
         assert_eq!(other.get("ada", &source, &new).await.value, new, "the node itself at once");
         for node in [&one, &third] {
             node.until("the new one is served", |node| node.cache.get("ada").as_ref() != Some(&old)).await;
-            assert_eq!(node.get("ada", &source, "nobody").await.value, new);
+            assert_eq!(node.get("ada", &source, "not loaded").await.value, new);
         }
     }
     assert_eq!(source.loads(), 40);
@@ -155,7 +151,7 @@ async fn value_inserted_on_one_node_is_served_by_all() {
     assert_eq!(other.get("ada", &source, "Ada").await.value, "Ada");
     one.cache.insert("ada".to_owned(), "Lovelace".to_owned());
     other.until("the old one is gone", |node| node.cache.get("ada").as_deref() != Some("Ada")).await;
-    let answer = other.get("ada", &source, "nobody").await;
+    let answer = other.get("ada", &source, "not loaded").await;
     assert_eq!((answer.value.as_str(), answer.outcome), ("Lovelace", Outcome::Hit));
     one.cache.invalidate_all(Invalidation::Hard);
     other.until("all are gone", |node| node.cache.is_empty()).await;
@@ -169,20 +165,20 @@ async fn reload_does_not_accept_a_value_of_the_tier() {
     let strategy = coalescing(Duration::from_mins(1));
     let mut nodes = Vec::new();
     for _ in 0..3 {
-        nodes.push(Node::new(&redis, &strategy, false).await);
+        nodes.push(Node::new(&redis, &strategy).await);
     }
     let load = |value: &'static str| {
-        move |_room| async move { Ok::<_, std::io::Error>(LoadedValue::complete(value.to_owned())) }
+        move |_reservation| async move { Ok::<_, std::io::Error>(LoadedValue::complete(value.to_owned())) }
     };
-    let ask = async |node: usize, mode, value| {
+    let request = async |node: usize, mode, value| {
         let answer = nodes[node].cache.get_streaming("key".to_owned(), mode, load(value)).await.unwrap();
         (answer.value, answer.outcome)
     };
-    assert_eq!(ask(0, CacheMode::Default, "old").await, ("old".to_owned(), Outcome::Miss));
-    assert_eq!(ask(1, CacheMode::Reload, "new").await, ("new".to_owned(), Outcome::Miss));
+    assert_eq!(request(0, CacheMode::Default, "old").await, ("old".to_owned(), Outcome::Miss));
+    assert_eq!(request(1, CacheMode::Reload, "new").await, ("new".to_owned(), Outcome::Miss));
     assert_eq!(
-        ask(2, CacheMode::Default, "unasked").await,
+        request(2, CacheMode::Default, "not loaded").await,
         ("new".to_owned(), Outcome::Hit),
-        "and shared it"
+        "the reload shared its value"
     );
 }

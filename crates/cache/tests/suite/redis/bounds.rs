@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::nodes::{self, BUSY, MINUTE, MS, Node, Source, coalescing, tell, until};
+use super::nodes::{self, BUSY, MINUTE, MS, Node, Source, coalescing, command, until};
 use futures_util::future::join_all;
 use stockade_cache::{Invalidation, Live, Runtime};
 use stockade_services::RedisServer;
@@ -20,11 +20,11 @@ async fn dropped_requests_leave_no_state() {
     let (redis, live) = (RedisServer::start().unwrap(), Live::new());
     let url = format!("{}?lease=10s&timeout=10s", redis.url());
     let source = Source::new(&live, 500 * MS);
-    let nodes: [Node; 2] = nodes::nodes(&url, &coalescing(MINUTE), false).await;
+    let nodes: [Node; 2] = nodes::nodes(&url, &coalescing(MINUTE), true).await;
     let keys: Vec<_> = (0..KEYS).map(|key| key.to_string()).collect();
     // Both nodes request each key: one loads, the other waits. All requests are cancelled at once.
     let mut requests: Vec<_> =
-        keys.iter().flat_map(|key| nodes.iter().map(|node| Box::pin(node.ask(key, &source)))).collect();
+        keys.iter().flat_map(|key| nodes.iter().map(|node| Box::pin(node.try_get(key, &source)))).collect();
     for request in &mut requests {
         assert!(futures_util::poll!(request).is_pending());
     }
@@ -42,7 +42,7 @@ async fn dropped_requests_leave_no_state() {
 }
 
 async fn names(redis: &RedisServer, kind: &str) -> usize {
-    tell::<Vec<String>>(redis, &format!("KEYS stockade:{kind}:*")).await.len()
+    command::<Vec<String>>(redis, &format!("KEYS stockade:{kind}:*")).await.len()
 }
 
 /// Cancelled requests may have taken locks, or may still take them: the locks are freed.
@@ -52,7 +52,7 @@ async fn frozen_redis_keeps_no_lock() {
     let lease = Duration::from_secs(20);
     let source = Source::new(&live, MS);
     let nodes: [Node; 2] =
-        nodes::nodes(&format!("{}?lease=20s&timeout=100ms", redis.url()), &coalescing(MINUTE), false).await;
+        nodes::nodes(&format!("{}?lease=20s&timeout=100ms", redis.url()), &coalescing(MINUTE), true).await;
     let keys: Vec<_> = (0..KEYS).map(|key| key.to_string()).collect();
     // Redis has the scripts now.
     nodes[0].get("first", &source).await;
@@ -75,18 +75,18 @@ async fn frozen_redis_keeps_no_lock() {
 /// More events than the outbox holds while Redis is down: the other nodes drop all entries.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn outbox_is_bounded_while_redis_is_down_and_loses_no_invalidation() {
-    const TOLD: usize = 70_000;
+    const EVENTS: usize = 70_000;
     let (mut redis, live) = (RedisServer::start().unwrap(), Live::new());
     let source = Source::new(&live, MS);
     let url = format!("{}?lease=1s&timeout=5s", redis.url());
-    let [one, other]: [Node; 2] = nodes::nodes(&url, &coalescing(MINUTE), false).await;
+    let [one, other]: [Node; 2] = nodes::nodes(&url, &coalescing(MINUTE), true).await;
     other.get("first", &source).await;
     other.get("last", &source).await;
     redis.kill();
     until("it is gone", async || !one.tier.is_connected() && !other.tier.is_connected()).await;
     let new = source.change();
     one.cache.invalidate(&"first".to_owned(), Invalidation::Hard);
-    for key in 0..TOLD {
+    for key in 0..EVENTS {
         one.cache.invalidate(&key.to_string(), Invalidation::Hard);
     }
     one.cache.invalidate(&"last".to_owned(), Invalidation::Hard);
@@ -96,7 +96,7 @@ async fn outbox_is_bounded_while_redis_is_down_and_loses_no_invalidation() {
     assert_eq!(other.get("first", &source).await.value, "first 0", "the event is not sent yet");
     redis.restart().unwrap();
     let back = live.now();
-    until("all is told", async || is_clean(&one)).await;
+    until("all events are sent", async || is_clean(&one)).await;
     for key in ["first", "last"] {
         until("it is gone", async || {
             other.cache.get(key).is_none_or(|value| value.ends_with(&new.to_string()))
@@ -104,25 +104,25 @@ async fn outbox_is_bounded_while_redis_is_down_and_loses_no_invalidation() {
         .await;
         assert_eq!(other.get(key, &source).await.value, format!("{key} {new}"));
     }
-    println!("{pending} pending of {TOLD}, told {:?} after its return", live.now() - back);
+    println!("{pending} pending of {EVENTS}, sent {:?} after its return", live.now() - back);
 }
 
 /// The same with Redis up: the outbox overflows while some events are in flight.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn outbox_is_bounded_under_load_and_loses_no_invalidation() {
-    const TOLD: usize = 400_000;
+    const EVENTS: usize = 400_000;
     let (redis, live) = (RedisServer::start().unwrap(), Live::new());
     let source = Source::new(&live, MS);
-    let [one, other]: [Node; 2] = nodes::nodes(&nodes::patient(&redis), &coalescing(MINUTE), false).await;
+    let [one, other]: [Node; 2] = nodes::nodes(&nodes::patient(&redis), &coalescing(MINUTE), true).await;
     let keys: Vec<_> = (0..400).map(|key| format!("kept {key}")).collect();
     join_all(keys.iter().map(|key| other.get(key, &source))).await;
-    let told = live.now();
-    for number in 0..TOLD {
+    let start = live.now();
+    for number in 0..EVENTS {
         let key = if number % 1_000 == 0 { keys[number / 1_000].clone() } else { number.to_string() };
         one.cache.invalidate(&key, Invalidation::Hard);
     }
-    let telling = live.now() - told;
-    until("all is told", async || is_clean(&one)).await;
-    println!("{TOLD} told in {telling:?}, heard after {:?}", live.now() - told);
+    let queueing = live.now() - start;
+    until("all events are sent", async || is_clean(&one)).await;
+    println!("{EVENTS} queued in {queueing:?}, sent after {:?}", live.now() - start);
     until("all is gone", async || keys.iter().all(|key| other.cache.get(key).is_none())).await;
 }

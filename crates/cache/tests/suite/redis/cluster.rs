@@ -13,10 +13,10 @@ fn patient(cluster: &RedisCluster) -> String {
 async fn cluster_behaves_like_one_redis() {
     let (cluster, live) = (RedisCluster::start().unwrap(), Live::new());
     let source = Source::new(&live, 20 * MS);
-    let nodes: [Node; 4] = nodes::nodes(&patient(&cluster), &coalescing(MINUTE), false).await;
+    let nodes: [Node; 4] = nodes::nodes(&patient(&cluster), &coalescing(MINUTE), true).await;
     let keys: Vec<_> = (0..100).map(|key| format!("sport:{key}")).collect();
-    let asking = || keys.iter().flat_map(|key| nodes.iter().map(|node| node.get(key, &source)));
-    let answers = join_all(asking()).await;
+    let requests = || keys.iter().flat_map(|key| nodes.iter().map(|node| node.get(key, &source)));
+    let answers = join_all(requests()).await;
     assert_eq!(answers.iter().filter(|answer| answer.outcome == Outcome::Miss).count(), 100);
     assert_eq!(source.loads(), 100, "the keys are on all servers");
 
@@ -39,11 +39,11 @@ async fn cluster_behaves_like_one_redis() {
             node.cache.wait_idle().await;
         }
         let new = source.change();
-        let told = live.now();
+        let start = live.now();
         invalidate(&nodes[round], &keys);
         until("it is gone on all nodes", async || nodes.iter().all(|node| node.cache.is_empty())).await;
-        println!("gone on all nodes {:?} after it was told", live.now() - told);
-        for answer in join_all(asking()).await {
+        println!("gone on all nodes {:?} after the invalidation", live.now() - start);
+        for answer in join_all(requests()).await {
             assert!(answer.value.ends_with(&format!(" {new}")), "{}", answer.value);
         }
         assert_eq!(source.loads(), 100 * (round + 2));
@@ -55,7 +55,7 @@ async fn cluster_behaves_like_one_redis() {
 
 /// Requests keys on all nodes in turn. Returns the number of keys with one load, by the state of their server, and the
 /// longest wait.
-async fn ask(
+async fn request_all(
     nodes: &[Node],
     keys: &[(String, bool)],
     source: &Source,
@@ -65,9 +65,9 @@ async fn ask(
     for (key, is_dead) in keys {
         let loads = source.loads_of(key);
         for node in nodes {
-            let came = live.now();
+            let start = live.now();
             assert_eq!(node.get(key, source).await.value, format!("{key} {}", source.version()));
-            longest = longest.max(live.now() - came);
+            longest = longest.max(live.now() - start);
             node.cache.wait_idle().await;
         }
         shared[usize::from(*is_dead)] += usize::from(source.loads_of(key) == loads + 1);
@@ -80,20 +80,23 @@ async fn dead_cluster_server_loses_its_keys_and_no_request_fails() {
     let (mut cluster, live) = (RedisCluster::start().unwrap(), Live::new());
     let source = Source::new(&live, 2 * MS);
     let url = format!("{}?lease=500ms&timeout=200ms", cluster.url());
-    let nodes: [Node; 2] = nodes::nodes(&url, &coalescing(MINUTE), false).await;
+    let nodes: [Node; 2] = nodes::nodes(&url, &coalescing(MINUTE), true).await;
     let log = cluster.server_of("stockade:log").unwrap();
     for dying in [(log + 1) % 3, log] {
         let is_dead = |key: &String| cluster.server_of(&format!("{{:{key}}}")).unwrap() == dying;
         let keys = (0..60).map(|key| format!("{dying}-{key}"));
         let keys: Vec<_> = keys.map(|key| (key.clone(), is_dead(&key))).collect();
         let dead = keys.iter().filter(|(_, is_dead)| *is_dead).count();
-        let ([shared, _], _) = ask(&nodes, &keys, &source, &live).await;
-        assert_eq!(shared, 60 - dead, "all are there");
+        let ([shared, _], _) = request_all(&nodes, &keys, &source, &live).await;
+        assert_eq!(shared, 60 - dead, "all values are shared");
         cluster.kill(dying);
         if dying != log {
             // Some requests detect it.
-            ask(&nodes, &keys, &source, &live).await;
-            until("it is done without", async || nodes.iter().all(|node| node.tier.is_connected())).await;
+            request_all(&nodes, &keys, &source, &live).await;
+            until("the nodes are connected without it", async || {
+                nodes.iter().all(|node| node.tier.is_connected())
+            })
+            .await;
         }
         source.change();
         for (key, _) in &keys {
@@ -107,10 +110,10 @@ async fn dead_cluster_server_loses_its_keys_and_no_request_fails() {
             });
         }
         if dying != log {
-            let is_told = async || nodes.iter().all(|node| format!("{:?}", node.tier).contains("pending: 0"));
-            until("all is told", is_told).await;
+            let is_sent = async || nodes.iter().all(|node| format!("{:?}", node.tier).contains("pending: 0"));
+            until("all events are sent", is_sent).await;
         }
-        let ([shared, dead_shared], longest) = ask(&nodes, &keys, &source, &live).await;
+        let ([shared, dead_shared], longest) = request_all(&nodes, &keys, &source, &live).await;
         println!(
             "one of three is dead ({}): {shared} of {} keys shared, {dead_shared} of its {dead}; longest wait {longest:?}",
             if dying == log { "that with the log" } else { "another" },
@@ -127,7 +130,7 @@ async fn dead_cluster_server_loses_its_keys_and_no_request_fails() {
             source.change();
             nodes[0].cache.invalidate_all(Invalidation::Hard);
             until("it is gone", async || nodes.iter().all(|node| node.cache.is_empty())).await;
-            ask(&nodes, &keys, &source, &live).await.0 == [60 - dead, dead]
+            request_all(&nodes, &keys, &source, &live).await.0 == [60 - dead, dead]
         };
         until("it is used again", is_used).await;
         println!("used again {:?} after it was back", live.now() - back);

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::SeqCst},
 };
 
-use super::nodes::{self, BUSY, MINUTE, MS, Node, Source, coalescing, sleep, tell, until};
+use super::nodes::{self, BUSY, MINUTE, MS, Node, Source, coalescing, command, sleep, until};
 use futures_util::future::{join, join_all};
 use stockade_cache::{Error, Live, LoadBounds, Outcome, Runtime, Strategy};
 use stockade_services::RedisServer;
@@ -13,23 +13,23 @@ use stockade_services::RedisServer;
 /// Waits until one node leads and all others wait for it.
 async fn all_wait(redis: &RedisServer, key: &str, others: usize) {
     let waiting = format!("SCARD stockade:w:{{:{key}}}");
-    until("the others wait", async || tell::<usize>(redis, &waiting).await == others).await;
+    until("the others wait", async || command::<usize>(redis, &waiting).await == others).await;
 }
 
 async fn is_locked(redis: &RedisServer, key: &str) -> bool {
-    tell::<usize>(redis, &format!("EXISTS stockade:l:{{:{key}}} stockade:w:{{:{key}}}")).await > 0
+    command::<usize>(redis, &format!("EXISTS stockade:l:{{:{key}}} stockade:w:{{:{key}}}")).await > 0
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failure_is_shared_with_waiting_nodes_and_not_stored() {
     let (redis, live) = (RedisServer::start().unwrap(), Live::new());
     let source = Source::new(&live, 300 * MS);
-    let nodes: [Node; 4] = nodes::nodes(&nodes::patient(&redis), &coalescing(MINUTE), false).await;
+    let nodes: [Node; 4] = nodes::nodes(&nodes::patient(&redis), &coalescing(MINUTE), true).await;
     source.break_down(true);
     for round in 1..=3 {
-        let failures = join_all(nodes.iter().map(|node| node.ask("key", &source))).await;
-        let told = |failure: &Result<_, Error>| failure.as_ref().unwrap_err().to_string();
-        let all: Vec<_> = failures.iter().map(told).collect();
+        let failures = join_all(nodes.iter().map(|node| node.try_get("key", &source))).await;
+        let message = |failure: &Result<_, Error>| failure.as_ref().unwrap_err().to_string();
+        let all: Vec<_> = failures.iter().map(message).collect();
         assert!(all.iter().all(|error| error.contains("the source is down")), "{all:?}");
         let from_another = all.iter().filter(|error| error.starts_with("on another node: ")).count();
         assert_eq!((from_another, source.loads()), (3, round), "{all:?}");
@@ -44,8 +44,8 @@ async fn failure_is_shared_with_waiting_nodes_and_not_stored() {
 async fn caller_that_leaves_does_not_end_the_stream() {
     let (redis, live) = (RedisServer::start().unwrap(), Live::new());
     let source = Source::new(&live, 200 * MS);
-    let [first, second]: [Node; 2] = nodes::nodes(&nodes::patient(&redis), &coalescing(MINUTE), false).await;
-    let mut leaving = Box::pin(first.ask("key", &source));
+    let [first, second]: [Node; 2] = nodes::nodes(&nodes::patient(&redis), &coalescing(MINUTE), true).await;
+    let mut leaving = Box::pin(first.try_get("key", &source));
     until("it loads", async || {
         let _ = futures_util::poll!(&mut leaving);
         source.loads() == 1
@@ -62,7 +62,7 @@ async fn panicking_load_frees_its_lock() {
     let (redis, live) = (RedisServer::start().unwrap(), Live::new());
     let source = Source::new(&live, MS);
     let [first, second]: [Node; 2] =
-        nodes::nodes(&format!("{}?lease=30s&timeout=5s", redis.url()), &coalescing(MINUTE), false).await;
+        nodes::nodes(&format!("{}?lease=30s&timeout=5s", redis.url()), &coalescing(MINUTE), true).await;
     let clock = live.clone();
     let panicking = first.cache.get_with("key".to_owned(), async move || {
         clock.sleep_until(clock.now() + 300 * MS).await;
@@ -72,8 +72,8 @@ async fn panicking_load_frees_its_lock() {
     });
     let waiting = async {
         until("it is locked", async || is_locked(&redis, "key").await).await;
-        let came = live.now();
-        (second.get("key", &source).await, live.now() - came)
+        let start = live.now();
+        (second.get("key", &source).await, live.now() - start)
     };
     let (lost, (answer, waited)) = join(panicking, waiting).await;
     assert!(matches!(lost, Err(Error::LeaderLost)), "{lost:?}");
@@ -86,27 +86,27 @@ async fn hanging_load_ends_at_its_deadline_on_all_nodes() {
     let (redis, live) = (RedisServer::start().unwrap(), Live::new());
     let deadline = 1_500 * MS;
     let strategy = Strategy { load: LoadBounds { deadline, ..LoadBounds::DEFAULT }, ..coalescing(MINUTE) };
-    let nodes: [Node; 4] = nodes::nodes(&nodes::patient(&redis), &strategy, false).await;
+    let nodes: [Node; 4] = nodes::nodes(&nodes::patient(&redis), &strategy, true).await;
     let loads = Arc::<AtomicU64>::default();
-    let ask = async |node: &Node| {
+    let request = async |node: &Node| {
         let loads = Arc::clone(&loads);
         let load = async move || {
             loads.fetch_add(1, SeqCst);
             std::future::pending::<Result<String, std::io::Error>>().await
         };
-        let came = live.now();
-        (node.cache.get_with("key".to_owned(), load).await, live.now() - came)
+        let start = live.now();
+        (node.cache.get_with("key".to_owned(), load).await, live.now() - start)
     };
-    let first = ask(&nodes[0]);
+    let first = request(&nodes[0]);
     let others = async {
         until("it hangs", async || loads.load(SeqCst) == 1).await;
-        join_all(nodes[1..].iter().map(&ask)).await
+        join_all(nodes[1..].iter().map(&request)).await
     };
     let ((holder, _), others) = join(first, others).await;
     assert!(matches!(holder, Err(Error::Deadline { .. })), "{holder:?}");
-    for (told, waited) in others {
+    for (result, waited) in others {
         // The holder's deadline, or the waiter's own, which passes a moment later.
-        assert!(matches!(told, Err(Error::OtherNode { .. } | Error::Deadline { .. })), "{told:?}");
+        assert!(matches!(result, Err(Error::OtherNode { .. } | Error::Deadline { .. })), "{result:?}");
         assert!(waited < deadline + BUSY, "{waited:?}");
     }
     assert_eq!(loads.load(SeqCst), 1);
@@ -119,7 +119,7 @@ async fn load_longer_than_the_lease_stays_the_only_one() {
     let (redis, live) = (RedisServer::start().unwrap(), Live::new());
     let source = Source::new(&live, 1_500 * MS);
     let url = format!("{}?lease=600ms&timeout=5s", redis.url());
-    let nodes: [Node; 4] = nodes::nodes(&url, &coalescing(MINUTE), false).await;
+    let nodes: [Node; 4] = nodes::nodes(&url, &coalescing(MINUTE), true).await;
     let asking = join_all(nodes.iter().map(|node| node.get("key", &source)));
     let (answers, ()) = join(asking, all_wait(&redis, "key", 3)).await;
     assert!(answers.iter().all(|answer| answer.value == "key 0"));
@@ -131,7 +131,7 @@ async fn load_longer_than_the_lease_stays_the_only_one() {
 async fn node_that_lost_its_lock_stores_nothing() {
     let (redis, live) = (RedisServer::start().unwrap(), Live::new());
     let source = Source::new(&live, MS);
-    let [first, second]: [Node; 2] = nodes::nodes(&nodes::patient(&redis), &coalescing(MINUTE), false).await;
+    let [first, second]: [Node; 2] = nodes::nodes(&nodes::patient(&redis), &coalescing(MINUTE), true).await;
     let clock = live.clone();
     let slow = first.cache.get_with("key".to_owned(), async move || {
         clock.sleep_until(clock.now() + 400 * MS).await;
@@ -139,13 +139,13 @@ async fn node_that_lost_its_lock_stores_nothing() {
     });
     let follow = async {
         until("it is locked", async || is_locked(&redis, "key").await).await;
-        let _: usize = tell(&redis, "DEL stockade:l:{:key}").await;
+        let _: usize = command(&redis, "DEL stockade:l:{:key}").await;
         second.get("key", &source).await.value
     };
     let (slow, followed) = join(slow, follow).await;
     assert_eq!((slow.unwrap().value.as_str(), followed.as_str()), ("too late", "key 0"));
     first.cache.wait_idle().await;
-    let stored: String = tell(&redis, "GET stockade:v:{:key}").await;
+    let stored: String = command(&redis, "GET stockade:v:{:key}").await;
     assert!(stored.ends_with("key 0"), "{stored}");
     sleep(MS).await;
 }
@@ -156,7 +156,7 @@ async fn dead_redis_wakes_waiters() {
     let (mut redis, live) = (RedisServer::start().unwrap(), Live::new());
     let source = Source::new(&live, 2 * BUSY);
     let url = format!("{}?lease=30s&timeout=5s", redis.url());
-    let [first, second]: [Node; 2] = nodes::nodes(&url, &coalescing(MINUTE), false).await;
+    let [first, second]: [Node; 2] = nodes::nodes(&url, &coalescing(MINUTE), true).await;
     let dies = async {
         all_wait(&redis, "key", 1).await;
         until("one loads", async || source.loads() == 1).await;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::nodes::{
-    self, BUSY, MINUTE, MS, Node, Source, coalescing, percentile, proxy::Proxy, sleep, tell, until,
+    self, BUSY, MINUTE, MS, Node, Source, coalescing, command, percentile, proxy::Proxy, sleep, until,
 };
 use stockade_cache::{Invalidation, Live, Runtime};
 use stockade_model::time::Time;
@@ -54,16 +54,16 @@ impl Readers {
             let (longest, are_done) = (Arc::clone(&readers.longest), Arc::clone(&readers.are_done));
             readers.live.spawn(async move {
                 while !are_done.load(SeqCst) {
-                    let came = live.now();
-                    let Ok(answer) = node.ask("key", &source).await else {
+                    let start = live.now();
+                    let Ok(answer) = node.try_get("key", &source).await else {
                         errors.fetch_add(1, SeqCst);
                         continue;
                     };
                     let now = live.now();
-                    longest.fetch_max(u64::try_from((now - came).as_micros()).unwrap(), SeqCst);
+                    longest.fetch_max(u64::try_from((now - start).as_micros()).unwrap(), SeqCst);
                     let version = version(&answer.value);
                     let index = usize::try_from(version).unwrap();
-                    serve(&mut served.lock().unwrap(), index, came);
+                    serve(&mut served.lock().unwrap(), index, start);
                     seen.store(version, SeqCst);
                     live.sleep_until(now + MS / 5).await;
                 }
@@ -113,7 +113,7 @@ fn by_key(node: &Node) {
 async fn invalidation_stops_all_nodes_serving_and_costs_one_load() {
     let (redis, live) = (RedisServer::start().unwrap(), Live::new());
     let source = Source::new(&live, 2 * MS);
-    let nodes: [Node; 4] = nodes::nodes(&nodes::patient(&redis), &coalescing(MINUTE), false).await;
+    let nodes: [Node; 4] = nodes::nodes(&nodes::patient(&redis), &coalescing(MINUTE), true).await;
     let readers = Readers::start(&nodes, &source, &live);
     let mut invalidated = Vec::new();
     for round in 0..300 {
@@ -141,11 +141,11 @@ async fn invalidation_with_waiting_nodes_costs_one_load() {
     const ROUNDS: usize = 50;
     let (redis, live) = (RedisServer::start().unwrap(), Live::new());
     let source = Source::new(&live, 20 * MS);
-    let [other, third]: [Node; 2] = nodes::nodes(&nodes::patient(&redis), &coalescing(MINUTE), false).await;
+    let [other, third]: [Node; 2] = nodes::nodes(&nodes::patient(&redis), &coalescing(MINUTE), true).await;
     let proxy = Proxy::before(redis.port()).await;
     proxy.lengthen(5 * MS);
     let url = format!("redis://127.0.0.1:{}?timeout=5s&lease=5s", proxy.port);
-    let one = Node::at(&url, &coalescing(MINUTE), false).up().await;
+    let one = Node::at(&url, &coalescing(MINUTE), true).up().await;
     let name = "key".to_owned();
     one.get("key", &source).await;
     one.cache.wait_idle().await;
@@ -175,18 +175,18 @@ async fn invalidation_with_waiting_nodes_costs_one_load() {
 async fn event_with_a_lost_push_is_read_from_the_log() {
     let (redis, live) = (RedisServer::start().unwrap(), Live::new());
     let source = Source::new(&live, MS);
-    let nodes: [Node; 2] = nodes::nodes(&nodes::patient(&redis), &coalescing(MINUTE), false).await;
+    let nodes: [Node; 2] = nodes::nodes(&nodes::patient(&redis), &coalescing(MINUTE), true).await;
     let readers = Readers::start(&nodes, &source, &live);
     let mut lags = Vec::new();
     for _ in 0..6 {
         readers.all_have_seen(source.version()).await;
         let version = source.change();
-        let [secs, micros]: [u64; 2] = tell::<Vec<u64>>(&redis, "TIME").await.try_into().unwrap();
+        let [secs, micros]: [u64; 2] = command::<Vec<u64>>(&redis, "TIME").await.try_into().unwrap();
         let at = secs * 1_000_000 + micros;
-        let _: String = tell(&redis, &format!("XADD stockade:log * at {at} node other note khkey")).await;
-        let told = live.now();
+        let _: String = command(&redis, &format!("XADD stockade:log * at {at} node other note khkey")).await;
+        let start = live.now();
         readers.all_have_seen(version).await;
-        lags.push(live.now() - told);
+        lags.push(live.now() - start);
     }
     println!("seen after a note without a push: {lags:?}");
     assert!(lags.iter().all(|lag| *lag < LOOK + BUSY), "{lags:?}");
@@ -200,15 +200,15 @@ async fn disconnected_node_serves_for_the_ttl_and_catches_up_on_reconnect() {
     let proxy = Proxy::before(redis.port()).await;
     let strategy = coalescing(TTL);
     let url = |port: u16| format!("redis://127.0.0.1:{port}?timeout=100ms");
-    let [one, cut] = [redis.port(), proxy.port].map(|port| Node::at(&url(port), &strategy, false));
+    let [one, cut] = [redis.port(), proxy.port].map(|port| Node::at(&url(port), &strategy, true));
     let (one, cut) = (one.up().await, cut.up().await);
     for (how, stalls) in [("cut", false), ("stalled", true)] {
-        let ask = async || version(&cut.get("key", &source).await.value);
+        let get = async || version(&cut.get("key", &source).await.value);
         // Loaded a moment ago.
         by_key(&one);
         let fresh = source.change();
         by_key(&one);
-        until("the new one is there", async || ask().await == fresh).await;
+        until("the new value is served", async || get().await == fresh).await;
         if stalls {
             proxy.stall();
         } else {
@@ -221,7 +221,7 @@ async fn disconnected_node_serves_for_the_ttl_and_catches_up_on_reconnect() {
         assert_eq!(version(&one.get("key", &source).await.value), new);
         if !stalls {
             // Stale for at most a ttl, then a load.
-            until("the ttl ends", async || ask().await == new).await;
+            until("the ttl ends", async || get().await == new).await;
             let served = live.now() - invalidated;
             assert!(served < TTL + BUSY, "{served:?}");
             println!("{how}: the old one was served for {served:?}, of a ttl of {TTL:?}");
@@ -230,11 +230,11 @@ async fn disconnected_node_serves_for_the_ttl_and_catches_up_on_reconnect() {
         let newer = source.change();
         by_key(&one);
         assert_eq!(version(&one.get("key", &source).await.value), newer);
-        assert_ne!(ask().await, newer, "it cannot know");
+        assert_ne!(get().await, newer, "the node is disconnected");
         proxy.open();
         until("it is up", async || cut.tier.is_connected()).await;
         let up = live.now();
-        assert_eq!(ask().await, newer, "{how}: a node that is up has caught up");
+        assert_eq!(get().await, newer, "{how}: a node that is up has caught up");
         println!("{how}: the new one was served {:?} after it was up", live.now() - up);
     }
 }
@@ -244,7 +244,7 @@ async fn breaking_connections_fail_no_request_and_revive_no_value() {
     let (redis, live) = (RedisServer::start().unwrap(), Live::new());
     let source = Source::new(&live, 2 * MS);
     let url = format!("{}?timeout=100ms&lease=500ms", redis.url());
-    let nodes: [Node; 4] = nodes::nodes(&url, &coalescing(MINUTE), false).await;
+    let nodes: [Node; 4] = nodes::nodes(&url, &coalescing(MINUTE), true).await;
     let readers = Readers::start(&nodes, &source, &live);
     let ends = live.now() + 4 * BUSY;
     let killing = async {

@@ -33,9 +33,9 @@ pub struct Node {
 
 /// A source that counts its loads and takes some time. Its value is the key, a space, and the key's version.
 #[derive(Clone)]
-pub struct Source(Arc<Inside>);
+pub struct Source(Arc<SourceState>);
 
-struct Inside {
+struct SourceState {
     live: Live,
     takes: Duration,
     is_down: AtomicBool,
@@ -46,7 +46,7 @@ struct Inside {
 
 impl Source {
     pub fn new(live: &Live, takes: Duration) -> Self {
-        Self(Arc::new(Inside {
+        Self(Arc::new(SourceState {
             live: live.clone(),
             takes,
             is_down: AtomicBool::new(false),
@@ -56,7 +56,7 @@ impl Source {
     }
 
     pub async fn load(self, key: String) -> Result<String, std::io::Error> {
-        let Inside { live, takes, .. } = &*self.0;
+        let SourceState { live, takes, .. } = &*self.0;
         let (began, value) = (live.now(), format!("{key} {}", self.version()));
         self.0.began.lock().unwrap().entry(key).or_default().push(began);
         live.sleep_until(began + *takes).await;
@@ -104,13 +104,13 @@ pub fn patient(redis: &RedisServer) -> String {
 
 impl Node {
     /// Connects to a URL, which need not be reachable.
-    pub fn at(url: &str, strategy: &Strategy, is_alone: bool) -> Self {
+    pub fn at(url: &str, strategy: &Strategy, has_memory: bool) -> Self {
         let tier = Tier::open(url).unwrap();
         let dyn_tier: Arc<dyn stockade_cache::tier::Tier> = Arc::clone(&tier) as _;
-        let shared = if is_alone {
-            SharedTier::without_memory(dyn_tier, RawCodec, RawCodec)
-        } else {
+        let shared = if has_memory {
             SharedTier::with_memory(dyn_tier, RawCodec, RawCodec)
+        } else {
+            SharedTier::without_memory(dyn_tier, RawCodec, RawCodec)
         };
         let cache = Cache::builder(strategy.clone())
             .not_found(String::is_empty)
@@ -127,19 +127,19 @@ impl Node {
     }
 
     /// Requests a key, with `source` as its loader.
-    pub async fn ask(&self, key: &str, source: &Source) -> Result<Answer<String>, Error> {
+    pub async fn try_get(&self, key: &str, source: &Source) -> Result<Answer<String>, Error> {
         let (source, of) = (source.clone(), key.to_owned());
         self.cache.get_with(key.to_owned(), move || source.load(of)).await
     }
 
     pub async fn get(&self, key: &str, source: &Source) -> Answer<String> {
-        self.ask(key, source).await.unwrap()
+        self.try_get(key, source).await.unwrap()
     }
 }
 
 /// Nodes on one Redis, all of them connected.
-pub async fn nodes<const N: usize>(url: &str, strategy: &Strategy, is_alone: bool) -> [Node; N] {
-    let nodes: [Node; N] = std::array::from_fn(|_| Node::at(url, strategy, is_alone));
+pub async fn nodes<const N: usize>(url: &str, strategy: &Strategy, has_memory: bool) -> [Node; N] {
+    let nodes: [Node; N] = std::array::from_fn(|_| Node::at(url, strategy, has_memory));
     for node in nodes.clone() {
         node.up().await;
     }
@@ -171,11 +171,11 @@ pub async fn connect(redis: &RedisServer) -> redis::aio::MultiplexedConnection {
         }
         sleep(10 * MS).await;
     }
-    panic!("it never listens");
+    panic!("redis does not listen");
 }
 
 /// Sends a command, with spaces between its words.
-pub async fn tell<T: redis::FromRedisValue>(redis: &RedisServer, words: &str) -> T {
+pub async fn command<T: redis::FromRedisValue>(redis: &RedisServer, words: &str) -> T {
     let mut words = words.split(' ');
     let mut command = redis::cmd(words.next().unwrap());
     words.for_each(|word| {

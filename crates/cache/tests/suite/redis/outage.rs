@@ -33,7 +33,7 @@ impl Traffic {
         let live = Live::new();
         let source = Source::new(&live, SOURCE);
         let url = format!("{}?lease=500ms&timeout=100ms", redis.url());
-        let nodes = nodes::nodes(&url, &coalescing(TTL), false).await;
+        let nodes = nodes::nodes(&url, &coalescing(TTL), true).await;
         let traffic = Self { live, nodes, source, answered: Arc::default() };
         let Self { live, nodes, source, .. } = &traffic;
         let (live, nodes, source) = (live.clone(), nodes.clone(), source.clone());
@@ -48,11 +48,11 @@ impl Traffic {
                 let Some(answered) = answered.upgrade() else { return };
                 let (clock, source) = (live.clone(), source.clone());
                 live.spawn(async move {
-                    let came = clock.now();
-                    let answer = node.ask(&key, &source).await;
+                    let start = clock.now();
+                    let answer = node.try_get(&key, &source).await;
                     assert!(answer.as_ref().is_ok_and(|answer| answer.value.starts_with(&key)), "{answer:?}");
                     let outcome = answer.ok().map(|answer| answer.outcome);
-                    answered.lock().unwrap().push((came, clock.now() - came, outcome));
+                    answered.lock().unwrap().push((start, clock.now() - start, outcome));
                 });
             }
         });
@@ -65,16 +65,16 @@ impl Traffic {
         stats.map(|stats| stats.shared_hits + stats.shared_misses).sum()
     }
 
-    fn came(&self, from: Time, to: Time) -> Vec<Answered> {
+    fn started_within(&self, from: Time, to: Time) -> Vec<Answered> {
         let answered = self.answered.lock().unwrap();
-        answered.iter().filter(|(came, ..)| (from..to).contains(came)).copied().collect()
+        answered.iter().filter(|(start, ..)| (from..to).contains(start)).copied().collect()
     }
 
     /// The number of responses in each tenth of a second.
     fn tenths(&self, from: Time, to: Time) -> Vec<usize> {
         let mut tenths = BTreeMap::new();
-        for (came, took, _) in &*self.answered.lock().unwrap() {
-            let at = *came + *took;
+        for (start, took, _) in &*self.answered.lock().unwrap() {
+            let at = *start + *took;
             if (from..to).contains(&at) {
                 *tenths.entry((at - from).as_millis() / 100).or_default() += 1;
             }
@@ -98,11 +98,11 @@ fn loads_without_redis(time: Duration) -> usize {
 }
 
 async fn outage(
-    how: &str,
+    name: &str,
     away: Duration,
     mut redis: RedisServer,
-    go: fn(&mut RedisServer),
-    come: fn(&mut RedisServer),
+    stop: fn(&mut RedisServer),
+    start: fn(&mut RedisServer),
 ) {
     let traffic = Traffic::start(&redis).await;
     let live = traffic.live.clone();
@@ -111,22 +111,22 @@ async fn outage(
     let normal = live.now();
     sleep(BUSY).await;
     let gone = live.now();
-    go(&mut redis);
+    stop(&mut redis);
     sleep(away).await;
-    come(&mut redis);
+    start(&mut redis);
     let back = live.now();
     let is_up = async || traffic.nodes.iter().all(|node| node.tier.is_connected());
-    nodes::until("all have noticed", is_up).await;
+    nodes::until("all nodes are connected", is_up).await;
     let up = live.now();
     let shared = traffic.shared();
-    nodes::until("it is used", async || traffic.shared() > shared).await;
+    nodes::until("the tier is used", async || traffic.shared() > shared).await;
     let used = live.now();
     sleep((back + 2 * BUSY) - live.now()).await;
     let end = live.now();
     // All requests until then.
     sleep(BUSY).await;
 
-    let all = traffic.came(normal, end);
+    let all = traffic.started_within(normal, end);
     let due = (end - normal).as_millis();
     assert!(all.len() as u128 * 100 >= due * 90, "{} of {due} are answered", all.len());
     assert!(all.iter().all(|(.., outcome)| outcome.is_some()));
@@ -140,15 +140,16 @@ async fn outage(
         tenths[tenths.len() / 2]
     };
     assert!(median(&after) * 10 >= median(&before) * 8, "{after:?} against {before:?}");
-    let [usual, out, herd, later] = [(normal, gone), (gone, back), (back, back + BUSY), (back + BUSY, end)]
-        .map(|(from, to)| traffic.loads(from, to));
-    assert!(out.0 <= loads_without_redis(back - gone), "{out:?} in {:?}", back - gone);
+    let [usual, outage, herd, later] =
+        [(normal, gone), (gone, back), (back, back + BUSY), (back + BUSY, end)]
+            .map(|(from, to)| traffic.loads(from, to));
+    assert!(outage.0 <= loads_without_redis(back - gone), "{outage:?} in {:?}", back - gone);
     let keys = usize::try_from(KEYS).unwrap();
     assert!(herd.1 <= usual.1 + NODES * keys, "{herd:?} against {usual:?}");
     assert!(up - back < BUSY + BUSY, "{:?}", up - back);
     println!(
-        "{how}: away for {:?}, up {:?} after its return, used after {:?}; longest wait {longest:?}, p99 {:?}; \
-         loads of a key at most / of all, in the second before {usual:?}, without it {out:?} (may be {}), in \
+        "{name}: away for {:?}, up {:?} after its return, used after {:?}; longest wait {longest:?}, p99 {:?}; \
+         loads of a key at most / of all, in the second before {usual:?}, without it {outage:?} (may be {}), in \
          the second after {herd:?}, in the next {later:?}; answered in 100 ms {} before, {} a second after",
         back - gone,
         up - back,
@@ -162,19 +163,21 @@ async fn outage(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn empty_redis_after_a_kill_costs_only_loads() {
-    let go: fn(&mut RedisServer) = |redis| redis.kill();
-    outage("killed", 1_500 * MS, RedisServer::start().unwrap(), go, |redis| redis.restart().unwrap()).await;
+    let stop: fn(&mut RedisServer) = |redis| redis.kill();
+    outage("killed", 1_500 * MS, RedisServer::start().unwrap(), stop, |redis| redis.restart().unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn frozen_redis_costs_only_loads() {
-    let go: fn(&mut RedisServer) = |redis| redis.process().unwrap().freeze();
-    outage("frozen", 1_500 * MS, RedisServer::start().unwrap(), go, |redis| redis.process().unwrap().thaw())
-        .await;
+    let stop: fn(&mut RedisServer) = |redis| redis.process().unwrap().freeze();
+    outage("frozen", 1_500 * MS, RedisServer::start().unwrap(), stop, |redis| {
+        redis.process().unwrap().thaw();
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn empty_redis_after_restart_costs_only_loads() {
-    let go: fn(&mut RedisServer) = |redis| redis.restart().unwrap();
-    outage("restarted", Duration::ZERO, RedisServer::start().unwrap(), go, |_| {}).await;
+    let stop: fn(&mut RedisServer) = |redis| redis.restart().unwrap();
+    outage("restarted", Duration::ZERO, RedisServer::start().unwrap(), stop, |_| {}).await;
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::nodes::{self, BUSY, MS, Node, coalescing, tell, until};
+use super::nodes::{self, BUSY, MS, Node, coalescing, command, until};
 use futures_util::future::join_all;
 use stockade_cache::{Live, Runtime};
 use stockade_model::time::Time;
@@ -27,7 +27,7 @@ fn node() {
     let Ok(places) = std::env::var(NODE) else { return };
     let (url, source) = places.split_once(' ').expect("a Redis and a source");
     let tokio = tokio::runtime::Runtime::new().unwrap();
-    let node = tokio.block_on(async { Node::at(url, &coalescing(nodes::MINUTE), false).up().await });
+    let node = tokio.block_on(async { Node::at(url, &coalescing(nodes::MINUTE), true).up().await });
     println!("\nup");
     for line in std::io::stdin().lines() {
         let keys: Vec<_> = line.unwrap().split(' ').map(ToOwned::to_owned).collect();
@@ -65,7 +65,7 @@ impl Origin {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (live, loads) = (live.clone(), Arc::<Mutex<Vec<_>>>::default());
-        let told = Arc::clone(&loads);
+        let shared_loads = Arc::clone(&loads);
         live.clone().spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let (loads, clock) = (Arc::clone(&loads), live.clone());
@@ -80,7 +80,7 @@ impl Origin {
                 });
             }
         });
-        Self { address, loads: told }
+        Self { address, loads: shared_loads }
     }
 
     fn loads(&self) -> usize {
@@ -90,8 +90,8 @@ impl Origin {
 
 struct Process {
     child: Child,
-    tell: ChildStdin,
-    said: Option<BufReader<ChildStdout>>,
+    stdin: ChildStdin,
+    stdout: Option<BufReader<ChildStdout>>,
 }
 
 impl Drop for Process {
@@ -113,36 +113,36 @@ impl Process {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let tell = child.stdin.take().unwrap();
-        let said = child.stdout.take().map(BufReader::new);
-        let mut process = Self { child, tell, said };
-        process.hear(|line| (line == "up").then_some(()), 1).await;
+        let stdin = child.stdin.take().unwrap();
+        let stdout = child.stdout.take().map(BufReader::new);
+        let mut process = Self { child, stdin, stdout };
+        process.read_lines(|line| (line == "up").then_some(()), 1).await;
         process
     }
 
     /// Requests all of these keys at once.
-    fn ask(&mut self, keys: &str) {
-        writeln!(self.tell, "{keys}").unwrap();
+    fn request(&mut self, keys: &str) {
+        writeln!(self.stdin, "{keys}").unwrap();
     }
 
-    async fn hear<T: Send + 'static>(
+    async fn read_lines<T: Send + 'static>(
         &mut self,
         read: impl Fn(&str) -> Option<T> + Send + 'static,
         lines: usize,
     ) -> Vec<T> {
-        let mut said = self.said.take().expect("one listens at a time");
-        let listening = tokio::task::spawn_blocking(move || {
-            let mut heard = Vec::new();
-            while heard.len() < lines {
+        let mut stdout = self.stdout.take().expect("no other read is in progress");
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut values = Vec::new();
+            while values.len() < lines {
                 let mut line = String::new();
-                assert_ne!(said.read_line(&mut line).unwrap(), 0, "it ended");
-                heard.extend(read(line.trim_end()));
+                assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "the process has ended");
+                values.extend(read(line.trim_end()));
             }
-            (said, heard)
+            (stdout, values)
         });
-        let (said, heard) = listening.await.unwrap();
-        self.said = Some(said);
-        heard
+        let (stdout, values) = reading.await.unwrap();
+        self.stdout = Some(stdout);
+        values
     }
 
     async fn answers(&mut self, lines: usize) -> Answers {
@@ -150,7 +150,7 @@ impl Process {
             let mut words = line.splitn(3, ' ').map(ToOwned::to_owned);
             Some([words.next()?, words.next()?, words.next()?])
         };
-        self.hear(read, lines).await
+        self.read_lines(read, lines).await
     }
 }
 
@@ -164,7 +164,7 @@ async fn eight_processes_load_each_key_once() {
     let origin = Origin::start(&live, 50 * MS).await;
     let mut processes = processes(&nodes::patient(&redis), &origin).await;
     for process in &mut processes {
-        process.ask("cold");
+        process.request("cold");
     }
     let answers = join_all(processes.iter_mut().map(|process| process.answers(1))).await.concat();
     assert!(answers.iter().all(|[_, value, _]| value == "value-of-cold"), "{answers:?}");
@@ -176,7 +176,7 @@ async fn eight_processes_load_each_key_once() {
     for (number, process) in processes.iter_mut().enumerate() {
         // Each process starts at another key, so that each one leads for some.
         let keys = [&keys[number * 125..], &keys[..number * 125]].concat();
-        process.ask(&keys.join(" "));
+        process.request(&keys.join(" "));
     }
     let answers = join_all(processes.iter_mut().map(|process| process.answers(1_000))).await;
     let took = live.now() - began;
@@ -198,12 +198,12 @@ async fn killed_process_is_replaced_within_the_lease() {
     let url = format!("{}?lease=1s&timeout=5s", redis.url());
     let mut processes = processes(&url, &origin).await;
     let mut first = processes.remove(0);
-    first.ask("key");
+    first.request("key");
     until("the first loads", async || origin.loads() == 1).await;
     for process in &mut processes {
-        process.ask("key");
+        process.request("key");
     }
-    let all_wait = async || tell::<usize>(&redis, "SCARD stockade:w:{:key}").await == 7;
+    let all_wait = async || command::<usize>(&redis, "SCARD stockade:w:{:key}").await == 7;
     until("the others wait", all_wait).await;
     // Longer than the lease, so it has been renewed.
     nodes::sleep(LEASE + LEASE / 2).await;

@@ -35,7 +35,7 @@ fn of(status: u16, lines: Lines<'_>) -> Freshness {
     Freshness::new(status, &head, &directives, now(), Duration::ZERO, &Heuristics::default())
 }
 
-/// Whether it is still fresh after three seconds, the suite's delay.
+/// True if it is still fresh after three seconds, the suite's delay.
 fn is_reused(lines: Lines<'_>) -> bool {
     of(200, lines).fresh_for() > Duration::from_secs(3)
 }

@@ -146,9 +146,9 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// What the pool has granted.
+/// A model of the pool's grants.
 #[derive(Default)]
-struct World {
+struct Model {
     connecting: Vec<(usize, u64)>,
     /// Endpoint and connection.
     leased: Vec<(usize, u64)>,
@@ -160,13 +160,13 @@ struct World {
     waiting: Vec<u64>,
 }
 
-impl World {
+impl Model {
     fn record_grant(&mut self, grant: PoolGrant<Connection, u64>) {
         match grant {
             PoolGrant::Connect { endpoint } => self.connecting.push((endpoint, 0)),
             PoolGrant::Idle { endpoint, id, connection } => {
                 assert_eq!(id, connection.id);
-                assert!(connection.is_open, "a closed connection was given out");
+                assert!(connection.is_open, "a closed connection was granted");
                 let at = self.idle.iter().position(|idle| *idle == (endpoint, id)).expect("one that rests");
                 self.idle.swap_remove(at);
                 self.leased.push((endpoint, id));
@@ -188,7 +188,7 @@ impl World {
             }
             match core.grant_next(now) {
                 Some((waiter, grant)) => {
-                    assert_eq!(self.waiting.remove(0), waiter, "the first waiter comes first");
+                    assert_eq!(self.waiting.remove(0), waiter, "waiters are served in order");
                     self.record_grant(grant);
                 }
                 None if core.discarded.is_empty() => return,
@@ -206,26 +206,26 @@ fn pick<T: Copy>(from: &mut Vec<T>, which: usize) -> Option<T> {
     (!from.is_empty()).then(|| from.swap_remove(which % from.len()))
 }
 
-fn apply_event(event: Event, core: &mut TestPool, world: &mut World, now: &mut Time, endpoints: usize) {
+fn apply_event(event: Event, core: &mut TestPool, model: &mut Model, now: &mut Time, endpoints: usize) {
     match event {
         Event::Request => {
             let grant = if core.waiting() == 0 { core.acquire(*now) } else { None };
             match grant {
-                Some(grant) => world.record_grant(grant),
+                Some(grant) => model.record_grant(grant),
                 None => {
                     let name = core.last_id + 1;
-                    world.waiting.extend(core.enqueue(name));
+                    model.waiting.extend(core.enqueue(name));
                 }
             }
         }
         Event::CancelWait(which) => {
-            if !world.waiting.is_empty() {
-                let closed = world.waiting.remove(which % world.waiting.len());
+            if !model.waiting.is_empty() {
+                let closed = model.waiting.remove(which % model.waiting.len());
                 assert_eq!(core.cancel_wait(closed), Some(closed));
             }
         }
         Event::Connected { which, is_http2 } => {
-            let Some((endpoint, _)) = pick(&mut world.connecting, which) else { return };
+            let Some((endpoint, _)) = pick(&mut model.connecting, which) else { return };
             let id = core.next_id();
             if is_http2 {
                 core.connected(
@@ -233,17 +233,17 @@ fn apply_event(event: Event, core: &mut TestPool, world: &mut World, now: &mut T
                     Some(Negotiated::Http2 { id, connection: id, streams_max: 2 }),
                     *now,
                 );
-                world.shared.push((endpoint, id));
-                world.streams.push((endpoint, id));
+                model.shared.push((endpoint, id));
+                model.streams.push((endpoint, id));
             } else {
                 core.connected(endpoint, Some(Negotiated::Http1), *now);
-                world.leased.push((endpoint, id));
+                model.leased.push((endpoint, id));
             }
         }
         Event::Unconnected { which, tries_next } => {
-            let Some((endpoint, tried)) = pick(&mut world.connecting, which) else { return };
+            let Some((endpoint, tried)) = pick(&mut model.connecting, which) else { return };
             core.fail(endpoint, *now).iter().for_each(|closed| {
-                world.idle.retain(|(_, id)| *id != closed.id);
+                model.idle.retain(|(_, id)| *id != closed.id);
                 core.release_permit();
             });
             let tried = tried | 1 << endpoint;
@@ -251,7 +251,7 @@ fn apply_event(event: Event, core: &mut TestPool, world: &mut World, now: &mut T
             match next {
                 Some(next) => {
                     assert_eq!(tried & 1 << next, 0, "already tried");
-                    world.connecting.push((next, tried));
+                    model.connecting.push((next, tried));
                 }
                 None => {
                     core.connected(endpoint, None, *now);
@@ -261,13 +261,13 @@ fn apply_event(event: Event, core: &mut TestPool, world: &mut World, now: &mut T
             }
         }
         Event::Finish { which, keeps } => {
-            let Some((endpoint, id)) = pick(&mut world.leased, which) else { return };
+            let Some((endpoint, id)) = pick(&mut model.leased, which) else { return };
             core.finish_request(endpoint);
             let kept = if keeps { core.release_idle(endpoint, id, open(id), *now).is_none() } else { false };
-            if kept { world.idle.push((endpoint, id)) } else { core.release_permit() }
+            if kept { model.idle.push((endpoint, id)) } else { core.release_permit() }
         }
         Event::EndStream(which) => {
-            let Some((endpoint, id)) = pick(&mut world.streams, which) else { return };
+            let Some((endpoint, id)) = pick(&mut model.streams, which) else { return };
             core.finish_request(endpoint);
             assert_eq!(core.end_stream(endpoint, id, *now), None, "it is kept");
         }
@@ -279,18 +279,18 @@ fn apply_event(event: Event, core: &mut TestPool, world: &mut World, now: &mut T
                 .for_each(|idle| idle.connection.is_open = false);
         }
         Event::CloseShared(which) => {
-            let Some((endpoint, id)) = pick(&mut world.shared, which) else { return };
+            let Some((endpoint, id)) = pick(&mut model.shared, which) else { return };
             core.remove(endpoint, id);
             core.release_permit();
         }
         Event::StreamsMax(which, streams_max) => {
-            if let Some((endpoint, id)) = world.shared.get(which % world.shared.len().max(1)) {
+            if let Some((endpoint, id)) = model.shared.get(which % model.shared.len().max(1)) {
                 core.set_streams_max(*endpoint, *id, streams_max);
             }
         }
         Event::Fail(which) => {
             for closed in core.fail(which % endpoints, *now) {
-                world.idle.retain(|(_, id)| *id != closed.id);
+                model.idle.retain(|(_, id)| *id != closed.id);
                 core.release_permit();
             }
         }
@@ -311,22 +311,22 @@ proptest! {
         events in prop::collection::vec(event(), 1..200),
     ) {
         let mut core = core(connections, waiting, endpoints, may_share);
-        let (mut world, mut now) = (World::default(), Time::ZERO);
+        let (mut model, mut now) = (Model::default(), Time::ZERO);
         for event in events {
-            apply_event(event, &mut core, &mut world, &mut now, endpoints);
-            world.serve_waiters(&mut core, now);
+            apply_event(event, &mut core, &mut model, &mut now, endpoints);
+            model.serve_waiters(&mut core, now);
             prop_assert!(core.connections() <= connections, "{event:?}");
-            prop_assert_eq!(core.connections(), world.connections(), "{:?}", event);
-            prop_assert_eq!(core.waiting(), world.waiting.len(), "{:?}", event);
+            prop_assert_eq!(core.connections(), model.connections(), "{:?}", event);
+            prop_assert_eq!(core.waiting(), model.waiting.len(), "{:?}", event);
             prop_assert!(core.waiting() <= waiting);
-            let busy = world.connecting.len() + world.leased.len() + world.streams.len();
+            let busy = model.connecting.len() + model.leased.len() + model.streams.len();
             prop_assert_eq!(core.endpoints(now).map(|endpoint| endpoint.busy).sum::<usize>(), busy, "{:?}", event);
             // No request waits while a connection is free.
             prop_assert!(core.waiting() == 0 || core.acquire(now).is_none(), "{event:?}");
         }
         // Once all connections are released, all waiters are served.
         for _ in 0..10_000 {
-            if world.waiting.is_empty() && world.connecting.is_empty() {
+            if model.waiting.is_empty() && model.connecting.is_empty() {
                 break;
             }
             for event in [
@@ -335,14 +335,14 @@ proptest! {
                 Event::StreamsMax(0, 2),
                 Event::EndStream(0),
             ] {
-                apply_event(event, &mut core, &mut world, &mut now, endpoints);
-                world.serve_waiters(&mut core, now);
+                apply_event(event, &mut core, &mut model, &mut now, endpoints);
+                model.serve_waiters(&mut core, now);
             }
-            if world.connecting.is_empty() && world.leased.is_empty() && world.streams.is_empty() {
-                apply_event(Event::CloseShared(0), &mut core, &mut world, &mut now, endpoints);
-                world.serve_waiters(&mut core, now);
+            if model.connecting.is_empty() && model.leased.is_empty() && model.streams.is_empty() {
+                apply_event(Event::CloseShared(0), &mut core, &mut model, &mut now, endpoints);
+                model.serve_waiters(&mut core, now);
             }
         }
-        prop_assert!(world.waiting.is_empty(), "{} requests wait forever", world.waiting.len());
+        prop_assert!(model.waiting.is_empty(), "{} requests wait forever", model.waiting.len());
     }
 }

@@ -1,4 +1,4 @@
-//! Requests that are rejected: those of `corpus.txt`, and those that are too long to write down.
+//! Rejected requests: those of `corpus.txt`, and generated ones that are too long for it.
 
 use std::{fmt::Write as _, io::Write};
 
@@ -69,7 +69,7 @@ fn ambiguous_requests_are_rejected() {
     assert_eq!(frontend.counts().malformed + requests.len() as u64, cases.len() as u64);
 }
 
-/// Byte by byte: nothing depends on which bytes arrive together.
+/// One byte at a time: the result does not depend on the boundaries of reads.
 #[test]
 fn ambiguous_requests_are_rejected_in_pieces() {
     let (frontend, handler) = start(FrontendSettings::default());
@@ -114,7 +114,7 @@ fn huge_heads_are_rejected() {
 }
 
 #[test]
-fn handler_learns_of_bodies_that_are_too_large() {
+fn oversized_body_is_an_error_for_the_handler() {
     let (frontend, handler) = start(FrontendSettings { body_bytes_max: 10, ..FrontendSettings::default() });
     let address = frontend.addresses()[0];
     let sized = "POST /s HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n";

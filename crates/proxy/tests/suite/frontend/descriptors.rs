@@ -1,4 +1,4 @@
-//! Without file descriptors: in a process of its own, whose limit is low.
+//! File descriptors run out, in a separate process with a low limit.
 
 use std::{fs::File, io::Write, net::TcpStream, time::Instant};
 
@@ -9,13 +9,13 @@ use crate::frontend::support::{
     HANG_GUARD, connect, exchange, read_response, read_to_close, start, status, wait_for_counts,
 };
 
-/// At least so many connections are accepted.
+/// The minimum number of accepted connections.
 const ACCEPTED_MIN: usize = 20;
 
 #[test]
-fn accepts_continue_when_descriptors_are_free_again() {
+fn accepting_resumes_when_descriptors_are_free() {
     in_own_process(
-        "frontend::descriptors::accepts_continue_when_descriptors_are_free_again",
+        "frontend::descriptors::accepting_resumes_when_descriptors_are_free",
         "ulimit -n 80",
         run_with_80_descriptors,
     );
@@ -92,7 +92,7 @@ fn run_with_80_descriptors() {
     assert_eq!(status(&read_to_close(&mut again)), "200");
 }
 
-/// A failed accept is followed by a pause of 10 ms: in any time there are at most so many.
+/// A failed accept is followed by a pause of 10 ms: this bounds their number.
 fn assert_pause_between_accepts(failures: impl Fn() -> u64) {
     #[expect(clippy::disallowed_methods, reason = "the pause is real time")]
     let start = Instant::now();
@@ -118,7 +118,7 @@ fn retry<T>(attempt: impl Fn() -> Option<T>) -> T {
     }
 }
 
-/// Whether the connection holds a response, and not its end.
+/// True if the connection holds a response, and not its end.
 fn has_response(tcp: &TcpStream) -> bool {
     tcp.peek(&mut [0]).is_ok_and(|bytes| bytes > 0)
 }

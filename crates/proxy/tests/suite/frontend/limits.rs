@@ -12,7 +12,7 @@ use crate::frontend::support::{
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const GET_HELD: &[u8] = b"GET /held HTTP/1.1\r\nHost: a\r\n\r\n";
 const INCOMPLETE_HEAD: &[u8] = b"GET /slow HTTP/1.1\r\nHost: a\r\nX: ";
-/// Longer than any test takes.
+/// Longer than any test.
 const NEVER: Duration = Duration::from_hours(1);
 
 /// A connection on which one request was answered.
@@ -111,7 +111,7 @@ fn a_thousand_incomplete_heads_do_not_block_others() {
     assert_none_handled(&handler);
 }
 
-/// They are opened in batches that fit into any backlog.
+/// Opened in batches that fit into any backlog.
 #[test]
 fn a_thousand_incomplete_heads_get_408() {
     raise_descriptor_limit();

@@ -129,7 +129,7 @@ impl HandlerState {
             }
             ("/endless", _) => Response::new(Endless.boxed_unsync()),
             ("/never", _) => std::future::pending().await,
-            ("/panic", _) => panic!("the request asks for a panic"),
+            ("/panic", _) => panic!("a panic on request"),
             ("/switch", _) => {
                 let mut response = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
                 *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;

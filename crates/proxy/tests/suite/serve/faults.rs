@@ -65,7 +65,7 @@ async fn truncated_body_is_reported_and_not_stored() {
         .await;
         let proxy = proxy_with(&origin.url(), "", SHORT).await;
         // Coalesced over HTTP/1.1, then alone over HTTP/2.
-        let mut clients = crowd(&proxy, 20, |_| request("GET", "/", &[])).await;
+        let mut clients = send_concurrently(&proxy, 20, |_| request("GET", "/", &[])).await;
         for client in &mut clients {
             let head = client.head_to("GET").await.expect("a head");
             assert_eq!(head.status, 200, "{label}");
@@ -74,20 +74,20 @@ async fn truncated_body_is_reported_and_not_stored() {
             assert!(answer.body.iter().all(|byte| *byte == b'x') && answer.body.len() <= 100_010, "{label}");
         }
         with_timeout(proxy.proxy().cache().wait_idle()).await;
-        let asked = origin.count();
+        let count = origin.count();
         let requests = Http2::connect(&proxy).await;
         let mut answer = requests.get("/").await;
         assert_eq!(answer.head.status, 200, "{label}");
         let reset = answer.rest(Vec::new()).await.expect_err("a reset");
         assert!(reset.is_reset(), "{label}: {reset}");
-        assert_eq!(origin.count(), asked + 1, "{label}: the failed load is repeated");
+        assert_eq!(origin.count(), count + 1, "{label}: the failed load is repeated");
         with_timeout(proxy.proxy().cache().wait_idle()).await;
         is_well.store(true, SeqCst);
         let whole = get(&proxy, "/").await;
         whole.assert_body(b"whole");
         let hit = get(&proxy, "/").await;
         hit.assert_body(b"whole");
-        assert_eq!((hit.did(), origin.count()), ("hit", asked + 2), "{label}");
+        assert_eq!((hit.outcome(), origin.count()), ("hit", count + 2), "{label}");
     }
 }
 
@@ -126,14 +126,14 @@ async fn invalid_response_is_502_or_504_and_not_remembered() {
         })
         .await;
         let proxy = proxy_with(&origin.url(), "", SHORT).await;
-        let clients = crowd(&proxy, 1, |_| request("GET", "/", &[])).await;
+        let clients = send_concurrently(&proxy, 1, |_| request("GET", "/", &[])).await;
         for answer in answers(clients).await {
-            assert_eq!((answer.status(), answer.did()), (status, "error"), "{label}");
+            assert_eq!((answer.status(), answer.outcome()), (status, "error"), "{label}");
             assert!(!answer.text().contains("127.0.0.1"), "{label}: {:?}", answer.text());
         }
         let whole = get(&proxy, "/").await;
         whole.assert_body(b"whole");
-        assert_eq!((whole.did(), origin.count()), ("miss", 2), "{label}");
+        assert_eq!((whole.outcome(), origin.count()), ("miss", 2), "{label}");
     }
 }
 
@@ -174,10 +174,10 @@ async fn error_status_is_replaced_by_a_stale_response() {
         for header in ["X: y", "Cache-Control: max-age=60", "Cache-Control: no-store", "Set-Cookie: a=b"] {
             let origin = good_then(STALE_AT_ONCE, move |_| sized(status, &[header], b"failed")).await;
             let proxy = proxy(&origin).await;
-            assert_eq!(get(&proxy, "/").await.did(), "miss");
-            for answer in answers(crowd(&proxy, 10, |_| request("GET", "/", &[])).await).await {
+            assert_eq!(get(&proxy, "/").await.outcome(), "miss");
+            for answer in answers(send_concurrently(&proxy, 10, |_| request("GET", "/", &[])).await).await {
                 assert_eq!(
-                    (answer.status(), answer.did()),
+                    (answer.status(), answer.outcome()),
                     (200, "fallback"),
                     "{status} {header} {:?}",
                     answer.head
@@ -206,10 +206,10 @@ async fn stale_response_is_served_while_origin_is_down() {
         })
         .await;
         let proxy = proxy_with(&origin.url(), "", SHORT).await;
-        assert_eq!(get(&proxy, "/").await.did(), "miss");
+        assert_eq!(get(&proxy, "/").await.outcome(), "miss");
         let answer = get(&proxy, "/").await;
         answer.assert_body(b"good");
-        assert_eq!(answer.did(), "fallback");
+        assert_eq!(answer.outcome(), "fallback");
         assert!(answer.field("age").is_some_and(|age| age != "0"), "{:?}", answer.head);
     }
 }
@@ -243,7 +243,7 @@ async fn error_without_stale_response_reaches_all_waiters() {
         })
         .await;
         let proxy = proxy(&origin).await;
-        let clients = crowd(&proxy, 50, |_| request("GET", "/", &[])).await;
+        let clients = send_concurrently(&proxy, 50, |_| request("GET", "/", &[])).await;
         until(|| origin.count() == 1).await;
         gate.add_permits(1_000);
         let mut cookies = 0;
@@ -304,30 +304,31 @@ async fn large_chunked_error_response_reaches_the_client() {
 #[tokio::test]
 async fn negative_ttl_applies_to_404_without_max_age() {
     let origin = Origin::responding(|received| {
-        let fields: &[&str] = if received.target() == "/said" { &["Cache-Control: max-age=0"] } else { &[] };
+        let fields: &[&str] =
+            if received.target() == "/declared" { &["Cache-Control: max-age=0"] } else { &[] };
         sized("404 Not Found", fields, b"nothing")
     })
     .await;
     let proxy = proxy_with(&origin.url(), "", "[[route]]\nnegative_ttl = \"1m\"").await;
-    for (target, asked) in [("/", 1), ("/said", 4)] {
+    for (target, count) in [("/", 1), ("/declared", 4)] {
         for number in 0..3 {
             let answer = get(&proxy, target).await;
             answer.assert_body(b"nothing");
             assert_eq!(answer.status(), 404);
             if target == "/" {
-                assert_eq!(answer.did(), if number == 0 { "miss" } else { "negative" });
+                assert_eq!(answer.outcome(), if number == 0 { "miss" } else { "negative" });
             }
         }
-        assert_eq!(origin.count(), asked, "{target}");
+        assert_eq!(origin.count(), count, "{target}");
     }
 }
 
 #[tokio::test]
 async fn open_breaker_sends_probes_only_and_closes_after_recovery() {
-    let gone = Arc::new(AtomicBool::new(true));
-    let is_gone = Arc::clone(&gone);
+    let failing = Arc::new(AtomicBool::new(true));
+    let is_failing = Arc::clone(&failing);
     let origin = Origin::responding(move |received| {
-        if is_gone.load(SeqCst) {
+        if is_failing.load(SeqCst) {
             sized("503 Away", &["X: y"], b"failed")
         } else {
             good(received.target().as_bytes())
@@ -343,9 +344,9 @@ async fn open_breaker_sends_probes_only_and_closes_after_recovery() {
             assert!(answer.field("retry-after").is_some(), "{:?}", answer.head);
         }
     }
-    let asked = origin.count();
-    assert!((5..20).contains(&asked), "{asked} requests reached a failing origin");
-    gone.store(false, SeqCst);
+    let count = origin.count();
+    assert!((5..20).contains(&count), "{count} requests reached a failing origin");
+    failing.store(false, SeqCst);
     // Probes among the requests close the breaker.
     with_timeout(async {
         let mut number = 0;
@@ -363,6 +364,6 @@ async fn error_response_hides_the_origin_address() {
     drop(listener);
     let proxy = proxy_with(&format!("http://{address}"), "", "").await;
     let answer = get(&proxy, "/").await;
-    assert_eq!((answer.status(), answer.did()), (502, "error"), "{:?}", answer.head);
+    assert_eq!((answer.status(), answer.outcome()), (502, "error"), "{:?}", answer.head);
     assert!(!answer.text().contains(&address) && !answer.text().contains("127.0.0.1"), "{}", answer.text());
 }

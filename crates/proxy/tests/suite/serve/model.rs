@@ -156,9 +156,13 @@ async fn run(steps: Vec<Step>) {
                 }
                 let (status, version, did) = model.get(&truth, document, language);
                 // A failure of a known private document is relayed without coalescing, as a miss.
-                let is_own = document.0 == Kind::Private && status == 503 && answer.did() == "miss";
+                let is_own = document.0 == Kind::Private && status == 503 && answer.outcome() == "miss";
                 let did = if is_own { "miss" } else { did };
-                assert_eq!((answer.status(), answer.did()), (status, did), "{number} {step:?} {answer:?}");
+                assert_eq!(
+                    (answer.status(), answer.outcome()),
+                    (status, did),
+                    "{number} {step:?} {answer:?}"
+                );
                 let whole = body(document, LANGUAGES[usize::from(language)], version);
                 assert!(answer.is_whole);
                 assert_eq!(answer.text(), if status == 200 { &whole } else { "failed" }, "{number} {step:?}");

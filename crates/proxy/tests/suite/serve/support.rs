@@ -205,7 +205,7 @@ enum BodyFraming {
 pub struct Answer {
     pub head: Head,
     pub body: Vec<u8>,
-    /// Whether the body ended as its framing announced.
+    /// True if the body ended as its framing announced.
     pub is_whole: bool,
 }
 
@@ -229,8 +229,8 @@ impl Head {
         field(&self.text, name)
     }
 
-    /// The cache outcome in `Cache-Status`.
-    pub fn did(&self) -> &str {
+    /// The outcome in `Cache-Status`, such as `hit`.
+    pub fn outcome(&self) -> &str {
         let header = self.field("cache-status").unwrap_or_default();
         header.rsplit("detail=").next().unwrap_or_default()
     }
@@ -241,8 +241,8 @@ impl Answer {
         self.head.status
     }
 
-    pub fn did(&self) -> &str {
-        self.head.did()
+    pub fn outcome(&self) -> &str {
+        self.head.outcome()
     }
 
     pub fn field(&self, name: &str) -> Option<&str> {
@@ -370,7 +370,11 @@ pub async fn get(proxy: &ProxyServer, target: &str) -> Answer {
 }
 
 /// Connects `count` clients; each sends the request for its index.
-pub async fn crowd(proxy: &ProxyServer, count: usize, request_for: impl Fn(usize) -> String) -> Vec<Client> {
+pub async fn send_concurrently(
+    proxy: &ProxyServer,
+    count: usize,
+    request_for: impl Fn(usize) -> String,
+) -> Vec<Client> {
     let clients = (0..count).map(|number| {
         let request = request_for(number);
         async move {
@@ -382,9 +386,9 @@ pub async fn crowd(proxy: &ProxyServer, count: usize, request_for: impl Fn(usize
     join_all(clients).await
 }
 
-/// The responses to the requests of a crowd.
-pub async fn answers(crowd: Vec<Client>) -> Vec<Answer> {
-    let answers = crowd.into_iter().map(|mut client| async move {
+/// The responses to concurrent requests.
+pub async fn answers(clients: Vec<Client>) -> Vec<Answer> {
+    let answers = clients.into_iter().map(|mut client| async move {
         let head = client.head_to("GET").await.expect("an answer");
         client.rest(head, Vec::new()).await
     });

@@ -191,13 +191,13 @@ async fn wait_queue_is_bounded_in_number_and_time() {
         ..stub.settings()
     };
     let upstream = upstream(settings);
-    let ask = || {
+    let request = || {
         let upstream = upstream.clone();
         tokio::runtime::Handle::current().spawn(async move { upstream.send(get("/")).await.map(drop) })
     };
-    let busy = [ask(), ask()];
+    let busy = [request(), request()];
     until(|| stub.accepted() == 2).await;
-    let waiting = [ask(), ask(), ask()];
+    let waiting = [request(), request(), request()];
     until(|| upstream.status().waiting == 3).await;
     let error = upstream.send(get("/")).await.expect_err("a full queue");
     assert!(matches!(error, UpstreamError::Overloaded { waiting: 3 }), "{error:?}");
@@ -206,7 +206,7 @@ async fn wait_queue_is_bounded_in_number_and_time() {
     waiting[0].abort();
     until(|| upstream.status().waiting == 2).await;
     for waiting in waiting.into_iter().skip(1) {
-        let error = with_timeout(waiting).await.expect("no panic").expect_err("too late");
+        let error = with_timeout(waiting).await.expect("no panic").expect_err("a timeout");
         assert!(matches!(error, UpstreamError::QueueTimeout { .. }), "{error:?}");
     }
     assert_eq!((upstream.status().waiting, upstream.status().busy), (0, 2));

@@ -34,9 +34,9 @@ fn http2(stub: &Stub) -> UpstreamSettings {
 
 /// Returns the request body; for an empty body, the method and URI.
 async fn echo(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
-    let said = format!("{} {}", request.method(), request.uri());
+    let text = format!("{} {}", request.method(), request.uri());
     let body = request.into_body().collect().await?.to_bytes();
-    Ok(Response::new(Full::new(if body.is_empty() { Bytes::from(said) } else { body })))
+    Ok(Response::new(Full::new(if body.is_empty() { Bytes::from(text) } else { body })))
 }
 
 #[tokio::test]

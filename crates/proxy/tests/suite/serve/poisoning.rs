@@ -43,13 +43,13 @@ async fn unkeyed_fields_do_not_reach_the_origin() {
         send(&proxy, "GET", "/", &[evil]).await;
         let hit = get(&proxy, "/").await;
         // Only the origin can evaluate `If-Match`.
-        let asked_twice = evil.starts_with("If-Match");
-        assert_eq!((hit.did(), origin.count()), ("hit", 1 + usize::from(asked_twice)), "{evil}");
-        let asked = hit.text().to_ascii_lowercase();
+        let is_forwarded = evil.starts_with("If-Match");
+        assert_eq!((hit.outcome(), origin.count()), ("hit", 1 + usize::from(is_forwarded)), "{evil}");
+        let head = hit.text().to_ascii_lowercase();
         for word in ["evil", "666", "1994", "expect"] {
-            assert!(!asked.contains(word), "{evil}: {asked}");
+            assert!(!head.contains(word), "{evil}: {head}");
         }
-        assert!(asked.contains("x-forwarded-host: a\r\n") && asked.contains("x-forwarded-proto: http\r\n"));
+        assert!(head.contains("x-forwarded-host: a\r\n") && head.contains("x-forwarded-proto: http\r\n"));
     }
 }
 
@@ -70,10 +70,10 @@ async fn unsafe_methods_cannot_override_host_or_path() {
             "Content-Length: 0",
         ];
         let answer = send(&proxy, method, "/", &fields).await;
-        let asked = answer.text().to_ascii_lowercase();
-        assert!(!asked.contains("evil") && !asked.contains("666"), "{asked}");
+        let head = answer.text().to_ascii_lowercase();
+        assert!(!head.contains("evil") && !head.contains("666"), "{head}");
         for header in ["x-forwarded-host: a", "x-forwarded-for: 127.0.0.1", "x-http-method-override: patch"] {
-            assert!(asked.contains(&format!("\r\n{header}\r\n")), "{header}: {asked}");
+            assert!(head.contains(&format!("\r\n{header}\r\n")), "{header}: {head}");
         }
     }
 }
@@ -81,8 +81,8 @@ async fn unsafe_methods_cannot_override_host_or_path() {
 #[tokio::test]
 async fn forwarded_for_is_the_peer_address() {
     let origin = Origin::responding(|received| {
-        let who = received.field("x-forwarded-for").unwrap_or_default();
-        sized("200 OK", &["Cache-Control: max-age=60", "Vary: X-Forwarded-For"], who.as_bytes())
+        let address = received.field("x-forwarded-for").unwrap_or_default();
+        sized("200 OK", &["Cache-Control: max-age=60", "Vary: X-Forwarded-For"], address.as_bytes())
     })
     .await;
     let proxy = proxy(&origin).await;
@@ -93,7 +93,7 @@ async fn forwarded_for_is_the_peer_address() {
     ] {
         let answer = send(&proxy, "GET", "/", &[field]).await;
         answer.assert_body(b"127.0.0.1");
-        assert_eq!(answer.did(), did, "{field}");
+        assert_eq!(answer.outcome(), did, "{field}");
     }
     let head = origin.requests()[0].head.to_ascii_lowercase();
     assert_eq!(head.matches("x-forwarded-for:").count(), 1, "{head}");
@@ -115,7 +115,7 @@ async fn equivalent_urls_share_one_entry() {
         let hit = send(&proxy, "GET", target, &[&format!("Host: {host}")]).await;
         assert_eq!(hit.status(), 200, "{target} {host} {:?}", hit.text());
         hit.assert_body(&first.body);
-        assert_eq!(hit.did(), "hit", "{target} {host}");
+        assert_eq!(hit.outcome(), "hit", "{target} {host}");
     }
     assert_eq!(origin.count(), 1);
     // Different resources.
@@ -132,7 +132,7 @@ async fn equivalent_urls_share_one_entry() {
     ] {
         let before = origin.count();
         let other = send(&proxy, "GET", target, &[&format!("Host: {host}")]).await;
-        assert_eq!((other.did(), origin.count()), ("miss", before + 1), "{target} {host}");
+        assert_eq!((other.outcome(), origin.count()), ("miss", before + 1), "{target} {host}");
         assert!(other.text().contains(&format!("\r\nhost: {host}\r\n")), "{}", other.text());
     }
     let evil = send(&proxy, "GET", "//evil/", &[]).await;
@@ -166,7 +166,7 @@ async fn body_of_a_get_does_not_reach_the_origin() {
             assert!(!answer.text().contains("content-length"), "{}", answer.text());
             let hit = get(&proxy, &format!("/{number}")).await;
             hit.assert_body(&answer.body);
-            assert_eq!(hit.did(), "hit");
+            assert_eq!(hit.outcome(), "hit");
         }
     }
     for received in origin.requests() {
@@ -218,16 +218,20 @@ async fn successful_unsafe_request_invalidates_its_url() {
         let proxy = proxy(&origin).await;
         let languages = ["de", "en", "fr"].map(|language| format!("Accept-Language: {language}"));
         for language in &languages {
-            assert_eq!(send(&proxy, "GET", "/", &[language]).await.did(), "miss");
+            assert_eq!(send(&proxy, "GET", "/", &[language]).await.outcome(), "miss");
         }
         for language in &languages {
-            assert_eq!(send(&proxy, "GET", "/", &[language]).await.did(), "hit");
+            assert_eq!(send(&proxy, "GET", "/", &[language]).await.outcome(), "hit");
         }
         let answer = send(&proxy, method, target, &["Content-Length: 0"]).await;
         assert!(answer.text().starts_with(method), "{:?}", answer.text());
         for language in &languages {
             let did = send(&proxy, "GET", "/", &[language]).await;
-            assert_eq!(did.did(), if is_outdated { "miss" } else { "hit" }, "{method} {target} {language}");
+            assert_eq!(
+                did.outcome(),
+                if is_outdated { "miss" } else { "hit" },
+                "{method} {target} {language}"
+            );
         }
     }
 }
@@ -241,10 +245,10 @@ async fn invalidated_location_uses_the_key_of_its_own_route() {
     .await;
     let routes = "[[route]]\npath = \"/*\"\n[[route]]\npath = \"/a/*\"\nignore_query = [\"utm_*\"]\n";
     let proxy = proxy_with(&origin.url(), routes, "").await;
-    assert_eq!(get(&proxy, "/a/y?utm_source=z").await.did(), "miss");
-    assert_eq!(get(&proxy, "/a/y").await.did(), "hit");
+    assert_eq!(get(&proxy, "/a/y?utm_source=z").await.outcome(), "miss");
+    assert_eq!(get(&proxy, "/a/y").await.outcome(), "hit");
     send(&proxy, "POST", "/b", &["Content-Length: 0"]).await.assert_body(b"made");
-    assert_eq!(get(&proxy, "/a/y").await.did(), "miss");
+    assert_eq!(get(&proxy, "/a/y").await.outcome(), "miss");
 }
 
 #[tokio::test]

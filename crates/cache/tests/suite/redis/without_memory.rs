@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::nodes::{self, BUSY, MINUTE, MS, Node, Source, coalescing, sleep, tell, until};
+use super::nodes::{self, BUSY, MINUTE, MS, Node, Source, coalescing, command, sleep, until};
 use futures_util::future::join_all;
 use stockade_cache::{Answer, Error, Live, Outcome, Reason, Refresh, Runtime, Strategy};
 use stockade_services::RedisServer;
 
-async fn alone(redis: &RedisServer, strategy: &Strategy) -> [Node; 4] {
-    nodes::nodes(&nodes::patient(redis), strategy, true).await
+async fn nodes_without_memory(redis: &RedisServer, strategy: &Strategy) -> [Node; 4] {
+    nodes::nodes(&nodes::patient(redis), strategy, false).await
 }
 
 async fn all(nodes: &[Node], key: &str, source: &Source) -> Vec<Answer<String>> {
@@ -25,11 +25,11 @@ async fn idle(nodes: &[Node]) {
 async fn all_nodes_load_a_key_once_and_keep_nothing() {
     let (redis, live) = (RedisServer::start().unwrap(), Live::new());
     let source = Source::new(&live, 20 * MS);
-    let nodes = alone(&redis, &coalescing(MINUTE)).await;
+    let nodes = nodes_without_memory(&redis, &coalescing(MINUTE)).await;
     for round in 1..=20 {
         let key = round.to_string();
-        let asking = nodes.iter().flat_map(|node| (0..10).map(|_| node.get(&key, &source)));
-        let answers = join_all(asking).await;
+        let requests = nodes.iter().flat_map(|node| (0..10).map(|_| node.get(&key, &source)));
+        let answers = join_all(requests).await;
         assert!(answers.iter().all(|answer| answer.value == format!("{key} 0")));
         assert_eq!(answers.iter().filter(|answer| answer.outcome == Outcome::Miss).count(), 1);
         assert_eq!(source.loads(), round);
@@ -48,20 +48,20 @@ async fn stale_value_is_served_by_all_nodes_and_refreshed_by_one() {
     let (redis, live) = (RedisServer::start().unwrap(), Live::new());
     let source = Source::new(&live, 300 * MS);
     let strategy = Strategy { swr: MINUTE, ..coalescing(200 * MS) };
-    let nodes = alone(&redis, &strategy).await;
+    let nodes = nodes_without_memory(&redis, &strategy).await;
     for round in 1..=3 {
         all(&nodes, "key", &source).await;
         idle(&nodes).await;
         sleep(250 * MS).await;
         let loads = source.loads();
         let new = format!("key {}", source.change());
-        let came = live.now();
+        let start = live.now();
         for _ in 0..10 {
             for answer in all(&nodes, "key", &source).await {
                 assert_eq!((answer.outcome, answer.value == new), (Outcome::Stale, false), "{round}");
             }
         }
-        assert!(live.now() - came < 300 * MS, "no request waits: {:?}", live.now() - came);
+        assert!(live.now() - start < 300 * MS, "no request waits: {:?}", live.now() - start);
         idle(&nodes).await;
         assert_eq!(source.loads(), loads + 1, "round {round}");
         assert!(all(&nodes, "key", &source).await.iter().all(|answer| answer.value == new));
@@ -73,7 +73,7 @@ async fn stale_value_in_redis_serves_until_gone_while_the_source_fails() {
     let (redis, live) = (RedisServer::start().unwrap(), Live::new());
     let source = Source::new(&live, 50 * MS);
     let strategy = Strategy { sie: 1_000 * MS, ..coalescing(200 * MS) };
-    let nodes = alone(&redis, &strategy).await;
+    let nodes = nodes_without_memory(&redis, &strategy).await;
     all(&nodes, "key", &source).await;
     let loaded = live.now();
     sleep(250 * MS).await;
@@ -91,7 +91,7 @@ async fn stale_value_in_redis_serves_until_gone_while_the_source_fails() {
     }
     assert!(fallbacks > 8);
     sleep((loaded + 1_300 * MS) - live.now()).await;
-    for gone in join_all(nodes.iter().map(|node| node.ask("key", &source))).await {
+    for gone in join_all(nodes.iter().map(|node| node.try_get("key", &source))).await {
         assert!(gone.is_err(), "{gone:?}");
     }
     source.break_down(false);
@@ -99,10 +99,10 @@ async fn stale_value_in_redis_serves_until_gone_while_the_source_fails() {
 }
 
 /// All nodes request a key continuously for some ttls. Returns the loads, the waits and the refreshes.
-async fn episodes(refresh: Refresh, ttl: Duration, takes: Duration, for_ttls: u32) -> (u64, usize, u64) {
+async fn episodes(refresh: Refresh, ttl: Duration, load: Duration, for_ttls: u32) -> (u64, usize, u64) {
     let (redis, live) = (RedisServer::start().unwrap(), Live::new());
-    let source = Source::new(&live, takes);
-    let nodes = alone(&redis, &Strategy { refresh, ..coalescing(ttl) }).await;
+    let source = Source::new(&live, load);
+    let nodes = nodes_without_memory(&redis, &Strategy { refresh, ..coalescing(ttl) }).await;
     nodes[0].get("key", &source).await;
     idle(&nodes).await;
     let ends = live.now() + ttl * for_ttls;
@@ -125,8 +125,8 @@ async fn episodes(refresh: Refresh, ttl: Duration, takes: Duration, for_ttls: u3
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn early_refresh_runs_on_one_of_all_nodes() {
-    let (ttl, takes) = (500 * MS, 20 * MS);
-    let (loads, waited, refreshes) = episodes(Refresh::Early { at: 0.6 }, ttl, takes, 6).await;
+    let (ttl, load) = (500 * MS, 20 * MS);
+    let (loads, waited, refreshes) = episodes(Refresh::Early { at: 0.6 }, ttl, load, 6).await;
     println!("early: {loads} loads in six ttls, {refreshes} refreshes, {waited} waits");
     // At 0.6 of each ttl, plus the duration of the load: at most nine, and the first one.
     assert!(refreshes + 3 >= loads, "{refreshes} refreshes, {loads} loads");
@@ -136,8 +136,8 @@ async fn early_refresh_runs_on_one_of_all_nodes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn xfetch_refresh_runs_on_one_of_all_nodes() {
-    let (ttl, takes) = (500 * MS, 20 * MS);
-    let (loads, waited, refreshes) = episodes(Refresh::XFetch { beta: 1.0 }, ttl, takes, 6).await;
+    let (ttl, load) = (500 * MS, 20 * MS);
+    let (loads, waited, refreshes) = episodes(Refresh::XFetch { beta: 1.0 }, ttl, load, 6).await;
     println!("xfetch: {loads} loads in six ttls, {refreshes} refreshes, {waited} waits");
     // With so many requests a refresh starts some load durations before the end of each ttl.
     assert!((5..=12).contains(&loads), "{loads} loads");
@@ -153,8 +153,8 @@ async fn not_found_has_its_own_ttl() {
         let load = async move || source.load("absent".to_owned()).await.map(|_| String::new());
         node.cache.get_with("absent".to_owned(), load).await.unwrap()
     };
-    let keeps = Strategy { negative_ttl: Some(300 * MS), ..coalescing(MINUTE) };
-    let nodes = alone(&redis, &keeps).await;
+    let with_negative_ttl = Strategy { negative_ttl: Some(300 * MS), ..coalescing(MINUTE) };
+    let nodes = nodes_without_memory(&redis, &with_negative_ttl).await;
     assert_eq!(absent(&nodes[0]).await.outcome, Outcome::Miss);
     let loaded = live.now();
     idle(&nodes).await;
@@ -165,10 +165,10 @@ async fn not_found_has_its_own_ttl() {
         }
     }
     sleep(350 * MS).await;
-    assert_eq!(absent(&nodes[1]).await.outcome, Outcome::Miss, "no longer than its own ttl");
+    assert_eq!(absent(&nodes[1]).await.outcome, Outcome::Miss, "the not-found has expired");
 
     let redis = RedisServer::start().unwrap();
-    let nodes = alone(&redis, &coalescing(MINUTE)).await;
+    let nodes = nodes_without_memory(&redis, &coalescing(MINUTE)).await;
     let loads = source.loads();
     for node in &nodes {
         assert_eq!(absent(node).await.outcome, Outcome::Miss);
@@ -190,23 +190,27 @@ async fn not_found_has_its_own_ttl() {
 async fn independent_fetch_takes_no_lock() {
     let (redis, live) = (RedisServer::start().unwrap(), Live::new());
     let source = Source::new(&live, 300 * MS);
-    let nodes = alone(&redis, &Strategy::preset("simple").unwrap()).await;
+    let nodes = nodes_without_memory(&redis, &Strategy::preset("simple").unwrap()).await;
     let answers = all(&nodes, "key", &source).await;
     assert!(answers.iter().all(|answer| answer.outcome == Outcome::Miss));
-    assert_eq!((source.loads(), tell::<usize>(&redis, "EXISTS stockade:l:{:key}").await), (4, 0));
+    assert_eq!((source.loads(), command::<usize>(&redis, "EXISTS stockade:l:{:key}").await), (4, 0));
     idle(&nodes).await;
     assert!(all(&nodes, "key", &source).await.iter().all(|answer| answer.outcome == Outcome::Hit));
     // An entry with a time in the future is replaced.
-    let lie = "S1_f_9000000000000000_9007199254740991_1_0_0_-_-_00000000\nlie".replace('_', " ");
+    let invalid = "S1_f_9000000000000000_9007199254740991_1_0_0_-_-_00000000\ninvalid".replace('_', " ");
     let mut redis_too = nodes::connect(&redis).await;
-    let _: String =
-        redis::cmd("SET").arg("stockade:v:{:lie}").arg(lie).query_async(&mut redis_too).await.unwrap();
-    assert_eq!(nodes[0].get("lie", &source).await.outcome, Outcome::Miss);
+    let _: String = redis::cmd("SET")
+        .arg("stockade:v:{:invalid}")
+        .arg(invalid)
+        .query_async(&mut redis_too)
+        .await
+        .unwrap();
+    assert_eq!(nodes[0].get("invalid", &source).await.outcome, Outcome::Miss);
     idle(&nodes).await;
-    assert_eq!(nodes[1].get("lie", &source).await.outcome, Outcome::Hit);
-    let came = live.now();
-    until("all is quiet", async || nodes.iter().all(|node| node.cache.coalesced_loads() == 0)).await;
-    assert!(live.now() - came < BUSY);
+    assert_eq!(nodes[1].get("invalid", &source).await.outcome, Outcome::Hit);
+    let start = live.now();
+    until("all loads have ended", async || nodes.iter().all(|node| node.cache.coalesced_loads() == 0)).await;
+    assert!(live.now() - start < BUSY);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -214,13 +218,13 @@ async fn redis_hit_costs_one_get_and_no_script() {
     const HITS: u64 = 1_000;
     let (redis, live) = (RedisServer::start().unwrap(), Live::new());
     let source = Source::new(&live, MS);
-    let nodes = alone(&redis, &coalescing(MINUTE)).await;
+    let nodes = nodes_without_memory(&redis, &coalescing(MINUTE)).await;
     let keys: Vec<String> = (0..HITS).map(|key| key.to_string()).collect();
     join_all(keys.iter().map(|key| nodes[0].get(key, &source))).await;
     idle(&nodes).await;
-    let calls = async |command: &str| {
-        let stats: String = tell(&redis, "INFO commandstats").await;
-        let line = format!("cmdstat_{command}:calls=");
+    let calls = async |name: &str| {
+        let stats: String = command(&redis, "INFO commandstats").await;
+        let line = format!("cmdstat_{name}:calls=");
         let calls =
             stats.lines().find_map(|stats| stats.strip_prefix(&line)?.split(',').next()?.parse().ok());
         calls.unwrap_or(0_u64)
@@ -231,5 +235,5 @@ async fn redis_hit_costs_one_get_and_no_script() {
     }
     let (gets, scripts) = (calls("get").await - before.0, calls("evalsha").await - before.1);
     assert_eq!((gets, source.loads()), (HITS, keys.len()));
-    assert!(scripts < HITS / 10, "{scripts} scripts: the keepers run scripts too");
+    assert!(scripts < HITS / 10, "{scripts} scripts: the sessions run scripts too");
 }

@@ -60,7 +60,7 @@ async fn thousand_clients_stream_from_one_load() {
         let gate = Arc::new(Semaphore::new(0));
         let origin = half_gated(framing, body.clone(), &gate).await;
         let proxy = proxy(&origin).await;
-        let clients = crowd(&proxy, CLIENTS, |_| request("GET", "/", &[])).await;
+        let clients = send_concurrently(&proxy, CLIENTS, |_| request("GET", "/", &[])).await;
         // Every client has a part before the origin sends the second half.
         let begun = join_all(clients.into_iter().map(|mut client| async move {
             let (head, some) = first_part(&mut client).await;
@@ -76,13 +76,13 @@ async fn thousand_clients_stream_from_one_load() {
         for answer in &answers {
             answer.assert_body(&body);
             assert_eq!(answer.field("content-length").is_some(), matches!(framing, Framing::Length));
-            misses += usize::from(answer.did() == "miss");
-            assert!(["miss", "coalesced"].contains(&answer.did()), "{:?}", answer.head);
+            misses += usize::from(answer.outcome() == "miss");
+            assert!(["miss", "coalesced"].contains(&answer.outcome()), "{:?}", answer.head);
         }
         assert_eq!(misses, 1, "{framing:?}");
         let hit = get(&proxy, "/").await;
         hit.assert_body(&body);
-        assert_eq!((hit.did(), origin.count()), ("hit", 1), "{framing:?}");
+        assert_eq!((hit.outcome(), origin.count()), ("hit", 1), "{framing:?}");
     }
 }
 
@@ -124,7 +124,7 @@ async fn leader_may_disconnect_or_stop_reading() {
         let mut leader = Client::connect(&proxy).await;
         leader.write(request("GET", "/", &[])).await;
         until(|| origin.count() == 1).await;
-        let followers = crowd(&proxy, 20, |_| request("GET", "/", &[])).await;
+        let followers = send_concurrently(&proxy, 20, |_| request("GET", "/", &[])).await;
         let _unread = if leaves {
             drop(leader);
             None
@@ -137,7 +137,7 @@ async fn leader_may_disconnect_or_stop_reading() {
         }
         let hit = get(&proxy, "/").await;
         hit.assert_body(&body);
-        assert_eq!((hit.did(), origin.count()), ("hit", 1));
+        assert_eq!((hit.outcome(), origin.count()), ("hit", 1));
     }
 }
 
@@ -147,7 +147,7 @@ async fn load_without_clients_is_finished_and_stored() {
     let gate = Arc::new(Semaphore::new(0));
     let origin = half_gated(Framing::Chunks, body.clone(), &gate).await;
     let proxy = proxy(&origin).await;
-    let mut clients = crowd(&proxy, 10, |_| request("GET", "/", &[])).await;
+    let mut clients = send_concurrently(&proxy, 10, |_| request("GET", "/", &[])).await;
     for client in &mut clients {
         first_part(client).await;
     }
@@ -156,7 +156,7 @@ async fn load_without_clients_is_finished_and_stored() {
     with_timeout(proxy.proxy().cache().wait_idle()).await;
     let hit = get(&proxy, "/").await;
     hit.assert_body(&body);
-    assert_eq!((hit.did(), origin.count()), ("hit", 1));
+    assert_eq!((hit.outcome(), origin.count()), ("hit", 1));
 }
 
 /// An origin with an endless body; each permit releases one step of it.
@@ -245,11 +245,11 @@ async fn oversized_bodies_are_not_coalesced_and_smaller_ones_are_stored_again() 
         let proxy = proxy_with(&origin.url(), limits, "connections = 2000").await;
         let first = get(&proxy, "/").await;
         first.assert_body(&large);
-        assert_eq!((first.did(), origin.count()), ("miss", 1), "{is_chunked}");
-        let clients = crowd(&proxy, 100, |_| request("GET", "/", &[])).await;
+        assert_eq!((first.outcome(), origin.count()), ("miss", 1), "{is_chunked}");
+        let clients = send_concurrently(&proxy, 100, |_| request("GET", "/", &[])).await;
         for answer in answers(clients).await {
             answer.assert_body(&large);
-            assert_eq!(answer.did(), "miss");
+            assert_eq!(answer.outcome(), "miss");
         }
         assert_eq!(origin.count(), 101);
         // Other URLs are stored.
@@ -258,14 +258,14 @@ async fn oversized_bodies_are_not_coalesced_and_smaller_ones_are_stored_again() 
         small.assert_body(b"small");
         let hit = get(&proxy, "/").await;
         hit.assert_body(b"small");
-        assert_eq!((hit.did(), origin.count()), ("hit", 103), "{is_chunked}");
+        assert_eq!((hit.outcome(), origin.count()), ("hit", 103), "{is_chunked}");
     }
 }
 
 #[tokio::test]
 async fn known_private_responses_are_not_coalesced() {
     const CLIENTS: usize = 100;
-    for (header, asked) in [
+    for (header, field) in [
         ("Cache-Control: private, max-age=60", ""),
         ("Cache-Control: no-store", ""),
         ("Set-Cookie: session=1\r\nCache-Control: max-age=60", ""),
@@ -279,8 +279,8 @@ async fn known_private_responses_are_not_coalesced() {
             let gate = Arc::clone(&held);
             async move {
                 gate.acquire().await.ok()?.forget();
-                let who = received.field("who").unwrap_or_default();
-                line.write_all(&sized("200 OK", &[header, &format!("You: {who}")], who.as_bytes()))
+                let user = received.field("user").unwrap_or_default();
+                line.write_all(&sized("200 OK", &[header, &format!("You: {user}")], user.as_bytes()))
                     .await
                     .ok()?;
                 Some(line)
@@ -288,22 +288,22 @@ async fn known_private_responses_are_not_coalesced() {
         })
         .await;
         let proxy = proxy(&origin).await;
-        let request_for = |who: &str| {
-            let fields = [format!("Who: {who}"), asked.to_owned()];
+        let request_for = |user: &str| {
+            let fields = [format!("User: {user}"), field.to_owned()];
             let fields = fields.iter().map(|line| &**line).filter(|line| !line.is_empty());
             request("GET", "/", &fields.collect::<Vec<_>>())
         };
-        let first = answers(crowd(&proxy, 1, |_| request_for("first")).await).await.remove(0);
+        let first = answers(send_concurrently(&proxy, 1, |_| request_for("first")).await).await.remove(0);
         first.assert_body(b"first");
-        let clients = crowd(&proxy, CLIENTS, |number| request_for(&number.to_string())).await;
+        let clients = send_concurrently(&proxy, CLIENTS, |number| request_for(&number.to_string())).await;
         // All requests reach the origin concurrently.
         until(|| origin.in_progress() == CLIENTS).await;
         gate.add_permits(2 * CLIENTS);
         for (number, answer) in answers(clients).await.into_iter().enumerate() {
-            assert_eq!(answer.field("you"), Some(&*number.to_string()), "{header} {asked} {answer:?}");
+            assert_eq!(answer.field("you"), Some(&*number.to_string()), "{header} {field} {answer:?}");
             answer.assert_body(number.to_string().as_bytes());
         }
-        assert_eq!(origin.count(), CLIENTS + 1, "{header} {asked}");
+        assert_eq!(origin.count(), CLIENTS + 1, "{header} {field}");
     }
 }
 
@@ -316,7 +316,7 @@ async fn authorized_leader_does_not_delay_anonymous_requests() {
         let gate = Arc::clone(&held);
         async move {
             gate.acquire().await.ok()?.forget();
-            line.write_all(&good(received.field("authorization").unwrap_or("anybody").as_bytes()))
+            line.write_all(&good(received.field("authorization").unwrap_or("anonymous").as_bytes()))
                 .await
                 .ok()?;
             Some(line)
@@ -324,46 +324,47 @@ async fn authorized_leader_does_not_delay_anonymous_requests() {
     })
     .await;
     let proxy = proxy(&origin).await;
-    let shows = |who: usize| request("GET", "/", &[&format!("Authorization: {who}")]);
-    let leader = crowd(&proxy, 1, shows).await;
+    let authorized = |user: usize| request("GET", "/", &[&format!("Authorization: {user}")]);
+    let leader = send_concurrently(&proxy, 1, authorized).await;
     until(|| origin.count() == 1).await;
-    let others = crowd(&proxy, CLIENTS, |_| request("GET", "/", &[])).await;
+    let others = send_concurrently(&proxy, CLIENTS, |_| request("GET", "/", &[])).await;
     until(|| proxy.proxy().router().routes[0].stats().requests.waiters == CLIENTS as u64).await;
     gate.add_permits(2);
     answers(leader).await[0].assert_body(b"0");
     for answer in answers(others).await {
-        answer.assert_body(b"anybody");
+        answer.assert_body(b"anonymous");
     }
     assert_eq!(origin.count(), 2, "one load for all anonymous requests");
     // A public entry serves authorized requests as well.
-    let known = crowd(&proxy, 1, shows).await;
-    answers(known).await[0].assert_body(b"anybody");
+    let known = send_concurrently(&proxy, 1, authorized).await;
+    answers(known).await[0].assert_body(b"anonymous");
 
     // Without an entry, requests with different credentials are not coalesced.
-    let shows = |who: usize| request("GET", "/own", &[&format!("Authorization: {who}")]);
+    let authorized = |user: usize| request("GET", "/own", &[&format!("Authorization: {user}")]);
     gate.add_permits(1);
-    answers(crowd(&proxy, 1, shows).await).await[0].assert_body(b"0");
-    let all = crowd(&proxy, CLIENTS, shows).await;
+    answers(send_concurrently(&proxy, 1, authorized).await).await[0].assert_body(b"0");
+    let all = send_concurrently(&proxy, CLIENTS, authorized).await;
     until(|| origin.in_progress() == CLIENTS).await;
-    let anybody = crowd(&proxy, 1, |_| request("GET", "/own", &[])).await;
+    let anonymous = send_concurrently(&proxy, 1, |_| request("GET", "/own", &[])).await;
     until(|| origin.in_progress() == CLIENTS + 1).await;
     gate.add_permits(CLIENTS + 1);
-    for (who, answer) in answers(all).await.into_iter().enumerate() {
-        answer.assert_body(who.to_string().as_bytes());
+    for (user, answer) in answers(all).await.into_iter().enumerate() {
+        answer.assert_body(user.to_string().as_bytes());
     }
-    answers(anybody).await[0].assert_body(b"anybody");
+    answers(anonymous).await[0].assert_body(b"anonymous");
     assert_eq!(origin.count(), 4 + CLIENTS);
 }
 
 #[tokio::test]
-async fn cold_crowd_receives_separate_private_responses() {
+async fn concurrent_requests_receive_separate_private_responses() {
     let origin = Origin::responding(|received| {
-        let who = received.field("who").unwrap_or_default();
-        sized("200 OK", &["Cache-Control: private", &format!("Set-Cookie: is={who}")], who.as_bytes())
+        let user = received.field("user").unwrap_or_default();
+        sized("200 OK", &["Cache-Control: private", &format!("Set-Cookie: is={user}")], user.as_bytes())
     })
     .await;
     let proxy = proxy(&origin).await;
-    let clients = crowd(&proxy, 200, |number| request("GET", "/", &[&format!("Who: {number}")])).await;
+    let clients =
+        send_concurrently(&proxy, 200, |number| request("GET", "/", &[&format!("User: {number}")])).await;
     for (number, answer) in answers(clients).await.into_iter().enumerate() {
         answer.assert_body(number.to_string().as_bytes());
         assert_eq!(answer.field("set-cookie"), Some(&*format!("is={number}")));
@@ -390,7 +391,7 @@ async fn each_variant_is_loaded_once() {
     let language = |number: usize| ["de", "en", "fr"][number % 3];
     let request_for =
         |number: usize| request("GET", "/", &[&format!("Accept-Language: {}", language(number))]);
-    let clients = crowd(&proxy, 150, request_for).await;
+    let clients = send_concurrently(&proxy, 150, request_for).await;
     gate.add_permits(1_000);
     for (number, answer) in answers(clients).await.into_iter().enumerate() {
         answer.assert_body(language(number).as_bytes());
@@ -399,7 +400,7 @@ async fn each_variant_is_loaded_once() {
     for number in 0..3 {
         let hit = send(&proxy, "GET", "/", &[&format!("Accept-Language: {}", language(number))]).await;
         hit.assert_body(language(number).as_bytes());
-        assert_eq!(hit.did(), "hit");
+        assert_eq!(hit.outcome(), "hit");
     }
     assert_eq!(origin.count(), 3);
 }
@@ -432,12 +433,12 @@ async fn fresh_variant_does_not_wait_for_the_refresh_of_another() {
             .await
             .assert_body(language.as_bytes());
     }
-    let waiting = crowd(&proxy, 1, |_| request("GET", "/", &["Accept-Language: de"])).await;
+    let waiting = send_concurrently(&proxy, 1, |_| request("GET", "/", &["Accept-Language: de"])).await;
     until(|| origin.count() == 3).await;
     let before = loads();
     for wish in ["X: y", "Cache-Control: max-age=50", "Cache-Control: only-if-cached"] {
         let answer = Client::connect(&proxy).await.send("GET", "/", &[en, wish]).await;
-        assert_eq!((answer.status(), answer.did()), (200, "hit"), "{wish} {:?}", answer.head);
+        assert_eq!((answer.status(), answer.outcome()), (200, "hit"), "{wish} {:?}", answer.head);
         answer.assert_body(b"en");
     }
     assert_eq!((loads(), origin.count()), (before, 3));
@@ -448,21 +449,21 @@ async fn fresh_variant_does_not_wait_for_the_refresh_of_another() {
 #[tokio::test]
 async fn vary_may_change_between_responses() {
     let origin = Origin::responding(|received| {
-        // First on the language, then also on `Who`.
-        let vary = if received.number < 2 { "Vary: Accept-Language" } else { "Vary: Accept-Language, Who" };
-        let text = format!("{:?} {:?}", received.field("accept-language"), received.field("who"));
+        // First on the language, then also on `User`.
+        let vary = if received.number < 2 { "Vary: Accept-Language" } else { "Vary: Accept-Language, User" };
+        let text = format!("{:?} {:?}", received.field("accept-language"), received.field("user"));
         sized("200 OK", &["Cache-Control: max-age=60", vary, "Age: 60"], text.as_bytes())
     })
     .await;
     let proxy = proxy(&origin).await;
     for round in 0..4 {
-        for who in ["x", "y"] {
+        for user in ["x", "y"] {
             for language in ["de", "en"] {
-                let fields = [format!("Who: {who}"), format!("Accept-Language: {language}")];
+                let fields = [format!("User: {user}"), format!("Accept-Language: {language}")];
                 let answer = send(&proxy, "GET", "/", &[&fields[0], &fields[1]]).await;
                 assert!(answer.is_whole && answer.text().contains(language), "{round} {:?}", answer.text());
                 if round > 0 {
-                    assert!(answer.text().contains(who), "{round} {who} {language} {:?}", answer.text());
+                    assert!(answer.text().contains(user), "{round} {user} {language} {:?}", answer.text());
                 }
             }
         }

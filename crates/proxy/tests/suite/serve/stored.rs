@@ -41,7 +41,9 @@ async fn validated_response_is_fresh_again() {
                 ["X: y", "If-None-Match: \"1\"", "If-None-Match: \"other\"", "Range: bytes=1-2"][number % 4];
             request("GET", "/", &[own])
         };
-        for (number, answer) in answers(crowd(&proxy, 40, request_for).await).await.into_iter().enumerate() {
+        for (number, answer) in
+            answers(send_concurrently(&proxy, 40, request_for).await).await.into_iter().enumerate()
+        {
             assert_eq!(answer.field("x"), Some("new"), "{:?}", answer.head);
             match (number % 4, first == STALE) {
                 (1, true) => assert_eq!(answer.status(), 304),
@@ -55,7 +57,7 @@ async fn validated_response_is_fresh_again() {
         assert_eq!(origin.count(), 2);
         let hit = get(&proxy, "/").await;
         hit.assert_body(b"good");
-        assert_eq!((hit.did(), hit.field("content-length")), ("hit", Some("4")));
+        assert_eq!((hit.outcome(), hit.field("content-length")), ("hit", Some("4")));
     }
 }
 
@@ -68,7 +70,7 @@ async fn mismatched_304_is_discarded() {
         get(&proxy, "/").await.assert_body(b"new");
         let hit = get(&proxy, "/").await;
         hit.assert_body(b"new");
-        assert_eq!((hit.did(), origin.count()), ("hit", 3));
+        assert_eq!((hit.outcome(), origin.count()), ("hit", 3));
     }
 }
 
@@ -82,15 +84,15 @@ async fn validation_may_turn_a_response_private() {
         let is_cookie = later[1].starts_with("Set-Cookie");
         let gate = Arc::new(Semaphore::new(1));
         let held = Arc::clone(&gate);
-        let given = Arc::new(AtomicUsize::new(0));
+        let validations = Arc::new(AtomicUsize::new(0));
         let origin = Origin::start(move |received, mut line| {
-            let (gate, given) = (Arc::clone(&held), Arc::clone(&given));
+            let (gate, validations) = (Arc::clone(&held), Arc::clone(&validations));
             async move {
                 gate.acquire().await.ok()?.forget();
                 let bytes = if received.number == 0 {
                     sized("200 OK", STALE, b"good")
                 } else if received.field("if-none-match").is_some() {
-                    let own = later[1].replace('1', &given.fetch_add(1, SeqCst).to_string());
+                    let own = later[1].replace('1', &validations.fetch_add(1, SeqCst).to_string());
                     format!("HTTP/1.1 304 Not Modified\r\n{}\r\n{own}\r\n\r\n", later[0]).into_bytes()
                 } else {
                     sized("200 OK", &[later[0], &format!("You: {}", received.number + 1_000)], b"own")
@@ -101,7 +103,7 @@ async fn validation_may_turn_a_response_private() {
         .await;
         let proxy = proxy(&origin).await;
         get(&proxy, "/").await.assert_body(b"good");
-        let clients = crowd(&proxy, 30, |_| request("GET", "/", &[])).await;
+        let clients = send_concurrently(&proxy, 30, |_| request("GET", "/", &[])).await;
         until(|| origin.count() == 2).await;
         gate.add_permits(1_000);
         let mut own = Vec::new();
@@ -118,10 +120,10 @@ async fn validation_may_turn_a_response_private() {
             assert_eq!((origin.count(), all), (2, 1), "only the field is private");
             let hit = get(&proxy, "/").await;
             hit.assert_body(b"good");
-            assert_eq!((hit.did(), hit.field("set-cookie")), ("hit", None));
+            assert_eq!((hit.outcome(), hit.field("set-cookie")), ("hit", None));
         } else {
             assert_eq!(all, 30, "{later:?}");
-            assert_ne!(get(&proxy, "/").await.did(), "hit");
+            assert_ne!(get(&proxy, "/").await.outcome(), "hit");
         }
     }
 }
@@ -130,7 +132,7 @@ async fn validation_may_turn_a_response_private() {
 async fn client_conditions_are_evaluated_by_the_proxy() {
     const FIELDS: &[&str] =
         &["Cache-Control: max-age=60", "ETag: \"1\"", "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT"];
-    let asked = [
+    let conditions = [
         ("If-None-Match: \"1\"", 304),
         ("If-None-Match: W/\"1\"", 304),
         ("If-None-Match: *", 304),
@@ -143,14 +145,14 @@ async fn client_conditions_are_evaluated_by_the_proxy() {
     ];
     let origin = Origin::responding(|_| sized("200 OK", FIELDS, b"good")).await;
     let proxy = proxy(&origin).await;
-    for (number, (field, status)) in asked.into_iter().enumerate() {
-        for did in ["miss", "hit"] {
+    for (number, (field, status)) in conditions.into_iter().enumerate() {
+        for outcome in ["miss", "hit"] {
             for method in ["GET", "HEAD"] {
-                if did == "miss" && method == "HEAD" {
+                if outcome == "miss" && method == "HEAD" {
                     continue;
                 }
                 let answer = send(&proxy, method, &format!("/{number}"), &[field]).await;
-                assert_eq!((answer.status(), answer.did()), (status, did), "{method} {field}");
+                assert_eq!((answer.status(), answer.outcome()), (status, outcome), "{method} {field}");
                 answer.assert_body(if status == 200 && method == "GET" { b"good" } else { b"" });
                 assert_eq!(answer.field("etag"), Some("\"1\""));
             }
@@ -206,7 +208,7 @@ async fn ranges_are_served_from_stored_and_streaming_bodies() {
         [("0-0", 0, 0), ("99999-", 99_999, 99_999), ("-7", 99_993, 99_999), ("5-999999", 5, 99_999)]
     {
         let answer = send(&proxy, "GET", "/", &[&format!("Range: bytes={range}")]).await;
-        assert_eq!((answer.status(), answer.did()), (206, "hit"), "{range}");
+        assert_eq!((answer.status(), answer.outcome()), (206, "hit"), "{range}");
         assert_eq!(answer.field("content-range"), Some(&*part(from, to)));
         answer.assert_body(&body[from..=to]);
     }
@@ -220,7 +222,7 @@ async fn ranges_are_served_from_stored_and_streaming_bodies() {
         (["Range: bytes=100000-", "X: y"], 416),
     ] {
         let answer = send(&proxy, "GET", "/", &fields).await;
-        assert_eq!((answer.status(), answer.did()), (status, "hit"), "{fields:?}");
+        assert_eq!((answer.status(), answer.outcome()), (status, "hit"), "{fields:?}");
         match status {
             206 => answer.assert_body(&body[..10]),
             200 => answer.assert_body(&body),
@@ -264,16 +266,16 @@ async fn head_uses_fresh_entries_and_never_stores() {
     // One connection, so that stray body bytes would break the next response.
     for (target, did, count) in [("/fresh", "bypass", 1), ("/fresh", "bypass", 2), ("/stale", "bypass", 3)] {
         let answer = client.send("HEAD", target, &[]).await;
-        assert_eq!((answer.status(), answer.did(), origin.count()), (200, did, count));
+        assert_eq!((answer.status(), answer.outcome(), origin.count()), (200, did, count));
         assert_eq!(answer.field("content-length"), Some("4"));
     }
     client.send("GET", "/fresh", &[]).await.assert_body(b"good");
     client.send("GET", "/stale", &[]).await.assert_body(b"good");
     with_timeout(proxy.proxy().cache().wait_idle()).await;
     let answer = client.send("HEAD", "/fresh", &[]).await;
-    assert_eq!((answer.did(), answer.field("content-length"), origin.count()), ("hit", Some("4"), 5));
+    assert_eq!((answer.outcome(), answer.field("content-length"), origin.count()), ("hit", Some("4"), 5));
     let answer = client.send("HEAD", "/stale", &[]).await;
-    assert_eq!((answer.did(), answer.field("content-length"), origin.count()), ("bypass", Some("4"), 6));
+    assert_eq!((answer.outcome(), answer.field("content-length"), origin.count()), ("bypass", Some("4"), 6));
     client.send("GET", "/fresh", &[]).await.assert_body(b"good");
     assert_eq!(origin.count(), 6);
 }
@@ -294,7 +296,7 @@ async fn staleness_counts_from_the_age_of_the_response() {
     let hasty = send(&proxy, "GET", "/", &["Cache-Control: max-stale=98"]).await;
     assert_eq!((hasty.status(), origin.count()), (503, 2));
     let patient = send(&proxy, "GET", "/", &["Cache-Control: max-stale=500"]).await;
-    assert_eq!((patient.status(), patient.did(), origin.count()), (200, "stale", 2));
+    assert_eq!((patient.status(), patient.outcome(), origin.count()), (200, "stale", 2));
     let header = patient.field("cache-status").unwrap_or_default();
     assert!(header.contains("ttl=-99") || header.contains("ttl=-10"), "{header}");
     assert_eq!(get(&proxy, "/").await.status(), 503);
@@ -333,20 +335,20 @@ async fn reload_keeps_entries() {
         let (stop, proxy) = (Arc::clone(&stop), &proxy);
         async move {
             let mut client = Client::connect(proxy).await;
-            let mut asked = 0;
+            let mut requests = 0;
             while !stop.load(SeqCst) {
                 client.send("GET", "/kept", &[]).await.assert_body(b"one /kept");
-                let answer = client.send("GET", &format!("/{number}/{asked}"), &[]).await;
+                let answer = client.send("GET", &format!("/{number}/{requests}"), &[]).await;
                 assert_eq!(answer.status(), 200);
-                asked += 1;
+                requests += 1;
             }
-            asked
+            requests
         }
     }));
     let reloads = async {
         for round in 0..20 {
             let url = if round % 2 == 0 { other.url() } else { one.url() };
-            proxy.proxy().reload(config(&url, "", "")).await.expect("sound rules");
+            proxy.proxy().reload(config(&url, "", "")).await.expect("a valid configuration");
             let answer = get(&proxy, &format!("/round{round}")).await;
             assert!(
                 answer.text().starts_with(if round % 2 == 0 { "other" } else { "one" }),
@@ -356,11 +358,11 @@ async fn reload_keeps_entries() {
         }
         stop.store(true, SeqCst);
     };
-    let (asked, ()) = futures_util::future::join(clients, reloads).await;
-    assert!(asked.iter().sum::<usize>() > 20);
+    let (requests, ()) = futures_util::future::join(clients, reloads).await;
+    assert!(requests.iter().sum::<usize>() > 20);
     let hit = get(&proxy, "/kept").await;
     hit.assert_body(b"one /kept");
-    assert_eq!(hit.did(), "hit");
+    assert_eq!(hit.outcome(), "hit");
 }
 
 #[tokio::test]
@@ -374,12 +376,12 @@ async fn unchanged_routes_keep_their_state_when_origins_are_reordered() {
     let swapped = config(&origin.url(), &format!("{route}{other}"), "");
     assert_ne!(swapped.routes[0].origin, before.config.routes[0].origin);
     for config in [swapped, before.config.clone()] {
-        proxy.proxy().reload(config).await.expect("sound rules");
+        proxy.proxy().reload(config).await.expect("a valid configuration");
         let now = proxy.proxy().router();
         assert!(Arc::ptr_eq(&now.routes[0], &before.routes[0]));
-        assert_eq!((now.routes[0].stats().requests.loads, get(&proxy, "/").await.did()), (1, "hit"));
+        assert_eq!((now.routes[0].stats().requests.loads, get(&proxy, "/").await.outcome()), (1, "hit"));
     }
-    assert_eq!(get(&proxy, "/new").await.did(), "miss");
+    assert_eq!(get(&proxy, "/new").await.outcome(), "miss");
 }
 
 #[tokio::test]
@@ -404,7 +406,7 @@ async fn hop_by_hop_fields_are_not_forwarded() {
     for (method, did) in [("POST", "bypass"), ("GET", "miss"), ("GET", "hit")] {
         let answer = send(&proxy, method, "/", &fields).await;
         answer.assert_body(b"body");
-        assert_eq!((answer.did(), answer.field("x-kept")), (did, Some("b")));
+        assert_eq!((answer.outcome(), answer.field("x-kept")), (did, Some("b")));
         for name in ["x-own", "keep-alive", "upgrade"] {
             assert_eq!(answer.field(name), None, "{method} {did} {:?}", answer.head);
         }

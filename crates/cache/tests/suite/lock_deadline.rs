@@ -1,4 +1,4 @@
-//! A tier whose replies follow a script, in virtual time.
+//! A node gets the lock of a key at its load's deadline, from a scripted tier in virtual time.
 
 use std::{
     sync::{
@@ -27,29 +27,29 @@ type LeaseEnd = Option<Result<TierValue, String>>;
 
 /// Another node has the lock at the first attempt; later attempts get it.
 #[derive(Default)]
-struct Busy {
+struct ScriptedTier {
     /// The stored value at that time.
     stale: Option<TierValue>,
-    asked: AtomicU64,
-    ended: Arc<Mutex<Vec<LeaseEnd>>>,
+    lookups: AtomicU64,
+    ends: Arc<Mutex<Vec<LeaseEnd>>>,
 }
 
 /// Reports the end of a lease: completed or dropped.
-struct Told(Arc<Mutex<Vec<LeaseEnd>>>, LeaseEnd);
+struct ScriptedLease(Arc<Mutex<Vec<LeaseEnd>>>, LeaseEnd);
 
-impl Tier for Busy {
+impl Tier for ScriptedTier {
     fn lookup<'a>(&'a self, _: &'a [u8], _: TierQuery) -> TierFuture<'a, Result<TierReply, TierError>> {
-        let asked = if self.asked.fetch_add(1, Relaxed) == 0 {
+        let reply = if self.lookups.fetch_add(1, Relaxed) == 0 {
             let outcome = Box::pin(std::future::pending());
             TierReply::NotFound {
                 stale: None,
                 right: LoadRight::HeldElsewhere { lease_remaining: DEADLINE * 2, outcome },
             }
         } else {
-            let right = LoadRight::Granted(Box::new(Told(Arc::clone(&self.ended), None)));
+            let right = LoadRight::Granted(Box::new(ScriptedLease(Arc::clone(&self.ends), None)));
             TierReply::NotFound { stale: self.stale.clone(), right }
         };
-        Box::pin(std::future::ready(Ok(asked)))
+        Box::pin(std::future::ready(Ok(reply)))
     }
 
     fn publish(&self, _: TierEvent) {}
@@ -57,14 +57,14 @@ impl Tier for Busy {
     fn subscribe(&self, _: EventListener) {}
 }
 
-impl Lease for Told {
+impl Lease for ScriptedLease {
     fn complete(mut self: Box<Self>, result: Result<TierValue, String>) -> TierFuture<'static, ()> {
         self.1 = Some(result);
         Box::pin(std::future::ready(()))
     }
 }
 
-impl Drop for Told {
+impl Drop for ScriptedLease {
     fn drop(&mut self) {
         self.0.lock().unwrap().push(self.1.take());
     }
@@ -72,7 +72,7 @@ impl Drop for Told {
 
 /// Two requests. The first one waits for the lock until its deadline and gets it at that moment, so it must not
 /// load.
-fn ask_twice(strategy: Strategy, tier: Busy) -> [Result<Answer<String>, Error>; 2] {
+fn request_twice(strategy: Strategy, tier: ScriptedTier) -> [Result<Answer<String>, Error>; 2] {
     let (time, tier) = (Virtual::new(), Arc::new(tier));
     let shared = SharedTier::with_memory(Arc::clone(&tier) as Arc<dyn Tier>, RawCodec, RawCodec);
     let cache: Cache<String, String, Virtual> =
@@ -85,20 +85,20 @@ fn ask_twice(strategy: Strategy, tier: Busy) -> [Result<Answer<String>, Error>; 
             std::future::ready(Ok::<_, std::io::Error>("Ada".to_owned()))
         }
     };
-    let asked = async {
-        let came = time.now();
+    let requests = async {
+        let start = time.now();
         let late = cache.get_with("ada".to_owned(), load()).await;
-        assert_eq!(time.now() - came, DEADLINE);
+        assert_eq!(time.now() - start, DEADLINE);
         cache.wait_idle().await;
-        assert_eq!(loads.load(Relaxed), 0, "it was too late for one");
-        assert_eq!(tier.ended.lock().unwrap().len(), 1, "the key is free for who has time left");
-        assert!(tier.ended.lock().unwrap()[0].is_none(), "and is not said to have failed");
+        assert_eq!(loads.load(Relaxed), 0, "no load starts at the deadline");
+        assert_eq!(tier.ends.lock().unwrap().len(), 1, "the lease has ended");
+        assert!(tier.ends.lock().unwrap()[0].is_none(), "and its load is not reported as failed");
         let next = cache.get_with("ada".to_owned(), load()).await;
         cache.wait_idle().await;
-        assert_eq!(loads.load(Relaxed), 1, "who comes then loads");
+        assert_eq!(loads.load(Relaxed), 1, "the next request loads");
         [late, next]
     };
-    time.run(asked).expect("no request hangs")
+    time.run(requests).expect("no request hangs")
 }
 
 /// The holder fails at its deadline, and the waiting node's deadline passes a moment later: the key is free, and a
@@ -107,9 +107,9 @@ fn ask_twice(strategy: Strategy, tier: Busy) -> [Result<Answer<String>, Error>; 
 fn lock_granted_at_the_deadline_starts_no_load() {
     let mut strategy = Strategy::preset("stampede").unwrap();
     strategy.load.deadline = DEADLINE;
-    let [late, next] = ask_twice(strategy, Busy::default());
+    let [late, next] = request_twice(strategy, ScriptedTier::default());
     assert!(matches!(late, Err(Error::Deadline { after: DEADLINE })), "{late:?}");
-    assert_eq!(next.expect("it is loaded").value, "Ada");
+    assert_eq!(next.expect("the second request loads").value, "Ada");
 }
 
 /// The waiter gets the stale value, which is not refreshed any more.
@@ -127,9 +127,9 @@ fn refresh_granted_at_the_deadline_starts_no_load() {
         is_negative: false,
         tags: Vec::new(),
     };
-    let answers = ask_twice(strategy, Busy { stale: Some(stale), ..Busy::default() });
+    let answers = request_twice(strategy, ScriptedTier { stale: Some(stale), ..ScriptedTier::default() });
     for answer in answers {
-        let answer = answer.expect("there is something stale");
+        let answer = answer.expect("there is a stale value");
         assert_eq!((answer.value.as_str(), answer.outcome), ("Countess", Outcome::Stale));
     }
 }

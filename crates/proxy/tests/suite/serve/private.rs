@@ -55,18 +55,18 @@ async fn response_without_freshness_is_not_shared() {
         .await;
         let cache = "[cache]\nstrategy = \"breaker\"\nswr = \"1m\"\n";
         let proxy = proxy_with(&origin.url(), cache, "connections = 100").await;
-        let first = crowd(&proxy, 1, with_cookie).await;
+        let first = send_concurrently(&proxy, 1, with_cookie).await;
         until(|| origin.count() == 1).await;
-        let others = crowd(&proxy, 20, |number| with_cookie(number + 1)).await;
+        let others = send_concurrently(&proxy, 20, |number| with_cookie(number + 1)).await;
         until(|| waiters(&proxy) == 20).await;
         gate.add_permits(1_000);
         let all = answers(first).await.into_iter().chain(answers(others).await);
         for (number, answer) in all.enumerate() {
             answer.assert_body(format!("user={number}").as_bytes());
-            assert_eq!(answer.did(), "miss", "{header}");
+            assert_eq!(answer.outcome(), "miss", "{header}");
         }
         assert_eq!(origin.count(), 21, "{header}");
-        // It is no fallback either.
+        // It does not serve as a fallback.
         fails.store(true, SeqCst);
         let answer = send(&proxy, "GET", "/", &["Cookie: user=99"]).await;
         assert_eq!(answer.status(), 503, "{header} {:?}", answer.text());
@@ -91,9 +91,9 @@ async fn response_with_freshness_is_shared_with_waiters() {
         })
         .await;
         let proxy = proxy_with(&origin.url(), route, "").await;
-        let first = crowd(&proxy, 1, with_cookie).await;
+        let first = send_concurrently(&proxy, 1, with_cookie).await;
         until(|| origin.count() == 1).await;
-        let others = crowd(&proxy, 20, |number| with_cookie(number + 1)).await;
+        let others = send_concurrently(&proxy, 20, |number| with_cookie(number + 1)).await;
         until(|| waiters(&proxy) == 20).await;
         gate.add_permits(1_000);
         for answer in answers(first).await.into_iter().chain(answers(others).await) {
@@ -109,35 +109,36 @@ async fn error_for_anonymous_requests_is_not_shared_with_users() {
         let gate = Arc::new(Semaphore::new(0));
         let origin = gated(&gate, move |received| {
             match received.field("cookie").or(received.field("authorization")) {
-                Some(who) => sized("200 OK", &["Cache-Control: private"], who.as_bytes()),
-                None => sized(status, &["Location: /login"], b"who are you?"),
+                Some(user) => sized("200 OK", &["Cache-Control: private"], user.as_bytes()),
+                None => sized(status, &["Location: /login"], b"log in"),
             }
         })
         .await;
         let proxy = proxy(&origin).await;
         let anonymous = |_: usize| request("GET", "/", &[]);
-        let first = crowd(&proxy, 1, anonymous).await;
+        let first = send_concurrently(&proxy, 1, anonymous).await;
         until(|| origin.count() == 1).await;
-        let unknown = crowd(&proxy, 5, anonymous).await;
-        let users = crowd(&proxy, 5, with_cookie).await;
-        let shown = crowd(&proxy, 1, |_| request("GET", "/", &["Authorization: Basic eA=="])).await;
+        let others = send_concurrently(&proxy, 5, anonymous).await;
+        let users = send_concurrently(&proxy, 5, with_cookie).await;
+        let authorized =
+            send_concurrently(&proxy, 1, |_| request("GET", "/", &["Authorization: Basic eA=="])).await;
         until(|| waiters(&proxy) == 11).await;
         gate.add_permits(1_000);
-        for answer in answers(first).await.into_iter().chain(answers(unknown).await) {
+        for answer in answers(first).await.into_iter().chain(answers(others).await) {
             assert_eq!(answer.status().to_string(), status[..3]);
-            answer.assert_body(b"who are you?");
+            answer.assert_body(b"log in");
         }
         for (user, answer) in answers(users).await.into_iter().enumerate() {
             answer.assert_body(format!("user={user}").as_bytes());
         }
-        answers(shown).await[0].assert_body(b"Basic eA==");
+        answers(authorized).await[0].assert_body(b"Basic eA==");
         assert_eq!(origin.count(), 7, "{status}");
     }
 }
 
 #[tokio::test]
 async fn range_and_conditions_are_forwarded_for_private_responses() {
-    for (header, asked) in [
+    for (header, field) in [
         ("Cache-Control: private, max-age=60", "X: y"),
         ("Cache-Control: no-store", "X: y"),
         ("Cache-Control: max-age=60\r\nSet-Cookie: a=b", "X: y"),
@@ -162,7 +163,7 @@ async fn range_and_conditions_are_forwarded_for_private_responses() {
         })
         .await;
         let proxy = proxy(&origin).await;
-        send(&proxy, "GET", "/", &[asked]).await.assert_body(&body);
+        send(&proxy, "GET", "/", &[field]).await.assert_body(&body);
         for (number, (fields, status, part)) in [
             (["Range: bytes=10-19", "X: y"], 206, &body[10..20]),
             (["Range: bytes=10-19", "If-Range: \"1\""], 206, &body[10..20]),
@@ -176,25 +177,25 @@ async fn range_and_conditions_are_forwarded_for_private_responses() {
         .into_iter()
         .enumerate()
         {
-            let answer = send(&proxy, "GET", "/", &[asked, fields[0], fields[1]]).await;
-            assert_eq!((answer.status(), answer.did()), (status, "miss"), "{header} {asked} {fields:?}");
+            let answer = send(&proxy, "GET", "/", &[field, fields[0], fields[1]]).await;
+            assert_eq!((answer.status(), answer.outcome()), (status, "miss"), "{header} {field} {fields:?}");
             answer.assert_body(part);
-            assert_eq!(origin.count(), number + 2, "{header} {asked} {fields:?}");
+            assert_eq!(origin.count(), number + 2, "{header} {field} {fields:?}");
         }
     }
 }
 
 #[tokio::test]
 async fn connection_field_cannot_remove_set_cookie_or_vary() {
-    for (named, header) in [("set-cookie", "Set-Cookie: you=1"), ("vary", "Vary: Who")] {
+    for (named, header) in [("set-cookie", "Set-Cookie: you=1"), ("vary", "Vary: User")] {
         let origin = Origin::responding(move |received| {
             let fields = ["Cache-Control: max-age=60", header, &format!("Connection: {named}")];
-            sized("200 OK", &fields, received.field("who").unwrap_or_default().as_bytes())
+            sized("200 OK", &fields, received.field("user").unwrap_or_default().as_bytes())
         })
         .await;
         let proxy = proxy(&origin).await;
-        for who in ["x", "y"] {
-            send(&proxy, "GET", "/", &[&format!("Who: {who}")]).await.assert_body(who.as_bytes());
+        for user in ["x", "y"] {
+            send(&proxy, "GET", "/", &[&format!("User: {user}")]).await.assert_body(user.as_bytes());
         }
     }
 }
