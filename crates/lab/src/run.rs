@@ -75,7 +75,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Whether the file or the command line is wrong, rather than the machine or a server.
+    /// True if the file or the command line is wrong, rather than the machine or a server.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         match self {
