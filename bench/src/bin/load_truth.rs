@@ -2,11 +2,11 @@
 //!
 //! The responder has the first core, the generator the second.
 //!
-//! 1. *Pacing*: how late requests are sent at a constant rate, how far the count of them is ever off, and in how many
-//!    seconds it is off by more than 0.1 %.
-//! 2. *Latency*: a responder that spins for 1, 5 or 50 ms says how long it took; so does the generator.
-//! 3. *A freeze*: 5 s into 10 s at 1,000/s the responder serves nobody for 1 s, and ten requests may be under way.
-//! 4. *Memory*: 500,000 answers of 100 KiB, and the same again in one run: how much more is resident in the second half.
+//! 1. *Pacing*: the send lag at a constant rate, the largest error of the count of requests, and the number of seconds
+//!    with an error over 0.1 %.
+//! 2. *Latency*: a responder spins for 1, 5 or 50 ms; its own times and those of the generator.
+//! 3. *A freeze*: 5 s into 10 s at 1,000/s the responder pauses for 1 s, with at most ten requests in flight.
+//! 4. *Memory*: a million responses of 100 KiB in one run: the growth of resident memory in the second half.
 //!
 //! `taskset` has to be installed.
 
@@ -134,7 +134,7 @@ impl Generator {
         Ok(())
     }
 
-    /// One run of a million answers; what is resident is looked at ten times a second.
+    /// One run of a million responses; resident memory is read ten times per second.
     fn memory(&self) -> Result<()> {
         let url = format!("http://{RESPONDER}/100");
         let mut load = pinned(1)
@@ -169,7 +169,7 @@ fn ms(value: &Value) -> String {
     value.as_f64().map_or_else(|| "-".to_owned(), |ms| format!("{ms:.3} ms"))
 }
 
-/// The body of an answer of the responder's.
+/// The body of a response of the responder.
 fn get(path: &str) -> Result<String> {
     let mut tcp = TcpStream::connect(RESPONDER)?;
     write!(tcp, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")?;

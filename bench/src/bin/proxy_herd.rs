@@ -1,13 +1,12 @@
 //! Ten thousand clients request one URL at the same moment: the requests that reach the origin, and the time from its
 //! response to that of the last client.
 //!
-//! **Cold.** The key is not there, and the origin takes 2 s; all clients, whose connections are open, are told when it
-//! has answered. The clients' ends are counted from the first of them: before that the origin had not answered. The
-//! same load, of a server that does nothing but hold requests and answer all of them at once, tells how much of it is
-//! the generator's and the machine's. Proxy, origin and generator share two cores.
+//! **Cold.** The key is not cached, and the origin responds after 2 s; all clients, whose connections are open, then get
+//! the response. Times count from the first response: before that the origin had not responded. The same load on a
+//! server that only holds requests and answers all of them at once shows the generator's and the machine's share. Proxy, origin and generator share two cores.
 //!
-//! **Dead.** The key is there and becomes stale, and the origin fails from its third second on. The clients go on asking
-//! for 20 s, under `breaker`.
+//! **Dead.** The key is cached and becomes stale, and the origin fails from its third second on. The clients send
+//! requests for 20 s, under `breaker`.
 //!
 //! `proxy_herd [CLIENTS]`; `taskset` has to be installed, and `ulimit -n` to allow for two descriptors a client.
 
@@ -123,7 +122,7 @@ fn dead(folder: &Path, clients: &str) -> Result<()> {
     Ok(())
 }
 
-/// How many requests the origin has answered.
+/// The number of requests that the origin has answered.
 fn seen() -> Result<u64> {
     let counts: serde_json::Value = serde_json::from_str(&counts()?)?;
     counts["total_requests"].as_u64().ok_or_else(|| format!("no total in {counts}").into())

@@ -1,8 +1,8 @@
 //! Processor time per hit of `stockade proxy`, nginx (`proxy_cache`) and Varnish, with the same origin.
 //!
-//! All serve on the first core, in turn; wrk asks on the second, over 64 connections that stay open. nginx is there
-//! twice, with sendfile and without: the faster counts, for each size. Figures are of the processor time of the cache
-//! itself (user's and system's, all its processes); "a second" is what wrk saw, and wrk is the bottleneck of large
+//! All serve on the first core, in turn; wrk runs on the second, with 64 open connections. nginx runs twice, with
+//! sendfile and without: the faster counts, for each size. Figures are of the processor time of the cache itself (user
+//! and system, all its processes); "a second" is wrk's figure, and wrk is the bottleneck of large
 //! bodies. Ratios are within a round, the median of all (least to most).
 //!
 //! nginx, varnishd, wrk and `taskset` have to be installed. `proxy_table N...` measures these sizes alone, in KiB;
@@ -80,7 +80,7 @@ fn compare(folder: &Path, sizes: &[u64]) -> Result<()> {
     Ok(())
 }
 
-/// One round; whoever comes first may find the machine in another mood.
+/// One round; the order alternates, since the first cache may find the machine in another state.
 fn measure_all(proxies: &[Proxy], kib: u64, round: usize) -> Result<Vec<Measured>> {
     let mut told = vec![None; proxies.len()];
     for at in (0..proxies.len()).map(|at| (at + round) % proxies.len()) {
@@ -89,7 +89,7 @@ fn measure_all(proxies: &[Proxy], kib: u64, round: usize) -> Result<Vec<Measured
     Ok(told.into_iter().flatten().collect())
 }
 
-/// What wrk told, and what the cache needed for it.
+/// wrk's figures, and the cache's processor time.
 #[derive(Clone, Copy)]
 struct Measured {
     a_second: f64,
