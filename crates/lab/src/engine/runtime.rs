@@ -279,7 +279,7 @@ struct MemoryExcess {
     most: usize,
 }
 
-/// True if so many requests at once exceed 60 % of the memory.
+/// The excess over 60 % of the memory, if so many concurrent requests exceed it.
 fn memory_excess(requests: usize, each_bytes: u64, memory_mib: u64) -> Option<MemoryExcess> {
     let room_bytes = memory_mib * (1 << 20) / 10 * 6;
     let needed_bytes = (requests as u64).saturating_mul(each_bytes);
