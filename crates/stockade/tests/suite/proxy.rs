@@ -79,7 +79,7 @@ fn config_without_log(sandbox: &Sandbox, origin: &str, before: &str) -> String {
     sandbox.file("stockade.toml", &text)
 }
 
-/// A proxy with this configuration that wait_until_serving, its address and its admin address.
+/// Starts a proxy with this configuration and returns it with its address and its admin address.
 #[track_caller]
 fn start_proxy(sandbox: &Sandbox, config: &str, more: &[&str]) -> (Running, SocketAddr, SocketAddr) {
     let arguments = [&["proxy", "--config", config, "--admin", "0"], more].concat();

@@ -161,7 +161,7 @@ fn no_banned_crate_is_locked() {
 }
 
 #[test]
-fn the_first_command_compiles_few_packages() {
+fn first_command_compiles_few_packages() {
     let tree = Command::new(env!("CARGO"))
         .args(["tree", "--package", "stockade", "--no-default-features", "--locked", "--offline"])
         .args(["--edges", "normal,build", "--prefix", "none", "--format", "{p}"])
@@ -179,7 +179,7 @@ fn time_and_randomness_are_arguments() {
     for file in PURE.into_iter().flat_map(|pure| sources(&root().join(pure))) {
         let text = fs::read_to_string(&file).expect("readable");
         let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-        // `Cache::new` seeds from entropy if the caller gives no seed; `explored.rs` tests real threads.
+        // `CacheBuilder::build` seeds from entropy if the caller gives no seed; `explored.rs` tests real threads.
         let code = code
             .filter(|line| !line.contains("Seed::from_entropy()") && !line.contains("prop::sample::select"))
             .collect::<Vec<_>>()

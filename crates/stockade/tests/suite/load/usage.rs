@@ -184,7 +184,7 @@ fn url_is_absolute_and_has_no_password() {
 }
 
 #[test]
-fn the_help_lists_every_format() {
+fn help_lists_every_format() {
     let output = load(&Sandbox::new(), &["--help"]);
     assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     for format in

@@ -99,7 +99,7 @@ impl DatabaseProxy {
         count("coalesced")
     }
 
-    /// Without the database, expired documents are proxy.
+    /// Without the database, expired documents are served.
     #[track_caller]
     fn assert_falls_back(&self) {
         let mut response = self.get("/a");
