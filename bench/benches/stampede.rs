@@ -21,7 +21,7 @@ fn stampede(criterion: &mut Criterion) {
             bencher.iter_custom(|iterations| {
                 let took = |_| {
                     let stampede = runtime.spawn((stampeder.prepare)(SIZE));
-                    let stampede = runtime.block_on(stampede).expect("everybody is answered");
+                    let stampede = runtime.block_on(stampede).expect("all tasks get the value");
                     assert_eq!(stampede.loads, 1, "{} coalesces", stampeder.name);
                     stampede.took
                 };

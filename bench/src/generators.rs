@@ -61,15 +61,15 @@ pub fn generate(
     let (began, ours, theirs) = (Instant::now(), children_cpu_seconds()?, cpu_seconds(responder.0.id())?);
     let output = pinned(1).args(program).stdin(Stdio::null()).output()?;
     let seconds = began.elapsed().as_secs_f64();
-    let told =
+    let printed =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     let requests =
-        requests(&told).ok_or_else(|| format!("{program:?} told no number of requests: {told}"))?;
+        requests(&printed).ok_or_else(|| format!("{program:?} printed no number of requests: {printed}"))?;
     let generated = Generated {
         requests,
         seconds,
         cpu_seconds: children_cpu_seconds()? - ours,
         responder_busy: (cpu_seconds(responder.0.id())? - theirs) / seconds,
     };
-    Ok((generated, told))
+    Ok((generated, printed))
 }

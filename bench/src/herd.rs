@@ -22,14 +22,14 @@ pub fn hold(requests: usize) -> Result<(), Box<dyn Error>> {
     let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let listener = TcpListener::bind(ORIGIN).await?;
-        let (come, released) = (Arc::new(AtomicUsize::new(0)), Arc::new(watch::Sender::new(0_usize)));
+        let (arrived, released) = (Arc::new(AtomicUsize::new(0)), Arc::new(watch::Sender::new(0_usize)));
         let body = Bytes::from(vec![b'x'; 1_024]);
         loop {
             let (tcp, _) = listener.accept().await?;
             tcp.set_nodelay(true)?;
-            let (come, released, body) = (Arc::clone(&come), Arc::clone(&released), body.clone());
+            let (arrived, released, body) = (Arc::clone(&arrived), Arc::clone(&released), body.clone());
             let service = service_fn(move |_: Request<Incoming>| {
-                let number = come.fetch_add(1, Relaxed);
+                let number = arrived.fetch_add(1, Relaxed);
                 let (herd, is_last) = (number / requests, (number + 1).is_multiple_of(requests));
                 let (released, mut receiver, body) =
                     (Arc::clone(&released), released.subscribe(), body.clone());

@@ -31,7 +31,7 @@ impl Server {
         let server = Self(pinned_on(cores).args(program).stdin(Stdio::null()).spawn()?);
         while TcpStream::connect(address).is_err() {
             if began.elapsed() > Duration::from_secs(10) {
-                return Err(format!("nobody listens at {address}").into());
+                return Err(format!("no server listens at {address}").into());
             }
             thread::yield_now();
         }

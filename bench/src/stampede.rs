@@ -61,8 +61,8 @@ pub fn runtime() -> std::io::Result<Runtime> {
 /// The tasks that request the cold key.
 struct Herd {
     size: usize,
-    asked: AtomicUsize,
-    all_have_asked: watch::Sender<bool>,
+    requested: AtomicUsize,
+    all_have_requested: watch::Sender<bool>,
     answered: AtomicUsize,
     all_are_answered: Notify,
     failed: AtomicUsize,
@@ -77,8 +77,8 @@ pub async fn stampede<C: Coalesce>(cache: C, size: usize) -> Stampede {
     let cache = Arc::new(cache);
     let herd = Arc::new(Herd {
         size,
-        asked: AtomicUsize::default(),
-        all_have_asked: watch::Sender::default(),
+        requested: AtomicUsize::default(),
+        all_have_requested: watch::Sender::default(),
         answered: AtomicUsize::default(),
         all_are_answered: Notify::new(),
         failed: AtomicUsize::default(),
@@ -86,7 +86,7 @@ pub async fn stampede<C: Coalesce>(cache: C, size: usize) -> Stampede {
     });
     let began = Instant::now();
     for _ in 0..size {
-        tokio::spawn(Arc::clone(&herd).ask(Arc::clone(&cache)));
+        tokio::spawn(Arc::clone(&herd).request(Arc::clone(&cache)));
     }
     herd.all_are_answered.notified().await;
     let took = began.elapsed();
@@ -95,9 +95,9 @@ pub async fn stampede<C: Coalesce>(cache: C, size: usize) -> Stampede {
 }
 
 impl Herd {
-    async fn ask<C: Coalesce>(self: Arc<Self>, cache: Arc<C>) {
-        if self.asked.fetch_add(1, Ordering::Relaxed) + 1 == self.size {
-            self.all_have_asked.send_replace(true);
+    async fn request<C: Coalesce>(self: Arc<Self>, cache: Arc<C>) {
+        if self.requested.fetch_add(1, Ordering::Relaxed) + 1 == self.size {
+            self.all_have_requested.send_replace(true);
         }
         let herd = Arc::clone(&self);
         // The leader boxes the load, so that waiters need no memory for it.
@@ -113,8 +113,8 @@ impl Herd {
     /// Its duration begins with the last request of the herd, so that all the others wait for it.
     async fn load(self: Arc<Self>) -> Result<u64, Infallible> {
         self.loads.fetch_add(1, Ordering::Relaxed);
-        let mut all_have_asked = self.all_have_asked.subscribe();
-        _ = all_have_asked.wait_for(|all| *all).await;
+        let mut all_have_requested = self.all_have_requested.subscribe();
+        _ = all_have_requested.wait_for(|all| *all).await;
         tokio::time::sleep(LOAD).await;
         Ok(COLD)
     }

@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// The child process: fills one cache and prints its number of entries and the overhead per entry in bytes.
 fn fill(name: &str, capacity: usize) -> Result<(), Box<dyn Error>> {
     let entrants = entrants::<u64>();
-    let entrant = entrants.iter().find(|entrant| entrant.name == name).ok_or("nobody has that name")?;
+    let entrant = entrants.iter().find(|entrant| entrant.name == name).ok_or("no contender has that name")?;
     let before = resident_bytes()?;
     let cache = (entrant.build)(capacity);
     for key in 0..capacity as u64 {

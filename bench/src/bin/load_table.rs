@@ -35,12 +35,12 @@ fn main() -> Result<()> {
     let responder = responder()?;
     let mut rounds: Vec<Vec<Generated>> = Vec::new();
     for round in 0..ROUNDS {
-        let mut output = vec![None; generators.len()];
+        let mut generated = vec![None; generators.len()];
         // The order alternates, since the first generator may find the machine in another state.
         for at in (0..generators.len()).map(|at| (at + round) % generators.len()) {
-            output[at] = Some(run(&responder, &generators[at])?);
+            generated[at] = Some(run(&responder, &generators[at])?);
         }
-        rounds.push(output.into_iter().flatten().collect());
+        rounds.push(generated.into_iter().flatten().collect());
     }
     println!("| generator | requests a second | of wrk | CPU a request, us | of wrk | responder busy |");
     println!("|---|---|---|---|---|---|");

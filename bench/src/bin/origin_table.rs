@@ -122,8 +122,9 @@ fn measure(address: &str, server: u32, kib: u64) -> Result<Measured> {
     if text.contains("Non-2xx") || text.contains("Socket errors") {
         return Err(format!("{address}: {text}").into());
     }
-    let told = text.lines().find_map(|line| line.strip_prefix("Requests/sec:")).ok_or("wrk told nothing")?;
-    let a_second: f64 = told.trim().parse()?;
+    let rate =
+        text.lines().find_map(|line| line.strip_prefix("Requests/sec:")).ok_or("wrk printed no figure")?;
+    let a_second: f64 = rate.trim().parse()?;
     Ok(Measured { a_second, a_cpu_second: a_second * SECONDS / (cpu_seconds(server)? - before) })
 }
 

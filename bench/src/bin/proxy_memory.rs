@@ -45,13 +45,13 @@ fn main() -> Result<()> {
          |---|---|---|---|---|---|---|---|---|"
     );
     let wanted = |name: &str| arguments.len() < 2 || arguments[1..].iter().any(|one| one == name);
-    let told =
-        LOADS.iter().filter(|(name, ..)| wanted(name)).try_for_each(|one| tell(&folder, seconds, *one));
+    let result =
+        LOADS.iter().filter(|(name, ..)| wanted(name)).try_for_each(|one| print_row(&folder, seconds, *one));
     fs::remove_dir_all(&folder)?;
-    told
+    result
 }
 
-fn tell(folder: &Path, seconds: u64, (name, rate, limit): (&str, &str, &str)) -> Result<()> {
+fn print_row(folder: &Path, seconds: u64, (name, rate, limit): (&str, &str, &str)) -> Result<()> {
     let _origin = Server::origin_on("0,1")?;
     let cache = format!("[cache]\nstrategy = \"simple\"\nlimit = {{ bytes = \"256MiB\"{limit} }}\n");
     let proxy = Proxy::stockade(folder, "0,1", &cache)?;

@@ -67,26 +67,26 @@ fn compare(folder: &Path, sizes: &[u64]) -> Result<()> {
         let body = get(ORIGIN, kib)?.1;
         for proxy in &proxies {
             get(proxy.address, kib)?;
-            let (head, told) = get(proxy.address, kib)?;
-            if told != body {
+            let (head, served) = get(proxy.address, kib)?;
+            if served != body {
                 return Err(format!("{} does not serve what the origin does", proxy.name).into());
             }
             eprintln!("{}, a head of {} bytes:\n{}", proxy.name, head.len(), head.trim_end());
         }
         let rounds =
             (0..ROUNDS).map(|round| measure_all(&proxies, kib, round)).collect::<Result<Vec<_>>>()?;
-        tell(kib, &proxies, &rounds);
+        print_rows(kib, &proxies, &rounds);
     }
     Ok(())
 }
 
 /// One round; the order alternates, since the first cache may find the machine in another state.
 fn measure_all(proxies: &[Proxy], kib: u64, round: usize) -> Result<Vec<Measured>> {
-    let mut told = vec![None; proxies.len()];
+    let mut measured = vec![None; proxies.len()];
     for at in (0..proxies.len()).map(|at| (at + round) % proxies.len()) {
-        told[at] = Some(measure(&proxies[at], kib)?);
+        measured[at] = Some(measure(&proxies[at], kib)?);
     }
-    Ok(told.into_iter().flatten().collect())
+    Ok(measured.into_iter().flatten().collect())
 }
 
 /// wrk's figures, and the cache's processor time.
@@ -105,12 +105,12 @@ fn measure(proxy: &Proxy, kib: u64) -> Result<Measured> {
         return Err(format!("{}: {text}", proxy.name).into());
     }
     let requests = text.split_once(" requests in").and_then(|(before, _)| before.rsplit(' ').next());
-    let requests: f64 = requests.ok_or("wrk told nothing")?.parse()?;
+    let requests: f64 = requests.ok_or("wrk printed no figure")?.parse()?;
     let a_cpu_second = requests / (proxy.cpu_seconds()? - before);
     Ok(Measured { a_second: requests / f64::from(SECONDS), a_cpu_second })
 }
 
-fn tell(kib: u64, proxies: &[Proxy], rounds: &[Vec<Measured>]) {
+fn print_rows(kib: u64, proxies: &[Proxy], rounds: &[Vec<Measured>]) {
     for (at, proxy) in proxies.iter().enumerate() {
         let of =
             |figure: fn(&Measured) -> f64| rounds.iter().map(|round| figure(&round[at])).collect::<Vec<_>>();

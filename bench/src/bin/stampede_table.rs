@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// The child process: runs one stampede and prints its seconds, its loads and the bytes per waiter.
 fn run(name: &str, size: usize) -> Result<(), Box<dyn Error>> {
     let stampeder =
-        STAMPEDERS.iter().find(|stampeder| stampeder.name == name).ok_or("nobody has that name")?;
+        STAMPEDERS.iter().find(|stampeder| stampeder.name == name).ok_or("no contender has that name")?;
     let runtime = runtime()?;
     let stampede = {
         let _context = runtime.enter();
