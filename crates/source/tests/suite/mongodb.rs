@@ -151,7 +151,11 @@ async fn key_setting_selects_another_field() {
     let collection = collection(&server, "people").await;
     collection.insert_many(people).await.unwrap();
     let source = url(&server, "collection=people&key=name").open().await.unwrap();
-    assert_eq!(source.ids().await.unwrap(), ["Ada".into(), "Grace".into()], "documents without a name are not listed");
+    assert_eq!(
+        source.ids().await.unwrap(),
+        ["Ada".into(), "Grace".into()],
+        "documents without a name are not listed"
+    );
     let ada = source.fetch("Ada").await.unwrap().unwrap();
     assert_eq!(ada, r#"{"_id":2,"name":"Ada","since":{"$date":"1970-01-01T00:00:00Z"}}"#);
     collection.insert_one(doc! { "name": "Ada" }).await.unwrap();

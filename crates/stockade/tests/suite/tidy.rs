@@ -179,7 +179,7 @@ fn time_and_randomness_are_arguments() {
     for file in PURE.into_iter().flat_map(|pure| sources(&root().join(pure))) {
         let text = fs::read_to_string(&file).expect("readable");
         let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-        // `CacheBuilder::build` seeds from entropy if the caller gives no seed; `explored.rs` tests real threads.
+        // `Builder::build` seeds from entropy if the caller gives no seed; `explored.rs` tests real threads.
         let code = code
             .filter(|line| !line.contains("Seed::from_entropy()") && !line.contains("prop::sample::select"))
             .collect::<Vec<_>>()
