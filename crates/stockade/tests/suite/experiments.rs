@@ -90,7 +90,7 @@ fn repeater_runs() {
 }
 
 #[test]
-fn xfetch_app_runs() {
+fn xfetch_app_runs_over_redis_postgres_and_mongodb() {
     let report = run_scaled("xfetch_app.toml", "0.005", &["--repeat", "1"]);
     let arms = report["arms"].as_object().expect("arms");
     assert_eq!(arms.len(), 70);

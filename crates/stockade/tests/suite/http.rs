@@ -15,7 +15,7 @@ fn assert_no_secret(output: &ProgramOutput, secret: &str) {
 }
 
 #[test]
-fn published_table_is_exact_on_couchdb_and_on_http() {
+fn published_table_is_exact_on_couchdb_and_nginx() {
     let sandbox = Sandbox::new();
     let file = sandbox.file("docs.jsonl", DOCUMENTS);
     let couchdb = CouchDbServer::start().unwrap();
@@ -34,7 +34,7 @@ fn published_table_is_exact_on_couchdb_and_on_http() {
 }
 
 #[test]
-fn wrong_password_is_reported_and_not_printed() {
+fn wrong_password_of_couchdb_is_reported_and_not_printed() {
     let sandbox = Sandbox::new();
     let file = sandbox.file("docs.jsonl", DOCUMENTS);
     let couchdb = CouchDbServer::start().unwrap();

@@ -42,7 +42,7 @@ fn assert_no_secret(output: &ProgramOutput) {
 }
 
 #[test]
-fn run_writes_and_prints_no_secrets() {
+fn run_over_postgres_writes_and_prints_no_secrets() {
     let sandbox = Sandbox::new();
     let postgres = PostgresServer::start().unwrap();
     postgres.query("CREATE TABLE documents AS SELECT 'a' AS id, 'x' AS body").unwrap();
