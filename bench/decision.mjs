@@ -1,4 +1,4 @@
-// What one decision of the published Node test costs, which its author holds to blame: node bench/decision.mjs
+// The cost of the early-refresh decision in the published Node test, the cause in its author's view: node bench/decision.mjs
 import { hrtime } from "node:process";
 
 const DECISIONS = 20_000_000;
@@ -12,7 +12,7 @@ for (let round = 0; round < ROUNDS; round++) {
   const expiry = Date.now() + 3_600_000;
   const began = hrtime.bigint();
   for (let n = 0; n < DECISIONS; n++) {
-    // What is not looked at would not be computed.
+    // Counted, so that the decision is not optimised away.
     if (refreshes(20, 1, expiry)) refreshed++;
   }
   took.push(Number(hrtime.bigint() - began) / DECISIONS);

@@ -1,8 +1,8 @@
 //! Lookups per second of warm caches.
 //!
-//! The workload is that of `hits_table`, which compares the contenders round by round; here criterion has
+//! The workload is that of `hits_table`, which compares the contenders round by round; here criterion measures
 //! each by itself, with its confidence interval and the change since the last run: the bench to watch
-//! while a cache is being worked on. "elem/s" are lookups, of all threads together. The hit ratios follow on
+//! during work on a cache. "elem/s" are lookups, of all threads together. The hit ratios follow on
 //! standard error. The map never evicts: its hit ratio is 1 and its memory has no bound.
 
 use std::{sync::Arc, time::Duration};
@@ -43,7 +43,7 @@ fn hits<V: Value>(criterion: &mut Criterion, name: &str, draws: &[Vec<u32>]) {
         }
     }
     group.finish();
-    // In how many batches they were measured depends on their speed; here all serve the same.
+    // The number of measured batches depends on the speed; here all serve the same batches.
     for (entrant, cache) in &caches {
         let served = serve(cache.as_ref(), draws, 0..BATCHES);
         eprintln!("{name} hit ratio of {}: {:.4}", entrant.name, served.hit_ratio());

@@ -1,8 +1,8 @@
 //! The time of 10,000 tasks that request one cold key.
 //!
-//! The stampede is that of `stampede_table`, which has its memory and a million tasks as well. From the first
-//! spawn to the last answer; 5 ms of that are the load, begun when the last has asked. Every iteration has an
-//! empty cache.
+//! The stampede of `stampede_table`, which also measures memory and a million tasks. The time is from the first
+//! spawn to the last response; 5 ms of it are the load, which begins with the last request. Every iteration has
+//! an empty cache.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn stampede(criterion: &mut Criterion) {
             bencher.iter_custom(|iterations| {
                 let took = |_| {
                     let stampede = runtime.spawn((stampeder.prepare)(SIZE));
-                    let stampede = runtime.block_on(stampede).expect("everybody is answered");
+                    let stampede = runtime.block_on(stampede).expect("all tasks get the value");
                     assert_eq!(stampede.loads, 1, "{} coalesces", stampeder.name);
                     stampede.took
                 };

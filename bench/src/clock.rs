@@ -1,7 +1,7 @@
 //! A time to live for caches without one: the cheapest fair check.
 //!
-//! An entry carries the millisecond at which it expires, and a hit compares that with a counter that a
-//! thread of its own sets once a millisecond: one load from a cache line that is nearly always at hand.
+//! An entry has the millisecond of its expiry, and a hit compares it with a counter that a separate thread
+//! updates every millisecond: one load from a cache line that is nearly always cached.
 //! stockade's own clock works the same way; moka asks the operating system, for some 20 ns.
 
 use std::{
@@ -17,11 +17,11 @@ use crate::contenders::TTL;
 
 static NOW: Millis = Millis(AtomicU64::new(0));
 
-/// Milliseconds, on a cache line that nobody else writes to.
+/// Milliseconds, on a cache line without other writers.
 #[repr(align(64))]
 struct Millis(AtomicU64);
 
-/// Starts the thread that tells the time, unless it runs already.
+/// Starts the clock's thread, unless it runs.
 pub fn start() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
@@ -39,7 +39,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A value, and when it ceases to be one.
+/// A value and its expiry.
 #[derive(Clone)]
 pub struct Expiring<V> {
     value: V,
@@ -52,7 +52,7 @@ impl<V> Expiring<V> {
         Self { value, expires: NOW.0.load(Ordering::Relaxed) + millis(TTL) }
     }
 
-    /// Whether it has not expired.
+    /// True if it has not expired.
     pub fn is_fresh(&self) -> bool {
         NOW.0.load(Ordering::Relaxed) < self.expires
     }

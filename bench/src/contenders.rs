@@ -1,9 +1,9 @@
 //! The compared caches, one file each.
 //!
 //! Every entry has a time to live, and every hit checks it: moka and stockade do so themselves, for the
-//! others see [`clock`](crate::clock). Every map hashes with foldhash, as stockade and `quick_cache` do of
-//! their own accord; by default moka and papaya would use `SipHash` and foyer `XxHash`, and be compared by
-//! their hash functions.
+//! others see [`clock`](crate::clock). Every map hashes with foldhash, as stockade and `quick_cache` do by
+//! default; moka and papaya use `SipHash` by default and foyer `XxHash`, so that defaults would compare hash
+//! functions.
 
 mod foyer;
 mod moka;
@@ -16,12 +16,12 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 
 use crate::stampede::{Stampeder, stampede};
 
-/// How long an entry is fresh: longer than any measurement, so that nothing expires.
+/// The time to live: longer than any measurement, so that no entry expires.
 pub const TTL: Duration = Duration::from_hours(1);
 
-/// What is cached.
+/// A cached value.
 pub trait Value: Clone + Send + Sync + 'static {
-    /// What a loader would return for `key`.
+    /// The loader's value of `key`.
     fn load(key: u64) -> Self;
 }
 
@@ -40,16 +40,16 @@ impl Value for Arc<[u8]> {
 
 /// A cache from `u64` to `V` in which entries expire.
 pub trait Contender<V: Value>: Send + Sync {
-    /// The value of `key`, if it is there and fresh.
+    /// The value of `key`, if it is stored and fresh.
     fn get(&self, key: u64) -> Option<V>;
 
     /// Stores the value of `key`.
     fn insert(&self, key: u64, value: V);
 
-    /// How many entries are stored.
+    /// The number of stored entries.
     fn entries(&self) -> usize;
 
-    /// Gets every key, and inserts those that are missing; says how many were not.
+    /// Gets every key and inserts the missing ones; returns the number of hits.
     ///
     /// It is compiled for each contender, so that a dynamic call is paid once for all of `keys`.
     fn serve(&self, keys: &[u32]) -> u64 {
@@ -67,19 +67,19 @@ pub trait Contender<V: Value>: Send + Sync {
     }
 }
 
-/// One who can take part in the comparison of hits.
+/// A contender in the comparison of hits.
 #[derive(Clone, Copy)]
 pub struct Entrant<V> {
-    /// As tables call it.
+    /// Its name in tables.
     pub name: &'static str,
-    /// An empty cache for that many entries.
+    /// Creates an empty cache with this capacity in entries.
     pub build: fn(usize) -> Box<dyn Contender<V>>,
 }
 
-/// Who everyone is compared to.
+/// The contender that the others are compared with.
 pub const REFERENCE: &str = "quick_cache";
 
-/// Everyone.
+/// All contenders.
 #[must_use]
 pub fn entrants<V: Value>() -> [Entrant<V>; 5] {
     [
@@ -91,10 +91,10 @@ pub fn entrants<V: Value>() -> [Entrant<V>; 5] {
     ]
 }
 
-/// How many entries the caches of stampedes may hold; they come to hold one.
+/// The capacity of the caches in stampedes, which hold one entry.
 const STAMPEDE_CAPACITY: usize = 1000;
 
-/// Everyone who can coalesce, and what tokio has for that.
+/// All contenders that coalesce, and tokio's `OnceCell`.
 pub const STAMPEDERS: [Stampeder; 4] = [
     Stampeder {
         name: "stockade",

@@ -16,20 +16,20 @@ use crate::{
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// What a generator did.
+/// The result of a generator.
 #[derive(Clone, Copy, Debug)]
 pub struct Generated {
-    /// Requests that were answered.
+    /// Requests with a response.
     pub requests: f64,
-    /// From its first moment to its last.
+    /// From its start to its exit.
     pub seconds: f64,
     /// Its own processor time.
     pub cpu_seconds: f64,
-    /// How busy the responder was meanwhile, of one core.
+    /// The responder's load meanwhile, as a share of one core.
     pub responder_busy: f64,
 }
 
-/// The program as it is built for its users, built first.
+/// Builds `stockade` in release mode and returns its path.
 pub fn stockade() -> Result<PathBuf> {
     if let Some(program) = env::var_os("STOCKADE") {
         return Ok(program.into());
@@ -46,13 +46,13 @@ pub fn stockade() -> Result<PathBuf> {
     Ok(target.join("release/stockade"))
 }
 
-/// This program once more, as the responder, on the first core.
+/// Starts this program again as the responder, on the first core.
 pub fn responder() -> Result<Server> {
     let program = env::current_exe()?;
     Server::start(0, &[program.to_str().ok_or("a path that is no text")?, "respond"], RESPONDER)
 }
 
-/// Runs a generator on the second core; what it printed on both outputs, and what it cost.
+/// Runs a generator on the second core and returns both outputs and the processor time.
 pub fn generate(
     responder: &Server,
     program: &[&str],
@@ -61,15 +61,15 @@ pub fn generate(
     let (began, ours, theirs) = (Instant::now(), children_cpu_seconds()?, cpu_seconds(responder.0.id())?);
     let output = pinned(1).args(program).stdin(Stdio::null()).output()?;
     let seconds = began.elapsed().as_secs_f64();
-    let told =
+    let printed =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     let requests =
-        requests(&told).ok_or_else(|| format!("{program:?} told no number of requests: {told}"))?;
+        requests(&printed).ok_or_else(|| format!("{program:?} printed no number of requests: {printed}"))?;
     let generated = Generated {
         requests,
         seconds,
         cpu_seconds: children_cpu_seconds()? - ours,
         responder_busy: (cpu_seconds(responder.0.id())? - theirs) / seconds,
     };
-    Ok((generated, told))
+    Ok((generated, printed))
 }

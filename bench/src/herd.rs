@@ -17,27 +17,28 @@ use tokio::{net::TcpListener, runtime, sync::watch};
 
 use crate::origin::ORIGIN;
 
-/// Holds so many requests at a time, with two threads, until it is killed.
+/// Holds this many requests at a time, with two threads, until it is killed.
 pub fn hold(requests: usize) -> Result<(), Box<dyn Error>> {
     let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let listener = TcpListener::bind(ORIGIN).await?;
-        let (come, told) = (Arc::new(AtomicUsize::new(0)), Arc::new(watch::Sender::new(0_usize)));
+        let (arrived, released) = (Arc::new(AtomicUsize::new(0)), Arc::new(watch::Sender::new(0_usize)));
         let body = Bytes::from(vec![b'x'; 1_024]);
         loop {
             let (tcp, _) = listener.accept().await?;
             tcp.set_nodelay(true)?;
-            let (come, told, body) = (Arc::clone(&come), Arc::clone(&told), body.clone());
+            let (arrived, released, body) = (Arc::clone(&arrived), Arc::clone(&released), body.clone());
             let service = service_fn(move |_: Request<Incoming>| {
-                let number = come.fetch_add(1, Relaxed);
+                let number = arrived.fetch_add(1, Relaxed);
                 let (herd, is_last) = (number / requests, (number + 1).is_multiple_of(requests));
-                let (told, mut tells, body) = (Arc::clone(&told), told.subscribe(), body.clone());
+                let (released, mut receiver, body) =
+                    (Arc::clone(&released), released.subscribe(), body.clone());
                 async move {
                     if is_last {
-                        told.send_replace(herd + 1);
+                        released.send_replace(herd + 1);
                     }
-                    // Its sender is here.
-                    let _ = tells.wait_for(|herds| *herds > herd).await;
+                    // The sender lives as long as the server.
+                    let _ = receiver.wait_for(|herds| *herds > herd).await;
                     Ok::<_, Infallible>(Response::new(Full::new(body)))
                 }
             });

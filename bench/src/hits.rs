@@ -1,5 +1,4 @@
-//! How fast a warm cache answers: threads, a core each, that get the keys drawn for them and insert what
-//! is missing.
+//! The speed of a warm cache: threads, a core each, get the keys drawn for them and insert the missing ones.
 
 use std::{
     iter::Sum,
@@ -16,25 +15,25 @@ use crate::{
     workload::{BATCH, CAPACITY},
 };
 
-/// What came of a measurement.
+/// The result of a measurement.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Served {
-    /// From the moment at which every thread was ready to the end of the last one.
+    /// From the moment when every thread was ready to the end of the last one.
     pub took: Duration,
-    /// How many keys were asked for, by all threads.
+    /// The lookups of all threads.
     pub lookups: u64,
-    /// How many of them were there.
+    /// The hits among them.
     pub hits: u64,
 }
 
 impl Served {
-    /// Lookups a second, in millions.
+    /// Lookups per second, in millions.
     #[must_use]
     pub fn millions_per_second(&self) -> f64 {
         self.lookups as f64 / self.took.as_secs_f64() / 1e6
     }
 
-    /// The part of the lookups that were hits.
+    /// Hits / lookups.
     #[must_use]
     pub fn hit_ratio(&self) -> f64 {
         self.hits as f64 / self.lookups as f64
@@ -59,8 +58,8 @@ impl Sum for Served {
     }
 }
 
-/// A cache for every entrant, full, and in which all of `draws` were asked for once, so that its policy has
-/// learnt what is popular.
+/// A full cache for every entrant, after one lookup of all `draws`, so that its policy knows the popular
+/// keys.
 #[must_use]
 pub fn warm_caches<V: Value>(draws: &[Vec<u32>]) -> Vec<(Entrant<V>, Box<dyn Contender<V>>)> {
     let warm = |entrant: Entrant<V>| {
@@ -74,7 +73,7 @@ pub fn warm_caches<V: Value>(draws: &[Vec<u32>]) -> Vec<(Entrant<V>, Box<dyn Con
 }
 
 /// Serves `batches` of the keys drawn for each thread: as many threads as there are `draws`. After the last
-/// batch comes the first again.
+/// batch follows the first again.
 ///
 /// # Panics
 /// Without a core for each thread.

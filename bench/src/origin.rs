@@ -9,16 +9,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use stockade_origin::{OriginOptions, Origin, RecipeText};
+use stockade_origin::{Origin, OriginOptions, RecipeText};
 
-/// Where it listens.
+/// Its address.
 pub const ORIGIN: &str = "127.0.0.1:18080";
 
-/// A process that ends with whoever started it.
+/// A process that ends with its parent.
 pub struct Server(pub Child);
 
 impl Server {
-    /// A program on a core of its own; whatever listens at `address` is waited for.
+    /// Starts a program on its own core and waits until it listens on `address`.
     pub fn start(core: usize, program: &[&str], address: &str) -> Result<Self, Box<dyn Error>> {
         Self::start_on(&core.to_string(), program, address)
     }
@@ -26,19 +26,19 @@ impl Server {
     /// The same on several cores, as `taskset` has them: `0,1`.
     pub fn start_on(cores: &str, program: &[&str], address: &str) -> Result<Self, Box<dyn Error>> {
         let (address, began): (SocketAddr, _) = (address.parse()?, Instant::now());
-        // Whoever listens there already would be measured in its place.
+        // A server that listens there already would be measured in its place.
         drop(TcpListener::bind(address).map_err(|error| format!("{address}: {error}"))?);
         let server = Self(pinned_on(cores).args(program).stdin(Stdio::null()).spawn()?);
         while TcpStream::connect(address).is_err() {
             if began.elapsed() > Duration::from_secs(10) {
-                return Err(format!("nobody listens at {address}").into());
+                return Err(format!("no server listens at {address}").into());
             }
             thread::yield_now();
         }
         Ok(server)
     }
 
-    /// This program once more, which calls [`serve`].
+    /// Starts this program again, which calls [`serve`].
     pub fn origin() -> Result<Self, Box<dyn Error>> {
         Self::origin_on("0")
     }
@@ -61,7 +61,8 @@ impl Drop for Server {
 /// Serves a recipe with one thread until it is killed.
 pub fn serve(recipe: String) -> Result<(), Box<dyn Error>> {
     let recipes = Some(RecipeText { name: "recipe".to_owned(), text: recipe, folder: "".into() });
-    let _origin = Origin::start(&OriginOptions { listen: ORIGIN.parse()?, recipes, ..OriginOptions::default() })?;
+    let _origin =
+        Origin::start(&OriginOptions { listen: ORIGIN.parse()?, recipes, ..OriginOptions::default() })?;
     loop {
         thread::park();
     }

@@ -16,12 +16,12 @@ pub fn measure<const N: usize>(arguments: [&str; 2]) -> Result<[f64; N]> {
     figures.try_into().map_err(|_| format!("{arguments:?} printed {printed:?}").into())
 }
 
-/// What a process has used: user's and system's, in hundredths of a second as Linux has it.
+/// The processor time of a process, user and system, in Linux's unit of 10 ms.
 pub fn cpu_seconds(process: u32) -> Result<f64> {
     of_stat(process, [11, 12])
 }
 
-/// The same of all children of this process that have ended.
+/// The processor time of all ended children of this process.
 pub fn children_cpu_seconds() -> Result<f64> {
     of_stat(std::process::id(), [13, 14])
 }
@@ -33,17 +33,17 @@ fn of_stat(process: u32, fields: [usize; 2]) -> Result<f64> {
     Ok(fields.iter().map(|field| after[*field].parse::<f64>()).sum::<std::result::Result<f64, _>>()? / 100.0)
 }
 
-/// How many bytes of this process are in memory now.
+/// The resident bytes of this process.
 pub fn resident_bytes() -> Result<u64> {
     status("self", "VmRSS:")
 }
 
-/// How many bytes of a process are in memory now.
+/// The resident bytes of a process.
 pub fn resident_bytes_of(process: u32) -> Result<u64> {
     status(&process.to_string(), "VmRSS:")
 }
 
-/// How many bytes of this process were in memory when they were most.
+/// The peak of the resident bytes of this process.
 pub fn peak_resident_bytes() -> Result<u64> {
     status("self", "VmHWM:")
 }

@@ -17,11 +17,11 @@ use crate::{
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// How long a cache may take to end.
+/// The limit for a cache's shutdown.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What Varnish would write of each hit, were there anybody to read it.
-const VARNISH_SAYS: [&str; 23] = [
+/// The log records that Varnish writes for each hit by default.
+const VARNISH_LOG_RECORDS: [&str; 23] = [
     "Begin",
     "End",
     "Hit",
@@ -47,11 +47,11 @@ const VARNISH_SAYS: [&str; 23] = [
     "VCL_use",
 ];
 
-/// A cache that listens.
+/// A running cache.
 pub struct Proxy {
-    /// What it is called.
+    /// Its name in tables.
     pub name: &'static str,
-    /// Where it listens.
+    /// Its address.
     pub address: &'static str,
     server: Server,
 }
@@ -109,7 +109,7 @@ impl Proxy {
         Self::start(name, address, "0", &["nginx", "-c", file.to_str().ok_or("a path that is no text")?])
     }
 
-    /// Varnish with its store on the heap, one pool of threads, and no log but what cannot be switched off.
+    /// Varnish with its store on the heap, one pool of threads, and only the log that cannot be disabled.
     pub fn varnish(folder: &Path) -> Result<Self> {
         let address = "127.0.0.1:18085";
         let (host, port) = ORIGIN.split_once(':').ok_or("an address without a port")?;
@@ -118,7 +118,7 @@ impl Proxy {
             &file,
             format!("vcl 4.1;\nbackend default {{ .host = \"{host}\"; .port = \"{port}\"; }}\n"),
         )?;
-        let mask = VARNISH_SAYS.map(|tag| format!("-{tag}")).join(",");
+        let mask = VARNISH_LOG_RECORDS.map(|tag| format!("-{tag}")).join(",");
         let run = format!(
             "exec varnishd -F -j none -a {address} -f {} -n {}/varnish -s malloc,256m -p thread_pools=1 \
              -p thread_pool_min=200 -p vsl_mask={mask} > {}/varnish.log 2>&1",
@@ -139,14 +139,14 @@ impl Proxy {
         self.server.0.id()
     }
 
-    /// What it has used, with the processes that it has started.
+    /// Its processor time, including its child processes.
     pub fn cpu_seconds(&self) -> Result<f64> {
-        family(self.process())?.into_iter().map(cpu_seconds).sum()
+        with_children(self.process())?.into_iter().map(cpu_seconds).sum()
     }
 }
 
 impl Drop for Proxy {
-    /// It is told to end, and ends those that it has started: killed, it would leave them behind.
+    /// SIGTERM, since a killed parent would leave its child processes behind.
     fn drop(&mut self) {
         let _ = Command::new("kill").arg(self.process().to_string()).status();
         let began = Instant::now();
@@ -156,14 +156,14 @@ impl Drop for Proxy {
     }
 }
 
-/// A folder of memory, for what a cache would otherwise write to a disk.
+/// A folder in memory for the files that a cache would otherwise write to a disk.
 #[must_use]
 pub fn in_memory(folder: &Path) -> PathBuf {
     Path::new("/dev/shm").join(folder.file_name().unwrap_or_default())
 }
 
-/// A process and those that it has started.
-fn family(process: u32) -> Result<Vec<u32>> {
+/// A process and its child processes.
+fn with_children(process: u32) -> Result<Vec<u32>> {
     let mut all = vec![process];
     let mut at = 0;
     while let Some(process) = all.get(at) {

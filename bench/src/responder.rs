@@ -13,31 +13,31 @@ use mio::{
     net::{TcpListener, TcpStream},
 };
 
-/// Where it listens.
+/// Its address.
 pub const RESPONDER: &str = "127.0.0.1:18090";
 
 const LISTENER: Token = Token(usize::MAX - 1);
 
-/// One client, and what is still to be written to it.
+/// A client and its unsent bytes.
 struct Client {
     tcp: TcpStream,
     heard: Vec<u8>,
     unsent: Vec<u8>,
 }
 
-/// What it does, by path.
+/// The responder, by path:
 ///
-/// | path | answer |
+/// | path | response |
 /// |---|---|
 /// | `/K` | K KiB, at once |
-/// | `/spin/N` | 1 KiB, after N ms of doing nothing else; from then on it never rests |
-/// | `/freeze` | 1 KiB, at once; but 5 s after the first of them nobody is served for 1 s |
-/// | `/latency` | the median and the 99th percentile of what `/spin` took, in ns, and begins anew |
+/// | `/spin/N` | 1 KiB, after N ms of spinning; from then on it polls without sleeping |
+/// | `/freeze` | 1 KiB, at once; 5 s after the first one, a pause of 1 s for all clients |
+/// | `/latency` | the median and the 99th percentile of the times of `/spin`, in ns; resets them |
 struct Responder {
     bodies: Vec<(usize, Vec<u8>)>,
     spun: Histogram<u64>,
     freezes: Option<Instant>,
-    /// It looks for requests all the time: since the first `/spin`, until `/latency`.
+    /// It polls without sleeping, from the first `/spin` until `/latency`.
     is_restless: bool,
 }
 
@@ -52,7 +52,7 @@ pub fn respond() -> Result<(), Box<dyn Error>> {
     let mut responder =
         Responder { bodies: bodies.into(), spun: Histogram::new(3)?, freezes: None, is_restless: false };
     loop {
-        // Who is to say how long an answer took must not have been asleep when it was asked for.
+        // A responder that measures its times must be awake when a request arrives.
         let rests = if responder.is_restless { Some(Duration::ZERO) } else { None };
         match poll.poll(&mut events, rests) {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -105,7 +105,7 @@ impl Responder {
                     self.answer(&head, began, client)?;
                 }
             }
-            // What came was all there was: nothing is asked of the kernel to hear so.
+            // A short read: the socket is empty, without another system call.
             if some < bytes.len() {
                 return Ok(());
             }
@@ -116,11 +116,11 @@ impl Responder {
         let path = head.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
         match path {
             b"/latency" => {
-                let told =
+                let latencies =
                     format!("{} {}", self.spun.value_at_quantile(0.5), self.spun.value_at_quantile(0.99));
                 self.spun.reset();
                 self.is_restless = false;
-                client.unsent.extend_from_slice(&answer(&told));
+                client.unsent.extend_from_slice(&answer(&latencies));
                 client.write()?;
             }
             b"/freeze" => {
@@ -139,7 +139,7 @@ impl Responder {
             }
             path => {
                 let of = |(kib, _): &&(usize, Vec<u8>)| path == format!("/{kib}").as_bytes();
-                // The first of them without a look at its name: it is what is measured.
+                // The measured body has no search.
                 let body = if path == b"/1" {
                     &self.bodies[0]
                 } else {
@@ -159,7 +159,7 @@ fn spin_until(then: Instant) {
 }
 
 impl Client {
-    /// All of it at once, where the socket takes it.
+    /// Writes at once as much as the socket accepts.
     fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         let sent = if self.unsent.is_empty() {
             match self.tcp.write(bytes) {

@@ -9,16 +9,16 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// A request.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// When it was due, in ns since the epoch.
+    /// Due time in ns since the epoch.
     pub due_ns: u64,
-    /// The status of its answer; 0: there was none.
+    /// The status of its response; 0: no response.
     pub code: u16,
-    /// From then to the last byte of its answer.
+    /// From the due time to the last byte of the response.
     pub took_ns: u64,
 }
 
 impl Sample {
-    /// When its answer was whole, in ns since the epoch.
+    /// The time of the last byte, in ns since the epoch.
     #[must_use]
     pub fn ended_ns(&self) -> u64 {
         self.due_ns + self.took_ns
@@ -32,7 +32,7 @@ pub fn load(folder: &Path, arguments: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// The samples of a load that has ended, in the order in which they were due.
+/// The samples of a finished load, in the order of their due times.
 pub fn read(folder: &Path) -> Result<Vec<Sample>> {
     let text = fs::read_to_string(folder.join("samples.csv"))?;
     let mut samples = text.lines().map(sample).collect::<Result<Vec<_>>>()?;
@@ -46,7 +46,7 @@ fn sample(line: &str) -> Result<Sample> {
     Ok(Sample { due_ns: next()?.parse()?, code: next()?.parse()?, took_ns: next()?.parse()? })
 }
 
-/// The value below which this share of them is; they have to be sorted, and some.
+/// The quantile of sorted values; there must be at least one.
 #[must_use]
 pub fn quantile(sorted: &[u64], share: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a length")]

@@ -17,12 +17,12 @@ use tokio::{
 
 pub use crate::contenders::STAMPEDERS;
 
-/// What everyone wants, and nobody has.
+/// The requested key, which is not cached.
 const COLD: u64 = 1;
-/// How long the load takes, once everybody has asked.
+/// The duration of the load after the last request.
 const LOAD: Duration = Duration::from_millis(5);
 
-/// A cache that lets one load answer all who ask for its key.
+/// A cache that answers all concurrent requests for a key with one load.
 pub trait Coalesce: Send + Sync + 'static {
     /// The value of `key`: stored, or from `load`, or from the load of another caller.
     fn get_with<F>(
@@ -34,22 +34,22 @@ pub trait Coalesce: Send + Sync + 'static {
         F: Future<Output = Result<u64, Infallible>> + Send + 'static;
 }
 
-/// One who can take part in the comparison of stampedes.
+/// A contender in the comparison of stampedes.
 #[derive(Clone, Copy)]
 pub struct Stampeder {
-    /// As tables call it.
+    /// Its name in tables.
     pub name: &'static str,
-    /// An empty cache, and a stampede of that many on it, which begins when it is first polled. To be called
-    /// inside a runtime.
+    /// A stampede of this size on an empty cache, which begins when it is first polled. Must be called inside a
+    /// runtime.
     pub prepare: fn(usize) -> Pin<Box<dyn Future<Output = Stampede> + Send>>,
 }
 
-/// What came of a stampede.
+/// The result of a stampede.
 #[derive(Clone, Copy, Debug)]
 pub struct Stampede {
-    /// From the first spawn to the last answer.
+    /// From the first spawn to the last response.
     pub took: Duration,
-    /// How many loads were executed.
+    /// The number of loads.
     pub loads: usize,
 }
 
@@ -58,27 +58,27 @@ pub fn runtime() -> std::io::Result<Runtime> {
     Builder::new_multi_thread().worker_threads(2).enable_time().build()
 }
 
-/// Those who want the cold key.
+/// The tasks that request the cold key.
 struct Herd {
     size: usize,
-    asked: AtomicUsize,
-    all_have_asked: watch::Sender<bool>,
+    requested: AtomicUsize,
+    all_have_requested: watch::Sender<bool>,
     answered: AtomicUsize,
     all_are_answered: Notify,
     failed: AtomicUsize,
     loads: AtomicUsize,
 }
 
-/// `size` tasks ask `cache` for the cold key.
+/// `size` tasks request the cold key from `cache`.
 ///
 /// # Panics
-/// If one of them is not answered with a value.
+/// If one of them receives no value.
 pub async fn stampede<C: Coalesce>(cache: C, size: usize) -> Stampede {
     let cache = Arc::new(cache);
     let herd = Arc::new(Herd {
         size,
-        asked: AtomicUsize::default(),
-        all_have_asked: watch::Sender::default(),
+        requested: AtomicUsize::default(),
+        all_have_requested: watch::Sender::default(),
         answered: AtomicUsize::default(),
         all_are_answered: Notify::new(),
         failed: AtomicUsize::default(),
@@ -86,7 +86,7 @@ pub async fn stampede<C: Coalesce>(cache: C, size: usize) -> Stampede {
     });
     let began = Instant::now();
     for _ in 0..size {
-        tokio::spawn(Arc::clone(&herd).ask(Arc::clone(&cache)));
+        tokio::spawn(Arc::clone(&herd).request(Arc::clone(&cache)));
     }
     herd.all_are_answered.notified().await;
     let took = began.elapsed();
@@ -95,12 +95,12 @@ pub async fn stampede<C: Coalesce>(cache: C, size: usize) -> Stampede {
 }
 
 impl Herd {
-    async fn ask<C: Coalesce>(self: Arc<Self>, cache: Arc<C>) {
-        if self.asked.fetch_add(1, Ordering::Relaxed) + 1 == self.size {
-            self.all_have_asked.send_replace(true);
+    async fn request<C: Coalesce>(self: Arc<Self>, cache: Arc<C>) {
+        if self.requested.fetch_add(1, Ordering::Relaxed) + 1 == self.size {
+            self.all_have_requested.send_replace(true);
         }
         let herd = Arc::clone(&self);
-        // Boxed by whoever loads, so that those who wait carry no room for a load.
+        // The leader boxes the load, so that waiters need no memory for it.
         let load = || async { Box::pin(herd.load()).await };
         if cache.get_with(&COLD, load).await.is_err() {
             self.failed.fetch_add(1, Ordering::Relaxed);
@@ -110,11 +110,11 @@ impl Herd {
         }
     }
 
-    /// Begins to take its time when the last of the herd is about to ask, so that all the others wait for it.
+    /// Its duration begins with the last request of the herd, so that all the others wait for it.
     async fn load(self: Arc<Self>) -> Result<u64, Infallible> {
         self.loads.fetch_add(1, Ordering::Relaxed);
-        let mut all_have_asked = self.all_have_asked.subscribe();
-        _ = all_have_asked.wait_for(|all| *all).await;
+        let mut all_have_requested = self.all_have_requested.subscribe();
+        _ = all_have_requested.wait_for(|all| *all).await;
         tokio::time::sleep(LOAD).await;
         Ok(COLD)
     }

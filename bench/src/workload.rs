@@ -4,20 +4,20 @@ use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_distr::Zipf;
 use rand_pcg::Pcg64Mcg;
 
-/// How many different keys there are.
+/// The number of different keys.
 pub const KEYS: u32 = 1_000_000;
-/// How many entries a cache may hold.
+/// The capacity of a cache in entries.
 pub const CAPACITY: usize = 100_000;
-/// How much more popular the popular keys are: key number n is asked for n^-0.99 times as often as the first.
+/// The exponent of Zipf's law: key number n is requested n^-0.99 times as often as the first.
 const EXPONENT: f64 = 0.99;
-/// Keys are served in batches of this many.
+/// Keys per batch.
 pub const BATCH: usize = 1 << 16;
-/// How many batches are drawn for each thread, before anything is measured: 4 Mi keys.
+/// Batches drawn for each thread before the measurement: 4 Mi keys.
 pub const BATCHES: usize = 64;
 
-/// The keys that each of `threads` threads asks for.
+/// The keys that each of `threads` threads requests.
 ///
-/// A key's number says nothing of its rank, so that the popular ones are no neighbours.
+/// A key's number is independent of its rank, so that popular keys are not neighbours.
 #[expect(clippy::missing_panics_doc, reason = "the law is a sound one")]
 #[must_use]
 pub fn draws(threads: usize, seed: u64) -> Vec<Vec<u32>> {

@@ -1,4 +1,4 @@
-//! The contenders do what they are measured by.
+//! The contenders store, evict and coalesce.
 
 use stockade_bench::{
     contenders::entrants,
@@ -6,7 +6,7 @@ use stockade_bench::{
 };
 
 #[test]
-fn everyone_keeps_what_was_inserted_and_caches_keep_their_limit() {
+fn contenders_keep_inserted_values_and_their_limit() {
     const CAPACITY: usize = 10_000;
     for entrant in entrants::<u64>() {
         let cache = (entrant.build)(CAPACITY);
@@ -25,7 +25,7 @@ fn everyone_keeps_what_was_inserted_and_caches_keep_their_limit() {
 }
 
 #[test]
-fn everyone_answers_a_herd_with_one_load() {
+fn contenders_answer_a_herd_with_one_load() {
     let runtime = runtime().expect("a runtime");
     let _context = runtime.enter();
     for stampeder in STAMPEDERS {

@@ -1,4 +1,4 @@
-//! Aims for times, which no test asserts, since tests have to pass on slow machines.
+//! Aims for times that no test asserts, since tests have to pass on slow machines.
 //!
 //! 1. The longest store around a reclaim: 36,000 entries of 1 KiB, `lrw`, reclaim 0.3, one thread. Aim: 1 ms.
 //! 2. The last of 10,000 workers under `stampede`, over a source that takes 50 ms. Aim: 20 ms above the source.

@@ -1,13 +1,13 @@
 //! Memory per entry beyond key and value.
 //!
-//! Every contender has a capacity of 1,000,000 entries and is given 1,000,000 different keys, `u64` to `u64`.
-//! "bytes an entry" is how far resident memory rose, by the entries that are there, less the 16 bytes of
-//! key and value. It includes the time to live, which everyone keeps: the 8 bytes that the wrapper of
+//! Every contender has a capacity of 1,000,000 entries and receives 1,000,000 different keys, `u64` to `u64`.
+//! "bytes an entry" is the growth of resident memory per stored entry, less the 16 bytes of key and
+//! value. It includes the time to live, which all contenders store: the 8 bytes that the wrapper of
 //! `quick_cache`, foyer and papaya adds are counted as those of moka and stockade are.
 //!
 //! "kept" is less than a million where shards have a capacity each and keys do not spread evenly. A table
-//! doubles when it is full, so with other numbers of entries the same contender comes out better or worse.
-//! Each has a process of its own; medians are given.
+//! doubles when it is full, so with other numbers of entries the same contender has better or worse figures.
+//! Each runs in its own process; the table has medians.
 
 use std::{env, error::Error};
 
@@ -30,10 +30,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// The child: fills one cache, and prints the entries that it kept, and the bytes of overhead of each.
+/// The child process: fills one cache and prints its number of entries and the overhead per entry in bytes.
 fn fill(name: &str, capacity: usize) -> Result<(), Box<dyn Error>> {
     let entrants = entrants::<u64>();
-    let entrant = entrants.iter().find(|entrant| entrant.name == name).ok_or("nobody has that name")?;
+    let entrant = entrants.iter().find(|entrant| entrant.name == name).ok_or("no contender has that name")?;
     let before = resident_bytes()?;
     let cache = (entrant.build)(capacity);
     for key in 0..capacity as u64 {

@@ -1,11 +1,11 @@
 //! Lookups per second and hit ratio of warm caches.
 //!
 //! One million keys by Zipf's law (exponent 0.99), a capacity of 100,000 entries, a time to live that every
-//! hit checks; what is missing is inserted. One thread, then two, with a core each.
+//! hit checks; missing keys are inserted. One thread, then two, with a core each.
 //!
 //! The machine's own noise is greater than many differences, so every contender serves the same 4 Mi keys
-//! a thread once a round, in a random order, and is compared with what `quick_cache` did in that round.
-//! Believe the ratio, whose median and range are given, before the millions a second. The map at the end
+//! a thread once a round, in a random order, and is compared with `quick_cache` in the same round.
+//! Rely on the ratio, whose median and range are printed, not on the lookups per second. The map at the end
 //! never evicts: its hit ratio is 1 and its memory has no bound.
 
 use rand::{SeedableRng, seq::SliceRandom};
@@ -46,7 +46,7 @@ fn table<V: Value>(values: &str, draws: &[Vec<u32>]) {
     }
 }
 
-/// `rounds[c]` is what contender number c served, round by round.
+/// `rounds[c]` has the results of contender number c, round by round.
 fn print(title: &str, names: &[&str], rounds: &[Vec<Served>]) {
     let reference = names.iter().position(|&name| name == REFERENCE).expect("it takes part");
     println!("\n{title}\n");

@@ -1,10 +1,10 @@
 //! Processor time per request of `stockade load`, wrk, oha, Vegeta and siege.
 //!
-//! A closed loop of 64 connections asks for 1 KiB. The responder, which looks for the ends of heads and writes what was
-//! made before, has the first core, each generator in turn the second; rounds are interleaved. "of wrk" is the ratio
+//! A closed loop of 64 connections requests 1 KiB. The responder, which finds the ends of heads and writes a prepared
+//! response, has the first core, and each generator in turn the second; rounds are interleaved. "of wrk" is the ratio
 //! within a round, the median of all (least to most). Processor time is of the whole process, from its start on.
 //!
-//! wrk and `taskset` have to be installed; the others are left out where they are not.
+//! wrk and `taskset` have to be installed; other generators are left out if they are missing.
 
 use std::{env, error::Error, process::Command};
 
@@ -20,7 +20,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 const ROUNDS: usize = 7;
 const SECONDS: &str = "5";
 
-/// How one is run, and what tells how many requests were answered.
+/// The command of a generator, and a function that reads the number of responses from its output.
 struct Generator {
     name: &'static str,
     program: Vec<String>,
@@ -35,12 +35,12 @@ fn main() -> Result<()> {
     let responder = responder()?;
     let mut rounds: Vec<Vec<Generated>> = Vec::new();
     for round in 0..ROUNDS {
-        let mut told = vec![None; generators.len()];
-        // Whoever comes first may find the machine in another mood.
+        let mut generated = vec![None; generators.len()];
+        // The order alternates, since the first generator may find the machine in another state.
         for at in (0..generators.len()).map(|at| (at + round) % generators.len()) {
-            told[at] = Some(run(&responder, &generators[at])?);
+            generated[at] = Some(run(&responder, &generators[at])?);
         }
-        rounds.push(told.into_iter().flatten().collect());
+        rounds.push(generated.into_iter().flatten().collect());
     }
     println!("| generator | requests a second | of wrk | CPU a request, us | of wrk | responder busy |");
     println!("|---|---|---|---|---|---|");
@@ -75,21 +75,25 @@ fn generators() -> Result<Vec<Generator>> {
         (
             "wrk",
             vec!["wrk", "-t1", "-c64", "-d", &lasts, &url],
-            (|told| told.split_once(" requests in")?.0.rsplit(' ').next()?.parse().ok())
+            (|output| output.split_once(" requests in")?.0.rsplit(' ').next()?.parse().ok())
                 as fn(&str) -> Option<f64>,
         ),
         (
             "stockade load",
             vec![stockade, "load", &url, "-c", "64", "-t", "1", "-d", &lasts, "--format", "json"],
-            |told| {
-                let report: serde_json::Value = serde_json::from_str(told.lines().next()?).ok()?;
+            |output| {
+                let report: serde_json::Value = serde_json::from_str(output.lines().next()?).ok()?;
                 report["status_codes"]["200"].as_f64()
             },
         ),
-        ("oha", vec!["oha", "--no-tui", "-c", "64", "-z", &lasts, "--output-format", "json", &url], |told| {
-            let report: serde_json::Value = serde_json::from_str(told).ok()?;
-            report["statusCodeDistribution"]["200"].as_f64()
-        }),
+        (
+            "oha",
+            vec!["oha", "--no-tui", "-c", "64", "-z", &lasts, "--output-format", "json", &url],
+            |output| {
+                let report: serde_json::Value = serde_json::from_str(output).ok()?;
+                report["statusCodeDistribution"]["200"].as_f64()
+            },
+        ),
         (
             "vegeta",
             vec![
@@ -99,10 +103,10 @@ fn generators() -> Result<Vec<Generator>> {
                 &url,
                 &lasts,
             ],
-            |told| number_after(told, "throughput]"),
+            |output| number_after(output, "throughput]"),
         ),
-        ("siege", vec!["siege", "-b", "-c", "64", "-t", "5S", "-j", &url], |told| {
-            number_after(told, "\"transactions\":")
+        ("siege", vec!["siege", "-b", "-c", "64", "-t", "5S", "-j", &url], |output| {
+            number_after(output, "\"transactions\":")
         }),
     ];
     let is_there = |program: &str| Command::new(program).arg("--version").output().is_ok();
@@ -116,7 +120,7 @@ fn generators() -> Result<Vec<Generator>> {
         .collect())
 }
 
-/// The first number behind `mark`.
-fn number_after(told: &str, mark: &str) -> Option<f64> {
-    told.split_once(mark)?.1.split(',').next()?.trim().parse().ok()
+/// The first number after `mark`.
+fn number_after(output: &str, mark: &str) -> Option<f64> {
+    output.split_once(mark)?.1.split(',').next()?.trim().parse().ok()
 }

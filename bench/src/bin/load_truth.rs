@@ -2,11 +2,11 @@
 //!
 //! The responder has the first core, the generator the second.
 //!
-//! 1. *Pacing*: how late requests are sent at a constant rate, how far the count of them is ever off, and in how many
-//!    seconds it is off by more than 0.1 %.
-//! 2. *Latency*: a responder that spins for 1, 5 or 50 ms says how long it took; so does the generator.
-//! 3. *A freeze*: 5 s into 10 s at 1,000/s the responder serves nobody for 1 s, and ten requests may be under way.
-//! 4. *Memory*: 500,000 answers of 100 KiB, and the same again in one run: how much more is resident in the second half.
+//! 1. *Pacing*: the send lag at a constant rate, the largest error of the count of requests, and the number of seconds
+//!    with an error over 0.1 %.
+//! 2. *Latency*: a responder spins for 1, 5 or 50 ms; its own times and those of the generator.
+//! 3. *A freeze*: 5 s into 10 s at 1,000/s the responder pauses for 1 s, with at most ten requests in flight.
+//! 4. *Memory*: a million responses of 100 KiB in one run: the growth of resident memory in the second half.
 //!
 //! `taskset` has to be installed.
 
@@ -69,13 +69,13 @@ impl Generator {
     fn run(&self, path: &str, arguments: &[&str]) -> Result<Value> {
         let url = format!("http://{RESPONDER}{path}");
         let program = [&[&self.program, "load", &url, "-t", "1", "--format", "json"], arguments].concat();
-        let (_, told) = generate(&self.responder, &program, |_| Some(0.0))?;
-        Ok(serde_json::from_str(told.lines().next().ok_or("it told nothing")?)?)
+        let (_, output) = generate(&self.responder, &program, |_| Some(0.0))?;
+        Ok(serde_json::from_str(output.lines().next().ok_or("the load printed nothing")?)?)
     }
 
     fn pacing(&self, rate: u32, seconds: u32) -> Result<()> {
-        let (asked, lasts) = (format!("{rate}/s"), format!("{seconds}s"));
-        let report = self.run("/1", &["--rate", &asked, "-d", &lasts])?;
+        let (rate_text, lasts) = (format!("{rate}/s"), format!("{seconds}s"));
+        let report = self.run("/1", &["--rate", &rate_text, "-d", &lasts])?;
         let lag = &report["stockade"]["send_lag"];
         let of_each: Vec<f64> = report["stockade"]["achieved_rate_per_s_each"]
             .as_array()
@@ -92,7 +92,7 @@ impl Generator {
         });
         let ever = ever.fold(0.0, f64::max);
         println!(
-            "| {asked} | {} | {} | {} | {:.3} % | {off} of {} |",
+            "| {rate_text} | {} | {} | {} | {:.3} % | {off} of {} |",
             report["requests"],
             ms(&lag["p50_ms"]),
             ms(&lag["p99_ms"]),
@@ -107,16 +107,16 @@ impl Generator {
         let own = get("/latency")?;
         let (p50, p99) = own.split_once(' ').ok_or("two figures")?;
         let own = [p50.parse::<f64>()? / 1e6, p99.parse::<f64>()? / 1e6];
-        let told =
+        let reported =
             ["p50_ms", "p99_ms"].map(|name| report["stockade"]["service"][name].as_f64().unwrap_or(f64::NAN));
         println!(
             "| {spins} ms | {:.3} ms | {:.3} ms | {:.3} ms | {:.3} ms | {:.3} ms | {:.3} ms |",
             own[0],
-            told[0],
-            told[0] - own[0],
+            reported[0],
+            reported[0] - own[0],
             own[1],
-            told[1],
-            told[1] - own[1],
+            reported[1],
+            reported[1] - own[1],
         );
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Generator {
         Ok(())
     }
 
-    /// One run of a million answers; what is resident is looked at ten times a second.
+    /// One run of a million responses; resident memory is read ten times per second.
     fn memory(&self) -> Result<()> {
         let url = format!("http://{RESPONDER}/100");
         let mut load = pinned(1)
@@ -149,9 +149,9 @@ impl Generator {
             }
             thread::park_timeout(Duration::from_millis(100));
         }
-        let mut told = String::new();
-        load.stdout.take().ok_or("no output")?.read_to_string(&mut told)?;
-        let report: Value = serde_json::from_str(&told)?;
+        let mut output = String::new();
+        load.stdout.take().ok_or("no output")?.read_to_string(&mut output)?;
+        let report: Value = serde_json::from_str(&output)?;
         let (first, second) = resident.split_at(resident.len() / 2);
         let most = |half: &[u64]| half.iter().copied().max().unwrap_or_default() as f64 / f64::from(1 << 20);
         let (first, second) = (most(first), most(second));
@@ -169,7 +169,7 @@ fn ms(value: &Value) -> String {
     value.as_f64().map_or_else(|| "-".to_owned(), |ms| format!("{ms:.3} ms"))
 }
 
-/// The body of an answer of the responder's.
+/// The body of a response of the responder.
 fn get(path: &str) -> Result<String> {
     let mut tcp = TcpStream::connect(RESPONDER)?;
     write!(tcp, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")?;

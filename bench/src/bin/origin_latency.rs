@@ -1,9 +1,9 @@
 //! The measured latency of an origin beside its configured one.
 //!
-//! An open loop: requests are due evenly, whatever becomes of those before, each on a connection that is free. What
-//! is told is the time from when a request was due to the last byte of its answer of 1 KiB, in ms. The origin
-//! has one thread, on the first core. The client has one on the second, which never rests, so that nothing is added
-//! by waking it. The first second is not counted.
+//! An open loop: requests are due at a constant rate and do not wait for responses, each on a free connection. The
+//! table has the time from the due time of a request to the last byte of its response of 1 KiB, in ms. The origin
+//! has one thread, on the first core. The client has one on the second, which polls without sleeping, so that no wake-up time
+//! is added. The first second is not counted.
 
 use std::{
     collections::VecDeque,
@@ -20,23 +20,23 @@ use stockade_bench::origin::{ORIGIN, Server, serve};
 
 struct Connection {
     tcp: TcpStream,
-    /// When the request on it was due.
+    /// The due time of its request.
     due: Option<Instant>,
-    /// Bytes of the answer that are still to come; none until its head is there.
+    /// Missing bytes of the response; `None` before its head is complete.
     left: Option<usize>,
     head: Vec<u8>,
 }
 
 #[derive(Default)]
-struct Told {
+struct Measured {
     answers: u64,
     others: u64,
     broken: u64,
-    /// Requests that were due while no connection was free.
+    /// Requests that were due without a free connection.
     unsent: u64,
 }
 
-/// Latency in ms, requests a second, connections, seconds.
+/// Latency in ms, requests per second, connections, seconds.
 const ROUNDS: [(u64, f64, usize, u64); 5] = [
     (1, 1e3, 100, 15),
     (5, 1e3, 100, 15),
@@ -66,14 +66,14 @@ fn round(latency: u64, rate: f64, count: usize, seconds: u64) -> Result<(), Box<
     let request = format!("GET /{latency} HTTP/1.1\r\nHost: {ORIGIN}\r\n\r\n").into_bytes();
     let mut poll = Poll::new()?;
     let mut all = open(ORIGIN.parse()?, count, &poll)?;
-    let (mut told, mut histogram) = (Told::default(), Histogram::<u64>::new(4)?);
+    let (mut measured, mut histogram) = (Measured::default(), Histogram::<u64>::new(4)?);
     let mut free: VecDeque<usize> = (0..count).collect();
     let mut events = Events::with_capacity(4_096);
     let began = Instant::now();
     let warm = began + Duration::from_secs(1);
     let ends = began + lasts;
     let mut sent = 0_u64;
-    // Until the last answer is there, or for five seconds more.
+    // Until the last response, for at most five seconds.
     while Instant::now() < ends + Duration::from_secs(5) {
         loop {
             let due = began + Duration::from_secs_f64(sent as f64 / rate);
@@ -82,21 +82,21 @@ fn round(latency: u64, rate: f64, count: usize, seconds: u64) -> Result<(), Box<
             }
             sent += 1;
             let Some(at) = free.pop_front() else {
-                told.unsent += 1;
+                measured.unsent += 1;
                 continue;
             };
             all[at].due = Some(due);
             if all[at].tcp.write(&request).ok() != Some(request.len()) {
-                told.broken += 1;
+                measured.broken += 1;
             }
         }
-        if Instant::now() >= ends && free.len() + usize::try_from(told.broken)? >= count {
+        if Instant::now() >= ends && free.len() + usize::try_from(measured.broken)? >= count {
             break;
         }
         poll.poll(&mut events, Some(Duration::ZERO))?;
         for event in &events {
             let Token(at) = event.token();
-            match all[at].read(&mut told) {
+            match all[at].read(&mut measured) {
                 Ok(Some(due)) => {
                     if due >= warm {
                         histogram.record(u64::try_from(due.elapsed().as_nanos())?)?;
@@ -104,13 +104,13 @@ fn round(latency: u64, rate: f64, count: usize, seconds: u64) -> Result<(), Box<
                     free.push_back(at);
                 }
                 Ok(None) => {}
-                Err(_) => told.broken += 1,
+                Err(_) => measured.broken += 1,
             }
         }
     }
     let ms = |nanos: u64| format!("{:.3}", nanos as f64 / 1e6);
     let at = |percentile| ms(histogram.value_at_percentile(percentile));
-    let (answers, failed) = (told.answers, told.others + told.broken + told.unsent);
+    let (answers, failed) = (measured.answers, measured.others + measured.broken + measured.unsent);
     println!(
         "| {latency} | {rate}/s | {count} | {answers} | {failed} | {} | {} | {} | {} | {} | {} |",
         ms(histogram.min()),
@@ -137,8 +137,8 @@ fn open(address: SocketAddr, count: usize, poll: &Poll) -> Result<Vec<Connection
 }
 
 impl Connection {
-    /// Reads what is there; when the request was due, if its answer is complete.
-    fn read(&mut self, told: &mut Told) -> Result<Option<Instant>, Box<dyn Error>> {
+    /// Reads the available bytes; returns the request's due time if its response is complete.
+    fn read(&mut self, measured: &mut Measured) -> Result<Option<Instant>, Box<dyn Error>> {
         let mut buffer = [0; 16 << 10];
         loop {
             let some = match self.tcp.read(&mut buffer) {
@@ -158,9 +158,9 @@ impl Connection {
                     let length = head.split("\r\n").find_map(|line| line.strip_prefix("content-length: "));
                     let length: usize = length.ok_or("no Content-Length")?.trim().parse()?;
                     if head.starts_with("http/1.1 200") {
-                        told.answers += 1;
+                        measured.answers += 1;
                     } else {
-                        told.others += 1;
+                        measured.others += 1;
                     }
                     let left = (end + 4 + length).saturating_sub(self.head.len());
                     self.head.clear();

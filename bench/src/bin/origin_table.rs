@@ -1,7 +1,7 @@
 //! Requests per second of an origin without latency, beside nginx with the same bytes as static files.
 //!
-//! Both serve on the first core, one after the other, with one thread; wrk asks on the second, over 64 connections
-//! that stay open. nginx has sendfile, an open-file cache and no log. Heads are of the same length to a few bytes.
+//! Both serve on the first core, one after the other, with one thread; wrk runs on the second, with 64 open
+//! connections. nginx has sendfile, an open-file cache and no log. Heads are of the same length to a few bytes.
 //! "of nginx" is the ratio within a round, the median of all (least to most); "a CPU second" is of the server's own
 //! time, for wrk is the bottleneck of large bodies.
 //!
@@ -65,7 +65,7 @@ fn compare(folder: &Path) -> Result<()> {
         for round in 0..ROUNDS {
             let ours = || measure(ORIGIN, origin.0.id(), kib);
             let theirs = || measure(NGINX, nginx.0.id(), kib);
-            // Whoever comes first may find the machine in another mood.
+            // The order alternates, since the first server may find the machine in another state.
             let (ours, theirs) = if round % 2 == 0 {
                 let ours = ours()?;
                 (ours, theirs()?)
@@ -107,7 +107,7 @@ fn configuration(folder: &Path) -> String {
     )
 }
 
-/// What wrk told, and what the server needed for it.
+/// wrk's figures, and the server's processor time.
 struct Measured {
     a_second: f64,
     a_cpu_second: f64,
@@ -122,8 +122,9 @@ fn measure(address: &str, server: u32, kib: u64) -> Result<Measured> {
     if text.contains("Non-2xx") || text.contains("Socket errors") {
         return Err(format!("{address}: {text}").into());
     }
-    let told = text.lines().find_map(|line| line.strip_prefix("Requests/sec:")).ok_or("wrk told nothing")?;
-    let a_second: f64 = told.trim().parse()?;
+    let rate =
+        text.lines().find_map(|line| line.strip_prefix("Requests/sec:")).ok_or("wrk printed no figure")?;
+    let a_second: f64 = rate.trim().parse()?;
     Ok(Measured { a_second, a_cpu_second: a_second * SECONDS / (cpu_seconds(server)? - before) })
 }
 

@@ -1,13 +1,12 @@
 //! Ten thousand clients request one URL at the same moment: the requests that reach the origin, and the time from its
 //! response to that of the last client.
 //!
-//! **Cold.** The key is not there, and the origin takes 2 s; all clients, whose connections are open, are told when it
-//! has answered. The clients' ends are counted from the first of them: before that the origin had not answered. The
-//! same load, of a server that does nothing but hold requests and answer all of them at once, tells how much of it is
-//! the generator's and the machine's. Proxy, origin and generator share two cores.
+//! **Cold.** The key is not cached, and the origin responds after 2 s; all clients, whose connections are open, then get
+//! the response. Times count from the first response: before that the origin had not responded. The same load on a
+//! server that only holds requests and answers all of them at once shows the generator's and the machine's share. Proxy, origin and generator share two cores.
 //!
-//! **Dead.** The key is there and becomes stale, and the origin fails from its third second on. The clients go on asking
-//! for 20 s, under `breaker`.
+//! **Dead.** The key is cached and becomes stale, and the origin fails from its third second on. The clients send
+//! requests for 20 s, under `breaker`.
 //!
 //! `proxy_herd [CLIENTS]`; `taskset` has to be installed, and `ulimit -n` to allow for two descriptors a client.
 
@@ -58,21 +57,21 @@ fn main() -> Result<()> {
     fs::create_dir_all(&folder)?;
     println!("| {clients} clients, after the first | p50, ms | p90 | p99 | last | origin saw | failed |");
     println!("|---|---|---|---|---|---|---|");
-    let told = (0..ROUNDS).try_for_each(|_| {
+    let result = (0..ROUNDS).try_for_each(|_| {
         cold(&folder, &clients, "1")?;
         cold(&folder, &clients, "10")?;
         held(&folder, &clients)
     });
-    let told = told.and_then(|()| dead(&folder, &clients));
+    let result = result.and_then(|()| dead(&folder, &clients));
     fs::remove_dir_all(&folder)?;
-    told
+    result
 }
 
 fn cold(folder: &Path, clients: &str, kib: &str) -> Result<()> {
     let _origin = Server::origin_on("0,1")?;
     let proxy = Proxy::stockade(folder, "0,1", CACHE)?;
     burst(folder, clients, &format!("http://{}/{kib}", proxy.address))?;
-    tell(folder, &format!("`stockade proxy`, {kib} KiB"), &seen()?.to_string())
+    print_row(folder, &format!("`stockade proxy`, {kib} KiB"), &seen()?.to_string())
 }
 
 fn held(folder: &Path, clients: &str) -> Result<()> {
@@ -80,7 +79,7 @@ fn held(folder: &Path, clients: &str) -> Result<()> {
     let program = program.to_str().ok_or("a path that is no text")?;
     let _server = Server::start_on("0,1", &[program, "hold", clients], ORIGIN)?;
     burst(folder, clients, &format!("http://{ORIGIN}/1"))?;
-    tell(folder, "a server that holds them, 1 KiB", "")
+    print_row(folder, "a server that holds them, 1 KiB", "")
 }
 
 fn burst(folder: &Path, clients: &str, url: &str) -> Result<()> {
@@ -89,13 +88,13 @@ fn burst(folder: &Path, clients: &str, url: &str) -> Result<()> {
     Ok(())
 }
 
-fn tell(folder: &Path, name: &str, seen: &str) -> Result<()> {
+fn print_row(folder: &Path, name: &str, seen: &str) -> Result<()> {
     let samples = read(folder)?;
     let failed = samples.iter().filter(|sample| sample.code != 200).count();
     let mut ended: Vec<u64> =
         samples.iter().filter(|sample| sample.code == 200).map(Sample::ended_ns).collect();
     ended.sort_unstable();
-    let first = *ended.first().ok_or("nobody was answered")?;
+    let first = *ended.first().ok_or("no client got a response")?;
     let after = |share: f64| (quantile(&ended, share) - first) as f64 / 1e6;
     println!(
         "| {name} | {:.1} | {:.1} | {:.1} | {:.1} | {seen} | {failed} |",
@@ -123,7 +122,7 @@ fn dead(folder: &Path, clients: &str) -> Result<()> {
     Ok(())
 }
 
-/// How many requests the origin has answered.
+/// The number of requests that the origin has answered.
 fn seen() -> Result<u64> {
     let counts: serde_json::Value = serde_json::from_str(&counts()?)?;
     counts["total_requests"].as_u64().ok_or_else(|| format!("no total in {counts}").into())

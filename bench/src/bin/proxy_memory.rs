@@ -1,13 +1,13 @@
 //! The memory of `stockade proxy` when every URL is new: 425 incompressible bodies of 300 KiB a second, into 256 MiB.
 //!
 //! The proxy, its origin and `stockade load` share two cores. Resident memory is the operating system's figure of the
-//! proxy's process, once a second; times are from when a request was due to the last byte of its answer. "A second's
+//! proxy's process, once a second; times are from the due time of a request to the last byte of its response. "A second's
 //! longest" is the time of the slowest request of each second: of all seconds the median and the longest, and how many
-//! are longer than twice the median. With `reclaim = 0.3` a store that is full makes so much room at a time, here
-//! every 0.6 s, or every 2.6 s at 100 a second; without, as much as it needs.
+//! are longer than twice the median. With `reclaim = 0.3` a full store frees 30 % at a time, here every
+//! 0.6 s, or every 2.6 s at 100 requests per second; without it, as much as it needs.
 //!
-//! `proxy_memory [SECONDS [NAME...]]`; `taskset` has to be installed. `STOCKADE` is the program, and what is in the
-//! environment is in its own: `MALLOC_ARENA_MAX`, say.
+//! `proxy_memory [SECONDS [NAME...]]`; `taskset` has to be installed. `STOCKADE` is the program, which
+//! inherits the environment, for example `MALLOC_ARENA_MAX`.
 
 use std::{env, error::Error, fs, path::Path, process::Stdio, thread, time::Duration};
 
@@ -24,7 +24,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 const RECIPE: &str = r#"[{"route": "/*", "random_content": "300kb", "stages": [{"at": 0}],
     "headers": {"cache-control": "public, max-age=3600"}}]"#;
 const LIMIT_BYTES: f64 = 256.0 * 1_048_576.0;
-/// The name of a load, its rate, and what is in `limit`.
+/// The name of a load, its rate, and the further settings of `limit`.
 const LOADS: [(&str, &str, &str); 4] = [
     ("425/s", "425/s", ""),
     ("425/s, lrw, reclaim 0.3", "425/s", ", policy = \"lrw\", reclaim = 0.3"),
@@ -45,13 +45,13 @@ fn main() -> Result<()> {
          |---|---|---|---|---|---|---|---|---|"
     );
     let wanted = |name: &str| arguments.len() < 2 || arguments[1..].iter().any(|one| one == name);
-    let told =
-        LOADS.iter().filter(|(name, ..)| wanted(name)).try_for_each(|one| tell(&folder, seconds, *one));
+    let result =
+        LOADS.iter().filter(|(name, ..)| wanted(name)).try_for_each(|one| print_row(&folder, seconds, *one));
     fs::remove_dir_all(&folder)?;
-    told
+    result
 }
 
-fn tell(folder: &Path, seconds: u64, (name, rate, limit): (&str, &str, &str)) -> Result<()> {
+fn print_row(folder: &Path, seconds: u64, (name, rate, limit): (&str, &str, &str)) -> Result<()> {
     let _origin = Server::origin_on("0,1")?;
     let cache = format!("[cache]\nstrategy = \"simple\"\nlimit = {{ bytes = \"256MiB\"{limit} }}\n");
     let proxy = Proxy::stockade(folder, "0,1", &cache)?;
@@ -84,7 +84,7 @@ fn tell(folder: &Path, seconds: u64, (name, rate, limit): (&str, &str, &str)) ->
     Ok(())
 }
 
-/// Of each second's requests, in ms. The first is for connections and warmth.
+/// The slowest request of each second, in ms, without the first second, which opens connections.
 fn longest(samples: &[Sample]) -> Vec<f64> {
     let second = |sample: &Sample| sample.due_ns / 1_000_000_000;
     let of =

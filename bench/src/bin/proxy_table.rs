@@ -1,8 +1,8 @@
 //! Processor time per hit of `stockade proxy`, nginx (`proxy_cache`) and Varnish, with the same origin.
 //!
-//! All serve on the first core, in turn; wrk asks on the second, over 64 connections that stay open. nginx is there
-//! twice, with sendfile and without: the faster counts, for each size. Figures are of the processor time of the cache
-//! itself (user's and system's, all its processes); "a second" is what wrk saw, and wrk is the bottleneck of large
+//! All serve on the first core, in turn; wrk runs on the second, with 64 open connections. nginx runs twice, with
+//! sendfile and without: the faster counts, for each size. Figures are of the processor time of the cache itself (user
+//! and system, all its processes); "a second" is wrk's figure, and wrk is the bottleneck of large
 //! bodies. Ratios are within a round, the median of all (least to most).
 //!
 //! nginx, varnishd, wrk and `taskset` have to be installed. `proxy_table N...` measures these sizes alone, in KiB;
@@ -67,29 +67,29 @@ fn compare(folder: &Path, sizes: &[u64]) -> Result<()> {
         let body = get(ORIGIN, kib)?.1;
         for proxy in &proxies {
             get(proxy.address, kib)?;
-            let (head, told) = get(proxy.address, kib)?;
-            if told != body {
+            let (head, served) = get(proxy.address, kib)?;
+            if served != body {
                 return Err(format!("{} does not serve what the origin does", proxy.name).into());
             }
             eprintln!("{}, a head of {} bytes:\n{}", proxy.name, head.len(), head.trim_end());
         }
         let rounds =
             (0..ROUNDS).map(|round| measure_all(&proxies, kib, round)).collect::<Result<Vec<_>>>()?;
-        tell(kib, &proxies, &rounds);
+        print_rows(kib, &proxies, &rounds);
     }
     Ok(())
 }
 
-/// One round; whoever comes first may find the machine in another mood.
+/// One round; the order alternates, since the first cache may find the machine in another state.
 fn measure_all(proxies: &[Proxy], kib: u64, round: usize) -> Result<Vec<Measured>> {
-    let mut told = vec![None; proxies.len()];
+    let mut measured = vec![None; proxies.len()];
     for at in (0..proxies.len()).map(|at| (at + round) % proxies.len()) {
-        told[at] = Some(measure(&proxies[at], kib)?);
+        measured[at] = Some(measure(&proxies[at], kib)?);
     }
-    Ok(told.into_iter().flatten().collect())
+    Ok(measured.into_iter().flatten().collect())
 }
 
-/// What wrk told, and what the cache needed for it.
+/// wrk's figures, and the cache's processor time.
 #[derive(Clone, Copy)]
 struct Measured {
     a_second: f64,
@@ -105,12 +105,12 @@ fn measure(proxy: &Proxy, kib: u64) -> Result<Measured> {
         return Err(format!("{}: {text}", proxy.name).into());
     }
     let requests = text.split_once(" requests in").and_then(|(before, _)| before.rsplit(' ').next());
-    let requests: f64 = requests.ok_or("wrk told nothing")?.parse()?;
+    let requests: f64 = requests.ok_or("wrk printed no figure")?.parse()?;
     let a_cpu_second = requests / (proxy.cpu_seconds()? - before);
     Ok(Measured { a_second: requests / f64::from(SECONDS), a_cpu_second })
 }
 
-fn tell(kib: u64, proxies: &[Proxy], rounds: &[Vec<Measured>]) {
+fn print_rows(kib: u64, proxies: &[Proxy], rounds: &[Vec<Measured>]) {
     for (at, proxy) in proxies.iter().enumerate() {
         let of =
             |figure: fn(&Measured) -> f64| rounds.iter().map(|round| figure(&round[at])).collect::<Vec<_>>();

@@ -1,12 +1,12 @@
 //! The cost of refreshing strategies on hits, and their benefit at expiry.
 //!
-//! Two threads ask as fast as they can for the hundred hot keys of a warm cache, through `get_with`, some of
-//! them more often than others; a load takes 5 ms. First with a ttl of an hour, so that every request is a hit
+//! Two threads request the hundred hot keys of a warm cache through `get_with`, as fast as they can, some keys
+//! more often than others; a load takes 5 ms. First with a ttl of an hour, so that every request is a hit
 //! far from its expiry; then with one of a second: hot keys expire all the time, and with xfetch a fifth of
 //! all reads draws.
 //!
-//! Every strategy has a turn of half a second a round, in a random order, and is compared with what `simple`
-//! did in that round. Believe the ratio, whose median and range are given.
+//! Every strategy runs for half a second per round, in a random order, and is compared with `simple` in the same
+//! round. Rely on the ratio, whose median and range are printed.
 
 use std::{
     sync::Arc,
@@ -28,7 +28,7 @@ const THREADS: usize = 2;
 const KEYS: u64 = 100;
 const LOAD: Duration = Duration::from_millis(5);
 const TURN: Duration = Duration::from_millis(500);
-/// The first is what the others are compared with.
+/// The others are compared with the first.
 const STRATEGIES: [&str; 5] = ["simple", "stampede", "early", "xfetch", "swr"];
 
 fn main() {
@@ -59,7 +59,7 @@ fn table(runtime: &Runtime, draws: &[Arc<[u64]>], ttl: Duration) {
         order.shuffle(&mut rng);
         for &number in &order {
             let served = turn(runtime, &caches[number], draws);
-            // The first round warms up.
+            // The first round is the warm-up.
             if round > 0 {
                 rounds[number].push(served);
             }
@@ -76,7 +76,7 @@ fn table(runtime: &Runtime, draws: &[Arc<[u64]>], ttl: Duration) {
     }
 }
 
-/// One turn of all threads: millions of requests a second.
+/// One measurement of all threads: millions of requests per second.
 fn turn(runtime: &Runtime, cache: &Cache<u64, u64>, draws: &[Arc<[u64]>]) -> f64 {
     let began = Instant::now();
     let clients: Vec<_> = draws

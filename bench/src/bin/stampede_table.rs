@@ -1,12 +1,12 @@
 //! The cost of N tasks that wait for one load of a cold key.
 //!
-//! All N are spawned at once on a runtime with two workers; the load takes 5 ms, counted from when the
-//! last has asked, so that every one of them waits. "ms" is the time from the first spawn to the last
-//! answer; spawning is part of it, and so is the millisecond that tokio's timer rounds up. "bytes a waiter"
-//! is how far the resident memory rose above what it was before the first spawn, by N; the task of a waiter
-//! is part of it. `OnceCell` is no cache but what tokio itself has for this: one value, no key, no time-out.
+//! All N are spawned at once on a runtime with two workers; the load takes 5 ms, counted from the
+//! last request, so that all the others wait. "ms" is the time from the first spawn to the last
+//! answer; it includes spawning and the millisecond that tokio's timer rounds up. "bytes a waiter"
+//! is the growth of resident memory since before the first spawn, divided by N; it includes the task of a
+//! waiter. `OnceCell` is no cache but tokio's own type for this: one value, no key, no timeout.
 //!
-//! Every stampede has a process of its own, contenders take turns, and medians are given.
+//! Every stampede runs in its own process, contenders alternate, and the table has medians.
 
 use std::{env, error::Error};
 
@@ -28,10 +28,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// The child: one stampede, of which it prints the seconds it took, the loads, the bytes a waiter.
+/// The child process: runs one stampede and prints its seconds, its loads and the bytes per waiter.
 fn run(name: &str, size: usize) -> Result<(), Box<dyn Error>> {
     let stampeder =
-        STAMPEDERS.iter().find(|stampeder| stampeder.name == name).ok_or("nobody has that name")?;
+        STAMPEDERS.iter().find(|stampeder| stampeder.name == name).ok_or("no contender has that name")?;
     let runtime = runtime()?;
     let stampede = {
         let _context = runtime.enter();

@@ -5,8 +5,8 @@ use foyer_memory::{Cache, CacheBuilder, CacheProperties, SieveConfig};
 use super::{Contender, Value};
 use crate::clock::{self, Expiring};
 
-/// With its sieve, the policy that stockade has by default: here the fastest of foyer's, and the one that
-/// hits most. foyer's own default is LRU.
+/// With its sieve, stockade's default policy: here the fastest of foyer's, with the highest hit ratio.
+/// foyer's own default is LRU.
 pub struct Foyer<V: Value>(Cache<u64, Expiring<V>, foldhash::quality::RandomState, CacheProperties>);
 
 impl<V: Value> Foyer<V> {

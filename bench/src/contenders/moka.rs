@@ -1,4 +1,4 @@
-//! moka: W-TinyLFU, maintained in batches by those who ask; it checks its time to live itself.
+//! moka: W-TinyLFU, maintained in batches by its callers; it checks its time to live itself.
 
 use std::convert::Infallible;
 
@@ -9,9 +9,9 @@ use crate::stampede::Coalesce;
 
 /// The synchronous cache.
 ///
-/// Its time to live is exact, so every hit reads the clock of the operating system, where the others look
-/// at a variable. That is not what it spends its time on: without a time to live, with its `quanta` feature
-/// or with an initial capacity it is no faster.
+/// Its time to live is exact, so every hit reads the clock of the operating system, where the others read
+/// a variable. This is not its main cost: without a time to live, with its `quanta` feature or with an
+/// initial capacity it is no faster.
 pub struct Moka<V>(Cache<u64, V, foldhash::quality::RandomState>);
 
 impl<V: Value> Moka<V> {
@@ -31,13 +31,13 @@ impl<V: Value> Contender<V> for Moka<V> {
     }
 
     fn entries(&self) -> usize {
-        // What was inserted last waits to be counted, and perhaps to be rejected.
+        // The last inserts are not counted yet, and may be rejected.
         self.0.run_pending_tasks();
         usize::try_from(self.0.entry_count()).expect("they fit into memory")
     }
 }
 
-/// The asynchronous cache, for stampedes, as it comes.
+/// The asynchronous cache, for stampedes, with its defaults.
 impl Coalesce for moka::future::Cache<u64, u64> {
     fn get_with<F>(
         &self,

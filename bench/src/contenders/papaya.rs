@@ -5,7 +5,7 @@ use papaya::HashMap;
 use super::{Contender, Value};
 use crate::clock::{self, Expiring};
 
-/// Never evicts, so it grows without bound and always hits: what the bookkeeping of a cache is measured by.
+/// Never evicts, so it grows without bound and always hits: the reference for the bookkeeping of a cache.
 pub struct Papaya<V>(HashMap<u64, Expiring<V>, foldhash::quality::RandomState>);
 
 impl<V: Value> Papaya<V> {

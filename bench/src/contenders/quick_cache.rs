@@ -34,7 +34,7 @@ impl<V: Value> Contender<V> for QuickCache<V> {
     }
 }
 
-/// The same for stampedes, as it comes.
+/// For stampedes, with its defaults.
 impl Coalesce for Cache<u64, u64> {
     fn get_with<F>(
         &self,

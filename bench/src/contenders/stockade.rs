@@ -11,7 +11,7 @@ use crate::stampede::Coalesce;
 /// Preset "stampede" with a limit and a time to live; the policy is the default one.
 pub struct Stockade<V: Value> {
     cache: Cache<u64, V>,
-    /// What the cache lives on; hits and inserts do not wait for it.
+    /// The runtime of the cache; hits and inserts do not wait for it.
     _runtime: Runtime,
 }
 
@@ -41,7 +41,7 @@ impl<V: Value> Contender<V> for Stockade<V> {
     }
 }
 
-/// For stampedes: nobody gives up waiting before a million have asked.
+/// For stampedes: no waiter times out before a million tasks have requested.
 pub fn patient(capacity: usize) -> Cache<u64, u64> {
     let fetch = Fetch::Coalesce { wait_timeout: Duration::from_mins(1) };
     let strategy = Strategy { fetch, limit: Some(Limit::entries(capacity)), ..preset() };

@@ -1,4 +1,4 @@
-//! tokio's own: no cache, but what coalescing is measured by.
+//! tokio's `OnceCell`: no cache, but the reference for coalescing.
 
 use std::convert::Infallible;
 
@@ -6,7 +6,7 @@ use tokio::sync::OnceCell;
 
 use crate::stampede::Coalesce;
 
-/// One value, whatever the key.
+/// One value for all keys.
 impl Coalesce for OnceCell<u64> {
     fn get_with<F>(
         &self,

@@ -89,7 +89,7 @@ pub enum HttpError {
 }
 
 impl HttpError {
-    /// Whether the file or the command line is wrong, rather than the machine or a server.
+    /// True if the file or the command line is wrong, rather than the machine or a server.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         match self {

@@ -92,7 +92,7 @@ impl Binding<'_> {
         figures.0.get(&(*test, arm, repeat)).copied()
     }
 
-    /// Whether each selected arm exists in its selected test.
+    /// True if each selected arm exists in its selected test.
     fn exists(&self, selectors: &[&Selector], cells: &BTreeSet<(String, String)>) -> bool {
         let cell = |selector: &&Selector| {
             let test = self.tests.get(&selector.test.as_deref())?;

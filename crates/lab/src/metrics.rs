@@ -1,4 +1,4 @@
-//! What can be said of a run: the registry of metrics, and the figures of an arm.
+//! The registry of metrics, and the figures of an arm.
 
 mod arm;
 mod fold;
@@ -17,14 +17,14 @@ pub use arm::{ArmFigures, ByteFigures, Cpu, HeldFigures, OpenTotals, Rss, Stores
 pub use fold::{FigureWindow, Fold, FoldPart, Moment, Used};
 pub use results::{Evidence, Results};
 
-/// What a figure is computed from.
+/// The input of a figure.
 struct Raw<'a> {
     run: &'a Run,
-    /// What was counted in the seconds that are meant.
+    /// The counts in the selected seconds.
     part: &'a FoldPart,
 }
 
-/// What a metric's figures are.
+/// The unit of a metric's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FigureUnit {
     /// A count or a ratio.
@@ -33,16 +33,16 @@ pub enum FigureUnit {
     Time,
 }
 
-/// Something that every run has a figure of.
+/// A named figure of a run.
 #[derive(Clone, Copy)]
 pub struct Metric {
     /// Its name in expressions and references.
     pub name: &'static str,
-    /// What its figures are.
+    /// The unit of its figures.
     pub unit: FigureUnit,
-    /// Whether it is measured with a clock, and so differs from run to run.
+    /// True if it is measured with a clock, and so differs between runs.
     pub is_timing: bool,
-    /// Whether there is a figure of some seconds of a run, too.
+    /// True if a window of a run has a figure, too.
     pub has_windows: bool,
     /// The meaning of a counter of the cache; `None`: the reference explains the metric.
     pub help: Option<&'static str>,
@@ -142,7 +142,7 @@ macro_rules! distribution {
     };
 }
 
-/// What a process of a run over HTTP used: MiB in memory, cores' worth of processor time.
+/// Usage of a process in a run over HTTP: memory in MiB, processor time in cores.
 macro_rules! of_process {
     ($name:literal, $role:expr) => {
         [
@@ -161,13 +161,13 @@ macro_rules! of_process {
     };
 }
 
-/// As memory is told.
+/// The unit of memory in reports.
 #[must_use]
 pub fn mib(bytes: u64) -> f64 {
     bytes as f64 / 1_048_576.0
 }
 
-/// Those that can be told of some seconds, too.
+/// Counts that also exist for a window.
 static COUNTS: &[Metric] = &[
     windowed(count("requests", |e| Some(e.part.outcomes.requests() as f64))),
     windowed(count("failed", |e| Some(e.part.outcomes.error as f64))),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_in_the_middle() {
+    fn median_is_in_the_middle() {
         assert_eq!(median([3.0, 1.0, 2.0].into_iter()), Some(2.0));
         assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), Some(2.5));
         assert_eq!(median([].into_iter()), None);

@@ -18,12 +18,12 @@ pub(crate) fn figures(record: &Record) -> Vec<(Selector, f64)> {
     known.collect()
 }
 
-/// Whether the load has another size than the published one. A shorter load is comparable, a smaller burst is not.
+/// True if the load has another size than the published one. A shorter load is comparable, a smaller burst is not.
 pub(crate) fn is_of_another_size(record: &Record, load: &LoadFigures) -> bool {
     record.is_scaled() && matches!(load, LoadFigures::Burst(_))
 }
 
-/// Whether `--scale` multiplies times; the default of a file without `scaled`.
+/// True if `--scale` multiplies times; the default of a file without `scaled`.
 fn is_time_scaled(record: &Record) -> bool {
     let file = record.spec.parse::<toml::Table>().ok();
     let scaled = file.as_ref().and_then(|file| file.get("scaled")?.as_array());

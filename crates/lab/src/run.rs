@@ -78,7 +78,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Whether the file or the command line is wrong, rather than the machine or a server.
+    /// True if the file or the command line is wrong, rather than the machine or a server.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         match self {
@@ -333,7 +333,7 @@ impl<'a> IntervalSink<'a> {
 /// A measurement in the form of the record.
 fn note(cell: &Cell, repeat: u32, measured: Measurement) -> Run {
     let CacheCounters { requests, store } = &measured.counters;
-    let is_reported = measured.http.as_ref().is_none_or(|http| http.tells == record::StatsProvider::Cache);
+    let is_reported = measured.http.as_ref().is_none_or(|http| http.stats_provider == record::StatsProvider::Cache);
     Run {
         test: cell.test.clone(),
         arm: cell.arm.clone(),

@@ -45,13 +45,13 @@ pub fn start(
         };
         let record::LoadFigures::Burst(figures) = measured.load else { continue };
         start.documents = figures.documents;
-        let who = format!("{}, {} workers", burst.name, burst.workers);
+        let label = format!("{}, {} workers", burst.name, burst.workers);
         let failed =
-            measured.errors.iter().map(|(message, count)| format!("{who}: {count} failed: {message}"));
+            measured.errors.iter().map(|(message, count)| format!("{label}: {count} failed: {message}"));
         start.complaints.extend(failed);
         if measured.counters.requests.stores_dropped > 0 {
             let dropped = measured.counters.requests.stores_dropped;
-            start.complaints.push(format!("{who}: {dropped} stores dropped: the mailbox was full"));
+            start.complaints.push(format!("{label}: {dropped} stores dropped: the mailbox was full"));
         }
         start.runs.push((figures, measured.whole_ms_sum.unwrap_or_default()));
     }

@@ -141,7 +141,7 @@ fn windows(record: &Record) -> Vec<FigureWindow> {
     windows.into_iter().collect()
 }
 
-/// Whether the last line is incomplete.
+/// True if the last line is incomplete.
 fn ends_within_a_line(path: &Path) -> io::Result<bool> {
     let mut file = File::open(path)?;
     if file.seek(SeekFrom::End(0))? == 0 {
@@ -153,7 +153,7 @@ fn ends_within_a_line(path: &Path) -> io::Result<bool> {
     Ok(last != *b"\n")
 }
 
-/// Whether a line belongs to another run; an unreadable line counts as this run's, which reports the error.
+/// True if a line belongs to another run; an unreadable line counts as this run's, which reports the error.
 fn belongs_to_another(line: &str, run: &Run) -> bool {
     serde_json::from_str::<IntervalKey<'_>>(line).is_ok_and(|key| {
         (key.test.as_ref(), key.arm.as_ref(), key.repeat) != (&run.test, &run.arm, run.repeat)

@@ -32,11 +32,11 @@ use crate::{
 
 /// Something that can be put under load and measured.
 pub trait Target: Any + fmt::Debug + Send + Sync {
-    /// What is known before it runs.
+    /// The facts known before the run.
     fn facts(&self) -> Facts;
 
-    /// Reads the files and opens the sources that a measurement takes, and refuses what this machine has no room for:
-    /// before the first measurement of a run.
+    /// Reads the files and opens the sources of the measurements, and refuses a load larger than this machine's memory.
+    /// Called before the first measurement of a run.
     fn check(&self, environment: &Environment) -> Result<(), TargetError>;
 
     /// Starts its parts, sends the load, and stops the parts again. `None`: it was cancelled.
@@ -53,7 +53,7 @@ pub trait Target: Any + fmt::Debug + Send + Sync {
     }
 }
 
-/// What is known of a target before it runs.
+/// Facts about a target that are known before the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// How long requests are due; `None`: all at once.
@@ -66,7 +66,7 @@ pub struct Facts {
     pub database: Option<RunService>,
 }
 
-/// What `--scale` multiplies.
+/// A dimension that `--scale` multiplies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum Scaled {
     /// The number of workers.
@@ -80,7 +80,7 @@ pub enum Scaled {
     CacheLimitEntries,
 }
 
-/// What all measurements of a run share.
+/// The part that all measurements of a run share.
 pub struct Environment {
     /// Real or virtual time, and the tasks on it.
     pub runtime: EngineRuntime,
@@ -95,15 +95,15 @@ pub struct Environment {
     documents: RefCell<HashMap<SourceUrl, Rc<DocumentSet>>>,
 }
 
-/// What one measurement is given.
+/// The arguments of one measurement.
 pub struct MeasureContext<'a> {
     /// Every random choice is drawn from it.
     pub seed: Seed,
-    /// Where the settings and the logs of child processes are kept.
+    /// The folder for the settings and the logs of child processes.
     pub folder: &'a Path,
     /// Ends the load early.
     pub cancel: &'a CancellationToken,
-    /// Takes every second, in order, as soon as it is complete.
+    /// Receives every second, in order, as soon as it is complete.
     pub sink: &'a mut dyn FnMut(Second),
 }
 
@@ -165,14 +165,14 @@ pub enum TargetError {
     /// The engine's.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// That of processes and HTTP.
+    /// Processes and HTTP.
     #[cfg(feature = "http")]
     #[error(transparent)]
     Http(#[from] crate::http::HttpError),
 }
 
 impl TargetError {
-    /// Whether the file or the command line is wrong, rather than the machine or a server.
+    /// True if the file or the command line is wrong, rather than the machine or a server.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         match self {
@@ -252,23 +252,23 @@ pub struct Second {
     pub outcomes: Outcomes,
     /// Their times.
     pub times: Times,
-    /// What else an open load counts.
+    /// Further counts of an open load.
     pub open: Option<OpenSecond>,
     /// Memory and processor time of each process.
     pub usage: BTreeMap<record::Role, record::Usage>,
-    /// What a cache in another process holds.
+    /// The content of a cache in another process.
     pub holds: Option<record::CacheContents>,
 }
 
 impl Second {
-    /// Whether nothing happened in it.
+    /// True if nothing happened in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.outcomes.requests() == 0 && self.open.is_none_or(|open| open == OpenSecond::default())
     }
 }
 
-/// What an open load counts in a second besides.
+/// Further counts of an open load in a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenSecond {
     /// Fetches that reached the source.

@@ -46,7 +46,7 @@ pub struct ClientOptions {
     pub timeout: Duration,
     /// HTTP/2 only: by ALPN over TLS, with prior knowledge without TLS.
     pub http2: bool,
-    /// Whether a connection serves more than one request.
+    /// True if a connection serves more than one request.
     pub keep_alive: bool,
     /// The certificates that TLS connections accept.
     pub trust: Trust,
@@ -75,7 +75,7 @@ impl Default for ClientOptions {
     }
 }
 
-/// What the clients of all threads share.
+/// The state that the clients of all threads share.
 #[derive(Debug)]
 pub(crate) struct ClientContext {
     options: ClientOptions,

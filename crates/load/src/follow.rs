@@ -9,7 +9,7 @@ use crate::{endpoint::Endpoint, template::RequestTemplate};
 const ENDPOINT_HEADERS: [HeaderName; 4] =
     [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION, header::HOST];
 
-/// Whether a status is a redirect to `Location`.
+/// True if a status is a redirect to `Location`.
 pub(crate) fn is_redirect(status: u16) -> bool {
     matches!(status, 301..=303 | 307 | 308)
 }
@@ -40,7 +40,7 @@ fn remove_content_headers(headers: &mut HeaderMap) {
     names.iter().for_each(|name| drop(headers.remove(name)));
 }
 
-/// A `Location`, seen from where it came.
+/// A `Location`, resolved against the URL of its response.
 fn redirected(from: &Uri, location: &str) -> Option<Uri> {
     let path_and_query = from.path_and_query().map_or("/", |path| path.as_str());
     let (scheme, authority) = (from.scheme_str()?, from.authority()?.as_str());

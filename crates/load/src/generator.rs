@@ -56,7 +56,7 @@ pub struct LoadTest {
     pub id: String,
     /// When requests are due.
     pub plan: Plan,
-    /// What each request is.
+    /// The content of each request.
     pub traffic: Arc<Traffic>,
     /// How they are sent.
     pub options: ClientOptions,
@@ -70,7 +70,7 @@ pub struct LoadTest {
     pub seed: Seed,
     /// The number of its first request; above 0 where it continues another run.
     pub first_request: u64,
-    /// Whether the observer receives every sample.
+    /// True if the observer receives every sample.
     pub observes_samples: bool,
 }
 
@@ -117,7 +117,7 @@ pub struct LoadProgress<'a> {
     pub elapsed: Duration,
     /// The tally of the last second, measured or warm-up.
     pub tally: &'a Tally,
-    /// Whether that second had requests of the warm-up.
+    /// True if that second had requests of the warm-up.
     pub is_warmup: bool,
     /// Requests that have ended so far.
     pub requests: u64,
@@ -150,7 +150,7 @@ pub enum LoadTestError {
 pub struct LoadTestRun {
     /// Its results.
     pub summary: Summary,
-    /// Whether it was cancelled before its end.
+    /// True if it was cancelled before its end.
     pub was_cancelled: bool,
 }
 

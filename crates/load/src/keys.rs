@@ -40,7 +40,7 @@ enum KeyDistribution {
     Scan,
 }
 
-/// Why a text is not [`Keys`]. The message says what to write instead.
+/// Why a text is not [`Keys`]. The message names the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeysError {
     /// The distribution is unknown.

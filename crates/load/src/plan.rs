@@ -151,7 +151,7 @@ impl Segment {
         }
     }
 
-    /// Whether it can have no request.
+    /// True if it can have no request.
     fn is_empty(&self) -> bool {
         match self {
             Self::Open(schedule) => schedule.requests() == 0,

@@ -59,7 +59,7 @@ mod budget {
         }
     }
 
-    /// Whether a later attempt may succeed.
+    /// True if a later attempt may succeed.
     fn is_retryable(result: &Result<Response, RequestFailure>) -> bool {
         match result {
             Ok(response) => matches!(response.status, 408 | 429 | 500 | 502 | 503 | 504),

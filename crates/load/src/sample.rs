@@ -139,13 +139,13 @@ impl Sample {
         self.started - self.scheduled
     }
 
-    /// Whether it was handed to a connection.
+    /// True if it was handed to a connection.
     #[must_use]
     pub fn was_sent(&self) -> bool {
         self.result.is_ok() || self.started < self.finished
     }
 
-    /// Whether the status is 200 to 399, as Vegeta counts success.
+    /// True if the status is 200 to 399, as Vegeta counts success.
     #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(self.result, Ok(Response { status: 200..=399, .. }))

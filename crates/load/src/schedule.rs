@@ -123,7 +123,7 @@ impl Schedule {
         self.warmup().saturating_add(self.limited_duration().unwrap_or_else(|| total_duration(&self.steps)))
     }
 
-    /// Whether it ends with its last request, at a random time: [`duration`](Self::duration) is only a bound.
+    /// True if it ends with its last request, at a random time: [`duration`](Self::duration) is only a bound.
     pub(crate) fn ends_by_chance(&self) -> bool {
         self.requests_max.is_some()
             && self.limited_duration().is_none()

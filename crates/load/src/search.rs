@@ -8,7 +8,7 @@
 //! rate is tried after one that passed, and no higher one after one that failed, so no two rates contradict each other.
 //! Trials of one rate can: [`SearchResult::unsteady`] lists the rates where they do, and next to the limit they show how
 //! sharp it is. An invalid trial, in which the generator was the bottleneck, counts as failed;
-//! [`SearchResult::is_generator_limited`] tells whether only such trials failed.
+//! [`SearchResult::is_generator_limited`] is true if only such trials failed.
 
 mod bound;
 mod metric;
@@ -100,7 +100,7 @@ pub struct Search {
     trials: Vec<(Trial, BoundsVerdict)>,
     /// The trials made at the current rate.
     made: u32,
-    /// Those of them in which the bounds held.
+    /// Trials in which the bounds held.
     held: u32,
 }
 
@@ -111,7 +111,7 @@ pub struct SearchResult<'a> {
     pub highest_passed: Option<Rate>,
     /// The lowest rate that failed.
     pub lowest_failed: Option<Rate>,
-    /// Whether and why the search is over.
+    /// The reason why the search is over, if it is.
     pub status: SearchStatus,
     /// Rates with both held and failed trials, in the order of trials.
     pub unsteady: Vec<Rate>,
@@ -119,7 +119,7 @@ pub struct SearchResult<'a> {
     pub trials: &'a [(Trial, BoundsVerdict)],
 }
 
-/// Whether and why a search is over.
+/// The state of a search: running, or the reason of its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchStatus {
     /// There is a next trial.
@@ -251,7 +251,7 @@ impl SearchResult<'_> {
             .map(|(_, verdict)| verdict)
     }
 
-    /// Whether the generator was the limit: no valid trial at the lowest failed rate violated a bound. The tested system
+    /// True if the generator was the limit: no valid trial at the lowest failed rate violated a bound. The tested system
     /// may sustain more.
     #[must_use]
     pub fn is_generator_limited(&self) -> bool {

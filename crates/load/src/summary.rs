@@ -38,7 +38,7 @@ pub struct Summary {
     pub in_flight_max: u64,
     /// Connections opened, warm-up included.
     pub connections: u64,
-    /// What was measured of the load generator.
+    /// The measurements of the load generator.
     pub generator: GeneratorHealth,
 }
 
@@ -49,11 +49,11 @@ pub struct SecondCounts {
     pub sent: u64,
     /// Requests that ended.
     pub finished: u64,
-    /// Those of them without a response.
+    /// Finished requests without a response.
     pub failed: u64,
 }
 
-/// What was measured of the load generator.
+/// The measurements of the load generator.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GeneratorHealth {
     /// The mean processor time of the sending threads while they send; 1.0 is one core.
@@ -82,7 +82,7 @@ impl GeneratorHealth {
     /// Reports mention a [`steal`](Self::steal) above this, since it slows responses down.
     pub const STEAL_MAX: f64 = 0.01;
 
-    /// Whether there is no reason against the run.
+    /// True if there is no reason against the run.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.invalid_reasons.is_empty()

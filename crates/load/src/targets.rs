@@ -18,7 +18,7 @@ use http::Method;
 
 use crate::{template::RequestTemplate, url::shown};
 
-/// Why a file is refused. The message says what to write instead, and repeats no line that may hold a secret, such as a
+/// Why a file is refused. The message names the remedy, and repeats no line that may hold a secret, such as a
 /// header.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{} {message}", .line.map(|line| format!("{line}:")).unwrap_or_default())]

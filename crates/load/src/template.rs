@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, Method, Uri, header, uri::PathAndQuery};
 
 use crate::url::{self, UrlError};
 
-/// What a request sends: method, URL, headers and body (vegeta's target).
+/// The content of a request: method, URL, headers and body (vegeta's target).
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestTemplate {
     /// The method; any except CONNECT.

@@ -1,4 +1,4 @@
-//! What each request is, as a pure function of its number.
+//! The content of each request, as a pure function of its number.
 
 mod path_template;
 
@@ -71,7 +71,7 @@ pub enum RequestOrder {
     Listed(Arc<[u32]>),
 }
 
-/// What varies from request to request.
+/// The differences between requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TrafficOptions {
     /// The order of templates.
@@ -82,8 +82,8 @@ pub struct TrafficOptions {
     pub cache_bust: Option<CacheBust>,
 }
 
-/// Which URLs are unique. Their query gets a parameter `stockade=` with hex digits that depend on this seed: a second run
-/// with the same seed would hit what the first one left in the cache.
+/// The URLs that are unique. Their query gets a parameter `stockade=` with hex digits that depend on this seed: a second run
+/// with the same seed would hit the entries of the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheBust {
     /// The URL of every request.
@@ -92,7 +92,7 @@ pub enum CacheBust {
     EveryRound(Seed),
 }
 
-/// Why traffic is refused. The message says what to do.
+/// Why traffic is refused. The message names the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TrafficError {
     /// There is no template, or an empty list of indices.

@@ -7,7 +7,7 @@ use http::{
     uri::{Authority, PathAndQuery, Scheme},
 };
 
-/// Why a URL is refused. The message says what to write instead.
+/// Why a URL is refused. The message names the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// The scheme is missing.
@@ -30,7 +30,7 @@ pub enum UrlError {
     Malformed {
         /// The text.
         text: String,
-        /// What to write instead.
+        /// The remedy.
         remedy: String,
     },
     /// A base URL has a query.

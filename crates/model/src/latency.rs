@@ -230,14 +230,14 @@ fn parse_law(
         let seen = files.read(Path::new(arguments))?;
         return Ok(LatencyDistribution::Empirical { file: arguments.into(), seen });
     };
-    let mut given: Vec<_> = arguments.split(',').map(|argument| argument.split_once('=')).collect();
+    let mut named: Vec<_> = arguments.split(',').map(|argument| argument.split_once('=')).collect();
     let mut found = Vec::new();
     for name in *names {
-        let at = given.iter().position(|given| given.is_some_and(|(given, _)| given.trim() == *name));
-        let (_, value) = at.and_then(|at| given.swap_remove(at)).ok_or_else(malformed)?;
+        let at = named.iter().position(|pair| pair.is_some_and(|(known, _)| known.trim() == *name));
+        let (_, value) = at.and_then(|at| named.swap_remove(at)).ok_or_else(malformed)?;
         found.push(parse_duration(value)?);
     }
-    if !given.is_empty() {
+    if !named.is_empty() {
         return Err(malformed());
     }
     match make(&found) {
@@ -430,20 +430,20 @@ mod tests {
             ("/dev/zero", "it is no file"),
             ("/proc/self/status", "line 1 is no duration: write one a line, such as `12.5ms`"),
         ] {
-            let told = Latency::parse_in(&format!("empirical({name})"), folder.path()).unwrap_err();
-            assert_eq!(told.to_string(), format!("{name}: {reason}"));
+            let error = Latency::parse_in(&format!("empirical({name})"), folder.path()).unwrap_err();
+            assert_eq!(error.to_string(), format!("{name}: {reason}"));
         }
         let large = folder.path().join("large");
         fs::File::create(&large).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
-        let told = Latency::parse_in("empirical(large)", folder.path()).unwrap_err().to_string();
+        let error = Latency::parse_in("empirical(large)", folder.path()).unwrap_err().to_string();
         assert!(
-            told.ends_with("it has more than 16 MiB: a hundred thousand latencies say as much"),
-            "{told}"
+            error.ends_with("it has more than 16 MiB: a hundred thousand latencies say as much"),
+            "{error}"
         );
     }
 
     #[test]
-    fn says_what_to_write_instead() {
+    fn errors_name_the_remedy() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("bad"), "1ms\nsecret\n").unwrap();
         fs::write(folder.path().join("empty"), "# nothing\n").unwrap();

@@ -1,4 +1,4 @@
-//! What a cache did for one request.
+//! The result of one request in a cache.
 
 use std::ops::AddAssign;
 
@@ -8,7 +8,7 @@ use crate::telemetry::{Declaration, MetricKind, MetricUnit};
 
 macro_rules! outcomes {
     ($($(#[doc = $help:literal])+ $variant:ident $count:ident,)*) => {
-        /// What a cache did for one request.
+        /// The result of one request in a cache.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "lowercase")]
         pub enum Outcome {
@@ -28,7 +28,7 @@ macro_rules! outcomes {
             }
         }
 
-        /// How many requests had each outcome.
+        /// The number of requests by outcome.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]
         pub struct Outcomes {
@@ -47,7 +47,7 @@ macro_rules! outcomes {
                 read: |outcomes| Some(outcomes.$count as f64),
             }),*];
 
-            /// How many requests had this one.
+            /// The number of requests with this outcome.
             #[must_use]
             pub const fn of(&self, outcome: Outcome) -> u64 {
                 match outcome {
@@ -55,14 +55,14 @@ macro_rules! outcomes {
                 }
             }
 
-            /// How many requests had this one, to be changed.
+            /// The number of requests with this outcome, mutable.
             pub fn of_mut(&mut self, outcome: Outcome) -> &mut u64 {
                 match outcome {
                     $(Outcome::$variant => &mut self.$count,)*
                 }
             }
 
-            /// Counts one more.
+            /// Counts one request.
             pub fn record(&mut self, outcome: Outcome) {
                 *self.of_mut(outcome) += 1;
             }

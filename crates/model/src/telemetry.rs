@@ -56,15 +56,15 @@ pub enum MetricUnit {
 pub struct Declaration<S: 'static> {
     /// Name of the field.
     pub field: &'static str,
-    /// Name of the family in Prometheus. Fields that differ by a label share a family, and stand side by side.
+    /// Name of the family in Prometheus. Fields that differ by a label share a family, and are adjacent.
     pub family: &'static str,
-    /// What tells the field from others of its family.
+    /// The label that distinguishes the field within its family.
     pub label: Option<(&'static str, &'static str)>,
     /// How it changes.
     pub kind: MetricKind,
     /// Its unit.
     pub unit: MetricUnit,
-    /// What it counts, in a line.
+    /// The meaning of the metric, in one line.
     pub help: &'static str,
     /// Its value; `None`: it has none now.
     pub read: fn(&S) -> Option<f64>,
@@ -126,7 +126,7 @@ pub struct HistogramDeclaration<S: 'static> {
     pub field: &'static str,
     /// Name of the family in Prometheus.
     pub family: &'static str,
-    /// What it measures, in a line.
+    /// The meaning of the metric, in one line.
     pub help: &'static str,
     /// Its value; `None`: it is not measured.
     pub read: fn(&S) -> Option<&TimeHistogram>,

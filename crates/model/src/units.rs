@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_to_write_instead() {
+    fn errors_name_the_remedy() {
         for (text, message) in [
             ("250", "`250` has no unit: write `250ms` or `250s`"),
             ("5 minutes", "`minutes` is no unit of time: use ns, us, ms, s, m, h or d"),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_sizes_and_says_what_to_write_instead() {
+    fn sizes_are_parsed_and_errors_name_the_remedy() {
         for (text, bytes) in
             [("0", 0), ("7B", 7), ("1.5KiB", 1_536), ("300 KiB", 307_200), ("1GB", 1_000_000_000)]
         {

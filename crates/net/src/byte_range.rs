@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_ends_with_the_body() {
+    fn range_ends_with_the_body() {
         for (specifier, expected) in [
             ("0-1", Some(0..2)),
             ("1-", Some(1..11)),

@@ -1,11 +1,11 @@
-//! What clients and servers of this workspace share.
+//! Code that clients and servers of this workspace share.
 //!
 //! | module | contents | feature |
 //! |---|---|---|
 //! | [`byte_range`] | `Range` and `Content-Range` (RFC 9110, 14) | |
 //! | [`location`] | references such as `Location` (RFC 3986, 5.2) | |
 //! | `proc` | processor time and memory of processes and of the machine | `proc` |
-//! | `tls` | which certificates a client accepts | `tls` |
+//! | `tls` | the certificates that a client accepts | `tls` |
 //!
 //! The first two have no dependencies.
 

@@ -1,4 +1,4 @@
-//! What Linux reports in `/proc`. `None`: it does not report it, or the process has ended.
+//! Figures from Linux's `/proc`. `None`: Linux does not report the figure, or the process has ended.
 
 use std::{fs, time::Duration};
 
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_own_process_has_memory_and_processor_time() {
+    fn own_process_has_memory_and_processor_time() {
         let pid = std::process::id();
         assert!(own_resident_bytes().is_some_and(|bytes| bytes > 1 << 20));
         assert!(resident_bytes(pid).is_some_and(|bytes| bytes > 1 << 20));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_name_may_contain_parentheses_and_spaces() {
+    fn process_name_may_contain_parentheses_and_spaces() {
         let stat = "7 (a) R 1) S 1 7 7 0 -1 4194560 1 2 3 4 30 12 5 6 20 0 1 0";
         assert_eq!(parse_cpu_ticks(stat), Some(42));
         assert_eq!((parse_cpu_ticks(""), parse_cpu_ticks("7 (a) S 1")), (None, None));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_trimmed() {
+    fn field_is_trimmed() {
         let text = "processor\t: 0\nmodel name\t: A CPU @ 2 GHz: fast\nmodel name\t: B\n";
         assert_eq!(parse_field(text, "model name"), Some("A CPU @ 2 GHz: fast"));
         assert_eq!(parse_field(text, "MemTotal"), None);

@@ -1,4 +1,4 @@
-//! Which certificates a client accepts: rustls with ring, TLS 1.2 and 1.3.
+//! The certificates that a client accepts: rustls with ring, TLS 1.2 and 1.3.
 
 use std::{
     error::Error,
@@ -14,7 +14,7 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
 };
 
-/// Which certificates a client accepts.
+/// The certificates that a client accepts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
     /// Certificates of the authorities that the system trusts.
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_authorities_has_a_certificate() {
+    fn file_of_authorities_has_a_certificate() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = |name: &str| folder.path().join(name);
         let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");

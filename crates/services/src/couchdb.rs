@@ -56,7 +56,7 @@ is_a_server!(CouchDbServer);
 
 /// Succeeds if the server responds, also with 401.
 fn welcome(port: u16) -> Result<(), String> {
-    let ask = || -> std::io::Result<String> {
+    let probe = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_read_timeout(Some(Duration::from_secs(1)))?;
         stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
@@ -64,7 +64,7 @@ fn welcome(port: u16) -> Result<(), String> {
         stream.read_to_string(&mut answer)?;
         Ok(answer)
     };
-    match ask() {
+    match probe() {
         Ok(answer) if answer.starts_with("HTTP/1.1 401") => Ok(()),
         Ok(answer) => Err(format!("it answers {answer:?}")),
         Err(error) => Err(error.to_string()),

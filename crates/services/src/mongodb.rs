@@ -113,12 +113,12 @@ const HELLO: &[u8] = b"\x34\0\0\0\x01\0\0\0\0\0\0\0\xdd\x07\0\0\0\0\0\0\0\
 
 /// Succeeds if the server responds to [`HELLO`], which needs no authentication.
 fn greet(port: u16) -> Result<(), String> {
-    let ask = || -> std::io::Result<()> {
+    let probe = || -> std::io::Result<()> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_read_timeout(Some(Duration::from_secs(1)))?;
         stream.write_all(HELLO)?;
         let mut length = [0; 4];
         stream.read_exact(&mut length)
     };
-    ask().map_err(|error| error.to_string())
+    probe().map_err(|error| error.to_string())
 }

@@ -98,9 +98,9 @@ impl PostgresServer {
         }
         // QUIT ends all sessions at once, without a checkpoint.
         self.server.start("QUIT", &command, |port| {
-            let mut ask = Command::new(self.programs.join("pg_isready"));
-            ask.args(["--host", "127.0.0.1", "--port"]).arg(port.to_string());
-            run(&mut ask).map(drop).map_err(|error| error.to_string())
+            let mut probe = Command::new(self.programs.join("pg_isready"));
+            probe.args(["--host", "127.0.0.1", "--port"]).arg(port.to_string());
+            run(&mut probe).map(drop).map_err(|error| error.to_string())
         })
     }
 
@@ -117,7 +117,7 @@ impl PostgresServer {
     }
 
     /// Runs SQL in `psql`. The result has one line for each row and `|` between columns.
-    pub fn ask(&self, sql: &str) -> Result<String, ServiceError> {
+    pub fn query(&self, sql: &str) -> Result<String, ServiceError> {
         let mut psql = Command::new(self.programs.join("psql"));
         psql.args(["--no-psqlrc", "--no-align", "--tuples-only", "--quiet", "--set=ON_ERROR_STOP=1"]);
         psql.args(["--host=127.0.0.1", "--dbname=postgres", "--username", USER, "--port"]);

@@ -21,7 +21,7 @@ use tempfile::TempDir;
 
 /// A script that starts a server and stops it when standard input ends: because the owner of the other end closed it
 /// or died.
-const SERVER_KEEPER: &str = r#"
+const SERVER_GUARD: &str = r#"
 signal=$1; log=$2; shift 2
 "$@" >>"$log" 2>&1 &
 server=$!
@@ -33,7 +33,7 @@ wait $server 2>/dev/null
 "#;
 
 /// A script that removes a folder when standard input ends. It retries: a stopping server may still write to it.
-const FOLDER_KEEPER: &str = r#"
+const FOLDER_GUARD: &str = r#"
 cat >/dev/null
 for again in 1 2 3 4 5 6 7 8 9; do rm -rf "$1" 2>/dev/null && break; sleep 1; done
 "#;
@@ -42,13 +42,13 @@ for again in 1 2 3 4 5 6 7 8 9; do rm -rf "$1" 2>/dev/null && break; sleep 1; do
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The interval of readiness checks.
-const ASK_EVERY: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
     /// The program cannot be run.
     #[error("cannot start {program}: {error}; `make deps` installs what tests need")]
-    NotThere { program: String, error: std::io::Error },
+    CannotStart { program: String, error: std::io::Error },
     /// The process ended, or was not ready in time.
     #[error("{program} did not come up: {reason}; it said:\n{log}")]
     NotReady {
@@ -59,24 +59,24 @@ pub enum ServiceError {
         log: String,
     },
     /// A setup program or a client program failed.
-    #[error("{program} failed: {said}")]
+    #[error("{program} failed: {output}")]
     Failed {
         program: String,
         /// The program's output.
-        said: String,
+        output: String,
     },
     /// The folder or the port cannot be created.
     #[error("no place for a server: {0}")]
-    NoPlace(#[from] std::io::Error),
+    NoFolderOrPort(#[from] std::io::Error),
 }
 
 /// A running server. A drop kills it.
 #[derive(Debug)]
 pub struct ServerProcess {
     program: String,
-    keeper: Child,
-    /// Stays open: otherwise the keeper's writes to standard output would fail.
-    _said: BufReader<ChildStdout>,
+    guard: Child,
+    /// Stays open: otherwise the guard's writes to standard output would fail.
+    _stdout: BufReader<ChildStdout>,
     server: Pid,
 }
 
@@ -86,15 +86,15 @@ pub fn free_port() -> Result<u16, ServiceError> {
 }
 
 /// Repeats a check until it succeeds; at the time limit, returns its last error.
-pub(crate) fn await_that(is_so: impl Fn() -> Result<(), String>) -> Result<(), String> {
-    let mut tries_left = START_TIMEOUT.as_millis() / ASK_EVERY.as_millis();
+pub(crate) fn retry_until_ok(check: impl Fn() -> Result<(), String>) -> Result<(), String> {
+    let mut tries_left = START_TIMEOUT.as_millis() / CHECK_INTERVAL.as_millis();
     loop {
-        match is_so() {
+        match check() {
             Err(_) if tries_left > 0 => tries_left -= 1,
             end => return end,
         }
         #[expect(clippy::disallowed_methods, reason = "servers do not report their readiness")]
-        thread::sleep(ASK_EVERY);
+        thread::sleep(CHECK_INTERVAL);
     }
 }
 
@@ -102,14 +102,14 @@ pub(crate) fn await_that(is_so: impl Fn() -> Result<(), String>) -> Result<(), S
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    keeper: Child,
+    guard: Child,
 }
 
 impl Folder {
     pub(crate) fn new(name: &str) -> Result<Self, ServiceError> {
         let folder = TempDir::with_prefix(format!("stockade-{name}-"))?;
-        let keeper = keeper(FOLDER_KEEPER).arg(folder.path()).spawn()?;
-        Ok(Self { path: folder.keep(), keeper })
+        let guard = guard(FOLDER_GUARD).arg(folder.path()).spawn()?;
+        Ok(Self { path: folder.keep(), guard })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -119,7 +119,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        end(&mut self.keeper);
+        end(&mut self.guard);
     }
 }
 
@@ -128,13 +128,13 @@ pub(crate) fn run(command: &mut Command) -> Result<String, ServiceError> {
     let program = command.get_program().to_string_lossy().into_owned();
     // The server's user may have no access to the current folder.
     let output = command.current_dir("/").output();
-    let output = output.map_err(|error| ServiceError::NotThere { program: program.clone(), error })?;
-    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    let output = output.map_err(|error| ServiceError::CannotStart { program: program.clone(), error })?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if !output.status.success() {
-        let said = format!("{}\n{}", said(&output.stdout), said(&output.stderr)).trim().to_owned();
-        return Err(ServiceError::Failed { program, said });
+        let output = format!("{}\n{}", text(&output.stdout), text(&output.stderr)).trim().to_owned();
+        return Err(ServiceError::Failed { program, output });
     }
-    Ok(said(&output.stdout))
+    Ok(text(&output.stdout))
 }
 
 /// Checks for the program first, because the shell that starts it reports a missing one only in the log.
@@ -146,22 +146,22 @@ fn is_installed(program: &str) -> bool {
 }
 
 /// A shell that runs until its standard input ends.
-fn keeper(script: &str) -> Command {
-    let mut keeper = Command::new("sh");
-    // A process group of its own, because Ctrl-C at a terminal must not stop the keeper before its cleanup.
-    keeper.args(["-c", script, "keeper"]).stdin(Stdio::piped()).process_group(0);
-    keeper
+fn guard(script: &str) -> Command {
+    let mut guard = Command::new("sh");
+    // A process group of its own, because Ctrl-C at a terminal must not stop the guard before its cleanup.
+    guard.args(["-c", script, "guard"]).stdin(Stdio::piped()).process_group(0);
+    guard
 }
 
-/// Closes the keeper's standard input and waits for the end of its cleanup.
-fn end(keeper: &mut Child) {
-    drop(keeper.stdin.take());
-    let _ = keeper.wait();
+/// Closes the guard's standard input and waits for the end of its cleanup.
+fn end(guard: &mut Child) {
+    drop(guard.stdin.take());
+    let _ = guard.wait();
 }
 
 impl ServerProcess {
     /// Starts a server and waits until `is_ready` succeeds. The server's output goes to `log` in the folder. To stop the
-    /// server, the keeper sends it `signal`.
+    /// server, the guard sends it `signal`.
     pub(crate) fn start<S: AsRef<OsStr>>(
         folder: &Folder,
         signal: &str,
@@ -170,26 +170,27 @@ impl ServerProcess {
     ) -> Result<Self, ServiceError> {
         let program = command.first().map(|program| program.as_ref().to_string_lossy().into_owned());
         let program = program.unwrap_or_default();
-        let not_there = |error| ServiceError::NotThere { program: program.clone(), error };
+        let cannot_start = |error| ServiceError::CannotStart { program: program.clone(), error };
         if !is_installed(&program) {
-            return Err(not_there(std::io::ErrorKind::NotFound.into()));
+            return Err(cannot_start(std::io::ErrorKind::NotFound.into()));
         }
         let log = folder.path().join("log");
-        let mut keeper = keeper(SERVER_KEEPER);
-        keeper.arg(signal).arg(&log).args(command).stdout(Stdio::piped());
-        let mut keeper = keeper.spawn().map_err(not_there)?;
-        let said = keeper.stdout.take().ok_or_else(|| not_there(std::io::ErrorKind::BrokenPipe.into()))?;
-        let (mut said, mut line) = (BufReader::new(said), String::new());
-        said.read_line(&mut line).map_err(not_there)?;
+        let mut guard = guard(SERVER_GUARD);
+        guard.arg(signal).arg(&log).args(command).stdout(Stdio::piped());
+        let mut guard = guard.spawn().map_err(cannot_start)?;
+        let stdout =
+            guard.stdout.take().ok_or_else(|| cannot_start(std::io::ErrorKind::BrokenPipe.into()))?;
+        let (mut stdout, mut line) = (BufReader::new(stdout), String::new());
+        stdout.read_line(&mut line).map_err(cannot_start)?;
         let server = line.trim().parse().ok().and_then(Pid::from_raw);
-        let server = server.ok_or_else(|| not_there(std::io::ErrorKind::InvalidData.into()))?;
-        let process = Self { program, keeper, _said: said, server };
+        let server = server.ok_or_else(|| cannot_start(std::io::ErrorKind::InvalidData.into()))?;
+        let process = Self { program, guard, _stdout: stdout, server };
         process.await_ready(&log, is_ready)?;
         Ok(process)
     }
 
     fn await_ready(&self, log: &Path, is_ready: impl Fn() -> Result<(), String>) -> Result<(), ServiceError> {
-        let mut tries_left = START_TIMEOUT.as_millis() / ASK_EVERY.as_millis();
+        let mut tries_left = START_TIMEOUT.as_millis() / CHECK_INTERVAL.as_millis();
         loop {
             let reason = match is_ready() {
                 // Another process may have taken the port.
@@ -205,11 +206,11 @@ impl ServerProcess {
             }
             tries_left -= 1;
             #[expect(clippy::disallowed_methods, reason = "a server does not report its readiness")]
-            thread::sleep(ASK_EVERY);
+            thread::sleep(CHECK_INTERVAL);
         }
     }
 
-    /// True if the process exists and is no zombie. The keeper reaps it only at the end.
+    /// True if the process exists and is no zombie. The guard reaps it only at the end.
     fn is_alive(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.server.as_raw_nonzero()));
         stat.is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
@@ -230,17 +231,17 @@ impl ServerProcess {
     /// Kills the server and its children at once.
     pub fn kill(&mut self) {
         self.freeze();
-        let family = self.children().chain([self.server]);
-        let family: Vec<_> =
-            family.filter_map(|process| pidfd_open(process, PidfdFlags::empty()).ok()).collect();
-        for process in &family {
+        let processes = self.children().chain([self.server]);
+        let processes: Vec<_> =
+            processes.filter_map(|process| pidfd_open(process, PidfdFlags::empty()).ok()).collect();
+        for process in &processes {
             let _ = pidfd_send_signal(process, Signal::KILL);
         }
         // Waits for the children, because a server that replaces this one would find them.
-        for process in &family {
+        for process in &processes {
             let _ = poll(&mut [PollFd::new(process, PollFlags::IN)], None);
         }
-        end(&mut self.keeper);
+        end(&mut self.guard);
     }
 
     /// The child processes that still run.
@@ -263,6 +264,6 @@ fn signal(process: Pid, signal: Signal) {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        end(&mut self.keeper);
+        end(&mut self.guard);
     }
 }

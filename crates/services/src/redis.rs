@@ -50,24 +50,24 @@ is_a_server!(RedisServer);
 
 /// Succeeds if the server responds, also with a request for a password.
 fn ping(port: u16) -> Result<(), String> {
-    match say(port, "PING") {
-        Ok(answer) if answer.starts_with("+PONG") || answer.starts_with("-NOAUTH") => Ok(()),
-        Ok(answer) => Err(format!("it answers {answer:?}")),
+    match send_command(port, "PING") {
+        Ok(reply) if reply.starts_with("+PONG") || reply.starts_with("-NOAUTH") => Ok(()),
+        Ok(reply) => Err(format!("it answers {reply:?}")),
         Err(error) => Err(error.to_string()),
     }
 }
 
 /// Sends a command and returns the reply: a line or a bulk string.
-pub(crate) fn say(port: u16, command: &str) -> std::io::Result<String> {
+pub(crate) fn send_command(port: u16, command: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;
     stream.write_all(format!("{command}\r\n").as_bytes())?;
-    let (mut answer, mut said) = (String::new(), BufReader::new(stream));
-    said.read_line(&mut answer)?;
-    if let Some(length) = answer.strip_prefix('$').and_then(|length| length.trim().parse().ok()) {
+    let (mut reply, mut reader) = (String::new(), BufReader::new(stream));
+    reader.read_line(&mut reply)?;
+    if let Some(length) = reply.strip_prefix('$').and_then(|length| length.trim().parse().ok()) {
         let mut text = vec![0; length];
-        said.read_exact(&mut text)?;
-        answer = String::from_utf8_lossy(&text).into_owned();
+        reader.read_exact(&mut text)?;
+        reply = String::from_utf8_lossy(&text).into_owned();
     }
-    Ok(answer.trim_end().to_owned())
+    Ok(reply.trim_end().to_owned())
 }

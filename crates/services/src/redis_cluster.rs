@@ -2,7 +2,9 @@
 
 use std::ffi::OsString;
 
-use crate::{RunningServer, ServiceError, free_port, process::await_that, redis::say, server::is_a_server};
+use crate::{
+    RunningServer, ServiceError, free_port, process::retry_until_ok, redis::send_command, server::is_a_server,
+};
 
 const SERVERS: usize = 3;
 
@@ -27,26 +29,30 @@ impl RedisCluster {
         let cluster = Self { servers };
         for (number, server) in cluster.servers.iter().enumerate() {
             let [from, to] = [number, number + 1].map(|number| number * SLOTS / SERVERS);
-            server.tell(&format!("CLUSTER ADDSLOTSRANGE {from} {}", to - 1))?;
-            server.tell(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1))?;
+            server.run_command(&format!("CLUSTER ADDSLOTSRANGE {from} {}", to - 1))?;
+            server.run_command(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1))?;
         }
         for server in &cluster.servers[1..] {
-            cluster.servers[0].tell(&format!("CLUSTER MEET 127.0.0.1 {} {}", server.port(), server.bus))?;
+            cluster.servers[0].run_command(&format!(
+                "CLUSTER MEET 127.0.0.1 {} {}",
+                server.port(),
+                server.bus
+            ))?;
         }
-        cluster.await_whole()?;
+        cluster.await_complete()?;
         Ok(cluster)
     }
 
     /// Waits until all servers know the owner of every slot.
-    pub fn await_whole(&self) -> Result<(), ServiceError> {
-        const WHOLE: [&str; 2] = ["cluster_state:ok", "cluster_slots_ok:16384"];
+    pub fn await_complete(&self) -> Result<(), ServiceError> {
+        const COMPLETE: [&str; 2] = ["cluster_state:ok", "cluster_slots_ok:16384"];
         for server in &self.servers {
-            let is_whole = || match say(server.port(), "CLUSTER INFO") {
-                Ok(info) if WHOLE.iter().all(|line| info.contains(line)) => Ok(()),
+            let is_complete = || match send_command(server.port(), "CLUSTER INFO") {
+                Ok(info) if COMPLETE.iter().all(|line| info.contains(line)) => Ok(()),
                 Ok(info) => Err(info),
                 Err(error) => Err(error.to_string()),
             };
-            await_that(is_whole).map_err(|reason| server.failed(reason))?;
+            retry_until_ok(is_complete).map_err(|reason| server.failed(reason))?;
         }
         Ok(())
     }
@@ -65,7 +71,7 @@ impl RedisCluster {
 
     /// The index of the server that has the slot of `name`.
     pub fn server_of(&self, name: &str) -> Result<usize, ServiceError> {
-        let slot = self.servers[0].tell(&format!("CLUSTER KEYSLOT {name}"))?;
+        let slot = self.servers[0].run_command(&format!("CLUSTER KEYSLOT {name}"))?;
         let slot: usize = slot.trim_start_matches(':').parse().map_err(|_| self.servers[0].failed(slot))?;
         Ok((0..SERVERS).rfind(|number| number * SLOTS / SERVERS <= slot).unwrap_or(0))
     }
@@ -78,7 +84,7 @@ impl RedisCluster {
     /// Restarts a server, empty, with its slots, and waits until the other servers know it.
     pub fn restart(&mut self, server: usize) -> Result<(), ServiceError> {
         self.servers[server].restart()?;
-        self.await_whole()
+        self.await_complete()
     }
 }
 
@@ -97,17 +103,17 @@ impl ClusterNode {
         );
         let mut command: Vec<_> = command.split(' ').map(OsString::from).collect();
         command.push(self.folder().into());
-        let is_ready = |port| match say(port, "PING") {
-            Ok(answer) if answer.starts_with("+PONG") => Ok(()),
-            Ok(answer) => Err(format!("it answers {answer:?}")),
+        let is_ready = |port| match send_command(port, "PING") {
+            Ok(reply) if reply.starts_with("+PONG") => Ok(()),
+            Ok(reply) => Err(format!("it answers {reply:?}")),
             Err(error) => Err(error.to_string()),
         };
         self.server.start("KILL", &command, is_ready)
     }
 
-    fn tell(&self, command: &str) -> Result<String, ServiceError> {
-        let answer = say(self.port(), command)?;
-        if answer.starts_with('-') { Err(self.failed(format!("{command}: {answer}"))) } else { Ok(answer) }
+    fn run_command(&self, command: &str) -> Result<String, ServiceError> {
+        let reply = send_command(self.port(), command)?;
+        if reply.starts_with('-') { Err(self.failed(format!("{command}: {reply}"))) } else { Ok(reply) }
     }
 
     fn failed(&self, reason: String) -> ServiceError {

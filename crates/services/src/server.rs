@@ -23,7 +23,7 @@ impl RunningServer {
     }
 
     /// Starts the process and waits until `is_ready` succeeds, which receives the port. Kills a running process first.
-    /// To stop the server, the keeper sends it this signal.
+    /// To stop the server, the guard sends it this signal.
     pub(crate) fn start<S: AsRef<OsStr>>(
         &mut self,
         signal: &str,
@@ -45,7 +45,6 @@ impl RunningServer {
     }
 
     /// Kills the server and its child processes. Connections are reset, and data in memory is lost.
-    /// lost.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill();

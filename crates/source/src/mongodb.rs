@@ -130,7 +130,7 @@ impl MongoDbLocation {
 impl MongoDbSource {
     /// Waits for a permit, then sends the request on the runtime of the connections, and waits for the reply, at most
     /// the timeout together.
-    async fn ask<T, F>(
+    async fn run<T, F>(
         &self,
         query: impl FnOnce(Arc<MongoDbCollection>) -> F + Send,
     ) -> Result<T, SourceError>
@@ -143,16 +143,16 @@ impl MongoDbSource {
         let until = time.now() + collection.timeout;
         let answer = before(time, until, async {
             let permit = Arc::clone(&self.permits).acquire_owned().await.ok()?;
-            let (tell, told) = oneshot::channel();
+            let (sender, receiver) = oneshot::channel();
             let (query, time) = (query(Arc::clone(collection)), time.clone());
             collection.time.spawn(async move {
                 if let Some(answer) = before(&time, until + ABANDONED_QUERY_MAX, query).await {
                     // An error means that the caller was dropped.
-                    let _ = tell.send(answer);
+                    let _ = sender.send(answer);
                 }
                 drop(permit);
             });
-            told.await.ok()
+            receiver.await.ok()
         });
         let answer = match answer.await {
             Some(Some(answer)) => answer,
@@ -166,10 +166,10 @@ impl MongoDbSource {
 impl Source for MongoDbSource {
     fn fetch<'a>(&'a self, id: &'a str) -> SourceFuture<'a, Option<Document>> {
         let query = key::equals(&self.collection.key, id);
-        Box::pin(self.ask(|collection| async move { collection.find(query).await }))
+        Box::pin(self.run(|collection| async move { collection.find(query).await }))
     }
 
     fn ids(&self) -> SourceFuture<'_, Vec<Arc<str>>> {
-        Box::pin(self.ask(|collection| async move { collection.list().await }))
+        Box::pin(self.run(|collection| async move { collection.list().await }))
     }
 }

@@ -104,13 +104,13 @@ impl PostgresSource {
         let until = pool.time.now() + pool.timeout;
         let answer = before(&pool.time, until, async {
             let permit = Arc::clone(&self.permits).acquire_owned().await.ok()?;
-            let (tell, told) = oneshot::channel();
-            let asked = Arc::clone(pool).query(query, until, tell);
+            let (sender, receiver) = oneshot::channel();
+            let query = Arc::clone(pool).query(query, until, sender);
             pool.time.spawn(async {
-                asked.await;
+                query.await;
                 drop(permit);
             });
-            told.await.ok()
+            receiver.await.ok()
         });
         match answer.await {
             Some(Some(answer)) => answer,
@@ -126,28 +126,28 @@ impl PostgresPool {
         self: Arc<Self>,
         query: impl FnOnce(&PooledPostgresConnection) -> F,
         until: Time,
-        tell: oneshot::Sender<Result<Vec<Row>, SourceError>>,
+        sender: oneshot::Sender<Result<Vec<Row>, SourceError>>,
     ) where
         F: Future<Output = Result<Vec<Row>, Error>>,
     {
         let connection = match before(&self.time, self.time.now() + self.timeout, self.pool.get()).await {
             Some(Ok(connection)) => connection,
-            Some(Err(PoolError::Backend(error))) => return reply(tell, Err(self.failed(explain(&error)))),
-            Some(Err(error)) => return reply(tell, Err(self.failed(error))),
-            None => return reply(tell, Err(self.timed_out())),
+            Some(Err(PoolError::Backend(error))) => return send(sender, Err(self.failed(explain(&error)))),
+            Some(Err(error)) => return send(sender, Err(self.failed(error))),
+            None => return send(sender, Err(self.timed_out())),
         };
-        if tell.is_closed() {
+        if sender.is_closed() {
             return;
         }
         match before(&self.time, until, query(&connection)).await {
-            Some(Ok(rows)) => reply(tell, Ok(rows)),
-            Some(Err(error)) if is_invalid_key(&error) => reply(tell, Ok(Vec::new())),
+            Some(Ok(rows)) => send(sender, Ok(rows)),
+            Some(Err(error)) if is_invalid_key(&error) => send(sender, Ok(Vec::new())),
             Some(Err(error)) => {
                 drop(Object::take(connection));
-                reply(tell, Err(self.failed(explain(&error))));
+                send(sender, Err(self.failed(explain(&error))));
             }
             None => {
-                reply(tell, Err(self.timed_out()));
+                send(sender, Err(self.timed_out()));
                 let connection = Object::take(connection);
                 let has_stopped =
                     before(&self.time, self.time.now() + CANCEL_TIMEOUT, connection.cancel()).await;
@@ -168,8 +168,8 @@ impl PostgresPool {
 }
 
 /// An error means that the caller was dropped.
-fn reply<T>(tell: oneshot::Sender<T>, what: T) {
-    let _ = tell.send(what);
+fn send<T>(sender: oneshot::Sender<T>, reply: T) {
+    let _ = sender.send(reply);
 }
 
 impl Source for PostgresSource {

@@ -73,9 +73,9 @@ struct FetchGuard<'a, R: Runtime> {
 
 impl<R: Runtime> StagedSource<R> {
     /// Latencies and errors are drawn from `seed`.
-    pub fn new(source: Arc<dyn Source>, conduct: &SourceBehavior, runtime: R, seed: Seed) -> Self {
+    pub fn new(source: Arc<dyn Source>, behavior: &SourceBehavior, runtime: R, seed: Seed) -> Self {
         let state = StagedState {
-            queue: QueueModel::new(conduct.capacity),
+            queue: QueueModel::new(behavior.capacity),
             latencies: seed.stream("latency"),
             errors: seed.stream("errors"),
             fetches: 0,
@@ -86,7 +86,7 @@ impl<R: Runtime> StagedSource<R> {
         };
         Self {
             source,
-            stages: conduct.stages.clone(),
+            stages: behavior.stages.clone(),
             runtime,
             started_at: OnceLock::new(),
             state: Mutex::new(state),
@@ -168,8 +168,8 @@ impl<R: Runtime> StagedSource<R> {
             Availability::Silent => return StagedFetch::Unanswered(self.enter(state, now, now, false)),
         }
         let mut fails = false;
-        let ends_at = state.queue.admit(now, |turn: Time| -> Duration {
-            let stage = self.stages.at(turn - started_at);
+        let ends_at = state.queue.admit(now, |starts_at: Time| -> Duration {
+            let stage = self.stages.at(starts_at - started_at);
             fails = stage.errors > 0.0 && state.errors.random_bool(stage.errors.min(1.0));
             stage.latency.draw(&mut state.latencies)
         });

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_may_exceed_its_limit_by_the_duration_of_its_attempt() {
+    fn answer_may_exceed_its_limit_by_the_duration_of_its_attempt() {
         let millis = Duration::from_millis;
         let mut audit = AnswerAudit::new(Some(millis(100)), 1);
         let mut see = |age, took, version, floor| {

@@ -1,5 +1,5 @@
-//! The document app of the published Node test: documents of a database by their ids, through a cache, for whoever serves
-//! them over HTTP.
+//! The document app of the published Node test: it fetches documents of a database by their ids, through
+//! a cache. An HTTP server calls it.
 
 use std::sync::Arc;
 
@@ -19,20 +19,20 @@ use super::{
     tested_cache::{LookupError, RunningCache},
 };
 
-/// Where documents come from, and what stands before that.
+/// A source of documents and the cache in front of it.
 #[derive(Clone, Debug)]
 pub struct DocumentApp {
-    /// Where they truly live.
+    /// The database.
     pub source: SourceUrl,
-    /// What is asked for them.
+    /// The cache.
     pub target: TestedCache,
-    /// Where that keeps them, or has them under its own memory.
+    /// The cache's only tier, or its second tier under its memory.
     pub shared: Option<TierSettings>,
 }
 
-/// An [`DocumentApp`] that runs.
+/// A running [`DocumentApp`].
 pub struct RunningApp {
-    asked: RunningCache<Live>,
+    cache: RunningCache<Live>,
     source: Arc<StagedSource<Live>>,
     tier: Option<OpenTier>,
 }
@@ -52,7 +52,7 @@ pub enum DocumentError {
 }
 
 impl DocumentApp {
-    /// Opens what it takes, on the runtime of the caller.
+    /// Opens the source and the tier on the caller's runtime.
     pub async fn start(&self, live: Live, seed: Seed) -> Result<RunningApp, EngineError> {
         let source = self.source.open().await?;
         let source = Arc::new(StagedSource::new(
@@ -68,16 +68,16 @@ impl DocumentApp {
             }
             None => (None, NodeTable::in_memory()),
         };
-        let asked = self.target.start(&source, &live, seed, tier.as_ref(), table)?;
+        let cache = self.target.start(&source, &live, seed, tier.as_ref(), table)?;
         source.start();
-        Ok(RunningApp { asked, source, tier })
+        Ok(RunningApp { cache, source, tier })
     }
 }
 
 impl RunningApp {
-    /// The document of this id, and what was done for it.
+    /// The document with this id, and the outcome of the lookup.
     pub async fn document(&self, id: &str) -> Result<(Document, Outcome), DocumentError> {
-        match self.asked.ask(&id.into()).await {
+        match self.cache.request(&id.into()).await {
             Ok(answer) => Ok((answer.value.document, answer.outcome)),
             Err(unanswered) => Err(unanswered.into()),
         }
@@ -86,7 +86,7 @@ impl RunningApp {
     /// The statistics of the cache; loads are fetches at the source.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        Stats { loads: self.source.fetches(), ..self.asked.stats() }
+        Stats { loads: self.source.fetches(), ..self.cache.stats() }
     }
 
     /// Ends it, and leaves nothing behind where it is shared.
@@ -99,7 +99,7 @@ impl RunningApp {
 
 impl From<LookupError> for DocumentError {
     fn from(unanswered: LookupError) -> Self {
-        let said = unanswered.to_string();
+        let message = unanswered.to_string();
         let cause: Option<&(dyn std::error::Error + 'static)> = match &unanswered {
             LookupError::Cache(stockade_cache::Error::Load(error)) => Some(error.as_ref()),
             LookupError::Cache(_) => None,
@@ -108,9 +108,9 @@ impl From<LookupError> for DocumentError {
         match cause {
             Some(cause) if cause.is::<NotFound>() => Self::Missing,
             Some(cause) if matches!(cause.downcast_ref(), Some(SourceError::TimedOut { .. })) => {
-                Self::TimedOut(said)
+                Self::TimedOut(message)
             }
-            _ => Self::Failed(said),
+            _ => Self::Failed(message),
         }
     }
 }

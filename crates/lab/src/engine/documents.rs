@@ -22,14 +22,14 @@ pub enum DocumentCountError {
     Unknown(String),
     /// The source has fewer than a burst requires.
     #[error(
-        "fixed:{asked} asks for {asked} documents, and the source has {available}: ask for at most {available}"
+        "fixed:{requested} asks for {requested} documents, and the source has {available}: ask for at most {available}"
     )]
-    TooMany { asked: usize, available: usize },
+    TooMany { requested: usize, available: usize },
     /// The source has fewer than an open load requires.
     #[error(
-        "the load is for {asked} keys, and the source has {available} documents: ask for at most {available}"
+        "the load is for {requested} keys, and the source has {available} documents: ask for at most {available}"
     )]
-    TooManyKeys { asked: usize, available: usize },
+    TooManyKeys { requested: usize, available: usize },
     #[error("the source has no documents: fill it with --docs-from FILE.jsonl")]
     NoDocuments,
 }
@@ -38,8 +38,10 @@ impl DocumentCount {
     pub(super) fn count(self, workers: usize, available: usize) -> Result<usize, DocumentCountError> {
         match self {
             _ if available == 0 => Err(DocumentCountError::NoDocuments),
-            Self::Fixed(asked) if asked > available => Err(DocumentCountError::TooMany { asked, available }),
-            Self::Fixed(asked) => Ok(asked),
+            Self::Fixed(requested) if requested > available => {
+                Err(DocumentCountError::TooMany { requested, available })
+            }
+            Self::Fixed(requested) => Ok(requested),
             Self::Scaled => Ok((workers / (available / 2).max(1) + 1).min(available)),
         }
     }
@@ -106,12 +108,14 @@ pub(super) struct KeyDraws {
 }
 
 impl Popularity {
-    /// The number of keys: `asked`, or all documents.
-    pub(super) fn count(asked: Option<usize>, available: usize) -> Result<usize, DocumentCountError> {
-        match asked {
+    /// The number of keys: `requested`, or all documents.
+    pub(super) fn count(requested: Option<usize>, available: usize) -> Result<usize, DocumentCountError> {
+        match requested {
             _ if available == 0 => Err(DocumentCountError::NoDocuments),
-            Some(asked) if asked > available => Err(DocumentCountError::TooManyKeys { asked, available }),
-            asked => Ok(asked.unwrap_or(available)),
+            Some(requested) if requested > available => {
+                Err(DocumentCountError::TooManyKeys { requested, available })
+            }
+            requested => Ok(requested.unwrap_or(available)),
         }
     }
 
@@ -163,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scaled_rule_is_the_published_one() {
+    fn scaled_rule_is_the_published_one() {
         for (available, counts) in [(680, [1, 1, 3, 30]), (777, [1, 1, 3, 26])] {
             let scaled = [10, 100, 1_000, 10_000]
                 .map(|workers| DocumentCount::Scaled.count(workers, available).unwrap());
@@ -199,7 +203,7 @@ mod tests {
         assert!(shares(Popularity::Uniform).into_iter().all(|share| (share - 0.25).abs() < 0.007));
         assert_eq!(
             Popularity::count(Some(5), 4),
-            Err(DocumentCountError::TooManyKeys { asked: 5, available: 4 })
+            Err(DocumentCountError::TooManyKeys { requested: 5, available: 4 })
         );
         assert_eq!((Popularity::count(None, 4), Popularity::count(Some(3), 4)), (Ok(4), Ok(3)));
     }
@@ -211,7 +215,7 @@ mod tests {
         }
         assert_eq!(
             DocumentCount::Fixed(3).count(10, 2),
-            Err(DocumentCountError::TooMany { asked: 3, available: 2 })
+            Err(DocumentCountError::TooMany { requested: 3, available: 2 })
         );
         assert_eq!(DocumentCount::Scaled.count(10, 0), Err(DocumentCountError::NoDocuments));
     }

@@ -48,7 +48,7 @@ pub enum TtlUnit {
 }
 
 impl NodeTest {
-    /// Whether a value with this TTL in whole seconds is refreshed now. A `draw` of 0 always refreshes, as
+    /// True if a value with this TTL in whole seconds is refreshed now. A `draw` of 0 always refreshes, as
     /// `Math.log(0)` does.
     fn refreshes(&self, ttl_secs: u64, delta_ms: u64, draw: f64) -> bool {
         let ttl = match self.unit {
@@ -101,7 +101,7 @@ impl<R: Runtime> NodeCache<R> {
         Self { test, source, time, table, state: Mutex::new(state) }
     }
 
-    pub(super) async fn ask(
+    pub(super) async fn request(
         self: &Arc<Self>,
         key: &Arc<str>,
     ) -> Result<Answer<VersionedDocument>, Box<dyn std::error::Error + Send + Sync>> {
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_unit_bug_refreshes_a_fifth_of_reads() {
+    fn unit_bug_refreshes_a_fifth_of_reads() {
         // A 20 ms loader and 30 s left: exp(-30 / 20) of the reads.
         let share = |unit| {
             let test = NodeTest { ttl: Duration::from_mins(1), beta: 1.0, unit };
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draw_of_zero_always_refreshes() {
+    fn draw_of_zero_always_refreshes() {
         let test = NodeTest { ttl: Duration::from_mins(1), beta: 1.0, unit: TtlUnit::Milliseconds };
         assert!(test.refreshes(u64::MAX / 1_000, 1, 0.0));
     }

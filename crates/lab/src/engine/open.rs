@@ -67,16 +67,16 @@ impl OpenLoad {
         let (tier, table) = tier.map_or((None, NodeTable::in_memory()), |(tier, table)| (Some(tier), table));
         let time = StartedClock::now(clock);
         let source = Arc::new(StagedSource::new(source, &self.conduct, time.clone(), seed));
-        let asked = Arc::new(self.target.start(&source, &time, seed, tier, table)?);
+        let cache = Arc::new(self.target.start(&source, &time, seed, tier, table)?);
         if self.traffic.warm {
-            warm(&asked, keys, &time).await;
+            warm(&cache, keys, &time).await;
         }
-        let warmed_up = asked.stats().into();
+        let warmed_up = cache.stats().into();
         let began = time.now();
         source.start();
         let audit = AnswerAudit::new(self.target.hard_limit(), keys.len());
         let run = Arc::new(OpenRun {
-            asked,
+            cache,
             source,
             keys: keys.into(),
             tally: Mutex::new(OpenTally::new(began, keys.len(), audit)),
@@ -93,7 +93,7 @@ impl OpenLoad {
         }
         self.send(&run, seed, sink).await;
         // A load may last until its deadline, which the run does not wait for.
-        let _ = before(&run.time, run.ends, run.asked.idle()).await;
+        let _ = before(&run.time, run.ends, run.cache.idle()).await;
         Ok(self.measured(&run, &warmed_up, sink))
     }
 
@@ -163,7 +163,7 @@ impl OpenLoad {
             tally.outcomes.error += lost;
             *tally.errors.entry("the request was lost: its task panicked".to_owned()).or_default() += lost;
         }
-        let counters = CacheCounters::from(run.asked.stats()).since(warmed_up);
+        let counters = CacheCounters::from(run.cache.stats()).since(warmed_up);
         let open = record::OpenFigures {
             strategy: self.name.clone(),
             schedule: self.traffic.schedule.to_string(),
@@ -193,7 +193,7 @@ impl OpenLoad {
             bytes_in: tally.bytes_in,
             service_sum: tally.service_sum,
             counters,
-            bytes_max: run.asked.bytes_max(),
+            bytes_max: run.cache.bytes_max(),
             errors: std::mem::take(&mut tally.errors),
             http: None,
         }
@@ -201,22 +201,22 @@ impl OpenLoad {
 }
 
 /// Loads every key once, `AT_ONCE` at a time.
-async fn warm<R: Runtime>(asked: &Arc<RunningCache<R>>, keys: &[Arc<str>], time: &R) {
+async fn warm<R: Runtime>(cache: &Arc<RunningCache<R>>, keys: &[Arc<str>], time: &R) {
     const AT_ONCE: usize = 1_000;
     for keys in keys.chunks(AT_ONCE) {
         let (alive, mut all_done) = mpsc::channel::<Infallible>(1);
         for key in keys {
-            let (asked, key, alive) = (Arc::clone(asked), Arc::clone(key), alive.clone());
+            let (cache, key, alive) = (Arc::clone(cache), Arc::clone(key), alive.clone());
             time.spawn(async move {
                 // A failed load is repeated by the first request for the key.
-                let _ = asked.ask(&key).await;
+                let _ = cache.request(&key).await;
                 drop(alive);
             });
         }
         drop(alive);
         all_done.recv().await;
     }
-    asked.idle().await;
+    cache.idle().await;
 }
 
 /// Writes until the end of the schedule; documents are drawn uniformly.
@@ -226,7 +226,7 @@ async fn write<R: Runtime>(run: Arc<OpenRun<R>>, writes: Writes, lasts: Duration
         run.time.sleep_until(run.began + due).await;
         let key = draws.random_range(0..run.keys.len());
         let version = run.source.write(&run.keys[key]);
-        run.asked.invalidate(&run.keys[key], writes.invalidation).await;
+        run.cache.invalidate(&run.keys[key], writes.invalidation).await;
         if writes.invalidation == Invalidation::Hard {
             run.tally().audit.raise(key, version);
         }
@@ -236,7 +236,7 @@ async fn write<R: Runtime>(run: Arc<OpenRun<R>>, writes: Writes, lasts: Duration
 
 /// The state that all requests of a load share.
 struct OpenRun<R: Runtime> {
-    asked: Arc<RunningCache<StartedClock<R>>>,
+    cache: Arc<RunningCache<StartedClock<R>>>,
     source: Arc<StagedSource<StartedClock<R>>>,
     time: StartedClock<R>,
     keys: Box<[Arc<str>]>,
@@ -254,7 +254,7 @@ impl<R: Runtime> OpenRun<R> {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether more may be sent. A client that gives up leaves its load behind; these loads have the same limit as
+    /// True if more may be sent. A client that gives up leaves its load behind; these loads have the same limit as
     /// requests.
     fn has_room(&self) -> bool {
         self.source.awaited() < self.max_in_flight
@@ -295,7 +295,7 @@ impl<R: Runtime> OpenRun<R> {
 /// Why a client has no answer.
 #[derive(Debug)]
 enum RequestError {
-    Told(LookupError),
+    Failed(LookupError),
     GaveUp(Duration),
     UnderWay,
 }
@@ -303,7 +303,7 @@ enum RequestError {
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Told(error) => error.fmt(f),
+            Self::Failed(error) => error.fmt(f),
             Self::GaveUp(after) => write!(f, "the client gave up after {}", format_duration(*after)),
             Self::UnderWay => f.write_str("still under way at the end"),
         }
@@ -321,7 +321,7 @@ struct OpenRequest<R: Runtime> {
 struct AttemptReply {
     outcome: Outcome,
     stamped: VersionedDocument,
-    asked: Time,
+    attempt_started: Time,
 }
 
 impl<R: Runtime> OpenRequest<R> {
@@ -335,8 +335,8 @@ impl<R: Runtime> OpenRequest<R> {
         let finished = run.time.now();
         let sample = |outcome, bytes| Sample { scheduled, started, finished, outcome, bytes };
         match end {
-            Ok(AttemptReply { outcome, stamped, asked }) => {
-                let (age, took) = (finished - stamped.at, finished - asked);
+            Ok(AttemptReply { outcome, stamped, attempt_started }) => {
+                let (age, took) = (finished - stamped.at, finished - attempt_started);
                 let served = ServedAnswer { age, took, version: stamped.version, floor };
                 tally.finish(&sample(outcome, stamped.document.len() as u64), Ok(served));
             }
@@ -353,7 +353,7 @@ impl<R: Runtime> OpenRun<R> {
         let mut left = self.retries.most;
         loop {
             let failure = match self.attempt(key).await {
-                Err(failure @ (RequestError::Told(_) | RequestError::GaveUp(_))) if left > 0 => failure,
+                Err(failure @ (RequestError::Failed(_) | RequestError::GaveUp(_))) if left > 0 => failure,
                 end => return end,
             };
             let again = self.time.now() + self.retries.backoff;
@@ -370,11 +370,13 @@ impl<R: Runtime> OpenRun<R> {
     }
 
     async fn attempt(&self, key: &Arc<str>) -> Result<AttemptReply, RequestError> {
-        let asked = self.time.now();
-        let patience = self.timeout.map_or(self.ends, |timeout| self.ends.min(asked + timeout));
-        match before(&self.time, patience, self.asked.ask(key)).await {
-            Some(Ok(answer)) => Ok(AttemptReply { outcome: answer.outcome, stamped: answer.value, asked }),
-            Some(Err(error)) => Err(RequestError::Told(error)),
+        let attempt_started = self.time.now();
+        let patience = self.timeout.map_or(self.ends, |timeout| self.ends.min(attempt_started + timeout));
+        match before(&self.time, patience, self.cache.request(key)).await {
+            Some(Ok(answer)) => {
+                Ok(AttemptReply { outcome: answer.outcome, stamped: answer.value, attempt_started })
+            }
+            Some(Err(error)) => Err(RequestError::Failed(error)),
             None => match self.timeout {
                 Some(timeout) if patience < self.ends => Err(RequestError::GaveUp(timeout)),
                 _ => Err(RequestError::UnderWay),

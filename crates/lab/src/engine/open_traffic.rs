@@ -35,7 +35,7 @@ pub struct Writes {
     pub invalidation: Invalidation,
 }
 
-/// What a client does after a failure: by default nothing.
+/// A client's attempts after a failure; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientRetries {
     /// The most attempts after the first.

@@ -105,7 +105,7 @@ impl EngineError {
         Self::Tier { url: tier.url.to_string(), reason: error.to_string() }
     }
 
-    /// Whether the request is wrong, rather than the machine or a server.
+    /// True if the request is wrong, rather than the machine or a server.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         match self {
@@ -279,7 +279,7 @@ struct MemoryExcess {
     most: usize,
 }
 
-/// Whether so many requests at once exceed 60 % of the memory.
+/// The excess over 60 % of the memory, if so many concurrent requests exceed it.
 fn memory_excess(requests: usize, each_bytes: u64, memory_mib: u64) -> Option<MemoryExcess> {
     let room_bytes = memory_mib * (1 << 20) / 10 * 6;
     let needed_bytes = (requests as u64).saturating_mul(each_bytes);

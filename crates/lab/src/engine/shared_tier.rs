@@ -18,6 +18,6 @@ pub(super) use without::{OpenTier, RedisTable};
 #[derive(Clone, Debug)]
 pub struct TierSettings {
     pub url: RunTierUrl,
-    /// Whether the cache has a memory tier above it.
+    /// True if the cache has a memory tier above it.
     pub has_memory: bool,
 }

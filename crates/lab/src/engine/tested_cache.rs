@@ -105,13 +105,13 @@ pub(super) enum LookupError {
 }
 
 impl<R: Runtime> RunningCache<R> {
-    pub(super) async fn ask(&self, key: &Arc<str>) -> Result<Answer<VersionedDocument>, LookupError> {
+    pub(super) async fn request(&self, key: &Arc<str>) -> Result<Answer<VersionedDocument>, LookupError> {
         match self {
             Self::Cache(cache, source) => {
                 let (source, id) = (Arc::clone(source), Arc::clone(key));
                 Ok(cache.get_with(Arc::clone(key), move || fetch(source, id)).await?)
             }
-            Self::NodeCache(node) => node.ask(key).await.map_err(LookupError::NodeCache),
+            Self::NodeCache(node) => node.request(key).await.map_err(LookupError::NodeCache),
         }
     }
 

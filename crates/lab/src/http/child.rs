@@ -74,7 +74,7 @@ pub enum ChildError {
 }
 
 impl ChildError {
-    /// Whether the file or the command line is wrong, rather than the machine.
+    /// True if the file or the command line is wrong, rather than the machine.
     pub(super) fn is_usage(&self) -> bool {
         matches!(self, Self::Failed { is_usage: true, .. })
     }
@@ -90,7 +90,7 @@ impl Child {
         let mut process = Command::new(program)
             .args(arguments)
             .arg("--ready-json")
-            // It ends when its standard input does: when this process is gone, whatever the reason.
+            // The child ends with its standard input, and so with this process.
             .arg("--until-stdin-ends")
             // Ctrl-C at a terminal goes to this process, which ends its children.
             .process_group(0)

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_does_not_end_a_read() {
+    fn signal_does_not_end_a_read() {
         let parts = || Parts(VecDeque::from([None, Some("first "), None, None, Some("second")]));
         let read = read_all(parts(), now() + PROBE_TIMEOUT).expect("all of it");
         assert_eq!(read, b"first second");

@@ -74,7 +74,7 @@ impl HttpLoad {
             wait_ms: milliseconds(summary.wait_duration()),
             wire_bytes_in: summary.measured.wire_bytes_in,
             steal: summary.generator.steal,
-            tells: readings.tells,
+            stats_provider: readings.stats_provider,
             probes,
             invalid,
         };

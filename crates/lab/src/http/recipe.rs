@@ -71,9 +71,9 @@ mod tests {
         let written = json!([{ "route": "/a", "stages": [{ "at": 0, "status": 200 }, { "at": "1m", "latency": "5ms" }] }]);
         let recipe = RecipeSpec { source: RecipeSource::Inline(written), listen: None, factor: 0.05 };
         let text = recipe.text(Path::new("")).expect("a recipe");
-        let told: Value = serde_json::from_str(&text).expect("JSON");
-        assert_eq!((&told[0]["stages"][0]["at"], &told[0]["stages"][1]["at"]), (&json!(0), &json!("3s")));
-        assert_eq!(told[0]["stages"][1]["latency"], "5ms");
+        let scaled: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!((&scaled[0]["stages"][0]["at"], &scaled[0]["stages"][1]["at"]), (&json!(0), &json!("3s")));
+        assert_eq!(scaled[0]["stages"][1]["latency"], "5ms");
         let missing =
             RecipeSpec { source: RecipeSource::File("none.json".into()), listen: None, factor: 1.0 };
         assert!(missing.text(Path::new("/nowhere")).unwrap_err().starts_with("/nowhere/none.json: "));

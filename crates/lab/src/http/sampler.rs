@@ -30,7 +30,7 @@ use crate::target::{CacheCounters, OpenSecond, Second};
 /// Processor time over less than this is too coarse to report.
 const SECONDS_MIN: f64 = 0.5;
 
-/// Where the load goes.
+/// The target of the load.
 pub(super) struct TargetEndpoint {
     pub(super) url: String,
     /// The URL of its counters, or of its origin's.
@@ -89,9 +89,9 @@ pub(super) struct CacheReadings {
     pub(super) last: CacheCounters,
     /// The most bytes that it reported to hold.
     pub(super) bytes_max: Option<u64>,
-    /// Where the counters come from.
-    pub(super) tells: StatsProvider,
-    /// Whether the last reading succeeded.
+    /// The process that reports the counters.
+    pub(super) stats_provider: StatsProvider,
+    /// True if the last reading succeeded.
     pub(super) is_last: bool,
     /// The counters before the load.
     before: CacheCounters,
@@ -131,7 +131,10 @@ impl<'a> Sampler<'a> {
             processes: parts.into_iter().filter_map(process).collect(),
             children: endpoint.child.iter().chain(origin).collect(),
             bytes_max: (memory_mib > 0).then_some(bytes_max),
-            readings: CacheReadings { tells: StatsProvider::Unavailable, ..CacheReadings::default() },
+            readings: CacheReadings {
+                stats_provider: StatsProvider::Unavailable,
+                ..CacheReadings::default()
+            },
             probes: Vec::new(),
             sent: Vec::new(),
             answered: Vec::new(),
@@ -170,7 +173,7 @@ impl<'a> Sampler<'a> {
         let stats = text.and_then(|text| serde_json::from_str::<StatsPage>(&text).ok());
         self.readings.is_last = stats.is_some();
         let Some(stats) = stats else { return };
-        self.readings.tells = if matches!(stats, StatsPage::Cache { .. }) {
+        self.readings.stats_provider = if matches!(stats, StatsPage::Cache { .. }) {
             StatsProvider::Cache
         } else {
             StatsProvider::Origin
@@ -230,7 +233,7 @@ impl Observer for Sampler<'_> {
                 ..OpenSecond::default()
             }),
             usage,
-            holds: (self.readings.tells == StatsProvider::Cache).then_some(CacheContents {
+            holds: (self.readings.stats_provider == StatsProvider::Cache).then_some(CacheContents {
                 entries,
                 bytes,
                 reclaims: last.reclaims(),
@@ -245,7 +248,7 @@ impl Observer for Sampler<'_> {
 }
 
 impl SampledProcess {
-    /// What it used since the last sample; `None`: it has ended, or the last sample was just now.
+    /// The usage since the last sample; `None`: it has ended, or the last sample was just now.
     fn usage(&mut self) -> Option<Usage> {
         let (cpu, at) = (proc::cpu_time(self.id)?, now());
         let seconds = (at - self.at).as_secs_f64();

@@ -178,12 +178,12 @@ impl HttpTraffic {
         };
         let max_in_flight =
             self.max_in_flight.unwrap_or_else(|| ProcessLimits::raised().in_flight(&plan, false));
-        let asks = RequestStream::new(targets, TrafficOptions { order, keys, cache_bust }, seed)?;
+        let traffic = RequestStream::new(targets, TrafficOptions { order, keys, cache_bust }, seed)?;
         Ok(LoadTest {
             id: String::new(),
             threads: default_threads(&plan),
             plan,
-            traffic: Arc::new(asks),
+            traffic: Arc::new(traffic),
             options: ClientOptions { timeout: self.timeout, ..ClientOptions::default() },
             max_in_flight,
             drain: self.drain,

@@ -212,7 +212,7 @@ fn named(text: &str, names: Names<'_>) -> Result<Selector, String> {
     Ok(Selector { test, arm, metric, window: None, at: 0..text.len() })
 }
 
-/// Whether a test's path begins with these segments.
+/// True if a test's path begins with these segments.
 #[must_use]
 pub fn is_below(path: &str, beginning: &str) -> bool {
     path.strip_prefix(beginning).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -423,7 +423,7 @@ impl Comparison {
         self.unit
     }
 
-    /// Whether it depends on times; a ratio of times does, too.
+    /// True if it depends on times; a ratio of times does, too.
     #[must_use]
     pub fn is_timing(&self) -> bool {
         self.selectors().iter().any(|selector| selector.metric.is_timing)
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_follows_its_metric() {
+    fn window_follows_its_metric() {
         let mut comparison = read("(none.failed(10s..50s) + 1) * 2 <= 100k/failed(0s..1m) + failed").unwrap();
         let windows = |comparison: &Comparison| -> Vec<_> {
             comparison.selectors().iter().map(|s| s.window.map(|w| w.to_string())).collect()

@@ -208,7 +208,7 @@ fn open_loads_are_audited_without_a_claim() {
 }
 
 #[test]
-fn the_worst_verdict_wins() {
+fn worst_verdict_wins() {
     use Verdict::{Inconclusive, Invalid, Refuted, Supported};
     assert_eq!(worst([Supported, Inconclusive, Supported].into_iter()), Inconclusive);
     assert_eq!(worst([Refuted, Inconclusive].into_iter()), Refuted);

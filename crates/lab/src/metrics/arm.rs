@@ -10,7 +10,7 @@ use stockade_model::{
     units::milliseconds,
 };
 
-use super::{Evidence, Metric, Results, median, ratio, results::is_told, sent_while_due};
+use super::{Evidence, Metric, Results, median, ratio, results::is_known, sent_while_due};
 
 /// The figures of an arm over all its repeats, in the shape of the JSON contract: counts are added,
 /// histograms merged.
@@ -159,7 +159,7 @@ impl ArmFigures {
         let first = runs().next()?;
         let sum = |of: fn(&Run) -> u64| runs().map(of).sum::<u64>();
         // A metric that is unknown for a run is absent here, too.
-        let is_told = |metric: &str| runs().all(|run| is_told(run, metric));
+        let is_known = |metric: &str| runs().all(|run| is_known(run, metric));
         let mut outcomes = Outcomes::default();
         runs().for_each(|run| outcomes += run.outcomes);
         let requests = outcomes.requests();
@@ -179,22 +179,22 @@ impl ArmFigures {
             response: Distribution::of(&times.response, exact),
             service: Distribution::of(&times.service, service_exact(&times.service, exact)),
             send_lag: Distribution::of(&times.send_lag, None),
-            outcomes: is_told("outcomes.hit").then_some(outcomes),
+            outcomes: is_known("outcomes.hit").then_some(outcomes),
             bytes_in: ByteFigures { total: bytes, mean: ratio(bytes, requests) },
-            source_loads: is_told("source_loads").then_some(loads),
+            source_loads: is_known("source_loads").then_some(loads),
             amplification: ratio(loads, sum(|run| run.episodes)),
-            loads_per_request: ratio(loads, requests).filter(|_| is_told("loads_per_request")),
+            loads_per_request: ratio(loads, requests).filter(|_| is_known("loads_per_request")),
             open: runs().filter_map(|run| run.load.open()).map(OpenTotals::of).reduce(OpenTotals::with),
-            hit_ratio: outcomes.hit_ratio().filter(|_| is_told("hit_ratio")),
-            stores: is_told("stores.sync").then(|| Stores {
+            hit_ratio: outcomes.hit_ratio().filter(|_| is_known("hit_ratio")),
+            stores: is_known("stores.sync").then(|| Stores {
                 sync: sum(|run| run.load.calls().store_local),
                 later: sum(|run| run.load.calls().store_local_async),
             }),
-            cache: is_told("cache.entries").then_some(HeldFigures {
+            cache: is_known("cache.entries").then_some(HeldFigures {
                 entries_max: runs().map(|run| run.cache.entries).max()?,
                 bytes_max: runs().filter_map(|run| run.cache.bytes_max).max(),
             }),
-            waiters: is_told("waiters").then(|| sum(|run| run.load.waiters() as u64)),
+            waiters: is_known("waiters").then(|| sum(|run| run.load.waiters() as u64)),
             status_codes: status_codes(runs()),
             rss_mib: of_roles(|role| {
                 let max = figures(&repeats, role, "rss.max").reduce(f64::max)?;

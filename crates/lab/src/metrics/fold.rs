@@ -48,7 +48,7 @@ impl FigureWindow {
         }
     }
 
-    /// Whether `second` belongs to it; `first_reclaim` is the second whose end showed the first reclaim.
+    /// True if `second` belongs to it; `first_reclaim` is the second whose end showed the first reclaim.
     fn has(self, second: u64, first_reclaim: Option<u64>) -> bool {
         let is_after = first_reclaim.is_some_and(|reclaim| second > reclaim);
         match self {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_reclaim_divides_a_run() {
+    fn first_reclaim_divides_a_run() {
         let holds = [(40, 0), (90, 0), (60, 1), (85, 1), (95, 2)];
         let mut fold = Fold::new(&[FigureWindow::UntilFirstReclaim, FigureWindow::AfterFirstReclaim]);
         for (second, (entries, reclaims)) in (0..).zip(holds) {

@@ -95,8 +95,8 @@ fn figures(
     window: Option<FigureWindow>,
 ) -> BTreeMap<(&'static str, Option<FigureWindow>), f64> {
     let has_window = |metric: &&Metric| window.is_none() || metric.has_windows;
-    let told = metrics().filter(has_window).filter(|metric| is_told(raw.run, metric.name));
-    told.filter_map(|metric| Some(((metric.name, window), metric.figure(raw)?))).collect()
+    let known = metrics().filter(has_window).filter(|metric| is_known(raw.run, metric.name));
+    known.filter_map(|metric| Some(((metric.name, window), metric.figure(raw)?))).collect()
 }
 
 /// Metrics that only the engine counts, that only our cache counts, and that an origin can count instead.
@@ -133,23 +133,23 @@ const OF_ANSWERS: [&str; 8] = [
     "outcomes.bypass",
 ];
 
-/// Whether a metric is known for a run. An unknown metric is absent, not 0.
-pub(super) fn is_told(run: &Run, metric: &str) -> bool {
+/// True if a metric is known for a run. An unknown metric is absent, not 0.
+pub(super) fn is_known(run: &Run, metric: &str) -> bool {
     let Some(http) = &run.http else { return true };
     let is_of_caches = OF_CACHES.contains(&metric);
     !OF_ENGINES.contains(&metric)
         && (!OF_ANSWERS.contains(&metric)
-            || http.tells == StatsProvider::Cache
-            || answers_tell(&run.outcomes))
-        && match http.tells {
+            || http.stats_provider == StatsProvider::Cache
+            || responses_report_outcomes(&run.outcomes))
+        && match http.stats_provider {
             StatsProvider::Cache => true,
             StatsProvider::Origin => !is_of_caches,
             StatsProvider::Unavailable => !is_of_caches && !OF_ORIGINS.contains(&metric),
         }
 }
 
-/// Whether the responses of a third-party cache report outcomes. With `Age` alone only hits are known.
-fn answers_tell(outcomes: &Outcomes) -> bool {
+/// True if the responses of a third-party cache report outcomes. With `Age` alone only hits are known.
+fn responses_report_outcomes(outcomes: &Outcomes) -> bool {
     let Outcomes { hit, error, bypass, .. } = *outcomes;
     let others = outcomes.requests() - hit - error - bypass;
     others > 0 || (hit > 0 && bypass == 0)
@@ -170,14 +170,14 @@ mod tests {
     #[test]
     fn responses_without_cache_fields_have_no_hit_ratio() {
         let none = Outcomes::default();
-        for (outcomes, tell) in [
+        for (outcomes, expected) in [
             (Outcomes { bypass: 10, error: 1, ..none }, false),
             (Outcomes { hit: 5, bypass: 5, ..none }, false),
             (Outcomes { hit: 10, error: 1, ..none }, true),
             (Outcomes { hit: 5, miss: 1, bypass: 4, ..none }, true),
             (Outcomes { stale: 1, bypass: 4, ..none }, true),
         ] {
-            assert_eq!(answers_tell(&outcomes), tell, "{outcomes:?}");
+            assert_eq!(responses_report_outcomes(&outcomes), expected, "{outcomes:?}");
         }
     }
 }

@@ -49,8 +49,8 @@ pub fn render(record: &Record, results: &Results) -> String {
                     @if !plots.is_empty() && record.repeats > 1 { p { "The first repeat, second by second:" } }
                     div.plots { @for svg in plots { figure { (PreEscaped(svg)) } } }
                     details { summary { "response times of the answered" } figure { (PreEscaped(percentiles::of_arms(record, results, &table.test))) } }
-                    @for (id, told) in published::texts(record, results, &table.test) {
-                        details { summary { (id) } pre { (told) } }
+                    @for (id, report) in published::texts(record, results, &table.test) {
+                        details { summary { (id) } pre { (report) } }
                     }
                 }
                 @let overlays = percentiles::of_tests(record, results);

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_is_the_published_one() {
+    fn layout_is_the_published_one() {
         let percentiles = Percentiles { p50: 8.9, p75: 9.0, p90: 9.1, p95: 9.2, p99: 9.9 };
         let times = BurstTimes { min_ms: 6.2, mean_ms: 8.25, max_ms: 9.99, sum_ms: 82.5, percentiles };
         let whole = [(&burst(0, Some(times.clone())), 78)];

@@ -48,8 +48,8 @@ fn write(text: &mut String, record: &Record, results: &Results) -> std::fmt::Res
         if !table.notes.is_empty() {
             writeln!(text)?;
         }
-        for (id, told) in published::texts(record, results, &table.test) {
-            writeln!(text, "<details><summary>{id}</summary>\n\n```\n{told}\n```\n\n</details>\n")?;
+        for (id, report) in published::texts(record, results, &table.test) {
+            writeln!(text, "<details><summary>{id}</summary>\n\n```\n{report}\n```\n\n</details>\n")?;
         }
     }
     if let Some(reference) = &record.reference {

@@ -41,7 +41,7 @@ fn id(record: &Record, evidence: &Evidence) -> String {
 /// rates.
 pub(super) fn texts(record: &Record, results: &Results, test: &str) -> Vec<(String, String)> {
     let firsts = record.arms.iter().filter_map(|arm| results.repeats(test, &arm.name).first().copied());
-    let told = firsts.filter_map(|evidence| {
+    let texts = firsts.filter_map(|evidence| {
         let http = evidence.run.http.as_ref()?;
         let (program, text) = match http.users {
             Some(_) => ("siege", siege_text(evidence, http)),
@@ -49,7 +49,7 @@ pub(super) fn texts(record: &Record, results: &Results, test: &str) -> Vec<(Stri
         };
         Some((format!("{}, in the format of {program}", id(record, evidence)), text.trim_end().to_owned()))
     });
-    told.collect()
+    texts.collect()
 }
 
 fn vegeta_text(evidence: &Evidence, http: &HttpFigures) -> String {

@@ -168,9 +168,9 @@ fn others(
         let arm = of.arm.as_deref().unwrap_or_default();
         let repeats = measured.iter().filter(|(name, _)| *name == arm).flat_map(|(_, repeats)| repeats);
         let ours = median(repeats.filter_map(|evidence| evidence.figure(of.metric, of.window)));
-        let told = |figure: f64| written(of.metric, Shown::Plain, figure);
-        let ours = ours.map_or_else(|| "-".to_owned(), told);
-        let figures = format!("{} {ours} (published {})", of.metric.name, told(*published));
+        let shown = |figure: f64| written(of.metric, Shown::Plain, figure);
+        let ours = ours.map_or_else(|| "-".to_owned(), shown);
+        let figures = format!("{} {ours} (published {})", of.metric.name, shown(*published));
         lines.entry((arm, of.window)).or_default().push(figures);
     }
     let line = |((arm, window), figures): ((&str, Option<FigureWindow>), Vec<String>)| {
@@ -286,12 +286,13 @@ fn verdicts(record: &Record) -> Vec<String> {
 
 /// Errors of an arm over all its repeats, and failures without an error: dropped stores, unsent requests, steal.
 fn errors(arm: &str, repeats: &[&Evidence]) -> impl Iterator<Item = String> + use<> {
-    let mut told: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for (message, count) in repeats.iter().flat_map(|evidence| &evidence.run.errors) {
-        *told.entry(message).or_default() += count;
+        *counts.entry(message).or_default() += count;
     }
-    let failed =
-        told.into_iter().map(|(message, count)| format!("{arm}: {} failed: {message}", format_count(count)));
+    let failed = counts
+        .into_iter()
+        .map(|(message, count)| format!("{arm}: {} failed: {message}", format_count(count)));
     let dropped: u64 = repeats.iter().map(|evidence| evidence.run.stores_dropped).sum();
     let dropped = (dropped > 0).then(|| format!("{arm}: {dropped} stores dropped: the mailbox was full"));
     let unsent: u64 = repeats.iter().filter_map(|evidence| Some(evidence.run.load.open()?.dropped)).sum();

@@ -203,17 +203,17 @@ fn proxy_settings(table: &mut Table<'_>) -> Result<Map<String, Value>, TomlError
 
 /// The settings of the app, as written, after validation: `[origin]` and `[cache]`.
 fn app_settings(table: &mut Table<'_>, span: Range<usize>) -> Result<Map<String, Value>, TomlError> {
-    let mut told = Table::new();
+    let mut app = Table::new();
     for name in ["origin", "cache"] {
         if let Some(key) = table.keys().find(|key| key.get_ref() == name).cloned()
             && let Some(value) = table.remove(&key)
         {
-            told.insert(key, value);
+            app.insert(key, value);
         }
     }
-    let settings = object(&told);
+    let settings = object(&app);
     // A database of the run has no address yet.
-    let origin = told.iter_mut().find(|(key, _)| key.get_ref() == "origin");
+    let origin = app.iter_mut().find(|(key, _)| key.get_ref() == "origin");
     if let Some((_, origin)) = origin
         && let DeValue::Table(origin) = origin.get_mut()
         && let Some((_, source)) = origin.iter_mut().find(|(key, _)| key.get_ref() == "source")
@@ -222,7 +222,7 @@ fn app_settings(table: &mut Table<'_>, span: Range<usize>) -> Result<Map<String,
         let there = format!("{}://localhost/it{rest}", service.name());
         *source.get_mut() = DeValue::String(there.into());
     }
-    app::read(told, span)?;
+    app::read(app, span)?;
     Ok(settings)
 }
 
@@ -260,7 +260,7 @@ fn json(value: &DeValue<'_>) -> Value {
             i64::from_str_radix(number.as_str(), number.radix()).map_or(Value::Null, Value::from)
         }
         DeValue::Float(number) => number.as_str().parse::<f64>().map_or(Value::Null, Value::from),
-        DeValue::Boolean(is_so) => Value::from(*is_so),
+        DeValue::Boolean(value) => Value::from(*value),
         DeValue::Datetime(time) => Value::from(time.to_string()),
         DeValue::Array(array) => array.iter().map(|value| json(value.get_ref())).collect(),
         DeValue::Table(table) => Value::Object(object(table)),

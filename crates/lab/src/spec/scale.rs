@@ -67,18 +67,18 @@ mod tests {
         let scale = |text: &str, factor| {
             Experiment::parse("t.toml", text).unwrap().scale(factor).map_err(|error| error.to_string())
         };
-        let said = |words: &str| Err(words.to_owned());
+        let refused = |words: &str| Err(words.to_owned());
         assert_eq!(scale(OPEN, 1e3), Ok(()));
-        assert_eq!(scale(OPEN, 1e6), said("--scale 1000000 makes the load longer than 30 days"));
+        assert_eq!(scale(OPEN, 1e6), refused("--scale 1000000 makes the load longer than 30 days"));
         let many = OPEN.replace("10/s", "1/us").replace("60s", "500s");
-        assert_eq!(scale(&many, 3.0), said("--scale 3 makes the load more than 1,000,000,000 requests"));
+        assert_eq!(scale(&many, 3.0), refused("--scale 3 makes the load more than 1,000,000,000 requests"));
         let writes = open_with("writes = { every = \"1us\", invalidate = \"soft\" }");
         let too_many = "--scale 100 makes the load more than 1,000,000,000 requests and writes";
-        assert_eq!(scale(&writes, 100.0), said(too_many));
+        assert_eq!(scale(&writes, 100.0), refused(too_many));
         let window = open_with("[[hypothesis]]\ntext = \"h\"\nexpect = [\"failed(10s..30s) == 0\"]");
         assert_eq!(scale(&window, 0.05), Ok(()));
         let nothing =
             "--scale 0.04 leaves less than a second of the window `(10s..30s)`: scale by 0.05 or more";
-        assert_eq!(scale(&window, 0.04), said(nothing));
+        assert_eq!(scale(&window, 0.04), refused(nothing));
     }
 }

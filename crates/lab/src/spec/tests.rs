@@ -32,7 +32,7 @@ pub(super) fn burst(cell: &Cell) -> &Burst {
 }
 
 #[test]
-fn a_minimal_file_has_one_test_and_one_arm() {
+fn minimal_file_has_one_test_and_one_arm() {
     let experiment = read(MINIMAL).unwrap();
     assert_eq!(
         (experiment.tests.as_slice(), experiment.arms.as_slice()),
@@ -146,9 +146,9 @@ pub(super) fn with(lines: &str) -> String {
 /// Each case: a file, the message, the place, the remedy (`""`: it is in the message).
 pub(super) fn assert_refused(cases: &[(String, &str, &str, &str)]) {
     for (text, message, at, help) in cases {
-        let (said, place, remedy) = read(text).unwrap_err();
+        let (found, place, remedy) = read(text).unwrap_err();
         assert_eq!(
-            (said.as_str(), place.as_str(), remedy.unwrap_or_default().as_str()),
+            (found.as_str(), place.as_str(), remedy.unwrap_or_default().as_str()),
             (*message, *at, *help),
             "{text}"
         );
@@ -156,7 +156,7 @@ pub(super) fn assert_refused(cases: &[(String, &str, &str, &str)]) {
 }
 
 #[test]
-fn a_misspelt_key_suggests_the_nearest() {
+fn misspelt_key_suggests_the_nearest() {
     assert_refused(&[
         (with("[orign]"), "unknown key `orign`", "orign", "did you mean `origin`?"),
         (with("[cache]\nstratgy = \"none\""), "unknown key `stratgy`", "stratgy", "did you mean `strategy`?"),
@@ -184,7 +184,7 @@ fn a_misspelt_key_suggests_the_nearest() {
 }
 
 #[test]
-fn an_invalid_value_names_valid_ones() {
+fn invalid_value_names_valid_ones() {
     let docs = "is no choice of documents: write `scaled`, or `fixed:K` with K of 1 or more";
     assert_refused(&[
         (
@@ -325,7 +325,7 @@ fn open(cell: &Cell) -> &OpenLoad {
 }
 
 #[test]
-fn an_open_load_has_every_setting_of_its_file() {
+fn open_load_has_every_setting_of_its_file() {
     let minimal = read(OPEN).unwrap();
     let cell = &minimal.cells[0];
     assert_eq!((cell.clock, minimal.scaled.as_slice()), (ClockKind::Virtual, &[Scaled::LoadDuration][..]));
@@ -536,7 +536,7 @@ fn invalid_origins_are_refused() {
 }
 
 #[test]
-fn the_node_test_cache_supports_four_keys_only() {
+fn node_test_cache_supports_four_keys_only() {
     let node = |lines: &str| open_with(&format!("[cache]\nstrategy = \"xfetch_unit_bug\"\n{lines}"));
     let experiment = read(&node("ttl = \"60s\"\nbeta = 2")).unwrap();
     let test = NodeTest { ttl: Duration::from_mins(1), beta: 2.0, unit: crate::engine::TtlUnit::Seconds };
@@ -577,7 +577,7 @@ fn invalid_toml_is_refused() {
 }
 
 #[test]
-fn the_experiments_of_the_project_are_valid() {
+fn experiments_of_the_project_are_valid() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();

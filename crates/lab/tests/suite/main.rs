@@ -39,7 +39,7 @@ async fn client(
     cache: Cache<Arc<str>, Document>,
     source: Arc<dyn Source>,
     documents: Arc<[documents::NamedDocument]>,
-    tell: UnboundedSender<Result<Outcome, String>>,
+    sender: UnboundedSender<Result<Outcome, String>>,
     stop: Arc<AtomicBool>,
 ) {
     for document in documents.iter().cycle() {
@@ -53,14 +53,14 @@ async fn client(
             assert_eq!(answer.value, document.body);
             answer.outcome
         });
-        drop(tell.send(answer));
+        drop(sender.send(answer));
         tokio::task::yield_now().await;
     }
 }
 
 /// Waits for `times` requests with this outcome.
 async fn await_outcomes(
-    told: &mut UnboundedReceiver<Result<Outcome, String>>,
+    outcomes: &mut UnboundedReceiver<Result<Outcome, String>>,
     outcome: Outcome,
     times: usize,
 ) {
@@ -68,7 +68,7 @@ async fn await_outcomes(
     let enough = async {
         let mut seen = 0;
         while seen < times {
-            let answer = told.recv().await.expect("clients keep running");
+            let answer = outcomes.recv().await.expect("clients keep running");
             seen += usize::from(answer.expect("no request fails") == outcome);
         }
     };
@@ -99,7 +99,7 @@ impl RestartableServer for PostgresServer {
     fn connections(&self) -> (usize, usize) {
         let open = "SELECT count(*) FROM pg_stat_activity \
                     WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
-        (self.ask(open).unwrap().parse().unwrap(), 0)
+        (self.query(open).unwrap().parse().unwrap(), 0)
     }
 }
 
@@ -136,23 +136,23 @@ async fn survives_two_crashes(mut server: impl RestartableServer, preset: &str) 
     }
     let documents: Arc<[_]> = documents.into();
     let cache = Cache::new(strategy(preset)).unwrap();
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (sender, mut outcomes) = mpsc::unbounded_channel();
     let stop = Arc::new(AtomicBool::new(false));
     let mut clients = JoinSet::new();
     for _ in 0..16 {
         let (source, documents) = (Arc::clone(&source), Arc::clone(&documents));
-        clients.spawn(client(cache.clone(), source, documents, tell.clone(), Arc::clone(&stop)));
+        clients.spawn(client(cache.clone(), source, documents, sender.clone(), Arc::clone(&stop)));
     }
-    await_outcomes(&mut told, Outcome::Miss, 200).await;
+    await_outcomes(&mut outcomes, Outcome::Miss, 200).await;
     for _ in 0..2 {
         server.kill();
-        await_outcomes(&mut told, Outcome::Fallback, 1_000).await;
+        await_outcomes(&mut outcomes, Outcome::Fallback, 1_000).await;
         server.restart();
         // Earlier outcomes are those of the crashed server.
-        for _ in 0..told.len() {
-            told.recv().await.expect("clients keep running").expect("no request fails");
+        for _ in 0..outcomes.len() {
+            outcomes.recv().await.expect("clients keep running").expect("no request fails");
         }
-        await_outcomes(&mut told, Outcome::Miss, 200).await;
+        await_outcomes(&mut outcomes, Outcome::Miss, 200).await;
     }
     stop.store(true, Ordering::Relaxed);
     clients.join_all().await;

@@ -119,7 +119,7 @@ fn connect_failure(error: &io::Error, to: &str) -> RequestFailure {
     RequestFailure::new(class, to)
 }
 
-/// Whether TLS negotiated HTTP/2.
+/// True if TLS negotiated HTTP/2.
 pub(crate) fn is_http2(stream: &Stream) -> bool {
     match stream {
         Either::Left(_) => false,

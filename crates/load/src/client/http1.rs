@@ -50,7 +50,7 @@ impl Http1Connection {
         Self { stream }
     }
 
-    /// Whether the peer has neither closed the connection nor sent anything since its last response.
+    /// True if the peer has neither closed the connection nor sent anything since its last response.
     pub(crate) fn is_quiet(&mut self, cx: &mut Context<'_>) -> bool {
         let mut byte = [0];
         Pin::new(&mut self.stream).poll_read(cx, &mut ReadBuf::new(&mut byte)).is_pending()

@@ -36,7 +36,7 @@ pub(crate) struct Http2Connection {
     requests: SendRequest<Bytes>,
     /// The number of requests in flight.
     active: Rc<Cell<usize>>,
-    /// Whether it takes no new requests.
+    /// True if it takes no new requests.
     is_retired: Rc<Cell<bool>>,
     /// Why the connection ended, once it has.
     end: Rc<RefCell<Option<RequestFailure>>>,
@@ -69,12 +69,12 @@ impl BodyUpload {
     }
 }
 
-/// Whether the request itself cannot be sent, to any server.
+/// True if the request itself cannot be sent, to any server.
 fn is_local_error(error: &h2::Error) -> bool {
     !(error.is_io() || error.is_reset() || error.is_go_away() || error.is_library())
 }
 
-/// Whether the server states that it has not processed the request (RFC 9113, 8.7).
+/// True if the server states that it has not processed the request (RFC 9113, 8.7).
 fn is_unprocessed(error: &h2::Error) -> bool {
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     error.is_remote() && (is_refused || error.is_go_away())
@@ -111,7 +111,7 @@ impl Http2Connection {
         Ok(Self { requests, active: Rc::default(), is_retired: Rc::default(), end })
     }
 
-    /// Whether it takes no new requests, though responses may still arrive.
+    /// True if it takes no new requests, though responses may still arrive.
     pub(crate) fn is_closing(&self) -> bool {
         self.is_retired.get() || self.end.borrow().is_some()
     }
@@ -121,7 +121,7 @@ impl Http2Connection {
         self.is_retired.set(true);
     }
 
-    /// Whether one more request can be sent at once, with at most `streams_max` in flight.
+    /// True if one more request can be sent at once, with at most `streams_max` in flight.
     pub(crate) fn has_capacity(&self, streams_max: usize) -> bool {
         !self.is_closing() && self.active.get() < self.requests.current_max_send_streams().min(streams_max)
     }

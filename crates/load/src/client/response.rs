@@ -14,7 +14,7 @@ pub type Sha256Digest = [u8; 32];
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CompletedResponse {
     pub(crate) response: Response,
-    /// Whether the connection can take another request.
+    /// True if the connection can take another request.
     pub(crate) keeps_alive: bool,
     /// `Location`, if the status redirects.
     pub(crate) location: Option<Box<str>>,
@@ -23,7 +23,7 @@ pub(crate) struct CompletedResponse {
 /// Why there is no complete response.
 pub(crate) struct ExchangeError {
     pub(crate) failure: RequestFailure,
-    /// Whether the server cannot have processed the request.
+    /// True if the server cannot have processed the request.
     pub(crate) may_resend: bool,
 }
 
@@ -33,19 +33,19 @@ impl ExchangeError {
     }
 }
 
-/// What the request determines about the body of its response.
+/// Properties of the response's body that follow from the request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ExpectedBody {
-    /// The method is HEAD: no body follows, whatever the head says.
+    /// The method is HEAD: no body follows, even if the head announces one.
     pub(crate) is_head: bool,
-    /// Whether a gzip body is decoded: the client asked for it, not the template.
+    /// True if a gzip body is decoded: the client asked for it, not the template.
     pub(crate) decodes: bool,
     /// The SHA-256 of the decoded body of a success.
     pub(crate) digest: Option<Sha256Digest>,
 }
 
 impl ExpectedBody {
-    /// Whether a response with this status has a body (RFC 9112, 6.3).
+    /// True if a response with this status has a body (RFC 9112, 6.3).
     pub(crate) fn has_body(&self, status: u16) -> bool {
         !self.is_head && !matches!(status, 101 | 204 | 304)
     }
@@ -58,7 +58,7 @@ impl ExpectedBody {
     }
 }
 
-/// Whether a `Content-Encoding` is gzip.
+/// True if a `Content-Encoding` is gzip.
 pub(crate) fn is_gzip(encoding: &[u8]) -> bool {
     encoding.eq_ignore_ascii_case(b"gzip") || encoding.eq_ignore_ascii_case(b"x-gzip")
 }

@@ -11,7 +11,7 @@ use crate::plan::ClosedLoop;
 /// The pause after a connection that could not be opened.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(10);
 
-/// What this thread's connections share.
+/// The state that this thread's connections share.
 struct ConnectionGroup {
     closed: ClosedLoop,
     segment: SegmentRun,

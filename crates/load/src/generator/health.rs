@@ -9,7 +9,7 @@ use crate::{
     summary::{GeneratorHealth, Summary},
 };
 
-/// What was measured of the generator while it was sending.
+/// The measurements of the generator while it sends.
 #[derive(Clone, Debug)]
 pub(crate) struct HealthMonitor {
     /// By thread: processor time, and the time in which it was used.

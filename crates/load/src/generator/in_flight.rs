@@ -23,7 +23,7 @@ pub(super) struct InFlightRequest {
 /// How a request ended.
 pub(super) struct RequestEnd {
     pub(super) at: Time,
-    /// Whether it was handed to a connection.
+    /// True if it was handed to a connection.
     pub(super) was_sent: bool,
 }
 

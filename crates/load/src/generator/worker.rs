@@ -38,7 +38,7 @@ use crate::{
     tally::Tally,
 };
 
-/// What the workers of a load share.
+/// The state that the workers of a load share.
 pub(super) struct LoadContext {
     pub(super) plan: Plan,
     pub(super) seed: Seed,
@@ -88,7 +88,7 @@ impl LoadContext {
 /// The numbers of warm-up requests start here: measured requests are the same with and without a warm-up.
 pub(super) const WARMUP_NUMBERS: u64 = 1 << 63;
 
-/// What a worker sends to the collector.
+/// A message of a worker to the collector.
 pub(super) enum WorkerEvent {
     /// The start of the load in all threads; the first event.
     Start(Time),
@@ -109,7 +109,7 @@ pub(super) struct WorkerSecond {
     pub(super) thread: usize,
     /// The second since the start of the load, warm-up included.
     pub(super) second: u64,
-    /// Whether it is the worker's last one.
+    /// True if it is the worker's last one.
     pub(super) is_last: bool,
     pub(super) measured: Tally,
     pub(super) warmup: Tally,

@@ -50,7 +50,7 @@ impl PlanError {
         Some((before.matches('\n').count() + 1, line.chars().count() + 1))
     }
 
-    /// What to write instead, unless the message says so.
+    /// The remedy, unless the message names it.
     #[must_use]
     pub fn help_text(&self) -> Option<&str> {
         self.help.as_deref()

@@ -25,8 +25,8 @@ fn parse(text: &str) -> Result<Plan, String> {
     })
 }
 
-/// A phase with these lines, and what is said of it.
-fn said(lines: &str) -> String {
+/// The plan with a phase of these lines, as text, or its error.
+fn describe(lines: &str) -> String {
     match parse(&format!("[[phase]]\n{lines}\n")) {
         Ok(plan) => plan.to_string(),
         Err(error) => error,
@@ -75,7 +75,7 @@ fn file_can_have_every_kind_of_phase() {
     };
     assert_eq!((open.requests(), open.duration()), (1_000 + 16_500 + 30_000 + 1_000, secs(105)));
     assert_eq!((loops.connections, loops.end), (64, EndCondition::FirstOf(secs(10), 100_000)));
-    // Nobody knows how long seven requests take.
+    // A phase that ends after seven requests has no known duration.
     assert_eq!((plan.duration(), plan.requests()), (None, Some(48_500 + 100_000 + 7 + 3)));
     assert_eq!((plan.connections_max(), plan.peak_per_second().round()), (64, 1_000.0));
 }
@@ -269,7 +269,7 @@ fn phase_has_one_kind_and_only_its_keys() {
             "4:12: `arrivals` belongs to `rate`, `ramp`, `sine`, and this phase is a closed loop: remove it",
         ),
     ] {
-        assert_eq!(said(lines), error, "{lines}");
+        assert_eq!(describe(lines), error, "{lines}");
     }
 }
 
@@ -298,7 +298,7 @@ fn named_files_are_resolved_in_the_folder_of_the_plan() {
     assert!(error.labels().is_some_and(|labels| labels.count() == 1) && error.source_code().is_some());
 }
 
-/// A phase of odd values, many of which nobody would write.
+/// A phase of unusual values.
 fn phase() -> impl Strategy<Value = String> {
     fn one_of(values: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
         prop::sample::select(values)
@@ -335,7 +335,7 @@ proptest! {
     #[test]
     fn arbitrary_text_does_not_panic(text in "\\PC{0,60}", lines in "([a-z]{1,8} = [-0-9a-z\"./{}=, ]{0,20}\n){0,4}") {
         let _ = parse(&text);
-        let _ = said(&lines);
+        let _ = describe(&lines);
     }
 
     #[test]
@@ -344,7 +344,7 @@ proptest! {
         factor in 0.0..1e6,
         most in 0..1_000_u64,
     ) {
-        // Alone most of them are plans; together they are too long, soon.
+        // Most phases are valid alone; together they soon exceed the limit on the duration.
         for text in phases.iter().cloned().chain([phases.concat()]) {
             let Ok(plan) = parse(&text) else { continue };
             prop_assert!(plan.check().is_ok());

@@ -27,7 +27,7 @@ pub struct ReportOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buckets(Vec<Duration>);
 
-/// Why buckets are refused. The message says what to write instead.
+/// Why buckets are refused. The message names the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BucketsError {
     /// Not a list.

@@ -6,7 +6,7 @@ use stockade_model::time::Time;
 
 use crate::{sample::Sample, traffic::Traffic};
 
-/// What is known of a run before its first sample.
+/// The facts of a run that are known before its first sample.
 #[derive(Clone, Debug)]
 pub struct RunHeader {
     /// The id of the run; Vegeta's `attack`.

@@ -23,7 +23,7 @@ pub struct Rate {
     per: Duration,
 }
 
-/// Why a text is not a rate. The message says what to write instead.
+/// Why a text is not a rate. The message names the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RateError {
     /// A bare number.
@@ -102,7 +102,7 @@ impl Rate {
         f64::from(self.requests) * nanos / self.per.as_nanos() as f64
     }
 
-    /// Whether it is higher than another; exact.
+    /// True if it is higher than another; exact.
     pub(crate) fn is_above(self, other: Self) -> bool {
         let times = |rate: Self, other: Self| u128::from(rate.requests) * other.per.as_nanos();
         times(self, other) > times(other, self)

@@ -110,13 +110,13 @@ impl Step {
         Self { arrivals: if self.is_rate() { arrivals } else { ArrivalProcess::Constant }, ..self }
     }
 
-    /// Whether it is a Poisson process.
+    /// True if it is a Poisson process.
     #[must_use]
     pub fn is_poisson(&self) -> bool {
         self.arrivals == ArrivalProcess::Poisson
     }
 
-    /// Whether its shape is a rate.
+    /// True if its shape is a rate.
     pub(super) fn is_rate(&self) -> bool {
         matches!(self.shape, Shape::Steady { .. } | Shape::Ramp(_) | Shape::Sine { .. })
     }

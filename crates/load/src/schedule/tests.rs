@@ -1,4 +1,4 @@
-//! Schedules, looked at as numbers: no clock runs.
+//! Schedules as numbers, without a clock.
 
 use proptest::prelude::*;
 use rand_distr::{Distribution, Exp1};
@@ -19,7 +19,7 @@ fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// Around 500/s, 200/s up and down, three times a minute.
+/// A sine around 500/s with amplitude 200/s, three periods a minute.
 fn wave(start: SineStart, lasts: u64) -> Step {
     Step::sine(Sine::new(rate("500/s"), rate("200/s"), secs(20), start).unwrap(), secs(lasts))
 }
@@ -163,7 +163,7 @@ fn warmup_precedes_and_requests_max_ends_the_schedule() {
     let twice = warm.clone().with_warmup(secs(3)).unwrap();
     assert_eq!((twice.warmup(), twice.duration()), (secs(3), secs(14)));
 
-    // A limit counts what is measured, and the load is over when one too many would be due.
+    // A limit counts measured requests, and the load ends when the next one would be due.
     for (most, lasts_ms, requests) in
         [(1, 10, 1), (500, 5_000, 500), (1_000, 11_000, 1_000), (9_999, 11_000, 1_005)]
     {
@@ -264,7 +264,7 @@ fn poisson_counts_have_their_mean_dispersion_and_shape() {
     }
 }
 
-/// A Poisson process of rate one, its time stretched as each step has it.
+/// A Poisson process of rate one, its time stretched by each step.
 fn by_hand(steps: &[(Rate, Duration)], seed: u64) -> Vec<Duration> {
     let mut draws = Seed(seed).stream("arrivals");
     let (mut due, mut began) = (Vec::new(), Duration::ZERO);

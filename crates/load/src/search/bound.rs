@@ -99,7 +99,7 @@ enum BoundValue {
     Number(f64),
 }
 
-/// Why a bound is refused. The message says what to write instead.
+/// Why a bound is refused. The message names the remedy.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BoundError {
     /// The comparison, or one side of it, is missing.
@@ -115,7 +115,7 @@ pub enum BoundError {
     UnknownMetric {
         /// The unknown name.
         name: String,
-        /// What to write instead.
+        /// The remedy.
         remedy: String,
     },
     /// The percentile is out of range.
@@ -245,7 +245,7 @@ impl fmt::Display for Violation {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bounds(Vec<Bound>);
 
-/// Whether bounds held for a run.
+/// The verdict of bounds on a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BoundsVerdict {
     /// All bounds held.
@@ -263,7 +263,7 @@ impl Bounds {
         &self.0
     }
 
-    /// Whether the bounds held. An invalid run has no verdict, unless unsent requests are the only reason: those are
+    /// The verdict of the bounds. An invalid run has no other verdict, unless unsent requests are the only reason: those are
     /// caused by the tested system, which did not respond to the requests in flight.
     #[must_use]
     pub fn judge(&self, run: &Summary) -> BoundsVerdict {

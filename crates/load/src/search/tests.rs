@@ -119,7 +119,7 @@ fn invalid_bound_has_a_remedy() {
 #[test]
 fn violated_bound_states_the_value() {
     let good = run(1_000, 0);
-    for (bounds, said) in [
+    for (bounds, verdict) in [
         ("p50 < 600ms and p99 <= 1s and service.max < 999.5ms and send_lag.p99 < 2ms", "held"),
         ("success == 1 and failed == 0 and dropped == 0 and achieved == 1 and requests == 1000", "held"),
         ("min <= 1.001ms and in_flight_max == 3 and throughput > 400", "held"),
@@ -127,15 +127,15 @@ fn violated_bound_states_the_value() {
         ("throughput > 501", "throughput > 501: it was 500.250125"),
         ("mean > 499ms and mean < 501ms", "held"),
     ] {
-        assert_eq!(judged(bounds, &good), said, "{bounds}");
+        assert_eq!(judged(bounds, &good), verdict, "{bounds}");
     }
 }
 
 #[test]
 fn request_without_response_counts_as_slowest() {
     let ten = run(1_000, 10);
-    for (bounds, said) in [
-        // The slowest of 990 who were answered is the 99th percentile of all 1,000.
+    for (bounds, verdict) in [
+        // The slowest of 990 responses is the 99th percentile of all 1,000 requests.
         ("p99 < 991ms and response.p50 < 502ms and service.p99 < 990ms and mean < 500ms", "held"),
         ("p99.1 < 1d", "p99.1 < 1d: too many requests had no response"),
         ("max < 1d", "max < 1d: too many requests had no response"),
@@ -143,9 +143,9 @@ fn request_without_response_counts_as_slowest() {
         ("send_lag.max < 2ms", "held"),
         ("success >= 0.999 and failed <= 9", "success >= 0.999: it was 0.99; failed <= 9: it was 10"),
     ] {
-        assert_eq!(judged(bounds, &ten), said.replace("1d:", "86400s:"), "{bounds}");
+        assert_eq!(judged(bounds, &ten), verdict.replace("1d:", "86400s:"), "{bounds}");
     }
-    // Being refused at once is no capacity.
+    // Fast refusals are no capacity.
     assert_eq!(judged("p50 < 1s", &run(10, 10)), "p50 < 1s: too many requests had no response");
     let nothing = run(0, 0);
     for bound in ["p99 < 1s", "max < 1s", "mean < 1s", "success >= 0", "achieved >= 0", "throughput >= 0"] {
@@ -162,18 +162,18 @@ fn late_and_dropped_requests_are_not_achieved() {
     assert_eq!(judged("requests > 0", &late), "invalid: the processor was busy; ports ran out");
 }
 
-/// What a search asks for, and what it finds, against somebody who says whether a trial held.
+/// Runs a search against an oracle for each trial; returns it with the rates of its trials.
 fn search(settings: SearchOptions, mut oracle: impl FnMut(Trial) -> BoundsVerdict) -> (Search, Vec<String>) {
     let mut search = Search::new(settings).unwrap();
-    let mut asked = Vec::new();
+    let mut rates = Vec::new();
     while let Some(trial) = search.next_trial() {
         assert_eq!(search.next_trial(), Some(trial));
         assert_eq!(search.result().status, SearchStatus::Running);
-        asked.push(trial.rate.to_string());
+        rates.push(trial.rate.to_string());
         search.record(trial, oracle(trial)).unwrap();
-        assert!(asked.len() <= search.trials_max(), "{settings:?}: {asked:?}");
+        assert!(rates.len() <= search.trials_max(), "{settings:?}: {rates:?}");
     }
-    (search, asked)
+    (search, rates)
 }
 
 fn up_to(limit: &str) -> impl FnMut(Trial) -> BoundsVerdict {
@@ -187,7 +187,7 @@ fn up_to(limit: &str) -> impl FnMut(Trial) -> BoundsVerdict {
 fn search_doubles_then_halves() {
     let settings = SearchOptions { repeats: 1, ..SearchOptions::new(rate("100/s")) };
     let to = |text| SearchOptions { to: Some(rate(text)), ..settings };
-    for (settings, limit, asked, said) in [
+    for (settings, limit, rates, text) in [
         (settings, "850/s", "100 200 400 800 1600 1200 1000 900 850 875", "holds at 850/s, not at 875/s"),
         (settings, "99/s", "100", "does not hold at 100/s, the lowest rate of the search"),
         (settings, "100/s", "100 200 150 125 112 106 103", "holds at 100/s, not at 103/s"),
@@ -201,7 +201,7 @@ fn search_doubles_then_halves() {
             "100 200 400 800 1600 1200",
             "holds at 800/s, not at 1200/s",
         ),
-        // No rate is between two whole numbers.
+        // The search tries only whole rates.
         (
             SearchOptions::new(rate("3/s")),
             "7/s",
@@ -210,8 +210,8 @@ fn search_doubles_then_halves() {
         ),
     ] {
         let (search, found) = search(settings, up_to(limit));
-        assert_eq!(found.join(" ").replace("/s", ""), asked, "{settings:?}");
-        assert_eq!(search.result().to_string(), said);
+        assert_eq!(found.join(" ").replace("/s", ""), rates, "{settings:?}");
+        assert_eq!(search.result().to_string(), text);
         assert_eq!(search.result().unsteady, []);
     }
 }
@@ -221,12 +221,12 @@ fn majority_of_trials_decides() {
     let settings =
         |repeats| SearchOptions { repeats, to: Some(rate("200/s")), ..SearchOptions::new(rate("100/s")) };
     for (repeats, yes_of_200, holds) in [(3, 1, false), (3, 2, true), (4, 2, false), (4, 3, true)] {
-        let (search, asked) = search(SearchOptions { precision: 0.9, ..settings(repeats) }, |trial| {
+        let (search, rates) = search(SearchOptions { precision: 0.9, ..settings(repeats) }, |trial| {
             let holds = trial.rate == rate("100/s") || trial.repeat < yes_of_200;
             if holds { BoundsVerdict::Held } else { BoundsVerdict::Violated(Vec::new()) }
         });
         assert_eq!(
-            asked[..2 * repeats as usize].iter().filter(|rate| *rate == "200/s").count(),
+            rates[..2 * repeats as usize].iter().filter(|rate| *rate == "200/s").count(),
             repeats as usize
         );
         let found = search.result();
@@ -330,7 +330,7 @@ proptest! {
         let mut draws = Seed(seed).stream("oracle");
         let even = Uniform::new(0.0, 1.0).unwrap();
         let (search, _) = search(settings, |trial| {
-            // A long way below it nearly always holds, a long way above hardly ever.
+            // Far below the limit the bounds nearly always hold, far above it hardly ever.
             let chance = 1.0 / (1.0 + (trial.rate.per_second() / middle).powi(2));
             match even.sample(&mut draws) {
                 luck if luck < chance => BoundsVerdict::Held,
@@ -348,7 +348,7 @@ proptest! {
             for (repeat, (trial, _)) in trials.iter().enumerate() {
                 prop_assert_eq!((trial.rate, trial.repeat as usize), (rate, repeat));
             }
-            // No lower rate than one that held, and no higher than one that did not.
+            // Each trial lies between the highest rate that held and the lowest that failed.
             prop_assert!(below.is_none_or(|below| rate.is_above(below)));
             prop_assert!(above.is_none_or(|above: Rate| above.is_above(rate)));
             let yes = trials.iter().filter(|(_, held)| *held == BoundsVerdict::Held).count();

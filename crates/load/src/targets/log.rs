@@ -105,7 +105,7 @@ pub enum SkipReason {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SkippedLines([u64; SkipReason::ALL.len()]);
 
-/// Why a log cannot be replayed with these options. The message says what to write instead.
+/// Why a log cannot be replayed with these options. The message names the remedy.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum ReplayError {
     /// The speed is not above zero.

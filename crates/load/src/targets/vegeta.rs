@@ -108,7 +108,7 @@ fn parse_text(text: &str, folder: &Path) -> Result<Vec<RequestTemplate>, LineErr
     Ok(templates)
 }
 
-/// Whether the first word is a method, not a header name in capitals.
+/// True if the first word is a method, not a header name in capitals.
 fn starts_target(line: &str) -> bool {
     line.split_once(char::is_whitespace).is_some_and(|(word, rest)| {
         word.bytes().all(|byte| byte.is_ascii_uppercase()) && !rest.trim_start().starts_with(':')

@@ -52,7 +52,7 @@ impl PathTemplate {
         Self { parts: parts.into(), bytes_max }
     }
 
-    /// Whether it has a placeholder.
+    /// True if it has a placeholder.
     pub fn has_key(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, PathPart::Key(_)))
     }

@@ -1,4 +1,4 @@
-//! What is asked, looked at as text: nobody is asked.
+//! Requests as text; none is sent.
 
 use std::collections::BTreeSet;
 
@@ -150,7 +150,7 @@ fn cache_bust_urls_are_unique_over_requests_and_runs() {
 
 #[test]
 fn invalid_traffic_has_a_remedy() {
-    let told = |urls: &[&str], variety| {
+    let error_of = |urls: &[&str], variety| {
         let targets = urls.iter().map(|url| RequestTemplate::get(url.parse().unwrap())).collect();
         Traffic::new(targets, variety, Seed(1)).unwrap_err().to_string()
     };
@@ -168,14 +168,14 @@ fn invalid_traffic_has_a_remedy() {
         ("http://a/{key:0}", &format!("`{{key:0}}` {place}")),
         ("http://a/{key", &format!("`{{key` {place}")),
     ] {
-        assert_eq!(told(&[url], TrafficOptions::default()), message, "{url}");
+        assert_eq!(error_of(&[url], TrafficOptions::default()), message, "{url}");
     }
     assert_eq!(
-        told(&["http://a/", "http://a/b"], with_keys("zipf:10")),
+        error_of(&["http://a/", "http://a/b"], with_keys("zipf:10")),
         "no URL has a placeholder: write `{key}` into a path or a query, or remove `--keys zipf:10:0.99`"
     );
     assert_eq!(
-        told(&[], TrafficOptions::default()),
+        error_of(&[], TrafficOptions::default()),
         "there is no target: give a URL, or a file with at least one"
     );
     let connect = RequestTemplate::new(Method::CONNECT, "http://a/".parse().unwrap());

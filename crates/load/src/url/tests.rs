@@ -1,4 +1,4 @@
-//! URLs as people type them.
+//! URLs as users type them.
 
 use proptest::prelude::*;
 
@@ -57,8 +57,8 @@ fn invalid_url_has_a_remedy() {
         assert_eq!(parse_url(text).unwrap_err().to_string(), message, "{text}");
     }
     let long = format!("http://host/{}", "a".repeat(70_000));
-    let told = parse_url(&long).unwrap_err().to_string();
-    assert!(told.ends_with("a...` is not a URL: it has more than 65,534 bytes"), "{told}");
+    let error = parse_url(&long).unwrap_err().to_string();
+    assert!(error.ends_with("a...` is not a URL: it has more than 65,534 bytes"), "{error}");
 }
 
 #[test]
@@ -71,8 +71,8 @@ fn base_url_prefixes_paths() {
     ] {
         assert_eq!(base.parse::<BaseUrl>().unwrap().url(path).unwrap(), url, "{base} {path}");
     }
-    let told = "http://host/?a".parse::<BaseUrl>().unwrap_err().to_string();
-    assert_eq!(told, "`http://host/?a` has a query: write the part before the `?`, paths are added to it");
+    let error = "http://host/?a".parse::<BaseUrl>().unwrap_err().to_string();
+    assert_eq!(error, "`http://host/?a` has a query: write the part before the `?`, paths are added to it");
 }
 
 proptest! {

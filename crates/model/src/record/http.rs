@@ -57,8 +57,8 @@ pub struct HttpFigures {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal: Option<f64>,
     /// The process that reports the cache's outcomes.
-    #[serde(default)]
-    pub tells: StatsProvider,
+    #[serde(default, rename = "tells")]
+    pub stats_provider: StatsProvider,
     /// Requests outside the load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbeFigures>,

@@ -13,7 +13,7 @@ use std::{
 
 use stockade_services::{CouchDbServer, NginxServer, PostgresServer, RedisServer};
 
-fn ask(port: u16, command: &str) -> String {
+fn send_command(port: u16, command: &str) -> String {
     exchange(port, &format!("{command}\r\nQUIT\r\n"))
 }
 
@@ -32,14 +32,14 @@ fn exchange(port: u16, request: &str) -> String {
 #[test]
 fn redis_restarts_empty_after_a_kill_and_leaves_nothing() {
     let mut redis = RedisServer::start().unwrap();
-    assert!(ask(redis.port(), "SET key value").starts_with("+OK"));
-    let folder = ask(redis.port(), "CONFIG GET dir");
+    assert!(send_command(redis.port(), "SET key value").starts_with("+OK"));
+    let folder = send_command(redis.port(), "CONFIG GET dir");
     let folder = PathBuf::from(folder.lines().nth(4).expect("a folder"));
     assert!(fs::exists(&folder).unwrap(), "{}", folder.display());
     redis.kill();
     assert!(TcpStream::connect(("127.0.0.1", redis.port())).is_err());
     redis.restart().unwrap();
-    assert!(ask(redis.port(), "GET key").starts_with("$-1"));
+    assert!(send_command(redis.port(), "GET key").starts_with("$-1"));
     let port = redis.port();
     drop(redis);
     assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
@@ -49,14 +49,16 @@ fn redis_restarts_empty_after_a_kill_and_leaves_nothing() {
 #[test]
 fn postgres_restarts_with_its_data_after_a_kill_and_leaves_nothing() {
     let mut postgres = PostgresServer::start().unwrap();
-    postgres.ask("CREATE TABLE t AS SELECT 'kept' AS c").unwrap();
-    let folder = PathBuf::from(postgres.ask("SHOW data_directory").unwrap());
+    postgres.query("CREATE TABLE t AS SELECT 'kept' AS c").unwrap();
+    let folder = PathBuf::from(postgres.query("SHOW data_directory").unwrap());
     assert!(fs::exists(folder.parent().unwrap()).unwrap(), "{}", folder.display());
-    assert!(postgres.ask("SELECT nonsense").unwrap_err().to_string().contains("\"nonsense\" does not exist"));
+    assert!(
+        postgres.query("SELECT nonsense").unwrap_err().to_string().contains("\"nonsense\" does not exist")
+    );
     postgres.kill();
     assert!(TcpStream::connect(("127.0.0.1", postgres.port())).is_err());
     postgres.restart().unwrap();
-    assert_eq!(postgres.ask("SELECT c FROM t").unwrap(), "kept");
+    assert_eq!(postgres.query("SELECT c FROM t").unwrap(), "kept");
     let port = postgres.port();
     // A frozen server must stop too when its handle is dropped.
     postgres.process().unwrap().freeze();
@@ -71,17 +73,17 @@ fn postgres_speaks_tls_with_its_own_certificate() {
     let certificate = fs::read_to_string(postgres.certificate()).unwrap();
     assert!(certificate.starts_with("-----BEGIN CERTIFICATE-----"), "{certificate}");
     let is_encrypted = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
-    assert_eq!(postgres.ask(is_encrypted).unwrap(), "t");
+    assert_eq!(postgres.query(is_encrypted).unwrap(), "t");
 }
 
-/// Set in the process that starts a server and keeps it.
+/// Set in the process that starts a server and keeps it running.
 const HOLDS: &str = "STOCKADE_TEST_HOLDS";
 
 #[test]
 fn postgres_stops_when_its_owner_process_is_killed() {
     if env::var_os(HOLDS).is_some() {
         let postgres = PostgresServer::start().unwrap();
-        println!("\nheld: {} {}", postgres.port(), postgres.ask("SHOW data_directory").unwrap());
+        println!("\nheld: {} {}", postgres.port(), postgres.query("SHOW data_directory").unwrap());
         let _ = std::io::stdin().read(&mut [0]);
         return;
     }
@@ -90,8 +92,8 @@ fn postgres_stops_when_its_owner_process_is_killed() {
     holder.args([name, "--exact", "--nocapture"]).env(HOLDS, "1");
     let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let told = lines.find_map(|line| line.strip_prefix("held: ").map(str::to_owned)).expect("it started");
-    let (port, folder) = told.split_once(' ').unwrap();
+    let held = lines.find_map(|line| line.strip_prefix("held: ").map(str::to_owned)).expect("it started");
+    let (port, folder) = held.split_once(' ').unwrap();
     let mut client = TcpStream::connect(("127.0.0.1", port.parse().unwrap())).unwrap();
     holder.kill().unwrap();
     holder.wait().unwrap();
@@ -110,13 +112,13 @@ fn postgres_stops_when_its_owner_process_is_killed() {
 fn couchdb_restarts_empty_after_a_kill_and_leaves_nothing() {
     let mut couchdb = CouchDbServer::start().unwrap();
     let authorization = "Authorization: Basic c3RvY2thZGU6b3BlbiBzZXNhbWU=\r\n";
-    let answer = get(couchdb.port(), "/nobody", authorization);
+    let answer = get(couchdb.port(), "/absent", authorization);
     assert!(answer.contains("{\"error\":\"not_found\",\"reason\":\"no_db_file\"}"), "{answer}");
     couchdb.kill();
     assert!(TcpStream::connect(("127.0.0.1", couchdb.port())).is_err());
     couchdb.restart().unwrap();
     let port = couchdb.port();
-    assert!(get(port, "/nobody", "").starts_with("HTTP/1.1 401"));
+    assert!(get(port, "/absent", "").starts_with("HTTP/1.1 401"));
     drop(couchdb);
     assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
 }
@@ -128,7 +130,7 @@ fn nginx_serves_its_documents_after_a_kill_and_leaves_nothing() {
     fs::write(documents.join("a"), "{}").unwrap();
     for expected in [vec![2], vec![2, 2]] {
         assert!(get(nginx.port(), "/a", "").ends_with("\r\n\r\n{}"));
-        assert_eq!(nginx.connections().unwrap(), expected, "the first was to see whether it is ready");
+        assert_eq!(nginx.connections().unwrap(), expected, "connection 1 is the readiness check");
         nginx.kill();
         assert!(TcpStream::connect(("127.0.0.1", nginx.port())).is_err());
         nginx.restart().unwrap();

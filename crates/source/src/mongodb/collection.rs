@@ -30,7 +30,7 @@ pub(super) struct MongoDbCollection {
 impl MongoDbCollection {
     /// Runs a request with the timeout of a fetch. For opening only: an error there also drops
     /// the driver.
-    pub(super) async fn ask<T>(
+    pub(super) async fn run<T>(
         &self,
         query: impl IntoFuture<Output = mongodb::error::Result<T>>,
     ) -> Result<T, MongoDbError> {
@@ -49,7 +49,7 @@ impl MongoDbCollection {
         let ping = self.database.run_command(doc! { "ping": 1 });
         let mut monitor = self.monitor.clone();
         tokio::select! {
-            answer = self.ask(ping) => answer.map(drop),
+            answer = self.run(ping) => answer.map(drop),
             error = monitor.all_failed() => Err(error),
         }
     }
@@ -57,7 +57,7 @@ impl MongoDbCollection {
     /// Fails if the collection has no documents or no such key.
     pub(super) async fn check(&self) -> Result<(), OpenError> {
         let keyed = doc! { self.key.as_str(): { "$exists": true } };
-        let first = self.ask(self.documents.find_one(keyed)).await;
+        let first = self.run(self.documents.find_one(keyed)).await;
         if first.map_err(|error| self.open_error(error))?.is_some() {
             return Ok(());
         }
@@ -67,7 +67,7 @@ impl MongoDbCollection {
 
     async fn explain_missing(&self) -> Result<String, MongoDbError> {
         let (database, collection) = (self.database.name(), self.documents.name());
-        let collections = self.ask(self.database.list_collection_names()).await?;
+        let collections = self.run(self.database.list_collection_names()).await?;
         if collections.is_empty() {
             return Ok(format!(
                 "there is no database `{database}`; check its name, or fill it with --docs-from FILE.jsonl"
@@ -79,7 +79,7 @@ impl MongoDbCollection {
                 "it has no collection `{collection}`; fill it with --docs-from FILE.jsonl, or name another: {remedy}"
             ));
         }
-        if self.ask(self.documents.find_one(doc! {})).await?.is_some() {
+        if self.run(self.documents.find_one(doc! {})).await?.is_some() {
             let key = &self.key;
             return Ok(format!(
                 "no document has a `{key}`; name the field that they are fetched by with key=NAME"

@@ -31,7 +31,7 @@ impl MongoDbError {
                     within(timeout)
                 )
             }
-            Self::Message(said) => said,
+            Self::Message(message) => message,
         }
     }
 
@@ -62,8 +62,8 @@ type ServerStates = HashMap<ServerAddress, Option<MongoDbError>>;
 
 impl ServerMonitor {
     pub(super) fn install(options: &mut ClientOptions) -> Self {
-        let (tell, seen) = watch::channel(ServerStates::new());
-        let tell = Arc::new(tell);
+        let (states, seen) = watch::channel(ServerStates::new());
+        let states = Arc::new(states);
         options.sdam_event_handler = Some(EventHandler::callback(move |event| {
             let (server, error) = match event {
                 SdamEvent::ServerHeartbeatSucceeded(event) => (event.server_address, None),
@@ -71,12 +71,12 @@ impl ServerMonitor {
                     (event.server_address, Some((&event.failure).into()))
                 }
                 SdamEvent::ServerClosed(event) => {
-                    tell.send_modify(|seen| drop(seen.remove(&event.address)));
+                    states.send_modify(|seen| drop(seen.remove(&event.address)));
                     return;
                 }
                 _ => return,
             };
-            tell.send_modify(|seen| drop(seen.insert(server, error)));
+            states.send_modify(|seen| drop(seen.insert(server, error)));
         }));
         Self { seen, servers: options.hosts.len() }
     }
@@ -101,8 +101,8 @@ impl ServerMonitor {
         match (&*error.kind, self.failure()) {
             (
                 ErrorKind::ServerSelection { .. } | ErrorKind::ConnectionPoolCleared { .. },
-                MongoDbError::Message(said),
-            ) => MongoDbError::Message(said),
+                MongoDbError::Message(message),
+            ) => MongoDbError::Message(message),
             _ => error.into(),
         }
     }

@@ -19,7 +19,7 @@ impl MongoDbCollection {
             missing.insert(&*document.id, self.convert(document)?);
         }
         let open_error = |error| self.open_error(error);
-        let stored = self.ask(self.documents.count_documents(doc! {})).await.map_err(open_error)?;
+        let stored = self.run(self.documents.count_documents(doc! {})).await.map_err(open_error)?;
         if stored > 0 && !self.remove_stored(&mut missing).await.map_err(open_error)? {
             let remedy = "leave --docs-from out to use them, or name a new collection with collection=NAME";
             return Err(self.remote.unusable(format!("it holds {stored} other documents; {remedy}")));
@@ -29,7 +29,7 @@ impl MongoDbCollection {
         for batch in missing.chunks(BATCH) {
             let batch = batch.iter().map(RawDocumentBuf::try_from).collect::<Result<Vec<_>, _>>();
             let batch = batch.map_err(|error| self.remote.unusable(error))?;
-            self.ask(self.documents.insert_many(batch)).await.map_err(open_error)?;
+            self.run(self.documents.insert_many(batch)).await.map_err(open_error)?;
         }
         Ok(())
     }
@@ -42,8 +42,8 @@ impl MongoDbCollection {
 
     /// Removes the stored documents from `missing`; false if the collection has other documents.
     async fn remove_stored(&self, missing: &mut HashMap<&str, Document>) -> Result<bool, MongoDbError> {
-        let mut cursor = self.ask(self.documents.find(doc! {})).await?;
-        while self.ask(cursor.advance()).await? {
+        let mut cursor = self.run(self.documents.find(doc! {})).await?;
+        while self.run(cursor.advance()).await? {
             let Ok(stored) = Document::try_from(cursor.current()) else { return Ok(false) };
             let Ok(id) = stored.get_str("_id") else { return Ok(false) };
             if missing.remove(id).as_ref() != Some(&stored) {

@@ -25,7 +25,7 @@ pub(super) fn text(key: &str, document: &RawDocument) -> Result<Arc<str>, MongoD
         RawBsonRef::Int32(number) => Some(number.to_string()),
         RawBsonRef::Int64(number) => Some(number.to_string()),
         // Old shells store all numbers as doubles.
-        RawBsonRef::Double(number) => whole(number),
+        RawBsonRef::Double(number) => integer(number),
         _ => None,
     });
     text.map(Arc::from).ok_or_else(|| {
@@ -38,7 +38,7 @@ pub(super) fn text(key: &str, document: &RawDocument) -> Result<Arc<str>, MongoD
 }
 
 /// The double as a whole number, if it is one and doubles of its size are exact.
-fn whole(number: f64) -> Option<String> {
+fn integer(number: f64) -> Option<String> {
     const LARGEST: f64 = 9_007_199_254_740_991.0;
     (number.fract() == 0.0 && number.abs() <= LARGEST).then(|| format!("{}", number + 0.0))
 }
@@ -75,8 +75,8 @@ mod tests {
         }
         for value in [Bson::from(0.5), Bson::from(1e300), Bson::from(true), Bson::Null] {
             let document = RawDocumentBuf::try_from(&doc! { "k": value }).unwrap();
-            let Err(MongoDbError::Message(said)) = text("k", &document) else { panic!("{document:?}") };
-            assert!(said.contains("has to be a string, an object id or a whole number"), "{said}");
+            let Err(MongoDbError::Message(message)) = text("k", &document) else { panic!("{document:?}") };
+            assert!(message.contains("has to be a string, an object id or a whole number"), "{message}");
         }
     }
 }

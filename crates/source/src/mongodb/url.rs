@@ -9,17 +9,17 @@ use super::MongoDbLocation;
 use crate::{OpenError, ParseResult, remote::Remote};
 
 /// Settings of this source, in addition to those of all network sources. The driver parses the rest.
-const OURS: [&str; 2] = ["collection", "key"];
+const SOURCE_PARAMETERS: [&str; 2] = ["collection", "key"];
 
 /// Candidates for a misspelt setting that the driver does not know.
-const SETTINGS: [&str; 4] = [OURS[0], OURS[1], "connections", "timeout"];
+const SETTINGS: [&str; 4] = [SOURCE_PARAMETERS[0], SOURCE_PARAMETERS[1], "connections", "timeout"];
 
 /// The remedy for an invalid part before the settings.
 const FORM: &str =
     "write USER:PASSWORD@HOST:PORT/DATABASE, with `:` as %3A, `/` as %2F and `@` as %40 in user and password";
 
 pub(crate) fn parse(scheme: &str, rest: &str) -> ParseResult {
-    let remote = Remote::parse(scheme, rest, &OURS, true)?;
+    let remote = Remote::parse(scheme, rest, &SOURCE_PARAMETERS, true)?;
     let connection = parse_connection(scheme, &remote)?;
     let Some(database) = connection.default_database.clone() else {
         return Err(remote.invalid("it names no database: write it after the host, as in HOST:PORT/DATABASE"));
@@ -41,11 +41,11 @@ pub(crate) fn parse(scheme: &str, rest: &str) -> ParseResult {
 /// Parses the URL with the driver. The driver's errors may quote a secret, so this function does not pass them on but
 /// finds the invalid part itself.
 fn parse_connection(scheme: &str, remote: &Remote) -> Result<ConnectionString, OpenError> {
-    let whole = remote.with_secrets(scheme);
-    if let Ok(connection) = ConnectionString::parse(&whole) {
+    let full_url = remote.with_secrets(scheme);
+    if let Ok(connection) = ConnectionString::parse(&full_url) {
         return Ok(connection);
     }
-    let place = whole.split_once('?').map_or(whole.as_str(), |(place, _)| place);
+    let place = full_url.split_once('?').map_or(full_url.as_str(), |(place, _)| place);
     if ConnectionString::parse(place).is_err() {
         return Err(remote.invalid(FORM));
     }

@@ -140,10 +140,10 @@ impl SetupConnection<'_> {
     /// Drives the connection until the client's request completes, at most the timeout.
     pub(super) async fn run<T>(
         &mut self,
-        asked: impl Future<Output = Result<T, Error>>,
+        request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, OpenError> {
         let until = self.time.now() + self.server.timeout;
-        let Some(answer) = before(self.time, until, run(&mut self.driver, asked)).await else {
+        let Some(answer) = before(self.time, until, run(&mut self.driver, request)).await else {
             // A server notices a closed connection only when it responds, so a query without an end needs a cancel.
             let until = self.time.now() + CANCEL_TIMEOUT;
             let _ = before(self.time, until, self.cancel.cancel_query(self.tls.clone())).await;
@@ -162,9 +162,9 @@ impl SetupConnection<'_> {
 /// Drives a connection that has no task of its own until the request completes.
 async fn run<T>(
     driver: &mut ConnectionDriver,
-    asked: impl Future<Output = Result<T, Error>>,
+    request: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    let mut asked = pin!(asked);
+    let mut request = pin!(request);
     let mut has_ended = false;
     poll_fn(|cx| {
         if !has_ended {
@@ -174,7 +174,7 @@ async fn run<T>(
                 Poll::Pending => {}
             }
         }
-        asked.as_mut().poll(cx)
+        request.as_mut().poll(cx)
     })
     .await
 }

@@ -7,16 +7,16 @@ use tokio_postgres::{Error, error::SqlState};
 
 /// The cause and the remedy.
 pub(super) fn explain(error: &Error) -> String {
-    let said = match error.as_db_error() {
+    let message = match error.as_db_error() {
         Some(error) => error.message().to_owned(),
         None => match error.source() {
             Some(cause) => format!("{error}: {cause}"),
             None => error.to_string(),
         },
     };
-    match error.code().map_or_else(|| connection_remedy(error, &said), server_remedy) {
-        Some(remedy) => format!("{said}; {remedy}"),
-        None => said,
+    match error.code().map_or_else(|| connection_remedy(error, &message), server_remedy) {
+        Some(remedy) => format!("{message}; {remedy}"),
+        None => message,
     }
 }
 
@@ -54,7 +54,7 @@ fn server_remedy(code: &SqlState) -> Option<&'static str> {
 }
 
 /// Remedies for errors of the connection.
-fn connection_remedy(error: &Error, said: &str) -> Option<&'static str> {
+fn connection_remedy(error: &Error, message: &str) -> Option<&'static str> {
     let cause = error.source()?;
     if let Some(cause) = cause.downcast_ref::<io::Error>() {
         if let Some(rustls::Error::InvalidCertificate(what)) =
@@ -74,7 +74,7 @@ fn connection_remedy(error: &Error, said: &str) -> Option<&'static str> {
             io::ErrorKind::ConnectionRefused => {
                 Some("check the host and the port, and whether the server runs")
             }
-            _ if said.contains("lookup") => Some("check the host"),
+            _ if message.contains("lookup") => Some("check the host"),
             _ => None,
         };
     }
@@ -82,7 +82,7 @@ fn connection_remedy(error: &Error, said: &str) -> Option<&'static str> {
         ("password missing", "write it into the URL, after the user and a colon, or set PGPASSWORD"),
         ("server does not support TLS", "switch TLS on there, or write sslmode=prefer"),
     ];
-    remedies.into_iter().find(|(what, _)| said.contains(what)).map(|(_, remedy)| remedy)
+    remedies.into_iter().find(|(what, _)| message.contains(what)).map(|(_, remedy)| remedy)
 }
 
 /// True if the column's type cannot represent the key: `seven` in a column of numbers.

@@ -15,10 +15,10 @@ use crate::{
 };
 
 /// Parameters of this source.
-const OURS: [&str; 5] = ["body", "key", "sslmode", "sslrootcert", "table"];
+const SOURCE_PARAMETERS: [&str; 5] = ["body", "key", "sslmode", "sslrootcert", "table"];
 
 /// Parameters of the driver.
-const THEIRS: [&str; 6] = [
+const DRIVER_PARAMETERS: [&str; 6] = [
     "application_name",
     "channel_binding",
     "connect_timeout",
@@ -45,14 +45,14 @@ pub(super) struct PostgresLocation {
 impl PostgresLocation {
     pub(super) fn read(scheme: &str, rest: &str) -> Result<Self, OpenError> {
         // The first call knows all names, for its suggestions; the second one separates the names.
-        Remote::parse(scheme, rest, &[&OURS[..], &THEIRS].concat(), false)?;
-        let remote = Remote::parse(scheme, rest, &OURS, true)?;
+        Remote::parse(scheme, rest, &[&SOURCE_PARAMETERS[..], &DRIVER_PARAMETERS].concat(), false)?;
+        let remote = Remote::parse(scheme, rest, &SOURCE_PARAMETERS, true)?;
         let config = config(&remote)?;
         let (mode, roots) = security(&remote)?;
         let setting = |name, otherwise| remote.setting(name).unwrap_or(otherwise);
         let table =
             DocumentTable::new(setting("table", "documents"), setting("key", "id"), setting("body", "body"));
-        let table = table.map_err(|what| remote.invalid(&what))?;
+        let table = table.map_err(|reason| remote.invalid(&reason))?;
         let timeout = remote.timeout()?;
         let mut server = Self { remote, config, timeout, table, mode, roots };
         server.config.ssl_mode(mode.into());
@@ -75,8 +75,8 @@ impl fmt::Display for PostgresLocation {
 fn config(remote: &Remote) -> Result<Config, OpenError> {
     let url = format!("postgres://{}{}{}", remote.hosts(), remote.path(), remote.their_query());
     let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-        let what = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-        remote.invalid(&format!("{what}: write postgres://USER:PASSWORD@HOST:PORT/DATABASE"))
+        let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+        remote.invalid(&format!("{reason}: write postgres://USER:PASSWORD@HOST:PORT/DATABASE"))
     })?;
     let (user, password) = match remote.credentials() {
         None if remote.has_credentials() => return Err(remote.invalid("its user or password is no UTF-8")),
@@ -96,7 +96,7 @@ fn config(remote: &Remote) -> Result<Config, OpenError> {
 /// The TLS mode and the file of trusted certificates.
 fn security(remote: &Remote) -> Result<(TlsMode, Option<PathBuf>), OpenError> {
     let mode = remote.setting("sslmode").map_or(Ok(TlsMode::Prefer), str::parse);
-    let mode: TlsMode = mode.map_err(|what| remote.invalid(&what))?;
+    let mode: TlsMode = mode.map_err(|reason| remote.invalid(&reason))?;
     let roots = remote.setting("sslrootcert");
     if roots.is_some() && !mode.requires_tls() {
         return Err(remote.invalid("`sslrootcert` is for `sslmode=verify-full`: write both"));

@@ -42,7 +42,7 @@ async fn assert_serves(source: &Arc<dyn Source>, documents: &[NamedDocument]) {
     for document in documents {
         assert_eq!(source.fetch(&document.id).await.unwrap().as_ref(), Some(&document.body));
     }
-    assert_eq!(source.fetch("nobody wrote this").await.unwrap(), None, "not found is an answer");
+    assert_eq!(source.fetch("not written").await.unwrap(), None, "not found is an answer");
 }
 
 /// The number of open connections on the server.
@@ -67,9 +67,9 @@ async fn await_recovery(source: &Arc<dyn Source>, id: &str) {
 }
 
 /// Fetches until the condition holds.
-async fn eventually(what: &str, source: &Arc<dyn Source>, is_so: impl Fn() -> bool) {
+async fn eventually(what: &str, source: &Arc<dyn Source>, condition: impl Fn() -> bool) {
     for _ in 0..5_000 {
-        if is_so() {
+        if condition() {
             return;
         }
         let _ = source.fetch("doc 000").await;
@@ -154,7 +154,7 @@ async fn key_setting_selects_another_field() {
     assert_eq!(
         source.ids().await.unwrap(),
         ["Ada".into(), "Grace".into()],
-        "who has no name cannot be asked for"
+        "documents without a name are not listed"
     );
     let ada = source.fetch("Ada").await.unwrap().unwrap();
     assert_eq!(ada, r#"{"_id":2,"name":"Ada","since":{"$date":"1970-01-01T00:00:00Z"}}"#);
@@ -242,22 +242,22 @@ async fn killed_server_fails_fetches_and_recovers() {
     let all = documents(3);
     let source = url(&server, "connections=4&timeout=2s").fill(&all).await.unwrap();
     let time = Live::new();
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (sender, mut receiver) = mpsc::unbounded_channel();
     let mut clients = JoinSet::new();
     for _ in 0..32 {
-        let (source, time, tell) = (Arc::clone(&source), time.clone(), tell.clone());
+        let (source, time, sender) = (Arc::clone(&source), time.clone(), sender.clone());
         clients.spawn(async move {
             loop {
                 let began = time.now();
                 match source.fetch("doc 000").await {
-                    Ok(_) => drop(tell.send(())),
+                    Ok(_) => drop(sender.send(())),
                     Err(error) => return (error.to_string(), time.now() - began),
                 }
             }
         });
     }
     for _ in 0..1_000 {
-        told.recv().await.unwrap();
+        receiver.recv().await.unwrap();
     }
     assert!(connections(&server) <= 4 + MONITORS, "{}", connections(&server));
     server.kill();
@@ -313,7 +313,7 @@ async fn frozen_server_times_out_and_recovers() {
         );
         server.process().unwrap().thaw();
         await_recovery(&source, "doc 000").await;
-        eventually("what was given up is closed", &source, || connections(&server) <= 3 + MONITORS).await;
+        eventually("abandoned connections close", &source, || connections(&server) <= 3 + MONITORS).await;
     }
 }
 
@@ -349,6 +349,6 @@ fn source_uses_the_runtime_that_opened_it() {
     }
     drop(home);
     let visitor = runtime::Builder::new_current_thread().build().unwrap();
-    let told = visitor.block_on(source.fetch("doc 000")).unwrap_err().to_string();
-    assert!(told.ends_with("the runtime that it was opened on has ended"), "{told}");
+    let message = visitor.block_on(source.fetch("doc 000")).unwrap_err().to_string();
+    assert!(message.ends_with("the runtime that it was opened on has ended"), "{message}");
 }

@@ -40,12 +40,12 @@ async fn assert_serves(source: &Arc<dyn Source>, documents: &[documents::NamedDo
 /// The number of other clients of the server.
 fn clients(postgres: &PostgresServer) -> usize {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
-    postgres.ask(sql).unwrap().parse().unwrap()
+    postgres.query(sql).unwrap().parse().unwrap()
 }
 
 /// Queries until the condition holds.
-fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    assert!((0..500).any(|_| is_so()), "{what}");
+fn eventually(what: &str, condition: impl Fn() -> bool) {
+    assert!((0..500).any(|_| condition()), "{what}");
 }
 
 /// Fetches until a fetch succeeds.
@@ -90,7 +90,7 @@ async fn existing_tables_are_served() {
     let documents = documents::generate(20);
     for (table, body) in [("a", "text"), ("b", "varchar"), ("c", "json"), ("d", "bytea")] {
         postgres
-            .ask(&format!("CREATE TABLE {table} (k varchar(80) UNIQUE, v {body}, more int DEFAULT 7)"))
+            .query(&format!("CREATE TABLE {table} (k varchar(80) UNIQUE, v {body}, more int DEFAULT 7)"))
             .unwrap();
         let database = url(&postgres, &format!("table={table}&key=k&body=v"));
         for _ in 0..2 {
@@ -98,7 +98,7 @@ async fn existing_tables_are_served() {
         }
     }
     // JSON that is stored in another form, and keys that are not text.
-    postgres.ask("CREATE TABLE e (id int PRIMARY KEY, body jsonb); INSERT INTO e VALUES (7, '{\"b\":1, \"a\" : 2}')").unwrap();
+    postgres.query("CREATE TABLE e (id int PRIMARY KEY, body jsonb); INSERT INTO e VALUES (7, '{\"b\":1, \"a\" : 2}')").unwrap();
     let e = url(&postgres, "table=e").open().await.unwrap();
     assert_eq!(e.ids().await.unwrap(), ["7".into()]);
     assert_eq!(e.fetch("7").await.unwrap().unwrap(), r#"{"a": 2, "b": 1}"#);
@@ -106,7 +106,7 @@ async fn existing_tables_are_served() {
     let stored = [documents::NamedDocument { id: "7".into(), body: r#"{"a":2,"b":1}"#.into() }];
     url(&postgres, "table=e").fill(&stored).await.unwrap();
 
-    postgres.ask("CREATE SCHEMA s; CREATE TABLE s.\"a \"\"b\" (\"the key\" uuid, \"B\" text)").unwrap();
+    postgres.query("CREATE SCHEMA s; CREATE TABLE s.\"a \"\"b\" (\"the key\" uuid, \"B\" text)").unwrap();
     let odd = url(&postgres, "table=s.a%20%22b&key=the%20key&body=B");
     let uuid = "6f1c0dbe-9d4f-4a6f-b5f1-0c61ba1cd1a2";
     let odd = odd.fill(&[documents::NamedDocument { id: uuid.into(), body: "x".into() }]).await.unwrap();
@@ -114,14 +114,16 @@ async fn existing_tables_are_served() {
 
     // A view that changes, with a repeated key and a missing body.
     postgres
-        .ask("CREATE TABLE f (id text, body text); INSERT INTO f VALUES ('a', 'x'), ('a', 'y'), ('b', NULL)")
+        .query(
+            "CREATE TABLE f (id text, body text); INSERT INTO f VALUES ('a', 'x'), ('a', 'y'), ('b', NULL)",
+        )
         .unwrap();
     let f = url(&postgres, "table=f").open().await.unwrap();
     assert!(
         message(f.fetch("a").await).contains("several rows have this key: name a column without repeats")
     );
     assert!(message(f.fetch("b").await).contains("a document without a body"));
-    postgres.ask("DROP TABLE f").unwrap();
+    postgres.query("DROP TABLE f").unwrap();
     assert!(message(f.fetch("a").await).contains("relation \"f\" does not exist; name another with `table`"));
 }
 
@@ -129,7 +131,7 @@ async fn existing_tables_are_served() {
 async fn errors_name_place_and_remedy_without_secrets() {
     let postgres = PostgresServer::with(&["max_connections=8", "superuser_reserved_connections=0"]).unwrap();
     postgres
-        .ask(
+        .query(
             "CREATE TABLE documents (id text, body int); CREATE TABLE secret (id text, body text); \
              CREATE TABLE j (id json, body text); CREATE ROLE bob LOGIN PASSWORD 'bobs sesame'",
         )
@@ -144,8 +146,8 @@ async fn errors_name_place_and_remedy_without_secrets() {
             "password authentication failed for user \"stockade\"; check the user and the",
         ),
         (
-            good.replace("stockade", "nobody"),
-            "password authentication failed for user \"nobody\"; check the user",
+            good.replace("stockade", "absent"),
+            "password authentication failed for user \"absent\"; check the user",
         ),
         (
             good.replace(":open%20sesame", ":"),
@@ -174,7 +176,7 @@ async fn errors_name_place_and_remedy_without_secrets() {
             format!("{good}?sslmode=require"),
             "server does not support TLS; switch TLS on there, or write sslmode=prefer",
         ),
-        (good.replace(&host, "nobody.invalid"), "check the host"),
+        (good.replace(&host, "absent.invalid"), "check the host"),
         (
             good.replace(&host, &refusing),
             "Connection refused (os error 111); check the host and the port, and whether the server runs",
@@ -190,8 +192,11 @@ async fn errors_name_place_and_remedy_without_secrets() {
     ] {
         let url: SourceUrl = url.parse().unwrap();
         assert!(!format!("{url} {url:?}").contains("sesame"));
-        let told = message(url.open().await);
-        assert!(told.starts_with(&format!("{url} cannot be used: ")) && told.contains(expected), "{told}");
+        let message = message(url.open().await);
+        assert!(
+            message.starts_with(&format!("{url} cannot be used: ")) && message.contains(expected),
+            "{message}"
+        );
     }
     let greedy = url(&postgres, "table=secret&connections=20").open().await.unwrap();
     let mut fetches = JoinSet::new();
@@ -199,9 +204,9 @@ async fn errors_name_place_and_remedy_without_secrets() {
         let greedy = Arc::clone(&greedy);
         fetches.spawn(async move { greedy.fetch("a").await.err().map(|error| error.to_string()) });
     }
-    let told: Vec<_> = fetches.join_all().await.into_iter().flatten().collect();
+    let errors: Vec<_> = fetches.join_all().await.into_iter().flatten().collect();
     let remedy = "too many clients already; write fewer `connections`, or let the server have more";
-    assert!(!told.is_empty() && told.iter().all(|told| told.contains(remedy)), "{told:?}");
+    assert!(!errors.is_empty() && errors.iter().all(|error| error.contains(remedy)), "{errors:?}");
 }
 
 #[test]
@@ -248,9 +253,9 @@ fn invalid_urls_fail_before_connecting() {
     ] {
         let error = url.parse::<SourceUrl>().unwrap_err();
         assert!(error.is_usage());
-        let told = error.to_string();
-        assert!(told.starts_with(expected), "{told}");
-        assert!(!told.contains("plu") && !told.contains("gh@"), "{told}");
+        let message = error.to_string();
+        assert!(message.starts_with(expected), "{message}");
+        assert!(!message.contains("plu") && !message.contains("gh@"), "{message}");
     }
 }
 
@@ -258,11 +263,11 @@ fn invalid_urls_fail_before_connecting() {
 async fn sslmode_selects_tls() {
     let postgres = PostgresServer::with_tls().unwrap();
     postgres
-        .ask("CREATE TABLE documents (id text, body text); INSERT INTO documents VALUES ('a', 'x')")
+        .query("CREATE TABLE documents (id text, body text); INSERT INTO documents VALUES ('a', 'x')")
         .unwrap();
     // True if this connection is encrypted.
     let view = "CREATE VIEW encrypted AS SELECT 'a' AS id, ssl::text AS body FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
-    postgres.ask(view).unwrap();
+    postgres.query(view).unwrap();
     let certificate = postgres.certificate().display().to_string();
     let named = postgres.url().replace("127.0.0.1", "localhost");
     let open = async |url: &str, parameters: &str| {
@@ -291,10 +296,10 @@ async fn sslmode_selects_tls() {
         "{unknown}"
     );
     // A server that requires TLS.
-    let rules = postgres.ask("SHOW hba_file").unwrap();
+    let rules = postgres.query("SHOW hba_file").unwrap();
     let rule = "hostssl all all 127.0.0.1/32 scram-sha-256";
     let read = format!("COPY (SELECT '{rule}') TO '{rules}'; SELECT pg_reload_conf()");
-    postgres.ask(&read).unwrap();
+    postgres.query(&read).unwrap();
     for _ in 0..1_000 {
         if let Err(refused) = open(&named, "sslmode=disable").await {
             let refused = refused.to_string();
@@ -311,19 +316,19 @@ async fn killed_server_fails_fetches_and_recovers() {
     let documents = documents::generate(3);
     url(&postgres, "").fill(&documents).await.unwrap();
     let slowly = "CREATE VIEW slowly AS SELECT id, body FROM documents, pg_sleep(0.005)";
-    postgres.ask(slowly).unwrap();
+    postgres.query(slowly).unwrap();
     let source = url(&postgres, "table=slowly&connections=4&timeout=2s").open().await.unwrap();
     let time = Live::new();
-    let (tell, mut told) = mpsc::unbounded_channel();
-    let mut clients_of_ours = JoinSet::new();
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let mut own_clients = JoinSet::new();
     for _ in 0..32 {
-        let (source, id, time, tell) =
-            (Arc::clone(&source), Arc::clone(&documents[0].id), time.clone(), tell.clone());
-        clients_of_ours.spawn(async move {
+        let (source, id, time, sender) =
+            (Arc::clone(&source), Arc::clone(&documents[0].id), time.clone(), sender.clone());
+        own_clients.spawn(async move {
             loop {
                 let began = time.now();
                 match source.fetch(&id).await {
-                    Ok(_) => drop(tell.send(())),
+                    Ok(_) => drop(sender.send(())),
                     Err(error) => return (error.to_string(), time.now() - began),
                 }
             }
@@ -331,11 +336,11 @@ async fn killed_server_fails_fetches_and_recovers() {
     }
     // All connections are in use.
     for _ in 0..64 {
-        told.recv().await.unwrap();
+        receiver.recv().await.unwrap();
     }
     assert!(clients(&postgres) <= 4);
     postgres.kill();
-    let failed = before(&time, time.now() + PATIENCE, clients_of_ours.join_all()).await.expect("none hangs");
+    let failed = before(&time, time.now() + PATIENCE, own_clients.join_all()).await.expect("none hangs");
     assert_eq!(failed.len(), 32);
     for (error, took) in failed {
         assert!(error.contains("connection closed") || error.contains("server"), "{error}");
@@ -378,7 +383,7 @@ async fn frozen_server_times_out_and_recovers() {
     assert!(message(opening).contains("no answer within 100ms; check the host, the port and the network"));
     postgres.process().unwrap().thaw();
     await_recovery(&source, &documents[0].id).await;
-    eventually("what was given up is closed", || clients(&postgres) <= 3);
+    eventually("abandoned connections close", || clients(&postgres) <= 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -397,7 +402,7 @@ async fn cancelled_fetches_leave_nothing_behind() {
     }
     assert_eq!(source.fetch(&documents[1].id).await.unwrap().as_ref(), Some(&documents[1].body));
     let made: usize = postgres
-        .ask("SELECT sessions FROM pg_stat_database WHERE datname = 'postgres'")
+        .query("SELECT sessions FROM pg_stat_database WHERE datname = 'postgres'")
         .unwrap()
         .parse()
         .unwrap();
@@ -422,7 +427,7 @@ async fn query_timeout_cancels_it_and_closes_its_connection() {
     }
     assert!(message(url(&postgres, "timeout=200ms").open().await).contains("no answer within 200ms"));
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-    eventually("no query waits", || postgres.ask(waiting).unwrap() == "0");
+    eventually("no query waits", || postgres.query(waiting).unwrap() == "0");
     eventually("nor does who opened", || clients(&postgres) <= 3);
     locker.batch_execute("COMMIT").await.unwrap();
     await_recovery(&source, &documents[0].id).await;
@@ -441,6 +446,6 @@ fn source_uses_the_runtime_that_opened_it() {
     }
     drop(home);
     let visitor = runtime::Builder::new_current_thread().build().unwrap();
-    let told = message(visitor.block_on(source.fetch(&documents[0].id)));
-    assert!(told.ends_with("the runtime that it was opened on has ended"), "{told}");
+    let message = message(visitor.block_on(source.fetch(&documents[0].id)));
+    assert!(message.ends_with("the runtime that it was opened on has ended"), "{message}");
 }

@@ -25,7 +25,7 @@ async fn assert_serves(source: &Arc<dyn Source>, documents: &[documents::NamedDo
     for document in documents {
         assert_eq!(source.fetch(&document.id).await.unwrap().as_ref(), Some(&document.body));
     }
-    assert_eq!(source.fetch("nobody wrote this").await.unwrap(), None, "not found is an answer");
+    assert_eq!(source.fetch("not written").await.unwrap(), None, "not found is an answer");
 }
 
 #[tokio::test]
@@ -125,8 +125,8 @@ async fn invalid_sources_are_reported_with_place_and_remedy() {
         ("redis://localhost", "unknown source `redis`: use one of: sqlite, simulated"),
     ] {
         // The list of schemes depends on the build's features.
-        let told = message(text.parse::<SourceUrl>());
-        assert!(told.starts_with(expected), "{told}");
+        let message = message(text.parse::<SourceUrl>());
+        assert!(message.starts_with(expected), "{message}");
     }
     for count in ["0", "-1", "many", "1000001"] {
         let expected = format!("`{count}` is no count of documents: write a number from 1 to 1000000");

@@ -12,13 +12,13 @@ use stockade_source::{Availability, SourceBehavior, SourceStage, SourceStages, S
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn staged(conduct: &SourceBehavior, time: &Virtual) -> (Arc<StagedSource<Virtual>>, Arc<str>) {
+fn staged(behavior: &SourceBehavior, time: &Virtual) -> (Arc<StagedSource<Virtual>>, Arc<str>) {
     let source = Virtual::new().run("simulated:3".parse::<SourceUrl>().unwrap().open()).unwrap().unwrap();
     let id = Arc::clone(&Virtual::new().run(source.ids()).unwrap().unwrap()[0]);
-    (Arc::new(StagedSource::new(source, conduct, time.clone(), Seed(1))), id)
+    (Arc::new(StagedSource::new(source, behavior, time.clone(), Seed(1))), id)
 }
 
-fn conduct(later: &[SourceStage]) -> SourceBehavior {
+fn behavior(later: &[SourceStage]) -> SourceBehavior {
     let first = SourceStage { latency: "100ms".parse().unwrap(), ..SourceStage::default() };
     SourceBehavior { stages: SourceStages::new(first, later.iter().cloned()), capacity: None }
 }
@@ -30,12 +30,16 @@ fn each_stage_has_its_own_behavior() {
     let gone = SourceStage { at: SECOND * 2, state: Availability::Refusing, ..slow.clone() };
     let mute = SourceStage { at: SECOND * 3, state: Availability::Silent, ..slow.clone() };
     let time = Virtual::new();
-    let (staged, id) = staged(&conduct(&[slow, gone, mute]), &time);
-    let told = time
+    let (staged, id) = staged(&behavior(&[slow, gone, mute]), &time);
+    let results = time
         .run(async {
-            let mut told = Vec::new();
+            let mut results = Vec::new();
             staged.fetch(&id).await.unwrap();
-            told.push(format!("stands aside: {:?}, {} fetches", time.now().elapsed(), staged.fetches()));
+            results.push(format!(
+                "before the start: {:?}, {} fetches",
+                time.now().elapsed(),
+                staged.fetches()
+            ));
             let began = time.now();
             staged.start();
             for second in 0..4 {
@@ -47,25 +51,25 @@ fn each_stage_has_its_own_behavior() {
                     Some(Err(error)) => error.to_string(),
                     None => "no answer".to_owned(),
                 };
-                told.push(format!("{answer} after {:?}", time.now() - at));
+                results.push(format!("{answer} after {:?}", time.now() - at));
             }
-            told
+            results
         })
         .unwrap();
     assert_eq!(
-        told,
+        results,
         [
-            "stands aside: 100ms, 0 fetches",
+            "before the start: 100ms, 0 fetches",
             "found: true after 100ms",
             "the origin: it answered with an error after 500ms",
             "the origin: connection refused after 0ns",
             "no answer after 9s",
         ]
     );
-    let told = staged.take_fetches(Bound::Included(1));
-    assert_eq!((staged.fetches(), told), (4, BTreeMap::from([(0, 1), (1, 1)])));
-    let told = [Bound::Unbounded, Bound::Unbounded].map(|until| staged.take_fetches(until));
-    assert_eq!(told, [BTreeMap::from([(2, 1), (3, 1)]), BTreeMap::new()], "told once");
+    let fetches = staged.take_fetches(Bound::Included(1));
+    assert_eq!((staged.fetches(), fetches), (4, BTreeMap::from([(0, 1), (1, 1)])));
+    let fetches = [Bound::Unbounded, Bound::Unbounded].map(|until| staged.take_fetches(until));
+    assert_eq!(fetches, [BTreeMap::from([(2, 1), (3, 1)]), BTreeMap::new()], "counted once");
 }
 
 #[test]
@@ -91,8 +95,8 @@ fn error_share_matches_the_stage() {
 fn cancelled_fetch_still_uses_its_worker() {
     let time = Virtual::new();
     let capacity = Some(Capacity { workers: 1, queue: 1 });
-    let (staged, id) = staged(&SourceBehavior { capacity, ..conduct(&[]) }, &time);
-    let told = time
+    let (staged, id) = staged(&SourceBehavior { capacity, ..behavior(&[]) }, &time);
+    let results = time
         .run(async {
             staged.start();
             // Two callers with a timeout of a millisecond: one has the worker, one is in the queue.
@@ -106,21 +110,21 @@ fn cancelled_fetch_still_uses_its_worker() {
             format!("{full}; the next is done after {:?}", time.now().elapsed())
         })
         .unwrap();
-    assert_eq!(told, "the origin: its queue is full; the next is done after 300ms");
+    assert_eq!(results, "the origin: its queue is full; the next is done after 300ms");
     assert_eq!(staged.concurrent_max(), 2);
 }
 
 #[test]
 fn response_has_its_version_and_time() {
     let time = Virtual::new();
-    let (staged, id) = staged(&conduct(&[]), &time);
+    let (staged, id) = staged(&behavior(&[]), &time);
     let stamps = time
         .run(async {
             staged.start();
             let old = staged.fetch_stamped(&id).await.unwrap().unwrap();
             assert_eq!((staged.write(&id), staged.write(&id)), (1, 2));
             let new = staged.fetch_stamped(&id).await.unwrap().unwrap();
-            assert_eq!(staged.fetch_stamped("nobody wrote this").await.unwrap(), None);
+            assert_eq!(staged.fetch_stamped("not written").await.unwrap(), None);
             [(old.version, old.at.elapsed()), (new.version, new.at.elapsed())]
         })
         .unwrap();

@@ -113,7 +113,7 @@ fn links_are_found_outside_of_code() {
 }
 
 #[test]
-fn the_summary_lists_every_page_of_the_book() {
+fn summary_lists_every_page_of_the_book() {
     let docs = root().join("docs");
     let summary = fs::read_to_string(docs.join("SUMMARY.md")).expect("docs/SUMMARY.md");
     let listed: BTreeSet<PathBuf> = links(&summary).into_iter().map(|link| docs.join(link)).collect();
@@ -123,7 +123,7 @@ fn the_summary_lists_every_page_of_the_book() {
 }
 
 #[test]
-fn the_recipes_of_contributing_name_files_that_exist() {
+fn recipes_of_contributing_name_files_that_exist() {
     let text = fs::read_to_string(root().join("CONTRIBUTING.md")).expect("CONTRIBUTING.md");
     let paths: Vec<_> = text
         .split('`')

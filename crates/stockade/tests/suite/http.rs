@@ -4,18 +4,18 @@ use stockade_services::{CouchDbServer, NginxServer};
 
 use crate::{
     stampede::assert_table,
-    support::{Said, Sandbox},
+    support::{ProgramOutput, Sandbox},
 };
 
 const DOCUMENTS: &str = "{\"_id\":\"a\",\"n\":1}\n{\"_id\":\"b\",\"n\":2}\n{\"_id\":\"c/d\",\"n\":3}\n";
 
-/// The password, which nobody may see.
-fn assert_silent(said: &Said, secret: &str) {
-    assert!(!format!("{}{}", said.stdout, said.stderr).contains(secret), "{}", said.stderr);
+/// The output does not contain the password.
+fn assert_no_secret(output: &ProgramOutput, secret: &str) {
+    assert!(!format!("{}{}", output.stdout, output.stderr).contains(secret), "{}", output.stderr);
 }
 
 #[test]
-fn the_table_is_exact_on_couchdb_and_on_http() {
+fn published_table_is_exact_on_couchdb_and_nginx() {
     let sandbox = Sandbox::new();
     let file = sandbox.file("docs.jsonl", DOCUMENTS);
     let couchdb = CouchDbServer::start().unwrap();
@@ -34,30 +34,30 @@ fn the_table_is_exact_on_couchdb_and_on_http() {
 }
 
 #[test]
-fn a_wrong_password_is_told_and_not_shown() {
+fn wrong_password_of_couchdb_is_reported_and_not_printed() {
     let sandbox = Sandbox::new();
     let file = sandbox.file("docs.jsonl", DOCUMENTS);
     let couchdb = CouchDbServer::start().unwrap();
     let wrong = couchdb.url("docs").replace("sesame", "secret");
     for source in [&wrong, &wrong.replace("couchdb://", "http://")] {
-        let said = sandbox.stockade(&["stampede", "10", "--source", source, "--docs-from", &file]);
-        said.assert_refused(
+        let output = sandbox.stockade(&["stampede", "10", "--source", source, "--docs-from", &file]);
+        output.assert_refused(
             1,
             &["://stockade@127.0.0.1:", "/docs cannot be used: 401 Unauthorized", "check the user"],
         );
-        assert_silent(&said, "secret");
+        assert_no_secret(&output, "secret");
     }
     let absent = couchdb.url("absent");
-    let said = sandbox.stockade(&["stampede", "10", "--source", &absent]);
-    said.assert_refused(
+    let output = sandbox.stockade(&["stampede", "10", "--source", &absent]);
+    output.assert_refused(
         1,
         &["no database at couchdb://stockade@127.0.0.1:", "/absent: check the path, or fill"],
     );
-    assert_silent(&said, "sesame");
+    assert_no_secret(&output, "sesame");
 }
 
 #[test]
-fn a_bad_url_is_told_and_not_shown() {
+fn invalid_url_is_reported_without_its_password() {
     let sandbox = Sandbox::new();
     for (source, expected) in [
         ("couchdb://ada:secret@host", "--source: couchdb: it names no database"),
@@ -72,8 +72,8 @@ fn a_bad_url_is_told_and_not_shown() {
         ("http://ada:secret@host:http/", "--source: http: write one host, or HOST:PORT"),
         ("htpp://ada:secret@host/", "--source: unknown source `htpp`: did you mean `http`?"),
     ] {
-        let said = sandbox.stockade(&["stampede", "10", "--source", source]);
-        said.assert_refused(2, &[expected]);
-        assert_silent(&said, "sec");
+        let output = sandbox.stockade(&["stampede", "10", "--source", source]);
+        output.assert_refused(2, &[expected]);
+        assert_no_secret(&output, "sec");
     }
 }

@@ -1,10 +1,10 @@
-//! `stockade load` as its users run it: a process that asks real servers, over real connections, and tells on standard
-//! output what became of it.
+//! `stockade load` as its users run it: a process that sends requests to real servers over real connections, and prints a
+//! report.
 
-mod asked;
 mod capacity;
 mod plans;
 mod reports;
+mod requests_sent;
 mod stub;
 mod usage;
 mod wire;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::{
     running::{Running, get},
-    support::{Said, Sandbox},
+    support::{ProgramOutput, Sandbox},
 };
 
 /// An origin that serves while a test goes on.
@@ -49,50 +49,50 @@ impl Origin {
         format!("{}://{}{path}", self.scheme, self.address)
     }
 
-    /// What an admin page says.
+    /// The body of an admin page.
     fn page(&self, name: &str) -> String {
         let answer = get(self.admin, &format!("/_admin/{name}"));
         answer.split_once("\r\n\r\n").expect("a head and a body").1.to_owned()
     }
 
-    /// What it was asked so far.
+    /// The requests that it has counted so far.
     fn count(&self) -> Value {
         serde_json::from_str(&self.page("current_count")).expect("JSON")
     }
 
-    /// One JSON report, of a load of this path.
+    /// The JSON report of a load on this path.
     #[track_caller]
     fn measure(&self, path: &str, options: &[&str]) -> Value {
         measure(&self.sandbox, &[&[self.url(path).as_str()], options].concat())
     }
 }
 
-/// Loads, in this directory.
-fn load(sandbox: &Sandbox, arguments: &[&str]) -> Said {
+/// Runs `stockade load` in this directory.
+fn load(sandbox: &Sandbox, arguments: &[&str]) -> ProgramOutput {
     Running::start(sandbox, &[&["load"], arguments].concat(), "").ended()
 }
 
-/// One JSON report of a load that ended as loads do.
+/// The JSON report of a load that succeeded.
 #[track_caller]
 fn measure(sandbox: &Sandbox, arguments: &[&str]) -> Value {
-    let said = load(sandbox, &[arguments, &["--format", "json"]].concat());
-    assert_done(&said);
-    json(&said)
+    let output = load(sandbox, &[arguments, &["--format", "json"]].concat());
+    assert_done(&output);
+    json(&output)
 }
 
 #[track_caller]
-fn json(said: &Said) -> Value {
-    serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"))
+fn json(output: &ProgramOutput) -> Value {
+    serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// It ended by itself, and has nothing to say besides its report. Where others keep the machine busy, a load may have been
-/// late, and says so.
+/// The load exited with 0 and an empty standard error. On a busy machine it may also exit with 98 because the generator
+/// was late.
 #[track_caller]
-fn assert_done(said: &Said) {
+fn assert_done(output: &ProgramOutput) {
     const LATE: &str = "INVALID: the generator was ";
-    let is_late = said.stdout.contains(LATE) || said.stderr.contains(LATE);
-    assert!(said.code == 0 || (said.code == 98 && is_late), "{said:?}");
-    assert!(said.stderr.lines().all(|line| said.code == 98 && line.starts_with(LATE)), "{said:?}");
+    let is_late = output.stdout.contains(LATE) || output.stderr.contains(LATE);
+    assert!(output.code == 0 || (output.code == 98 && is_late), "{output:?}");
+    assert!(output.stderr.lines().all(|line| output.code == 98 && line.starts_with(LATE)), "{output:?}");
 }
 
 /// The lines of a file that a load has written.

@@ -1,4 +1,4 @@
-//! MongoDB behind the cache, as a user has it.
+//! MongoDB behind the cache.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use crate::{stampede::assert_table, support::Sandbox};
 use stockade_services::MongoDbServer;
 
 #[test]
-fn the_table_is_exact_over_mongodb() {
+fn published_table_is_exact_over_mongodb() {
     let real = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/system_schemas.jsonl");
     let sandbox = Sandbox::new();
     let file = if real.exists() {
@@ -27,7 +27,7 @@ fn the_table_is_exact_over_mongodb() {
 }
 
 #[test]
-fn what_is_wrong_ends_with_its_code_and_tells_no_secret() {
+fn errors_have_their_exit_code_and_print_no_secret() {
     let sandbox = Sandbox::new();
     let server = MongoDbServer::start().unwrap();
     let good = server.url();
@@ -49,12 +49,12 @@ fn what_is_wrong_ends_with_its_code_and_tells_no_secret() {
         let arguments =
             ["stampede", "10", "--docs", "fixed:1", "--strategy", "stampede", "--source", &source];
         let documents = documents.map_or(vec![], |file: &String| vec!["--docs-from", file]);
-        let said = sandbox.stockade(&[&arguments[..], &documents].concat());
-        assert!(!said.stderr.contains("lace"), "{}", said.stderr);
+        let output = sandbox.stockade(&[&arguments[..], &documents].concat());
+        assert!(!output.stderr.contains("lace"), "{}", output.stderr);
         if code == 0 {
-            assert_eq!((said.code, said.stderr.as_str()), (0, ""));
+            assert_eq!((output.code, output.stderr.as_str()), (0, ""));
         } else {
-            said.assert_refused(code, &[words]);
+            output.assert_refused(code, &[words]);
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Open loads as a user runs them: in virtual time, so that a minute takes a moment.
+//! Open loads of `stockade run`, in virtual time.
 
 use std::fs;
 
 use crate::support::Sandbox;
 use serde_json::Value;
 
-/// Ten seconds at 100/s on one key that lives for a second.
+/// Ten seconds at 100/s on one key with a TTL of one second.
 const EXPERIMENT: &str = r#"
 title = "A key that expires"
 [target]
@@ -32,14 +32,14 @@ expect = ["stampede.source_loads(1s..10s) < none.source_loads(1s..10s)", "stampe
 "#;
 
 impl Sandbox {
-    /// The arms of a run's JSON, and what the failed were told.
+    /// The arms in the JSON report of a run, and its text report.
     fn arms(&self, name: &str, text: &str) -> (Value, String) {
         let file = self.file(&format!("{name}.toml"), text);
-        let said = self.stockade(&["run", &file, "--format", "json", "--out", name]);
-        assert!([0, 98, 99].contains(&said.code), "{}", said.stderr);
-        let report: Value = serde_json::from_str(&said.stdout).expect("one JSON object");
-        let told = self.stockade(&["report", name, "--format", "text"]).stdout;
-        (report["arms"].clone(), told)
+        let output = self.stockade(&["run", &file, "--format", "json", "--out", name]);
+        assert!([0, 98, 99].contains(&output.code), "{}", output.stderr);
+        let report: Value = serde_json::from_str(&output.stdout).expect("one JSON object");
+        let text_report = self.stockade(&["report", name, "--format", "text"]).stdout;
+        (report["arms"].clone(), text_report)
     }
 }
 
@@ -52,12 +52,12 @@ fn origin(lines: &str) -> String {
 }
 
 #[test]
-fn a_run_prints_its_table_and_every_report_is_a_fold_over_its_record() {
+fn every_report_is_a_fold_over_the_record() {
     let sandbox = Sandbox::new();
     let file = sandbox.file("expiry.toml", EXPERIMENT);
-    let said = sandbox.stockade(&["run", &file, "--out", "record"]);
-    assert_eq!(said.code, 0, "{}", said.stderr);
-    insta::assert_snapshot!(said.stdout, @"
+    let output = sandbox.stockade(&["run", &file, "--out", "record"]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    insta::assert_snapshot!(output.stdout, @"
     A key that expires
     one repeat; virtual time (computed)
 
@@ -71,7 +71,7 @@ fn a_run_prints_its_table_and_every_report_is_a_fold_over_its_record() {
     ");
     let report = |format: &str| sandbox.stockade(&["report", "record", "--format", format]).stdout;
     let on_disk = |name: &str| fs::read_to_string(sandbox.path().join("record").join(name)).unwrap();
-    assert_eq!(report("text"), said.stdout);
+    assert_eq!(report("text"), output.stdout);
     assert_eq!(report("md"), on_disk("report.md"));
     assert_eq!(report("html"), on_disk("report.html"));
     assert_eq!(report("kazoo"), "", "its layout is that of bursts");
@@ -81,7 +81,7 @@ fn a_run_prints_its_table_and_every_report_is_a_fold_over_its_record() {
 }
 
 #[test]
-fn seconds_without_anything_cost_nothing() {
+fn idle_seconds_have_no_lines() {
     let sandbox = Sandbox::new();
     let text = EXPERIMENT
         .replace("\"100/s\"", "\"1/h\"")
@@ -97,7 +97,7 @@ fn seconds_without_anything_cost_nothing() {
 }
 
 #[test]
-fn the_json_has_the_contracts_shape() {
+fn json_report_has_the_documented_keys() {
     let sandbox = Sandbox::new();
     let (arms, _) = sandbox.arms("record", EXPERIMENT);
     let arm = &arms["none"];
@@ -123,7 +123,7 @@ fn the_json_has_the_contracts_shape() {
 }
 
 #[test]
-fn without_coalescing_an_expiry_costs_a_load_for_each_request_that_comes_meanwhile() {
+fn without_coalescing_an_expiry_costs_a_load_per_request_until_the_store() {
     let sandbox = Sandbox::new();
     for (rate, latency_ms) in [(100.0, 105.0), (425.0, 100.0), (50.0, 410.0)] {
         let text = EXPERIMENT
@@ -139,7 +139,7 @@ fn without_coalescing_an_expiry_costs_a_load_for_each_request_that_comes_meanwhi
 }
 
 #[test]
-fn the_same_seed_leaves_the_same_bytes() {
+fn same_seed_gives_the_same_bytes() {
     let sandbox = Sandbox::new();
     let lively = load("arrivals = \"poisson\"\npopularity = { zipf = 0.99 }\ntimeout = \"150ms\"")
         .replace("keys = 1", "keys = 9")
@@ -152,7 +152,7 @@ fn the_same_seed_leaves_the_same_bytes() {
     let first = run("a", "7");
     assert_eq!(first, run("b", "7"));
     assert_ne!(first, run("c", "8"));
-    // All arms are asked for the same keys at the same times.
+    // All arms receive requests for the same keys at the same times.
     let requests = |text: &[u8]| -> Vec<u64> {
         let lines = std::str::from_utf8(text).unwrap().lines();
         let lines: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -167,7 +167,7 @@ fn the_same_seed_leaves_the_same_bytes() {
 }
 
 #[test]
-fn an_outage_is_seen_in_its_seconds_and_stretches_with_the_scale() {
+fn outage_shows_in_its_seconds_and_scales_with_the_load() {
     let sandbox = Sandbox::new();
     let text = origin("stage = [{ at = \"4s\", state = \"refusing\" }, { at = \"8s\", state = \"up\" }]");
     let head = text.split("[[hypothesis]]").next().unwrap();
@@ -177,24 +177,24 @@ fn an_outage_is_seen_in_its_seconds_and_stretches_with_the_scale() {
          \"response.p99(0s..4s) > 50ms\"]\n"
     );
     let file = sandbox.file("outage.toml", &text);
-    let said = sandbox.stockade(&["run", &file, "--out", "whole"]);
-    assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
+    let output = sandbox.stockade(&["run", &file, "--out", "whole"]);
+    assert_eq!(output.code, 0, "{}{}", output.stdout, output.stderr);
     assert!(
-        said.stdout.contains("failed: the load failed: the origin: connection refused"),
+        output.stdout.contains("failed: the load failed: the origin: connection refused"),
         "{}",
-        said.stdout
+        output.stdout
     );
-    assert_eq!(sandbox.stockade(&["report", "whole", "--format", "text"]).stdout, said.stdout);
+    assert_eq!(sandbox.stockade(&["report", "whole", "--format", "text"]).stdout, output.stdout);
 
     // Twice as long: (6s..8s) are 4 s then, of 100 requests each.
     let twice = sandbox.file("twice.toml", &text.replace("== 200", "== 400"));
-    let said = sandbox.stockade(&["run", &twice, "--scale", "2", "--out", "twice"]);
-    assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
-    assert!(said.stdout.contains("20s at 100/s, 1 key"), "{}", said.stdout);
+    let output = sandbox.stockade(&["run", &twice, "--scale", "2", "--out", "twice"]);
+    assert_eq!(output.code, 0, "{}{}", output.stdout, output.stderr);
+    assert!(output.stdout.contains("20s at 100/s, 1 key"), "{}", output.stdout);
 }
 
 #[test]
-fn what_a_client_does_about_failures_is_counted() {
+fn retries_timeouts_and_drops_of_clients_are_counted() {
     let sandbox = Sandbox::new();
     let cold = |text: String| {
         text.replace("warm = true", "warm = false")
@@ -203,37 +203,42 @@ fn what_a_client_does_about_failures_is_counted() {
     };
 
     let refused = cold(origin("stage = [{ at = \"0s\", state = \"refusing\" }]"));
-    let (arms, told) = sandbox.arms(
+    let (arms, text_report) = sandbox.arms(
         "retried",
         &refused.replace("keys = 1", "keys = 1\nretries = { most = 2, backoff = \"100ms\" }"),
     );
     assert_eq!((&arms["none"]["failed"], &arms["none"]["retries"]), (&100.into(), &200.into()));
     assert_eq!(arms["none"]["source_loads"], 300);
-    assert!(told.contains("none: 100 failed: the load failed: the origin: connection refused"), "{told}");
+    assert!(
+        text_report.contains("none: 100 failed: the load failed: the origin: connection refused"),
+        "{text_report}"
+    );
 
     let slow = cold(EXPERIMENT.replace("\"100ms\"", "\"2s\""));
-    let (arms, told) = sandbox.arms("hasty", &slow.replace("keys = 1", "keys = 1\ntimeout = \"300ms\""));
+    let (arms, text_report) =
+        sandbox.arms("hasty", &slow.replace("keys = 1", "keys = 1\ntimeout = \"300ms\""));
     assert_eq!((&arms["stampede"]["failed"], &arms["stampede"]["source_loads"]), (&100.into(), &1.into()));
-    assert!(told.contains("stampede: 100 failed: the client gave up after 300ms"), "{told}");
+    assert!(text_report.contains("stampede: 100 failed: the client gave up after 300ms"), "{text_report}");
 
-    let (arms, told) = sandbox.arms("crowded", &slow.replace("keys = 1", "keys = 1\nmax_in_flight = 30"));
+    let (arms, text_report) =
+        sandbox.arms("crowded", &slow.replace("keys = 1", "keys = 1\nmax_in_flight = 30"));
     assert_eq!((&arms["none"]["requests"], &arms["none"]["dropped"]), (&30.into(), &70.into()));
-    assert!(told.contains("none: 70 requests not sent: too many were under way"), "{told}");
+    assert!(text_report.contains("none: 70 requests not sent: too many were under way"), "{text_report}");
 
     let mute = cold(origin("stage = [{ at = \"0s\", state = \"silent\" }]"));
-    let (arms, told) = sandbox.arms("mute", &mute.replace("keys = 1", "keys = 1\ndrain = \"500ms\""));
+    let (arms, text_report) = sandbox.arms("mute", &mute.replace("keys = 1", "keys = 1\ndrain = \"500ms\""));
     assert_eq!((&arms["none"]["requests"], &arms["none"]["failed"]), (&100.into(), &100.into()));
-    assert!(told.contains("none: 100 failed: still under way at the end"), "{told}");
+    assert!(text_report.contains("none: 100 failed: still under way at the end"), "{text_report}");
 }
 
 #[test]
-fn a_source_of_bounded_capacity_turns_a_herd_away() {
+fn full_source_queue_refuses_loads() {
     let sandbox = Sandbox::new();
     let text = origin("capacity = { workers = 2, queue = 3 }").replace("warm = true", "warm = false");
-    let (arms, told) = sandbox.arms("bounded", &text);
+    let (arms, text_report) = sandbox.arms("bounded", &text);
     assert_eq!(arms["none"]["source_concurrent_max"], 5);
-    assert!(arms["none"]["failed"].as_u64().unwrap() > 0, "{told}");
-    assert!(told.contains("failed: the load failed: the origin: its queue is full"), "{told}");
+    assert!(arms["none"]["failed"].as_u64().unwrap() > 0, "{text_report}");
+    assert!(text_report.contains("failed: the load failed: the origin: its queue is full"), "{text_report}");
     assert_eq!(
         (&arms["stampede"]["failed"], &arms["stampede"]["source_concurrent_max"]),
         (&0.into(), &1.into())
@@ -241,7 +246,7 @@ fn a_source_of_bounded_capacity_turns_a_herd_away() {
 }
 
 #[test]
-fn the_node_test_loads_more_with_its_slip_than_without() {
+fn node_test_loads_more_with_its_unit_bug() {
     let sandbox = Sandbox::new();
     let arms = "[[arm]]\nname = \"bug\"\ncache = { strategy = \"xfetch_unit_bug\" }\n\
                 [[arm]]\nname = \"fixed\"\ncache = { strategy = \"xfetch_unit_fixed\" }\n";
@@ -253,55 +258,56 @@ fn the_node_test_loads_more_with_its_slip_than_without() {
     assert_eq!(arms["bug"]["stores"]["sync"], arms["bug"]["source_loads"]);
 }
 
-/// The Node test deletes a key that is written, but what was being read stores itself afterwards.
+/// The Node test deletes a written key, but a load in flight stores the old value afterwards.
 #[test]
-fn what_is_served_after_its_invalidation_is_found_by_the_audit() {
+fn audit_finds_values_served_after_their_invalidation() {
     let sandbox = Sandbox::new();
     let text = load("writes = { every = \"70ms\", invalidate = \"hard\" }");
     let text = text.replace("cache.strategy = \"none\"", "cache.strategy = \"xfetch_unit_fixed\"");
     let file = sandbox.file("written.toml", &text);
-    let said = sandbox.stockade(&["run", &file, "--out", "written"]);
-    assert_eq!(said.code, 99, "{}{}", said.stdout, said.stderr);
-    let audit = said.stdout.lines().skip_while(|line| !line.contains("nothing was served beyond its limit"));
+    let output = sandbox.stockade(&["run", &file, "--out", "written"]);
+    assert_eq!(output.code, 99, "{}{}", output.stdout, output.stderr);
+    let audit =
+        output.stdout.lines().skip_while(|line| !line.contains("nothing was served beyond its limit"));
     let audit: Vec<_> = audit.take(2).collect();
     assert!(audit[0].starts_with("✗ refuted"), "{audit:?}");
     assert!(audit[1].contains("held in 1 of 2, first failed in none"), "{audit:?}");
 }
 
 #[test]
-fn a_simulated_source_can_live_in_real_time() {
+fn simulated_source_runs_in_real_time() {
     let sandbox = Sandbox::new();
     let text = EXPERIMENT
         .replace("\"engine\"", "\"engine\"\nclock = \"live\"")
         .replace("\"10s\"", "\"2s\"")
         .replace("(1s..10s)", "(1s..2s)");
-    let (arms, told) = sandbox.arms("live", &text);
-    assert!(!told.contains("virtual time"), "{told}");
+    let (arms, text_report) = sandbox.arms("live", &text);
+    assert!(!text_report.contains("virtual time"), "{text_report}");
     assert_eq!((&arms["stampede"]["requests"], &arms["stampede"]["failed"]), (&200.into(), &0.into()));
-    assert!(told.contains("supported    nothing was served beyond its limit"), "{told}");
+    assert!(text_report.contains("supported    nothing was served beyond its limit"), "{text_report}");
 }
 
-/// The rest of the second's requests would take minutes; the drain is over after one of its seconds.
+/// The requests of the second would take minutes; the drain ends after 1 s.
 #[test]
-fn a_rate_that_cannot_be_followed_does_not_make_the_load_longer() {
+fn unreachable_rate_does_not_lengthen_the_load() {
     let sandbox = Sandbox::new();
     let text = EXPERIMENT
         .replace("\"engine\"", "\"engine\"\nclock = \"live\"")
         .replace("\"100/s\"", "\"20_000_000/s\"")
         .replace("\"10s\"", "\"1s\"\ndrain = \"1s\"")
         .replace("(1s..10s)", "(0s..1s)");
-    let (arms, told) = sandbox.arms("crazy", &text);
+    let (arms, text_report) = sandbox.arms("crazy", &text);
     for arm in ["none", "stampede"] {
         let count = |name: &str| arms[arm][name].as_u64().unwrap();
-        assert_eq!(count("requests") + count("dropped"), 20_000_000, "{told}");
-        assert!(arms[arm]["finished_ms"].as_f64().unwrap() < 4_000.0, "{told}");
+        assert_eq!(count("requests") + count("dropped"), 20_000_000, "{text_report}");
+        assert!(arms[arm]["finished_ms"].as_f64().unwrap() < 4_000.0, "{text_report}");
     }
-    assert!(told.contains("requests not sent"), "{told}");
+    assert!(text_report.contains("requests not sent"), "{text_report}");
 }
 
-/// Clients give up at once, and would leave a load behind each.
+/// Clients give up after 1 ms, and each leaves its load behind.
 #[test]
-fn what_clients_leave_behind_is_bounded_and_not_waited_for() {
+fn abandoned_loads_are_bounded_and_not_awaited() {
     let sandbox = Sandbox::new();
     let text = EXPERIMENT
         .replace("\"engine\"", "\"engine\"\nclock = \"live\"")
@@ -309,13 +315,17 @@ fn what_clients_leave_behind_is_bounded_and_not_waited_for() {
         .replace("warm = true", "timeout = \"1ms\"\nmax_in_flight = 30\ndrain = \"100ms\"")
         .replace("\"10s\"", "\"1s\"")
         .replace("(1s..10s)", "(0s..1s)");
-    let (arms, told) = sandbox.arms("abandoned", &text);
-    assert_eq!((&arms["none"]["source_loads"], &arms["none"]["dropped"]), (&30.into(), &70.into()), "{told}");
+    let (arms, text_report) = sandbox.arms("abandoned", &text);
+    assert_eq!(
+        (&arms["none"]["source_loads"], &arms["none"]["dropped"]),
+        (&30.into(), &70.into()),
+        "{text_report}"
+    );
     assert_eq!((&arms["stampede"]["source_loads"], &arms["stampede"]["failed"]), (&1.into(), &100.into()));
 }
 
 #[test]
-fn what_a_silent_source_never_answers_is_inside_until_nobody_waits_for_it() {
+fn loads_of_a_silent_source_count_as_concurrent() {
     let sandbox = Sandbox::new();
     let text =
         origin("stage = [{ at = \"0s\", state = \"silent\" }]").replace("warm = true", "drain = \"1s\"");
@@ -325,7 +335,7 @@ fn what_a_silent_source_never_answers_is_inside_until_nobody_waits_for_it() {
 }
 
 #[test]
-fn a_scale_that_makes_no_sense_is_refused() {
+fn unusable_scale_is_refused() {
     let sandbox = Sandbox::new();
     let file = sandbox.file("scaled.toml", EXPERIMENT);
     let scaled = |factor: &str| sandbox.stockade(&["run", &file, "--scale", factor, "--out", "scaled"]);
@@ -334,7 +344,7 @@ fn a_scale_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn bad_input_is_told_its_place_and_its_remedy() {
+fn input_errors_name_the_place_and_the_remedy() {
     let sandbox = Sandbox::new();
     for (name, text, words) in [
         (

@@ -1,5 +1,5 @@
-//! `stockade origin` as its users run it: a process that says where it listens, serves until a signal ends it, and says
-//! in one message why it does not begin.
+//! `stockade origin` as its users run it: a process that prints its address, serves until a signal, and exits with one
+//! message if it cannot start.
 
 use std::{
     fs,
@@ -10,8 +10,8 @@ use std::{
 use rustix::process::Signal;
 
 use crate::{
-    running::{PATIENCE, Running, ask, get},
-    support::{Said, Sandbox},
+    running::{PATIENCE, Running, get, request},
+    support::{ProgramOutput, Sandbox},
 };
 
 const NEWS: &str = r#"{"route": "/news", "body": "all is well", "stages": [{"at": 0}]}"#;
@@ -22,19 +22,19 @@ fn assert_answered(answer: &str, status: u16, body: &str) {
     assert_eq!(answer.split_once("\r\n\r\n").map(|(_, body)| body), Some(body), "{answer}");
 }
 
-/// What it says when it does not begin.
+/// The output of an origin that does not start.
 #[track_caller]
-fn refused(sandbox: &Sandbox, arguments: &[&str], stdin: &str) -> Said {
+fn refused(sandbox: &Sandbox, arguments: &[&str], stdin: &str) -> ProgramOutput {
     Running::origin(sandbox, arguments, stdin).ended()
 }
 
 #[track_caller]
-fn assert_one_line(said: &Said) {
-    assert!(said.stderr.starts_with("error: ") && said.stderr.lines().count() == 1, "{}", said.stderr);
+fn assert_one_line(output: &ProgramOutput) {
+    assert!(output.stderr.starts_with("error: ") && output.stderr.lines().count() == 1, "{}", output.stderr);
 }
 
 #[test]
-fn its_url_is_the_first_line_and_nothing_else_is_on_standard_output() {
+fn standard_output_is_one_line_with_the_url() {
     let sandbox = Sandbox::new();
     let recipe = sandbox.file("recipe.json", NEWS);
     for listen in ["0", ":0", "localhost:0", "127.0.0.1:0"] {
@@ -43,29 +43,29 @@ fn its_url_is_the_first_line_and_nothing_else_is_on_standard_output() {
         assert!(address.ip().is_loopback() && address.port() != 0, "{address}");
         assert_eq!(origin.takes_recipes("http"), address);
         assert_answered(&get(address, "/news"), 200, "all is well");
-        let said = origin.stopped_by(Signal::TERM);
-        assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (0, "", ""));
+        let output = origin.stopped_by(Signal::TERM);
+        assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (0, "", ""));
     }
 }
 
 #[test]
-fn a_recipe_comes_from_standard_input_or_later() {
+fn recipe_comes_from_standard_input_or_the_admin_api() {
     let sandbox = Sandbox::new();
     let origin = Running::origin(&sandbox, &["-", "--listen", "0"], NEWS);
     assert_answered(&get(origin.listens("http"), "/news"), 200, "all is well");
 
-    // What is on standard input is nobody's business unless it is asked for.
+    // Without `-` the origin does not read standard input.
     let empty = Running::origin(&sandbox, &["--listen", "0"], "");
     let address = empty.listens("http");
     let none = "Recipe not set at /news, please POST a recipe for this route to /_admin/add_recipe";
     assert_answered(&get(address, "/news"), 406, none);
-    let added = ask(address, "POST", "/_admin/add_recipe", NEWS);
+    let added = request(address, "POST", "/_admin/add_recipe", NEWS);
     assert!(added.starts_with("HTTP/1.1 201 "), "{added}");
     assert_answered(&get(address, "/news"), 200, "all is well");
 }
 
 #[test]
-fn files_of_a_recipe_are_where_the_recipe_is() {
+fn paths_in_a_recipe_are_relative_to_it() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.path().join("recipes")).unwrap();
     sandbox.file("recipes/seen.txt", "1us\n2us\n");
@@ -76,7 +76,7 @@ fn files_of_a_recipe_are_where_the_recipe_is() {
 }
 
 #[test]
-fn stages_that_are_held_begin_when_they_are_started() {
+fn held_stages_begin_with_the_start_request() {
     let sandbox = Sandbox::new();
     // The second stage begins in the first nanosecond.
     let recipe = NEWS.replace("{\"at\": 0}", "{\"at\": 0}, {\"at\": \"1ns\", \"status\": 503}");
@@ -88,7 +88,7 @@ fn stages_that_are_held_begin_when_they_are_started() {
 }
 
 #[test]
-fn an_admin_of_its_own_is_there_and_nowhere_else() {
+fn separate_admin_listener_has_the_admin_api_alone() {
     let sandbox = Sandbox::new();
     let admin = ["-", "--listen", "0", "--admin", "127.0.0.1:0"];
     let origin = Running::origin(&sandbox, &admin, NEWS);
@@ -100,7 +100,7 @@ fn an_admin_of_its_own_is_there_and_nowhere_else() {
 }
 
 #[test]
-fn an_encrypted_one_says_so_and_tells_its_certificate() {
+fn tls_origin_serves_its_certificate() {
     let sandbox = Sandbox::new();
     let origin = Running::origin(&sandbox, &["--tls", "--listen", "0", "--admin", "0"], "");
     origin.listens("https");
@@ -112,23 +112,23 @@ fn an_encrypted_one_says_so_and_tells_its_certificate() {
 }
 
 #[test]
-fn signals_end_it_whatever_is_under_way() {
+fn signals_end_the_origin_with_requests_in_flight() {
     let sandbox = Sandbox::new();
     let silent = NEWS.replace("\"at\": 0", "\"at\": 0, \"fault\": \"silent\"");
     for signal in [Signal::TERM, Signal::INT] {
         let origin = Running::origin(&sandbox, &["-", "--listen", "0"], &silent);
-        // From its first line on: nothing else is waited for.
+        // Connections are accepted once the first line is printed.
         let mut open = TcpStream::connect_timeout(&origin.listens("http"), PATIENCE).unwrap();
         open.write_all(b"GET /news HTTP/1.1\r\nHost: origin\r\n\r\n").unwrap();
-        let said = origin.stopped_by(signal);
-        assert_eq!((said.code, said.stdout.as_str()), (0, ""), "{signal:?}: {}", said.stderr);
-        assert!(said.stderr.starts_with("recipes: POST to "), "{signal:?}: {}", said.stderr);
-        assert_eq!(said.stderr.lines().count(), 1, "{signal:?}: {}", said.stderr);
+        let output = origin.stopped_by(signal);
+        assert_eq!((output.code, output.stdout.as_str()), (0, ""), "{signal:?}: {}", output.stderr);
+        assert!(output.stderr.starts_with("recipes: POST to "), "{signal:?}: {}", output.stderr);
+        assert_eq!(output.stderr.lines().count(), 1, "{signal:?}: {}", output.stderr);
     }
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_with_the_remedy() {
+fn port_in_use_is_reported_with_the_remedy() {
     let sandbox = Sandbox::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     // Threads of one origin share a port; two origins do not.
@@ -137,15 +137,15 @@ fn a_port_that_is_taken_is_told_with_the_remedy() {
         let address = address.to_string();
         let message = format!("cannot listen at {address}: Address already in use");
         for arguments in [&["--listen", &address][..], &["--listen", "0", "--admin", &address]] {
-            let said = refused(&sandbox, arguments, "");
-            said.assert_refused(1, &[&message, "choose another port, or 0 for a free one"]);
-            assert_one_line(&said);
+            let output = refused(&sandbox, arguments, "");
+            output.assert_refused(1, &[&message, "choose another port, or 0 for a free one"]);
+            assert_one_line(&output);
         }
     }
 }
 
 #[test]
-fn a_bad_recipe_is_told_its_place_and_its_remedy() {
+fn recipe_errors_name_the_place_and_the_remedy() {
     let sandbox = Sandbox::new();
     for (recipe, place, message, remedy) in [
         ("", "1:1", "the text contains no recipe", "write a recipe, such as"),
@@ -160,15 +160,15 @@ fn a_bad_recipe_is_told_its_place_and_its_remedy() {
     ] {
         sandbox.file("bad.json", recipe);
         for (argument, name, stdin) in [("bad.json", "bad.json", ""), ("-", "standard input", recipe)] {
-            let said = refused(&sandbox, &[argument, "--listen", "0"], stdin);
-            said.assert_refused(2, &[&format!("[{name}:{place}]"), message, remedy]);
-            assert_eq!(said.stderr.matches("help: ").count(), 1, "{}", said.stderr);
+            let output = refused(&sandbox, &[argument, "--listen", "0"], stdin);
+            output.assert_refused(2, &[&format!("[{name}:{place}]"), message, remedy]);
+            assert_eq!(output.stderr.matches("help: ").count(), 1, "{}", output.stderr);
         }
     }
 }
 
 #[test]
-fn a_recipe_that_cannot_be_read_is_told_why() {
+fn unreadable_recipe_is_reported_with_the_reason() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.path().join("folder")).unwrap();
     fs::write(sandbox.path().join("latin.json"), b"{\"body\": \"caf\xe9\", \"stages\": [{\"at\": 0}]}")
@@ -178,44 +178,44 @@ fn a_recipe_that_cannot_be_read_is_told_why() {
         ("folder", "cannot read folder: Is a directory"),
         ("latin.json", "cannot read latin.json: stream did not contain valid UTF-8"),
     ] {
-        let said = refused(&sandbox, &[path, "--listen", "0"], "");
-        said.assert_refused(2, &[message]);
-        assert_one_line(&said);
+        let output = refused(&sandbox, &[path, "--listen", "0"], "");
+        output.assert_refused(2, &[message]);
+        assert_one_line(&output);
     }
 }
 
 #[test]
-fn a_content_that_cannot_be_fetched_is_no_fault_of_the_recipe() {
+fn unfetchable_content_exits_with_1() {
     let sandbox = Sandbox::new();
-    // Nobody listens at port 1.
+    // Nothing listens on port 1.
     let recipe =
         r#"{"route": "/far", "origin": "http://127.0.0.1:1/page?token=sesame", "stages": [{"at": 0}]}"#;
-    let said = refused(&sandbox, &["-", "--listen", "0"], recipe);
-    said.assert_refused(1, &["cannot fetch http://127.0.0.1:1/page?... for route `/far`: ", "refused"]);
-    assert_one_line(&said);
-    assert!(!said.stderr.contains("sesame"), "{}", said.stderr);
+    let output = refused(&sandbox, &["-", "--listen", "0"], recipe);
+    output.assert_refused(1, &["cannot fetch http://127.0.0.1:1/page?... for route `/far`: ", "refused"]);
+    assert_one_line(&output);
+    assert!(!output.stderr.contains("sesame"), "{}", output.stderr);
 }
 
 #[test]
-fn what_ends_refusing_needs_an_admin_of_its_own() {
+fn recipe_that_ends_refusing_needs_a_separate_admin_listener() {
     let sandbox = Sandbox::new();
     let recipe = NEWS.replace("{\"at\": 0}", "{\"at\": 0}, {\"at\": \"1h\", \"fault\": \"refuse\"}");
-    let said = refused(&sandbox, &["-", "--listen", "0"], &recipe);
-    said.assert_refused(2, &["every route refuses connections", "start the origin with --admin ADDR"]);
-    assert_one_line(&said);
+    let output = refused(&sandbox, &["-", "--listen", "0"], &recipe);
+    output.assert_refused(2, &["every route refuses connections", "start the origin with --admin ADDR"]);
+    assert_one_line(&output);
     let origin = Running::origin(&sandbox, &["-", "--listen", "0", "--admin", "0"], &recipe);
     assert_answered(&get(origin.listens("http"), "/news"), 200, "all is well");
 }
 
 #[test]
-fn what_was_typed_wrong_is_told() {
+fn argument_errors_name_the_remedy() {
     let sandbox = Sandbox::new();
     sandbox.file("text.pem", "no certificate");
     let address = "write an address and a port, such as 127.0.0.1:8080, or a port alone";
     for (arguments, words) in [
         (&["--cert", "text.pem"][..], &["not provided", "--key <FILE>"][..]),
         (&["--key", "text.pem"], &["not provided", "--cert <FILE>"]),
-        // `--tls` makes a certificate where none is given; it does not make the other half of one.
+        // `--tls` creates a certificate with its key, and never a key for a given certificate.
         (&["--tls", "--cert", "text.pem"], &["not provided", "--key <FILE>"]),
         (
             &["--tls", "--cert", "absent.pem", "--key", "text.pem"],

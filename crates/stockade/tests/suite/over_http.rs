@@ -12,7 +12,7 @@ use std::{
 use crate::{
     proxy::until,
     running::Running,
-    support::{Said, Sandbox},
+    support::{ProgramOutput, Sandbox},
 };
 use serde_json::Value;
 use stockade_services::free_port;
@@ -50,19 +50,19 @@ expect = [
 ]
 "#;
 
-/// A tenth of it: 2 s.
-fn run(sandbox: &Sandbox, text: &str, more: &[&str]) -> Said {
+/// Runs a tenth of its duration: 2 s.
+fn run(sandbox: &Sandbox, text: &str, more: &[&str]) -> ProgramOutput {
     let file = sandbox.file("new.toml", text);
     sandbox.stockade(&[&["run", &file, "--scale", "0.1", "--out", "record"], more].concat())
 }
 
 #[test]
-fn a_run_starts_what_it_takes_and_looks_at_it() {
+fn run_starts_its_processes_and_samples_them() {
     let sandbox = Sandbox::new();
-    let said = run(&sandbox, EXPERIMENT, &["--format", "json"]);
-    // Beside other tests the generator may be late, and says so.
-    assert!([0, 98].contains(&said.code), "{}{}", said.stdout, said.stderr);
-    let report: Value = serde_json::from_str(&said.stdout).expect("JSON");
+    let output = run(&sandbox, EXPERIMENT, &["--format", "json"]);
+    // 98: on a busy machine the generator may be late.
+    assert!([0, 98].contains(&output.code), "{}{}", output.stdout, output.stderr);
+    let report: Value = serde_json::from_str(&output.stdout).expect("JSON");
     assert_eq!(report["hypotheses"][0]["verdict"], "supported", "{report}");
     let arm = &report["arms"]["limited"];
     assert_eq!((&arm["requests"], &arm["status_codes"]["200"]), (&200.into(), &200.into()), "{arm}");
@@ -70,22 +70,23 @@ fn a_run_starts_what_it_takes_and_looks_at_it() {
         assert!(arm["rss_mib"][role]["max"].as_f64().is_some_and(|mib| mib > 1.0), "{arm}");
         assert!(arm["cpu"][role]["max"].as_f64().is_some(), "{arm}");
     }
-    // What does not apply is absent.
-    for what in ["audit", "documents", "stores", "amplification"] {
-        assert!(arm.get(what).is_none(), "{what}: {arm}");
+    // Inapplicable keys are absent.
+    for absent in ["audit", "documents", "stores", "amplification"] {
+        assert!(arm.get(absent).is_none(), "{absent}: {arm}");
     }
     let seconds = fs::read_to_string(sandbox.path().join("record/intervals.jsonl")).expect("seconds");
     let first: Value = serde_json::from_str(seconds.lines().next().expect("one")).expect("JSON");
     assert!(first["holds"]["entries"].as_u64().is_some_and(|entries| entries > 0), "{first}");
-    let told = fs::read_to_string(sandbox.path().join("record/setup/limited.1/proxy.toml")).expect("a file");
-    assert!(told.contains("\"entries\" = 40,") && told.contains("\"threads\" = 1"), "{told}");
-    // A record is a report, too.
+    let config =
+        fs::read_to_string(sandbox.path().join("record/setup/limited.1/proxy.toml")).expect("a file");
+    assert!(config.contains("\"entries\" = 40,") && config.contains("\"threads\" = 1"), "{config}");
+    // Every format can be printed from the record.
     let again = sandbox.stockade(&["report", "record", "--format", "html"]);
     assert!(
         again.stdout.contains("memory of the proxy") && again.stdout.contains("entries held"),
         "{again:?}"
     );
-    // Had it been killed, its last line might be a part of one.
+    // A killed run may leave an incomplete last line.
     let intervals = sandbox.path().join("record/intervals.jsonl");
     let mut seconds = fs::OpenOptions::new().append(true).open(intervals).expect("seconds");
     seconds.write_all(b"{\"test\":\"\",\"arm\":\"limi").expect("there is room");
@@ -96,7 +97,7 @@ fn a_run_starts_what_it_takes_and_looks_at_it() {
 }
 
 #[test]
-fn what_cannot_be_started_is_told_with_its_own_words() {
+fn failed_start_reports_the_output_of_the_process() {
     let sandbox = Sandbox::new();
     for (from, to, words) in [
         ("strategy = \"simple\"", "strategy = \"simpel\"", &["did you mean `simple`?", "new.toml:"][..]),
@@ -112,56 +113,58 @@ fn what_cannot_be_started_is_told_with_its_own_words() {
     }
 }
 
-/// A run that goes on, and whose first second is on disk.
-fn begun(sandbox: &Sandbox, text: &str) -> (Child, PathBuf) {
+/// Starts a run and waits until its proxy serves.
+fn start_run(sandbox: &Sandbox, text: &str) -> (Child, PathBuf) {
     let file = sandbox.file("new.toml", text);
     let mut command = sandbox.command();
     let out = sandbox.path().join("record");
     command.args(["run", &file, "--out"]).arg(&out).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // As from a terminal, whose signals are for a group of processes.
+    // A terminal sends signals to a process group.
     command.process_group(0);
     let running = command.spawn().expect("the program starts");
     let is_up = |folder: fs::DirEntry| {
-        let said = fs::read_to_string(folder.path().join("proxy.log")).unwrap_or_default();
-        said.contains("admin API")
+        let output = fs::read_to_string(folder.path().join("proxy.log")).unwrap_or_default();
+        output.contains("admin API")
     };
     until(|| fs::read_dir(out.join("setup")).is_ok_and(|folders| folders.flatten().any(is_up)));
     (running, out)
 }
 
 #[test]
-fn nothing_outlives_a_run_that_is_killed() {
+fn killed_run_leaves_no_process() {
     let sandbox = Sandbox::new();
-    let (mut running, out) = begun(&sandbox, EXPERIMENT);
+    let (mut running, out) = start_run(&sandbox, EXPERIMENT);
     running.kill().expect("it runs");
     running.wait().expect("it ends");
-    until(|| family(&out).is_empty());
+    until(|| processes_of(&out).is_empty());
 }
 
 #[test]
-fn an_interrupt_ends_it_all_and_keeps_what_was_measured() {
+fn interrupt_ends_all_processes_and_keeps_the_measurements() {
     let sandbox = Sandbox::new();
-    let (running, out) = begun(&sandbox, EXPERIMENT);
-    let told = Command::new("kill").args(["-INT", "--", &format!("-{}", running.id())]).status();
-    assert!(told.is_ok_and(|told| told.success()));
-    let said = Said::of(running.wait_with_output().expect("it ends"));
-    assert_eq!(said.code, 98, "{}", said.stderr);
-    assert!(family(&out).is_empty());
+    let (running, out) = start_run(&sandbox, EXPERIMENT);
+    let status = Command::new("kill").args(["-INT", "--", &format!("-{}", running.id())]).status();
+    assert!(status.is_ok_and(|status| status.success()));
+    let output = ProgramOutput::of(running.wait_with_output().expect("it ends"));
+    assert_eq!(output.code, 98, "{}", output.stderr);
+    assert!(processes_of(&out).is_empty());
     let record = fs::read_to_string(out.join("record.json")).expect("a record");
     let record: Value = serde_json::from_str(&record).expect("JSON");
     assert_eq!((&record["interrupted"], &record["schema"]), (&true.into(), &"stockade.record/1".into()));
 }
 
 #[test]
-fn a_child_that_is_killed_is_told_at_once_and_nothing_is_left() {
+fn killed_child_ends_the_run_with_an_error() {
     for command in ["proxy", "origin"] {
         let sandbox = Sandbox::new();
-        let (running, out) = begun(&sandbox, EXPERIMENT);
-        let child = family(&out).into_iter().find(|(_, told)| told.contains(&format!("\0{command}\0")));
+        let (running, out) = start_run(&sandbox, EXPERIMENT);
+        let child = processes_of(&out)
+            .into_iter()
+            .find(|(_, command_line)| command_line.contains(&format!("\0{command}\0")));
         kill(child.expect("it runs").0, "KILL");
-        let said = Said::of(running.wait_with_output().expect("it ends"));
-        said.assert_refused(1, &[&format!("the {command} has ended: signal: 9")]);
-        assert!(family(&out).is_empty());
+        let output = ProgramOutput::of(running.wait_with_output().expect("it ends"));
+        output.assert_refused(1, &[&format!("the {command} has ended: signal: 9")]);
+        assert!(processes_of(&out).is_empty());
         let record = fs::read_to_string(out.join("record.json")).expect("a record");
         let record: Value = serde_json::from_str(&record).expect("JSON");
         assert_eq!(&record["interrupted"], &true);
@@ -170,23 +173,23 @@ fn a_child_that_is_killed_is_told_at_once_and_nothing_is_left() {
     }
 }
 
-/// Its admin's pages are another listener's: they tell what it has answered while it refuses everybody.
+/// The admin pages have their own listener, which serves while the origin refuses connections.
 #[test]
-fn an_origin_may_be_gone_until_the_end() {
+fn refusing_origin_is_measured_to_the_end() {
     let sandbox = Sandbox::new();
     let stages = "stages = [{ at = 0 }, { at = \"10s\", fault = \"refuse\" }]";
     let text = EXPERIMENT.replace("stages = [{ at = 0 }]", stages);
-    let said = run(&sandbox, &text, &["--format", "json"]);
-    assert!([98, 99].contains(&said.code), "{}{}", said.stdout, said.stderr);
-    let report: Value = serde_json::from_str(&said.stdout).expect("JSON");
+    let output = run(&sandbox, &text, &["--format", "json"]);
+    assert!([98, 99].contains(&output.code), "{}{}", output.stdout, output.stderr);
+    let report: Value = serde_json::from_str(&output.stdout).expect("JSON");
     let arm = &report["arms"]["roomy"];
-    let count = |what: &str| arm[what].as_u64().expect("a count");
+    let count = |name: &str| arm[name].as_u64().expect("a count");
     assert!((1..200).contains(&count("failed")) && count("requests") == 200, "{arm}");
 }
 
-/// Neither a typo in a file that is read last, nor a probe that nobody would ever send, is found out when hours have gone.
+/// A typo in the file that is read last, or a probe after the end of the load, fails before the first test.
 #[test]
-fn what_is_wrong_with_any_file_is_told_before_anything_runs() {
+fn errors_in_any_file_are_reported_before_the_run() {
     let sandbox = Sandbox::new();
     let tests = "[[test]]\nname = \"a\"\n[[test]]\nname = \"b\"\n";
     for (test_b, words) in [
@@ -205,28 +208,28 @@ fn what_is_wrong_with_any_file_is_told_before_anything_runs() {
             "[[arm]]\nname = \"limited\"",
             &format!("{tests}{b}{path}\n[[arm]]\nname = \"limited\""),
         );
-        let said = sandbox.stockade(&["run", &sandbox.file("typo.toml", &text), "--out", "typo"]);
-        said.assert_refused(2, &[words]);
+        let output = sandbox.stockade(&["run", &sandbox.file("typo.toml", &text), "--out", "typo"]);
+        output.assert_refused(2, &[words]);
         assert!(!sandbox.path().join("typo").exists());
     }
 }
 
 #[test]
-fn what_would_not_fit_into_memory_is_refused_beforehand() {
+fn run_larger_than_memory_is_refused() {
     let sandbox = Sandbox::new();
     let text =
         EXPERIMENT.replace("\"1GiB\"", "\"900000GiB\"").replace("\"20s\"", "\"20d\"").replace("10kb", "10mb");
-    let said = sandbox.stockade(&["run", &sandbox.file("large.toml", &text), "--out", "record"]);
-    said.assert_refused(
+    let output = sandbox.stockade(&["run", &sandbox.file("large.toml", &text), "--out", "record"]);
+    output.assert_refused(
         2,
         &["its cache would hold about 921600000", " MiB, more than 60 % of this machine's"],
     );
     assert!(!sandbox.path().join("record").exists());
 }
 
-/// A password that a process was told is in no file of the record, not even when that process does not start.
+/// A password in a process's configuration is in no file of the record, even if the process does not start.
 #[test]
-fn what_is_kept_of_a_run_has_no_passwords() {
+fn record_has_no_passwords() {
     let sandbox = Sandbox::new();
     let text = r#"
 title = "Secret"
@@ -239,9 +242,9 @@ connections = 1
 duration = "1s"
 path = "/a"
 "#;
-    let said = sandbox.stockade(&["run", &sandbox.file("secret.toml", text), "--out", "record"]);
-    said.assert_refused(1, &["the proxy did not start"]);
-    assert!(!said.stderr.contains("sesame"), "{}", said.stderr);
+    let output = sandbox.stockade(&["run", &sandbox.file("secret.toml", text), "--out", "record"]);
+    output.assert_refused(1, &["the proxy did not start"]);
+    assert!(!output.stderr.contains("sesame"), "{}", output.stderr);
     let setup = sandbox.path().join("record/setup/cache.1");
     for file in ["app.toml", "proxy.log"] {
         let kept = fs::read_to_string(setup.join(file)).expect("it is kept");
@@ -250,49 +253,49 @@ path = "/a"
     assert!(fs::read_to_string(setup.join("app.toml")).is_ok_and(|kept| kept.contains("ada:******@")));
 }
 
-/// What a full disk would do a limit does here: no file gets larger than 8 KiB.
+/// A limit of 8 KiB per file stands for a full disk.
 #[test]
-fn a_disk_that_is_full_ends_it() {
+fn full_disk_ends_the_run() {
     let sandbox = Sandbox::new();
     let file = sandbox.file("new.toml", EXPERIMENT);
     let program = sandbox.command().get_program().to_owned();
     let mut shell = sandbox.command_of("sh");
     shell.args(["-c", "trap '' XFSZ; ulimit -f 16; exec \"$@\"", "sh"]).arg(program);
     let out = shell.args(["run", &file, "--out", "record"]).output().expect("a shell");
-    let said = Said::of(out);
-    said.assert_refused(1, &["record/intervals.jsonl: File too large"]);
-    assert!(family(&sandbox.path().join("record")).is_empty());
+    let output = ProgramOutput::of(out);
+    output.assert_refused(1, &["record/intervals.jsonl: File too large"]);
+    assert!(processes_of(&sandbox.path().join("record")).is_empty());
     let record = fs::read_to_string(sandbox.path().join("record/record.json")).expect("a record");
     assert!(serde_json::from_str::<Value>(&record).is_ok());
 }
 
 #[test]
-fn a_port_that_is_taken_is_told() {
+fn port_in_use_is_reported() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address");
     let sandbox = Sandbox::new();
     let text = EXPERIMENT.replace("[origin]\n", &format!("[origin]\nlisten = \"{address}\"\n"));
-    let said = run(&sandbox, &text, &[]);
-    said.assert_refused(1, &["the origin did not start; it said:", &address.to_string(), "in use"]);
+    let output = run(&sandbox, &text, &[]);
+    output.assert_refused(1, &["the origin did not start; it said:", &address.to_string(), "in use"]);
 }
 
 #[test]
-fn a_service_that_is_not_there_is_told() {
+fn missing_service_is_reported() {
     let sandbox = Sandbox::new();
     let text = EXPERIMENT.replace("[target]", "[services]\nredis = {}\n[target]");
     let file = sandbox.file("new.toml", &text);
-    // A machine with a shell and nothing else.
+    // A `PATH` with only a shell and two tools.
     for program in ["sh", "cat", "rm"] {
         symlink(Path::new("/bin").join(program), sandbox.path().join(program)).expect("a folder");
     }
-    let said =
+    let output =
         sandbox.command().args(["run", &file]).env("PATH", sandbox.path()).output().expect("it starts");
-    Said::of(said).assert_refused(1, &["redis-server", "`make deps`"]);
+    ProgramOutput::of(output).assert_refused(1, &["redis-server", "`make deps`"]);
 }
 
-/// Somebody else's cache: it is asked where it is, its process is looked at, and what it loads is what our origin was asked.
+/// A third-party cache at a URL: its process is sampled, and its loads are the requests that our origin counts.
 #[test]
-fn a_cache_that_is_there_already_is_asked_where_it_is() {
+fn running_cache_is_measured_at_its_url() {
     let sandbox = Sandbox::new();
     let origin = free_port().expect("a port");
     let url = format!("http://127.0.0.1:{origin}");
@@ -321,48 +324,48 @@ expect = ["1/source_loads == 5", "2/source_loads == 0", "success == 1", "proxy.r
     );
     let file = sandbox.file("theirs.toml", &text);
     let arguments = ["run", &file, "--scale", "0.1", "--format", "json", "--out", "record"];
-    let said = sandbox.stockade(&arguments);
-    assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
-    let report: Value = serde_json::from_str(&said.stdout).expect("JSON");
+    let output = sandbox.stockade(&arguments);
+    assert_eq!(output.code, 0, "{}{}", output.stdout, output.stderr);
+    let report: Value = serde_json::from_str(&output.stdout).expect("JSON");
     let arm = &report["arms"]["1/cache"];
     assert!(arm["hit_ratio"].as_f64().is_some_and(|ratio| ratio > 0.9), "{arm}");
     let siege = sandbox.stockade(&["report", "record", "--format", "siege"]).stdout;
     assert!(siege.contains(" 2/cache, repeat 1\nLifting the server siege...\nTransactions:"), "{siege}");
-    let nobody = text.replace(&format!("pid = {}", proxy.id()), "pid = 4194304");
-    let file = sandbox.file("nobody.toml", &nobody);
+    let without_process = text.replace(&format!("pid = {}", proxy.id()), "pid = 4194304");
+    let file = sandbox.file("no_process.toml", &without_process);
     sandbox.stockade(&["run", &file]).assert_refused(2, &["there is no process 4194304"]);
 }
 
-/// Probes are asked apart from the load: what they bring is told, and decides whether the run is what it was meant to be.
+/// Probes are sent apart from the load. A failed probe is reported and makes the run invalid.
 #[test]
-fn probes_say_whether_all_is_as_it_is_meant_to_be() {
+fn failed_probe_makes_the_run_invalid() {
     let sandbox = Sandbox::new();
     let probes = "[preflight]\nprobes = [{ path = \"/a\", status = 200 }, \
                   { at = \"10s\", path = \"/b\", cache_bust = true, status = 200 }]\n[load]";
-    let said = run(&sandbox, &EXPERIMENT.replace("[load]", probes), &["--format", "json"]);
-    assert_eq!(said.code, 98, "{}", said.stderr);
-    let report: Value = serde_json::from_str(&said.stdout).expect("JSON");
+    let output = run(&sandbox, &EXPERIMENT.replace("[load]", probes), &["--format", "json"]);
+    assert_eq!(output.code, 98, "{}", output.stderr);
+    let report: Value = serde_json::from_str(&output.stdout).expect("JSON");
     assert_eq!((&report["verdict"], &report["arms"]["roomy"]["requests"]), (&"invalid".into(), &200.into()));
     let record = sandbox.stockade(&["report", "record"]);
     let complaint = "the probe of /b at 1s was answered with 406, and not with 200";
     assert!(record.stdout.contains(complaint), "{}", record.stdout);
 }
 
-/// Processes that have been told something of this record, and what.
-fn family(record: &Path) -> Vec<(u32, String)> {
+/// The processes with this record in their command line: ids and command lines.
+fn processes_of(record: &Path) -> Vec<(u32, String)> {
     let setup = record.join("setup").display().to_string();
     let processes = fs::read_dir("/proc").expect("Linux").flatten();
     processes
         .filter_map(|process| {
             let id = process.file_name().to_str()?.parse().ok()?;
-            let told = fs::read(process.path().join("cmdline")).unwrap_or_default();
-            let told = String::from_utf8_lossy(&told).into_owned();
-            told.contains(&setup).then_some((id, told))
+            let command_line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+            let command_line = String::from_utf8_lossy(&command_line).into_owned();
+            command_line.contains(&setup).then_some((id, command_line))
         })
         .collect()
 }
 
 fn kill(id: u32, signal: &str) {
-    let told = Command::new("kill").args([&format!("-{signal}"), &id.to_string()]).status();
-    assert!(told.is_ok_and(|told| told.success()));
+    let status = Command::new("kill").args([&format!("-{signal}"), &id.to_string()]).status();
+    assert!(status.is_ok_and(|status| status.success()));
 }

@@ -1,18 +1,18 @@
-//! PostgreSQL behind the cache, as a user has it.
+//! PostgreSQL behind the cache.
 
 use std::path::Path;
 
 use crate::{
     stampede::assert_table,
-    support::{Said, Sandbox},
+    support::{ProgramOutput, Sandbox},
 };
 use stockade_services::PostgresServer;
 
-/// Of the server's password, whatever it is encoded as.
+/// A part of the server's password in every encoding.
 const SECRET: &str = "sesame";
 
 #[test]
-fn the_table_is_exact_over_postgres() {
+fn published_table_is_exact_over_postgres() {
     let real = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/system_schemas.jsonl");
     let sandbox = Sandbox::new();
     let file = if real.exists() {
@@ -25,33 +25,36 @@ fn the_table_is_exact_over_postgres() {
     let source = postgres.url();
     let runs = sandbox.stampede(&["100", "--source", &source, "--docs-from", &file]);
     assert_table(&runs);
-    assert_eq!(postgres.ask("SELECT count(*) FROM documents").unwrap(), "777");
+    assert_eq!(postgres.query("SELECT count(*) FROM documents").unwrap(), "777");
     let arguments = ["10", "100", "--docs", "fixed:3", "--strategy", "none,stampede", "--source", &source];
     let runs = sandbox.stampede(&arguments);
     assert_eq!(runs.len(), 4);
     assert_table(&runs);
     assert_table(&sandbox.stampede(&["10000", "--source", &source, "--docs", "fixed:777"]));
 
-    // A password that is in no list of processes.
+    // The password in the environment is in no process list.
     let source = source.replace(":open%20sesame", "");
     let arguments = ["stampede", "10", "--strategy", "stampede", "--source", &source];
-    let said = Said::of(sandbox.command().args(arguments).env("PGPASSWORD", "open sesame").output().unwrap());
-    assert_eq!((said.code, said.stderr.as_str()), (0, ""));
-    let said =
-        Said::of(sandbox.command().args(arguments).env("PGPASSWORD", "wrong sesame").output().unwrap());
-    said.assert_refused(1, &["password authentication failed for user", "PGPASSWORD"]);
+    let output = ProgramOutput::of(
+        sandbox.command().args(arguments).env("PGPASSWORD", "open sesame").output().unwrap(),
+    );
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+    let output = ProgramOutput::of(
+        sandbox.command().args(arguments).env("PGPASSWORD", "wrong sesame").output().unwrap(),
+    );
+    output.assert_refused(1, &["password authentication failed for user", "PGPASSWORD"]);
     sandbox
         .stockade(&arguments)
         .assert_refused(1, &["password missing; write it into the URL", "or set PGPASSWORD"]);
 }
 
 #[test]
-fn what_is_wrong_ends_with_its_code_and_tells_no_secret() {
+fn errors_have_their_exit_code_and_print_no_secret() {
     let sandbox = Sandbox::new();
     let postgres = PostgresServer::start().unwrap();
     let good = postgres.url();
     let few = sandbox.file("few.jsonl", "{\"_id\":\"a\"}\n{\"_id\":\"b\"}\n");
-    postgres.ask("CREATE TABLE documents AS SELECT 'a' AS id, 'x' AS body").unwrap();
+    postgres.query("CREATE TABLE documents AS SELECT 'a' AS id, 'x' AS body").unwrap();
     for (source, code, words) in [
         (
             good.replace("open", "wrong"),
@@ -71,11 +74,11 @@ fn what_is_wrong_ends_with_its_code_and_tells_no_secret() {
         (good.replace("%20", "/"), 2, "its path has an `@`: write a `/` in a password as %2F"),
         (good.replace("%20", "?"), 2, "write a `?` in a password as %3F"),
     ] {
-        let said = sandbox.stockade(&["stampede", "10", "--source", &source]);
-        said.assert_refused(code, &[words]);
-        assert!(!said.stderr.contains(SECRET), "{}", said.stderr);
+        let output = sandbox.stockade(&["stampede", "10", "--source", &source]);
+        output.assert_refused(code, &[words]);
+        assert!(!output.stderr.contains(SECRET), "{}", output.stderr);
     }
-    let said = sandbox.stockade(&["stampede", "10", "--source", &good, "--docs-from", &few]);
-    said.assert_refused(1, &["it holds 1 other documents; leave --docs-from out"]);
-    assert!(!said.stderr.contains(SECRET), "{}", said.stderr);
+    let output = sandbox.stockade(&["stampede", "10", "--source", &good, "--docs-from", &few]);
+    output.assert_refused(1, &["it holds 1 other documents; leave --docs-from out"]);
+    assert!(!output.stderr.contains(SECRET), "{}", output.stderr);
 }

@@ -2,9 +2,9 @@
 
 mod admin;
 mod documents;
+mod exhaustion;
 mod life;
-mod strain;
-mod told;
+mod telemetry;
 mod usage;
 
 use std::{
@@ -20,7 +20,7 @@ use crate::{
     support::Sandbox,
 };
 
-/// What the origin of these tests serves.
+/// The recipe of the origin in these tests.
 const RECIPE: &str = r#"[
     {"route": "/news*", "body": "all is well", "stages": [{"at": 0}],
         "headers": {"cache-control": "max-age=3600", "surrogate-key": "news sport"}},
@@ -31,8 +31,8 @@ const RECIPE: &str = r#"[
     {"route": "/own", "body": "for you", "headers": {"cache-control": "private"}, "stages": [{"at": 0}]}
 ]"#;
 
-/// A proxy that says nothing of each request, its admin's listener, and its origin.
-struct Proxied {
+/// A proxy without an access log, its admin listener, and its origin.
+struct Setup {
     sandbox: Sandbox,
     proxy: Running,
     origin: Running,
@@ -40,30 +40,30 @@ struct Proxied {
     admin: SocketAddr,
 }
 
-impl Proxied {
+impl Setup {
     /// In front of an origin with [`RECIPE`].
     fn start(more: &[&str]) -> Self {
         let sandbox = Sandbox::new();
         let origin = Running::origin(&sandbox, &["-", "--listen", "0"], RECIPE);
         let url = format!("http://{}", origin.listens("http"));
-        let config = silent(&sandbox, &url, "");
-        let (proxy, address, admin) = started(&sandbox, &config, more);
+        let config = config_without_log(&sandbox, &url, "");
+        let (proxy, address, admin) = start_proxy(&sandbox, &config, more);
         Self { sandbox, proxy, origin, address, admin }
     }
 
-    fn get(&self, path: &str) -> Got {
-        Got::of(&get(self.address, path))
+    fn get(&self, path: &str) -> Response {
+        Response::of(&get(self.address, path))
     }
 
-    fn post(&self, path: &str, body: &str) -> Got {
-        of_admin(self.admin, "POST", path, body)
+    fn post(&self, path: &str, body: &str) -> Response {
+        admin_request(self.admin, "POST", path, body)
     }
 
     fn stats(&self) -> Value {
         stats(self.admin)
     }
 
-    /// Where its origin is, as the file has it.
+    /// The origin's URL in the configuration file.
     fn origin_url(&self) -> String {
         let file = std::fs::read_to_string(self.sandbox.path().join("stockade.toml")).expect("it is there");
         let url = file.split("url = \"").nth(1).and_then(|rest| rest.split('"').next());
@@ -71,52 +71,52 @@ impl Proxied {
     }
 }
 
-/// Writes `stockade.toml`: no log, this origin, and whatever else there is to be said before it.
-fn silent(sandbox: &Sandbox, origin: &str, before: &str) -> String {
+/// Writes `stockade.toml` with this origin, no log, and `before` as further settings.
+fn config_without_log(sandbox: &Sandbox, origin: &str, before: &str) -> String {
     let text = format!(
         "listen = [\"127.0.0.1:0\"]\n{before}\n[log]\nformat = \"none\"\n\n[[origin]]\nname = \"app\"\nurl = \"{origin}\"\n"
     );
     sandbox.file("stockade.toml", &text)
 }
 
-/// A proxy with this configuration that has begun to serve; where, and where whoever runs it comes in.
+/// Starts a proxy with this configuration and returns it with its address and its admin address.
 #[track_caller]
-fn started(sandbox: &Sandbox, config: &str, more: &[&str]) -> (Running, SocketAddr, SocketAddr) {
+fn start_proxy(sandbox: &Sandbox, config: &str, more: &[&str]) -> (Running, SocketAddr, SocketAddr) {
     let arguments = [&["proxy", "--config", config, "--admin", "0"], more].concat();
     let proxy = Running::start(sandbox, &arguments, "");
-    let (address, admin) = serves(&proxy);
+    let (address, admin) = wait_until_serving(&proxy);
     (proxy, address, admin)
 }
 
-/// Waits until it serves; where, and where whoever runs it comes in.
+/// Waits until the proxy serves: its address and its admin address.
 #[track_caller]
-fn serves(proxy: &Running) -> (SocketAddr, SocketAddr) {
-    let (address, line) = (proxy.listens("http"), proxy.says());
+fn wait_until_serving(proxy: &Running) -> (SocketAddr, SocketAddr) {
+    let (address, line) = (proxy.listens("http"), proxy.stderr_line());
     let admin = line.trim_end().strip_prefix("admin API (metrics, purge, reload): http://");
     let admin = admin.unwrap_or_else(|| panic!("{line}")).parse().expect("an address");
-    assert!(proxy.says().contains("SIGHUP reloads the configuration"));
+    assert!(proxy.stderr_line().contains("SIGHUP reloads the configuration"));
     (address, admin)
 }
 
 fn stats(admin: SocketAddr) -> Value {
-    of_admin(admin, "GET", "/stats", "").json()
+    admin_request(admin, "GET", "/stats", "").json()
 }
 
-/// Asks again until it is so; nobody waits longer than [`PATIENCE`].
+/// Polls until the condition holds, for at most [`PATIENCE`].
 #[track_caller]
-pub fn until(mut is_so: impl FnMut() -> bool) {
-    #[expect(clippy::disallowed_methods, reason = "a process that never does it is not waited for for ever")]
+pub fn until(mut condition: impl FnMut() -> bool) {
+    #[expect(clippy::disallowed_methods, reason = "bounds the wait for another process")]
     let (began, now) = (Instant::now(), Instant::now);
-    while !is_so() {
-        assert!(now() - began < PATIENCE, "it is not so after {PATIENCE:?}");
+    while !condition() {
+        assert!(now() - began < PATIENCE, "the condition does not hold after {PATIENCE:?}");
     }
 }
 
-/// What the admin's listener answers.
+/// Sends a request to the admin listener.
 #[track_caller]
-fn of_admin(admin: SocketAddr, method: &str, path: &str, body: &str) -> Got {
+fn admin_request(admin: SocketAddr, method: &str, path: &str, body: &str) -> Response {
     let length = body.len();
-    talk(
+    send_request(
         admin,
         &format!(
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
@@ -124,32 +124,32 @@ fn of_admin(admin: SocketAddr, method: &str, path: &str, body: &str) -> Got {
     )
 }
 
-/// The answer to a whole request, head and all.
+/// Sends a request given as text.
 #[track_caller]
-fn talk(address: SocketAddr, request: &str) -> Got {
-    let mut tcp = TcpStream::connect_timeout(&address, PATIENCE).expect("somebody listens");
-    tcp.set_read_timeout(Some(PATIENCE)).expect("it is longer than nothing");
+fn send_request(address: SocketAddr, request: &str) -> Response {
+    let mut tcp = TcpStream::connect_timeout(&address, PATIENCE).expect("the address is open");
+    tcp.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
     tcp.write_all(request.as_bytes()).expect("a request is sent");
     let mut answer = String::new();
     tcp.read_to_string(&mut answer).expect("an answer");
-    Got::of(&answer)
+    Response::of(&answer)
 }
 
-/// An answer.
+/// A received response.
 #[derive(Debug)]
-struct Got {
+struct Response {
     status: u16,
     head: String,
     body: String,
 }
 
-impl Got {
+impl Response {
     #[track_caller]
     fn of(answer: &str) -> Self {
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answer:?}"));
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
         let is_chunked = head.to_lowercase().contains("transfer-encoding: chunked");
-        let body = if is_chunked { joined(body) } else { body.to_owned() };
+        let body = if is_chunked { decode_chunked(body) } else { body.to_owned() };
         Self { status: status.expect("a status"), head: head.to_owned(), body }
     }
 
@@ -158,13 +158,13 @@ impl Got {
         Some(self.head.lines().find(named)?.split_once(':')?.1.trim())
     }
 
-    /// What the cache says that it did.
+    /// The `Cache-Status` header.
     #[track_caller]
     fn cache(&self) -> &str {
         self.header("cache-status").unwrap_or_else(|| panic!("no Cache-Status: {self:?}"))
     }
 
-    /// What it did, in one word.
+    /// The `detail` of `Cache-Status`.
     #[track_caller]
     fn outcome(&self) -> &str {
         self.cache().rsplit("detail=").next().expect("its last parameter")
@@ -180,8 +180,8 @@ impl Got {
     }
 }
 
-/// A body without the lengths of its chunks.
-fn joined(mut chunked: &str) -> String {
+/// Decodes a chunked body.
+fn decode_chunked(mut chunked: &str) -> String {
     let mut body = String::new();
     while let Some((size, rest)) = chunked.split_once("\r\n") {
         let size = usize::from_str_radix(size, 16).expect("a size");

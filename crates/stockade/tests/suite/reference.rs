@@ -36,7 +36,7 @@ fn docs() -> PathBuf {
 }
 
 #[test]
-fn generated_blocks_are_what_the_program_says() {
+fn generated_blocks_agree_with_the_program() {
     let mut expected: BTreeSet<String> = [
         "sources",
         "metrics",
@@ -57,7 +57,7 @@ fn generated_blocks_are_what_the_program_says() {
         let path = entry.expect("an entry").path();
         let text = fs::read_to_string(&path).expect("readable");
         let updated = update(&text, |name, old| {
-            assert!(found.insert(name.to_owned()), "{}: `{name}` is there twice", path.display());
+            assert!(found.insert(name.to_owned()), "{}: `{name}` exists twice", path.display());
             render(name, old)
         });
         if updated == text {
@@ -324,7 +324,7 @@ fn settings_rows(schema: &Value, path: &str, setting: &Value, rows: &mut Vec<Vec
     let meaning = [meaning, more].join(" ");
     let form = form(schema, setting);
     rows.push(vec![code(path), form, default.trim_end_matches('.').to_owned(), meaning.trim().to_owned()]);
-    // It has the settings of `[cache]`.
+    // Such a table has the settings of `[cache]`.
     if path == "route.cache" {
         return;
     }
@@ -356,7 +356,7 @@ fn properties<'a>(schema: &'a Value, setting: &'a Value) -> Vec<(&'a String, &'a
     tables.filter_map(|table| table["properties"].as_object()).flatten().collect()
 }
 
-/// What is written behind a setting.
+/// The form of a setting's value.
 fn form(schema: &Value, setting: &Value) -> String {
     let forms = alternatives(schema, setting).into_iter().map(|one| {
         if let Some(names) = one["enum"].as_array() {

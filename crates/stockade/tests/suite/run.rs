@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Said, Sandbox};
+use crate::support::{ProgramOutput, Sandbox};
 use serde_json::Value;
 
-/// In virtual time, so that it is quick and the same every time.
+/// In virtual time: quick and deterministic.
 const EXPERIMENT: &str = r#"
 title = "A small stampede"
 context = "Two arms, two loads."
@@ -48,13 +48,13 @@ fn with_hypothesis(expect: &str) -> String {
 }
 
 #[test]
-fn a_run_prints_its_comparison_and_its_verdicts_and_leaves_a_record() {
+fn run_prints_comparison_and_verdicts_and_writes_a_record() {
     let sandbox = Sandbox::new();
     let file = sandbox.file("small.toml", EXPERIMENT);
-    let said = sandbox.stockade(&["run", &file, "--out", "record"]);
-    assert_eq!(said.code, 0, "{}", said.stderr);
-    assert_eq!(said.stderr, "\nsupported; record, report.md and report.html in record\n");
-    insta::assert_snapshot!(said.stdout, @"
+    let output = sandbox.stockade(&["run", &file, "--out", "record"]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert_eq!(output.stderr, "\nsupported; record, report.md and report.html in record\n");
+    insta::assert_snapshot!(output.stdout, @"
     A small stampede
     2 repeats, arms interleaved, times are medians; virtual time (computed; the source answers any number at once)
 
@@ -76,7 +76,7 @@ fn a_run_prints_its_comparison_and_its_verdicts_and_leaves_a_record() {
 
     // Every report is a fold over the record.
     let report = |format: &str| sandbox.stockade(&["report", "record", "--format", format]).stdout;
-    assert_eq!(report("text"), said.stdout);
+    assert_eq!(report("text"), output.stdout);
     let on_disk = |name: &str| fs::read_to_string(sandbox.path().join("record").join(name)).unwrap();
     assert_eq!(report("md"), on_disk("report.md"));
     assert_eq!(report("html"), on_disk("report.html"));
@@ -111,11 +111,11 @@ fn a_run_prints_its_comparison_and_its_verdicts_and_leaves_a_record() {
 }
 
 #[test]
-fn the_json_has_the_contracts_shape() {
+fn json_report_has_the_documented_keys() {
     let sandbox = Sandbox::new();
     let file = sandbox.file("small.toml", EXPERIMENT);
-    let said = sandbox.stockade(&["run", &file, "--out", "record", "--format", "json"]);
-    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    let output = sandbox.stockade(&["run", &file, "--out", "record", "--format", "json"]);
+    let report: Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(
         (&report["experiment"], &report["verdict"]),
         (&"A small stampede".into(), &"supported".into())
@@ -148,7 +148,7 @@ fn the_json_has_the_contracts_shape() {
 }
 
 #[test]
-fn the_exit_code_tells_the_verdict() {
+fn exit_code_follows_the_verdict() {
     let sandbox = Sandbox::new();
     for (name, expect, code) in [
         ("supported", "stampede.source_loads == 3", 0),
@@ -156,15 +156,15 @@ fn the_exit_code_tells_the_verdict() {
         ("inconclusive", "source_loads / stores.async == 1", 98),
     ] {
         let file = sandbox.file(&format!("{name}.toml"), &with_hypothesis(expect));
-        let said = sandbox.stockade(&["run", &file, "--out", name]);
-        assert_eq!(said.code, code, "{name}: {}", said.stderr);
-        assert!(said.stdout.contains(&format!("{name:12} claimed")), "{}", said.stdout);
+        let output = sandbox.stockade(&["run", &file, "--out", name]);
+        assert_eq!(output.code, code, "{name}: {}", output.stderr);
+        assert!(output.stdout.contains(&format!("{name:12} claimed")), "{}", output.stdout);
         assert_eq!(sandbox.stockade(&["report", name]).code, 0, "a report of a refuted run is no failure");
     }
 }
 
 #[test]
-fn the_same_seed_leaves_the_same_bytes_in_virtual_time() {
+fn same_seed_gives_the_same_bytes_in_virtual_time() {
     let sandbox = Sandbox::new();
     let file = sandbox.file("small.toml", &EXPERIMENT.replace("\"5ms\"", "\"1ms..9ms\""));
     let run = |out: &str, seed: &str| {
@@ -178,16 +178,16 @@ fn the_same_seed_leaves_the_same_bytes_in_virtual_time() {
 }
 
 #[test]
-fn scaling_is_for_what_the_file_lists() {
+fn scale_applies_to_the_listed_settings() {
     let sandbox = Sandbox::new();
     let file = sandbox.file("small.toml", EXPERIMENT);
-    let said = sandbox.stockade(&["run", &file, "--scale", "0.5", "--format", "json", "--out", "record"]);
-    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    let output = sandbox.stockade(&["run", &file, "--scale", "0.5", "--format", "json", "--out", "record"]);
+    let report: Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(report["arms"]["100/none"]["requests"], 100, "two repeats of half of 100");
 }
 
 #[test]
-fn figures_of_any_sign_and_size_are_shown_as_they_are() {
+fn figures_of_any_sign_and_size_are_printed() {
     let sandbox = Sandbox::new();
     for (expr, shown) in [
         ("stampede.finished - 9ms > 0ms", "-4ms against 0"),
@@ -195,28 +195,28 @@ fn figures_of_any_sign_and_size_are_shown_as_they_are() {
         ("finished >= 1e21 * 1s", "5ms against 1e24ms"),
     ] {
         let file = sandbox.file("odd.toml", &with_hypothesis(expr));
-        let said = sandbox.stockade(&["run", &file, "--repeat", "1"]);
-        assert_eq!(said.code, 99, "{}", said.stderr);
-        assert!(said.stdout.contains(shown), "{expr}: {}", said.stdout);
+        let output = sandbox.stockade(&["run", &file, "--repeat", "1"]);
+        assert_eq!(output.code, 99, "{}", output.stderr);
+        assert!(output.stdout.contains(shown), "{expr}: {}", output.stdout);
     }
 }
 
 #[test]
-fn one_test_alone_is_measured_and_judged() {
+fn selected_test_alone_is_measured_and_judged() {
     let sandbox = Sandbox::new();
     let file = sandbox.file("small.toml", EXPERIMENT);
-    let said = sandbox.stockade(&["run", &file, "--test", "10", "--out", "record"]);
-    assert_eq!(said.code, 0, "{}", said.stderr);
-    let how = said.stdout.lines().nth(1).unwrap();
+    let output = sandbox.stockade(&["run", &file, "--test", "10", "--out", "record"]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let how = output.stdout.lines().nth(1).unwrap();
     assert!(how.ends_with("; not measured: 100"), "{how}");
-    assert!(!said.stdout.contains("100 workers"), "{}", said.stdout);
+    assert!(!output.stdout.contains("100 workers"), "{}", output.stdout);
     let claimed = "stampede saves loads (without 100, which was left out)";
-    assert!(said.stdout.contains(claimed), "{}", said.stdout);
+    assert!(output.stdout.contains(claimed), "{}", output.stdout);
     let named_twice = with_hypothesis(r#"100/success == 1.0", "100/requests == 100", "success == 1.0"#);
     let named_twice = sandbox.file("twice.toml", &named_twice);
-    let said = sandbox.stockade(&["run", &named_twice, "--test", "10"]);
-    assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
-    assert!(said.stdout.contains("claimed (without 100, which was left out)"), "{}", said.stdout);
+    let output = sandbox.stockade(&["run", &named_twice, "--test", "10"]);
+    assert_eq!(output.code, 0, "{}{}", output.stdout, output.stderr);
+    assert!(output.stdout.contains("claimed (without 100, which was left out)"), "{}", output.stdout);
 
     let both = sandbox.stockade(&["run", &file, "--test", "10", "--test", "100", "--out", "both"]);
     let all = sandbox.stockade(&["run", &file, "--out", "all"]);
@@ -239,13 +239,13 @@ fn one_test_alone_is_measured_and_judged() {
 }
 
 #[test]
-fn what_was_not_claimed_is_not_supported() {
+fn run_without_hypotheses_has_no_verdict() {
     let sandbox = Sandbox::new();
     let head = EXPERIMENT.split("[[hypothesis]]").next().unwrap();
     let file = sandbox.file("unclaimed.toml", head);
-    let said = sandbox.stockade(&["run", &file, "--out", "record"]);
+    let output = sandbox.stockade(&["run", &file, "--out", "record"]);
     assert_eq!(
-        (said.code, said.stderr.lines().last()),
+        (output.code, output.stderr.lines().last()),
         (0, Some("measured, nothing claimed; record, report.md and report.html in record"))
     );
 }
@@ -262,7 +262,7 @@ fn many_repeats_take_no_more_memory() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // It has printed its report, and not ended: nobody reads its standard output yet.
+        // The process has printed its report and not exited: its standard output is not read yet.
         let status = format!("/proc/{}/status", child.id());
         let mut peak = 0;
         while child.try_wait().unwrap().is_none() {
@@ -278,7 +278,7 @@ fn many_repeats_take_no_more_memory() {
 }
 
 #[test]
-fn an_interrupt_keeps_what_was_measured() {
+fn interrupt_keeps_the_measurements() {
     let sandbox = Sandbox::new();
     // Live and long: each burst waits 100 ms for its source, a thousand times.
     let live = EXPERIMENT.replace("simulated:9", "sqlite:").replace("\"5ms\"", "\"100ms\"");
@@ -300,9 +300,9 @@ fn an_interrupt_keeps_what_was_measured() {
     assert_eq!(first, "stopping: measurements so far are kept (again to stop at once)\n");
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).unwrap();
-    let said = Said::of(child.wait_with_output().unwrap());
-    assert_eq!(said.code, 98);
-    assert!(said.stdout.contains(" of 4000 measurements made"), "{}", said.stdout);
+    let output = ProgramOutput::of(child.wait_with_output().unwrap());
+    assert_eq!(output.code, 98);
+    assert!(output.stdout.contains(" of 4000 measurements made"), "{}", output.stdout);
     assert!(rest.contains("\ninterrupted; record"), "{rest}");
     let report = sandbox.stockade(&["report", "record", "--format", "json"]);
     let report: Value = serde_json::from_str(&report.stdout).unwrap();
@@ -310,7 +310,7 @@ fn an_interrupt_keeps_what_was_measured() {
     assert!(!report["arms"].as_object().unwrap().is_empty());
 }
 
-/// Waits for another process. There is no virtual time for those.
+/// Waits for another process, in real time.
 fn wait_until(deadline: Duration, condition: impl Fn() -> bool) {
     let (sender, receiver) = mpsc::channel::<()>();
     let step = Duration::from_millis(5);
@@ -325,7 +325,7 @@ fn wait_until(deadline: Duration, condition: impl Fn() -> bool) {
 }
 
 #[test]
-fn bad_input_is_told_its_place_and_its_remedy() {
+fn input_errors_name_the_place_and_the_remedy() {
     let sandbox = Sandbox::new();
     for (name, text, words) in [
         (

@@ -1,4 +1,4 @@
-//! Processes that run while a test goes on, and what they are asked meanwhile.
+//! Processes that run during a test, and HTTP requests to them.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -11,12 +11,12 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Said, Sandbox};
+use crate::support::{ProgramOutput, Sandbox};
 
-/// No test waits longer for a line, for an answer or for an end.
+/// The longest wait for a line, for a response or for an exit.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A process of the program. Dropped, it is killed.
+/// A process of the program, killed on drop.
 pub struct Running {
     child: Child,
     stdout: Receiver<String>,
@@ -24,19 +24,19 @@ pub struct Running {
 }
 
 impl Running {
-    /// `stockade origin` with this on standard input.
+    /// Starts `stockade origin` with this text on standard input.
     pub fn origin(sandbox: &Sandbox, arguments: &[&str], stdin: &str) -> Self {
         Self::start(sandbox, &[&["origin"], arguments].concat(), stdin)
     }
 
-    /// With this on standard input.
+    /// Starts `stockade` with this text on standard input.
     pub fn start(sandbox: &Sandbox, arguments: &[&str], stdin: &str) -> Self {
         let mut command = sandbox.command();
         command.args(arguments);
         Self::spawn(command, stdin)
     }
 
-    /// A command that becomes the program, with this on standard input.
+    /// Starts a command that becomes the program, with this text on standard input.
     pub fn spawn(mut command: Command, stdin: &str) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
@@ -44,11 +44,11 @@ impl Running {
         let stderr = lines(child.stderr.take().expect("a pipe"));
         let mut running = Self { child, stdout, stderr };
         let mut pipe = running.child.stdin.take().expect("a pipe");
-        pipe.write_all(stdin.as_bytes()).expect("it reads what it was given");
+        pipe.write_all(stdin.as_bytes()).expect("it reads its standard input");
         running
     }
 
-    /// Waits until it serves; where, as the first line of standard output has it.
+    /// Waits until it serves, and returns the address in the first line of standard output.
     #[track_caller]
     pub fn listens(&self, scheme: &str) -> SocketAddr {
         let Ok(url) = self.stdout.recv_timeout(PATIENCE) else {
@@ -57,7 +57,7 @@ impl Running {
         between(&url, &format!("{scheme}://"), "\n")
     }
 
-    /// Where it takes recipes, as the first line of standard error has it.
+    /// The address for recipes in the first line of standard error.
     #[track_caller]
     pub fn takes_recipes(&self, scheme: &str) -> SocketAddr {
         let line = self.stderr.recv_timeout(PATIENCE).expect("a line on standard error");
@@ -68,17 +68,17 @@ impl Running {
 
     /// The next line of standard error.
     #[track_caller]
-    pub fn says(&self) -> String {
+    pub fn stderr_line(&self) -> String {
         self.stderr.recv_timeout(PATIENCE).expect("a line on standard error")
     }
 
     /// The next line of standard output.
     #[track_caller]
-    pub fn prints(&self) -> String {
+    pub fn stdout_line(&self) -> String {
         self.stdout.recv_timeout(PATIENCE).expect("a line on standard output")
     }
 
-    /// Its process.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -89,18 +89,18 @@ impl Running {
     }
 
     /// Ends it by a signal.
-    pub fn stopped_by(self, signal: Signal) -> Said {
+    pub fn stopped_by(self, signal: Signal) -> ProgramOutput {
         self.signal(signal);
         self.ended()
     }
 
-    /// Waits for its end; what it said beyond the lines that were read.
-    pub fn ended(mut self) -> Said {
+    /// Waits for its exit; the output is without the lines read before.
+    pub fn ended(mut self) -> ProgramOutput {
         let (stdout, stderr) = (rest(&self.stdout), rest(&self.stderr));
         // Its pipes end with it.
         let status = self.child.wait().expect("it has ended");
         let code = status.code().unwrap_or_else(|| panic!("{status}: {stderr}"));
-        Said { code, stdout, stderr }
+        ProgramOutput { code, stdout, stderr }
     }
 }
 
@@ -112,7 +112,7 @@ impl Drop for Running {
     }
 }
 
-/// The lines of a pipe as they come, each with its end.
+/// The lines of a pipe as they arrive, each with its line break.
 fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = mpsc::channel();
     let mut pipe = BufReader::new(pipe);
@@ -127,7 +127,7 @@ fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-/// What is still to come, until the pipe ends.
+/// The remaining output, until the pipe ends.
 #[track_caller]
 fn rest(lines: &Receiver<String>) -> String {
     let mut rest = String::new();
@@ -135,7 +135,7 @@ fn rest(lines: &Receiver<String>) -> String {
         match lines.recv_timeout(PATIENCE) {
             Ok(line) => rest += &line,
             Err(RecvTimeoutError::Disconnected) => return rest,
-            Err(RecvTimeoutError::Timeout) => panic!("it runs on after {PATIENCE:?}; it said: {rest}"),
+            Err(RecvTimeoutError::Timeout) => panic!("it still runs after {PATIENCE:?}; its output: {rest}"),
         }
     }
 }
@@ -147,16 +147,16 @@ fn between(line: &str, before: &str, after: &str) -> SocketAddr {
     address.parse().expect("an address")
 }
 
-/// The whole answer, head and all, on a connection of its own.
+/// Sends a request on its own connection and returns the whole response, with its head.
 #[track_caller]
-pub fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> String {
-    let mut tcp = TcpStream::connect_timeout(&address, PATIENCE).expect("somebody listens");
-    tcp.set_read_timeout(Some(PATIENCE)).expect("it is longer than nothing");
+pub fn request(address: SocketAddr, method: &str, path: &str, body: &str) -> String {
+    let mut tcp = TcpStream::connect_timeout(&address, PATIENCE).expect("the address is open");
+    tcp.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
     let length = body.len();
-    let request = format!(
+    let text = format!(
         "{method} {path} HTTP/1.1\r\nHost: origin\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
     );
-    tcp.write_all(request.as_bytes()).expect("a request is sent");
+    tcp.write_all(text.as_bytes()).expect("a request is sent");
     let mut answer = String::new();
     tcp.read_to_string(&mut answer).expect("an answer");
     answer
@@ -164,5 +164,5 @@ pub fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> String 
 
 #[track_caller]
 pub fn get(address: SocketAddr, path: &str) -> String {
-    ask(address, "GET", path, "")
+    request(address, "GET", path, "")
 }

@@ -1,14 +1,14 @@
-//! What is typed into URLs and files is not told again where it is a secret.
+//! Secrets in arguments and files are never printed or recorded.
 
 use std::fs;
 
-use crate::support::{Said, Sandbox};
+use crate::support::{ProgramOutput, Sandbox};
 use stockade_services::PostgresServer;
 
-/// A part of every password here.
+/// A part of every password in these tests.
 const SECRET: &str = "sesame";
 
-/// An experiment over a source; the file says it again in a comment.
+/// An experiment over a source, whose URL is also in a comment.
 fn experiment(source: &str) -> String {
     format!(
         r#"
@@ -32,50 +32,55 @@ origin.source = "{source}"
 }
 
 #[track_caller]
-fn assert_silent(said: &Said) {
-    assert!(!said.stdout.contains(SECRET) && !said.stderr.contains(SECRET), "{}{}", said.stdout, said.stderr);
+fn assert_no_secret(output: &ProgramOutput) {
+    assert!(
+        !output.stdout.contains(SECRET) && !output.stderr.contains(SECRET),
+        "{}{}",
+        output.stdout,
+        output.stderr
+    );
 }
 
 #[test]
-fn a_run_leaves_its_secrets_nowhere() {
+fn run_over_postgres_writes_and_prints_no_secrets() {
     let sandbox = Sandbox::new();
     let postgres = PostgresServer::start().unwrap();
-    postgres.ask("CREATE TABLE documents AS SELECT 'a' AS id, 'x' AS body").unwrap();
+    postgres.query("CREATE TABLE documents AS SELECT 'a' AS id, 'x' AS body").unwrap();
     let file = sandbox.file("secret.toml", &experiment(&postgres.url()));
-    let said = sandbox.stockade(&["run", &file, "--out", "record"]);
-    assert_eq!(said.code, 0, "{}", said.stderr);
-    assert_silent(&said);
+    let output = sandbox.stockade(&["run", &file, "--out", "record"]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert_no_secret(&output);
     for entry in fs::read_dir(sandbox.path().join("record")).unwrap() {
         let path = entry.unwrap().path();
         assert!(!fs::read_to_string(&path).unwrap().contains(SECRET), "{}", path.display());
     }
     let record = fs::read_to_string(sandbox.path().join("record/record.json")).unwrap();
     let masked = postgres.url().replace("open%20sesame", "*************");
-    assert_eq!(record.matches(&masked).count(), 3, "all else of it is told");
+    assert_eq!(record.matches(&masked).count(), 3, "the rest of the URL is kept");
     for format in ["text", "md", "html", "json", "kazoo"] {
-        let said = sandbox.stockade(&["report", "record", "--format", format]);
-        assert_eq!(said.code, 0, "{}", said.stderr);
-        assert_silent(&said);
+        let output = sandbox.stockade(&["report", "record", "--format", format]);
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        assert_no_secret(&output);
     }
     for format in ["text", "json", "md"] {
-        assert_silent(&sandbox.stockade(&["run", &file, "--format", format]));
+        assert_no_secret(&sandbox.stockade(&["run", &file, "--format", format]));
     }
-    // The arms differ in nothing but the password: one of them is wrong, and that is noticed.
+    // The arms differ only in the password, and the wrong one is reported.
     let text = experiment(&postgres.url());
     let (before, last) = text.rsplit_once("open").unwrap();
     let wrong = sandbox.file("wrong.toml", &format!("{before}wrong{last}"));
-    let said = sandbox.stockade(&["run", &wrong]);
-    said.assert_refused(1, &["password authentication failed for user"]);
-    assert_silent(&said);
+    let output = sandbox.stockade(&["run", &wrong]);
+    output.assert_refused(1, &["password authentication failed for user"]);
+    assert_no_secret(&output);
 }
 
 #[test]
-fn an_error_in_a_file_shows_the_line_and_not_its_secret() {
+fn file_error_prints_the_line_with_its_secret_masked() {
     let sandbox = Sandbox::new();
     let source = "postgres://ada:op€n-sesame@host/db";
     let good = experiment(source);
     for (text, words) in [
-        // In that very line, before it, after it.
+        // Errors in the line of the secret, before it and after it.
         (good.replace("/db", "/db?tabel=x"), "unknown parameter `tabel`"),
         (good.replace("//ada", "ada"), "write `//` and a host"),
         (good.replace("postgres:", "postgers:"), "unknown source `postgers`"),
@@ -85,7 +90,7 @@ fn an_error_in_a_file_shows_the_line_and_not_its_secret() {
         (good.replace("[load]", "latncy = \"5ms\"\n[load]"), "unknown key `latncy`"),
         (good.replace("[origin]\nsource = ", "[origin]\nlatency = "), "is no duration: write a number and"),
         (good.replace("strategy = \"none\"", &format!("strategy = \"{source}\"")), "unknown strategy"),
-        // No TOML at all.
+        // Invalid TOML.
         (
             good.replace(&format!("source = \"{source}\"\n[load]"), &format!("source = {source}\n[load]")),
             "wrong.toml",
@@ -94,19 +99,19 @@ fn an_error_in_a_file_shows_the_line_and_not_its_secret() {
     ] {
         assert_ne!(text, good);
         sandbox.file("wrong.toml", &text);
-        let said = sandbox.stockade(&["run", "wrong.toml"]);
-        said.assert_refused(2, &[words]);
-        assert_silent(&said);
+        let output = sandbox.stockade(&["run", "wrong.toml"]);
+        output.assert_refused(2, &[words]);
+        assert_no_secret(&output);
     }
-    // What is pointed at stays where it is.
+    // Masking keeps the column.
     sandbox.file("wrong.toml", &good.replace("/db\"", "/db\" 5"));
-    let said = sandbox.stockade(&["run", "wrong.toml"]);
-    assert!(said.stderr.contains("[wrong.toml:7:49]"), "{}", said.stderr);
-    assert!(said.stderr.contains("source = \"postgres://ada:**•********@host/db\" 5"), "{}", said.stderr);
+    let output = sandbox.stockade(&["run", "wrong.toml"]);
+    assert!(output.stderr.contains("[wrong.toml:7:49]"), "{}", output.stderr);
+    assert!(output.stderr.contains("source = \"postgres://ada:**•********@host/db\" 5"), "{}", output.stderr);
 }
 
 #[test]
-fn what_is_typed_in_the_wrong_place_is_not_told_either() {
+fn misplaced_secret_in_arguments_is_masked() {
     let sandbox = Sandbox::new();
     let source = "postgres://ada:open-sesame@host/db";
     let option = format!("--sauce={source}");
@@ -118,8 +123,8 @@ fn what_is_typed_in_the_wrong_place_is_not_told_either() {
         (&["run", source], "cannot read postgres://ada:***********@host/db"),
         (&[source], "unrecognized subcommand"),
     ] {
-        let said = sandbox.stockade(arguments);
-        said.assert_refused(2, &[words]);
-        assert_silent(&said);
+        let output = sandbox.stockade(arguments);
+        output.assert_refused(2, &[words]);
+        assert_no_secret(&output);
     }
 }

@@ -11,7 +11,7 @@ use stockade_services::RedisServer;
 
 use crate::{proxy::until, running::Running, support::Sandbox};
 
-/// Ten documents, asked for three hundred times, by a cache that has this in its table.
+/// 300 requests for ten documents, with these settings of the shared tier and these arms.
 fn experiment(sandbox: &Sandbox, shared: &str, arms: &str) -> String {
     let path = sandbox.path().join("shared.toml");
     let text = format!(
@@ -61,25 +61,25 @@ expect = [
 "#;
 
 #[test]
-fn the_node_test_and_ours_run_over_one_redis_and_leave_nothing_in_it() {
+fn runs_over_one_redis_leave_no_keys_in_it() {
     let (sandbox, redis) = (Sandbox::new(), RedisServer::with(&["--requirepass", "sesame"]).unwrap());
     let there = redis.url().replace("//", "//:sesame@");
     for shared in ["redis:", &there] {
         let file = experiment(&sandbox, shared, ARMS);
         let out = format!("out-{}", shared.len());
-        let said = sandbox.stockade(&["run", &file, "--out", &out]);
-        assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
+        let output = sandbox.stockade(&["run", &file, "--out", &out]);
+        assert_eq!(output.code, 0, "{}{}", output.stdout, output.stderr);
         for file in fs::read_dir(sandbox.path().join(&out)).unwrap() {
             let path = file.unwrap().path();
             assert!(!fs::read_to_string(&path).unwrap().contains("sesame"), "{}", path.display());
         }
-        assert!(!said.stdout.contains("sesame") && !said.stderr.contains("sesame"));
+        assert!(!output.stdout.contains("sesame") && !output.stderr.contains("sesame"));
     }
-    assert_eq!(asked(&redis, "AUTH sesame\r\nDBSIZE"), "+OK\r\n:0\r\n+OK\r\n");
+    assert_eq!(redis_replies(&redis, "AUTH sesame\r\nDBSIZE"), "+OK\r\n:0\r\n+OK\r\n");
 }
 
-/// What it answers, and to QUIT.
-fn asked(redis: &RedisServer, commands: &str) -> String {
+/// The replies to these commands and to QUIT.
+fn redis_replies(redis: &RedisServer, commands: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", redis.port())).unwrap();
     stream.write_all(format!("{commands}\r\nQUIT\r\n").as_bytes()).unwrap();
     let mut answers = String::new();
@@ -88,21 +88,21 @@ fn asked(redis: &RedisServer, commands: &str) -> String {
 }
 
 #[test]
-fn who_stops_a_run_leaves_nothing_in_a_redis_either() {
+fn stopped_run_leaves_no_keys_in_redis() {
     let (sandbox, redis) = (Sandbox::new(), RedisServer::start().unwrap());
     let arm = "[[arm]]\nname = \"a\"\ncache.strategy = \"stampede\"\n";
     let file = experiment(&sandbox, &redis.url(), arm);
     fs::write(&file, fs::read_to_string(&file).unwrap().replace("\"1s\"", "\"50s\"")).unwrap();
     let running = Running::start(&sandbox, &["run", &file, "--out", "record"], "");
-    // The warm-up has stored them all.
-    until(|| asked(&redis, "DBSIZE") == ":10\r\n+OK\r\n");
-    let said = running.stopped_by(Signal::INT);
-    assert_eq!(said.code, 98, "{}", said.stderr);
-    assert_eq!(asked(&redis, "DBSIZE"), ":0\r\n+OK\r\n");
+    // The warm-up stores all ten.
+    until(|| redis_replies(&redis, "DBSIZE") == ":10\r\n+OK\r\n");
+    let output = running.stopped_by(Signal::INT);
+    assert_eq!(output.code, 98, "{}", output.stderr);
+    assert_eq!(redis_replies(&redis, "DBSIZE"), ":0\r\n+OK\r\n");
 }
 
 #[test]
-fn a_redis_that_cannot_be_used_is_told_its_place_and_its_remedy() {
+fn unusable_redis_is_reported_with_the_remedy() {
     let (sandbox, redis) = (Sandbox::new(), RedisServer::with(&["--requirepass", "sesame"]).unwrap());
     let place = redis.url();
     let with = |password: &str| place.replace("//", &format!("//{password}@"));
@@ -115,9 +115,13 @@ fn a_redis_that_cannot_be_used_is_told_its_place_and_its_remedy() {
         (with(":sesame").replace("redis", "rediss"), "whether it speaks TLS"),
     ] {
         let arm = "[[arm]]\nname = \"a\"\ncache.strategy = \"stampede\"\n";
-        let said = sandbox.stockade(&["run", &experiment(&sandbox, &shared, arm), "--out", "refused"]);
+        let output = sandbox.stockade(&["run", &experiment(&sandbox, &shared, arm), "--out", "refused"]);
         let _ = fs::remove_dir_all(sandbox.path().join("refused"));
-        said.assert_refused(1, &["error: the shared tier redis", words]);
-        assert!(!said.stderr.contains("sesame") && !said.stderr.contains("wrong-one"), "{}", said.stderr);
+        output.assert_refused(1, &["error: the shared tier redis", words]);
+        assert!(
+            !output.stderr.contains("sesame") && !output.stderr.contains("wrong-one"),
+            "{}",
+            output.stderr
+        );
     }
 }

@@ -5,11 +5,10 @@ use std::path::Path;
 use crate::support::Sandbox;
 use serde_json::Value;
 
-/// How long a waiter waits under `stampede` before it fails, as published.
+/// The published wait timeout of `stampede`.
 const WAIT_TIMEOUT_MS: f64 = 1_500.0;
 
-/// The table that the published document gives, with the numbers filled in. No worker fails, unless the machine is so
-/// slow that loads take longer than a waiter may wait.
+/// Checks the published table. Workers fail only if the machine is so slow that a load exceeds the wait timeout.
 pub fn assert_table(runs: &[Value]) {
     for run in runs {
         let number = |value: &Value| value.as_u64().expect("a number");
@@ -33,7 +32,7 @@ pub fn assert_table(runs: &[Value]) {
 }
 
 #[test]
-fn the_published_table_is_exact_with_the_barrier() {
+fn published_table_is_exact_with_the_barrier() {
     let sandbox = Sandbox::new();
     for docs in ["fixed:3", "scaled"] {
         let runs = sandbox.stampede(&["--docs", docs]);
@@ -46,13 +45,13 @@ fn the_published_table_is_exact_with_the_barrier() {
 }
 
 #[test]
-fn the_table_is_exact_on_real_documents() {
+fn published_table_is_exact_on_real_documents() {
     let real = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/system_schemas.jsonl");
     let sandbox = Sandbox::new();
     let (file, counts) = if real.exists() {
         (real.display().to_string(), [1, 1, 3, 26])
     } else {
-        // Elsewhere: documents of another shape than the generated ones.
+        // Without that file: documents that differ from the generated ones.
         let lines: Vec<String> = (0..777).map(|i| format!("{{\"_id\":\"doc {i}\",\"x\":[{i}]}}")).collect();
         (sandbox.file("docs.jsonl", &lines.join("\n")), [1, 1, 3, 26])
     };
@@ -67,7 +66,7 @@ fn the_table_is_exact_on_real_documents() {
 }
 
 #[test]
-fn a_mailbox_that_backs_up_crashes_none_and_no_other() {
+fn slow_mailbox_fails_workers_of_none_only() {
     let sandbox = Sandbox::new();
     let runs =
         sandbox.stampede(&["1000", "--writer", "mailbox", "--store-cost", "2ms", "--call-timeout", "300ms"]);
@@ -78,15 +77,15 @@ fn a_mailbox_that_backs_up_crashes_none_and_no_other() {
 }
 
 #[test]
-fn stores_that_a_full_mailbox_drops_are_told() {
+fn stores_dropped_by_a_full_mailbox_are_reported() {
     let sandbox = Sandbox::new();
     let arguments = ["100000", "--strategy", "async", "--source", "simulated:", "--writer", "mailbox"];
-    let said = sandbox.stockade(&[&["stampede"], &arguments[..], &["--store-cost", "1ms"]].concat());
-    assert_eq!(said.stderr, "async, 100000 workers: 34464 stores dropped: the mailbox was full\n");
+    let output = sandbox.stockade(&[&["stampede"], &arguments[..], &["--store-cost", "1ms"]].concat());
+    assert_eq!(output.stderr, "async, 100000 workers: 34464 stores dropped: the mailbox was full\n");
 }
 
 #[test]
-fn those_who_wait_in_vain_are_waiters_too() {
+fn failed_waiters_count_as_waiters() {
     let sandbox = Sandbox::new();
     let slow = ["--store-cost", "2s", "--call-timeout", "300ms", "--source", "simulated:"];
     let runs =
@@ -95,7 +94,7 @@ fn those_who_wait_in_vain_are_waiters_too() {
 }
 
 #[test]
-fn without_the_barrier_workers_find_what_others_stored() {
+fn without_the_barrier_workers_hit_stored_values() {
     let sandbox = Sandbox::new();
     let runs = sandbox.stampede(&["10000", "--no-barrier", "--docs", "fixed:3"]);
     let fetched = |run: &Value| run["calls"]["fetch_doc"].as_u64().unwrap();
@@ -105,7 +104,7 @@ fn without_the_barrier_workers_find_what_others_stored() {
 }
 
 #[test]
-fn the_contract_has_these_fields() {
+fn json_report_has_the_documented_keys() {
     let sandbox = Sandbox::new();
     let runs = sandbox.stampede(&["10", "--strategy", "stampede,none", "--source", "simulated:"]);
     let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
@@ -123,7 +122,7 @@ fn the_contract_has_these_fields() {
 }
 
 #[test]
-fn the_text_is_the_published_layout_and_then_a_table() {
+fn text_report_has_the_published_layout_and_a_table() {
     let sandbox = Sandbox::new();
     let arguments = ["stampede", "10", "1000", "--source", "simulated:", "--source-latency", "4ms..9ms"];
     insta::assert_snapshot!(sandbox.stockade(&arguments).stdout, @"
@@ -183,8 +182,8 @@ fn the_text_is_the_published_layout_and_then_a_table() {
         1000  stampede_async           1000               3  n/a
     ");
     let failing = ["--writer", "mailbox", "--store-cost", "2ms", "--call-timeout", "300ms"];
-    let said = sandbox.stockade(&[&arguments[..], &failing, &["--strategy", "none"]].concat());
-    insta::assert_snapshot!(said.stdout, @"
+    let output = sandbox.stockade(&[&arguments[..], &failing, &["--strategy", "none"]].concat());
+    insta::assert_snapshot!(output.stdout, @"
     using 1 document IDs
     starting none...
       finished in 24ms
@@ -205,13 +204,13 @@ fn the_text_is_the_published_layout_and_then_a_table() {
         1000  none               1000            1000      850
     ");
     assert_eq!(
-        said.stderr,
+        output.stderr,
         "none, 1000 workers: 850 failed: the writer did not store the value within 300ms\n"
     );
 }
 
 #[test]
-fn the_same_seed_gives_the_same_bytes_in_virtual_time() {
+fn same_seed_gives_the_same_bytes_in_virtual_time() {
     let sandbox = Sandbox::new();
     let run = |seed: &str| {
         let arguments =
@@ -223,7 +222,7 @@ fn the_same_seed_gives_the_same_bytes_in_virtual_time() {
 }
 
 #[test]
-fn bad_input_is_told_its_place_and_its_remedy() {
+fn input_errors_name_the_place_and_the_remedy() {
     let sandbox = Sandbox::new();
     let text = sandbox.file("text.sqlite", "no database at all, but longer than sixteen bytes");
     let few = sandbox.file("few.jsonl", "{\"_id\":\"a\"}\n{\"_id\":\"b\"}\n");
@@ -280,18 +279,20 @@ fn bad_input_is_told_its_place_and_its_remedy() {
 }
 
 #[test]
-fn a_document_that_is_gone_fails_its_worker_and_nothing_else() {
-    // A view whose one id is another every time: what was listed is never found again.
+fn missing_document_fails_its_worker_only() {
+    // The id in this view changes with every query, so a listed document is never found.
     let sandbox = Sandbox::new();
     let path = sandbox.path().join("vanishing.sqlite");
     let database = rusqlite::Connection::open(&path).unwrap();
     database.execute_batch("CREATE VIEW documents AS SELECT 'doc ' || random() AS id, '{}' AS body").unwrap();
     let source = format!("sqlite:{}", path.display());
-    let said = sandbox.stockade(&["stampede", "5", "--source", &source, "--strategy", "none"]);
-    assert_eq!(said.code, 0, "failed workers are data, not errors");
-    assert!(said.stdout.contains("  min/mean/max: - < - < - (-) (5 failed)\n"), "{}", said.stdout);
+    let output = sandbox.stockade(&["stampede", "5", "--source", &source, "--strategy", "none"]);
+    assert_eq!(output.code, 0, "failed workers are data, not errors");
+    assert!(output.stdout.contains("  min/mean/max: - < - < - (-) (5 failed)\n"), "{}", output.stdout);
     assert!(
-        said.stderr.contains("none, 5 workers: 5 failed: the load failed: the source has no document `doc ")
+        output
+            .stderr
+            .contains("none, 5 workers: 5 failed: the load failed: the source has no document `doc ")
     );
     let runs = sandbox.stampede(&["5", "--source", &source, "--strategy", "none"]);
     assert_eq!(runs[0]["failed"], 5);

@@ -11,9 +11,9 @@ use tempfile::TempDir;
 /// A directory to run the program in, with a cache directory of its own.
 pub struct Sandbox(TempDir);
 
-/// What the program said and ended with.
+/// The exit code and the output of the program.
 #[derive(Debug)]
-pub struct Said {
+pub struct ProgramOutput {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
@@ -28,7 +28,7 @@ impl Sandbox {
         self.0.path()
     }
 
-    /// Writes a file into it, and gives its path.
+    /// Writes a file into it and returns its path.
     pub fn file(&self, name: &str, text: &str) -> String {
         let path = self.path().join(name);
         std::fs::write(&path, text).expect("the directory is writable");
@@ -39,7 +39,7 @@ impl Sandbox {
         self.command_of(env!("CARGO_BIN_EXE_stockade"))
     }
 
-    /// Another program, in the same surroundings.
+    /// Another program, in the same directory and environment.
     pub fn command_of(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.path()).env("XDG_CACHE_HOME", shared_cache()).env("RUST_BACKTRACE", "1");
@@ -47,16 +47,16 @@ impl Sandbox {
         command
     }
 
-    pub fn stockade(&self, arguments: &[&str]) -> Said {
+    pub fn stockade(&self, arguments: &[&str]) -> ProgramOutput {
         let output = self.command().args(arguments).output().expect("the program starts");
-        Said::of(output)
+        ProgramOutput::of(output)
     }
 
     /// The runs of `stockade stampede --format json`.
     pub fn stampede(&self, arguments: &[&str]) -> Vec<Value> {
-        let said = self.stockade(&[&["stampede", "--format", "json"], arguments].concat());
-        assert_eq!(said.code, 0, "{}", said.stderr);
-        let report: Value = serde_json::from_str(&said.stdout).expect("one JSON object");
+        let output = self.stockade(&[&["stampede", "--format", "json"], arguments].concat());
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        let report: Value = serde_json::from_str(&output.stdout).expect("one JSON object");
         report["runs"].as_array().expect("runs").clone()
     }
 }
@@ -66,7 +66,7 @@ fn shared_cache() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }
 
-impl Said {
+impl ProgramOutput {
     pub fn of(output: Output) -> Self {
         Self {
             code: output.status.code().expect("it ends by itself"),

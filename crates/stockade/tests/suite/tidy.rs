@@ -1,4 +1,4 @@
-//! The rules of the house that no compiler checks.
+//! Rules of the project that the compiler does not check.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,7 @@ use std::{
 use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand};
 use stockade_load::sample::FailureClass;
 
-/// Who may import whom: the one-way street of ARCHITECTURE.md.
+/// The crates that each crate may import, as in ARCHITECTURE.md.
 const GRAPH: [(&str, &[&str]); 10] = [
     ("stockade-model", &[]),
     ("stockade-net", &[]),
@@ -48,8 +48,8 @@ const GRAPH: [(&str, &[&str]); 10] = [
 /// The packages that the README's first command compiles at most.
 const FIRST_BUILD_PACKAGES_MAX: usize = 120;
 
-/// Where time and chance are arguments: the engine, the judge, and what decides in a load. The words are banned in whatever way
-/// they are imported; clippy.toml bans the calls in every crate.
+/// Files where time and randomness are arguments: the engine, the judge, and the decisions of a load. These words are banned
+/// however they are imported; clippy.toml bans the calls in every crate.
 const PURE: [&str; 42] = [
     "crates/cache/src",
     "crates/load/src/client/http1/reader.rs",
@@ -97,7 +97,7 @@ const PURE: [&str; 42] = [
 const IMPURE: [&str; 8] =
     ["thread", "Instant", "SystemTime", "RandomState", "HashSet", "select", "from_entropy", "rng"];
 
-/// Longer files hold a noun that wants out.
+/// A longer file has a part that should be its own module.
 const LINES_MAX: usize = 800;
 
 fn root() -> PathBuf {
@@ -120,7 +120,7 @@ fn sources(path: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_crates_import_each_other_one_way() {
+fn crate_imports_follow_the_graph() {
     let metadata = metadata();
     let members: BTreeMap<_, _> = metadata
         .workspace_packages()
@@ -175,7 +175,7 @@ fn dependencies_are_those_that_deny_toml_allows() {
 }
 
 #[test]
-fn the_first_command_compiles_few_packages() {
+fn first_command_compiles_few_packages() {
     let tree = Command::new(env!("CARGO"))
         .args(["tree", "--package", "stockade", "--no-default-features", "--locked", "--offline"])
         .args(["--edges", "normal,build", "--prefix", "none", "--format", "{p}"])
@@ -189,11 +189,11 @@ fn the_first_command_compiles_few_packages() {
 }
 
 #[test]
-fn time_and_chance_are_arguments() {
+fn time_and_randomness_are_arguments() {
     for file in PURE.into_iter().flat_map(|pure| sources(&root().join(pure))) {
         let text = fs::read_to_string(&file).expect("readable");
         let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-        // `new` is where a cache without a seed of the caller's is made; tests explore real threads.
+        // `Builder::build` seeds from entropy if the caller gives no seed; `explored.rs` tests real threads.
         let code = code
             .filter(|line| !line.contains("Seed::from_entropy()") && !line.contains("prop::sample::select"))
             .collect::<Vec<_>>()
@@ -219,18 +219,18 @@ fn time_and_chance_are_arguments() {
 }
 
 #[test]
-fn files_are_of_a_readable_length_and_without_leftovers() {
+fn files_are_short_and_without_leftovers() {
     for file in sources(&root().join("crates")) {
         let text = fs::read_to_string(&file).expect("readable");
         let lines = text.lines().count();
-        assert!(lines <= LINES_MAX, "{}: {lines} lines, which noun wants out?", file.display());
+        assert!(lines <= LINES_MAX, "{}: {lines} lines, split it", file.display());
         if file.ends_with("tidy.rs") {
             continue;
         }
         for leftover in
             ["todo!", "unimplemented!", "dbg!", "FIXME", "TODO", "XXX", "#[ignore", "thread::sleep"]
         {
-            // The exit of a process can only be polled for, and a slow server has to be slow.
+            // The exit of a process can only be polled, and a slow test server has to sleep.
             let sleeps = ["services/src/process.rs", "lab/src/http/child.rs", "load/tests/suite/pacing.rs"];
             let is_excused = sleeps.iter().any(|path| file.ends_with(path)) && leftover == "thread::sleep";
             assert!(is_excused || !text.contains(leftover), "{}: `{leftover}`", file.display());

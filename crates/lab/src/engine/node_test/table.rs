@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ttl_is_rounded_to_the_nearest_second() {
+    fn ttl_is_rounded_to_the_nearest_second() {
         for (left, secs) in [(0, 0), (499, 0), (500, 1), (1_499, 1), (1_500, 2), (30_000, 30)] {
             assert_eq!(ttl_secs(Duration::from_millis(left)), secs, "{left} ms");
         }

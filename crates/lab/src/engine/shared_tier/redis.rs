@@ -44,7 +44,7 @@ pub struct RunTierUrl {
 }
 
 impl RunTierUrl {
-    /// Whether the run starts and stops the server.
+    /// True if the run starts and stops the server.
     #[must_use]
     pub fn is_started(&self) -> bool {
         self.server.is_none()

@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[test]
-fn a_cache_has_every_setting() {
+fn cache_has_every_setting() {
     let text = r#"
 title = "t"
 [target]
@@ -74,8 +74,8 @@ fn invalid_combinations_are_refused() {
         ("breaker = { errors_rate = 0.0 }", "`errors_rate` is a share of the loads, above 0 and up to 1"),
         ("breaker = { probes = 0 }", "the breaker's `period` and `probes` have to be above 0"),
     ] {
-        let (said, place, _) = read(&cache(lines)).unwrap_err();
-        assert_eq!(said, message);
+        let (found, place, _) = read(&cache(lines)).unwrap_err();
+        assert_eq!(found, message);
         assert!(!place.is_empty(), "{lines}: it has a place");
     }
     assert_refused(&[

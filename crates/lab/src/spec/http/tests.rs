@@ -130,7 +130,7 @@ cache = { strategy = "xfetch", memory = false }
 }
 
 #[test]
-fn a_running_target_is_used_at_its_url() {
+fn running_target_is_used_at_its_url() {
     let read = |target: &str, more: &str| {
         let load = "[load]\nrate = \"1/s\"\nduration = \"1s\"\npath = \"/\"";
         Experiment::parse("t.toml", &format!("title = \"t\"\n[target]\n{target}\n{load}\n{more}"))
@@ -157,7 +157,7 @@ fn a_running_target_is_used_at_its_url() {
 
 /// Claims about a test that is left out are removed, too.
 #[test]
-fn a_test_without_its_required_file_is_left_out() {
+fn test_without_its_required_file_is_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("t.toml").display().to_string();
     let text = r#"

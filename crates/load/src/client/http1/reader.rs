@@ -26,7 +26,7 @@ pub(crate) struct ResponseReader {
     body: BodyReader,
 }
 
-/// What a head states.
+/// The fields of a head.
 #[derive(Clone, Debug, Default)]
 struct ResponseHead {
     status: u16,
@@ -122,12 +122,12 @@ impl ResponseReader {
         }
     }
 
-    /// Whether the body ends with the connection.
+    /// True if the body ends with the connection.
     pub(crate) fn ends_with_connection(&self) -> bool {
         self.state == ReadState::UntilClose
     }
 
-    /// Whether any byte of the response has arrived.
+    /// True if any byte of the response has arrived.
     pub(crate) fn has_data(&self) -> bool {
         self.state != ReadState::Head || !self.partial.is_empty()
     }
@@ -346,7 +346,7 @@ fn head_too_large() -> RequestFailure {
     RequestFailure::new(FailureClass::HeadTooLarge, limit)
 }
 
-/// Whether an empty line ends in the bytes from `seen` on.
+/// True if an empty line ends in the bytes from `seen` on.
 fn may_end_head(bytes: &[u8], seen: usize) -> bool {
     let bytes = &bytes[seen.saturating_sub(3)..];
     bytes.windows(2).any(|two| two == b"\n\n") || bytes.windows(3).any(|three| three == b"\n\r\n")

@@ -1,4 +1,4 @@
-//! Runs made by hand.
+//! Hand-made runs.
 
 use std::{
     sync::Arc,
@@ -47,7 +47,7 @@ fn answer(status: u16, bytes: u64, outcome: Option<Outcome>) -> Response {
     Response { status, bytes, wire_bytes: bytes / 2, outcome }
 }
 
-/// Five by hand, if `count` is 0; else so many, one every 2 ms, with all kinds of ends.
+/// Five hand-made samples if `count` is 0; else `count` samples, one every 2 ms, with all kinds of ends.
 pub fn samples(count: u64) -> Vec<Sample> {
     if count == 0 {
         let refused = RequestFailure::new(FailureClass::Refused, "127.0.0.1:8080, \"<nobody>\"");
@@ -84,7 +84,7 @@ pub fn failures() -> Vec<Sample> {
     (0..20).map(refused).collect()
 }
 
-/// What samples come to, in a run that was to last `lasts_s`.
+/// The summary of samples, in a run with a planned duration of `lasts_s`.
 pub fn summary(samples: &[Sample], lasts_s: u64) -> Summary {
     let mut measured = Tally::default();
     let mut seconds = vec![SecondCounts::default(); usize::try_from(lasts_s).unwrap()];
@@ -131,7 +131,7 @@ pub fn small() -> Summary {
     }
 }
 
-/// A hundred thousand, of which too many were late.
+/// 100,000 requests, too many of them late.
 pub fn large() -> Summary {
     let reasons = ["92 % of a core were busy".to_owned(), "250 requests were never sent".to_owned()];
     let generator = GeneratorHealth {
@@ -143,13 +143,13 @@ pub fn large() -> Summary {
     Summary { dropped: 250, generator, ..summary(&samples(100_000), 200) }
 }
 
-/// Nobody came.
+/// A run without requests.
 pub fn nothing() -> Summary {
     let schedule = "10s at 1/d".to_owned();
     Summary { schedule, in_flight_max: 0, connections: 0, ..summary(&[], 10) }
 }
 
-/// Nobody was there.
+/// A run without responses.
 pub fn only_failures() -> Summary {
     Summary { schedule: "2s at 10/s".to_owned(), connections: 0, ..summary(&failures(), 2) }
 }

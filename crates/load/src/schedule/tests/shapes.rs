@@ -1,4 +1,4 @@
-//! Every shape: its integral, the inverse of that, and the walk along several.
+//! Every shape: its integral, the inverse of the integral, and sequences of shapes.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -26,14 +26,14 @@ fn ns(nanos: f64) -> Duration {
 
 #[test]
 fn ramp_follows_its_quadratic() {
-    // Requests come at 10 t^2 / 2.
+    // The count is 10 t^2 / 2.
     let up = ramp(0, 100, secs(10));
     assert_eq!(up.requests(), 500);
     for n in [0, 1, 5, 20, 125, 499] {
         assert_eq!(up.due(n), ns((n as f64 / 5.0).sqrt() * 1e9), "{n}");
     }
     assert_eq!([up.due(5), up.due(20), up.due(125)], [secs(1), secs(2), secs(5)]);
-    // The same, looked at from its end.
+    // The same ramp, reversed.
     let down = ramp(100, 0, secs(10));
     for n in [1, 5, 20, 125, 499] {
         assert_eq!(down.due(500 - n), secs(10) - up.due(n), "{n}");
@@ -60,7 +60,7 @@ fn nearly_flat_ramp_is_steady() {
 
 #[test]
 fn sine_has_its_requests_per_period() {
-    // A P / 2 pi: what a quarter of a wave has more or less than its mean.
+    // A P / 2 pi: the difference of a quarter wave from its mean.
     const ARCH: f64 = 200.0 * 20.0 / std::f64::consts::TAU;
     let (period, lasts) = (secs(20), secs(60));
     for (start, quarter, half) in [
@@ -88,12 +88,12 @@ fn sine_may_reach_zero() {
     for (start, bottom) in [(SineStart::Trough, 0), (SineStart::Peak, 10)] {
         let wave = sine(500, 500, secs(20), start, secs(2_000));
         assert_eq!(wave.requests(), 1_000_000);
-        // At the very bottom the rate is nothing, and whoever is due there is due there to the nanosecond.
+        // At the minimum the rate is 0, and a request due there is due to the nanosecond.
         for n in [0, 1, 99 - u64::from(bottom > 0)] {
             let at = secs(20 * n + bottom);
             assert_eq!(wave.due(10_000 * n + bottom * 500), at, "{start:?} {n}");
         }
-        // Near it they come as the third power of the time.
+        // Near the minimum the count grows with the third power of the time.
         let after = wave.due(bottom * 500 + 1) - secs(bottom);
         let omega = std::f64::consts::TAU / 20.0;
         let cubic = (6.0 / (500.0 * omega * omega)).cbrt();
@@ -133,7 +133,7 @@ fn bursts_replays_and_pauses_have_exact_due_times() {
     let due: Vec<_> = schedule.due_times(Seed(1)).map(|due| due.as_millis()).collect();
     assert_eq!(due, [0, 0, 0, 1_010, 1_020, 1_030, 1_030, 1_030, 1_030, 1_530]);
     assert_eq!((schedule.requests(), schedule.duration()), (10, Duration::from_millis(2_030)));
-    // None of the others has anything to draw.
+    // The other shapes draw no random numbers.
     assert_eq!(poisson, steps[..6]);
     let expected = |step: usize, ms| steps[step].expected_requests(Duration::from_millis(ms)).round() as u64;
     assert_eq!(
@@ -142,7 +142,7 @@ fn bursts_replays_and_pauses_have_exact_due_times() {
     );
 }
 
-/// Counts of a ramp from nothing to 1,000/s over a minute, in windows that expect as many each.
+/// Counts of a ramp from nothing to 1,000/s over a minute, in windows of equal expected counts.
 fn counts(seed: u64, windows: usize) -> Vec<f64> {
     let lasts = secs(60);
     let step = ramp(0, 1_000, lasts).with_arrivals(ArrivalProcess::Poisson);

@@ -1,4 +1,4 @@
-//! Logs, made by hand or from a seed.
+//! Logs, written by hand or generated from a seed.
 
 mod errors;
 
@@ -17,15 +17,15 @@ fn read(text: impl AsRef<[u8]>) -> Result<AccessLog, TargetFileError> {
     AccessLog::read("log", text.as_ref(), &base())
 }
 
-/// `@1.5 GET /path`: when each request is due, in seconds, and what it is.
-fn said(log: &AccessLog) -> Vec<String> {
+/// `@1.5 GET /path`: the due time of each request in seconds, its method and its path.
+fn lines(log: &AccessLog) -> Vec<String> {
     let RequestOrder::Listed(order) = log.order() else { panic!("{:?}", log.order()) };
-    let said = |(due, index): (&Duration, &u32)| {
+    let line = |(due, index): (&Duration, &u32)| {
         let target = &log.templates()[*index as usize];
         let url = target.url.to_string();
         format!("@{} {} {}", due.as_secs_f64(), target.method, url.strip_prefix("http://h:8080/v2").unwrap())
     };
-    log.due_times().iter().zip(order.iter()).map(said).collect()
+    log.due_times().iter().zip(order.iter()).map(line).collect()
 }
 
 fn packed(bytes: &[u8]) -> Vec<u8> {
@@ -34,7 +34,7 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
     gzip.finish().unwrap()
 }
 
-/// A line whose request is this.
+/// A line with this request.
 fn line(request: &str) -> String {
     format!("a - - [17/May/2015:10:05:03 +0000] \"{request}\" 200 17\n")
 }
@@ -55,7 +55,7 @@ fn formats_that_start_like_the_common_log_format_are_parsed() {
         &format!("1.2.3.4 - - {time} \"GET http://other/a HTTP/1.1\" 200 17"),
         &format!("1.2.3.4 - - {time} \"GET /a#top HTTP/1.1\" 200 17"),
     ] {
-        assert_eq!(said(&read(text).unwrap()), ["@0 GET /a"], "{text}");
+        assert_eq!(lines(&read(text).unwrap()), ["@0 GET /a"], "{text}");
     }
 }
 
@@ -73,7 +73,7 @@ fn json_fields_have_many_names() {
         r#"{"timestamp":"[17/May/2015:10:05:03 +0000]","method":"GET","path":"/a?b=c","args":"x=y"}"#,
         r#"{"time":null,"ts":1,"method":"GET","path":"/a?b=c"}"#,
     ] {
-        assert_eq!(said(&read(line).unwrap()), ["@0 GET /a?b=c"], "{line}");
+        assert_eq!(lines(&read(line).unwrap()), ["@0 GET /a?b=c"], "{line}");
     }
 }
 
@@ -152,10 +152,10 @@ fn escapes_are_decoded() {
         (r"GET /a\x22b HTTP/1.1", "/a\"b"),
         (r"GET /\xC3\xA9 HTTP/1.1", "/é"),
         ("GET /é HTTP/1.1", "/é"),
-        // Nothing is drawn for what is in a log.
+        // Paths of a log have no placeholders.
         ("GET /{key}/{key:2} HTTP/1.1", "/%7Bkey}/%7Bkey:2}"),
     ] {
-        assert_eq!(said(&read(line(request)).unwrap()), [format!("@0 GET {path}")], "{request}");
+        assert_eq!(lines(&read(line(request)).unwrap()), [format!("@0 GET {path}")], "{request}");
     }
 }
 
@@ -168,19 +168,19 @@ fn requests_are_sorted_and_whole_seconds_are_spread() {
         [line(5, "/e"), line(3, "/b"), line(5, "/f"), line(3, "/a"), line(5, "/b"), line(5, "/g")].concat();
     let log = read(&text).unwrap();
     let sorted = ["@0 GET /b", "@0.5 GET /a", "@2 GET /e", "@2.25 GET /f", "@2.5 GET /b", "@2.75 GET /g"];
-    assert_eq!(said(&log), sorted);
+    assert_eq!(lines(&log), sorted);
     assert_eq!((log.templates().len(), log.duration()), (5, Duration::from_millis(2_750)));
-    // Two files that were appended to each other, each packed by itself.
+    // Two concatenated gzip members.
     let (first, second) = text.split_at(text.find('\n').unwrap() + 1);
     let members = [packed(first.as_bytes()), packed(second.as_bytes())].concat();
-    assert_eq!(said(&read(members).unwrap()), sorted);
+    assert_eq!(lines(&read(members).unwrap()), sorted);
 }
 
 #[test]
 fn fractional_times_are_not_spread() {
     let line = |time: &str, path: &str| format!("{{\"ts\":{time},\"method\":\"GET\",\"url\":\"{path}\"}}\n");
     let text = [line("2", "/b"), line("2", "/a"), line("3.5", "/c"), line("1", "/d")].concat();
-    assert_eq!(said(&read(text).unwrap()), ["@0 GET /d", "@1 GET /b", "@1 GET /a", "@2.5 GET /c"]);
+    assert_eq!(lines(&read(text).unwrap()), ["@0 GET /d", "@1 GET /b", "@1 GET /a", "@2.5 GET /c"]);
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn speed_and_share_apply_to_all_requests() {
     assert_eq!(millis(&log.clone().at_speed(0.1).unwrap()), [0, 10_000, 20_000]);
     assert_eq!(log.clone().at_speed(1e-300).unwrap().duration(), Duration::from_nanos(u64::MAX));
 
-    let share = |share: f64, seed: u64| said(&log.clone().with_share(share, Seed(seed)).unwrap());
+    let share = |share: f64, seed: u64| lines(&log.clone().with_share(share, Seed(seed)).unwrap());
     let (tenth, half) = (share(0.1, 1), share(0.5, 1));
     // A tenth of 10,000, and five standard deviations.
     assert!((850..1_150).contains(&tenth.len()), "{}", tenth.len());
@@ -232,16 +232,16 @@ fn speed_and_share_apply_to_all_requests() {
     assert_eq!(log.clone().with_share(1e-300, Seed(1)).unwrap().duration(), Duration::ZERO);
 }
 
-/// A request of a log that is made up: its time in microseconds, whether it is a HEAD, and its path.
+/// A generated request: its time in microseconds, true for HEAD, and its path.
 type Made = (u64, bool, String);
 
-/// What a log comes to, worked out the slow way.
+/// The expected replay of a log, computed naively.
 fn expected(made: &[Made], is_whole: bool) -> Vec<String> {
     let mut sorted: Vec<&Made> = made.iter().collect();
     sorted.sort_by_key(|(at, ..)| *at);
     let first = sorted[0].0;
     let mut seen = BTreeMap::new();
-    let said = |(at, is_head, path): &Made| {
+    let line = |(at, is_head, path): &Made| {
         let since = Duration::from_micros(at - first);
         let of_second = made.iter().filter(|(other, ..)| other == at).count();
         let nth: &mut usize = seen.entry(*at).or_default();
@@ -250,7 +250,7 @@ fn expected(made: &[Made], is_whole: bool) -> Vec<String> {
         let due = since + Duration::from_nanos(within as u64);
         format!("@{} {} {path}", due.as_secs_f64(), if *is_head { "HEAD" } else { "GET" })
     };
-    sorted.into_iter().map(said).collect()
+    sorted.into_iter().map(line).collect()
 }
 
 fn as_common(made: &[Made]) -> String {
@@ -285,10 +285,10 @@ proptest! {
     fn generated_logs_are_parsed(made in made()) {
         let whole: Vec<Made> =
             made.iter().map(|(at, is_head, path)| (at / 1_000_000 * 1_000_000, *is_head, path.clone())).collect();
-        prop_assert_eq!(said(&read(as_common(&whole)).unwrap()), expected(&whole, true));
-        prop_assert_eq!(said(&read(packed(as_json(&whole).as_bytes())).unwrap()), expected(&whole, true));
+        prop_assert_eq!(lines(&read(as_common(&whole)).unwrap()), expected(&whole, true));
+        prop_assert_eq!(lines(&read(packed(as_json(&whole).as_bytes())).unwrap()), expected(&whole, true));
         let is_whole = made.iter().all(|(at, ..)| at % 1_000_000 == 0);
-        prop_assert_eq!(said(&read(as_json(&made)).unwrap()), expected(&made, is_whole));
+        prop_assert_eq!(lines(&read(as_json(&made)).unwrap()), expected(&made, is_whole));
     }
 
     #[test]

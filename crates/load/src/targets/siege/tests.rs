@@ -1,4 +1,4 @@
-//! siege's `urls.txt`, as people write it and as they should not.
+//! siege's `urls.txt`, valid and invalid.
 
 use std::fs;
 
@@ -11,13 +11,13 @@ fn read_here(text: &str) -> Result<Vec<RequestTemplate>, TargetFileError> {
 }
 
 /// Method, URL, type and body.
-fn said(targets: &[RequestTemplate]) -> Vec<String> {
-    let said = |target: &RequestTemplate| {
+fn lines(targets: &[RequestTemplate]) -> Vec<String> {
+    let line = |target: &RequestTemplate| {
         let content_type = target.headers.get(CONTENT_TYPE).map_or("", |value| value.to_str().unwrap());
         let body = String::from_utf8_lossy(&target.body);
         format!("{} {} {content_type} {body}", target.method, target.url).trim_end().to_owned()
     };
-    targets.iter().map(said).collect()
+    targets.iter().map(line).collect()
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn lines_are_parsed() {
         ("E=\nhttp://a/$(E)b", "GET http://a/b"),
         ("a/{key}", "GET http://a/{key}"),
     ] {
-        assert_eq!(said(&read_here(text).unwrap()), [target], "{text}");
+        assert_eq!(lines(&read_here(text).unwrap()), [target], "{text}");
     }
 }
 
@@ -55,7 +55,7 @@ fn sample_file_of_siege_is_parsed() {
         $(PROT)://$(HOST)/siege/jsoner.php POST {haha:papa}\n\
         $(PROT)://$(HOST)/siege/jsoner.php?amount=\\$10.00&cost=\\$12.99\n";
     assert_eq!(
-        said(&read_here(sample).unwrap()),
+        lines(&read_here(sample).unwrap()),
         [
             "GET https://www.joedog.org:443/siege/jsoner.php?haha=papa",
             "GET https://www.joedog.org/siege/jsoner.php?day=%2332",
@@ -74,12 +74,12 @@ fn body_file_has_the_type_of_its_extension() {
     let text = "D=a\nhttp://h/ POST <form\nh PUT < a.json\nh POST <./$(D).TXT\nh POST<a.png\nh POST -T text/x <a.json\n";
     fs::write(folder.path().join("urls.txt"), text).unwrap();
     let targets = open(&folder.path().join("urls.txt")).unwrap();
-    let said: Vec<_> = targets
+    let found: Vec<_> = targets
         .iter()
         .map(|target| (target.headers[CONTENT_TYPE].to_str().unwrap(), &target.body[..]))
         .collect();
     assert_eq!(
-        said,
+        found,
         [
             (FORM, &b"{}"[..]),
             ("application/json", b" {}\n"),

@@ -1,4 +1,4 @@
-//! Vegeta's targets, as people write them and as they should not.
+//! Vegeta's targets, valid and invalid.
 
 use std::{fmt::Write, fs};
 
@@ -12,18 +12,18 @@ fn read_here(text: &str) -> Result<Vec<RequestTemplate>, TargetFileError> {
     read("targets", text, Path::new("/nowhere"))
 }
 
-fn told(text: &str) -> String {
+fn error_of(text: &str) -> String {
     read_here(text).unwrap_err().to_string()
 }
 
-/// Methods and URLs, with headers as they are sent.
-fn said(targets: &[RequestTemplate]) -> Vec<String> {
-    let said = |target: &RequestTemplate| {
+/// The method, URL and sent headers of each target.
+fn lines(targets: &[RequestTemplate]) -> Vec<String> {
+    let line = |target: &RequestTemplate| {
         let headers =
             target.headers.iter().map(|(name, value)| format!(" {name}={}", value.to_str().unwrap()));
         format!("{} {}{}", target.method, target.url, headers.collect::<String>())
     };
-    targets.iter().map(said).collect()
+    targets.iter().map(line).collect()
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn text_is_parsed() {
         ),
         ("GET http://a/{key}?x\nX-Empty:\n", vec!["GET http://a/{key}?x x-empty="]),
     ] {
-        assert_eq!(said(&read_here(text).unwrap()), targets, "{text}");
+        assert_eq!(lines(&read_here(text).unwrap()), targets, "{text}");
     }
 }
 
@@ -58,7 +58,7 @@ fn json_is_parsed() {
             vec!["PUT http://a/ b=1 b=2 a=3", "GET http://b/"],
         ),
     ] {
-        assert_eq!(said(&read_here(text).unwrap()), targets, "{text}");
+        assert_eq!(lines(&read_here(text).unwrap()), targets, "{text}");
     }
     let targets = read_here(r#"{"method":"POST","url":"http://a/","body":"Rk9P"}"#).unwrap();
     assert_eq!(targets[0].body, "FOO");
@@ -75,7 +75,7 @@ fn body_file_is_read_once_from_the_folder() {
     )
     .unwrap();
     let targets = open(&folder.path().join("targets")).unwrap();
-    assert_eq!(said(&targets), ["POST http://a/ x=1", "PUT http://a/", "PUT http://b/"]);
+    assert_eq!(lines(&targets), ["POST http://a/ x=1", "PUT http://a/", "PUT http://b/"]);
     assert!(targets.iter().all(|target| target.body == b"\xff\n"[..]));
     assert_eq!(targets[0].body.as_ptr(), targets[1].body.as_ptr());
 }
@@ -124,7 +124,7 @@ fn text_error_has_its_line() {
         (&long, "targets:2: the line has more than 64 KiB: write a long body into a file"),
         (&many, "targets:3: the headers have more than 64 KiB: send fewer"),
     ] {
-        assert_eq!(told(text), message, "{text:.80}");
+        assert_eq!(error_of(text), message, "{text:.80}");
     }
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("body"), "").unwrap();
@@ -162,7 +162,7 @@ fn json_error_has_its_line() {
             ),
         ),
     ] {
-        assert_eq!(told(text), message, "{text}");
+        assert_eq!(error_of(text), message, "{text}");
     }
 }
 
@@ -171,24 +171,24 @@ fn missing_or_binary_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("targets");
     fs::write(&path, b"GET http://a/\nGET http://a/\xff").unwrap();
-    let told = |path: &Path| open(path).unwrap_err().to_string();
+    let open_error = |path: &Path| open(path).unwrap_err().to_string();
     let name = path.display();
     assert_eq!(
-        told(&path),
+        open_error(&path),
         format!("{name}:2: it is not UTF-8: write other bytes of a URL as `%` and two hex digits")
     );
     assert_eq!(
-        told(folder.path()),
+        open_error(folder.path()),
         format!("{}: it is not a regular file: name one", folder.path().display())
     );
     fs::File::create(&path).unwrap().set_len(super::super::FILE_BYTES_MAX + 1).unwrap();
     assert_eq!(
-        told(&path),
+        open_error(&path),
         format!("{name}: it has more than 256 MiB: write bodies into files of their own")
     );
 }
 
-/// Targets as Vegeta can have them.
+/// Random valid targets.
 fn targets() -> impl Strategy<Value = Vec<RequestTemplate>> {
     let header = ("[a-z][a-z0-9-]{0,8}", "([!-~]([ -~]{0,12}[!-~])?)?");
     let target = (
@@ -263,7 +263,7 @@ proptest! {
     fn mutated_text_does_not_panic(
         targets in targets(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<char>()), 1..6),
     ) {
-        // Without bodies: those are files.
+        // Without bodies, which are files.
         let targets: Vec<_> = targets.into_iter().map(|target| RequestTemplate { body: Bytes::new(), ..target }).collect();
         for text in [as_text(&targets, Path::new("/nowhere")), as_json(&targets)] {
             let mut chars: Vec<char> = text.chars().collect();

@@ -13,7 +13,7 @@ const SLOW: &str =
     r#"{"route": "/slow", "body": "{\"a\":1}", "stages": [{"at": 0, "status": 503, "latency": "5ms"}]}"#;
 
 #[test]
-fn origin_without_recipes_says_what_to_do() {
+fn origin_without_recipes_names_the_remedy() {
     let origin = Origin::start(&OriginOptions::default()).unwrap();
     let address = origin.address;
     let reply = get(address, "/any/path?and=query");

@@ -9,7 +9,7 @@ use stockade_source::{
 };
 
 use crate::http::support::{
-    SLACK, assert_all_answered, assert_all_late, assert_said, assert_serves, encoded, fetch_until_errors,
+    SLACK, assert_all_answered, assert_all_late, assert_error, assert_serves, encoded, fetch_until_errors,
     url, value, with,
 };
 
@@ -18,7 +18,7 @@ async fn fill_stores_documents_and_overwrites_nothing() {
     let couchdb = CouchDbServer::start().unwrap();
     let place = url(&couchdb.url("docs"));
     assert!(matches!(place.open().await, Err(OpenError::Missing { .. })));
-    assert_said(
+    assert_error(
         place.open().await,
         &["no database at couchdb://stockade@127.0.0.1:", "/docs: check the path"],
     );
@@ -38,9 +38,9 @@ async fn fill_stores_documents_and_overwrites_nothing() {
     assert_serves(&place.open().await.unwrap(), &expected).await;
 
     let refused = "it holds 522 other documents; leave --docs-from out to use them, or name a new database";
-    assert_said(place.fill(&documents[..20]).await, &[refused]);
+    assert_error(place.fill(&documents[..20]).await, &[refused]);
     documents[7].body = "{}".into();
-    assert_said(place.fill(&documents).await, &[refused]);
+    assert_error(place.fill(&documents).await, &[refused]);
     let source = place.open().await.unwrap();
     assert_eq!(value(&source.fetch(&documents[7].id).await.unwrap().unwrap()), value(&expected[7].body));
 }
@@ -65,9 +65,9 @@ async fn reserved_names_are_refused() {
     let fill = async |id: &str, body: &'static str| {
         place.fill(&[NamedDocument { id: id.into(), body: body.into() }]).await
     };
-    assert_said(fill("_a", "{}").await, &["`_a` is no id for CouchDB: begin it with another character"]);
-    assert_said(fill("a", "[]").await, &["document `a` is no JSON object: CouchDB holds nothing else"]);
-    assert_said(
+    assert_error(fill("_a", "{}").await, &["`_a` is no id for CouchDB: begin it with another character"]);
+    assert_error(fill("a", "[]").await, &["document `a` is no JSON object: CouchDB holds nothing else"]);
+    assert_error(
         fill("a", "{\"_a\":1}").await,
         &["others cannot be used: it ", "Bad special document member: _a"],
     );
@@ -79,10 +79,13 @@ async fn password_is_required_and_never_shown() {
     let wrong = couchdb.url("docs").replace("open%20sesame", "open%20secret");
     let refused =
         ["couchdb://stockade@127.0.0.1:", "401 Unauthorized (Name or password is incorrect.): check"];
-    assert_said(url(&wrong).open().await, &refused);
-    assert_said(url(&wrong).fill(&documents::generate(1)).await, &refused);
-    let nobody = couchdb.url("docs").replace("stockade:open%20sesame@", "");
-    assert_said(url(&nobody).open().await, &["401 Unauthorized (Authentication required.): check the user"]);
+    assert_error(url(&wrong).open().await, &refused);
+    assert_error(url(&wrong).fill(&documents::generate(1)).await, &refused);
+    let without_user = couchdb.url("docs").replace("stockade:open%20sesame@", "");
+    assert_error(
+        url(&without_user).open().await,
+        &["401 Unauthorized (Authentication required.): check the user"],
+    );
 }
 
 #[tokio::test]
@@ -93,7 +96,7 @@ async fn deleted_database_is_an_error() {
     let there = url(&couchdb.url("docs").replace("couchdb://", "http://").replace("/docs", "/{id}"));
     let mut couchdb = couchdb;
     couchdb.restart().unwrap();
-    assert_said(source.fetch(&documents[0].id).await, &["it answers 404 Not Found (no_db_file)"]);
+    assert_error(source.fetch(&documents[0].id).await, &["it answers 404 Not Found (no_db_file)"]);
     assert_eq!(there.open().await.unwrap().fetch("docs").await.unwrap(), None, "HTTP knows no databases");
 }
 
@@ -109,9 +112,9 @@ async fn couchdb_behind_tls_is_served() {
     let ca = format!("ca={}", encoded(&nginx.certificate()));
     let source = with(&format!("{there}/prefix/docs"), &ca).fill(&documents).await.unwrap();
     assert_serves(&source, &documents).await;
-    assert_said(url(&format!("{there}/prefix/docs")).open().await, &["its certificate is not trusted ("]);
+    assert_error(url(&format!("{there}/prefix/docs")).open().await, &["its certificate is not trusted ("]);
     let plain = format!("{there}/prefix/docs").replace("couchdbs", "couchdb");
-    assert_said(url(&plain).open().await, &["it answers 400 Bad Request"]);
+    assert_error(url(&plain).open().await, &["it answers 400 Bad Request"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,16 +11,16 @@ use stockade_source::documents::{self, NamedDocument};
 use tempfile::TempDir;
 
 use crate::http::support::{
-    SLACK, assert_all_answered, assert_all_late, assert_said, assert_serves, encoded, fetch_until_errors,
+    SLACK, assert_all_answered, assert_all_late, assert_error, assert_serves, encoded, fetch_until_errors,
     url, with,
 };
 
 /// Settings of a server that accepts documents.
-const TAKES: &[&str] = &["dav_methods PUT", "create_full_put_path on"];
+const WITH_PUT: &[&str] = &["dav_methods PUT", "create_full_put_path on"];
 
 #[tokio::test]
 async fn fill_stores_documents_and_overwrites_nothing() {
-    let nginx = NginxServer::with(TAKES).unwrap();
+    let nginx = NginxServer::with(WITH_PUT).unwrap();
     let place = url(&format!("{}/docs/{{id}}.json?connections=4", nginx.url()));
     let mut documents = documents::generate(50);
     documents.push(NamedDocument { id: "ü ?#%2F".into(), body: "{}".into() });
@@ -32,12 +32,12 @@ async fn fill_stores_documents_and_overwrites_nothing() {
     fs::write(file("ü ?#%2F"), "{ }\n").unwrap();
     fs::remove_file(file(&documents[1].id)).unwrap();
     assert_serves(&place.fill(&documents).await.unwrap(), &documents).await;
-    assert_eq!(fs::read(file("ü ?#%2F")).unwrap(), b"{ }\n", "what is there is left alone");
+    assert_eq!(fs::read(file("ü ?#%2F")).unwrap(), b"{ }\n", "existing files stay");
 
-    fs::write(file(&documents[2].id), "{\"somebody\":\"else's\"}").unwrap();
+    fs::write(file(&documents[2].id), "{\"another\":\"document\"}").unwrap();
     fs::remove_file(file(&documents[1].id)).unwrap();
     let other = format!("it holds another document `{}`; leave --docs-from out", documents[2].id);
-    assert_said(place.fill(&documents).await, &[&nginx.url(), &other]);
+    assert_error(place.fill(&documents).await, &[&nginx.url(), &other]);
     assert!(!file(&documents[1].id).exists(), "nothing is written where there are others");
 }
 
@@ -46,7 +46,7 @@ async fn read_only_server_serves_its_documents() {
     let nginx = NginxServer::start().unwrap();
     let place = url(&nginx.url());
     let documents = documents::generate(5);
-    assert_said(place.fill(&documents).await, &["405 Method Not Allowed to PUT: it takes no documents"]);
+    assert_error(place.fill(&documents).await, &["405 Method Not Allowed to PUT: it takes no documents"]);
     for document in &documents {
         fs::write(nginx.documents().join(&*document.id), &document.body).unwrap();
     }
@@ -72,14 +72,14 @@ async fn ids_come_from_a_file_or_from_the_server_itself() {
     }
 
     let silent = url(&nginx.url()).open().await.unwrap();
-    assert_said(silent.ids().await, &["it has no list of its documents: add ids=FILE-OR-URL"]);
+    assert_error(silent.ids().await, &["it has no list of its documents: add ids=FILE-OR-URL"]);
     fs::write(&served, "{}").unwrap();
     let place = with(&nginx.url(), &from_server);
-    assert_said(place.open().await, &["`ids`: the list is no JSON array of strings: invalid type: map"]);
+    assert_error(place.open().await, &["`ids`: the list is no JSON array of strings: invalid type: map"]);
     fs::remove_file(&served).unwrap();
-    assert_said(place.open().await, &["`ids`: it answers 404 Not Found"]);
+    assert_error(place.open().await, &["`ids`: it answers 404 Not Found"]);
     let absent = format!("ids={}", encoded(&directory.path().join("absent")));
-    assert_said(with(&nginx.url(), &absent).open().await, &["`ids`: ", "absent: No such file"]);
+    assert_error(with(&nginx.url(), &absent).open().await, &["`ids`: ", "absent: No such file"]);
 }
 
 #[tokio::test]
@@ -95,41 +95,44 @@ async fn password_is_required_and_never_shown() {
     assert_serves(&place("ada:se%40%2F%C3%BC@").fill(&documents).await.unwrap(), &documents).await;
     for user in ["ada:secret@", "secret@", ""] {
         let refused = ["cannot be used: 401 Unauthorized: check the user and the password in the URL"];
-        assert_said(place(user).fill(&documents).await, &refused);
+        assert_error(place(user).fill(&documents).await, &refused);
         assert!(!format!("{:?}", place(user)).contains("secret"));
     }
     let listed = folder.join("ids.json");
     fs::write(&listed, "[\"a\"]").unwrap();
     let ids = format!("ids={}", encoded(&listed));
     let place = with(&nginx.url().replace("//", "//ada:secret@"), &ids);
-    assert_said(place.open().await, &["401 Unauthorized"]);
+    assert_error(place.open().await, &["401 Unauthorized"]);
 }
 
 #[tokio::test]
 async fn tls_requires_a_trusted_certificate() {
-    let nginx = NginxServer::with_tls(TAKES).unwrap();
+    let nginx = NginxServer::with_tls(WITH_PUT).unwrap();
     let documents = documents::generate(20);
     let ca = format!("ca={}", encoded(&nginx.certificate()));
     assert_serves(&with(&nginx.url(), &ca).fill(&documents).await.unwrap(), &documents).await;
 
     let untrusted =
         ["cannot be used: its certificate is not trusted (", "name a file with its authority, ca=FILE"];
-    assert_said(url(&nginx.url()).open().await, &untrusted);
+    assert_error(url(&nginx.url()).open().await, &untrusted);
     let elsewhere = nginx.url().replace("localhost", "127.0.0.1");
-    assert_said(with(&elsewhere, &ca).open().await, &["its certificate is for another host: write the name"]);
+    assert_error(
+        with(&elsewhere, &ca).open().await,
+        &["its certificate is for another host: write the name"],
+    );
     let plain = url(&nginx.url().replace("https", "http"));
-    assert_said(plain.fill(&documents).await, &["it answers 400 Bad Request"]);
+    assert_error(plain.fill(&documents).await, &["it answers 400 Bad Request"]);
     let absent = with(&nginx.url(), "ca=absent.pem").open().await;
-    assert_said(absent, &["`ca`: absent.pem: ", "name a file of certificates in PEM"]);
+    assert_error(absent, &["`ca`: absent.pem: ", "name a file of certificates in PEM"]);
     let no_certificate = format!("ca={}", encoded(&nginx.documents().join(&*documents[0].id)));
-    assert_said(
+    assert_error(
         with(&nginx.url(), &no_certificate).open().await,
         &["it contains no certificate; name a file"],
     );
 
     let without = NginxServer::start().unwrap();
     let place = with(&without.url().replace("http", "https"), &ca);
-    assert_said(place.open().await, &["no TLS: ", "check the port and the scheme"]);
+    assert_error(place.open().await, &["no TLS: ", "check the port and the scheme"]);
 }
 
 #[tokio::test]
@@ -138,10 +141,10 @@ async fn unreachable_servers_are_reported_with_a_remedy() {
     for scheme in ["http", "https", "couchdb"] {
         let place = url(&format!("{scheme}://ada:secret@127.0.0.1:{port}/db"));
         let refused = [&format!("{scheme}://ada@127.0.0.1:{port}/db cannot be used: connection refused")];
-        assert_said(place.open().await, &[refused[0], "start the server, or check host and port"]);
+        assert_error(place.open().await, &[refused[0], "start the server, or check host and port"]);
     }
     let nowhere = url("http://nowhere.invalid/").open().await;
-    assert_said(nowhere, &["no address for host `nowhere.invalid`: ", "check its name"]);
+    assert_error(nowhere, &["no address for host `nowhere.invalid`: ", "check its name"]);
 }
 
 #[test]
@@ -178,7 +181,7 @@ fn invalid_urls_are_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_server_fails_fetches_and_recovers() {
-    let mut nginx = NginxServer::with(TAKES).unwrap();
+    let mut nginx = NginxServer::with(WITH_PUT).unwrap();
     let documents = documents::generate(20);
     let source = with(&nginx.url(), "timeout=20s&connections=8").fill(&documents).await.unwrap();
     for (error, took) in fetch_until_errors(&source, &documents, || nginx.kill()).await {
@@ -194,7 +197,7 @@ async fn killed_server_fails_fetches_and_recovers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn frozen_server_times_out_and_recovers() {
-    let nginx = NginxServer::with(TAKES).unwrap();
+    let nginx = NginxServer::with(WITH_PUT).unwrap();
     let documents = documents::generate(20);
     let timeout = Duration::from_secs(2);
     let source = with(&nginx.url(), "timeout=2s&connections=4").fill(&documents).await.unwrap();
@@ -206,7 +209,7 @@ async fn frozen_server_times_out_and_recovers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_are_bounded_and_kept() {
-    let nginx = NginxServer::with(TAKES).unwrap();
+    let nginx = NginxServer::with(WITH_PUT).unwrap();
     let documents = documents::generate(20);
     let source = with(&nginx.url(), "connections=5").fill(&documents).await.unwrap();
     for _ in 0..30 {

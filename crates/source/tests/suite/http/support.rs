@@ -45,10 +45,10 @@ pub fn message<T>(result: Result<T, impl Display>) -> String {
 }
 
 #[track_caller]
-pub fn assert_said<T>(result: Result<T, impl Display>, words: &[&str]) {
-    let said = message(result);
-    assert!(words.iter().all(|word| said.contains(word)), "{said}\n{words:?}");
-    assert!(!said.contains("secret") && !said.contains("sesame"), "{said}");
+pub fn assert_error<T>(result: Result<T, impl Display>, words: &[&str]) {
+    let message = message(result);
+    assert!(words.iter().all(|word| message.contains(word)), "{message}\n{words:?}");
+    assert!(!message.contains("secret") && !message.contains("sesame"), "{message}");
 }
 
 /// Checks that the source has only these documents: equal bytes or, if the server reformats them, equal JSON.
@@ -62,7 +62,7 @@ pub async fn assert_serves(source: &Arc<dyn Source>, documents: &[NamedDocument]
             assert_eq!(value(&stored), value(&document.body));
         }
     }
-    assert_eq!(source.fetch("nobody wrote this").await.unwrap(), None, "not found is an answer");
+    assert_eq!(source.fetch("not written").await.unwrap(), None, "not found is an answer");
 }
 
 /// A document without CouchDB's additions.
@@ -72,12 +72,12 @@ pub fn value(document: &[u8]) -> Value {
     value
 }
 
-/// Fetches in many tasks until each has had an error. Calls `happen` after the first success of each task. Returns the
+/// Fetches in many tasks until each has had an error. Calls `after_first` after the first success of each task. Returns the
 /// errors with the duration of the last fetch.
 pub async fn fetch_until_errors(
     source: &Arc<dyn Source>,
     documents: &[NamedDocument],
-    happen: impl FnOnce(),
+    after_first: impl FnOnce(),
 ) -> Vec<(SourceError, Duration)> {
     let (begun, all_have) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     let clock = Live::new();
@@ -87,21 +87,21 @@ pub async fn fetch_until_errors(
         let (begun, all_have) = (Arc::clone(&begun), Arc::clone(&all_have));
         let ids: Vec<_> = documents.iter().map(|document| Arc::clone(&document.id)).collect();
         tasks.spawn(async move {
-            for turn in 0.. {
-                let asked = clock.now();
-                match source.fetch(&ids[(task + turn) % ids.len()]).await {
+            for round in 0.. {
+                let started = clock.now();
+                match source.fetch(&ids[(task + round) % ids.len()]).await {
                     Ok(document) => assert!(document.is_some()),
-                    Err(error) => return (error, clock.now() - asked),
+                    Err(error) => return (error, clock.now() - started),
                 }
-                if turn == 0 && begun.fetch_add(1, Relaxed) + 1 == TASKS {
+                if round == 0 && begun.fetch_add(1, Relaxed) + 1 == TASKS {
                     all_have.notify_one();
                 }
             }
-            unreachable!("they fetch for ever");
+            unreachable!("the loop has no end");
         });
     }
     all_have.notified().await;
-    happen();
+    after_first();
     tasks.join_all().await
 }
 
@@ -116,11 +116,15 @@ pub async fn fetch_once_each(
         let (source, clock) = (Arc::clone(source), clock.clone());
         let document = documents[task % documents.len()].clone();
         tasks.spawn(async move {
-            let asked = clock.now();
+            let started = clock.now();
             let fetched = source.fetch(&document.id).await.map(|fetched| {
-                assert_eq!(value(&fetched.expect("a document")), value(&document.body), "that of another");
+                assert_eq!(
+                    value(&fetched.expect("a document")),
+                    value(&document.body),
+                    "the document of another key"
+                );
             });
-            (fetched, clock.now() - asked)
+            (fetched, clock.now() - started)
         });
     }
     tasks.join_all().await

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::http::{
     raw::{Raw, ok},
-    support::{TASKS, assert_all_answered, assert_said, url, with},
+    support::{TASKS, assert_all_answered, assert_error, url, with},
 };
 
 async fn opened(raw: &Raw, parameters: &str) -> Arc<dyn Source> {
@@ -60,7 +60,7 @@ async fn invalid_responses_are_errors() {
     ] {
         let source = opened(&Raw::answering(bytes), "token=secret").await;
         for _ in 0..2 {
-            assert_said(source.fetch("a").await, &["http://127.0.0.1:", expected]);
+            assert_error(source.fetch("a").await, &["http://127.0.0.1:", expected]);
         }
     }
     let gone = opened(&Raw::answering("HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"), "").await;
@@ -101,7 +101,7 @@ async fn endless_responses_are_cut_off() {
         }
         false
     });
-    assert_said(opened(&bodies, "timeout=1m").await.fetch("a").await, &["its answer has more than 64 MiB"]);
+    assert_error(opened(&bodies, "timeout=1m").await.fetch("a").await, &["its answer has more than 64 MiB"]);
     let heads = Raw::start(|_, stream| {
         let mut sent = stream.write_all(b"HTTP/1.1 200 OK\r\n");
         while sent.is_ok() {
@@ -109,7 +109,7 @@ async fn endless_responses_are_cut_off() {
         }
         false
     });
-    assert_said(opened(&heads, "timeout=1m").await.fetch("a").await, &["it does not answer in HTTP"]);
+    assert_error(opened(&heads, "timeout=1m").await.fetch("a").await, &["it does not answer in HTTP"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -148,7 +148,7 @@ async fn cancelled_fetch_reuses_its_connection_and_leaks_no_response() {
 #[tokio::test]
 async fn unrequested_response_matches_no_request() {
     let raw = Raw::start(|target, stream| {
-        let answers = format!("{}{}", ok(&body(target)), ok("an answer to nobody"));
+        let answers = format!("{}{}", ok(&body(target)), ok("an unrequested answer"));
         stream.write_all(answers.as_bytes()).is_ok()
     });
     let source = opened(&raw, "connections=1").await;
@@ -185,7 +185,7 @@ async fn parameters_of_the_server_are_sent_and_not_shown() {
     let fetched = place.open().await.unwrap().fetch("b/c").await.unwrap().unwrap();
     assert_eq!(fetched, "/a/b%2Fc?lang=en&token=secret");
     assert_eq!(place.to_string(), format!("{}/a?timeout=3s", raw.url()));
-    assert_said(
+    assert_error(
         place.open().await.unwrap().fetch("..").await,
         &["`..` is no id: a server takes it for a folder"],
     );
@@ -199,7 +199,7 @@ async fn other_servers_are_refused_as_couchdb() {
     ] {
         let raw = Raw::start(move |_, stream| stream.write_all(ok(body).as_bytes()).is_ok());
         let place = url(&format!("couchdb://ada:secret@127.0.0.1:{}/db", raw.port()));
-        assert_said(place.open().await, &["couchdb://ada@127.0.0.1:", "/db cannot be used: ", expected]);
+        assert_error(place.open().await, &["couchdb://ada@127.0.0.1:", "/db cannot be used: ", expected]);
     }
 }
 

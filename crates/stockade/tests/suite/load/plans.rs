@@ -1,4 +1,4 @@
-//! When it asks: rates, users, bursts, schedules, warm-ups, and how it ends.
+//! The times of the requests: rates, users, bursts, schedules, warm-ups, and the end of a load.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -12,14 +12,14 @@ use crate::{running::Running, support::Sandbox};
 
 const SLOW: &str = r#"{"body": "b", "stages": [{"at": 0, "latency": "20ms"}]}"#;
 
-/// How many requests it made, and as what it had understood its plan.
-fn asked(report: &Value) -> (u64, &str) {
+/// The number of requests, and the schedule that the report names.
+fn requests_and_schedule(report: &Value) -> (u64, &str) {
     let ours = &report["stockade"];
     (ours["requests"].as_u64().expect("a count"), ours["schedule"].as_str().expect("a text"))
 }
 
 #[test]
-fn a_load_ends_when_it_was_told_to() {
+fn load_ends_after_its_duration_or_requests() {
     let origin = Origin::new(SLOW);
     for (options, requests, schedule) in [
         (&["--rate", "100/s", "--duration", "200ms"][..], 20, "200ms at 100/s"),
@@ -31,35 +31,35 @@ fn a_load_ends_when_it_was_told_to() {
         (&["--burst", "12"], 12, "12 at once"),
     ] {
         let report = origin.measure("/", options);
-        assert_eq!(asked(&report), (requests, schedule), "{options:?}");
+        assert_eq!(requests_and_schedule(&report), (requests, schedule), "{options:?}");
         assert_eq!(report["status_codes"], json!({"200": requests}), "{options:?}");
     }
     let report = origin.measure("/", &["-c", "2", "-d", "100ms"]);
-    let (requests, schedule) = asked(&report);
+    let (requests, schedule) = requests_and_schedule(&report);
     assert!((2..=12).contains(&requests) && schedule == "2 connections for 100ms", "{report}");
     let report =
         origin.measure("/", &["--rate", "200/s", "--arrivals", "poisson", "-d", "200ms", "--seed", "7"]);
-    let (requests, schedule) = asked(&report);
+    let (requests, schedule) = requests_and_schedule(&report);
     assert!((10..90).contains(&requests) && schedule == "200ms at 200/s (poisson)", "{report}");
     let again =
         origin.measure("/", &["--rate", "200/s", "--arrivals", "poisson", "-d", "200ms", "--seed", "7"]);
-    assert_eq!(asked(&again).0, requests);
+    assert_eq!(requests_and_schedule(&again).0, requests);
     let report = origin.measure("/", &["--rate", "200/s", "--arrivals", "poisson", "-n", "30"]);
-    assert_eq!(asked(&report).0, 30, "{report}");
+    assert_eq!(requests_and_schedule(&report).0, 30, "{report}");
 }
 
 #[test]
-fn users_think_between_an_answer_and_their_next_request() {
+fn users_think_between_a_response_and_the_next_request() {
     let origin = Origin::new(SLOW);
     let report = origin.measure("/", &["-c", "2", "-n", "6", "--think", "50ms"]);
-    assert_eq!(asked(&report).1, "2 connections until 6 requests, each thinking 50ms");
-    // Three of each: a thought and 20 ms, three times. The last is due after the third thought.
+    assert_eq!(requests_and_schedule(&report).1, "2 connections until 6 requests, each thinking 50ms");
+    // Each user sends three requests, each after 50 ms of think time and answered in 20 ms. The last is due after 190 ms.
     let (attack, most) = (&report["duration"], report["latencies"]["max"].as_u64().unwrap());
     assert!(attack.as_u64().unwrap() >= 140_000_000 && most < 5_000_000_000, "{report}");
 }
 
 #[test]
-fn a_burst_comes_at_once() {
+fn burst_sends_all_requests_at_once() {
     let origin = Origin::new(&SLOW.replace("20ms", "100ms"));
     let report = origin.measure("/", &["--burst", "30", "--threads", "1"]);
     assert_eq!(report["duration"], 0, "all are due at one moment");
@@ -73,7 +73,7 @@ fn a_burst_comes_at_once() {
     );
     assert_eq!(origin.count()["concurrent_requests"]["max"], 30);
 
-    // Two at a time have room: the others wait, and it is told.
+    // Two at a time are in flight: the others wait, and their response times include the wait.
     let report = origin.measure("/", &["--burst", "6", "--max-in-flight", "2"]);
     assert_eq!(report["stockade"]["requests"], 6);
     assert!(report["latencies"]["max"].as_u64().unwrap() >= 300_000_000, "{report}");
@@ -107,11 +107,11 @@ for = "100ms"
 "#;
 
 #[test]
-fn a_schedule_has_one_phase_after_the_other() {
+fn schedule_runs_its_phases_in_order() {
     let origin = Origin::new(SLOW);
     origin.sandbox.file("plan.toml", SCHEDULE);
     let report = origin.measure("/", &["--schedule", "plan.toml", "--out", "all.json"]);
-    let (requests, schedule) = asked(&report);
+    let (requests, schedule) = requests_and_schedule(&report);
     assert_eq!((requests, &report["status_codes"]["200"]), (41, &41.into()), "{schedule}");
     for part in [
         "100ms at 100/s, ",
@@ -126,7 +126,7 @@ fn a_schedule_has_one_phase_after_the_other() {
 }
 
 #[test]
-fn a_mistake_in_a_schedule_has_its_place_and_its_remedy() {
+fn schedule_errors_name_the_place_and_the_remedy() {
     let origin = Origin::new(SLOW);
     for (from, to, place, message) in [
         ("rate = ", "rat = ", "plan.toml:3:1", "did you mean `rate`?"),
@@ -137,16 +137,16 @@ fn a_mistake_in_a_schedule_has_its_place_and_its_remedy() {
     ] {
         let text = SCHEDULE.replacen(from, to, 1);
         origin.sandbox.file("plan.toml", &text);
-        let said = load(&origin.sandbox, &[&origin.url("/"), "--schedule", "plan.toml"]);
-        said.assert_refused(2, &[place, message]);
+        let output = load(&origin.sandbox, &[&origin.url("/"), "--schedule", "plan.toml"]);
+        output.assert_refused(2, &[place, message]);
     }
-    let said = load(&origin.sandbox, &[&origin.url("/"), "--schedule", "absent.toml"]);
-    said.assert_refused(2, &["cannot read absent.toml: No such file"]);
+    let output = load(&origin.sandbox, &[&origin.url("/"), "--schedule", "absent.toml"]);
+    output.assert_refused(2, &["cannot read absent.toml: No such file"]);
     assert_eq!(origin.count()["total_requests"], 0);
 }
 
 #[test]
-fn what_warms_up_is_counted_apart() {
+fn warmup_requests_are_counted_apart() {
     let origin = Origin::new(SLOW);
     let rate = ["--rate", "100/s", "-d", "100ms", "--warmup", "200ms", "--out", "all.csv"];
     let report = origin.measure("/", &rate);
@@ -162,50 +162,50 @@ fn what_warms_up_is_counted_apart() {
 }
 
 #[test]
-fn who_stops_a_load_gets_what_was_measured() {
+fn stopped_load_reports_its_measurements() {
     for (format, signal) in [("json", Signal::INT), ("text", Signal::TERM)] {
         let (sandbox, stub) = (Sandbox::new(), Stub::new(|_| ok("well")));
         let url = stub.url("/");
         let endless = ["load", &url, "-c", "1", "-d", "1h", "--format", format, "--out", "all.json"];
         let running = Running::start(&sandbox, &endless, "");
-        // Four have been answered when the fifth is there.
+        // Four requests have been answered when the fifth arrives.
         (0..5).for_each(|_| drop(stub.next()));
-        let said = running.stopped_by(signal);
-        assert_eq!(said.code, 98, "{said:?}");
-        assert!(said.stderr.starts_with("stopping: measurements so far are kept"), "{said:?}");
+        let output = running.stopped_by(signal);
+        assert_eq!(output.code, 98, "{output:?}");
+        assert!(output.stderr.starts_with("stopping: measurements so far are kept"), "{output:?}");
         let samples = written(&sandbox, "all.json").len();
         assert!(samples >= 4, "{samples}");
         if format == "json" {
-            assert_eq!(json(&said)["requests"], samples);
+            assert_eq!(json(&output)["requests"], samples);
         } else {
-            assert!(said.stdout.starts_with("asked       1 connection for 1h\n"), "{said:?}");
+            assert!(output.stdout.starts_with("asked       1 connection for 1h\n"), "{output:?}");
         }
     }
 }
 
 #[test]
-fn a_run_that_cannot_be_believed_says_why_and_ends_with_98() {
-    // One at a time is under way, and it has no answer before all is over.
+fn invalid_run_prints_the_reason_and_exits_with_98() {
+    // One request is in flight at a time, and it gets no response before the load ends.
     let stub = Stub::new(|_| Vec::new());
     let sandbox = Sandbox::new();
     let never = ["--rate", "100/s", "-n", "10", "--max-in-flight", "1", "--timeout", "1h", "--drain", "50ms"];
-    let said = load(&sandbox, &[&[stub.url("/").as_str(), "--format", "json"], &never[..]].concat());
-    assert_eq!(said.code, 98, "{said:?}");
-    assert!(said.stderr.contains("INVALID: 9 requests were due and never sent"), "{said:?}");
-    let ours = &json(&said)["stockade"];
+    let output = load(&sandbox, &[&[stub.url("/").as_str(), "--format", "json"], &never[..]].concat());
+    assert_eq!(output.code, 98, "{output:?}");
+    assert!(output.stderr.contains("INVALID: 9 requests were due and never sent"), "{output:?}");
+    let ours = &json(&output)["stockade"];
     assert_eq!(
         (&ours["dropped"], &ours["failures"], &ours["generator"]["valid"]),
         (&9.into(), &json!({"cut_off": 1}), &false.into())
     );
     assert!(!ours["generator"]["reasons"].as_array().unwrap().is_empty(), "{ours}");
-    let said = load(&sandbox, &[&[stub.url("/").as_str()], &never[..]].concat());
-    assert_eq!(said.code, 98);
-    assert!(said.stdout.contains("\nINVALID: ") && said.stderr.is_empty(), "{said:?}");
+    let output = load(&sandbox, &[&[stub.url("/").as_str()], &never[..]].concat());
+    assert_eq!(output.code, 98);
+    assert!(output.stdout.contains("\nINVALID: ") && output.stderr.is_empty(), "{output:?}");
 }
 
 #[test]
-fn a_slow_answer_delays_nobody_but_those_who_wait_for_it() {
-    // Every tenth takes 150 ms.
+fn slow_response_delays_no_other_request() {
+    // Every tenth request takes 150 ms.
     let recipe = r#"[{"route": "/0", "body": "b", "stages": [{"at": 0, "latency": "150ms"}]},
         {"body": "b", "stages": [{"at": 0}]}]"#;
     let origin = Origin::new(recipe);

@@ -1,4 +1,4 @@
-//! What is printed, and what is written into files.
+//! Reports on standard output and in files.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::{Origin, assert_done, json, load, measure, written};
 
 /// Slow enough that no thread of the load is busy.
 const SLOW: &str = r#"{"body": "all is well", "stages": [{"at": 0, "latency": "40ms"}]}"#;
-/// As the contract has them.
+/// Every `--format`.
 const FORMATS: [&str; 10] =
     ["text", "json", "vegeta", "vegeta-hist", "hdrplot", "hgrm", "hlog", "siege", "siege-json", "csv"];
 
@@ -20,18 +20,18 @@ fn has_keys(object: &Value, keys: &str) {
 }
 
 #[test]
-fn a_valid_run_ends_with_0_and_says_nothing_but_its_report() {
+fn valid_run_exits_with_0_and_prints_only_its_report() {
     let origin = Origin::new(SLOW);
     for format in FORMATS {
-        let said = load(&origin.sandbox, &[&origin.url("/"), "-c", "1", "-n", "2", "--format", format]);
-        assert_eq!((said.code, said.stderr.as_str()), (0, ""), "{format}: {}", said.stdout);
-        assert!(said.stdout.ends_with('\n'), "{format}: {}", said.stdout);
+        let output = load(&origin.sandbox, &[&origin.url("/"), "-c", "1", "-n", "2", "--format", format]);
+        assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{format}: {}", output.stdout);
+        assert!(output.stdout.ends_with('\n'), "{format}: {}", output.stdout);
     }
     assert_eq!(origin.count()["total_requests"], 2 * FORMATS.len());
 }
 
 #[test]
-fn json_is_vegetas_and_ours() {
+fn json_has_the_keys_of_vegeta_and_of_stockade() {
     let origin = Origin::new(SLOW);
     let report =
         origin.measure("/news", &["-c", "2", "-n", "10", "--threads", "1", "--buckets", "[30ms,10s]"]);
@@ -72,7 +72,7 @@ fn json_is_vegetas_and_ours() {
     let [response, service, lag] =
         ["response", "service", "send_lag"].map(|times| ours[times]["mean_ms"].as_f64().unwrap());
     assert!(service >= 40.0 && (response - service - lag).abs() < 0.01 * response, "{ours}");
-    // Ten in fives, each 40 ms and more.
+    // Five rounds of two requests, each of 40 ms or more.
     let rate = ours["achieved_rate_per_s"].as_f64().unwrap();
     assert!((1.0..=50.0).contains(&rate), "{ours}");
     let concurrency = ours["concurrency"].as_f64().unwrap();
@@ -83,7 +83,7 @@ fn json_is_vegetas_and_ours() {
 }
 
 #[test]
-fn what_is_not_there_is_absent_and_what_went_wrong_is_told() {
+fn inapplicable_keys_are_absent_and_failures_are_counted() {
     let recipe = r#"[{"body": "b", "stages": [{"at": 0, "status": 503}]},
         {"route": "/cut", "body": "a body", "stages": [{"at": 0, "fault": "cut"}]}]"#;
     let origin = Origin::new(recipe);
@@ -102,13 +102,14 @@ fn what_is_not_there_is_absent_and_what_went_wrong_is_told() {
 }
 
 #[test]
-fn the_formats_of_others_have_their_shapes() {
+fn formats_of_other_tools_have_their_layout() {
     let origin = Origin::new(SLOW);
     let url = origin.url("/");
     let report = |format: &str, more: &[&str]| {
-        let said = load(&origin.sandbox, &[&[&url, "-c", "2", "-n", "4", "--format", format], more].concat());
-        assert_done(&said);
-        said.stdout.lines().map(str::to_owned).collect::<Vec<_>>()
+        let output =
+            load(&origin.sandbox, &[&[&url, "-c", "2", "-n", "4", "--format", format], more].concat());
+        assert_done(&output);
+        output.stdout.lines().map(str::to_owned).collect::<Vec<_>>()
     };
 
     let vegeta = report("vegeta", &[]);
@@ -174,7 +175,7 @@ fn the_formats_of_others_have_their_shapes() {
 }
 
 #[test]
-fn every_sample_has_a_line_where_it_was_asked_for() {
+fn out_file_has_a_line_per_sample() {
     let origin = Origin::new(SLOW);
     let (sandbox, url) = (&origin.sandbox, origin.url("/a?b=c"));
     sandbox.file("all.csv", "what was there before");
@@ -191,11 +192,14 @@ fn every_sample_has_a_line_where_it_was_asked_for() {
     let latencies: u64 = lines.iter().map(|line| line["latency"].as_u64().unwrap()).sum();
     assert_eq!(latencies, report["latencies"]["total"]);
 
-    let said =
+    let output =
         load(sandbox, &[&origin.url("/"), "-c", "4", "-n", "12", "--format", "csv", "--out", "all.csv"]);
-    assert_done(&said);
+    assert_done(&output);
     let lines = written(sandbox, "all.csv");
-    assert_eq!(lines.iter().map(String::as_str).collect::<Vec<_>>(), said.stdout.lines().collect::<Vec<_>>());
+    assert_eq!(
+        lines.iter().map(String::as_str).collect::<Vec<_>>(),
+        output.stdout.lines().collect::<Vec<_>>()
+    );
     for line in &lines {
         let columns: Vec<_> = line.split(',').collect();
         assert_eq!((lines.len(), columns.len(), columns[1], columns[4]), (12, 12, "200", "11"), "{line}");
@@ -203,14 +207,15 @@ fn every_sample_has_a_line_where_it_was_asked_for() {
 }
 
 #[test]
-fn a_run_without_answers_is_told_in_every_format() {
+fn run_without_responses_is_reported_in_every_format() {
     let origin = Origin::new(SLOW);
     for format in FORMATS {
-        // Nobody listens at port 1.
-        let said = load(&origin.sandbox, &["http://127.0.0.1:1/", "-c", "1", "-n", "2", "--format", format]);
-        assert!([0, 98].contains(&said.code) && !said.stdout.is_empty(), "{format}: {said:?}");
+        // Nothing listens on port 1.
+        let output =
+            load(&origin.sandbox, &["http://127.0.0.1:1/", "-c", "1", "-n", "2", "--format", format]);
+        assert!([0, 98].contains(&output.code) && !output.stdout.is_empty(), "{format}: {output:?}");
         if format == "json" {
-            assert_eq!(json(&said)["stockade"]["failures"], serde_json::json!({"refused": 2}));
+            assert_eq!(json(&output)["stockade"]["failures"], serde_json::json!({"refused": 2}));
         }
     }
 }

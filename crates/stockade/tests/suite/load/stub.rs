@@ -1,4 +1,4 @@
-//! Servers that keep what they are asked.
+//! Servers that record their requests.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -14,74 +14,74 @@ use std::{
 
 use crate::running::PATIENCE;
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// From the method to the empty line.
+    /// The request line, the headers and the empty line.
     pub head: String,
     pub body: String,
 }
 
-/// What it does with a request: the bytes of an answer. None at all: it never answers.
+/// The bytes of the response to a request. Empty: the server never responds.
 type Answers = Arc<dyn Fn(&Request) -> Vec<u8> + Send + Sync>;
 
-/// A server with HTTP/1.1, until the test ends.
+/// An HTTP/1.1 server that runs until the test ends.
 pub struct Stub {
-    /// Of one that listens to TCP.
+    /// Unspecified (0.0.0.0:0) for a Unix socket.
     pub address: SocketAddr,
-    asked: Receiver<Request>,
+    requests: Receiver<Request>,
 }
 
 impl Stub {
-    /// Answers every request like this.
+    /// Listens on a free TCP port.
     pub fn new(answers: impl Fn(&Request) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("its address");
-        let (sender, asked) = mpsc::channel();
+        let (sender, requests) = mpsc::channel();
         let answers: Answers = Arc::new(answers);
         thread::spawn(move || {
             for connection in listener.incoming().flatten() {
-                let (answers, asked) = (Arc::clone(&answers), sender.clone());
+                let (answers, sender) = (Arc::clone(&answers), sender.clone());
                 let reads = connection.try_clone().expect("a second handle");
-                thread::spawn(move || serve(reads, connection, &answers, &asked));
+                thread::spawn(move || serve(reads, connection, &answers, &sender));
             }
         });
-        Self { address, asked }
+        Self { address, requests }
     }
 
-    /// The same at a path.
+    /// Listens on a Unix socket at this path.
     pub fn at(path: &Path, answers: impl Fn(&Request) -> Vec<u8> + Send + Sync + 'static) -> Self {
-        let listener = UnixListener::bind(path).expect("a path that nobody has");
-        let (sender, asked) = mpsc::channel();
+        let listener = UnixListener::bind(path).expect("an unused path");
+        let (sender, requests) = mpsc::channel();
         let answers: Answers = Arc::new(answers);
         thread::spawn(move || {
             for connection in listener.incoming().flatten() {
-                let (answers, asked) = (Arc::clone(&answers), sender.clone());
+                let (answers, sender) = (Arc::clone(&answers), sender.clone());
                 let reads = connection.try_clone().expect("a second handle");
-                thread::spawn(move || serve(reads, connection, &answers, &asked));
+                thread::spawn(move || serve(reads, connection, &answers, &sender));
             }
         });
-        Self { address: ([0, 0, 0, 0], 0).into(), asked }
+        Self { address: ([0, 0, 0, 0], 0).into(), requests }
     }
 
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// The next request, waited for.
+    /// Waits for the next request.
     #[track_caller]
     pub fn next(&self) -> Request {
-        self.asked.recv_timeout(PATIENCE).expect("a request")
+        self.requests.recv_timeout(PATIENCE).expect("a request")
     }
 
-    /// All that it was asked since it was last looked at. What has been answered is among it.
+    /// The requests since the last call. A request is in the list before its response is sent.
     pub fn all(&self) -> Vec<Request> {
-        self.asked.try_iter().collect()
+        self.requests.try_iter().collect()
     }
 }
 
 impl Request {
-    /// The second word of its first line.
+    /// The target in the request line.
     pub fn path(&self) -> &str {
         self.head.split(' ').nth(1).unwrap_or_default()
     }
@@ -93,19 +93,19 @@ impl Request {
     }
 }
 
-fn serve(reads: impl Read, mut writes: impl Write, answers: &Answers, asked: &Sender<Request>) {
+fn serve(reads: impl Read, mut writes: impl Write, answers: &Answers, sender: &Sender<Request>) {
     let mut reads = BufReader::new(reads);
     while let Some(request) = request(&mut reads) {
         let answer = answers(&request);
-        // A test that is over does not look any more.
-        let _ = asked.send(request);
+        // The receiver is gone once the test has ended.
+        let _ = sender.send(request);
         if writes.write_all(&answer).is_err() {
             return;
         }
     }
 }
 
-/// The next one; none: no more come.
+/// The next request; `None` at the end of the connection.
 fn request(reads: &mut impl BufRead) -> Option<Request> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -120,13 +120,13 @@ fn request(reads: &mut impl BufRead) -> Option<Request> {
     Some(request)
 }
 
-/// An answer with this status line, these headers and this body.
+/// A response with this status line, these headers and this body.
 pub fn answer(status: &str, headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\n\r\n{body}").into_bytes()
 }
 
-/// 200 and a body.
+/// A response with status 200.
 pub fn ok(body: &str) -> Vec<u8> {
     answer("200 OK", "", body)
 }

@@ -1,4 +1,4 @@
-//! What was typed wrong is told, with what to write instead, and nobody is asked for anything.
+//! Invalid arguments: the message states the remedy, and no request is sent.
 
 use super::load;
 use crate::support::Sandbox;
@@ -7,15 +7,15 @@ const URL: &str = "http://127.0.0.1:1/";
 
 #[track_caller]
 fn refused(sandbox: &Sandbox, arguments: &[&str], words: &[&str]) {
-    let said = load(sandbox, arguments);
-    said.assert_refused(2, words);
-    // A line, and where the parser itself has found it how to get help.
-    let is_short = said.stderr.lines().count() == 1 || said.stderr.contains("try '--help'");
-    assert!(said.stderr.starts_with("error: ") && is_short, "{arguments:?}: {}", said.stderr);
+    let output = load(sandbox, arguments);
+    output.assert_refused(2, words);
+    // One line; the argument parser's own errors add how to get help.
+    let is_short = output.stderr.lines().count() == 1 || output.stderr.contains("try '--help'");
+    assert!(output.stderr.starts_with("error: ") && is_short, "{arguments:?}: {}", output.stderr);
 }
 
 #[test]
-fn what_and_how_much_has_to_be_said_once() {
+fn target_and_amount_are_given_exactly_once() {
     let sandbox = Sandbox::new();
     sandbox.file("targets.txt", "GET http://127.0.0.1:1/\n");
     for (arguments, words) in [
@@ -62,7 +62,7 @@ fn what_and_how_much_has_to_be_said_once() {
 }
 
 #[test]
-fn bare_numbers_and_odd_values_are_told_what_to_write_instead() {
+fn invalid_values_name_the_remedy() {
     let sandbox = Sandbox::new();
     for (option, value, words) in [
         ("--rate", "100", "write `100/s` or `100/m`"),
@@ -114,7 +114,7 @@ fn bare_numbers_and_odd_values_are_told_what_to_write_instead() {
 }
 
 #[test]
-fn what_cannot_be_is_told_before_anything_is_sent() {
+fn impossible_loads_are_refused_before_any_request() {
     let sandbox = Sandbox::new();
     sandbox.file("no.pem", "no certificate");
     sandbox.file("empty.txt", "# none\n");
@@ -159,7 +159,7 @@ fn what_cannot_be_is_told_before_anything_is_sent() {
 }
 
 #[test]
-fn a_url_is_whole_and_has_nothing_that_is_a_secret() {
+fn url_is_absolute_and_has_no_password() {
     let sandbox = Sandbox::new();
     for (url, words) in [
         ("localhost:8080/a", "write `http://localhost:8080/a`"),
@@ -173,23 +173,23 @@ fn a_url_is_whole_and_has_nothing_that_is_a_secret() {
         ("http://localhost/a b", "write `%20`"),
         ("http://ada:sesame@localhost/", "send a header `Authorization: Basic ...`"),
     ] {
-        let said = load(&sandbox, &[url, "--rate", "5/s"]);
-        said.assert_refused(2, &[words]);
-        assert!(!said.stderr.contains("sesame"), "{}", said.stderr);
+        let output = load(&sandbox, &[url, "--rate", "5/s"]);
+        output.assert_refused(2, &[words]);
+        assert!(!output.stderr.contains("sesame"), "{}", output.stderr);
     }
-    // A header's value is nobody's business.
-    let said = load(&sandbox, &[URL, "-c", "1", "-H", "Authorization\u{1}: sesame"]);
-    assert_eq!(said.code, 2);
-    assert!(!said.stdout.contains("sesame"));
+    // The value of a header is never printed.
+    let output = load(&sandbox, &[URL, "-c", "1", "-H", "Authorization\u{1}: sesame"]);
+    assert_eq!(output.code, 2);
+    assert!(!output.stdout.contains("sesame"));
 }
 
 #[test]
-fn the_help_lists_every_format() {
-    let said = load(&Sandbox::new(), &["--help"]);
-    assert_eq!((said.code, said.stderr.as_str()), (0, ""));
+fn help_lists_every_format() {
+    let output = load(&Sandbox::new(), &["--help"]);
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     for format in
         ["text", "json", "vegeta", "vegeta-hist", "hdrplot", "hgrm", "hlog", "siege", "siege-json", "csv"]
     {
-        assert!(said.stdout.contains(&format!("\n  {format} ")), "{format}: {}", said.stdout);
+        assert!(output.stdout.contains(&format!("\n  {format} ")), "{format}: {}", output.stdout);
     }
 }

@@ -1,4 +1,4 @@
-//! How it asks: TLS, HTTP/2, sockets, redirects, retries, and what becomes of those that nobody answers.
+//! The connections of a load: TLS, HTTP/2, sockets, redirects, retries and failures.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -11,16 +11,16 @@ use super::{
 use crate::support::Sandbox;
 
 const WELL: &str = r#"{"body": "all is well", "stages": [{"at": 0, "latency": "10ms"}]}"#;
-/// What `printf 'all is well' | sha256sum` prints.
+/// The output of `printf 'all is well' | sha256sum`.
 const SHA256: &str = "f70579cce37a17bd1c4c4061b0beff0fbf58853a2f0c72a14f93c8f30c6b7cec";
 
-/// What of a report tells how requests ended.
+/// The status codes and failures of a report.
 fn ends(report: &Value) -> (Value, Value) {
     (report["status_codes"].clone(), report["stockade"]["failures"].clone())
 }
 
 #[test]
-fn encrypted_origins_are_believed_as_far_as_was_asked() {
+fn tls_trust_follows_the_options() {
     let origin = Origin::encrypted(WELL);
     let ca = origin.sandbox.file("ca.pem", &origin.page("certificate"));
     let some = ["-c", "2", "-n", "4"];
@@ -40,7 +40,7 @@ fn encrypted_origins_are_believed_as_far_as_was_asked() {
 }
 
 #[test]
-fn a_certificate_of_somebody_else_is_not_believed() {
+fn certificate_of_another_authority_is_refused() {
     let (origin, other) = (Origin::encrypted(WELL), Origin::encrypted(WELL));
     let ca = origin.sandbox.file("ca.pem", &other.page("certificate"));
     let report = origin.measure("/", &["-c", "1", "-n", "1", "--ca", &ca]);
@@ -48,7 +48,7 @@ fn a_certificate_of_somebody_else_is_not_believed() {
 }
 
 #[test]
-fn a_user_has_a_connection_and_a_rate_has_as_many_as_it_takes() {
+fn users_have_one_connection_each_and_rates_open_as_needed() {
     let origin = Origin::new(WELL);
     let connections = |options: &[&str]| {
         let report = origin.measure("/", &[&["-n", "20", "--threads", "1"], options].concat());
@@ -58,13 +58,13 @@ fn a_user_has_a_connection_and_a_rate_has_as_many_as_it_takes() {
     assert_eq!(connections(&["-c", "4"]), 4);
     assert_eq!(connections(&["-c", "4", "--http2"]), 4);
     assert_eq!(connections(&["-c", "4", "--no-keepalive"]), 20);
-    // Requests of a rate share one, where HTTP/2 lets them.
+    // Over HTTP/2 the requests of a rate share a connection.
     assert_eq!(connections(&["--rate", "400/s", "--http2"]), 1);
     assert!(connections(&["--rate", "400/s"]) > 1);
 }
 
 #[test]
-fn a_server_without_http2_is_not_asked_in_another_way() {
+fn http2_does_not_fall_back_to_http1() {
     let stub = Stub::new(|_| ok("well"));
     let report =
         measure(&Sandbox::new(), &[&stub.url("/"), "-c", "1", "-n", "2", "--http2", "--timeout", "5s"]);
@@ -76,22 +76,26 @@ fn a_server_without_http2_is_not_asked_in_another_way() {
 }
 
 #[test]
-fn a_socket_takes_all_connections_whatever_the_urls_say() {
+fn unix_socket_takes_the_connections_of_all_urls() {
     let sandbox = Sandbox::new();
     let path = sandbox.path().join("socket");
     let stub = Stub::at(&path, |_| ok("well"));
     let report = measure(&sandbox, &["http://nowhere.invalid/a", "-c", "2", "-n", "6", "--unix", "socket"]);
     assert_eq!(ends(&report), (json!({"200": 6}), json!({})));
-    let asked = stub.all();
-    assert_eq!(asked.len(), 6);
-    assert!(asked.iter().all(|asked| asked.path() == "/a" && asked.header("host") == ["nowhere.invalid"]));
+    let requests = stub.all();
+    assert_eq!(requests.len(), 6);
+    assert!(
+        requests
+            .iter()
+            .all(|request| request.path() == "/a" && request.header("host") == ["nowhere.invalid"])
+    );
 
     let report = measure(&sandbox, &["http://nowhere.invalid/a", "-c", "1", "-n", "2", "--unix", "none"]);
     assert_eq!(ends(&report), (json!({"0": 2}), json!({"unreachable": 2})));
 }
 
-/// Leads from `/1` to `/2` to `/3`, which is well.
-fn leading() -> Stub {
+/// Redirects `/1` to `/2` and `/2` to `/3`, which answers 200.
+fn redirecting_server() -> Stub {
     Stub::new(|request| match request.path() {
         "/1" => answer("302 Found", "Location: /2\r\n", "over there"),
         "/2" => answer("307 Temporary Redirect", "Location: 3\r\n", ""),
@@ -100,18 +104,18 @@ fn leading() -> Stub {
 }
 
 #[test]
-fn redirects_are_followed_as_far_as_was_asked() {
-    for (most, status, asked) in [("0", "302", 1), ("1", "307", 2), ("2", "200", 3), ("10", "200", 3)] {
-        let stub = leading();
+fn redirects_are_followed_up_to_the_limit() {
+    for (most, status, requests) in [("0", "302", 1), ("1", "307", 2), ("2", "200", 3), ("10", "200", 3)] {
+        let stub = redirecting_server();
         let report = measure(&Sandbox::new(), &[&stub.url("/1"), "-c", "1", "-n", "1", "--redirects", most]);
         assert_eq!(ends(&report), (json!({status: 1}), json!({})), "{most}");
-        assert_eq!((&report["success"], stub.all().len()), (&1.into(), asked), "{most}");
+        assert_eq!((&report["success"], stub.all().len()), (&1.into(), requests), "{most}");
     }
 }
 
 #[test]
-fn a_digest_is_of_what_a_redirect_leads_to_and_secrets_are_not_for_others() {
-    let stub = leading();
+fn digest_is_of_the_final_response_and_credentials_stay_with_their_host() {
+    let stub = redirecting_server();
     let url = stub.url("/1");
     let follow = ["-c", "1", "-n", "1", "--redirects", "2", "--sha256", SHA256];
     let report = measure(&Sandbox::new(), &[&[url.as_str()], &follow[..]].concat());
@@ -140,7 +144,7 @@ fn a_digest_is_of_what_a_redirect_leads_to_and_secrets_are_not_for_others() {
 }
 
 #[test]
-fn what_fails_is_asked_again_and_counted() {
+fn failures_are_retried_and_counted() {
     let times = AtomicU32::new(0);
     let stub = Stub::new(move |_| match times.fetch_add(1, SeqCst) {
         0 | 1 => answer("503 Service Unavailable", "", "later"),
@@ -153,8 +157,8 @@ fn what_fails_is_asked_again_and_counted() {
 }
 
 #[test]
-fn an_outage_is_not_asked_again_without_end() {
-    // Ten are there from the start, and a tenth of one comes with every request; of nothing there are none.
+fn retry_budget_bounds_retries() {
+    // A budget of 0.1 has 10 retries at the start and gains 0.1 with each request; a budget of 0 has none.
     for (budget, expected) in [("0.1", 14..=15), ("0", 0..=0)] {
         let stub = Stub::new(|_| answer("503 Service Unavailable", "", ""));
         let many =
@@ -167,7 +171,7 @@ fn an_outage_is_not_asked_again_without_end() {
 }
 
 #[test]
-fn bodies_are_what_they_have_to_be() {
+fn body_digests_are_checked_after_decoding() {
     let packed = r#"{"body": "all is well", "headers": {"content-encoding": "gzip"}, "stages": [{"at": 0, "latency": "10ms"}]}"#;
     let some = ["-c", "1", "-n", "2", "--sha256"];
     for recipe in [WELL, packed] {
@@ -175,15 +179,15 @@ fn bodies_are_what_they_have_to_be() {
         let report = origin.measure("/", &[&some[..], &[SHA256]].concat());
         assert_eq!(ends(&report), (json!({"200": 2}), json!({})), "{recipe}");
         assert_eq!(report["bytes_in"]["total"], 22, "{recipe}");
-        let came = report["stockade"]["wire_bytes_in"]["total"].as_u64().unwrap();
-        assert_eq!(came == 22, recipe == WELL, "{came}");
+        let wire_bytes = report["stockade"]["wire_bytes_in"]["total"].as_u64().unwrap();
+        assert_eq!(wire_bytes == 22, recipe == WELL, "{wire_bytes}");
         let report = origin.measure("/", &[&some[..], &[&SHA256.replace('0', "1")]].concat());
         assert_eq!(ends(&report), (json!({"0": 2}), json!({"digest": 2})), "{recipe}");
     }
 }
 
 #[test]
-fn whoever_does_not_answer_is_given_up_in_time() {
+fn silent_server_times_out() {
     let recipe = r#"{"body": "b", "stages": [{"at": 0, "fault": "silent"}]}"#;
     let origin = Origin::new(recipe);
     for http in [&[][..], &["--http2"]] {
@@ -192,27 +196,27 @@ fn whoever_does_not_answer_is_given_up_in_time() {
         let [least, most] = ["min", "max"].map(|key| report["latencies"][key].as_u64().unwrap());
         assert!(least >= 50_000_000 && most < 5_000_000_000, "{report}");
     }
-    // Those under way at the end are waited for as long as was asked, and no longer.
+    // At the end, requests in flight are awaited for `--drain`.
     let report = origin.measure("/", &["--burst", "3", "--timeout", "1m", "--drain", "50ms"]);
     assert_eq!(ends(&report), (json!({"0": 3}), json!({"cut_off": 3})));
     assert_eq!(report["stockade"]["in_flight_at_end"], 3);
 }
 
 #[test]
-fn nobody_there_and_no_such_host_are_told_apart() {
+fn refused_connections_and_unknown_hosts_have_different_classes() {
     let sandbox = Sandbox::new();
-    // No name has a part of more than 63 letters, so nobody is asked for it.
+    // A label of a name has at most 63 letters (RFC 1035, 2.3.4), so no DNS server receives this one.
     let host = format!("http://{}.invalid/", "a".repeat(64));
     for (url, class) in [("http://127.0.0.1:1/", "refused"), (host.as_str(), "dns")] {
         let report = measure(&sandbox, &[url, "-c", "1", "-n", "2"]);
         assert_eq!(ends(&report), (json!({"0": 2}), json!({class: 2})), "{report}");
-        let said = load(&sandbox, &[url, "-c", "1", "-n", "1"]);
-        assert!(said.stdout.contains("answers     none: 1"), "{said:?}");
+        let output = load(&sandbox, &[url, "-c", "1", "-n", "1"]);
+        assert!(output.stdout.contains("answers     none: 1"), "{output:?}");
     }
 }
 
 #[test]
-fn faults_of_a_server_have_classes_of_their_own() {
+fn server_faults_have_their_own_classes() {
     for (answer, class) in [
         ("SSH-2.0-OpenSSH_9.6\r\n", "malformed"),
         ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Encoding: gzip\r\n\r\nplain", "encoding"),

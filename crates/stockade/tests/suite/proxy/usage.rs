@@ -1,28 +1,28 @@
-//! What was typed or written wrong: one message with the place and the remedy, no secret, and 2.
+//! Invalid arguments and files: exit code 2 and one message with the place and the remedy, without secrets.
 
 use std::net::TcpListener;
 
-use super::silent;
+use super::config_without_log;
 use crate::{
     running::Running,
-    support::{Said, Sandbox},
+    support::{ProgramOutput, Sandbox},
 };
 
-/// What it says when it does not begin.
+/// The output of a proxy that does not start.
 #[track_caller]
-fn refused(sandbox: &Sandbox, arguments: &[&str]) -> Said {
+fn refused(sandbox: &Sandbox, arguments: &[&str]) -> ProgramOutput {
     Running::start(sandbox, &[&["proxy"], arguments].concat(), "").ended()
 }
 
 #[track_caller]
-fn assert_silent(said: &Said) {
-    assert!(!said.stderr.contains("sesame"), "{}", said.stderr);
+fn assert_no_secret(output: &ProgramOutput) {
+    assert!(!output.stderr.contains("sesame"), "{}", output.stderr);
 }
 
 const ORIGIN: &str = "[[origin]]\nname = \"app\"\nurl = \"http://127.0.0.1:1\"\n";
 
 #[test]
-fn a_file_that_makes_no_sense_is_told_its_place_and_its_remedy() {
+fn file_errors_name_the_place_and_the_remedy() {
     let sandbox = Sandbox::new();
     for (before, after, place, message, remedy) in [
         ("lisen = []\n", "", "1:1", "unknown key `lisen`", "did you mean `listen`?"),
@@ -36,10 +36,10 @@ fn a_file_that_makes_no_sense_is_told_its_place_and_its_remedy() {
         ("[admin]\nlisten = \"0.0.0.0:1\"\n", "", "2:10", "anyone who can reach 0.0.0.0:1", "token_file"),
     ] {
         sandbox.file("bad.toml", &format!("{before}{ORIGIN}{after}"));
-        let said = refused(&sandbox, &["--config", "bad.toml"]);
+        let output = refused(&sandbox, &["--config", "bad.toml"]);
         let place = format!("[bad.toml:{place}");
-        said.assert_refused(2, &[&place, message, remedy]);
-        assert!(said.stderr.matches("help: ").count() <= 1, "{}", said.stderr);
+        output.assert_refused(2, &[&place, message, remedy]);
+        assert!(output.stderr.matches("help: ").count() <= 1, "{}", output.stderr);
     }
     for (text, words) in [
         ("\n", &["there is no origin", "write [[origin]]", "or --origin"][..]),
@@ -54,7 +54,7 @@ fn a_file_that_makes_no_sense_is_told_its_place_and_its_remedy() {
 }
 
 #[test]
-fn what_was_typed_wrong_is_told() {
+fn argument_errors_name_the_remedy() {
     let sandbox = Sandbox::new();
     let origin = ["--origin", "http://127.0.0.1:1"];
     for (arguments, words) in [
@@ -87,22 +87,22 @@ fn no_secret_is_shown() {
         ("http://ada:sesame@127.0.0.1:1", "the client's `Authorization` is forwarded: remove user and"),
         ("postgres://ada:sesa/sesame@127.0.0.1/db", "write a `/` in"),
     ] {
-        let said = refused(&sandbox, &["--origin", url]);
-        said.assert_refused(2, &[message]);
-        assert_silent(&said);
-        silent(&sandbox, url, "");
-        let said = refused(&sandbox, &["--config", "stockade.toml"]);
-        said.assert_refused(2, &["stockade.toml:", message]);
-        assert_silent(&said);
+        let output = refused(&sandbox, &["--origin", url]);
+        output.assert_refused(2, &[message]);
+        assert_no_secret(&output);
+        config_without_log(&sandbox, url, "");
+        let output = refused(&sandbox, &["--config", "stockade.toml"]);
+        output.assert_refused(2, &["stockade.toml:", message]);
+        assert_no_secret(&output);
     }
-    // The file is all right; the database is not there.
-    let said = refused(&sandbox, &["--origin", "postgres://ada:sesame@127.0.0.1:1/db", "--listen", "0"]);
-    said.assert_refused(1, &["127.0.0.1:1/db cannot be used", "check the host and the port"]);
-    assert_silent(&said);
+    // The URL is valid, and the database does not run.
+    let output = refused(&sandbox, &["--origin", "postgres://ada:sesame@127.0.0.1:1/db", "--listen", "0"]);
+    output.assert_refused(1, &["127.0.0.1:1/db cannot be used", "check the host and the port"]);
+    assert_no_secret(&output);
 }
 
 #[test]
-fn files_that_cannot_be_used_are_named() {
+fn unusable_files_are_named() {
     let sandbox = Sandbox::new();
     let url = "http://127.0.0.1:1";
     let token = sandbox.file("token", "sesame");
@@ -111,13 +111,13 @@ fn files_that_cannot_be_used_are_named() {
         ("tls = { cert = \"absent.pem\", key = \"text.pem\" }", &["absent.pem", "No such file"][..]),
         ("tls = { cert = \"text.pem\", key = \"text.pem\" }", &["text.pem", "certificate"]),
     ] {
-        silent(&sandbox, url, before);
+        config_without_log(&sandbox, url, before);
         refused(&sandbox, &["--config", "stockade.toml", "--listen", "0"]).assert_refused(2, words);
     }
     let with_token = ["--origin", url, "--listen", "0", "--admin", "0", "--admin-token-file"];
-    let said = refused(&sandbox, &[&with_token[..], &[&token]].concat());
-    said.assert_refused(2, &["token holds no token: write 16 to 1,024 letters"]);
-    assert_silent(&said);
+    let output = refused(&sandbox, &[&with_token[..], &[&token]].concat());
+    output.assert_refused(2, &["token holds no token: write 16 to 1,024 letters"]);
+    assert_no_secret(&output);
     refused(&sandbox, &[&with_token[..], &["absent"]].concat())
         .assert_refused(2, &["cannot read the token in", "absent", "No such file"]);
     sandbox.file("log.toml", &format!("[log]\npath = \"no/where.log\"\n[[origin]]\nurl = \"{url}\"\n"));
@@ -128,22 +128,22 @@ fn files_that_cannot_be_used_are_named() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told() {
+fn port_in_use_is_reported() {
     let sandbox = Sandbox::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for arguments in [&["--listen", &address][..], &["--listen", "0", "--admin", &address]] {
-        let said = refused(&sandbox, &[&["--origin", "http://127.0.0.1:1"], arguments].concat());
-        said.assert_refused(1, &[&format!("cannot listen at {address}: Address already in use")]);
-        assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
+        let output = refused(&sandbox, &[&["--origin", "http://127.0.0.1:1"], arguments].concat());
+        output.assert_refused(1, &[&format!("cannot listen at {address}: Address already in use")]);
+        assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
     }
 }
 
 #[test]
-fn its_help_tells_every_flag_in_lines_of_a_terminal() {
+fn help_lists_flags_and_presets_in_100_columns() {
     let sandbox = Sandbox::new();
-    let said = sandbox.stockade(&["proxy", "--help"]);
-    assert_eq!((said.code, said.stderr.as_str()), (0, ""));
+    let output = sandbox.stockade(&["proxy", "--help"]);
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     for flag in [
         "--origin <URL>",
         "--config <FILE.toml>",
@@ -151,12 +151,12 @@ fn its_help_tells_every_flag_in_lines_of_a_terminal() {
         "--strategy <NAME>",
         "--max-bytes <SIZE>",
     ] {
-        assert!(said.stdout.contains(flag), "{flag}:\n{}", said.stdout);
+        assert!(output.stdout.contains(flag), "{flag}:\n{}", output.stdout);
     }
-    for line in said.stdout.lines() {
+    for line in output.stdout.lines() {
         assert!(line.chars().count() <= 100, "{line}");
     }
     for preset in stockade_cache::PRESETS {
-        assert!(said.stdout.contains(preset.name), "{}:\n{}", preset.name, said.stdout);
+        assert!(output.stdout.contains(preset.name), "{}:\n{}", preset.name, output.stdout);
     }
 }

@@ -1,10 +1,10 @@
-//! Logs that are none.
+//! Invalid logs.
 
 use std::io;
 
 use super::*;
 
-fn told(text: impl AsRef<[u8]>) -> String {
+fn error_of(text: impl AsRef<[u8]>) -> String {
     read(text).unwrap_err().to_string()
 }
 
@@ -38,7 +38,7 @@ fn malformed_line_is_reported_with_its_number() {
         ("{\"ts\":1}", "the line has no time in brackets"),
     ] {
         let text = super::line("GET / HTTP/1.1") + "\n" + line;
-        assert_eq!(told(text), format!("log:3: {what}: {sample}"), "{line}");
+        assert_eq!(error_of(text), format!("log:3: {what}: {sample}"), "{line}");
     }
 }
 
@@ -80,15 +80,18 @@ fn missing_json_field_is_reported() {
         ),
     ] {
         let text = format!("{{\"ts\":1,\"request\":\"GET / HTTP/1.1\"}}\n{line}");
-        assert_eq!(told(text), format!("log:2: {message}"), "{line}");
+        assert_eq!(error_of(text), format!("log:2: {message}"), "{line}");
     }
 }
 
 #[test]
 fn log_without_requests_is_refused() {
-    assert_eq!(told(""), "log: there is no line in it: name a log with requests");
-    assert_eq!(told(packed(b"\n\n")), "log: there is no line in it: name a log with requests");
-    assert_eq!(told(line("-")), "log: there is no request in it that can be replayed: 1 without a request");
+    assert_eq!(error_of(""), "log: there is no line in it: name a log with requests");
+    assert_eq!(error_of(packed(b"\n\n")), "log: there is no line in it: name a log with requests");
+    assert_eq!(
+        error_of(line("-")),
+        "log: there is no request in it that can be replayed: 1 without a request"
+    );
 }
 
 #[test]
@@ -96,26 +99,26 @@ fn damaged_gzip_is_reported_with_its_line() {
     let bytes = packed(line("GET / HTTP/1.1").as_bytes());
     let remedy = "the gzip is damaged, check it with `gzip -t`";
     assert_eq!(
-        told(&bytes[..bytes.len() - 1]),
+        error_of(&bytes[..bytes.len() - 1]),
         format!("log:2: cannot read on from here (unexpected end of file): {remedy}")
     );
     assert_eq!(
-        told(&bytes[..2]),
+        error_of(&bytes[..2]),
         format!("log:1: cannot read on from here (unexpected end of file): {remedy}")
     );
     assert_eq!(
-        told([&bytes[..], b"x"].concat()),
+        error_of([&bytes[..], b"x"].concat()),
         format!("log:2: cannot read on from here (unexpected end of file): {remedy}")
     );
 }
 
 #[test]
 fn excessive_input_is_refused_without_storing_it() {
-    assert_eq!(told("a".repeat(70_000)), "log:1: the line has more than 64 KiB: leave it out");
-    // Of a thousand times its size, a byte at a time.
+    assert_eq!(error_of("a".repeat(70_000)), "log:1: the line has more than 64 KiB: leave it out");
+    // Expands to a thousand times its size.
     let bomb = packed(&vec![b'a'; 64 << 20]);
     assert!(bomb.len() < 1 << 20);
-    assert_eq!(told(bomb), "log:1: the line has more than 64 KiB: leave it out");
+    assert_eq!(error_of(bomb), "log:1: the line has more than 64 KiB: leave it out");
     let blank = io::repeat(b'\n').take(u64::MAX);
     assert_eq!(
         AccessLog::read("log", blank, &base()).unwrap_err().to_string(),
@@ -127,10 +130,13 @@ fn excessive_input_is_refused_without_storing_it() {
 fn missing_or_special_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
-    let told = || AccessLog::open(&path, &base()).unwrap_err().to_string();
-    assert_eq!(told(), format!("{}: cannot read it: No such file or directory (os error 2)", path.display()));
+    let open_error = || AccessLog::open(&path, &base()).unwrap_err().to_string();
+    assert_eq!(
+        open_error(),
+        format!("{}: cannot read it: No such file or directory (os error 2)", path.display())
+    );
     std::fs::create_dir(&path).unwrap();
-    assert_eq!(told(), format!("{}: it is not a regular file: name one", path.display()));
+    assert_eq!(open_error(), format!("{}: it is not a regular file: name one", path.display()));
     std::fs::remove_dir(&path).unwrap();
     std::fs::write(&path, line("GET / HTTP/1.1")).unwrap();
     assert_eq!(AccessLog::open(&path, &base()).unwrap().requests(), 1);
@@ -140,13 +146,13 @@ fn missing_or_special_file_is_refused() {
 fn invalid_speed_or_share_is_refused() {
     let log = read(line("GET / HTTP/1.1")).unwrap();
     for speed in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        let told = log.clone().at_speed(speed).unwrap_err().to_string();
+        let error = log.clone().at_speed(speed).unwrap_err().to_string();
         let message = "is not a speed: write a factor such as `2` or `0.5`";
-        assert_eq!(told, format!("`{speed}` {message}"));
+        assert_eq!(error, format!("`{speed}` {message}"));
     }
     for share in [0.0, -1.0, 1.5, f64::NAN] {
-        let told = log.clone().with_share(share, Seed(1)).unwrap_err().to_string();
+        let error = log.clone().with_share(share, Seed(1)).unwrap_err().to_string();
         let message = "is not a share of the requests: write more than 0 and at most 1, such as `0.1`";
-        assert_eq!(told, format!("`{share}` {message}"));
+        assert_eq!(error, format!("`{share}` {message}"));
     }
 }

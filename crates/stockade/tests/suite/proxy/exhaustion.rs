@@ -1,4 +1,4 @@
-//! A disk that is full, a log that nobody reads, and no file descriptors left.
+//! A full disk, a moved log file, and no free file descriptors.
 
 use std::{
     fs,
@@ -8,13 +8,13 @@ use std::{
 
 use rustix::process::Signal;
 
-use super::{Got, RECIPE, serves, stats, until};
+use super::{RECIPE, Response, stats, until, wait_until_serving};
 use crate::{
     running::{PATIENCE, Running, get},
     support::Sandbox,
 };
 
-struct Strained {
+struct LimitedProxy {
     sandbox: Sandbox,
     proxy: Running,
     _origin: Running,
@@ -22,8 +22,8 @@ struct Strained {
     admin: SocketAddr,
 }
 
-/// Whose log goes there.
-fn start(log: &str, wrap: impl Fn(Command) -> Command) -> Strained {
+/// Starts a proxy with these `[log]` settings; `wrap` changes its command.
+fn start(log: &str, wrap: impl Fn(Command) -> Command) -> LimitedProxy {
     let sandbox = Sandbox::new();
     let origin = Running::origin(&sandbox, &["-", "--listen", "0"], RECIPE);
     let origin_url = format!("http://{}", origin.listens("http"));
@@ -31,8 +31,8 @@ fn start(log: &str, wrap: impl Fn(Command) -> Command) -> Strained {
     let mut command = sandbox.command();
     command.args(["proxy", "--config", "stockade.toml", "--admin", "0", "--threads", "1"]);
     let proxy = Running::spawn(wrap(command), "");
-    let (address, admin) = serves(&proxy);
-    Strained { sandbox, proxy, _origin: origin, address, admin }
+    let (address, admin) = wait_until_serving(&proxy);
+    LimitedProxy { sandbox, proxy, _origin: origin, address, admin }
 }
 
 fn write_config(sandbox: &Sandbox, log: &str, origin: &str) {
@@ -41,14 +41,14 @@ fn write_config(sandbox: &Sandbox, log: &str, origin: &str) {
 }
 
 #[test]
-fn a_full_disk_costs_lines_and_no_requests() {
-    let strained = start("path = \"/dev/full\"", |command| command);
-    let Strained { sandbox, proxy, address, admin, .. } = &strained;
+fn full_disk_loses_log_lines_and_no_requests() {
+    let limited_proxy = start("path = \"/dev/full\"", |command| command);
+    let LimitedProxy { sandbox, proxy, address, admin, .. } = &limited_proxy;
     for _ in 0..10 {
-        assert_eq!(Got::of(&get(*address, "/news")).status, 200);
+        assert_eq!(Response::of(&get(*address, "/news")).status, 200);
     }
     until(|| stats(*admin)["log_dropped"] == 10);
-    let line = proxy.says();
+    let line = proxy.stderr_line();
     assert!(line.contains("the access log dropped ") && line.contains("cannot write to /dev/full"), "{line}");
     assert!(
         line.contains("No space left on device")
@@ -56,15 +56,15 @@ fn a_full_disk_costs_lines_and_no_requests() {
         "{line}"
     );
 
-    // There is a disk with room.
+    // The next output has free space.
     let file = fs::read_to_string(sandbox.path().join("stockade.toml")).unwrap();
     sandbox.file("stockade.toml", &file.replace("/dev/full", "access.log"));
     proxy.signal(Signal::HUP);
-    assert_eq!(proxy.says(), "log: is in force\n");
+    assert_eq!(proxy.stderr_line(), "log: is in force\n");
     let log = sandbox.path().join("access.log");
-    // What is recorded within 20 ms may still go where lines went before.
+    // Lines recorded within 20 ms of the reload may still go to the old output.
     until(|| {
-        assert_eq!(Got::of(&get(*address, "/news?after")).status, 200);
+        assert_eq!(Response::of(&get(*address, "/news?after")).status, 200);
         fs::read_to_string(&log).unwrap_or_default().contains("\"url\":\"/news?after\"")
     });
     let dropped = stats(*admin)["log_dropped"].clone();
@@ -74,16 +74,16 @@ fn a_full_disk_costs_lines_and_no_requests() {
 }
 
 #[test]
-fn a_log_that_is_moved_away_is_written_anew() {
-    let strained = start("path = \"access.log\"\nformat = \"combined\"", |command| command);
-    let Strained { sandbox, proxy, address, .. } = &strained;
+fn moved_log_file_is_created_anew() {
+    let limited_proxy = start("path = \"access.log\"\nformat = \"combined\"", |command| command);
+    let LimitedProxy { sandbox, proxy, address, .. } = &limited_proxy;
     let (log, old) = (sandbox.path().join("access.log"), sandbox.path().join("access.log.1"));
     let lines = |path: &std::path::Path| fs::read_to_string(path).unwrap_or_default();
     get(*address, "/news?before");
     until(|| lines(&log).contains("/news?before"));
     fs::rename(&log, &old).unwrap();
     proxy.signal(Signal::HUP);
-    assert_eq!(proxy.says(), "reloaded: no setting has changed\n");
+    assert_eq!(proxy.stderr_line(), "reloaded: no setting has changed\n");
     until(|| {
         get(*address, "/news?after");
         lines(&log).contains("\"GET /news?after HTTP/1.1\" 200 11 ")
@@ -92,7 +92,7 @@ fn a_log_that_is_moved_away_is_written_anew() {
 }
 
 #[test]
-fn without_file_descriptors_it_waits_and_goes_on() {
+fn without_file_descriptors_idle_connections_are_closed() {
     const DESCRIPTORS: usize = 64;
     let limited = |command: Command| {
         let mut limited = Command::new("sh");
@@ -101,18 +101,18 @@ fn without_file_descriptors_it_waits_and_goes_on() {
         limited.current_dir(command.get_current_dir().expect("the sandbox"));
         limited
     };
-    let strained = start("format = \"none\"", limited);
-    let Strained { address, admin, .. } = &strained;
-    assert_eq!(Got::of(&get(*address, "/news")).outcome(), "miss");
-    // More than it has descriptors for. Those who say nothing leave for those who ask.
+    let limited_proxy = start("format = \"none\"", limited);
+    let LimitedProxy { address, admin, .. } = &limited_proxy;
+    assert_eq!(Response::of(&get(*address, "/news")).outcome(), "miss");
+    // More connections than descriptors: the proxy closes idle ones to serve requests.
     let idle: Vec<_> = (0..2 * DESCRIPTORS)
         .map(|_| TcpStream::connect_timeout(address, PATIENCE).expect("the kernel takes it"))
         .collect();
     for _ in 0..10 {
-        Got::of(&get(*address, "/news")).assert(200, "all is well", "hit");
+        Response::of(&get(*address, "/news")).assert(200, "all is well", "hit");
     }
     drop(idle);
-    // With all of them gone it asks its origin again, and is looked at.
+    // Once they are closed, it connects to its origin and to the admin client again.
     until(|| stats(*admin)["connections"] == 0);
-    Got::of(&get(*address, "/weather")).assert(200, "rain", "miss");
+    Response::of(&get(*address, "/weather")).assert(200, "rain", "miss");
 }

@@ -1,4 +1,4 @@
-//! What it asks for: targets, URLs, logs, keys, headers and bodies.
+//! The requests that a load sends: targets, URLs, logs, keys, headers and bodies.
 
 use std::{collections::BTreeSet, fs::File, io::Write};
 
@@ -10,18 +10,18 @@ use super::{
 };
 use crate::{running::Running, support::Sandbox};
 
-/// A server that is well, whatever it is asked.
-fn well() -> (Sandbox, Stub) {
+/// A server that answers every request with 200.
+fn ok_server() -> (Sandbox, Stub) {
     (Sandbox::new(), Stub::new(|_| ok("well")))
 }
 
-fn paths(asked: &[Request]) -> Vec<&str> {
-    asked.iter().map(Request::path).collect()
+fn paths(requests: &[Request]) -> Vec<&str> {
+    requests.iter().map(Request::path).collect()
 }
 
 #[test]
-fn targets_are_asked_one_after_the_other() {
-    let (sandbox, stub) = well();
+fn targets_are_requested_in_order() {
+    let (sandbox, stub) = ok_server();
     std::fs::create_dir(sandbox.path().join("folder")).unwrap();
     sandbox.file("folder/news.json", "{\"news\": 1}");
     let text = format!(
@@ -30,35 +30,35 @@ fn targets_are_asked_one_after_the_other() {
         stub.url("/b"),
     );
     sandbox.file("folder/targets.txt", &text);
-    // A target's own header goes before that of the command line.
+    // A target's own header overrides that of the command line.
     let headers = ["-H", "X-Team: other", "-H", "X-More: 1"];
     let some = ["--targets", "folder/targets.txt", "-c", "1", "-n", "3"];
     let report = measure(&sandbox, &[&some[..], &headers].concat());
     assert_eq!((&report["requests"], &report["bytes_out"]["total"]), (&3.into(), &11.into()));
-    let asked = stub.all();
-    assert_eq!(paths(&asked), ["/a", "/b", "/a"]);
-    assert_eq!((asked[0].header("x-team"), asked[0].header("x-more")), (vec!["web"], vec!["1"]));
+    let requests = stub.all();
+    assert_eq!(paths(&requests), ["/a", "/b", "/a"]);
+    assert_eq!((requests[0].header("x-team"), requests[0].header("x-more")), (vec!["web"], vec!["1"]));
     assert_eq!(
-        (asked[1].header("x-team"), asked[1].header("content-type")),
+        (requests[1].header("x-team"), requests[1].header("content-type")),
         (vec!["other"], vec!["application/json"])
     );
     assert!(
-        asked[1].head.starts_with("POST /b HTTP/1.1\r\n") && asked[1].body == "{\"news\": 1}",
-        "{asked:?}"
+        requests[1].head.starts_with("POST /b HTTP/1.1\r\n") && requests[1].body == "{\"news\": 1}",
+        "{requests:?}"
     );
 
-    // How long a body is is told once.
-    assert_eq!(asked[1].header("content-length"), ["11"]);
+    // `Content-Length` is sent once.
+    assert_eq!(requests[1].header("content-length"), ["11"]);
 
     let line = format!("{{\"method\":\"PUT\",\"url\":\"{}\",\"body\":\"Rk9P\"}}\n", stub.url("/c"));
     sandbox.file("targets.json", &line);
     measure(&sandbox, &["--targets", "targets.json", "-c", "1", "-n", "1"]);
-    let asked = stub.all();
-    assert!(asked[0].head.starts_with("PUT /c ") && asked[0].body == "FOO", "{asked:?}");
+    let requests = stub.all();
+    assert!(requests[0].head.starts_with("PUT /c ") && requests[0].body == "FOO", "{requests:?}");
 }
 
 #[test]
-fn a_malformed_line_stops_it_before_anything_is_sent() {
+fn malformed_line_is_refused_before_any_request() {
     let origin = Origin::new(r#"{"body": "b", "stages": [{"at": 0}]}"#);
     let url = origin.url("/");
     for (flag, name, text, place, remedy) in [
@@ -79,23 +79,23 @@ fn a_malformed_line_stops_it_before_anything_is_sent() {
         ),
     ] {
         origin.sandbox.file(name, &text);
-        let said = load(&origin.sandbox, &[flag, name, "--rate", "100/s", "-n", "10"]);
-        said.assert_refused(2, &[place, remedy]);
-        assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
+        let output = load(&origin.sandbox, &[flag, name, "--rate", "100/s", "-n", "10"]);
+        output.assert_refused(2, &[place, remedy]);
+        assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
     }
     assert_eq!(origin.count()["total_requests"], 0);
 }
 
 #[test]
-fn urls_are_sieges() {
-    let (sandbox, stub) = well();
+fn urls_file_has_the_format_of_siege() {
+    let (sandbox, stub) = ok_server();
     let text = format!("HOST = {}\n$(HOST)/a\nhttp://${{HOST}}/b POST title=one\n", stub.address);
     sandbox.file("urls.txt", &text);
     measure(&sandbox, &["--urls", "urls.txt", "-c", "1", "-n", "4"]);
-    let asked = stub.all();
-    assert_eq!(paths(&asked), ["/a", "/b", "/a", "/b"]);
+    let requests = stub.all();
+    assert_eq!(paths(&requests), ["/a", "/b", "/a", "/b"]);
     assert_eq!(
-        (asked[1].body.as_str(), asked[1].header("content-type")),
+        (requests[1].body.as_str(), requests[1].header("content-type")),
         ("title=one", vec!["application/x-www-form-urlencoded"])
     );
 
@@ -103,8 +103,8 @@ fn urls_are_sieges() {
     sandbox.file("urls.txt", &text);
     let at_random = |seed: &str| {
         measure(&sandbox, &["--urls", "urls.txt", "--random", "--seed", seed, "-c", "1", "-n", "40"]);
-        let asked = stub.all();
-        asked.iter().map(|asked| asked.path().to_owned()).collect::<Vec<_>>()
+        let requests = stub.all();
+        requests.iter().map(|request| request.path().to_owned()).collect::<Vec<_>>()
     };
     let first = at_random("1");
     assert_eq!(first, at_random("1"));
@@ -129,33 +129,36 @@ fn log(sandbox: &Sandbox) {
 }
 
 #[test]
-fn a_log_is_replayed_at_its_pace_or_at_another() {
-    let (sandbox, stub) = well();
+fn log_is_replayed_at_a_speed_and_a_share() {
+    let (sandbox, stub) = ok_server();
     log(&sandbox);
     let replay = ["--replay", "access.log.gz", "--speed", "20", "--format", "json"];
     let url = stub.url("/v2/");
     let run = |more: &[&str]| {
-        let said = load(&sandbox, &[&[url.as_str()], &replay[..], more].concat());
-        let (left_out, rest) = said.stderr.split_once('\n').expect("a line");
+        let output = load(&sandbox, &[&[url.as_str()], &replay[..], more].concat());
+        let (left_out, rest) = output.stderr.split_once('\n').expect("a line");
         assert_eq!(left_out, "left out of the log: 1 with a method other than GET and HEAD");
         assert!(
-            [0, 98].contains(&said.code)
+            [0, 98].contains(&output.code)
                 && rest.lines().all(|line| line.starts_with("INVALID: the generator ")),
-            "{said:?}"
+            "{output:?}"
         );
-        (json(&said), stub.all())
+        (json(&output), stub.all())
     };
-    let (report, asked) = run(&[]);
+    let (report, requests) = run(&[]);
     // 59 gaps of 50 ms, twenty times as fast.
     assert_eq!((&report["requests"], &report["duration"]), (&60.into(), &147_500_000.into()));
     assert_eq!(report["stockade"]["schedule"], "60 replayed in 148ms");
-    let replayed: BTreeSet<_> = paths(&asked).into_iter().map(str::to_owned).collect();
-    assert_eq!((asked.len(), replayed.len(), replayed.contains("/v2/59?a")), (60, 60, true));
-    assert!(asked.iter().all(|asked| asked.header("user-agent")[0].starts_with("stockade/")), "{asked:?}");
+    let replayed: BTreeSet<_> = paths(&requests).into_iter().map(str::to_owned).collect();
+    assert_eq!((requests.len(), replayed.len(), replayed.contains("/v2/59?a")), (60, 60, true));
+    assert!(
+        requests.iter().all(|request| request.header("user-agent")[0].starts_with("stockade/")),
+        "{requests:?}"
+    );
 
     let share = |seed: &str| {
-        let (report, asked) = run(&["--share", "0.5", "--seed", seed]);
-        let paths: BTreeSet<_> = asked.iter().map(|asked| asked.path().to_owned()).collect();
+        let (report, requests) = run(&["--share", "0.5", "--seed", seed]);
+        let paths: BTreeSet<_> = requests.iter().map(|request| request.path().to_owned()).collect();
         assert_eq!(report["requests"], paths.len());
         paths
     };
@@ -163,17 +166,17 @@ fn a_log_is_replayed_at_its_pace_or_at_another() {
     assert!((15..45).contains(&some.len()) && some.is_subset(&replayed), "{some:?}");
     assert_eq!(some, share("1"));
     assert_ne!(some, share("2"));
-    // The first second's, and no more.
+    // Only the requests of the first second.
     let (report, _) = run(&["--duration", "50ms"]);
     assert_eq!(report["requests"], 20);
 }
 
 #[test]
-fn keys_are_drawn_and_caches_missed() {
-    let (sandbox, stub) = well();
+fn keys_follow_their_distribution_and_cache_bust_makes_urls_unique() {
+    let (sandbox, stub) = ok_server();
     let run = |url: &str, more: &[&str]| {
         measure(&sandbox, &[&[url, "-c", "1", "-n", "100"], more].concat());
-        stub.all().iter().map(|asked| asked.path().to_owned()).collect::<Vec<_>>()
+        stub.all().iter().map(|request| request.path().to_owned()).collect::<Vec<_>>()
     };
     let scanned = run(&stub.url("/{key:04}"), &["--keys", "scan:40"]);
     assert_eq!(
@@ -197,21 +200,21 @@ fn keys_are_drawn_and_caches_missed() {
 }
 
 #[test]
-fn headers_methods_and_bodies_are_sent_as_they_were_typed() {
-    let (sandbox, stub) = well();
+fn headers_methods_and_bodies_of_the_command_line_are_sent() {
+    let (sandbox, stub) = ok_server();
     sandbox.file("body.txt", "a body");
     let url = stub.url("/a");
-    let asked = |more: &[&str]| {
+    let send_one = |more: &[&str]| {
         measure(&sandbox, &[&[url.as_str(), "-c", "1", "-n", "1"], more].concat());
         stub.next()
     };
-    let plain = asked(&[]);
+    let plain = send_one(&[]);
     assert!(plain.head.starts_with("GET /a HTTP/1.1\r\n"), "{plain:?}");
     assert_eq!(
         (plain.header("host"), plain.header("accept-encoding")),
         (vec![stub.address.to_string().as_str()], vec!["gzip"])
     );
-    let headers = asked(&[
+    let headers = send_one(&[
         "-H",
         "Host: news.example",
         "--header",
@@ -226,12 +229,12 @@ fn headers_methods_and_bodies_are_sent_as_they_were_typed() {
         (vec!["news.example"], vec!["br"])
     );
     assert_eq!(headers.header("x-team"), ["web", "infra"]);
-    let posted = asked(&["--body", "body.txt"]);
+    let posted = send_one(&["--body", "body.txt"]);
     assert!(posted.head.starts_with("POST ") && posted.body == "a body", "{posted:?}");
     assert_eq!(posted.header("content-length"), ["6"]);
-    let put = asked(&["--body", "body.txt", "--method", "PUT", "--no-keepalive"]);
+    let put = send_one(&["--body", "body.txt", "--method", "PUT", "--no-keepalive"]);
     assert!(put.head.starts_with("PUT ") && put.header("connection") == ["close"], "{put:?}");
-    assert!(asked(&["-X", "DELETE"]).head.starts_with("DELETE "));
+    assert!(send_one(&["-X", "DELETE"]).head.starts_with("DELETE "));
 
     let piped = ["load", &url, "-c", "1", "-n", "1", "--body", "-"];
     assert_done(&Running::start(&sandbox, &piped, "from a pipe").ended());
@@ -239,15 +242,15 @@ fn headers_methods_and_bodies_are_sent_as_they_were_typed() {
 }
 
 #[test]
-fn what_caches_say_is_counted() {
+fn outcomes_in_cache_headers_are_counted() {
     let sandbox = Sandbox::new();
     let stub = Stub::new(|request| {
-        let said = match request.path() {
+        let header = match request.path() {
             "/0" => "Cache-Status: stockade; fwd=uri-miss; detail=miss\r\n",
             "/1" => "X-Cache: HIT\r\n",
             _ => "Age: 7\r\n",
         };
-        super::stub::answer("200 OK", said, "")
+        super::stub::answer("200 OK", header, "")
     });
     let report = measure(&sandbox, &[&stub.url("/{key}"), "--keys", "scan:3", "-c", "1", "-n", "9"]);
     let outcomes = &report["stockade"]["outcomes"];

@@ -1,18 +1,18 @@
-//! What is told of it elsewhere is what it tells: the dashboard, and the manual.
+//! The dashboard and the manual name exactly the proxy's metrics, admin pages and log fields.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use serde_json::Value;
 
-use super::Proxied;
+use super::Setup;
 
-fn file(path: &str) -> String {
+fn read_file(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Every name of a metric that the proxy tells, those of its histograms with their three endings.
-fn told(metrics: &str) -> BTreeSet<String> {
+/// The names of all metrics; a histogram has three, with the suffixes of Prometheus.
+fn metric_names(metrics: &str) -> BTreeSet<String> {
     let kinds = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let names = kinds.flat_map(|(name, kind)| match kind {
         "histogram" => ["_bucket", "_sum", "_count"].map(|end| format!("{name}{end}")).to_vec(),
@@ -22,37 +22,41 @@ fn told(metrics: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_dashboard_asks_for_metrics_that_there_are_and_for_all_of_them() {
-    // With a limit on entries as well, which is told if there is one.
-    let proxied = Proxied::start(&["--max-entries", "1000"]);
-    let told = told(&super::of_admin(proxied.admin, "GET", "/metrics", "").body);
-    assert!(told.len() > 30, "{told:?}");
-    let dashboard: Value = serde_json::from_str(&file("deploy/grafana.json")).expect("JSON");
+fn dashboard_queries_every_metric_and_no_unknown_one() {
+    // The metric of the limit on entries exists only with a limit.
+    let setup = Setup::start(&["--max-entries", "1000"]);
+    let exported = metric_names(&super::admin_request(setup.admin, "GET", "/metrics", "").body);
+    assert!(exported.len() > 30, "{exported:?}");
+    let dashboard: Value = serde_json::from_str(&read_file("deploy/grafana.json")).expect("JSON");
     let text = dashboard.to_string();
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-    let asked: BTreeSet<String> = words
+    let queried: BTreeSet<String> = words
         .filter(|word| word.starts_with("stockade_") || word.starts_with("process_"))
         .map(str::to_owned)
         .collect();
-    assert!(asked.is_subset(&told), "not told: {:?}", asked.difference(&told).collect::<Vec<_>>());
-    let is_unasked =
-        |name: &&String| !asked.contains(*name) && !name.ends_with("_sum") && !name.ends_with("_count");
-    assert_eq!(told.iter().filter(is_unasked).collect::<Vec<_>>(), Vec::<&String>::new());
+    assert!(
+        queried.is_subset(&exported),
+        "not exported: {:?}",
+        queried.difference(&exported).collect::<Vec<_>>()
+    );
+    let is_unqueried =
+        |name: &&String| !queried.contains(*name) && !name.ends_with("_sum") && !name.ends_with("_count");
+    assert_eq!(exported.iter().filter(is_unqueried).collect::<Vec<_>>(), Vec::<&String>::new());
 }
 
 #[test]
 fn every_metric_page_and_field_of_the_log_is_documented() {
-    let manual = file("docs/reference/proxy.md") + &file("docs/reference/metrics.md");
-    let proxied = Proxied::start(&["--max-entries", "1000"]);
-    let metrics = super::of_admin(proxied.admin, "GET", "/metrics", "").body;
+    let manual = read_file("docs/reference/proxy.md") + &read_file("docs/reference/metrics.md");
+    let setup = Setup::start(&["--max-entries", "1000"]);
+    let metrics = super::admin_request(setup.admin, "GET", "/metrics", "").body;
     let names: Vec<_> =
         metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     assert!(names.len() > 25, "{names:?}");
     for name in names {
         assert!(manual.contains(&format!("`{name}`")) || manual.contains(&format!("`{name}{{")), "{name}");
     }
-    // It names all of its pages to whoever asks for another.
-    let pages = super::of_admin(proxied.admin, "GET", "/nothing-like-it", "").body;
+    // The response for an unknown page lists all pages.
+    let pages = super::admin_request(setup.admin, "GET", "/nothing-like-it", "").body;
     let pages: Vec<_> = pages.split("use one of: ").nth(1).expect("a list").trim().split(", ").collect();
     assert!(pages.len() >= 10, "{pages:?}");
     for page in pages {
@@ -60,11 +64,11 @@ fn every_metric_page_and_field_of_the_log_is_documented() {
             ["GET", "POST"].into_iter().any(|method| manual.contains(&format!("| `{method} {page}")));
         assert!(is_named, "{page}");
     }
-    let log = proxied.sandbox.path().join("access.log");
-    let config = file_of(&proxied).replace("format = \"none\"", "path = \"access.log\"");
-    let config = proxied.sandbox.file("logged.toml", &config);
-    let (_logged, address, _) = super::started(&proxied.sandbox, &config, &[]);
-    super::talk(
+    let log = setup.sandbox.path().join("access.log");
+    let config = config_file(&setup).replace("format = \"none\"", "path = \"access.log\"");
+    let config = setup.sandbox.file("logged.toml", &config);
+    let (_logged, address, _) = super::start_proxy(&setup.sandbox, &config, &[]);
+    super::send_request(
         address,
         "GET /news HTTP/1.1\r\nHost: a\r\nConnection: close\r\nUser-Agent: b\r\nReferer: c\r\n\r\n",
     );
@@ -81,6 +85,6 @@ fn every_metric_page_and_field_of_the_log_is_documented() {
     }
 }
 
-fn file_of(proxied: &Proxied) -> String {
-    fs::read_to_string(proxied.sandbox.path().join("stockade.toml")).expect("it is there")
+fn config_file(setup: &Setup) -> String {
+    fs::read_to_string(setup.sandbox.path().join("stockade.toml")).expect("it is there")
 }
