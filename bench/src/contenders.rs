@@ -12,12 +12,9 @@ mod quick_cache;
 mod stockade;
 mod tokio;
 
-use std::{hint::black_box, sync::Arc, time::Duration};
+use std::{hint::black_box, sync::Arc};
 
 use crate::stampede::{Stampeder, stampede};
-
-/// The time to live: longer than any measurement, so that no entry expires.
-pub const TTL: Duration = Duration::from_hours(1);
 
 /// A cached value.
 pub trait Value: Clone + Send + Sync + 'static {

@@ -4,7 +4,8 @@ use std::convert::Infallible;
 
 use moka::sync::Cache;
 
-use super::{Contender, TTL, Value};
+use super::{Contender, Value};
+use crate::clock::TTL;
 use crate::stampede::Coalesce;
 
 /// The synchronous cache.

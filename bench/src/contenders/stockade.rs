@@ -5,7 +5,8 @@ use std::{convert::Infallible, time::Duration};
 use stockade_cache::{Cache, Fetch, Limit, Strategy};
 use tokio::runtime::{Builder, Runtime};
 
-use super::{Contender, TTL, Value};
+use super::{Contender, Value};
+use crate::clock::TTL;
 use crate::stampede::Coalesce;
 
 /// Preset "stampede" with a limit and a time to live; the policy is the default one.

@@ -11,6 +11,7 @@ mod app;
 mod burst;
 mod clock;
 mod documents;
+mod fetch;
 mod gate;
 mod node_test;
 mod open;
@@ -20,8 +21,6 @@ mod runtime;
 mod shared_tier;
 mod target;
 mod tested_cache;
-
-use std::sync::Arc;
 
 #[cfg(feature = "http")]
 pub use app::{DocumentApp, DocumentError, RunningApp};
@@ -36,8 +35,3 @@ pub use shared_tier::{RunTierUrl, TierSettings};
 pub use target::EngineTarget;
 pub use tested_cache::TestedCache;
 pub use tokio_util::sync::CancellationToken;
-
-/// A drawn document does not exist any more. Its request fails, as the published test crashes on `not_found`.
-#[derive(Debug, thiserror::Error)]
-#[error("the source has no document `{0}` any more")]
-struct NotFound(Arc<str>);

@@ -333,7 +333,8 @@ impl<'a> IntervalSink<'a> {
 /// A measurement in the form of the record.
 fn note(cell: &Cell, repeat: u32, measured: Measurement) -> Run {
     let CacheCounters { requests, store } = &measured.counters;
-    let is_reported = measured.http.as_ref().is_none_or(|http| http.stats_provider == record::StatsProvider::Cache);
+    let is_reported =
+        measured.http.as_ref().is_none_or(|http| http.stats_provider == record::StatsProvider::Cache);
     Run {
         test: cell.test.clone(),
         arm: cell.arm.clone(),

@@ -25,6 +25,8 @@ mod guard;
 mod metrics;
 mod page;
 mod purge;
+mod request_body;
+mod response;
 mod server;
 mod service;
 mod stats;
@@ -49,7 +51,7 @@ pub use self::{
     token::{NewToken, TokenError},
     warm::WarmOutcome,
 };
-use self::{server::AdminLimits, service::AdminService, token::Token};
+use self::{request_body::AdminLimits, service::AdminService, token::Token};
 use crate::config::{self, Change};
 
 /// The operations that the admin listener needs from the proxy.

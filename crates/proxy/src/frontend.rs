@@ -61,8 +61,9 @@ use worker::{FrontendWorker, RunState};
 
 pub use body::{ClientBody, ClientBodyError};
 pub use counts::{CloseReason, FrontendCounts};
-pub use handler::{ConnectionInfo, Handler, HandlerResponse};
+pub use handler::{Handler, HandlerResponse};
 pub use settings::FrontendSettings;
+pub use state::ConnectionInfo;
 pub use tls::{CertificateFiles, CertificateLoadError, ServerCertificate};
 
 /// How long a thread may take to stop beyond its drain timeout; a thread that blocks is left behind.

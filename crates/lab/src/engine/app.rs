@@ -13,7 +13,8 @@ use stockade_model::{
 use stockade_source::{SourceBehavior, SourceUrl, StagedSource};
 
 use super::{
-    EngineError, NotFound, TestedCache, TierSettings,
+    EngineError, TestedCache, TierSettings,
+    fetch::NotFound,
     node_test::NodeTable,
     shared_tier::OpenTier,
     tested_cache::{LookupError, RunningCache},

@@ -24,8 +24,8 @@ use stockade_source::{SourceBehavior, StagedSource};
 use tokio::sync::mpsc;
 
 use super::{
-    NotFound,
     documents::{DocumentCount, DocumentDraw},
+    fetch::NotFound,
     gate::{Gate, Gated, GatedSource},
 };
 use crate::target::{CacheCounters, Measurement, Second};

@@ -24,7 +24,7 @@ use stockade_model::{
 use stockade_source::{StagedSource, VersionedDocument};
 use tokio::sync::oneshot;
 
-use super::tested_cache::fetch;
+use super::fetch::fetch;
 
 pub(super) use table::{Cached, NodeResult, NodeTable};
 

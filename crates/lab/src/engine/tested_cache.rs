@@ -10,7 +10,8 @@ use stockade_model::{seed::Seed, time::Runtime};
 use stockade_source::{StagedSource, VersionedDocument};
 
 use super::{
-    EngineError, NotFound,
+    EngineError,
+    fetch::fetch,
     node_test::{NodeCache, NodeTable, NodeTest},
     shared_tier::{OpenTier, TierSettings},
 };
@@ -145,15 +146,5 @@ impl<R: Runtime> RunningCache<R> {
             Self::Cache(cache, _) => cache.byte_usage().map(|bytes| bytes.peak),
             Self::NodeCache(_) => None,
         }
-    }
-}
-
-pub(super) async fn fetch<R: Runtime>(
-    source: Arc<StagedSource<R>>,
-    id: Arc<str>,
-) -> Result<VersionedDocument, Box<dyn std::error::Error + Send + Sync>> {
-    match source.fetch_stamped(&id).await? {
-        Some(stamped) => Ok(stamped),
-        None => Err(Box::from(NotFound(id))),
     }
 }

@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use stockade_load::{generator::LoadTestRun, summary::Summary, tally::Tally};
 use stockade_model::{
-    outcome::Outcomes,
     record::{self, Calls, HttpFigures, OpenFigures, Role},
     seed::Seed,
     units::milliseconds,
@@ -15,7 +14,7 @@ use super::{
     child::{Child, ChildArguments},
     fetch::get,
     probe,
-    sampler::{CacheReadings, Observations, Sampler, StopReason, TargetEndpoint},
+    sampler::{CacheReadings, Observations, Sampler, StopReason, TargetEndpoint, outcomes},
     settings::file_error,
 };
 use crate::target::{Environment, MeasureContext, Measurement};
@@ -140,15 +139,6 @@ fn start_origin(recipe: &RecipeSpec, environment: &Environment, folder: &Path) -
 /// The sum of the service times of all requests, failed ones included.
 fn service_sum(tally: &Tally) -> Duration {
     tally.response_sum.saturating_sub(tally.send_lag_sum)
-}
-
-/// The outcomes of all requests. Requests without a successful response are errors; responses without an outcome of the
-/// cache count as bypasses.
-pub(super) fn outcomes(tally: &Tally) -> Outcomes {
-    let failed = tally.requests() - tally.successes;
-    let reported = Outcomes { error: 0, ..tally.outcomes };
-    let unreported = tally.successes.saturating_sub(reported.requests());
-    Outcomes { error: failed, bypass: reported.bypass + unreported, ..reported }
 }
 
 /// Failed requests by error.

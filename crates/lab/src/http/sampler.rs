@@ -11,8 +11,10 @@ use stockade_cache::{RequestStats, StoreStats};
 use stockade_load::{
     generator::{CancellationToken, LoadProgress, LoadStart, Observer},
     sample::Sample,
+    tally::Tally,
 };
 use stockade_model::{
+    outcome::Outcomes,
     record::{self, CacheContents, Role, StatsProvider, Times, Usage},
     seed::Seed,
     units::format_duration,
@@ -222,7 +224,7 @@ impl Observer for Sampler<'_> {
         self.sent.extend(due.into_iter().map(|(probe, seed)| probe.send(self.url, seed)));
         (self.sink)(Second {
             second: progress.elapsed.as_secs().saturating_sub(1),
-            outcomes: super::measure::outcomes(progress.tally),
+            outcomes: outcomes(progress.tally),
             times: Times {
                 send_lag: progress.tally.times.send_lag.clone(),
                 ..progress.tally.times_of_successes.clone()
@@ -245,6 +247,15 @@ impl Observer for Sampler<'_> {
     fn on_sample(&mut self, _: &Sample) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// The outcomes of all requests. Requests without a successful response are errors; responses without an outcome of the
+/// cache count as bypasses.
+pub(super) fn outcomes(tally: &Tally) -> Outcomes {
+    let failed = tally.requests() - tally.successes;
+    let reported = Outcomes { error: 0, ..tally.outcomes };
+    let unreported = tally.successes.saturating_sub(reported.requests());
+    Outcomes { error: failed, bypass: reported.bypass + unreported, ..reported }
 }
 
 impl SampledProcess {

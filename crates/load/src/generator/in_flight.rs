@@ -4,6 +4,7 @@ use std::{cell::Cell, rc::Rc};
 
 use stockade_model::time::{Runtime, Time};
 
+// why a circle: a worker starts requests, and a request that is dropped half-way leaves its sample with its worker.
 use super::worker::LoadWorker;
 use crate::{
     client::StartTime,

@@ -1,6 +1,6 @@
 //! The status page.
 
-use super::{server::AdminResponse, service};
+use super::response::{AdminResponse, html};
 
 const HTML: &str = include_str!("page.html");
 
@@ -9,5 +9,5 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
                       frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
 pub(super) fn response() -> AdminResponse {
-    service::html(HTML, POLICY)
+    html(HTML, POLICY)
 }

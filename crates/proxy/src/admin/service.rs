@@ -4,14 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{
-    HeaderName, HeaderValue, Method, Request, Response, StatusCode,
-    header::{
-        ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, WWW_AUTHENTICATE,
-        X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
-    },
+    HeaderValue, Method, Request, StatusCode,
+    header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE},
 };
 use hyper::body::Incoming;
-use serde_json::{Value, json};
+use serde_json::json;
 use stockade_model::{
     nearest::remedy,
     time::{Live, Runtime},
@@ -21,7 +18,8 @@ use tokio::sync::{Semaphore, mpsc};
 use super::{
     Control, guard, metrics, page,
     purge::Purge,
-    server::{AdminBody, AdminLimits, AdminResponse, BodyError, read_body},
+    request_body::{AdminLimits, BodyError, read_body},
+    response::{AdminBody, AdminResponse, error, json, of_type, safe, text},
     token::Token,
     warm,
 };
@@ -175,46 +173,4 @@ impl<C: Control> AdminService<C> {
         let shown = |change: &crate::config::Change| json!({ "setting": change.setting, "needs_restart": change.needs_restart });
         json(StatusCode::OK, &json!({ "changes": changes.iter().map(shown).collect::<Vec<_>>() }))
     }
-}
-
-fn error(status: StatusCode, message: &str) -> AdminResponse {
-    json(status, &json!({ "error": message }))
-}
-
-fn json(status: StatusCode, value: &Value) -> AdminResponse {
-    of_type(status, "application/json", format!("{value:#}\n"))
-}
-
-fn text(status: StatusCode, text: impl Into<Bytes>) -> AdminResponse {
-    of_type(status, "text/plain; charset=utf-8", text)
-}
-
-fn of_type(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> AdminResponse {
-    let mut response = safe(status, AdminBody::Whole(Some(text.into())));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
-}
-
-/// A response that is not cached, framed, read by other sites or sniffed for another type.
-fn safe(status: StatusCode, page: AdminBody) -> AdminResponse {
-    let mut response = Response::new(page);
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    for (name, value) in [
-        (CACHE_CONTROL, "no-store"),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (X_FRAME_OPTIONS, "DENY"),
-        (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
-        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    response
-}
-
-/// An HTML response with its content security policy.
-pub(super) fn html(text: &'static str, policy: &'static str) -> AdminResponse {
-    let mut response = of_type(StatusCode::OK, "text/html; charset=utf-8", text);
-    response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
-    response
 }

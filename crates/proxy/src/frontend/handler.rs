@@ -1,12 +1,12 @@
 //! The seam between connections and the code that answers requests.
 
-use std::{error::Error as StdError, future::Future, net::SocketAddr, pin::Pin};
+use std::{error::Error as StdError, future::Future, pin::Pin};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 
-use super::body::ClientBody;
+use super::{body::ClientBody, state::ConnectionInfo};
 
 /// Answers requests.
 ///
@@ -29,12 +29,4 @@ pub enum HandlerResponse<B> {
     Ready(Response<B>),
     /// The future is dropped when the client closes its connection.
     Pending(Pin<Box<dyn Future<Output = Response<B>> + Send>>),
-}
-
-/// The connection that a request arrived on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConnectionInfo {
-    pub remote: SocketAddr,
-    pub local: SocketAddr,
-    pub is_tls: bool,
 }

@@ -4,6 +4,7 @@
 //! checks its parts note the time (some 20 ns, once a request).
 
 use std::{
+    net::SocketAddr,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{
@@ -19,7 +20,6 @@ use stockade_model::time::{Live, Runtime, Time};
 use super::{
     counts::{CloseReason, ThreadCounters, increment},
     deadline::{WaitStarts, deadline, shortest_timeout},
-    handler::ConnectionInfo,
     head::Rejection,
     scan::FramingScanner,
     settings::FrontendSettings,
@@ -29,6 +29,14 @@ use super::{
 const CANCELLED_FREE: u64 = 100;
 /// Stands for no time.
 const NONE: u64 = u64::MAX;
+
+/// The connection that a request arrived on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionInfo {
+    pub remote: SocketAddr,
+    pub local: SocketAddr,
+    pub is_tls: bool,
+}
 
 /// The state that the connections of a thread share.
 #[derive(Debug)]

@@ -21,9 +21,9 @@ use tokio::{io::AsyncWriteExt, net::TcpStream, sync::watch};
 use super::{
     connection::{self, discard_input},
     counts::{CloseReason, FrontendCounts, increment},
-    handler::{ConnectionInfo, Handler},
+    handler::Handler,
     listener::{BACKLOG, BoundSocket, ClientListener},
-    state::{CloseRequest, ConnectionContext, ConnectionState, ThreadContext},
+    state::{CloseRequest, ConnectionContext, ConnectionInfo, ConnectionState, ThreadContext},
     table::ConnectionTable,
     tls::TlsConfig,
 };

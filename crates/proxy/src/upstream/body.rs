@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use stockade_model::time::{Runtime, Time};
 use tokio::{task::AbortHandle, time::Sleep};
 
+// why a circle: the pool holds senders, a sender returns a body, and a body that was read gives its connection back to the pool.
 use super::{
     clock::UpstreamClock,
     error::UpstreamError,
