@@ -32,7 +32,7 @@ pub fn app(args: &AppArgs) -> Result<Exit, CommandError> {
     let app = DocumentApp::load(&args.config)?;
     let _ = ProcessLimits::raised();
     let cannot_start = |error: io::Error| CommandError::Usage(format!("cannot start: {error}"));
-    // Redis and databases are spoken to on it.
+    // It runs the clients of Redis and the databases.
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(cannot_start)?;
     let live = Live::on(runtime.handle().clone());
     let serving = Arc::new(runtime.block_on(app.start(live, Seed::from_entropy()))?);
@@ -42,7 +42,7 @@ pub fn app(args: &AppArgs) -> Result<Exit, CommandError> {
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
     };
     let settings = FrontendSettings {
-        // One, as of Node; Redis and the database are another's.
+        // One thread, as Node has; the clients of Redis and the database run on another runtime.
         threads: NonZeroUsize::MIN,
         connections_max: 100_000,
         ..FrontendSettings::default()

@@ -202,7 +202,7 @@ fn list<'a>(entries: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> String
 }
 
 impl StampedeArgs {
-    /// The strategies asked for, or else all of the published test.
+    /// The chosen strategies, or all of the published test.
     pub fn strategies(&mut self) -> Vec<NamedStrategy> {
         let named = std::mem::take(&mut self.strategy);
         if !named.is_empty() {

@@ -58,7 +58,7 @@ pub enum CommandError {
 }
 
 impl Exit {
-    /// The exit of a run. An interrupted run has not shown all that it had to show.
+    /// The exit of a run. An interrupted run lacks evidence.
     pub fn of(record: &Record) -> Self {
         match record.verdict {
             _ if record.interrupted => Self::Undecided,
@@ -69,7 +69,7 @@ impl Exit {
     }
 }
 
-/// Prints the help, or what is wrong with the arguments, without their secrets.
+/// Prints the help, or the error of an argument without its secrets.
 pub fn usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         eprint!("{}", masked_message(&error.render().to_string()));

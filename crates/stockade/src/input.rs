@@ -1,4 +1,4 @@
-//! What is read where a command was told to: a file, or standard input.
+//! An input of a command: a file, or standard input.
 
 use std::{
     fs::File,
@@ -8,15 +8,15 @@ use std::{
 
 use crate::exit::CommandError;
 
-/// A file, or standard input for `-`, of which no more than a bound is read.
+/// A file, or standard input for `-`, up to a bound.
 pub struct Input {
-    /// What it is called.
+    /// Its name in messages.
     pub name: String,
     reader: io::Take<Box<dyn Read>>,
 }
 
 impl Input {
-    /// Opens it. It has one byte more than `bytes_max` at most: whoever reads it can tell that it is too much.
+    /// Opens it. At most `bytes_max` and one more byte are read: with that byte, it is too large.
     pub fn open(path: &Path, bytes_max: u64) -> Result<Self, CommandError> {
         let is_stdin = path == Path::new("-");
         let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };

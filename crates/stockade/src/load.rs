@@ -1,4 +1,4 @@
-//! `stockade load`: sends requests when they are due and tells what became of them.
+//! `stockade load`: sends requests at their due times and reports the results.
 
 mod capacity;
 mod live;
@@ -31,7 +31,7 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
         Render::Fold(_) => None,
     };
     load.observes_samples = stream.is_some() || out.is_some();
-    // Before a file is made that nothing would be in.
+    // Before the output files: a load that cannot start leaves no empty file.
     let ready = load.prepare()?;
     let mut live = LiveReport::new(&load, stream, out.as_ref())?;
     let LoadTestRun { summary, was_cancelled } = ready.run(&mut live, &stop_on_signals())?;
@@ -45,7 +45,7 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
             eprintln!("INVALID: {reason}");
         }
     }
-    // What was measured is told, whatever became of its samples.
+    // The report comes first: an output file that could not be written does not hide it.
     finished?;
     let is_valid = summary.generator.is_valid() && !was_cancelled;
     Ok(if is_valid { Exit::Done } else { Exit::Undecided })

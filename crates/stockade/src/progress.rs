@@ -1,4 +1,4 @@
-//! Progress on standard error: a bar at a terminal, nothing in a pipe. And Ctrl-C.
+//! Progress on standard error: a bar at a terminal, nothing in a pipe; cancellation by Ctrl-C.
 
 use std::{process, time::Duration};
 

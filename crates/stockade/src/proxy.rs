@@ -49,7 +49,7 @@ pub fn proxy(args: ProxyArgs) -> Result<Exit, CommandError> {
         report_reload(&runtime.block_on(server.reload()));
     }
     eprintln!("stopping: no new connections are accepted");
-    // Databases live on this runtime, so it goes on.
+    // The clients of databases run on this runtime, so it continues.
     let drained = runtime.block_on(async { spawn_blocking(|| server.drain()).await.unwrap_or_default() });
     eprintln!("{} requests were completed, {} aborted", drained.finished, drained.aborted);
     Ok(Exit::Done)

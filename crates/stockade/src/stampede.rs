@@ -69,13 +69,13 @@ pub fn stampede(mut args: StampedeArgs) -> Result<Exit, CommandError> {
     Ok(if starts.iter().any(|start| start.interrupted) { Exit::Undecided } else { Exit::Done })
 }
 
-/// Not read with the other arguments: what is wrong with one of those is shown, and a URL may hold a secret.
+/// Parsed after the other arguments: clap shows an invalid argument, and a URL may contain a secret.
 fn source(args: &StampedeArgs) -> Result<SourceUrl, CommandError> {
     let Some(written) = &args.source else { return Ok(SourceUrl::default()) };
     written.parse().map_err(|error| CommandError::Usage(format!("--source: {error}")))
 }
 
-/// Who writes: the mailbox's settings make sense only with a mailbox.
+/// The writer. Settings of the mailbox need a mailbox.
 fn writer(args: &StampedeArgs) -> Result<Writer, CommandError> {
     match (args.writer, args.store_cost, args.call_timeout) {
         (WriterName::Direct, None, None) => Ok(Writer::Direct),

@@ -145,7 +145,10 @@ pub fn selector(text: &str, names: Names<'_>) -> Result<Selector, String> {
     let Some((path, window)) = text.split_once('(') else { return named(text, names) };
     let selector = named(path, names)?;
     if !selector.metric.has_windows {
-        return Err(format!("`{}` is told of a whole run only: leave its window out", selector.metric.name));
+        return Err(format!(
+            "`{}` has a value for a whole run only: remove its window",
+            selector.metric.name
+        ));
     }
     let window = window_of(window.strip_suffix(')').unwrap_or(window))?;
     Ok(Selector { window: Some(window), at: 0..text.len(), ..selector })
@@ -527,7 +530,7 @@ mod tests {
             ("failed(1..5s) == 0", "`1` has no unit: write `1ms` or `1s`", "failed(1..5s)"),
             (
                 "waiters(1s..5s) == 0",
-                "`waiters` is told of a whole run only: leave its window out",
+                "`waiters` has a value for a whole run only: remove its window",
                 "waiters(1s..5s)",
             ),
             ("response.p99 <= 24min", "`min` is no unit of time: use ns, us, ms, s, m, h or d", "24min"),

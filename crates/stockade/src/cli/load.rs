@@ -217,7 +217,7 @@ fn method(text: &str) -> Result<Method, String> {
     let upper = text.to_uppercase();
     match text.parse::<Method>() {
         Ok(method) if text == upper => Ok(method),
-        Ok(_) => Err(format!("methods are told apart by case: write {upper}")),
+        Ok(_) => Err(format!("methods are case-sensitive: write {upper}")),
         Err(_) => Err("write a method, such as GET, POST or PURGE".to_owned()),
     }
 }

@@ -17,17 +17,17 @@ use crate::{
     progress::stop_on_signals,
 };
 
-/// Every trial is told on standard error, what was found on standard output.
+/// Each trial is a line on standard error; the result is on standard output.
 pub fn search(args: LoadArgs, bounds: &Bounds) -> Result<Exit, CommandError> {
     let is_json = match args.format.name {
         "json" => true,
         "text" => false,
         other => {
-            return Err(CommandError::Usage(format!("a search is told as text or json, not as {other}")));
+            return Err(CommandError::Usage(format!("--capacity has --format text or json, not {other}")));
         }
     };
     if args.out.is_some() {
-        return Err(CommandError::Usage("a search makes many runs: leave --out out".to_owned()));
+        return Err(CommandError::Usage("--capacity makes many runs: remove --out".to_owned()));
     }
     let least = SearchOptions::new(args.from.unwrap_or(resolve::LEAST));
     let settings = SearchOptions {
@@ -50,16 +50,16 @@ pub fn search(args: LoadArgs, bounds: &Bounds) -> Result<Exit, CommandError> {
         if was_cancelled {
             break;
         }
-        // What one trial has put into a cache the next one would find.
+        // New numbers, so that a trial does not find the entries of the last one in a cache.
         load.first_request += summary.measured.requests() + summary.dropped;
         let held = bounds.judge(&summary);
         let p99 = summary.measured.latencies().quantile(0.99).map_or_else(|| "-".to_owned(), format_duration);
         eprintln!("{:>12}  trial {}  p99 {p99:>8}  {held}", trial.rate.to_string(), trial.repeat + 1);
-        search.record(trial, held).expect("it asked for this one");
+        search.record(trial, held).expect("the trial that was due");
     }
     let found = search.result();
-    let told = if is_json { as_json(bounds, &found) } else { as_text(bounds, &found) };
-    io::stdout().write_all(told.as_bytes()).map_err(CommandError::Output)?;
+    let report = if is_json { as_json(bounds, &found) } else { as_text(bounds, &found) };
+    io::stdout().write_all(report.as_bytes()).map_err(CommandError::Output)?;
     let is_found = found.highest_passed.is_some()
         && found.status != SearchStatus::Running
         && !found.is_generator_limited();
@@ -73,10 +73,10 @@ fn as_text(bounds: &Bounds, found: &SearchResult<'_>) -> String {
         text.push_str(&["its trials disagreed at ", &rates.join(", "), "\n"].concat());
     }
     if found.status == SearchStatus::Running {
-        text.push_str("INVALID: interrupted before more was known\n");
+        text.push_str("INVALID: interrupted before the search ended\n");
     }
     if found.is_generator_limited() {
-        text.push_str("INVALID: it was the generator that did not follow; what is tested may bear more\n");
+        text.push_str("INVALID: the generator was too slow; the server may bear more\n");
     }
     text
 }

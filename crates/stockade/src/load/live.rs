@@ -1,4 +1,4 @@
-//! A load while it goes on: a line at a terminal, samples to where they go.
+//! A load in progress: a line at a terminal, samples to their outputs.
 
 use std::{
     fs::File,
@@ -18,10 +18,10 @@ use stockade_model::units::{format_count, format_duration, format_span};
 
 use crate::{cli::Out, exit::CommandError};
 
-/// How a stream is begun.
+/// Starts a stream of samples.
 type Begin = fn(&RunHeader) -> Box<dyn SampleEncoder>;
 
-/// Follows a load.
+/// The progress and the sample outputs of a load.
 pub struct LiveReport {
     id: String,
     traffic: Arc<Traffic>,
@@ -32,7 +32,7 @@ pub struct LiveReport {
 }
 
 impl LiveReport {
-    /// With a report on standard output that is written as it comes, and a file, if there are any.
+    /// Creates the file of `--out`, if there is one. `stream` writes samples to standard output.
     pub fn new(load: &LoadTest, stream: Option<Begin>, out: Option<&Out>) -> Result<Self, CommandError> {
         let mut waiting: Vec<(Begin, Box<dyn Write>)> = Vec::new();
         if let Some(stream) = stream {
@@ -63,7 +63,7 @@ impl LiveReport {
         })
     }
 
-    /// Writes all that is left to write.
+    /// Writes the last samples.
     pub fn finish(&mut self) -> Result<(), CommandError> {
         self.bar.finish_and_clear();
         for output in self.outputs.drain(..) {

@@ -1,4 +1,4 @@
-//! What was typed becomes a load.
+//! Turns the arguments into a load.
 
 use std::{num::NonZeroUsize, path::Path, sync::Arc, time::Duration};
 
@@ -18,14 +18,14 @@ use stockade_model::seed::Seed;
 
 use crate::{cli::LoadArgs, exit::CommandError, input::Input};
 
-/// Where nothing says when to end.
+/// The duration of a load without `--duration` and `--requests`.
 const DURATION: Duration = Duration::from_secs(10);
-/// A search begins here.
+/// The first rate of a search.
 pub const LEAST: Rate = match Rate::new(100, Duration::from_secs(1)) {
     Some(rate) => rate,
     None => unreachable!(),
 };
-/// Bodies are no larger.
+/// The maximum size of `--body`.
 const BODY_BYTES_MAX: u64 = 256 << 20;
 
 pub fn load(args: LoadArgs) -> Result<LoadTest, CommandError> {
@@ -35,12 +35,12 @@ pub fn load(args: LoadArgs) -> Result<LoadTest, CommandError> {
     Ok(with_plan(args, traffic, plan))
 }
 
-/// The same for a search, at one of its rates.
+/// One trial of a search, at this rate.
 pub fn trial(args: LoadArgs, rate: Rate) -> Result<LoadTest, CommandError> {
     check(&args)?;
     if args.replay.is_some() {
         return Err(usage(
-            "a log has a pace of its own, and a search tries one rate after the other: leave one out",
+            "a log has its own rate, and a search sets the rate: remove --replay or --capacity",
         ));
     }
     let (traffic, _) = traffic(&args)?;
@@ -48,7 +48,7 @@ pub fn trial(args: LoadArgs, rate: Rate) -> Result<LoadTest, CommandError> {
     Ok(with_plan(args, traffic, plan))
 }
 
-/// What one rate of a search is.
+/// The plan of a trial.
 pub fn trial_plan(rate: Rate, args: &LoadArgs) -> Result<Plan, CommandError> {
     warmed(constant(rate, args)?, args)
 }
@@ -57,25 +57,25 @@ fn warmed(plan: Plan, args: &LoadArgs) -> Result<Plan, CommandError> {
     match args.warmup {
         Duration::ZERO => Ok(plan),
         lasts => plan.with_warmup(lasts).ok_or_else(|| {
-            usage("--warmup needs a rate or connections to begin with: a burst, or a pause, has neither")
+            usage("--warmup needs a load that starts with a rate or connections, not with a burst or a pause")
         }),
     }
 }
 
-/// What was typed and would mean nothing.
+/// Refuses arguments that would have no effect.
 fn check(args: &LoadArgs) -> Result<(), CommandError> {
-    // clap would not say so where the option that is asked for excludes another one.
+    // clap's `requires` says nothing where the required option conflicts with another one.
     for (is_there, is_asked_for, message) in [
-        (args.think.is_some(), args.connections.is_some(), "--think is of users: it goes with --connections"),
+        (args.think.is_some(), args.connections.is_some(), "--think needs --connections"),
         (
             args.speed.is_some() || args.share.is_some(),
             args.replay.is_some(),
-            "--speed and --share are of a log: they go with --replay",
+            "--speed and --share need --replay",
         ),
         (
             args.from.is_some() || args.to.is_some() || args.repeats.is_some() || args.precision.is_some(),
             args.capacity.is_some(),
-            "--from, --to, --repeats and --precision are of a search: they go with --capacity",
+            "--from, --to, --repeats and --precision need --capacity",
         ),
     ] {
         if is_there && !is_asked_for {
@@ -84,18 +84,18 @@ fn check(args: &LoadArgs) -> Result<(), CommandError> {
     }
     let has_rate = args.rate.is_some() || args.capacity.is_some();
     if args.arrivals.is_some() && !has_rate {
-        return Err(usage(
-            "--arrivals say how requests of a --rate are spread; a schedule's file says it itself",
-        ));
+        return Err(usage("--arrivals needs --rate or --capacity; a schedule file has its own `arrivals`"));
     }
     if args.speed.is_some() && (args.rate.is_some() || args.connections.is_some() || args.burst.is_some()) {
-        return Err(usage("--speed is of the log's own pace: leave it out, or the other pace"));
+        return Err(usage(
+            "--speed is relative to the times of the log: remove it, or --rate, --connections or --burst",
+        ));
     }
     if args.max_in_flight.is_some() && args.connections.is_some() {
-        return Err(usage("--max-in-flight is for rates: of N --connections N are under way at most"));
+        return Err(usage("--max-in-flight needs a rate: N --connections have at most N requests in flight"));
     }
     if args.timeout.is_zero() {
-        return Err(usage("nobody can be answered in no time: write a longer --timeout"));
+        return Err(usage("--timeout is 0: write a longer one"));
     }
     Ok(())
 }
@@ -135,20 +135,18 @@ fn usage(message: impl ToString) -> CommandError {
     CommandError::Usage(message.to_string())
 }
 
-/// When a log has its requests asked.
+/// The due times of the requests of a log.
 type Due = Arc<[Duration]>;
 
-/// What is asked, and when, if it is a log that says so.
+/// The requests, and their due times if they come from a log.
 fn traffic(args: &LoadArgs) -> Result<(Traffic, Option<Due>), CommandError> {
     let seed = Seed(args.seed);
     let of_file = args.targets.is_some() || args.urls.is_some();
     if args.random && !of_file {
-        return Err(usage(
-            "--random is for --targets or --urls: one URL is always the same, and a log has its order",
-        ));
+        return Err(usage("--random needs --targets or --urls: one URL has no order, and a log has its own"));
     }
     if (of_file || args.replay.is_some()) && (args.method.is_some() || args.body.is_some()) {
-        return Err(usage("--method and --body are for one URL: a file of targets says them itself"));
+        return Err(usage("--method and --body need one URL: a file of targets has its own"));
     }
     let mut due = None;
     let mut order = if args.random { RequestOrder::Random } else { RequestOrder::Sequential };
@@ -163,20 +161,18 @@ fn traffic(args: &LoadArgs) -> Result<(Traffic, Option<Due>), CommandError> {
         (None, None, Some(file), None) => siege::open(file).map_err(usage)?,
         (None, None, None, Some(_)) => {
             return Err(usage(
-                "a log has paths only: write the URL of the server to ask, such as http://localhost:8080",
+                "a log has paths only: write the URL of the server, such as http://localhost:8080",
             ));
         }
-        (Some(_), ..) => return Err(usage("what is asked is one URL or a file of them, not both")),
+        (Some(_), ..) => return Err(usage("one URL or a file of them: remove one")),
         (None, ..) => {
-            return Err(usage(
-                "what is asked? Write a URL, such as http://localhost:8080/, or --targets FILE",
-            ));
+            return Err(usage("no URL: write one, such as http://localhost:8080/, or --targets FILE"));
         }
     };
     for target in &mut targets {
         add(&mut target.headers, &args.header);
     }
-    // What one run has put into a cache another one would find.
+    // From entropy: with the seed, a second run would find the entries of the first in the cache.
     let cache_bust = args.cache_bust.then(|| CacheBust::EveryRequest(Seed::from_entropy()));
     let variety = TrafficOptions { order, keys: args.keys, cache_bust };
     Ok((Traffic::new(targets, variety, seed).map_err(usage)?, due))
@@ -214,7 +210,7 @@ fn replayed(
     if let Some(share) = args.share {
         log = log.with_share(share, Seed(args.seed)).map_err(usage)?;
         if log.requests() == 0 {
-            return Err(usage(format!("--share {share} leaves nothing of the log: write a larger one")));
+            return Err(usage(format!("--share {share} leaves no request of the log: write a larger share")));
         }
     }
     if let Some(speed) = args.speed {
@@ -223,7 +219,7 @@ fn replayed(
     Ok(log.into_parts())
 }
 
-/// Those of the command line, where a target does not say otherwise.
+/// Adds the headers of the command line that a target does not set itself.
 fn add(headers: &mut HeaderMap, more: &[(HeaderName, HeaderValue)]) {
     let own: Vec<HeaderName> = headers.keys().cloned().collect();
     for (name, value) in more.iter().filter(|(name, _)| !own.contains(name)) {
@@ -231,10 +227,10 @@ fn add(headers: &mut HeaderMap, more: &[(HeaderName, HeaderValue)]) {
     }
 }
 
-/// When it is asked.
+/// The due times of the load.
 fn plan(args: &LoadArgs, due: Option<Due>) -> Result<Plan, CommandError> {
     let fixed = |what: &str| match args.duration {
-        Some(_) => Err(usage(format!("{what} takes as long as it takes: leave --duration out"))),
+        Some(_) => Err(usage(format!("{what} has its own duration: remove --duration"))),
         None => Ok(()),
     };
     let plan = match (args.rate, args.connections, args.burst, &args.schedule) {
@@ -268,7 +264,7 @@ fn plan(args: &LoadArgs, due: Option<Due>) -> Result<Plan, CommandError> {
             }
             None => {
                 return Err(usage(
-                    "how much is asked? Write --rate 425/s, --connections 64, --burst 1000 or --schedule FILE.toml",
+                    "no load: write --rate 425/s, --connections 64, --burst 1000 or --schedule FILE.toml",
                 ));
             }
         },
@@ -276,12 +272,12 @@ fn plan(args: &LoadArgs, due: Option<Due>) -> Result<Plan, CommandError> {
     Ok(args.requests.map_or(plan.clone(), |most| plan.with_requests_max(most)))
 }
 
-/// So many requests per time, for as long as was typed.
+/// A constant rate, until `--duration` or `--requests` ends it.
 fn constant(rate: Rate, args: &LoadArgs) -> Result<Plan, CommandError> {
     let is_by_chance = args.arrivals == Some(ArrivalProcess::Poisson);
     let lasts = match (args.duration, args.requests) {
         (Some(lasts), _) => lasts,
-        // Nobody knows when the last one comes.
+        // The due time of the last request is random.
         (None, Some(_)) if is_by_chance => DURATION_MAX,
         (None, Some(requests)) => rate.due(requests),
         (None, None) => DURATION,

@@ -380,7 +380,7 @@ fn input_errors_name_the_place_and_the_remedy() {
         (
             "metric",
             EXPERIMENT.replace(".source_loads(", ".waiters("),
-            &["`waiters` is told of a whole run only", "metric.toml:23:"],
+            &["`waiters` has a value for a whole run only", "metric.toml:23:"],
         ),
         (
             "crowd",

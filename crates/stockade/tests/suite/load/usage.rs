@@ -19,14 +19,9 @@ fn target_and_amount_are_given_exactly_once() {
     let sandbox = Sandbox::new();
     sandbox.file("targets.txt", "GET http://127.0.0.1:1/\n");
     for (arguments, words) in [
-        (&[][..], &["what is asked? Write a URL, such as http://localhost:8080/, or --targets FILE"][..]),
+        (&[][..], &["no URL: write one, such as http://localhost:8080/, or --targets FILE"][..]),
         (&["--rate", "5/s"], &["what is asked? Write a URL"]),
-        (
-            &[URL],
-            &[
-                "how much is asked? Write --rate 425/s, --connections 64, --burst 1000 or --schedule FILE.toml",
-            ],
-        ),
+        (&[URL], &["no load: write --rate 425/s, --connections 64, --burst 1000 or --schedule FILE.toml"]),
         (&[URL, "--rate", "5/s", "-c", "4"], &["'--rate <N/s>' cannot be used with '--connections <N>'"]),
         (&[URL, "--rate", "5/s", "--burst", "4"], &["'--rate <N/s>' cannot be used with '--burst <N>'"]),
         (&[URL, "--rate", "5/s", "--rate", "6/s"], &["'--rate <N/s>' cannot be used multiple times"]),
@@ -35,24 +30,27 @@ fn target_and_amount_are_given_exactly_once() {
             &["'--rate <N/s>' cannot be used with '--capacity <BOUNDS>'"],
         ),
         (&[URL, URL, "-c", "1"], &["unexpected argument"]),
-        (&[URL, "--targets", "targets.txt", "-c", "1"], &["one URL or a file of them, not both"]),
+        (&[URL, "--targets", "targets.txt", "-c", "1"], &["one URL or a file of them: remove one"]),
         (&["--targets", "targets.txt", "--urls", "urls.txt", "-c", "1"], &["cannot be used with"]),
-        (&["--targets", "targets.txt", "-X", "PUT", "-c", "1"], &["a file of targets says them itself"]),
-        (&["--targets", "targets.txt"], &["how much is asked?"]),
-        (&["--replay", "access.log"], &["write the URL of the server to ask, such as http://localhost:8080"]),
-        (&[URL, "--rate", "5/s", "--random"], &["--random is for --targets or --urls"]),
-        (&[URL, "--speed", "2", "-c", "1"], &["--speed and --share are of a log: they go with --replay"]),
-        (&[URL, "--rate", "5/s", "--think", "5ms"], &["--think is of users: it goes with --connections"]),
-        (&[URL, "--rate", "5/s", "--to", "9/s"], &["they go with --capacity"]),
-        (&[URL, "--burst", "5", "-d", "1s"], &["a burst takes as long as it takes: leave --duration out"]),
-        (&[URL, "--burst", "5", "--warmup", "1s"], &["--warmup needs a rate or connections to begin with"]),
-        (&[URL, "-c", "1", "--arrivals", "poisson"], &["--arrivals say how requests of a --rate are spread"]),
-        (&[URL, "-c", "1", "--max-in-flight", "5"], &["--max-in-flight is for rates"]),
+        (&["--targets", "targets.txt", "-X", "PUT", "-c", "1"], &["a file of targets has its own"]),
+        (&["--targets", "targets.txt"], &["no load: write --rate 425/s"]),
+        (&["--replay", "access.log"], &["write the URL of the server, such as http://localhost:8080"]),
+        (&[URL, "--rate", "5/s", "--random"], &["--random needs --targets or --urls"]),
+        (&[URL, "--speed", "2", "-c", "1"], &["--speed and --share need --replay"]),
+        (&[URL, "--rate", "5/s", "--think", "5ms"], &["--think needs --connections"]),
+        (&[URL, "--rate", "5/s", "--to", "9/s"], &["--precision need --capacity"]),
+        (&[URL, "--burst", "5", "-d", "1s"], &["a burst has its own duration: remove --duration"]),
+        (
+            &[URL, "--burst", "5", "--warmup", "1s"],
+            &["--warmup needs a load that starts with a rate or connections"],
+        ),
+        (&[URL, "-c", "1", "--arrivals", "poisson"], &["--arrivals needs --rate or --capacity"]),
+        (&[URL, "-c", "1", "--max-in-flight", "5"], &["--max-in-flight needs a rate"]),
         (
             &[URL, "--replay", "access.log", "--speed", "2", "--rate", "5/s"],
-            &["--speed is of the log's own pace: leave it out, or the other pace"],
+            &["--speed is relative to the times of the log: remove it, or --rate, --connections or --burst"],
         ),
-        (&[URL, "--replay", "access.log", "--capacity", "p99 < 5ms"], &["a log has a pace of its own"]),
+        (&[URL, "--replay", "access.log", "--capacity", "p99 < 5ms"], &["a log has its own rate"]),
         (&[URL, "-c", "1", "--http2", "--no-keepalive"], &["cannot be used with"]),
         (&[URL, "-c", "1", "--insecure", "--ca", "ca.pem"], &["cannot be used with"]),
         (&[URL, "-c", "1", "--timeot", "1s"], &["a similar argument exists: '--timeout'"]),
@@ -121,7 +119,7 @@ fn impossible_loads_are_refused_before_any_request() {
     for (arguments, words) in [
         (&[URL, "--rate", "5/s", "-d", "0"][..], &["the load has no requests: write a longer time"][..]),
         (&[URL, "--rate", "5/s", "-d", "60d"], &["longer than 30 days: write a shorter time"]),
-        (&[URL, "-c", "1", "--timeout", "0"], &["write a longer --timeout"]),
+        (&[URL, "-c", "1", "--timeout", "0"], &["--timeout is 0: write a longer one"]),
         (
             &[URL, "-c", "1", "--keys", "scan:5"],
             &["write `{key}` into a path or a query, or remove `--keys scan:5`"],
@@ -149,9 +147,9 @@ fn impossible_loads_are_refused_before_any_request() {
         (&[URL, "--capacity", "p99 < 5ms", "--precision", "2"], &["such as 0.05 for 5 %"]),
         (
             &[URL, "--capacity", "p99 < 5ms", "--format", "siege"],
-            &["a search is told as text or json, not as siege"],
+            &["--capacity has --format text or json, not siege"],
         ),
-        (&[URL, "--capacity", "p99 < 5ms", "--out", "all.json"], &["leave --out out"]),
+        (&[URL, "--capacity", "p99 < 5ms", "--out", "all.json"], &["remove --out"]),
         (&[URL, "-c", "1000000"], &["1000000 connections need as many"]),
     ] {
         refused(&sandbox, arguments, words);
