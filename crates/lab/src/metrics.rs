@@ -10,6 +10,7 @@ use stockade_cache::{RequestStats, StoreStats};
 use stockade_model::{
     histogram::Histogram,
     record::{Role, Run},
+    telemetry::MetricKind,
     units::milliseconds,
 };
 
@@ -53,15 +54,26 @@ pub struct Metric {
 #[derive(Clone, Copy)]
 enum Figure {
     Computed(fn(&Raw<'_>) -> Option<f64>),
-    /// The counter of the cache with this field name.
-    Counter(&'static str),
+    /// The counter or gauge of the cache with this field name.
+    Reported(&'static str, MetricKind),
 }
 
 impl Metric {
-    fn figure(&self, raw: &Raw<'_>) -> Option<f64> {
+    fn computed(&self, raw: &Raw<'_>) -> Option<f64> {
         match self.figure {
             Figure::Computed(figure) => figure(raw),
-            Figure::Counter(field) => raw.run.counters.get(field).copied(),
+            Figure::Reported(..) => None,
+        }
+    }
+
+    /// Reads a counter or gauge from the record, which leaves out counters of 0.
+    fn reported(&self, run: &Run) -> Option<f64> {
+        match self.figure {
+            Figure::Reported(field, MetricKind::Counter) if !run.counters.is_empty() => {
+                Some(run.counters.get(field).copied().unwrap_or_default())
+            }
+            Figure::Reported(field, _) => run.counters.get(field).copied(),
+            Figure::Computed(_) => None,
         }
     }
 
@@ -82,14 +94,15 @@ pub fn metrics() -> impl Iterator<Item = &'static Metric> + Clone {
 
 /// `cache.FIELD` for each counter of the cache, unless a metric above has that name.
 static COUNTERS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
-    let requests = RequestStats::METRICS.iter().map(|metric| (metric.field, metric.help));
-    let store = StoreStats::METRICS.iter().map(|metric| (metric.field, metric.help));
-    let named = requests.chain(store).map(|(field, help)| (format!("cache.{field}"), field, help));
+    let requests = RequestStats::METRICS.iter().map(|metric| (metric.field, metric.kind, metric.help));
+    let store = StoreStats::METRICS.iter().map(|metric| (metric.field, metric.kind, metric.help));
+    let named =
+        requests.chain(store).map(|(field, kind, help)| (format!("cache.{field}"), field, kind, help));
     named
         .filter(|(name, ..)| !OF_RUNS.iter().any(|metric| metric.name == name))
-        .map(|(name, field, help)| Metric {
+        .map(|(name, field, kind, help)| Metric {
             help: Some(help.trim()),
-            figure: Figure::Counter(field),
+            figure: Figure::Reported(field, kind),
             ..count(name.leak(), |_| None)
         })
         .collect()

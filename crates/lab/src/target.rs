@@ -7,6 +7,7 @@
 
 use std::{
     any::Any,
+    borrow::Cow,
     cell::RefCell,
     collections::{BTreeMap, HashMap},
     fmt,
@@ -21,6 +22,7 @@ use stockade_model::{
     outcome::Outcomes,
     record::{self, Times},
     seed::Seed,
+    telemetry::{Declaration, MetricKind},
 };
 use stockade_source::{SourceUrl, documents::NamedDocument};
 use tokio_util::sync::CancellationToken;
@@ -227,13 +229,21 @@ impl CacheCounters {
         if self.store.reclaims > 0 { self.store.reclaims } else { self.store.evicted_size }
     }
 
-    /// Every counter and gauge that has a value, by the name of its field.
+    /// Every gauge that has a value and every counter above 0, by the name of its field.
     #[must_use]
-    pub fn by_name(&self) -> BTreeMap<String, f64> {
-        let requests =
-            RequestStats::METRICS.iter().map(|metric| (metric.field, (metric.read)(&self.requests)));
-        let store = StoreStats::METRICS.iter().map(|metric| (metric.field, (metric.read)(&self.store)));
-        requests.chain(store).filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    pub fn by_name(&self) -> BTreeMap<Cow<'static, str>, f64> {
+        fn values<S>(
+            snapshot: &S,
+            metrics: &[Declaration<S>],
+        ) -> impl Iterator<Item = (Cow<'static, str>, f64)> {
+            metrics.iter().filter_map(|metric| {
+                let value = (metric.read)(snapshot)?;
+                let is_kept = value > 0.0 || metric.kind == MetricKind::Gauge;
+                is_kept.then_some((Cow::Borrowed(metric.field), value))
+            })
+        }
+        let requests = values(&self.requests, RequestStats::METRICS);
+        requests.chain(values(&self.store, StoreStats::METRICS)).collect()
     }
 }
 

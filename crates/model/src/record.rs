@@ -5,7 +5,7 @@
 
 mod http;
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{Deserialize, Serialize};
 
@@ -119,9 +119,10 @@ pub struct Run {
     pub episodes: u64,
     #[serde(default)]
     pub cache: CacheFigures,
-    /// Every counter and gauge of the cache, by the name of its field; empty if the cache does not report them.
+    /// Every gauge of the cache, and every counter above 0, by the name of its field; empty if the cache does not report
+    /// them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub counters: BTreeMap<String, f64>,
+    pub counters: BTreeMap<Cow<'static, str>, f64>,
     /// The number of failed requests for each error message.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, u64>,

@@ -80,7 +80,7 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "xfetch",
-        summary: "one background refresh, started at random, more likely towards the end of the ttl",
+        summary: "one background refresh, at random, likelier towards the end of the ttl",
         strategy: Strategy { refresh: Refresh::XFetch { beta: 1.0 }, ..COALESCED },
     },
     Preset {

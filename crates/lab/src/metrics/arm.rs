@@ -182,7 +182,7 @@ impl ArmFigures {
             outcomes: is_known("outcomes.hit").then_some(outcomes),
             bytes_in: ByteFigures { total: bytes, mean: ratio(bytes, requests) },
             source_loads: is_known("source_loads").then_some(loads),
-            amplification: ratio(loads, sum(|run| run.episodes)),
+            amplification: ratio(loads, sum(|run| run.episodes)).filter(|_| is_known("amplification")),
             loads_per_request: ratio(loads, requests).filter(|_| is_known("loads_per_request")),
             open: runs().filter_map(|run| run.load.open()).map(OpenTotals::of).reduce(OpenTotals::with),
             hit_ratio: outcomes.hit_ratio().filter(|_| is_known("hit_ratio")),

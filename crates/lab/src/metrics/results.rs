@@ -96,7 +96,7 @@ fn figures(
 ) -> BTreeMap<(&'static str, Option<FigureWindow>), f64> {
     let has_window = |metric: &&Metric| window.is_none() || metric.has_windows;
     let known = metrics().filter(has_window).filter(|metric| is_known(raw.run, metric.name));
-    known.filter_map(|metric| Some(((metric.name, window), metric.figure(raw)?))).collect()
+    known.filter_map(|metric| Some(((metric.name, window), metric.computed(raw)?))).collect()
 }
 
 /// Metrics that only the engine counts, that only our cache counts, and that an origin can count instead.
@@ -159,7 +159,8 @@ impl Evidence {
     /// The figure of a metric in the run or in a window; `None` where it does not apply.
     #[must_use]
     pub fn figure(&self, metric: &Metric, window: Option<FigureWindow>) -> Option<f64> {
-        self.figures.get(&(metric.name, window)).copied()
+        let computed = self.figures.get(&(metric.name, window)).copied();
+        computed.or_else(|| metric.reported(&self.run).filter(|_| window.is_none()))
     }
 }
 

@@ -18,13 +18,16 @@ pub fn render(record: &Record, _: &Results) -> String {
     let document = html! {
         (PreEscaped("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"))
         testsuites name="stockade" tests=(tests) failures=(failures) errors=(errors) {
+            (PreEscaped("\n"))
             testsuite name=(name) tests=(tests) failures=(failures) errors=(errors) timestamp=(record.started_at) {
+                (PreEscaped("\n"))
                 properties {
                     property name="stockade" value=(record.stockade) {}
                     property name="seed" value=(record.seed.0) {}
                     property name="clock" value=(summary::how(record)) {}
                 }
                 @for hypothesis in &record.hypotheses {
+                    (PreEscaped("\n"))
                     testcase classname=(name) name=(printable(&hypothesis.text)) {
                         @match hypothesis.verdict {
                             Verdict::Supported => {}
@@ -95,6 +98,14 @@ mod tests {
             ],
         });
         let record: Record = serde_json::from_value(record).unwrap();
-        insta::assert_snapshot!(render(&record, &Results::default()), @"");
+        insta::assert_snapshot!(render(&record, &Results::default()), @r#"
+        <?xml version="1.0" encoding="UTF-8"?>
+        <testsuites name="stockade" tests="3" failures="1" errors="1">
+        <testsuite name="A &amp; &quot;B&quot;" tests="3" failures="1" errors="1" timestamp="2026-11-23T10:00:00Z">
+        <properties><property name="stockade" value="0.1.0"></property><property name="seed" value="1"></property><property name="clock" value="one repeat; virtual time (computed; the source answers any number at once)"></property></properties>
+        <testcase classname="A &amp; &quot;B&quot;" name="holds"></testcase>
+        <testcase classname="A &amp; &quot;B&quot;" name="a &lt; �b"><failure type="refuted" message="a.failed &lt; 1: held in 0 of 1">refuted: a.failed &lt; 1: held in 0 of 1 (2 against 1)</failure></testcase>
+        <testcase classname="A &amp; &quot;B&quot;" name="few"><error type="inconclusive" message="a.failed &lt; 1: 1 of 5 repeats">inconclusive: a.failed &lt; 1: 1 of 5 repeats (2 against 1)</error></testcase></testsuite></testsuites>
+        "#);
     }
 }

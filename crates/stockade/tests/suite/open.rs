@@ -52,6 +52,24 @@ fn origin(lines: &str) -> String {
 }
 
 #[test]
+fn every_counter_of_the_cache_is_a_metric() {
+    let expect = r#"expect = [
+        "stampede.cache.loads == stampede.source_loads", "cache.loads_answered == cache.loads", "cache.stores > 0",
+        "cache.loads_failed == 0", "none.cache.waiters < stampede.cache.waiters",
+    ]"#;
+    let (start, _) = EXPERIMENT.split_once("expect").expect("a hypothesis");
+    let sandbox = Sandbox::new();
+    let file = sandbox.file("counters.toml", &[start, expect].concat());
+    let output = sandbox.stockade(&["run", &file, "--out", "record"]);
+    assert_eq!(output.code, 0, "{}{}", output.stdout, output.stderr);
+    let record = fs::read_to_string(sandbox.path().join("record/record.json")).expect("a record");
+    let record: Value = serde_json::from_str(&record).expect("JSON");
+    let counters = &record["runs"][0]["counters"];
+    assert!(counters["loads"].as_f64().is_some_and(|loads| loads > 0.0), "{counters}");
+    assert!(counters.get("loads_failed").is_none(), "a counter of 0 is left out: {counters}");
+}
+
+#[test]
 fn every_report_is_a_fold_over_the_record() {
     let sandbox = Sandbox::new();
     let file = sandbox.file("expiry.toml", EXPERIMENT);

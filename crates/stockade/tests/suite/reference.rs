@@ -40,6 +40,7 @@ fn generated_blocks_agree_with_the_program() {
     let mut expected: BTreeSet<String> = [
         "sources",
         "metrics",
+        "cache counters",
         "cache metrics",
         "proxy metrics",
         "policies",

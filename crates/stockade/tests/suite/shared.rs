@@ -112,7 +112,7 @@ fn unusable_redis_is_reported_with_the_remedy() {
         (format!("{}/99", with(":sesame")), "check the URL"),
         ("redis://:sesame@127.0.0.1:1".to_owned(), "check the host and the port"),
         ("redis://:sesame@host.invalid".to_owned(), "check the host and the port"),
-        (with(":sesame").replace("redis", "rediss"), "whether it speaks TLS"),
+        (with(":sesame").replace("redis", "rediss"), "that it speaks TLS"),
     ] {
         let arm = "[[arm]]\nname = \"a\"\ncache.strategy = \"stampede\"\n";
         let output = sandbox.stockade(&["run", &experiment(&sandbox, &shared, arm), "--out", "refused"]);

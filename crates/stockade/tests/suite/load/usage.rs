@@ -20,7 +20,7 @@ fn target_and_amount_are_given_exactly_once() {
     sandbox.file("targets.txt", "GET http://127.0.0.1:1/\n");
     for (arguments, words) in [
         (&[][..], &["no URL: write one, such as http://localhost:8080/, or --targets FILE"][..]),
-        (&["--rate", "5/s"], &["what is asked? Write a URL"]),
+        (&["--rate", "5/s"], &["no URL: write one"]),
         (&[URL], &["no load: write --rate 425/s, --connections 64, --burst 1000 or --schedule FILE.toml"]),
         (&[URL, "--rate", "5/s", "-c", "4"], &["'--rate <N/s>' cannot be used with '--connections <N>'"]),
         (&[URL, "--rate", "5/s", "--burst", "4"], &["'--rate <N/s>' cannot be used with '--burst <N>'"]),
