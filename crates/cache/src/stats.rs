@@ -191,6 +191,8 @@ stats! {
         shared_failures = "stockade_shared_total" { what = "failure" },
         /// Waits for another node's load, successful or not.
         shared_waits = "stockade_shared_total" { what = "wait" },
+        /// Loaded values that this node stored in the shared tier.
+        shared_stores = "stockade_shared_total" { what = "store" },
         /// Refill episodes. An episode opens at a key's first load, and closes when a value is stored or the load's
         /// deadline passes. loads / episodes is the amplification.
         episodes = "stockade_episodes_total",

@@ -283,7 +283,10 @@ where
     ) {
         let Some(shared) = &self.shared else { return };
         let result = match result {
-            Ok(loaded) => Ok(self.to_tier_value(shared, key, loaded)),
+            Ok(loaded) => {
+                self.counters.shared_stores.increment();
+                Ok(self.to_tier_value(shared, key, loaded))
+            }
             // The load did not start here. It may on another node.
             Err(Error::BreakerOpen | Error::Overloaded { .. } | Error::QueueTimeout { .. }) => return,
             Err(error) => Err(error.to_string()),
