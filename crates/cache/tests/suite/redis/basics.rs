@@ -110,7 +110,9 @@ async fn value_of_another_node_is_a_hit_with_its_age() {
     assert!(answer.age < Duration::from_secs(1), "{:?}", answer.age);
     assert_eq!(other.cache.get("ada").as_deref(), Some("Ada"), "it is here now, too");
     let stats = other.cache.stats();
-    assert_eq!((stats.loads, stats.shared_hits, stats.shared_misses), (0, 1, 0));
+    assert_eq!((stats.loads, stats.shared_hits, stats.shared_misses, stats.shared_stores), (0, 1, 0, 0));
+    let stats = one.cache.stats();
+    assert_eq!((stats.shared_hits, stats.shared_misses, stats.shared_stores), (0, 1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
