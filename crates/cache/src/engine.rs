@@ -259,7 +259,7 @@ where
         // Lookups read the coarse clock, which may be behind. Counted from a later time the value would be fresh
         // for longer than its ttl, and a value with a ttl of 0 would be fresh at all.
         let loaded = at.min(self.runtime.coarse_now());
-        let own = match self.lifespan(value) {
+        let own = match self.own_lifespan(value) {
             Some(Lifespan::NONE) => return None,
             own => own,
         };
@@ -270,7 +270,7 @@ where
     }
 
     /// The lifespan that the value itself defines.
-    pub(crate) fn lifespan(&self, value: &V) -> Option<Lifespan> {
+    pub(crate) fn own_lifespan(&self, value: &V) -> Option<Lifespan> {
         self.values.lifespan.as_ref().and_then(|lifespan| lifespan(value))
     }
 

@@ -272,8 +272,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         self.write(key, |shard, _| shard.unclaim(key, seen));
     }
 
-    pub(crate) fn start_load(&self, key: &K, now: Time, closes: Time) -> bool {
-        self.write(key, |shard, _| shard.start_load(key, now, closes))
+    pub(crate) fn open_episode(&self, key: &K, now: Time, deadline: Time) -> bool {
+        self.write(key, |shard, _| shard.open_episode(key, now, deadline))
     }
 
     /// Reserves bytes for a value to be stored. `reserved` are bytes that the load has reserved already.

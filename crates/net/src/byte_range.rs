@@ -4,17 +4,17 @@ use std::ops::Range;
 
 /// The ranges in a value of `Range`, still separated by commas. `None`: another unit than `bytes`, or no unit.
 #[must_use]
-pub fn specifiers(value: &[u8]) -> Option<&[u8]> {
+pub fn range_set(value: &[u8]) -> Option<&[u8]> {
     let value = value.trim_ascii();
-    let (unit, specifiers) = value.split_at(value.iter().position(|byte| *byte == b'=')?);
-    unit.eq_ignore_ascii_case(b"bytes").then_some(&specifiers[1..])
+    let (unit, range_set) = value.split_at(value.iter().position(|byte| *byte == b'=')?);
+    unit.eq_ignore_ascii_case(b"bytes").then_some(&range_set[1..])
 }
 
 /// Parses `first-last`, `first-` or `-suffix_length` for a body of `length` bytes. An empty range cannot be satisfied.
 /// `None`: invalid.
 #[must_use]
-pub fn parse(specifier: &[u8], length: u64) -> Option<Range<u64>> {
-    let (first, last) = specifier.split_at(specifier.iter().position(|byte| *byte == b'-')?);
+pub fn parse_clamped(range_spec: &[u8], length: u64) -> Option<Range<u64>> {
+    let (first, last) = range_spec.split_at(range_spec.iter().position(|byte| *byte == b'-')?);
     match (first, &last[1..]) {
         (b"", suffix) => Some(length.saturating_sub(number(suffix)?)..length),
         (first, b"") => Some(number(first)?.min(length)..length),
@@ -58,13 +58,13 @@ mod tests {
             ("bytes =0-1", None),
             ("lines=0-1", None),
         ] {
-            assert_eq!(specifiers(value.as_bytes()), expected.map(str::as_bytes), "{value}");
+            assert_eq!(range_set(value.as_bytes()), expected.map(str::as_bytes), "{value}");
         }
     }
 
     #[test]
     fn range_ends_with_the_body() {
-        for (specifier, expected) in [
+        for (range_spec, expected) in [
             ("0-1", Some(0..2)),
             ("1-", Some(1..11)),
             ("-1", Some(10..11)),
@@ -82,9 +82,9 @@ mod tests {
             ("+0-1", None),
             ("0 - 1", None),
         ] {
-            assert_eq!(parse(specifier.as_bytes(), 11), expected, "{specifier}");
+            assert_eq!(parse_clamped(range_spec.as_bytes(), 11), expected, "{range_spec}");
         }
-        assert_eq!(parse(b"0-", 0), Some(0..0));
+        assert_eq!(parse_clamped(b"0-", 0), Some(0..0));
     }
 
     #[test]

@@ -24,10 +24,10 @@ pub fn resolve<'a>(base: &Location<'a>, reference: &'a str) -> Option<Location<'
     }
     if let Some((scheme, rest)) = split_scheme(reference) {
         let is_http = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
-        return if is_http { absolute(scheme, rest.strip_prefix("//")?) } else { None };
+        return if is_http { from_authority(scheme, rest.strip_prefix("//")?) } else { None };
     }
     if let Some(rest) = reference.strip_prefix("//") {
-        return absolute(base.scheme, rest);
+        return from_authority(base.scheme, rest);
     }
     let whole = &base.path_and_query;
     let path = &whole[..whole.find('?').unwrap_or(whole.len())];
@@ -53,7 +53,7 @@ pub fn redact(reference: &str) -> String {
     format!("{scheme}//{rest}")
 }
 
-fn absolute<'a>(scheme: &'a str, rest: &'a str) -> Option<Location<'a>> {
+fn from_authority<'a>(scheme: &'a str, rest: &'a str) -> Option<Location<'a>> {
     let (authority, path_and_query) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     (!authority.is_empty()).then(|| Location { scheme, authority, path_and_query: path_and_query.into() })
 }

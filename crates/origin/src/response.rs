@@ -148,9 +148,9 @@ fn select_range(representation: &Representation, method: &Method, request: &Head
         !condition.is_modified(headers.typed_get().as_ref(), headers.typed_get().as_ref())
     };
     let is_valid = !request.contains_key(IF_RANGE) || request.typed_get().is_some_and(is_unchanged);
-    let specifier = byte_range::specifiers(range.as_bytes()).filter(|_| is_valid);
+    let specifier = byte_range::range_set(range.as_bytes()).filter(|_| is_valid);
     let length = representation.body.len() as u64;
-    match specifier.and_then(|specifier| byte_range::parse(specifier.trim_ascii(), length)) {
+    match specifier.and_then(|specifier| byte_range::parse_clamped(specifier.trim_ascii(), length)) {
         None => SelectedRange::Whole,
         Some(range) if range.is_empty() => SelectedRange::Unsatisfiable,
         Some(range) => SelectedRange::Part(range),

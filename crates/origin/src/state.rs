@@ -124,7 +124,7 @@ impl OriginState {
         let recipes = recipes?;
         let retained = self.retained_bytes(&recipes);
         let declared = recipes.iter().map(|recipe| declared_bytes(&recipe.content));
-        let bytes_left = remaining_bytes(declared.fold(retained, u64::saturating_add))?;
+        let bytes_left = content_bytes_left(declared.fold(retained, u64::saturating_add))?;
         let fetched = fetch_all(&recipes, bytes_left, time).await?;
         let seed = self.seed;
         let build = move || {
@@ -134,7 +134,7 @@ impl OriginState {
                 let seed = seed.child(&recipe.route);
                 let content = VersionedContent::new(&recipe, fetched, seed);
                 bytes += content.memory_bytes();
-                remaining_bytes(bytes)?;
+                content_bytes_left(bytes)?;
                 Ok((recipe, content, seed))
             });
             (built.collect::<Result<Vec<_>, AddRecipesError>>(), adding)
@@ -155,7 +155,7 @@ impl OriginState {
             return Err(AddRecipesError::NeverListensAgain);
         }
         // A restart may have changed the routes since the first check.
-        remaining_bytes(new.content_bytes())?;
+        content_bytes_left(new.content_bytes())?;
         self.install(new);
         Ok(())
     }
@@ -210,7 +210,7 @@ impl OriginState {
     }
 }
 
-/// Memory for more contents when the present ones take `bytes`.
-fn remaining_bytes(bytes: u64) -> Result<u64, AddRecipesError> {
-    CONTENTS_BYTES_MAX.checked_sub(bytes).ok_or(AddRecipesError::ContentsTooLarge { bytes })
+/// Bytes left for contents of routes when the present ones use `used`.
+fn content_bytes_left(used: u64) -> Result<u64, AddRecipesError> {
+    CONTENTS_BYTES_MAX.checked_sub(used).ok_or(AddRecipesError::ContentsTooLarge { bytes: used })
 }

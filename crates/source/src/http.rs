@@ -24,7 +24,7 @@ struct UrlTemplate(String);
 
 /// Source of the list of ids.
 #[derive(Clone)]
-enum IdList {
+enum IdSource {
     /// A server need not know its documents.
     Unknown,
     File(PathBuf),
@@ -38,13 +38,13 @@ struct HttpLocation {
     remote: Remote,
     server: HttpServer,
     target: UrlTemplate,
-    listing: IdList,
+    id_source: IdSource,
 }
 
 struct HttpSource {
     client: HttpClient,
     target: UrlTemplate,
-    listing: IdList,
+    id_source: IdSource,
 }
 
 pub(crate) const fn kind(schemes: &'static [&'static str]) -> SourceKind {
@@ -68,8 +68,8 @@ fn parse(scheme: &str, rest: &str) -> ParseResult {
             remote.invalid("its path or its parameters have characters that have to be percent-encoded")
         );
     }
-    let listing = IdList::parse(&remote, scheme)?;
-    Ok(Arc::new(HttpLocation { remote, server, target, listing }))
+    let id_source = IdSource::parse(&remote, scheme)?;
+    Ok(Arc::new(HttpLocation { remote, server, target, id_source }))
 }
 
 impl UrlTemplate {
@@ -88,7 +88,7 @@ impl UrlTemplate {
     }
 }
 
-impl IdList {
+impl IdSource {
     /// The setting `ids`: a file, or a URL of the same server. The list is requested with the parameters of the
     /// documents, which may contain an API key.
     fn parse(remote: &Remote, scheme: &str) -> Result<Self, crate::OpenError> {
@@ -107,17 +107,17 @@ impl IdList {
 }
 
 impl HttpLocation {
-    async fn connect(&self, listing: IdList) -> Result<HttpSource, crate::OpenError> {
+    async fn connect(&self, id_source: IdSource) -> Result<HttpSource, crate::OpenError> {
         let client = HttpClient::new(&self.remote, &self.server).await?;
         let open_error = |error| open_error(&self.remote, error);
         client.connect().await.map_err(open_error)?;
-        Ok(HttpSource { client, target: self.target.clone(), listing })
+        Ok(HttpSource { client, target: self.target.clone(), id_source })
     }
 
     /// Connects, and fetches a document if an id is known: a wrong password is reported before a load starts.
     async fn open_checked(&self) -> OpenResult {
-        let http = self.connect(self.listing.clone()).await?;
-        if !matches!(http.listing, IdList::Unknown) {
+        let http = self.connect(self.id_source.clone()).await?;
+        if !matches!(http.id_source, IdSource::Unknown) {
             let open_error = |error| open_error(&self.remote, error);
             if let Some(first) = http.ids().await.map_err(open_error)?.first() {
                 http.fetch(first).await.map_err(open_error)?;
@@ -130,7 +130,7 @@ impl HttpLocation {
     async fn open_filled(&self, documents: &[NamedDocument]) -> OpenResult {
         let mut ids: Vec<_> = documents.iter().map(|document| Arc::clone(&document.id)).collect();
         ids.sort_unstable();
-        let http = self.connect(IdList::Known(ids.into())).await?;
+        let http = self.connect(IdSource::Known(ids.into())).await?;
         let open_error = |error| open_error(&self.remote, error);
         let at_once = self.remote.connections()?;
         let checks = stream::iter(documents.to_vec()).map(|document| http.find_missing(document));
@@ -193,22 +193,22 @@ impl HttpSource {
     }
 
     async fn listed(&self) -> Result<Vec<Arc<str>>, SourceError> {
-        let (place, listing) = match &self.listing {
-            IdList::Known(ids) => return Ok(ids.to_vec()),
-            IdList::Unknown => {
+        let (place, listing) = match &self.id_source {
+            IdSource::Known(ids) => return Ok(ids.to_vec()),
+            IdSource::Unknown => {
                 return Err(self.client.failed(
                     "it has no list of its documents: add ids=FILE-OR-URL, a JSON array of ids, or fill it with \
                      --docs-from FILE.jsonl",
                 ));
             }
-            IdList::Server(target) => {
+            IdSource::Server(target) => {
                 let response = self.client.get(target).await?;
                 if response.status != StatusCode::OK {
                     return Err(self.client.failed(format!("`ids`: {}", response.error_message())));
                 }
                 ("the list".to_owned(), response.body)
             }
-            IdList::File(path) => {
+            IdSource::File(path) => {
                 let (place, path) = (path.display().to_string(), path.clone());
                 let read = spawn_blocking(move || std::fs::read(path)).await;
                 let read = read.map_err(|error| self.client.failed(error))?;

@@ -17,7 +17,7 @@ pub struct Input {
 
 impl Input {
     /// Opens it. At most `bytes_max` and one more byte are read: with that byte, it is too large.
-    pub fn open(path: &Path, bytes_max: u64) -> Result<Self, CommandError> {
+    pub fn open_truncated(path: &Path, bytes_max: u64) -> Result<Self, CommandError> {
         let is_stdin = path == Path::new("-");
         let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
         let reader: Box<dyn Read> = if is_stdin {

@@ -34,7 +34,7 @@ pub fn origin(args: OriginArgs) -> Result<Exit, CommandError> {
         seed: Seed(args.seed),
         is_clock_held: args.hold,
         certificate,
-        recipes: args.recipe.as_deref().map(text).transpose()?,
+        recipes: args.recipe.as_deref().map(read_recipe).transpose()?,
     })?;
     // Before a parent can know of this process and stop it.
     let stopped = stop_signal()?;
@@ -48,8 +48,8 @@ pub fn origin(args: OriginArgs) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
-fn text(path: &Path) -> Result<RecipeText, CommandError> {
-    let mut input = Input::open(path, TEXT_BYTES_MAX as u64)?;
+fn read_recipe(path: &Path) -> Result<RecipeText, CommandError> {
+    let mut input = Input::open_truncated(path, TEXT_BYTES_MAX as u64)?;
     let folder = path.parent().map(PathBuf::from).unwrap_or_default();
     Ok(RecipeText { text: input.text()?, name: input.name, folder })
 }

@@ -118,7 +118,7 @@ where
 
     fn count_load(&self, key: &K, deadline: Time) {
         self.counters.loads.increment();
-        if self.store.start_load(key, self.runtime.now(), deadline) {
+        if self.store.open_episode(key, self.runtime.now(), deadline) {
             self.counters.episodes.increment();
         }
     }

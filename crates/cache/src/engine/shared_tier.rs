@@ -204,7 +204,7 @@ where
         let value = shared.values.decode(stored.body.clone())?;
         let &TierValue { age, load_duration, fresh_for, is_negative, .. } = stored;
         let times = RemoteTimes { age, load_duration, fresh_for, is_negative };
-        let life = self.lifetimes.resume(self.lifespan(&value), now, times);
+        let life = self.lifetimes.resume(self.own_lifespan(&value), now, times);
         // A value that was waited for answers even if it is gone: it was loaded after the request started.
         let is_gone = now >= life.gone();
         if is_gone && !matches!(via, LoadedFrom::OtherNode) {
@@ -355,9 +355,9 @@ where
     }
 
     /// Applies an event of another node.
-    fn apply_event(&self, note: TierEvent) {
+    fn apply_event(&self, event: TierEvent) {
         let Some(shared) = &self.shared else { return };
-        match note {
+        match event {
             TierEvent::Invalidated(InvalidationTarget::Key(name), how) => {
                 if let Some(key) = shared.keys.decode(name) {
                     self.invalidate(&key, how);

@@ -81,11 +81,11 @@ impl<K: Hash + Eq + Clone> Refills<K> {
         }
     }
 
-    /// Registers a load that ends by `closes`. Returns true if it opens an episode.
-    pub(crate) fn start(&mut self, key: &K, now: Time, closes: Time) -> bool {
+    /// Registers a load that ends by `deadline`. Returns true if it opens an episode.
+    pub(crate) fn open_episode(&mut self, key: &K, now: Time, deadline: Time) -> bool {
         let opens = self.episodes.until.get(key).is_none_or(|open_until| *open_until <= now);
         if opens {
-            self.episodes.note(key, now, closes);
+            self.episodes.note(key, now, deadline);
         }
         opens
     }
@@ -120,18 +120,18 @@ mod tests {
     #[test]
     fn an_episode_lasts_until_publication_or_its_deadline() {
         let mut refills = Refills::new(&FixedState::with_seed(1));
-        assert!(refills.start(&"a", at(0), at(100)));
-        assert!(!refills.start(&"a", at(99), at(199)));
-        assert!(refills.start(&"a", at(100), at(200)), "the deadline has passed");
+        assert!(refills.open_episode(&"a", at(0), at(100)));
+        assert!(!refills.open_episode(&"a", at(99), at(199)));
+        assert!(refills.open_episode(&"a", at(100), at(200)), "the deadline has passed");
         refills.end(&"a");
-        assert!(refills.start(&"a", at(150), at(250)), "published, and expired since");
+        assert!(refills.open_episode(&"a", at(150), at(250)), "published, and expired since");
     }
 
     #[test]
     fn episodes_of_keys_that_never_load_are_swept() {
         let mut refills = Refills::new(&FixedState::with_seed(1));
         for key in 0..100_000_u64 {
-            refills.start(&key, at(key), at(key + 10));
+            refills.open_episode(&key, at(key), at(key + 10));
         }
         let kept = refills.episodes.until.len();
         assert!(kept <= 128, "{kept} are kept");

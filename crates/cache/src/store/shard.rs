@@ -567,10 +567,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         self.refills.unclaim(key, seen);
     }
 
-    /// Registers a load that ends by `closes`. Returns true if it opens an episode.
-    pub(crate) fn start_load(&mut self, key: &K, now: Time, closes: Time) -> bool {
+    /// Registers a load that ends by `deadline`. Returns true if it opens an episode.
+    pub(crate) fn open_episode(&mut self, key: &K, now: Time, deadline: Time) -> bool {
         self.has_refills = true;
-        self.refills.start(key, now, closes)
+        self.refills.open_episode(key, now, deadline)
     }
 
     /// Suppresses loads of a key for a while after one failed, if it has an entry to serve.

@@ -15,7 +15,7 @@ use stockade_source::{SourceBehavior, SourceUrl, StagedSource};
 use super::{
     EngineError, TestedCache, TierSettings,
     fetch::NotFound,
-    node_test::NodeTable,
+    node_cache::NodeTable,
     shared_tier::OpenTier,
     tested_cache::{LookupError, RunningCache},
 };

@@ -24,7 +24,7 @@ use stockade_source::{SourceBehavior, StagedSource};
 use tokio::sync::mpsc;
 
 use super::{
-    documents::{DocumentCount, DocumentDraw},
+    documents::{DocumentAssignment, DocumentCount},
     fetch::NotFound,
     gate::{Gate, Gated, GatedSource},
 };
@@ -67,7 +67,7 @@ impl Burst {
         &self,
         clock: R,
         source: Arc<dyn Source>,
-        draw: Arc<DocumentDraw>,
+        assignment: Arc<DocumentAssignment>,
         seed: Seed,
         sink: &mut dyn FnMut(Second),
     ) -> Measurement {
@@ -82,7 +82,7 @@ impl Burst {
             .expect("the strategy was checked when it was read");
 
         let results = (0..self.workers).map(|_| OnceLock::new()).collect();
-        let run = Arc::new(BurstRun { cache, source, time, draw, results });
+        let run = Arc::new(BurstRun { cache, source, time, assignment, results });
         // The channel closes when the last worker has dropped its sender, whether it finished or panicked.
         let (alive, mut all_done) = mpsc::channel::<Infallible>(1);
         let share = Arc::new(WorkerShare { run: Arc::clone(&run), _alive: alive });
@@ -92,7 +92,7 @@ impl Burst {
         }
         drop(share);
         all_done.recv().await;
-        let BurstRun { cache, source, time, draw, results } = &*run;
+        let BurstRun { cache, source, time, assignment, results } = &*run;
         let finished = time.now();
         cache.wait_idle().await;
 
@@ -100,9 +100,9 @@ impl Burst {
             results.iter().map(|results| results.get().cloned().unwrap_or_else(|| lost(finished))).collect();
         self.measured(
             &results,
-            draw,
+            assignment,
             (source.source.fetches(), time.gate.last_passed()),
-            cache.stats().into(),
+            &cache.stats().into(),
             cache.byte_usage().map(|bytes| bytes.peak),
             sink,
         )
@@ -111,9 +111,9 @@ impl Burst {
     fn measured(
         &self,
         results: &[WorkerResult],
-        draw: &DocumentDraw,
+        assignment: &DocumentAssignment,
         (fetches, last_passed): (u64, Duration),
-        counters: CacheCounters,
+        counters: &CacheCounters,
         bytes_max: Option<usize>,
         sink: &mut dyn FnMut(Second),
     ) -> Measurement {
@@ -141,8 +141,8 @@ impl Burst {
         let burst = record::BurstFigures {
             strategy: self.name.clone(),
             workers: self.workers,
-            documents: draw.chosen.len(),
-            distinct_keys: draw.distinct,
+            documents: assignment.chosen.len(),
+            distinct_keys: assignment.distinct,
             finished_ms: milliseconds(samples().map(|s| s.finished).max().unwrap_or_default().elapsed()),
             times: times(&answered),
             calls: Calls {
@@ -167,7 +167,7 @@ impl Burst {
             outcomes,
             bytes_in: samples().map(|s| s.bytes).sum(),
             service_sum: samples().map(Sample::service_time).sum(),
-            counters,
+            counters: *counters,
             bytes_max,
             errors,
             http: None,
@@ -187,7 +187,7 @@ struct BurstRun<R: Runtime> {
     cache: Cache<Arc<str>, Document, Gated<R>>,
     source: Arc<GatedSource<R>>,
     time: Gated<R>,
-    draw: Arc<DocumentDraw>,
+    assignment: Arc<DocumentAssignment>,
     results: Box<[OnceLock<WorkerResult>]>,
 }
 
@@ -210,11 +210,12 @@ impl<R: Runtime> BurstWorker<R> {
     fn run(self) -> impl Future<Output = ()> + Send + 'static {
         let Self { share, index, scheduled } = self;
         async move {
-            let BurstRun { cache, time, draw, results, .. } = &*share.run;
+            let BurstRun { cache, time, assignment, results, .. } = &*share.run;
             let started = time.now();
             let answer = {
                 let run = Arc::clone(&share.run);
-                let mut get = pin!(cache.get_with(Arc::clone(draw.of(index)), move || fetch(run, index)));
+                let mut get =
+                    pin!(cache.get_with(Arc::clone(assignment.of(index)), move || fetch(run, index)));
                 // The first poll does the lookup.
                 let first = poll_fn(|cx| Poll::Ready(get.as_mut().poll(cx))).await;
                 time.gate.looked_up(|| cache.load_count(), || time.clock.now());
@@ -237,7 +238,7 @@ async fn fetch<R: Runtime>(
     run: Arc<BurstRun<R>>,
     index: usize,
 ) -> Result<Document, Box<dyn std::error::Error + Send + Sync>> {
-    let id = run.draw.of(index);
+    let id = run.assignment.of(index);
     match run.source.fetch(id).await {
         Ok(Some(document)) => Ok(document),
         Ok(None) => Err(Box::from(NotFound(Arc::clone(id)))),

@@ -47,12 +47,12 @@ impl DocumentCount {
     }
 
     /// Chooses the documents, and one of them for each worker.
-    pub(super) fn draw(
+    pub(super) fn assign(
         self,
         workers: usize,
         ids: &[Arc<str>],
         seed: Seed,
-    ) -> Result<DocumentDraw, DocumentCountError> {
+    ) -> Result<DocumentAssignment, DocumentCountError> {
         let count = self.count(workers, ids.len())?;
         let mut rng = seed.stream("documents");
         let chosen: Vec<_> =
@@ -61,7 +61,7 @@ impl DocumentCount {
         let mut is_drawn = vec![false; count];
         by_worker.iter().for_each(|document| is_drawn[*document] = true);
         let distinct = is_drawn.into_iter().filter(|drawn| *drawn).count();
-        Ok(DocumentDraw { chosen, by_worker, distinct })
+        Ok(DocumentAssignment { chosen, by_worker, distinct })
     }
 }
 
@@ -147,14 +147,14 @@ impl KeyDraws {
     }
 }
 
-/// The documents of one start, the same for every compared strategy.
-pub(super) struct DocumentDraw {
+/// The documents of one burst and the one that each worker requests: the same for every compared strategy.
+pub(super) struct DocumentAssignment {
     pub(super) chosen: Vec<Arc<str>>,
     pub(super) by_worker: Vec<usize>,
     pub(super) distinct: usize,
 }
 
-impl DocumentDraw {
+impl DocumentAssignment {
     pub(super) fn of(&self, worker: usize) -> &Arc<str> {
         &self.chosen[self.by_worker[worker]]
     }
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn draws_are_distinct_and_reproducible() {
         let ids: Vec<Arc<str>> = (0..680).map(|i| format!("{i}").into()).collect();
-        let draw = |seed| DocumentCount::Fixed(30).draw(1_000, &ids, Seed(seed)).unwrap();
+        let draw = |seed| DocumentCount::Fixed(30).assign(1_000, &ids, Seed(seed)).unwrap();
         let first = draw(1);
         assert_eq!(first.chosen.iter().collect::<BTreeSet<_>>().len(), 30);
         assert_eq!((0..1_000).map(|w| first.of(w)).collect::<BTreeSet<_>>().len(), first.distinct);

@@ -26,7 +26,7 @@ use super::{
     TestedCache,
     answer_audit::{AnswerAudit, ServedAnswer},
     clock::StartedClock,
-    node_test::NodeTable,
+    node_cache::NodeTable,
     open_tally::OpenTally,
     open_traffic::{ClientRetries, OpenTraffic, Writes},
     shared_tier::{OpenTier, TierSettings},

@@ -169,17 +169,19 @@ impl EngineRuntime {
         stop: &CancellationToken,
         sink: &mut dyn FnMut(Second),
     ) -> Result<Option<Measurement>, EngineError> {
-        let draw = Arc::new(burst.docs.draw(burst.workers, &documents.ids, seed)?);
+        let assignment = Arc::new(burst.docs.assign(burst.workers, &documents.ids, seed)?);
         let source = Arc::clone(&documents.source);
         match &self.clock {
             RunClock::Live(tokio) => {
                 let live = Live::on(tokio.handle().clone());
-                Ok(tokio
-                    .block_on(unless_cancelled(burst.run(live, source, draw, seed, sink), stop.cancelled())))
+                Ok(tokio.block_on(unless_cancelled(
+                    burst.run(live, source, assignment, seed, sink),
+                    stop.cancelled(),
+                )))
             }
             RunClock::Virtual => {
                 let time = Virtual::new();
-                let run = burst.run(time.clone(), source, draw, seed, sink);
+                let run = burst.run(time.clone(), source, assignment, seed, sink);
                 Ok(time.run(unless_cancelled(run, stop.cancelled()))?)
             }
         }

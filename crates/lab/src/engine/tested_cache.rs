@@ -12,7 +12,7 @@ use stockade_source::{StagedSource, VersionedDocument};
 use super::{
     EngineError,
     fetch::fetch,
-    node_test::{NodeCache, NodeTable, NodeTest},
+    node_cache::{NodeCache, NodeTable, NodeTest},
     shared_tier::{OpenTier, TierSettings},
 };
 

@@ -29,7 +29,7 @@ impl Target for ProxyTarget {
 
     fn check(&self, environment: &Environment) -> Result<(), TargetError> {
         self.load.check_files(&environment.folder)?;
-        let bytes = self.cache_bytes(environment).unwrap_or_default();
+        let bytes = self.estimated_cache_bytes(environment).unwrap_or_default();
         cache_memory::check(bytes, environment.memory_mib).map_err(HttpError::from)?;
         Ok(())
     }
@@ -78,7 +78,7 @@ impl ProxyTarget {
     }
 
     /// The bytes of the cache if each request has a unique URL; `None`: unknown.
-    fn cache_bytes(&self, environment: &Environment) -> Option<u64> {
+    fn estimated_cache_bytes(&self, environment: &Environment) -> Option<u64> {
         if !self.load.traffic.cache_bust {
             return None;
         }

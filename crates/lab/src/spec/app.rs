@@ -13,7 +13,7 @@ use toml::{Spanned, de::DeTable};
 use super::{
     LoadError,
     cache::{self, CacheTables},
-    node_test, pointing, read_file,
+    node_cache, pointing, read_file,
     tables::{self, Table},
 };
 use crate::engine::{DocumentApp, TestedCache};
@@ -43,7 +43,7 @@ impl DocumentApp {
 }
 
 pub(super) fn read(mut table: Table<'_>, span: Range<usize>) -> Result<DocumentApp, TomlError> {
-    let node_test = node_test::take(&mut table)?;
+    let node_test = node_cache::take(&mut table)?;
     let AppTables { origin, cache } = tables::read(table, span)?;
     let (target, shared) = match (node_test, &cache) {
         (Some(taken), _) => (TestedCache::NodeTest(taken.test), taken.shared),

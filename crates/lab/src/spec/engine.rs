@@ -21,7 +21,7 @@ use super::{
     Cell,
     cache::{self, CacheTables},
     load::{EngineLoadTable, LoadSpec},
-    node_test::{self, NodeTestCache},
+    node_cache::{self, NodeTestCache},
     origin::OriginTable,
     tables::{self, Table},
     targets::LayerNames,
@@ -68,7 +68,7 @@ pub(super) fn read(
     layer: LayerNames<'_>,
     span: Range<usize>,
 ) -> Result<Vec<Cell>, TomlError> {
-    let node_test = node_test::take(&mut table)?;
+    let node_test = node_cache::take(&mut table)?;
     let tables: EngineTables = tables::read(table, span)?;
     tables.cells(layer.test, layer.arm, node_test.as_ref())
 }

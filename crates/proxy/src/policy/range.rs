@@ -54,7 +54,7 @@ pub fn select_range(
 /// Parses a value of `Range`.
 #[must_use]
 pub fn parse_range(value: &[u8], length: u64) -> RangeSelection {
-    let Some(specs) = byte_range::specifiers(value) else { return RangeSelection::Whole };
+    let Some(specs) = byte_range::range_set(value) else { return RangeSelection::Whole };
     let mut parts = Parts::new();
     let mut count = 0;
     for spec in specs.split(|byte| *byte == b',').map(trim).filter(|spec| !spec.is_empty()) {
@@ -62,7 +62,7 @@ pub fn parse_range(value: &[u8], length: u64) -> RangeSelection {
         if count > PARTS_MAX {
             return RangeSelection::Whole;
         }
-        match byte_range::parse(spec, length) {
+        match byte_range::parse_clamped(spec, length) {
             Some(part) if part.is_empty() => {}
             Some(part) => parts.push(part),
             None => return RangeSelection::Whole,

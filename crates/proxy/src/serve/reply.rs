@@ -252,7 +252,7 @@ fn whole_body(body: &StoredBody) -> Result<ReplyBody, NotServable> {
         },
         StoredBody::Spooled(spool) => {
             let reader = spool.reader().ok_or(NotServable::BodyDiscarded)?;
-            ReplyBody::spooled(reader, None, spool.length())
+            ReplyBody::spooled(reader, None, spool.content_length())
         }
     })
 }

@@ -32,7 +32,7 @@ pub struct SpoolWriter(Arc<SpoolShared>);
 #[derive(Debug)]
 struct SpoolShared {
     /// `Content-Length`.
-    length: Option<u64>,
+    content_length: Option<u64>,
     state: Mutex<SpoolState>,
 }
 
@@ -73,15 +73,15 @@ struct ReaderPosition {
 
 impl Spool {
     #[must_use]
-    pub fn new(length: Option<u64>) -> (Arc<Self>, SpoolWriter) {
-        let shared = Arc::new(SpoolShared { length, state: Mutex::default() });
+    pub fn new(content_length: Option<u64>) -> (Arc<Self>, SpoolWriter) {
+        let shared = Arc::new(SpoolShared { content_length, state: Mutex::default() });
         (Arc::new(Self(Arc::clone(&shared))), SpoolWriter(shared))
     }
 
     /// `Content-Length`, in bytes.
     #[must_use]
-    pub fn length(&self) -> Option<u64> {
-        self.0.length
+    pub fn content_length(&self) -> Option<u64> {
+        self.0.content_length
     }
 
     /// A reader from the first byte; `None`: that has been discarded.

@@ -105,7 +105,7 @@ impl StoredBody {
     pub fn length(&self) -> Option<u64> {
         match self {
             Self::Whole(chunks) => Some(chunks.iter().map(|chunk| chunk.len() as u64).sum()),
-            Self::Spooled(spool) => spool.length(),
+            Self::Spooled(spool) => spool.content_length(),
         }
     }
 }
@@ -237,7 +237,7 @@ pub fn weight(entry_key: &EntryKey, entry: &CacheEntry) -> usize {
             let body = match &stored.body {
                 StoredBody::Whole(chunks) => chunks.iter().map(|chunk| allocated_bytes(chunk.len())).sum(),
                 StoredBody::Spooled(spool) => {
-                    spool.length().map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX))
+                    spool.content_length().map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX))
                 }
             };
             size_of::<StoredResponse>()

@@ -30,7 +30,7 @@ const BODY_BYTES_MAX: u64 = 256 << 20;
 
 pub fn load(args: LoadArgs) -> Result<LoadTest, CommandError> {
     check(&args)?;
-    let (traffic, due) = traffic(&args)?;
+    let (traffic, due) = requests(&args)?;
     let plan = warmed(plan(&args, due)?, &args)?;
     Ok(with_plan(args, traffic, plan))
 }
@@ -43,7 +43,7 @@ pub fn trial(args: LoadArgs, rate: Rate) -> Result<LoadTest, CommandError> {
             "a log has its own rate, and a search sets the rate: remove --replay or --capacity",
         ));
     }
-    let (traffic, _) = traffic(&args)?;
+    let (traffic, _) = requests(&args)?;
     let plan = trial_plan(rate, &args)?;
     Ok(with_plan(args, traffic, plan))
 }
@@ -136,10 +136,10 @@ fn usage(message: impl ToString) -> CommandError {
 }
 
 /// The due times of the requests of a log.
-type Due = Arc<[Duration]>;
+type DueTimes = Arc<[Duration]>;
 
 /// The requests, and their due times if they come from a log.
-fn traffic(args: &LoadArgs) -> Result<(Traffic, Option<Due>), CommandError> {
+fn requests(args: &LoadArgs) -> Result<(Traffic, Option<DueTimes>), CommandError> {
     let seed = Seed(args.seed);
     let of_file = args.targets.is_some() || args.urls.is_some();
     if args.random && !of_file {
@@ -190,7 +190,7 @@ fn one(url: &str, args: &LoadArgs) -> Result<RequestTemplate, CommandError> {
 }
 
 fn body(path: &Path) -> Result<Vec<u8>, CommandError> {
-    let body = Input::open(path, BODY_BYTES_MAX)?.bytes()?;
+    let body = Input::open_truncated(path, BODY_BYTES_MAX)?.bytes()?;
     if body.len() as u64 > BODY_BYTES_MAX {
         return Err(usage(format!("{} is larger than 256 MiB: send a smaller body", path.display())));
     }
@@ -201,7 +201,7 @@ fn replayed(
     log: &Path,
     url: &str,
     args: &LoadArgs,
-) -> Result<(Vec<RequestTemplate>, RequestOrder, Due), CommandError> {
+) -> Result<(Vec<RequestTemplate>, RequestOrder, DueTimes), CommandError> {
     let base: BaseUrl = url.parse().map_err(usage)?;
     let mut log = AccessLog::open(log, &base).map_err(usage)?;
     if log.skipped().total() > 0 {
@@ -228,7 +228,7 @@ fn add(headers: &mut HeaderMap, more: &[(HeaderName, HeaderValue)]) {
 }
 
 /// The due times of the load.
-fn plan(args: &LoadArgs, due: Option<Due>) -> Result<Plan, CommandError> {
+fn plan(args: &LoadArgs, due: Option<DueTimes>) -> Result<Plan, CommandError> {
     let fixed = |what: &str| match args.duration {
         Some(_) => Err(usage(format!("{what} has its own duration: remove --duration"))),
         None => Ok(()),

@@ -51,8 +51,8 @@ impl InvalidationTimes {
     }
 
     /// Adds an event, unless it was added before. A softly invalidated key may still be served stale.
-    pub(super) fn add(&mut self, note: &TierEvent, at: Micros) {
-        let of = match note {
+    pub(super) fn add(&mut self, event: &TierEvent, at: Micros) {
+        let of = match event {
             TierEvent::Invalidated(InvalidationTarget::Key(key), Invalidation::Hard)
             | TierEvent::Written(key, _) => OutdatedTarget::Key(key.clone()),
             TierEvent::Invalidated(InvalidationTarget::Tag(name), _) => OutdatedTarget::Tag(tag(name)),
@@ -158,7 +158,7 @@ mod tests {
             TierEvent::Invalidated(InvalidationTarget::Key(key(2)), Invalidation::Soft),
             hard(InvalidationTarget::All),
         ];
-        notes.iter().for_each(|note| log.add(note, 100));
+        notes.iter().for_each(|event| log.add(event, 100));
         log.clear();
         for number in 1..=3 {
             assert_eq!(log.validity(&key(number), &[tag("sport")], 0), Validity::Sound, "key {number}");

@@ -151,7 +151,7 @@ impl RedisState {
         invocation.key(self.log_name()).arg(after).arg(BATCH_MAX);
         let (time, length, is_there, missed): Missed = self.invoke(link, &invocation, deadline).await?;
         let is_more = missed.len() == BATCH_MAX;
-        let missed: Vec<_> = missed.into_iter().filter_map(ReceivedEvent::of).collect();
+        let missed: Vec<_> = missed.into_iter().filter_map(ReceivedEvent::from_stream_entry).collect();
         {
             let mut replica = self.replica.lock();
             if time + SLACK < replica.clock.earliest(sent) {
@@ -195,7 +195,7 @@ impl RedisState {
                     return;
                 };
                 if channel == self.notes_channel().as_bytes() {
-                    if let Some(event) = ReceivedEvent::read(message) {
+                    if let Some(event) = ReceivedEvent::from_message(message) {
                         self.apply(event, false);
                     }
                 } else if let Some((key, outcome)) = decode_outcome(message) {
@@ -207,8 +207,8 @@ impl RedisState {
     }
 
     /// Applies an event once, unless this node published it. In log order no earlier event is missing.
-    fn apply(&self, event: ReceivedEvent, is_in_order: bool) {
-        let ReceivedEvent { id, at, node, note } = event;
+    fn apply(&self, received: ReceivedEvent, is_in_order: bool) {
+        let ReceivedEvent { id, at, node, event } = received;
         {
             let mut replica = self.replica.lock();
             if at > replica.clock.latest(self.live.now()) + SLACK {
@@ -216,8 +216,8 @@ impl RedisState {
                 return;
             }
             replica.clock.received_ahead(at);
-            if let Some(note) = &note {
-                replica.log.add(note, at);
+            if let Some(event) = &event {
+                replica.log.add(event, at);
             }
             if is_in_order {
                 replica.after = replica.after.max(id);
@@ -234,15 +234,15 @@ impl RedisState {
                 return;
             }
         }
-        if let Some(note) = note.filter(|_| node != self.node) {
-            self.notify_listener(note);
+        if let Some(event) = event.filter(|_| node != self.node) {
+            self.notify_listener(event);
         }
     }
 
     /// Notifies the cache. The user's key code may panic.
-    fn notify_listener(&self, note: TierEvent) {
+    fn notify_listener(&self, event: TierEvent) {
         let Some(listener) = self.listener.get() else { return };
-        let _ = panic::catch_unwind(AssertUnwindSafe(|| listener(note)));
+        let _ = panic::catch_unwind(AssertUnwindSafe(|| listener(event)));
     }
 
     /// Drops the connection and wakes all waiters.
@@ -258,7 +258,7 @@ impl RedisState {
     async fn send_some(&self, link: &RedisConnection) -> Result<bool, TierError> {
         let Some(batch) = self.outbox.next_batch() else { return Ok(false) };
         let notes = batch.commands.iter().filter_map(|(command, _)| match command {
-            OutboxCommand::Publish(event) => Some(self.note(event)),
+            OutboxCommand::Publish(event) => Some(self.event_command(event)),
             OutboxCommand::Release(..) => None,
         });
         // The log first: values read from Redis after this are known to be outdated.
@@ -293,16 +293,16 @@ impl RedisState {
         Ok(is_more)
     }
 
-    fn note(&self, note: &TierEvent) -> Cmd {
+    fn event_command(&self, event: &TierEvent) -> Cmd {
         let mut command = eval(PUBLISH, &[self.log_name().into_bytes()]);
-        command.arg(self.notes_channel()).arg(NOTES_MAX).arg(&self.node).arg(encode_event(note));
+        command.arg(self.notes_channel()).arg(NOTES_MAX).arg(&self.node).arg(encode_event(event));
         command
     }
 
     /// The command that applies an event to its key; `at` is the event's time in the log.
-    fn invalidate(&self, note: &TierEvent, queued_at: Time, at: Micros) -> Option<Cmd> {
+    fn invalidate(&self, event: &TierEvent, queued_at: Time, at: Micros) -> Option<Cmd> {
         let waited = self.live.now() - queued_at;
-        let (key, how, outcome, value, lasts_ms) = match note {
+        let (key, how, outcome, value, lasts_ms) = match event {
             TierEvent::Invalidated(InvalidationTarget::Key(key), how) => {
                 let how = if *how == Invalidation::Soft { "soft" } else { "hard" };
                 (key, how, RemoteLoad::Released, Vec::new(), 0)

@@ -35,9 +35,9 @@ pub(super) fn decode_outcome(message: &[u8]) -> Option<(&[u8], RemoteLoad)> {
 }
 
 /// The encoding of an event in the log.
-pub(super) fn encode_event(note: &TierEvent) -> Vec<u8> {
+pub(super) fn encode_event(event: &TierEvent) -> Vec<u8> {
     let how = |how: &Invalidation| if *how == Invalidation::Soft { "s" } else { "h" };
-    let (kind, how, name): (_, _, &[u8]) = match note {
+    let (kind, how, name): (_, _, &[u8]) = match event {
         TierEvent::Invalidated(InvalidationTarget::Key(key), kind) => ("k", how(kind), key),
         TierEvent::Invalidated(InvalidationTarget::Tag(name), kind) => ("t", how(kind), name.as_bytes()),
         TierEvent::Invalidated(InvalidationTarget::All, kind) => ("a", how(kind), b""),
@@ -83,24 +83,24 @@ pub(super) struct ReceivedEvent {
     /// The node that published it.
     pub(super) node: String,
     /// `None`: this version does not know its kind.
-    pub(super) note: Option<TierEvent>,
+    pub(super) event: Option<TierEvent>,
 }
 
 impl ReceivedEvent {
     /// Decodes a message of the channel: `ID AT NODE EVENT`.
-    pub(super) fn read(message: &[u8]) -> Option<Self> {
+    pub(super) fn from_message(message: &[u8]) -> Option<Self> {
         let mut words = message.splitn(4, |byte| *byte == b' ');
         let mut word = || std::str::from_utf8(words.next()?).ok();
         let (id, at, node) = (EventId::read(word()?)?, word()?.parse().ok()?, word()?.to_owned());
-        Some(Self { id, at, node, note: decode_event(words.next()?) })
+        Some(Self { id, at, node, event: decode_event(words.next()?) })
     }
 
     /// Decodes an element of the log.
-    pub(super) fn of((id, fields): (String, Vec<(String, Vec<u8>)>)) -> Option<Self> {
+    pub(super) fn from_stream_entry((id, fields): (String, Vec<(String, Vec<u8>)>)) -> Option<Self> {
         let field = |name| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_slice());
         let text = |name| std::str::from_utf8(field(name)?).ok();
         let (at, node) = (text("at")?.parse().ok()?, text("node")?.to_owned());
-        Some(Self { id: EventId::read(&id)?, at, node, note: field("note").and_then(decode_event) })
+        Some(Self { id: EventId::read(&id)?, at, node, event: field("note").and_then(decode_event) })
     }
 }
 
@@ -134,9 +134,9 @@ mod tests {
                     id: EventId(12, 3),
                     at: 1_500,
                     node: "node".to_owned(),
-                    note: Some(note),
+                    event: Some(note),
                 };
-                assert_eq!(ReceivedEvent::read(&written), Some(expected));
+                assert_eq!(ReceivedEvent::from_message(&written), Some(expected));
             }
         }
     }
@@ -144,7 +144,7 @@ mod tests {
     proptest! {
         #[test]
         fn garbage_is_not_decoded(garbage in prop::collection::vec(any::<u8>(), 0..60)) {
-            let _ = (decode_outcome(&garbage), ReceivedEvent::read(&garbage));
+            let _ = (decode_outcome(&garbage), ReceivedEvent::from_message(&garbage));
         }
     }
 }

@@ -22,7 +22,7 @@ use stockade_source::VersionedDocument;
 
 use super::TierSettings;
 use crate::{
-    engine::node_test::{Cached, NodeResult, NodeTable},
+    engine::node_cache::{Cached, NodeResult, NodeTable},
     services::RunService,
 };
 

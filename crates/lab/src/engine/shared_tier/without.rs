@@ -7,7 +7,7 @@ use stockade_model::seed::Seed;
 use stockade_source::VersionedDocument;
 
 use super::TierSettings;
-use crate::engine::node_test::{Cached, NodeResult, NodeTable};
+use crate::engine::node_cache::{Cached, NodeResult, NodeTable};
 
 /// Uninhabited: this build has no shared tiers.
 #[derive(Clone, Debug)]
