@@ -1,4 +1,4 @@
-# Everything is cargo; the scripts install by package name what the tests need besides.
+# Commands are cargo's. The scripts install the packages that the tests need.
 
 .PHONY: test check book deny api instructions deps fmt
 
@@ -33,10 +33,10 @@ book:
 	find target/book -name '*.html' -exec sed -E -i \
 		's#href="(\.\./)+(bench|crates|decisions|deploy|experiments|[A-Z]+\.html)#href="$(REPOSITORY)/blob/main/\2#g; s#(blob/main/[^"]*)\.html#\1.md#g' {} +
 
-# Bans, licences and sources by cargo-deny; `make check` enforces the same lists by a test.
+# The checks of cargo-deny, advisories included. `make check` tests bans, licences and sources without it.
 deny:
 	@command -v cargo-deny >/dev/null || { echo "cargo-deny is missing: cargo install cargo-deny --locked" >&2; exit 1; }
-	$(CARGO) deny --locked check bans licenses sources
+	$(CARGO) deny --locked check
 
 # Compares the public API of the cache with its last release on the registry, and refuses a breaking change without a version.
 api:
@@ -52,5 +52,5 @@ fmt:
 
 deps:
 	@scripts/install-missing
-	@scripts/build-mongodb || echo "MongoDB cannot be had: its tests are skipped" >&2
-	@scripts/install-couchdb || echo "CouchDB cannot be had: its tests are skipped" >&2
+	@scripts/build-mongodb || echo "MongoDB cannot be built: its tests are skipped" >&2
+	@scripts/install-couchdb || echo "CouchDB cannot be installed: its tests are skipped" >&2

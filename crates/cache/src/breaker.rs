@@ -8,7 +8,7 @@
 //!                                              '---------> Open
 //! ```
 //!
-//! Only leaders ask the breaker. A not-found is a success. The result of a load that started before the last change
+//! Only the loads of leaders pass the breaker. A not-found is a success. The result of a load that started before the last change
 //! of state is not counted. [`Circuit`] is the pure state machine; [`Breakers`] holds one behind a lock for each
 //! route.
 

@@ -126,7 +126,7 @@ where
     /// Returns the route of a key. Each route has its own breaker. Without routes one breaker serves all keys. After
     /// 1,024 routes further ones share one.
     #[must_use]
-    pub fn route(mut self, route: impl for<'a> Fn(&'a K) -> &'a str + Send + Sync + 'static) -> Self {
+    pub fn breaker_route(mut self, route: impl for<'a> Fn(&'a K) -> &'a str + Send + Sync + 'static) -> Self {
         self.0.route = Some(Box::new(route));
         self
     }

@@ -2,14 +2,12 @@
 //! loads in flight, one per key. A caller [joins](Coalescer::join) and becomes the [`Leader`] or a [`Waiter`]:
 //!
 //! ```text
-//!   Led --- complete(result) -----------------------> Completed: every waiter is woken with the result
-//!
-//!   ^
-//!
-//!   '-- the elected waiter leads
-//!    v
-//!   Vacant: the leader was dropped before it completed (a panic, an abort, a shutdown); one waiter is
-//!           elected and woken; if it leaves, another; if none can lead, all receive `lost_result`
+//!   Led ---- complete(result) ---> Completed: every waiter is woken with the result
+//!   |  ^
+//!   |  '---- the elected waiter leads
+//!   v        |
+//!   Vacant --'  The leader was dropped before it completed (a panic, an abort, a shutdown): one waiter is elected and
+//!               woken; if it leaves, another; if none can lead, all receive `lost_result`
 //! ```
 //!
 //! The first caller that meets a vacant load leads it: the elected waiter, another waiter that is polled, or a new
@@ -108,13 +106,13 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
         // Dropped after the lock: dropping a value may run any code.
         let _outdated;
         let mut table = self.table(key).lock();
-        if let Some(flight) = table.get(key) {
-            let sitting = flight.core.lock().register_until(now, deadline(flight.started_at));
-            match sitting {
+        if let Some(load) = table.get(key) {
+            let registration = load.core.lock().register_until(now, deadline(load.started_at));
+            match registration {
                 Registration::Queued { position, needs_timer } => {
-                    return flight.seated(position, needs_timer);
+                    return load.wait(position, needs_timer);
                 }
-                Registration::Lead => return JoinOutcome::Lead(Leader::of(Arc::clone(flight))),
+                Registration::Lead => return JoinOutcome::Lead(Leader::of(Arc::clone(load))),
                 Registration::DeadlinePassed => return JoinOutcome::DeadlinePassed,
                 Registration::Completed(answer) if serves(&answer) => return JoinOutcome::Completed(answer),
                 Registration::Completed(answer) => _outdated = answer,
@@ -123,11 +121,11 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
         if let Some(answer) = find_stored() {
             return JoinOutcome::Stored(answer);
         }
-        let flight = self.flight(key, now, true);
-        let replaced = table.insert(key.clone(), Arc::clone(&flight));
+        let load = self.new_load(key, now, true);
+        let replaced = table.insert(key.clone(), Arc::clone(&load));
         drop(table);
         drop(replaced);
-        JoinOutcome::Lead(Leader::of(flight))
+        JoinOutcome::Lead(Leader::of(load))
     }
 
     /// Starts a load if the key is free and `is_done`, called under the lock, returns false.
@@ -141,9 +139,9 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
         if table.contains_key(key) || is_done() {
             return None;
         }
-        let flight = self.flight(key, now, true);
-        table.insert(key.clone(), Arc::clone(&flight));
-        Some(Leader::of(flight))
+        let load = self.new_load(key, now, true);
+        table.insert(key.clone(), Arc::clone(&load));
+        Some(Leader::of(load))
     }
 
     /// Frees a key whose load must not answer later callers. Its waiters stay.
@@ -164,7 +162,7 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
 
     /// Starts a load that no caller can join: an independent load.
     pub fn start_detached(self: &Arc<Self>, key: &K, now: Time) -> Leader<K, T> {
-        Leader::of(self.flight(key, now, false))
+        Leader::of(self.new_load(key, now, false))
     }
 
     /// True if a load of this key is in flight.
@@ -172,7 +170,7 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
         self.table(key).lock().contains_key(key)
     }
 
-    fn flight(self: &Arc<Self>, key: &K, started_at: Time, is_joinable: bool) -> Arc<InFlightLoad<K, T>> {
+    fn new_load(self: &Arc<Self>, key: &K, started_at: Time, is_joinable: bool) -> Arc<InFlightLoad<K, T>> {
         let core = Lock::new(LoadState::new());
         Arc::new(InFlightLoad {
             key: key.clone(),
@@ -206,9 +204,9 @@ struct InFlightLoad<K, T> {
 }
 
 impl<K: Hash + Eq, T: Clone> InFlightLoad<K, T> {
-    fn seated<A>(self: &Arc<Self>, position: u64, needs_timer: bool) -> JoinOutcome<K, T, A> {
-        let timekeeper = needs_timer.then(|| WaitTimer::of(self));
-        JoinOutcome::Wait(Waiter { flight: Arc::clone(self), position: Some(position) }, timekeeper)
+    fn wait<A>(self: &Arc<Self>, position: u64, needs_timer: bool) -> JoinOutcome<K, T, A> {
+        let timer = needs_timer.then(|| WaitTimer::of(self));
+        JoinOutcome::Wait(Waiter { load: Arc::clone(self), position: Some(position) }, timer)
     }
 }
 
@@ -222,7 +220,7 @@ impl<K: Hash + Eq, T> InFlightLoad<K, T> {
     }
 
     fn remove_from(self: &Arc<Self>, table: &mut Table<K, T>) {
-        if table.get(&self.key).is_some_and(|is_joinable| Arc::ptr_eq(is_joinable, self)) {
+        if table.get(&self.key).is_some_and(|current| Arc::ptr_eq(current, self)) {
             table.remove(&self.key);
         }
     }
@@ -252,60 +250,60 @@ impl<K: Hash + Eq, T> InFlightLoad<K, T> {
 #[derive(Debug)]
 pub struct Leader<K: Hash + Eq, T> {
     /// `None` after `complete`.
-    flight: Option<Arc<InFlightLoad<K, T>>>,
+    load: Option<Arc<InFlightLoad<K, T>>>,
 }
 
 impl<K: Hash + Eq, T: Clone> Leader<K, T> {
-    fn of(flight: Arc<InFlightLoad<K, T>>) -> Self {
-        Self { flight: Some(flight) }
+    fn of(load: Arc<InFlightLoad<K, T>>) -> Self {
+        Self { load: Some(load) }
     }
 
     /// The number of leaders that the load had before this one.
     #[must_use]
     pub fn ordinal(&self) -> u32 {
-        self.flight().core.lock().leaders_lost
+        self.load().core.lock().leaders_lost
     }
 
     /// The start of the load, under this leader or a previous one.
     #[must_use]
     pub fn started_at(&self) -> Time {
-        self.flight().started_at
+        self.load().started_at
     }
 
     /// A waiter for this leader's own result. It cannot be elected, because its loader is in use. With a deadline
     /// there may be a timer, as with [`JoinOutcome::Wait`].
     #[must_use]
     pub fn watch(&self, deadline: Option<Time>) -> (Waiter<K, T>, Option<WaitTimer<K, T>>) {
-        Waiter::watch(self.flight(), deadline)
+        Waiter::watch(self.load(), deadline)
     }
 
     /// The key of the load.
     #[must_use]
     pub fn key(&self) -> &K {
-        &self.flight().key
+        &self.load().key
     }
 
     /// Wakes every waiter with the result. The key stays taken until the guard is dropped; callers that join until
     /// then receive the same result.
-    #[must_use = "dropping the slot frees the key, so store first"]
+    #[must_use = "dropping the guard frees the key, so store first"]
     pub fn complete(mut self, answer: T) -> KeyGuard<K, T> {
-        let flight = self.flight().clone();
-        self.flight = None;
-        let slot = KeyGuard { flight };
-        let wakers = slot.flight.core.lock().complete(answer);
+        let load = self.load().clone();
+        self.load = None;
+        let guard = KeyGuard { load };
+        let wakers = guard.load.core.lock().complete(answer);
         wakers.into_iter().for_each(Waker::wake);
-        slot
+        guard
     }
 
-    fn flight(&self) -> &Arc<InFlightLoad<K, T>> {
-        self.flight.as_ref().expect("a leader has its flight until it lands, and landing consumes it")
+    fn load(&self) -> &Arc<InFlightLoad<K, T>> {
+        self.load.as_ref().expect("complete() consumes the leader, so its load is there")
     }
 }
 
 impl<K: Hash + Eq, T> Drop for Leader<K, T> {
     fn drop(&mut self) {
-        if let Some(flight) = self.flight.take() {
-            flight.elect_successor(LoadState::lose_leader);
+        if let Some(load) = self.load.take() {
+            load.elect_successor(LoadState::lose_leader);
         }
     }
 }
@@ -313,31 +311,31 @@ impl<K: Hash + Eq, T> Drop for Leader<K, T> {
 /// Keeps a completed key taken. Dropping it frees the key.
 #[derive(Debug)]
 pub struct KeyGuard<K: Hash + Eq, T> {
-    flight: Arc<InFlightLoad<K, T>>,
+    load: Arc<InFlightLoad<K, T>>,
 }
 
 impl<K: Hash + Eq, T> Drop for KeyGuard<K, T> {
     fn drop(&mut self) {
-        self.flight.free_key();
+        self.load.free_key();
     }
 }
 
 /// Waits for a load. Dropping it leaves the queue.
 #[derive(Debug)]
 pub struct Waiter<K: Hash + Eq, T> {
-    flight: Arc<InFlightLoad<K, T>>,
+    load: Arc<InFlightLoad<K, T>>,
     position: Option<u64>,
 }
 
 impl<K: Hash + Eq, T: Clone> Waiter<K, T> {
     /// A waiter that cannot lead.
-    fn watch(flight: &Arc<InFlightLoad<K, T>>, deadline: Option<Time>) -> (Self, Option<WaitTimer<K, T>>) {
-        let sitting = flight.core.lock().register(deadline, false);
-        let (position, needs_timer) = match sitting {
+    fn watch(load: &Arc<InFlightLoad<K, T>>, deadline: Option<Time>) -> (Self, Option<WaitTimer<K, T>>) {
+        let registration = load.core.lock().register(deadline, false);
+        let (position, needs_timer) = match registration {
             Registration::Queued { position, needs_timer } => (Some(position), needs_timer),
             Registration::Lead | Registration::Completed(_) | Registration::DeadlinePassed => (None, false),
         };
-        (Self { flight: Arc::clone(flight), position }, needs_timer.then(|| WaitTimer::of(flight)))
+        (Self { load: Arc::clone(load), position }, needs_timer.then(|| WaitTimer::of(load)))
     }
 }
 
@@ -351,14 +349,14 @@ pub struct WaitTimer<K: Hash + Eq, T> {
 }
 
 impl<K: Hash + Eq, T: Clone> WaitTimer<K, T> {
-    fn of(flight: &Arc<InFlightLoad<K, T>>) -> Self {
-        Self { watch: Waiter::watch(flight, None).0 }
+    fn of(load: &Arc<InFlightLoad<K, T>>) -> Self {
+        Self { watch: Waiter::watch(load, None).0 }
     }
 
     /// Wakes waiters whose deadline has passed. Returns the next deadline; `None`: no waiter has one, and the next
     /// waiter gets a new timer.
     pub fn expire(&self, now: Time) -> Option<Time> {
-        let (wakers, next) = self.watch.flight.core.lock().expire(now);
+        let (wakers, next) = self.watch.load.core.lock().expire(now);
         wakers.into_iter().for_each(Waker::wake);
         next
     }
@@ -372,7 +370,7 @@ impl<K: Hash + Eq, T: Clone> WaitTimer<K, T> {
 impl<K: Hash + Eq, T> Drop for WaitTimer<K, T> {
     /// The next waiter gets a new timer.
     fn drop(&mut self) {
-        self.watch.flight.core.lock().timed_until = None;
+        self.watch.load.core.lock().timed_until = None;
     }
 }
 
@@ -380,7 +378,7 @@ impl<K: Hash + Eq, T: Clone> Future for Waiter<K, T> {
     type Output = WaitOutcome<K, T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<WaitOutcome<K, T>> {
-        let step = self.flight.core.lock().poll(self.position, cx.waker());
+        let step = self.load.core.lock().poll(self.position, cx.waker());
         match step {
             PollOutcome::Pending => Poll::Pending,
             PollOutcome::TimedOut => {
@@ -393,7 +391,7 @@ impl<K: Hash + Eq, T: Clone> Future for Waiter<K, T> {
             }
             PollOutcome::Lead => {
                 self.position = None;
-                Poll::Ready(WaitOutcome::Lead(Leader::of(Arc::clone(&self.flight))))
+                Poll::Ready(WaitOutcome::Lead(Leader::of(Arc::clone(&self.load))))
             }
         }
     }
@@ -402,9 +400,9 @@ impl<K: Hash + Eq, T: Clone> Future for Waiter<K, T> {
 impl<K: Hash + Eq, T> Drop for Waiter<K, T> {
     fn drop(&mut self) {
         let Some(position) = self.position.take() else { return };
-        let was_elected = self.flight.core.lock().remove(position);
+        let was_elected = self.load.core.lock().remove(position);
         if was_elected {
-            self.flight.elect_successor(LoadState::replace_elected);
+            self.load.elect_successor(LoadState::replace_elected);
         }
     }
 }

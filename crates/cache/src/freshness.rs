@@ -114,7 +114,7 @@ pub(crate) enum FreshnessState {
     /// Served while it is refreshed.
     Stale,
     /// Served if a load fails.
-    LastResort,
+    StaleIfError,
     Gone,
 }
 
@@ -256,7 +256,7 @@ impl LifetimeRules {
         } else if now < life.expires + life.swr.into() {
             FreshnessState::Stale
         } else {
-            FreshnessState::LastResort
+            FreshnessState::StaleIfError
         }
     }
 }

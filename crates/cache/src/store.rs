@@ -159,8 +159,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Reservation<K, V> {
     /// the value cannot be stored, if `bytes` exceeds [`max_object`](crate::Limit::max_object) or if nothing is
     /// left to evict. Without a limit in bytes it returns true.
     #[must_use]
-    pub fn grow(&mut self, bytes: usize) -> bool {
-        self.store.grow(&self.key, &mut self.bytes, bytes)
+    pub fn grow_to(&mut self, bytes: usize) -> bool {
+        self.store.grow_to(&self.key, &mut self.bytes, bytes)
     }
 
     pub(crate) fn into_bytes(self) -> Option<ReservedBytes> {
@@ -300,7 +300,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     }
 
     /// Sets a load's reservation to `bytes`. Returns false if that exceeds a limit.
-    fn grow(&self, key: &K, room: &mut Option<ReservedBytes>, bytes: usize) -> bool {
+    fn grow_to(&self, key: &K, room: &mut Option<ReservedBytes>, bytes: usize) -> bool {
         let Some(weight) = &self.weight else { return true };
         let room = room.get_or_insert_with(|| ReservedBytes::none(&weight.budget));
         bytes <= weight.budget.max_object

@@ -117,7 +117,7 @@ pub struct TierValue {
     pub tags: Vec<String>,
 }
 
-/// A change that nodes tell each other of.
+/// A change that a node publishes to the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TierEvent {
     /// Stored values, and values whose load is in flight, are outdated.

@@ -1,8 +1,8 @@
 //! The engine as the target: a cache in this process, under a burst of workers or an open load.
 //!
 //! ```text
-//! EngineTarget<Burst> --> EngineRuntime --> gate: N lookups at one moment --> Cache --> source
-//! EngineTarget<OpenLoad>  --> EngineRuntime --> requests when they are due   --> TestedCache --> source
+//! EngineTarget<Burst>    --> EngineRuntime --> gate: N lookups at one moment --> Cache       --> source
+//! EngineTarget<OpenLoad> --> EngineRuntime --> requests when they are due    --> TestedCache --> source
 //! ```
 
 mod answer_audit;

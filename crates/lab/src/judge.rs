@@ -177,7 +177,7 @@ fn expectation(expr: &str, comparison: &Comparison, case: Case<'_>, figures: &Fi
             let instance = || Instance { left, right, place: binding.place(repeat) };
             if comparison.op.holds(left, right) {
                 tally.held += 1;
-                if closest.as_ref().is_none_or(|closest| (left - right).abs() < closest.margin()) {
+                if closest.as_ref().is_none_or(|closest| (left - right).abs() < closest.abs_difference()) {
                     closest = Some(instance());
                 }
             } else {
@@ -198,7 +198,9 @@ fn expectation(expr: &str, comparison: &Comparison, case: Case<'_>, figures: &Fi
     let mut reason = format!("held in {} of {looked_at}", all.held);
     match (&failed, &closest) {
         (Some(failed), _) => write!(reason, ", first failed in {}", failed.place),
-        (None, Some(closest)) if closest.margin() > 0.0 => write!(reason, ", closest in {}", closest.place),
+        (None, Some(closest)) if closest.abs_difference() > 0.0 => {
+            write!(reason, ", closest in {}", closest.place)
+        }
         _ => Ok(()),
     }
     .expect("writing to a string cannot fail");
@@ -223,7 +225,7 @@ struct Instance {
 }
 
 impl Instance {
-    fn margin(&self) -> f64 {
+    fn abs_difference(&self) -> f64 {
         (self.left - self.right).abs()
     }
 }

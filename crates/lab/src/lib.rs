@@ -4,7 +4,7 @@
 //! experiment.toml -> spec -> run -> target (burst, open load, proxy, app, url)
 //!                             |        |
 //!                             |        +-> intervals -> storage
-//!                             +-> judge -> record ----> storage -> report (text, md, html, json, kazoo)
+//!                             +-> judge -> record ----> storage -> report (one file per format)
 //! ```
 //!
 //! [`spec`] parses and validates the file before anything runs. A [`target`] measures. [`judge`] is a pure

@@ -127,7 +127,7 @@ pub fn run(
     let mut run = ExperimentRun { experiment, environment, recorder, record, results, directory };
     progress.begin(run.record.planned);
     let measured = run.measure(stop, progress);
-    let finished = run.finish(matches!(measured, Ok(true)));
+    let finished = run.judge_and_write(matches!(measured, Ok(true)));
     // The first error explains the ones that follow.
     measured?;
     finished?;
@@ -212,7 +212,7 @@ impl ExperimentRun {
     }
 
     /// Judges the evidence and writes the record.
-    fn finish(&mut self, is_complete: bool) -> Result<(), StorageError> {
+    fn judge_and_write(&mut self, is_complete: bool) -> Result<(), StorageError> {
         let (experiment, record) = (&self.experiment, &mut self.record);
         let cells = experiment.cells.iter().map(|cell| (cell.test.clone(), cell.arm.clone())).collect();
         let names = experiment.names();

@@ -216,7 +216,7 @@ fn total_duration(steps: &[Step]) -> Duration {
 /// `60s at 425/s`, `10s at 100/s, 5s at 1000/s (poisson)`.
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rates = self.steps.iter().filter(|step| step.is_rate());
+        let mut rates = self.steps.iter().filter(|step| step.has_arrival_process());
         let is_all_poisson = rates.clone().next().is_some() && rates.all(Step::is_poisson);
         for (index, step) in self.steps.iter().enumerate() {
             let comma = if index == 0 { "" } else { ", " };

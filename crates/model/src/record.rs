@@ -144,7 +144,7 @@ impl Run {
 pub enum LoadFigures {
     /// Workers that start at once and request one document each.
     Burst(BurstFigures),
-    /// Requests that start on a schedule.
+    /// Any other load: requests on a schedule, or closed loops.
     Open(OpenFigures),
 }
 

@@ -22,7 +22,7 @@ pub enum Trust {
     System,
     /// Certificates of the authorities in this file (PEM).
     File(PathBuf),
-    /// Every certificate, unchecked: the connection is encrypted, the server may be anybody.
+    /// Every certificate, unchecked: the connection is encrypted, the identity of the server is not checked.
     Insecure,
 }
 

@@ -111,7 +111,7 @@ pub(crate) async fn respond(
 }
 
 /// True if a browser sends the request for a page of another site. Browsers state the page's origin. A host name other
-/// than `localhost` may be anybody's (DNS rebinding), so browsers have to use `localhost` or an IP address.
+/// than `localhost` may belong to another site (DNS rebinding), so browsers have to use `localhost` or an IP address.
 fn is_cross_site(head: &Parts) -> bool {
     let header = |name: &str| head.headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let host = header("host").map_or_else(|| head.uri.host(), Some).unwrap_or_default();

@@ -89,7 +89,7 @@ async fn serve_http2<S: ClientStream>(stream: S, connection: Arc<OriginConnectio
     let state = Arc::clone(&connection);
     let service = service_fn(move |request| service::respond(Arc::clone(&state), request));
     // An error means that the client broke off.
-    let _ = until_idle(&connection, builder.serve_connection(TokioIo::new(stream), service)).await;
+    let _ = with_idle_timeout(&connection, builder.serve_connection(TokioIo::new(stream), service)).await;
 }
 
 async fn serve_http1<S: ClientStream>(stream: S, connection: Arc<OriginConnection>) {
@@ -102,14 +102,14 @@ async fn serve_http1<S: ClientStream>(stream: S, connection: Arc<OriginConnectio
         }
         connection.take_broken().map_or(Poll::Pending, |broken| Poll::Ready(Some(broken)))
     });
-    if let Some(Some(broken)) = until_idle(&connection, served).await {
+    if let Some(Some(broken)) = with_idle_timeout(&connection, served).await {
         let stream = http1.into_parts().io.into_inner();
         send_broken(stream, broken, &connection.listener.time).await;
     }
 }
 
 /// Awaits a future until the connection's idle timeout, which returns `None`.
-async fn until_idle<F: Future>(connection: &OriginConnection, future: F) -> Option<F::Output> {
+async fn with_idle_timeout<F: Future>(connection: &OriginConnection, future: F) -> Option<F::Output> {
     let time = &connection.listener.time;
     let mut future = pin!(future);
     loop {

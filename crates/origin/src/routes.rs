@@ -88,14 +88,14 @@ impl OriginRoute {
     }
 
     /// The active stage, if the first one has started.
-    pub(crate) fn stage_at(&self, now: Time) -> Option<&Stage> {
-        self.recipe.stages.active_at(self.elapsed(now))
+    pub(crate) fn last_started_stage(&self, now: Time) -> Option<&Stage> {
+        self.recipe.stages.last_started_at(self.elapsed(now))
     }
 
     /// Decides what happens to a request that arrives now. If it has to wait for a worker, the stage at the start of
     /// processing counts.
     pub(crate) fn admit(&self, now: Time) -> Disposition {
-        let Some(stage) = self.stage_at(now) else { return Disposition::NotStarted };
+        let Some(stage) = self.last_started_stage(now) else { return Disposition::NotStarted };
         let capacity = self.capacity.as_ref().filter(|_| !stage.always_refuses());
         let Some(capacity) = capacity else {
             let behavior = self.behavior(stage);
@@ -103,7 +103,7 @@ impl OriginRoute {
         };
         let mut behavior = None;
         let due = capacity.lock().unwrap_or_else(PoisonError::into_inner).admit(now, |start| {
-            behavior = self.stage_at(start).map(|stage| self.behavior(stage));
+            behavior = self.last_started_stage(start).map(|stage| self.behavior(stage));
             behavior.map(|behavior| behavior.latency).unwrap_or_default()
         });
         match (due, behavior) {
@@ -131,7 +131,7 @@ impl OriginRoute {
     /// Pattern, status and latency in milliseconds, as in `OriginSimulator`; then the faults with their shares.
     pub(crate) fn status_line(&self, now: Time) -> String {
         let pattern = &self.recipe.route;
-        let Some(stage) = self.stage_at(now) else { return format!("{pattern} 406 0") };
+        let Some(stage) = self.last_started_stage(now) else { return format!("{pattern} 406 0") };
         let line = format!("{pattern} {} {}", stage.status, stage.latency.in_milliseconds());
         let faults: Vec<_> =
             stage.fault.shares().filter_map(|(share, fault)| Some((share, (*fault)?.name()))).collect();
@@ -221,12 +221,12 @@ impl RouteTable {
 
     /// True if every route refuses connections now, so that the listeners have to be closed.
     pub(crate) fn refuses_at(&self, now: Time) -> bool {
-        self.all_refuse_in(|route| route.stage_at(now))
+        self.all_refuse_in(|route| route.last_started_stage(now))
     }
 
     /// True if every route refuses connections while the clocks stand at 0.
     pub(crate) fn refuses_while_held(&self) -> bool {
-        self.all_refuse_in(|route| route.recipe.stages.active_at(Duration::ZERO))
+        self.all_refuse_in(|route| route.recipe.stages.last_started_at(Duration::ZERO))
     }
 
     /// True if every route refuses connections in its last stage.

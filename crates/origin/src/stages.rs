@@ -79,7 +79,7 @@ impl Stages {
 
     /// The last stage that has started at `elapsed`.
     #[must_use]
-    pub fn active_at(&self, elapsed: Duration) -> Option<&Stage> {
+    pub fn last_started_at(&self, elapsed: Duration) -> Option<&Stage> {
         let started = self.0.partition_point(|stage| stage.at <= elapsed);
         self.0[..started].last()
     }
@@ -227,7 +227,7 @@ mod tests {
             stage(SECOND, 404, "50ms"),
         ]);
         let active = |millis| {
-            let behavior = stages.active_at(Duration::from_millis(millis))?.constant()?;
+            let behavior = stages.last_started_at(Duration::from_millis(millis))?.constant()?;
             Some((behavior.status.as_u16(), behavior.latency.as_millis()))
         };
         for (millis, expected) in [

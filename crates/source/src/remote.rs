@@ -78,7 +78,8 @@ impl Remote {
                 if remote.setting(name).is_some() {
                     return Err(wrong(&format!("it has `{name}` twice")));
                 }
-                let value = decode(value).ok_or_else(|| wrong(&format!("`{name}` is no UTF-8")))?;
+                let value =
+                    percent_decode_utf8(value).ok_or_else(|| wrong(&format!("`{name}` is no UTF-8")))?;
                 remote.ours.push((name.to_owned(), value));
             } else if keeps_others {
                 remote.theirs.push(parameter.to_owned());
@@ -120,7 +121,7 @@ impl Remote {
     pub(crate) fn credentials(&self) -> Option<(String, String)> {
         let (user, password) =
             self.userinfo.as_ref()?.split_once(':').unwrap_or((self.userinfo.as_ref()?, ""));
-        Some((decode(user)?, decode(password)?))
+        Some((percent_decode_utf8(user)?, percent_decode_utf8(password)?))
     }
 
     pub(crate) fn has_credentials(&self) -> bool {
@@ -175,7 +176,7 @@ impl fmt::Display for Remote {
     }
 }
 
-fn decode(text: &str) -> Option<String> {
+fn percent_decode_utf8(text: &str) -> Option<String> {
     percent_decode_str(text).decode_utf8().ok().map(Into::into)
 }
 

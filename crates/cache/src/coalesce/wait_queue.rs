@@ -24,21 +24,21 @@ pub(crate) struct QueuedWaiter {
 }
 
 impl WaitQueue {
-    pub(crate) fn push(&mut self, position: QueuedWaiter) -> u64 {
-        if let Some(deadline) = position.deadline {
+    pub(crate) fn push(&mut self, waiter: QueuedWaiter) -> u64 {
+        if let Some(deadline) = waiter.deadline {
             self.has_mixed_deadlines |= deadline < self.latest_deadline;
             self.latest_deadline = deadline;
         }
-        self.waiters.push_back(Some(position));
+        self.waiters.push_back(Some(waiter));
         self.first + self.waiters.len() as u64 - 1
     }
 
-    pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut QueuedWaiter> {
-        self.slot(number)?.as_mut()
+    pub(crate) fn get_mut(&mut self, position: u64) -> Option<&mut QueuedWaiter> {
+        self.slot(position)?.as_mut()
     }
 
-    pub(crate) fn remove(&mut self, number: u64) {
-        if let Some(slot) = self.slot(number) {
+    pub(crate) fn remove(&mut self, position: u64) {
+        if let Some(slot) = self.slot(position) {
             *slot = None;
         }
         while let Some(None) = self.waiters.front() {
@@ -47,25 +47,21 @@ impl WaitQueue {
         }
     }
 
-    /// The first waiter that satisfies `is`, with its position.
+    /// The first waiter that satisfies `is`, with its waiter.
     pub(crate) fn find_first(
         &mut self,
         is: impl Fn(&QueuedWaiter) -> bool,
     ) -> Option<(u64, &mut QueuedWaiter)> {
         let numbered = (self.first..).zip(&mut self.waiters);
         numbered
-            .filter_map(|(number, slot)| Some((number, slot.as_mut()?)))
-            .find(|(_, position)| is(position))
+            .filter_map(|(position, slot)| Some((position, slot.as_mut()?)))
+            .find(|(_, waiter)| is(waiter))
     }
 
     /// Removes all waiters and returns their wakers.
     pub(crate) fn drain(&mut self) -> Vec<Waker> {
         self.first += self.waiters.len() as u64;
-        std::mem::take(&mut self.waiters)
-            .into_iter()
-            .flatten()
-            .filter_map(|position| position.waker)
-            .collect()
+        std::mem::take(&mut self.waiters).into_iter().flatten().filter_map(|waiter| waiter.waker).collect()
     }
 
     /// Marks expired waiters, and returns their wakers and the next deadline.
@@ -74,12 +70,12 @@ impl WaitQueue {
     /// Requests with a soft timeout have earlier ones; if both kinds wait, all are examined.
     pub(crate) fn expire(&mut self, now: Time) -> (Vec<Waker>, Option<Time>) {
         let (mut wakers, mut next) = (Vec::new(), None);
-        for position in self.waiters.iter_mut().flatten().filter(|position| !position.is_timed_out) {
-            match position.deadline {
+        for waiter in self.waiters.iter_mut().flatten().filter(|waiter| !waiter.is_timed_out) {
+            match waiter.deadline {
                 None => {}
                 Some(deadline) if deadline <= now => {
-                    position.is_timed_out = true;
-                    wakers.extend(position.waker.take());
+                    waiter.is_timed_out = true;
+                    wakers.extend(waiter.waker.take());
                 }
                 Some(deadline) => {
                     next = Some(next.map_or(deadline, |next: Time| next.min(deadline)));
@@ -92,8 +88,8 @@ impl WaitQueue {
         (wakers, next)
     }
 
-    fn slot(&mut self, number: u64) -> Option<&mut Option<QueuedWaiter>> {
-        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+    fn slot(&mut self, position: u64) -> Option<&mut Option<QueuedWaiter>> {
+        let index = usize::try_from(position.checked_sub(self.first)?).ok()?;
         self.waiters.get_mut(index)
     }
 }

@@ -185,16 +185,16 @@ where
                 refresh(&self.counters.refreshes_swr);
                 serve_stored(Outcome::Stale, Reason::Revalidating)
             }
-            FreshnessState::LastResort if is_throttled => {
+            FreshnessState::StaleIfError if is_throttled => {
                 let throttle = self.strategy.throttle;
                 serve_stored(Outcome::Fallback, Reason::Failed(Error::Throttled { throttle }))
             }
             // While the breaker is not closed no request waits: probes are background refreshes.
-            FreshnessState::LastResort if !is_breaker_closed() => {
+            FreshnessState::StaleIfError if !is_breaker_closed() => {
                 refresh(&self.counters.probes);
                 serve_stored(Outcome::Fallback, Reason::Failed(Error::BreakerOpen))
             }
-            FreshnessState::LastResort => {
+            FreshnessState::StaleIfError => {
                 ControlFlow::Continue(self.new_pending(seen_version, LoadReason::Expired, true))
             }
             FreshnessState::Gone => {

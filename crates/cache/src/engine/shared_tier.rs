@@ -182,7 +182,7 @@ where
                 if self.coalesces() {
                     TierDecision::ServeAndRefresh(loaded, lease)
                 } else {
-                    // As in the paper: the request that volunteers to refresh waits for the load.
+                    // As in the paper: the request that was chosen to refresh waits for the load.
                     TierDecision::Load(LoadGrant { lease: Some(lease), stale: Some(loaded) })
                 }
             }

@@ -35,8 +35,8 @@ fn fresh_then_stale_then_fallback_then_gone() {
         (10_999, FreshnessState::Fresh),
         (11_000, FreshnessState::Stale),
         (15_999, FreshnessState::Stale),
-        (16_000, FreshnessState::LastResort),
-        (75_999, FreshnessState::LastResort),
+        (16_000, FreshnessState::StaleIfError),
+        (75_999, FreshnessState::StaleIfError),
         (76_000, FreshnessState::Gone),
     ] {
         assert_eq!(lifetimes.state(&life, at(ms), never), state, "at {ms} ms");
@@ -99,7 +99,7 @@ fn expire_makes_a_lifetime_stale_at_once() {
     let lifetimes = lifetimes(|strategy| strategy.sie = Duration::from_mins(1));
     let mut life = lifetimes.life(None, at(0), Duration::ZERO, no_share);
     life.expire(at(3_000));
-    assert_eq!(lifetimes.state(&life, at(3_000), never), FreshnessState::LastResort);
+    assert_eq!(lifetimes.state(&life, at(3_000), never), FreshnessState::StaleIfError);
     assert_eq!(lifetimes.state(&life, at(63_000), never), FreshnessState::Gone);
     life.expire(at(9_000));
     assert_eq!(life.expires, at(3_000), "the earlier time stays");

@@ -34,7 +34,7 @@ impl<K: Hash + Eq + Clone> KeyDeadlines<K> {
         Self { until: HashMap::with_hasher(hasher.clone()), swept_at: 0 }
     }
 
-    fn note(&mut self, key: &K, now: Time, until: Time) {
+    fn insert(&mut self, key: &K, now: Time, until: Time) {
         // Keys that are never requested again are not removed otherwise: sweep when their number has doubled.
         if self.until.len() >= 64.max(2 * self.swept_at) {
             self.until.retain(|_, until| *until > now);
@@ -85,14 +85,14 @@ impl<K: Hash + Eq + Clone> Refills<K> {
     pub(crate) fn open_episode(&mut self, key: &K, now: Time, deadline: Time) -> bool {
         let opens = self.episodes.until.get(key).is_none_or(|open_until| *open_until <= now);
         if opens {
-            self.episodes.note(key, now, deadline);
+            self.episodes.insert(key, now, deadline);
         }
         opens
     }
 
     /// Suppresses loads of a key for a while after one failed.
     pub(crate) fn throttle(&mut self, key: &K, now: Time, until: Time) {
-        self.throttled.note(key, now, until);
+        self.throttled.insert(key, now, until);
     }
 
     pub(crate) fn lift_throttle(&mut self, key: &K) {

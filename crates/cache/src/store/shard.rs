@@ -112,7 +112,7 @@ impl ExpirySweep {
     }
 
     /// Registers a new or changed expiry.
-    fn note(&mut self, gone: Time) {
+    fn register(&mut self, gone: Time) {
         self.earliest = self.earliest.min(gone);
         self.keep(gone);
     }
@@ -325,7 +325,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         self.stores += 1;
         let version = version(self.stores);
         if let Some((slot, _)) = found {
-            self.sweep.note(life.kept_until());
+            self.sweep.register(life.kept_until());
             self.retag(slot, tags);
             let entry = Entry { key, value, life, policy_data, version, short_hash, weight };
             let mut old = self.entries[slot as usize].replace(entry);
@@ -337,7 +337,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             return (gone, true);
         }
         self.make_room(now, &mut gone);
-        self.sweep.note(life.kept_until());
+        self.sweep.register(life.kept_until());
         let slot = if let Some(slot) = self.vacant_slot() {
             slot
         } else {
@@ -427,7 +427,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             entry.life.expire(now);
             // A load that failed may succeed after the change.
             self.refills.lift_throttle(&entry.key);
-            self.sweep.note(entry.life.kept_until());
+            self.sweep.register(entry.life.kept_until());
         } else {
             gone.extend(self.remove_slot(slot));
         }

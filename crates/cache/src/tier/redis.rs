@@ -5,7 +5,7 @@
 //! PREFIX:l:{:KEY}   the key's lock: the token of the loading node, for a lease
 //! PREFIX:w:{:KEY}   the channels of the nodes that wait for the load
 //! PREFIX:log        a stream of the nodes' invalidations                   (log.rs)
-//! PREFIX:notes      the channel that publishes them at once
+//! PREFIX:events     the channel that publishes them at once
 //! PREFIX:node:ID    the channel of one node
 //! ```
 //!

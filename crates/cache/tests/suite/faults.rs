@@ -504,8 +504,10 @@ fn each_route_has_its_own_breaker() {
     let time = Virtual::new();
     let breaker = Breaker { min_calls: 2, ..Breaker::DEFAULT };
     let strategy = Strategy { breaker: Some(breaker), ..Strategy::preset("stampede").unwrap() };
-    let cache: Cache<(&str, u32), u32, Virtual> =
-        Cache::builder(strategy).route(|key: &(&str, u32)| key.0).build_on(time.clone(), Seed(1)).unwrap();
+    let cache: Cache<(&str, u32), u32, Virtual> = Cache::builder(strategy)
+        .breaker_route(|key: &(&str, u32)| key.0)
+        .build_on(time.clone(), Seed(1))
+        .unwrap();
     time.run(async {
         for key in 0..2 {
             let failed = cache.get_with(("bad", key), async || Err::<u32, _>("on purpose")).await;

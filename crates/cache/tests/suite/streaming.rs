@@ -70,7 +70,7 @@ impl Fixture {
             let version = version.fetch_add(1, Relaxed) + 1;
             time.sleep_until(time.now() + 10 * MS).await;
             let remainder = async move {
-                let is_reserved = reservation.grow(if end == End::IsTooLarge { usize::MAX } else { 500 });
+                let is_reserved = reservation.grow_to(if end == End::IsTooLarge { usize::MAX } else { 500 });
                 time.sleep_until(time.now() + 40 * MS).await;
                 match end {
                     End::Completes => Ok((Page { is_whole: true, version, lifespan }, reservation)),

@@ -105,7 +105,7 @@ impl<R: Runtime> NodeCache<R> {
         self: &Arc<Self>,
         key: &Arc<str>,
     ) -> Result<Answer<VersionedDocument>, Box<dyn std::error::Error + Send + Sync>> {
-        if let Some(value) = self.get(key).await? {
+        if let Some(value) = self.get_fresh(key).await? {
             return Ok(self.answer(value, Outcome::Hit, Reason::Fresh));
         }
         // A load continues after its client has given up.
@@ -128,7 +128,7 @@ impl<R: Runtime> NodeCache<R> {
     }
 
     /// The cached document; `None`: the caller must load it, which is recorded.
-    async fn get(&self, key: &Arc<str>) -> NodeResult<Option<VersionedDocument>> {
+    async fn get_fresh(&self, key: &Arc<str>) -> NodeResult<Option<VersionedDocument>> {
         let cached = self.table.get(key, self.time.now()).await?;
         let mut state = self.state();
         let draw = state.draws.random::<f64>();

@@ -91,7 +91,7 @@ impl OpenLoad {
             let lasts = self.traffic.schedule.duration();
             run.time.spawn(write(Arc::clone(&run), writes, lasts, seed.stream("writes")));
         }
-        self.send(&run, seed, sink).await;
+        self.send_and_wait(&run, seed, sink).await;
         // A load may last until its deadline, which the run does not wait for.
         let _ = before(&run.time, run.ends, run.cache.idle()).await;
         Ok(self.measured(&run, &warmed_up, sink))
@@ -99,7 +99,12 @@ impl OpenLoad {
 
     /// Sends every request when it is due, and waits for all of them. Requests that are unsent at the end of
     /// the load are dropped: a rate that is too high does not make it longer.
-    async fn send<R: Runtime>(&self, run: &Arc<OpenRun<R>>, seed: Seed, sink: &mut dyn FnMut(Second)) {
+    async fn send_and_wait<R: Runtime>(
+        &self,
+        run: &Arc<OpenRun<R>>,
+        seed: Seed,
+        sink: &mut dyn FnMut(Second),
+    ) {
         // The channel closes when the last request has dropped its sender, whether it finished or panicked.
         let (alive, mut all_done) = mpsc::channel::<Infallible>(1);
         let mut draws = self.traffic.popularity.keys(run.keys.len(), seed);

@@ -26,13 +26,13 @@ pub(crate) struct HealthMonitor {
 const BUSY_MAX: f64 = 0.9;
 /// A shorter time is too short to measure how busy a thread is.
 const BUSY_TIME_MIN: Duration = Duration::from_millis(200);
-/// The allowed p99 of lateness is this share of the response p99,
+/// The allowed p99 of lateness, as a share of the response p99.
 const LATENESS_SHARE: f64 = 0.1;
-/// but at least this,
+/// Lower bound of the allowed p99 of lateness.
 const LATENESS_ALLOWED_MIN: Duration = Duration::from_millis(1);
-/// and at most this.
+/// Upper bound of the allowed p99 of lateness.
 const LATENESS_ALLOWED_MAX: Duration = Duration::from_millis(100);
-/// Fewer requests have no p99.
+/// With fewer requests lateness is not judged: they have no p99.
 const LATENESS_COUNT_MIN: u64 = 100;
 
 impl HealthMonitor {

@@ -11,9 +11,9 @@ use crate::schedule::Schedule;
 /// A request later than this counts as late; every [`LATE_IN_A_ROW_MAX`] late requests the worker yields.
 const LATE: Duration = Duration::from_millis(1);
 const LATE_IN_A_ROW_MAX: u32 = 32;
-/// Between requests this far apart the processor may enter a sleep state,
+/// A gap between requests after which the processor may have entered a sleep state.
 const SLEEP_GAP: Duration = Duration::from_millis(1);
-/// from which it takes about this long to wake.
+/// The time that a processor takes to leave a sleep state, about.
 const WAKE_TIME: Duration = Duration::from_micros(80);
 
 impl LoadWorker {

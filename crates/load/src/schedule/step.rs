@@ -107,7 +107,10 @@ impl Step {
     /// Replaces the arrival process of a rate; no effect on a pause, a burst or a replay.
     #[must_use]
     pub fn with_arrivals(self, arrivals: ArrivalProcess) -> Self {
-        Self { arrivals: if self.is_rate() { arrivals } else { ArrivalProcess::Constant }, ..self }
+        Self {
+            arrivals: if self.has_arrival_process() { arrivals } else { ArrivalProcess::Constant },
+            ..self
+        }
     }
 
     /// True if it is a Poisson process.
@@ -117,7 +120,7 @@ impl Step {
     }
 
     /// True if its shape is a rate.
-    pub(super) fn is_rate(&self) -> bool {
+    pub(super) fn has_arrival_process(&self) -> bool {
         matches!(self.shape, Shape::Steady { .. } | Shape::Ramp(_) | Shape::Sine { .. })
     }
 

@@ -37,7 +37,7 @@ pub struct Precise {
 #[derive(Debug)]
 struct TimerQueue {
     timer: AsyncFd<OwnedFd>,
-    due: Mutex<TimerState>,
+    state: Mutex<TimerState>,
 }
 
 #[derive(Debug)]
@@ -84,13 +84,13 @@ impl Precise {
     fn of(live: Live) -> io::Result<Self> {
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-        let due = TimerState { wakers: BTreeMap::new(), last: 0, set: Time::NEVER };
+        let state = TimerState { wakers: BTreeMap::new(), last: 0, set: Time::NEVER };
         #[expect(
             deprecated,
             reason = "its successor is unsafe, for types whose descriptor may change; this one's does not"
         )]
         let timer = AsyncFd::with_interest(timer, Interest::READABLE)?;
-        let timers = Arc::new(TimerQueue { timer, due: Mutex::new(due) });
+        let timers = Arc::new(TimerQueue { timer, state: Mutex::new(state) });
         let task = tokio::runtime::Handle::current().spawn(run_timer(live.clone(), Arc::clone(&timers)));
         Ok(Self { live, timers, _task: Arc::new(TimerTask(task.abort_handle())) })
     }
@@ -109,17 +109,17 @@ async fn run_timer(live: Live, timers: Arc<TimerQueue>) {
 }
 
 impl TimerQueue {
-    fn due(&self) -> MutexGuard<'_, TimerState> {
-        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, TimerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes the wakers that are due and sets the timer to the next one.
     fn take_due(&self, now: Time) -> Vec<Waker> {
-        let mut due = self.due();
-        let later = due.wakers.split_off(&(now + Duration::from_nanos(1), 0));
-        let woken = std::mem::replace(&mut due.wakers, later);
-        due.set = due.wakers.keys().next().map_or(Time::NEVER, |(deadline, _)| *deadline);
-        self.set(due.set, now);
+        let mut state = self.lock();
+        let later = state.wakers.split_off(&(now + Duration::from_nanos(1), 0));
+        let woken = std::mem::replace(&mut state.wakers, later);
+        state.set = state.wakers.keys().next().map_or(Time::NEVER, |(deadline, _)| *deadline);
+        self.set(state.set, now);
         woken.into_values().collect()
     }
 
@@ -152,17 +152,17 @@ impl Future for PreciseSleep {
         }
         // Clone and drop of a waker may run foreign code, so they happen outside the lock.
         let waker = cx.waker().clone();
-        let mut due = self.precise.timers.due();
+        let mut state = self.precise.timers.lock();
         let number = number.unwrap_or_else(|| {
-            due.last += 1;
-            due.last
+            state.last += 1;
+            state.last
         });
-        let replaced = due.wakers.insert((deadline, number), waker);
-        if deadline < due.set {
-            due.set = deadline;
+        let replaced = state.wakers.insert((deadline, number), waker);
+        if deadline < state.set {
+            state.set = deadline;
             self.precise.timers.set(deadline, now);
         }
-        drop(due);
+        drop(state);
         drop(replaced);
         self.number = Some(number);
         Poll::Pending
@@ -173,7 +173,7 @@ impl Drop for PreciseSleep {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             // Dropped outside the lock, like above.
-            let waker = self.precise.timers.due().wakers.remove(&(self.deadline, number));
+            let waker = self.precise.timers.lock().wakers.remove(&(self.deadline, number));
             drop(waker);
         }
     }

@@ -1,3 +1,5 @@
+//! Counters of connections and requests, and the reasons for closing them.
+
 use std::{
     fmt,
     sync::atomic::{AtomicU64, Ordering::Relaxed},

@@ -1,3 +1,5 @@
+//! Settings of the frontend: addresses, bounds, timeouts.
+
 use std::{
     net::{Ipv4Addr, SocketAddr},
     num::NonZeroUsize,

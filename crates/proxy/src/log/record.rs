@@ -1,3 +1,5 @@
+//! The data of one line of the access log.
+
 use std::{
     net::SocketAddr,
     time::{Duration, SystemTime},

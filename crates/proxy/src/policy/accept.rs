@@ -5,18 +5,17 @@ use std::time::Duration;
 use super::{directives::RequestDirectives, freshness::Freshness};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Suits {
-    /// Fresh.
-    Yes,
+pub enum Acceptance {
+    Fresh,
     /// Stale, within the request's `max-stale`.
     Stale,
-    No(Unfit),
+    Rejected(RejectReason),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unfit {
+pub enum RejectReason {
     /// The request has `no-cache` or `no-store`.
-    Refused,
+    RequestForbids,
     /// Older than the request's `max-age`.
     TooOld,
     /// Fresh for less than the request's `min-fresh`.
@@ -29,12 +28,17 @@ pub enum Unfit {
 
 /// `lifetime` is the cache's: that of [`Freshness`], or the route's.
 #[must_use]
-pub fn suits(request: &RequestDirectives, stored: &Freshness, age: Duration, lifetime: Duration) -> Suits {
+pub fn acceptance(
+    request: &RequestDirectives,
+    stored: &Freshness,
+    age: Duration,
+    lifetime: Duration,
+) -> Acceptance {
     if request.no_cache || request.no_store {
-        return Suits::No(Unfit::Refused);
+        return Acceptance::Rejected(RejectReason::RequestForbids);
     }
     if stored.must_validate {
-        return Suits::No(Unfit::MustValidate);
+        return Acceptance::Rejected(RejectReason::MustValidate);
     }
     let is_fresh = age < lifetime;
     let stale_for = age.saturating_sub(lifetime);
@@ -42,20 +46,22 @@ pub fn suits(request: &RequestDirectives, stored: &Freshness, age: Duration, lif
         // A reload of an immutable response (RFC 8246, 2) need not reach the origin.
         let is_immutable_reload = stored.is_immutable && max_age.is_zero() && is_fresh;
         if (age > max_age || max_age.is_zero()) && !is_immutable_reload {
-            return Suits::No(Unfit::TooOld);
+            return Acceptance::Rejected(RejectReason::TooOld);
         }
     }
     if is_fresh {
         return match request.min_fresh {
-            Some(min_fresh) if lifetime.saturating_sub(age) < min_fresh => Suits::No(Unfit::TooShort),
-            _ => Suits::Yes,
+            Some(min_fresh) if lifetime.saturating_sub(age) < min_fresh => {
+                Acceptance::Rejected(RejectReason::TooShort)
+            }
+            _ => Acceptance::Fresh,
         };
     }
     match request.max_stale {
         Some(max_stale) if stored.may_be_stale && stale_for <= max_stale && request.min_fresh.is_none() => {
-            Suits::Stale
+            Acceptance::Stale
         }
-        _ => Suits::No(Unfit::Expired),
+        _ => Acceptance::Rejected(RejectReason::Expired),
     }
 }
 
@@ -85,8 +91,8 @@ mod tests {
         max_stale: None,
     };
 
-    fn after(seconds: u64, request: RequestDirectives, stored: &Freshness) -> Suits {
-        suits(&request, stored, Duration::from_secs(seconds), stored.lifetime)
+    fn after(seconds: u64, request: RequestDirectives, stored: &Freshness) -> Acceptance {
+        acceptance(&request, stored, Duration::from_secs(seconds), stored.lifetime)
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "the type of the directives")]
@@ -103,34 +109,44 @@ mod tests {
         let max_age = |seconds| RequestDirectives { max_age: some(seconds), ..SILENT };
         let max_stale = |seconds| RequestDirectives { max_stale: some(seconds), ..SILENT };
         let min_fresh = |seconds| RequestDirectives { min_fresh: some(seconds), ..SILENT };
-        let no = Suits::No;
+        let no = Acceptance::Rejected;
         for (age, request, stored, expected) in [
-            (0, SILENT, STORED, Suits::Yes),
-            (1499, SILENT, STORED, Suits::Yes),
-            (1500, SILENT, STORED, no(Unfit::Expired)),
-            (0, SILENT, validated, no(Unfit::MustValidate)),
-            (0, RequestDirectives { no_cache: true, ..SILENT }, STORED, no(Unfit::Refused)),
-            (0, RequestDirectives { no_store: true, ..SILENT }, STORED, no(Unfit::Refused)),
-            (0, RequestDirectives { only_if_cached: true, ..SILENT }, STORED, Suits::Yes),
-            (0, max_age(0), STORED, no(Unfit::TooOld)),
-            (3, max_age(0), unchanging, Suits::Yes),
-            (1500, max_age(0), unchanging, no(Unfit::TooOld)),
-            (0, max_age(0), Freshness { must_validate: true, ..unchanging }, no(Unfit::MustValidate)),
-            (1, max_age(1), STORED, Suits::Yes),
-            (3, max_age(1), STORED, no(Unfit::TooOld)),
-            (3, max_age(1), unchanging, no(Unfit::TooOld)),
-            (1800, max_age(600), STORED, no(Unfit::TooOld)),
-            (2000, max_stale(1000), STORED, Suits::Stale),
-            (2500, max_stale(1000), STORED, Suits::Stale),
-            (2501, max_stale(1000), STORED, no(Unfit::Expired)),
-            (2000, max_stale(1000), strict, no(Unfit::Expired)),
-            (9999, RequestDirectives { max_stale: Some(Duration::MAX), ..SILENT }, STORED, Suits::Stale),
-            (2000, RequestDirectives { max_age: some(1600), ..max_stale(1000) }, STORED, no(Unfit::TooOld)),
-            (2000, RequestDirectives { max_age: some(2000), ..max_stale(1000) }, STORED, Suits::Stale),
-            (0, min_fresh(1500), STORED, Suits::Yes),
-            (1, min_fresh(1500), STORED, no(Unfit::TooShort)),
-            (1000, min_fresh(1000), STORED, no(Unfit::TooShort)),
-            (0, RequestDirectives { min_fresh: Some(Duration::MAX), ..SILENT }, STORED, no(Unfit::TooShort)),
+            (0, SILENT, STORED, Acceptance::Fresh),
+            (1499, SILENT, STORED, Acceptance::Fresh),
+            (1500, SILENT, STORED, no(RejectReason::Expired)),
+            (0, SILENT, validated, no(RejectReason::MustValidate)),
+            (0, RequestDirectives { no_cache: true, ..SILENT }, STORED, no(RejectReason::RequestForbids)),
+            (0, RequestDirectives { no_store: true, ..SILENT }, STORED, no(RejectReason::RequestForbids)),
+            (0, RequestDirectives { only_if_cached: true, ..SILENT }, STORED, Acceptance::Fresh),
+            (0, max_age(0), STORED, no(RejectReason::TooOld)),
+            (3, max_age(0), unchanging, Acceptance::Fresh),
+            (1500, max_age(0), unchanging, no(RejectReason::TooOld)),
+            (0, max_age(0), Freshness { must_validate: true, ..unchanging }, no(RejectReason::MustValidate)),
+            (1, max_age(1), STORED, Acceptance::Fresh),
+            (3, max_age(1), STORED, no(RejectReason::TooOld)),
+            (3, max_age(1), unchanging, no(RejectReason::TooOld)),
+            (1800, max_age(600), STORED, no(RejectReason::TooOld)),
+            (2000, max_stale(1000), STORED, Acceptance::Stale),
+            (2500, max_stale(1000), STORED, Acceptance::Stale),
+            (2501, max_stale(1000), STORED, no(RejectReason::Expired)),
+            (2000, max_stale(1000), strict, no(RejectReason::Expired)),
+            (9999, RequestDirectives { max_stale: Some(Duration::MAX), ..SILENT }, STORED, Acceptance::Stale),
+            (
+                2000,
+                RequestDirectives { max_age: some(1600), ..max_stale(1000) },
+                STORED,
+                no(RejectReason::TooOld),
+            ),
+            (2000, RequestDirectives { max_age: some(2000), ..max_stale(1000) }, STORED, Acceptance::Stale),
+            (0, min_fresh(1500), STORED, Acceptance::Fresh),
+            (1, min_fresh(1500), STORED, no(RejectReason::TooShort)),
+            (1000, min_fresh(1000), STORED, no(RejectReason::TooShort)),
+            (
+                0,
+                RequestDirectives { min_fresh: Some(Duration::MAX), ..SILENT },
+                STORED,
+                no(RejectReason::TooShort),
+            ),
         ] {
             assert_eq!(after(age, request, &stored), expected, "{age} {request:?} {stored:?}");
         }
@@ -148,11 +164,11 @@ mod tests {
             let strict_request = RequestDirectives {
                 no_cache, max_age: limit(max_age), min_fresh: limit(min_fresh), ..SILENT
             };
-            if after(age, strict_request, &stored) == Suits::Yes {
-                prop_assert_eq!(after(age, SILENT, &stored), Suits::Yes);
+            if after(age, strict_request, &stored) == Acceptance::Fresh {
+                prop_assert_eq!(after(age, SILENT, &stored), Acceptance::Fresh);
             }
             let tolerant = RequestDirectives { max_stale: Some(Duration::MAX), ..strict_request };
-            if after(age, tolerant, &stored) == Suits::Stale {
+            if after(age, tolerant, &stored) == Acceptance::Stale {
                 prop_assert!(age >= 1500 && may_be_stale && !must_validate && !no_cache);
             }
         }

@@ -212,7 +212,7 @@ impl OriginFetch {
         self.context.set_private_response(response);
         match whole {
             _ if reason == UncacheableReason::TooLarge => self.uncacheable(reason),
-            Err(reason) if !reason.is_status() => self.uncacheable(reason),
+            Err(reason) if !reason.lacks_lifetime() => self.uncacheable(reason),
             _ => LoadedEntry::transient(UncacheableMarker::transient(reason)),
         }
     }
@@ -242,7 +242,7 @@ impl OriginFetch {
                 LoadedEntry::complete(CacheEntry::Response(Arc::new(stored)))
             }
             // Without a lifetime it is for the waiting requests only.
-            Err(reason) if reason.is_status() => {
+            Err(reason) if reason.lacks_lifetime() => {
                 let stored = head.into_stored(stored.body.clone(), Lifespan::NONE);
                 LoadedEntry::complete(CacheEntry::Response(Arc::new(stored)))
             }
@@ -331,19 +331,19 @@ impl OriginFetch {
         // Under an uncacheable marker each request is alone, and gets the response as it is.
         let is_alone = matches!(self.stored_entry(), Some(CacheEntry::Uncacheable(_)));
         match head.storability {
-            Err(reason) if is_alone && is_rejected && reason.is_status() => {
+            Err(reason) if is_alone && is_rejected && reason.lacks_lifetime() => {
                 self.context.set_private_response(response);
                 Err(OriginFailure::Private { status: head.status })
             }
             Ok(_) if replaces && is_rejected => Err(self.failure(head, response).await),
-            Err(reason) if is_rejected && reason.is_status() => Err(self.failure(head, response).await),
+            Err(reason) if is_rejected && reason.lacks_lifetime() => Err(self.failure(head, response).await),
             // The error response is private: other requests learn only its status.
             Err(_) if is_rejected => {
                 self.context.set_private_response(response);
                 Err(OriginFailure::Private { status: head.status })
             }
             // Without a lifetime it goes to the waiting requests, and the stored entry stays.
-            Err(reason) if reason.is_status() && !is_alone && !head.status.is_success() => {
+            Err(reason) if reason.lacks_lifetime() && !is_alone && !head.status.is_success() => {
                 match self.failure(head, response).await {
                     OriginFailure::Response(stored) => {
                         Ok(LoadedEntry::transient(CacheEntry::Response(stored)))
@@ -407,7 +407,7 @@ impl OriginFetch {
             self.context.set_private_response(response);
             return Ok(self.uncacheable(UncacheableReason::TooLarge));
         }
-        let is_reserved = reservation.grow(total_bytes.max(overhead_bytes));
+        let is_reserved = reservation.grow_to(total_bytes.max(overhead_bytes));
         let mut body = response.into_body();
         let mut chunks = BodyChunks::new(length);
         let is_small = length.is_some_and(|length| length <= SMALL_BODY_BYTES_MAX);

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     frontend::ClientBody,
     policy::{
-        accept::{Suits, Unfit, suits},
+        accept::{Acceptance, RejectReason, acceptance},
         cache_status::{CacheStatus, Forward},
         conditional::{self, HeadEffect},
     },
@@ -90,16 +90,16 @@ fn plan_lookup(context: &RequestContext, entry_key: &EntryKey) -> LookupPlan {
     };
     let is_selected = stored.matches(&context.headers);
     let age = stored.freshness.age(resident);
-    match suits(directives, &stored.freshness, age, stored.lifetime()) {
-        Suits::Yes => LookupPlan::Cache(CacheMode::Default, miss),
+    match acceptance(directives, &stored.freshness, age, stored.lifetime()) {
+        Acceptance::Fresh => LookupPlan::Cache(CacheMode::Default, miss),
         // The variant is looked up under its own key.
         _ if !is_selected => LookupPlan::Cache(CacheMode::Default, miss),
-        Suits::Stale => LookupPlan::Stale(stored, resident),
-        Suits::No(_) if directives.only_if_cached => LookupPlan::NotStored,
-        Suits::No(Unfit::Expired | Unfit::MustValidate) => {
+        Acceptance::Stale => LookupPlan::Stale(stored, resident),
+        Acceptance::Rejected(_) if directives.only_if_cached => LookupPlan::NotStored,
+        Acceptance::Rejected(RejectReason::Expired | RejectReason::MustValidate) => {
             LookupPlan::Cache(CacheMode::Default, Forward::Stale)
         }
-        Suits::No(_) => LookupPlan::Cache(CacheMode::Reload, Forward::Request),
+        Acceptance::Rejected(_) => LookupPlan::Cache(CacheMode::Reload, Forward::Request),
     }
 }
 
@@ -268,9 +268,9 @@ pub async fn serve_head(context: &Arc<RequestContext>, body: ClientBody) -> Repl
         return forward(context, body, Forward::UriMiss).await;
     };
     let age = stored.freshness.age(resident);
-    let suits = suits(&context.directives, &stored.freshness, age, stored.lifetime());
-    if suits == Suits::Stale || suits == Suits::Yes && is_fresh {
-        let outcome = if suits == Suits::Yes { Outcome::Hit } else { Outcome::Stale };
+    let acceptance = acceptance(&context.directives, &stored.freshness, age, stored.lifetime());
+    if acceptance == Acceptance::Stale || acceptance == Acceptance::Fresh && is_fresh {
+        let outcome = if acceptance == Acceptance::Fresh { Outcome::Hit } else { Outcome::Stale };
         let cache_status = CacheStatus::stored(outcome, stored.ttl_s(resident));
         let selected = SelectedResponse { stored: &stored, resident, cache_status };
         return reply_or_forward(context, &selected).await;

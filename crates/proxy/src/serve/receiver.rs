@@ -175,7 +175,7 @@ impl BodyReceiver {
         let is_too_large = bytes > target.body_bytes_max;
         if !is_too_large
             && !target.result.is_closed()
-            && target.reservation.grow(self.overhead_bytes + allocated_bytes(bytes))
+            && target.reservation.grow_to(self.overhead_bytes + allocated_bytes(bytes))
         {
             return self.chunks.add(&data).iter().for_each(|part| self.writer.push(part.clone()));
         }

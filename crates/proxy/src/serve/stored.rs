@@ -133,7 +133,7 @@ pub enum UncacheableReason {
 impl UncacheableReason {
     /// True if the only reason is a status without a declared lifetime.
     #[must_use]
-    pub fn is_status(self) -> bool {
+    pub fn lacks_lifetime(self) -> bool {
         matches!(self, Self::NoLifetime | Self::NotStorable(NotStorable::Status))
     }
 }

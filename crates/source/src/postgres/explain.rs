@@ -65,7 +65,7 @@ fn connection_remedy(error: &Error, message: &str) -> Option<&'static str> {
                     "name the host as its certificate does"
                 }
                 CertificateError::UnknownIssuer => {
-                    "name the certificate of who vouches for it with `sslrootcert`"
+                    "name the file of the certificate authority with `sslrootcert`"
                 }
                 _ => "have the certificate renewed",
             });

@@ -428,7 +428,7 @@ async fn query_timeout_cancels_it_and_closes_its_connection() {
     assert!(message(url(&postgres, "timeout=200ms").open().await).contains("no answer within 200ms"));
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
     eventually("no query waits", || postgres.query(waiting).unwrap() == "0");
-    eventually("nor does who opened", || clients(&postgres) <= 3);
+    eventually("the connection of the failed open is closed", || clients(&postgres) <= 3);
     locker.batch_execute("COMMIT").await.unwrap();
     await_recovery(&source, &documents[0].id).await;
 }

@@ -170,7 +170,7 @@ fn requests(args: &LoadArgs) -> Result<(Traffic, Option<DueTimes>), CommandError
         }
     };
     for target in &mut targets {
-        add(&mut target.headers, &args.header);
+        add_absent(&mut target.headers, &args.header);
     }
     // From entropy: with the seed, a second run would find the entries of the first in the cache.
     let cache_bust = args.cache_bust.then(|| CacheBust::EveryRequest(Seed::from_entropy()));
@@ -220,9 +220,9 @@ fn replayed(
 }
 
 /// Adds the headers of the command line that a target does not set itself.
-fn add(headers: &mut HeaderMap, more: &[(HeaderName, HeaderValue)]) {
+fn add_absent(headers: &mut HeaderMap, defaults: &[(HeaderName, HeaderValue)]) {
     let own: Vec<HeaderName> = headers.keys().cloned().collect();
-    for (name, value) in more.iter().filter(|(name, _)| !own.contains(name)) {
+    for (name, value) in defaults.iter().filter(|(name, _)| !own.contains(name)) {
         headers.append(name, value.clone());
     }
 }

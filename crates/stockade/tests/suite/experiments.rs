@@ -53,22 +53,51 @@ fn run_scaled(name: &str, scale: &str, more: &[&str]) -> Value {
     report
 }
 
+fn expectations(report: &Value) -> impl Iterator<Item = &Value> {
+    let all = report["hypotheses"].as_array().into_iter().flatten();
+    all.flat_map(|hypothesis| hypothesis["expect"].as_array().into_iter().flatten())
+}
+
 /// The verdict on an expression.
 #[track_caller]
 fn verdict<'a>(report: &'a Value, expr: &str) -> &'a str {
-    let all = report["hypotheses"].as_array().into_iter().flatten();
-    let mut expectations = all.flat_map(|hypothesis| hypothesis["expect"].as_array().into_iter().flatten());
-    let found = expectations.find(|one| one["expr"] == expr).unwrap_or_else(|| panic!("{expr}: {report}"));
+    let found =
+        expectations(report).find(|one| one["expr"] == expr).unwrap_or_else(|| panic!("{expr}: {report}"));
     found["verdict"].as_str().expect("a verdict")
+}
+
+/// Asserts the verdict on the success of every arm that `is_meant` selects, as `expr` has it, and returns true if all succeeded. A
+/// slow machine answers too late: then the proxy or the app sends 502, 503 or 504, or the load generator gives up (0). No other
+/// answer is allowed.
+#[track_caller]
+fn assert_success_is_judged(report: &Value, expr: &str, is_meant: impl Fn(&str) -> bool) -> bool {
+    let arms = report["arms"].as_object().expect("arms");
+    let meant: Vec<_> = arms.iter().filter(|(name, _)| is_meant(name)).collect();
+    assert!(!meant.is_empty(), "{report}");
+    for (name, arm) in &meant {
+        let count = |status: &str| arm["status_codes"][status].as_u64().unwrap_or_default();
+        let known: u64 = ["200", "502", "503", "504", "0"].into_iter().map(count).sum();
+        assert!(Some(known) == arm["requests"].as_u64() && count("200") > 0, "{name}: {arm}");
+    }
+    let is_all_success = meant.iter().all(|(_, arm)| arm["success"] == 1.0);
+    assert_eq!(verdict(report, expr), if is_all_success { "supported" } else { "refuted" });
+    is_all_success
+}
+
+/// Asserts that every request of an open load succeeded, unless the generator was late: a machine that cannot send on time
+/// cannot answer in time.
+#[track_caller]
+fn assert_success(report: &Value, expr: &str, is_meant: impl Fn(&str) -> bool) {
+    let is_all_success = assert_success_is_judged(report, expr, is_meant);
+    assert!(is_all_success || expectations(report).any(|one| one["verdict"] == "invalid"), "{report}");
 }
 
 #[test]
 fn cache_limit_runs() {
     let report = run_scaled("cache_limit.toml", "0.025", &[]);
-    for expr in ["limited.proxy.entries.max <= 36000", "limited.success == 1.0"] {
-        // `--scale` changes the limit and not the number in the expression.
-        assert_eq!(verdict(&report, expr), "supported");
-    }
+    // `--scale` changes the limit and not the number in the expression.
+    assert_eq!(verdict(&report, "limited.proxy.entries.max <= 36000"), "supported");
+    assert_success(&report, "limited.success == 1.0", |arm| arm.ends_with("limited"));
     let arms = report["arms"].as_object().expect("arms");
     assert_eq!(arms.len(), 9);
     assert!(
@@ -80,27 +109,18 @@ fn cache_limit_runs() {
 #[test]
 fn fallback_runs() {
     let report = run_scaled("fallback.toml", "0.01", &[]);
-    assert_eq!(verdict(&report, "success == 1.0"), "supported");
+    assert_success(&report, "success == 1.0", |_| true);
 }
 
 #[test]
 fn repeater_runs() {
     let report = run_scaled("repeater.toml", "0.01", &[]);
-    assert_eq!(verdict(&report, "success == 1.0"), "supported");
+    assert_success(&report, "success == 1.0", |_| true);
 }
 
 #[test]
 fn xfetch_app_runs_over_redis_postgres_and_mongodb() {
     let report = run_scaled("xfetch_app.toml", "0.005", &["--repeat", "1"]);
-    let arms = report["arms"].as_object().expect("arms");
-    assert_eq!(arms.len(), 70);
-    // On a slow machine, waits for Redis and the database exceed the app's timeouts, and it answers 502 or 504.
-    let count = |arm: &Value, status: &str| arm["status_codes"][status].as_u64().unwrap_or_default();
-    for (name, arm) in arms {
-        let answered = count(arm, "200") + count(arm, "502") + count(arm, "504");
-        assert_eq!(Some(answered), arm["requests"].as_u64(), "{name}: {arm}");
-    }
-    let is_all_success = arms.values().all(|arm| arm["success"] == 1.0);
-    let expected = if is_all_success { "supported" } else { "refuted" };
-    assert_eq!(verdict(&report, "success == 1.0"), expected);
+    assert_eq!(report["arms"].as_object().expect("arms").len(), 70);
+    assert_success_is_judged(&report, "success == 1.0", |_| true);
 }

@@ -2,5 +2,5 @@
 -- events. KEYS: log. ARGV: the id of that event, the size of the batch.
 local time = redis.call('TIME')
 local there = #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])
-local notes = redis.call('XRANGE', KEYS[1], '(' .. ARGV[1], '+', 'COUNT', ARGV[2])
-return {string.format('%d%06d', time[1], time[2]), redis.call('XLEN', KEYS[1]), there, notes}
+local events = redis.call('XRANGE', KEYS[1], '(' .. ARGV[1], '+', 'COUNT', ARGV[2])
+return {string.format('%d%06d', time[1], time[2]), redis.call('XLEN', KEYS[1]), there, events}

@@ -14,7 +14,7 @@ pub(super) const SLACK: Micros = 1_000_000;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ServerClock {
     /// Its reading, at some moment between these two.
-    said: Micros,
+    reading: Micros,
     sent: Time,
     received: Time,
     /// The latest time that any event had.
@@ -23,23 +23,23 @@ pub(super) struct ServerClock {
 
 impl ServerClock {
     /// Records a reading that was requested at `sent` and received at `received`.
-    pub(super) fn set(&mut self, said: Micros, sent: Time, received: Time) {
-        (self.said, self.sent, self.received) = (said, sent, received);
+    pub(super) fn set(&mut self, reading: Micros, sent: Time, received: Time) {
+        (self.reading, self.sent, self.received) = (reading, sent, received);
     }
 
     /// Records the time of an event.
-    pub(super) fn received_ahead(&mut self, at: Micros) {
+    pub(super) fn raise_to(&mut self, at: Micros) {
         self.at_least = self.at_least.max(at);
     }
 
     /// A lower bound of the server's time.
     pub(super) fn earliest(&self, now: Time) -> Micros {
-        (self.said + micros(now - self.received)).max(self.at_least)
+        (self.reading + micros(now - self.received)).max(self.at_least)
     }
 
     /// An upper bound of the server's time.
     pub(super) fn latest(&self, now: Time) -> Micros {
-        (self.said + micros(now - self.sent)).max(self.at_least)
+        (self.reading + micros(now - self.sent)).max(self.at_least)
     }
 }
 
@@ -59,7 +59,7 @@ mod tests {
         let at = |micros| Time::ZERO + Duration::from_micros(micros);
         clock.set(1_000_000, at(100), at(400));
         assert_eq!((clock.earliest(at(500)), clock.latest(at(500))), (1_000_100, 1_000_400));
-        clock.received_ahead(1_000_200);
+        clock.raise_to(1_000_200);
         assert_eq!((clock.earliest(at(500)), clock.latest(at(500))), (1_000_200, 1_000_400));
         assert_eq!(clock.earliest(at(900)), 1_000_500);
     }

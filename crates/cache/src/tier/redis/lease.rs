@@ -127,7 +127,7 @@ impl RedisState {
                 let began = stamp.saturating_sub(micros(kept.load_duration)).max(requested);
                 let envelope = Envelope::new(&kept, stamp, began);
                 let is_outdated =
-                    self.replica.lock().log.validity(key, &envelope.tags, envelope.began) != Validity::Sound;
+                    self.replica.lock().log.validity(key, &envelope.tags, envelope.began) != Validity::Valid;
                 if kept.body.len() > VALUE_BYTES_MAX {
                     (Vec::new(), 0, RemoteLoad::NotShared)
                 } else if is_outdated {

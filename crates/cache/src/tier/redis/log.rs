@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Maximum number of events in the log in Redis, and of those that a node remembers.
-pub(super) const NOTES_MAX: usize = 1 << 16;
+pub(super) const EVENTS_MAX: usize = 1 << 16;
 
 /// The time of each target's last invalidation. Values whose load began before it are outdated.
 #[derive(Debug)]
@@ -33,14 +33,14 @@ enum OutdatedTarget {
     Tag(u32),
 }
 
-/// How far a stored value is valid.
+/// The validity of a stored value, by the invalidations that this node knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Validity {
-    /// As its own times say.
-    Sound,
-    /// Only as a stale value.
+    /// Not invalidated: its own times decide.
+    Valid,
+    /// Softly invalidated: it may be served stale.
     Expired,
-    /// Not at all.
+    /// Invalidated: it must not be served.
     Outdated,
 }
 
@@ -67,7 +67,7 @@ impl InvalidationTimes {
         }
         *latest = at;
         self.recent.push_back((of, at));
-        if self.recent.len() > NOTES_MAX
+        if self.recent.len() > EVENTS_MAX
             && let Some((of, at)) = self.recent.pop_front()
         {
             if self.outdated.get(&of) == Some(&at) {
@@ -100,7 +100,7 @@ impl InvalidationTimes {
         } else if is_later(&OutdatedTarget::KeySoftly(key.clone())) {
             Validity::Expired
         } else {
-            Validity::Sound
+            Validity::Valid
         }
     }
 
@@ -131,7 +131,7 @@ mod tests {
         assert!(log.outdates(&key(2), &[tag("sport")], 199) && !log.outdates(&key(2), &[tag("wales")], 199));
         log.add(&TierEvent::Invalidated(InvalidationTarget::Key(key(4)), Invalidation::Soft), 250);
         assert_eq!(log.validity(&key(4), &[], 249), Validity::Expired);
-        assert_eq!(log.validity(&key(4), &[], 250), Validity::Sound);
+        assert_eq!(log.validity(&key(4), &[], 250), Validity::Valid);
         log.add(&hard(InvalidationTarget::All), 300);
         assert!(log.outdates(&key(3), &[], 299) && !log.outdates(&key(3), &[], 300));
     }
@@ -139,31 +139,31 @@ mod tests {
     #[test]
     fn forgotten_events_outdate_all_older_values() {
         let mut log = InvalidationTimes::new(1);
-        for number in 0..=NOTES_MAX {
+        for number in 0..=EVENTS_MAX {
             log.add(&hard(InvalidationTarget::Key(key(number))), 1_000 + number as u64);
         }
-        log.add(&hard(InvalidationTarget::Key(key(NOTES_MAX))), 1_000 + NOTES_MAX as u64);
-        assert_eq!((log.outdated.len(), log.recent.len()), (NOTES_MAX, NOTES_MAX), "each counts once");
-        assert!(log.outdates(&key(NOTES_MAX + 1), &[], 999) && !log.outdates(&key(0), &[], 1_000));
+        log.add(&hard(InvalidationTarget::Key(key(EVENTS_MAX))), 1_000 + EVENTS_MAX as u64);
+        assert_eq!((log.outdated.len(), log.recent.len()), (EVENTS_MAX, EVENTS_MAX), "each counts once");
+        assert!(log.outdates(&key(EVENTS_MAX + 1), &[], 999) && !log.outdates(&key(0), &[], 1_000));
         log.add(&hard(InvalidationTarget::Key(key(1))), 999_999);
-        assert!(log.outdates(&key(1), &[], 999_998), "a newer note is not forgotten with an older one");
+        assert!(log.outdates(&key(1), &[], 999_998), "a newer event is not forgotten with an older one");
     }
 
     #[test]
     fn cleared_log_accepts_older_events() {
         let mut log = InvalidationTimes::new(1);
-        let notes = [
+        let events = [
             hard(InvalidationTarget::Key(key(1))),
             hard(InvalidationTarget::Tag("sport".to_owned())),
             TierEvent::Invalidated(InvalidationTarget::Key(key(2)), Invalidation::Soft),
             hard(InvalidationTarget::All),
         ];
-        notes.iter().for_each(|event| log.add(event, 100));
+        events.iter().for_each(|event| log.add(event, 100));
         log.clear();
         for number in 1..=3 {
-            assert_eq!(log.validity(&key(number), &[tag("sport")], 0), Validity::Sound, "key {number}");
+            assert_eq!(log.validity(&key(number), &[tag("sport")], 0), Validity::Valid, "key {number}");
         }
-        log.add(&notes[0], 50);
+        log.add(&events[0], 50);
         assert!(log.outdates(&key(1), &[], 49) && !log.outdates(&key(1), &[], 50));
         assert_eq!((log.outdated.len(), log.recent.len()), (1, 1));
     }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::{
     envelope::{KEY_BYTES_MAX, VALUE_BYTES_MAX},
-    log::NOTES_MAX,
+    log::EVENTS_MAX,
 };
 use crate::{
     store::invalidation::Invalidation,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Bounds of what is queued while Redis is unavailable. Beyond them one invalidation of everything replaces the queue.
-const COMMANDS_MAX: usize = NOTES_MAX;
+const COMMANDS_MAX: usize = EVENTS_MAX;
 const BYTES_MAX: usize = 64 << 20;
 
 /// How many commands one batch has at most.

@@ -17,7 +17,7 @@ use super::{
     clock::{Micros, SLACK, micros},
     connection::RedisConnection,
     envelope::Envelope,
-    log::NOTES_MAX,
+    log::EVENTS_MAX,
     outbox::{BATCH_MAX, OutboxCommand},
     state::{COMPLETE, INVALIDATE, PUBLISH, RedisState, explain},
     wire::{EventId, ReceivedEvent, decode_outcome, encode_event, encode_outcome},
@@ -83,7 +83,7 @@ pub(super) async fn check(inner: &Arc<RedisState>) -> Result<(), TierError> {
     };
     let connecting = RedisConnection::connect(&inner.url, 0, |_| Ok(()));
     let link = before(&inner.live, deadline, connecting).await.ok_or_else(silent)?.map_err(failed)?;
-    let channels = [inner.notes_channel(), inner.channel()];
+    let channels = [inner.events_channel(), inner.channel()];
     let subscribed = before(&inner.live, deadline, link.subscribe(&channels)).await;
     subscribed.ok_or_else(silent)?.map_err(failed)?;
     inner.catch_up_some(&link, deadline).await.map(drop)
@@ -123,7 +123,7 @@ impl RedisState {
         });
         let link = before(&self.live, deadline, connecting).await.ok_or(TierError::TimedOut)?;
         let link = link.map_err(|error| self.failed(generation, &error))?;
-        let channels = [self.notes_channel(), self.channel()];
+        let channels = [self.events_channel(), self.channel()];
         let subscribing = link.subscribe(&channels);
         let subscribed = before(&self.live, deadline, subscribing).await.ok_or(TierError::TimedOut)?;
         subscribed.map_err(|error| self.failed(generation, &error))?;
@@ -136,7 +136,7 @@ impl RedisState {
     async fn check_up(&self, link: &RedisConnection) -> Result<(), TierError> {
         while self.catch_up_some(link, self.deadline()).await? {}
         self.waiters.lock().retain(|_, waiters| {
-            waiters.retain(|(_, tell)| !tell.is_closed());
+            waiters.retain(|(_, sender)| !sender.is_closed());
             !waiters.is_empty()
         });
         Ok(())
@@ -164,7 +164,7 @@ impl RedisState {
                 replica.began = time;
             }
         }
-        if length >= NOTES_MAX && is_there == 0 {
+        if length >= EVENTS_MAX && is_there == 0 {
             self.skip_lost_events(&missed);
         }
         for event in missed {
@@ -194,7 +194,7 @@ impl RedisState {
                 let (Some(channel), Some(message)) = (bytes(channel), bytes(message)) else {
                     return;
                 };
-                if channel == self.notes_channel().as_bytes() {
+                if channel == self.events_channel().as_bytes() {
                     if let Some(event) = ReceivedEvent::from_message(message) {
                         self.apply(event, false);
                     }
@@ -215,7 +215,7 @@ impl RedisState {
                 // An event from the future is invalid.
                 return;
             }
-            replica.clock.received_ahead(at);
+            replica.clock.raise_to(at);
             if let Some(event) = &event {
                 replica.log.add(event, at);
             }
@@ -249,33 +249,33 @@ impl RedisState {
     fn disconnect(&self) {
         drop(self.link.lock().take());
         let waiters: Vec<_> = self.waiters.lock().drain().collect();
-        for (_, tell) in waiters.into_iter().flat_map(|(_, waiters)| waiters) {
-            let _ = tell.send(RemoteLoad::Released);
+        for (_, sender) in waiters.into_iter().flat_map(|(_, waiters)| waiters) {
+            let _ = sender.send(RemoteLoad::Released);
         }
     }
 
     /// Sends a batch of the outbox. Returns whether there are more. A failed batch stays queued.
     async fn send_some(&self, link: &RedisConnection) -> Result<bool, TierError> {
         let Some(batch) = self.outbox.next_batch() else { return Ok(false) };
-        let notes = batch.commands.iter().filter_map(|(command, _)| match command {
+        let events = batch.commands.iter().filter_map(|(command, _)| match command {
             OutboxCommand::Publish(event) => Some(self.event_command(event)),
             OutboxCommand::Release(..) => None,
         });
         // The log first: values read from Redis after this are known to be outdated.
-        let ats: Vec<String> = self.run(link, notes.collect()).await?;
+        let ats: Vec<String> = self.run(link, events.collect()).await?;
         let mut ats = ats.into_iter();
         let mut rest = Vec::new();
         for (command, queued_at) in &batch.commands {
             match command {
-                OutboxCommand::Publish(note) => {
+                OutboxCommand::Publish(event) => {
                     let at = ats.next().and_then(|at| at.parse().ok());
                     let at = at.ok_or_else(|| TierError::Failed("its time is not a number".to_owned()))?;
                     {
                         let mut replica = self.replica.lock();
-                        replica.clock.received_ahead(at);
-                        replica.log.add(note, at);
+                        replica.clock.raise_to(at);
+                        replica.log.add(event, at);
                     }
-                    rest.extend(self.invalidate(note, *queued_at, at));
+                    rest.extend(self.invalidate(event, *queued_at, at));
                 }
                 OutboxCommand::Release(key, token) => rest.push(self.free(key, token)),
             }
@@ -295,7 +295,7 @@ impl RedisState {
 
     fn event_command(&self, event: &TierEvent) -> Cmd {
         let mut command = eval(PUBLISH, &[self.log_name().into_bytes()]);
-        command.arg(self.notes_channel()).arg(NOTES_MAX).arg(&self.node).arg(encode_event(event));
+        command.arg(self.events_channel()).arg(EVENTS_MAX).arg(&self.node).arg(encode_event(event));
         command
     }
 

@@ -121,7 +121,7 @@ impl RedisState {
         let replica = self.replica.lock();
         let kept = envelope.open(replica.clock.latest(self.live.now()))?;
         match replica.log.validity(key, &envelope.tags, envelope.began) {
-            Validity::Sound => Some(kept),
+            Validity::Valid => Some(kept),
             Validity::Expired => Some(TierValue { fresh_for: Some(Duration::ZERO), ..kept }),
             Validity::Outdated => None,
         }
@@ -129,8 +129,8 @@ impl RedisState {
 
     /// Registers a waiter for the outcome of another node's load.
     pub(super) fn wait_for_outcome(&self, key: &Bytes, number: u64) -> oneshot::Receiver<RemoteLoad> {
-        let (tell, outcome) = oneshot::channel();
-        self.waiters.lock().entry(key.clone()).or_default().push((number, tell));
+        let (sender, outcome) = oneshot::channel();
+        self.waiters.lock().entry(key.clone()).or_default().push((number, sender));
         outcome
     }
 
@@ -222,8 +222,8 @@ impl RedisState {
     /// Wakes the waiters of a key.
     pub(super) fn wake(&self, key: &[u8], outcome: &RemoteLoad) {
         let waiters = self.waiters.lock().remove(key);
-        for (_, tell) in waiters.into_iter().flatten() {
-            let _ = tell.send(outcome.clone());
+        for (_, sender) in waiters.into_iter().flatten() {
+            let _ = sender.send(outcome.clone());
         }
     }
 
@@ -246,8 +246,8 @@ impl RedisState {
         format!("{}:log", self.url.prefix)
     }
 
-    pub(super) fn notes_channel(&self) -> String {
-        format!("{}:notes", self.url.prefix)
+    pub(super) fn events_channel(&self) -> String {
+        format!("{}:events", self.url.prefix)
     }
 }
 

@@ -100,7 +100,7 @@ impl ReceivedEvent {
         let field = |name| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_slice());
         let text = |name| std::str::from_utf8(field(name)?).ok();
         let (at, node) = (text("at")?.parse().ok()?, text("node")?.to_owned());
-        Some(Self { id: EventId::read(&id)?, at, node, event: field("note").and_then(decode_event) })
+        Some(Self { id: EventId::read(&id)?, at, node, event: field("event").and_then(decode_event) })
     }
 }
 
@@ -128,13 +128,13 @@ mod tests {
                 InvalidationTarget::Tag("sport wales".to_owned()),
                 InvalidationTarget::All,
             ] {
-                let note = TierEvent::Invalidated(what, how);
-                let written = [b"12-3 1500 node ", encode_event(&note).as_slice()].concat();
+                let event = TierEvent::Invalidated(what, how);
+                let written = [b"12-3 1500 node ", encode_event(&event).as_slice()].concat();
                 let expected = ReceivedEvent {
                     id: EventId(12, 3),
                     at: 1_500,
                     node: "node".to_owned(),
-                    event: Some(note),
+                    event: Some(event),
                 };
                 assert_eq!(ReceivedEvent::from_message(&written), Some(expected));
             }

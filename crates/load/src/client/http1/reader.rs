@@ -91,7 +91,7 @@ impl ResponseReader {
                 }
                 ReadState::UntilClose => (self.consume_body(bytes, u64::MAX)?, false),
                 ReadState::ChunkSize | ReadState::ChunkEnd | ReadState::Trailers => {
-                    self.consume_line(bytes)?
+                    self.consume_chunk_line(bytes)?
                 }
             };
             bytes = &bytes[used..];
@@ -223,8 +223,8 @@ impl ResponseReader {
         Ok(Some((used, is_done)))
     }
 
-    /// A line between chunks, or a trailer.
-    fn consume_line(&mut self, bytes: &[u8]) -> Result<(usize, bool), RequestFailure> {
+    /// Consumes a line between chunks, or a trailer. True: the response is complete.
+    fn consume_chunk_line(&mut self, bytes: &[u8]) -> Result<(usize, bool), RequestFailure> {
         let end = bytes.iter().position(|byte| *byte == b'\n');
         let used = end.map_or(bytes.len(), |end| end + 1);
         self.partial.extend_from_slice(&bytes[..used]);

@@ -201,7 +201,7 @@ proptest! {
         for n in 0..requests {
             let due = step.due(n);
             prop_assert!(before <= due, "{}: {} is due at {:?}, after {:?}", step, n, due, before);
-            if step.is_rate() {
+            if step.has_arrival_process() {
                 prop_assert!(due < lasts, "{}: {} is due at {:?}", step, n, due);
                 // Within two nanoseconds on either side n requests are expected.
                 let (early, late) = (due.saturating_sub(Duration::from_nanos(2)), due + Duration::from_nanos(2));

@@ -28,10 +28,10 @@ fn summary(recipe: &Recipe) -> String {
     let headers = if headers.is_empty() { "-".to_owned() } else { headers.join(" + ") };
     let mut line = format!("    {} | {content} | {headers} |", recipe.route);
     let stages = &recipe.stages;
-    let first = once(Duration::ZERO).filter(|zero| stages.active_at(*zero).is_some());
+    let first = once(Duration::ZERO).filter(|zero| stages.last_started_at(*zero).is_some());
     let later = successors(stages.next_start_after(Duration::ZERO), |at| stages.next_start_after(*at));
     for at in first.chain(later) {
-        let stage = stages.active_at(at).unwrap();
+        let stage = stages.last_started_at(at).unwrap();
         assert_eq!(stage.at, at);
         let behavior = stage.draw(&mut Seed(1).nth(0));
         assert_eq!((behavior.fault, behavior.byte_rate), (None, None));

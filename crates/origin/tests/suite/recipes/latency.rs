@@ -10,7 +10,7 @@ fn latency_range_is_uniform() {
     let text =
         r#"{"random_content": "428kb", "stages": [{"at": 0, "latency": "1000ms..1500ms", "status": 200}]}"#;
     let recipes = parse(text, "recipe", Path::new("")).unwrap();
-    let stage = recipes[0].stages.active_at(Duration::ZERO).unwrap();
+    let stage = recipes[0].stages.last_started_at(Duration::ZERO).unwrap();
     let mut bins = [0_u32; 50];
     for n in 0..100_000 {
         let latency = stage.draw(&mut Seed(7).child("/*").nth(n)).latency;
