@@ -136,10 +136,10 @@ fn usage(message: impl ToString) -> CommandError {
 }
 
 /// The due times of the requests of a log.
-type DueTimes = Arc<[Duration]>;
+type ReplayTimes = Arc<[Duration]>;
 
 /// The requests, and their due times if they come from a log.
-fn requests(args: &LoadArgs) -> Result<(Traffic, Option<DueTimes>), CommandError> {
+fn requests(args: &LoadArgs) -> Result<(Traffic, Option<ReplayTimes>), CommandError> {
     let seed = Seed(args.seed);
     let of_file = args.targets.is_some() || args.urls.is_some();
     if args.random && !of_file {
@@ -201,7 +201,7 @@ fn replayed(
     log: &Path,
     url: &str,
     args: &LoadArgs,
-) -> Result<(Vec<RequestTemplate>, RequestOrder, DueTimes), CommandError> {
+) -> Result<(Vec<RequestTemplate>, RequestOrder, ReplayTimes), CommandError> {
     let base: BaseUrl = url.parse().map_err(usage)?;
     let mut log = AccessLog::open(log, &base).map_err(usage)?;
     if log.skipped().total() > 0 {
@@ -228,7 +228,7 @@ fn add_absent(headers: &mut HeaderMap, defaults: &[(HeaderName, HeaderValue)]) {
 }
 
 /// The due times of the load.
-fn plan(args: &LoadArgs, due: Option<DueTimes>) -> Result<Plan, CommandError> {
+fn plan(args: &LoadArgs, due: Option<ReplayTimes>) -> Result<Plan, CommandError> {
     let fixed = |what: &str| match args.duration {
         Some(_) => Err(usage(format!("{what} has its own duration: remove --duration"))),
         None => Ok(()),

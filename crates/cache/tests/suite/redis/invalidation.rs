@@ -183,12 +183,12 @@ async fn event_with_a_lost_push_is_read_from_the_log() {
         let version = source.change();
         let [secs, micros]: [u64; 2] = command::<Vec<u64>>(&redis, "TIME").await.try_into().unwrap();
         let at = secs * 1_000_000 + micros;
-        let _: String = command(&redis, &format!("XADD stockade:log * at {at} node other note khkey")).await;
+        let _: String = command(&redis, &format!("XADD stockade:log * at {at} node other event khkey")).await;
         let start = live.now();
         readers.all_have_seen(version).await;
         lags.push(live.now() - start);
     }
-    println!("seen after a note without a push: {lags:?}");
+    println!("seen after an event without a push: {lags:?}");
     assert!(lags.iter().all(|lag| *lag < LOOK + BUSY), "{lags:?}");
 }
 
