@@ -149,7 +149,7 @@ fn requests_refresh_as_early_as_the_paper_says() {
 
 #[test]
 fn the_published_test_s_rule_fails_where_the_paper_s_holds() {
-    // It adds a ttl in seconds to a clock in milliseconds (see DESIGN.md, the Node test).
+    // It adds a ttl in seconds to a clock in milliseconds (docs/explanation/early-refresh.md).
     let delta_ms = 20.0;
     let bugged = |chance: &Random, distance: Duration| {
         let ttl_secs = distance.as_secs_f64();
