@@ -264,7 +264,7 @@ where
         self.engine.coalescer.in_flight_count()
     }
 
-    /// The state of each breaker by the name of its [route](crate::Builder::route); `""` is for keys without one. Empty
+    /// The state of each breaker by the name of its [route](crate::Builder::breaker_route); `""` is for keys without one. Empty
     /// without a breaker.
     #[must_use]
     pub fn breaker_states(&self) -> Vec<(String, BreakerState)> {

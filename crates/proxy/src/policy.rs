@@ -24,7 +24,7 @@
 //! 6. Find the [`vary::Vary`] of the key, then the response by key and [`vary::Vary::selecting`]. Other variants stay. HEAD
 //!    gets the head of the response stored for GET.
 //!
-//! **A response is stored.** [`accept::suits`] with its age ([`freshness::Freshness::age`]).
+//! **A response is stored.** [`accept::acceptance`] with its age ([`freshness::Freshness::age`]).
 //! - `Yes`, `Stale`: it is the reply.
 //! - `No(Expired)`: the strategy decides. Within `swr` it is the reply, and one request refreshes it in the background. Later
 //!   it is loaded, and if the load fails (no connection, timeout, 500, 502, 503, 504) it is the reply within `sie`. Both
