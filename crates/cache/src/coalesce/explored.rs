@@ -143,7 +143,7 @@ fn caller_between_result_and_store_needs_no_load() {
         else {
             unreachable!()
         };
-        // As an async store does it: find_stored, then stored, then the key is free.
+        // As an async store does it: the answer first, then the store, then the key is free.
         let storing = {
             let scenario = Arc::clone(&scenario);
             thread::spawn(move || {
