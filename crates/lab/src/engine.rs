@@ -24,6 +24,8 @@ mod tested_cache;
 
 #[cfg(feature = "http")]
 pub use app::{DocumentApp, DocumentError, RunningApp};
+use stockade_model::{outcome::Outcome, timing::Timing};
+
 pub use burst::Burst;
 pub(crate) use burst::cache;
 pub use documents::{DocumentCount, DocumentCountError, Popularity};
@@ -35,3 +37,12 @@ pub use shared_tier::{RunTierUrl, TierSettings};
 pub use target::EngineTarget;
 pub use tested_cache::TestedCache;
 pub use tokio_util::sync::CancellationToken;
+
+/// One request to a cache of this process.
+#[derive(Clone, Copy, Debug)]
+struct LookupSample {
+    timing: Timing,
+    outcome: Outcome,
+    /// Size of the document; 0 for an error.
+    bytes: u64,
+}

@@ -11,10 +11,10 @@ use stockade_model::{
     histogram::Histogram,
     record::{Role, Run},
     telemetry::MetricKind,
-    units::milliseconds,
+    units::{milliseconds, ratio},
 };
 
-pub use arm::{ArmFigures, ByteFigures, Cpu, HeldFigures, OpenTotals, Rss, Stores};
+pub use arm::{ArmFigures, Cpu, HeldFigures, OpenTotals, Rss, Stores};
 pub use fold::{FigureWindow, Fold, FoldPart, Moment, Used};
 pub use results::{Evidence, Results};
 
@@ -275,10 +275,6 @@ fn send_lag(raw: &Raw<'_>, read: Read) -> Option<f64> {
 fn sent_while_due(run: &Run) -> u64 {
     let late = run.http.as_ref().map_or(0, |http| http.sent_after_end);
     run.outcomes.requests().saturating_sub(late)
-}
-
-fn ratio(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 /// The middle figure, or the mean of the two in the middle; `None` of none.

@@ -1,20 +1,16 @@
 //! Samples: the measurements of single requests.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use stockade_model::{outcome::Outcome, time::Time};
+use stockade_model::{outcome::Outcome, timing::Timing};
 
 /// One request: its times and its result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// The number of the request, from 0, in the order of due times.
     pub number: u64,
-    /// When it was due.
-    pub scheduled: Time,
-    /// When it was handed to a ready connection, or else when it ended.
-    pub started: Time,
-    /// When it ended.
-    pub finished: Time,
+    /// When it was due, when it was handed to a ready connection or else ended, and when it ended.
+    pub timing: Timing,
     /// Bytes of the request body.
     pub bytes_out: u64,
     /// The response, or the failure.
@@ -121,28 +117,10 @@ impl From<FailureClass> for RequestFailure {
 }
 
 impl Sample {
-    /// From the due time to the end.
-    #[must_use]
-    pub fn response_time(&self) -> Duration {
-        self.finished - self.scheduled
-    }
-
-    /// From sending to the end.
-    #[must_use]
-    pub fn service_time(&self) -> Duration {
-        self.finished - self.started
-    }
-
-    /// From the due time to sending.
-    #[must_use]
-    pub fn send_lag(&self) -> Duration {
-        self.started - self.scheduled
-    }
-
     /// True if it was handed to a connection.
     #[must_use]
     pub fn was_sent(&self) -> bool {
-        self.result.is_ok() || self.started < self.finished
+        self.result.is_ok() || self.timing.started < self.timing.finished
     }
 
     /// True if the status is 200 to 399, as Vegeta counts success.

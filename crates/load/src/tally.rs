@@ -53,23 +53,24 @@ pub struct Tally {
 impl Tally {
     /// Adds a sample.
     pub fn record(&mut self, sample: &Sample) {
-        let response = sample.response_time();
+        let timing = &sample.timing;
+        let response = timing.response_time();
         self.response_sum += response;
         if sample.was_sent() {
-            self.times.send_lag.record(sample.send_lag());
-            self.send_lag_sum += sample.send_lag();
+            self.times.send_lag.record(timing.send_lag());
+            self.send_lag_sum += timing.send_lag();
         } else {
             self.send_lag_sum += response;
         }
         self.bytes_out += sample.bytes_out;
         self.earliest =
-            Some(self.earliest.map_or(sample.scheduled, |earliest| earliest.min(sample.scheduled)));
-        self.latest = self.latest.max(Some(sample.scheduled));
-        self.end = self.end.max(Some(sample.finished));
+            Some(self.earliest.map_or(timing.scheduled, |earliest| earliest.min(timing.scheduled)));
+        self.latest = self.latest.max(Some(timing.scheduled));
+        self.end = self.end.max(Some(timing.finished));
         match &sample.result {
             Ok(answer) => {
                 self.times.response.record(response);
-                self.times.service.record(sample.service_time());
+                self.times.service.record(timing.service_time());
                 *self.status_codes.entry(answer.status).or_default() += 1;
                 self.bytes_in += answer.bytes;
                 self.wire_bytes_in += answer.wire_bytes;
@@ -79,7 +80,7 @@ impl Tally {
                 if sample.is_success() {
                     self.successes += 1;
                     self.times_of_successes.response.record(response);
-                    self.times_of_successes.service.record(sample.service_time());
+                    self.times_of_successes.service.record(timing.service_time());
                 } else {
                     self.add_error(|| status_text(answer.status));
                 }

@@ -8,7 +8,7 @@
 //! - [`seed`]: each random choice comes from a named stream of one seed.
 //! - [`source`]: the origin of documents.
 //! - [`latency`], [`capacity`]: the service time and the concurrency of an origin.
-//! - [`outcome`], [`sample`], [`histogram`]: the result of a request, its times, and their distribution.
+//! - [`outcome`], [`timing`], [`histogram`]: the result of a request, its times, and their distribution.
 //! - [`record`]: the files of a run. Each report is a fold over them.
 //! - [`units`], [`nearest`]: durations and sizes with units, and suggestions for misspelt names.
 
@@ -20,11 +20,11 @@ pub mod latency;
 pub mod nearest;
 pub mod outcome;
 pub mod record;
-pub mod sample;
 pub mod seed;
 pub mod source;
 pub mod telemetry;
 pub mod time;
+pub mod timing;
 pub mod units;
 
 /// Compiles the examples of the README.

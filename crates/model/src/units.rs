@@ -2,6 +2,8 @@
 
 use std::{fmt::Write, time::Duration};
 
+use serde::Serialize;
+
 /// A quantity could not be parsed. The message contains the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
@@ -211,6 +213,28 @@ pub fn stretched(time: Duration, factor: f64) -> Duration {
 #[must_use]
 pub fn milliseconds(duration: Duration) -> f64 {
     duration.as_nanos() as f64 / 1e6
+}
+
+/// `None` where `whole` is 0.
+#[must_use]
+pub fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+/// Bytes of bodies.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ByteFigures {
+    pub total: u64,
+    /// Per request; absent without requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mean: Option<f64>,
+}
+
+impl ByteFigures {
+    #[must_use]
+    pub fn of(total: u64, requests: u64) -> Self {
+        Self { total, mean: ratio(total, requests) }
+    }
 }
 
 /// Formats milliseconds like [`format_duration`], also if they are negative, infinite or not a number.

@@ -14,16 +14,17 @@ use stockade_cache::{Builder, Cache, Error, Strategy, heap_bytes};
 use stockade_model::{
     outcome::{Outcome, Outcomes},
     record::{self, BurstTimes, Calls, Percentiles},
-    sample::Sample,
     seed::Seed,
     source::{Document, Source},
     time::{Runtime, Time},
+    timing::Timing,
     units::milliseconds,
 };
 use stockade_source::{SourceBehavior, StagedSource};
 use tokio::sync::mpsc;
 
 use super::{
+    LookupSample,
     documents::{DocumentAssignment, DocumentCount},
     fetch::NotFound,
     gate::{Gate, Gated, GatedSource},
@@ -46,7 +47,7 @@ pub struct Burst {
 }
 
 /// The result of a worker: its sample, and its error if it failed.
-type WorkerResult = (Sample, Option<WorkerError>);
+type WorkerResult = (LookupSample, Option<WorkerError>);
 
 #[derive(Clone, Debug, thiserror::Error)]
 enum WorkerError {
@@ -122,17 +123,17 @@ impl Burst {
         let mut seconds: BTreeMap<u64, Second> = BTreeMap::new();
         let mut answered: Vec<Duration> = Vec::with_capacity(results.len());
         for (sample, failure) in results {
-            let second = sample.finished.elapsed().as_secs();
+            let second = sample.timing.finished.elapsed().as_secs();
             let in_second = seconds.entry(second).or_insert_with(|| Second { second, ..Second::default() });
             in_second.outcomes.record(sample.outcome);
-            in_second.times.send_lag.record(sample.send_lag());
+            in_second.times.send_lag.record(sample.timing.send_lag());
             outcomes.record(sample.outcome);
             match failure {
                 Some(failure) => *errors.entry(failure.to_string()).or_default() += 1,
                 None => {
-                    in_second.times.response.record(sample.response_time());
-                    in_second.times.service.record(sample.service_time());
-                    answered.push(sample.response_time());
+                    in_second.times.response.record(sample.timing.response_time());
+                    in_second.times.service.record(sample.timing.service_time());
+                    answered.push(sample.timing.response_time());
                 }
             }
         }
@@ -143,7 +144,9 @@ impl Burst {
             workers: self.workers,
             documents: assignment.chosen.len(),
             distinct_keys: assignment.distinct,
-            finished_ms: milliseconds(samples().map(|s| s.finished).max().unwrap_or_default().elapsed()),
+            finished_ms: milliseconds(
+                samples().map(|s| s.timing.finished).max().unwrap_or_default().elapsed(),
+            ),
             times: times(&answered),
             calls: Calls {
                 fetch_doc: fetches,
@@ -155,8 +158,8 @@ impl Burst {
             start_skew_ms: milliseconds(if self.barrier {
                 last_passed
             } else {
-                let first = samples().map(|s| s.started).min().unwrap_or_default();
-                samples().map(|s| s.started).max().unwrap_or_default() - first
+                let first = samples().map(|s| s.timing.started).min().unwrap_or_default();
+                samples().map(|s| s.timing.started).max().unwrap_or_default() - first
             }),
         };
         seconds.into_values().for_each(sink);
@@ -166,7 +169,7 @@ impl Burst {
             whole_ms_sum: Some(answered.iter().map(whole_ms).sum()),
             outcomes,
             bytes_in: samples().map(|s| s.bytes).sum(),
-            service_sum: samples().map(Sample::service_time).sum(),
+            service_sum: samples().map(|s| s.timing.service_time()).sum(),
             counters: *counters,
             bytes_max,
             errors,
@@ -177,9 +180,8 @@ impl Burst {
 
 /// A worker whose task panicked counts as failed at the time when the last one finished.
 fn lost(finished: Time) -> WorkerResult {
-    let sample =
-        Sample { scheduled: Time::ZERO, started: Time::ZERO, finished, outcome: Outcome::Error, bytes: 0 };
-    (sample, Some(WorkerError::Lost))
+    let timing = Timing { scheduled: Time::ZERO, started: Time::ZERO, finished };
+    (LookupSample { timing, outcome: Outcome::Error, bytes: 0 }, Some(WorkerError::Lost))
 }
 
 /// The state that all workers of a burst share.
@@ -225,7 +227,8 @@ impl<R: Runtime> BurstWorker<R> {
                 }
             };
             let finished = time.now();
-            let sample = |outcome, bytes| Sample { scheduled, started, finished, outcome, bytes };
+            let timing = Timing { scheduled, started, finished };
+            let sample = |outcome, bytes| LookupSample { timing, outcome, bytes };
             let _ = results[index].set(match answer {
                 Ok(answer) => (sample(answer.outcome, answer.value.len() as u64), None),
                 Err(error) => (sample(Outcome::Error, 0), Some(error.into())),

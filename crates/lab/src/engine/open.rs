@@ -13,17 +13,17 @@ use stockade_cache::{InvalidStrategy, Invalidation};
 use stockade_model::{
     outcome::Outcome,
     record,
-    sample::Sample,
     seed::{Rng, Seed},
     source::Source,
     time::{Runtime, Time, before, yield_now},
+    timing::Timing,
     units::{format_duration, milliseconds},
 };
 use stockade_source::{SourceBehavior, StagedSource, VersionedDocument};
 use tokio::sync::mpsc;
 
 use super::{
-    TestedCache,
+    LookupSample, TestedCache,
     answer_audit::{AnswerAudit, ServedAnswer},
     clock::StartedClock,
     node_cache::NodeTable,
@@ -338,7 +338,8 @@ impl<R: Runtime> OpenRequest<R> {
         let end = run.attempts(&run.keys[key]).await;
         let mut tally = run.tally();
         let finished = run.time.now();
-        let sample = |outcome, bytes| Sample { scheduled, started, finished, outcome, bytes };
+        let timing = Timing { scheduled, started, finished };
+        let sample = |outcome, bytes| LookupSample { timing, outcome, bytes };
         match end {
             Ok(AttemptReply { outcome, stamped, attempt_started }) => {
                 let (age, took) = (finished - stamped.at, finished - attempt_started);

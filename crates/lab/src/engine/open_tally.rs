@@ -5,9 +5,12 @@ use std::{
     time::Duration,
 };
 
-use stockade_model::{outcome::Outcomes, sample::Sample, time::Time};
+use stockade_model::{outcome::Outcomes, time::Time};
 
-use super::answer_audit::{AnswerAudit, ServedAnswer};
+use super::{
+    LookupSample,
+    answer_audit::{AnswerAudit, ServedAnswer},
+};
 use crate::target::{OpenSecond, Second};
 
 /// Counts requests in the second in which they finish. Callers report in the order of time: a second is complete as
@@ -87,23 +90,27 @@ impl OpenTally {
     }
 
     /// A request has finished, with an answer or an error.
-    pub(super) fn finish(&mut self, sample: &Sample, end: Result<ServedAnswer, &dyn std::fmt::Display>) {
+    pub(super) fn finish(
+        &mut self,
+        sample: &LookupSample,
+        end: Result<ServedAnswer, &dyn std::fmt::Display>,
+    ) {
         self.in_flight -= 1;
         self.outcomes.record(sample.outcome);
         self.bytes_in += sample.bytes;
-        self.service_sum += sample.service_time();
-        self.finished = self.finished.max(sample.finished - self.began);
-        self.roll(sample.finished);
+        self.service_sum += sample.timing.service_time();
+        self.finished = self.finished.max(sample.timing.finished - self.began);
+        self.roll(sample.timing.finished);
         let current = &mut self.current;
         current.outcomes.record(sample.outcome);
-        current.times.send_lag.record(sample.send_lag());
+        current.times.send_lag.record(sample.timing.send_lag());
         match end {
             Ok(served) => {
-                let time = sample.response_time();
+                let time = sample.timing.response_time();
                 let (min, max) = self.response.unwrap_or((time, time));
                 self.response = Some((min.min(time), max.max(time)));
                 current.times.response.record(time);
-                current.times.service.record(sample.service_time());
+                current.times.service.record(sample.timing.service_time());
                 let open = current.open.get_or_insert_default();
                 open.age_max = open.age_max.max(Some(served.age));
                 self.audit.see(&served);

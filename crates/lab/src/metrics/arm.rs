@@ -7,10 +7,10 @@ use stockade_model::{
     histogram::{Distribution, Histogram},
     outcome::Outcomes,
     record::{Audit, LoadFigures, OpenFigures, Role, Run},
-    units::milliseconds,
+    units::{ByteFigures, milliseconds, ratio},
 };
 
-use super::{Evidence, Metric, Results, median, ratio, results::is_known, sent_while_due};
+use super::{Evidence, Metric, Results, median, results::is_known, sent_while_due};
 
 /// The figures of an arm over all its repeats, in the shape of the JSON contract: counts are added,
 /// histograms merged.
@@ -114,15 +114,6 @@ pub struct Cpu {
     pub max: f64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct ByteFigures {
-    /// All responses.
-    pub total: u64,
-    /// One request.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mean: Option<f64>,
-}
-
 /// Stores by whether a request waited for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[expect(missing_docs, reason = "the names are self-explanatory")]
@@ -180,7 +171,7 @@ impl ArmFigures {
             service: Distribution::of(&times.service, service_exact(&times.service, exact)),
             send_lag: Distribution::of(&times.send_lag, None),
             outcomes: is_known("outcomes.hit").then_some(outcomes),
-            bytes_in: ByteFigures { total: bytes, mean: ratio(bytes, requests) },
+            bytes_in: ByteFigures::of(bytes, requests),
             source_loads: is_known("source_loads").then_some(loads),
             amplification: ratio(loads, sum(|run| run.episodes)).filter(|_| is_known("amplification")),
             loads_per_request: ratio(loads, requests).filter(|_| is_known("loads_per_request")),

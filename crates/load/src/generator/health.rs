@@ -158,7 +158,7 @@ fn busy_share((cpu, elapsed): &(Duration, Duration)) -> f64 {
 mod tests {
     use std::time::UNIX_EPOCH;
 
-    use stockade_model::time::Time;
+    use stockade_model::{time::Time, timing::Timing};
 
     use super::*;
     use crate::{sample::Sample, tally::Tally};
@@ -225,9 +225,9 @@ mod tests {
         let dropped = Summary { dropped: 7, ..run(ms(50)) };
         assert!(reasons(idle(), &dropped).starts_with("7 requests were due and never sent"));
         let mut no_ports = run(ms(50));
-        let (scheduled, started, finished) = (Time::ZERO, Time::ZERO, Time::ZERO);
+        let timing = Timing { scheduled: Time::ZERO, started: Time::ZERO, finished: Time::ZERO };
         let result = Err(FailureClass::NoPorts.into());
-        no_ports.measured.record(&Sample { number: 0, scheduled, started, finished, bytes_out: 0, result });
+        no_ports.measured.record(&Sample { number: 0, timing, bytes_out: 0, result });
         assert!(reasons(idle(), &no_ports).starts_with("1 requests found no local port left"));
     }
 }

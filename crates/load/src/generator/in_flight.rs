@@ -2,7 +2,10 @@
 
 use std::{cell::Cell, rc::Rc};
 
-use stockade_model::time::{Runtime, Time};
+use stockade_model::{
+    time::{Runtime, Time},
+    timing::Timing,
+};
 
 // why a circle: a worker starts requests, and a request that is dropped half-way leaves its sample with its worker.
 use super::worker::LoadWorker;
@@ -48,9 +51,11 @@ impl InFlightRequest {
         let finished = self.worker.clock.now();
         self.worker.finish_request(Sample {
             number: self.number,
-            scheduled: self.scheduled,
-            started: self.started.get().unwrap_or(finished),
-            finished,
+            timing: Timing {
+                scheduled: self.scheduled,
+                started: self.started.get().unwrap_or(finished),
+                finished,
+            },
             bytes_out: self.bytes_out,
             result,
         });

@@ -402,9 +402,9 @@ impl LoadWorker {
         }
         current.measured.record(&sample);
         if sample.was_sent() {
-            current.seconds.entry(self.measured_second(sample.started)).or_default().sent += 1;
+            current.seconds.entry(self.measured_second(sample.timing.started)).or_default().sent += 1;
         }
-        let second = current.seconds.entry(self.measured_second(sample.finished)).or_default();
+        let second = current.seconds.entry(self.measured_second(sample.timing.finished)).or_default();
         second.finished += 1;
         second.failed += u64::from(sample.result.is_err());
         drop(current);

@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use stockade_model::{histogram::Distribution, outcome::Outcomes};
+use stockade_model::{
+    histogram::Distribution,
+    outcome::Outcomes,
+    units::{ByteFigures, ratio},
+};
 
 use crate::{
     summary::{GeneratorHealth, Summary},
@@ -14,7 +18,7 @@ use crate::{
 #[derive(Serialize)]
 pub(super) struct StockadeFigures<'a> {
     #[serde(flatten)]
-    load: LoadFigures<'a>,
+    load: TallyFigures<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rss_mib: Option<ByRole<MemoryFigures>>,
     cpu: ByRole<CpuFigures>,
@@ -27,12 +31,12 @@ pub(super) struct StockadeFigures<'a> {
     in_flight_max: u64,
     connections: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    warmup: Option<LoadFigures<'a>>,
+    warmup: Option<TallyFigures<'a>>,
     generator: GeneratorFigures<'a>,
 }
 
 #[derive(Serialize)]
-struct LoadFigures<'a> {
+struct TallyFigures<'a> {
     requests: u64,
     failed: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,13 +61,6 @@ struct LoadFigures<'a> {
     resent: u64,
     bytes_in: ByteFigures,
     wire_bytes_in: ByteFigures,
-}
-
-#[derive(Serialize)]
-struct ByteFigures {
-    total: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mean: Option<f64>,
 }
 
 /// Figures by role. A load knows only its own.
@@ -95,11 +92,6 @@ struct GeneratorFigures<'a> {
     reasons: &'a [String],
 }
 
-/// `None` where `whole` is 0.
-pub(super) fn ratio(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
-}
-
 /// Requests sent within the schedule, per second; none if all were due at once.
 pub(super) fn achieved_rate(summary: &Summary) -> Option<f64> {
     let lasted = (summary.schedule_end - summary.measured_from).as_secs_f64();
@@ -125,7 +117,7 @@ fn concurrency(tally: &Tally) -> Option<f64> {
     (elapsed > 0.0).then(|| tally.response_sum.saturating_sub(tally.send_lag_sum).as_secs_f64() / elapsed)
 }
 
-impl<'a> LoadFigures<'a> {
+impl<'a> TallyFigures<'a> {
     fn of(tally: &'a Tally) -> Self {
         let requests = tally.requests();
         Self {
@@ -143,11 +135,8 @@ impl<'a> LoadFigures<'a> {
             failures: &tally.failures,
             retries: tally.retries,
             resent: tally.resent,
-            bytes_in: ByteFigures { total: tally.bytes_in, mean: ratio(tally.bytes_in, requests) },
-            wire_bytes_in: ByteFigures {
-                total: tally.wire_bytes_in,
-                mean: ratio(tally.wire_bytes_in, requests),
-            },
+            bytes_in: ByteFigures::of(tally.bytes_in, requests),
+            wire_bytes_in: ByteFigures::of(tally.wire_bytes_in, requests),
         }
     }
 }
@@ -165,9 +154,9 @@ impl<'a> StockadeFigures<'a> {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let resident = resident_bytes_max.zip(*resident_bytes_last);
         Self {
-            load: LoadFigures {
+            load: TallyFigures {
                 achieved_rate_per_s: achieved_rate(summary),
-                ..LoadFigures::of(&summary.measured)
+                ..TallyFigures::of(&summary.measured)
             },
             rss_mib: resident
                 .map(|(max, last)| ByRole { load: MemoryFigures { max: mib(max), last: mib(last) } }),
@@ -180,7 +169,7 @@ impl<'a> StockadeFigures<'a> {
             in_flight_at_end: summary.in_flight_at_end,
             in_flight_max: summary.in_flight_max,
             connections: summary.connections,
-            warmup: summary.warmup.as_ref().map(LoadFigures::of),
+            warmup: summary.warmup.as_ref().map(TallyFigures::of),
             generator: GeneratorFigures {
                 cpu: *cpu_mean,
                 steal: *steal,

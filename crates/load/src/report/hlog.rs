@@ -51,12 +51,12 @@ impl SampleEncoder for HistogramLog {
     }
 
     fn encode(&mut self, sample: &Sample, out: &mut Vec<u8>) {
-        let second = (sample.finished - self.head.measured_from).as_secs();
+        let second = (sample.timing.finished - self.head.measured_from).as_secs();
         while second > self.second + 1 {
             self.write_second(out);
         }
         let times = if second > self.second { &mut self.newer } else { &mut self.older };
-        times.record(sample.response_time());
+        times.record(sample.timing.response_time());
     }
 
     fn finish(&mut self, out: &mut Vec<u8>) {

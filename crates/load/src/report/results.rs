@@ -73,12 +73,12 @@ impl SampleEncoder for JsonEncoder {
             out.extend_from_slice(b"{\"attack\":");
             out.extend_from_slice(attack);
             push(out, format_args!(",\"seq\":{},\"code\":{},\"timestamp\":\"", sample.number, row.code));
-            clock.push(sample.scheduled, out);
+            clock.push(sample.timing.scheduled, out);
             push(
                 out,
                 format_args!(
                     "\",\"latency\":{},\"bytes_out\":{},\"bytes_in\":{},\"error\":",
-                    go_format::nanos(sample.response_time()),
+                    go_format::nanos(sample.timing.response_time()),
                     sample.bytes_out,
                     row.bytes_in,
                 ),
@@ -119,9 +119,9 @@ impl SampleEncoder for CsvEncoder {
                 out,
                 format_args!(
                     "{},{},{},{},{},",
-                    clock.since_epoch(sample.scheduled).as_nanos(),
+                    clock.since_epoch(sample.timing.scheduled).as_nanos(),
                     row.code,
-                    go_format::nanos(sample.response_time()),
+                    go_format::nanos(sample.timing.response_time()),
                     sample.bytes_out,
                     row.bytes_in,
                 ),

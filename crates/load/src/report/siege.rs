@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use super::{ReportOptions, figures::ratio};
+use stockade_model::units::ratio;
+
+use super::ReportOptions;
 use crate::summary::Summary;
 
 /// The texts before and after each figure.

@@ -283,15 +283,16 @@ fn hlog_is_readable_by_hdrhistogram() {
     }
     assert_eq!(begins.unwrap().as_millis(), 1_773_041_103_500);
     assert_eq!((lines, all.len()), (21, 10_000));
-    let longest = samples.iter().map(Sample::response_time).max().unwrap().as_nanos() as f64;
+    let longest = samples.iter().map(|sample| sample.timing.response_time()).max().unwrap().as_nanos() as f64;
     assert!((all.max() as f64 / longest - 1.0).abs() < 0.001);
 }
 
 #[test]
 fn hlog_counts_late_samples_and_has_a_line_per_second() {
-    let at = |finished_s: u64| Sample {
-        finished: Time::from_nanos(finished_s * 1_000_000_000),
-        ..samples(1)[0].clone()
+    let at = |finished_s: u64| {
+        let mut sample = samples(1)[0].clone();
+        sample.timing.finished = Time::from_nanos(finished_s * 1_000_000_000);
+        sample
     };
     let log = streamed(Box::new(HistogramLog::new(&head())), &[at(1), at(4), at(3), at(1), at(7)]);
     let counts: Vec<u64> = IntervalLogIterator::new(log.as_bytes())

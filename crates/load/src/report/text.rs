@@ -5,12 +5,12 @@ use std::fmt::{self, Display, Write};
 use stockade_model::{
     histogram::Histogram,
     outcome::{Outcome, Outcomes},
-    units::{format_count, format_duration, format_span},
+    units::{format_count, format_duration, format_span, ratio},
 };
 
 use super::{
     ReportOptions,
-    figures::{achieved_rate, rates, ratio},
+    figures::{achieved_rate, rates},
 };
 use crate::{
     sample::FailureClass,

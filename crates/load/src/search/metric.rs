@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stockade_model::{histogram::Histogram, nearest::remedy};
+use stockade_model::{histogram::Histogram, nearest::remedy, units::ratio};
 
 // why a circle: a metric's name is read as part of a bound, so a wrong one is that bound's error.
 use super::bound::BoundError;
@@ -100,10 +100,6 @@ static NUMBER_METRICS: [NumberMetric; 7] = [
 
 /// The statistics that error messages propose; other percentiles are valid as well.
 const STATS: [&str; 8] = ["min", "mean", "max", "p50", "p90", "p95", "p99", "p99.9"];
-
-fn ratio(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
-}
 
 impl BoundMetric {
     /// Finds a metric by name: `p99` is `response.p99`.

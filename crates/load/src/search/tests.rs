@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use proptest::prelude::*;
 use rand_distr::{Distribution, Uniform};
-use stockade_model::{seed::Seed, time::Time};
+use stockade_model::{seed::Seed, time::Time, timing::Timing};
 
 use super::*;
 use crate::{
@@ -26,9 +26,7 @@ fn run(requests: u64, failed: u64) -> Summary {
         let answer = Response { status: 200, bytes: 1, wire_bytes: 1, outcome: None };
         measured.record(&Sample {
             number,
-            scheduled: at(number),
-            started: at(number + 1),
-            finished: at(2 * number + 1),
+            timing: Timing { scheduled: at(number), started: at(number + 1), finished: at(2 * number + 1) },
             bytes_out: 0,
             result: if number < requests - failed { Ok(answer) } else { Err(FailureClass::Timeout.into()) },
         });

@@ -38,8 +38,11 @@ fn due_times_do_not_depend_on_the_number_of_threads() {
         log.samples.sort_by_key(|sample| sample.number);
         for (n, sample) in log.samples.iter().enumerate() {
             assert_eq!(sample.number, n as u64);
-            assert_eq!(sample.scheduled - summary.measured_from, Duration::from_millis(n as u64));
-            assert!(sample.started >= sample.scheduled && sample.finished >= sample.started);
+            assert_eq!(sample.timing.scheduled - summary.measured_from, Duration::from_millis(n as u64));
+            assert!(
+                sample.timing.started >= sample.timing.scheduled
+                    && sample.timing.finished >= sample.timing.started
+            );
         }
         assert_eq!(summary.seconds.iter().map(|second| second.sent).sum::<u64>(), 200);
         assert!(log.seconds >= 1, "the observer receives the last second as well");
@@ -67,8 +70,8 @@ fn requests_that_wait_for_a_slot_count_from_their_due_time() {
     assert_eq!((summary.in_flight_max, summary.in_flight_at_end), (1, 1));
     assert_eq!((summary.measured.requests(), summary.sent_after_end, summary.dropped), (100, 99, 0));
     for sample in log.samples.iter().filter(|sample| sample.number > 0) {
-        assert!(sample.send_lag() + schedule >= delay, "{sample:?}");
-        assert!(sample.response_time() >= sample.send_lag(), "{sample:?}");
+        assert!(sample.timing.send_lag() + schedule >= delay, "{sample:?}");
+        assert!(sample.timing.response_time() >= sample.timing.send_lag(), "{sample:?}");
     }
 }
 
@@ -157,7 +160,7 @@ fn measured_requests_do_not_depend_on_the_warmup() {
     let summary = load.run(&mut log, &CancellationToken::new()).unwrap().summary;
     for sample in &log.samples {
         assert_eq!(
-            sample.scheduled - summary.measured_from,
+            sample.timing.scheduled - summary.measured_from,
             Duration::from_millis(sample.number),
             "{sample:?}"
         );

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use stockade_model::{outcome::Outcome, time::Time};
+use stockade_model::{outcome::Outcome, time::Time, timing::Timing};
 
 use crate::{
     report::RunHeader,
@@ -39,8 +39,12 @@ fn sample(
     ended: Result<Response, RequestFailure>,
 ) -> Sample {
     let at = |us: u64| Time::from_nanos(us * 1000);
-    let (scheduled, started, finished) = (at(due_us), at(due_us + lag_us), at(due_us + lag_us + service_us));
-    Sample { number, scheduled, started, finished, bytes_out: number % 3, result: ended }
+    let timing = Timing {
+        scheduled: at(due_us),
+        started: at(due_us + lag_us),
+        finished: at(due_us + lag_us + service_us),
+    };
+    Sample { number, timing, bytes_out: number % 3, result: ended }
 }
 
 fn answer(status: u16, bytes: u64, outcome: Option<Outcome>) -> Response {
@@ -90,7 +94,7 @@ pub fn summary(samples: &[Sample], lasts_s: u64) -> Summary {
     let mut seconds = vec![SecondCounts::default(); usize::try_from(lasts_s).unwrap()];
     for sample in samples {
         measured.record(sample);
-        let second = usize::try_from(sample.started.elapsed().as_secs()).unwrap();
+        let second = usize::try_from(sample.timing.started.elapsed().as_secs()).unwrap();
         seconds.resize(seconds.len().max(second + 1), SecondCounts::default());
         seconds[second].sent += 1;
     }

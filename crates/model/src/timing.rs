@@ -1,24 +1,21 @@
-//! One request as the load measured it.
+//! The times of one request.
 
 use std::time::Duration;
 
-use crate::{outcome::Outcome, time::Time};
+use crate::time::Time;
 
-/// The times, the outcome and the size of one request.
+/// When a request was due, when it started and when it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub struct Timing {
     /// The start time in the schedule.
     pub scheduled: Time,
-    /// The actual start time.
+    /// The actual start time. Over HTTP: when it was handed to a ready connection, or else when it ended.
     pub started: Time,
     /// The time of the complete response, or of the failure.
     pub finished: Time,
-    pub outcome: Outcome,
-    /// Size of the response body; 0 for an error.
-    pub bytes: u64,
 }
 
-impl Sample {
+impl Timing {
     /// Response time: from the scheduled start to the end, so it includes the delay of a late start.
     #[must_use]
     pub fn response_time(&self) -> Duration {
