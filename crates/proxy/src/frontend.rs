@@ -46,7 +46,7 @@ use std::{
         mpsc::{self, RecvTimeoutError},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use stockade_model::time::Live;
@@ -232,9 +232,10 @@ impl Frontend {
 
     /// Waits until every thread has stopped. Returns how many requests were aborted.
     fn join(&self, timeout: Duration) -> u64 {
+        let deadline = Instant::now() + timeout;
         let mut aborted = 0;
         while self.running.load(Relaxed) > 0 {
-            match self.stopped.recv_timeout(timeout) {
+            match self.stopped.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(requests) => aborted += requests,
                 // The handler blocks the thread.
                 Err(RecvTimeoutError::Timeout) => return aborted + self.counts().in_flight,
