@@ -16,7 +16,6 @@ use std::{hint::black_box, sync::Arc};
 
 use crate::stampede::{Stampeder, stampede};
 
-/// A cached value.
 pub trait Value: Clone + Send + Sync + 'static {
     /// The loader's value of `key`.
     fn load(key: u64) -> Self;
@@ -76,7 +75,6 @@ pub struct Entrant<V> {
 /// The contender that the others are compared with.
 pub const REFERENCE: &str = "quick_cache";
 
-/// All contenders.
 #[must_use]
 pub fn entrants<V: Value>() -> [Entrant<V>; 5] {
     [

@@ -11,7 +11,6 @@ use std::{
 
 use stockade_origin::{Origin, OriginOptions, RecipeText};
 
-/// Its address.
 pub const ORIGIN: &str = "127.0.0.1:18080";
 
 /// A process that ends with its parent.

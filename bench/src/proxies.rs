@@ -47,11 +47,9 @@ const VARNISH_LOG_RECORDS: [&str; 23] = [
     "VCL_use",
 ];
 
-/// A running cache.
 pub struct Proxy {
     /// Its name in tables.
     pub name: &'static str,
-    /// Its address.
     pub address: &'static str,
     server: Server,
 }

@@ -13,7 +13,6 @@ use mio::{
     net::{TcpListener, TcpStream},
 };
 
-/// Its address.
 pub const RESPONDER: &str = "127.0.0.1:18090";
 
 const LISTENER: Token = Token(usize::MAX - 1);

@@ -6,7 +6,6 @@ use crate::generators::stockade;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// A request.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     /// Due time in ns since the epoch.

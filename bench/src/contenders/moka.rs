@@ -8,7 +8,6 @@ use super::{Contender, Value};
 use crate::clock::TTL;
 use crate::stampede::Coalesce;
 
-/// The synchronous cache.
 ///
 /// Its time to live is exact, so every hit reads the clock of the operating system, where the others read
 /// a variable. This is not its main cost: without a time to live, with its `quanta` feature or with an
