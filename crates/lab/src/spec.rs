@@ -12,7 +12,7 @@ mod engine;
 #[cfg(feature = "http")]
 mod http;
 mod load;
-mod node_cache;
+mod node_js_cache;
 mod origin;
 mod scale;
 mod tables;

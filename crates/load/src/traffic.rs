@@ -168,7 +168,7 @@ impl Traffic {
                 return Err(TrafficError::NoKeys(template.url.to_string()));
             }
             Ok(match &parameter {
-                Some(parameter) => Some(path.with_number(parameter)),
+                Some(parameter) => Some(path.with_cache_bust(parameter)),
                 None => has_key.then_some(path),
             })
         };

@@ -10,18 +10,21 @@ pub fn range_set(value: &[u8]) -> Option<&[u8]> {
     unit.eq_ignore_ascii_case(b"bytes").then_some(&range_set[1..])
 }
 
-/// Parses `first-last`, `first-` or `-suffix_length` for a body of `length` bytes. An empty range cannot be satisfied.
-/// `None`: invalid.
-#[must_use]
-pub fn parse_clamped(range_spec: &[u8], length: u64) -> Option<Range<u64>> {
-    let (first, last) = range_spec.split_at(range_spec.iter().position(|byte| *byte == b'-')?);
-    match (first, &last[1..]) {
-        (b"", suffix) => Some(length.saturating_sub(number(suffix)?)..length),
-        (first, b"") => Some(number(first)?.min(length)..length),
-        (first, last) => {
-            let (first, last) = (number(first)?, number(last)?);
-            (first <= last).then(|| first.min(length)..last.saturating_add(1).min(length))
-        }
+/// A range specifier with a wrong syntax. A server ignores the whole field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidRangeSpec;
+
+/// Parses `first-last`, `first-` or `-suffix_length`, and clamps it to a body of `length` bytes. An empty range cannot be
+/// satisfied.
+pub fn parse_clamped(range_spec: &[u8], length: u64) -> Result<Range<u64>, InvalidRangeSpec> {
+    let dash = range_spec.iter().position(|byte| *byte == b'-').ok_or(InvalidRangeSpec)?;
+    match (&range_spec[..dash], &range_spec[dash + 1..]) {
+        (b"", suffix) => Ok(length.saturating_sub(number(suffix)?)..length),
+        (first, b"") => Ok(number(first)?.min(length)..length),
+        (first, last) => match (number(first)?, number(last)?) {
+            (first, last) if first <= last => Ok(first.min(length)..last.saturating_add(1).min(length)),
+            _ => Err(InvalidRangeSpec),
+        },
     }
 }
 
@@ -38,10 +41,10 @@ pub fn content_range_unsatisfied(length: u64) -> String {
 }
 
 /// A number that overflows is larger than any body.
-fn number(digits: &[u8]) -> Option<u64> {
+fn number(digits: &[u8]) -> Result<u64, InvalidRangeSpec> {
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-    let text = str::from_utf8(digits).ok().filter(|_| is_number)?;
-    Some(text.parse().unwrap_or(u64::MAX))
+    let text = str::from_utf8(digits).ok().filter(|_| is_number).ok_or(InvalidRangeSpec)?;
+    Ok(text.parse().unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -82,9 +85,9 @@ mod tests {
             ("+0-1", None),
             ("0 - 1", None),
         ] {
-            assert_eq!(parse_clamped(range_spec.as_bytes(), 11), expected, "{range_spec}");
+            assert_eq!(parse_clamped(range_spec.as_bytes(), 11).ok(), expected, "{range_spec}");
         }
-        assert_eq!(parse_clamped(b"0-", 0), Some(0..0));
+        assert_eq!(parse_clamped(b"0-", 0), Ok(0..0));
     }
 
     #[test]

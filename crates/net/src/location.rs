@@ -22,7 +22,7 @@ pub fn resolve<'a>(base: &Location<'a>, reference: &'a str) -> Option<Location<'
     if reference.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
         return None;
     }
-    if let Some((scheme, rest)) = split_scheme(reference) {
+    if let Some((scheme, rest)) = split_scheme_at_colon(reference) {
         let is_http = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
         return if is_http { from_authority(scheme, rest.strip_prefix("//")?) } else { None };
     }
@@ -59,7 +59,7 @@ fn from_authority<'a>(scheme: &'a str, rest: &'a str) -> Option<Location<'a>> {
 }
 
 /// The scheme, and the rest after its colon.
-fn split_scheme(reference: &str) -> Option<(&str, &str)> {
+fn split_scheme_at_colon(reference: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = reference.split_once(':')?;
     let mut bytes = scheme.bytes();
     let is_scheme = bytes.next()?.is_ascii_alphabetic()

@@ -142,7 +142,7 @@ async fn add_recipes(state: &OriginState, time: &Precise, body: Incoming) -> Buf
     let Ok(text) = str::from_utf8(&body) else {
         return reject(StatusCode::BAD_REQUEST, &"the recipe is not UTF-8 text");
     };
-    let error = match state.add_recipes(text, "recipe", Path::new(""), time).await {
+    let error = match state.add_or_replace_recipes(text, "recipe", Path::new(""), time).await {
         Ok(()) => return json_value(StatusCode::CREATED, &current_recipes(state)),
         Err(error) => error,
     };

@@ -150,9 +150,9 @@ fn select_range(representation: &Representation, method: &Method, request: &Head
     let is_valid = !request.contains_key(IF_RANGE) || request.typed_get().is_some_and(is_unchanged);
     let specifier = byte_range::range_set(range.as_bytes()).filter(|_| is_valid);
     let length = representation.body.len() as u64;
-    match specifier.and_then(|specifier| byte_range::parse_clamped(specifier.trim_ascii(), length)) {
-        None => SelectedRange::Whole,
-        Some(range) if range.is_empty() => SelectedRange::Unsatisfiable,
-        Some(range) => SelectedRange::Part(range),
+    match specifier.map(|specifier| byte_range::parse_clamped(specifier.trim_ascii(), length)) {
+        None | Some(Err(_)) => SelectedRange::Whole,
+        Some(Ok(range)) if range.is_empty() => SelectedRange::Unsatisfiable,
+        Some(Ok(range)) => SelectedRange::Part(range),
     }
 }

@@ -146,7 +146,7 @@ impl Origin {
             let prepared = async {
                 let time = Precise::new().map_err(OriginStartError::Thread)?;
                 if let Some(RecipeText { name, text, folder }) = &options.recipes {
-                    state.add_recipes(text, name, folder, &time).await?;
+                    state.add_or_replace_recipes(text, name, folder, &time).await?;
                     state.save_initial().await;
                 }
                 Ok::<_, OriginStartError>(time)

@@ -110,7 +110,7 @@ impl OriginState {
 
     /// Adds all recipes of a text, or none. Texts are added one after another. If the future is dropped, no recipe is
     /// added.
-    pub(crate) async fn add_recipes(
+    pub(crate) async fn add_or_replace_recipes(
         &self,
         text: &str,
         name: &str,

@@ -1,6 +1,6 @@
 //! The common part of the URLs of network sources: credentials and settings.
 
-use std::{fmt, time::Duration};
+use std::{fmt, str::Utf8Error, time::Duration};
 
 use percent_encoding::percent_decode_str;
 use stockade_model::{
@@ -78,8 +78,7 @@ impl Remote {
                 if remote.setting(name).is_some() {
                     return Err(wrong(&format!("it has `{name}` twice")));
                 }
-                let value =
-                    percent_decode_utf8(value).ok_or_else(|| wrong(&format!("`{name}` is no UTF-8")))?;
+                let value = percent_decode(value).map_err(|_| wrong(&format!("`{name}` is no UTF-8")))?;
                 remote.ours.push((name.to_owned(), value));
             } else if keeps_others {
                 remote.theirs.push(parameter.to_owned());
@@ -121,7 +120,7 @@ impl Remote {
     pub(crate) fn credentials(&self) -> Option<(String, String)> {
         let (user, password) =
             self.userinfo.as_ref()?.split_once(':').unwrap_or((self.userinfo.as_ref()?, ""));
-        Some((percent_decode_utf8(user)?, percent_decode_utf8(password)?))
+        Some((percent_decode(user).ok()?, percent_decode(password).ok()?))
     }
 
     pub(crate) fn has_credentials(&self) -> bool {
@@ -176,8 +175,8 @@ impl fmt::Display for Remote {
     }
 }
 
-fn percent_decode_utf8(text: &str) -> Option<String> {
-    percent_decode_str(text).decode_utf8().ok().map(Into::into)
+fn percent_decode(text: &str) -> Result<String, Utf8Error> {
+    percent_decode_str(text).decode_utf8().map(Into::into)
 }
 
 /// The text of a timeout in a message.

@@ -96,7 +96,7 @@ pub struct RunArgs {
 #[command(after_help = registries())]
 pub struct StampedeArgs {
     /// Workers that send a request at the same moment; one burst for each number
-    #[arg(default_values = ["10", "100", "1000", "10000"], value_parser = workers)]
+    #[arg(default_values = ["10", "100", "1000", "10000"], value_parser = positive_count)]
     pub workers: Vec<usize>,
     /// Strategies to compare [default: those of the published test]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = preset)]
@@ -170,9 +170,9 @@ fn preset(name: &str) -> Result<NamedStrategy, stockade_cache::UnknownPreset> {
     Strategy::preset(name).map(|strategy| NamedStrategy { name: name.to_owned(), strategy })
 }
 
-fn workers(text: &str) -> Result<usize, String> {
+fn positive_count(text: &str) -> Result<usize, String> {
     match text.replace('_', "").parse() {
-        Ok(workers @ 1..) => Ok(workers),
+        Ok(count @ 1..) => Ok(count),
         _ => Err("write how many, 1 or more, such as 1000".to_owned()),
     }
 }

@@ -15,7 +15,7 @@ use stockade_source::{SourceBehavior, SourceUrl, StagedSource};
 use super::{
     EngineError, TestedCache, TierSettings,
     fetch::NotFound,
-    node_cache::NodeTable,
+    node_js_cache::NodeJsTable,
     shared_tier::OpenTier,
     tested_cache::{LookupError, RunningCache},
 };
@@ -67,7 +67,7 @@ impl DocumentApp {
                 let (tier, table) = self.target.connect(shared, seed, &live).await?;
                 (Some(tier), table)
             }
-            None => (None, NodeTable::in_memory()),
+            None => (None, NodeJsTable::in_memory()),
         };
         let cache = self.target.start(&source, &live, seed, tier.as_ref(), table)?;
         source.start();
@@ -104,7 +104,7 @@ impl From<LookupError> for DocumentError {
         let cause: Option<&(dyn std::error::Error + 'static)> = match &unanswered {
             LookupError::Cache(stockade_cache::Error::Load(error)) => Some(error.as_ref()),
             LookupError::Cache(_) => None,
-            LookupError::NodeCache(error) => Some(error.as_ref()),
+            LookupError::NodeJsCache(error) => Some(error.as_ref()),
         };
         match cause {
             Some(cause) if cause.is::<NotFound>() => Self::Missing,

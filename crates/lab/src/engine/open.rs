@@ -26,7 +26,7 @@ use super::{
     LookupSample, TestedCache,
     answer_audit::{AnswerAudit, ServedAnswer},
     clock::StartedClock,
-    node_cache::NodeTable,
+    node_js_cache::NodeJsTable,
     open_tally::OpenTally,
     open_traffic::{ClientRetries, OpenTraffic, Writes},
     shared_tier::{OpenTier, TierSettings},
@@ -61,10 +61,11 @@ impl OpenLoad {
         source: Arc<dyn Source>,
         keys: &[Arc<str>],
         seed: Seed,
-        tier: Option<(&OpenTier, NodeTable)>,
+        tier: Option<(&OpenTier, NodeJsTable)>,
         sink: &mut dyn FnMut(Second),
     ) -> Result<Measurement, InvalidStrategy> {
-        let (tier, table) = tier.map_or((None, NodeTable::in_memory()), |(tier, table)| (Some(tier), table));
+        let (tier, table) =
+            tier.map_or((None, NodeJsTable::in_memory()), |(tier, table)| (Some(tier), table));
         let time = StartedClock::now(clock);
         let source = Arc::new(StagedSource::new(source, &self.conduct, time.clone(), seed));
         let cache = Arc::new(self.target.start(&source, &time, seed, tier, table)?);

@@ -12,7 +12,7 @@ use stockade_source::{StagedSource, VersionedDocument};
 use super::{
     EngineError,
     fetch::fetch,
-    node_cache::{NodeCache, NodeTable, NodeTest},
+    node_js_cache::{NodeJsCache, NodeJsTable, NodeJsTest},
     shared_tier::{OpenTier, TierSettings},
 };
 
@@ -21,14 +21,14 @@ pub enum TestedCache {
     /// Our cache.
     Cache(Box<Strategy>),
     /// The cache of the published Node test, in front of Redis or of a table in memory.
-    NodeTest(NodeTest),
+    NodeJsTest(NodeJsTest),
 }
 
 impl TestedCache {
     pub(super) fn check(&self) -> Result<(), InvalidStrategy> {
         match self {
             Self::Cache(strategy) => cache(strategy).check(),
-            Self::NodeTest(_) => Ok(()),
+            Self::NodeJsTest(_) => Ok(()),
         }
     }
 
@@ -36,7 +36,7 @@ impl TestedCache {
     pub(super) fn hard_limit(&self) -> Option<Duration> {
         match self {
             Self::Cache(strategy) => strategy.max_served_age(),
-            Self::NodeTest(test) => Some(test.ttl),
+            Self::NodeJsTest(test) => Some(test.ttl),
         }
     }
 
@@ -46,12 +46,12 @@ impl TestedCache {
         tier: &TierSettings,
         seed: Seed,
         live: &Live,
-    ) -> Result<(OpenTier, NodeTable), EngineError> {
+    ) -> Result<(OpenTier, NodeJsTable), EngineError> {
         let failed = |error: TierError| EngineError::tier(tier, &error);
         let tier = OpenTier::open(tier, seed, live).await.map_err(failed)?;
         let table = match self {
-            Self::NodeTest(_) => tier.table().await.map_err(failed)?,
-            Self::Cache(_) => NodeTable::in_memory(),
+            Self::NodeJsTest(_) => tier.table().await.map_err(failed)?,
+            Self::Cache(_) => NodeJsTable::in_memory(),
         };
         Ok((tier, table))
     }
@@ -63,7 +63,7 @@ impl TestedCache {
         time: &R,
         seed: Seed,
         tier: Option<&OpenTier>,
-        table: NodeTable,
+        table: NodeJsTable,
     ) -> Result<RunningCache<R>, InvalidStrategy> {
         Ok(match self {
             Self::Cache(strategy) => {
@@ -73,7 +73,7 @@ impl TestedCache {
                 }
                 RunningCache::Cache(cache.build_on(time.clone(), seed.child("cache"))?, Arc::clone(source))
             }
-            Self::NodeTest(test) => RunningCache::NodeCache(Arc::new(NodeCache::new(
+            Self::NodeJsTest(test) => RunningCache::NodeJsCache(Arc::new(NodeJsCache::new(
                 *test,
                 Arc::clone(source),
                 time.clone(),
@@ -93,7 +93,7 @@ fn cache(strategy: &Strategy) -> Builder<Arc<str>, VersionedDocument> {
 /// A [`TestedCache`] under load.
 pub(super) enum RunningCache<R: Runtime> {
     Cache(Cache<Arc<str>, VersionedDocument, R>, Arc<StagedSource<R>>),
-    NodeCache(Arc<NodeCache<R>>),
+    NodeJsCache(Arc<NodeJsCache<R>>),
 }
 
 /// Why there was no answer.
@@ -102,7 +102,7 @@ pub(super) enum LookupError {
     #[error(transparent)]
     Cache(#[from] Error),
     #[error("the load failed: {0}")]
-    NodeCache(Box<dyn std::error::Error + Send + Sync>),
+    NodeJsCache(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl<R: Runtime> RunningCache<R> {
@@ -112,7 +112,7 @@ impl<R: Runtime> RunningCache<R> {
                 let (source, id) = (Arc::clone(source), Arc::clone(key));
                 Ok(cache.get_with(Arc::clone(key), move || fetch(source, id)).await?)
             }
-            Self::NodeCache(node) => node.request(key).await.map_err(LookupError::NodeCache),
+            Self::NodeJsCache(node) => node.request(key).await.map_err(LookupError::NodeJsCache),
         }
     }
 
@@ -121,7 +121,7 @@ impl<R: Runtime> RunningCache<R> {
         match self {
             Self::Cache(cache, _) => cache.wait_idle().await,
             // Its loads end with their requests, or at an unknown time.
-            Self::NodeCache(_) => {}
+            Self::NodeJsCache(_) => {}
         }
     }
 
@@ -129,14 +129,14 @@ impl<R: Runtime> RunningCache<R> {
     pub(super) async fn invalidate(&self, key: &Arc<str>, how: Invalidation) {
         match self {
             Self::Cache(cache, _) => drop(cache.invalidate(key, how)),
-            Self::NodeCache(node) => node.delete(key).await,
+            Self::NodeJsCache(node) => node.delete(key).await,
         }
     }
 
     pub(super) fn stats(&self) -> Stats {
         match self {
             Self::Cache(cache, _) => cache.stats(),
-            Self::NodeCache(node) => node.stats(),
+            Self::NodeJsCache(node) => node.stats(),
         }
     }
 
@@ -144,7 +144,7 @@ impl<R: Runtime> RunningCache<R> {
     pub(super) fn bytes_max(&self) -> Option<usize> {
         match self {
             Self::Cache(cache, _) => cache.byte_usage().map(|bytes| bytes.peak),
-            Self::NodeCache(_) => None,
+            Self::NodeJsCache(_) => None,
         }
     }
 }

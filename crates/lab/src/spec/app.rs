@@ -13,7 +13,7 @@ use toml::{Spanned, de::DeTable};
 use super::{
     LoadError,
     cache::{self, CacheTables},
-    node_cache, pointing, read_file,
+    node_js_cache, pointing, read_file,
     tables::{self, Table},
 };
 use crate::engine::{DocumentApp, TestedCache};
@@ -43,10 +43,10 @@ impl DocumentApp {
 }
 
 pub(super) fn read(mut table: Table<'_>, span: Range<usize>) -> Result<DocumentApp, TomlError> {
-    let node_test = node_cache::take(&mut table)?;
+    let node_js_test = node_js_cache::take(&mut table)?;
     let AppTables { origin, cache } = tables::read(table, span)?;
-    let (target, shared) = match (node_test, &cache) {
-        (Some(taken), _) => (TestedCache::NodeTest(taken.test), taken.shared),
+    let (target, shared) = match (node_js_test, &cache) {
+        (Some(taken), _) => (TestedCache::NodeJsTest(taken.test), taken.shared),
         (None, Some(cache)) => {
             let strategy = cache::strategy(cache.get_ref(), Some(cache.span()))?;
             (TestedCache::Cache(Box::new(strategy)), cache::shared(cache.get_ref())?)

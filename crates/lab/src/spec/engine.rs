@@ -21,7 +21,7 @@ use super::{
     Cell,
     cache::{self, CacheTables},
     load::{EngineLoadTable, LoadSpec},
-    node_cache::{self, NodeTestCache},
+    node_js_cache::{self, NodeJsTestCache},
     origin::OriginTable,
     tables::{self, Table},
     targets::LayerNames,
@@ -68,19 +68,19 @@ pub(super) fn read(
     layer: LayerNames<'_>,
     span: Range<usize>,
 ) -> Result<Vec<Cell>, TomlError> {
-    let node_test = node_cache::take(&mut table)?;
+    let node_js_test = node_js_cache::take(&mut table)?;
     let tables: EngineTables = tables::read(table, span)?;
-    tables.cells(layer.test, layer.arm, node_test.as_ref())
+    tables.cells(layer.test, layer.arm, node_js_test.as_ref())
 }
 
 impl EngineTables {
-    /// A cell for each combination of swept values. Values that are not swept are not in the path. `node_test`
+    /// A cell for each combination of swept values. Values that are not swept are not in the path. `node_js_test`
     /// replaces the cache.
     pub(super) fn cells(
         &self,
         test: &str,
         arm: &str,
-        node_test: Option<&NodeTestCache>,
+        node_js_test: Option<&NodeJsTestCache>,
     ) -> Result<Vec<Cell>, TomlError> {
         let conduct = self.origin.conduct()?;
         let clock = self.clock()?;
@@ -88,7 +88,7 @@ impl EngineTables {
             Some(cache) => cache::strategy(cache.get_ref(), Some(cache.span()))?,
             None => Strategy::preset("none").expect("it is a preset"),
         };
-        let shared = match (node_test, &self.cache) {
+        let shared = match (node_js_test, &self.cache) {
             (Some(taken), _) => taken.shared.clone(),
             (None, Some(cache)) => cache::shared(cache.get_ref())?,
             (None, None) => None,
@@ -106,13 +106,14 @@ impl EngineTables {
             LoadSpec::Open(traffic) => {
                 self.origin.check_within(traffic.schedule.duration())?;
                 let cache = || engine::TestedCache::Cache(Box::new(strategy));
-                let tested = node_test.map_or_else(cache, |taken| engine::TestedCache::NodeTest(taken.test));
+                let tested =
+                    node_js_test.map_or_else(cache, |taken| engine::TestedCache::NodeJsTest(taken.test));
                 let shared = shared.map(|(tier, at)| live_only(clock, tier, at)).transpose()?;
                 let open = OpenLoad { name: arm.to_owned(), target: tested, shared, conduct, traffic };
                 return Ok(vec![cell(test.to_owned(), target(source, open))]);
             }
         };
-        if let Some(NodeTestCache { at, .. }) = node_test {
+        if let Some(NodeJsTestCache { at, .. }) = node_js_test {
             let message = "this strategy is for open loads: write a `rate` and a `duration` into [load]";
             return Err(TomlError::new(message, at.clone()));
         }

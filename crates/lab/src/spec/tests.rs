@@ -9,7 +9,7 @@ use stockade_model::capacity::Capacity;
 use stockade_source::SourceStage;
 
 use crate::engine::{
-    Burst, ClientRetries, DocumentCount, EngineTarget, NodeTest, OpenLoad, Popularity, TestedCache,
+    Burst, ClientRetries, DocumentCount, EngineTarget, NodeJsTest, OpenLoad, Popularity, TestedCache,
 };
 
 const MINIMAL: &str = "title = \"t\"\n[target]\nkind = \"engine\"\n[load]\nburst = 10\n";
@@ -539,8 +539,8 @@ fn invalid_origins_are_refused() {
 fn node_test_cache_supports_four_keys_only() {
     let node = |lines: &str| open_with(&format!("[cache]\nstrategy = \"xfetch_unit_bug\"\n{lines}"));
     let experiment = read(&node("ttl = \"60s\"\nbeta = 2")).unwrap();
-    let test = NodeTest { ttl: Duration::from_mins(1), beta: 2.0, unit: crate::engine::TtlUnit::Seconds };
-    assert!(matches!(open(&experiment.cells[0]).target, TestedCache::NodeTest(found) if found == test));
+    let test = NodeJsTest { ttl: Duration::from_mins(1), beta: 2.0, unit: crate::engine::TtlUnit::Seconds };
+    assert!(matches!(open(&experiment.cells[0]).target, TestedCache::NodeJsTest(found) if found == test));
     assert_refused(&[
         (
             node("ttl = \"60s\"\nstore = \"async\""),

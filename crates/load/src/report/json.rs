@@ -34,7 +34,8 @@ struct VegetaJson<'a> {
 
 #[derive(Serialize)]
 struct Latencies {
-    total: u64,
+    #[serde(rename = "total")]
+    sum: u64,
     mean: u64,
     #[serde(rename = "50th")]
     p50: u64,
@@ -80,7 +81,7 @@ pub fn render(summary: &Summary, options: &ReportOptions) -> String {
     let at = |quantile| go_format::nanos(metrics.quantile(quantile));
     let report = VegetaJson {
         latencies: Latencies {
-            total: go_format::nanos(tally.response_sum),
+            sum: go_format::nanos(tally.response_sum),
             mean: go_format::nanos(metrics.mean),
             p50: at(0.5),
             p90: at(0.9),

@@ -14,7 +14,7 @@ enum PathPart {
     /// The key, padded with zeros to this width.
     Key(usize),
     /// The cache-bust number, in hex.
-    Number,
+    CacheBust,
 }
 
 /// `u64::MAX` has 20 digits.
@@ -57,8 +57,8 @@ impl PathTemplate {
         self.parts.iter().any(|part| matches!(part, PathPart::Key(_)))
     }
 
-    /// Appends a query parameter: `parameter`, followed by the number.
-    pub fn with_number(self, parameter: &str) -> Self {
+    /// Appends a query parameter that ends with the cache-bust number: `prefix` may be `id=`.
+    pub fn with_cache_bust(self, prefix: &str) -> Self {
         let text = || {
             self.parts
                 .iter()
@@ -72,7 +72,7 @@ impl PathTemplate {
             (true, true) => "",
         };
         let mut parts = self.parts.into_vec();
-        parts.extend([PathPart::Text(format!("{separator}{parameter}").into()), PathPart::Number]);
+        parts.extend([PathPart::Text(format!("{separator}{prefix}").into()), PathPart::CacheBust]);
         Self::from_parts(parts)
     }
 
@@ -83,7 +83,7 @@ impl PathTemplate {
             match part {
                 PathPart::Text(part) => text.push_str(part),
                 PathPart::Key(width) => push_number::<10>(&mut text, key, *width),
-                PathPart::Number => push_number::<16>(&mut text, number, 0),
+                PathPart::CacheBust => push_number::<16>(&mut text, number, 0),
             }
         }
         text

@@ -63,9 +63,9 @@ pub fn parse_range(value: &[u8], length: u64) -> RangeSelection {
             return RangeSelection::Whole;
         }
         match byte_range::parse_clamped(spec, length) {
-            Some(part) if part.is_empty() => {}
-            Some(part) => parts.push(part),
-            None => return RangeSelection::Whole,
+            Ok(part) if part.is_empty() => {}
+            Ok(part) => parts.push(part),
+            Err(_) => return RangeSelection::Whole,
         }
     }
     match count {

@@ -15,6 +15,14 @@ const DOCUMENTS_PER_BATCH: usize = 500;
 /// Limit of one request, unless one document is larger.
 const BYTES_PER_BATCH: usize = 1024 * 1024;
 
+/// A document in CouchDB's form.
+#[derive(Clone, Copy)]
+struct SizedBody<'a> {
+    /// The size of the document as it was given.
+    bytes: usize,
+    body: &'a Value,
+}
+
 impl CouchDbSource {
     /// Creates the database if it is missing, and puts the missing documents. A database with other documents is an error
     /// and stays as it is.
@@ -24,7 +32,7 @@ impl CouchDbSource {
         if !self.is_there().await? {
             self.create().await?;
         }
-        let missing = self.missing(documents, &bodies).await?;
+        let missing = self.missing_documents(documents, &bodies).await?;
         for batch in batches(&missing) {
             self.put(batch).await?;
         }
@@ -62,13 +70,13 @@ impl CouchDbSource {
     }
 
     /// The documents that the database does not have. Other stored documents are an error.
-    async fn missing<'a>(
+    async fn missing_documents<'a>(
         &self,
         documents: &[NamedDocument],
         bodies: &'a [Value],
-    ) -> Result<Vec<(usize, &'a Value)>, SourceError> {
+    ) -> Result<Vec<SizedBody<'a>>, SourceError> {
         let sizes = documents.iter().map(|document| document.body.len());
-        let named: Vec<_> = sizes.zip(bodies).collect();
+        let named: Vec<_> = sizes.zip(bodies).map(|(bytes, body)| SizedBody { bytes, body }).collect();
         let stored = self.listed().await?;
         if stored.is_empty() {
             return Ok(named);
@@ -81,10 +89,10 @@ impl CouchDbSource {
                 break;
             }
             let stored = self.stored_documents(batch).await?;
-            for (size, body) in batch {
-                match stored.get(body["_id"].as_str().unwrap_or_default()) {
-                    None => missing.push((*size, *body)),
-                    Some(stored) => is_other |= !is_same_value(stored, body),
+            for document in batch {
+                match stored.get(document.body["_id"].as_str().unwrap_or_default()) {
+                    None => missing.push(*document),
+                    Some(stored) => is_other |= !is_same_value(stored, document.body),
                 }
             }
         }
@@ -96,11 +104,8 @@ impl CouchDbSource {
     }
 
     /// Stored documents of a batch, without revisions.
-    async fn stored_documents(
-        &self,
-        batch: &[(usize, &Value)],
-    ) -> Result<HashMap<String, Value>, SourceError> {
-        let ids: Vec<_> = batch.iter().map(|(_, body)| &body["_id"]).collect();
+    async fn stored_documents(&self, batch: &[SizedBody<'_>]) -> Result<HashMap<String, Value>, SourceError> {
+        let ids: Vec<_> = batch.iter().map(|document| &document.body["_id"]).collect();
         let keys = Bytes::from(json!({ "keys": ids }).to_string());
         let mut response = self.request_json(Method::POST, "_all_docs?include_docs=true", keys).await?;
         let rows = response["rows"].as_array_mut().map(std::mem::take).unwrap_or_default();
@@ -112,8 +117,8 @@ impl CouchDbSource {
         Ok(stored.collect())
     }
 
-    async fn put(&self, batch: &[(usize, &Value)]) -> Result<(), SourceError> {
-        let bodies: Vec<_> = batch.iter().map(|(_, body)| body).collect();
+    async fn put(&self, batch: &[SizedBody<'_>]) -> Result<(), SourceError> {
+        let bodies: Vec<_> = batch.iter().map(|document| document.body).collect();
         let response = self
             .request_json(Method::POST, "_bulk_docs", json!({ "docs": bodies }).to_string().into())
             .await?;
@@ -127,16 +132,16 @@ impl CouchDbSource {
     }
 }
 
-/// Splits documents and their sizes into requests.
-fn batches<'a, 'b>(documents: &'a [(usize, &'b Value)]) -> impl Iterator<Item = &'a [(usize, &'b Value)]> {
+/// Splits documents into requests.
+fn batches<'a, 'b>(documents: &'a [SizedBody<'b>]) -> impl Iterator<Item = &'a [SizedBody<'b>]> {
     let mut rest = documents;
     std::iter::from_fn(move || {
         let mut bytes = 0;
-        let mut fits = |(size, _): &(usize, &Value)| {
-            bytes += size;
+        let mut fits = |document: &SizedBody<'_>| {
+            bytes += document.bytes;
             bytes <= BYTES_PER_BATCH
         };
-        let count = rest.iter().take(DOCUMENTS_PER_BATCH).take_while(|sized| fits(sized)).count();
+        let count = rest.iter().take(DOCUMENTS_PER_BATCH).take_while(|document| fits(document)).count();
         let (batch, after) = rest.split_at_checked(count.max(1))?;
         rest = after;
         Some(batch)
@@ -150,7 +155,8 @@ mod tests {
     #[test]
     fn batches_are_bounded_in_documents_and_bytes() {
         let cut = |sizes: &[usize]| {
-            let documents: Vec<_> = sizes.iter().map(|size| (*size, &Value::Null)).collect();
+            let documents: Vec<_> =
+                sizes.iter().map(|bytes| SizedBody { bytes: *bytes, body: &Value::Null }).collect();
             batches(&documents).map(<[_]>::len).collect::<Vec<_>>()
         };
         assert_eq!(cut(&[]), [0; 0]);

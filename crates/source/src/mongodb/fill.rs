@@ -20,7 +20,7 @@ impl MongoDbCollection {
         }
         let open_error = |error| self.open_error(error);
         let stored = self.run(self.documents.count_documents(doc! {})).await.map_err(open_error)?;
-        if stored > 0 && !self.remove_stored(&mut missing).await.map_err(open_error)? {
+        if stored > 0 && !self.holds_subset(&mut missing).await.map_err(open_error)? {
             let remedy = "leave --docs-from out to use them, or name a new collection with collection=NAME";
             return Err(self.remote.unusable(format!("it holds {stored} other documents; {remedy}")));
         }
@@ -40,8 +40,8 @@ impl MongoDbCollection {
         })
     }
 
-    /// Removes the stored documents from `missing`; false if the collection has other documents.
-    async fn remove_stored(&self, missing: &mut HashMap<&str, Document>) -> Result<bool, MongoDbError> {
+    /// Removes the stored documents from `missing`. True if each stored document was one of them.
+    async fn holds_subset(&self, missing: &mut HashMap<&str, Document>) -> Result<bool, MongoDbError> {
         let mut cursor = self.run(self.documents.find(doc! {})).await?;
         while self.run(cursor.advance()).await? {
             let Ok(stored) = Document::try_from(cursor.current()) else { return Ok(false) };

@@ -68,7 +68,7 @@ const PURE: [&str; 42] = [
     "crates/lab/src/judge",
     "crates/lab/src/engine/answer_audit.rs",
     "crates/lab/src/engine/burst.rs",
-    "crates/lab/src/engine/node_cache.rs",
+    "crates/lab/src/engine/node_js_cache.rs",
     "crates/lab/src/engine/open.rs",
     "crates/lab/src/engine/clock.rs",
     "crates/lab/src/engine/open_tally.rs",

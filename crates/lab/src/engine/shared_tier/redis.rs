@@ -22,7 +22,7 @@ use stockade_source::VersionedDocument;
 
 use super::TierSettings;
 use crate::{
-    engine::node_cache::{Cached, NodeResult, NodeTable},
+    engine::node_js_cache::{Cached, NodeJsResult, NodeJsTable},
     services::RunService,
 };
 
@@ -136,11 +136,11 @@ impl OpenTier {
     }
 
     /// The table of the Node test.
-    pub(in crate::engine) async fn table(&self) -> Result<NodeTable, TierError> {
+    pub(in crate::engine) async fn table(&self) -> Result<NodeJsTable, TierError> {
         let connect =
             async { redis::Client::open(self.server.as_str())?.get_multiplexed_async_connection().await };
         match connect.await {
-            Ok(connection) => Ok(NodeTable::Redis(RedisTable { connection, prefix: self.prefix.clone() })),
+            Ok(connection) => Ok(NodeJsTable::Redis(RedisTable { connection, prefix: self.prefix.clone() })),
             Err(error) => Err(TierError::Failed(error.to_string())),
         }
     }
@@ -188,7 +188,7 @@ struct RedisValue {
 
 impl RedisTable {
     /// GET and TTL in one round: a value and its TTL in whole seconds.
-    pub(in crate::engine) async fn get(&self, key: &str) -> NodeResult<Option<(Cached, u64)>> {
+    pub(in crate::engine) async fn get(&self, key: &str) -> NodeJsResult<Option<(Cached, u64)>> {
         let name = self.name(key);
         let mut both = redis::pipe();
         both.get(&name).ttl(&name);
@@ -201,7 +201,7 @@ impl RedisTable {
     }
 
     /// SETEX.
-    pub(in crate::engine) async fn set(&self, key: &str, cached: Cached, ttl: Duration) -> NodeResult<()> {
+    pub(in crate::engine) async fn set(&self, key: &str, cached: Cached, ttl: Duration) -> NodeJsResult<()> {
         let Cached { stamped: VersionedDocument { document, version, at }, delta_ms } = cached;
         let data = String::from_utf8_lossy(&document).into_owned();
         let value = RedisValue { data, delta: delta_ms, version, at_nanos: at.as_nanos() };
@@ -210,7 +210,7 @@ impl RedisTable {
     }
 
     /// DEL.
-    pub(in crate::engine) async fn delete(&self, key: &str) -> NodeResult<()> {
+    pub(in crate::engine) async fn delete(&self, key: &str) -> NodeJsResult<()> {
         Ok(self.connection.clone().del(self.name(key)).await?)
     }
 

@@ -7,7 +7,7 @@ use stockade_model::seed::Seed;
 use stockade_source::VersionedDocument;
 
 use super::TierSettings;
-use crate::engine::node_cache::{Cached, NodeResult, NodeTable};
+use crate::engine::node_js_cache::{Cached, NodeJsResult, NodeJsTable};
 
 /// Uninhabited: this build has no shared tiers.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ impl OpenTier {
     }
 
     #[expect(clippy::unused_async, reason = "with Redis it connects")]
-    pub(in crate::engine) async fn table(&self) -> Result<NodeTable, TierError> {
+    pub(in crate::engine) async fn table(&self) -> Result<NodeJsTable, TierError> {
         match self.0 {}
     }
 
@@ -65,17 +65,17 @@ pub(in crate::engine) struct RedisTable(Infallible);
 
 impl RedisTable {
     #[expect(clippy::unused_async, reason = "with Redis it sends a command")]
-    pub(in crate::engine) async fn get(&self, _: &str) -> NodeResult<Option<(Cached, u64)>> {
+    pub(in crate::engine) async fn get(&self, _: &str) -> NodeJsResult<Option<(Cached, u64)>> {
         match self.0 {}
     }
 
     #[expect(clippy::unused_async, reason = "with Redis it sends a command")]
-    pub(in crate::engine) async fn set(&self, _: &str, _: Cached, _: Duration) -> NodeResult<()> {
+    pub(in crate::engine) async fn set(&self, _: &str, _: Cached, _: Duration) -> NodeJsResult<()> {
         match self.0 {}
     }
 
     #[expect(clippy::unused_async, reason = "with Redis it sends a command")]
-    pub(in crate::engine) async fn delete(&self, _: &str) -> NodeResult<()> {
+    pub(in crate::engine) async fn delete(&self, _: &str) -> NodeJsResult<()> {
         match self.0 {}
     }
 }

@@ -10,14 +10,14 @@ use stockade_cache::spec::{
 use toml::{Spanned, de::DeValue};
 
 use super::tables::{self, Table};
-use crate::engine::{NodeTest, RunTierUrl, TierSettings, TtlUnit};
+use crate::engine::{NodeJsTest, RunTierUrl, TierSettings, TtlUnit};
 
 const STRATEGIES: [(&str, TtlUnit); 2] =
     [("xfetch_unit_bug", TtlUnit::Seconds), ("xfetch_unit_fixed", TtlUnit::Milliseconds)];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NodeTable {
+struct NodeJsTable {
     #[expect(dead_code, reason = "read by `named`")]
     strategy: String,
     ttl: Spanned<TextValue<DurationValue>>,
@@ -26,8 +26,8 @@ struct NodeTable {
     shared: Option<Spanned<TextValue<RunTierUrl>>>,
 }
 
-pub(super) struct NodeTestCache {
-    pub(super) test: NodeTest,
+pub(super) struct NodeJsTestCache {
+    pub(super) test: NodeJsTest,
     /// The place of its strategy.
     pub(super) at: Span,
     /// Its Redis and the place of that setting.
@@ -54,10 +54,10 @@ impl<'de> Deserialize<'de> for Beta {
 }
 
 /// Takes the cache out of a setup if it is that of the Node test.
-pub(super) fn take(setup: &mut Table<'_>) -> Result<Option<NodeTestCache>, TomlError> {
+pub(super) fn take(setup: &mut Table<'_>) -> Result<Option<NodeJsTestCache>, TomlError> {
     let Some((unit, at)) = named(setup) else { return Ok(None) };
     let Some(table) = tables::take(setup, "cache")? else { return Ok(None) };
-    let NodeTable { ttl, beta: Beta(beta), shared, .. } =
+    let NodeJsTable { ttl, beta: Beta(beta), shared, .. } =
         tables::read(table, at.clone().unwrap_or_default())?;
     let at_ttl = Some(ttl.span());
     let ttl = ttl.into_inner().0.0;
@@ -68,7 +68,7 @@ pub(super) fn take(setup: &mut Table<'_>) -> Result<Option<NodeTestCache>, TomlE
         let at = Some(url.span());
         (TierSettings { url: url.into_inner().0, has_memory: false }, at)
     });
-    Ok(Some(NodeTestCache { test: NodeTest { ttl, beta, unit }, at, shared }))
+    Ok(Some(NodeJsTestCache { test: NodeJsTest { ttl, beta, unit }, at, shared }))
 }
 
 fn named(setup: &Table<'_>) -> Option<(TtlUnit, Span)> {

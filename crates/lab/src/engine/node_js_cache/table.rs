@@ -12,7 +12,7 @@ use stockade_source::VersionedDocument;
 use crate::engine::shared_tier::RedisTable;
 
 /// Cached values with their expiry.
-pub(in crate::engine) enum NodeTable {
+pub(in crate::engine) enum NodeJsTable {
     /// In this process, on the clock of its load.
     Memory(Mutex<BTreeMap<Arc<str>, NodeEntry>>),
     #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "built with Redis only"))]
@@ -32,15 +32,15 @@ pub(in crate::engine) struct NodeEntry {
     expires: Time,
 }
 
-pub(in crate::engine) type NodeResult<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+pub(in crate::engine) type NodeJsResult<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-impl NodeTable {
+impl NodeJsTable {
     pub(in crate::engine) fn in_memory() -> Self {
         Self::Memory(Mutex::default())
     }
 
     /// A value and its TTL in whole seconds.
-    pub(super) async fn get(&self, key: &Arc<str>, now: Time) -> NodeResult<Option<(Cached, u64)>> {
+    pub(super) async fn get(&self, key: &Arc<str>, now: Time) -> NodeJsResult<Option<(Cached, u64)>> {
         match self {
             Self::Memory(entries) => Ok(lock(entries).get(key).and_then(|entry| {
                 let ttl = ttl_secs(entry.expires - now);
@@ -56,7 +56,7 @@ impl NodeTable {
         cached: Cached,
         ttl: Duration,
         now: Time,
-    ) -> NodeResult<()> {
+    ) -> NodeJsResult<()> {
         match self {
             Self::Memory(entries) => {
                 lock(entries).insert(Arc::clone(key), NodeEntry { cached, expires: now + ttl });
@@ -66,7 +66,7 @@ impl NodeTable {
         }
     }
 
-    pub(super) async fn delete(&self, key: &Arc<str>) -> NodeResult<()> {
+    pub(super) async fn delete(&self, key: &Arc<str>) -> NodeJsResult<()> {
         match self {
             Self::Memory(entries) => {
                 lock(entries).remove(key);

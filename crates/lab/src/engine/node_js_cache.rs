@@ -26,10 +26,10 @@ use tokio::sync::oneshot;
 
 use super::fetch::fetch;
 
-pub(super) use table::{Cached, NodeResult, NodeTable};
+pub(super) use table::{Cached, NodeJsResult, NodeJsTable};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct NodeTest {
+pub struct NodeJsTest {
     /// The TTL in Redis.
     pub ttl: Duration,
     /// The eagerness of refreshes; 1 in the paper.
@@ -47,7 +47,7 @@ pub enum TtlUnit {
     Milliseconds,
 }
 
-impl NodeTest {
+impl NodeJsTest {
     /// True if a value with this TTL in whole seconds is refreshed now. A `draw` of 0 always refreshes, as
     /// `Math.log(0)` does.
     fn refreshes(&self, ttl_secs: u64, delta_ms: u64, draw: f64) -> bool {
@@ -66,15 +66,15 @@ fn date_now(time: Time) -> u64 {
 }
 
 /// The cache of the published Node test under load.
-pub(super) struct NodeCache<R> {
-    test: NodeTest,
+pub(super) struct NodeJsCache<R> {
+    test: NodeJsTest,
     source: Arc<StagedSource<R>>,
     time: R,
-    table: NodeTable,
-    state: Mutex<NodeState>,
+    table: NodeJsTable,
+    state: Mutex<NodeJsState>,
 }
 
-struct NodeState {
+struct NodeJsState {
     /// Keys that were stored and not deleted.
     keys: BTreeSet<Arc<str>>,
     /// Keys whose load has started since they were last stored.
@@ -84,15 +84,15 @@ struct NodeState {
     stats: Stats,
 }
 
-impl<R: Runtime> NodeCache<R> {
+impl<R: Runtime> NodeJsCache<R> {
     pub(super) fn new(
-        test: NodeTest,
+        test: NodeJsTest,
         source: Arc<StagedSource<R>>,
         time: R,
         seed: Seed,
-        table: NodeTable,
+        table: NodeJsTable,
     ) -> Self {
-        let state = NodeState {
+        let state = NodeJsState {
             keys: BTreeSet::new(),
             refilling: BTreeSet::new(),
             draws: seed.stream("early refresh"),
@@ -109,7 +109,7 @@ impl<R: Runtime> NodeCache<R> {
             return Ok(self.answer(value, Outcome::Hit, Reason::Fresh));
         }
         // A load continues after its client has given up.
-        let (answer, answered) = oneshot::channel::<NodeResult<VersionedDocument>>();
+        let (answer, answered) = oneshot::channel::<NodeJsResult<VersionedDocument>>();
         let (this, id) = (Arc::clone(self), Arc::clone(key));
         self.time.spawn(async move {
             let _ = answer.send(this.load(id).await);
@@ -128,7 +128,7 @@ impl<R: Runtime> NodeCache<R> {
     }
 
     /// The cached document; `None`: the caller must load it, which is recorded.
-    async fn get_fresh(&self, key: &Arc<str>) -> NodeResult<Option<VersionedDocument>> {
+    async fn get_fresh(&self, key: &Arc<str>) -> NodeJsResult<Option<VersionedDocument>> {
         let cached = self.table.get(key, self.time.now()).await?;
         let mut state = self.state();
         let draw = state.draws.random::<f64>();
@@ -139,7 +139,7 @@ impl<R: Runtime> NodeCache<R> {
         Ok(fresh.map(|(cached, _)| cached.stamped))
     }
 
-    async fn load(&self, id: Arc<str>) -> NodeResult<VersionedDocument> {
+    async fn load(&self, id: Arc<str>) -> NodeJsResult<VersionedDocument> {
         let began = date_now(self.time.now());
         let stamped = fetch(Arc::clone(&self.source), Arc::clone(&id)).await?;
         let now = self.time.now();
@@ -164,7 +164,7 @@ impl<R: Runtime> NodeCache<R> {
         Stats { entries: state.keys.len() as u64, ..state.stats }
     }
 
-    fn state(&self) -> MutexGuard<'_, NodeState> {
+    fn state(&self) -> MutexGuard<'_, NodeJsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -177,7 +177,7 @@ mod tests {
     fn unit_bug_refreshes_a_fifth_of_reads() {
         // A 20 ms loader and 30 s left: exp(-30 / 20) of the reads.
         let share = |unit| {
-            let test = NodeTest { ttl: Duration::from_mins(1), beta: 1.0, unit };
+            let test = NodeJsTest { ttl: Duration::from_mins(1), beta: 1.0, unit };
             let mut draws = Seed(1).stream("draws");
             let refreshes = (0..100_000).filter(|_| test.refreshes(30, 20, draws.random::<f64>())).count();
             refreshes as f64 / 100_000.0
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn draw_of_zero_always_refreshes() {
-        let test = NodeTest { ttl: Duration::from_mins(1), beta: 1.0, unit: TtlUnit::Milliseconds };
+        let test = NodeJsTest { ttl: Duration::from_mins(1), beta: 1.0, unit: TtlUnit::Milliseconds };
         assert!(test.refreshes(u64::MAX / 1_000, 1, 0.0));
     }
 }
