@@ -33,6 +33,7 @@ mod flags;
 mod origin;
 mod read;
 mod route;
+#[cfg(feature = "schema")]
 mod schema;
 mod shown;
 mod tier;
@@ -47,9 +48,10 @@ pub use self::{
     flags::{FlagError, Flags},
     origin::{HealthConfig, HttpOrigin, OriginConfig, OriginKind, OriginTimeouts, ProbeConfig},
     route::{HostPattern, NamePattern, PathPattern, RouteConfig},
-    schema::schema,
     tier::SharedTierUrl,
 };
+#[cfg(feature = "schema")]
+pub use schema::schema;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {

@@ -32,7 +32,7 @@ pub enum Render {
 
 /// Every format.
 pub const FORMATS: &[ReportFormat] = &[
-    fold("text", "for people: the load, its results, and whether they are valid", text::render),
+    fold("text", "the load, its results and their validity, to read", text::render),
     fold("json", "Vegeta's JSON report, with Stockade's own figures under `stockade`", json::render),
     fold("vegeta", "the text of `vegeta report`", vegeta::render),
     fold("vegeta-hist", "the text of `vegeta report -type=hist[...]`", hist::render),

@@ -3,11 +3,12 @@
 use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use http::HeaderName;
+#[cfg(feature = "schema")]
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use stockade_cache::spec::{
     CacheTable,
-    value::{DurationValue, SizeValue, TextSchema, TextValue, bounded_integer, duration_schema},
+    value::{DurationValue, SizeValue, TextValue, bounded_integer},
 };
 use stockade_model::units::{UnitError, parse_duration};
 use toml::Spanned;
@@ -19,17 +20,17 @@ use super::{
 
 /// The file of `stockade proxy --config FILE`. Times and sizes are strings with a unit: "250ms", "30s", "6h"; "64KiB",
 /// "256MiB". Relative paths are relative to the file's folder.
-#[derive(Default, Deserialize, JsonSchema)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(rename = "stockade.toml", inline)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "stockade.toml", inline))]
 pub(super) struct ConfigFile {
     /// Addresses to listen on, with ports. Default: 127.0.0.1:8080.
-    #[schemars(with = "Vec<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub(super) listen: Option<Spanned<Vec<Spanned<String>>>>,
     /// Number of threads. Default: one per core.
     pub(super) threads: Option<Threads>,
     /// Host names to serve: "example.org", "*.example.org". Default: all.
-    #[schemars(with = "Vec<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub(super) hosts: Vec<Spanned<String>>,
     /// TLS for clients: HTTP/2 and HTTP/1.1.
     pub(super) tls: Option<TlsSection>,
@@ -37,7 +38,7 @@ pub(super) struct ConfigFile {
     pub(super) admin: Option<AdminSection>,
     /// Caching strategy: the `[cache]` block of an experiment. Default: strategy = "breaker". `limit` applies to all routes
     /// together; default: { bytes = "256MiB" }.
-    #[schemars(with = "Option<CacheTable<SharedTierUrl>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<CacheTable<SharedTierUrl>>"))]
     pub(super) cache: Option<Spanned<CacheTable<SharedTierUrl>>>,
     /// Access log.
     pub(super) log: LogSection,
@@ -46,18 +47,18 @@ pub(super) struct ConfigFile {
     /// Limits for clients.
     pub(super) bounds: BoundsSection,
     /// Origins: one `[[origin]]` each.
-    #[schemars(with = "Vec<OriginSection>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<OriginSection>"))]
     pub(super) origin: Vec<Spanned<OriginSection>>,
     /// Routes: one `[[route]]` each. The longest path of the most specific host wins, in any order. Default: all requests go
     /// to the only origin.
-    #[schemars(with = "Vec<RouteSection>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<RouteSection>"))]
     pub(super) route: Vec<Spanned<RouteSection>>,
 }
 
 /// Certificate and key in PEM; a reload reads them again.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-#[schemars(inline)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
 pub(super) struct TlsSection {
     /// File with the certificate chain.
     pub(super) cert: PathBuf,
@@ -65,24 +66,24 @@ pub(super) struct TlsSection {
     pub(super) key: PathBuf,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-#[schemars(inline)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
 pub(super) struct AdminSection {
     /// Address with a port. Outside the loopback interface a token is required.
-    #[schemars(with = "String")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub(super) listen: Spanned<TextValue<SocketAddress>>,
     /// File with the token that requests need: `Authorization: Bearer TOKEN`. Default: none.
     pub(super) token_file: Option<PathBuf>,
     /// Host names to accept besides loopback addresses and localhost.
     #[serde(default)]
-    #[schemars(with = "Vec<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub(super) hosts: Vec<Spanned<String>>,
 }
 
-#[derive(Default, Deserialize, JsonSchema)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(inline)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
 pub(super) struct LogSection {
     /// "json", "combined" (Apache's, with cache fields appended) or "none". Default: "json".
     pub(super) format: LogFormat,
@@ -90,9 +91,9 @@ pub(super) struct LogSection {
     pub(super) path: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[schemars(inline)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
 pub(super) enum LogFormat {
     #[default]
     Json,
@@ -100,9 +101,9 @@ pub(super) enum LogFormat {
     None,
 }
 
-#[derive(Default, Deserialize, JsonSchema)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(inline)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
 pub(super) struct TimeoutsSection {
     /// For the head of a request. Default: "10s".
     pub(super) head: Option<TextValue<PositiveDuration>>,
@@ -118,9 +119,9 @@ pub(super) struct TimeoutsSection {
     pub(super) drain: Option<TextValue<DurationValue>>,
 }
 
-#[derive(Default, Deserialize, JsonSchema)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(inline)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
 pub(super) struct BoundsSection {
     /// Size of a request head. Default: "64KiB".
     pub(super) head: Option<TextValue<HeadSize>>,
@@ -134,53 +135,53 @@ pub(super) struct BoundsSection {
     pub(super) streams: Option<Streams>,
 }
 
-#[derive(Default, Deserialize, JsonSchema)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(inline)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
 pub(super) struct OriginSection {
     /// Name in routes, logs and metrics. Default: "origin", if there is only one.
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub(super) name: Option<Spanned<TextValue<Name>>>,
     /// `http://HOST:PORT`, `https://HOST`, or a database of documents: `postgres://USER@HOST/DATABASE`,
     /// `mongodb://HOST/DATABASE`, `couchdb://HOST/DATABASE`, `sqlite:PATH`.
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub(super) url: Option<Spanned<String>>,
     /// Instead of `url`: several equivalent HTTP servers.
-    #[schemars(with = "Option<Vec<String>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<String>>"))]
     pub(super) urls: Option<Spanned<Vec<Spanned<String>>>>,
     /// Concurrent connections to all its servers; for a database, concurrent fetches. Default: 256.
     pub(super) connections: Option<OriginConnections>,
     /// Requests that may wait for a connection. Default: 1024.
-    #[schemars(with = "Option<Waiting>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Waiting>"))]
     pub(super) waiting: Option<Spanned<Waiting>>,
     /// Timeouts for this origin.
-    #[schemars(with = "Option<OriginTimeoutsSection>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OriginTimeoutsSection>"))]
     pub(super) timeouts: Option<Spanned<OriginTimeoutsSection>>,
     /// When a server counts as unhealthy.
-    #[schemars(with = "Option<HealthSection>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<HealthSection>"))]
     pub(super) health: Option<Spanned<HealthSection>>,
     /// Use HTTP/2: negotiated with https, assumed with http. Default: false.
-    #[schemars(with = "Option<bool>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<bool>"))]
     pub(super) http2: Option<Spanned<bool>>,
     /// File with trusted certificates in PEM. Default: those of the system.
-    #[schemars(with = "Option<PathBuf>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<PathBuf>"))]
     pub(super) ca: Option<Spanned<PathBuf>>,
     /// `Host` of requests to the origin: "client" (the client's) or "origin" (that of the URL). Default: "client".
-    #[schemars(with = "Option<HostHeaderName>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<HostHeaderName>"))]
     pub(super) host_header: Option<Spanned<HostHeaderName>>,
 }
 
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[schemars(inline)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
 pub(super) enum HostHeaderName {
     Client,
     Origin,
 }
 
-#[derive(Default, Deserialize, JsonSchema)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(inline)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
 pub(super) struct OriginTimeoutsSection {
     /// For connecting. Default: "2s".
     pub(super) connect: Option<TextValue<PositiveDuration>>,
@@ -192,9 +193,9 @@ pub(super) struct OriginTimeoutsSection {
     pub(super) idle: Option<TextValue<PositiveDuration>>,
 }
 
-#[derive(Default, Deserialize, JsonSchema)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(inline)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
 pub(super) struct HealthSection {
     /// Consecutive failed connections or timeouts that make a server unhealthy. Default: 3.
     pub(super) failures: Option<Times>,
@@ -203,29 +204,29 @@ pub(super) struct HealthSection {
     /// Path to probe; a status below 400 is healthy. Default: no probes.
     pub(super) path: Option<TextValue<ProbePath>>,
     /// Interval of probes. Default: "5s".
-    #[schemars(with = "Option<TextValue<PositiveDuration>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<TextValue<PositiveDuration>>"))]
     pub(super) every: Option<Spanned<TextValue<PositiveDuration>>>,
     /// Timeout of a probe. Default: "1s".
-    #[schemars(with = "Option<TextValue<PositiveDuration>>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<TextValue<PositiveDuration>>"))]
     pub(super) timeout: Option<Spanned<TextValue<PositiveDuration>>>,
     /// Consecutive successful probes that make a server healthy again. Default: 2.
-    #[schemars(with = "Option<Times>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Times>"))]
     pub(super) successes: Option<Spanned<Times>>,
 }
 
-#[derive(Default, Deserialize, JsonSchema)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(inline)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
 pub(super) struct RouteSection {
     /// "/news" matches that path only, "/news/*" all below it. Default: "/*".
     pub(super) path: Option<TextValue<PathPattern>>,
     /// "example.org", or "*.example.org" for all below it. Default: any.
     pub(super) host: Option<TextValue<HostPattern>>,
     /// Name of the origin. Default: the only one.
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub(super) origin: Option<Spanned<String>>,
     /// Caching strategy: overrides `[cache]` key by key; `strategy` replaces all of it. It has no limit of its own.
-    #[schemars(with = "Option<CacheTable>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<CacheTable>"))]
     pub(super) cache: Option<Spanned<CacheTable>>,
     /// Freshness lifetime, whatever the origin declares.
     pub(super) ttl: Option<TextValue<DurationValue>>,
@@ -235,10 +236,10 @@ pub(super) struct RouteSection {
     /// Lifetime of 404 and 410 responses that declare none. Default: not stored.
     pub(super) negative_ttl: Option<TextValue<DurationValue>>,
     /// Response fields with tags for purging. Default: `["surrogate-key", "cache-tag"]`.
-    #[schemars(with = "Vec<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub(super) tag_headers: Option<Vec<Spanned<String>>>,
     /// Query parameters to ignore and not to forward, such as `["utm_*", "fbclid"]`.
-    #[schemars(with = "Vec<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub(super) ignore_query: Vec<Spanned<String>>,
 }
 
@@ -254,6 +255,7 @@ macro_rules! counts {
             }
         }
 
+        #[cfg(feature = "schema")]
         impl JsonSchema for $name {
             fn inline_schema() -> bool {
                 true
@@ -283,43 +285,6 @@ counts! {
     Waiting: 0..=1_000_000, "0 to 1,000,000 requests may wait";
     /// Failures or good answers.
     Times: 1..=1_000, "write a number from 1 to 1,000";
-}
-
-/// The schema of a type that parses a string.
-macro_rules! words {
-    ($($name:ty: $schema:tt;)*) => {$(
-        impl TextSchema for $name {
-            fn schema() -> Schema {
-                json_schema!($schema)
-            }
-        }
-    )*};
-}
-
-words! {
-    SocketAddress: { "type": "string" };
-    Name: { "type": "string", "pattern": "^[A-Za-z0-9_.-]{1,64}$" };
-    ProbePath: { "type": "string", "pattern": "^/" };
-    HostPattern: { "type": "string" };
-    PathPattern: { "type": "string", "pattern": "^/[^*?# ]*\\*?$" };
-}
-
-impl TextSchema for HeadSize {
-    fn schema() -> Schema {
-        SizeValue::schema()
-    }
-}
-
-impl TextSchema for PositiveDuration {
-    fn schema() -> Schema {
-        duration_schema(false)
-    }
-}
-
-impl TextSchema for PositiveDurationOrNone {
-    fn schema() -> Schema {
-        duration_schema(true)
-    }
 }
 
 #[derive(Clone, Copy)]

@@ -1,9 +1,14 @@
 //! The JSON schema of the file, for editors.
 
-use schemars::generate::SchemaSettings;
+use schemars::{Schema, generate::SchemaSettings, json_schema};
 use serde_json::{Map, Value};
+use stockade_cache::spec::value::{SizeValue, TextSchema, duration_schema};
 
-use super::file::ConfigFile;
+use super::{
+    file::{ConfigFile, HeadSize, Name, PositiveDuration, PositiveDurationOrNone, ProbePath, SocketAddress},
+    route::{HostPattern, PathPattern},
+    tier::SharedTierUrl,
+};
 
 /// Draft 2020-12. `docs/proxy.schema.json` is this, pretty-printed.
 #[must_use]
@@ -55,5 +60,48 @@ fn without_null(schema: Value) -> Value {
         }
         Value::Array(list) => list.into_iter().map(without_null).collect(),
         other => other,
+    }
+}
+
+/// The schema of a type that parses a string.
+macro_rules! words {
+    ($($name:ty: $schema:tt;)*) => {$(
+        impl TextSchema for $name {
+            fn schema() -> Schema {
+                json_schema!($schema)
+            }
+        }
+    )*};
+}
+
+words! {
+    SocketAddress: { "type": "string" };
+    Name: { "type": "string", "pattern": "^[A-Za-z0-9_.-]{1,64}$" };
+    ProbePath: { "type": "string", "pattern": "^/" };
+    HostPattern: { "type": "string" };
+    PathPattern: { "type": "string", "pattern": "^/[^*?# ]*\\*?$" };
+}
+
+impl TextSchema for HeadSize {
+    fn schema() -> Schema {
+        SizeValue::schema()
+    }
+}
+
+impl TextSchema for PositiveDuration {
+    fn schema() -> Schema {
+        duration_schema(false)
+    }
+}
+
+impl TextSchema for PositiveDurationOrNone {
+    fn schema() -> Schema {
+        duration_schema(true)
+    }
+}
+
+impl TextSchema for SharedTierUrl {
+    fn schema() -> Schema {
+        json_schema!({ "type": "string", "examples": ["redis://127.0.0.1:6379?timeout=50ms"] })
     }
 }

@@ -2,8 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use schemars::{Schema, json_schema};
-use stockade_cache::{RedisUrl, RedisUrlError, spec::value::TextSchema};
+use stockade_cache::{RedisUrl, RedisUrlError};
 
 /// A Redis or Valkey that several proxies share: `redis://HOST:PORT`. Displayed without secrets.
 #[derive(Clone)]
@@ -36,11 +35,5 @@ impl fmt::Display for SharedTierUrl {
 impl fmt::Debug for SharedTierUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
-    }
-}
-
-impl TextSchema for SharedTierUrl {
-    fn schema() -> Schema {
-        json_schema!({ "type": "string", "examples": ["redis://127.0.0.1:6379?timeout=50ms"] })
     }
 }
