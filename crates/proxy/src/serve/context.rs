@@ -36,35 +36,74 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 /// Origins and their frameworks take another host, path or scheme from these fields than the cache key has. A client
 /// that sends them could store the response of one path under another ("Practical Web Cache Poisoning", Kettle, 2018),
 /// or make the response to a POST invalidate another URL. The proxy removes them and sets its own.
-const TARGET_OVERRIDE_FIELDS: [&str; 19] = [
-    "x-forwarded-host",
-    "x-forwarded-proto",
-    "forwarded",
-    "front-end-https",
-    "x-forwarded-path",
-    "x-forwarded-port",
-    "x-forwarded-prefix",
-    "x-forwarded-protocol",
-    "x-forwarded-scheme",
-    "x-forwarded-server",
-    "x-forwarded-ssl",
-    "x-forwarded-uri",
-    "x-host",
-    "x-http-host-override",
-    "x-original-host",
-    "x-original-uri",
-    "x-original-url",
-    "x-rewrite-url",
-    "x-url-scheme",
-];
+fn overrides_target(name: &str) -> bool {
+    matches!(
+        name,
+        "forwarded"
+            | "front-end-https"
+            | "x-forwarded-host"
+            | "x-forwarded-path"
+            | "x-forwarded-port"
+            | "x-forwarded-prefix"
+            | "x-forwarded-proto"
+            | "x-forwarded-protocol"
+            | "x-forwarded-scheme"
+            | "x-forwarded-server"
+            | "x-forwarded-ssl"
+            | "x-forwarded-uri"
+            | "x-host"
+            | "x-http-host-override"
+            | "x-original-host"
+            | "x-original-uri"
+            | "x-original-url"
+            | "x-rewrite-url"
+            | "x-url-scheme"
+    )
+}
+
+/// Origins and their frameworks take the client's address from these fields. The proxy sends its own `X-Forwarded-For`.
+fn overrides_address(name: &str) -> bool {
+    matches!(
+        name,
+        "cf-connecting-ip"
+            | "client-ip"
+            | "fastly-client-ip"
+            | "true-client-ip"
+            | "x-client-ip"
+            | "x-cluster-client-ip"
+            | "x-forwarded"
+            | "x-originating-ip"
+            | "x-real-ip"
+            | "x-remote-addr"
+            | "x-remote-ip"
+    )
+}
 
 /// Removed from GET and HEAD only: HTML forms, which cannot send PUT, use them with POST.
-const METHOD_OVERRIDE_FIELDS: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
+fn overrides_method(name: &str) -> bool {
+    matches!(name, "x-http-method" | "x-http-method-override" | "x-method-override")
+}
+
+/// CGI makes the variable `HTTP_PROXY` of it, through which programs of the origin send their own requests (CVE-2016-5385).
+const PROXY: &str = "proxy";
 
 /// This process's unique name in `Via`; a request that already carries it is in a loop.
 pub fn pseudonym() -> &'static str {
     static PSEUDONYM: OnceLock<String> = OnceLock::new();
     PSEUDONYM.get_or_init(|| format!("stockade-{:08x}", Seed::from_entropy().0 >> 32))
+}
+
+/// Joins the `Cookie` lines into which HTTP/2 clients may split the field (RFC 9113, 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let mut lines = headers.get_all(COOKIE).iter();
+    if lines.nth(1).is_none() {
+        return;
+    }
+    let lines: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if let Ok(mut joined) = HeaderValue::from_bytes(&lines.join(&b"; "[..])) {
+        joined.set_sensitive(true);
+        headers.insert(COOKIE, joined);
+    }
 }
 
 pub struct RequestContext {
@@ -101,13 +140,16 @@ impl RequestContext {
         let is_removed = |name: &str| {
             // CGI and WSGI make one variable of `X-Host` and `X_Host`.
             name.contains('_')
-                || TARGET_OVERRIDE_FIELDS.contains(&name)
-                || is_read && METHOD_OVERRIDE_FIELDS.contains(&name)
+                || name == PROXY
+                || overrides_target(name)
+                || overrides_address(name)
+                || is_read && overrides_method(name)
         };
         // One pass over the names is cheaper than a lookup of each listed name.
         let removed: SmallVec<[HeaderName; 4]> =
             headers.keys().filter(|name| is_removed(name.as_str())).cloned().collect();
         removed.iter().for_each(|name| drop(headers.remove(name)));
+        join_cookies(&mut headers);
         // A response may vary on it.
         if let Ok(address) = HeaderValue::from_str(&peer.remote.ip().to_string()) {
             headers.insert(X_FORWARDED_FOR, address);

@@ -24,6 +24,10 @@ async fn unkeyed_fields_do_not_reach_the_origin() {
         "X-HTTP-Method-Override: EVIL",
         "X-Method-Override: EVIL",
         "X-Forwarded-For: evil",
+        "X-Real-IP: 192.0.2.66, evil",
+        "True-Client-IP: evil",
+        "X-Client-IP: evil",
+        "Proxy: evil",
         "X_Forwarded_Host: evil",
         "X_HTTP_Method_Override: EVIL",
         "X-Own_Field: evil",
@@ -66,6 +70,9 @@ async fn unsafe_methods_cannot_override_host_or_path() {
             "X-Host: evil",
             "X-Original-URL: /evil",
             "X_Original_URL: /evil",
+            "X-Real-IP: evil",
+            "Client-IP: evil",
+            "Proxy: http://evil",
             "X-HTTP-Method-Override: PATCH",
             "Content-Length: 0",
         ];
@@ -97,6 +104,18 @@ async fn forwarded_for_is_the_peer_address() {
     }
     let head = origin.requests()[0].head.to_ascii_lowercase();
     assert_eq!(head.matches("x-forwarded-for:").count(), 1, "{head}");
+}
+
+#[tokio::test]
+async fn cookies_of_http2_are_one_line_for_the_origin() {
+    let origin = echo().await;
+    let proxy = proxy(&origin).await;
+    let requests = Http2::connect(&proxy).await;
+    let mut stream =
+        requests.get_with("/", &[("cookie", "a=1"), ("cookie", "b=2; c=3"), ("cookie", "d=4")]).await;
+    let head = String::from_utf8(stream.rest(Vec::new()).await.expect("a body")).expect("text");
+    assert!(head.contains("\r\ncookie: a=1; b=2; c=3; d=4\r\n"), "{head}");
+    assert_eq!(head.matches("cookie").count(), 1, "{head}");
 }
 
 #[tokio::test]

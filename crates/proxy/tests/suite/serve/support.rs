@@ -434,8 +434,14 @@ impl Http2 {
     }
 
     pub async fn get(&self, path: &str) -> Stream {
+        self.get_with(path, &[]).await
+    }
+
+    pub async fn get_with(&self, path: &str, fields: &[(&str, &str)]) -> Stream {
         let mut requests = with_timeout(self.0.clone().ready()).await.expect("a stream");
-        let request = http::Request::get(format!("http://a{path}")).body(()).expect("a request");
+        let request = http::Request::get(format!("http://a{path}"));
+        let request = fields.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let request = request.body(()).expect("a request");
         let (answer, _) = requests.send_request(request, true).expect("a stream");
         let (head, body) = with_timeout(answer).await.expect("an answer").into_parts();
         Stream { head, body }
