@@ -1,7 +1,10 @@
 //! Keys that are being loaded: which load may store, which loads are one episode, and which keys are not loaded
 //! because a load failed.
 
-use std::{borrow::Borrow, hash::Hash};
+use std::{
+    borrow::Borrow,
+    hash::{BuildHasher, Hash},
+};
 
 use foldhash::quality::FixedState;
 use hashbrown::{HashMap, hash_map};
@@ -14,34 +17,52 @@ pub(crate) type Version = u32;
 pub(crate) struct Refills<K> {
     claims: HashMap<K, Version, FixedState>,
     /// Open episodes, and when each closes by itself.
-    episodes: KeyDeadlines<K>,
+    episodes: KeyDeadlines,
     /// Keys whose loads are suppressed, and until when.
-    throttled: KeyDeadlines<K>,
+    throttled: KeyDeadlines,
 }
 
-/// Further keys are not recorded.
-const KEYS_MAX: usize = 1 << 16;
+/// Further keys are not recorded: some 300 KiB a shard.
+const KEYS_MAX: usize = 1 << 13;
 
-/// Keys that are recorded until a deadline, unless they are removed before.
+/// Keys that are recorded until a deadline, unless they are removed before. A key may be long, and one that is never
+/// stored counts under no limit, so that only its hash is kept. Of two keys with one hash, the second counts as the first.
 #[derive(Debug)]
-struct KeyDeadlines<K> {
-    until: HashMap<K, Time, FixedState>,
+struct KeyDeadlines {
+    until: HashMap<u64, Time, FixedState>,
     swept_at: usize,
 }
 
-impl<K: Hash + Eq + Clone> KeyDeadlines<K> {
+impl KeyDeadlines {
     fn new(hasher: &FixedState) -> Self {
         Self { until: HashMap::with_hasher(hasher.clone()), swept_at: 0 }
     }
 
-    fn insert(&mut self, key: &K, now: Time, until: Time) {
+    fn get<Q: Hash + ?Sized>(&self, key: &Q) -> Option<Time> {
+        if self.until.is_empty() {
+            return None;
+        }
+        self.until.get(&self.hash(key)).copied()
+    }
+
+    fn remove<Q: Hash + ?Sized>(&mut self, key: &Q) {
+        if !self.until.is_empty() {
+            self.until.remove(&self.hash(key));
+        }
+    }
+
+    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        self.until.hasher().hash_one(key)
+    }
+
+    fn insert<Q: Hash + ?Sized>(&mut self, key: &Q, now: Time, until: Time) {
         // Keys that are never requested again are not removed otherwise: sweep when their number has doubled.
         if self.until.len() >= 64.max(2 * self.swept_at) {
             self.until.retain(|_, until| *until > now);
             self.swept_at = self.until.len();
         }
         if self.until.len() < KEYS_MAX {
-            self.until.insert(key.clone(), until);
+            self.until.insert(self.hash(key), until);
         }
     }
 }
@@ -58,8 +79,8 @@ impl<K: Hash + Eq + Clone> Refills<K> {
     /// Ends the key's claim and episode after a store. Returns true if others remain.
     pub(crate) fn end(&mut self, key: &K) -> bool {
         self.claims.remove(key);
-        self.episodes.until.remove(key);
-        self.throttled.until.remove(key);
+        self.episodes.remove(key);
+        self.throttled.remove(key);
         !(self.claims.is_empty() && self.episodes.until.is_empty() && self.throttled.until.is_empty())
     }
 
@@ -83,7 +104,7 @@ impl<K: Hash + Eq + Clone> Refills<K> {
 
     /// Registers a load that ends by `deadline`. Returns true if it opens an episode.
     pub(crate) fn open_episode(&mut self, key: &K, now: Time, deadline: Time) -> bool {
-        let opens = self.episodes.until.get(key).is_none_or(|open_until| *open_until <= now);
+        let opens = self.episodes.get(key).is_none_or(|open_until| open_until <= now);
         if opens {
             self.episodes.insert(key, now, deadline);
         }
@@ -96,14 +117,14 @@ impl<K: Hash + Eq + Clone> Refills<K> {
     }
 
     pub(crate) fn lift_throttle(&mut self, key: &K) {
-        self.throttled.until.remove(key);
+        self.throttled.remove(key);
     }
 
     pub(crate) fn is_throttled<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Time) -> bool
     where
         K: Borrow<Q>,
     {
-        self.throttled.until.get(key).is_some_and(|until| now < *until)
+        self.throttled.get(key).is_some_and(|until| now < until)
     }
 }
 
@@ -135,5 +156,16 @@ mod tests {
         }
         let kept = refills.episodes.until.len();
         assert!(kept <= 128, "{kept} are kept");
+    }
+
+    #[test]
+    fn keys_that_never_load_are_bounded_in_number() {
+        let mut refills = Refills::new(&FixedState::with_seed(1));
+        for key in 0..100_000_u64 {
+            refills.open_episode(&key, at(0), at(10_000));
+            refills.throttle(&key, at(0), at(10_000));
+        }
+        assert_eq!((refills.episodes.until.len(), refills.throttled.until.len()), (KEYS_MAX, KEYS_MAX));
+        assert!(refills.is_throttled(&1_u64, at(9_999)) && !refills.is_throttled(&1_u64, at(10_000)));
     }
 }

@@ -3,6 +3,7 @@
 mod admin;
 mod documents;
 mod exhaustion;
+mod hostile;
 mod life;
 mod telemetry;
 mod usage;
