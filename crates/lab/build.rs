@@ -1,4 +1,4 @@
-//! Passes the commit and any optimisation level but 3 to the compiler.
+//! Passes the commit, and the optimisation level of a build that is no release, to the compiler.
 
 use std::{env, path::Path, process::Command};
 
@@ -12,8 +12,8 @@ fn main() {
     let git = Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).output();
     let commit = git.ok().filter(|output| output.status.success());
     let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    let slow =
-        env::var("OPT_LEVEL").ok().filter(|level| level != "3").map(|level| format!("opt-level {level}"));
+    let is_debug = env::var("PROFILE").is_ok_and(|profile| profile == "debug");
+    let slow = env::var("OPT_LEVEL").ok().filter(|_| is_debug).map(|level| format!("opt-level {level}"));
     let build: Vec<String> = commit.into_iter().chain(slow).collect();
     if !build.is_empty() {
         println!("cargo::rustc-env=STOCKADE_BUILD={}", build.join(", "));

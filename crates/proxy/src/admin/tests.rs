@@ -385,10 +385,30 @@ fn slow_large_and_malformed_requests_are_cut_off() {
     let large = format!("GET /stats HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(64 << 10));
     assert!([0, 400, 431].contains(&running.raw(large.as_bytes()).status));
     assert_eq!(running.raw(b"\x16\x03\x01\x02\x00").status, 400);
-    // Silent connections occupy the limit until their head times out.
-    let silent: Vec<_> = (0..8).map(|_| running.connect()).collect();
-    assert_eq!(running.get("/healthz").status, 200);
-    drop(silent);
+}
+
+#[test]
+fn clients_that_send_nothing_or_half_a_body_do_not_keep_others_out() {
+    let control = Arc::new(FakeControl::default());
+    // No timeout frees a connection here.
+    let never = Duration::from_hours(1);
+    let limits = AdminLimits { connections: 4, head: never, body: never, ..AdminLimits::default() };
+    let admin =
+        AdminServer::start_with(&settings(), Arc::clone(&control), limits).expect("the listener starts");
+    let running = Running { admin, control };
+    for sent in
+        ["", "GET /stats HT", "POST /warm HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhttp"]
+    {
+        let silent: Vec<_> = (0..8)
+            .map(|_| {
+                let mut tcp = running.connect();
+                tcp.write_all(sent.as_bytes()).expect("the listener reads");
+                tcp
+            })
+            .collect();
+        assert_eq!(running.get("/healthz").status, 200, "{sent:?}");
+        drop(silent);
+    }
 }
 
 /// Parses the text format as strictly as Prometheus.
