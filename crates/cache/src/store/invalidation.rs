@@ -34,7 +34,7 @@ pub(crate) enum TargetHash {
 
 pub(crate) type TagHashes = SmallVec<[u64; 2]>;
 
-/// How many invalidations are remembered, at some 60 bytes each. Loads that started before all of them count as
+/// How many invalidations are remembered, at most 120 bytes each. Loads that started before all of them count as
 /// outdated.
 const RECENT_MAX: usize = 1 << 16;
 
@@ -51,7 +51,7 @@ struct RecentInvalidations {
     recent: VecDeque<TargetHash>,
     forgotten: InvalidationSeq,
     /// The numbers of each target's invalidations, ascending.
-    moments: HashMap<TargetHash, SmallVec<[InvalidationSeq; 1]>, FixedState>,
+    moments: HashMap<TargetHash, VecDeque<InvalidationSeq>, FixedState>,
 }
 
 impl InvalidationLog {
@@ -74,7 +74,7 @@ impl InvalidationLog {
         }
         log.recent.push_back(what);
         let moment = log.forgotten + log.recent.len() as u64;
-        log.moments.entry(what).or_default().push(moment);
+        log.moments.entry(what).or_default().push_back(moment);
         self.newest.store(moment, Ordering::SeqCst);
         moment
     }
@@ -93,8 +93,9 @@ impl InvalidationLog {
         let log = self.log.lock();
         let is_between = |what: TargetHash| {
             let moments = log.moments.get(&what);
-            moments
-                .is_some_and(|moments| moments.iter().any(|moment| started < *moment && *moment <= requested))
+            let first_after_start =
+                moments.and_then(|moments| moments.get(moments.partition_point(|moment| *moment <= started)));
+            first_after_start.is_some_and(|moment| *moment <= requested)
         };
         started < log.forgotten
             || is_between(TargetHash::All)
@@ -109,7 +110,7 @@ impl RecentInvalidations {
         let Some(what) = self.recent.pop_front() else { return };
         self.forgotten += 1;
         if let Entry::Occupied(mut moments) = self.moments.entry(what) {
-            moments.get_mut().remove(0);
+            moments.get_mut().pop_front();
             if moments.get().is_empty() {
                 moments.remove();
             }
