@@ -65,7 +65,7 @@ pub trait Control: Send + Sync + 'static {
     fn warm(&self, url: Uri) -> impl Future<Output = WarmOutcome> + Send;
 
     /// Reads the configuration and applies what needs no restart. An error changes nothing.
-    fn reload(&self) -> Result<Vec<Change>, String>;
+    fn reload(&self) -> impl Future<Output = Result<Vec<Change>, String>> + Send;
 
     /// The configuration in force, without secrets, see [`Config::shown`](config::Config::shown).
     fn config(&self) -> Value;

@@ -6,7 +6,6 @@ use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
-        mpsc,
     },
     thread,
     time::Duration,
@@ -17,7 +16,7 @@ use serde_json::Value;
 use stockade_cache::RedisTier;
 use stockade_model::time::{Runtime, Time};
 use stockade_net::proc::own_resident_bytes;
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, sync::Mutex as AsyncMutex};
 
 use crate::{
     admin::{self, AdminServer, Control, ProxyStats, Purge, WarmOutcome},
@@ -45,6 +44,8 @@ struct ServerState {
     frontend: Mutex<Option<Frontend>>,
     log: Option<AccessLogWriter>,
     read_config: ConfigReader,
+    /// One reload at a time: of two, the configuration that was read last stays in force.
+    reloading: AsyncMutex<()>,
     /// Databases and health checks run there.
     runtime: Handle,
     local: LocalRuntime,
@@ -87,6 +88,7 @@ impl ProxyServer {
             frontend: Mutex::new(Some(frontend)),
             log,
             read_config,
+            reloading: AsyncMutex::new(()),
             runtime: Handle::current(),
             started_at: local.now(),
             local,
@@ -145,6 +147,7 @@ impl ServerState {
     }
 
     async fn reload(self: Arc<Self>) -> Result<Vec<Change>, String> {
+        let _reloading = self.reloading.lock().await;
         let current = self.proxy.router();
         let new = (self.read_config)()?;
         let changes = diff(&current.config, &new);
@@ -199,13 +202,10 @@ impl Control for AdminControl {
         self.0.proxy.warm(url).await
     }
 
-    fn reload(&self) -> Result<Vec<Change>, String> {
-        let state = Arc::clone(&self.0);
-        let (sender, receiver) = mpsc::channel();
+    async fn reload(&self) -> Result<Vec<Change>, String> {
         // On the proxy's runtime: what a reload opens has to live there. The caller is the admin's thread.
-        let reload = async move { sender.send(state.reload().await) };
-        drop(self.0.runtime.spawn(reload));
-        receiver.recv().unwrap_or_else(|_| Err("the proxy is stopping".to_owned()))
+        let reload = self.0.runtime.spawn(Arc::clone(&self.0).reload());
+        reload.await.unwrap_or_else(|_| Err("the proxy is stopping".to_owned()))
     }
 
     fn config(&self) -> Value {

@@ -116,7 +116,7 @@ impl<C: Control> AdminService<C> {
                 Err(message) => error(StatusCode::BAD_REQUEST, &message),
             },
             "/warm" => self.warm(body, None, time).await,
-            _ => self.reload(),
+            _ => self.reload().await,
         }
     }
 
@@ -163,11 +163,15 @@ impl<C: Control> AdminService<C> {
         response
     }
 
-    fn reload(&self) -> AdminResponse {
-        let read = self.token.read_again().map_err(|error| error.to_string());
-        let (token, changes) = match read.and_then(|token| Ok((token, self.control.reload()?))) {
-            Ok(reloaded) => reloaded,
-            Err(message) => return error(StatusCode::UNPROCESSABLE_ENTITY, &message),
+    async fn reload(&self) -> AdminResponse {
+        let refused = |message: &str| error(StatusCode::UNPROCESSABLE_ENTITY, message);
+        let token = match self.token.read_again() {
+            Ok(token) => token,
+            Err(error) => return refused(&error.to_string()),
+        };
+        let changes = match self.control.reload().await {
+            Ok(changes) => changes,
+            Err(message) => return refused(&message),
         };
         self.token.put(token);
         let shown = |change: &crate::config::Change| json!({ "setting": change.setting, "needs_restart": change.needs_restart });

@@ -59,7 +59,7 @@ impl Control for FakeControl {
         }
     }
 
-    fn reload(&self) -> Result<Vec<Change>, String> {
+    async fn reload(&self) -> Result<Vec<Change>, String> {
         if self.is_draining.load(Ordering::Relaxed) {
             return Err("stockade.toml:3:7: unknown key `lissen`".to_owned());
         }
