@@ -3,7 +3,7 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
-    os::fd::AsFd,
+    os::{fd::AsFd, unix::fs::OpenOptionsExt},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -41,7 +41,10 @@ impl LogDestination {
         Ok(match self {
             // Not through `io::Stdout`: its buffer does not report how much was written.
             Self::Stdout => Box::new(File::from(io::stdout().as_fd().try_clone_to_owned()?)),
-            Self::File(path) => Box::new(OpenOptions::new().append(true).create(true).open(path)?),
+            // Not for other users: URLs may contain secrets.
+            Self::File(path) => {
+                Box::new(OpenOptions::new().append(true).create(true).mode(0o640).open(path)?)
+            }
             #[cfg(test)]
             Self::Test(output) => Box::new(output.clone()),
         })

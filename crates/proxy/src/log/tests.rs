@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{self, Write},
     net::SocketAddr,
+    os::unix::fs::PermissionsExt,
     sync::{Arc, Condvar, Mutex},
     time::{Duration, UNIX_EPOCH},
 };
@@ -326,6 +327,8 @@ fn reopen_creates_a_file_that_was_moved_away() {
     fs::rename(&path, folder.path().join("access.log.1")).expect("the file exists");
     log.reopen();
     wait_until(|| path.exists());
+    let mode = fs::metadata(&path).expect("it exists").permissions().mode();
+    assert_eq!(mode & 0o137, 0, "other users cannot read URLs: {mode:o}");
     log.logger().record(&record("/new"));
     // A path that cannot be opened leaves the log where it is.
     let unwritable = config::LogConfig {
