@@ -59,7 +59,7 @@ pub(super) fn run<C: Control>(
 /// The state of a connection, in the order in which connections are closed to make room for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum Phase {
+enum ConnectionPhase {
     /// No request head has arrived, or the last request has been answered.
     Silent,
     /// A request with a body, which may arrive slowly.
@@ -75,11 +75,11 @@ struct AdminConnection {
 }
 
 impl AdminConnection {
-    fn is_in(&self, phase: Phase) -> bool {
+    fn is_in(&self, phase: ConnectionPhase) -> bool {
         self.phase.load(Relaxed) == phase as u8
     }
 
-    fn enter(&self, phase: Phase) {
+    fn enter(&self, phase: ConnectionPhase) {
         self.phase.store(phase as u8, Relaxed);
     }
 }
@@ -101,12 +101,12 @@ async fn accept_all<C: Control>(listener: &TcpListener, service: &AdminService<C
         open.retain(|connection| Arc::strong_count(connection) > 1);
         if permits.available_permits() == 0 {
             let oldest = |phase| open.iter().position(|connection| connection.is_in(phase));
-            if let Some(at) = oldest(Phase::Silent).or_else(|| oldest(Phase::Body)) {
+            if let Some(at) = oldest(ConnectionPhase::Silent).or_else(|| oldest(ConnectionPhase::Body)) {
                 open.remove(at).expect("it is in the queue").close.notify_one();
             }
         }
         let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
-        let phase = AtomicU8::new(Phase::Silent as u8);
+        let phase = AtomicU8::new(ConnectionPhase::Silent as u8);
         let connection = Arc::new(AdminConnection { phase, close: Notify::new() });
         open.push_back(Arc::clone(&connection));
         let (service, clock) = (service.clone(), time.clone());
@@ -128,9 +128,9 @@ async fn serve<C: Control>(
         let (service, time, connection) = (service.clone(), time.clone(), Arc::clone(&connection));
         async move {
             let has_body = !request.body().is_end_stream();
-            connection.enter(if has_body { Phase::Body } else { Phase::Responding });
+            connection.enter(if has_body { ConnectionPhase::Body } else { ConnectionPhase::Responding });
             let response = service.respond(request, &time).await;
-            connection.enter(Phase::Silent);
+            connection.enter(ConnectionPhase::Silent);
             Ok::<_, std::convert::Infallible>(response)
         }
     });
