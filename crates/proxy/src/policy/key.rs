@@ -4,9 +4,14 @@
 //! segments. Some origins distinguish such spellings, so the origin is always sent the key's path
 //! ([`CacheKey::path_and_query`]) and never the client's: otherwise the response to one spelling could be stored for another.
 
-use std::{borrow::Borrow, fmt, sync::Arc};
+use std::{
+    borrow::{Borrow, Cow},
+    fmt,
+    sync::Arc,
+};
 
 use memchr::{memchr, memchr2_iter, memchr3};
+use percent_encoding::percent_decode;
 use smallvec::SmallVec;
 use stockade_net::location::{self, Location};
 
@@ -15,6 +20,9 @@ use stockade_net::location::{self, Location};
 pub struct CacheKey(Arc<str>);
 
 type Buffer = SmallVec<[u8; 512]>;
+
+/// How often an origin and the servers before it may decode a path.
+const DECODINGS: usize = 3;
 
 impl CacheKey {
     /// `authority` has no user information ([`crate::frontend::head`] checks that). The scheme's default port is dropped, an
@@ -78,6 +86,20 @@ impl CacheKey {
     pub fn path(&self) -> &str {
         let whole = self.path_and_query();
         &whole[..memchr(b'?', whole.as_bytes()).unwrap_or(whole.len())]
+    }
+
+    /// True if an origin may read a dot segment where this key has none: origins decode `%2F` and `%5C` (some of them
+    /// repeatedly), take `\` for `/`, and drop `;parameters`. `/static/..%2Faccount` may be the page of an account.
+    #[must_use]
+    pub fn is_ambiguous(&self) -> bool {
+        let mut path = Cow::Borrowed(self.path().as_bytes());
+        for _ in 0..DECODINGS {
+            path = Cow::Owned(percent_decode(&path).collect());
+        }
+        path.split(|byte| matches!(byte, b'/' | b'\\')).any(|segment| {
+            let name = segment.split(|byte| *byte == b';').next().unwrap_or_default();
+            matches!(name, b"." | b"..")
+        })
     }
 
     /// Same scheme and authority (RFC 9110, 4.3.1).
@@ -244,6 +266,27 @@ mod tests {
         }
         assert_ne!(key("/a"), key("/a?"));
         assert_ne!(key("/a%2fb"), key("/a/b"));
+    }
+
+    #[test]
+    fn ambiguous_paths_have_a_dot_segment_for_some_origins() {
+        for path in [
+            "/static/..%2faccount",
+            "/static/%2e%2e%5Caccount",
+            "/static/..\\account",
+            "/static/..;/account",
+            "/static/..;a=b%2faccount",
+            "/static/.%2faccount",
+            "/static/..%252faccount",
+            "/static%2f..",
+        ] {
+            assert!(key(path).is_ambiguous(), "{path}");
+        }
+        for path in
+            ["/static/../account", "/a%2fb", "/a;b=../c", "/...", "/..a%2f", "/a?b=..%2f", "/%", "/a%255cb"]
+        {
+            assert!(!key(path).is_ambiguous(), "{path}");
+        }
     }
 
     #[test]

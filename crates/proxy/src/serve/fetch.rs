@@ -300,7 +300,7 @@ impl OriginFetch {
         let is_storable =
             storable(&exchange, request_directives, &directives).map_err(UncacheableReason::from);
         let mut storability = is_storable.and_then(|()| {
-            let lifespan = route.lifespan(status, &headers, &directives, &freshness);
+            let lifespan = route.lifespan(&self.entry_key.key, status, &headers, &directives, &freshness);
             lifespan.ok_or(UncacheableReason::NoLifetime)
         });
         if let Ok(lifespan) = &mut storability

@@ -82,16 +82,19 @@ impl Route {
         if self.config.ttl_default.is_some() { Heuristics::OFF } else { Heuristics::default() }
     }
 
-    /// How long a response is stored and fresh. `None`: it must not be reused.
+    /// How long a response is stored and fresh. `None`: it must not be reused. The route's own ttl does not apply to a path
+    /// that the origin may take for another route's.
     #[must_use]
     pub fn lifespan(
         &self,
+        key: &CacheKey,
         status: StatusCode,
         headers: &HeaderMap,
         directives: &ResponseDirectives,
         freshness: &Freshness,
     ) -> Option<Lifespan> {
-        let config::RouteConfig { strategy, ttl, ttl_default, .. } = &self.config;
+        let strategy = &self.config.strategy;
+        let RouteTtl { ttl, ttl_default } = self.own_ttl(key);
         let is_not_found = matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
         let undeclared_ttl = || match freshness.basis {
             Basis::Origin => None,
@@ -103,10 +106,10 @@ impl Route {
         };
         let ttl = match ttl {
             _ if freshness.must_validate => Duration::ZERO,
-            Some(ttl) if !is_not_found => *ttl,
+            Some(ttl) if !is_not_found => ttl,
             _ => undeclared_ttl().unwrap_or_else(|| freshness.fresh_for()),
         };
-        if ttl.is_zero() && !self.may_share(directives, freshness) {
+        if ttl.is_zero() && !self.may_share(key, directives, freshness) {
             return None;
         }
         let mut lifespan = Lifespan { ttl, ..Lifespan::NONE };
@@ -121,11 +124,17 @@ impl Route {
         (lifespan != Lifespan::NONE).then_some(lifespan)
     }
 
+    fn own_ttl(&self, key: &CacheKey) -> RouteTtl {
+        let config::RouteConfig { ttl, ttl_default, .. } = self.config;
+        let has_own = ttl.is_some() || ttl_default.is_some();
+        if has_own && key.is_ambiguous() { RouteTtl::default() } else { RouteTtl { ttl, ttl_default } }
+    }
+
     /// True if a response without freshness may be shared at all: the origin declares a lifetime, a stale period,
     /// `public`, or `no-cache` (each use is validated); the route sets a lifetime; or the origin is a database, which does
     /// not know the user. Without any of these it may be one user's page, selected by a cookie.
-    fn may_share(&self, directives: &ResponseDirectives, freshness: &Freshness) -> bool {
-        let config::RouteConfig { ttl, ttl_default, .. } = &self.config;
+    fn may_share(&self, key: &CacheKey, directives: &ResponseDirectives, freshness: &Freshness) -> bool {
+        let RouteTtl { ttl, ttl_default } = self.own_ttl(key);
         let by_route = ttl.is_some() || ttl_default.is_some() || !self.origin.is_http();
         let has_lifetime = freshness.basis == Basis::Origin || !freshness.lifetime.is_zero();
         let stale_periods = [freshness.swr, freshness.sie];
@@ -146,6 +155,13 @@ impl Route {
     pub fn tag_headers(&self) -> &[HeaderName] {
         &self.config.tag_headers
     }
+}
+
+/// The lifetimes that a route sets itself.
+#[derive(Clone, Copy, Default)]
+struct RouteTtl {
+    ttl: Option<Duration>,
+    ttl_default: Option<Duration>,
 }
 
 pub struct Router {

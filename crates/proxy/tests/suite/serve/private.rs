@@ -104,6 +104,33 @@ async fn response_with_freshness_is_shared_with_waiters() {
 }
 
 #[tokio::test]
+async fn own_ttl_of_a_route_does_not_apply_to_a_path_that_the_origin_may_take_for_another() {
+    for setting in ["ttl", "default_ttl"] {
+        let origin = Origin::responding(|received| {
+            sized("200 OK", &["X: y"], received.field("cookie").unwrap_or_default().as_bytes())
+        })
+        .await;
+        let route = format!("[[route]]\npath = \"/static/*\"\n{setting} = \"1m\"\n");
+        let proxy = proxy_with(&origin.url(), &route, "").await;
+        for (path, shared_loads) in [
+            ("/static/a", 1),
+            ("/static/a%2fb", 1),
+            ("/static/..%2faccount", 2),
+            ("/static/..%5caccount", 2),
+            ("/static/..;/account", 2),
+        ] {
+            let before = origin.count();
+            for user in ["user=1", "user=2"] {
+                let answer = send(&proxy, "GET", path, &[&format!("Cookie: {user}")]).await;
+                let expected = if shared_loads == 1 { "user=1" } else { user };
+                assert_eq!(answer.text(), expected, "{setting} {path}");
+            }
+            assert_eq!(origin.count() - before, shared_loads, "{setting} {path}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn error_for_anonymous_requests_is_not_shared_with_users() {
     for status in ["302 Found", "401 Unauthorized", "403 Forbidden", "404 Not Found"] {
         let gate = Arc::new(Semaphore::new(0));
