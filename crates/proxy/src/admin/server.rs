@@ -90,12 +90,9 @@ async fn accept_all<C: Control>(listener: &TcpListener, service: &AdminService<C
     let permits = Arc::new(Semaphore::new(service.limits.connections));
     let mut open: VecDeque<Arc<AdminConnection>> = VecDeque::new();
     loop {
-        let tcp = match listener.accept().await {
-            Ok((tcp, _)) => tcp,
-            Err(_) => {
-                time.sleep_until(time.now() + BREATH).await;
-                continue;
-            }
+        let Ok((tcp, _)) = listener.accept().await else {
+            time.sleep_until(time.now() + BREATH).await;
+            continue;
         };
         // The task of a connection that has ended has dropped its reference.
         open.retain(|connection| Arc::strong_count(connection) > 1);
