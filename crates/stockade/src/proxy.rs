@@ -51,7 +51,7 @@ pub fn proxy(args: ProxyArgs) -> Result<Exit, CommandError> {
     eprintln!("stopping: no new connections are accepted");
     // The clients of databases run on this runtime, so it continues.
     let drained = runtime.block_on(async { spawn_blocking(|| server.drain()).await.unwrap_or_default() });
-    eprintln!("{} requests were completed, {} aborted", drained.finished, drained.aborted);
+    eprintln!("{} requests in progress were completed, {} aborted", drained.finished, drained.aborted);
     Ok(Exit::Done)
 }
 

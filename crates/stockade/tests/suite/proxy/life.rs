@@ -111,7 +111,7 @@ fn sigterm_completes_requests_in_flight() {
     slow.read_to_string(&mut answer).unwrap();
     Response::of(&answer).assert(200, "at last", "miss");
     let output = proxy.ended();
-    let last = "1 requests were completed, 0 aborted\n";
+    let last = "1 requests in progress were completed, 0 aborted\n";
     assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (0, "", last));
 }
 
@@ -131,7 +131,7 @@ fn requests_slower_than_the_drain_timeout_are_aborted() {
     until(|| stats(admin)["requests_in_flight"] == 1);
     let output = proxy.stopped_by(Signal::TERM);
     assert_eq!(output.code, 0);
-    assert!(output.stderr.ends_with("0 requests were completed, 1 aborted\n"), "{}", output.stderr);
+    assert!(output.stderr.ends_with("0 requests in progress were completed, 1 aborted\n"), "{}", output.stderr);
     let mut answer = Vec::new();
     // The connection is reset or closed without a response.
     let _ = slow.read_to_end(&mut answer);
