@@ -27,6 +27,10 @@ use crate::{
 /// Lookups of one request: each variant found may lead to another key.
 const LOOKUPS_MAX: usize = 4;
 
+/// How often a waiting request takes part in the election of another leader, after an error that the leader's own request
+/// may have caused: its headers, its credentials or its address.
+const ELECTIONS_MAX: usize = 2;
+
 /// A fresh response for a GET without directives. It never waits.
 pub fn try_hit(context: &RequestContext) -> Option<Reply> {
     if context.method != Method::GET || !context.directives.is_empty() || context.is_loop() {
@@ -109,7 +113,8 @@ pub async fn serve_get(context: &Arc<RequestContext>, runtime: &LocalRuntime) ->
     if context.has_credentials() && is_unshared_with_credentials(context, &entry_key) {
         return Box::pin(load_uncoalesced(context, entry_key, Forward::UriMiss)).await;
     }
-    for _ in 0..LOOKUPS_MAX {
+    let mut elections = 0;
+    for _ in 0..LOOKUPS_MAX + ELECTIONS_MAX {
         if let Some(variant) = variant_key(context, &entry_key) {
             entry_key = variant;
         }
@@ -155,6 +160,14 @@ pub async fn serve_get(context: &Arc<RequestContext>, runtime: &LocalRuntime) ->
             {
                 return Box::pin(load_uncoalesced(context, entry_key, forward)).await;
             }
+            if answer.outcome == Outcome::Coalesced
+                && stored.lifespan == Lifespan::NONE
+                && may_be_about_request(stored.status)
+                && elections < ELECTIONS_MAX
+            {
+                elections += 1;
+                continue;
+            }
             if mode == CacheMode::Reload
                 && context.directives.no_cache
                 && let Reason::Failed(error) = &answer.reason
@@ -171,6 +184,11 @@ pub async fn serve_get(context: &Arc<RequestContext>, runtime: &LocalRuntime) ->
         entry_key.variant = Some(Arc::new(stored.vary.selecting(&context.headers)));
     }
     Box::pin(load_uncoalesced(context, entry_key, Forward::VaryMiss)).await
+}
+
+/// True for errors that another request for the same URL may not get. 404 and 410 are about the URL.
+fn may_be_about_request(status: StatusCode) -> bool {
+    status.is_client_error() && !matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE)
 }
 
 /// True if responses to requests with credentials are known not to be shared, and none without is stored.

@@ -131,7 +131,11 @@ fn requests_slower_than_the_drain_timeout_are_aborted() {
     until(|| stats(admin)["requests_in_flight"] == 1);
     let output = proxy.stopped_by(Signal::TERM);
     assert_eq!(output.code, 0);
-    assert!(output.stderr.ends_with("0 requests in progress were completed, 1 aborted\n"), "{}", output.stderr);
+    assert!(
+        output.stderr.ends_with("0 requests in progress were completed, 1 aborted\n"),
+        "{}",
+        output.stderr
+    );
     let mut answer = Vec::new();
     // The connection is reset or closed without a response.
     let _ = slow.read_to_end(&mut answer);
