@@ -22,8 +22,8 @@ pub(crate) struct Refills<K> {
     throttled: KeyDeadlines,
 }
 
-/// Further keys are not recorded: some 300 KiB a shard.
-const KEYS_MAX: usize = 1 << 13;
+/// Further keys are not recorded: some 600 KiB a shard, and a million keys in all 64.
+const KEYS_MAX: usize = 1 << 14;
 
 /// Keys that are recorded until a deadline, unless they are removed before. A key may be long, and one that is never
 /// stored counts under no limit, so that only its hash is kept. Of two keys with one hash, the second counts as the first.
