@@ -221,7 +221,7 @@ pub fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Bytes of bodies.
+/// The bytes of some requests' bodies, as reports give them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ByteFigures {
     pub total: u64,

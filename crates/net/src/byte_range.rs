@@ -14,8 +14,8 @@ pub fn range_set(value: &[u8]) -> Option<&[u8]> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidRangeSpec;
 
-/// Parses `first-last`, `first-` or `-suffix_length`, and clamps it to a body of `length` bytes. An empty range cannot be
-/// satisfied.
+/// Parses `first-last`, `first-` or `-suffix_length`, and clamps it to a body of `length` bytes. If the result is empty,
+/// the range is not satisfiable.
 pub fn parse_clamped(range_spec: &[u8], length: u64) -> Result<Range<u64>, InvalidRangeSpec> {
     let dash = range_spec.iter().position(|byte| *byte == b'-').ok_or(InvalidRangeSpec)?;
     match (&range_spec[..dash], &range_spec[dash + 1..]) {

@@ -26,7 +26,7 @@ pub(crate) struct Refills<K> {
 const KEYS_MAX: usize = 1 << 14;
 
 /// Keys that are recorded until a deadline, unless they are removed before. A key may be long, and one that is never
-/// stored counts under no limit, so that only its hash is kept. Of two keys with one hash, the second counts as the first.
+/// stored counts under no limit, so that only its hash is kept. Two keys with one hash count as one.
 #[derive(Debug)]
 struct KeyDeadlines {
     until: HashMap<u64, Time, FixedState>,

@@ -109,11 +109,14 @@ fn settings() -> config::AdminConfig {
 }
 
 fn start() -> Running {
+    start_with(AdminLimits::default())
+}
+
+fn start_with(limits: AdminLimits) -> Running {
     let control = Arc::new(FakeControl::default());
-    Running {
-        admin: AdminServer::start(&settings(), Arc::clone(&control)).expect("the listener starts"),
-        control,
-    }
+    let admin =
+        AdminServer::start_with(&settings(), Arc::clone(&control), limits).expect("the listener starts");
+    Running { admin, control }
 }
 
 /// A response: its status, its raw head and its body.
@@ -367,12 +370,9 @@ fn reload_reports_its_changes() {
 
 #[test]
 fn slow_large_and_malformed_requests_are_cut_off() {
-    let control = Arc::new(FakeControl::default());
     let short = Duration::from_millis(50);
-    let limits = AdminLimits { connections: 2, head: short, body: short, ..AdminLimits::default() };
-    let admin =
-        AdminServer::start_with(&settings(), Arc::clone(&control), limits).expect("the listener starts");
-    let running = Running { admin, control };
+    let running =
+        start_with(AdminLimits { connections: 2, head: short, body: short, ..AdminLimits::default() });
     // Each of these reads until the server has closed the connection.
     assert_eq!(running.raw(b"GET /stats HT").body, "");
     assert_eq!(running.raw(b"").body, "");
@@ -389,13 +389,10 @@ fn slow_large_and_malformed_requests_are_cut_off() {
 
 #[test]
 fn clients_that_send_nothing_or_half_a_body_do_not_keep_others_out() {
-    let control = Arc::new(FakeControl::default());
     // No timeout frees a connection here.
     let never = Duration::from_hours(1);
-    let limits = AdminLimits { connections: 4, head: never, body: never, ..AdminLimits::default() };
-    let admin =
-        AdminServer::start_with(&settings(), Arc::clone(&control), limits).expect("the listener starts");
-    let running = Running { admin, control };
+    let running =
+        start_with(AdminLimits { connections: 4, head: never, body: never, ..AdminLimits::default() });
     for sent in
         ["", "GET /stats HT", "POST /warm HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhttp"]
     {

@@ -94,7 +94,8 @@ impl Route {
         freshness: &Freshness,
     ) -> Option<Lifespan> {
         let strategy = &self.config.strategy;
-        let RouteTtl { ttl, ttl_default } = self.own_ttl(key);
+        let own_ttl = self.own_ttl(key);
+        let RouteTtl { ttl, ttl_default } = own_ttl;
         let is_not_found = matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
         let undeclared_ttl = || match freshness.basis {
             Basis::Origin => None,
@@ -109,7 +110,7 @@ impl Route {
             Some(ttl) if !is_not_found => ttl,
             _ => undeclared_ttl().unwrap_or_else(|| freshness.fresh_for()),
         };
-        if ttl.is_zero() && !self.may_share(key, directives, freshness) {
+        if ttl.is_zero() && !self.may_share(own_ttl, directives, freshness) {
             return None;
         }
         let mut lifespan = Lifespan { ttl, ..Lifespan::NONE };
@@ -125,17 +126,15 @@ impl Route {
     }
 
     fn own_ttl(&self, key: &CacheKey) -> RouteTtl {
-        let config::RouteConfig { ttl, ttl_default, .. } = self.config;
-        let has_own = ttl.is_some() || ttl_default.is_some();
-        if has_own && key.is_ambiguous() { RouteTtl::default() } else { RouteTtl { ttl, ttl_default } }
+        let own_ttl = RouteTtl { ttl: self.config.ttl, ttl_default: self.config.ttl_default };
+        if own_ttl.is_set() && key.is_ambiguous() { RouteTtl::default() } else { own_ttl }
     }
 
     /// True if a response without freshness may be shared at all: the origin declares a lifetime, a stale period,
     /// `public`, or `no-cache` (each use is validated); the route sets a lifetime; or the origin is a database, which does
     /// not know the user. Without any of these it may be one user's page, selected by a cookie.
-    fn may_share(&self, key: &CacheKey, directives: &ResponseDirectives, freshness: &Freshness) -> bool {
-        let RouteTtl { ttl, ttl_default } = self.own_ttl(key);
-        let by_route = ttl.is_some() || ttl_default.is_some() || !self.origin.is_http();
+    fn may_share(&self, own_ttl: RouteTtl, directives: &ResponseDirectives, freshness: &Freshness) -> bool {
+        let by_route = own_ttl.is_set() || !self.origin.is_http();
         let has_lifetime = freshness.basis == Basis::Origin || !freshness.lifetime.is_zero();
         let stale_periods = [freshness.swr, freshness.sie];
         let may_be_stale = stale_periods.into_iter().flatten().any(|period| !period.is_zero());
@@ -162,6 +161,12 @@ impl Route {
 struct RouteTtl {
     ttl: Option<Duration>,
     ttl_default: Option<Duration>,
+}
+
+impl RouteTtl {
+    fn is_set(self) -> bool {
+        self.ttl.is_some() || self.ttl_default.is_some()
+    }
 }
 
 pub struct Router {
