@@ -61,7 +61,7 @@ use worker::{FrontendWorker, RunState};
 
 pub use body::{ClientBody, ClientBodyError};
 pub use counts::{CloseReason, FrontendCounts};
-pub use handler::{Handler, HandlerResponse};
+pub use handler::{Handler, HandlerResponse, ResponseRecord, SentBody};
 pub use settings::FrontendSettings;
 pub use state::ConnectionInfo;
 pub use tls::{CertificateFiles, CertificateLoadError, ServerCertificate};

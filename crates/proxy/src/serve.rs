@@ -23,11 +23,11 @@ mod passthrough;
 pub mod receiver;
 pub mod reply;
 pub mod reply_body;
+pub mod reply_record;
 pub mod router;
 pub mod runtime;
 pub mod spool;
 pub mod stored;
-pub mod tracked_body;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -36,7 +36,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use http::{
-    Method, Request, Response, StatusCode, Uri,
+    Method, Request, Response, StatusCode, Uri, Version,
     uri::{Authority, PathAndQuery},
 };
 use http_body_util::BodyExt;
@@ -49,10 +49,11 @@ use self::{
     lookup::{serve_get, serve_head, try_hit},
     passthrough::{forward, forward_unsafe, invalidate_url},
     reply::Reply,
+    reply_body::ReplyBody,
+    reply_record::{ReplyRecord, RequestStart},
     router::{Router, RouterError, RoutingError},
     runtime::{LocalRuntime, system_now},
     stored::{CacheEntry, EntryKey, ResponseCache},
-    tracked_body::{RequestStart, TrackedBody},
 };
 use crate::{
     admin::{Purge, PurgeTarget, WarmOutcome},
@@ -173,9 +174,14 @@ impl Proxy {
 }
 
 impl Handler for Proxy {
-    type Body = TrackedBody;
+    type Body = ReplyBody;
+    type Record = ReplyRecord;
 
-    fn handle(&self, request: Request<ClientBody>, peer: ConnectionInfo) -> HandlerResponse<TrackedBody> {
+    fn handle(
+        &self,
+        request: Request<ClientBody>,
+        peer: ConnectionInfo,
+    ) -> HandlerResponse<ReplyBody, ReplyRecord> {
         let log = self.log.as_ref().map(|logger| (system_now(), logger.clone()));
         let start = RequestStart { runtime: self.runtime.clone(), at: self.runtime.now(), log };
         let (head, body) = request.into_parts();
@@ -194,20 +200,28 @@ impl Handler for Proxy {
         };
         drop(router);
         if let Some(reply) = ready {
-            return HandlerResponse::Ready(tracked(reply, context, start));
+            let (response, record) = recorded(reply, context, start);
+            return HandlerResponse::Ready(response, record);
         }
         let router = Arc::clone(&self.router);
         HandlerResponse::Pending(Box::pin(async move {
             let reply = serve(&context, body, &start.runtime, &router).await;
             context.mark_replied();
-            tracked(reply, context, start)
+            recorded(reply, context, start)
         }))
     }
 }
 
-fn tracked(reply: Reply, context: Arc<RequestContext>, start: RequestStart) -> Response<TrackedBody> {
+fn recorded(
+    reply: Reply,
+    context: Arc<RequestContext>,
+    start: RequestStart,
+) -> (Response<ReplyBody>, ReplyRecord) {
     let outcome = reply.cache_status.outcome;
-    TrackedBody::new(reply.into_response(), context, outcome, start)
+    let is_http2 = context.version == Version::HTTP_2;
+    let response = reply.into_response();
+    let record = ReplyRecord::new(&response, context, outcome, start);
+    (if is_http2 { response.map(ReplyBody::in_pieces) } else { response }, record)
 }
 
 fn routing_error_reply(error: RoutingError) -> Reply {

@@ -71,8 +71,9 @@ struct AppHandler(Arc<RunningApp>);
 
 impl Handler for AppHandler {
     type Body = Full<Bytes>;
+    type Record = ();
 
-    fn handle(&self, request: Request<ClientBody>, _: ConnectionInfo) -> HandlerResponse<Self::Body> {
+    fn handle(&self, request: Request<ClientBody>, _: ConnectionInfo) -> HandlerResponse<Full<Bytes>, ()> {
         let serving = Arc::clone(&self.0);
         HandlerResponse::Pending(Box::pin(async move {
             let is_head = request.method() == Method::HEAD;
@@ -86,7 +87,7 @@ impl Handler for AppHandler {
                     None => words(StatusCode::BAD_REQUEST, "write /ID: one segment, percent-encoded UTF-8\n"),
                 },
             };
-            answer.map(Full::new)
+            (answer.map(Full::new), ())
         }))
     }
 }

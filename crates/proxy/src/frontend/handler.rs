@@ -16,17 +16,43 @@ pub trait Handler: Clone + Send + Sync + 'static {
     /// connection, so that no client takes a part for the whole.
     type Body: Body<Data: From<Bytes> + Send, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static;
 
+    /// Is told the end of each response.
+    type Record: ResponseRecord;
+
     /// Answers `request`.
     ///
     /// Its head has been checked: it has one host (HTTP/1.0 may have none), in the target or in `Host`, and no
     /// `Content-Length` beside `Transfer-Encoding`. The frontend sets `Connection`, `Transfer-Encoding` and `Date` of
     /// the response. A response to `HEAD` may have a body; the frontend does not send it.
-    fn handle(&self, request: Request<ClientBody>, connection: ConnectionInfo)
-    -> HandlerResponse<Self::Body>;
+    fn handle(
+        &self,
+        request: Request<ClientBody>,
+        connection: ConnectionInfo,
+    ) -> HandlerResponse<Self::Body, Self::Record>;
 }
 
-pub enum HandlerResponse<B> {
-    Ready(Response<B>),
-    /// The future is dropped when the client closes its connection.
-    Pending(Pin<Box<dyn Future<Output = Response<B>> + Send>>),
+/// Notes the end of one response.
+pub trait ResponseRecord: Send + Sync + 'static {
+    /// Called once: all bytes are sent, or no more will be.
+    fn end(&mut self, sent: SentBody);
 }
+
+impl ResponseRecord for () {
+    fn end(&mut self, _: SentBody) {}
+}
+
+/// What the operating system took of a response's body; of HTTP/2, what was written as DATA frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SentBody {
+    pub bytes: u64,
+    /// True if that is the whole body.
+    pub is_complete: bool,
+}
+
+pub enum HandlerResponse<B, R> {
+    Ready(Response<B>, R),
+    /// The future is dropped when the client closes its connection.
+    Pending(PendingHandler<B, R>),
+}
+
+pub(super) type PendingHandler<B, R> = Pin<Box<dyn Future<Output = (Response<B>, R)> + Send>>;

@@ -4,11 +4,16 @@ use std::{
     convert::Infallible,
     error::Error as StdError,
     future::Future,
+    io::IoSlice,
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
     task::{Context, Poll, ready},
 };
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http::{
     HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE},
@@ -20,39 +25,58 @@ use pin_project_lite::pin_project;
 use super::{
     body::ClientBody,
     counts::increment,
-    handler::{Handler, HandlerResponse},
+    handler::{Handler, HandlerResponse, PendingHandler, ResponseRecord, SentBody},
     head::{self, Rejection},
     state::{ConnectionContext, RequestGuard},
 };
 
 pin_project! {
     /// The handler's body, or the text of a rejection.
-    #[derive(Debug)]
-    pub(super) struct ResponseBody<B> {
+    pub(super) struct ResponseBody<B, R: ResponseRecord> {
         #[pin]
         body: Option<B>,
         text: Option<Bytes>,
-        guard: RequestGuard,
+        end: Arc<ResponseEnd<R>>,
     }
 }
 
-/// Resolves to the response. Small while it is pending: a connection moves it with each request.
-pub(super) enum ResponseFuture<B> {
-    Ready(Option<Response<ResponseBody<B>>>),
-    Pending(Option<PendingResponse<B>>),
+/// A frame of a response. hyper and h2 hold it until its bytes are written to the connection.
+pub(super) struct ResponseData<D: Buf, R: ResponseRecord> {
+    data: D,
+    end: Arc<ResponseEnd<R>>,
 }
 
-pub(super) struct PendingResponse<B> {
-    response: Pin<Box<dyn Future<Output = Response<B>> + Send>>,
+/// The end of a response: its body and each of its frames hold it. So a response that waits in a buffer for a slow client
+/// is in flight.
+pub(super) struct ResponseEnd<R: ResponseRecord> {
+    guard: RequestGuard,
+    /// `None` for a rejection.
+    record: Option<R>,
+    /// Bytes of the frames that were written.
+    written_bytes: AtomicU64,
+    /// No frame follows.
+    is_last_frame_taken: AtomicBool,
+    /// A frame was dropped before it was written.
+    is_cut: AtomicBool,
+}
+
+/// Resolves to the response. Small while it is pending: a connection moves it with each request.
+pub(super) enum ResponseFuture<B, R: ResponseRecord> {
+    Ready(Option<Response<ResponseBody<B, R>>>),
+    Pending(Option<PendingResponse<B, R>>),
+}
+
+pub(super) struct PendingResponse<B, R> {
+    response: PendingHandler<B, R>,
     is_head: bool,
     guard: RequestGuard,
 }
 
 // The pinned future is in a box.
-impl<B> Unpin for ResponseFuture<B> {}
+impl<B, R: ResponseRecord> Unpin for ResponseFuture<B, R> {}
 
-impl<B: Body> Future for ResponseFuture<B> {
-    type Output = Result<Response<ResponseBody<B>>, Infallible>;
+impl<B: Body, R: ResponseRecord> Future for ResponseFuture<B, R> {
+    type Output = Result<Response<ResponseBody<B, R>>, Infallible>;
 
     /// # Panics
     /// If it is polled after it has resolved.
@@ -61,9 +85,9 @@ impl<B: Body> Future for ResponseFuture<B> {
         Poll::Ready(Ok(match self.get_mut() {
             Self::Ready(response) => response.take().expect(RESOLVED),
             Self::Pending(pending) => {
-                let response = ready!(pending.as_mut().expect(RESOLVED).response.as_mut().poll(cx));
+                let (response, record) = ready!(pending.as_mut().expect(RESOLVED).response.as_mut().poll(cx));
                 let PendingResponse { is_head, guard, .. } = pending.take().expect(RESOLVED);
-                prepare(response, is_head, guard)
+                prepare(response, record, is_head, guard)
             }
         }))
     }
@@ -75,7 +99,7 @@ pub(super) fn respond<H: Handler>(
     request: Request<Incoming>,
     number: u64,
     guard: RequestGuard,
-) -> ResponseFuture<H::Body> {
+) -> ResponseFuture<H::Body, H::Record> {
     let thread = &connection.state.thread;
     let scanned = if guard.stream.is_some() { Ok(()) } else { connection.state.check_scanned(number) };
     let checked = scanned.and_then(|()| head::check(&request, thread.settings.headers_max));
@@ -86,7 +110,9 @@ pub(super) fn respond<H: Handler>(
     let is_head = *request.method() == Method::HEAD;
     let request = request.map(|incoming| ClientBody::new(incoming, thread));
     match connection.handler.handle(request, connection.info) {
-        HandlerResponse::Ready(response) => ResponseFuture::Ready(Some(prepare(response, is_head, guard))),
+        HandlerResponse::Ready(response, record) => {
+            ResponseFuture::Ready(Some(prepare(response, record, is_head, guard)))
+        }
         HandlerResponse::Pending(response) => {
             ResponseFuture::Pending(Some(PendingResponse { response, is_head, guard }))
         }
@@ -94,38 +120,43 @@ pub(super) fn respond<H: Handler>(
 }
 
 /// Adds what the connection needs to a response of the handler.
-fn prepare<B: Body>(
+fn prepare<B: Body, R: ResponseRecord>(
     mut response: Response<B>,
+    record: R,
     is_head: bool,
-    mut guard: RequestGuard,
-) -> Response<ResponseBody<B>> {
+    guard: RequestGuard,
+) -> Response<ResponseBody<B, R>> {
     if response.status().is_informational() {
         // The client asked for no other protocol, and no final response follows.
         *response.status_mut() = StatusCode::BAD_GATEWAY;
     }
-    if guard.stream.is_none() && guard.connection.is_in_body() {
+    let is_http2 = guard.stream.is_some();
+    if !is_http2 && guard.connection.is_in_body() {
         // The handler did not wait for the request body; the rest of it is not awaited either.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    if is_head && guard.stream.is_some() {
+    if is_head && is_http2 {
         // hyper omits the body of a response to HEAD in HTTP/1 only.
         let length = response.body().size_hint().exact();
         if let Some(length) = length.filter(|_| !response.headers().contains_key(CONTENT_LENGTH)) {
             response.headers_mut().insert(CONTENT_LENGTH, length.into());
         }
-        guard.is_complete = true;
-        return response.map(|_| ResponseBody { body: None, text: None, guard });
     }
-    guard.is_complete = response.body().is_end_stream();
-    response.map(|body| ResponseBody { body: Some(body), text: None, guard })
+    let has_body = !(is_head || response.body().is_end_stream());
+    let end = ResponseEnd::new(guard, Some(record), has_body);
+    response.map(|body| ResponseBody { body: Some(body).filter(|_| !(is_head && is_http2)), text: None, end })
 }
 
 /// States the reason, and closes an HTTP/1 connection.
-fn reject<B>(rejection: Rejection, version: Version, mut guard: RequestGuard) -> Response<ResponseBody<B>> {
+fn reject<B, R: ResponseRecord>(
+    rejection: Rejection,
+    version: Version,
+    guard: RequestGuard,
+) -> Response<ResponseBody<B, R>> {
     let Rejection { status, reason } = rejection;
-    guard.is_complete = guard.stream.is_none();
     let text = Bytes::from(format!("{status}: {reason}\n"));
-    let mut response = Response::new(ResponseBody { body: None, text: Some(text), guard });
+    let end = ResponseEnd::new(guard, None, true);
+    let mut response = Response::new(ResponseBody { body: None, text: Some(text), end });
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
@@ -138,37 +169,43 @@ fn reject<B>(rejection: Rejection, version: Version, mut guard: RequestGuard) ->
     response
 }
 
-impl<B> Body for ResponseBody<B>
+impl<B, R> Body for ResponseBody<B, R>
 where
     B: Body<Data: From<Bytes>, Error: Into<Box<dyn StdError + Send + Sync>>>,
+    R: ResponseRecord,
 {
-    type Data = B::Data;
+    type Data = ResponseData<B::Data, R>;
     type Error = Box<dyn StdError + Send + Sync>;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, Self::Error>>> {
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         let this = self.project();
+        let end = this.end;
         let Some(mut body) = this.body.as_pin_mut() else {
-            this.guard.is_complete = true;
-            return Poll::Ready(this.text.take().map(|text| Ok(Frame::data(text.into()))));
+            end.take_last_frame();
+            let text = this.text.take().map(|text| Frame::data(end.frame(text.into())));
+            return Poll::Ready(text.map(Ok));
         };
-        if let Some(stream) = &this.guard.stream {
+        if let Some(stream) = &end.guard.stream {
             stream.record_poll();
         }
-        let polled = body.as_mut().poll_frame(cx);
+        let polled = ready!(body.as_mut().poll_frame(cx));
         match &polled {
-            Poll::Ready(Some(Ok(_))) => {
-                this.guard.is_complete = body.is_end_stream();
-                if let Some(stream) = &this.guard.stream {
-                    stream.record_frame(&this.guard.connection.thread);
+            Some(Ok(_)) => {
+                if let Some(stream) = &end.guard.stream {
+                    stream.record_frame(&end.guard.connection.thread);
+                }
+                if body.is_end_stream() {
+                    end.take_last_frame();
                 }
             }
-            Poll::Ready(None) => this.guard.is_complete = true,
-            Poll::Ready(Some(Err(_))) | Poll::Pending => {}
+            None => end.take_last_frame(),
+            Some(Err(_)) => {}
         }
-        polled.map_err(Into::into)
+        let frame = polled.map(|frame| Ok(frame.map_err(Into::into)?.map_data(|data| end.frame(data))));
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -180,5 +217,68 @@ where
             (Some(body), _) => body.size_hint(),
             (None, text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
         }
+    }
+}
+
+impl<R: ResponseRecord> ResponseEnd<R> {
+    fn new(guard: RequestGuard, record: Option<R>, has_body: bool) -> Arc<Self> {
+        Arc::new(Self {
+            guard,
+            record,
+            written_bytes: AtomicU64::new(0),
+            is_last_frame_taken: AtomicBool::new(!has_body),
+            is_cut: AtomicBool::new(false),
+        })
+    }
+
+    fn frame<D: Buf>(self: &Arc<Self>, data: D) -> ResponseData<D, R> {
+        self.written_bytes.fetch_add(data.remaining() as u64, Relaxed);
+        ResponseData { data, end: Arc::clone(self) }
+    }
+
+    fn take_last_frame(&self) {
+        if !self.is_last_frame_taken.swap(true, Relaxed)
+            && let Some(stream) = &self.guard.stream
+        {
+            self.guard.connection.push_ending_stream(stream);
+        }
+    }
+}
+
+impl<R: ResponseRecord> Drop for ResponseEnd<R> {
+    fn drop(&mut self) {
+        let is_complete = *self.is_last_frame_taken.get_mut() && !*self.is_cut.get_mut();
+        if let Some(record) = &mut self.record {
+            record.end(SentBody { bytes: *self.written_bytes.get_mut(), is_complete });
+        }
+        self.guard.is_complete = is_complete;
+    }
+}
+
+impl<D: Buf, R: ResponseRecord> Drop for ResponseData<D, R> {
+    fn drop(&mut self) {
+        let unwritten = self.data.remaining() as u64;
+        if unwritten > 0 {
+            self.end.written_bytes.fetch_sub(unwritten, Relaxed);
+            self.end.is_cut.store(true, Relaxed);
+        }
+    }
+}
+
+impl<D: Buf, R: ResponseRecord> Buf for ResponseData<D, R> {
+    fn remaining(&self) -> usize {
+        self.data.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.data.chunk()
+    }
+
+    fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        self.data.chunks_vectored(slices)
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.data.advance(bytes);
     }
 }

@@ -4,6 +4,7 @@
 //! checks its parts note the time (some 20 ns, once a request).
 
 use std::{
+    collections::VecDeque,
     net::SocketAddr,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
@@ -13,6 +14,7 @@ use std::{
         },
     },
     task::Waker,
+    time::Duration,
 };
 
 use stockade_model::time::{Live, Runtime, Time};
@@ -27,6 +29,10 @@ use super::{
 
 /// An HTTP/2 connection may cancel this many requests before their ratio to completed ones matters.
 const CANCELLED_FREE: u64 = 100;
+/// A blocked client has to take as much within [`FrontendSettings::write_stall_timeout`], or all that waits for it.
+const STALL_BYTES: u64 = 64 * 1_024;
+/// How much later than the stream itself the connection closes for one that has stalled.
+const STREAM_MARGIN: Duration = Duration::from_millis(500);
 /// Stands for no time.
 const NONE: u64 = u64::MAX;
 
@@ -64,8 +70,10 @@ pub(super) struct ConnectionState {
     idle_since: AtomicU64,
     /// When an incomplete head began.
     head_since: AtomicU64,
-    /// When the client stopped taking bytes.
+    /// When the client stopped taking bytes, or took the last [`STALL_BYTES`].
     write_blocked_since: AtomicU64,
+    /// Bytes that it has taken since then.
+    written_since: AtomicU64,
     /// When the HTTP/1 request in flight began.
     request_since: AtomicU64,
     requests: AtomicU64,
@@ -79,6 +87,8 @@ pub(super) struct ConnectionState {
     waker: OnceLock<Waker>,
     /// The HTTP/2 stream that was opened last, until hyper spawns its task.
     newest_stream: Mutex<Option<Arc<Http2Stream>>>,
+    /// HTTP/2 streams whose last frame waits in h2, which no task bounds any more; in the order of these frames.
+    ending_streams: Mutex<VecDeque<Arc<Http2Stream>>>,
 }
 
 /// How another part wants the connection to close. A later request never weakens an earlier one.
@@ -90,7 +100,7 @@ pub(super) enum CloseRequest {
     Immediate,
 }
 
-/// Counts a request as in flight until its response has been sent or dropped.
+/// Counts a request as in flight until its response has been written or dropped.
 #[derive(Debug)]
 pub(super) struct RequestGuard {
     pub(super) connection: Arc<ConnectionState>,
@@ -105,6 +115,7 @@ pub(super) struct Http2Stream {
     began: Time,
     /// When hyper took a frame of the response, in ns, and has not polled for the next one.
     frame_taken_at: AtomicU64,
+    has_ended: AtomicBool,
 }
 
 impl ConnectionState {
@@ -118,6 +129,7 @@ impl ConnectionState {
             idle_since: now,
             head_since: none(),
             write_blocked_since: none(),
+            written_since: zero(),
             request_since: none(),
             requests: zero(),
             completed: zero(),
@@ -128,6 +140,7 @@ impl ConnectionState {
             close_request: AtomicU8::new(CloseRequest::None as u8),
             waker: OnceLock::new(),
             newest_stream: Mutex::default(),
+            ending_streams: Mutex::default(),
         })
     }
 
@@ -163,10 +176,23 @@ impl ConnectionState {
         }
     }
 
-    /// The client has taken bytes.
+    /// The client has taken `bytes`.
+    pub(super) fn record_written(&self, bytes: usize) {
+        if self.write_blocked_since.load(Relaxed) == NONE {
+            return;
+        }
+        let written = self.written_since.load(Relaxed) + bytes as u64;
+        self.written_since.store(written, Relaxed);
+        if written >= STALL_BYTES {
+            self.clear_write_blocked();
+        }
+    }
+
+    /// Nothing waits for the client.
     pub(super) fn clear_write_blocked(&self) {
         if self.write_blocked_since.load(Relaxed) != NONE {
             self.write_blocked_since.store(NONE, Relaxed);
+            self.written_since.store(0, Relaxed);
         }
     }
 
@@ -227,7 +253,30 @@ impl ConnectionState {
             write: time(&self.write_blocked_since),
             request: time(&self.request_since).filter(|_| is_serving),
         };
-        deadline(waits, &self.thread.settings)
+        let settings = &self.thread.settings;
+        let (stream, reason) = self.ending_stream_deadline(settings);
+        let (deadline, own_reason) = deadline(waits, settings);
+        if stream < deadline { (stream, reason) } else { (deadline, own_reason) }
+    }
+
+    fn ending_stream_deadline(&self, settings: &FrontendSettings) -> (Time, CloseReason) {
+        let mut streams = self.ending_streams.lock().unwrap_or_else(PoisonError::into_inner);
+        while streams.front().is_some_and(|stream| stream.has_ended.load(Relaxed)) {
+            streams.pop_front();
+        }
+        let (deadline, reason) =
+            streams.front().map_or((Time::NEVER, CloseReason::Stall), |stream| stream.deadline(settings));
+        (deadline + STREAM_MARGIN, reason)
+    }
+
+    /// hyper has taken the last frame of a response.
+    pub(super) fn push_ending_stream(&self, stream: &Arc<Http2Stream>) {
+        stream.record_frame(&self.thread);
+        let mut streams = self.ending_streams.lock().unwrap_or_else(PoisonError::into_inner);
+        while streams.front().is_some_and(|stream| stream.has_ended.load(Relaxed)) {
+            streams.pop_front();
+        }
+        streams.push_back(Arc::clone(stream));
     }
 
     /// When the deadline has to be computed again.
@@ -272,6 +321,9 @@ impl Drop for RequestGuard {
         let connection = &self.connection;
         increment(&connection.thread.counters.requests_ended);
         connection.idle_since.store(connection.now(), Relaxed);
+        if let Some(stream) = &self.stream {
+            stream.has_ended.store(true, Relaxed);
+        }
         if self.is_complete || self.stream.is_none() {
             return increment(&connection.completed);
         }
@@ -288,7 +340,8 @@ impl Drop for RequestGuard {
 
 impl Http2Stream {
     pub(super) fn new(thread: &ThreadContext) -> Self {
-        Self { began: thread.time.now(), frame_taken_at: AtomicU64::new(NONE) }
+        let frame_taken_at = AtomicU64::new(NONE);
+        Self { began: thread.time.now(), frame_taken_at, has_ended: AtomicBool::new(false) }
     }
 
     /// hyper has taken a frame of the response.

@@ -52,14 +52,24 @@ impl<S> InspectedStream<S> {
         !self.has_ended && !is_between_requests
     }
 
-    /// Starts and ends the stall timeout.
-    fn record_write<T>(&self, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if result.is_pending() {
+    /// Starts and restarts the stall timeout.
+    fn record_write(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match written {
+            Poll::Pending => self.state.set_write_blocked(),
+            Poll::Ready(Ok(bytes)) => self.state.record_written(bytes),
+            Poll::Ready(Err(_)) => {}
+        }
+        written
+    }
+
+    /// Ends the stall timeout: hyper and h2 flush when they have written all that they hold.
+    fn record_flush(&self, flushed: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
+        if flushed.is_pending() {
             self.state.set_write_blocked();
         } else {
             self.state.clear_write_blocked();
         }
-        result
+        flushed
     }
 }
 
@@ -133,11 +143,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for InspectedStream<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.inner).poll_flush(cx);
-        self.record_write(result)
+        self.record_flush(result)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.inner).poll_shutdown(cx);
-        self.record_write(result)
+        self.record_flush(result)
     }
 }

@@ -12,14 +12,17 @@ use std::{
 use bytes::{Buf, Bytes};
 use http_body::{Frame, SizeHint};
 
-use super::{fetched_body::FetchedBody, spool::SpoolReader};
+use super::{fetched_body::FetchedBody, receiver::CHUNK_BYTES, spool::SpoolReader};
 
 #[derive(Debug)]
 pub enum ReplyBody {
     Empty,
     /// One chunk; `None` once it has been sent.
     Single(Option<Bytes>),
+    /// One frame.
     Chunks(VecDeque<Bytes>),
+    /// A frame each.
+    Pieces(VecDeque<Bytes>),
     /// Read along with a body that is still arriving.
     Spooled(SpoolRange),
     /// Passed through from the origin.
@@ -105,12 +108,27 @@ impl ReplyBody {
         }
     }
 
+    /// The same body in frames of at most [`CHUNK_BYTES`], for HTTP/2: h2 holds a whole frame for as long as its client
+    /// takes none of it.
+    #[must_use]
+    pub fn in_pieces(self) -> Self {
+        match self {
+            Self::Single(Some(bytes)) if bytes.len() > CHUNK_BYTES => Self::Pieces(pieces(bytes).collect()),
+            Self::Chunks(chunks) => Self::Pieces(chunks.into_iter().flat_map(pieces).collect()),
+            body => body,
+        }
+    }
+
     /// A byte range of a spooled body, or all of it; `length` is then its `Content-Length`.
     #[must_use]
     pub fn spooled(reader: SpoolReader, range: Option<Range<u64>>, length: Option<u64>) -> Self {
         let (skip, left) = range.map_or((0, length), |range| (range.start, Some(range.end - range.start)));
         Self::Spooled(SpoolRange { reader, skip, left })
     }
+}
+
+fn pieces(mut bytes: Bytes) -> impl Iterator<Item = Bytes> {
+    std::iter::from_fn(move || (!bytes.is_empty()).then(|| bytes.split_to(bytes.len().min(CHUNK_BYTES))))
 }
 
 /// The chunks of a byte range.
@@ -172,6 +190,9 @@ impl http_body::Body for ReplyBody {
             Self::Single(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes.into())))),
             Self::Chunks(chunks) if chunks.is_empty() => Poll::Ready(None),
             Self::Chunks(chunks) => Poll::Ready(Some(Ok(Frame::data(ChunkBuf::new(mem::take(chunks)))))),
+            Self::Pieces(pieces) => {
+                Poll::Ready(pieces.pop_front().map(|piece| Ok(Frame::data(piece.into()))))
+            }
             Self::Spooled(range) => range.poll_frame(cx),
             Self::Fetched(body) => {
                 let frame = ready!(Pin::new(body).poll_frame(cx));
@@ -184,7 +205,7 @@ impl http_body::Body for ReplyBody {
         match self {
             Self::Empty | Self::Single(None) => true,
             Self::Single(Some(_)) => false,
-            Self::Chunks(chunks) => chunks.is_empty(),
+            Self::Chunks(chunks) | Self::Pieces(chunks) => chunks.is_empty(),
             Self::Spooled(range) => range.left == Some(0),
             Self::Fetched(body) => body.is_end_stream(),
         }
@@ -194,7 +215,9 @@ impl http_body::Body for ReplyBody {
         match self {
             Self::Empty | Self::Single(None) => SizeHint::with_exact(0),
             Self::Single(Some(bytes)) => SizeHint::with_exact(bytes.len() as u64),
-            Self::Chunks(chunks) => SizeHint::with_exact(chunks.iter().map(|chunk| chunk.len() as u64).sum()),
+            Self::Chunks(chunks) | Self::Pieces(chunks) => {
+                SizeHint::with_exact(chunks.iter().map(|chunk| chunk.len() as u64).sum())
+            }
             Self::Spooled(range) => range.left.map(SizeHint::with_exact).unwrap_or_default(),
             Self::Fetched(body) => body.size_hint(),
         }

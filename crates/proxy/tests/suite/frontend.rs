@@ -6,6 +6,7 @@ mod drain;
 mod http1;
 mod http2;
 mod limits;
+mod slow_clients;
 mod support;
 mod timeouts;
 mod tls;

@@ -10,20 +10,21 @@ use stockade_proxy::frontend::{CloseReason, DrainSummary, Frontend, FrontendSett
 
 use crate::frontend::support::{LONGER, SHORT, connect, send, start, wait_for_counts};
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const RST_STREAM: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
 const PING: u8 = 6;
-const GOAWAY: u8 = 7;
+pub(crate) const GOAWAY: u8 = 7;
 const ENHANCE_YOUR_CALM: u32 = 11;
 
 #[derive(Debug)]
-struct Frame {
-    kind: u8,
+pub(crate) struct Frame {
+    pub(crate) kind: u8,
     flags: u8,
     stream: u32,
-    payload: Vec<u8>,
+    pub(crate) payload: Vec<u8>,
 }
 
 impl Frame {
@@ -33,12 +34,12 @@ impl Frame {
         u32::from_be_bytes(self.payload[at..at + 4].try_into().expect("four bytes"))
     }
 
-    fn is_last(&self) -> bool {
+    pub(crate) fn is_last(&self) -> bool {
         self.flags & 1 != 0
     }
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("short enough for one byte").to_be_bytes();
     let mut bytes = length[1..].to_vec();
     bytes.extend([kind, flags]);
@@ -62,11 +63,11 @@ fn request(stream: u32, fields: &[(&str, &str)]) -> Vec<u8> {
     frame(HEADERS, 5, stream, &fields)
 }
 
-fn get(stream: u32, path: &str) -> Vec<u8> {
+pub(crate) fn get(stream: u32, path: &str) -> Vec<u8> {
     request(stream, &[(":method", "GET"), (":scheme", "http"), (":path", path), (":authority", "a")])
 }
 
-fn open(frontend: &Frontend, settings: &[u8]) -> TcpStream {
+pub(crate) fn open(frontend: &Frontend, settings: &[u8]) -> TcpStream {
     let mut tcp = connect(frontend.addresses()[0]);
     send(&mut tcp, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     send(&mut tcp, &frame(SETTINGS, 0, 0, settings));
@@ -74,7 +75,7 @@ fn open(frontend: &Frontend, settings: &[u8]) -> TcpStream {
 }
 
 /// The next DATA, HEADERS, `RST_STREAM` or GOAWAY frame; `None` at the end.
-fn next_frame(tcp: &mut TcpStream) -> Option<Frame> {
+pub(crate) fn next_frame(tcp: &mut TcpStream) -> Option<Frame> {
     loop {
         let mut head = [0; 9];
         tcp.read_exact(&mut head).ok()?;

@@ -13,7 +13,7 @@ use http_body::Body;
 use http_body_util::{BodyExt, Empty, Full, combinators::UnsyncBoxBody};
 use stockade_proxy::frontend::{
     ClientBody, ClientBodyError, ConnectionInfo, Frontend, FrontendCounts, FrontendSettings, Handler,
-    HandlerResponse,
+    HandlerResponse, ResponseRecord, SentBody,
 };
 use tokio::sync::Semaphore;
 
@@ -33,6 +33,7 @@ pub(crate) struct TestHandler {
 
 struct HandlerState {
     requests: Mutex<Vec<String>>,
+    sent: Mutex<Vec<SentBody>>,
     /// `/held` waits for a permit.
     gate: Semaphore,
     /// Held, it blocks the frontend's threads at the next connection.
@@ -53,14 +54,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl TestHandler {
     pub(crate) fn new() -> Self {
-        let shared =
-            HandlerState { requests: Mutex::default(), gate: Semaphore::new(0), accepting: Mutex::default() };
-        Self { shared: Arc::new(shared) }
+        Self {
+            shared: Arc::new(HandlerState {
+                requests: Mutex::default(),
+                sent: Mutex::default(),
+                gate: Semaphore::new(0),
+                accepting: Mutex::default(),
+            }),
+        }
     }
 
     /// Requests so far: method, target, and the length of the body or its error.
     pub(crate) fn requests(&self) -> Vec<String> {
         lock(&self.shared.requests).clone()
+    }
+
+    /// The responses that have ended.
+    pub(crate) fn sent(&self) -> Vec<SentBody> {
+        lock(&self.shared.sent).clone()
     }
 
     /// Lets so many requests to `/held` complete.
@@ -80,14 +91,26 @@ type TestBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
 impl Handler for TestHandler {
     type Body = TestBody;
+    type Record = TestRecord;
 
     fn handle(
         &self,
         request: Request<ClientBody>,
         connection: ConnectionInfo,
-    ) -> HandlerResponse<Self::Body> {
+    ) -> HandlerResponse<TestBody, TestRecord> {
         let shared = Arc::clone(&self.shared);
-        HandlerResponse::Pending(Box::pin(async move { shared.respond(request, connection).await }))
+        HandlerResponse::Pending(Box::pin(async move {
+            let response = shared.respond(request, connection).await;
+            (response, TestRecord(shared))
+        }))
+    }
+}
+
+pub(crate) struct TestRecord(Arc<HandlerState>);
+
+impl ResponseRecord for TestRecord {
+    fn end(&mut self, sent: SentBody) {
+        lock(&self.0.sent).push(sent);
     }
 }
 

@@ -1,0 +1,87 @@
+//! Counts and logs a reply when it has ended.
+
+use std::{sync::Arc, time::SystemTime};
+
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{REFERER, USER_AGENT},
+};
+use stockade_model::{
+    outcome::Outcome,
+    time::{Runtime, Time},
+};
+
+use super::{context::RequestContext, reply_body::ReplyBody, runtime::LocalRuntime};
+use crate::{
+    frontend::{ResponseRecord, SentBody},
+    log::{AccessLogger, AccessRecord},
+    policy::cache_status::CACHE_STATUS,
+};
+
+pub struct ReplyRecord {
+    context: Arc<RequestContext>,
+    runtime: LocalRuntime,
+    started: Time,
+    log: Option<LogTarget>,
+    status: StatusCode,
+    outcome: Outcome,
+}
+
+struct LogTarget {
+    logger: AccessLogger,
+    requested_at: SystemTime,
+    cache_status: HeaderValue,
+}
+
+/// When a request arrived, and the log that records it.
+pub struct RequestStart {
+    pub runtime: LocalRuntime,
+    pub at: Time,
+    pub log: Option<(SystemTime, AccessLogger)>,
+}
+
+impl ReplyRecord {
+    #[must_use]
+    pub fn new(
+        response: &Response<ReplyBody>,
+        context: Arc<RequestContext>,
+        outcome: Outcome,
+        start: RequestStart,
+    ) -> Self {
+        let RequestStart { runtime, at: started, log } = start;
+        let log = log.map(|(requested_at, logger)| {
+            let own_status = response.headers().get_all(CACHE_STATUS).iter().next_back();
+            let cache_status = own_status.cloned().unwrap_or(HeaderValue::from_static(""));
+            LogTarget { logger, requested_at, cache_status }
+        });
+        Self { context, runtime, started, log, status: response.status(), outcome }
+    }
+}
+
+impl ResponseRecord for ReplyRecord {
+    fn end(&mut self, sent: SentBody) {
+        let Self { context, runtime, started, status, outcome, log } = self;
+        let took = runtime.now() - *started;
+        context.route.counts.note(*outcome, status.as_u16(), sent.bytes, took);
+        let Some(LogTarget { logger, requested_at, cache_status }) = log else { return };
+        let header = |name| context.headers.get(name).map(HeaderValue::as_bytes);
+        logger.record(&AccessRecord {
+            time: *requested_at,
+            peer: context.peer.remote,
+            method: context.method.as_str(),
+            host: context.key.authority().as_bytes(),
+            target: context.key.path_and_query(),
+            version: context.version,
+            status: status.as_u16(),
+            sent_bytes: sent.bytes,
+            took,
+            outcome: *outcome,
+            cache_status: cache_status.as_bytes(),
+            route: &context.route.config.name,
+            origin: context.origin_result(),
+            user_agent: header(USER_AGENT),
+            referer: header(REFERER),
+            is_truncated: !sent.is_complete,
+        });
+    }
+}
