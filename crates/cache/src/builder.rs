@@ -40,7 +40,7 @@ where
     V: Clone + Send + Sync + 'static,
 {
     pub(crate) fn new(strategy: Strategy) -> Self {
-        let store_config = StoreConfig { weigh: None, tags: None, counts_lookups: false };
+        let store_config = StoreConfig { weigh: None, tags: None, is_held: None, counts_lookups: false };
         let values = ValueFunctions { not_found: None, lifespan: None };
         Self(EngineConfig { strategy, store_config, values, route: None, shared: None, name: None })
     }
@@ -51,6 +51,18 @@ where
     #[must_use]
     pub fn weigh(mut self, weigh: impl Fn(&K, &V) -> usize + Send + Sync + 'static) -> Self {
         self.0.store_config.weigh = Some(Box::new(weigh));
+        self
+    }
+
+    /// Returns true while something outside of the cache uses the memory of a value, such as a response that is being sent
+    /// to a slow client: for an `Arc`, while its count is above 1.
+    ///
+    /// A removed entry that is held keeps its bytes under the [limit](crate::Limit::bytes) until a later store finds it
+    /// released. While held entries have a quarter of the limit, nothing is evicted, and what finds no room is answered and
+    /// not stored. Only with a limit in bytes.
+    #[must_use]
+    pub fn held(mut self, is_held: impl Fn(&V) -> bool + Send + Sync + 'static) -> Self {
+        self.0.store_config.is_held = Some(Box::new(is_held));
         self
     }
 

@@ -19,7 +19,8 @@ use crate::{
     error::{Error, InvalidStrategy},
     stats::Stats,
     store::{
-        Reservation, StoreRejection, StoreUpdate, StoredValue, budget::ByteUsage, invalidation::Invalidation,
+        Reservation, StoreRejection, StoreUpdate, StoredValue, budget::ByteUsage, held::HeldEntries,
+        invalidation::Invalidation,
     },
     strategy::Strategy,
     tier::InvalidationTarget,
@@ -238,6 +239,13 @@ where
     #[must_use]
     pub fn byte_usage(&self) -> Option<ByteUsage> {
         self.engine.byte_usage()
+    }
+
+    /// The share of their bound, a quarter of the limit, that removed entries use while they are
+    /// [held](crate::Builder::held): from 0 to 1.
+    #[must_use]
+    pub fn held_fill(&self) -> f64 {
+        self.engine.store.held().map_or(0.0, HeldEntries::fill)
     }
 
     /// The bytes of an entry beside those that its key and value own: in the store and in the eviction policy.

@@ -1,6 +1,7 @@
 //! The store: shards behind locks, and the limits that they share.
 
 pub(crate) mod budget;
+pub(crate) mod held;
 pub(crate) mod invalidation;
 pub(crate) mod limit;
 pub mod policy;
@@ -25,11 +26,12 @@ use stockade_model::{seed::Seed, time::Time};
 
 use self::{
     budget::{ByteBudget, EvictionProgress, ReservedBytes},
+    held::{HeldEntries, IsHeldFn},
     invalidation::{Invalidation, InvalidationLog, InvalidationSeq, TagHashes, TargetHash},
     limit::Limit,
     policy::Slot,
     refills::Version,
-    shard::{InvalidationFilter, LookupResult, NewEntry, RECLAIM_SLICE, RemovedEntries, Shard},
+    shard::{Entry, InvalidationFilter, LookupResult, NewEntry, RECLAIM_SLICE, RemovedEntries, Shard},
     tags::{TAG_BYTES, TagHasher, TagsFn},
 };
 use crate::{
@@ -67,6 +69,7 @@ pub(crate) struct StoreConfig<K, V> {
     /// Required with a limit in bytes, unused otherwise.
     pub(crate) weigh: Option<WeighFn<K, V>>,
     pub(crate) tags: Option<TagsFn<K, V>>,
+    pub(crate) is_held: Option<IsHeldFn<V>>,
     pub(crate) counts_lookups: bool,
 }
 
@@ -119,6 +122,7 @@ pub struct StoredValue<V> {
 struct ByteAccount<K, V> {
     budget: Arc<ByteBudget>,
     weigh: WeighFn<K, V>,
+    held: Option<HeldEntries<K, V>>,
     /// How often the limit was reached and a share of it cleared.
     reclaims: AtomicU64,
     /// The shard that reclaims next.
@@ -188,13 +192,14 @@ pub enum StoreRejection {
 
 impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     pub(crate) fn new(seed: Seed, limit: Option<&Limit>, config: StoreConfig<K, V>) -> Self {
-        let StoreConfig { weigh, tags, counts_lookups } = config;
+        let StoreConfig { weigh, tags, is_held, counts_lookups } = config;
         let shards = limit::shards(limit);
         let entries = limit.and_then(|limit| limit.entries).unwrap_or(usize::MAX);
         let weight = limit.zip(weigh).and_then(|(limit, weigh)| {
             Some(ByteAccount {
                 budget: Arc::new(ByteBudget::new(limit)?),
                 weigh,
+                held: is_held.map(|is_held| HeldEntries::new(is_held, limit)),
                 reclaims: AtomicU64::new(0),
                 reclaims_next: AtomicUsize::new(0),
             })
@@ -326,7 +331,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
                 EvictionProgress::Blocked if room.used_by_others() > 0 && spins.next().is_some() => {
                     spin_loop();
                 }
-                EvictionProgress::Blocked => return false,
+                EvictionProgress::Blocked | EvictionProgress::Held => return false,
             }
         }
     }
@@ -490,9 +495,13 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         room: &mut ReservedBytes,
         bytes: usize,
     ) -> EvictionProgress {
+        weight.drop_released();
         for _ in 0..ROOM_SLICE {
             if room.try_resize(bytes) {
                 return EvictionProgress::Done;
+            }
+            if weight.held.as_ref().is_some_and(HeldEntries::is_full) {
+                return EvictionProgress::Held;
             }
             if weight.budget.start_reclaim() {
                 weight.reclaims.fetch_add(1, Relaxed);
@@ -502,8 +511,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             let Some(evicted) = parts.find_map(|part| part.shard.write().evict()) else {
                 return EvictionProgress::Blocked;
             };
-            let freed = evicted.weight as usize;
-            room.drop_and_take(evicted, freed);
+            if let Some(evicted) = weight.unless_held(evicted) {
+                let freed = evicted.weight as usize;
+                room.drop_and_take(evicted, freed);
+            }
         }
         EvictionProgress::More
     }
@@ -530,6 +541,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         self.weight.as_ref().map(|weight| &weight.budget)
     }
 
+    pub(crate) fn held(&self) -> Option<&HeldEntries<K, V>> {
+        self.weight.as_ref()?.held.as_ref()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.parts.iter().map(|part| part.shard.read().len()).sum()
     }
@@ -541,6 +556,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             invalidated: self.invalidated.load(Relaxed),
             reclaims: self.weight.as_ref().map_or(0, |weight| weight.reclaims.load(Relaxed)),
             bytes: self.budget().map(|budget| budget.used() as u64),
+            bytes_held: self.held().map(|held| held.bytes() as u64),
             ..StoreStats::default()
         };
         for part in self.parts.iter() {
@@ -575,8 +591,28 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
 }
 
 impl<K, V> ByteAccount<K, V> {
-    /// Drops entries, and releases their bytes afterwards.
+    /// Drops entries that nothing holds, and releases their bytes afterwards.
     fn discard(&self, gone: RemovedEntries<K, V>) {
+        self.drop_released();
+        self.release(gone.into_iter().filter_map(|entry| self.unless_held(entry)).collect());
+    }
+
+    /// Keeps an entry that is held; otherwise returns it.
+    fn unless_held(&self, entry: Entry<K, V>) -> Option<Entry<K, V>> {
+        match &self.held {
+            Some(held) => held.keep(entry),
+            None => Some(entry),
+        }
+    }
+
+    /// Drops entries that are held no more.
+    fn drop_released(&self) {
+        if let Some(held) = &self.held {
+            self.release(held.take_released());
+        }
+    }
+
+    fn release(&self, gone: RemovedEntries<K, V>) {
         let bytes = gone.iter().map(|entry| entry.weight as usize).sum();
         ReservedBytes::none(&self.budget).drop_and_take(gone, bytes);
     }

@@ -36,7 +36,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use http::{
-    Method, Request, Response, StatusCode, Uri, Version,
+    Method, Request, StatusCode, Uri,
     uri::{Authority, PathAndQuery},
 };
 use http_body_util::BodyExt;
@@ -86,6 +86,7 @@ impl Proxy {
         let builder = stockade_cache::Cache::builder(strategy)
             .weigh(stored::weight)
             .tags(stored::tags)
+            .held(CacheEntry::is_held)
             .not_found(CacheEntry::is_not_found)
             .lifespan(|entry: &CacheEntry| Some(entry.lifespan()));
         let builder = match &config.shared {
@@ -200,28 +201,16 @@ impl Handler for Proxy {
         };
         drop(router);
         if let Some(reply) = ready {
-            let (response, record) = recorded(reply, context, start);
+            let (response, record) = ReplyRecord::new(reply, context, start);
             return HandlerResponse::Ready(response, record);
         }
         let router = Arc::clone(&self.router);
         HandlerResponse::Pending(Box::pin(async move {
             let reply = serve(&context, body, &start.runtime, &router).await;
             context.mark_replied();
-            recorded(reply, context, start)
+            ReplyRecord::new(reply, context, start)
         }))
     }
-}
-
-fn recorded(
-    reply: Reply,
-    context: Arc<RequestContext>,
-    start: RequestStart,
-) -> (Response<ReplyBody>, ReplyRecord) {
-    let outcome = reply.cache_status.outcome;
-    let is_http2 = context.version == Version::HTTP_2;
-    let response = reply.into_response();
-    let record = ReplyRecord::new(&response, context, outcome, start);
-    (if is_http2 { response.map(ReplyBody::in_pieces) } else { response }, record)
 }
 
 fn routing_error_reply(error: RoutingError) -> Reply {

@@ -21,7 +21,7 @@ use tokio::{runtime::Handle, sync::Mutex as AsyncMutex};
 use crate::{
     admin::{self, AdminServer, Control, ProxyStats, Purge, WarmOutcome},
     config::{Change, Config, diff},
-    frontend::{self, CertificateFiles, DrainSummary, Frontend, ServerCertificate},
+    frontend::{self, CertificateFiles, DrainSummary, Frontend, MemoryPressure, ServerCertificate},
     log::{AccessLogError, AccessLogWriter},
     serve::{Proxy, router::RouterError, runtime::LocalRuntime},
 };
@@ -69,7 +69,7 @@ impl ProxyServer {
     /// Opens what the configuration names, and listens. Databases and health checks run on the caller's runtime, which
     /// has to keep running.
     pub async fn start(config: Config, read_config: ConfigReader) -> Result<Self, ProxyStartError> {
-        let settings = frontend_settings(&config);
+        let mut settings = frontend_settings(&config);
         let admin_config = config.admin.clone();
         let log = config.log.as_ref().map(AccessLogWriter::start).transpose()?;
         let mut warnings = Vec::new();
@@ -80,6 +80,8 @@ impl ProxyServer {
             warnings.push(format!("{url}: {error}; until it is reachable, each node loads for itself"));
         }
         let proxy = Proxy::open(config, log.as_ref().map(AccessLogWriter::logger)).await?;
+        let cache = proxy.cache().clone();
+        settings.pressure = MemoryPressure::new(move || cache.held_fill());
         let frontend = Frontend::start(settings, &proxy)?;
         let addresses = frontend.addresses().to_vec();
         let local = LocalRuntime::new();
@@ -236,6 +238,7 @@ fn frontend_settings(config: &Config) -> frontend::FrontendSettings {
         body_timeout: timeouts.total.unwrap_or(Duration::MAX),
         keep_alive_timeout: timeouts.idle,
         write_stall_timeout: timeouts.write,
+        pressure: MemoryPressure::default(),
         total_timeout: timeouts.total,
         head_bytes_max: bounds.head_bytes,
         headers_max: bounds.headers,

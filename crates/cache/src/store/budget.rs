@@ -72,7 +72,7 @@ impl ByteBudget {
             match step() {
                 EvictionProgress::Done => return,
                 EvictionProgress::More => yield_now().await,
-                EvictionProgress::Blocked => freed.await,
+                EvictionProgress::Blocked | EvictionProgress::Held => freed.await,
             }
         }
     }
@@ -128,6 +128,8 @@ pub(crate) enum EvictionProgress {
     More,
     /// Nothing is left to evict.
     Blocked,
+    /// The values of removed entries are held, so that another eviction might free nothing.
+    Held,
 }
 
 /// Adds, unless the sum exceeds the bound. Returns the sum.

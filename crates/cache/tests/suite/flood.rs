@@ -108,3 +108,35 @@ fn reclaim_of_36_000_entries_stops_at_its_share() {
     });
     assert_eq!(held.min(), Some(ENTRIES * 7 / 10 + 1));
 }
+
+/// A caller keeps every value that it finds stored, as a proxy does for clients that do not read.
+#[test]
+fn values_that_callers_hold_count_under_the_limit() {
+    in_own_process("flood::values_that_callers_hold_count_under_the_limit", "", || {
+        const LIMIT: usize = 64 * MIB;
+        let strategy = Strategy { limit: Some(Limit::bytes(LIMIT)), ..Strategy::preset("stampede").unwrap() };
+        let builder = Cache::<u64, std::sync::Arc<[u8]>>::builder(strategy)
+            .weigh(heap_bytes)
+            .held(|value| std::sync::Arc::strong_count(value) > 1);
+        let cache = builder.build_on(Virtual::new(), Seed(1)).unwrap();
+        let store = |key| cache.insert(key, std::iter::repeat_n(7, 300 * 1_024).collect());
+        let mut held = Vec::new();
+        for key in 0..1_000 {
+            store(key);
+            held.extend(cache.get(&key));
+        }
+        let resident = resident("VmHWM:");
+        assert!(resident <= LIMIT + LIMIT / 20 + 32 * MIB, "{resident} bytes were resident");
+        let stats = cache.stats();
+        assert!(stats.bytes_held.unwrap() >= LIMIT as u64 / 4 && stats.stores_refused > 700, "{stats:?}");
+        assert!((cache.held_fill() - 1.0).abs() < f64::EPSILON);
+        // A quarter at most is lost to them.
+        assert!(stats.entries as usize * 300 * 1_024 > LIMIT * 7 / 10, "{stats:?}");
+        drop(held);
+        for key in 1_000..1_100 {
+            store(key);
+            assert!(cache.get(&key).is_some(), "{key} is not stored");
+        }
+        assert_eq!(cache.stats().bytes_held, Some(0));
+    });
+}

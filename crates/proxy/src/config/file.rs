@@ -109,7 +109,8 @@ pub(super) struct TimeoutsSection {
     pub(super) head: Option<TextValue<PositiveDuration>>,
     /// Between two reads of a request body. Default: "30s".
     pub(super) body: Option<TextValue<PositiveDuration>>,
-    /// Between two writes of a response. Default: "30s".
+    /// In which a client takes 64 KiB of its response, or all that waits for it. Shorter, down to a second, while clients that do
+    /// not read hold an eighth of the cache's memory or more. Default: "30s".
     pub(super) write: Option<TextValue<PositiveDuration>>,
     /// Between two requests of a connection. Default: "60s".
     pub(super) idle: Option<TextValue<PositiveDuration>>,

@@ -213,7 +213,8 @@ async fn run_guarded<F: Future + Unpin>(
 ) -> ServeOutcome<F::Output> {
     let time = &state.thread.time;
     let mut graceful_since = None;
-    let mut timer = pin!(time.sleep_until(state.next_check(state.deadline().0)));
+    let mut check_at = state.next_check(state.deadline().0);
+    let mut timer = pin!(time.sleep_until(check_at));
     poll_fn(|cx| {
         state.register_waker(cx.waker());
         loop {
@@ -237,6 +238,14 @@ async fn run_guarded<F: Future + Unpin>(
             timer.set(time.sleep_until(now + CLOSE_TIMEOUT));
             start_graceful(Pin::new(&mut *task));
         }
+        // A client has stopped reading since the timer was set.
+        if graceful_since.is_none() && state.is_waiting_for_client() {
+            let sooner = state.next_check(check_at);
+            if sooner < check_at {
+                check_at = sooner;
+                timer.set(time.sleep_until(check_at));
+            }
+        }
         while timer.as_mut().poll(cx).is_ready() {
             let (deadline, reason) = state.deadline();
             let now = time.now();
@@ -252,7 +261,8 @@ async fn run_guarded<F: Future + Unpin>(
                 timer.set(time.sleep_until(now + CLOSE_TIMEOUT));
                 continue;
             }
-            timer.set(time.sleep_until(state.next_check(deadline)));
+            check_at = state.next_check(deadline);
+            timer.set(time.sleep_until(check_at));
         }
         Poll::Pending
     })

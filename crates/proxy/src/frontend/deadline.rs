@@ -31,7 +31,7 @@ pub(super) fn deadline(waits: WaitStarts, settings: &FrontendSettings) -> (Time,
         (Some(idle), None) if has_served => (idle + settings.keep_alive_timeout, CloseReason::Idle),
         (Some(idle), None) => (idle + settings.head_timeout, CloseReason::Head),
     };
-    let stall = write.map_or(never, |write| (write + settings.write_stall_timeout, CloseReason::Stall));
+    let stall = write.map_or(never, |write| (write + settings.stall_timeout(), CloseReason::Stall));
     let total = request.zip(settings.total_timeout);
     let total = total.map_or(never, |(request, timeout)| (request + timeout, CloseReason::Total));
     [idle, stall, total].into_iter().min_by_key(|(deadline, _)| *deadline).unwrap_or(never)

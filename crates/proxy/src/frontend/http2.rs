@@ -11,7 +11,10 @@ use std::{
 use hyper::rt::Executor;
 use stockade_model::time::{Runtime, Time};
 
-use super::state::{ConnectionState, Http2Stream, ThreadContext};
+use super::{
+    settings::FrontendSettings,
+    state::{ConnectionState, Http2Stream, ThreadContext},
+};
 
 /// Spawns hyper's tasks.
 #[derive(Clone, Debug)]
@@ -52,9 +55,10 @@ async fn run_bounded(task: impl Future<Output = ()>, stream: Arc<Http2Stream>, t
                 timer = None;
                 return Poll::Pending;
             }
-            // A stall may begin meanwhile, and expire before the deadline of the whole response.
-            let stall = thread.settings.write_stall_timeout.max(Duration::from_millis(1));
-            timer = Some(Box::pin(thread.time.sleep_until(deadline.min(now + stall))));
+            // A stall may begin meanwhile, and its timeout may become shorter.
+            let check = FrontendSettings::STALL_CHECK.min(thread.settings.write_stall_timeout);
+            let check = now + check.max(Duration::from_millis(1));
+            timer = Some(Box::pin(thread.time.sleep_until(deadline.min(check))));
         }
     })
     .await;

@@ -1,8 +1,10 @@
 //! Settings of the frontend: addresses, bounds, timeouts.
 
 use std::{
+    fmt,
     net::{Ipv4Addr, SocketAddr},
     num::NonZeroUsize,
+    sync::Arc,
     time::Duration,
 };
 
@@ -27,8 +29,10 @@ pub struct FrontendSettings {
     pub body_timeout: Duration,
     /// From the end of a response to the first byte of the next request.
     pub keep_alive_timeout: Duration,
-    /// While a client does not read its response.
+    /// In which a client takes 64 KiB of its response, or all that waits for it.
     pub write_stall_timeout: Duration,
+    /// Shortens `write_stall_timeout`.
+    pub pressure: MemoryPressure,
     /// From the head of a request to the end of its response; `None`: no bound.
     pub total_timeout: Option<Duration>,
     /// The largest head of a request; at least 8,192.
@@ -56,12 +60,72 @@ impl Default for FrontendSettings {
             body_timeout: Duration::from_mins(5),
             keep_alive_timeout: Duration::from_secs(75),
             write_stall_timeout: Duration::from_secs(30),
+            pressure: MemoryPressure::default(),
             total_timeout: None,
             head_bytes_max: 32 * 1_024,
             headers_max: 100,
             body_bytes_max: 16 * 1_024 * 1_024,
             streams_max: 100,
             drain_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// How much of the memory for responses that wait for slow clients is in use, from 0 to 1.
+#[derive(Clone)]
+pub struct MemoryPressure(Arc<dyn Fn() -> f64 + Send + Sync>);
+
+impl MemoryPressure {
+    #[must_use]
+    pub fn new(pressure: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
+        Self(Arc::new(pressure))
+    }
+}
+
+impl Default for MemoryPressure {
+    /// Always 0.
+    fn default() -> Self {
+        Self::new(|| 0.0)
+    }
+}
+
+impl fmt::Debug for MemoryPressure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MemoryPressure").field(&(self.0)()).finish()
+    }
+}
+
+impl FrontendSettings {
+    /// A shorter timeout is not reached by [`Self::stall_timeout`], and waits for clients are examined as often.
+    pub(super) const STALL_CHECK: Duration = Duration::from_secs(1);
+
+    /// The stall timeout now: the whole one up to a pressure of a half, and then shorter, down to a second. OpenBSD's pf
+    /// adapts its timeouts in the same way.
+    pub(super) fn stall_timeout(&self) -> Duration {
+        let whole = self.write_stall_timeout;
+        let share = (2.0 * (1.0 - (self.pressure.0)())).clamp(0.0, 1.0);
+        whole.mul_f64(share).max(whole.min(Self::STALL_CHECK))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressure_shortens_the_stall_timeout() {
+        for (pressure, whole_ms, expected_ms) in [
+            (0.0, 30_000, 30_000),
+            (0.5, 30_000, 30_000),
+            (0.75, 30_000, 15_000),
+            (1.0, 30_000, 1_000),
+            (7.0, 30_000, 1_000),
+            (1.0, 200, 200),
+        ] {
+            let write_stall_timeout = Duration::from_millis(whole_ms);
+            let pressure = MemoryPressure::new(move || pressure);
+            let settings = FrontendSettings { write_stall_timeout, pressure, ..FrontendSettings::default() };
+            assert_eq!(settings.stall_timeout(), Duration::from_millis(expected_ms));
         }
     }
 }

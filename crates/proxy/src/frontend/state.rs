@@ -7,7 +7,7 @@ use std::{
     collections::VecDeque,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{
             AtomicBool, AtomicU8, AtomicU64, AtomicUsize,
             Ordering::{Acquire, Relaxed, Release},
@@ -89,6 +89,7 @@ pub(super) struct ConnectionState {
     newest_stream: Mutex<Option<Arc<Http2Stream>>>,
     /// HTTP/2 streams whose last frame waits in h2, which no task bounds any more; in the order of these frames.
     ending_streams: Mutex<VecDeque<Arc<Http2Stream>>>,
+    has_ending_streams: AtomicBool,
 }
 
 /// How another part wants the connection to close. A later request never weakens an earlier one.
@@ -141,6 +142,7 @@ impl ConnectionState {
             waker: OnceLock::new(),
             newest_stream: Mutex::default(),
             ending_streams: Mutex::default(),
+            has_ending_streams: AtomicBool::new(false),
         })
     }
 
@@ -260,28 +262,43 @@ impl ConnectionState {
     }
 
     fn ending_stream_deadline(&self, settings: &FrontendSettings) -> (Time, CloseReason) {
-        let mut streams = self.ending_streams.lock().unwrap_or_else(PoisonError::into_inner);
-        while streams.front().is_some_and(|stream| stream.has_ended.load(Relaxed)) {
-            streams.pop_front();
+        let never = (Time::NEVER, CloseReason::Stall);
+        if !self.has_ending_streams.load(Relaxed) {
+            return never;
         }
-        let (deadline, reason) =
-            streams.front().map_or((Time::NEVER, CloseReason::Stall), |stream| stream.deadline(settings));
+        let streams = self.unended_streams();
+        self.has_ending_streams.store(!streams.is_empty(), Relaxed);
+        let (deadline, reason) = streams.front().map_or(never, |stream| stream.deadline(settings));
         (deadline + STREAM_MARGIN, reason)
     }
 
     /// hyper has taken the last frame of a response.
     pub(super) fn push_ending_stream(&self, stream: &Arc<Http2Stream>) {
         stream.record_frame(&self.thread);
+        self.unended_streams().push_back(Arc::clone(stream));
+        self.has_ending_streams.store(true, Relaxed);
+    }
+
+    /// Locks the ending streams, without those that have ended at the front.
+    fn unended_streams(&self) -> MutexGuard<'_, VecDeque<Arc<Http2Stream>>> {
         let mut streams = self.ending_streams.lock().unwrap_or_else(PoisonError::into_inner);
         while streams.front().is_some_and(|stream| stream.has_ended.load(Relaxed)) {
             streams.pop_front();
         }
-        streams.push_back(Arc::clone(stream));
+        streams
     }
 
-    /// When the deadline has to be computed again.
+    /// When the deadline has to be computed again: soon while something waits for the client.
     pub(super) fn next_check(&self, deadline: Time) -> Time {
-        deadline.min(self.thread.time.now() + shortest_timeout(&self.thread.settings))
+        let shortest = shortest_timeout(&self.thread.settings);
+        let interval =
+            if self.is_waiting_for_client() { shortest.min(FrontendSettings::STALL_CHECK) } else { shortest };
+        deadline.min(self.thread.time.now() + interval)
+    }
+
+    /// True if the client does not take what is written to it.
+    pub(super) fn is_waiting_for_client(&self) -> bool {
+        self.write_blocked_since.load(Relaxed) != NONE || self.has_ending_streams.load(Relaxed)
     }
 
     pub(super) fn close_request(&self) -> CloseRequest {
@@ -356,7 +373,12 @@ impl Http2Stream {
 
     pub(super) fn deadline(&self, settings: &FrontendSettings) -> (Time, CloseReason) {
         let total = settings.total_timeout.map_or(Time::NEVER, |timeout| self.began + timeout);
-        let stall = Time::from_nanos(self.frame_taken_at.load(Relaxed)) + settings.write_stall_timeout;
+        let frame_taken_at = Time::from_nanos(self.frame_taken_at.load(Relaxed));
+        let stall = if frame_taken_at == Time::NEVER {
+            Time::NEVER
+        } else {
+            frame_taken_at + settings.stall_timeout()
+        };
         if stall < total { (stall, CloseReason::Stall) } else { (total, CloseReason::Total) }
     }
 }

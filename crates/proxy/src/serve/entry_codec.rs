@@ -13,7 +13,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use stockade_cache::{Lifespan, tier::Codec};
 
-use super::stored::{CacheEntry, EntryKey, StoredBody, StoredResponse, UncacheableMarker, UncacheableReason};
+use super::stored::{
+    BodyUsers, CacheEntry, EntryKey, StoredBody, StoredResponse, UncacheableMarker, UncacheableReason,
+};
 use crate::policy::{
     freshness::{Basis, Freshness},
     key::CacheKey,
@@ -174,6 +176,7 @@ impl<'a> ResponseRecord<'a> {
             lifespan: Lifespan { ttl, swr, sie, keep },
             selecting: self.selecting.map(|selecting| Arc::new(SelectingValues::from_bytes(selecting))),
             tags: self.tags.into_iter().map(Box::from).collect(),
+            users: BodyUsers::default(),
         })
     }
 }
@@ -212,6 +215,7 @@ mod tests {
             lifespan: Lifespan { ttl: 58 * second, swr: second, sie: second, keep: 600 * second },
             selecting: selecting.map(|selecting| Arc::new(SelectingValues::from_bytes(&selecting))),
             tags: tags.into_iter().map(Box::from).collect(),
+            users: BodyUsers::default(),
         }))
     }
 

@@ -19,8 +19,8 @@ use super::{
     runtime::system_now,
     spool::Spool,
     stored::{
-        CacheEntry, EntryKey, LoadedEntry, Reservation, StoredBody, StoredResponse, UncacheableMarker,
-        UncacheableReason, allocated_bytes, detached, header_bytes,
+        BodyUsers, CacheEntry, EntryKey, LoadedEntry, Reservation, StoredBody, StoredResponse,
+        UncacheableMarker, UncacheableReason, allocated_bytes, detached, header_bytes,
     },
 };
 use crate::policy::{
@@ -420,9 +420,8 @@ impl OriginFetch {
         chunks.parts().for_each(|part| writer.push(part.clone()));
         let spooled = Arc::new(head.into_stored(StoredBody::Spooled(spool), lifespan));
         let (result, received) = oneshot::channel();
-        let body_bytes_max = bytes_max.saturating_sub(overhead_bytes);
         // Without a reservation the waiting requests still read the spool.
-        let target = is_reserved.then_some(StoreTarget { reservation, body_bytes_max, result });
+        let target = is_reserved.then_some(StoreTarget { reservation, bytes_max, result });
         if target.is_none() {
             writer.stop_retaining();
         }
@@ -474,6 +473,7 @@ impl EvaluatedHead {
         headers.remove(CONTENT_LENGTH);
         headers.remove(AGE);
         let headers = detached(&headers);
-        StoredResponse { status, headers, body, freshness, received, lifespan, vary, selecting, tags }
+        let users = BodyUsers::default();
+        StoredResponse { status, headers, body, freshness, received, lifespan, vary, selecting, tags, users }
     }
 }

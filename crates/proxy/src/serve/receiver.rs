@@ -128,7 +128,8 @@ pub struct BodyReceiver {
 /// The load that stores the body.
 pub struct StoreTarget {
     pub reservation: Reservation,
-    pub body_bytes_max: usize,
+    /// Of the response with its overhead.
+    pub bytes_max: usize,
     pub result: oneshot::Sender<io::Result<ReceivedBody>>,
 }
 
@@ -171,12 +172,9 @@ impl BodyReceiver {
 
     fn push(&mut self, data: Bytes) {
         let Some(target) = &mut self.target else { return self.writer.push(data) };
-        let bytes = self.chunks.bytes() + data.len();
-        let is_too_large = bytes > target.body_bytes_max;
-        if !is_too_large
-            && !target.result.is_closed()
-            && target.reservation.grow_to(self.overhead_bytes + allocated_bytes(bytes))
-        {
+        let bytes = self.overhead_bytes + allocated_bytes(self.chunks.bytes() + data.len());
+        let is_too_large = bytes > target.bytes_max;
+        if !is_too_large && !target.result.is_closed() && target.reservation.grow_to(bytes) {
             return self.chunks.add(&data).iter().for_each(|part| self.writer.push(part.clone()));
         }
         if let Some(StoreTarget { reservation, result, .. }) = self.target.take() {

@@ -25,7 +25,7 @@ use super::{
     context::{RequestContext, pseudonym},
     fetch::OriginFailure,
     reply_body::{ReplyBody, slice_chunks},
-    stored::{StoredBody, StoredResponse},
+    stored::{BodyUsers, StoredBody, StoredResponse},
 };
 use crate::policy::{
     cache_status::{CacheStatus, Forward},
@@ -37,6 +37,8 @@ use crate::policy::{
 pub struct Reply {
     pub response: Response<ReplyBody>,
     pub cache_status: CacheStatus,
+    /// Of the stored body that it sends.
+    pub users: Option<BodyUsers>,
     /// True if the head already has its `Cache-Status`.
     has_cache_status: bool,
 }
@@ -61,7 +63,7 @@ pub enum NotServable {
 impl Reply {
     #[must_use]
     pub fn new(response: Response<ReplyBody>, cache_status: CacheStatus) -> Self {
-        Self { response, cache_status, has_cache_status: false }
+        Self { response, cache_status, users: None, has_cache_status: false }
     }
 
     /// A short text of the proxy's own.
@@ -212,7 +214,7 @@ impl SelectedResponse<'_> {
                 (_, body) => whole_body(body)?,
             },
         };
-        Ok(reply(status, headers, body, cache_status))
+        Ok(Reply { users: Some(stored.users.clone()), ..reply(status, headers, body, cache_status) })
     }
 
     fn headers(&self, context: &RequestContext) -> HeaderMap {
@@ -290,5 +292,5 @@ fn reply(status: StatusCode, headers: HeaderMap, body: ReplyBody, cache_status: 
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;
-    Reply { response, cache_status, has_cache_status: true }
+    Reply { response, cache_status, users: None, has_cache_status: true }
 }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::SystemTime};
 
 use http::{
-    HeaderValue, Response, StatusCode,
+    HeaderValue, Response, StatusCode, Version,
     header::{REFERER, USER_AGENT},
 };
 use stockade_model::{
@@ -11,7 +11,9 @@ use stockade_model::{
     time::{Runtime, Time},
 };
 
-use super::{context::RequestContext, reply_body::ReplyBody, runtime::LocalRuntime};
+use super::{
+    context::RequestContext, reply::Reply, reply_body::ReplyBody, runtime::LocalRuntime, stored::BodyUsers,
+};
 use crate::{
     frontend::{ResponseRecord, SentBody},
     log::{AccessLogger, AccessRecord},
@@ -25,6 +27,8 @@ pub struct ReplyRecord {
     log: Option<LogTarget>,
     status: StatusCode,
     outcome: Outcome,
+    /// Of the stored body that is being sent.
+    _users: Option<BodyUsers>,
 }
 
 struct LogTarget {
@@ -41,26 +45,31 @@ pub struct RequestStart {
 }
 
 impl ReplyRecord {
+    /// The response of `reply`, and its record.
     #[must_use]
     pub fn new(
-        response: &Response<ReplyBody>,
+        mut reply: Reply,
         context: Arc<RequestContext>,
-        outcome: Outcome,
         start: RequestStart,
-    ) -> Self {
+    ) -> (Response<ReplyBody>, Self) {
         let RequestStart { runtime, at: started, log } = start;
+        let (outcome, users) = (reply.cache_status.outcome, reply.users.take());
+        let response = reply.into_response();
         let log = log.map(|(requested_at, logger)| {
             let own_status = response.headers().get_all(CACHE_STATUS).iter().next_back();
             let cache_status = own_status.cloned().unwrap_or(HeaderValue::from_static(""));
             LogTarget { logger, requested_at, cache_status }
         });
-        Self { context, runtime, started, log, status: response.status(), outcome }
+        let is_http2 = context.version == Version::HTTP_2;
+        let record =
+            Self { context, runtime, started, log, status: response.status(), outcome, _users: users };
+        (if is_http2 { response.map(ReplyBody::in_pieces) } else { response }, record)
     }
 }
 
 impl ResponseRecord for ReplyRecord {
     fn end(&mut self, sent: SentBody) {
-        let Self { context, runtime, started, status, outcome, log } = self;
+        let Self { context, runtime, started, status, outcome, log, .. } = self;
         let took = runtime.now() - *started;
         context.route.counts.note(*outcome, status.as_u16(), sent.bytes, took);
         let Some(LogTarget { logger, requested_at, cache_status }) = log else { return };

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use slab::Slab;
 
 /// Without retention, the receiver waits while this many bytes are unread.
-const WINDOW_BYTES_MAX: usize = 1 << 20;
+const WINDOW_BYTES_MAX: usize = 128 << 10;
 
 /// Chunks below this total stay although every reader has them: coalesced requests may be about to join.
 const RETAINED_BYTES_MIN: usize = WINDOW_BYTES_MAX / 2;

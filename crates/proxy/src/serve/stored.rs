@@ -75,7 +75,12 @@ pub struct StoredResponse {
     pub selecting: Option<Arc<SelectingValues>>,
     /// For purges.
     pub tags: Box<[Box<str>]>,
+    pub users: BodyUsers,
 }
+
+/// Shared by a stored body, and by the replies that send its chunks.
+#[derive(Clone, Debug, Default)]
+pub struct BodyUsers(Arc<()>);
 
 #[derive(Clone, Debug)]
 pub enum StoredBody {
@@ -172,12 +177,13 @@ impl StoredResponse {
         self.selecting.as_ref().is_none_or(|selecting| self.vary.matches(selecting, request))
     }
 
+    /// The same response with its whole body, whose chunks the replies that read the spool share.
     #[must_use]
     pub fn with_body(&self, body: StoredBody) -> Self {
         let Self { status, freshness, received, lifespan, .. } = *self;
         let (headers, tags, vary) = (self.headers.clone(), self.tags.clone(), self.vary.clone());
-        let selecting = self.selecting.clone();
-        Self { status, headers, body, freshness, received, lifespan, vary, selecting, tags }
+        let (selecting, users) = (self.selecting.clone(), self.users.clone());
+        Self { status, headers, body, freshness, received, lifespan, vary, selecting, tags, users }
     }
 
     /// Seconds until it is stale, `resident` after its head arrived; negative: since it is stale.
@@ -207,6 +213,12 @@ impl CacheEntry {
             Self::Uncacheable(marker) => marker.lifespan,
             Self::OtherVariant(_) => Lifespan::NONE,
         }
+    }
+
+    /// True while a reply sends the body: its memory stays in use although the entry is removed.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        matches!(self, Self::Response(stored) if Arc::strong_count(&stored.users.0) > 1)
     }
 
     #[must_use]
@@ -241,6 +253,7 @@ pub fn weight(entry_key: &EntryKey, entry: &CacheEntry) -> usize {
                 }
             };
             size_of::<StoredResponse>()
+                + ALLOCATION_BYTES
                 + header_bytes(&stored.headers)
                 + tags
                 + selecting(&stored.selecting)

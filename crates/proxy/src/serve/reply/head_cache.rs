@@ -96,7 +96,7 @@ mod tests {
             freshness::{Basis, Freshness},
             vary::Vary,
         },
-        serve::stored::StoredBody,
+        serve::stored::{BodyUsers, StoredBody},
     };
 
     fn stored() -> Arc<StoredResponse> {
@@ -119,6 +119,7 @@ mod tests {
             vary: Vary::None,
             selecting: None,
             tags: Box::default(),
+            users: BodyUsers::default(),
         })
     }
 

@@ -20,7 +20,7 @@ fn drain_closes_idle_and_finishes_busy_connections() {
     send(&mut idle, GET);
     assert_eq!(read_response(&mut idle).1, "hello");
     send(&mut busy, GET_HELD);
-    wait_for_counts(&frontend, |counts| counts.in_flight == 1 && counts.open == 3);
+    wait_for_counts(&frontend, |counts| (counts.requests, counts.in_flight, counts.open) == (2, 1, 3));
     let drained = thread::spawn(|| frontend.drain());
     assert_eq!(read_to_close(&mut idle), "");
     assert_eq!(read_to_close(&mut silent), "");

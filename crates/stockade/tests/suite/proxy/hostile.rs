@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     thread,
 };
@@ -14,6 +14,9 @@ use crate::{
 };
 
 const MIB: usize = 1 << 20;
+
+/// What a response that is not stored uses at most while its client does not read.
+const PASSED_BYTES: usize = 256 << 10;
 
 /// The resident memory of a process in bytes.
 fn resident(proxy: &Running) -> usize {
@@ -62,19 +65,24 @@ impl Client {
 
 /// Starts an origin that answers each request with a 404 that has neither a lifetime nor a reason not to be stored.
 fn origin_of_missing_pages() -> SocketAddr {
+    origin_that_answers(|reply| reply.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"))
+}
+
+/// Starts an origin that answers each GET in the same way.
+fn origin_that_answers(
+    answer: impl Fn(&mut TcpStream) -> io::Result<()> + Clone + Send + 'static,
+) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");
     thread::spawn(move || {
         for connection in listener.incoming() {
             let mut reply = connection.expect("a connection");
             let requests = BufReader::new(reply.try_clone().expect("a descriptor"));
+            let answer = answer.clone();
             thread::spawn(move || {
-                let ends = requests.split(b'\n').map_while(Result::ok).filter(|line| line == b"\r");
-                ends.for_each(|_| {
-                    reply
-                        .write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
-                        .expect("the proxy reads");
-                });
+                let mut ends = requests.split(b'\n').map_while(Result::ok).filter(|line| line == b"\r");
+                // The proxy may close the connection of a body that it does not want.
+                while ends.next().is_some() && answer(&mut reply).is_ok() {}
             });
         }
     });
@@ -100,4 +108,67 @@ fn long_urls_of_missing_pages_leave_no_memory_behind() {
     (100..700).for_each(&mut get_missing);
     let grown = resident(&proxy).saturating_sub(before);
     assert!(grown < 12 * MIB, "{} MiB more are resident", grown / MIB);
+}
+
+/// Starts an origin whose pages are 1 MiB each, and fresh for a minute.
+fn origin_of_large_pages() -> SocketAddr {
+    let head = format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: {MIB}\r\n\r\n");
+    let response = [head.as_bytes(), &vec![b'x'; MIB]].concat();
+    origin_that_answers(move |reply| reply.write_all(&response))
+}
+
+/// Opens a connection of HTTP/2 whose streams have a window of one byte.
+fn connect_with_small_windows(address: SocketAddr) -> TcpStream {
+    let mut tcp = TcpStream::connect_timeout(&address, PATIENCE).expect("the address is open");
+    // The preface, and SETTINGS_INITIAL_WINDOW_SIZE = 1.
+    tcp.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\x01")
+        .expect("the connection is open");
+    tcp
+}
+
+/// Each stream would keep its object after that was evicted.
+#[test]
+fn streams_that_take_one_byte_leave_the_memory_bounded() {
+    const LIMIT: usize = 16 * MIB;
+    let sandbox = Sandbox::new();
+    let url = format!("http://{}", origin_of_large_pages());
+    let bounds = "[cache]\nlimit = { bytes = \"16MiB\", max_object = \"2MiB\" }\n[bounds]\nstreams = 250\n";
+    let config = config_without_log(&sandbox, &url, bounds);
+    let (proxy, address, _) = start_proxy(&sandbox, &config, &["--threads", "1"]);
+    let mut client = Client::connect(address);
+    client.get("/0");
+    let before = resident(&proxy);
+    let mut slow = connect_with_small_windows(address);
+    for page in 1..=100_u32 {
+        let path = format!("/{page}");
+        client.get(&path);
+        // The proxy may have ended the connection.
+        if slow.write_all(&http2_get(2 * page - 1, &path)).is_err() {
+            slow = connect_with_small_windows(address);
+        }
+        let grown = resident(&proxy).saturating_sub(before);
+        // What finds no room is passed through.
+        let bound = LIMIT + 8 * MIB + page as usize * PASSED_BYTES;
+        assert!(grown < bound, "{} MiB more are resident at page {page}", grown / MIB);
+    }
+    drop(slow);
+    assert!(client.get("/1").starts_with("HTTP/1.1 200 "));
+}
+
+/// A GET in literal fields of HPACK (RFC 7541, 6.2.2).
+fn http2_get(stream: u32, path: &str) -> Vec<u8> {
+    let mut fields = Vec::new();
+    for (name, value) in [(":method", "GET"), (":scheme", "http"), (":path", path), (":authority", "a")] {
+        fields.push(0);
+        for text in [name, value] {
+            fields.push(u8::try_from(text.len()).expect("a short text"));
+            fields.extend(text.as_bytes());
+        }
+    }
+    let length = u8::try_from(fields.len()).expect("a short head");
+    // HEADERS with END_STREAM and END_HEADERS.
+    let mut frame = vec![0, 0, length, 1, 5];
+    frame.extend(stream.to_be_bytes());
+    frame.extend(fields);
+    frame
 }

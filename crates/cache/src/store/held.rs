@@ -1,0 +1,73 @@
+//! Removed entries whose values are still in use elsewhere: their bytes stay reserved until they are not.
+
+use std::collections::VecDeque;
+
+use super::{
+    limit::Limit,
+    shard::{Entry, RemovedEntries},
+};
+use crate::sync::{AtomicUsize, Lock, Ordering};
+
+/// Returns true while something outside of the cache uses the memory of a value.
+pub(crate) type IsHeldFn<V> = Box<dyn Fn(&V) -> bool + Send + Sync>;
+
+/// How many entries a store examines.
+const EXAMINED_AT_ONCE: usize = 4;
+
+pub(crate) struct HeldEntries<K, V> {
+    is_held: IsHeldFn<V>,
+    entries: Lock<VecDeque<Entry<K, V>>>,
+    bytes: AtomicUsize,
+    /// While they have as many bytes, no entry is evicted: it could free nothing.
+    bytes_max: usize,
+}
+
+impl<K, V> HeldEntries<K, V> {
+    /// At most a quarter of the limit, beside the entries of one eviction.
+    pub(crate) fn new(is_held: IsHeldFn<V>, limit: &Limit) -> Self {
+        let bytes_max = limit.bytes.unwrap_or(usize::MAX) / 4;
+        Self { is_held, entries: Lock::default(), bytes: AtomicUsize::new(0), bytes_max }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes() >= self.bytes_max
+    }
+
+    /// The share of its bound that is in use, from 0 to 1.
+    pub(crate) fn fill(&self) -> f64 {
+        (self.bytes() as f64 / self.bytes_max.max(1) as f64).min(1.0)
+    }
+
+    /// Keeps an entry that is in use; otherwise returns it.
+    pub(crate) fn keep(&self, entry: Entry<K, V>) -> Option<Entry<K, V>> {
+        if !(self.is_held)(&entry.value) {
+            return Some(entry);
+        }
+        self.bytes.fetch_add(entry.weight as usize, Ordering::Relaxed);
+        self.entries.lock().push_back(entry);
+        None
+    }
+
+    /// Takes out those of the longest held entries that are not in use any more.
+    pub(crate) fn take_released(&self) -> RemovedEntries<K, V> {
+        let mut released = RemovedEntries::new();
+        if self.bytes() == 0 {
+            return released;
+        }
+        let mut entries = self.entries.lock();
+        for _ in 0..EXAMINED_AT_ONCE.min(entries.len()) {
+            let Some(entry) = entries.pop_front() else { break };
+            if (self.is_held)(&entry.value) {
+                entries.push_back(entry);
+            } else {
+                self.bytes.fetch_sub(entry.weight as usize, Ordering::Relaxed);
+                released.push(entry);
+            }
+        }
+        released
+    }
+}
