@@ -62,7 +62,7 @@ use worker::{FrontendWorker, RunState};
 pub use body::{ClientBody, ClientBodyError};
 pub use counts::{CloseReason, FrontendCounts};
 pub use handler::{Handler, HandlerResponse, ResponseRecord, SentBody};
-pub use settings::{FrontendSettings, MemoryPressure};
+pub use settings::{ClientPressure, FrontendSettings};
 pub use state::ConnectionInfo;
 pub use tls::{CertificateFiles, CertificateLoadError, ServerCertificate};
 

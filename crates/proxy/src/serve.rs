@@ -28,6 +28,7 @@ pub mod router;
 pub mod runtime;
 pub mod spool;
 pub mod stored;
+pub mod upload;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -166,6 +167,14 @@ impl Proxy {
             PurgeTarget::Tag(tag) => self.cache.invalidate_tag(tag, *mode),
             PurgeTarget::All => self.cache.invalidate_all(*mode),
         }
+    }
+
+    /// How much of what slow clients can hold is held: memory of the cache, or connections to one origin. From 0 to 1.
+    #[must_use]
+    pub fn pressure(&self) -> f64 {
+        let router = self.router.load();
+        let of_origins = router.routes.iter().map(|route| route.origin.unread_share());
+        of_origins.fold(self.cache.held_fill(), f64::max)
     }
 
     #[must_use]

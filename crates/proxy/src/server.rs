@@ -21,7 +21,7 @@ use tokio::{runtime::Handle, sync::Mutex as AsyncMutex};
 use crate::{
     admin::{self, AdminServer, Control, ProxyStats, Purge, WarmOutcome},
     config::{Change, Config, diff},
-    frontend::{self, CertificateFiles, DrainSummary, Frontend, MemoryPressure, ServerCertificate},
+    frontend::{self, CertificateFiles, ClientPressure, DrainSummary, Frontend, ServerCertificate},
     log::{AccessLogError, AccessLogWriter},
     serve::{Proxy, router::RouterError, runtime::LocalRuntime},
 };
@@ -80,8 +80,8 @@ impl ProxyServer {
             warnings.push(format!("{url}: {error}; until it is reachable, each node loads for itself"));
         }
         let proxy = Proxy::open(config, log.as_ref().map(AccessLogWriter::logger)).await?;
-        let cache = proxy.cache().clone();
-        settings.pressure = MemoryPressure::new(move || cache.held_fill());
+        let pressing = proxy.clone();
+        settings.pressure = ClientPressure::new(move || pressing.pressure());
         let frontend = Frontend::start(settings, &proxy)?;
         let addresses = frontend.addresses().to_vec();
         let local = LocalRuntime::new();
@@ -220,6 +220,9 @@ fn certificate(config: &Config) -> Option<CertificateFiles> {
     Some(CertificateFiles { certificates: tls.certificates.clone(), key: tls.key.clone() })
 }
 
+/// For the body of a request, without `timeouts.total`.
+const UPLOAD_TIMEOUT: Duration = Duration::from_hours(1);
+
 fn frontend_settings(config: &Config) -> frontend::FrontendSettings {
     let Config { timeouts, bounds, .. } = config;
     let cores = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
@@ -235,10 +238,10 @@ fn frontend_settings(config: &Config) -> frontend::FrontendSettings {
         connections_max: bounds.connections,
         head_timeout: timeouts.head,
         body_idle_timeout: timeouts.body,
-        body_timeout: timeouts.total.unwrap_or(Duration::MAX),
+        body_timeout: timeouts.total.unwrap_or(UPLOAD_TIMEOUT),
         keep_alive_timeout: timeouts.idle,
         write_stall_timeout: timeouts.write,
-        pressure: MemoryPressure::default(),
+        pressure: ClientPressure::default(),
         total_timeout: timeouts.total,
         head_bytes_max: bounds.head_bytes,
         headers_max: bounds.headers,
@@ -254,7 +257,7 @@ mod tests {
 
     #[test]
     fn total_timeout_bounds_the_request_body() {
-        for (line, expected) in [("", Duration::MAX), ("total = \"10m\"", Duration::from_mins(10))] {
+        for (line, expected) in [("", UPLOAD_TIMEOUT), ("total = \"10m\"", Duration::from_mins(10))] {
             let text =
                 format!("[timeouts]\nbody = \"20s\"\n{line}\n[[origin]]\nurl = \"http://127.0.0.1:1\"\n");
             let settings = frontend_settings(&Config::parse("test.toml", &text).expect("a valid file"));

@@ -107,14 +107,14 @@ pub(super) enum LogFormat {
 pub(super) struct TimeoutsSection {
     /// For the head of a request. Default: "10s".
     pub(super) head: Option<TextValue<PositiveDuration>>,
-    /// Between two reads of a request body. Default: "30s".
+    /// In which a client sends 16 KiB of a request body, or the rest of it. Default: "30s".
     pub(super) body: Option<TextValue<PositiveDuration>>,
     /// In which a client takes 64 KiB of its response, or all that waits for it. Shorter, down to a second, while clients that do
-    /// not read hold an eighth of the cache's memory or more. Default: "30s".
+    /// not read hold an eighth of the cache's memory, or half of the connections to an origin, or more. Default: "30s".
     pub(super) write: Option<TextValue<PositiveDuration>>,
     /// Between two requests of a connection. Default: "60s".
     pub(super) idle: Option<TextValue<PositiveDuration>>,
-    /// For a whole request, or "none". Default: "none".
+    /// For a whole request, or "none". Default: "none", and 1 h for the body of a request.
     pub(super) total: Option<TextValue<PositiveDurationOrNone>>,
     /// For requests in flight when the proxy stops. Default: "30s".
     pub(super) drain: Option<TextValue<DurationValue>>,

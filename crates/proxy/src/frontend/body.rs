@@ -16,6 +16,9 @@ use stockade_model::time::{Runtime, Time};
 
 use super::{counts::CloseReason, state::ThreadContext};
 
+/// A client that is waited for has to send as much within [`super::FrontendSettings::body_idle_timeout`], or the rest.
+const PROGRESS_BYTES: usize = 16 * 1_024;
+
 /// A request body without its trailers.
 ///
 /// If it is not read to its end, the connection closes after the response.
@@ -40,8 +43,9 @@ struct BoundedBody {
     bytes_left: u64,
     /// For the whole body.
     deadline: Time,
-    /// `None` while no poll waits.
+    /// Since when a poll has waited, and not received [`PROGRESS_BYTES`].
     waiting_since: Option<Time>,
+    received_since: usize,
     /// Set at the first wait, and again only after it has fired. The mutex makes a request `Sync`; nothing locks it.
     timer: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
     error: Option<ClientBodyError>,
@@ -78,6 +82,7 @@ impl ClientBody {
             deadline: thread.time.now() + settings.body_timeout,
             thread: Arc::clone(thread),
             waiting_since: None,
+            received_since: 0,
             timer: Mutex::default(),
             error: is_too_large.then_some(ClientBodyError::TooLarge),
         })))
@@ -119,9 +124,12 @@ impl BoundedBody {
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Ready(Some(Err(_))) => self.error = Some(ClientBodyError::Broken),
                 Poll::Ready(Some(Ok(frame))) => {
-                    self.waiting_since = None;
                     // Trailers are dropped.
                     let Ok(data) = frame.into_data() else { continue };
+                    self.received_since += data.len();
+                    if self.received_since >= PROGRESS_BYTES {
+                        (self.waiting_since, self.received_since) = (None, 0);
+                    }
                     match self.bytes_left.checked_sub(data.len() as u64) {
                         Some(left) => self.bytes_left = left,
                         None => {

@@ -23,7 +23,7 @@ pub struct FrontendSettings {
     pub connections_max: usize,
     /// From the start of a connection, or from the first byte of a later head, to the end of that head.
     pub head_timeout: Duration,
-    /// While the handler waits for the next part of a request body.
+    /// In which a client sends 16 KiB of a request body that is waited for, or the rest of it.
     pub body_idle_timeout: Duration,
     /// For a whole request body.
     pub body_timeout: Duration,
@@ -32,7 +32,7 @@ pub struct FrontendSettings {
     /// In which a client takes 64 KiB of its response, or all that waits for it.
     pub write_stall_timeout: Duration,
     /// Shortens `write_stall_timeout`.
-    pub pressure: MemoryPressure,
+    pub pressure: ClientPressure,
     /// From the head of a request to the end of its response; `None`: no bound.
     pub total_timeout: Option<Duration>,
     /// The largest head of a request; at least 8,192.
@@ -60,7 +60,7 @@ impl Default for FrontendSettings {
             body_timeout: Duration::from_mins(5),
             keep_alive_timeout: Duration::from_secs(75),
             write_stall_timeout: Duration::from_secs(30),
-            pressure: MemoryPressure::default(),
+            pressure: ClientPressure::default(),
             total_timeout: None,
             head_bytes_max: 32 * 1_024,
             headers_max: 100,
@@ -71,27 +71,27 @@ impl Default for FrontendSettings {
     }
 }
 
-/// How much of the memory for responses that wait for slow clients is in use, from 0 to 1.
+/// How much of what slow clients can hold is held, from 0 to 1.
 #[derive(Clone)]
-pub struct MemoryPressure(Arc<dyn Fn() -> f64 + Send + Sync>);
+pub struct ClientPressure(Arc<dyn Fn() -> f64 + Send + Sync>);
 
-impl MemoryPressure {
+impl ClientPressure {
     #[must_use]
     pub fn new(pressure: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
         Self(Arc::new(pressure))
     }
 }
 
-impl Default for MemoryPressure {
+impl Default for ClientPressure {
     /// Always 0.
     fn default() -> Self {
         Self::new(|| 0.0)
     }
 }
 
-impl fmt::Debug for MemoryPressure {
+impl fmt::Debug for ClientPressure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("MemoryPressure").field(&(self.0)()).finish()
+        f.debug_tuple("ClientPressure").field(&(self.0)()).finish()
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
             (1.0, 200, 200),
         ] {
             let write_stall_timeout = Duration::from_millis(whole_ms);
-            let pressure = MemoryPressure::new(move || pressure);
+            let pressure = ClientPressure::new(move || pressure);
             let settings = FrontendSettings { write_stall_timeout, pressure, ..FrontendSettings::default() };
             assert_eq!(settings.stall_timeout(), Duration::from_millis(expected_ms));
         }

@@ -3,7 +3,11 @@
 use std::{
     io,
     pin::Pin,
-    task::{Context, Poll},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
@@ -14,9 +18,38 @@ use crate::upstream::UpstreamBody;
 
 #[derive(Debug)]
 pub enum FetchedBody {
-    Http(UpstreamBody),
+    Http(UpstreamBody, UnreadMark),
     Document(Full<Bytes>),
     Prefixed(Box<PrefixedBody>),
+}
+
+/// Counts a body whose next frame is not asked for: it holds a connection to its origin for a client that does not read.
+#[derive(Debug)]
+pub struct UnreadMark {
+    unread: Arc<AtomicUsize>,
+    is_set: bool,
+}
+
+impl UnreadMark {
+    #[must_use]
+    pub fn new(unread: &Arc<AtomicUsize>) -> Self {
+        Self { unread: Arc::clone(unread), is_set: false }
+    }
+
+    fn set(&mut self, is_unread: bool) {
+        match (self.is_set, is_unread) {
+            (false, true) => drop(self.unread.fetch_add(1, Relaxed)),
+            (true, false) => drop(self.unread.fetch_sub(1, Relaxed)),
+            _ => {}
+        }
+        self.is_set = is_unread;
+    }
+}
+
+impl Drop for UnreadMark {
+    fn drop(&mut self) {
+        self.set(false);
+    }
 }
 
 /// A body of which a prefix has already been read.
@@ -41,8 +74,11 @@ impl Body for FetchedBody {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match self.get_mut() {
-            Self::Http(body) => {
-                Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(io::Error::other)))
+            Self::Http(body, mark) => {
+                mark.set(false);
+                let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
+                mark.set(matches!(frame, Some(Ok(_))) && !body.is_end_stream());
+                Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)))
             }
             Self::Document(body) => Pin::new(body)
                 .poll_frame(cx)
@@ -56,7 +92,7 @@ impl Body for FetchedBody {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Http(body) => body.is_end_stream(),
+            Self::Http(body, _) => body.is_end_stream(),
             Self::Document(body) => body.is_end_stream(),
             Self::Prefixed(body) => body.prefix.is_none() && body.rest.is_end_stream(),
         }
@@ -64,7 +100,7 @@ impl Body for FetchedBody {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Http(body) => body.size_hint(),
+            Self::Http(body, _) => body.size_hint(),
             Self::Document(body) => body.size_hint(),
             Self::Prefixed(body) => {
                 let prefix_bytes = body.prefix.as_ref().map_or(0, |prefix| prefix.len() as u64);

@@ -5,7 +5,7 @@ use std::{
     num::NonZeroU32,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -13,7 +13,10 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body::Body;
 
-use super::fetched_body::FetchedBody;
+use super::{
+    fetched_body::{FetchedBody, UnreadMark},
+    upload::{Upload, UploadShare},
+};
 use crate::{
     admin::{OriginStats, ServerStats},
     config,
@@ -21,7 +24,7 @@ use crate::{
     frontend::ClientBodyError,
     upstream::{
         EndpointStatus, HealthProbe, HealthSettings, OriginUrl, OriginUrlError, Upstream, UpstreamError,
-        UpstreamSettings, UpstreamStatus,
+        UpstreamSettings, UpstreamSettingsError, UpstreamStatus,
     },
 };
 
@@ -33,8 +36,17 @@ pub struct OriginClient {
 }
 
 enum OriginBackend {
-    Http(Upstream),
+    Http(HttpBackend),
     Documents(DocumentOrigin),
+}
+
+struct HttpBackend {
+    upstream: Upstream,
+    uploads: UploadShare,
+    /// Responses that wait for their clients, each with a connection.
+    unread: Arc<AtomicUsize>,
+    /// How many responses can be in flight.
+    responses_max: usize,
 }
 
 /// The body of a request to an origin.
@@ -98,15 +110,16 @@ impl OriginClient {
         let backend = match &config.kind {
             config::OriginKind::Http(http) => {
                 let settings = upstream_settings(http).map_err(|error| open_error(error.to_string()))?;
-                OriginBackend::Http(Upstream::new(settings).map_err(|error| open_error(error.to_string()))?)
+                let backend = HttpBackend::new(settings).map_err(|error| open_error(error.to_string()))?;
+                OriginBackend::Http(backend)
             }
             config::OriginKind::Documents { source, .. } => {
                 let source = source.open().await.map_err(|error| open_error(error.to_string()))?;
                 OriginBackend::Documents(DocumentOrigin::new(source))
             }
         };
-        if let OriginBackend::Http(upstream) = &backend {
-            drop(tokio::spawn(upstream.probes()));
+        if let OriginBackend::Http(http) = &backend {
+            drop(tokio::spawn(http.upstream.probes()));
         }
         Ok(Self { name, backend, requests: AtomicU64::new(0), failures: AtomicU64::new(0) })
     }
@@ -117,11 +130,7 @@ impl OriginClient {
     ) -> Result<Response<FetchedBody>, OriginError> {
         self.requests.fetch_add(1, Relaxed);
         let result = match &self.backend {
-            OriginBackend::Http(upstream) => upstream
-                .send(request)
-                .await
-                .map(|response| response.map(FetchedBody::Http))
-                .map_err(OriginError::from),
+            OriginBackend::Http(http) => http.send(request).await.map_err(OriginError::from),
             OriginBackend::Documents(documents) => documents
                 .answer(&request)
                 .await
@@ -142,8 +151,8 @@ impl OriginClient {
             failures: self.failures.load(Relaxed),
             ..OriginStats::default()
         };
-        let OriginBackend::Http(upstream) = &self.backend else { return counts };
-        let UpstreamStatus { idle, busy, waiting, endpoints } = upstream.status();
+        let OriginBackend::Http(http) = &self.backend else { return counts };
+        let UpstreamStatus { idle, busy, waiting, endpoints } = http.upstream.status();
         let server = |endpoint: &EndpointStatus| ServerStats {
             address: endpoint.url.to_string(),
             is_healthy: endpoint.is_healthy,
@@ -157,10 +166,38 @@ impl OriginClient {
         }
     }
 
+    /// The share of its connections that responses hold for clients which do not read, from 0 to 1.
+    #[must_use]
+    pub fn unread_share(&self) -> f64 {
+        match &self.backend {
+            OriginBackend::Http(http) => http.unread.load(Relaxed) as f64 / http.responses_max as f64,
+            OriginBackend::Documents(_) => 0.0,
+        }
+    }
+
     /// True if it is an HTTP server, which can declare how long its responses are fresh.
     #[must_use]
     pub fn is_http(&self) -> bool {
         matches!(self.backend, OriginBackend::Http(_))
+    }
+}
+
+impl HttpBackend {
+    fn new(settings: UpstreamSettings) -> Result<Self, UpstreamSettingsError> {
+        let streams = if settings.http2 { settings.streams_max } else { 1 };
+        let responses_max = settings.connections_max.saturating_mul(streams);
+        let uploads = UploadShare::new(responses_max, settings.queue_timeout);
+        Ok(Self { upstream: Upstream::new(settings)?, uploads, unread: Arc::default(), responses_max })
+    }
+
+    async fn send<B: RequestBody>(
+        &self,
+        request: Request<B>,
+    ) -> Result<Response<FetchedBody>, UpstreamError> {
+        let (head, body) = request.into_parts();
+        let upload = Upload::begin(body, &self.uploads).await?;
+        let response = self.upstream.send(Request::from_parts(head, upload)).await?;
+        Ok(response.map(|body| FetchedBody::Http(body, UnreadMark::new(&self.unread))))
     }
 }
 

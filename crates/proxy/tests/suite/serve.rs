@@ -5,5 +5,6 @@ mod faults;
 mod model;
 mod poisoning;
 mod private;
+mod slow_clients;
 mod stored;
 mod support;

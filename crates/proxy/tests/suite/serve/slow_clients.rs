@@ -1,0 +1,90 @@
+//! Clients that send or read slowly do not hold the connections to the origin that misses need.
+
+use stockade_proxy::server::ProxyServer;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::serve::support::*;
+
+const CONNECTIONS: usize = 4;
+const FEW: &str = "connections = 4";
+
+/// Answers a request once its body, of the declared length, has arrived: with the number of its bytes, and their sum.
+async fn origin_that_reads() -> Origin {
+    Origin::start(|received, mut line| async move {
+        let length = received.field("content-length").map_or(0, |length| length.parse().expect("a number"));
+        let mut body = vec![0; length];
+        line.read_exact(&mut body).await.ok()?;
+        let sum: u64 = body.iter().map(|byte| u64::from(*byte)).sum();
+        let answer = if length == 0 { good(b"page") } else { good(format!("{length} {sum}").as_bytes()) };
+        line.write_all(&answer).await.ok().map(|()| line)
+    })
+    .await
+}
+
+/// Requests of which `sent` bytes of a body of `length` are sent.
+async fn uploads(proxy: &ProxyServer, count: usize, length: usize, sent: usize) -> Vec<Client> {
+    let mut clients = Vec::new();
+    for _ in 0..count {
+        let mut client = Client::connect(proxy).await;
+        let head = format!("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+        client.write([head.as_bytes(), &content(length)[..sent]].concat()).await;
+        clients.push(client);
+    }
+    clients
+}
+
+#[tokio::test]
+async fn short_upload_takes_a_connection_when_it_is_whole() {
+    let origin = origin_that_reads().await;
+    let proxy = proxy_with(&origin.url(), "", FEW).await;
+    let body = content(1_000);
+    let clients = uploads(&proxy, 2 * CONNECTIONS, body.len(), 1).await;
+    get(&proxy, "/miss").await.assert_body(b"page");
+    assert_eq!(origin.count(), 1);
+    let sum: u64 = body.iter().map(|byte| u64::from(*byte)).sum();
+    for mut client in clients {
+        client.write(&body[1..]).await;
+        let head = client.head_to("POST").await.expect("an answer");
+        client.rest(head, Vec::new()).await.assert_body(format!("{} {sum}", body.len()).as_bytes());
+    }
+}
+
+#[tokio::test]
+async fn long_uploads_take_half_of_the_connections() {
+    const SENT: usize = 100_000;
+    let origin = origin_that_reads().await;
+    let proxy = proxy_with(&origin.url(), "", FEW).await;
+    let body = content(1_000_000);
+    let clients = uploads(&proxy, 2 * CONNECTIONS, body.len(), SENT).await;
+    until(|| origin.count() == CONNECTIONS / 2).await;
+    get(&proxy, "/miss").await.assert_body(b"page");
+    assert_eq!(origin.count(), CONNECTIONS / 2 + 1);
+    // The others follow.
+    let sum: u64 = body.iter().map(|byte| u64::from(*byte)).sum();
+    let rest = clients.into_iter().map(|mut client| {
+        let body = &body;
+        async move {
+            client.write(&body[SENT..]).await;
+            let head = client.head_to("POST").await.expect("an answer");
+            client.rest(head, Vec::new()).await.assert_body(format!("{} {sum}", body.len()).as_bytes());
+        }
+    });
+    with_timeout(futures_util::future::join_all(rest)).await;
+}
+
+/// Each of these holds a connection until its client has taken the response, which is not stored.
+#[tokio::test]
+async fn clients_that_do_not_read_give_connections_back_to_misses() {
+    let large = content(16 << 20);
+    let origin = Origin::responding(move |received| match received.target() {
+        "/private" => sized("200 OK", &["Cache-Control: no-store"], &large),
+        _ => good(b"page"),
+    })
+    .await;
+    let proxy = proxy_with(&origin.url(), "", FEW).await;
+    let clients = send_concurrently(&proxy, CONNECTIONS, |_| request("GET", "/private", &[])).await;
+    until(|| origin.count() == CONNECTIONS).await;
+    let miss = get(&proxy, "/miss").await;
+    assert_eq!(miss.status(), 200);
+    drop(clients);
+}
