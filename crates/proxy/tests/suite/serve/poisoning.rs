@@ -1,5 +1,7 @@
 //! Cache poisoning: a client must not shape the responses of others.
 
+use stockade_cache::Invalidation;
+use stockade_proxy::admin::{Purge, PurgeTarget};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::serve::support::*;
@@ -130,6 +132,9 @@ async fn equivalent_urls_share_one_entry() {
         ("/b%2f/%7ec?q=%7e", "a:80"),
         ("http://a/b%2f/~c?q=%7e", "a"),
         ("http://a:80/b%2f/~c?q=%7e", "a:80"),
+        ("/b%2f/~c?q=%7e", "a:080"),
+        ("/b%2f/~c?q=%7e", "a."),
+        ("http://A.:80/b%2f/~c?q=%7e", "a.:80"),
     ] {
         let hit = send(&proxy, "GET", target, &[&format!("Host: {host}")]).await;
         assert_eq!(hit.status(), 200, "{target} {host} {:?}", hit.text());
@@ -156,6 +161,24 @@ async fn equivalent_urls_share_one_entry() {
     }
     let evil = send(&proxy, "GET", "//evil/", &[]).await;
     assert!(evil.text().starts_with("GET //evil/ HTTP/1.1\r\n"), "{}", evil.text());
+}
+
+#[tokio::test]
+async fn purge_reaches_every_spelling_of_an_authority() {
+    let origin = echo().await;
+    let proxy = proxy(&origin).await;
+    let spellings = ["a", "A", "a:80", "a:080", "a.", "A.:80"];
+    for purged in spellings {
+        for host in spellings {
+            let host = format!("Host: {host}");
+            let stored = send(&proxy, "GET", "/", &[&host]).await;
+            assert!(stored.text().contains("\r\nhost: a\r\n"), "{}", stored.text());
+            let target = PurgeTarget::Url(format!("http://{purged}/").parse().expect("a URL"));
+            let count = proxy.proxy().purge(&Purge { target, mode: Invalidation::Hard });
+            assert_eq!(count, 1, "{purged} {host}");
+            assert_eq!(send(&proxy, "GET", "/", &[&host]).await.outcome(), "miss", "{purged} {host}");
+        }
+    }
 }
 
 #[tokio::test]
