@@ -76,6 +76,8 @@ pub trait Control: Send + Sync + 'static {
 pub struct AdminServer {
     address: SocketAddr,
     token: Arc<Token>,
+    /// Other users can read the token's file.
+    pub warning: Option<String>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -111,7 +113,8 @@ impl AdminServer {
         if settings.token_file.is_none() && !settings.listen.ip().to_canonical().is_loopback() {
             return Err(AdminStartError::Open(settings.listen));
         }
-        let token = Arc::new(Token::read(settings.token_file.as_deref())?);
+        let (token, warning) = Token::read_with_warning(settings.token_file.as_deref())?;
+        let token = Arc::new(token);
         let listener = std::net::TcpListener::bind(settings.listen)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
         let wrong = |error| AdminStartError::Listen { address: settings.listen, error };
@@ -127,7 +130,7 @@ impl AdminServer {
             .recv()
             .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
             .map_err(AdminStartError::Thread)?;
-        Ok(Self { address, token, stop, thread: Some(thread) })
+        Ok(Self { address, token, warning, stop, thread: Some(thread) })
     }
 
     /// The bound address.

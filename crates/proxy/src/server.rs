@@ -31,7 +31,7 @@ pub struct ProxyServer {
     state: Arc<ServerState>,
     addresses: Vec<SocketAddr>,
     admin: Option<AdminServer>,
-    /// Parts that do not work yet, with reasons.
+    /// Parts that do not work yet, with reasons, and settings that are not safe.
     pub warnings: Vec<String>,
 }
 
@@ -99,6 +99,7 @@ impl ProxyServer {
         let admin = admin_config
             .map(|config| AdminServer::start(&config, Arc::new(AdminControl(Arc::clone(&state)))))
             .transpose()?;
+        warnings.extend(admin.as_ref().and_then(|admin| admin.warning.clone()));
         Ok(Self { state, addresses, admin, warnings })
     }
 

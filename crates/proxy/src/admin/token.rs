@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, Read},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::{PoisonError, RwLock},
 };
@@ -21,7 +22,16 @@ pub(super) struct Token {
 }
 
 /// A token that was read and is not in force yet.
-pub struct NewToken(Option<Box<[u8]>>);
+pub struct NewToken {
+    value: Option<Box<[u8]>>,
+    /// Other users can read its file. Not an error: Docker and Kubernetes mount secrets so by default, in a file system
+    /// that only the container sees.
+    pub(super) warning: Option<String>,
+}
+
+/// Permissions of other users. The group may read: the proxy's user often gets the file through it.
+const READ_BY_OTHERS: u32 = 0o004;
+const WRITE_BY_OTHERS: u32 = 0o002;
 
 /// A token file is unusable. The message does not contain the token.
 #[derive(Debug, thiserror::Error)]
@@ -33,34 +43,59 @@ pub enum TokenError {
         "{path} holds no token: write 16 to 1,024 letters, digits and signs, as `openssl rand -hex 32` does"
     )]
     Unusable { path: String },
+    /// Any user could replace the token.
+    #[error(
+        "any user can write {path}, whose permissions are {mode:04o}: `chmod 640 {path}`, then choose a new token"
+    )]
+    Writable { path: String, mode: u32 },
 }
 
 impl Token {
-    pub(super) fn read(path: Option<&Path>) -> Result<Self, TokenError> {
+    #[cfg(test)]
+    fn read(path: Option<&Path>) -> Result<Self, TokenError> {
+        Self::read_with_warning(path).map(|(token, _)| token)
+    }
+
+    /// The token, and a warning if other users can read its file.
+    pub(super) fn read_with_warning(path: Option<&Path>) -> Result<(Self, Option<String>), TokenError> {
         let token = Self { path: path.map(Path::to_owned), value: RwLock::new(None) };
-        token.put(token.read_again()?);
-        Ok(token)
+        let mut new = token.read_again()?;
+        let warning = new.warning.take();
+        token.put(new);
+        Ok((token, warning))
     }
 
     /// Reads the file without applying it.
     pub(super) fn read_again(&self) -> Result<NewToken, TokenError> {
-        let Some(path) = &self.path else { return Ok(NewToken(None)) };
+        let Some(path) = &self.path else { return Ok(NewToken { value: None, warning: None }) };
         let name = || path.display().to_string();
         let mut bytes = Vec::new();
-        File::open(path)
-            // Twice the limit, for spaces around the token.
-            .and_then(|file| file.take(2 * LENGTH_MAX as u64).read_to_end(&mut bytes))
+        let mode = File::open(path)
+            .and_then(|file| {
+                let mode = file.metadata()?.permissions().mode() & 0o7777;
+                // Twice the limit, for spaces around the token.
+                file.take(2 * LENGTH_MAX as u64).read_to_end(&mut bytes).map(|_| mode)
+            })
             .map_err(|error| TokenError::Io { path: name(), error })?;
+        if mode & WRITE_BY_OTHERS != 0 {
+            return Err(TokenError::Writable { path: name(), mode });
+        }
         let value = bytes.trim_ascii();
         let is_fit =
             (LENGTH_MIN..=LENGTH_MAX).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
         if !is_fit {
             return Err(TokenError::Unusable { path: name() });
         }
-        Ok(NewToken(Some(value.into())))
+        let warning = (mode & READ_BY_OTHERS != 0).then(|| {
+            let path = name();
+            format!(
+                "any user can read the token in {path}, whose permissions are {mode:04o}: `chmod 640 {path}`"
+            )
+        });
+        Ok(NewToken { value: Some(value.into()), warning })
     }
 
-    pub(super) fn put(&self, NewToken(value): NewToken) {
+    pub(super) fn put(&self, NewToken { value, .. }: NewToken) {
         *self.value.write().unwrap_or_else(PoisonError::into_inner) = value;
     }
 
@@ -133,6 +168,33 @@ mod tests {
         for text in ["", "two words are no token", "é-is-not-in-the-ascii-set", &"x".repeat(1_025)] {
             std::fs::write(&path, text).expect("written");
             assert!(Token::read(Some(&path)).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn token_file_that_others_can_read_is_reported_and_one_they_can_write_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("token");
+        std::fs::write(&path, "open-sesame-open-sesame").expect("written");
+        for (mode, expected) in [
+            (0o400, ""),
+            (0o600, ""),
+            (0o640, ""),
+            (0o644, "any user can read the token in "),
+            (0o604, "any user can read the token in "),
+            (0o444, "any user can read the token in "),
+            (0o646, "any user can write "),
+            (0o602, "any user can write "),
+        ] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("the own file");
+            let (text, is_refused) = match Token::read_with_warning(Some(&path)) {
+                Ok((_, warning)) => (warning.unwrap_or_default(), false),
+                Err(error) => (error.to_string(), true),
+            };
+            assert!(text.starts_with(expected) && text.is_empty() == expected.is_empty(), "{mode:o}: {text}");
+            assert!(text.is_empty() || text.contains(&format!("{mode:04o}: `chmod 640 ")), "{text}");
+            assert!(!text.contains("sesame"), "{text}");
+            assert_eq!(is_refused, expected.contains("write"), "{mode:o}: {text}");
         }
     }
 }

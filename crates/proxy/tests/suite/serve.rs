@@ -5,6 +5,7 @@ mod faults;
 mod model;
 mod poisoning;
 mod private;
+mod secrets;
 mod slow_clients;
 mod stored;
 mod support;

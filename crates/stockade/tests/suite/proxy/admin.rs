@@ -1,5 +1,7 @@
 //! The admin API: purges, warm-ups, reloads and access.
 
+use std::{fs, os::unix::fs::PermissionsExt};
+
 use serde_json::json;
 
 use super::{Response, Setup, send_request, until};
@@ -105,6 +107,8 @@ fn requests_without_the_token_are_refused() {
     const TOKEN: &str = "open-sesame-open-sesame";
     let sandbox = crate::support::Sandbox::new();
     let token = sandbox.file("token", &format!("{TOKEN}\n"));
+    // Otherwise the proxy warns first.
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("the own file");
     let setup = Setup::start(&["--admin-token-file", &token]);
     let send = |method: &str, path: &str, more: &str| {
         let head = format!(
