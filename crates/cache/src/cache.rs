@@ -9,7 +9,7 @@ use stockade_model::{
 
 use crate::{
     answer::Answer,
-    breaker::BreakerState,
+    breaker::{BreakerPermit, BreakerState},
     engine::{
         Engine, EngineConfig,
         loaded::{Loaded, LoadedFrom},
@@ -25,6 +25,20 @@ use crate::{
     strategy::Strategy,
     tier::InvalidationTarget,
 };
+
+/// The breaker's permission for one call to the source. If it is dropped without a result, the call says nothing about
+/// the source.
+#[derive(Debug)]
+pub struct CallPermit<R: Runtime = Live>(Option<BreakerPermit<R>>);
+
+impl<R: Runtime> CallPermit<R> {
+    /// Records the result of the call.
+    pub fn record_result(self, is_answered: bool) {
+        if let Some(permit) = self.0 {
+            permit.record_result(is_answered);
+        }
+    }
+}
 
 /// A cache with one strategy. Clones share it.
 ///
@@ -277,6 +291,12 @@ where
     #[must_use]
     pub fn breaker_states(&self) -> Vec<(String, BreakerState)> {
         self.engine.breaker_states()
+    }
+
+    /// Asks the breaker for a call to the source that is no load of this cache, such as one whose answer is not stored.
+    /// A refusal is counted as that of a load is.
+    pub fn admit_call(&self, key: &K) -> Result<CallPermit<R>, Error> {
+        self.engine.breaker_permit(key).map(CallPermit)
     }
 
     /// Records all counters with the `metrics` recorder, if the cache was [built](crate::Builder::metrics) for it. This

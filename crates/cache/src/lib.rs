@@ -168,7 +168,7 @@ pub mod tier;
 pub use answer::{Answer, Reason};
 pub use breaker::{Breaker, BreakerState};
 pub use builder::Builder;
-pub use cache::{Cache, Insertion};
+pub use cache::{Cache, CallPermit, Insertion};
 pub use engine::loader::{CacheMode, LoadedValue, Remainder};
 pub use error::{Error, InvalidStrategy};
 pub use freshness::{Lifespan, Refresh};

@@ -107,7 +107,7 @@ where
     }
 
     /// Asks the breaker; `None`: there is no breaker.
-    fn breaker_permit(&self, key: &K) -> Result<Option<BreakerPermit<R>>, Error> {
+    pub(crate) fn breaker_permit(&self, key: &K) -> Result<Option<BreakerPermit<R>>, Error> {
         let Some(breakers) = &self.breakers else { return Ok(None) };
         let breaker_permit = breakers.for_key(key).admit(&self.runtime);
         if breaker_permit.is_none() {
