@@ -24,8 +24,11 @@ const BATCH: u64 = 1_000;
 fn main() -> Result<(), AccessLogError> {
     let records: u64 = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
     for format in [AccessLogFormat::Json, AccessLogFormat::Combined] {
-        let log =
-            AccessLogWriter::start(&config::LogConfig { format, path: Some(PathBuf::from("/dev/null")) })?;
+        let log = AccessLogWriter::start(&config::LogConfig {
+            format,
+            path: Some(PathBuf::from("/dev/null")),
+            masked_query: config::LogConfig::default_mask(),
+        })?;
         let logger = log.logger();
         let record = AccessRecord {
             time: UNIX_EPOCH + Duration::from_secs(1_795_293_042),

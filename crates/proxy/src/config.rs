@@ -103,6 +103,37 @@ pub struct LogConfig {
     pub format: AccessLogFormat,
     /// `None`: standard output.
     pub path: Option<PathBuf>,
+    /// Query parameters whose values are masked, in any case.
+    pub masked_query: Vec<NamePattern>,
+}
+
+impl LogConfig {
+    /// Names of secrets: those of OAuth, of signed URLs and of common APIs.
+    const MASKED: [&str; 18] = [
+        "access_token",
+        "api_key",
+        "apikey",
+        "auth",
+        "client_secret",
+        "id_token",
+        "jwt",
+        "key",
+        "passwd",
+        "password",
+        "refresh_token",
+        "secret",
+        "sig",
+        "signature",
+        "token",
+        "x-amz-security-token",
+        "x-amz-signature",
+        "x-goog-signature",
+    ];
+
+    #[must_use]
+    pub fn default_mask() -> Vec<NamePattern> {
+        Self::MASKED.iter().filter_map(|name| name.parse().ok()).collect()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

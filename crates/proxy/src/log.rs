@@ -13,11 +13,12 @@
 //! their times may differ by 20 ms.
 //!
 //! No bytes of a client can look like another line or field: controls, quotation marks, backslashes and bytes that are
-//! not text are escaped. Long values are cut, with `...` at their end: a line has at most some 16 KiB.
+//! not text are escaped. Secrets in queries are masked. Long values are cut, with `...` at their end: a line has at most some 16 KiB.
 
 mod buffers;
 mod escape;
 mod format;
+mod mask;
 mod output;
 mod record;
 
@@ -63,7 +64,9 @@ pub enum AccessLogError {
 
 impl AccessLogWriter {
     pub fn start(config: &config::LogConfig) -> Result<Self, AccessLogError> {
-        Self::start_with(config.format, LogDestination::from_path(config.path.as_deref()))
+        let writer = Self::start_with(config.format, LogDestination::from_path(config.path.as_deref()))?;
+        writer.buffers.set_mask(config.masked_query.clone());
+        Ok(writer)
     }
 
     fn start_with(
@@ -96,8 +99,9 @@ impl AccessLogWriter {
     }
 
     /// Switches to another format and file, as [`Self::reopen`] does. Requests recorded at the same moment may be
-    /// written to the new file in the old format.
+    /// written to the new file in the old format. The names of secrets apply at once.
     pub fn reconfigure(&self, config: &config::LogConfig) {
+        self.buffers.set_mask(config.masked_query.clone());
         self.buffers.switch_to(LogDestination::from_path(config.path.as_deref()), config.format);
     }
 

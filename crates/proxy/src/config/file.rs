@@ -89,6 +89,10 @@ pub(super) struct LogSection {
     pub(super) format: LogFormat,
     /// File to append to; a reload reopens it. Default: standard output.
     pub(super) path: Option<PathBuf>,
+    /// Query parameters whose values are logged as `***`, in any case: names, or `sess*` for all with that prefix; `["*"]` masks
+    /// all, `[]` none. Default: names such as `token`, `api_key` and `password`.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
+    pub(super) mask_query: Option<Vec<Spanned<String>>>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]

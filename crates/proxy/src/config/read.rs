@@ -151,7 +151,7 @@ fn config(file: ConfigFile, folder: &Path) -> Result<Config, TomlError> {
         hosts: each(&file.hosts, |host: HostPattern| host)?,
         limit,
         shared,
-        log: log(file.log, folder),
+        log: log(file.log, folder)?,
         timeouts: timeouts(&file.timeouts),
         bounds: bounds(&file.bounds),
         origins,
@@ -320,14 +320,19 @@ fn origin_of(name: Option<&Spanned<String>>, at: Span, origins: &[OriginConfig])
     })
 }
 
-fn log(table: LogSection, folder: &Path) -> Option<LogConfig> {
+fn log(table: LogSection, folder: &Path) -> Result<Option<LogConfig>, TomlError> {
+    let masked_query = match table.mask_query {
+        Some(names) => each(&names, |name: NamePattern| name)?,
+        None => LogConfig::default_mask(),
+    };
     let format = match table.format {
         LogFormat::Json => AccessLogFormat::Json,
         LogFormat::Combined => AccessLogFormat::Combined,
-        LogFormat::None => return None,
+        LogFormat::None => return Ok(None),
     };
     let is_file = |path: &PathBuf| path.as_os_str() != "-";
-    Some(LogConfig { format, path: table.path.filter(is_file).map(|path| folder.join(path)) })
+    let path = table.path.filter(is_file).map(|path| folder.join(path));
+    Ok(Some(LogConfig { format, path, masked_query }))
 }
 
 fn timeouts(table: &TimeoutsSection) -> ClientTimeouts {

@@ -4,7 +4,7 @@ use std::{borrow::Cow, cmp::Reverse, fmt, str::FromStr, time::Duration};
 
 use http::HeaderName;
 use memchr::{memchr, memrchr};
-use percent_encoding::percent_decode_str;
+use percent_encoding::{percent_decode, percent_decode_str};
 use stockade_cache::Strategy;
 
 use super::Config;
@@ -154,6 +154,18 @@ impl PathPattern {
 impl NamePattern {
     fn matches(&self, name: &str) -> bool {
         if self.is_prefix { name.starts_with(&self.name) } else { name == self.name }
+    }
+
+    /// `name` may be percent-encoded.
+    pub(crate) fn matches_ignoring_case(&self, name: &[u8]) -> bool {
+        let name = match memchr(b'%', name) {
+            Some(_) => Cow::Owned(percent_decode(name).collect()),
+            None => Cow::Borrowed(name),
+        };
+        let pattern = self.name.as_bytes();
+        let start = name.get(..pattern.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(pattern))
+            && (self.is_prefix || name.len() == pattern.len())
     }
 }
 

@@ -47,6 +47,7 @@ impl Config {
                     Some(AccessLogFormat::Combined) => "combined",
                 },
                 "path": log.as_ref().and_then(|log| log.path.as_ref()),
+                "mask_query": log.as_ref().map(|log| texts(&log.masked_query)),
             },
             "timeouts": {
                 "head": time(timeouts.head),

@@ -36,7 +36,14 @@ fn minimal_file_has_an_origin_and_defaults() {
     assert_eq!(config.listen, ["127.0.0.1:8080".parse().unwrap()]);
     assert_eq!(config.limit, Limit::bytes(256 << 20));
     assert_eq!((config.timeouts, config.bounds), (ClientTimeouts::default(), ClientBounds::default()));
-    assert_eq!(config.log, Some(LogConfig { format: AccessLogFormat::Json, path: None }));
+    assert_eq!(
+        config.log,
+        Some(LogConfig {
+            format: AccessLogFormat::Json,
+            path: None,
+            masked_query: LogConfig::default_mask()
+        })
+    );
     let [route] = config.routes.as_slice() else { panic!("{:?}", config.routes) };
     assert_eq!((route.name.as_str(), route.origin, route.ttl, route.ttl_default), ("/*", 0, None, None));
     assert_eq!(route.strategy, Strategy::preset("breaker").unwrap());

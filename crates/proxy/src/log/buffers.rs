@@ -1,6 +1,7 @@
 //! Lines between the serving threads and the writer thread.
 
 use std::{
+    borrow::Cow,
     cell::Cell,
     mem,
     sync::{
@@ -11,12 +12,16 @@ use std::{
     time::Duration,
 };
 
+use arc_swap::ArcSwap;
+use memchr::memchr;
+
 use super::{
     format::{TimestampCache, append_combined, append_json},
+    mask::mask_query,
     output::{LogDestination, LogOutput},
     record::AccessRecord,
 };
-use crate::config::AccessLogFormat;
+use crate::config::{AccessLogFormat, NamePattern};
 
 /// How long the writer lets lines gather.
 const GATHER_TIME: Duration = Duration::from_millis(20);
@@ -29,6 +34,8 @@ const URGENT_BYTES: usize = 128 << 10;
 pub(super) struct LineBuffers {
     buffers: [Mutex<LineBuffer>; BUFFERS],
     format: AtomicU8,
+    /// The parameters whose values are masked.
+    mask: ArcSwap<Vec<NamePattern>>,
     /// The writer has been notified of lines or commands.
     has_work: AtomicBool,
     /// The writer must not let lines gather.
@@ -75,6 +82,7 @@ impl LineBuffers {
             buffers: [const { Mutex::new(LineBuffer { lines: Vec::new(), times: TimestampCache::EMPTY }) };
                 BUFFERS],
             format: AtomicU8::new(0),
+            mask: ArcSwap::default(),
             has_work: AtomicBool::new(false),
             is_urgent: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
@@ -96,11 +104,31 @@ impl LineBuffers {
         self.format.store(u8::from(format == AccessLogFormat::Combined), Ordering::Relaxed);
     }
 
+    pub(super) fn set_mask(&self, names: Vec<NamePattern>) {
+        self.mask.store(names.into());
+    }
+
     pub(super) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
     pub(super) fn record(&self, record: &AccessRecord<'_>) {
+        let referer = record.referer.unwrap_or_default();
+        if memchr(b'?', record.target.as_bytes()).or_else(|| memchr(b'?', referer)).is_none() {
+            return self.append(record);
+        }
+        let names = self.mask.load();
+        let masked = mask_query(record.target.as_bytes(), &names);
+        let target = match &masked {
+            Cow::Borrowed(_) => record.target.into(),
+            Cow::Owned(masked) => String::from_utf8_lossy(masked),
+        };
+        let referer = mask_query(referer, &names);
+        let referer = record.referer.map(|_| &*referer);
+        self.append(&AccessRecord { target: &target, referer, ..*record });
+    }
+
+    fn append(&self, record: &AccessRecord<'_>) {
         let mut buffer = lock(&self.buffers[buffer_index()]);
         let LineBuffer { lines, times } = &mut *buffer;
         let before = lines.len();

@@ -321,7 +321,11 @@ fn a_blocked_output_does_not_block_requests() {
 fn reopen_creates_a_file_that_was_moved_away() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let path = folder.path().join("access.log");
-    let config = config::LogConfig { format: AccessLogFormat::Combined, path: Some(path.clone()) };
+    let config = config::LogConfig {
+        format: AccessLogFormat::Combined,
+        path: Some(path.clone()),
+        masked_query: Vec::new(),
+    };
     let log = AccessLogWriter::start(&config).expect("a writable file");
     log.logger().record(&record("/old"));
     fs::rename(&path, folder.path().join("access.log.1")).expect("the file exists");
@@ -334,6 +338,7 @@ fn reopen_creates_a_file_that_was_moved_away() {
     let unwritable = config::LogConfig {
         format: AccessLogFormat::Json,
         path: Some(folder.path().join("none/access.log")),
+        masked_query: Vec::new(),
     };
     log.reconfigure(&unwritable);
     drop(log);

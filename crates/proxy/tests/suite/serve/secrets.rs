@@ -1,6 +1,6 @@
-//! Secrets of operators: the token's file.
+//! Secrets of clients and operators: in the access log, and in the token's file.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use stockade_proxy::{config::Config, server::ProxyServer};
 
@@ -14,6 +14,48 @@ async fn start(origin: &Origin, settings: &str) -> ProxyServer {
     let config = Config::parse("test.toml", &text).unwrap_or_else(|error| panic!("{error:?}\n{text}"));
     let again = config.clone();
     ProxyServer::start(config, Box::new(move || Ok(again.clone()))).await.expect("a proxy")
+}
+
+/// The log once it has this many lines.
+async fn lines_of(path: &Path, count: usize) -> String {
+    let read = || fs::read_to_string(path).unwrap_or_default();
+    until(|| read().lines().count() >= count).await;
+    read()
+}
+
+#[tokio::test]
+async fn secrets_in_queries_are_not_logged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let origin = Origin::responding(|received| good(received.target().as_bytes())).await;
+    for (number, (setting, url, referer)) in [
+        ("", "/a?b=1&Token=***&api_key=***", "https://a/?password=***&c=sesame"),
+        (
+            "mask_query = [\"b\"]",
+            "/a?b=***&Token=sesame&api_key=sesame",
+            "https://a/?password=sesame&c=sesame",
+        ),
+        ("mask_query = [\"*\"]", "/a?b=***&Token=***&api_key=***", "https://a/?password=***&c=***"),
+        ("mask_query = []", "/a?b=1&Token=sesame&api_key=sesame", "https://a/?password=sesame&c=sesame"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for format in ["json", "combined"] {
+            let path = folder.path().join(format!("{format}-{number}.log"));
+            let log = format!("[log]\nformat = \"{format}\"\npath = \"{}\"\n{setting}\n", path.display());
+            let proxy = start(&origin, &log).await;
+            let fields = ["Referer: https://a/?password=sesame&c=sesame"];
+            let answer = send(&proxy, "GET", "/a?b=1&Token=sesame&api_key=sesame", &fields).await;
+            // The origin gets what the client sent.
+            answer.assert_body(b"/a?b=1&Token=sesame&api_key=sesame");
+            let text = lines_of(&path, 1).await;
+            assert!(
+                text.contains(&format!("{url} ")) || text.contains(&format!("\"{url}\"")),
+                "{setting} {text}"
+            );
+            assert!(text.contains(&format!("\"{referer}\"")), "{setting} {text}");
+        }
+    }
 }
 
 #[tokio::test]
