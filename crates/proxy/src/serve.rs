@@ -9,6 +9,9 @@
 //!    `-- other methods -> origin; invalidates the URLs that it may change -----> pass through
 //! ```
 //!
+//! All of them ask the route's breaker, except for the methods that [may not be
+//! refused](crate::policy::invalidate::passes_breaker).
+//!
 //! A load ([`fetch`]) runs as its own task. [`receiver`] reads the origin's body into a [`spool`], from which all waiting
 //! requests read along.
 

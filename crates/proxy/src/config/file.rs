@@ -246,6 +246,17 @@ pub(super) struct RouteSection {
     /// Query parameters to ignore and not to forward, such as `["utm_*", "fbclid"]`.
     #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub(super) ignore_query: Vec<Spanned<String>>,
+    /// `Cache-Control` and `Pragma` of requests: "obey" or "ignore". Default: "obey".
+    pub(super) client_directives: ClientDirectivesName,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
+pub(super) enum ClientDirectivesName {
+    #[default]
+    Obey,
+    Ignore,
 }
 
 macro_rules! counts {

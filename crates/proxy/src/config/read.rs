@@ -27,10 +27,10 @@ use super::{
     AccessLogFormat, AdminConfig, ClientBounds, ClientTimeouts, Config, ConfigError, FileError, FlagError,
     Flags, LogConfig, OriginConfig, OriginKind, RouteConfig, SharedTierUrl, TlsFiles,
     file::{
-        AdminHost, AdminSection, BoundsSection, ConfigFile, HeaderFieldName, LogFormat, LogSection,
-        RouteSection, SocketAddress, TimeoutsSection,
+        AdminHost, AdminSection, BoundsSection, ClientDirectivesName, ConfigFile, HeaderFieldName, LogFormat,
+        LogSection, RouteSection, SocketAddress, TimeoutsSection,
     },
-    route::{HostPattern, NamePattern, PathPattern},
+    route::{ClientDirectives, HostPattern, NamePattern, PathPattern},
 };
 
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -296,6 +296,10 @@ fn route(
         strategy,
         tag_headers,
         ignored_query: each(&table.ignore_query, |name: NamePattern| name)?,
+        client_directives: match table.client_directives {
+            ClientDirectivesName::Obey => ClientDirectives::Obey,
+            ClientDirectivesName::Ignore => ClientDirectives::Ignore,
+        },
     })
 }
 

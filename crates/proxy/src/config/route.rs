@@ -29,6 +29,16 @@ pub struct RouteConfig {
     pub tag_headers: Vec<HeaderName>,
     /// Query parameters that are neither part of the key nor forwarded.
     pub ignored_query: Vec<NamePattern>,
+    pub client_directives: ClientDirectives,
+}
+
+/// What `Cache-Control` and `Pragma` of requests change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientDirectives {
+    /// RFC 9111, 5.2.1: a client can have a response loaded anew, or not stored.
+    #[default]
+    Obey,
+    Ignore,
 }
 
 /// A host, or `*.example.org` for all below it. Ports are ignored.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use stockade_cache::{Breaker, EvictionOrder, Fetch, Limit, Refresh, StoreMode, Strategy, Writer};
 
-use super::{AccessLogFormat, Config, OriginConfig, OriginKind, RouteConfig};
+use super::{AccessLogFormat, ClientDirectives, Config, OriginConfig, OriginKind, RouteConfig};
 use crate::upstream::HostHeader;
 
 impl Config {
@@ -80,6 +80,7 @@ impl Config {
             ttl_default,
             tag_headers,
             ignored_query,
+            client_directives,
         } = route;
         json!({
             "host": host.as_ref().map(ToString::to_string),
@@ -90,6 +91,10 @@ impl Config {
             "negative_ttl": strategy.negative_ttl.map(time),
             "tag_headers": texts(tag_headers),
             "ignore_query": texts(ignored_query),
+            "client_directives": match client_directives {
+                ClientDirectives::Obey => "obey",
+                ClientDirectives::Ignore => "ignore",
+            },
             "cache": strategy_shown(strategy),
         })
     }

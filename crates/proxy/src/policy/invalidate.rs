@@ -15,6 +15,14 @@ pub fn is_safe(method: &Method) -> bool {
         || matches!(method.as_str(), "PRI" | "PROPFIND" | "QUERY" | "REPORT" | "SEARCH")
 }
 
+/// True for methods whose requests the route's breaker may refuse: the safe ones, for which the client can have a stale
+/// answer or come back. An unsafe request would be lost, and nobody but the origin can answer it; its failure may also be
+/// its own content's, so it is no evidence. A browser sends OPTIONS before an unsafe request of another site.
+#[must_use]
+pub fn passes_breaker(method: &Method) -> bool {
+    is_safe(method) && *method != Method::OPTIONS
+}
+
 /// The keys that a successful response to an unsafe method invalidates: its target, and `Location` and `Content-Location`
 /// of the same origin.
 ///
@@ -72,6 +80,21 @@ mod tests {
         }
         for method in ["GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "QUERY"] {
             assert!(invalidated_paths(method, 200, &[(LOCATION, "/b")]).is_empty(), "{method}");
+        }
+    }
+
+    #[test]
+    fn breaker_refuses_safe_methods_except_options() {
+        for (method, passes) in [
+            ("GET", true),
+            ("HEAD", true),
+            ("PROPFIND", true),
+            ("OPTIONS", false),
+            ("POST", false),
+            ("DELETE", false),
+            ("UNKNOWN", false),
+        ] {
+            assert_eq!(passes_breaker(&Method::from_bytes(method.as_bytes()).unwrap()), passes, "{method}");
         }
     }
 

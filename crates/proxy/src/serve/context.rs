@@ -20,6 +20,7 @@ use super::{
     runtime::system_now,
 };
 use crate::{
+    config::ClientDirectives,
     frontend::ConnectionInfo,
     log::OriginResult,
     policy::{
@@ -112,6 +113,7 @@ pub struct RequestContext {
     /// Without hop-by-hop and override fields, and with `X-Forwarded-For`.
     pub headers: HeaderMap,
     pub key: CacheKey,
+    /// Empty if the route ignores them.
     pub directives: RequestDirectives,
     pub peer: ConnectionInfo,
     pub route: Arc<Route>,
@@ -154,7 +156,10 @@ impl RequestContext {
         if let Ok(address) = HeaderValue::from_str(&peer.remote.ip().to_string()) {
             headers.insert(X_FORWARDED_FOR, address);
         }
-        let directives = RequestDirectives::read(&headers);
+        let directives = match route.config.client_directives {
+            ClientDirectives::Obey => RequestDirectives::read(&headers),
+            ClientDirectives::Ignore => RequestDirectives::default(),
+        };
         Self { method, version, headers, key, directives, peer, route, private: Mutex::default() }
     }
 

@@ -1,19 +1,19 @@
 //! GET and HEAD: looks the response up in the cache, and loads it if necessary.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use http::{Method, StatusCode};
 use http_body_util::Empty;
-use stockade_cache::{Answer, CacheMode, Error, Invalidation, Lifespan, Reason};
+use stockade_cache::{Answer, CacheMode, CallPermit, Error, Invalidation, Lifespan, Reason};
 use stockade_model::{outcome::Outcome, time::Runtime};
 
 use super::{
     context::RequestContext,
-    fetch::{freshened_by_head, load},
-    passthrough::{forward, pass_through},
+    fetch::{OriginFailure, freshened_by_head, load},
+    passthrough::{BreakerVerdict, forward, forward_admitted, pass_through},
     reply::{NotServable, Reply, SelectedResponse, cache_status},
     runtime::LocalRuntime,
-    stored::{CacheEntry, EntryKey, StoredResponse},
+    stored::{CacheEntry, EntryKey, LoadedEntry, StoredResponse},
 };
 use crate::{
     frontend::ClientBody,
@@ -206,12 +206,16 @@ async fn load_uncoalesced(context: &Arc<RequestContext>, entry_key: EntryKey, fo
         return pass_through(private, CacheStatus::forwarded(Outcome::Miss, forward));
     }
     let entry_key = variant_key(context, &entry_key).unwrap_or(entry_key);
+    let permit = match context.route.cache.admit_call(&entry_key) {
+        Ok(permit) => permit,
+        Err(refused) => return error_reply(context, &refused, forward),
+    };
     let (load_context, load_key) = (Arc::clone(context), entry_key.clone());
     let answer = context
         .route
         .uncoalesced
         .get_streaming(entry_key.clone(), CacheMode::Reload, |reservation| {
-            load(load_context, load_key, reservation)
+            counted(permit, load(load_context, load_key, reservation))
         })
         .await;
     match answer {
@@ -239,6 +243,34 @@ async fn load_uncoalesced(context: &Arc<RequestContext>, entry_key: EntryKey, fo
             Some(private) => pass_through(private, CacheStatus::forwarded(Outcome::Miss, forward)),
             None => error_reply(context, &Error::LeaderLost, forward),
         },
+    }
+}
+
+/// Runs a load, and tells the breaker its result. A load that is dropped has passed its deadline.
+async fn counted<F>(permit: CallPermit<LocalRuntime>, load: F) -> Result<LoadedEntry, OriginFailure>
+where
+    F: Future<Output = Result<LoadedEntry, OriginFailure>>,
+{
+    let mut permit = PendingPermit(Some(permit));
+    let result = load.await;
+    if let Some(permit) = permit.0.take() {
+        match &result {
+            Ok(loaded) if !loaded.is_from_source => drop(permit),
+            Ok(loaded) => permit.record_result(!loaded.is_failure),
+            Err(_) => permit.record_result(false),
+        }
+    }
+    result
+}
+
+/// Records a failure if it is dropped.
+struct PendingPermit(Option<CallPermit<LocalRuntime>>);
+
+impl Drop for PendingPermit {
+    fn drop(&mut self) {
+        if let Some(permit) = self.0.take() {
+            permit.record_result(false);
+        }
     }
 }
 
@@ -276,8 +308,8 @@ pub async fn serve_head(context: &Arc<RequestContext>, body: ClientBody) -> Repl
         entry_key.variant = Some(Arc::new(stored.vary.selecting(&context.headers)));
         found = context.route.cache.peek(&entry_key);
     }
-    let Some((stored, resident, is_fresh)) = found.and_then(|found| match found.value {
-        CacheEntry::Response(stored) => Some((stored, found.age, !found.fresh_for.is_zero())),
+    let Some((stored, found)) = found.and_then(|found| match &found.value {
+        CacheEntry::Response(stored) => Some((Arc::clone(stored), found)),
         CacheEntry::Uncacheable(_) | CacheEntry::OtherVariant(_) => None,
     }) else {
         if context.directives.only_if_cached {
@@ -285,9 +317,10 @@ pub async fn serve_head(context: &Arc<RequestContext>, body: ClientBody) -> Repl
         }
         return forward(context, body, Forward::UriMiss).await;
     };
+    let resident = found.age;
     let age = stored.freshness.age(resident);
     let acceptance = acceptance(&context.directives, &stored.freshness, age, stored.lifetime());
-    if acceptance == Acceptance::Stale || acceptance == Acceptance::Fresh && is_fresh {
+    if acceptance == Acceptance::Stale || acceptance == Acceptance::Fresh && !found.fresh_for.is_zero() {
         let outcome = if acceptance == Acceptance::Fresh { Outcome::Hit } else { Outcome::Stale };
         let cache_status = CacheStatus::stored(outcome, stored.ttl_s(resident));
         let selected = SelectedResponse { stored: &stored, resident, cache_status };
@@ -296,7 +329,15 @@ pub async fn serve_head(context: &Arc<RequestContext>, body: ClientBody) -> Repl
     if context.directives.only_if_cached {
         return not_stored();
     }
-    let reply = forward(context, body, Forward::Stale).await;
+    let reply = match BreakerVerdict::of(context, &body) {
+        Ok(verdict) => forward_admitted(context, body, Forward::Stale, verdict).await,
+        Err(_) if context.directives.is_empty() && !found.servable_for.is_zero() => {
+            let cache_status = CacheStatus::stored(Outcome::Fallback, stored.ttl_s(resident).min(-1));
+            let selected = SelectedResponse { stored: &stored, resident, cache_status };
+            return reply_or_forward(context, &selected).await;
+        }
+        Err(refused) => return Reply::error(context, &refused, Forward::Stale),
+    };
     let (response, length) = (&reply.response, stored.body.length().unwrap_or(0));
     let effect = conditional::head_effect(
         stored.status,

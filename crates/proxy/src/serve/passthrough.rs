@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use http::{Response, StatusCode, Version};
-use stockade_cache::Invalidation;
+use stockade_cache::{CallPermit, Error, Invalidation};
 use stockade_model::outcome::Outcome;
 
 use super::{
     context::{RequestContext, pseudonym},
+    fetch::is_failure,
     fetched_body::FetchedBody,
     origin::RequestBody,
     reply::Reply,
     reply_body::ReplyBody,
     router::Router,
-    runtime::system_now,
+    runtime::{LocalRuntime, system_now},
     stored::{ResponseCache, url_tag},
 };
 use crate::{
@@ -22,15 +23,50 @@ use crate::{
     policy::{
         cache_status::{CacheStatus, Forward},
         hop,
-        invalidate::invalidated,
+        invalidate::{invalidated, passes_breaker},
         key::CacheKey,
     },
 };
 
-/// Forwards the client's request as it is.
+/// Forwards the client's request as it is, unless the route's breaker refuses it.
 pub async fn forward<B: RequestBody>(context: &Arc<RequestContext>, body: B, forward: Forward) -> Reply {
+    match BreakerVerdict::of(context, &body) {
+        Ok(verdict) => forward_admitted(context, body, forward, verdict).await,
+        Err(refused) => Reply::error(context, &refused, forward),
+    }
+}
+
+/// The breaker's answer to a request that is not a load.
+pub enum BreakerVerdict {
+    Admitted(CallPermit<LocalRuntime>),
+    /// The breaker does not apply, or the result of the request would be no evidence.
+    Uncounted,
+}
+
+impl BreakerVerdict {
+    pub fn of<B: RequestBody>(context: &RequestContext, body: &B) -> Result<Self, Error> {
+        if !passes_breaker(&context.method) {
+            return Ok(Self::Uncounted);
+        }
+        let permit = context.route.cache.admit_call(&context.key.clone().into())?;
+        // A client can take any time to send a body: its request must not hold the place of a probe.
+        Ok(if body.is_end_stream() { Self::Admitted(permit) } else { Self::Uncounted })
+    }
+}
+
+/// Forwards a request that the breaker has admitted, and tells it the result.
+pub async fn forward_admitted<B: RequestBody>(
+    context: &Arc<RequestContext>,
+    body: B,
+    forward: Forward,
+    verdict: BreakerVerdict,
+) -> Reply {
     let request = context.origin_request(context.method.clone(), context.forward_headers(), body);
-    let response = match context.send(request).await {
+    let result = context.send(request).await;
+    if let BreakerVerdict::Admitted(permit) = verdict {
+        permit.record_result(result.as_ref().is_ok_and(|response| !is_failure(response.status())));
+    }
+    let response = match result {
         Ok(mut response) => {
             hop::strip(response.headers_mut());
             response

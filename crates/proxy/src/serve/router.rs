@@ -32,7 +32,7 @@ pub struct Route {
     pub origin: Arc<OriginClient>,
     /// The cache under the route's strategy.
     pub cache: ResponseCache,
-    /// The same entries for responses that are not shared: without coalescing and breaker.
+    /// The same entries for responses that are not shared: without coalescing. Its loads ask the breaker of `cache`.
     pub uncoalesced: ResponseCache,
     /// Larger bodies are not stored.
     pub body_bytes_max: usize,

@@ -1,5 +1,6 @@
 //! The proxy as a whole, with real bytes on both sides.
 
+mod bypass;
 mod coalescing;
 mod faults;
 mod model;

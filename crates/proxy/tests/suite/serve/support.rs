@@ -411,6 +411,13 @@ pub async fn until(condition: impl Fn() -> bool) {
     .await;
 }
 
+/// Yields until this much time has passed.
+pub async fn elapse(time: Duration) {
+    let clock = Live::new();
+    let end = clock.now() + time;
+    until(|| clock.now() >= end).await;
+}
+
 /// An HTTP/2 client connection.
 pub struct Http2(h2::client::SendRequest<bytes::Bytes>);
 
