@@ -47,7 +47,7 @@ pub use self::{
     error::{ConfigError, FileError},
     flags::{FlagError, Flags},
     origin::{HealthConfig, HttpOrigin, OriginConfig, OriginKind, OriginTimeouts, ProbeConfig},
-    route::{ClientDirectives, HostPattern, NamePattern, PathPattern, RouteConfig},
+    route::{ClientDirectives, HostPattern, NamePattern, PathPattern, RouteConfig, UnsafeInvalidation},
     tier::SharedTierUrl,
 };
 #[cfg(feature = "schema")]

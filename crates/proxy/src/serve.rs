@@ -18,6 +18,7 @@
 pub mod context;
 pub mod counts;
 pub mod entry_codec;
+mod fallback_copy;
 pub mod fetch;
 pub mod fetched_body;
 mod lookup;

@@ -248,6 +248,9 @@ pub(super) struct RouteSection {
     pub(super) ignore_query: Vec<Spanned<String>>,
     /// `Cache-Control` and `Pragma` of requests: "obey" or "ignore". Default: "obey".
     pub(super) client_directives: ClientDirectivesName,
+    /// Stored answers of a URL after a successful POST, PUT, PATCH or DELETE: "fallback" (load a new one, and serve the old one
+    /// if that fails), "remove" or "none". Default: "fallback".
+    pub(super) invalidate_on_unsafe: UnsafeInvalidationName,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -257,6 +260,16 @@ pub(super) enum ClientDirectivesName {
     #[default]
     Obey,
     Ignore,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
+pub(super) enum UnsafeInvalidationName {
+    #[default]
+    Fallback,
+    Remove,
+    None,
 }
 
 macro_rules! counts {

@@ -28,9 +28,9 @@ use super::{
     Flags, LogConfig, OriginConfig, OriginKind, RouteConfig, SharedTierUrl, TlsFiles,
     file::{
         AdminHost, AdminSection, BoundsSection, ClientDirectivesName, ConfigFile, HeaderFieldName, LogFormat,
-        LogSection, RouteSection, SocketAddress, TimeoutsSection,
+        LogSection, RouteSection, SocketAddress, TimeoutsSection, UnsafeInvalidationName,
     },
-    route::{ClientDirectives, HostPattern, NamePattern, PathPattern},
+    route::{ClientDirectives, HostPattern, NamePattern, PathPattern, UnsafeInvalidation},
 };
 
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -299,6 +299,11 @@ fn route(
         client_directives: match table.client_directives {
             ClientDirectivesName::Obey => ClientDirectives::Obey,
             ClientDirectivesName::Ignore => ClientDirectives::Ignore,
+        },
+        unsafe_invalidation: match table.invalidate_on_unsafe {
+            UnsafeInvalidationName::Fallback => UnsafeInvalidation::Fallback,
+            UnsafeInvalidationName::Remove => UnsafeInvalidation::Remove,
+            UnsafeInvalidationName::None => UnsafeInvalidation::None,
         },
     })
 }

@@ -30,6 +30,7 @@ pub struct RouteConfig {
     /// Query parameters that are neither part of the key nor forwarded.
     pub ignored_query: Vec<NamePattern>,
     pub client_directives: ClientDirectives,
+    pub unsafe_invalidation: UnsafeInvalidation,
 }
 
 /// What `Cache-Control` and `Pragma` of requests change.
@@ -39,6 +40,17 @@ pub enum ClientDirectives {
     #[default]
     Obey,
     Ignore,
+}
+
+/// What a successful request with an unsafe method does to the stored responses of the URLs that it may change
+/// (RFC 9111, 4.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnsafeInvalidation {
+    /// They are removed, except for a copy that answers if the load of a new one fails.
+    #[default]
+    Fallback,
+    Remove,
+    None,
 }
 
 /// A host, or `*.example.org` for all below it. Ports are ignored.

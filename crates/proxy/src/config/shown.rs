@@ -5,7 +5,9 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use stockade_cache::{Breaker, EvictionOrder, Fetch, Limit, Refresh, StoreMode, Strategy, Writer};
 
-use super::{AccessLogFormat, ClientDirectives, Config, OriginConfig, OriginKind, RouteConfig};
+use super::{
+    AccessLogFormat, ClientDirectives, Config, OriginConfig, OriginKind, RouteConfig, UnsafeInvalidation,
+};
 use crate::upstream::HostHeader;
 
 impl Config {
@@ -81,6 +83,7 @@ impl Config {
             tag_headers,
             ignored_query,
             client_directives,
+            unsafe_invalidation,
         } = route;
         json!({
             "host": host.as_ref().map(ToString::to_string),
@@ -94,6 +97,11 @@ impl Config {
             "client_directives": match client_directives {
                 ClientDirectives::Obey => "obey",
                 ClientDirectives::Ignore => "ignore",
+            },
+            "invalidate_on_unsafe": match unsafe_invalidation {
+                UnsafeInvalidation::Fallback => "fallback",
+                UnsafeInvalidation::Remove => "remove",
+                UnsafeInvalidation::None => "none",
             },
             "cache": strategy_shown(strategy),
         })

@@ -70,6 +70,7 @@ fn routes_override_the_shared_cache_block() {
         cache.strategy = "swr"
         tag_headers = ["X-Tags"]
         client_directives = "ignore"
+        invalidate_on_unsafe = "none"
         ignore_query = ["utm_*", "fbclid"]
         "#,
     ));
@@ -84,8 +85,14 @@ fn routes_override_the_shared_cache_block() {
     assert_eq!(live.strategy, Strategy::preset("swr").unwrap());
     assert_eq!((live.ttl, live.ttl_default), (Some(Duration::from_secs(1)), Some(Duration::from_secs(2))));
     assert_eq!(live.tag_headers, ["x-tags"]);
-    assert_eq!(news.client_directives, ClientDirectives::Obey);
-    assert_eq!(live.client_directives, ClientDirectives::Ignore);
+    assert_eq!(
+        (news.client_directives, news.unsafe_invalidation),
+        (ClientDirectives::Obey, UnsafeInvalidation::Fallback)
+    );
+    assert_eq!(
+        (live.client_directives, live.unsafe_invalidation),
+        (ClientDirectives::Ignore, UnsafeInvalidation::None)
+    );
     assert_eq!(live.cache_target("/a?utm_source=x&b=1&fbclid=2&c"), "/a?b=1&c");
     assert_eq!(live.cache_target("/a?utm%5Fsource=x"), "/a");
     assert_eq!(live.cache_target("/a?b=1&&utm=2"), "/a?b=1&&utm=2");

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use super::{
     context::RequestContext,
+    fallback_copy,
     fetched_body::FetchedBody,
     origin::OriginError,
     receiver::{BodyChunks, BodyReceiver, CHUNK_BYTES, LimitedBody, ReceivedBody, StoreTarget, read_limited},
@@ -414,6 +415,7 @@ impl OriginFetch {
         if is_small && chunks.read_available(&mut body).await.map_err(OriginFailure::Truncated)? {
             let stored = head.into_stored(chunks.into_body(), lifespan);
             let entry = CacheEntry::Response(Arc::new(stored));
+            fallback_copy::remove(&self.context);
             return Ok(LoadedEntry { reservation: Some(reservation), ..LoadedEntry::complete(entry) });
         }
         let (spool, writer) = Spool::new(length.map(|length| length as u64));
@@ -434,9 +436,11 @@ impl OriginFetch {
         if !is_reserved {
             return Ok(LoadedEntry::transient(entry));
         }
+        let context = Arc::clone(&self.context);
         let remainder = async move {
             match received.await {
                 Ok(Ok(ReceivedBody::Whole(body, reservation))) => {
+                    fallback_copy::remove(&context);
                     Ok((CacheEntry::Response(Arc::new(spooled.with_body(body))), reservation))
                 }
                 Ok(Ok(ReceivedBody::TooLarge(reservation))) => {

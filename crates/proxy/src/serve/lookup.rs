@@ -9,6 +9,7 @@ use stockade_model::{outcome::Outcome, time::Runtime};
 
 use super::{
     context::RequestContext,
+    fallback_copy,
     fetch::{OriginFailure, freshened_by_head, load},
     passthrough::{BreakerVerdict, forward, forward_admitted, pass_through},
     reply::{NotServable, Reply, SelectedResponse, cache_status},
@@ -274,8 +275,12 @@ impl Drop for PendingPermit {
     }
 }
 
-/// The origin's error response to this request alone, if there is one; otherwise the proxy's own.
+/// A response that an unsafe request has invalidated; without one the origin's error response to this request alone;
+/// otherwise the proxy's own.
 fn error_reply(context: &RequestContext, error: &Error, forward: Forward) -> Reply {
+    if let Some(reply) = fallback_copy::reply(context, error, forward) {
+        return reply;
+    }
     match context.take_private_response() {
         Some(private) => pass_through(private, CacheStatus::forwarded(Outcome::Error, forward)),
         None => Reply::error(context, error, forward),

@@ -9,6 +9,7 @@ use stockade_model::outcome::Outcome;
 
 use super::{
     context::{RequestContext, pseudonym},
+    fallback_copy::invalidate_to_copy,
     fetch::is_failure,
     fetched_body::FetchedBody,
     origin::RequestBody,
@@ -19,6 +20,7 @@ use super::{
     stored::{ResponseCache, url_tag},
 };
 use crate::{
+    config::UnsafeInvalidation,
     frontend::ClientBody,
     policy::{
         cache_status::{CacheStatus, Forward},
@@ -113,7 +115,14 @@ async fn forward_and_invalidate(
     let response = &reply.response;
     for key in invalidated(&context.method, &context.key, response.status(), response.headers()) {
         // The URL may belong to another route.
-        invalidate_url(&context.route.cache, router.load().cache_key(key), Invalidation::Hard);
+        let (router, cache) = (router.load(), &context.route.cache);
+        let how = router.route_of(&key).map(|route| route.unsafe_invalidation).unwrap_or_default();
+        let key = router.cache_key(key);
+        match how {
+            UnsafeInvalidation::Fallback => invalidate_to_copy(cache, key),
+            UnsafeInvalidation::Remove => drop(invalidate_url(cache, key, Invalidation::Hard)),
+            UnsafeInvalidation::None => {}
+        }
     }
     reply
 }

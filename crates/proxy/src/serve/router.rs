@@ -274,10 +274,15 @@ impl Router {
     /// The cache key of a URL, without the query parameters that its route ignores.
     #[must_use]
     pub fn cache_key(&self, key: CacheKey) -> CacheKey {
-        match self.config.route(key.authority(), key.path()) {
+        match self.route_of(&key) {
             Some(route) => route_key(route, key),
             None => key,
         }
+    }
+
+    #[must_use]
+    pub fn route_of(&self, key: &CacheKey) -> Option<&config::RouteConfig> {
+        self.config.route(key.authority(), key.path())
     }
 }
 

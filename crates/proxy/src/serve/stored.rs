@@ -42,6 +42,13 @@ impl EntryKey {
         // No request selects it: encoded selecting values start with a 0 or 1.
         Self { key: key.clone(), variant: Some(Arc::new(SelectingValues::from_bytes(b"credentials"))) }
     }
+
+    /// The key of the response that an unsafe request has invalidated and that no load has replaced.
+    #[must_use]
+    pub fn fallback_copy(key: &CacheKey) -> Self {
+        // No request selects it either.
+        Self { key: key.clone(), variant: Some(Arc::new(SelectingValues::from_bytes(b"fallback"))) }
+    }
 }
 
 impl From<CacheKey> for EntryKey {

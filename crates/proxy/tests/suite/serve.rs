@@ -3,6 +3,7 @@
 mod bypass;
 mod coalescing;
 mod faults;
+mod invalidation;
 mod model;
 mod poisoning;
 mod private;

@@ -101,10 +101,14 @@ fn body(document: Document, language: &str, version: u32) -> String {
     format!("{} in {language}, version {version}", path(document))
 }
 
-/// The stored version of each document and language.
 #[derive(Default)]
 struct Model {
+    /// The stored version of each document and language.
     stored: BTreeMap<(Document, u8), u32>,
+    /// The language that is stored under the URL alone: the first one.
+    first: BTreeMap<Document, u8>,
+    /// The language and version that a PUT has invalidated.
+    copies: BTreeMap<Document, (u8, u32)>,
 }
 
 impl Model {
@@ -115,14 +119,28 @@ impl Model {
         match (document.0, stored) {
             (Kind::Fresh, Some(version)) => (200, version, "hit"),
             (Kind::Stale, Some(version)) if truth.fails => (200, version, "fallback"),
-            _ if truth.fails => (503, 0, "error"),
+            _ if truth.fails => match self.copies.get(&document) {
+                Some((copied, version)) if *copied == language => (200, *version, "fallback"),
+                _ => (503, 0, "error"),
+            },
             (kind, _) => {
                 if kind != Kind::Private {
                     self.stored.insert((document, language), current);
+                    self.first.entry(document).or_insert(language);
+                    if self.copies.get(&document).is_some_and(|(copied, _)| *copied == language) {
+                        self.copies.remove(&document);
+                    }
                 }
                 (200, current, "miss")
             }
         }
+    }
+
+    fn put(&mut self, document: Document) {
+        if let Some(language) = self.first.remove(&document) {
+            self.copies.insert(document, (language, self.stored[&(document, language)]));
+        }
+        self.stored.retain(|(one, _), _| *one != document);
     }
 }
 
@@ -172,7 +190,7 @@ async fn run(steps: Vec<Step>) {
                 let fails = truth.lock().unwrap_or_else(PoisonError::into_inner).fails;
                 assert_eq!(answer.status(), if fails { 503 } else { 200 }, "{number} {step:?}");
                 if !fails {
-                    model.stored.retain(|(one, _), _| *one != document);
+                    model.put(document);
                 }
             }
             Step::Change(document) => {
