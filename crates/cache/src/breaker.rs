@@ -9,18 +9,32 @@
 //! ```
 //!
 //! Only the loads of leaders pass the breaker. A not-found is a success. The result of a load that started before the last change
-//! of state is not counted. [`Circuit`] is the pure state machine; [`Breakers`] holds one behind a lock for each
-//! route.
+//! of state is not counted.
+//!
+//! A few bad keys or clients do not close a route. While other loads are answered, failures count only if they are
+//! independent (no two share a key or a client): five of them, or as many as all loads of the window have. If nothing
+//! else was loaded, a few keys or clients do open the breaker. Then loads of other keys and clients are *trials*. Each that
+//! fails is one more independent failure, so a dead source receives four at most. After as many answers as `probes` the
+//! breaker closes without a ramp, and the failures of those few are not counted while others are answered.
+//!
+//! [`Circuit`] is the pure state machine, [`evidence`] tells a few from all, and [`Breakers`] holds a circuit behind a lock for
+//! each route.
 
 mod circuit;
+mod evidence;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    hash::{BuildHasher, Hash},
+    num::NonZeroU64,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
+use circuit::{AdmittedLoad, Circuit};
 pub use circuit::{Breaker, BreakerState};
-use circuit::{CallTerm, Circuit};
+pub(crate) use evidence::LoadIdentity;
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use stockade_model::{
@@ -39,6 +53,8 @@ pub(crate) struct Breakers<K> {
     routes: Option<RouteBreakers<K>>,
     /// For keys without a route.
     default: Arc<RouteBreaker>,
+    /// Of keys.
+    hasher: FixedState,
 }
 
 struct RouteBreakers<K> {
@@ -59,9 +75,26 @@ pub(crate) struct RouteBreaker {
 
 impl<K> Breakers<K> {
     pub(crate) fn new(config: Breaker, route_of: Option<RouteFn<K>>, seed: Seed) -> Self {
-        let known = HashMap::with_hasher(FixedState::with_seed(seed.0));
+        let hasher = FixedState::with_seed(seed.0);
+        let known = HashMap::with_hasher(hasher.clone());
         let routes = route_of.map(|route_of| RouteBreakers { route_of, known: SharedLock::new(known) });
-        Self { config, routes, default: RouteBreaker::new(config) }
+        Self { config, routes, default: RouteBreaker::new(config), hasher }
+    }
+
+    pub(crate) fn identity(&self, key: &K, client: Option<NonZeroU64>) -> LoadIdentity
+    where
+        K: Hash,
+    {
+        LoadIdentity { key: self.hasher.hash_one(key), client }
+    }
+
+    /// True if a load might pass now. Changes no state.
+    pub(crate) fn may_admit(&self, key: &K, client: Option<NonZeroU64>, now: Time) -> bool
+    where
+        K: Hash,
+    {
+        let breaker = self.for_key(key);
+        breaker.is_closed(now) || breaker.circuit.lock().may_admit(now, self.identity(key, client))
     }
 
     pub(crate) fn for_key(&self, key: &K) -> Arc<RouteBreaker> {
@@ -100,19 +133,14 @@ impl RouteBreaker {
         now.as_nanos() >= self.closed_from.load(Ordering::Relaxed)
     }
 
-    /// True if a load might pass now. Changes no state.
-    pub(crate) fn may_admit(&self, now: Time) -> bool {
-        self.is_closed(now) || self.circuit.lock().may_admit(now)
-    }
-
     /// Admits a load; `None`: it is refused.
-    pub(crate) fn admit<R: Runtime>(self: &Arc<Self>, runtime: &R) -> Option<BreakerPermit<R>> {
-        let call_term = self.change(|circuit| circuit.admit(runtime.now()))?;
-        Some(BreakerPermit {
-            breaker: Arc::clone(self),
-            call_term: Some(call_term),
-            runtime: runtime.clone(),
-        })
+    pub(crate) fn admit<R: Runtime>(
+        self: &Arc<Self>,
+        identity: LoadIdentity,
+        runtime: &R,
+    ) -> Option<BreakerPermit<R>> {
+        let admitted = self.change(|circuit| circuit.admit(runtime.now(), identity))?;
+        Some(BreakerPermit { breaker: Arc::clone(self), admitted: Some(admitted), runtime: runtime.clone() })
     }
 
     pub(crate) fn state(&self, now: Time) -> BreakerState {
@@ -132,7 +160,7 @@ impl RouteBreaker {
 pub(crate) struct BreakerPermit<R: Runtime> {
     breaker: Arc<RouteBreaker>,
     /// `None` after the result.
-    call_term: Option<CallTerm>,
+    admitted: Option<AdmittedLoad>,
     runtime: R,
 }
 
@@ -143,9 +171,9 @@ impl<R: Runtime> BreakerPermit<R> {
     }
 
     fn end(&mut self, is_answered: Option<bool>) {
-        if let Some(call_term) = self.call_term.take() {
+        if let Some(admitted) = self.admitted.take() {
             let now = self.runtime.now();
-            self.breaker.change(|circuit| circuit.record_result(call_term, now, is_answered));
+            self.breaker.change(|circuit| circuit.record_result(admitted, now, is_answered));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The public API of the cache.
 
-use std::{borrow::Borrow, future::Future, hash::Hash, sync::Arc, time::Duration};
+use std::{borrow::Borrow, future::Future, hash::Hash, num::NonZeroU64, sync::Arc, time::Duration};
 
 use stockade_model::{
     seed::Seed,
@@ -13,7 +13,7 @@ use crate::{
     engine::{
         Engine, EngineConfig,
         loaded::{Loaded, LoadedFrom},
-        loader::{CacheMode, LoadedValue, StreamLoader, ValueLoader},
+        loader::{CacheMode, LoadedValue, RequestOptions, StreamLoader, ValueLoader},
         writer::Write,
     },
     error::{Error, InvalidStrategy},
@@ -198,18 +198,20 @@ where
     /// Callers are answered as soon as `load` returns a [`LoadedValue`]; what is stored is the result of its
     /// [remainder](LoadedValue::remainder). A request that comes in between receives the same unfinished value. No
     /// bytes are reserved before the load begins: it grows its [`Reservation`] as it learns how large the value is.
-    pub fn get_streaming<L, F, E>(
+    pub fn get_streaming<O, L, F, E>(
         &self,
         key: K,
-        mode: CacheMode,
+        options: O,
         load: L,
-    ) -> impl Future<Output = Result<Answer<V>, Error>> + Send + use<'_, K, V, R, L, F, E>
+    ) -> impl Future<Output = Result<Answer<V>, Error>> + Send + use<'_, K, V, R, O, L, F, E>
     where
+        O: Into<RequestOptions>,
         L: FnOnce(Reservation<K, V>) -> F + Send + 'static,
         F: Future<Output = Result<LoadedValue<K, V>, E>> + Send + 'static,
         E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
     {
-        self.engine.serve(key, StreamLoader(load), mode)
+        let RequestOptions { mode, client } = options.into();
+        self.engine.serve(key, StreamLoader { load, client }, mode)
     }
 
     /// The stored value of `key`, whether or not it may be served. A load can validate it. Counts nothing, and is no
@@ -294,9 +296,9 @@ where
     }
 
     /// Asks the breaker for a call to the source that is no load of this cache, such as one whose answer is not stored.
-    /// A refusal is counted as that of a load is.
-    pub fn admit_call(&self, key: &K) -> Result<CallPermit<R>, Error> {
-        self.engine.breaker_permit(key).map(CallPermit)
+    /// A refusal is counted as that of a load is. `client` is that of [`RequestOptions`].
+    pub fn admit_call(&self, key: &K, client: Option<NonZeroU64>) -> Result<CallPermit<R>, Error> {
+        self.engine.breaker_permit(key, client).map(CallPermit)
     }
 
     /// Records all counters with the `metrics` recorder, if the cache was [built](crate::Builder::metrics) for it. This

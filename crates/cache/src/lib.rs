@@ -169,7 +169,7 @@ pub use answer::{Answer, Reason};
 pub use breaker::{Breaker, BreakerState};
 pub use builder::Builder;
 pub use cache::{Cache, CallPermit, Insertion};
-pub use engine::loader::{CacheMode, LoadedValue, Remainder};
+pub use engine::loader::{CacheMode, LoadedValue, Remainder, RequestOptions};
 pub use error::{Error, InvalidStrategy};
 pub use freshness::{Lifespan, Refresh};
 #[cfg(feature = "tower")]

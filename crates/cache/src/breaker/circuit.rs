@@ -1,20 +1,24 @@
 //! The breaker's state machine. Pure: time is an argument.
 
-use std::{collections::VecDeque, time::Duration};
+use std::time::Duration;
 
 use stockade_model::time::Time;
 
+use super::evidence::{Evidence, LoadIdentity, ResultWindow};
 use crate::error::InvalidStrategy;
 
 /// When a breaker opens, and how it closes again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Breaker {
-    /// It opens when this share of the last `min_calls` loads has failed, above 0 and up to 1.
+    /// It opens when this share of the last `min_calls` loads has failed, above 0 and up to 1. Half of these failures, or
+    /// five if that is fewer, have to be of different keys and [clients](crate::RequestOptions::client), or as many as all
+    /// these loads have: a few bad keys do not open it while others are answered.
     pub errors_rate: f64,
     /// Loads that ended longer ago are not counted.
     pub period: Duration,
     /// How many loads it looks at, from 1 to 10,000. A failing source receives no more loads than that, beside those
-    /// that run at the same time.
+    /// that run at the same time. If they were of a few keys or clients, it receives up to four trials, which are loads of
+    /// others: their answers close the breaker.
     pub min_calls: u32,
     /// How long it stays open before it admits probes.
     pub open_for: Duration,
@@ -48,6 +52,14 @@ impl Breaker {
         }
         Ok(())
     }
+
+    /// How many independent failures accuse the source: five, or half of the failures that open the breaker if that is
+    /// fewer.
+    pub(super) fn independent_failures(&self) -> u32 {
+        const MOST: u32 = 5;
+        let to_open = (self.errors_rate * f64::from(self.min_calls)).ceil() as u32;
+        to_open.div_ceil(2).clamp(1, MOST)
+    }
 }
 
 /// The state of a breaker.
@@ -60,7 +72,7 @@ pub enum BreakerState {
     Ramp,
     /// Admits probes.
     HalfOpen,
-    /// Admits no load.
+    /// Admits no load, or only trials.
     Open,
 }
 
@@ -70,6 +82,9 @@ pub(super) struct Circuit {
     state: CircuitState,
     /// Counts the changes of state.
     term: u64,
+    /// Why it opened. Kept after trials have closed it: the suspects alone do not open it again.
+    evidence: Evidence,
+    trials: Trials,
 }
 
 #[derive(Debug)]
@@ -79,15 +94,34 @@ enum CircuitState {
     HalfOpen { started: u32, answered: u32 },
 }
 
-/// The term in which a load was admitted.
+/// Loads of other keys and clients than those that have failed, while the circuit is open.
+#[derive(Debug, Default)]
+struct Trials {
+    /// The term in which the circuit opened.
+    since: u64,
+    /// How many may start now. A failed one is not given back until the circuit closes.
+    left: u32,
+    answered: u32,
+}
+
+/// An admitted load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CallTerm {
+pub(super) struct AdmittedLoad {
+    identity: LoadIdentity,
+    /// The term in which it was admitted.
     term: u64,
+    is_trial: bool,
 }
 
 impl Circuit {
     pub(super) fn new(config: Breaker) -> Self {
-        Self { config, state: CircuitState::Closed { window: ResultWindow::new(), ramp: None }, term: 0 }
+        Self {
+            config,
+            state: CircuitState::Closed { window: ResultWindow::default(), ramp: None },
+            term: 0,
+            evidence: Evidence::default(),
+            trials: Trials::default(),
+        }
     }
 
     /// The time from which all loads pass, unless the state changes.
@@ -109,27 +143,38 @@ impl Circuit {
     }
 
     /// True if a load might be admitted.
-    pub(super) fn may_admit(&self, now: Time) -> bool {
+    pub(super) fn may_admit(&self, now: Time, identity: LoadIdentity) -> bool {
         match &self.state {
             CircuitState::Closed { .. } => true,
-            CircuitState::Open { until } => now >= *until,
-            CircuitState::HalfOpen { started, .. } => *started < self.config.probes,
+            CircuitState::Open { until } => now >= *until || self.is_trial(identity),
+            CircuitState::HalfOpen { started, .. } => {
+                *started < self.config.probes || self.is_trial(identity)
+            }
         }
     }
 
+    fn is_trial(&self, identity: LoadIdentity) -> bool {
+        self.trials.left > 0 && !self.evidence.is_suspect(identity, &self.config)
+    }
+
     /// Admits a load; `None`: it is refused.
-    pub(super) fn admit(&mut self, now: Time) -> Option<CallTerm> {
+    pub(super) fn admit(&mut self, now: Time, identity: LoadIdentity) -> Option<AdmittedLoad> {
         if let CircuitState::Open { until } = self.state
             && now >= until
         {
             self.enter(CircuitState::HalfOpen { started: 0, answered: 0 });
         }
+        let is_trial = !matches!(self.state, CircuitState::Closed { .. }) && self.is_trial(identity);
         let is_let_through = match &mut self.state {
             CircuitState::Closed { ramp, .. } => {
                 if ramp.as_ref().is_some_and(|ramp| ramp.share(now) >= 1.0) {
                     *ramp = None;
                 }
                 ramp.as_mut().is_none_or(|ramp| ramp.admits(now))
+            }
+            CircuitState::Open { .. } | CircuitState::HalfOpen { .. } if is_trial => {
+                self.trials.left -= 1;
+                true
             }
             CircuitState::Open { .. } => false,
             CircuitState::HalfOpen { started, .. } => {
@@ -138,28 +183,42 @@ impl Circuit {
                 is_probe
             }
         };
-        is_let_through.then_some(CallTerm { term: self.term })
+        is_let_through.then_some(AdmittedLoad { identity, term: self.term, is_trial })
     }
 
     /// Records the result of an admitted load; `None`: it never started.
-    pub(super) fn record_result(&mut self, call_term: CallTerm, now: Time, is_answered: Option<bool>) {
-        if call_term.term != self.term {
+    pub(super) fn record_result(&mut self, load: AdmittedLoad, now: Time, is_answered: Option<bool>) {
+        if load.is_trial {
+            return self.record_trial(load, now, is_answered);
+        }
+        if load.term != self.term {
             return;
         }
         match (&mut self.state, is_answered) {
             (CircuitState::Closed { window, .. }, Some(is_answered)) => {
-                let rate = |failed| f64::from(failed) / f64::from(self.config.min_calls);
-                let failed = window.count(now, is_answered, &self.config);
-                if failed.is_some_and(|failed| rate(failed) >= self.config.errors_rate) {
+                if !self.evidence.is_empty() {
+                    if !window.has_answer(now, &self.config) {
+                        self.evidence = Evidence::default();
+                    } else if self.evidence.is_suspect(load.identity, &self.config) {
+                        return;
+                    }
+                }
+                window.push(load.identity, now, is_answered, &self.config);
+                if window.is_source_failing(&self.config) {
+                    let (evidence, independent) = window.evidence(&self.config);
+                    let left = self.config.independent_failures() - independent;
+                    self.evidence = evidence;
                     self.open(now);
+                    self.trials = Trials { since: self.term, left, answered: 0 };
                 }
             }
             (CircuitState::HalfOpen { .. }, Some(false)) => self.open(now),
             (CircuitState::HalfOpen { answered, .. }, Some(true)) => {
                 *answered += 1;
                 if *answered == self.config.probes {
-                    let window = ResultWindow::new();
+                    let window = ResultWindow::default();
                     let ramp = AdmissionRamp { since: now, duration: self.config.ramp, credit: 0.0 };
+                    self.evidence = Evidence::default();
                     self.enter(CircuitState::Closed {
                         window,
                         ramp: (!ramp.duration.is_zero()).then_some(ramp),
@@ -168,6 +227,24 @@ impl Circuit {
             }
             (CircuitState::HalfOpen { started, .. }, None) => *started -= 1,
             (CircuitState::Closed { .. }, None) | (CircuitState::Open { .. }, _) => {}
+        }
+    }
+
+    fn record_trial(&mut self, load: AdmittedLoad, now: Time, is_answered: Option<bool>) {
+        let is_closed = matches!(self.state, CircuitState::Closed { .. });
+        if is_closed || load.term < self.trials.since {
+            return;
+        }
+        if is_answered == Some(false) {
+            return self.evidence.add(load.identity);
+        }
+        self.trials.left += 1;
+        self.trials.answered += u32::from(is_answered == Some(true));
+        if self.trials.answered >= self.config.probes {
+            let mut window = ResultWindow::default();
+            window.push(load.identity, now, true, &self.config);
+            // Without a ramp: the source was well, and only the suspects were refused.
+            self.enter(CircuitState::Closed { window, ramp: None });
         }
     }
 
@@ -203,35 +280,10 @@ impl AdmissionRamp {
     }
 }
 
-/// The results of the last loads.
-#[derive(Debug)]
-struct ResultWindow {
-    ended: VecDeque<(Time, bool)>,
-    failed: u32,
-}
-
-impl ResultWindow {
-    fn new() -> Self {
-        Self { ended: VecDeque::new(), failed: 0 }
-    }
-
-    /// Counts a result. Returns how many of the last `min_calls` have failed, if there are as many.
-    fn count(&mut self, now: Time, is_answered: bool, config: &Breaker) -> Option<u32> {
-        let most = config.min_calls as usize;
-        while let Some((ended, was_answered)) = self.ended.front()
-            && (self.ended.len() >= most || now - *ended >= config.period)
-        {
-            self.failed -= u32::from(!was_answered);
-            self.ended.pop_front();
-        }
-        self.failed += u32::from(!is_answered);
-        self.ended.push_back((now, is_answered));
-        (self.ended.len() == most).then_some(self.failed)
-    }
-}
-
 #[cfg(all(test, not(shuttle)))]
 mod tests {
+    use std::num::NonZeroU64;
+
     use super::*;
 
     const CONFIG: Breaker = Breaker {
@@ -251,13 +303,23 @@ mod tests {
         circuit.closed_from() == Time::ZERO
     }
 
-    /// Runs a load. Returns true if it was admitted.
+    const ONE: LoadIdentity = LoadIdentity { key: 1, client: None };
+
+    fn identity(client: u64, key: u64) -> LoadIdentity {
+        LoadIdentity { key, client: NonZeroU64::new(client) }
+    }
+
+    /// Runs a load of always the same key. Returns true if it was admitted.
     fn load(circuit: &mut Circuit, ms: u64, is_answered: bool) -> bool {
-        let call_term = circuit.admit(at(ms));
-        if let Some(call_term) = call_term {
-            circuit.record_result(call_term, at(ms), Some(is_answered));
+        load_of(circuit, ONE, ms, is_answered)
+    }
+
+    fn load_of(circuit: &mut Circuit, identity: LoadIdentity, ms: u64, is_answered: bool) -> bool {
+        let admitted = circuit.admit(at(ms), identity);
+        if let Some(admitted) = admitted {
+            circuit.record_result(admitted, at(ms), Some(is_answered));
         }
-        call_term.is_some()
+        admitted.is_some()
     }
 
     fn opened(ms: u64) -> Circuit {
@@ -308,10 +370,10 @@ mod tests {
     fn open_admits_nothing_then_probes() {
         let mut circuit = opened(0);
         assert!(!load(&mut circuit, 4_999, true));
-        assert!(circuit.may_admit(at(5_000)) && !circuit.may_admit(at(4_999)));
-        let probes: Vec<_> = (0..100).filter_map(|_| circuit.admit(at(5_000))).collect();
+        assert!(circuit.may_admit(at(5_000), ONE) && !circuit.may_admit(at(4_999), ONE));
+        let probes: Vec<_> = (0..100).filter_map(|_| circuit.admit(at(5_000), ONE)).collect();
         assert_eq!(probes.len(), 3);
-        assert!(!circuit.may_admit(at(5_000)));
+        assert!(!circuit.may_admit(at(5_000), ONE));
         assert_eq!(circuit.state(at(5_000)), BreakerState::HalfOpen);
 
         circuit.record_result(probes[0], at(5_100), Some(true));
@@ -319,23 +381,25 @@ mod tests {
         assert_eq!(circuit.state(at(5_100)), BreakerState::Open, "one failed");
         circuit.record_result(probes[2], at(5_200), Some(true));
         assert_eq!(circuit.state(at(10_099)), BreakerState::Open, "what comes late says nothing");
-        let probes: Vec<_> = (0..3).filter_map(|_| circuit.admit(at(10_100))).collect();
-        circuit.record_result(CallTerm { term: 0 }, at(10_200), Some(false));
-        circuit.record_result(CallTerm { term: 2 }, at(10_200), Some(false));
+        let probes: Vec<_> = (0..3).filter_map(|_| circuit.admit(at(10_100), ONE)).collect();
+        for term in [0, 2] {
+            let late = AdmittedLoad { identity: ONE, term, is_trial: false };
+            circuit.record_result(late, at(10_200), Some(false));
+        }
         assert_eq!(circuit.state(at(10_200)), BreakerState::HalfOpen, "nor does what began before it opened");
         circuit.record_result(probes[0], at(10_200), Some(false));
         assert_eq!(circuit.state(at(10_200)), BreakerState::Open);
         let mut circuit = opened(5_100);
-        assert!(circuit.admit(at(10_100)).is_some());
+        assert!(circuit.admit(at(10_100), ONE).is_some());
     }
 
     #[test]
     fn a_probe_that_never_began_makes_way_for_another() {
         let mut circuit = opened(0);
-        let probes: Vec<_> = (0..3).filter_map(|_| circuit.admit(at(5_000))).collect();
+        let probes: Vec<_> = (0..3).filter_map(|_| circuit.admit(at(5_000), ONE)).collect();
         circuit.record_result(probes[0], at(5_000), None);
-        assert!(circuit.admit(at(5_001)).is_some());
-        assert!(circuit.admit(at(5_001)).is_none());
+        assert!(circuit.admit(at(5_001), ONE).is_some());
+        assert!(circuit.admit(at(5_001), ONE).is_none());
     }
 
     #[test]
@@ -364,5 +428,129 @@ mod tests {
         (0..3).for_each(|_| assert!(load(&mut circuit, 5_000, true)));
         let went = (5_000..15_000).filter(|ms| load(&mut circuit, *ms, false)).count();
         assert_eq!(went, 11, "ten open it, and 5 s later so does one probe");
+    }
+
+    /// With these settings five independent failures accuse the source, as by default.
+    const WIDE: Breaker = Breaker { min_calls: 20, ..CONFIG };
+
+    fn opened_by(failures: impl Iterator<Item = LoadIdentity>) -> Circuit {
+        let mut circuit = Circuit::new(WIDE);
+        failures.for_each(|load| assert!(load_of(&mut circuit, load, 0, false)));
+        assert_eq!(circuit.state(at(0)), BreakerState::Open);
+        circuit
+    }
+
+    #[test]
+    fn independent_failures_are_five_or_half_of_those_that_open() {
+        let with =
+            |errors_rate, min_calls| Breaker { errors_rate, min_calls, ..CONFIG }.independent_failures();
+        let counts = [(0.5, 20), (0.5, 10_000), (0.5, 10), (0.5, 5), (0.5, 1), (0.1, 20), (1.0, 4)];
+        assert_eq!(counts.map(|(rate, calls)| with(rate, calls)), [5, 5, 3, 2, 1, 1, 2]);
+    }
+
+    #[test]
+    fn failures_of_a_few_do_not_open_while_others_are_answered() {
+        type Of = fn(u64) -> LoadIdentity;
+        let suspects: [(&str, Of); 5] = [
+            ("one key", |_| identity(0, 1)),
+            ("one key of many clients", |i| identity(i + 10, 1)),
+            ("many keys of one client", |i| identity(1, i)),
+            ("four keys of many clients", |i| identity(i + 10, i % 4)),
+            ("a bad client and three bad keys", |i| {
+                if i % 2 == 0 { identity(1, i) } else { identity(i + 10, 10_000 + i % 3) }
+            }),
+        ];
+        for (name, suspect) in suspects {
+            let mut circuit = Circuit::new(WIDE);
+            for i in 0..1_000 {
+                let is_answered = i % 4 == 0;
+                let load = if is_answered { identity(5_000 + i, 5_000 + i) } else { suspect(i) };
+                assert!(load_of(&mut circuit, load, i, is_answered), "{name}: {i}");
+            }
+        }
+        let mut circuit = Circuit::new(WIDE);
+        let load = |i: u64| if i % 6 == 0 { identity(i + 10, i + 10) } else { identity(i % 6, i % 6) };
+        let admitted = (0..1_000).filter(|i| load_of(&mut circuit, load(*i), 0, i % 6 == 0)).count();
+        assert_eq!(admitted, 20, "five bad keys of five clients");
+    }
+
+    #[test]
+    fn source_that_fails_for_all_opens_whoever_asks() {
+        let who: [fn(u64) -> LoadIdentity; 5] = [
+            |_| identity(1, 1),
+            |i| identity(1, i),
+            |i| identity(i + 1, 1),
+            |i| identity(i + 1, i),
+            |i| identity(i % 2 + 1, i % 3),
+        ];
+        for who in who {
+            // It has been well.
+            let mut circuit = Circuit::new(WIDE);
+            (0..100).for_each(|i| assert!(load_of(&mut circuit, who(i), 0, true)));
+            let failed = (100..1_000).filter(|i| load_of(&mut circuit, who(*i), 0, false)).count();
+            assert!((10..=20).contains(&failed), "{failed}");
+        }
+    }
+
+    #[test]
+    fn dead_source_receives_four_trials_and_then_probes() {
+        // Opened by many: no trial.
+        let mut circuit = opened_by((0..20).map(|i| identity(i + 1, i)));
+        assert!(!(100..200).any(|i| load_of(&mut circuit, identity(i, i), 0, false)));
+        // By one, or by one client: four. Also if they run at the same time.
+        for client in 0..2 {
+            let mut circuit = opened_by((0..20).map(|i| identity(client, i * client)));
+            assert!(!load_of(&mut circuit, identity(client, 0), 0, true), "a suspect");
+            let trials: Vec<_> =
+                (100..200).filter_map(|i| circuit.admit(at(0), identity(i * client, i))).collect();
+            assert_eq!(trials.len(), 4);
+            trials.into_iter().for_each(|trial| circuit.record_result(trial, at(1), Some(false)));
+            let new = |ms| identity(ms * client, ms);
+            let loads = (1_000..=60_000).filter(|ms| load_of(&mut circuit, new(*ms), *ms, false)).count();
+            assert_eq!(loads, 12, "one probe every five seconds");
+        }
+    }
+
+    #[test]
+    fn few_bad_keys_do_not_accuse_their_clients() {
+        let circuit = opened_by((0..20).map(|i| identity(1, i % 2)));
+        assert!(!circuit.may_admit(at(0), identity(2, 0)), "a bad key");
+        assert!(circuit.may_admit(at(0), identity(1, 2)), "another key of the same client");
+        let circuit = opened_by((0..20).map(|i| identity(1, i)));
+        assert!(!circuit.may_admit(at(0), identity(1, 100)), "a bad client");
+        assert!(circuit.may_admit(at(0), identity(2, 100)));
+    }
+
+    #[test]
+    fn answered_trials_close_and_the_suspects_do_not_open_it_again() {
+        let mut circuit = opened_by((0..20).map(|i| identity(1, i)));
+        let bad = |i| identity(1, 1_000 + i);
+        // A trial that never started is given back.
+        for i in 0..10 {
+            let trial = circuit.admit(at(0), identity(2, i + 50)).unwrap();
+            circuit.record_result(trial, at(0), None);
+        }
+        // Also while it is half-open, and probes of the suspect fail.
+        assert!(load_of(&mut circuit, identity(2, 100), 0, true));
+        assert!(load_of(&mut circuit, bad(0), 5_000, false));
+        assert!(load_of(&mut circuit, identity(2, 101), 6_000, true));
+        let late = circuit.admit(at(6_000), identity(2, 103)).unwrap();
+        assert!(load_of(&mut circuit, identity(2, 102), 6_000, true));
+        assert!(is_closed(&circuit), "without a ramp");
+        circuit.record_result(late, at(6_000), Some(false));
+        for i in 0..10_000 {
+            assert!(load_of(&mut circuit, bad(i), 6_000 + i, false));
+            if i % 9_000 == 0 {
+                assert!(load_of(&mut circuit, identity(2, i), 6_000 + i, true));
+            }
+        }
+        // Nothing else was loaded for a period.
+        let opens = (0..100).filter(|i| load_of(&mut circuit, bad(*i), 25_000, false)).count();
+        assert_eq!(opens, 20);
+        // Others count as always.
+        let mut circuit = opened_by((0..20).map(|i| identity(1, i)));
+        (0..3).for_each(|i| assert!(load_of(&mut circuit, identity(2, 100 + i), 0, true)));
+        let failed = (0..100).filter(|i| load_of(&mut circuit, identity(i + 3, 200 + i), 1, false)).count();
+        assert_eq!(failed, 19, "and one was answered");
     }
 }

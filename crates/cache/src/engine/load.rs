@@ -1,6 +1,6 @@
 //! One load, in a task of its own that no caller's cancellation ends.
 
-use std::{hash::Hash, sync::Arc, time::Duration};
+use std::{hash::Hash, num::NonZeroU64, sync::Arc, time::Duration};
 
 use stockade_model::time::{Runtime, Time, before};
 use tokio::sync::OwnedSemaphorePermit;
@@ -89,7 +89,7 @@ where
             self.runtime.spawn(Arc::clone(self).run(loading, load));
             return true;
         }
-        let breaker_permit = match self.breaker_permit(leader.key()) {
+        let breaker_permit = match self.breaker_permit(leader.key(), load.client()) {
             Ok(breaker_permit) => breaker_permit,
             Err(refused) => {
                 drop(leader.complete(Err(refused)));
@@ -107,13 +107,18 @@ where
     }
 
     /// Asks the breaker; `None`: there is no breaker.
-    pub(crate) fn breaker_permit(&self, key: &K) -> Result<Option<BreakerPermit<R>>, Error> {
+    pub(crate) fn breaker_permit(&self, key: &K, client: Option<NonZeroU64>) -> Result<Option<BreakerPermit<R>>, Error> {
         let Some(breakers) = &self.breakers else { return Ok(None) };
-        let breaker_permit = breakers.for_key(key).admit(&self.runtime);
+        let breaker_permit = breakers.for_key(key).admit(breakers.identity(key, client), &self.runtime);
         if breaker_permit.is_none() {
             self.counters.loads_refused.increment();
         }
         breaker_permit.map(Some).ok_or(Error::BreakerOpen)
+    }
+
+    /// True if the breaker might admit a load.
+    pub(crate) fn may_load(&self, key: &K, client: Option<NonZeroU64>) -> bool {
+        self.breakers.as_ref().is_none_or(|breakers| breakers.may_admit(key, client, self.runtime.now()))
     }
 
     fn count_load(&self, key: &K, deadline: Time) {
@@ -161,7 +166,9 @@ where
         let (mut completion, mut grant) = (Completion::Pending(leader), LoadGrant::LOCAL);
         if let Some(shared) = &self.shared {
             // Boxed: this future is larger than the rest of the task.
-            match Box::pin(self.look_up_in_tier(shared, completion.key(), mode, deadline)).await {
+            match Box::pin(self.look_up_in_tier(shared, completion.key(), mode, load.client(), deadline))
+                .await
+            {
                 TierDecision::Serve(loaded) => return drop(completion.complete(Ok(loaded))),
                 TierDecision::Failed(error) => return drop(completion.complete(Err(error))),
                 TierDecision::Load(granted) => grant = granted,
@@ -244,7 +251,8 @@ where
         deadline: Time,
         load: L,
     ) -> Result<ReceivedValue<'_, K, V, R>, Error> {
-        let breaker_permit = if self.shared.is_some() { self.breaker_permit(key)? } else { breaker_permit };
+        let breaker_permit =
+            if self.shared.is_some() { self.breaker_permit(key, load.client())? } else { breaker_permit };
         let admission_permit = match admission_permit {
             Some(admission_permit) => admission_permit,
             None => self.queue_for_admission(key, deadline, L::RESERVES_BYTES).await?,

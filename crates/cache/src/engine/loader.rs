@@ -1,6 +1,6 @@
 //! A caller's function that loads a value, whole or as a stream.
 
-use std::{future::Future, hash::Hash, pin::Pin};
+use std::{future::Future, hash::Hash, num::NonZeroU64, pin::Pin};
 
 use crate::store::Reservation;
 
@@ -14,6 +14,22 @@ pub enum CacheMode {
     /// served as a [fallback](stockade_model::outcome::Outcome::Fallback). (The `reload` cache mode of the Fetch
     /// standard.)
     Reload,
+}
+
+/// What a request asks of [`Cache::get_streaming`](crate::Cache::get_streaming). A [`CacheMode`] alone is enough.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestOptions {
+    /// The stored values that it accepts.
+    pub mode: CacheMode,
+    /// A number for its client, such as the prefix of an address. The failed loads of one client do not open a
+    /// [breaker](crate::Breaker) for others. `None`: unknown.
+    pub client: Option<NonZeroU64>,
+}
+
+impl From<CacheMode> for RequestOptions {
+    fn from(mode: CacheMode) -> Self {
+        Self { mode, client: None }
+    }
 }
 
 /// The result of the `load` function of [`Cache::get_streaming`](crate::Cache::get_streaming): a value that can be
@@ -85,6 +101,11 @@ pub(crate) trait Loader<K: Hash + Eq + Clone, V: Clone>: Send + 'static {
     /// True if bytes for the value are reserved before the load starts.
     const RESERVES_BYTES: bool;
 
+    /// The client of the request, if it is known.
+    fn client(&self) -> Option<NonZeroU64> {
+        None
+    }
+
     fn load(
         self,
         bytes: impl FnOnce() -> Reservation<K, V>,
@@ -95,7 +116,10 @@ pub(crate) trait Loader<K: Hash + Eq + Clone, V: Clone>: Send + 'static {
 pub(crate) struct ValueLoader<L>(pub(crate) L);
 
 /// A function that returns the beginning of a value and the future of the remainder.
-pub(crate) struct StreamLoader<L>(pub(crate) L);
+pub(crate) struct StreamLoader<L> {
+    pub(crate) load: L,
+    pub(crate) client: Option<NonZeroU64>,
+}
 
 impl<K, V, L, F, E> Loader<K, V> for ValueLoader<L>
 where
@@ -126,11 +150,15 @@ where
 {
     const RESERVES_BYTES: bool = false;
 
+    fn client(&self) -> Option<NonZeroU64> {
+        self.client
+    }
+
     fn load(
         self,
         bytes: impl FnOnce() -> Reservation<K, V>,
     ) -> impl Future<Output = Result<LoadedValue<K, V>, BoxError>> + Send + 'static {
-        let load = self.0(bytes());
+        let load = (self.load)(bytes());
         async move { load.await.map_err(Into::into) }
     }
 }

@@ -212,8 +212,7 @@ where
         load: &mut Option<L>,
         count: &Counter,
     ) {
-        let breaker = self.breakers.as_ref().map(|breakers| breakers.for_key(key));
-        if breaker.is_some_and(|breaker| !breaker.may_admit(self.runtime.now())) {
+        if !self.may_load(key, load.as_ref().and_then(Loader::client)) {
             return;
         }
         let leader = match self.strategy.fetch {

@@ -1,6 +1,6 @@
 //! Lookups, stores and events in a tier that nodes share.
 
-use std::{hash::Hash, sync::Arc, time::Duration};
+use std::{hash::Hash, num::NonZeroU64, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use stockade_model::time::{Runtime, Time, before};
@@ -66,6 +66,7 @@ where
         shared: &SharedTier<K, V>,
         key: &K,
         mode: CacheMode,
+        client: Option<NonZeroU64>,
         deadline: Time,
     ) -> TierDecision<V> {
         let Ok(_permit) = shared.lookups.try_acquire() else {
@@ -78,7 +79,8 @@ where
             // Every value in the tier was stored before this request.
             CacheMode::Reload => Some(Duration::ZERO),
         };
-        let mut query = TierQuery { younger_than, waited: None, wants_lock: self.may_load(key) };
+        let wants_lock = self.coalesces() && self.may_load(key, client);
+        let mut query = TierQuery { younger_than, waited: None, wants_lock };
         // Memory has served the stale value already, or the request rejects it: it waits for the node that refreshes
         // it.
         let is_refresh = mode == CacheMode::Reload || self.has_memory() && self.is_stored(key);
@@ -266,12 +268,6 @@ where
             .life
             .as_ref()
             .is_some_and(|life| matches!(state(life), FreshnessState::Stale | FreshnessState::Fresh))
-    }
-
-    /// True if this node would load if it had the lock.
-    fn may_load(&self, key: &K) -> bool {
-        let breaker = self.breakers.as_ref().map(|breakers| breakers.for_key(key));
-        self.coalesces() && breaker.is_none_or(|breaker| breaker.may_admit(self.runtime.now()))
     }
 
     /// Releases the lock, stores the loaded value in the tier and wakes the waiting nodes.

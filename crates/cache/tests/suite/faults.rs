@@ -363,19 +363,19 @@ fn calls_beside_the_cache_share_its_breaker() {
     fixture.run(async {
         let cache = &fixture.cache;
         // Without a result a call is no evidence.
-        drop(cache.admit_call(&1).unwrap());
-        cache.admit_call(&1).unwrap().record_result(true);
-        cache.admit_call(&1).unwrap().record_result(false);
+        drop(cache.admit_call(&1, None).unwrap());
+        cache.admit_call(&1, None).unwrap().record_result(true);
+        cache.admit_call(&1, None).unwrap().record_result(false);
         assert_eq!(cache.breaker_states()[0].1, BreakerState::Open);
-        assert!(matches!(cache.admit_call(&1), Err(Error::BreakerOpen)));
+        assert!(matches!(cache.admit_call(&1, None), Err(Error::BreakerOpen)));
         let refused = fixture.request(1, MS, Behavior::Succeeds).await.0;
         assert!(matches!(refused, Err(Error::BreakerOpen)), "{refused:?}");
         assert_eq!(cache.stats().requests().loads_refused, 2);
     });
     // Without a breaker all calls pass.
     let cache = Fixture::new(Strategy::preset("stampede").unwrap()).cache;
-    cache.admit_call(&1).unwrap().record_result(false);
-    assert!(cache.admit_call(&1).is_ok());
+    cache.admit_call(&1, None).unwrap().record_result(false);
+    assert!(cache.admit_call(&1, None).is_ok());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The cache through its public API.
 
+mod breaker_scope;
 mod faults;
 mod flood;
 mod invalidation;

@@ -207,7 +207,7 @@ async fn load_uncoalesced(context: &Arc<RequestContext>, entry_key: EntryKey, fo
         return pass_through(private, CacheStatus::forwarded(Outcome::Miss, forward));
     }
     let entry_key = variant_key(context, &entry_key).unwrap_or(entry_key);
-    let permit = match context.route.cache.admit_call(&entry_key) {
+    let permit = match context.route.cache.admit_call(&entry_key, context.client()) {
         Ok(permit) => permit,
         Err(refused) => return error_reply(context, &refused, forward),
     };

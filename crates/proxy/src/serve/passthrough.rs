@@ -50,7 +50,7 @@ impl BreakerVerdict {
         if !passes_breaker(&context.method) {
             return Ok(Self::Uncounted);
         }
-        let permit = context.route.cache.admit_call(&context.key.clone().into())?;
+        let permit = context.route.cache.admit_call(&context.key.clone().into(), context.client())?;
         // A client can take any time to send a body: its request must not hold the place of a probe.
         Ok(if body.is_end_stream() { Self::Admitted(permit) } else { Self::Uncounted })
     }
