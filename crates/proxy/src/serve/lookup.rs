@@ -4,7 +4,9 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use http::{Method, StatusCode};
 use http_body_util::Empty;
-use stockade_cache::{Answer, CacheMode, CallPermit, Error, Invalidation, Lifespan, Reason};
+use stockade_cache::{
+    Answer, CacheMode, CallPermit, Error, Invalidation, Lifespan, Reason, RequestOptions,
+};
 use stockade_model::{outcome::Outcome, time::Runtime};
 
 use super::{
@@ -130,10 +132,13 @@ pub async fn serve_get(context: &Arc<RequestContext>, runtime: &LocalRuntime) ->
         };
         let (load_context, load_key) = (Arc::clone(context), entry_key.clone());
         let started = runtime.now();
+        let options = RequestOptions { mode, client: context.client() };
         let answer = context
             .route
             .cache
-            .get_streaming(entry_key.clone(), mode, |reservation| load(load_context, load_key, reservation))
+            .get_streaming(entry_key.clone(), options, |reservation| {
+                load(load_context, load_key, reservation)
+            })
             .await;
         let answer = match answer {
             Ok(answer) => answer,

@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::SeqCst},
 };
 
+use stockade_proxy::server::ProxyServer;
 use tokio::{io::AsyncWriteExt, sync::Semaphore};
 
 use crate::serve::support::*;
@@ -355,6 +356,55 @@ async fn open_breaker_sends_probes_only_and_closes_after_recovery() {
         }
     })
     .await;
+}
+
+/// Sends a request from one of the loopback networks.
+async fn get_from(network: u8, proxy: &ProxyServer, target: &str) -> u16 {
+    with_timeout(proxy.proxy().cache().wait_idle()).await;
+    let mut client = Client::connect_from([127, 0, network, 1], proxy).await;
+    client.send("GET", target, &[]).await.status()
+}
+
+#[tokio::test]
+async fn failing_urls_of_one_client_do_not_close_the_route_for_others() {
+    let origin = Origin::responding(|received| {
+        if received.target().starts_with("/bad") {
+            sized("503 Away", &[], b"failed")
+        } else {
+            good(received.target().as_bytes())
+        }
+    })
+    .await;
+    // Many URLs, or one; each with a breaker that is closed at first.
+    for url in ["many", "one"] {
+        let proxy =
+            proxy_with(&origin.url(), "[cache]\nstrategy = \"breaker\"\nthrottle = \"0s\"\n", "").await;
+        let bad = |number| if url == "one" { "/bad".to_owned() } else { format!("/bad{number}") };
+        let before = origin.count();
+        for number in 0..40 {
+            assert_eq!(get_from(1, &proxy, &bad(number)).await, 503);
+        }
+        assert_eq!(origin.count() - before, 20, "{url}: then the breaker is open");
+        for number in 0..40 {
+            assert_eq!(get_from(2, &proxy, &format!("/{url}{number}")).await, 200, "{url}: {number}");
+            assert_eq!(get_from(1, &proxy, &bad(100 + number)).await, 503);
+        }
+    }
+}
+
+#[tokio::test]
+async fn dead_origin_receives_min_calls_and_four_trials() {
+    let origin = Origin::responding(|_| sized("503 Away", &[], b"failed")).await;
+    let cache = "[cache]\nstrategy = \"breaker\"\nthrottle = \"0s\"\nbreaker = { open_for = \"1h\" }\n";
+    let proxy = proxy_with(&origin.url(), cache, "").await;
+    for number in 0..40 {
+        assert_eq!(get_from(1, &proxy, &format!("/{number}")).await, 503);
+    }
+    assert_eq!(origin.count(), 20);
+    for number in 40..140 {
+        assert_eq!(get_from(number, &proxy, &format!("/{number}")).await, 503);
+    }
+    assert_eq!(origin.count(), 24);
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use stockade_model::time::{Live, Runtime, before};
 use stockade_proxy::{config::Config, server::ProxyServer};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     runtime::Handle,
 };
 
@@ -269,6 +269,14 @@ impl Answer {
 impl Client {
     pub async fn connect(proxy: &ProxyServer) -> Self {
         let tcp = with_timeout(TcpStream::connect(proxy.addresses()[0])).await.expect("an open connection");
+        Self(BufReader::new(tcp))
+    }
+
+    /// Connects from another loopback address.
+    pub async fn connect_from(address: [u8; 4], proxy: &ProxyServer) -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind(SocketAddr::from((address, 0))).expect("a loopback address");
+        let tcp = with_timeout(socket.connect(proxy.addresses()[0])).await.expect("an open connection");
         Self(BufReader::new(tcp))
     }
 
