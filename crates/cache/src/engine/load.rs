@@ -107,7 +107,11 @@ where
     }
 
     /// Asks the breaker; `None`: there is no breaker.
-    pub(crate) fn breaker_permit(&self, key: &K, client: Option<NonZeroU64>) -> Result<Option<BreakerPermit<R>>, Error> {
+    pub(crate) fn breaker_permit(
+        &self,
+        key: &K,
+        client: Option<NonZeroU64>,
+    ) -> Result<Option<BreakerPermit<R>>, Error> {
         let Some(breakers) = &self.breakers else { return Ok(None) };
         let breaker_permit = breakers.for_key(key).admit(breakers.identity(key, client), &self.runtime);
         if breaker_permit.is_none() {

@@ -4,9 +4,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use http::{Method, StatusCode};
 use http_body_util::Empty;
-use stockade_cache::{
-    Answer, CacheMode, CallPermit, Error, Invalidation, Lifespan, Reason, RequestOptions,
-};
+use stockade_cache::{Answer, CacheMode, CallPermit, Error, Invalidation, Lifespan, Reason, RequestOptions};
 use stockade_model::{outcome::Outcome, time::Runtime};
 
 use super::{
