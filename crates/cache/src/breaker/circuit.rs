@@ -57,8 +57,8 @@ impl Breaker {
     /// fewer.
     pub(super) fn independent_failures(&self) -> u32 {
         const MOST: u32 = 5;
-        let to_open = (self.errors_rate * f64::from(self.min_calls)).ceil() as u32;
-        to_open.div_ceil(2).clamp(1, MOST)
+        let to_open = self.errors_rate * f64::from(self.min_calls);
+        (1..MOST).find(|half| f64::from(2 * half) >= to_open).unwrap_or(MOST)
     }
 }
 
@@ -457,7 +457,7 @@ mod tests {
             ("many keys of one client", |i| identity(1, i)),
             ("four keys of many clients", |i| identity(i + 10, i % 4)),
             ("a bad client and three bad keys", |i| {
-                if i % 2 == 0 { identity(1, i) } else { identity(i + 10, 10_000 + i % 3) }
+                if i.is_multiple_of(2) { identity(1, i) } else { identity(i + 10, 10_000 + i % 3) }
             }),
         ];
         for (name, suspect) in suspects {
@@ -469,7 +469,8 @@ mod tests {
             }
         }
         let mut circuit = Circuit::new(WIDE);
-        let load = |i: u64| if i % 6 == 0 { identity(i + 10, i + 10) } else { identity(i % 6, i % 6) };
+        let load =
+            |i: u64| if i.is_multiple_of(6) { identity(i + 10, i + 10) } else { identity(i % 6, i % 6) };
         let admitted = (0..1_000).filter(|i| load_of(&mut circuit, load(*i), 0, i % 6 == 0)).count();
         assert_eq!(admitted, 20, "five bad keys of five clients");
     }

@@ -34,7 +34,7 @@ fn count_independent(loads: impl Iterator<Item = LoadIdentity>, by_client: bool,
             counted.push(load);
         }
     }
-    counted.len() as u32
+    u32::try_from(counted.len()).unwrap_or(most)
 }
 
 /// The results of the last loads.
