@@ -71,8 +71,8 @@ impl<B: RequestBody> Upload<B> {
                 buffered.extend_from_slice(&data);
             }
         }
-        let _permit = Some(share.take().await?);
-        Ok(Self { prefix: Some(buffered.freeze()), rest: Some(body), _permit })
+        let permit = share.take().await?;
+        Ok(Self { prefix: Some(buffered.freeze()), rest: Some(body), _permit: Some(permit) })
     }
 }
 

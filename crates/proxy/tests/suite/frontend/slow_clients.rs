@@ -14,7 +14,11 @@ use crate::frontend::{
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// More than the sockets of both ends hold.
-const LARGE_BYTES: usize = 12 << 20;
+const LARGE_BYTES: u32 = 12 << 20;
+
+fn bytes(length: usize) -> u32 {
+    u32::try_from(length).expect("no response is longer")
+}
 
 /// `SETTINGS_INITIAL_WINDOW_SIZE`.
 fn initial_window(bytes: u32) -> Vec<u8> {
@@ -43,25 +47,25 @@ impl SlowClient {
     }
 
     fn request_http2(frontend: &Frontend) -> Self {
-        let mut tcp = http2::open(frontend, &initial_window(LARGE_BYTES as u32));
-        send(&mut tcp, &window_update(0, LARGE_BYTES as u32));
+        let mut tcp = http2::open(frontend, &initial_window(LARGE_BYTES));
+        send(&mut tcp, &window_update(0, LARGE_BYTES));
         send(&mut tcp, &http2::get(1, &format!("/large-{LARGE_BYTES}")));
         Self::Http2(tcp)
     }
 
     /// Reads the response, and returns how many bytes of the body arrived.
-    fn read(self) -> usize {
+    fn read(self) -> u32 {
         match self {
-            Self::Http1(mut tcp) => read_response(&mut tcp).1.len(),
+            Self::Http1(mut tcp) => bytes(read_response(&mut tcp).1.len()),
             Self::Http2(mut tcp) => {
-                let mut bytes = 0;
+                let mut received = 0;
                 while let Some(frame) = next_frame(&mut tcp) {
-                    bytes += if frame.kind == DATA { frame.payload.len() } else { 0 };
+                    received += if frame.kind == DATA { frame.payload.len() } else { 0 };
                     if frame.kind == DATA && frame.is_last() {
                         break;
                     }
                 }
-                bytes
+                bytes(received)
             }
         }
     }
@@ -90,7 +94,7 @@ fn response_that_waits_for_its_client_is_not_idle() {
     let_idle_timeout_pass(&frontend);
     assert_eq!(clients.map(SlowClient::read), [LARGE_BYTES; 2]);
     wait_for_counts(&frontend, |counts| counts.in_flight == 0);
-    let whole = SentBody { bytes: LARGE_BYTES as u64, is_complete: true };
+    let whole = SentBody { bytes: u64::from(LARGE_BYTES), is_complete: true };
     assert_eq!(handler.sent().into_iter().filter(|sent| *sent == whole).count(), 2);
 }
 
@@ -128,11 +132,11 @@ fn response_that_is_cut_is_not_complete() {
     let (frontend, handler) = start(FrontendSettings::default());
     for client in SlowClient::request_both(&frontend) {
         let (SlowClient::Http1(mut tcp) | SlowClient::Http2(mut tcp)) = client;
-        tcp.read_exact(&mut [0; 100_000]).expect("the response begins");
+        tcp.read_exact(&mut vec![0; 100_000]).expect("the response begins");
     }
     wait_for_counts(&frontend, |counts| counts.requests == 2 && counts.in_flight == 0);
     for SentBody { bytes, is_complete } in handler.sent() {
-        assert!(!is_complete && bytes < LARGE_BYTES as u64, "{bytes} bytes, complete: {is_complete}");
+        assert!(!is_complete && bytes < u64::from(LARGE_BYTES), "{bytes} bytes, complete: {is_complete}");
     }
     assert_eq!(handler.sent().len(), 2);
 }
