@@ -225,7 +225,7 @@ stats! {
         entries: u64 = gauge "stockade_entries",
         /// Bytes used now by entries and reservations, where bytes are limited.
         bytes: Option<u64> = gauge "stockade_bytes" in Bytes,
-        /// Bytes of removed entries that are [held](crate::Builder::held).
+        /// Bytes of removed entries that are still in use, such as bodies that slow clients receive.
         bytes_held: Option<u64> = gauge "stockade_bytes_held" in Bytes,
     }
 }
