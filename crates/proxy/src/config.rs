@@ -172,6 +172,8 @@ pub struct ClientBounds {
     pub body_bytes: usize,
     /// Concurrent.
     pub connections: usize,
+    /// Concurrent, of one client.
+    pub connections_per_client: usize,
     /// Concurrent, of one HTTP/2 connection.
     pub streams: usize,
 }
@@ -193,7 +195,15 @@ impl Default for ClientTimeouts {
 impl Default for ClientBounds {
     /// Enough for browsers.
     fn default() -> Self {
-        Self { head_bytes: 64 << 10, headers: 100, body_bytes: 64 << 20, connections: 10_000, streams: 250 }
+        let connections = 10_000;
+        Self {
+            head_bytes: 64 << 10,
+            headers: 100,
+            body_bytes: 64 << 20,
+            connections,
+            connections_per_client: connections,
+            streams: 250,
+        }
     }
 }
 

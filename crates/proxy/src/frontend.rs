@@ -11,7 +11,8 @@
 //! spreads connections by a hash of their addresses, so several long ones may meet on one thread.
 //!
 //! **Connection limit.** At [`FrontendSettings::connections_max`] a new connection replaces the longest idle one of a
-//! sample, as in nginx; a connection that has not begun its first request counts as idle. If none is idle, a new plain
+//! sample, as in nginx; a connection that has not begun its first request counts as idle. If none is idle, one that waits for a client with more than an
+//! eighth of all connections is closed: for the rest of a head, or until it reads. If there is none either, a new plain
 //! connection gets a 503 and a new encrypted one is closed. When file descriptors run out, idle connections are closed
 //! too, and the thread pauses before it accepts again.
 //!
@@ -21,6 +22,7 @@
 //! requests only, with new framing.
 
 mod body;
+mod client;
 mod connection;
 mod counts;
 mod deadline;
@@ -60,6 +62,7 @@ use tls::TlsConfig;
 use worker::{FrontendWorker, RunState};
 
 pub use body::{ClientBody, ClientBodyError};
+pub use client::ClientNetwork;
 pub use counts::{CloseReason, FrontendCounts};
 pub use handler::{Handler, HandlerResponse, ResponseRecord, SentBody};
 pub use settings::{ClientPressure, FrontendSettings};

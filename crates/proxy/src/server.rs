@@ -237,6 +237,7 @@ fn frontend_settings(config: &Config) -> frontend::FrontendSettings {
         certificate,
         threads: config.threads.unwrap_or_else(cores),
         connections_max: bounds.connections,
+        connections_per_client_max: bounds.connections_per_client,
         head_timeout: timeouts.head,
         body_idle_timeout: timeouts.body,
         body_timeout: timeouts.total.unwrap_or(UPLOAD_TIMEOUT),

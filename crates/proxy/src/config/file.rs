@@ -136,6 +136,9 @@ pub(super) struct BoundsSection {
     pub(super) body: Option<TextValue<SizeValue>>,
     /// Concurrent connections. Default: 10000.
     pub(super) connections: Option<Connections>,
+    /// Concurrent connections of one client: of 24 bits of an IPv4 address, or 56 of an IPv6 one. Default: as many as
+    /// `connections`.
+    pub(super) connections_per_client: Option<Connections>,
     /// Concurrent requests of an HTTP/2 connection. Default: 250.
     pub(super) streams: Option<Streams>,
 }

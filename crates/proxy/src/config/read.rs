@@ -359,12 +359,14 @@ fn timeouts(table: &TimeoutsSection) -> ClientTimeouts {
 
 fn bounds(table: &BoundsSection) -> ClientBounds {
     let default = ClientBounds::default();
-    let BoundsSection { head, headers, body, connections, streams } = table;
+    let BoundsSection { head, headers, body, connections, connections_per_client, streams } = table;
+    let connections = connections.map_or(default.connections, |count| count.0);
     ClientBounds {
         head_bytes: head.as_ref().map_or(default.head_bytes, |size| size.0.0),
         headers: headers.map_or(default.headers, |count| count.0),
         body_bytes: body.as_ref().map_or(default.body_bytes, |size| size.0.0),
-        connections: connections.map_or(default.connections, |count| count.0),
+        connections,
+        connections_per_client: connections_per_client.map_or(connections, |count| count.0),
         streams: streams.map_or(default.streams, |count| count.0),
     }
 }

@@ -64,6 +64,7 @@ impl Config {
                 "headers": bounds.headers,
                 "body_bytes": bounds.body_bytes,
                 "connections": bounds.connections,
+                "connections_per_client": bounds.connections_per_client,
                 "streams": bounds.streams,
             },
             "origin": origins.iter().map(origin_shown).collect::<Vec<_>>(),

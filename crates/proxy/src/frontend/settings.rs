@@ -21,6 +21,8 @@ pub struct FrontendSettings {
     pub threads: NonZeroUsize,
     /// Over all threads.
     pub connections_max: usize,
+    /// Of one [network](super::ClientNetwork).
+    pub connections_per_client_max: usize,
     /// From the start of a connection, or from the first byte of a later head, to the end of that head.
     pub head_timeout: Duration,
     /// In which a client sends 16 KiB of a request body that is waited for, or the rest of it.
@@ -55,6 +57,7 @@ impl Default for FrontendSettings {
             certificate: None,
             threads: NonZeroUsize::MIN,
             connections_max: 10_000,
+            connections_per_client_max: usize::MAX,
             head_timeout: Duration::from_secs(10),
             body_idle_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_mins(5),

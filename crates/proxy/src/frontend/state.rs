@@ -20,6 +20,7 @@ use std::{
 use stockade_model::time::{Live, Runtime, Time};
 
 use super::{
+    client::ClientNetwork,
     counts::{CloseReason, ThreadCounters, increment},
     deadline::{WaitStarts, deadline, shortest_timeout},
     head::Rejection,
@@ -64,6 +65,7 @@ pub(super) struct ConnectionContext<H> {
 #[derive(Debug)]
 pub(super) struct ConnectionState {
     pub(super) thread: Arc<ThreadContext>,
+    pub(super) client: ClientNetwork,
     /// The index in the connection table of its thread.
     pub(super) slot: AtomicUsize,
     /// When the connection was accepted, or the last response ended.
@@ -120,12 +122,13 @@ pub(super) struct Http2Stream {
 }
 
 impl ConnectionState {
-    pub(super) fn new(thread: Arc<ThreadContext>) -> Arc<Self> {
+    pub(super) fn new(thread: Arc<ThreadContext>, client: ClientNetwork) -> Arc<Self> {
         let now = AtomicU64::new(thread.time.now().as_nanos());
         let none = || AtomicU64::new(NONE);
         let zero = || AtomicU64::new(0);
         Arc::new(Self {
             thread,
+            client,
             slot: AtomicUsize::new(0),
             idle_since: now,
             head_since: none(),
@@ -241,6 +244,12 @@ impl ConnectionState {
     /// As [`Self::idle_since`], and `None` for a connection that is closing already.
     pub(super) fn evictable_since(&self) -> Option<Time> {
         self.idle_since().filter(|_| self.close_request() == CloseRequest::None)
+    }
+
+    /// Since when it waits for its client, in a head or in a response; `None` for a connection that is closing already.
+    pub(super) fn waiting_since(&self) -> Option<Time> {
+        let since = self.head_since.load(Relaxed).min(self.write_blocked_since.load(Relaxed));
+        (since != NONE && self.close_request() == CloseRequest::None).then(|| Time::from_nanos(since))
     }
 
     /// When the connection closes unless something happens, and why.

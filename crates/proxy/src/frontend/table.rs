@@ -1,23 +1,31 @@
 //! All open connections, and the eviction of idle ones.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
+use stockade_model::time::Time;
 use tokio::sync::Notify;
 
 use super::{
+    client::ClientNetwork,
     counts::increment,
     state::{CloseRequest, ConnectionState},
 };
 
 /// An eviction compares this many connections of a thread.
 const EVICTION_SAMPLE: usize = 64;
+/// A client with more than this part of all connections is greedy, and loses those that wait for it to others' new ones.
+const GREEDY_SHARE: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct ConnectionTable {
     open: AtomicUsize,
+    clients: Mutex<HashMap<ClientNetwork, usize>>,
     threads: Vec<ThreadConnections>,
 }
 
@@ -46,6 +54,7 @@ impl ConnectionTable {
     pub(super) fn new(threads: usize) -> Self {
         Self {
             open: AtomicUsize::new(0),
+            clients: Mutex::default(),
             threads: (0..threads).map(|_| ThreadConnections::default()).collect(),
         }
     }
@@ -54,22 +63,55 @@ impl ConnectionTable {
         self.open.load(Relaxed) >= max
     }
 
+    fn clients(&self) -> MutexGuard<'_, HashMap<ClientNetwork, usize>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The open connections of a client.
+    pub(super) fn count(&self, client: ClientNetwork) -> usize {
+        self.clients().get(&client).copied().unwrap_or(0)
+    }
+
+    fn forget(&self, client: ClientNetwork) {
+        if let Entry::Occupied(mut count) = self.clients().entry(client) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+
     pub(super) fn thread(&self, number: usize) -> &ThreadConnections {
         &self.threads[number]
     }
 
     pub(super) fn insert(self: &Arc<Self>, connection: &Arc<ConnectionState>) -> ConnectionSlot {
         self.open.fetch_add(1, Relaxed);
+        *self.clients().entry(connection.client).or_default() += 1;
         let mut list = self.thread(connection.thread.number).list();
         connection.slot.store(list.connections.len(), Relaxed);
         list.connections.push(Arc::clone(connection));
         ConnectionSlot { table: Arc::clone(self), connection: Arc::clone(connection) }
     }
 
-    /// Requests that an idle connection close, of this thread before those of others. False: none is idle.
-    pub(super) fn evict_idle(&self, thread: usize) -> bool {
+    /// Requests that a connection close, of this thread before those of others: an idle one, or one that waits for a client
+    /// that has more than its share of `connections_max`. False: there is none.
+    pub(super) fn evict(&self, thread: usize, connections_max: usize) -> bool {
         let (others, from) = self.threads.split_at(thread);
-        from.iter().chain(others).any(ThreadConnections::evict_idle)
+        let threads = || from.iter().chain(others);
+        let clients = self.clients();
+        let is_greedy =
+            |client| clients.get(&client).is_some_and(|count| *count > connections_max / GREEDY_SHARE);
+        let idle = threads().find_map(|thread| thread.list().longest_idle());
+        // Graceful: a request that has arrived meanwhile is served.
+        let idle = idle.map(|victim| (victim, CloseRequest::Graceful));
+        let waiting = || threads().find_map(|thread| thread.list().longest_waiting(&is_greedy));
+        let Some((victim, request)) = idle.or_else(|| Some((waiting()?, CloseRequest::Immediate))) else {
+            return false;
+        };
+        drop(clients);
+        victim.request_close(request);
+        true
     }
 }
 
@@ -97,27 +139,29 @@ impl ThreadConnections {
             emptied.await;
         }
     }
-
-    fn evict_idle(&self) -> bool {
-        let victim = self.list().longest_idle();
-        let is_found = victim.is_some();
-        if let Some(victim) = victim {
-            // Graceful: a request that has arrived meanwhile is served.
-            victim.request_close(CloseRequest::Graceful);
-        }
-        is_found
-    }
 }
 
 impl ConnectionList {
-    /// The longest idle connection of the next sample.
     fn longest_idle(&mut self) -> Option<Arc<ConnectionState>> {
+        self.longest_since(ConnectionState::evictable_since)
+    }
+
+    /// Of clients that have more than their share.
+    fn longest_waiting(&mut self, is_greedy: impl Fn(ClientNetwork) -> bool) -> Option<Arc<ConnectionState>> {
+        self.longest_since(|connection| connection.waiting_since().filter(|_| is_greedy(connection.client)))
+    }
+
+    /// The connection of the next sample with the earliest time.
+    fn longest_since(
+        &mut self,
+        since: impl Fn(&ConnectionState) -> Option<Time>,
+    ) -> Option<Arc<ConnectionState>> {
         let sample = self.connections.len().min(EVICTION_SAMPLE);
         let start = self.hand;
         self.hand = (start + sample) % self.connections.len().max(1);
         let sampled = (0..sample).map(|n| &self.connections[(start + n) % self.connections.len()]);
-        let idle = sampled.filter_map(|connection| Some((connection.evictable_since()?, connection)));
-        idle.min_by_key(|(since, _)| *since).map(|(_, connection)| Arc::clone(connection))
+        let candidates = sampled.filter_map(|connection| Some((since(connection)?, connection)));
+        candidates.min_by_key(|(since, _)| *since).map(|(_, connection)| Arc::clone(connection))
     }
 }
 
@@ -125,6 +169,7 @@ impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let Self { table, connection } = self;
         table.open.fetch_sub(1, Relaxed);
+        table.forget(connection.client);
         let thread = table.thread(connection.thread.number);
         let mut list = thread.list();
         let slot = connection.slot.load(Relaxed);

@@ -19,6 +19,7 @@ use stockade_model::time::{Runtime, before, yield_now};
 use tokio::{io::AsyncWriteExt, net::TcpStream, sync::watch};
 
 use super::{
+    client::ClientNetwork,
     connection::{self, discard_input},
     counts::{CloseReason, FrontendCounts, increment},
     handler::Handler,
@@ -117,7 +118,9 @@ impl<H: Handler> FrontendWorker<H> {
                 // Out of file descriptors or memory. Queued connections are accepted when others have closed.
                 Err(_) => {
                     increment(&counters.accept_failures);
-                    let evicted = (0..EVICTED_AT_ONCE).take_while(|_| table.evict_idle(*number)).count();
+                    let evicted = (0..EVICTED_AT_ONCE)
+                        .take_while(|_| table.evict(*number, self.thread.settings.connections_max))
+                        .count();
                     counters.evicted.fetch_add(evicted as u64, Relaxed);
                     time.sleep_until(time.now() + ACCEPT_PAUSE).await;
                 }
@@ -130,8 +133,11 @@ impl<H: Handler> FrontendWorker<H> {
         let Self { table, tls, .. } = self;
         let ThreadContext { settings, time, counters, number } = &*self.thread;
         increment(&counters.connections);
+        let client = ClientNetwork::of(remote.ip());
         let is_full = table.is_full(settings.connections_max);
-        if is_full && !table.evict_idle(*number) {
+        if table.count(client) >= settings.connections_per_client_max
+            || is_full && !table.evict(*number, settings.connections_max)
+        {
             increment(&counters.refused);
             self.refuse(tcp, is_tls);
             return false;
@@ -140,7 +146,7 @@ impl<H: Handler> FrontendWorker<H> {
             increment(&counters.evicted);
         }
         let (handler, info) = (self.handler.clone(), ConnectionInfo { remote, local, is_tls });
-        let state = ConnectionState::new(Arc::clone(&self.thread));
+        let state = ConnectionState::new(Arc::clone(&self.thread), client);
         let slot = table.insert(&state);
         let context = ConnectionContext { handler, info, state };
         let tls = tls.clone().filter(|_| is_tls);

@@ -1,7 +1,6 @@
 //! A request inside the proxy: its head, its route, and what is for this client alone.
 
 use std::{
-    net::IpAddr,
     num::NonZeroU64,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
@@ -25,7 +24,7 @@ use super::{
 };
 use crate::{
     config::ClientDirectives,
-    frontend::ConnectionInfo,
+    frontend::{ClientNetwork, ConnectionInfo},
     log::OriginResult,
     policy::{
         directives::{RequestDirectives, ResponseDirectives},
@@ -289,36 +288,11 @@ impl RequestContext {
     /// The client as the breaker counts it.
     #[must_use]
     pub fn client(&self) -> Option<NonZeroU64> {
-        client_number(self.peer.remote.ip())
+        Some(ClientNetwork::of(self.peer.remote.ip()).number())
     }
 
     #[must_use]
     pub fn is_loop(&self) -> bool {
         self.headers.contains_key(VIA) && hop::is_loop(&self.headers, pseudonym())
-    }
-}
-
-/// A number for the network of a client: the first 24 bits of an IPv4 address, or the first 56 of an IPv6 one, which a
-/// provider assigns to one customer. The last byte tells them apart.
-fn client_number(address: IpAddr) -> Option<NonZeroU64> {
-    NonZeroU64::new(match address.to_canonical() {
-        IpAddr::V4(address) => u64::from(address.to_bits() & !0xff) | 4,
-        IpAddr::V6(address) => (address.to_bits() >> 64) as u64 & !0xff | 6,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn clients_are_networks() {
-        let number = |address: &str| client_number(address.parse().expect("an address")).expect("not 0");
-        assert_eq!(number("192.0.2.1"), number("192.0.2.255"));
-        assert_eq!(number("192.0.2.1"), number("::ffff:192.0.2.7"));
-        assert_ne!(number("192.0.2.1"), number("192.0.3.1"));
-        assert_eq!(number("2001:db8:0:ab00::1"), number("2001:db8:0:abff:1::"));
-        assert_ne!(number("2001:db8:0:ab00::1"), number("2001:db8:0:ac00::1"));
-        assert_ne!(number("0.0.0.0"), number("::"));
     }
 }

@@ -88,3 +88,60 @@ async fn clients_that_do_not_read_give_connections_back_to_misses() {
     assert_eq!(miss.status(), 200);
     drop(clients);
 }
+
+const GREEDY: [u8; 4] = [127, 0, 9, 1];
+const OTHER: [u8; 4] = [127, 0, 1, 1];
+
+/// One network takes every connection, and gives none back: it is waited for in a head, or to read a response.
+#[tokio::test]
+async fn greedy_client_loses_connections_to_others() {
+    const CONNECTIONS: usize = 40;
+    let large = content(16 << 20);
+    let origin = Origin::responding(move |received| match received.target() {
+        "/large" => good(&large),
+        _ => good(b"page"),
+    })
+    .await;
+    let limits = format!(
+        "[bounds]\nconnections = {CONNECTIONS}\n[cache]\nlimit = {{ bytes = \"256MiB\", max_object = \"20MiB\" }}\n\
+         [timeouts]\nhead = \"1h\"\nwrite = \"1h\"\n"
+    );
+    for started in ["GET / HTTP/1.1\r\nHost: a\r\nX: ", "GET /large HTTP/1.1\r\nHost: a\r\n\r\n"] {
+        let proxy = proxy_with(&origin.url(), &limits, "").await;
+        get(&proxy, "/large").await;
+        let mut greedy = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let mut client = Client::connect_from(GREEDY, &proxy).await;
+            client.write(started).await;
+            greedy.push(client);
+        }
+        for number in 0..CONNECTIONS / 2 {
+            let mut client = Client::connect_from(OTHER, &proxy).await;
+            let answer = client.send("GET", &format!("/{number}"), &[]).await;
+            assert_eq!(answer.status(), 200, "{started:?}, the client {number}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn connections_of_one_client_are_bounded() {
+    let origin = Origin::responding(|_| good(b"page")).await;
+    let proxy = proxy_with(&origin.url(), "[bounds]\nconnections_per_client = 3\n", "").await;
+    let mut kept = Vec::new();
+    for number in 0..4 {
+        let mut client = Client::connect_from(GREEDY, &proxy).await;
+        let answer = client.send("GET", "/", &[]).await;
+        assert_eq!(answer.status(), if number < 3 { 200 } else { 503 });
+        kept.push(client);
+    }
+    let mut other = Client::connect_from(OTHER, &proxy).await;
+    assert_eq!(other.send("GET", "/", &[]).await.status(), 200);
+    // A closed connection counts no more.
+    drop(kept.swap_remove(0));
+    loop {
+        let mut client = Client::connect_from(GREEDY, &proxy).await;
+        if client.send("GET", "/", &[]).await.status() == 200 {
+            break;
+        }
+    }
+}
