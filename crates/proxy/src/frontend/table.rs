@@ -105,7 +105,7 @@ impl ConnectionTable {
         let idle = threads().find_map(|thread| thread.list().longest_idle());
         // Graceful: a request that has arrived meanwhile is served.
         let idle = idle.map(|victim| (victim, CloseRequest::Graceful));
-        let waiting = || threads().find_map(|thread| thread.list().longest_waiting(&is_greedy));
+        let waiting = || threads().find_map(|thread| thread.list().longest_waiting(is_greedy));
         let Some((victim, request)) = idle.or_else(|| Some((waiting()?, CloseRequest::Immediate))) else {
             return false;
         };
