@@ -8,7 +8,7 @@
 //!                                              '---------> Open
 //! ```
 //!
-//! Only the loads of leaders pass the breaker. A not-found is a success. The result of a load that started before the last change
+//! The breaker admits the loads of leaders, and calls of `Cache::admit_call`. A not-found is a success. The result of a load that started before the last change
 //! of state is not counted.
 //!
 //! A few bad keys or clients do not close a route. While other loads are answered, failures count only if they are

@@ -58,8 +58,8 @@ where
     /// to a slow client: for an `Arc`, while its count is above 1.
     ///
     /// A removed entry that is held keeps its bytes under the [limit](crate::Limit::bytes) until a later store finds it
-    /// released. While held entries have a quarter of the limit, nothing is evicted, and what finds no room is answered and
-    /// not stored. Only with a limit in bytes.
+    /// released. While held entries have a quarter of the limit, nothing is evicted, and a value that finds no room is
+    /// answered and not stored; loads start without a reservation. Only with a limit in bytes.
     #[must_use]
     pub fn held(mut self, is_held: impl Fn(&V) -> bool + Send + Sync + 'static) -> Self {
         self.0.store_config.is_held = Some(Box::new(is_held));

@@ -261,7 +261,7 @@ where
     /// [held](crate::Builder::held): from 0 to 1.
     #[must_use]
     pub fn held_fill(&self) -> f64 {
-        self.engine.store.held().map_or(0.0, HeldEntries::fill)
+        self.engine.store.released_held().map_or(0.0, HeldEntries::fill)
     }
 
     /// The bytes of an entry beside those that its key and value own: in the store and in the eviction policy.

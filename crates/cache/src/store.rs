@@ -479,10 +479,13 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let Some(weight) = &self.weight else { return EvictionProgress::Done };
         let last = self.read(key, |shard, hash| shard.weight(hash, key));
         let bytes = last.map_or(weight.budget.max_object, |last| last as usize);
-        if room.try_reserve_for_load(bytes) {
-            self.make_room(weight, self.parts.hash(key), room, bytes)
-        } else {
-            EvictionProgress::Blocked
+        if !room.try_reserve_for_load(bytes) {
+            return EvictionProgress::Blocked;
+        }
+        match self.make_room(weight, self.parts.hash(key), room, bytes) {
+            // Nothing tells when their values are released: the load starts, and its value is stored if there is room then.
+            EvictionProgress::Held => EvictionProgress::Done,
+            progress => progress,
         }
     }
 
@@ -541,8 +544,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         self.weight.as_ref().map(|weight| &weight.budget)
     }
 
-    pub(crate) fn held(&self) -> Option<&HeldEntries<K, V>> {
-        self.weight.as_ref()?.held.as_ref()
+    /// The held entries, without some of those that are held no more.
+    pub(crate) fn released_held(&self) -> Option<&HeldEntries<K, V>> {
+        let weight = self.weight.as_ref()?;
+        weight.drop_released();
+        weight.held.as_ref()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -556,7 +562,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             invalidated: self.invalidated.load(Relaxed),
             reclaims: self.weight.as_ref().map_or(0, |weight| weight.reclaims.load(Relaxed)),
             bytes: self.budget().map(|budget| budget.used() as u64),
-            bytes_held: self.held().map(|held| held.bytes() as u64),
+            bytes_held: self.released_held().map(|held| held.bytes() as u64),
             ..StoreStats::default()
         };
         for part in self.parts.iter() {

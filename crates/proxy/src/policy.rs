@@ -20,7 +20,7 @@
 //! 3. [`key::CacheKey::new`]. From here on the key's path replaces the client's, also towards the origin.
 //! 4. Other methods than GET and HEAD: forwarded with the body. The [`invalidate::invalidated`] keys are removed *before*
 //!    the client gets the response. Whatever is forwarded asks the breaker, if the method
-//!    [passes it](invalidate::passes_breaker).
+//!    [does so](invalidate::asks_breaker).
 //! 5. [`directives::RequestDirectives::read`], unless the route ignores them. `no-store` bypasses the store; stored
 //!    responses stay.
 //! 6. Find the [`vary::Vary`] of the key, then the response by key and [`vary::Vary::selecting`]. Other variants stay. HEAD

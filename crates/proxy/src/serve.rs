@@ -10,7 +10,7 @@
 //! ```
 //!
 //! All of them ask the route's breaker, except for the methods that [may not be
-//! refused](crate::policy::invalidate::passes_breaker).
+//! refused](crate::policy::invalidate::asks_breaker).
 //!
 //! A load ([`fetch`]) runs as its own task. [`receiver`] reads the origin's body into a [`spool`], from which all waiting
 //! requests read along.
@@ -173,7 +173,7 @@ impl Proxy {
         }
     }
 
-    /// How much of what slow clients can hold is held: memory of the cache, or connections to one origin. From 0 to 1.
+    /// The fill of the fuller bound on slow clients: held memory of the cache, or unread responses of one origin. From 0 to 1.
     #[must_use]
     pub fn pressure(&self) -> f64 {
         let router = self.router.load();

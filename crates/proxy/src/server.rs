@@ -80,8 +80,8 @@ impl ProxyServer {
             warnings.push(format!("{url}: {error}; until it is reachable, each node loads for itself"));
         }
         let proxy = Proxy::open(config, log.as_ref().map(AccessLogWriter::logger)).await?;
-        let pressing = proxy.clone();
-        settings.pressure = ClientPressure::new(move || pressing.pressure());
+        let pressure_source = proxy.clone();
+        settings.pressure = ClientPressure::new(move || pressure_source.pressure());
         let frontend = Frontend::start(settings, &proxy)?;
         let addresses = frontend.addresses().to_vec();
         let local = LocalRuntime::new();

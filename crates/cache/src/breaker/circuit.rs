@@ -102,6 +102,7 @@ struct Trials {
     /// How many may start now. A failed one is not given back until the circuit closes.
     left: u32,
     answered: u32,
+    failed: u32,
 }
 
 /// An admitted load.
@@ -209,7 +210,7 @@ impl Circuit {
                     let left = self.config.independent_failures() - independent;
                     self.evidence = evidence;
                     self.open(now);
-                    self.trials = Trials { since: self.term, left, answered: 0 };
+                    self.trials = Trials { since: self.term, left, answered: 0, failed: 0 };
                 }
             }
             (CircuitState::HalfOpen { .. }, Some(false)) => self.open(now),
@@ -217,12 +218,9 @@ impl Circuit {
                 *answered += 1;
                 if *answered == self.config.probes {
                     let window = ResultWindow::default();
-                    let ramp = AdmissionRamp { since: now, duration: self.config.ramp, credit: 0.0 };
+                    let ramp = self.ramp(now);
                     self.evidence = Evidence::default();
-                    self.enter(CircuitState::Closed {
-                        window,
-                        ramp: (!ramp.duration.is_zero()).then_some(ramp),
-                    });
+                    self.enter(CircuitState::Closed { window, ramp });
                 }
             }
             (CircuitState::HalfOpen { started, .. }, None) => *started -= 1,
@@ -236,6 +234,7 @@ impl Circuit {
             return;
         }
         if is_answered == Some(false) {
+            self.trials.failed += 1;
             return self.evidence.add(load.identity);
         }
         self.trials.left += 1;
@@ -243,9 +242,15 @@ impl Circuit {
         if self.trials.answered >= self.config.probes {
             let mut window = ResultWindow::default();
             window.push(load.identity, now, true, &self.config);
-            // Without a ramp: the source was well, and only the suspects were refused.
-            self.enter(CircuitState::Closed { window, ramp: None });
+            // Without a ramp if no trial has failed: then the source answered, and only the suspects were refused.
+            let ramp = if self.trials.failed == 0 { None } else { self.ramp(now) };
+            self.enter(CircuitState::Closed { window, ramp });
         }
+    }
+
+    fn ramp(&self, now: Time) -> Option<AdmissionRamp> {
+        let duration = self.config.ramp;
+        (!duration.is_zero()).then_some(AdmissionRamp { since: now, duration, credit: 0.0 })
     }
 
     fn open(&mut self, now: Time) {

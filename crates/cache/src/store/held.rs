@@ -11,14 +11,14 @@ use crate::sync::{AtomicUsize, Lock, Ordering};
 /// Returns true while something outside of the cache uses the memory of a value.
 pub(crate) type IsHeldFn<V> = Box<dyn Fn(&V) -> bool + Send + Sync>;
 
-/// How many entries a store examines.
+/// Held entries that one call examines.
 const EXAMINED_AT_ONCE: usize = 4;
 
 pub(crate) struct HeldEntries<K, V> {
     is_held: IsHeldFn<V>,
     entries: Lock<VecDeque<Entry<K, V>>>,
     bytes: AtomicUsize,
-    /// While they have as many bytes, no entry is evicted: it could free nothing.
+    /// From as many bytes on, no entry is evicted: that might free nothing.
     bytes_max: usize,
 }
 

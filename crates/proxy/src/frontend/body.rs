@@ -6,6 +6,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -43,9 +44,11 @@ struct BoundedBody {
     bytes_left: u64,
     /// For the whole body.
     deadline: Time,
-    /// Since when a poll has waited, and not received [`PROGRESS_BYTES`].
+    /// `None` while no poll waits.
     waiting_since: Option<Time>,
-    received_since: usize,
+    /// Time of earlier waits, and the bytes that ended them, since the last [`PROGRESS_BYTES`].
+    waited: Duration,
+    received_bytes: usize,
     /// Set at the first wait, and again only after it has fired. The mutex makes a request `Sync`; nothing locks it.
     timer: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
     error: Option<ClientBodyError>,
@@ -82,7 +85,8 @@ impl ClientBody {
             deadline: thread.time.now() + settings.body_timeout,
             thread: Arc::clone(thread),
             waiting_since: None,
-            received_since: 0,
+            waited: Duration::ZERO,
+            received_bytes: 0,
             timer: Mutex::default(),
             error: is_too_large.then_some(ClientBodyError::TooLarge),
         })))
@@ -126,9 +130,12 @@ impl BoundedBody {
                 Poll::Ready(Some(Ok(frame))) => {
                     // Trailers are dropped.
                     let Ok(data) = frame.into_data() else { continue };
-                    self.received_since += data.len();
-                    if self.received_since >= PROGRESS_BYTES {
-                        (self.waiting_since, self.received_since) = (None, 0);
+                    if let Some(since) = self.waiting_since.take() {
+                        self.waited += self.thread.time.now() - since;
+                        self.received_bytes += data.len();
+                        if self.received_bytes >= PROGRESS_BYTES {
+                            (self.waited, self.received_bytes) = (Duration::ZERO, 0);
+                        }
                     }
                     match self.bytes_left.checked_sub(data.len() as u64) {
                         Some(left) => self.bytes_left = left,
@@ -155,7 +162,8 @@ impl BoundedBody {
         let time = &self.thread.time;
         let now = time.now();
         let waiting_since = *self.waiting_since.get_or_insert(now);
-        let deadline = self.deadline.min(waiting_since + self.thread.settings.body_idle_timeout);
+        let timeout = self.thread.settings.body_idle_timeout.saturating_sub(self.waited);
+        let deadline = self.deadline.min(waiting_since + timeout);
         let timer = self.timer.get_mut().unwrap_or_else(PoisonError::into_inner);
         while deadline > time.now() {
             let sleep = timer.get_or_insert_with(|| Box::pin(time.sleep_until(deadline)));

@@ -12,9 +12,9 @@ pub struct FrontendCounts {
     pub open: u64,
     /// Accepted connections, refused ones included.
     pub connections: u64,
-    /// Connections beyond the limit that found no idle one to replace.
+    /// Connections beyond a limit: of all, with none to close for them, or of one client.
     pub refused: u64,
-    /// Idle connections that were closed in favour of new ones.
+    /// Connections that were closed in favour of new ones: idle, or waiting for a client with too many.
     pub evicted: u64,
     /// Failed accepts, for want of file descriptors or memory.
     pub accept_failures: u64,

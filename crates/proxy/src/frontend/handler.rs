@@ -16,7 +16,7 @@ pub trait Handler: Clone + Send + Sync + 'static {
     /// connection, so that no client takes a part for the whole.
     type Body: Body<Data: From<Bytes> + Send, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static;
 
-    /// Is told the end of each response.
+    /// Receives the end of each response.
     type Record: ResponseRecord;
 
     /// Answers `request`.

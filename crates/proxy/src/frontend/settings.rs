@@ -74,7 +74,7 @@ impl Default for FrontendSettings {
     }
 }
 
-/// How much of what slow clients can hold is held, from 0 to 1.
+/// The fill of the bounds on memory and connections that slow clients hold, from 0 to 1: that of the fuller bound.
 #[derive(Clone)]
 pub struct ClientPressure(Arc<dyn Fn() -> f64 + Send + Sync>);
 
@@ -99,15 +99,15 @@ impl fmt::Debug for ClientPressure {
 }
 
 impl FrontendSettings {
-    /// A shorter timeout is not reached by [`Self::stall_timeout`], and waits for clients are examined as often.
+    /// The lower bound of [`Self::stall_timeout`], and the interval at which waits for clients are checked.
     pub(super) const STALL_CHECK: Duration = Duration::from_secs(1);
 
     /// The stall timeout now: the whole one up to a pressure of a half, and then shorter, down to a second. OpenBSD's pf
     /// adapts its timeouts in the same way.
     pub(super) fn stall_timeout(&self) -> Duration {
         let whole = self.write_stall_timeout;
-        let share = (2.0 * (1.0 - (self.pressure.0)())).clamp(0.0, 1.0);
-        whole.mul_f64(share).max(whole.min(Self::STALL_CHECK))
+        let share = 2.0 * (1.0 - (self.pressure.0)());
+        if share < 1.0 { whole.mul_f64(share.max(0.0)).max(whole.min(Self::STALL_CHECK)) } else { whole }
     }
 }
 

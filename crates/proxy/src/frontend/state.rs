@@ -32,7 +32,7 @@ use super::{
 const CANCELLED_FREE: u64 = 100;
 /// A blocked client has to take as much within [`FrontendSettings::write_stall_timeout`], or all that waits for it.
 const STALL_BYTES: u64 = 64 * 1_024;
-/// How much later than the stream itself the connection closes for one that has stalled.
+/// A connection closes this much later than a stalled stream would end by itself.
 const STREAM_MARGIN: Duration = Duration::from_millis(500);
 /// Stands for no time.
 const NONE: u64 = u64::MAX;
@@ -75,7 +75,7 @@ pub(super) struct ConnectionState {
     /// When the client stopped taking bytes, or took the last [`STALL_BYTES`].
     write_blocked_since: AtomicU64,
     /// Bytes that it has taken since then.
-    written_since: AtomicU64,
+    written_bytes: AtomicU64,
     /// When the HTTP/1 request in flight began.
     request_since: AtomicU64,
     requests: AtomicU64,
@@ -133,7 +133,7 @@ impl ConnectionState {
             idle_since: now,
             head_since: none(),
             write_blocked_since: none(),
-            written_since: zero(),
+            written_bytes: zero(),
             request_since: none(),
             requests: zero(),
             completed: zero(),
@@ -186,8 +186,8 @@ impl ConnectionState {
         if self.write_blocked_since.load(Relaxed) == NONE {
             return;
         }
-        let written = self.written_since.load(Relaxed) + bytes as u64;
-        self.written_since.store(written, Relaxed);
+        let written = self.written_bytes.load(Relaxed) + bytes as u64;
+        self.written_bytes.store(written, Relaxed);
         if written >= STALL_BYTES {
             self.clear_write_blocked();
         }
@@ -197,7 +197,7 @@ impl ConnectionState {
     pub(super) fn clear_write_blocked(&self) {
         if self.write_blocked_since.load(Relaxed) != NONE {
             self.write_blocked_since.store(NONE, Relaxed);
-            self.written_since.store(0, Relaxed);
+            self.written_bytes.store(0, Relaxed);
         }
     }
 
@@ -284,7 +284,13 @@ impl ConnectionState {
     /// hyper has taken the last frame of a response.
     pub(super) fn push_ending_stream(&self, stream: &Arc<Http2Stream>) {
         stream.record_frame(&self.thread);
-        self.unended_streams().push_back(Arc::clone(stream));
+        let mut streams = self.unended_streams();
+        // h2 has at most `streams_max` streams open: the others have ended.
+        if streams.len() > 2 * self.thread.settings.streams_max as usize {
+            streams.retain(|stream| !stream.has_ended.load(Relaxed));
+        }
+        streams.push_back(Arc::clone(stream));
+        drop(streams);
         self.has_ending_streams.store(true, Relaxed);
     }
 

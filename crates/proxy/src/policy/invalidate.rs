@@ -19,7 +19,7 @@ pub fn is_safe(method: &Method) -> bool {
 /// answer or come back. An unsafe request would be lost, and nobody but the origin can answer it; its failure may also be
 /// its own content's, so it is no evidence. A browser sends OPTIONS before an unsafe request of another site.
 #[must_use]
-pub fn passes_breaker(method: &Method) -> bool {
+pub fn asks_breaker(method: &Method) -> bool {
     is_safe(method) && *method != Method::OPTIONS
 }
 
@@ -94,7 +94,7 @@ mod tests {
             ("DELETE", false),
             ("UNKNOWN", false),
         ] {
-            assert_eq!(passes_breaker(&Method::from_bytes(method.as_bytes()).unwrap()), passes, "{method}");
+            assert_eq!(asks_breaker(&Method::from_bytes(method.as_bytes()).unwrap()), passes, "{method}");
         }
     }
 

@@ -157,7 +157,7 @@ pub fn freshened_by_head(
     let fetch = OriginFetch { context: Arc::clone(context), entry_key: entry_key.clone() };
     let head = fetch.freshened(stored, headers, system_now());
     let lifespan = head.storability.ok().filter(|lifespan| *lifespan != Lifespan::NONE)?;
-    Some(CacheEntry::Response(Arc::new(head.into_stored(stored.body.clone(), lifespan))))
+    Some(CacheEntry::Response(Arc::new(head.into_stored_with(stored, lifespan))))
 }
 
 struct OriginFetch {
@@ -239,12 +239,12 @@ impl OriginFetch {
         }
         match head.storability {
             Ok(lifespan) => {
-                let stored = head.into_stored(stored.body.clone(), lifespan);
+                let stored = head.into_stored_with(stored, lifespan);
                 LoadedEntry::complete(CacheEntry::Response(Arc::new(stored)))
             }
             // Without a lifetime it is for the waiting requests only.
             Err(reason) if reason.lacks_lifetime() => {
-                let stored = head.into_stored(stored.body.clone(), Lifespan::NONE);
+                let stored = head.into_stored_with(stored, Lifespan::NONE);
                 LoadedEntry::complete(CacheEntry::Response(Arc::new(stored)))
             }
             // The origin has made it private: it is for this client only.
@@ -471,6 +471,12 @@ struct EvaluatedHead {
 }
 
 impl EvaluatedHead {
+    /// With the body of a stored response, which it replaces.
+    fn into_stored_with(self, stored: &StoredResponse, lifespan: Lifespan) -> StoredResponse {
+        let users = stored.users.clone();
+        StoredResponse { users, ..self.into_stored(stored.body.clone(), lifespan) }
+    }
+
     fn into_stored(self, body: StoredBody, lifespan: Lifespan) -> StoredResponse {
         let Self { status, mut headers, directives, freshness, vary, received, selecting, tags, .. } = self;
         hop::for_store(&mut headers, &directives);

@@ -102,15 +102,19 @@ impl Body for FetchedBody {
         match self {
             Self::Http(body, _) => body.size_hint(),
             Self::Document(body) => body.size_hint(),
-            Self::Prefixed(body) => {
-                let prefix_bytes = body.prefix.as_ref().map_or(0, |prefix| prefix.len() as u64);
-                let (rest, mut hint) = (body.rest.size_hint(), SizeHint::new());
-                hint.set_lower(rest.lower().saturating_add(prefix_bytes));
-                if let Some(upper) = rest.upper() {
-                    hint.set_upper(upper.saturating_add(prefix_bytes));
-                }
-                hint
-            }
+            Self::Prefixed(body) => prefixed_size_hint(body.prefix.as_ref(), &body.rest.size_hint()),
         }
     }
+}
+
+/// The size of a body of which `prefix` has already been read.
+#[must_use]
+pub fn prefixed_size_hint(prefix: Option<&Bytes>, rest: &SizeHint) -> SizeHint {
+    let prefix_bytes = prefix.map_or(0, |prefix| prefix.len() as u64);
+    let mut hint = SizeHint::new();
+    hint.set_lower(rest.lower().saturating_add(prefix_bytes));
+    if let Some(upper) = rest.upper() {
+        hint.set_upper(upper.saturating_add(prefix_bytes));
+    }
+    hint
 }

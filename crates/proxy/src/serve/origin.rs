@@ -161,7 +161,7 @@ impl OriginClient {
             servers: endpoints.iter().map(server).collect(),
             connections_busy: busy as u64,
             connections_idle: idle as u64,
-            waiting: waiting as u64,
+            waiting: (waiting + http.uploads.waiting()) as u64,
             ..counts
         }
     }
@@ -186,7 +186,7 @@ impl HttpBackend {
     fn new(settings: UpstreamSettings) -> Result<Self, UpstreamSettingsError> {
         let streams = if settings.http2 { settings.streams_max } else { 1 };
         let responses_max = settings.connections_max.saturating_mul(streams);
-        let uploads = UploadShare::new(responses_max, settings.queue_timeout);
+        let uploads = UploadShare::new(responses_max, settings.waiting_max, settings.queue_timeout);
         Ok(Self { upstream: Upstream::new(settings)?, uploads, unread: Arc::default(), responses_max })
     }
 

@@ -25,7 +25,7 @@ use crate::{
     policy::{
         cache_status::{CacheStatus, Forward},
         hop,
-        invalidate::{invalidated, passes_breaker},
+        invalidate::{asks_breaker, invalidated},
         key::CacheKey,
     },
 };
@@ -47,7 +47,7 @@ pub enum BreakerVerdict {
 
 impl BreakerVerdict {
     pub fn of<B: RequestBody>(context: &RequestContext, body: &B) -> Result<Self, Error> {
-        if !passes_breaker(&context.method) {
+        if !asks_breaker(&context.method) {
             return Ok(Self::Uncounted);
         }
         let permit = context.route.cache.admit_call(&context.key.clone().into(), context.client())?;

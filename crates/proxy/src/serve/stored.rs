@@ -85,7 +85,7 @@ pub struct StoredResponse {
     pub users: BodyUsers,
 }
 
-/// Shared by a stored body, and by the replies that send its chunks.
+/// Shared by the stored responses that have one body, and by the replies that send its chunks.
 #[derive(Clone, Debug, Default)]
 pub struct BodyUsers(Arc<()>);
 
@@ -222,10 +222,16 @@ impl CacheEntry {
         }
     }
 
-    /// True while a reply sends the body: its memory stays in use although the entry is removed.
+    /// True while a reply sends the body and no other stored response has it: its memory stays in use although the entry is
+    /// removed.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        matches!(self, Self::Response(stored) if Arc::strong_count(&stored.users.0) > 1)
+        let Self::Response(stored) = self else { return false };
+        let is_last_owner = match &stored.body {
+            StoredBody::Whole(chunks) => Arc::strong_count(chunks) == 1,
+            StoredBody::Spooled(_) => true,
+        };
+        is_last_owner && Arc::strong_count(&stored.users.0) > 1
     }
 
     #[must_use]

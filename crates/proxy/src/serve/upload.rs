@@ -4,7 +4,10 @@
 use std::{
     error::Error,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -15,7 +18,7 @@ use http_body_util::BodyExt;
 use stockade_model::time::{Runtime, before};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{origin::RequestBody, runtime::LocalRuntime};
+use super::{fetched_body::prefixed_size_hint, origin::RequestBody, runtime::LocalRuntime};
 use crate::upstream::UpstreamError;
 
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -35,17 +38,42 @@ pub struct Upload<B> {
 /// The connections of an origin that uploads may take at the same time: half of them.
 pub struct UploadShare {
     free: Arc<Semaphore>,
+    waiting: AtomicUsize,
+    waiting_max: usize,
     queue_timeout: Duration,
+}
+
+/// Counts a waiting upload.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 impl UploadShare {
     #[must_use]
-    pub fn new(connections_max: usize, queue_timeout: Duration) -> Self {
+    pub fn new(connections_max: usize, waiting_max: usize, queue_timeout: Duration) -> Self {
         let share = connections_max.div_ceil(2).min(Semaphore::MAX_PERMITS);
-        Self { free: Arc::new(Semaphore::new(share)), queue_timeout }
+        let free = Arc::new(Semaphore::new(share));
+        Self { free, waiting: AtomicUsize::new(0), waiting_max, queue_timeout }
+    }
+
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Relaxed)
     }
 
     async fn take(&self) -> Result<OwnedSemaphorePermit, UpstreamError> {
+        if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
+            return Ok(permit);
+        }
+        let waiting = self.waiting.fetch_add(1, Relaxed);
+        let _waiting = Waiting(&self.waiting);
+        if waiting >= self.waiting_max {
+            return Err(UpstreamError::Overloaded { waiting });
+        }
         let runtime = LocalRuntime::new();
         let free = Arc::clone(&self.free).acquire_owned();
         let taken = before(&runtime, runtime.now() + self.queue_timeout, free).await;
@@ -99,13 +127,7 @@ impl<B: RequestBody> Body for Upload<B> {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let prefix_bytes = self.prefix.as_ref().map_or(0, |prefix| prefix.len() as u64);
         let rest = self.rest.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint);
-        let mut hint = SizeHint::new();
-        hint.set_lower(rest.lower().saturating_add(prefix_bytes));
-        if let Some(upper) = rest.upper() {
-            hint.set_upper(upper.saturating_add(prefix_bytes));
-        }
-        hint
+        prefixed_size_hint(self.prefix.as_ref(), &rest)
     }
 }

@@ -145,3 +145,29 @@ async fn connections_of_one_client_are_bounded() {
         }
     }
 }
+
+/// Copies and refreshed entries share a body: no reply sends it, so none of them is held.
+#[tokio::test]
+async fn shared_bodies_are_not_held_without_a_reply() {
+    let body = content(100_000);
+    let origin = Origin::responding(move |received| match received.method() {
+        "GET" if received.field("if-none-match").is_some() => {
+            sized("304 Not Modified", &["ETag: \"1\""], b"")
+        }
+        "GET" => sized("200 OK", &["Cache-Control: max-age=60, stale-if-error=600", "ETag: \"1\""], &body),
+        _ => good(b""),
+    })
+    .await;
+    let limit = "[cache]\nlimit = { bytes = \"2MiB\", max_object = \"200KiB\" }\n";
+    let proxy = proxy_with(&origin.url(), limit, "").await;
+    for _ in 0..40 {
+        get(&proxy, "/changed").await;
+        send(&proxy, "GET", "/changed", &["Cache-Control: no-cache"]).await;
+        send(&proxy, "POST", "/changed", &["Content-Length: 0"]).await;
+    }
+    for number in 0..20 {
+        let target = format!("/other/{number}");
+        get(&proxy, &target).await;
+        assert_eq!(get(&proxy, &target).await.outcome(), "hit", "{target}");
+    }
+}
