@@ -1,4 +1,4 @@
-//! Whose loads have failed: those of a few keys or clients, or all.
+//! The keys and clients of failed loads, and whether they are few. Pure.
 
 use std::{
     collections::{BTreeSet, VecDeque},
