@@ -8,8 +8,8 @@
 //!                                              '---------> Open
 //! ```
 //!
-//! The breaker admits the loads of leaders, and calls of `Cache::admit_call`. A not-found is a success. The result of a load that started before the last change
-//! of state is not counted.
+//! The breaker admits the loads of leaders, and calls of `Cache::admit_call`. A not-found is a success. The result of a load that
+//! started before the last change of state is not counted.
 //!
 //! A few bad keys or clients do not close a route. While other loads are answered, failures count only if they are
 //! independent (no two share a key or a client): five of them, or as many as all loads of the window have. If nothing
@@ -53,7 +53,7 @@ pub(crate) struct Breakers<K> {
     routes: Option<RouteBreakers<K>>,
     /// For keys without a route.
     default: Arc<RouteBreaker>,
-    /// Of keys.
+    /// Hashes a key for its [`LoadIdentity`].
     hasher: FixedState,
 }
 

@@ -328,10 +328,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
                 EvictionProgress::More => {}
                 // Bytes that are not reserved for loads belong to stores in progress, which release or commit them
                 // soon.
-                EvictionProgress::Blocked if room.used_by_others() > 0 && spins.next().is_some() => {
+                EvictionProgress::Blocked
+                    if !weight.is_held_full() && room.used_by_others() > 0 && spins.next().is_some() =>
+                {
                     spin_loop();
                 }
-                EvictionProgress::Blocked | EvictionProgress::Held => return false,
+                EvictionProgress::Blocked => return false,
             }
         }
     }
@@ -484,7 +486,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         }
         match self.make_room(weight, self.parts.hash(key), room, bytes) {
             // Nothing tells when their values are released: the load starts, and its value is stored if there is room then.
-            EvictionProgress::Held => EvictionProgress::Done,
+            EvictionProgress::Blocked if weight.is_held_full() => EvictionProgress::Done,
             progress => progress,
         }
     }
@@ -503,8 +505,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             if room.try_resize(bytes) {
                 return EvictionProgress::Done;
             }
-            if weight.held.as_ref().is_some_and(HeldEntries::is_full) {
-                return EvictionProgress::Held;
+            if weight.is_held_full() {
+                return EvictionProgress::Blocked;
             }
             if weight.budget.start_reclaim() {
                 weight.reclaims.fetch_add(1, Relaxed);
@@ -601,6 +603,11 @@ impl<K, V> ByteAccount<K, V> {
     fn discard(&self, gone: RemovedEntries<K, V>) {
         self.drop_released();
         self.release(gone.into_iter().filter_map(|entry| self.unless_held(entry)).collect());
+    }
+
+    /// True if another eviction might free nothing.
+    fn is_held_full(&self) -> bool {
+        self.held.as_ref().is_some_and(HeldEntries::is_full)
     }
 
     /// Keeps an entry that is held; otherwise returns it.

@@ -53,8 +53,8 @@ impl Breaker {
         Ok(())
     }
 
-    /// How many independent failures accuse the source: five, or half of the failures that open the breaker if that is
-    /// fewer.
+    /// How many independent failures open the breaker while other loads are answered: five, or half of the failures that
+    /// `errors_rate` needs if that is fewer.
     pub(super) fn independent_failures(&self) -> u32 {
         const MOST: u32 = 5;
         let to_open = self.errors_rate * f64::from(self.min_calls);
@@ -105,7 +105,7 @@ struct Trials {
     failed: u32,
 }
 
-/// An admitted load.
+/// A load that the circuit has admitted, and that its result names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AdmittedLoad {
     identity: LoadIdentity,

@@ -14,7 +14,7 @@ use super::circuit::Breaker;
 pub(crate) struct LoadIdentity {
     /// The hash of the key.
     pub(crate) key: u64,
-    /// `None`: unknown.
+    /// `None` if the caller has not named it.
     pub(crate) client: Option<NonZeroU64>,
 }
 
@@ -79,7 +79,7 @@ impl ResultWindow {
         count_independent(self.failures(), by_client, wanted) == wanted
     }
 
-    /// Whose loads have failed, and how many of the failures are independent, up to the number that accuses the source.
+    /// The keys and clients of the failures, and the number of independent failures, up to that which opens the breaker.
     pub(super) fn evidence(&self, config: &Breaker) -> (Evidence, u32) {
         let mut evidence = Evidence::default();
         self.failures().for_each(|identity| evidence.add(identity));

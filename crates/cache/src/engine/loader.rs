@@ -22,7 +22,7 @@ pub struct RequestOptions {
     /// The stored values that it accepts.
     pub mode: CacheMode,
     /// A number for its client, such as the prefix of an address. The failed loads of one client do not open a
-    /// [breaker](crate::Breaker) for others. `None`: unknown.
+    /// [breaker](crate::Breaker) for others. `None` if it is not known.
     pub client: Option<NonZeroU64>,
 }
 

@@ -72,7 +72,7 @@ impl ByteBudget {
             match step() {
                 EvictionProgress::Done => return,
                 EvictionProgress::More => yield_now().await,
-                EvictionProgress::Blocked | EvictionProgress::Held => freed.await,
+                EvictionProgress::Blocked => freed.await,
             }
         }
     }
@@ -126,10 +126,8 @@ pub(crate) enum EvictionProgress {
     Done,
     /// More can be evicted.
     More,
-    /// Nothing is left to evict.
+    /// Nothing is left to evict, or removed entries are held.
     Blocked,
-    /// The values of removed entries are held, so that another eviction might free nothing.
-    Held,
 }
 
 /// Adds, unless the sum exceeds the bound. Returns the sum.

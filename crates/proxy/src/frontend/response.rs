@@ -52,7 +52,7 @@ pub(super) struct ResponseEnd<R: ResponseRecord> {
     guard: RequestGuard,
     /// `None` for a rejection.
     record: Option<R>,
-    /// Bytes of the frames that were written.
+    /// Bytes of all frames so far, without those that were dropped before they were written.
     written_bytes: AtomicU64,
     /// No frame follows.
     is_last_frame_taken: AtomicBool,
@@ -135,8 +135,9 @@ fn prepare<B: Body, R: ResponseRecord>(
         // The handler did not wait for the request body; the rest of it is not awaited either.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    if is_head && is_http2 {
-        // hyper omits the body of a response to HEAD in HTTP/1 only.
+    // hyper omits the body of a response to HEAD in HTTP/1 only.
+    let omits_body = is_head && is_http2;
+    if omits_body {
         let length = response.body().size_hint().exact();
         if let Some(length) = length.filter(|_| !response.headers().contains_key(CONTENT_LENGTH)) {
             response.headers_mut().insert(CONTENT_LENGTH, length.into());
@@ -144,7 +145,7 @@ fn prepare<B: Body, R: ResponseRecord>(
     }
     let has_body = !(is_head || response.body().is_end_stream());
     let end = ResponseEnd::new(guard, Some(record), has_body);
-    response.map(|body| ResponseBody { body: Some(body).filter(|_| !(is_head && is_http2)), text: None, end })
+    response.map(|body| ResponseBody { body: (!omits_body).then_some(body), text: None, end })
 }
 
 /// States the reason, and closes an HTTP/1 connection.

@@ -111,7 +111,7 @@ async fn open_breaker_refuses_requests_without_a_lookup() {
         assert!(answer.field("retry-after").is_some(), "{method} {target} {:?}", answer.head);
         assert_eq!(origin.count(), count, "{method} {target} {field}");
     }
-    // Nobody but the origin can answer these, and a page of another site cannot send a POST without OPTIONS.
+    // The breaker is not asked for writes, nor for OPTIONS, which a browser sends before a write to another site.
     is_failing.store(false, SeqCst);
     for method in ["POST", "PUT", "DELETE", "UNKNOWN", "OPTIONS"] {
         let answer = send(&proxy, method, "/", &["Content-Length: 0"]).await;

@@ -147,7 +147,7 @@ fn streams_that_take_one_byte_leave_the_memory_bounded() {
             slow = connect_with_small_windows(address);
         }
         let grown = resident(&proxy).saturating_sub(before);
-        // What finds no room is passed through.
+        // A page that finds no room is passed through.
         let bound = LIMIT + 8 * MIB + page as usize * PASSED_BYTES;
         assert!(grown < bound, "{} MiB more are resident at page {page}", grown / MIB);
     }
