@@ -6,7 +6,6 @@
 
 mod due;
 mod ramp;
-mod rate;
 mod sine;
 mod step;
 
@@ -15,9 +14,9 @@ use std::{fmt, time::Duration};
 use stockade_model::seed::Seed;
 
 pub use due::DueTimes;
-pub use rate::{Rate, RateError, RateOrZero};
 pub use sine::{Sine, SineError, SineStart};
 pub use step::{ArrivalProcess, Step};
+pub use stockade_model::rate::{Rate, RateError, RateOrZero};
 
 use due::Walk;
 

@@ -10,6 +10,7 @@
 //! - [`latency`], [`capacity`]: the service time and the concurrency of an origin.
 //! - [`outcome`], [`timing`], [`histogram`]: the result of a request, its times, and their distribution.
 //! - [`record`]: the files of a run. Each report is a fold over them.
+//! - [`rate`]: requests per period.
 //! - [`units`], [`nearest`]: durations and sizes with units, and suggestions for misspelt names.
 
 #![allow(missing_docs, reason = "used by this workspace alone; a comment states what a name cannot")]
@@ -19,6 +20,7 @@ pub mod histogram;
 pub mod latency;
 pub mod nearest;
 pub mod outcome;
+pub mod rate;
 pub mod record;
 pub mod seed;
 pub mod source;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::rate::RateOrZero;
+use stockade_model::rate::RateOrZero;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LinearRamp {

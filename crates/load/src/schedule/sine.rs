@@ -6,9 +6,7 @@ use std::{
     time::Duration,
 };
 
-use stockade_model::units::format_span;
-
-use super::rate::Rate;
+use stockade_model::{rate::Rate, units::format_span};
 
 /// A sine around a mean rate.
 ///

@@ -2,13 +2,12 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use stockade_model::units::{format_count, format_span, stretched};
-
-use super::{
-    ramp::LinearRamp,
+use stockade_model::{
     rate::{Rate, RateOrZero},
-    sine::Sine,
+    units::{format_count, format_span, stretched},
 };
+
+use super::{ramp::LinearRamp, sine::Sine};
 
 /// How the requests of a step are spaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use stockade_model::units::{UnitError, parse_duration};
+use crate::units::{UnitError, parse_duration};
 
 /// Requests per period: `425/s`, `1000/m`, `5/100ms`.
 ///
 /// ```
-/// use stockade_load::schedule::Rate;
+/// use stockade_model::rate::Rate;
 ///
 /// let rate: Rate = "1_000/m".parse()?;
 /// assert_eq!(rate.to_string(), "1000/m");
@@ -15,7 +15,7 @@ use stockade_model::units::{UnitError, parse_duration};
 ///     "425".parse::<Rate>().unwrap_err().to_string(),
 ///     "`425` has no period: write `425/s` or `425/m`",
 /// );
-/// # Ok::<(), stockade_load::schedule::RateError>(())
+/// # Ok::<(), stockade_model::rate::RateError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
@@ -93,17 +93,21 @@ impl Rate {
         f64::from(self.requests) / self.per.as_secs_f64()
     }
 
-    pub(super) fn per_nano(self) -> f64 {
+    /// Requests in a nanosecond.
+    #[must_use]
+    pub fn per_nano(self) -> f64 {
         f64::from(self.requests) / self.per.as_nanos() as f64
     }
 
     /// Expected requests in `nanos`; exact where that is a whole number.
-    pub(super) fn over(self, nanos: f64) -> f64 {
+    #[must_use]
+    pub fn over(self, nanos: f64) -> f64 {
         f64::from(self.requests) * nanos / self.per.as_nanos() as f64
     }
 
     /// True if it is higher than another; exact.
-    pub(crate) fn is_above(self, other: Self) -> bool {
+    #[must_use]
+    pub fn is_above(self, other: Self) -> bool {
         let times = |rate: Self, other: Self| u128::from(rate.requests) * other.per.as_nanos();
         times(self, other) > times(other, self)
     }
@@ -112,11 +116,11 @@ impl Rate {
 /// A rate or zero: the start or the end of a ramp.
 ///
 /// ```
-/// use stockade_load::schedule::RateOrZero;
+/// use stockade_model::rate::RateOrZero;
 ///
 /// let level: RateOrZero = "0/s".parse()?;
 /// assert_eq!((level, level.to_string()), (RateOrZero::ZERO, "0/s".to_owned()));
-/// # Ok::<(), stockade_load::schedule::RateError>(())
+/// # Ok::<(), stockade_model::rate::RateError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateOrZero(Option<Rate>);
@@ -137,7 +141,9 @@ impl RateOrZero {
         self.0.map_or(0.0, Rate::per_second)
     }
 
-    pub(super) fn over(self, nanos: f64) -> f64 {
+    /// As [`Rate::over`].
+    #[must_use]
+    pub fn over(self, nanos: f64) -> f64 {
         self.0.map_or(0.0, |rate| rate.over(nanos))
     }
 }
