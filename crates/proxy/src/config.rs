@@ -42,6 +42,8 @@ use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use stockade_cache::Limit;
 
+use crate::{frontend::ClientPrefix, policy::forwarded::TrustedProxies, serve::client_rates::ClientRate};
+
 pub use self::{
     diff::{Change, diff},
     error::{ConfigError, FileError},
@@ -55,8 +57,12 @@ pub use schema::schema;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// At least one.
+    /// At least one, here or in `listen_proxy_protocol`.
     pub listen: Vec<SocketAddr>,
+    /// Addresses where each connection begins with a header of the PROXY protocol.
+    pub listen_proxy_protocol: Vec<SocketAddr>,
+    /// Load balancers and CDNs that name the client of a request.
+    pub trusted_proxies: TrustedProxies,
     /// `None`: one per core.
     pub threads: Option<NonZeroUsize>,
     pub tls: Option<TlsFiles>,
@@ -174,6 +180,10 @@ pub struct ClientBounds {
     pub connections: usize,
     /// Concurrent, of one client.
     pub connections_per_client: usize,
+    /// `None`: unlimited.
+    pub client_rate: Option<ClientRate>,
+    /// What tells clients apart.
+    pub client_prefix: ClientPrefix,
     /// Concurrent, of one HTTP/2 connection.
     pub streams: usize,
 }
@@ -202,6 +212,8 @@ impl Default for ClientBounds {
             body_bytes: 64 << 20,
             connections,
             connections_per_client: connections,
+            client_rate: None,
+            client_prefix: ClientPrefix::default(),
             streams: 250,
         }
     }

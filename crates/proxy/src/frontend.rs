@@ -30,6 +30,7 @@ mod handler;
 pub mod head;
 mod http2;
 mod listener;
+mod proxy_protocol;
 mod response;
 mod scan;
 mod settings;
@@ -55,14 +56,14 @@ use stockade_model::time::Live;
 use tokio::{runtime, sync::watch};
 
 use counts::ThreadCounters;
-use listener::BoundSocket;
+use listener::{BoundSocket, ListenerKind};
 use state::ThreadContext;
 use table::ConnectionTable;
 use tls::TlsConfig;
 use worker::{FrontendWorker, RunState};
 
 pub use body::{ClientBody, ClientBodyError};
-pub use client::ClientNetwork;
+pub use client::{ClientNetwork, ClientPrefix};
 pub use counts::{CloseReason, FrontendCounts};
 pub use handler::{Handler, HandlerResponse, ResponseRecord, SentBody};
 pub use settings::{ClientPressure, FrontendSettings};
@@ -125,19 +126,24 @@ struct WorkerSetup<H> {
 impl Frontend {
     /// Serves with `handler`, which each thread clones. When it returns, every thread listens.
     pub fn start<H: Handler>(settings: FrontendSettings, handler: &H) -> Result<Self, FrontendStartError> {
-        if settings.listen.is_empty() && settings.listen_tls.is_empty() {
-            return Err(FrontendStartError::NoAddress);
-        }
         let tls = settings.certificate.as_ref().map(TlsConfig::load).transpose()?.map(Arc::new);
         if tls.is_none() && !settings.listen_tls.is_empty() {
             return Err(CertificateLoadError::NotConfigured.into());
         }
-        let plain = settings.listen.iter().map(|address| (*address, false));
-        let encrypted = settings.listen_tls.iter().map(|address| (*address, true));
-        let sockets = plain.chain(encrypted).map(|(address, is_tls)| {
-            BoundSocket::bind(address, is_tls).map_err(|error| FrontendStartError::Listen { address, error })
+        let lists = [
+            (&settings.listen, ListenerKind { is_tls: false, has_proxy_header: false }),
+            (&settings.listen_tls, ListenerKind { is_tls: true, has_proxy_header: false }),
+            (&settings.listen_proxy_protocol, ListenerKind { is_tls: tls.is_some(), has_proxy_header: true }),
+        ];
+        let addresses =
+            lists.into_iter().flat_map(|(list, kind)| list.iter().map(move |address| (*address, kind)));
+        let sockets = addresses.map(|(address, kind)| {
+            BoundSocket::bind(address, kind).map_err(|error| FrontendStartError::Listen { address, error })
         });
         let sockets = Arc::new(sockets.collect::<Result<Vec<_>, _>>()?);
+        if sockets.is_empty() {
+            return Err(FrontendStartError::NoAddress);
+        }
         let (run_state, run_states) = watch::channel(RunState::Serving);
         let (stopped_sender, stopped) = mpsc::channel();
         let mut frontend = Self {
@@ -199,7 +205,7 @@ impl Frontend {
         result.map_err(FrontendStartError::Thread)
     }
 
-    /// Plain addresses first, then encrypted ones, each in the order of the settings.
+    /// Plain addresses first, then encrypted ones, then those of the PROXY protocol, each in the order of the settings.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses

@@ -69,6 +69,7 @@ pub mod conditional;
 pub mod date;
 pub mod directives;
 mod field;
+pub mod forwarded;
 pub mod freshness;
 pub mod hop;
 pub mod invalidate;

@@ -15,6 +15,8 @@
 //! A load ([`fetch`]) runs as its own task. [`receiver`] reads the origin's body into a [`spool`], from which all waiting
 //! requests read along.
 
+pub mod client;
+pub mod client_rates;
 pub mod context;
 pub mod counts;
 pub mod entry_codec;
@@ -36,12 +38,18 @@ pub mod upload;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use arc_swap::ArcSwap;
 use http::{
-    Method, Request, StatusCode, Uri,
+    HeaderMap, Method, Request, StatusCode, Uri,
+    header::RETRY_AFTER,
+    request::Parts,
     uri::{Authority, PathAndQuery},
 };
 use http_body_util::BodyExt;
@@ -49,6 +57,8 @@ use stockade_cache::{RedisTier, SharedTier, Strategy};
 use stockade_model::{outcome::Outcome, seed::Seed, time::Runtime};
 
 use self::{
+    client::RequestClient,
+    client_rates::ClientRates,
     context::RequestContext,
     entry_codec::EntryCodec,
     lookup::{serve_get, serve_head, try_hit},
@@ -56,7 +66,7 @@ use self::{
     reply::Reply,
     reply_body::ReplyBody,
     reply_record::{ReplyRecord, RequestStart},
-    router::{Router, RouterError, RoutingError},
+    router::{Route, Router, RouterError, RoutingError},
     runtime::{LocalRuntime, system_now},
     stored::{CacheEntry, EntryKey, ResponseCache},
 };
@@ -77,6 +87,9 @@ pub struct Proxy {
     router: Arc<ArcSwap<Router>>,
     cache: ResponseCache,
     runtime: LocalRuntime,
+    rates: Arc<ClientRates>,
+    /// Requests beyond the rate of their client.
+    rate_refusals: Arc<AtomicU64>,
     log: Option<AccessLogger>,
 }
 
@@ -103,7 +116,14 @@ impl Proxy {
         };
         let cache = builder.build_on(runtime.clone(), Seed::from_entropy()).map_err(RouterError::Limit)?;
         let router = Router::open(config, &cache, None).await?;
-        Ok(Self { router: Arc::new(ArcSwap::from_pointee(router)), cache, runtime, log })
+        Ok(Self {
+            router: Arc::new(ArcSwap::from_pointee(router)),
+            cache,
+            runtime,
+            rates: Arc::default(),
+            rate_refusals: Arc::default(),
+            log,
+        })
     }
 
     /// Applies a new configuration. Entries, and unchanged routes and origins, stay.
@@ -125,12 +145,14 @@ impl Proxy {
         let peer =
             ConnectionInfo { remote: loopback, local: loopback, is_tls: url.scheme_str() == Some("https") };
         let (head, ()) = Request::get(url).body(()).unwrap_or_default().into_parts();
-        let (key, route) = self.router.load().resolve(&head, peer);
+        let router = self.router.load();
+        let client = RequestClient::new(&HeaderMap::new(), peer, &router.config);
+        let (key, route) = router.resolve(&head, &client);
         let route = match route {
             Ok(route) => route,
             Err(error) => return WarmOutcome::NotStored(error.status().as_u16()),
         };
-        let context = Arc::new(RequestContext::new(head, key.clone(), peer, route));
+        let context = Arc::new(RequestContext::new(head, key.clone(), client, route));
         let reply = serve_get(&context, &self.runtime).await;
         let status = reply.response.status();
         if let Err(error) = reply.response.into_body().collect().await {
@@ -185,6 +207,29 @@ impl Proxy {
     pub fn cache(&self) -> &ResponseCache {
         &self.cache
     }
+
+    /// Requests that were refused because their client sends too many.
+    #[must_use]
+    pub fn rate_refusals(&self) -> u64 {
+        self.rate_refusals.load(Relaxed)
+    }
+
+    /// The route of a request, unless its client sends too many.
+    fn route(
+        &self,
+        router: &Router,
+        head: &Parts,
+        client: &RequestClient,
+    ) -> (CacheKey, Result<Arc<Route>, Reply>) {
+        let (key, route) = router.resolve(head, client);
+        if let Some(rate) = router.config.bounds.client_rate.filter(|_| !client.is_trusted_proxy)
+            && let Err(wait) = self.rates.admit(client.network, self.runtime.now(), rate)
+        {
+            self.rate_refusals.fetch_add(1, Relaxed);
+            return (key, Err(too_many_requests(wait)));
+        }
+        (key, route.map_err(routing_error_reply))
+    }
 }
 
 impl Handler for Proxy {
@@ -200,16 +245,17 @@ impl Handler for Proxy {
         let start = RequestStart { runtime: self.runtime.clone(), at: self.runtime.now(), log };
         let (head, body) = request.into_parts();
         let router = self.router.load();
-        let (key, route) = router.resolve(&head, peer);
+        let client = RequestClient::new(&head.headers, peer, &router.config);
+        let (key, route) = self.route(&router, &head, &client);
         let (context, ready) = match route {
             Ok(route) => {
-                let context = Arc::new(RequestContext::new(head, key, peer, route));
+                let context = Arc::new(RequestContext::new(head, key, client, route));
                 let hit = try_hit(&context);
                 (context, hit)
             }
-            Err(error) => {
-                let context = RequestContext::new(head, key, peer, Arc::clone(&router.unrouted));
-                (Arc::new(context), Some(routing_error_reply(error)))
+            Err(refusal) => {
+                let context = RequestContext::new(head, key, client, Arc::clone(&router.unrouted));
+                (Arc::new(context), Some(refusal))
             }
         };
         drop(router);
@@ -227,8 +273,21 @@ impl Handler for Proxy {
 }
 
 fn routing_error_reply(error: RoutingError) -> Reply {
+    refusal(error.status(), &error.to_string())
+}
+
+/// RFC 6585, 4.
+fn too_many_requests(wait: Duration) -> Reply {
+    let mut reply = refusal(StatusCode::TOO_MANY_REQUESTS, "this client sends too many requests");
+    let seconds = wait.as_nanos().div_ceil(1_000_000_000);
+    reply.response.headers_mut().insert(RETRY_AFTER, u64::try_from(seconds).unwrap_or(u64::MAX).into());
+    reply
+}
+
+/// A reply without a lookup.
+fn refusal(status: StatusCode, text: &str) -> Reply {
     let forwarded = CacheStatus::forwarded(Outcome::Error, Forward::Bypass);
-    Reply::text(error.status(), &error.to_string(), CacheStatus { forward: None, ..forwarded })
+    Reply::text(status, text, CacheStatus { forward: None, ..forwarded })
 }
 
 async fn serve(

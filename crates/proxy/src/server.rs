@@ -191,6 +191,7 @@ impl Control for AdminControl {
             connections: counts.open,
             connections_accepted: counts.connections,
             connections_refused: counts.refused,
+            requests_refused: state.proxy.rate_refusals(),
             requests_in_flight: counts.in_flight,
             resident_bytes: own_resident_bytes(),
             log_dropped: state.log.as_ref().map_or(0, AccessLogWriter::dropped),
@@ -234,6 +235,9 @@ fn frontend_settings(config: &Config) -> frontend::FrontendSettings {
     frontend::FrontendSettings {
         listen,
         listen_tls,
+        listen_proxy_protocol: config.listen_proxy_protocol.clone(),
+        trusted_proxies: config.trusted_proxies.clone(),
+        client_prefix: bounds.client_prefix,
         certificate,
         threads: config.threads.unwrap_or_else(cores),
         connections_max: bounds.connections,

@@ -27,6 +27,8 @@ snapshot! {
         connections_accepted: u64 = counter "stockade_connections_accepted_total",
         /// Connections of clients that were refused at the limit.
         connections_refused: u64 = counter "stockade_connections_refused_total",
+        /// Requests that were refused because their client sends too many.
+        requests_refused: u64 = counter "stockade_requests_refused_total",
         /// Requests in flight now.
         requests_in_flight: u64 = gauge "stockade_requests_in_flight",
         /// Resident memory of the process.

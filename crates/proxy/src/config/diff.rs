@@ -21,14 +21,38 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
     let mut changes = Vec::new();
     let reloadable = new.clone().reloadable(old);
     // Exhaustive, so that a new field is not forgotten.
-    let Config { listen, threads, tls, admin, hosts, limit, shared, log, timeouts, bounds, origins, routes } =
-        new;
+    let Config {
+        listen,
+        listen_proxy_protocol,
+        trusted_proxies,
+        threads,
+        tls,
+        admin,
+        hosts,
+        limit,
+        shared,
+        log,
+        timeouts,
+        bounds,
+        origins,
+        routes,
+    } = new;
     let mut differs = |setting: &str, is_different: bool, is_reloadable: bool| {
         if is_different {
             changes.push(Change { setting: setting.to_owned(), needs_restart: !is_reloadable });
         }
     };
     differs("listen", old.listen != *listen, reloadable.listen == *listen);
+    differs(
+        "listen_proxy_protocol",
+        old.listen_proxy_protocol != *listen_proxy_protocol,
+        reloadable.listen_proxy_protocol == *listen_proxy_protocol,
+    );
+    differs(
+        "trusted_proxies",
+        old.trusted_proxies != *trusted_proxies,
+        reloadable.trusted_proxies == *trusted_proxies,
+    );
     differs("threads", old.threads != *threads, reloadable.threads == *threads);
     differs("hosts", old.hosts != *hosts, reloadable.hosts == *hosts);
     differs("tls", old.tls != *tls, reloadable.tls == *tls);

@@ -10,7 +10,10 @@ use stockade_cache::spec::{
     CacheTable,
     value::{DurationValue, SizeValue, TextValue, bounded_integer},
 };
-use stockade_model::units::{UnitError, parse_duration};
+use stockade_model::{
+    rate::{Rate, RateError},
+    units::{UnitError, parse_duration},
+};
 use toml::Spanned;
 
 use super::{
@@ -27,6 +30,14 @@ pub(super) struct ConfigFile {
     /// Addresses to listen on, with ports. Default: 127.0.0.1:8080.
     #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub(super) listen: Option<Spanned<Vec<Spanned<String>>>>,
+    /// Addresses where each connection begins with a header of the PROXY protocol, version 1 or 2; needs `trusted_proxies`.
+    /// Default: none.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
+    pub(super) listen_proxy_protocol: Option<Spanned<Vec<Spanned<String>>>>,
+    /// Load balancers and CDNs in front, by address or network ("10.0.0.0/8"): their `X-Forwarded-For`, `-Host` and `-Proto` and
+    /// their PROXY protocol name the client. Default: none.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
+    pub(super) trusted_proxies: Vec<Spanned<String>>,
     /// Number of threads. Default: one per core.
     pub(super) threads: Option<Threads>,
     /// Host names to serve: "example.org", "*.example.org". Default: all.
@@ -136,11 +147,27 @@ pub(super) struct BoundsSection {
     pub(super) body: Option<TextValue<SizeValue>>,
     /// Concurrent connections. Default: 10000.
     pub(super) connections: Option<Connections>,
-    /// Concurrent connections of one client: of 24 bits of an IPv4 address, or 56 of an IPv6 one. Default: as many as
-    /// `connections`.
+    /// Concurrent connections of one client; see `client_prefix`. Default: as many as `connections`.
     pub(super) connections_per_client: Option<Connections>,
+    /// Request rate of one client, such as "100/s" or "1000/m", or "none". Beyond it: 429. Default: "none".
+    pub(super) requests_per_client: Option<TextValue<RateOrNone>>,
+    /// Requests of one client that may come at once. Default: those of a second.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Burst>"))]
+    pub(super) burst_per_client: Option<Spanned<Burst>>,
+    /// The first bits of an address that tell clients apart. Default: { ipv4 = 24, ipv6 = 56 }.
+    pub(super) client_prefix: ClientPrefixSection,
     /// Concurrent requests of an HTTP/2 connection. Default: 250.
     pub(super) streams: Option<Streams>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
+pub(super) struct ClientPrefixSection {
+    /// Of an IPv4 address. Default: 24.
+    pub(super) ipv4: Option<Ipv4Bits>,
+    /// Of an IPv6 address. Default: 56.
+    pub(super) ipv6: Option<Ipv6Bits>,
 }
 
 #[derive(Default, Deserialize)]
@@ -311,6 +338,12 @@ counts! {
     Connections: 1..=10_000_000, "there may be 1 to 10,000,000 connections";
     /// Requests of one connection.
     Streams: 1..=100_000, "a connection may have 1 to 100,000 requests at once";
+    /// Requests of one client at once.
+    Burst: 1..=1_000_000, "1 to 1,000,000 requests may come at once";
+    /// Bits of an IPv4 address.
+    Ipv4Bits: 1..=32, "an IPv4 address has 1 to 32 bits";
+    /// Bits of an IPv6 address.
+    Ipv6Bits: 1..=56, "1 to 56 bits of an IPv6 address tell clients apart";
     /// Connections to an origin.
     OriginConnections: 1..=100_000, "an origin has 1 to 100,000 connections";
     /// Requests that wait for one.
@@ -420,6 +453,18 @@ impl FromStr for PositiveDurationOrNone {
         } else {
             text.parse::<PositiveDuration>().map(|time| Self(Some(time.0)))
         }
+    }
+}
+
+/// `None`: unlimited.
+#[derive(Clone, Copy)]
+pub(super) struct RateOrNone(pub(super) Option<Rate>);
+
+impl FromStr for RateOrNone {
+    type Err = RateError;
+
+    fn from_str(text: &str) -> Result<Self, RateError> {
+        if text == "none" { Ok(Self(None)) } else { text.parse().map(|rate| Self(Some(rate))) }
     }
 }
 

@@ -32,6 +32,11 @@ use super::{
     },
     route::{ClientDirectives, HostPattern, NamePattern, PathPattern, UnsafeInvalidation},
 };
+use crate::{
+    frontend::ClientPrefix,
+    policy::forwarded::{TrustedNetwork, TrustedProxies},
+    serve::client_rates::ClientRate,
+};
 
 const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Routes are searched linearly.
@@ -111,10 +116,12 @@ fn file(text: &str) -> Result<ConfigFile, TomlError> {
 }
 
 fn config(file: ConfigFile, folder: &Path) -> Result<Config, TomlError> {
-    let listen = listen(&file)?;
+    let trusted_proxies: TrustedProxies =
+        each(&file.trusted_proxies, |network: TrustedNetwork| network)?.into_iter().collect();
+    let (listen, listen_proxy_protocol) = listen(&file, &trusted_proxies)?;
     let admin = file.admin.map(|table| admin(table, folder)).transpose()?;
     if let Some(admin) = admin.as_ref().filter(|admin| admin.listen.port() != 0)
-        && listen.contains(&admin.listen)
+        && listen.iter().chain(&listen_proxy_protocol).any(|address| *address == admin.listen)
     {
         let message = format!("clients and [admin] cannot both listen on {}", admin.listen);
         return Err(TomlError::new(message, None));
@@ -145,6 +152,8 @@ fn config(file: ConfigFile, folder: &Path) -> Result<Config, TomlError> {
     let routes = routes(file.route, &origins, &base, has_base_ttl)?;
     Ok(Config {
         listen,
+        listen_proxy_protocol,
+        trusted_proxies,
         threads: file.threads.and_then(|threads| NonZeroUsize::new(threads.0)),
         tls: file.tls.map(|tls| TlsFiles { certificates: folder.join(tls.cert), key: folder.join(tls.key) }),
         admin,
@@ -153,29 +162,48 @@ fn config(file: ConfigFile, folder: &Path) -> Result<Config, TomlError> {
         shared,
         log: log(file.log, folder)?,
         timeouts: timeouts(&file.timeouts),
-        bounds: bounds(&file.bounds),
+        bounds: bounds(&file.bounds)?,
         origins,
         routes,
     })
 }
 
-fn listen(file: &ConfigFile) -> Result<Vec<SocketAddr>, TomlError> {
-    let Some(written) = &file.listen else {
-        return Ok(vec![LISTEN.parse().expect("a valid address")]);
+/// The addresses of clients, and those of connections with a header of the PROXY protocol.
+fn listen(
+    file: &ConfigFile,
+    trusted: &TrustedProxies,
+) -> Result<(Vec<SocketAddr>, Vec<SocketAddr>), TomlError> {
+    let addresses = |written: Option<&Spanned<Vec<Spanned<String>>>>| -> Result<Vec<SocketAddr>, TomlError> {
+        written.map_or(Ok(Vec::new()), |list| each(list.get_ref(), |SocketAddress(address)| address))
     };
-    if written.get_ref().is_empty() {
-        return Err(TomlError::new("write at least one address", Some(written.span())));
+    let (plain, with_header) = (file.listen.as_ref(), file.listen_proxy_protocol.as_ref());
+    let (mut listen, listen_proxy_protocol) = (addresses(plain)?, addresses(with_header)?);
+    if let Some(list) = with_header.filter(|_| !listen_proxy_protocol.is_empty() && trusted.is_empty()) {
+        return Err(TomlError {
+            message: "any client could name another one in a PROXY protocol header".to_owned(),
+            span: Some(list.span()),
+            help: Some(
+                "write the addresses of the load balancers: trusted_proxies = [\"10.0.0.0/8\"]".to_owned(),
+            ),
+        });
     }
-    let addresses: Vec<SocketAddr> = each(written.get_ref(), |SocketAddress(address)| address)?;
-    for (number, address) in addresses.iter().enumerate() {
-        if address.port() != 0 && addresses[..number].contains(address) {
-            return Err(TomlError::new(
-                format!("{address} is listed twice"),
-                Some(written.get_ref()[number].span()),
-            ));
+    match plain {
+        None => listen.push(LISTEN.parse().expect("a valid address")),
+        Some(list) if listen.is_empty() && listen_proxy_protocol.is_empty() => {
+            return Err(TomlError::new("write at least one address", Some(list.span())));
+        }
+        Some(_) => {}
+    }
+    let mut known = HashSet::new();
+    let lists = [plain, with_header].into_iter().flatten().map(Spanned::get_ref);
+    let spans = lists.flatten().map(Spanned::span);
+    let written = listen.iter().filter(|_| plain.is_some()).chain(&listen_proxy_protocol);
+    for (address, span) in written.zip(spans) {
+        if address.port() != 0 && !known.insert(*address) {
+            return Err(TomlError::new(format!("{address} is listed twice"), Some(span)));
         }
     }
-    Ok(addresses)
+    Ok((listen, listen_proxy_protocol))
 }
 
 /// Parses each string of a list; an error points at the invalid one.
@@ -357,16 +385,38 @@ fn timeouts(table: &TimeoutsSection) -> ClientTimeouts {
     }
 }
 
-fn bounds(table: &BoundsSection) -> ClientBounds {
+fn bounds(table: &BoundsSection) -> Result<ClientBounds, TomlError> {
     let default = ClientBounds::default();
-    let BoundsSection { head, headers, body, connections, connections_per_client, streams } = table;
+    let BoundsSection {
+        head,
+        headers,
+        body,
+        connections,
+        connections_per_client,
+        requests_per_client,
+        burst_per_client,
+        client_prefix,
+        streams,
+    } = table;
     let connections = connections.map_or(default.connections, |count| count.0);
-    ClientBounds {
+    let rate = requests_per_client.as_ref().and_then(|rate| rate.0.0);
+    if let Some(burst) = burst_per_client.as_ref().filter(|_| rate.is_none()) {
+        let message = "a burst is part of a rate: write requests_per_client = \"100/s\"";
+        return Err(TomlError::new(message, Some(burst.span())));
+    }
+    let burst = burst_per_client.as_ref().map(|burst| burst.get_ref().0);
+    let bits = |count: usize| u8::try_from(count).unwrap_or(u8::MAX);
+    Ok(ClientBounds {
         head_bytes: head.as_ref().map_or(default.head_bytes, |size| size.0.0),
         headers: headers.map_or(default.headers, |count| count.0),
         body_bytes: body.as_ref().map_or(default.body_bytes, |size| size.0.0),
         connections,
         connections_per_client: connections_per_client.map_or(connections, |count| count.0),
+        client_rate: rate.map(|rate| ClientRate::new(rate, burst)),
+        client_prefix: ClientPrefix {
+            ipv4_bits: client_prefix.ipv4.map_or(default.client_prefix.ipv4_bits, |count| bits(count.0)),
+            ipv6_bits: client_prefix.ipv6.map_or(default.client_prefix.ipv6_bits, |count| bits(count.0)),
+        },
         streams: streams.map_or(default.streams, |count| count.0),
-    }
+    })
 }

@@ -5,7 +5,10 @@ use serde_json::{Map, Value};
 use stockade_cache::spec::value::{SizeValue, TextSchema, duration_schema};
 
 use super::{
-    file::{ConfigFile, HeadSize, Name, PositiveDuration, PositiveDurationOrNone, ProbePath, SocketAddress},
+    file::{
+        ConfigFile, HeadSize, Name, PositiveDuration, PositiveDurationOrNone, ProbePath, RateOrNone,
+        SocketAddress,
+    },
     route::{HostPattern, PathPattern},
     tier::SharedTierUrl,
 };
@@ -79,6 +82,7 @@ words! {
     Name: { "type": "string", "pattern": "^[A-Za-z0-9_.-]{1,64}$" };
     ProbePath: { "type": "string", "pattern": "^/" };
     HostPattern: { "type": "string" };
+    RateOrNone: { "type": "string", "pattern": "^(none|[0-9_]+/[0-9]*[a-z]+)$" };
     PathPattern: { "type": "string", "pattern": "^/[^*?# ]*\\*?$" };
 }
 

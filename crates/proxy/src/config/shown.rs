@@ -16,6 +16,8 @@ impl Config {
     pub fn shown(&self) -> Value {
         let Self {
             listen,
+            listen_proxy_protocol,
+            trusted_proxies,
             threads,
             tls,
             admin,
@@ -30,6 +32,8 @@ impl Config {
         } = self;
         json!({
             "listen": listen,
+            "listen_proxy_protocol": listen_proxy_protocol,
+            "trusted_proxies": trusted_proxies.networks().map(|network| network.to_string()).collect::<Vec<_>>(),
             "threads": threads.map_or(json!("one for each core"), |threads| json!(threads)),
             "hosts": texts(hosts),
             "tls": tls.as_ref().map(|tls| json!({ "cert": tls.certificates, "key": tls.key })),
@@ -65,6 +69,12 @@ impl Config {
                 "body_bytes": bounds.body_bytes,
                 "connections": bounds.connections,
                 "connections_per_client": bounds.connections_per_client,
+                "requests_per_client": bounds.client_rate.map_or("none".to_owned(), |bound| bound.rate.to_string()),
+                "burst_per_client": bounds.client_rate.map(|bound| bound.burst),
+                "client_prefix": {
+                    "ipv4": bounds.client_prefix.ipv4_bits,
+                    "ipv6": bounds.client_prefix.ipv6_bits,
+                },
                 "streams": bounds.streams,
             },
             "origin": origins.iter().map(origin_shown).collect::<Vec<_>>(),

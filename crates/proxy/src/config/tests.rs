@@ -426,6 +426,7 @@ fn diff_reports_settings_that_need_a_restart() {
     assert!(changes(ORIGIN).is_empty());
     for (text, setting) in [
         (with("listen = [\"127.0.0.1:1\"]"), "listen true"),
+        (with("trusted_proxies = [\"10.0.0.0/8\"]"), "trusted_proxies true"),
         (with("threads = 2"), "threads true"),
         (with("hosts = [\"a\"]"), "hosts false"),
         (with("tls = { cert = \"a\", key = \"b\" }"), "tls true"),

@@ -23,13 +23,16 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::{
+    client::ClientNetwork,
     counts::{CloseReason, increment},
     handler::Handler,
     http2::StreamExecutor,
+    proxy_protocol::{self, ProxiedConnection},
     response::respond,
     scan::FramingScanner,
-    state::{CloseRequest, ConnectionContext, ConnectionState, Http2Stream},
+    state::{CloseRequest, ConnectionContext, ConnectionInfo, ConnectionState, Http2Stream},
     stream::InspectedStream,
+    table::ConnectionSlot,
     tls::TlsConfig,
 };
 
@@ -59,6 +62,37 @@ enum ServeOutcome<T> {
     Expired(CloseReason),
     /// [`CloseRequest::Immediate`].
     Aborted,
+}
+
+/// Serves a connection that begins with a header of the PROXY protocol.
+pub(super) async fn serve_proxied<H: Handler>(
+    tcp: TcpStream,
+    tls: Option<Arc<TlsConfig>>,
+    mut connection: ConnectionContext<H>,
+    slot: &ConnectionSlot,
+) {
+    let state = Arc::clone(&connection.state);
+    let settings = &state.thread.settings;
+    let received =
+        run_guarded(&state, &mut pin!(proxy_protocol::receive(&tcp)), |_| close_if_silent(&tcp, &state))
+            .await;
+    let ServeOutcome::Completed(received) = received else { return };
+    let is_refused = match received {
+        Err(_) => true,
+        Ok(None) => false,
+        Ok(Some(ProxiedConnection { client, local, is_tls })) => {
+            let is_tls = is_tls || connection.info.is_tls;
+            connection.info = ConnectionInfo { remote: client, local, is_tls };
+            !settings.trusted_proxies.contains(client.ip())
+                && slot.set_client(ClientNetwork::of(client.ip(), settings.client_prefix))
+                    > settings.connections_per_client_max
+        }
+    };
+    if is_refused {
+        increment(&state.thread.counters.refused);
+        return;
+    }
+    serve(tcp, tls, connection).await;
 }
 
 pub(super) async fn serve<H: Handler>(

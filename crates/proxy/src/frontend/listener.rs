@@ -20,26 +20,34 @@ const KERNEL_MARGIN: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct BoundSocket {
     pub(super) address: SocketAddr,
-    pub(super) is_tls: bool,
+    pub(super) kind: ListenerKind,
     _socket: TcpSocket,
+}
+
+/// The first bytes of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ListenerKind {
+    /// After a header of the PROXY protocol, if there is one.
+    pub(super) is_tls: bool,
+    pub(super) has_proxy_header: bool,
 }
 
 /// One thread's listener on a [`BoundSocket`].
 pub(super) struct ClientListener {
     pub(super) listener: TcpListener,
     pub(super) address: SocketAddr,
-    pub(super) is_tls: bool,
+    pub(super) kind: ListenerKind,
 }
 
 impl BoundSocket {
-    pub(super) fn bind(address: SocketAddr, is_tls: bool) -> io::Result<Self> {
+    pub(super) fn bind(address: SocketAddr, kind: ListenerKind) -> io::Result<Self> {
         // Fails if another program listens there with SO_REUSEPORT: its port must not be shared by accident.
         drop(StdListener::bind(address)?);
         let socket = reusable_socket(address)?;
         // With SO_REUSEADDR another program could bind the port as long as nothing listens.
         socket.set_reuseaddr(false)?;
         let address = socket.local_addr()?;
-        Ok(Self { address, is_tls, _socket: socket })
+        Ok(Self { address, kind, _socket: socket })
     }
 
     /// Accepted connections inherit the options of the listener, which saves each of them the system calls.
@@ -54,8 +62,8 @@ impl BoundSocket {
         let timeout = write_stall_timeout.saturating_add(KERNEL_MARGIN);
         let millis = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
         sockopt::set_tcp_user_timeout(&socket, millis)?;
-        let Self { address, is_tls, .. } = *self;
-        Ok(ClientListener { listener: socket.listen(BACKLOG)?, address, is_tls })
+        let Self { address, kind, .. } = *self;
+        Ok(ClientListener { listener: socket.listen(BACKLOG)?, address, kind })
     }
 }
 

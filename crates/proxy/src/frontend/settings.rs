@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-use super::tls::CertificateFiles;
+use super::{client::ClientPrefix, tls::CertificateFiles};
+use crate::policy::forwarded::TrustedProxies;
 
 /// Each duration bounds one wait, and restarts when that wait ends.
 #[derive(Clone, Debug)]
@@ -17,6 +18,13 @@ pub struct FrontendSettings {
     pub listen: Vec<SocketAddr>,
     /// Addresses for TLS; needs `certificate`.
     pub listen_tls: Vec<SocketAddr>,
+    /// Addresses where each connection begins with a header of the PROXY protocol; with TLS after it if there is a `certificate`.
+    /// Only `trusted_proxies` may connect there.
+    pub listen_proxy_protocol: Vec<SocketAddr>,
+    /// The bounds of clients do not apply to their connections.
+    pub trusted_proxies: TrustedProxies,
+    /// What tells clients apart.
+    pub client_prefix: ClientPrefix,
     pub certificate: Option<CertificateFiles>,
     pub threads: NonZeroUsize,
     /// Over all threads.
@@ -54,6 +62,9 @@ impl Default for FrontendSettings {
         Self {
             listen: vec![(Ipv4Addr::LOCALHOST, 0).into()],
             listen_tls: Vec::new(),
+            listen_proxy_protocol: Vec::new(),
+            trusted_proxies: TrustedProxies::default(),
+            client_prefix: ClientPrefix::default(),
             certificate: None,
             threads: NonZeroUsize::MIN,
             connections_max: 10_000,

@@ -65,7 +65,8 @@ pub(super) struct ConnectionContext<H> {
 #[derive(Debug)]
 pub(super) struct ConnectionState {
     pub(super) thread: Arc<ThreadContext>,
-    pub(super) client: ClientNetwork,
+    /// Empty for a trusted proxy, and until the header of the PROXY protocol is there.
+    pub(super) client: OnceLock<ClientNetwork>,
     /// The index in the connection table of its thread.
     pub(super) slot: AtomicUsize,
     /// When the connection was accepted, or the last response ended.
@@ -122,13 +123,13 @@ pub(super) struct Http2Stream {
 }
 
 impl ConnectionState {
-    pub(super) fn new(thread: Arc<ThreadContext>, client: ClientNetwork) -> Arc<Self> {
+    pub(super) fn new(thread: Arc<ThreadContext>) -> Arc<Self> {
         let now = AtomicU64::new(thread.time.now().as_nanos());
         let none = || AtomicU64::new(NONE);
         let zero = || AtomicU64::new(0);
         Arc::new(Self {
             thread,
-            client,
+            client: OnceLock::new(),
             slot: AtomicUsize::new(0),
             idle_since: now,
             head_since: none(),

@@ -87,7 +87,6 @@ impl ConnectionTable {
 
     pub(super) fn insert(self: &Arc<Self>, connection: &Arc<ConnectionState>) -> ConnectionSlot {
         self.open.fetch_add(1, Relaxed);
-        *self.clients().entry(connection.client).or_default() += 1;
         let mut list = self.thread(connection.thread.number).list();
         connection.slot.store(list.connections.len(), Relaxed);
         list.connections.push(Arc::clone(connection));
@@ -148,7 +147,11 @@ impl ConnectionList {
 
     /// Of clients that have more than their share.
     fn longest_waiting(&mut self, is_greedy: impl Fn(ClientNetwork) -> bool) -> Option<Arc<ConnectionState>> {
-        self.longest_since(|connection| connection.waiting_since().filter(|_| is_greedy(connection.client)))
+        self.longest_since(|connection| {
+            connection
+                .waiting_since()
+                .filter(|_| connection.client.get().is_some_and(|client| is_greedy(*client)))
+        })
     }
 
     /// The connection of the next sample with the earliest time.
@@ -165,11 +168,25 @@ impl ConnectionList {
     }
 }
 
+impl ConnectionSlot {
+    /// Counts the connection as one of `client`, once. Returns how many it has now.
+    pub(super) fn set_client(&self, client: ClientNetwork) -> usize {
+        let mut clients = self.table.clients();
+        let count = clients.entry(client).or_default();
+        if self.connection.client.set(client).is_ok() {
+            *count += 1;
+        }
+        *count
+    }
+}
+
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let Self { table, connection } = self;
         table.open.fetch_sub(1, Relaxed);
-        table.forget(connection.client);
+        if let Some(client) = connection.client.get() {
+            table.forget(*client);
+        }
         let thread = table.thread(connection.thread.number);
         let mut list = thread.list();
         let slot = connection.slot.load(Relaxed);

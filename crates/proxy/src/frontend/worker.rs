@@ -23,7 +23,7 @@ use super::{
     connection::{self, discard_input},
     counts::{CloseReason, FrontendCounts, increment},
     handler::Handler,
-    listener::{BACKLOG, BoundSocket, ClientListener},
+    listener::{BACKLOG, BoundSocket, ClientListener, ListenerKind},
     state::{CloseRequest, ConnectionContext, ConnectionInfo, ConnectionState, ThreadContext},
     table::ConnectionTable,
     tls::TlsConfig,
@@ -109,7 +109,7 @@ impl<H: Handler> FrontendWorker<H> {
         loop {
             match listener.listener.accept().await {
                 Ok((tcp, remote)) => {
-                    if self.admit(tcp, remote, listener.address, listener.is_tls) {
+                    if self.admit(tcp, remote, listener.address, listener.kind) {
                         // The evicted connection closes here.
                         yield_now().await;
                     }
@@ -129,37 +129,47 @@ impl<H: Handler> FrontendWorker<H> {
     }
 
     /// Serves a connection, or refuses it. True: another connection was evicted for it.
-    fn admit(&self, tcp: TcpStream, remote: SocketAddr, local: SocketAddr, is_tls: bool) -> bool {
+    fn admit(&self, tcp: TcpStream, remote: SocketAddr, local: SocketAddr, kind: ListenerKind) -> bool {
         let Self { table, tls, .. } = self;
         let ThreadContext { settings, time, counters, number } = &*self.thread;
         increment(&counters.connections);
-        let client = ClientNetwork::of(remote.ip());
+        let ListenerKind { is_tls, has_proxy_header } = kind;
+        let is_trusted = settings.trusted_proxies.contains(remote.ip());
+        let client = (!is_trusted).then(|| ClientNetwork::of(remote.ip(), settings.client_prefix));
         let is_full = table.is_full(settings.connections_max);
-        if table.count(client) >= settings.connections_per_client_max
+        if has_proxy_header && !is_trusted
+            || client.is_some_and(|client| table.count(client) >= settings.connections_per_client_max)
             || is_full && !table.evict(*number, settings.connections_max)
         {
             increment(&counters.refused);
-            self.refuse(tcp, is_tls);
+            self.refuse(tcp, kind);
             return false;
         }
         if is_full {
             increment(&counters.evicted);
         }
         let (handler, info) = (self.handler.clone(), ConnectionInfo { remote, local, is_tls });
-        let state = ConnectionState::new(Arc::clone(&self.thread), client);
+        let state = ConnectionState::new(Arc::clone(&self.thread));
         let slot = table.insert(&state);
+        if let Some(client) = client {
+            slot.set_client(client);
+        }
         let context = ConnectionContext { handler, info, state };
         let tls = tls.clone().filter(|_| is_tls);
         time.spawn(async move {
-            connection::serve(tcp, tls, context).await;
+            if has_proxy_header {
+                connection::serve_proxied(tcp, tls, context, &slot).await;
+            } else {
+                connection::serve(tcp, tls, context).await;
+            }
             drop(slot);
         });
         is_full
     }
 
     /// Sends a 503, unless the client expects TLS.
-    fn refuse(&self, mut tcp: TcpStream, is_tls: bool) {
-        if is_tls || self.lingering.load(Relaxed) >= LINGERING_MAX {
+    fn refuse(&self, mut tcp: TcpStream, kind: ListenerKind) {
+        if kind.is_tls || self.lingering.load(Relaxed) >= LINGERING_MAX {
             increment(&self.thread.counters.connections_ended);
             return;
         }
@@ -179,14 +189,14 @@ impl<H: Handler> FrontendWorker<H> {
 
     /// Stops listening, and accepts the queued connections, which the kernel would reset otherwise.
     async fn accept_queued(&self, listeners: Vec<ClientListener>) {
-        for ClientListener { listener, address, is_tls } in listeners {
+        for ClientListener { listener, address, kind } in listeners {
             // Checks the kernel's queue: tokio knows only connections that arrived before its last poll.
             let Ok(listener) = listener.into_std() else { continue };
             let queued = iter::from_fn(|| listener.accept().ok()).take(BACKLOG as usize);
             for (tcp, remote) in queued {
                 let tcp = tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp));
                 if let Ok(tcp) = tcp {
-                    self.admit(tcp, remote, address, is_tls);
+                    self.admit(tcp, remote, address, kind);
                 }
             }
         }

@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 use stockade_model::seed::Seed;
 
 use super::{
+    client::RequestClient,
     fetched_body::FetchedBody,
     origin::{OriginError, RequestBody},
     router::Route,
@@ -24,18 +25,14 @@ use super::{
 };
 use crate::{
     config::ClientDirectives,
-    frontend::{ClientNetwork, ConnectionInfo},
     log::OriginResult,
     policy::{
         directives::{RequestDirectives, ResponseDirectives},
+        forwarded::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO},
         hop,
         key::CacheKey,
     },
 };
-
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// Origins and their frameworks take another host, path or scheme from these fields than the cache key has. A client
 /// that sends them could store the response of one path under another ("Practical Web Cache Poisoning", Kettle, 2018),
@@ -118,7 +115,7 @@ pub struct RequestContext {
     pub key: CacheKey,
     /// Empty if the route ignores them.
     pub directives: RequestDirectives,
-    pub peer: ConnectionInfo,
+    pub client: RequestClient,
     pub route: Arc<Route>,
     private: Mutex<PrivateParts>,
 }
@@ -137,7 +134,7 @@ struct PrivateParts {
 impl RequestContext {
     /// `head` has been validated by the frontend.
     #[must_use]
-    pub fn new(head: Parts, key: CacheKey, peer: ConnectionInfo, route: Arc<Route>) -> Self {
+    pub fn new(head: Parts, key: CacheKey, client: RequestClient, route: Arc<Route>) -> Self {
         let Parts { method, version, mut headers, .. } = head;
         hop::strip(&mut headers);
         // First of all: `Vary` selects by the fields that the origin sees.
@@ -156,14 +153,12 @@ impl RequestContext {
         removed.iter().for_each(|name| drop(headers.remove(name)));
         join_cookies(&mut headers);
         // A response may vary on it.
-        if let Ok(address) = HeaderValue::from_str(&peer.remote.ip().to_string()) {
-            headers.insert(X_FORWARDED_FOR, address);
-        }
+        headers.insert(X_FORWARDED_FOR, client.forwarded_for.clone());
         let directives = match route.config.client_directives {
             ClientDirectives::Obey => RequestDirectives::read(&headers),
             ClientDirectives::Ignore => RequestDirectives::default(),
         };
-        Self { method, version, headers, key, directives, peer, route, private: Mutex::default() }
+        Self { method, version, headers, key, directives, client, route, private: Mutex::default() }
     }
 
     #[must_use]
@@ -237,7 +232,7 @@ impl RequestContext {
             headers.insert(HOST, host.clone());
             headers.insert(X_FORWARDED_HOST, host);
         }
-        let scheme = if self.peer.is_tls { "https" } else { "http" };
+        let scheme = if self.client.is_tls { "https" } else { "http" };
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(scheme));
         headers
     }
@@ -288,7 +283,7 @@ impl RequestContext {
     /// The client as the breaker counts it.
     #[must_use]
     pub fn client(&self) -> Option<NonZeroU64> {
-        Some(ClientNetwork::of(self.peer.remote.ip()).number())
+        Some(self.client.network.number())
     }
 
     #[must_use]

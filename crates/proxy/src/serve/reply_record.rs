@@ -76,7 +76,7 @@ impl ResponseRecord for ReplyRecord {
         let header = |name| context.headers.get(name).map(HeaderValue::as_bytes);
         logger.record(&AccessRecord {
             time: *requested_at,
-            peer: context.peer.remote,
+            peer: context.client.address,
             method: context.method.as_str(),
             host: context.key.authority().as_bytes(),
             target: context.key.path_and_query(),

@@ -11,6 +11,7 @@ use http::{
 use stockade_cache::{InvalidStrategy, Lifespan, Limit};
 
 use super::{
+    client::RequestClient,
     counts::RouteMetrics,
     origin::{OriginClient, OriginOpenError},
     stored::ResponseCache,
@@ -18,7 +19,6 @@ use super::{
 use crate::{
     admin::{Refreshes, RouteStats},
     config::{self, Config},
-    frontend::ConnectionInfo,
     policy::{
         conditional::has_validator,
         directives::ResponseDirectives,
@@ -253,12 +253,13 @@ impl Router {
     pub fn resolve(
         &self,
         head: &Parts,
-        peer: ConnectionInfo,
+        client: &RequestClient,
     ) -> (CacheKey, Result<Arc<Route>, RoutingError>) {
         let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
-        let authority = head.uri.authority().map(Authority::as_str).or(host).unwrap_or_default();
+        let own = || head.uri.authority().map(Authority::as_str).or(host).unwrap_or_default();
+        let authority = client.forwarded_host.as_deref().unwrap_or_else(own);
         let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
-        let scheme = if peer.is_tls { "https" } else { "http" };
+        let scheme = if client.is_tls { "https" } else { "http" };
         // Routes match the normalised path, which is also what the origin is sent.
         let key = CacheKey::new(scheme, authority, target);
         if !self.config.has_host(authority) {

@@ -11,3 +11,4 @@ mod secrets;
 mod slow_clients;
 mod stored;
 mod support;
+mod trusted_proxies;

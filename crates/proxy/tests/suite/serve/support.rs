@@ -159,7 +159,7 @@ pub fn content(bytes: usize) -> Vec<u8> {
         .collect()
 }
 
-/// A proxy in front of an origin. `more` is TOML before the origin's table; `origins` is TOML inside it.
+/// A proxy in front of an origin. `more` is TOML before the origin's table, keys first; `origins` is TOML inside it.
 pub async fn proxy_with(origin: &str, more: &str, origins: &str) -> ProxyServer {
     let config = config(origin, more, origins);
     let again = config.clone();
@@ -168,8 +168,13 @@ pub async fn proxy_with(origin: &str, more: &str, origins: &str) -> ProxyServer 
 
 pub fn config(origin: &str, more: &str, origins: &str) -> Config {
     let cache = if more.contains("[cache]") { "" } else { "[cache]\nstrategy = \"fallback\"\n" };
+    let (keys, tables) = more.split_at(if more.starts_with('[') {
+        0
+    } else {
+        more.find("\n[").map_or(more.len(), |at| at + 1)
+    });
     let text = format!(
-        "listen = [\"127.0.0.1:0\"]\nthreads = 2\n[log]\nformat = \"none\"\n{cache}{more}\n\
+        "listen = [\"127.0.0.1:0\"]\nthreads = 2\n{keys}\n[log]\nformat = \"none\"\n{cache}{tables}\n\
          [[origin]]\nname = \"a\"\nurl = \"{origin}\"\nhealth = {{ failures = 1000 }}\n{origins}\n"
     );
     Config::parse("test.toml", &text).unwrap_or_else(|error| panic!("{error:?}\n{text}"))

@@ -1,0 +1,234 @@
+//! `X-Forwarded-*` of trusted proxies: pure.
+//!
+//! Any client can send these fields, so they count only on a connection from a trusted proxy, and of a list only as far as
+//! trusted proxies wrote it. Host and scheme become part of the cache key: a client whose field a trusted proxy passes on
+//! changes no response of others.
+
+use std::{
+    fmt::{self, Write as _},
+    net::{IpAddr, SocketAddr},
+    str::FromStr,
+};
+
+use http::{HeaderMap, HeaderName, HeaderValue, uri::Authority};
+use ipnet::IpNet;
+use smallvec::SmallVec;
+
+use super::field::listed;
+
+pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// Proxies between a client and this one; addresses further away are ignored.
+const PROXIES_MAX: usize = 32;
+
+/// The addresses and networks of the load balancers and CDNs whose word counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrustedProxies(Vec<IpNet>);
+
+/// An address, or a network in CIDR notation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrustedNetwork(IpNet);
+
+/// Why a text is not a network.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not an address or a network: write 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32")]
+pub struct TrustedNetworkError(String);
+
+impl FromStr for TrustedNetwork {
+    type Err = TrustedNetworkError;
+
+    fn from_str(text: &str) -> Result<Self, TrustedNetworkError> {
+        let address = || text.parse::<IpAddr>().map(|address| IpNet::from(address.to_canonical()));
+        let network = text.parse().or_else(|_| address());
+        network.map(Self).map_err(|_| TrustedNetworkError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for TrustedNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromIterator<TrustedNetwork> for TrustedProxies {
+    fn from_iter<I: IntoIterator<Item = TrustedNetwork>>(networks: I) -> Self {
+        Self(networks.into_iter().map(|network| network.0).collect())
+    }
+}
+
+impl TrustedProxies {
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        !self.0.is_empty() && self.0.iter().any(|network| network.contains(&address.to_canonical()))
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn networks(&self) -> impl Iterator<Item = TrustedNetwork> {
+        self.0.iter().copied().map(TrustedNetwork)
+    }
+}
+
+/// A request as trusted proxies report it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardedRequest {
+    /// Of the client, or of the trusted proxy whose client is not named.
+    pub client: IpAddr,
+    /// The client, and the trusted proxies after it: `X-Forwarded-For` of the request to the origin.
+    pub addresses: SmallVec<[IpAddr; 4]>,
+    /// The host that the client named, if the nearest proxy says so.
+    pub host: Option<String>,
+    /// Whether the client used TLS, if the nearest proxy says so.
+    pub is_tls: Option<bool>,
+}
+
+/// Reads the fields of a request that came from `remote`, a trusted proxy.
+///
+/// `X-Forwarded-For` is read from its end: each trusted address vouches for the one before it, up to the first that is not
+/// trusted, which is the client. What is before it may be invented, and is dropped.
+#[must_use]
+pub fn read(headers: &HeaderMap, remote: IpAddr, trusted: &TrustedProxies) -> ForwardedRequest {
+    let mut addresses: SmallVec<[IpAddr; 4]> = SmallVec::from_slice(&[remote.to_canonical()]);
+    let named: SmallVec<[&[u8]; 8]> = listed(headers, &X_FORWARDED_FOR).collect();
+    for text in named.into_iter().rev().take(PROXIES_MAX) {
+        let Some(address) = address(text) else { break };
+        addresses.push(address);
+        if !trusted.contains(address) {
+            break;
+        }
+    }
+    addresses.reverse();
+    let last = |name| listed(headers, name).last().and_then(|value| std::str::from_utf8(value).ok());
+    ForwardedRequest {
+        client: addresses[0],
+        host: last(&X_FORWARDED_HOST).and_then(host),
+        is_tls: last(&X_FORWARDED_PROTO).and_then(is_https),
+        addresses,
+    }
+}
+
+/// An address, possibly with a port.
+fn address(text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(text).ok()?;
+    let in_brackets = || text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let address: Option<IpAddr> = in_brackets().parse().ok();
+    let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
+    address.or_else(with_port).map(|address| address.to_canonical())
+}
+
+fn host(text: &str) -> Option<String> {
+    let authority: Authority = text.parse().ok()?;
+    (!authority.as_str().contains('@')).then(|| text.to_owned())
+}
+
+fn is_https(scheme: &str) -> Option<bool> {
+    match scheme {
+        _ if scheme.eq_ignore_ascii_case("https") => Some(true),
+        _ if scheme.eq_ignore_ascii_case("http") => Some(false),
+        _ => None,
+    }
+}
+
+/// `X-Forwarded-For` of the request to the origin.
+#[must_use]
+pub fn addresses_field(addresses: &[IpAddr]) -> HeaderValue {
+    let mut text = String::new();
+    for address in addresses {
+        let separator = if text.is_empty() { "" } else { ", " };
+        let _ = write!(text, "{separator}{address}");
+    }
+    HeaderValue::try_from(text).unwrap_or_else(|_| unreachable!("addresses are ASCII"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::testing::{Lines, head};
+
+    fn trusted(networks: &[&str]) -> TrustedProxies {
+        networks.iter().map(|text| text.parse::<TrustedNetwork>().expect("a network")).collect()
+    }
+
+    fn read_from(remote: &str, lines: Lines<'_>) -> ForwardedRequest {
+        let proxies = trusted(&["10.0.0.0/8", "2001:db8::/32", "192.0.2.7"]);
+        read(&head(lines), remote.parse().expect("an address"), &proxies)
+    }
+
+    #[test]
+    fn client_is_the_last_address_that_no_trusted_proxy_has() {
+        let cases: [(&[&str], &str); 12] = [
+            (&[], "10.0.0.1"),
+            (&["203.0.113.9"], "203.0.113.9, 10.0.0.1"),
+            // The client invented the first one.
+            (&["8.8.8.8, 203.0.113.9"], "203.0.113.9, 10.0.0.1"),
+            (&["8.8.8.8", "203.0.113.9, 10.1.2.3"], "203.0.113.9, 10.1.2.3, 10.0.0.1"),
+            (&["203.0.113.9, 192.0.2.7, 2001:db8::7"], "203.0.113.9, 192.0.2.7, 2001:db8::7, 10.0.0.1"),
+            (&["10.9.9.9"], "10.9.9.9, 10.0.0.1"),
+            (&["203.0.113.9:4711"], "203.0.113.9, 10.0.0.1"),
+            (&["[2001:db9::1]:80"], "2001:db9::1, 10.0.0.1"),
+            (&["[2001:db9::1]"], "2001:db9::1, 10.0.0.1"),
+            (&["::ffff:203.0.113.9"], "203.0.113.9, 10.0.0.1"),
+            (&["203.0.113.9, unknown"], "10.0.0.1"),
+            (&["203.0.113.9, , 10.1.2.3"], "203.0.113.9, 10.1.2.3, 10.0.0.1"),
+        ];
+        for (lines, expected) in cases {
+            let lines: Vec<_> = lines.iter().map(|line| ("x-forwarded-for", *line)).collect();
+            let read = read_from("10.0.0.1", &lines);
+            assert_eq!(addresses_field(&read.addresses), expected, "{lines:?}");
+            assert_eq!(read.client, read.addresses[0]);
+        }
+    }
+
+    #[test]
+    fn addresses_are_bounded() {
+        let many = vec!["10.1.1.1"; 1_000].join(", ");
+        let read = read_from("10.0.0.1", &[("x-forwarded-for", &many)]);
+        assert_eq!(read.addresses.len(), 1 + PROXIES_MAX);
+    }
+
+    #[test]
+    fn host_and_scheme_are_those_of_the_nearest_proxy() {
+        for (value, expected) in [
+            ("example.org", Some("example.org")),
+            ("evil.example, example.org:8443", Some("example.org:8443")),
+            ("[2001:db8::1]:80", Some("[2001:db8::1]:80")),
+            ("user@example.org", None),
+            ("example.org/path", None),
+            ("a b", None),
+            ("", None),
+        ] {
+            let read = read_from("10.0.0.1", &[("x-forwarded-host", value)]);
+            assert_eq!(read.host.as_deref(), expected, "{value}");
+        }
+        for (value, expected) in
+            [("https", Some(true)), ("HTTP", Some(false)), ("https, http", Some(false)), ("ftp", None)]
+        {
+            let read = read_from("10.0.0.1", &[("x-forwarded-proto", value)]);
+            assert_eq!(read.is_tls, expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn networks_contain_addresses_of_both_protocols() {
+        let proxies = trusted(&["10.0.0.0/8", "::1", "::ffff:192.0.2.1"]);
+        for (address, expected) in [
+            ("10.200.3.4", true),
+            ("::ffff:10.200.3.4", true),
+            ("11.0.0.1", false),
+            ("::1", true),
+            ("::2", false),
+            ("192.0.2.1", true),
+        ] {
+            assert_eq!(proxies.contains(address.parse().expect("an address")), expected, "{address}");
+        }
+        assert!(!TrustedProxies::default().contains(IpAddr::from([127, 0, 0, 1])));
+        for wrong in ["10.0.0.0/33", "10.0.0", "example.org", ""] {
+            assert!(wrong.parse::<TrustedNetwork>().is_err(), "{wrong}");
+        }
+    }
+}

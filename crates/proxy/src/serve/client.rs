@@ -1,0 +1,56 @@
+//! The client of a request, as the connection or trusted proxies name it.
+
+use std::net::SocketAddr;
+
+use http::{HeaderMap, HeaderValue};
+
+use crate::{
+    config::Config,
+    frontend::{ClientNetwork, ConnectionInfo},
+    policy::forwarded::{self, ForwardedRequest},
+};
+
+#[derive(Clone, Debug)]
+pub struct RequestClient {
+    /// Its port is 0 if a proxy named the client.
+    pub address: SocketAddr,
+    pub network: ClientNetwork,
+    /// A trusted proxy that names no client: the bounds of clients do not apply to it.
+    pub is_trusted_proxy: bool,
+    /// Between the client and the first proxy.
+    pub is_tls: bool,
+    /// `X-Forwarded-Host` of a trusted proxy, which replaces `Host`.
+    pub forwarded_host: Option<String>,
+    /// `X-Forwarded-For` of requests to the origin.
+    pub forwarded_for: HeaderValue,
+}
+
+impl RequestClient {
+    #[must_use]
+    pub fn new(headers: &HeaderMap, connection: ConnectionInfo, config: &Config) -> Self {
+        let ConnectionInfo { remote, is_tls, .. } = connection;
+        let trusted = &config.trusted_proxies;
+        let network = |address| ClientNetwork::of(address, config.bounds.client_prefix);
+        if !trusted.contains(remote.ip()) {
+            return Self {
+                address: remote,
+                network: network(remote.ip()),
+                is_trusted_proxy: false,
+                is_tls,
+                forwarded_host: None,
+                forwarded_for: forwarded::addresses_field(&[remote.ip()]),
+            };
+        }
+        let request = forwarded::read(headers, remote.ip(), trusted);
+        let ForwardedRequest { client, addresses, host, is_tls: is_client_tls } = request;
+        let address = if addresses.len() > 1 { SocketAddr::new(client, 0) } else { remote };
+        Self {
+            address,
+            network: network(client),
+            is_trusted_proxy: trusted.contains(client),
+            is_tls: is_client_tls.unwrap_or(is_tls),
+            forwarded_host: host,
+            forwarded_for: forwarded::addresses_field(&addresses),
+        }
+    }
+}
