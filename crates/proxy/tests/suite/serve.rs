@@ -8,6 +8,7 @@ mod model;
 mod poisoning;
 mod private;
 mod secrets;
+mod slow_client_matrix;
 mod slow_clients;
 mod stored;
 mod support;
