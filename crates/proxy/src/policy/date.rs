@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use jiff::{civil::DateTime, tz::TimeZone};
+use jiff::civil::DateTime;
 
 const MONTHS: [&[u8; 3]; 12] =
     [b"jan", b"feb", b"mar", b"apr", b"may", b"jun", b"jul", b"aug", b"sep", b"oct", b"nov", b"dec"];
@@ -96,8 +96,9 @@ fn moment((year, month, day, time): (i16, [u8; 3], i16, &[u8])) -> Option<System
     };
     let date =
         DateTime::new(year, i8::try_from(month).ok()? + 1, small(day)?, hour, minute, second, 0).ok()?;
-    let since = u64::try_from(TimeZone::UTC.to_timestamp(date).ok()?.as_second()).ok()?;
-    Some(UNIX_EPOCH + Duration::from_secs(since))
+    // A difference: the timestamps of jiff end 26 hours before the last date, which means "never".
+    let since = date.duration_since(DateTime::constant(1970, 1, 1, 0, 0, 0, 0)).as_secs();
+    Some(UNIX_EPOCH + Duration::from_secs(u64::try_from(since).ok()?))
 }
 
 #[cfg(test)]
@@ -130,6 +131,7 @@ mod tests {
             ("Tue, 19 Jan 2038 14:14:08 GMT", at(2_147_523_248)),
             ("Sun, 21 Nov 2286 04:46:39 GMT", at(10_000_039_599)),
             ("Sat, 31 Dec 2016 23:59:60 GMT", at(1_483_228_799)),
+            ("Fri, 31 Dec 9999 23:59:59 GMT", at(253_402_300_799)),
             ("Thu, 18 Aug 2050 02:01:18 UTC", None),
             ("Thu, 18 Aug 2050 02:01:18 AEST", None),
             ("Thu, 18 Aug 50 02:01:18 GMT", None),
