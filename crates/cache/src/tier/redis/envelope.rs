@@ -69,7 +69,7 @@ impl Envelope {
             began,
             fresh_until: kept
                 .fresh_for
-                .map_or(FOR_EVER, |fresh_for| (stamp + micros(fresh_for)).min(FOR_EVER)),
+                .map_or(FOR_EVER, |fresh_for| stamp.saturating_add(micros(fresh_for)).min(FOR_EVER)),
             stale: micros(kept.stale_for).min(FOR_EVER),
             took: micros(kept.load_duration),
             is_negative: kept.is_negative,
@@ -211,6 +211,13 @@ mod tests {
         assert_eq!(Envelope::new(&fleeting, 5_000_000, 0).lasts_ms(5_000_000), 1_000);
         let lasting = TierValue { fresh_for: None, ..kept(b"") };
         assert_eq!(Envelope::new(&lasting, 5_000_000, 0).lasts_ms(5_000_000), 0);
+    }
+
+    #[test]
+    fn endless_lifetime_does_not_overflow() {
+        let endless = TierValue { fresh_for: Some(Duration::MAX), stale_for: Duration::MAX, ..kept(b"") };
+        let read = Envelope::new(&endless, 5_000_000, 0).open(5_000_000).expect("it has been");
+        assert_eq!((read.fresh_for, read.stale_for), (None, Duration::from_micros(FOR_EVER)));
     }
 
     #[test]
