@@ -20,7 +20,7 @@ pub struct Sample {
 /// A complete response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// 100 to 599.
+    /// 100 to 999; servers send those of RFC 9110, up to 599.
     pub status: u16,
     /// Decoded bytes of the body.
     pub bytes: u64,

@@ -197,7 +197,10 @@ impl ResponseReader {
             }
             Err(error) => return Err(RequestFailure::new(FailureClass::Malformed, error.to_string())),
         };
-        let status = response.code.unwrap_or_default();
+        let status = response
+            .code
+            .filter(|status| *status >= 100)
+            .ok_or_else(|| RequestFailure::new(FailureClass::Malformed, "a status below 100"))?;
         let fields = HeaderFields::parse(&response)?;
         if (100..200).contains(&status) && status != 101 {
             // An interim response: the final one follows.

@@ -104,6 +104,9 @@ fn truncated_malformed_and_oversized_responses_have_their_own_class() {
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
             FailureClass::Malformed,
         ),
+        // 0 stands for no response.
+        ("HTTP/1.1 000 Nothing\r\nContent-Length: 0\r\n\r\n", FailureClass::Malformed),
+        ("HTTP/1.1 099 Nothing\r\nContent-Length: 0\r\n\r\n", FailureClass::Malformed),
         ("SSH-2.0-OpenSSH_9.6\r\n", FailureClass::Malformed),
         ("\u{15}\u{3}\u{3}", FailureClass::Malformed),
         (&many, FailureClass::HeadTooLarge),
