@@ -229,6 +229,8 @@ fn parse_json_line(line: &str) -> Result<RequestTemplate, String> {
     let JsonTarget { method: word, url, body, header } = serde_json::from_str(line).map_err(|error| {
         let text = error.to_string();
         let message = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message);
+        // It may quote the name of a field.
+        let message = message.replace(char::is_control, "\u{fffd}");
         let column = error.column();
         format!(
             "column {column}: {message}; write one object per line, such as {{\"method\":\"GET\",\"url\":\"http://localhost/\"}}"

@@ -154,6 +154,12 @@ fn json_error_has_its_line() {
                 "targets:1: column 10: unknown field `headers`, expected one of `method`, `url`, `body`, `header`; {sample}"
             ),
         ),
+        (
+            "{\"a\u{7f}\":1}",
+            &format!(
+                "targets:1: column 5: unknown field `a\u{fffd}`, expected one of `method`, `url`, `body`, `header`; {sample}"
+            ),
+        ),
         ("{\n", &format!("targets:1: column 1: EOF while parsing an object; {sample}")),
         (
             r#"{"header":{"A":["x"],"Authorization":"secret"}}"#,
