@@ -73,7 +73,12 @@ impl Purge {
 }
 
 fn unknown(key: &str, known: &[&'static str]) -> String {
-    format!("there is no `{key}`: {}", remedy(key, known.iter().copied()))
+    format!("there is no `{}`: {}", shown(key), remedy(key, known.iter().copied()))
+}
+
+/// Typed text for a message: shortened, and without control characters.
+fn shown(text: &str) -> String {
+    text.chars().take(200).flat_map(char::escape_debug).collect()
 }
 
 fn soft(value: &str) -> Result<Invalidation, String> {
@@ -101,10 +106,7 @@ fn pairs(query: &str) -> Result<Vec<(String, String)>, String> {
 
 /// Parses an absolute http or https URL without userinfo.
 pub(super) fn url(text: &str) -> Result<Uri, String> {
-    let wrong = || {
-        let text: String = text.chars().take(200).collect();
-        format!("`{}` is no URL: write http://HOST/PATH", text.escape_debug())
-    };
+    let wrong = || format!("`{}` is no URL: write http://HOST/PATH", shown(text));
     let uri: Uri = text.parse().map_err(|_| wrong())?;
     let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
     let has_host = uri
@@ -138,6 +140,7 @@ mod tests {
             ("soft", "write one of ?url=URL, ?prefix=URL and ?tag=TAG; /purge_all purges everything"),
             ("tag=a&url=http://h/", "write one of url, prefix and tag: they cannot be combined"),
             ("tag=", "a tag has 1 to 1,024 bytes"),
+            ("soft%07=1", "there is no `soft\\u{7}`: did you mean `soft`?"),
             ("tags=a", "there is no `tags`: did you mean `tag`?"),
             ("url=/news", "`/news` is no URL: write http://HOST/PATH"),
             ("url=ftp://h/", "`ftp://h/` is no URL: write http://HOST/PATH"),
