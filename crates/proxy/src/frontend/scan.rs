@@ -15,6 +15,8 @@ const CHUNK_LINE_BYTES_MAX: usize = 1_024;
 /// The largest trailer section: hyper's limit.
 const TRAILER_BYTES_MAX: usize = 16 * 1_024;
 
+const LINE_TOO_LONG: Rejection = Rejection::bad_request("a line is too long");
+
 #[derive(Debug)]
 pub(super) struct FramingScanner {
     position: ScanPosition,
@@ -84,7 +86,7 @@ impl FramingScanner {
                 }
                 ScanPosition::Failed => return Ok(()),
                 ScanPosition::Fields(read) if self.line.is_empty() => {
-                    let taken = irrelevant_fields(bytes);
+                    let taken = irrelevant_fields(bytes, self.head_bytes_max);
                     *read += taken;
                     bytes = &bytes[taken..];
                     if !bytes.is_empty() {
@@ -135,10 +137,12 @@ impl FramingScanner {
             return Ok(&[]);
         };
         let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
-        if self.line.is_empty() {
+        if self.line.len() + line.len() > self.line_bytes_max() {
+            self.fail(LINE_TOO_LONG)?;
+        } else if self.line.is_empty() {
             self.end_line(line)?;
         } else {
-            self.buffer_line(line)?;
+            self.line.extend_from_slice(line);
             let mut line = std::mem::take(&mut self.line);
             let result = self.end_line(&line);
             line.clear();
@@ -149,16 +153,20 @@ impl FramingScanner {
     }
 
     fn buffer_line(&mut self, part: &[u8]) -> Result<(), Rejection> {
-        let max = match self.position {
-            ScanPosition::RequestLine | ScanPosition::Fields(_) => self.head_bytes_max,
-            ScanPosition::Trailers(_) => TRAILER_BYTES_MAX,
-            _ => CHUNK_LINE_BYTES_MAX,
-        };
-        if self.line.len() + part.len() > max {
-            return self.fail(Rejection::bad_request("a line is too long"));
+        if self.line.len() + part.len() > self.line_bytes_max() {
+            return self.fail(LINE_TOO_LONG);
         }
         self.line.extend_from_slice(part);
         Ok(())
+    }
+
+    /// Of a line without its LF.
+    fn line_bytes_max(&self) -> usize {
+        match self.position {
+            ScanPosition::RequestLine | ScanPosition::Fields(_) => self.head_bytes_max,
+            ScanPosition::Trailers(_) => TRAILER_BYTES_MAX,
+            _ => CHUNK_LINE_BYTES_MAX,
+        }
     }
 
     /// `line` is without its LF.
@@ -212,13 +220,13 @@ impl FramingScanner {
     }
 }
 
-/// The length of the leading complete lines that end in CRLF and cannot concern the framing.
-fn irrelevant_fields(bytes: &[u8]) -> usize {
+/// The length of the leading complete lines that are not too long, end in CRLF and cannot concern the framing.
+fn irrelevant_fields(bytes: &[u8], line_bytes_max: usize) -> usize {
     let mut start = 0;
     while let Some(first) = bytes.get(start)
         && !matches!(first, b'c' | b'C' | b't' | b'T' | b' ' | b'\t' | b'\r')
         && let Some(length) = memchr(b'\n', &bytes[start..])
-        && length > 0
+        && (1..=line_bytes_max).contains(&length)
         && bytes[start + length - 1] == b'\r'
     {
         start += length + 1;

@@ -93,6 +93,25 @@ fn memory_is_bounded() {
     assert_eq!(endless(&format!("{chunked}0\r\n"), "x: y\r\n"), Some("the trailer section is too large"));
 }
 
+/// Whether it arrives in one read or in several.
+#[test]
+fn long_lines_are_rejected_in_any_split() {
+    let field = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "y".repeat(MAX));
+    let size = format!(
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;{}\r\nx\r\n0\r\n\r\n",
+        "y".repeat(CHUNK_LINE_BYTES_MAX)
+    );
+    for (bytes, heads, is_in_body) in [(field, 0, false), (size, 1, true)] {
+        let expected = (heads, Some("a line is too long"), false, true, false);
+        for step in [1, 100, bytes.len()] {
+            assert_eq!(scan(bytes.as_bytes().chunks(step)), expected, "{step} bytes a read");
+            let mut scanner = FramingScanner::new(MAX);
+            let is_err = bytes.as_bytes().chunks(step).any(|part| scanner.feed(part).is_err());
+            assert_eq!(is_err, is_in_body, "a fault in a head waits for hyper");
+        }
+    }
+}
+
 #[test]
 fn chunk_sizes_are_parsed_strictly() {
     let cases: [(&str, Option<u64>); 14] = [
