@@ -151,10 +151,10 @@ impl<'a> ResponseRecord<'a> {
     }
 
     fn into_stored(self, body: StoredBody) -> Option<StoredResponse> {
-        let mut headers = HeaderMap::with_capacity(self.headers.len());
+        let mut headers = HeaderMap::try_with_capacity(self.headers.len()).ok()?;
         for (name, value) in self.headers {
             let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
-            headers.append(name, HeaderValue::from_bytes(value).ok()?);
+            headers.try_append(name, HeaderValue::from_bytes(value).ok()?).ok()?;
         }
         let FreshnessRecord { initial_age, lifetime, basis, swr, sie, flags } = self.freshness;
         let [may_be_stale, must_validate, is_immutable] = flags;
@@ -217,6 +217,24 @@ mod tests {
             tags: tags.into_iter().map(Box::from).collect(),
             users: BodyUsers::default(),
         }))
+    }
+
+    /// A map of fields holds at most 32,768, and panics if it is asked for more.
+    #[test]
+    fn entry_with_too_many_fields_is_absent() {
+        let CacheEntry::Response(stored) = entry(Vec::new(), b"", None) else { panic!("a response") };
+        for (fields, is_valid) in [(20_000, true), (40_000, false)] {
+            let mut record = ResponseRecord::new(&stored);
+            record.headers = vec![("x", b"1"); fields];
+            let record = postcard::to_allocvec(&EntryRecord::Response(Box::new(record))).expect("a record");
+            let length = u32::try_from(record.len()).expect("a small number").to_be_bytes();
+            let bytes = [&[FORMAT][..], &length, &record].concat();
+            assert_eq!(
+                Codec::<CacheEntry>::decode(&EntryCodec, bytes.into()).is_some(),
+                is_valid,
+                "{fields}"
+            );
+        }
     }
 
     proptest! {
