@@ -1,6 +1,6 @@
 # Commands are cargo's. The scripts install the packages that the tests need.
 
-.PHONY: test check book deny api instructions deps fmt
+.PHONY: test check fuzz book deny api instructions deps fmt
 
 CARGO ?= cargo
 REPOSITORY ?= $(patsubst %.git,%,$(shell git config --get remote.origin.url))
@@ -25,6 +25,10 @@ check: deps
 	$(CARGO) test --workspace --all-features --test suite --locked -- tidy:: docs:: reference::
 	$(CARGO) clippy --manifest-path bench/Cargo.toml --target-dir target --all-targets --locked -- --deny warnings
 	scripts/instructions
+
+# Runs each fuzz target for ten seconds (`make fuzz SECONDS=60`: longer). Stable Rust is enough.
+fuzz:
+	scripts/fuzz $(or $(SECONDS),10)
 
 # Builds the book into target/book. Links to files outside of docs/ become links to the repository.
 book:

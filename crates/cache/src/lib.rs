@@ -153,6 +153,9 @@ pub mod coalesce;
 mod engine;
 mod error;
 mod freshness;
+#[cfg(all(feature = "redis", any(test, fuzzing)))]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "tower")]
 mod layer;
 mod random;

@@ -18,6 +18,9 @@
 )]
 
 pub mod engine;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod host;
 #[cfg(feature = "http")]
 pub mod http;

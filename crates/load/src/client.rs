@@ -7,6 +7,9 @@ mod http1;
 mod http2;
 mod response;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use http1::fuzzing;
+
 use std::{
     cell::{Cell, RefCell},
     future::poll_fn,

@@ -67,6 +67,9 @@ mod client;
 mod endpoint;
 #[cfg(feature = "http")]
 mod follow;
+#[cfg(all(feature = "http", any(test, fuzzing)))]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "http")]
 pub mod generator;
 pub mod keys;

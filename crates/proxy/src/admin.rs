@@ -21,6 +21,8 @@
 //! need no token. A `Host` that is neither an IP address nor localhost nor [configured](config::AdminConfig::hosts)
 //! is refused, against DNS rebinding. A cross-site POST from a browser is refused as well.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod guard;
 mod metrics;
 mod page;

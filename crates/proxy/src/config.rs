@@ -30,6 +30,8 @@ mod diff;
 mod error;
 mod file;
 mod flags;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod origin;
 mod read;
 mod route;

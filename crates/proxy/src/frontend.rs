@@ -26,6 +26,8 @@ mod client;
 mod connection;
 mod counts;
 mod deadline;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod handler;
 pub mod head;
 mod http2;

@@ -19,6 +19,9 @@ pub mod admin;
 pub mod config;
 pub mod documents;
 pub mod frontend;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod log;
 pub mod policy;
 pub mod serve;

@@ -71,6 +71,8 @@ pub mod directives;
 mod field;
 pub mod forwarded;
 pub mod freshness;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 pub mod hop;
 pub mod invalidate;
 pub mod key;

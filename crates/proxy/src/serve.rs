@@ -23,6 +23,8 @@ pub mod entry_codec;
 mod fallback_copy;
 pub mod fetch;
 pub mod fetched_body;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod lookup;
 pub mod origin;
 mod passthrough;

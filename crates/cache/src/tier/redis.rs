@@ -16,6 +16,8 @@
 mod clock;
 mod connection;
 mod envelope;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod lease;
 mod log;
 mod lookup;

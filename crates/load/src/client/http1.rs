@@ -1,5 +1,7 @@
 //! An HTTP/1.1 connection: one write per request, responses parsed in the read buffer.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod reader;
 mod request;
 

@@ -5,6 +5,9 @@ mod fuzz;
 mod known;
 mod latency;
 mod new;
+mod property;
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
 
 use std::{fs, path::Path};
 

@@ -148,7 +148,7 @@ fn without_port(host: &str) -> &str {
 
 impl HostPattern {
     /// `host` has no port.
-    fn matches(&self, host: &str) -> bool {
+    pub(super) fn matches(&self, host: &str) -> bool {
         let (host, name) = (host.as_bytes(), self.name.as_bytes());
         if !self.is_suffix {
             return host.eq_ignore_ascii_case(name);
@@ -166,7 +166,7 @@ impl PathPattern {
         Self { path: "/".to_owned(), is_prefix: true }
     }
 
-    fn matches(&self, path: &str) -> bool {
+    pub(super) fn matches(&self, path: &str) -> bool {
         // `OPTIONS *` has the path `*`.
         let is_all = self.is_prefix && self.path == "/";
         is_all || if self.is_prefix { path.starts_with(&self.path) } else { path == self.path }
@@ -174,7 +174,7 @@ impl PathPattern {
 }
 
 impl NamePattern {
-    fn matches(&self, name: &str) -> bool {
+    pub(super) fn matches(&self, name: &str) -> bool {
         if self.is_prefix { name.starts_with(&self.name) } else { name == self.name }
     }
 

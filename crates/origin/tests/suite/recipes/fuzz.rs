@@ -1,33 +1,16 @@
 //! Parsing never panics, and every error has a place in the text, a message and a remedy.
 
+use std::path::Path;
+
 use proptest::{prelude::*, sample::Index};
 use serde_json::{Map, Value, json};
 use stockade_origin::recipe::Recipe;
 
-use crate::recipes::{try_parse, valid_files};
+use crate::recipes::{property, replay::replay, try_parse, valid_files};
 
-/// Parses the text, and checks the error if there is one.
+/// Parses the text, and checks the result. Returns valid recipes.
 fn check(text: &str) -> Result<Option<Vec<Recipe>>, TestCaseError> {
-    let error = match try_parse(text) {
-        Ok(recipes) => {
-            let is_object = text.trim_start().starts_with('{');
-            let json = if is_object { text.replace(['\n', '\r'], "") } else { text.to_owned() };
-            prop_assert!(serde_json::from_str::<Value>(&json).is_ok(), "not JSON: {text}");
-            return Ok(Some(recipes));
-        }
-        Err(error) => error,
-    };
-    let line = text.split('\n').nth(error.line().wrapping_sub(1));
-    prop_assert!(line.is_some(), "line {} of {text:?}", error.line());
-    let columns = line.unwrap_or_default().chars().count() + 1;
-    prop_assert!((1..=columns).contains(&error.column()), "column {} of {text:?}", error.column());
-    let one_line = error.in_one_line();
-    prop_assert!(!error.to_string().is_empty() && !one_line.contains(char::is_control), "{one_line:?}");
-    let help = miette::Diagnostic::help(error.as_ref()).map(|help| help.to_string());
-    prop_assert!(help.is_some_and(|help| !help.is_empty()));
-    let mut report = String::new();
-    miette::GraphicalReportHandler::new().render_report(&mut report, error.as_ref()).unwrap();
-    Ok(None)
+    Ok(property::check(text, Path::new(env!("CARGO_MANIFEST_DIR"))))
 }
 
 /// JSON with keys and values of recipes in random places.
@@ -136,18 +119,6 @@ fn valid_recipe() -> impl Strategy<Value = Value> {
     )
 }
 
-/// A recipe's `json` parses to the same recipe.
-fn check_round_trip(recipes: &[Recipe]) -> Result<(), TestCaseError> {
-    for recipe in recipes {
-        for key in ["origin", "body", "random_content", "headers", "stages", "route"] {
-            prop_assert!(recipe.json.get(key).is_some(), "{key} of {}", recipe.json);
-        }
-        let reparsed = check(&recipe.json.to_string())?.unwrap_or_default();
-        prop_assert_eq!(reparsed.as_slice(), std::slice::from_ref(recipe));
-    }
-    Ok(())
-}
-
 /// Offsets of token boundaries, between which a mutation removes or doubles text.
 fn boundaries(text: &str) -> Vec<usize> {
     let is_boundary = |(at, char): &(usize, char)| !char.is_alphanumeric() || *at == 0;
@@ -211,7 +182,7 @@ proptest! {
         let text = value.to_string();
         let recipes = check(&text)?;
         prop_assert!(recipes.is_some(), "{text}");
-        check_round_trip(&recipes.unwrap_or_default())?;
+        property::check_round_trip(&recipes.unwrap_or_default(), Path::new(env!("CARGO_MANIFEST_DIR")));
     }
 
     #[test]
@@ -220,7 +191,7 @@ proptest! {
         let at = at.index(bytes.len());
         bytes[at] = byte;
         if let Some(recipes) = check(&String::from_utf8_lossy(&bytes))? {
-            check_round_trip(&recipes)?;
+            property::check_round_trip(&recipes, Path::new(env!("CARGO_MANIFEST_DIR")));
         }
     }
 }
@@ -228,6 +199,21 @@ proptest! {
 #[test]
 fn json_of_a_known_recipe_parses_to_the_same_recipe() {
     for (name, text) in valid_files() {
-        check_round_trip(&try_parse(&text).unwrap()).expect(&name);
+        let recipes = try_parse(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        property::check_round_trip(&recipes, Path::new(env!("CARGO_MANIFEST_DIR")));
     }
+}
+
+/// As the fuzz target does.
+fn check_input(input: &[u8]) {
+    let folder = Path::new("/nonexistent");
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    if let Some(recipes) = property::check(text, folder) {
+        property::check_round_trip(&recipes, folder);
+    }
+}
+
+#[test]
+fn corpus_has_the_property() {
+    replay("recipe", check_input);
 }

@@ -1,0 +1,70 @@
+//! Access logs.
+
+use std::io::{self, Read};
+
+use stockade_model::seed::Seed;
+
+use crate::{
+    targets::log::{AccessLog, SkipReason},
+    traffic::RequestOrder,
+    url::BaseUrl,
+};
+
+/// A log, plain or gzip.
+///
+/// - The result does not depend on how the log is split into reads.
+/// - Each line is a request, skipped, or empty; due times ascend from zero.
+/// - Every request has one of the templates, which are distinct, below the base URL.
+/// - An error has a message of one line, at a line of the log.
+pub fn check(data: &[u8]) {
+    for base in ["http://localhost:8080", "https://localhost/v2"] {
+        let base: BaseUrl = base.parse().expect("a URL");
+        let read = AccessLog::read("access.log", data, &base);
+        let slowly = AccessLog::read("access.log", OneByte(data), &base);
+        // The lines before the damage of a gzip are read or not, depending on the reads.
+        let is_damaged_gzip = data.starts_with(&[0x1f, 0x8b]) && read.is_err();
+        assert!(is_damaged_gzip && slowly.is_err() || format!("{read:?}") == format!("{slowly:?}"));
+        match read {
+            Ok(log) => check_log(&log, &base),
+            Err(error) => {
+                let message = error.to_string();
+                assert!(!message.contains(char::is_control), "{message:?}");
+                assert!(error.line.is_none_or(|line| line >= 1), "{message}");
+            }
+        }
+    }
+}
+
+fn check_log(log: &AccessLog, base: &BaseUrl) {
+    let skipped: u64 = SkipReason::ALL.into_iter().map(|reason| log.skipped().count(reason)).sum();
+    assert_eq!(skipped, log.skipped().total());
+    assert!(log.requests() > 0 && log.requests() as u64 + skipped <= u64::from(log.lines()));
+    let due = log.due_times();
+    assert!(due.first().is_some_and(std::time::Duration::is_zero) && due.is_sorted());
+    assert_eq!((due.len(), due.last()), (log.requests(), Some(&log.duration())));
+    let RequestOrder::Listed(order) = log.order() else { panic!("a log lists its requests") };
+    assert!(order.iter().all(|index| (*index as usize) < log.templates().len()));
+    let mut urls = std::collections::BTreeSet::new();
+    for template in log.templates() {
+        assert!(
+            urls.insert((template.method.to_string(), template.url.to_string())),
+            "{template:?} is there twice"
+        );
+        let path = template.url.path();
+        assert!(path.strip_prefix(base.prefix()).is_some_and(|path| path.starts_with('/')), "{path}");
+    }
+    let fast = log.clone().at_speed(2.0).expect("a speed");
+    assert!(fast.due_times().is_sorted() && fast.duration() <= log.duration());
+    let half = log.clone().with_share(0.5, Seed(1)).expect("a share");
+    assert!(half.requests() <= log.requests());
+}
+
+/// Reads a byte at a time.
+struct OneByte<'a>(&'a [u8]);
+
+impl Read for OneByte<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = buffer.len().min(1);
+        self.0.read(&mut buffer[..length])
+    }
+}

@@ -1,0 +1,165 @@
+//! Cache keys beside an independent normalisation.
+
+use http::uri::PathAndQuery;
+use percent_encoding::percent_decode;
+
+use crate::policy::key::CacheKey;
+
+/// An authority, a target and a reference, in lines.
+///
+/// - The key equals that of an independent normalisation: equal URLs (RFC 3986, 6.2.2) have one key, others have not.
+/// - A key is its own key. So is that of a resolved reference.
+/// - A spelling of the same path has the same key.
+/// - A path that some origin reads with a dot segment is ambiguous.
+pub fn check(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let mut lines = text.splitn(3, '\n');
+    let (authority, target, reference) = (
+        lines.next().unwrap_or_default(),
+        lines.next().unwrap_or_default(),
+        lines.next().unwrap_or_default(),
+    );
+    let Ok(target) = target.parse::<PathAndQuery>() else { return };
+    if !target.as_str().starts_with('/') || !is_authority(authority) {
+        return;
+    }
+    let key = CacheKey::new("http", authority, target.as_str());
+    assert_is_normal(&key);
+    assert_eq!(key.path(), naive_path(target.path()), "{target}");
+    let query = target.query().map(|query| format!("?{query}")).unwrap_or_default();
+    assert_eq!(key.path_and_query(), format!("{}{query}", key.path()), "{target}");
+    assert_eq!(key.authority(), naive_authority(authority), "{authority}");
+
+    let respelled = format!("{}{query}", respelled(target.path(), data.len()));
+    assert_eq!(
+        CacheKey::new("HTTP", &authority.to_ascii_uppercase(), &respelled),
+        key,
+        "{target} as {respelled}"
+    );
+
+    let mut decoded = key.path().as_bytes().to_vec();
+    let mut has_dot_segment = false;
+    for _ in 0..3 {
+        decoded = percent_decode(&decoded).collect();
+        let text = String::from_utf8_lossy(&decoded).replace('\\', "/");
+        let is_dots = |segment: &str| matches!(segment.split(';').next(), Some("." | ".."));
+        has_dot_segment |= text.split('/').any(is_dots);
+    }
+    assert_eq!(key.is_ambiguous(), has_dot_segment, "{key}");
+
+    if let Some(other) = key.resolve(reference) {
+        assert_is_normal(&other);
+        let is_same = other.scheme() == key.scheme() && other.authority() == key.authority();
+        assert_eq!(other.has_same_origin(&key), is_same, "{reference}");
+        let is_path = reference.starts_with('/') && !reference.starts_with("//");
+        if is_path && !reference.contains('#') && reference == reference.trim() {
+            assert_eq!(other, CacheKey::new("http", authority, reference));
+        }
+    }
+}
+
+fn assert_is_normal(key: &CacheKey) {
+    assert_eq!(*key, CacheKey::new(key.scheme(), key.authority(), key.path_and_query()));
+    assert_eq!(*key, CacheKey::from_normalised(key.as_str()));
+    assert_eq!(format!("{}://{}{}", key.scheme(), key.authority(), key.path_and_query()), key.as_str());
+}
+
+/// The names and ports that the frontend lets pass, without IPv6.
+fn is_authority(text: &str) -> bool {
+    let (name, port) = text.split_once(':').unwrap_or((text, "0"));
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-._~".contains(c));
+    is_name && port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok()
+}
+
+fn naive_authority(text: &str) -> String {
+    let text = text.to_lowercase();
+    let (name, port) = text.split_once(':').unwrap_or((&text, "80"));
+    let without_dots = name.trim_end_matches('.');
+    let name = if without_dots.is_empty() { name } else { without_dots };
+    match port.parse::<u16>() {
+        Ok(80) | Err(_) => name.to_owned(),
+        Ok(port) => format!("{name}:{port}"),
+    }
+}
+
+/// An independent normalisation of a path: split, decode, walk.
+pub(crate) fn naive_path(path: &str) -> String {
+    let decoded: Vec<String> = path.split('/').map(decoded).collect();
+    let segments: Vec<&str> = decoded.iter().skip(1).map(String::as_str).collect();
+    let mut walked: Vec<&str> = Vec::new();
+    for (at, segment) in segments.iter().enumerate() {
+        let is_last = at + 1 == segments.len();
+        match *segment {
+            "." => {}
+            ".." => drop(walked.pop()),
+            name => {
+                walked.push(name);
+                continue;
+            }
+        }
+        if is_last {
+            walked.push("");
+        }
+    }
+    format!("/{}", walked.join("/"))
+}
+
+/// An independent decoder of unreserved characters; a segment with an invalid `%` stays as it is.
+fn decoded(segment: &str) -> String {
+    let mut decoded = String::new();
+    let mut rest = segment;
+    while let Some(first) = rest.chars().next() {
+        if first != '%' {
+            decoded.push(first);
+            rest = &rest[first.len_utf8()..];
+            continue;
+        }
+        let Some(byte) = code(rest) else { return segment.to_owned() };
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            decoded.push(char::from(byte));
+        } else {
+            decoded.push_str(&rest[..3].to_uppercase());
+        }
+        rest = &rest[3..];
+    }
+    decoded
+}
+
+/// The byte of a percent code at the start.
+fn code(text: &str) -> Option<u8> {
+    let digits = text.get(1..3).filter(|digits| digits.chars().all(|digit| digit.is_ascii_hexdigit()))?;
+    u8::from_str_radix(digits, 16).ok()
+}
+
+/// Another spelling of the path, by its number: encodes characters, changes the case of codes, adds dot segments.
+fn respelled(path: &str, number: usize) -> String {
+    let mut spelled = String::new();
+    for (at, segment) in path.split('/').enumerate().skip(1) {
+        match (at + number) % 4 {
+            0 => spelled.push_str("/."),
+            1 => spelled.push_str("/%2e/x/%2E."),
+            _ => {}
+        }
+        spelled.push('/');
+        if segment.match_indices('%').any(|(at, _)| code(&segment[at..]).is_none()) {
+            spelled.push_str(segment);
+            continue;
+        }
+        let mut digits_left = 0_u32;
+        for (at, c) in segment.char_indices() {
+            let is_unreserved = c.is_ascii_alphanumeric() || "-._~".contains(c);
+            let is_chosen = (at + number).is_multiple_of(3);
+            if c == '%' {
+                digits_left = 3;
+            }
+            match c {
+                _ if digits_left > 0 && is_chosen => spelled.push(c.to_ascii_lowercase()),
+                _ if digits_left > 0 => spelled.push(c.to_ascii_uppercase()),
+                c if is_unreserved && is_chosen => spelled.push_str(&format!("%{:02x}", u32::from(c))),
+                c => spelled.push(c),
+            }
+            digits_left = digits_left.saturating_sub(1);
+        }
+    }
+    spelled
+}
