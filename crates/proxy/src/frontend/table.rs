@@ -93,22 +93,38 @@ impl ConnectionTable {
         ConnectionSlot { table: Arc::clone(self), connection: Arc::clone(connection) }
     }
 
-    /// Requests that a connection close, of this thread before those of others: an idle one, or one that waits for a client
-    /// that has more than its share of `connections_max`. False: there is none.
-    pub(super) fn evict(&self, thread: usize, connections_max: usize) -> bool {
+    /// Requests that a connection close for one of `newcomer`, of this thread before those of others: an idle one of a client
+    /// that has more than its share of `connections_max`, one that waits for such a client, or an idle one of any client,
+    /// unless the newcomer has more than its share. False: there is none.
+    pub(super) fn evict(
+        &self,
+        thread: usize,
+        connections_max: usize,
+        newcomer: Option<ClientNetwork>,
+    ) -> bool {
         let (others, from) = self.threads.split_at(thread);
-        let threads = || from.iter().chain(others);
         let clients = self.clients();
         let is_greedy =
             |client| clients.get(&client).is_some_and(|count| *count > connections_max / GREEDY_SHARE);
-        let idle = threads().find_map(|thread| thread.list().longest_idle());
-        // Graceful: a request that has arrived meanwhile is served.
-        let idle = idle.map(|victim| (victim, CloseRequest::Graceful));
-        let waiting = || threads().find_map(|thread| thread.list().longest_waiting(is_greedy));
-        let Some((victim, request)) = idle.or_else(|| Some((waiting()?, CloseRequest::Immediate))) else {
-            return false;
+        let of_greedy =
+            |connection: &ConnectionState| connection.client.get().is_some_and(|client| is_greedy(*client));
+        let find = |since: &dyn Fn(&ConnectionState) -> Option<Time>| {
+            from.iter().chain(others).find_map(|thread| thread.list().longest_since(since))
         };
-        drop(clients);
+        // Graceful: a request that has arrived meanwhile is served.
+        let idle = |connection: &ConnectionState| connection.evictable_since();
+        let idle_of_greedy =
+            |connection: &ConnectionState| idle(connection).filter(|_| of_greedy(connection));
+        let waiting =
+            |connection: &ConnectionState| connection.waiting_since().filter(|_| of_greedy(connection));
+        let victim = find(&idle_of_greedy)
+            .map(|victim| (victim, CloseRequest::Graceful))
+            .or_else(|| Some((find(&waiting)?, CloseRequest::Immediate)))
+            .or_else(|| {
+                let is_newcomer_greedy = newcomer.is_some_and(is_greedy);
+                Some((find(&idle).filter(|_| !is_newcomer_greedy)?, CloseRequest::Graceful))
+            });
+        let Some((victim, request)) = victim else { return false };
         victim.request_close(request);
         true
     }
@@ -141,19 +157,6 @@ impl ThreadConnections {
 }
 
 impl ConnectionList {
-    fn longest_idle(&mut self) -> Option<Arc<ConnectionState>> {
-        self.longest_since(ConnectionState::evictable_since)
-    }
-
-    /// Of clients that have more than their share.
-    fn longest_waiting(&mut self, is_greedy: impl Fn(ClientNetwork) -> bool) -> Option<Arc<ConnectionState>> {
-        self.longest_since(|connection| {
-            connection
-                .waiting_since()
-                .filter(|_| connection.client.get().is_some_and(|client| is_greedy(*client)))
-        })
-    }
-
     /// The connection of the next sample with the earliest time.
     fn longest_since(
         &mut self,

@@ -119,7 +119,7 @@ impl<H: Handler> FrontendWorker<H> {
                 Err(_) => {
                     increment(&counters.accept_failures);
                     let evicted = (0..EVICTED_AT_ONCE)
-                        .take_while(|_| table.evict(*number, self.thread.settings.connections_max))
+                        .take_while(|_| table.evict(*number, self.thread.settings.connections_max, None))
                         .count();
                     counters.evicted.fetch_add(evicted as u64, Relaxed);
                     time.sleep_until(time.now() + ACCEPT_PAUSE).await;
@@ -139,7 +139,7 @@ impl<H: Handler> FrontendWorker<H> {
         let is_full = table.is_full(settings.connections_max);
         if has_proxy_header && !is_trusted
             || client.is_some_and(|client| table.count(client) >= settings.connections_per_client_max)
-            || is_full && !table.evict(*number, settings.connections_max)
+            || is_full && !table.evict(*number, settings.connections_max, client)
         {
             increment(&counters.refused);
             self.refuse(tcp, kind);

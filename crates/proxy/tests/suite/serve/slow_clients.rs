@@ -123,6 +123,32 @@ async fn greedy_client_loses_connections_to_others() {
     }
 }
 
+/// One network asks for more connections than there are: idle ones, and heads that never end.
+#[tokio::test]
+async fn idle_connections_of_others_stay_when_one_client_fills_the_table() {
+    const CONNECTIONS: usize = 40;
+    let origin = Origin::responding(|_| good(b"page")).await;
+    for started in ["", "GET / HTTP/1.1\r\nHost: a\r\nX: "] {
+        let limits = format!("[bounds]\nconnections = {CONNECTIONS}\n[timeouts]\nhead = \"1h\"\n");
+        let proxy = proxy_with(&origin.url(), &limits, "").await;
+        let mut others = Vec::new();
+        for _ in 0..CONNECTIONS / 10 {
+            let mut client = Client::connect_from(OTHER, &proxy).await;
+            assert_eq!(client.send("GET", "/", &[]).await.status(), 200);
+            others.push(client);
+        }
+        let mut greedy = Vec::new();
+        for _ in 0..3 * CONNECTIONS {
+            let mut client = Client::connect_from(GREEDY, &proxy).await;
+            client.write(started).await;
+            greedy.push(client);
+        }
+        for mut client in others {
+            assert_eq!(client.send("GET", "/", &[]).await.status(), 200, "{started:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn connections_of_one_client_are_bounded() {
     let origin = Origin::responding(|_| good(b"page")).await;
