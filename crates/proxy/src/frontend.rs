@@ -192,11 +192,14 @@ impl Frontend {
             sockets,
             lingering: Arc::default(),
         };
+        let mut until_stopped = run_state.clone();
         let run = move || {
             let aborted =
                 runtime.block_on(worker.run(|result| drop(listening_sender.send(result)), run_state));
-            runtime.shutdown_background();
             let _ = stopped.send(aborted);
+            // Requests of threads that still drain may use loads and connections to origins of this one.
+            let _ = runtime.block_on(until_stopped.wait_for(|state| *state == RunState::Stopped));
+            runtime.shutdown_background();
         };
         thread::Builder::new()
             .name(format!("front-{number}"))

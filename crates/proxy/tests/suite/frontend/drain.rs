@@ -1,8 +1,21 @@
 //! Drain and drop of a frontend.
 
-use std::{io::Read, net::TcpStream, thread, time::Duration};
+use std::{
+    io::Read,
+    net::TcpStream,
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
 
-use stockade_proxy::frontend::{DrainSummary, Frontend, FrontendSettings};
+use bytes::Bytes;
+use http::{Request, Response, header::CONTENT_LENGTH};
+use http_body_util::Full;
+use stockade_proxy::frontend::{
+    ClientBody, ConnectionInfo, DrainSummary, Frontend, FrontendSettings, Handler, HandlerResponse,
+    ResponseRecord, SentBody,
+};
+use tokio::{runtime::Handle, sync::Semaphore};
 
 use crate::frontend::support::{
     SHORT, TestHandler, connect, read_response, read_to_close, send, start, wait_for_counts,
@@ -89,4 +102,77 @@ fn a_port_is_exclusive_until_the_frontend_stops() {
     assert_eq!(read_response(&mut tcp).1, "hello");
     drop(frontend);
     assert_eq!(tcp.read(&mut [0]).ok(), Some(0));
+}
+
+/// Responds with the name of its thread. `/held` waits for a task of the first thread that had a request.
+#[derive(Clone)]
+struct TaskOfFirstThread {
+    first: Arc<Mutex<Option<Handle>>>,
+    gate: Arc<Semaphore>,
+}
+
+struct NoRecord;
+
+impl ResponseRecord for NoRecord {
+    fn end(&mut self, _: SentBody) {}
+}
+
+impl Handler for TaskOfFirstThread {
+    type Body = Full<Bytes>;
+    type Record = NoRecord;
+
+    fn handle(
+        &self,
+        request: Request<ClientBody>,
+        _: ConnectionInfo,
+    ) -> HandlerResponse<Full<Bytes>, NoRecord> {
+        let first =
+            self.first.lock().expect("no test panics with it").get_or_insert_with(Handle::current).clone();
+        let gate = Arc::clone(&self.gate);
+        HandlerResponse::Pending(Box::pin(async move {
+            let text = if request.uri().path() == "/held" {
+                let task = first.spawn(async move { gate.acquire_owned().await.map(drop).is_ok() });
+                task.await.map_or_else(|error| error.to_string(), |_| "held".to_owned())
+            } else {
+                thread::current().name().unwrap_or_default().to_owned()
+            };
+            let response = Response::builder().header(CONTENT_LENGTH, text.len());
+            (response.body(Full::from(text)).expect("a valid response"), NoRecord)
+        }))
+    }
+}
+
+/// Threads share loads and connections to origins.
+#[test]
+fn drain_keeps_tasks_of_threads_without_requests() {
+    let handler = TaskOfFirstThread { first: Arc::default(), gate: Arc::new(Semaphore::new(0)) };
+    let threads = 2.try_into().expect("two is not zero");
+    let settings = FrontendSettings { threads, ..FrontendSettings::default() };
+    let frontend = Frontend::start(settings, &handler).expect("a free port of the loopback");
+    let address = frontend.addresses()[0];
+    let mut of_first = connect(address);
+    send(&mut of_first, GET);
+    let first_thread = read_response(&mut of_first).1;
+    let mut others = Vec::new();
+    let mut of_second = loop {
+        let mut tcp = connect(address);
+        send(&mut tcp, GET);
+        if read_response(&mut tcp).1 != first_thread {
+            break tcp;
+        }
+        others.push(tcp);
+    };
+    drop(others);
+    send(&mut of_second, GET_HELD);
+    wait_for_counts(&frontend, |counts| counts.in_flight == 1);
+    let drained = thread::spawn(|| frontend.drain());
+    // The first thread has nothing left to do.
+    assert_eq!(read_to_close(&mut of_first), "");
+    // Without its runtime, the task would end without a permit, and the response would say so.
+    of_second.set_read_timeout(Some(SHORT)).expect("it is not zero");
+    assert!(of_second.read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock));
+    of_second.set_read_timeout(None).expect("no timeout");
+    handler.gate.add_permits(1);
+    assert_eq!(read_response(&mut of_second).1, "held");
+    assert_eq!(drained.join().expect("the thread does not panic"), DrainSummary { finished: 1, aborted: 0 });
 }
