@@ -138,7 +138,8 @@ fn prepare<B: Body, R: ResponseRecord>(
     // hyper omits the body of a response to HEAD in HTTP/1 only.
     let omits_body = is_head && is_http2;
     if omits_body {
-        let length = response.body().size_hint().exact();
+        // An origin's response to HEAD has an empty body whatever the length of the content, which may be unknown.
+        let length = response.body().size_hint().exact().filter(|length| *length > 0);
         if let Some(length) = length.filter(|_| !response.headers().contains_key(CONTENT_LENGTH)) {
             response.headers_mut().insert(CONTENT_LENGTH, length.into());
         }

@@ -197,3 +197,22 @@ async fn slow_request_body_holds_no_place_of_a_probe() {
     until(|| origin.in_progress() == 1).await;
     get(&proxy, "/").await.assert_body(b"good");
 }
+
+/// RFC 9110, 8.6: `Content-Length` of a response to HEAD is that of GET, or is left out.
+#[tokio::test]
+async fn head_has_no_length_that_the_origin_did_not_state() {
+    const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let origin = Origin::responding(|received| match received.target() {
+        "/chunked" => CHUNKED.into(),
+        _ => b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n".to_vec(),
+    })
+    .await;
+    let proxy = proxy(&origin).await;
+    let http2 = Http2::connect(&proxy).await;
+    for (path, length) in [("/chunked", None), ("/sized", Some("7"))] {
+        assert_eq!(send(&proxy, "HEAD", path, &[]).await.field("content-length"), length, "{path}");
+        let answer = http2.send("HEAD", path, &[]).await;
+        let found = answer.head.headers.get("content-length").map(|length| length.to_str().expect("text"));
+        assert_eq!(found, length, "{path} over HTTP/2");
+    }
+}

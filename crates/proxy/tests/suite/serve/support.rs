@@ -458,8 +458,12 @@ impl Http2 {
     }
 
     pub async fn get_with(&self, path: &str, fields: &[(&str, &str)]) -> Stream {
+        self.send("GET", path, fields).await
+    }
+
+    pub async fn send(&self, method: &str, path: &str, fields: &[(&str, &str)]) -> Stream {
         let mut requests = with_timeout(self.0.clone().ready()).await.expect("a stream");
-        let request = http::Request::get(format!("http://a{path}"));
+        let request = http::Request::builder().method(method).uri(format!("http://a{path}"));
         let request = fields.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let request = request.body(()).expect("a request");
         let (answer, _) = requests.send_request(request, true).expect("a stream");
