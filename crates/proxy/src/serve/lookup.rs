@@ -140,6 +140,8 @@ pub async fn serve_get(context: &Arc<RequestContext>, runtime: &LocalRuntime) ->
             .await;
         let answer = match answer {
             Ok(answer) => answer,
+            // A purge or an eviction removed the stale response during the wait: there is nothing to serve in place of the load.
+            Err(Error::SoftTimeout { .. }) => continue,
             Err(error) => return error_reply(context, &error, forward),
         };
         let stored = match &answer.value {

@@ -8,6 +8,11 @@ use std::{
     time::Duration,
 };
 
+use stockade_cache::Invalidation;
+use stockade_proxy::{
+    admin::{Purge, PurgeTarget},
+    server::ProxyServer,
+};
 use tokio::{io::AsyncWriteExt, sync::Semaphore};
 
 use crate::serve::support::*;
@@ -139,4 +144,46 @@ async fn route_chooses_the_effect_of_unsafe_requests() {
         is_failing.store(fails, SeqCst);
         assert_eq!(get(&proxy, "/").await.outcome(), expected, "{setting} {fails}");
     }
+}
+
+/// A request with a stale response waits for the soft timeout; without it any more, for the load.
+#[tokio::test]
+async fn purge_during_the_soft_timeout_leaves_the_load() {
+    let gate = Arc::new(Semaphore::new(0));
+    let of_origin = Arc::clone(&gate);
+    let origin = Origin::start(move |received, mut line| {
+        let gate = Arc::clone(&of_origin);
+        async move {
+            if received.number > 0 {
+                gate.acquire().await.ok()?.forget();
+            }
+            let body = format!("{}", received.number);
+            let answer = sized("200 OK", &["Cache-Control: max-age=0, stale-if-error=600"], body.as_bytes());
+            line.write_all(&answer).await.ok().map(|()| line)
+        }
+    })
+    .await;
+    let cache = "[cache]\nstrategy = \"fallback\"\nload = { soft_timeout = \"100ms\", deadline = \"1h\" }\n";
+    let proxy = proxy_with(&origin.url(), cache, "").await;
+    get(&proxy, "/").await.assert_body(b"0");
+    let stale = get_while_loading(&proxy).await;
+    assert_eq!((stale.outcome(), stale.text()), ("fallback", "0"));
+    gate.add_permits(1);
+    with_timeout(proxy.proxy().cache().wait_idle()).await;
+    let mut client = Client::connect(&proxy).await;
+    client.write(request("GET", "/", &[])).await;
+    until(|| origin.count() == 3).await;
+    let purge = Purge { target: PurgeTarget::All, mode: Invalidation::Hard };
+    let _ = proxy.proxy().purge(&purge);
+    elapse(Duration::from_millis(200)).await;
+    gate.add_permits(2);
+    let head = client.head_to("GET").await.expect("an answer");
+    assert_eq!(head.status, 200, "{head:?}");
+    // The load that began before the purge is not for requests after it.
+    client.rest(head, Vec::new()).await.assert_body(b"3");
+}
+
+/// Does not wait for loads that have not ended.
+async fn get_while_loading(proxy: &ProxyServer) -> Answer {
+    Client::connect(proxy).await.send("GET", "/", &[]).await
 }
