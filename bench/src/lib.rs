@@ -5,6 +5,7 @@ pub mod contenders;
 pub mod generators;
 pub mod herd;
 pub mod hits;
+pub mod hostile;
 pub mod origin;
 pub mod process;
 pub mod proxies;
