@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod contenders;
+pub mod differential;
 pub mod generators;
 pub mod herd;
 pub mod hits;

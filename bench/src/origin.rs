@@ -24,10 +24,20 @@ impl Server {
 
     /// The same on several cores, as `taskset` has them: `0,1`.
     pub fn start_on(cores: &str, program: &[&str], address: &str) -> Result<Self, Box<dyn Error>> {
+        Self::start_with(pinned_on(cores).args(program), address)
+    }
+
+    /// The same on the cores of this process.
+    pub fn start_anywhere(program: &[&str], address: &str) -> Result<Self, Box<dyn Error>> {
+        let (name, arguments) = program.split_first().ok_or("no program")?;
+        Self::start_with(Command::new(name).args(arguments), address)
+    }
+
+    fn start_with(command: &mut Command, address: &str) -> Result<Self, Box<dyn Error>> {
         let (address, began): (SocketAddr, _) = (address.parse()?, Instant::now());
         // A server that listens there already would be measured in its place.
         drop(TcpListener::bind(address).map_err(|error| format!("{address}: {error}"))?);
-        let server = Self(pinned_on(cores).args(program).stdin(Stdio::null()).spawn()?);
+        let server = Self(command.stdin(Stdio::null()).spawn()?);
         while TcpStream::connect(address).is_err() {
             if began.elapsed() > Duration::from_secs(10) {
                 return Err(format!("no server listens at {address}").into());

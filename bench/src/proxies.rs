@@ -131,6 +131,11 @@ impl Proxy {
         Ok(Self { name, address, server: Server::start_on(cores, program, address)? })
     }
 
+    /// A program on any core.
+    pub fn start_anywhere(name: &'static str, address: &'static str, program: &[&str]) -> Result<Self> {
+        Ok(Self { name, address, server: Server::start_anywhere(program, address)? })
+    }
+
     /// The process that was started.
     #[must_use]
     pub fn process(&self) -> u32 {
