@@ -2,7 +2,10 @@
 
 use std::{pin::pin, sync::Arc};
 
-use http::{Response, StatusCode, Version};
+use http::{
+    HeaderMap, Response, StatusCode, Version,
+    header::{CONTENT_LENGTH, TRANSFER_ENCODING},
+};
 use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use stockade_model::time::{Runtime, Time, before};
@@ -121,6 +124,11 @@ pub(super) async fn exchange(
                 "it switches protocols without a request to do so",
             )));
         }
+        Ok(answer) if !has_one_framing(answer.headers()) => {
+            return Err(ExchangeFailure::fatal(UpstreamError::not_http(
+                "the length of its body is ambiguous",
+            )));
+        }
         Ok(answer) => {
             let idle_timeout = shared.settings.idle_timeout;
             return Ok(
@@ -147,4 +155,13 @@ pub(super) async fn exchange(
         && matches!(error, UpstreamError::Closed { .. } | UpstreamError::Reset { .. });
     let retry = (is_unsent || is_stale_connection).then(|| lease.reconnect()).flatten().map(Retry::Connect);
     Err(ExchangeFailure { error, retry })
+}
+
+/// False for a coding other than `chunked`, and for a coding beside a length: other parsers may end the body elsewhere
+/// (RFC 9112, 6.3). hyper has checked the lengths.
+fn has_one_framing(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let Some(coding) = codings.next() else { return true };
+    let is_chunked = coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+    is_chunked && codings.next().is_none() && !headers.contains_key(CONTENT_LENGTH)
 }

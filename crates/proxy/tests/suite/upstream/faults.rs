@@ -54,7 +54,7 @@ async fn provoke(bytes: &[u8], then: Ending) -> (&'static str, UpstreamError) {
 async fn each_fault_maps_to_its_error() {
     let large = [b"HTTP/1.1 200 OK\r\nA: ".to_vec(), vec![b'a'; 65 << 10], b"\r\n\r\n".to_vec()].concat();
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(101)).into_bytes();
-    let cases: [(&[u8], Ending, &str, &str); 22] = [
+    let cases: [(&[u8], Ending, &str, &str); 27] = [
         (b"", Ending::Close, "head", "Closed"),
         (b"", Ending::Reset, "head", "Reset"),
         (b"", Ending::Hang, "head", "HeadTimeout"),
@@ -66,6 +66,31 @@ async fn each_fault_maps_to_its_error() {
         (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", Ending::Hang, "head", "NotHttp"),
         (
             b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+            Ending::Hang,
+            "head",
+            "NotHttp",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 15\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+            Ending::Hang,
+            "head",
+            "NotHttp",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+            Ending::Close,
+            "head",
+            "NotHttp",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, identity\r\n\r\nhello",
+            Ending::Close,
+            "head",
+            "NotHttp",
+        ),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: xchunked\r\n\r\nhello", Ending::Close, "head", "NotHttp"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
             Ending::Hang,
             "head",
             "NotHttp",
