@@ -50,6 +50,10 @@ pub fn check<B: Body>(request: &Request<B>, headers_max: usize) -> Result<(), Re
     if request.body().is_end_stream() && request.version() < Version::HTTP_2 {
         return Ok(());
     }
+    if *request.method() == Method::HEAD && request.version() < Version::HTTP_2 {
+        // It has no meaning, and is a sign of request smuggling (RFC 9110, 9.3.2). Frames of HTTP/2 are not ambiguous.
+        return Err(Rejection::bad_request("a HEAD request has content"));
+    }
     check_framing(headers, request.version())?;
     if headers.get(EXPECT).is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
         return Err(Rejection::new(
@@ -67,6 +71,10 @@ fn check_target<B>(request: &Request<B>) -> Result<(), Rejection> {
     if !is_http {
         return Err(Rejection::bad_request("the scheme of the target is neither http nor https"));
     }
+    let text = target.path_and_query().map_or("", http::uri::PathAndQuery::as_str);
+    if !text.is_ascii() || !has_valid_codes(target.path()) {
+        return Err(Rejection::bad_request("the target has bytes that need percent-encoding"));
+    }
     match target.path() {
         "*" if *request.method() == Method::OPTIONS => Ok(()),
         path if path.starts_with('/') => Ok(()),
@@ -74,6 +82,23 @@ fn check_target<B>(request: &Request<B>) -> Result<(), Rejection> {
         "" if target.scheme().is_some() => Ok(()),
         _ => Err(Rejection::bad_request("the target has no path")),
     }
+}
+
+/// Rejects an `https` target over a connection without TLS (RFC 9110, 4.2.2 and 7.4). In HTTP/2 each request has a
+/// scheme, and a terminator of TLS may pass its own on.
+pub(super) fn check_scheme<B>(request: &Request<B>, is_tls: bool) -> Result<(), Rejection> {
+    let is_https = request.uri().scheme() == Some(&http::uri::Scheme::HTTPS);
+    if is_https && !is_tls && request.version() < Version::HTTP_2 {
+        let reason = "an https target needs a connection with TLS";
+        return Err(Rejection::new(StatusCode::MISDIRECTED_REQUEST, reason));
+    }
+    Ok(())
+}
+
+/// True if each `%` starts a code of two hexadecimal digits (RFC 3986, 2.1).
+fn has_valid_codes(path: &str) -> bool {
+    let is_code = |rest: &str| rest.len() >= 2 && rest.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit);
+    path.split('%').skip(1).all(is_code)
 }
 
 /// Requires one host, equal wherever the request names it.

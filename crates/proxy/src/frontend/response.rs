@@ -102,7 +102,9 @@ pub(super) fn respond<H: Handler>(
 ) -> ResponseFuture<H::Body, H::Record> {
     let thread = &connection.state.thread;
     let scanned = if guard.stream.is_some() { Ok(()) } else { connection.state.check_scanned(number) };
-    let checked = scanned.and_then(|()| head::check(&request, thread.settings.headers_max));
+    let checked = scanned
+        .and_then(|()| head::check(&request, thread.settings.headers_max))
+        .and_then(|()| head::check_scheme(&request, connection.info.is_tls));
     if let Err(rejection) = checked {
         increment(&thread.counters.malformed);
         return ResponseFuture::Ready(Some(reject(rejection, request.version(), guard)));

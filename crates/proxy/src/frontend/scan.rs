@@ -178,6 +178,9 @@ impl FramingScanner {
         let length = line.len() + 2;
         match self.position {
             RequestLine if line.is_empty() => {}
+            RequestLine if has_fragment(line) => {
+                return self.fail(Rejection::bad_request("the target has a fragment"));
+            }
             RequestLine => self.position = Fields(length),
             Fields(_) if line.is_empty() => self.end_head(),
             Fields(read) => match framing_after(line, self.framing) {
@@ -234,12 +237,32 @@ fn irrelevant_fields(bytes: &[u8], line_bytes_max: usize) -> usize {
     start
 }
 
+/// True if the target has a `#`, which hyper would drop with the bytes after it. A method may contain one.
+fn has_fragment(line: &[u8]) -> bool {
+    let Some(at) = memchr(b'#', line) else { return false };
+    memchr(b' ', line).is_some_and(|space| space < at || line[space..].contains(&b'#'))
+}
+
+/// True if the line is a `Connection` field that names the fields of the framing or the host: a proxy that obeys would
+/// remove them (RFC 9110, 7.6.1).
+fn removes_framing(line: &[u8]) -> bool {
+    let Some((name, [b':', value @ ..])) = line.split_at_checked(b"connection".len()) else { return false };
+    let is_essential = |option: &[u8]| {
+        let option = option.trim_ascii();
+        option.eq_ignore_ascii_case(b"content-length") || option.eq_ignore_ascii_case(b"host")
+    };
+    name.eq_ignore_ascii_case(b"connection") && value.split(|byte| *byte == b',').any(is_essential)
+}
+
 /// The framing after a further header line.
 fn framing_after(line: &[u8], framing: BodyFraming) -> Result<BodyFraming, Rejection> {
     const LENGTH: &[u8] = b"content-length";
     const CODING: &[u8] = b"transfer-encoding";
     let (name, is_length) = match line[0] {
         b' ' | b'\t' => return Err(Rejection::bad_request("a header line is folded")),
+        b'c' | b'C' if removes_framing(line) => {
+            return Err(Rejection::bad_request("Connection names a field that has to be forwarded"));
+        }
         b'c' | b'C' => (LENGTH, true),
         b't' | b'T' => (CODING, false),
         _ => return Ok(framing),

@@ -42,7 +42,7 @@ async fn unkeyed_fields_do_not_reach_the_origin() {
         "Expect: 100-continue",
         "Upgrade: evil",
         "Proxy-Authorization: evil",
-        "Connection: evil, host, x-forwarded-host\r\nEvil: evil",
+        "Connection: evil, x-forwarded-host\r\nEvil: evil",
     ] {
         let origin = echo().await;
         let proxy = proxy(&origin).await;
