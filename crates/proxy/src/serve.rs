@@ -79,6 +79,7 @@ use crate::{
     log::AccessLogger,
     policy::{
         cache_status::{CacheStatus, Forward},
+        hop,
         key::CacheKey,
     },
 };
@@ -301,6 +302,11 @@ async fn serve(
     if context.is_loop() {
         let cache_status = CacheStatus::forwarded(Outcome::Error, Forward::Bypass);
         return Reply::text(StatusCode::LOOP_DETECTED, "this request has been here before", cache_status);
+    }
+    if context.method == Method::OPTIONS && hop::forwards_left(&context.headers) == Some(0) {
+        let cache_status =
+            CacheStatus { forward: None, ..CacheStatus::forwarded(Outcome::Bypass, Forward::Method) };
+        return Reply::text(StatusCode::OK, "the request may not be forwarded", cache_status);
     }
     match context.method {
         Method::GET if context.directives.no_store => forward(context, body, Forward::Bypass).await,

@@ -7,12 +7,16 @@ use http::{
     header::{
         AGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
         CONTENT_TYPE, COOKIE, DATE, ETAG, EXPIRES, HOST, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
-        IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE, SET_COOKIE, VARY, VIA,
+        IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, MAX_FORWARDS, RANGE, SET_COOKIE, VARY, VIA,
     },
 };
 use smallvec::SmallVec;
 
-use super::{date, directives::ResponseDirectives, field::listed};
+use super::{
+    date,
+    directives::ResponseDirectives,
+    field::{self, listed},
+};
 
 /// End-to-end fields that `Connection` cannot remove: otherwise a client could decide what is stored, for whom and for
 /// how long.
@@ -136,6 +140,12 @@ pub fn is_loop(headers: &HeaderMap, pseudonym: &str) -> bool {
             let mut words = hop.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
             words.nth(1).is_some_and(|word| word.eq_ignore_ascii_case(pseudonym.as_bytes()))
         })
+}
+
+/// How often an OPTIONS may still be forwarded; `None` without a bound (RFC 9110, 7.6.2).
+#[must_use]
+pub fn forwards_left(headers: &HeaderMap) -> Option<u64> {
+    headers.get(MAX_FORWARDS).and_then(|value| field::parse_u64(value.as_bytes()))
 }
 
 /// Adds a missing `Date` (RFC 9110, 6.6.1).

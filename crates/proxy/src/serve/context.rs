@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, Version,
-    header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, VIA},
+    header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, MAX_FORWARDS, VIA},
     request::Parts,
 };
 use http_body::Body;
@@ -228,6 +228,11 @@ impl RequestContext {
     pub fn forward_headers(&self) -> HeaderMap {
         let mut headers = self.headers.clone();
         hop::add_via(&mut headers, self.version, pseudonym());
+        if self.method == Method::OPTIONS
+            && let Some(left) = hop::forwards_left(&headers)
+        {
+            headers.insert(MAX_FORWARDS, HeaderValue::from(left.saturating_sub(1)));
+        }
         if let Ok(host) = HeaderValue::from_str(self.key.authority()) {
             headers.insert(HOST, host.clone());
             headers.insert(X_FORWARDED_HOST, host);

@@ -364,3 +364,16 @@ async fn unread_upload_is_not_buffered() {
     let head = client.head_to("POST").await.expect("an answer");
     client.rest(head, Vec::new()).await.assert_body(b"same");
 }
+
+/// RFC 9110, 7.6.2.
+#[tokio::test]
+async fn options_is_forwarded_as_often_as_it_may() {
+    let origin = echo().await;
+    let proxy = proxy(&origin).await;
+    assert_eq!(send(&proxy, "OPTIONS", "/", &["Max-Forwards: 0"]).await.status(), 200);
+    assert_eq!(origin.count(), 0, "the proxy is the last recipient");
+    send(&proxy, "OPTIONS", "/", &["Max-Forwards: 2"]).await;
+    assert_eq!(origin.requests()[0].field("max-forwards"), Some("1"));
+    send(&proxy, "OPTIONS", "/", &["Max-Forwards: x"]).await;
+    assert_eq!(origin.requests()[1].field("max-forwards"), Some("x"));
+}
