@@ -95,6 +95,12 @@ impl Scope {
         *self == Self::Whole
     }
 
+    /// A value that is no list of field names means the whole response, and so does one without quotes: origins that send
+    /// `private=1` mean `private` (RFC 9111, 5.2.2.7 asks for quotes).
+    fn parse_quoted(value: Option<&[u8]>) -> Self {
+        Self::parse(value.filter(|value| value.starts_with(b"\"")))
+    }
+
     /// A value that is no list of field names means the whole response.
     fn parse(value: Option<&[u8]>) -> Self {
         let Some(value) = value else { return Self::Whole };
@@ -196,15 +202,17 @@ impl ResponseDirectives {
             return;
         }
         let is = |directive: &str| name.eq_ignore_ascii_case(directive.as_bytes());
+        // `"no-store"` in quotes is no directive, but its origin means one.
+        let forbids = |directive: &str| field::unquoted(name).eq_ignore_ascii_case(directive.as_bytes());
         if is("max-age") {
             shorten(&mut self.max_age, value.lifetime());
         } else if is("s-maxage") {
             shorten(&mut self.s_maxage, value.lifetime());
-        } else if is("no-store") {
+        } else if forbids("no-store") {
             self.no_store = true;
-        } else if is("no-cache") {
+        } else if forbids("no-cache") {
             self.no_cache.widen(value.scope());
-        } else if is("private") {
+        } else if forbids("private") {
             self.private.widen(value.scope());
         } else if is("public") {
             self.public |= value.is_bare();
@@ -256,7 +264,7 @@ impl DirectiveValue<'_> {
 
     fn scope(&self) -> Scope {
         match self {
-            Self::Text(value) => Scope::parse(*value),
+            Self::Text(value) => Scope::parse_quoted(*value),
             Self::Item(BareItem::String(names)) => Scope::parse(Some(names.as_str().as_bytes())),
             Self::Item(BareItem::Token(name)) => Scope::parse(Some(name.as_str().as_bytes())),
             Self::Item(_) | Self::Other => Scope::Whole,

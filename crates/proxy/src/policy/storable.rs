@@ -17,6 +17,9 @@ pub enum NotStorable {
     /// 1xx.
     #[error("interim response")]
     Interim,
+    /// Above 599 (RFC 9110, 15).
+    #[error("invalid status")]
+    InvalidStatus,
     /// 206.
     #[error("partial response")]
     Partial,
@@ -66,6 +69,7 @@ pub fn storable(
     let GetExchange { request, status, response } = *exchange;
     match status {
         status if status.is_informational() => return Err(NotStorable::Interim),
+        status if status.as_u16() > 599 => return Err(NotStorable::InvalidStatus),
         StatusCode::PARTIAL_CONTENT => return Err(NotStorable::Partial),
         StatusCode::NOT_MODIFIED => return Err(NotStorable::NotModified),
         _ => {}
@@ -177,9 +181,13 @@ mod tests {
                 if [299, 499, 599].contains(&status) { Err(NotStorable::NotUnderstood) } else { Ok(()) };
             assert_eq!(get(&[], status, &understand), expected, "{status}");
         }
-        for (status, reason) in
-            [(103, NotStorable::Interim), (206, NotStorable::Partial), (304, NotStorable::NotModified)]
-        {
+        for (status, reason) in [
+            (103, NotStorable::Interim),
+            (206, NotStorable::Partial),
+            (304, NotStorable::NotModified),
+            (600, NotStorable::InvalidStatus),
+            (999, NotStorable::InvalidStatus),
+        ] {
             assert_eq!(get(&[], status, &fresh), Err(reason), "{status}");
         }
         let modified = [("last-modified", "Wed, 01 Jan 2020 00:00:00 GMT")];

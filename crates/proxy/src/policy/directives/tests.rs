@@ -65,7 +65,10 @@ fn no_store_no_cache_and_private() {
     for (value, expected) in [
         ("no-cache=\"a\"", Scope::Fields(vec![a.clone()])),
         ("no-cache=\"A, b\"", Scope::Fields(vec![a.clone(), b.clone()])),
-        ("no-cache=\"a\", no-cache=b", Scope::Fields(vec![a, b])),
+        ("no-cache=\"a\", no-cache=\"b\"", Scope::Fields(vec![a, b])),
+        ("no-cache=b", Scope::Whole),
+        ("no-cache=1", Scope::Whole),
+        ("\"no-cache\"", Scope::Whole),
         ("no-cache=\"a\", no-cache", Scope::Whole),
         ("no-cache, no-cache=\"a\"", Scope::Whole),
         ("no-cache=\"\"", Scope::Whole),

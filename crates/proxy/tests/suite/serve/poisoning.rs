@@ -377,3 +377,26 @@ async fn options_is_forwarded_as_often_as_it_may() {
     send(&proxy, "OPTIONS", "/", &["Max-Forwards: x"]).await;
     assert_eq!(origin.requests()[1].field("max-forwards"), Some("x"));
 }
+
+/// Origins that send these mean a private response.
+#[tokio::test]
+async fn odd_forms_of_private_are_not_stored() {
+    for fields in ["private=1, max-age=60", "no-cache=x, max-age=60", "\"no-store\", max-age=60"] {
+        let field = format!("Cache-Control: {fields}");
+        let origin = Origin::responding(move |_| sized("200 OK", &[&field], b"mine")).await;
+        let proxy = proxy(&origin).await;
+        get(&proxy, "/").await;
+        assert_ne!(get(&proxy, "/").await.outcome(), "hit", "{fields}");
+        assert_eq!(origin.count(), 2, "{fields}");
+    }
+}
+
+/// RFC 9110, 15: a status above 599 is invalid.
+#[tokio::test]
+async fn invalid_statuses_are_not_stored() {
+    let origin = Origin::responding(|_| sized("600 What", &["Cache-Control: max-age=60"], b"")).await;
+    let proxy = proxy(&origin).await;
+    assert_eq!(get(&proxy, "/").await.status(), 600);
+    get(&proxy, "/").await;
+    assert_eq!(origin.count(), 2);
+}
