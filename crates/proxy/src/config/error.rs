@@ -48,7 +48,9 @@ impl FileError {
     pub fn line(&self) -> String {
         let position = self.position().map_or(String::new(), |(line, column)| format!(":{line}:{column}"));
         let remedy = self.remedy().map_or(String::new(), |remedy| format!(": {remedy}"));
-        format!("{}{position}: {}{remedy}", self.file.name(), self.message)
+        let line = format!("{}{position}: {}{remedy}", self.file.name(), self.message);
+        // A message may quote a string of the file.
+        line.replace(char::is_control, "\u{fffd}")
     }
 }
 

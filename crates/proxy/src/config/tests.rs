@@ -356,6 +356,9 @@ fn error_names_line_and_column_and_hides_secrets() {
     let Err(ConfigError::File(error)) = Config::parse("s.toml", text) else { panic!("it is refused") };
     assert_eq!(error.position(), Some((3, 7)));
     assert!(error.line().starts_with("s.toml:3:7: "), "{}", error.line());
+    let quoted = "[[origin]]\nname = \"a\"\nurl = \"htt\\n\\t://h\"\n";
+    let Err(ConfigError::File(wrong)) = Config::parse("s.toml", quoted) else { panic!("it is refused") };
+    assert!(!wrong.line().contains(char::is_control), "{:?}", wrong.line());
     let debugged = format!("{error:?}");
     let report = format!("{debugged} {:?}", miette::Report::from(*error));
     assert!(!report.contains("sesame"), "{report}");
