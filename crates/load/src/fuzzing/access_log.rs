@@ -1,5 +1,7 @@
 //! Access logs.
 
+#![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
+
 use std::io::{self, Read};
 
 use stockade_model::seed::Seed;

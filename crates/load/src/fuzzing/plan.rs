@@ -1,5 +1,7 @@
 //! Plan files, rates and schedules.
 
+#![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
+
 use crate::plan::Plan;
 
 /// A plan file.

@@ -1,5 +1,7 @@
 //! Purge requests.
 
+#![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
+
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use stockade_cache::Invalidation;
 

@@ -1,5 +1,7 @@
 //! Configuration files, and the patterns of routes.
 
+#![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
+
 use super::{Config, ConfigError, HostPattern, NamePattern, PathPattern, RouteConfig, diff};
 
 /// A file.

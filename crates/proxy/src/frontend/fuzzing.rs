@@ -1,5 +1,7 @@
 //! The framing scanner beside a reader of whole inputs, and beside hyper.
 
+#![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
+
 mod beside_hyper;
 
 use super::scan::FramingScanner;

@@ -1,5 +1,7 @@
 //! Entries of the tier that nodes share.
 
+#![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
+
 use std::time::Duration;
 
 use bytes::Bytes;

@@ -1,5 +1,7 @@
 //! What Redis holds and what nodes send each other: envelopes and messages.
 
+#![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
+
 use std::time::Duration;
 
 use bytes::Bytes;

@@ -1,5 +1,7 @@
 //! Responses in any split.
 
+#![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
+
 use super::reader::ResponseReader;
 use crate::{
     client::response::{CompletedResponse, ExpectedBody},

@@ -1,5 +1,7 @@
 //! Dates beside `httpdate`.
 
+#![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
+
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::policy::date::{format, parse};

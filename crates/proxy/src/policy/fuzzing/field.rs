@@ -1,5 +1,7 @@
 //! Lists, quoted strings and numbers beside naive readings.
 
+#![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
+
 use std::time::Duration;
 
 use crate::policy::field::{self, SECONDS_MAX, elements, listed, quoted_length, seconds, trim, unquoted};

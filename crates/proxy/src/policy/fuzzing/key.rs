@@ -1,5 +1,9 @@
 //! Cache keys beside an independent normalisation.
 
+#![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
+
+use std::fmt::Write;
+
 use http::uri::PathAndQuery;
 use percent_encoding::percent_decode;
 
@@ -155,7 +159,9 @@ fn respelled(path: &str, number: usize) -> String {
             match c {
                 _ if digits_left > 0 && is_chosen => spelled.push(c.to_ascii_lowercase()),
                 _ if digits_left > 0 => spelled.push(c.to_ascii_uppercase()),
-                c if is_unreserved && is_chosen => spelled.push_str(&format!("%{:02x}", u32::from(c))),
+                c if is_unreserved && is_chosen => {
+                    let _ = write!(spelled, "%{:02x}", u32::from(c));
+                }
                 c => spelled.push(c),
             }
             digits_left = digits_left.saturating_sub(1);

@@ -1,5 +1,7 @@
 //! The values of selecting fields.
 
+#![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
+
 use http::{HeaderName, HeaderValue, header::VARY};
 
 use super::lines;

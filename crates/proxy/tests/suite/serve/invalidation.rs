@@ -69,9 +69,9 @@ async fn invalidated_response_serves_only_if_the_origin_fails() {
     let answer = get(&proxy, "/").await;
     assert_eq!((answer.outcome(), answer.text()), ("fallback", &*number));
     // A purge means it: nothing is left.
-    let target = stockade_proxy::admin::PurgeTarget::Url("http://a/".parse().expect("a URL"));
-    let mode = stockade_cache::Invalidation::Hard;
-    assert_eq!(proxy.proxy().purge(&stockade_proxy::admin::Purge { target, mode }), 1);
+    let target = PurgeTarget::Url("http://a/".parse().expect("a URL"));
+    let mode = Invalidation::Hard;
+    assert_eq!(proxy.proxy().purge(&Purge { target, mode }), 1);
     assert_eq!(get(&proxy, "/").await.status(), 503);
 }
 
