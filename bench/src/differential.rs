@@ -46,7 +46,8 @@ pub fn run(cases: &[Case], folder: &Path) -> Result<Findings> {
     }
     let columns = thread::scope(|scope| {
         let runs: Vec<_> = peers.iter().map(|peer| scope.spawn(|| run_one(peer, cases))).collect();
-        let join = |run: thread::ScopedJoinHandle<'_, _>| run.join().map_err(|_| "a run has panicked".to_owned());
+        let join =
+            |run: thread::ScopedJoinHandle<'_, _>| run.join().map_err(|_| "a run has panicked".to_owned());
         runs.into_iter().map(|run| join(run)?).collect::<std::result::Result<Vec<_>, String>>()
     })?;
     let row = |case: usize| columns.iter().map(|column: &Vec<Observation>| column[case].clone()).collect();

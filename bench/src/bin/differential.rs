@@ -1,4 +1,4 @@
-//! The same raw requests to `stockade proxy`, nginx, Varnish, HAProxy and Traffic Server, each in front of an origin
+//! The same raw requests to `stockade proxy`, nginx, Varnish, `HAProxy` and Traffic Server, each in front of an origin
 //! that records what it receives: every disagreement about framing, and about what is cached.
 //!
 //! Prints Markdown, and fails if ours is lax in any case: `differential/judge.rs` has the rule. The proxies run with

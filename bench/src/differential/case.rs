@@ -120,7 +120,8 @@ impl Step {
     }
 }
 
-/// A response of the origin. `{serial}` is the number of the response within the case, `{now}` and `{now+60}` are dates.
+/// A response of the origin. `{serial}` is the number of the response within the case, and `{now}` and `{now+60}` are
+/// dates.
 #[derive(Clone, Debug)]
 pub enum Reply {
     /// A well-formed response whose body is the request as it arrived.
@@ -162,6 +163,16 @@ impl Reply {
     #[must_use]
     pub fn for_target(target: &'static str, then: Self, otherwise: Self) -> Self {
         Self::If { when: When::Target(target), then: Box::new(then), otherwise: Box::new(otherwise) }
+    }
+}
+
+impl Reply {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Echo { fields, .. } => fields.len(),
+            Self::Raw { text, .. } => text.len(),
+            Self::If { then, otherwise, .. } => then.bytes().max(otherwise.bytes()),
+        }
     }
 }
 
@@ -236,6 +247,14 @@ impl Case {
     pub fn requests_max(mut self, requests: usize) -> Self {
         self.requests_max = requests;
         self
+    }
+
+    /// The size of its largest request or response.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let of_steps = self.steps.iter().map(|step| step.text.len()).max();
+        let of_replies = self.replies.iter().map(Reply::bytes).max();
+        of_steps.max(of_replies).unwrap_or(0)
     }
 
     #[must_use]

@@ -46,7 +46,7 @@ pub fn exchange(
     if closes {
         let _ = tcp.shutdown(Shutdown::Write);
     }
-    let (began, mut buffer, mut complete_at) = (Instant::now(), [0; 65_536], None);
+    let (began, mut buffer, mut complete_at) = (Instant::now(), [0; 16_384], None);
     while began.elapsed() < PATIENCE && complete_at.is_none_or(|at: Instant| at.elapsed() < GRACE) {
         match tcp.read(&mut buffer) {
             Ok(0) => exchange.is_closed = true,

@@ -13,12 +13,11 @@
 //!    least one other proxy does not.
 //!
 //! Not lax: ours does what the standard names and permits, and another proxy does not. These are counted apart, as
-//! **permitted**. So is a lax answer with a reason in the file of cases: an **exception**.
+//! **permitted**. So is what is lax by rule 5 or 6 but has a reason in the file of cases: an **exception**.
 //!
 //! **Stricter**: ours does not, and at least one other does. **Other**: all do or all do not, in different ways.
 //!
-//! Rules 2 to 4 apply to ours only for requests that the origin answers well; in cases about responses of the origin
-//! a proxy may repeat a request, so rule 2 does not apply to them.
+//! Rule 2 does not apply to cases about responses of the origin and about caching: there a proxy may repeat a request.
 
 use super::{
     case::{Case, Kind, Reading},
@@ -59,18 +58,16 @@ pub fn judge(case: &Case, question: usize, observations: &[Observation]) -> Verd
     let others = &observations[1..];
     let is_done = ours.answers[question];
     let is_alone = others.iter().any(|other| other.answers[question] != is_done);
-    let lax = if question == 0 { lax_by_bytes(case, ours) } else { None };
-    let lax = lax.or_else(|| {
-        match case.asks[question].1 {
-            Reading::Forbidden if is_done => Some("the standard forbids it".to_owned()),
-            Reading::Unsettled if is_done && is_alone => Some("another proxy does not".to_owned()),
-            _ => None,
-        }
-    });
-    match (lax, case.exception) {
-        (Some(_), Some(reason)) => return Verdict::Exception(reason),
-        (Some(reason), None) => return Verdict::Lax(reason),
-        (None, _) => {}
+    if let Some(reason) = lax_by_bytes(case, ours).filter(|_| question == 0) {
+        return Verdict::Lax(reason);
+    }
+    let lax = match case.asks[question].1 {
+        Reading::Forbidden if is_done => Some("the standard forbids it"),
+        Reading::Unsettled if is_done && is_alone => Some("another proxy does not"),
+        _ => None,
+    };
+    if let Some(lax) = lax {
+        return case.exception.map_or_else(|| Verdict::Lax(lax.to_owned()), Verdict::Exception);
     }
     let is_same = observations.iter().all(|other| {
         let is_refusal = !is_done && !other.answers[question];

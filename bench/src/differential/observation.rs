@@ -135,7 +135,9 @@ impl Evidence {
         match question {
             Question::Forwarded if is => self.forwarded(kind, id),
             Question::Forwarded => outcome(first),
-            Question::FieldForwarded(_) | Question::FieldLost(_) if self.requests.is_empty() => outcome(first),
+            Question::FieldForwarded(_) | Question::FieldLost(_) if self.requests.is_empty() => {
+                outcome(first)
+            }
             Question::FieldForwarded(_) => if is { "forwarded" } else { "removed" }.to_owned(),
             Question::FieldLost(_) => if is { "lost" } else { "kept" }.to_owned(),
             Question::Delivered if is => outcome(first),

@@ -50,7 +50,8 @@ impl Origin {
         thread::spawn(move || {
             for socket in listener.incoming().flatten() {
                 let (Ok(clone), shared) = (socket.try_clone(), Arc::clone(&shared)) else { continue };
-                let connection = Arc::new(Connection { socket: Mutex::new(Some(clone)), received: Mutex::default() });
+                let connection =
+                    Arc::new(Connection { socket: Mutex::new(Some(clone)), received: Mutex::default() });
                 lock(&shared).connections.push(Arc::clone(&connection));
                 // A proxy that resets its connection ends the thread; the bytes stay recorded.
                 thread::spawn(move || serve(socket, &connection, &shared));
@@ -107,7 +108,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn serve(mut socket: TcpStream, connection: &Connection, state: &Mutex<State>) -> Option<()> {
     socket.set_read_timeout(Some(POLL)).ok()?;
     socket.set_nodelay(true).ok()?;
-    let (mut buffer, mut at, mut last_byte) = ([0; 65_536], 0, Instant::now());
+    let (mut buffer, mut at, mut last_byte) = ([0; 16_384], 0, Instant::now());
     loop {
         match socket.read(&mut buffer) {
             Ok(0) => return None,
@@ -213,9 +214,13 @@ mod tests {
 
     #[test]
     fn complete_requests_are_taken_one_by_one() {
-        let two = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nxGET /b HTTP/1.1\r\nHost: a\r\n\r\n";
+        let two =
+            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nxGET /b HTTP/1.1\r\nHost: a\r\n\r\n";
         let (length, request) = next(two, false).expect("a request");
-        assert_eq!((&two[length..length + 3], request.map(|one| one.body)), (&b"GET"[..], Some(b"x".to_vec())));
+        assert_eq!(
+            (&two[length..length + 3], request.map(|one| one.body)),
+            (&b"GET"[..], Some(b"x".to_vec()))
+        );
         assert!(next(&two[..20], true).is_none(), "an incomplete head waits");
         let odd = b"GET / HTTP/1.1\nHost: a\n\n";
         assert!(next(odd, false).is_none(), "an unreadable request waits for silence");

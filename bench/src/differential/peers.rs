@@ -85,7 +85,7 @@ impl Peer {
         Ok(Some(RunningPeer {
             name: self.name,
             version,
-            settings,
+            settings: settings.replace(&folder.display().to_string(), "FOLDER"),
             address: self.address,
             origin: self.origin,
             _process: process,
@@ -103,7 +103,8 @@ fn stockade_proxy(peer: &Peer, _: &Path) -> Result<(String, String)> {
 fn nginx(peer: &Peer, folder: &Path) -> Result<(String, String)> {
     let settings = format!(
         "proxy_cache_path {folder}/nginx keys_zone=all:16m;\n\
-         server {{\n    listen {};\n    location / {{\n        proxy_pass http://{};\n        proxy_cache all;\n    }}\n}}\n",
+         server {{\n    listen {};\n    location / {{\n        proxy_pass http://{};\n        \
+         proxy_cache all;\n    }}\n}}\n",
         peer.address,
         peer.origin,
         folder = folder.display()
@@ -176,8 +177,8 @@ fn traffic_server(peer: &Peer, folder: &Path) -> Result<(String, String)> {
         ("logdir", format!("{root_text}/log")),
         ("cachedir", format!("{root_text}/cache")),
     ];
-    let layout: String = layout.iter().map(|(name, path)| format!("{name}: {path}\n")).collect();
-    fs::write(root.join("runroot.yaml"), layout)?;
+    let layout: Vec<String> = layout.iter().map(|(name, path)| format!("{name}: {path}")).collect();
+    fs::write(root.join("runroot.yaml"), layout.join("\n") + "\n")?;
     fs::write(root.join("etc/storage.config"), format!("{root_text}/cache 64M\n"))?;
     let map = format!("map / http://{}/", peer.origin);
     fs::write(root.join("etc/remap.config"), format!("{map}\n"))?;
@@ -186,6 +187,7 @@ fn traffic_server(peer: &Peer, folder: &Path) -> Result<(String, String)> {
     let ports = format!("CONFIG proxy.config.http.server_ports STRING {port}:ip-in=127.0.0.1");
     let user = "CONFIG proxy.config.admin.user_id STRING #-1";
     fs::write(&records, format!("{}\n{ports}\n{user}\n", fs::read_to_string(&records)?))?;
-    let settings = format!("# records.config\n{ports}\n# remap.config\n{map}\n# the other files as in the package\n");
+    let settings =
+        format!("# records.config\n{ports}\n# remap.config\n{map}\n# the other files as in the package\n");
     Ok((format!("traffic_server --run-root={root_text}/runroot.yaml"), settings))
 }

@@ -58,7 +58,7 @@ fn summary(cases: &[Case], findings: &Findings, judged: &[Finding<'_>]) -> Strin
     let disagreements = judged.len() - count("same");
     let names: Vec<&str> = findings.peers.iter().map(|peer| peer.name).collect();
     let mut text = format!(
-        "{} cases with {sent} requests to each of {}: {} questions.\n\n",
+        "# Disagreements\n\n{} cases with {sent} requests to each of {}: {} questions.\n\n",
         cases.len(),
         names.join(", "),
         judged.len()
@@ -73,13 +73,7 @@ fn summary(cases: &[Case], findings: &Findings, judged: &[Finding<'_>]) -> Strin
     text
 }
 
-fn table(
-    text: &mut String,
-    kind: Kind,
-    findings: &Findings,
-    judged: &[Finding<'_>],
-    is_everything: bool,
-) {
+fn table(text: &mut String, kind: Kind, findings: &Findings, judged: &[Finding<'_>], is_everything: bool) {
     let rows = judged.iter().filter(|finding| finding.case.kind == kind);
     let rows: Vec<_> = rows.filter(|finding| is_everything || finding.verdict != Verdict::Same).collect();
     if rows.is_empty() {

@@ -158,11 +158,17 @@ mod tests {
             "# A comment\n## one\n== forbidden, RFC 9112 6.3, 2 requests: a: b\n\\r\\x41\n\\0\n\
              ## two\n== RFC 9111 3, reused permitted, lost(host) unsettled: c\n!! why\nfirst> a> b\nsecond> \\\\\n",
         );
-        assert_eq!((rows[0].section, rows[0].name, rows[0].clause, rows[0].requests), ("one", "a: b", "9112 6.3", 2));
+        assert_eq!(
+            (rows[0].section, rows[0].name, rows[0].clause, rows[0].requests),
+            ("one", "a: b", "9112 6.3", 2)
+        );
         assert_eq!((rows[0].reading, rows[0].text()), (Some(Reading::Forbidden), "\rA\0"));
         let asks =
             [(Question::Reused, Reading::Permitted), (Question::FieldLost("host"), Reading::Unsettled)];
         assert_eq!((&rows[1].asks[..], rows[1].exception), (&asks[..], Some("why")));
-        assert_eq!((rows[1].part("first"), rows[1].part("second"), rows[1].find("third")), ("a> b", "\\", None));
+        assert_eq!(
+            (rows[1].part("first"), rows[1].part("second"), rows[1].find("third")),
+            ("a> b", "\\", None)
+        );
     }
 }

@@ -133,7 +133,11 @@ impl<'a> Reader<'a> {
     fn message(&mut self, side: Side<'_>, number: usize) -> Option<Message> {
         let start = self.line()?.to_vec();
         let is_request = matches!(side, Side::Requests);
-        if is_request { self.check_request_line(&start) } else { self.check_status_line(&start) }
+        if is_request {
+            self.check_request_line(&start);
+        } else {
+            self.check_status_line(&start);
+        }
         let fields = self.fields()?;
         let mut message =
             Message { start, fields, framing: Framing::None, body: Vec::new(), is_complete: true };
@@ -181,9 +185,7 @@ impl<'a> Reader<'a> {
     fn check_status_line(&mut self, line: &[u8]) {
         let mut words = line.splitn(3, |byte| *byte == b' ');
         let (version, status, reason) = (words.next(), words.next(), words.next());
-        let is_status = |status: &[u8]| {
-            status.len() == 3 && status.iter().all(u8::is_ascii_digit) && (b'1'..=b'5').contains(&status[0])
-        };
+        let is_status = |status: &[u8]| status.len() == 3 && status.iter().all(u8::is_ascii_digit);
         if !version.is_some_and(is_version) || !status.is_some_and(is_status) || reason.is_none() {
             self.fault("status line");
         }
@@ -397,7 +399,10 @@ mod tests {
             ("GET / HTTP/1.1\r\nHost: a\r\nX\r\n\r\n", "line without a colon"),
             ("GET / HTTP/1.1\r\nHost: a\r\nX: \0\r\n\r\n", "control byte"),
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: +0\r\n\r\n", "Content-Length"),
-            ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n", "several lengths"),
+            (
+                "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n",
+                "several lengths",
+            ),
             ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x\r\n\r\n", "Transfer-Encoding"),
             (
                 "GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",

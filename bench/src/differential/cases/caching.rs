@@ -21,15 +21,53 @@ pub(super) fn responses() -> Vec<Case> {
 /// Final statuses with a declared lifetime, with a heuristic one, and with none.
 fn statuses() -> Vec<Case> {
     const STATUSES: [&str; 47] = [
-        "200 OK", "201 Created", "202 Accepted", "203 Non-Authoritative", "204 No Content", "205 Reset Content",
-        "207 Multi-Status", "226 IM Used", "299 Unknown", "300 Multiple Choices", "301 Moved Permanently", "302 Found",
-        "303 See Other", "305 Use Proxy", "307 Temporary Redirect", "308 Permanent Redirect", "399 Unknown",
-        "400 Bad Request", "401 Unauthorized", "402 Payment Required", "403 Forbidden", "404 Not Found",
-        "405 Method Not Allowed", "406 Not Acceptable", "407 Proxy Authentication", "408 Request Timeout",
-        "409 Conflict", "410 Gone", "411 Length Required", "413 Too Large", "414 Too Long", "415 Unsupported",
-        "417 Expectation Failed", "418 Teapot", "421 Misdirected", "422 Unprocessable", "425 Too Early",
-        "426 Upgrade Required", "428 Required", "429 Too Many", "431 Too Large", "451 Unavailable", "499 Unknown",
-        "500 Error", "501 Not Implemented", "503 Unavailable", "599 Unknown",
+        "200 OK",
+        "201 Created",
+        "202 Accepted",
+        "203 Non-Authoritative",
+        "204 No Content",
+        "205 Reset Content",
+        "207 Multi-Status",
+        "226 IM Used",
+        "299 Unknown",
+        "300 Multiple Choices",
+        "301 Moved Permanently",
+        "302 Found",
+        "303 See Other",
+        "305 Use Proxy",
+        "307 Temporary Redirect",
+        "308 Permanent Redirect",
+        "399 Unknown",
+        "400 Bad Request",
+        "401 Unauthorized",
+        "402 Payment Required",
+        "403 Forbidden",
+        "404 Not Found",
+        "405 Method Not Allowed",
+        "406 Not Acceptable",
+        "407 Proxy Authentication",
+        "408 Request Timeout",
+        "409 Conflict",
+        "410 Gone",
+        "411 Length Required",
+        "413 Too Large",
+        "414 Too Long",
+        "415 Unsupported",
+        "417 Expectation Failed",
+        "418 Teapot",
+        "421 Misdirected",
+        "422 Unprocessable",
+        "425 Too Early",
+        "426 Upgrade Required",
+        "428 Required",
+        "429 Too Many",
+        "431 Too Large",
+        "451 Unavailable",
+        "499 Unknown",
+        "500 Error",
+        "501 Not Implemented",
+        "503 Unavailable",
+        "599 Unknown",
     ];
     let case = |status: &'static str, what: &str, clause: &'static str, reading: Reading, fields: &str| {
         let name = format!("{} with {what}", &status[..3]);
@@ -42,7 +80,8 @@ fn statuses() -> Vec<Case> {
         cases.push(case(status, "max-age", "9111 3", Reading::Permitted, FRESH));
         // Statuses that RFC 9110 (15.1) declares heuristically cacheable.
         let is_heuristic = ["200", "203", "204", "300", "301", "308", "404", "405", "410", "414", "501"];
-        let reading = if is_heuristic.contains(&&status[..3]) { Reading::Permitted } else { Reading::Forbidden };
+        let reading =
+            if is_heuristic.contains(&&status[..3]) { Reading::Permitted } else { Reading::Forbidden };
         let modified = "Last-Modified: {now-864000}\r\n";
         cases.push(case(status, "Last-Modified", "9111 4.2.2", reading, modified));
         cases.push(case(status, "no sign of freshness", "9111 4.2.2", Reading::Unsettled, "X: y\r\n"));
@@ -67,7 +106,11 @@ pub(super) fn requests() -> Vec<Case> {
         let reply = match (row.find("if"), row.find("status")) {
             (Some(field), Some(status)) => {
                 let with = Reply::Echo { status: status.to_owned(), fields: row.part("then").to_owned() };
-                Reply::If { when: When::Field(field.to_owned()), then: Box::new(with), otherwise: Box::new(usual) }
+                Reply::If {
+                    when: When::Field(field.to_owned()),
+                    then: Box::new(with),
+                    otherwise: Box::new(usual),
+                }
             }
             _ => usual,
         };

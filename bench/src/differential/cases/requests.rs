@@ -13,9 +13,21 @@ pub(super) fn request_lines() -> Vec<Case> {
         .map(|row| request(Kind::RequestLine, row, Step::one(format!("{}{rest}", row.text()))))
         .collect();
     for (name, reading, line) in [
-        ("a target of 2,000 bytes", Reading::Permitted, format!("GET /{{id}}/{} HTTP/1.1", "x".repeat(2_000))),
-        ("a target of 10,000 bytes", Reading::Permitted, format!("GET /{{id}}/{} HTTP/1.1", "x".repeat(10_000))),
-        ("a target of 100,000 bytes", Reading::Permitted, format!("GET /{{id}}/{} HTTP/1.1", "x".repeat(100_000))),
+        (
+            "a target of 2,000 bytes",
+            Reading::Permitted,
+            format!("GET /{{id}}/{} HTTP/1.1", "x".repeat(2_000)),
+        ),
+        (
+            "a target of 10,000 bytes",
+            Reading::Permitted,
+            format!("GET /{{id}}/{} HTTP/1.1", "x".repeat(10_000)),
+        ),
+        (
+            "a target of 100,000 bytes",
+            Reading::Permitted,
+            format!("GET /{{id}}/{} HTTP/1.1", "x".repeat(100_000)),
+        ),
         ("a method of 40 bytes", Reading::Permitted, format!("{} /{{id}} HTTP/1.1", "M".repeat(40))),
         ("a method of 5,000 bytes", Reading::Permitted, format!("{} /{{id}} HTTP/1.1", "M".repeat(5_000))),
     ] {
