@@ -12,6 +12,7 @@ pub mod process;
 pub mod proxies;
 pub mod responder;
 pub mod samples;
+pub mod soak;
 pub mod stampede;
 pub mod statistics;
 pub mod workload;
