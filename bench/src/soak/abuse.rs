@@ -41,9 +41,8 @@ pub async fn malformed(address: SocketAddr, index: usize) -> Checked {
     let _ = tcp.write_all(MALFORMED[index]).await;
     let mut first = [0; 64];
     let read = timeout(RESPONSE_TIMEOUT, tcp.read(&mut first)).await;
-    let read = read.map_err(|_| {
-        Incident::new(IncidentKind::Hang, format!("no response to malformed bytes {index}"))
-    })?;
+    let read = read
+        .map_err(|_| Incident::new(IncidentKind::Hang, format!("no response to malformed bytes {index}")))?;
     let text = String::from_utf8_lossy(&first[..read.unwrap_or(0)]).into_owned();
     let is_refused = text.is_empty() || text.split(' ').nth(1).is_some_and(|code| code >= "400");
     if is_refused {
@@ -87,7 +86,7 @@ pub async fn cut_upload(address: SocketAddr) -> Checked {
     let mut tcp = connect(address, None).await?;
     let head = b"POST /echo/1 HTTP/1.1\r\nHost: soak.test\r\nContent-Length: 100000\r\n\r\n";
     // An error is a close by the proxy, which is no fault within an upload.
-    if tcp.write_all(head).await.is_ok() && tcp.write_all(&[7; 30_000]).await.is_ok() {
+    if tcp.write_all(head).await.is_ok() && tcp.write_all(&[7; 15_000]).await.is_ok() {
         sleep(Duration::from_millis(300)).await;
     }
     Ok(())

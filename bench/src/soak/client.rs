@@ -46,8 +46,15 @@ struct State {
 /// A connection for one request.
 pub enum Sender {
     /// With the address, and whether it had a request before.
-    Http1 { sender: http1::SendRequest<PatternBody>, address: SocketAddr, is_used: bool },
-    Http2 { sender: http2::SendRequest<PatternBody>, is_used: bool },
+    Http1 {
+        sender: http1::SendRequest<PatternBody>,
+        address: SocketAddr,
+        is_used: bool,
+    },
+    Http2 {
+        sender: http2::SendRequest<PatternBody>,
+        is_used: bool,
+    },
 }
 
 impl Target {
@@ -87,7 +94,8 @@ impl Target {
     pub async fn new_http1(&self, receive_bytes: Option<u32>) -> std::result::Result<Sender, Incident> {
         let address = self.address();
         let tcp = connect(address, receive_bytes).await?;
-        let (sender, connection) = http1::handshake(TokioIo::new(tcp)).await.map_err(|error| closed(&error))?;
+        let (sender, connection) =
+            http1::handshake(TokioIo::new(tcp)).await.map_err(|error| closed(&error))?;
         // Its requests report its errors.
         tokio::spawn(connection);
         Ok(Sender::Http1 { sender, address, is_used: false })

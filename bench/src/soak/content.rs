@@ -198,8 +198,7 @@ impl Resource {
     #[must_use]
     pub fn parse(path: &str, variant: u8) -> Option<Self> {
         let (class, id) = path.strip_prefix('/')?.split_once('/')?;
-        let class =
-            CLASSES.iter().chain([&BIG, &MEDIUM]).find(|known| known.name == class)?;
+        let class = CLASSES.iter().chain([&BIG, &MEDIUM]).find(|known| known.name == class)?;
         Some(Self { class, id: id.parse().ok()?, variant: variant % class.variants })
     }
 
@@ -304,7 +303,8 @@ mod tests {
             let directive = |name: &str| {
                 class.cache_control.split(", ").find_map(|one| one.strip_prefix(name)?.parse::<u64>().ok())
             };
-            let is_shared = !class.cache_control.contains("no-store") && !class.cache_control.contains("private");
+            let is_shared =
+                !class.cache_control.contains("no-store") && !class.cache_control.contains("private");
             assert_eq!(class.fresh_seconds, directive("max-age=").filter(|_| is_shared), "{}", class.name);
             if let Some(stale) = directive("stale-while-revalidate=") {
                 assert_eq!(class.stale_seconds, stale, "{}", class.name);

@@ -22,7 +22,7 @@ use super::{
     traffic::{Planned, Role},
 };
 
-/// Lines of `incidents.jsonl`; the counts go on.
+/// Lines of `incidents.jsonl` for excused incidents, and as many for the others; the counts go on.
 const INCIDENT_LINES_MAX: u64 = 5_000;
 
 pub struct Context {
@@ -42,7 +42,8 @@ pub struct Context {
 
 struct Files {
     incidents: File,
-    incident_lines: u64,
+    /// Of incidents that no fault excuses, and of the others.
+    incident_lines: [u64; 2],
     faults: File,
 }
 
@@ -78,7 +79,7 @@ impl Context {
     pub fn new(seed: u64, out: PathBuf, addresses: [SocketAddr; 2], pids: [u32; 2]) -> Result<Self> {
         let files = Files {
             incidents: File::create(out.join("incidents.jsonl"))?,
-            incident_lines: 0,
+            incident_lines: [0; 2],
             faults: File::create(out.join("faults.jsonl"))?,
         };
         Ok(Self {
@@ -146,9 +147,8 @@ impl Context {
     /// The latest fault that explains an incident of a request which started at `since` and ends now.
     fn excuse(&self, kind: IncidentKind, role: Role, since: Instant) -> Option<Fault> {
         let windows = lock(&self.windows);
-        let overlaps = |window: &&Window| {
-            window.end.is_none_or(|end| end >= since) && window.fault.excuses(kind, role)
-        };
+        let overlaps =
+            |window: &&Window| window.end.is_none_or(|end| end >= since) && window.fault.excuses(kind, role);
         windows.iter().rev().take(64).find(overlaps).map(|window| window.fault)
     }
 
@@ -176,8 +176,9 @@ impl Context {
         let excuse = self.excuse(incident.kind, planned.role, since);
         *self.tally().incidents.entry((incident.kind, excuse)).or_default() += 1;
         let mut files = lock(&self.files);
-        files.incident_lines += 1;
-        if files.incident_lines > INCIDENT_LINES_MAX {
+        let lines = &mut files.incident_lines[usize::from(excuse.is_some())];
+        *lines += 1;
+        if *lines > INCIDENT_LINES_MAX {
             return;
         }
         let line = json!({
@@ -198,7 +199,12 @@ impl Context {
     }
 
     /// Writes a fault and its outcome down.
-    pub fn record_fault(&self, fault: Fault, started: Duration, outcome: &std::result::Result<String, String>) {
+    pub fn record_fault(
+        &self,
+        fault: Fault,
+        started: Duration,
+        outcome: &std::result::Result<String, String>,
+    ) {
         let line = json!({
             "seconds": started.as_secs_f64(),
             "until_seconds": self.elapsed().as_secs_f64(),
@@ -210,11 +216,7 @@ impl Context {
         self.write(|files| writeln!(files.faults, "{line}"), lock(&self.files));
     }
 
-    fn write(
-        &self,
-        write: impl FnOnce(&mut Files) -> std::io::Result<()>,
-        mut files: MutexGuard<'_, Files>,
-    ) {
+    fn write(&self, write: impl FnOnce(&mut Files) -> std::io::Result<()>, mut files: MutexGuard<'_, Files>) {
         if let Err(error) = write(&mut files) {
             self.stop(format!("cannot write into {}: {error}", self.out.display()));
         }

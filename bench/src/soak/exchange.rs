@@ -25,7 +25,7 @@ use super::{
 /// Loads have 10 s, waiting requests 5 s more, and a stopped origin pauses a body for 12 s.
 const DEADLINE: Duration = Duration::from_secs(25);
 /// For a reader that takes 20 s, and for connections that the proxy has to close.
-const SLOW_DEADLINE: Duration = Duration::from_secs(60);
+const SLOW_DEADLINE: Duration = Duration::from_mins(1);
 const BURST: usize = 8;
 /// The socket buffer of a slow reader.
 const SLOW_RECEIVE_BYTES: u32 = 8_192;
@@ -74,7 +74,7 @@ async fn exchange(context: &Context, planned: &Planned, since: Instant) -> Check
     let asked = Asked::new(context.seed, planned);
     let mut sender = connection(target, planned).await?;
     let mut sent_ms = unix_ms();
-    let response = match sender.send(asked.request(planned, sender.is_http2())).await {
+    let response = match sender.send(asked.request(planned, sender.is_http2())?).await {
         // As every client does: the proxy may close a kept connection at any time. It is counted all the same.
         Err(incident) if sender.is_used() => {
             context.record_incident(planned, since, &incident);
@@ -83,7 +83,7 @@ async fn exchange(context: &Context, planned: &Planned, since: Instant) -> Check
                 _ => target.new_http1(None).await?,
             };
             sent_ms = unix_ms();
-            sender.send(asked.request(planned, sender.is_http2())).await?
+            sender.send(asked.request(planned, sender.is_http2())?).await?
         }
         response => response?,
     };
@@ -96,7 +96,7 @@ async fn exchange(context: &Context, planned: &Planned, since: Instant) -> Check
                 status: response.status().as_u16(),
                 headers: response.headers(),
                 sent_ms,
-                received_ms: unix_ms(),
+                head_ms: unix_ms(),
                 seed: context.seed,
                 if_none_match: asked.if_none_match.as_deref(),
                 range: asked.range,
@@ -165,7 +165,7 @@ impl Asked {
         Self { if_none_match: is_conditional.then(|| current.etag()), range, upload }
     }
 
-    fn request(&self, planned: &Planned, is_http2: bool) -> Request<PatternBody> {
+    fn request(&self, planned: &Planned, is_http2: bool) -> Result<Request<PatternBody>, Incident> {
         let path = match self.upload {
             Some(_) => format!("{ECHO}{}", planned.number % 100),
             None => planned.resource.path(),
@@ -193,7 +193,9 @@ impl Asked {
         let body = self.upload.map_or_else(PatternBody::empty, |upload| {
             PatternBody::new(upload.pattern, 0..upload.bytes, upload.pace)
         });
-        request.body(body).expect("a request of constants and numbers")
+        request
+            .body(body)
+            .map_err(|error| Incident::new(IncidentKind::Closed, format!("no request: {error}")))
     }
 
     /// The response to an upload: the origin names length and hash of what it received.

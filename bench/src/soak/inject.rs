@@ -116,14 +116,16 @@ impl Injector {
         let outcome = match fault {
             Fault::ReloadBySignal => self.reload_by_signal().await,
             Fault::ReloadByAdmin => self.reload_by_admin().await,
-            Fault::PurgeUrl | Fault::PurgeTag | Fault::PurgePrefix | Fault::PurgeAll => self.purge(fault).await,
+            Fault::PurgeUrl | Fault::PurgeTag | Fault::PurgePrefix | Fault::PurgeAll => {
+                self.purge(fault).await
+            }
             Fault::OriginKilled => self.kill_origin(duration).await,
             Fault::OriginStopped => self.stop_origin(duration).await,
             Fault::DescriptorsFull => self.fill_descriptors(duration).await,
             Fault::LogDiskFull => self.fill_log_disk(duration).await,
             Fault::ClockForward => self.step_clock(HOUR_SECONDS, duration).await,
             Fault::ClockBack => self.step_clock(-HOUR_SECONDS, duration).await,
-            Fault::Roll => unreachable!("handled above"),
+            Fault::Roll => Err("a roll has a window of its own".into()),
         };
         self.context.close_window(window);
         let outcome = outcome.map_err(|error| error.to_string());
@@ -189,9 +191,7 @@ impl Injector {
                 PurgeScope::Path(format!("/plain/{id}"))
             }),
             Fault::PurgeTag => ("/purge?tag=class-swr".to_owned(), |_| PurgeScope::Class("swr")),
-            Fault::PurgePrefix => {
-                (format!("/purge?prefix=http://{HOST}/sie/"), |_| PurgeScope::Class("sie"))
-            }
+            Fault::PurgePrefix => (format!("/purge?prefix=http://{HOST}/sie/"), |_| PurgeScope::Class("sie")),
             _ => ("/purge_all".to_owned(), |_| PurgeScope::All),
         };
         let mut purged = Vec::new();
@@ -270,8 +270,11 @@ impl Injector {
         self.lines_so_far(index).await?;
         signal(self.proxies[index].pid, Signal::HUP)?;
         let log = self.reloadable[index].log.clone();
-        self.until("a new log after the full one", || Ok(fs::metadata(&log).is_ok_and(|file| file.len() > 0)))
-            .await?;
+        self.until(
+            "a new log after the full one",
+            || Ok(fs::metadata(&log).is_ok_and(|file| file.len() > 0)),
+        )
+        .await?;
         if self.small_disk.is_some() {
             fs::remove_file(&full)?;
         }
@@ -400,10 +403,7 @@ pub fn mount_small_disk(folder: &Path) -> Option<PathBuf> {
     let folder = folder.join("small-disk");
     fs::create_dir_all(&folder).ok()?;
     let mut mount = Command::new("mount");
-    mount
-        .args(["-t", "tmpfs", "-o", "size=64k", "none"])
-        .arg(&folder)
-        .stderr(std::process::Stdio::null());
+    mount.args(["-t", "tmpfs", "-o", "size=64k", "none"]).arg(&folder).stderr(std::process::Stdio::null());
     matches!(mount.status(), Ok(status) if status.success()).then_some(folder)
 }
 

@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn arguments_out_of_bounds_are_refused() {
-        for wrong in [&["--duration", "10s"][..], &["--rate", "0"], &["--rate", "9999"], &["--speed"], &["x"]] {
+        for wrong in [&["--duration", "10s"][..], &["--rate", "0"], &["--rate", "9999"], &["--speed"], &["x"]]
+        {
             assert!(parse(wrong.iter().map(OsString::from)).is_err(), "{wrong:?}");
         }
     }

@@ -76,7 +76,8 @@ async fn respond(
     let one = resource.representation(seed, version);
     sleep(resource.head_delay(one.body)).await;
     let etag = one.etag();
-    let is_known = request.headers().get(IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == etag.as_bytes());
+    let is_known =
+        request.headers().get(IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == etag.as_bytes());
     let status = StatusCode::from_u16(resource.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = Response::builder()
         .header(ETAG, etag)

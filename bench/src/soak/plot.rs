@@ -40,7 +40,11 @@ pub fn plot(samples: &[Sample], faults: &[FaultRecord]) -> String {
         let _ = writeln!(svg, "<text x=\"{LEFT}\" y=\"{:.1}\" fill=\"#999\">{name}</text>", y + 4.0);
         for fault in faults.iter().filter(|fault| fault.name == **name) {
             let color = if fault.held { "#333" } else { "#c00" };
-            let _ = writeln!(svg, "<circle cx=\"{:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{color}\"/>", x(fault.seconds));
+            let _ = writeln!(
+                svg,
+                "<circle cx=\"{:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{color}\"/>",
+                x(fault.seconds)
+            );
         }
     }
     for tenth in 0..=8 {
@@ -62,7 +66,10 @@ fn rates(samples: &[Sample], role: Role) -> Vec<(f64, f64)> {
     let own: Vec<_> = samples.iter().filter(|one| one.role == role).step_by(10).collect();
     let rate = |pair: &[&Sample]| {
         let (one, next) = (pair[0], pair[1]);
-        (next.seconds as f64, (next.finished - one.finished) as f64 / (next.seconds - one.seconds).max(1) as f64)
+        (
+            next.seconds as f64,
+            (next.finished - one.finished) as f64 / (next.seconds - one.seconds).max(1) as f64,
+        )
     };
     own.windows(2).map(rate).collect()
 }

@@ -126,11 +126,7 @@ fn checks(tally: &Tally, finished: &Finished<'_>) -> Vec<Check> {
         zero("Responses that were too old", IncidentKind::TooStale),
         zero("Responses that had been purged", IncidentKind::Purged),
         zero("Malformed requests that were accepted", IncidentKind::Accepted),
-        Check {
-            name: "Hangs outside of full descriptors",
-            found: hangs.to_string(),
-            holds: hangs == 0,
-        },
+        Check { name: "Hangs outside of full descriptors", found: hangs.to_string(), holds: hangs == 0 },
         Check {
             name: "Incidents that no fault excuses",
             found: tally.unexcused().to_string(),
@@ -161,7 +157,10 @@ fn rest_check(finished: &Finished<'_>) -> Check {
     let first = finished.first_rest.descriptors;
     let (found, holds) = match finished.last_rest {
         Some(last) => (
-            format!("{first} before, {} after; {} requests in flight", last.descriptors, last.requests_in_flight),
+            format!(
+                "{first} before, {} after; {} requests in flight",
+                last.descriptors, last.requests_in_flight
+            ),
             last.descriptors <= first + DESCRIPTORS_MORE_MAX && last.requests_in_flight == 0,
         ),
         None => (format!("{first} before, unknown after"), false),
@@ -208,7 +207,13 @@ fn head(text: &mut String, finished: &Finished<'_>, holds: bool) -> Result<()> {
 fn verdict(text: &mut String, checks: &[Check]) -> Result<()> {
     writeln!(text, "| check | found | holds |\n|---|---|---|")?;
     for check in checks {
-        writeln!(text, "| {} | {} | {} |", check.name, check.found, if check.holds { "yes" } else { "**no**" })?;
+        writeln!(
+            text,
+            "| {} | {} | {} |",
+            check.name,
+            check.found,
+            if check.holds { "yes" } else { "**no**" }
+        )?;
     }
     writeln!(
         text,
@@ -295,8 +300,10 @@ fn processes(text: &mut String, finished: &Finished<'_>) -> Result<()> {
     )?;
     for ended in &finished.ended {
         let own: Vec<_> = finished.samples.iter().filter(|one| one.pid == ended.pid).collect();
-        let resident =
-            |at: usize| own.get(at).map_or_else(|| "-".to_owned(), |one| format!("{:.1}", one.resident_bytes as f64 / MIB));
+        let resident = |at: usize| {
+            own.get(at)
+                .map_or_else(|| "-".to_owned(), |one| format!("{:.1}", one.resident_bytes as f64 / MIB))
+        };
         writeln!(
             text,
             "| {} | {} | {}, {} | {:.0} | {:.1} | {} |",
@@ -339,7 +346,8 @@ pub fn minutes(samples: &[Sample]) -> String {
     let mut text = String::from("minute,proxy,resident_bytes,descriptors,threads,requests\n");
     for role in Role::ALL {
         let own: Vec<_> = samples.iter().filter(|one| one.role == role).collect();
-        for minute in own.chunk_by(|one, next| one.seconds / MINUTE_SECONDS == next.seconds / MINUTE_SECONDS) {
+        for minute in own.chunk_by(|one, next| one.seconds / MINUTE_SECONDS == next.seconds / MINUTE_SECONDS)
+        {
             let middle = |of: fn(&Sample) -> u64| median(minute.iter().map(|one| of(one) as f64).collect());
             let (first, last) = (minute[0], minute[minute.len() - 1]);
             let _ = writeln!(

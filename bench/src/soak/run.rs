@@ -54,8 +54,7 @@ async fn run_all(options: &RunOptions) -> Result<bool> {
         clock: clock_library().filter(|_| role == Role::Rolled).map(|library| (library, shift.clone())),
     });
     let reloadable = settings.each_ref().map(ProxySettings::reloadable);
-    let proxies =
-        [settings[0].start(&reloadable[0]).await?, settings[1].start(&reloadable[1]).await?];
+    let proxies = [settings[0].start(&reloadable[0]).await?, settings[1].start(&reloadable[1]).await?];
     let first_rest = at_rest(proxies[0].pid, proxies[0].admin).await?;
     let addresses = proxies.each_ref().map(|proxy| proxy.address);
     let pids = proxies.each_ref().map(|proxy| proxy.pid);
@@ -101,7 +100,6 @@ async fn measure(
     let lasted = context.elapsed();
     // If the run was stopped, the traffic ends within its deadline.
     let reason = context.stopped().borrow().clone();
-    let _ = sampler.is_finished();
     sampler.abort();
     Role::ALL.iter().for_each(|role| context.target(*role).clear());
     let (last_rest, ended) = match stop(context, injector).await {

@@ -86,11 +86,10 @@ impl Fault {
     #[must_use]
     pub fn duration(self, slot: Duration) -> Duration {
         let seconds = match self {
-            Self::OriginKilled => 20,
             // Longer than the deadline of loads (10 s).
             Self::OriginStopped => 12,
             Self::DescriptorsFull => 15,
-            Self::LogDiskFull | Self::ClockForward | Self::ClockBack => 20,
+            Self::OriginKilled | Self::LogDiskFull | Self::ClockForward | Self::ClockBack => 20,
             _ => 0,
         };
         Duration::from_secs(seconds).min(slot.mul_f64(0.8))

@@ -46,11 +46,17 @@ pub enum Action {
     /// `If-None-Match` with the current `ETag`.
     Conditional,
     /// An upload of this many bytes, in parts with pauses or at once.
-    Post { bytes: u64, is_slow: bool, is_chunked: bool },
+    Post {
+        bytes: u64,
+        is_slow: bool,
+        is_chunked: bool,
+    },
     /// Eight requests at once for the same URL.
     Burst,
     /// The body takes this long.
-    SlowReader { seconds: u64 },
+    SlowReader {
+        seconds: u64,
+    },
     /// The connection or stream is closed after this share of the body, in thousandths.
     CutReader(u64),
     /// The connection is closed within the upload.
@@ -93,8 +99,10 @@ pub struct Planned {
     pub resource: Resource,
 }
 
+type DrawAction = fn(&mut Pcg64Mcg) -> Action;
+
 /// How many requests of a thousand have a form other than GET.
-const ACTIONS: [(u32, fn(&mut Pcg64Mcg) -> Action); 12] = [
+const ACTIONS: [(u32, DrawAction); 12] = [
     (50, |_| Action::Head),
     (80, |random| {
         let first = random.random_range(0..900);

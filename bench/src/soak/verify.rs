@@ -21,7 +21,7 @@ pub struct Received<'a> {
     /// When the request was sent, in ms since the epoch.
     pub sent_ms: u64,
     /// When the head was there.
-    pub received_ms: u64,
+    pub head_ms: u64,
     pub seed: u64,
     /// The `ETag` of the request.
     pub if_none_match: Option<&'a str>,
@@ -43,7 +43,9 @@ pub struct ExpectedBody {
 #[must_use]
 pub fn cache_detail(headers: &HeaderMap) -> &str {
     let value = headers.get("cache-status").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.rsplit_once("detail=").map_or("none", |(_, detail)| detail.split([';', ',']).next().unwrap_or("none"))
+    value
+        .rsplit_once("detail=")
+        .map_or("none", |(_, detail)| detail.split([';', ',']).next().unwrap_or("none"))
 }
 
 /// The body that belongs to a head, `None` if it is the proxy's own error, or what is wrong with the head.
@@ -66,7 +68,7 @@ pub fn expected_body(
     if one.body.0 != hash {
         return Err(wrong(format!("ETag {etag} belongs to another resource; {} was expected", one.etag())));
     }
-    if version > resource.version_at(received.received_ms + CLOCK_TOLERANCE_MS) {
+    if version > resource.version_at(received.head_ms + CLOCK_TOLERANCE_MS) {
         return Err(wrong(format!("version {version} is from the future")));
     }
     check_age(resource, received)?;
@@ -116,7 +118,8 @@ fn partial(one: Representation, received: &Received<'_>) -> Result<ExpectedBody,
 fn check_age(resource: &Resource, received: &Received<'_>) -> Result<(), Incident> {
     let detail = cache_detail(received.headers);
     let stored = matches!(detail, "hit" | "negative" | "stale");
-    let generated = text(received.headers, &HeaderName::from_static(GENERATED)).and_then(|ms| ms.parse::<u64>().ok());
+    let generated =
+        text(received.headers, &HeaderName::from_static(GENERATED)).and_then(|ms| ms.parse::<u64>().ok());
     let Some(generated) = generated else {
         return Err(Incident::new(IncidentKind::WrongBody, format!("no {GENERATED}")));
     };
@@ -124,14 +127,20 @@ fn check_age(resource: &Resource, received: &Received<'_>) -> Result<(), Inciden
         return Ok(());
     }
     let Some(fresh) = resource.class.fresh_seconds else {
-        return Err(Incident::new(IncidentKind::TooStale, format!("{detail} of a response that must not be stored")));
+        return Err(Incident::new(
+            IncidentKind::TooStale,
+            format!("{detail} of a response that must not be stored"),
+        ));
     };
     let seconds = if detail == "stale" { fresh + resource.class.stale_seconds } else { fresh };
     let age_ms = received.sent_ms.saturating_sub(generated);
     // A late head is fresh from its arrival on.
     let tolerance_ms = CLOCK_TOLERANCE_MS + 2_000;
     if age_ms > seconds * 1_000 + tolerance_ms {
-        return Err(Incident::new(IncidentKind::TooStale, format!("{detail}, {age_ms} ms old of {seconds} s")));
+        return Err(Incident::new(
+            IncidentKind::TooStale,
+            format!("{detail}, {age_ms} ms old of {seconds} s"),
+        ));
     }
     match received.purged_ms {
         Some(purged) if generated < purged => Err(Incident::new(
@@ -175,7 +184,7 @@ mod tests {
             status,
             headers: &headers,
             sent_ms: NOW,
-            received_ms: NOW,
+            head_ms: NOW,
             seed: SEED,
             if_none_match: None,
             range: None,
@@ -200,7 +209,7 @@ mod tests {
         assert_eq!(check("/plain/1", 200, &[length], |_| ()), Err(IncidentKind::WrongBody));
         assert_eq!(check("/plain/1", 404, &[], |_| ()), Err(IncidentKind::Status(404)));
         assert!(check("/missing/1", 404, &[], |_| ()).is_ok());
-        let future = check("/plain/1", 200, &[], |received| received.received_ms -= 3_600_000);
+        let future = check("/plain/1", 200, &[], |received| received.head_ms -= 3_600_000);
         assert_eq!(future, Err(IncidentKind::WrongBody));
     }
 
