@@ -25,7 +25,7 @@ const BYTE_PAUSE: Duration = Duration::from_secs(1);
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 const RECEIVE_BUFFER_BYTES: u32 = 2_048;
 /// An attack ends by itself.
-const ATTACK_MAX: Duration = Duration::from_secs(300);
+const ATTACK_MAX: Duration = Duration::from_mins(5);
 
 #[derive(Clone, Copy)]
 enum Hostility {
