@@ -1,5 +1,5 @@
-//! Properties of the parser that hold for every input. The target in `fuzz/` calls them with random inputs, a test with the
-//! kept corpus.
+//! Properties of the parser that hold for every input. The target in `fuzz/` calls them with random inputs, a test with
+//! the kept corpus.
 
 #![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
 
