@@ -134,7 +134,7 @@ fn line(bytes: &[u8], bytes_max: usize) -> Part<&[u8]> {
     }
 }
 
-/// Only `Content-Length` and `Transfer-Encoding` matter here: hyper checks the rest of a head.
+/// Only the framing, fragments and what `Connection` removes matter here: hyper checks the rest of a head.
 fn head(bytes: &[u8]) -> Part<Framing> {
     let (mut at, mut framing, mut is_first) = (0, Framing::None, true);
     loop {
@@ -147,6 +147,10 @@ fn head(bytes: &[u8]) -> Part<Framing> {
             Part::Rejected => return Part::Rejected,
         };
         if std::mem::take(&mut is_first) {
+            // A fragment in the target.
+            if text.iter().skip_while(|byte| **byte != b' ').any(|byte| *byte == b'#') {
+                return Part::Rejected;
+            }
             continue;
         }
         if text.is_empty() {
@@ -157,6 +161,13 @@ fn head(bytes: &[u8]) -> Part<Framing> {
         }
         let name_end = text.iter().position(|byte| matches!(byte, b':' | b' ' | b'\t')).unwrap_or(text.len());
         let is_length = match &text[..name_end] {
+            b"connection" if text.get(name_end) == Some(&b':') => {
+                let mut options = text[name_end + 1..].split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+                if options.any(|option| option == b"content-length" || option == b"host") {
+                    return Part::Rejected;
+                }
+                continue;
+            }
             b"content-length" => true,
             b"transfer-encoding" => false,
             _ => continue,
