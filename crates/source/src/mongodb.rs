@@ -112,6 +112,10 @@ impl MongoDbLocation {
         };
         let monitor = ServerMonitor::install(&mut options);
         let client = Client::with_options(options).map_err(|error| open_error((&error).into()))?;
+        // The driver ends its sessions in a task when its last client is dropped, and panics there if the runtime
+        // ends meanwhile (mongodb 3.9.1). The connections end with the runtime, the sessions after the server's
+        // half hour.
+        std::mem::forget(client.clone());
         let database = client.database(&self.database);
         let collection = MongoDbCollection {
             remote: Arc::clone(&self.remote),
