@@ -26,10 +26,7 @@ mod evidence;
 use std::{
     hash::{BuildHasher, Hash},
     num::NonZeroU64,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
 };
 
 use circuit::{AdmittedLoad, Circuit};
@@ -42,7 +39,7 @@ use stockade_model::{
     time::{Runtime, Time},
 };
 
-use crate::sync::{Lock, SharedLock};
+use crate::sync::{AtomicU64, Lock, Ordering, SharedLock};
 
 /// Returns the route of a key.
 pub(crate) type RouteFn<K> = Box<dyn for<'a> Fn(&'a K) -> &'a str + Send + Sync>;

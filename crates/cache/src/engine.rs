@@ -316,3 +316,6 @@ where
         runtime.sleep_until(runtime.now() + metrics::REPORT_INTERVAL).await;
     }
 }
+
+#[cfg(all(test, shuttle))]
+mod explored;

@@ -205,8 +205,9 @@ where
                 return self.fail(completion, lease, stale, error).await;
             }
         }
-        let ReceivedValue { loaded, bytes, attempt, is_transient, .. } = received;
-        drop(attempt);
+        let ReceivedValue { loaded, bytes, attempt, is_transient, place, .. } = received;
+        // Before the callers are answered: their next load may need the slot.
+        drop((attempt, place));
         if is_transient {
             // Dropping the lease makes waiting nodes look the key up again.
             return drop(completion.complete(Ok(loaded)));
@@ -278,16 +279,7 @@ where
                 let loaded = self.new_loaded(value, self.runtime.now(), took, since);
                 let (bytes, place) = admission_permit.into_parts();
                 let bytes = reservation.and_then(Reservation::into_bytes).or(bytes);
-                Ok(ReceivedValue {
-                    loaded,
-                    bytes,
-                    remainder,
-                    is_failure,
-                    is_transient,
-                    attempt,
-                    span,
-                    _place: place,
-                })
+                Ok(ReceivedValue { loaded, bytes, remainder, is_failure, is_transient, attempt, span, place })
             }
             Err(error) => {
                 attempt.end(false);
@@ -382,7 +374,7 @@ where
     attempt: LoadAttempt<'a, K, V, R>,
     span: Span,
     /// The slot among the concurrent loads.
-    _place: Option<OwnedSemaphorePermit>,
+    place: Option<OwnedSemaphorePermit>,
 }
 
 /// A load that has started. If it is dropped before [`end`](Self::end), it counts as failed, in the breaker too.

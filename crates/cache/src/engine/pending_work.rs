@@ -1,11 +1,10 @@
 //! Counts the loads and stores in progress, so that callers can wait until there are none.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
+
+use crate::sync::{AtomicUsize, Ordering};
 
 /// Held by every load and every store in progress. The [`PendingWork`] is idle when all are dropped.
 #[derive(Debug)]
