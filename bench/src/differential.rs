@@ -1,4 +1,4 @@
-//! The same raw requests to several caching proxies, and what each of them makes of them.
+//! The same raw requests to several caching proxies, and the behaviour of each.
 //!
 //! [`cases`] has the bytes, [`judge`] the rule. A [`case::Case`] runs on a proxy ([`peers`]) in front of an
 //! [`origin`] that records every byte; [`observation`] answers its questions, and [`report`] lists the disagreements.

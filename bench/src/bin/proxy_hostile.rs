@@ -1,4 +1,4 @@
-//! What polite clients of `stockade proxy` notice of hostile ones, and the memory that these take.
+//! Response times of polite clients of `stockade proxy` beside hostile ones, and the memory of the proxy.
 //!
 //! From one address: 10,000 heads that never end, 10,000 idle connections, and 1,000 clients that read a byte a second of a
 //! stored response of 4 MiB. Each opens a new connection when the proxy closes its own. From another address `stockade load` requests a

@@ -141,7 +141,7 @@ pub enum When {
     Target(&'static str),
 }
 
-/// What the origin does with the connection after a response.
+/// The origin's treatment of the connection after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     KeepOpen,

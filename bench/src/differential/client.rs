@@ -1,4 +1,4 @@
-//! A client that sends raw bytes and reads what comes back.
+//! A client that sends raw bytes and reads the responses.
 
 use std::{
     io::{ErrorKind, Read, Write},

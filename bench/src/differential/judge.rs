@@ -1,4 +1,4 @@
-//! When is ours the lax one? Pure.
+//! The rules by which our proxy is lax. Pure.
 //!
 //! **Lax**, whatever the others do:
 //! 1. the origin receives bytes that two parsers could read in two ways (a fault of [`super::wire`]);

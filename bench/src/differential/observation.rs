@@ -1,4 +1,4 @@
-//! What one proxy did in one case: runs it, and answers its questions.
+//! One case on one proxy: runs it, and answers its questions.
 
 use std::{fmt::Write as _, io, thread, time::Duration};
 
@@ -152,7 +152,7 @@ impl Evidence {
         }
     }
 
-    /// The requests as the origin saw them: what matters for the kind of the case.
+    /// The requests as the origin saw them: the part that the kind of the case is about.
     fn forwarded(&self, kind: Kind, id: &str) -> String {
         let mut requests: Vec<String> = self.requests.iter().map(|one| shown(one, kind, id)).collect();
         // Proxies may use two connections, in any order.
@@ -190,7 +190,7 @@ fn short(text: &str) -> String {
     if text.len() > 40 { format!("{}... ({} B)", &text[..24], text.len()) } else { text.to_owned() }
 }
 
-/// What the client saw of a request that the origin did not answer for it.
+/// The client's result if the origin's response is not it: a status, unreadable bytes, a close or a wait.
 fn outcome(exchange: &Exchange) -> String {
     match final_status(exchange) {
         Some(status) => status.to_string(),

@@ -15,7 +15,7 @@ impl Display for Fault {
     }
 }
 
-/// What ends a body.
+/// The end of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     None,

@@ -55,7 +55,7 @@ pub struct ProxyProcess {
     config: PathBuf,
 }
 
-/// What a reload changes.
+/// The settings that a reload changes.
 #[derive(Clone, Debug)]
 pub struct Reloadable {
     pub log: PathBuf,

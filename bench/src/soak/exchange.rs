@@ -129,7 +129,7 @@ async fn connection(target: &Target, planned: &Planned) -> Result<Sender, Incide
     }
 }
 
-/// What a request asks for, beside its path.
+/// The condition, range and upload of a request.
 struct Asked {
     if_none_match: Option<String>,
     range: Option<(u64, u64)>,

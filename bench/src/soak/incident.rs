@@ -1,4 +1,4 @@
-//! Everything unexpected.
+//! Unexpected results.
 
 /// Kinds of incidents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +43,7 @@ impl IncidentKind {
     }
 }
 
-/// What happened instead of the expected.
+/// An unexpected result.
 #[derive(Clone, Debug)]
 pub struct Incident {
     pub kind: IncidentKind,

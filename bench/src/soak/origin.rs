@@ -117,7 +117,7 @@ async fn echo(request: Request<Incoming>) -> Response<PatternBody> {
     if request.method() != Method::POST {
         return status_only(StatusCode::METHOD_NOT_ALLOWED);
     }
-    // The client cut the upload: nobody reads the response.
+    // The client cut the upload, and does not read the response.
     let Ok(body) = request.into_body().collect().await else {
         return status_only(StatusCode::BAD_REQUEST);
     };

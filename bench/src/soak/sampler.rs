@@ -84,7 +84,7 @@ fn read(context: &Context, role: Role, seconds: u64) -> Result<Sample> {
     })
 }
 
-/// What a proxy says about itself, without traffic.
+/// The counts of a proxy without traffic.
 #[derive(Clone, Copy, Debug)]
 pub struct AtRest {
     pub descriptors: u64,

@@ -1,4 +1,4 @@
-//! Compares a response with what the resource is. Pure.
+//! Compares a response with the resource. Pure.
 
 use hyper::{
     HeaderMap,

@@ -184,7 +184,7 @@ pub struct ClientBounds {
     pub connections_per_client: usize,
     /// `None`: unlimited.
     pub client_rate: Option<ClientRate>,
-    /// What tells clients apart.
+    /// The bits of an address that identify a client.
     pub client_prefix: ClientPrefix,
     /// Concurrent, of one HTTP/2 connection.
     pub streams: usize,

@@ -11,11 +11,13 @@
 //! spreads connections by a hash of their addresses, so several long ones may meet on one thread.
 //!
 //! **Connection limit.** At [`FrontendSettings::connections_max`] a new connection replaces another one, the longest idle of a
-//! sample, as in nginx; a connection that has not begun its first request counts as idle. A client with more than an eighth of all
-//! connections loses its own first: idle ones, and then those that wait for it, for the rest of a head or until it reads. Then
-//! idle ones of others are closed, but not for such a client. If there is none, a new plain
-//! connection gets a 503 and a new encrypted one is closed. When file descriptors run out, connections are closed in the same order,
-//! and the thread pauses before it accepts again.
+//! sample, as in nginx; a connection that has not begun its first request counts as idle. The order of replacement:
+//! 1. an idle connection of a client with more than an eighth of all connections;
+//! 2. a connection that waits for such a client: for the rest of a head, or until it reads;
+//! 3. an idle connection of any client, unless the new one belongs to such a client.
+//!
+//! If there is none, a new plain connection gets a 503 and a new encrypted one is closed. When file descriptors run out,
+//! connections are closed in the same order, and the thread pauses before it accepts again.
 //!
 //! **Rejected requests.** hyper frames requests. It normalises some heads before a handler sees them (`Content-Length`
 //! beside `Transfer-Encoding`, repeated lengths, lines that end in a bare LF): `scan` reads the same bytes and rejects

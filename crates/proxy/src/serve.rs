@@ -211,13 +211,13 @@ impl Proxy {
         &self.cache
     }
 
-    /// Requests that were refused because their client sends too many.
+    /// Requests beyond the rate of their client, refused with 429.
     #[must_use]
     pub fn rate_refusals(&self) -> u64 {
         self.rate_refusals.load(Relaxed)
     }
 
-    /// The route of a request, unless its client sends too many.
+    /// The route of a request, or the refusal of one beyond the rate of its client.
     fn route(
         &self,
         router: &Router,

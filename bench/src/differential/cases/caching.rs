@@ -1,4 +1,4 @@
-//! What is stored, and for which requests.
+//! Responses that are stored, and the requests that they answer.
 
 use super::{
     super::case::{Case, Kind, Question, Reading, Reply, Step, When},

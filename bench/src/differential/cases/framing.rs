@@ -1,4 +1,4 @@
-//! How long is the body of a request?
+//! The length of the body of a request.
 
 use super::{
     super::case::{Case, Kind, Reading, Step},

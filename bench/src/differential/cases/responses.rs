@@ -1,4 +1,4 @@
-//! Odd responses of the origin: delivered, stored, or left in a connection?
+//! Odd responses of the origin: whether they are delivered, stored, or left in a connection.
 
 use super::{
     super::case::{Case, Kind, Question, Reading, Reply, Step, Then},

@@ -27,7 +27,7 @@ snapshot! {
         connections_accepted: u64 = counter "stockade_connections_accepted_total",
         /// Connections of clients that were refused at the limit.
         connections_refused: u64 = counter "stockade_connections_refused_total",
-        /// Requests that were refused because their client sends too many.
+        /// Requests beyond the rate of their client, refused with 429.
         requests_refused: u64 = counter "stockade_requests_refused_total",
         /// Requests in flight now.
         requests_in_flight: u64 = gauge "stockade_requests_in_flight",

@@ -341,7 +341,7 @@ counts! {
     /// Requests of one client at once.
     Burst: 1..=1_000_000, "1 to 1,000,000 requests may come at once";
     /// Bits of an IPv4 address.
-    Ipv4Bits: 1..=32, "an IPv4 address has 1 to 32 bits";
+    Ipv4Bits: 1..=32, "1 to 32 bits of an IPv4 address tell clients apart";
     /// Bits of an IPv6 address.
     Ipv6Bits: 1..=56, "1 to 56 bits of an IPv6 address tell clients apart";
     /// Connections to an origin.

@@ -2,12 +2,12 @@
 
 use std::{net::IpAddr, num::NonZeroU64};
 
-/// How much of an address tells clients apart.
+/// The number of leading bits of an address that identify a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientPrefix {
     /// At most 32.
     pub ipv4_bits: u8,
-    /// At most 56: more is not told apart, because a provider assigns that much to one customer.
+    /// At most 56; more count as 56, because a provider assigns such a prefix to one customer.
     pub ipv6_bits: u8,
 }
 

@@ -12,8 +12,8 @@ pub struct FrontendCounts {
     pub open: u64,
     /// Accepted connections, refused ones included.
     pub connections: u64,
-    /// Connections beyond a limit: of all, with none to close for them, or of one client; and those without a valid header of
-    /// the PROXY protocol where one is required.
+    /// Connections beyond the limit of all connections (if none could be closed) or of one client; and connections without
+    /// a valid header of the PROXY protocol, or not from a trusted proxy, where a header is required.
     pub refused: u64,
     /// Connections that were closed in favour of new ones: idle, or waiting for a client with too many.
     pub evicted: u64,

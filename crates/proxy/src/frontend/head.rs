@@ -51,7 +51,7 @@ pub fn check<B: Body>(request: &Request<B>, headers_max: usize) -> Result<(), Re
         return Ok(());
     }
     if *request.method() == Method::HEAD && request.version() < Version::HTTP_2 {
-        // It has no meaning, and is a sign of request smuggling (RFC 9110, 9.3.2). Frames of HTTP/2 are not ambiguous.
+        // Content of a HEAD has no meaning, and may be a smuggled request (RFC 9110, 9.3.2). Frames of HTTP/2 are unambiguous.
         return Err(Rejection::bad_request("a HEAD request has content"));
     }
     check_framing(headers, request.version())?;

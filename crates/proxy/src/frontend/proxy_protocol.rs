@@ -1,7 +1,7 @@
 //! The PROXY protocol: a load balancer names the client of a connection before the client's first byte.
 //!
-//! Source: "The PROXY protocol, versions 1 & 2" (2020, by the authors of `HAProxy`). A header is accepted from trusted proxies only, so that no
-//! client can name another.
+//! Source: "The PROXY protocol, versions 1 & 2" (2020, by the authors of `HAProxy`). A header is accepted from trusted
+//! proxies only, so that no client can name another.
 
 use std::{io, net::SocketAddr};
 
@@ -25,7 +25,8 @@ pub(super) struct ProxiedConnection {
 /// health check.
 ///
 /// # Errors
-/// `InvalidData` for bytes that are no header; those of the connection.
+/// `InvalidData` for bytes that are no header, `UnexpectedEof` for the end of the connection before the end of the header,
+/// and the errors of the connection.
 pub(super) async fn receive(tcp: &TcpStream) -> io::Result<Option<ProxiedConnection>> {
     let mut bytes = vec![0; HEADER_BYTES_MAX];
     loop {
@@ -34,7 +35,7 @@ pub(super) async fn receive(tcp: &TcpStream) -> io::Result<Option<ProxiedConnect
         let peeked = tcp.try_io(Interest::READABLE, || {
             let (_, length) = rustix::net::recv(tcp, &mut bytes[..], RecvFlags::PEEK | RecvFlags::DONTWAIT)?;
             match parse(&bytes[..length])? {
-                // No more will come.
+                // No more bytes follow.
                 None if length == 0 || ready.is_read_closed() => Err(io::ErrorKind::UnexpectedEof.into()),
                 None => Err(io::ErrorKind::WouldBlock.into()),
                 Some(header) => Ok(header),

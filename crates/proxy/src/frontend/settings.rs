@@ -23,7 +23,7 @@ pub struct FrontendSettings {
     pub listen_proxy_protocol: Vec<SocketAddr>,
     /// The bounds of clients do not apply to their connections.
     pub trusted_proxies: TrustedProxies,
-    /// What tells clients apart.
+    /// The bits of an address that identify a client.
     pub client_prefix: ClientPrefix,
     pub certificate: Option<CertificateFiles>,
     pub threads: NonZeroUsize,

@@ -23,7 +23,7 @@ pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-p
 /// Proxies between a client and this one; addresses further away are ignored.
 const PROXIES_MAX: usize = 32;
 
-/// The addresses and networks of the load balancers and CDNs whose word counts.
+/// The addresses and networks of the load balancers and CDNs that may name the client of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies(Vec<IpNet>);
 
@@ -89,8 +89,8 @@ pub struct ForwardedRequest {
 
 /// Reads the fields of a request that came from `remote`, a trusted proxy.
 ///
-/// `X-Forwarded-For` is read from its end: each trusted address vouches for the one before it, up to the first that is not
-/// trusted, which is the client. What is before it may be invented, and is dropped.
+/// `X-Forwarded-For` is read from its end, up to the first address that is not trusted: the client. Each of these was
+/// written by a trusted proxy. The addresses before may be invented, and are dropped.
 #[must_use]
 pub fn read(headers: &HeaderMap, remote: IpAddr, trusted: &TrustedProxies) -> ForwardedRequest {
     let mut addresses: SmallVec<[IpAddr; 4]> = SmallVec::from_slice(&[remote.to_canonical()]);

@@ -16,7 +16,7 @@ const SHARDS: usize = 16;
 /// Clients in one generation of a shard. With two generations all shards take about 2 MiB.
 const SHARD_CLIENTS_MAX: usize = 2_048;
 
-/// The most requests of one client.
+/// A rate, and the burst above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientRate {
     pub rate: Rate,
@@ -36,9 +36,9 @@ impl ClientRate {
 
 /// The recent clients.
 ///
-/// Each has one time: that of its next request if all of them came evenly, as in the generic cell rate algorithm (ITU-T
-/// I.371). A request may be early by the burst. When there are more clients than fit, those that have been silent for the longest are
-/// forgotten.
+/// A client has one time: that of its next request if all of them came evenly, as in the generic cell rate algorithm
+/// (ITU-T I.371). A request may be early by the burst. When there are more clients than fit, those whose last admitted
+/// request is the oldest are forgotten.
 #[derive(Debug)]
 pub struct ClientRates {
     hasher: RandomState,

@@ -140,7 +140,7 @@ pub async fn serve_get(context: &Arc<RequestContext>, runtime: &LocalRuntime) ->
             .await;
         let answer = match answer {
             Ok(answer) => answer,
-            // A purge or an eviction removed the stale response during the wait: there is nothing to serve in place of the load.
+            // A purge or an eviction removed the stale response during the wait, so that this request has to wait for a load.
             Err(Error::SoftTimeout { .. }) => continue,
             Err(error) => return error_reply(context, &error, forward),
         };

@@ -1,4 +1,4 @@
-//! What Redis holds and what nodes send each other: envelopes and messages.
+//! Envelopes in Redis, and messages between nodes.
 
 #![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
 

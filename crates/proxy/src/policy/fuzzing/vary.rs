@@ -54,7 +54,7 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// The words of a value, without order, case and weights: what no normalisation may change.
+/// The words of a value, without order, case and weights: no normalisation may change them.
 fn words(value: &[u8]) -> Vec<Vec<u8>> {
     let mut words: Vec<Vec<u8>> = elements(value)
         .flat_map(|element| element.split(|byte| b"; \t,".contains(byte)))

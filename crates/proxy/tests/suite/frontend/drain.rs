@@ -168,7 +168,7 @@ fn drain_keeps_tasks_of_threads_without_requests() {
     let drained = thread::spawn(|| frontend.drain());
     // The first thread has nothing left to do.
     assert_eq!(read_to_close(&mut of_first), "");
-    // Without its runtime, the task would end without a permit, and the response would say so.
+    // Without its runtime, the task would end without a permit, and the response would be its error.
     of_second.set_read_timeout(Some(SHORT)).expect("it is not zero");
     assert!(of_second.read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock));
     of_second.set_read_timeout(None).expect("no timeout");

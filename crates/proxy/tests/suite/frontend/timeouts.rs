@@ -58,7 +58,7 @@ fn endless_head_is_closed() {
     let (frontend, mut tcp) =
         start_and_send(|settings| settings.head_timeout = SHORT, b"GET / HTTP/1.1\r\nHost: a\r\nX: ");
     tcp.set_nodelay(true).expect("a socket option");
-    // Less than a head may have, however late the timeout is.
+    // Fewer bytes than the limit of a head, however late the timeout is.
     let mut bytes = std::iter::repeat_n(b'x', 8_000);
     while frontend.counts().closed_for(CloseReason::Head) == 0 {
         if bytes.next().is_some_and(|byte| tcp.write_all(&[byte]).is_err()) {

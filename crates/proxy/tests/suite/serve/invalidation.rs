@@ -146,7 +146,7 @@ async fn route_chooses_the_effect_of_unsafe_requests() {
     }
 }
 
-/// A request with a stale response waits for the soft timeout; without it any more, for the load.
+/// A request with a stale response waits for the soft timeout; once the response is purged, it waits for the load.
 #[tokio::test]
 async fn purge_during_the_soft_timeout_leaves_the_load() {
     let gate = Arc::new(Semaphore::new(0));

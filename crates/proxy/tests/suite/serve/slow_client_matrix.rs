@@ -1,4 +1,4 @@
-//! Every transfer in both protocols, with a client that is slow in every way. Each cell states what has to happen.
+//! Every transfer in both protocols, with a client that is slow in every way. Each cell states the expected result.
 //!
 //! | | idle timeout, full table, drain | reads or sends nothing, one byte, single bytes |
 //! |---|---|---|
@@ -464,16 +464,16 @@ async fn assert_ended(stall: Stall) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_take_nothing_are_ended() {
+async fn transfers_to_clients_that_take_nothing_end() {
     assert_ended(Stall::Nothing).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_take_one_byte_are_ended() {
+async fn transfers_to_clients_that_take_one_byte_end() {
     assert_ended(Stall::OneByte).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_take_single_bytes_are_ended() {
+async fn transfers_to_clients_that_take_single_bytes_end() {
     assert_ended(Stall::SingleBytes).await;
 }

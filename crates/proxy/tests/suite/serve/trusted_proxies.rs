@@ -130,12 +130,12 @@ async fn connections_without_a_valid_header_are_closed() {
         }
         assert!(is_closed_without_a_byte(client).await, "{}", bytes.escape_ascii());
     }
-    // Its sender stops in the middle.
+    // The connection ends within the header.
     let mut client = connect_proxied(BALANCER, &proxy).await;
     client.write(b"PROXY TCP4 203.0.113.9 ").await;
     tokio::io::AsyncWriteExt::shutdown(&mut client.0).await.expect("an open connection");
     assert!(is_closed_without_a_byte(client).await);
-    // Not from anyone else.
+    // Only trusted proxies may send a header.
     let mut client = connect_proxied(CLIENT, &proxy).await;
     let _ = tokio::io::AsyncWriteExt::write_all(&mut client.0, HEADERS[0].0).await;
     let refused = client.head_to("GET").await;
@@ -186,7 +186,7 @@ async fn requests_of_one_client_are_bounded() {
     let mut client = connect_proxied(BALANCER, &proxy).await;
     client.write(b"PROXY TCP4 203.0.113.11 198.51.100.1 56324 80\r\n").await;
     assert_eq!(statuses(client, &[]).await, bounded);
-    // Not the load balancer itself.
+    // The load balancer itself has no bound.
     assert_eq!(statuses(Client::connect_from(BALANCER, &proxy).await, &[]).await, [200; 5]);
     assert_eq!(proxy.proxy().rate_refusals(), 2 + 4 + 5 + 2);
 }
