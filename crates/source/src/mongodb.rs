@@ -7,7 +7,7 @@ mod json;
 mod key;
 mod url;
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use mongodb::{
     Client,
@@ -41,6 +41,9 @@ const APPLICATION: &str = "stockade";
 /// Time limit of a query after the caller's timeout. Within it the driver's monitors, which check every ten
 /// seconds, detect an unreachable server, and a reachable server has stopped the query.
 const ABANDONED_QUERY_MAX: Duration = Duration::from_mins(1);
+
+/// The process drops its sources and ends its runtime within this time.
+const END_DELAY: Duration = Duration::from_secs(1);
 
 /// The reason of all later requests' failures.
 const RUNTIME_ENDED: &str = "the runtime that it was opened on has ended";
@@ -112,10 +115,8 @@ impl MongoDbLocation {
         };
         let monitor = ServerMonitor::install(&mut options);
         let client = Client::with_options(options).map_err(|error| open_error((&error).into()))?;
-        // The driver ends its sessions in a task when its last client is dropped, and panics there if the runtime
-        // ends meanwhile (mongodb 3.9.1). The connections end with the runtime, the sessions after the server's
-        // half hour.
-        std::mem::forget(client.clone());
+        let (open, closed) = oneshot::channel();
+        time.spawn(end_after_close(client.clone(), closed, time.clone()));
         let database = client.database(&self.database);
         let collection = MongoDbCollection {
             remote: Arc::clone(&self.remote),
@@ -125,10 +126,20 @@ impl MongoDbLocation {
             time,
             timeout: self.timeout,
             monitor,
+            _open: open,
         };
         collection.await_server().await.map_err(open_error)?;
         Ok(MongoDbSource { collection: Arc::new(collection), permits: Arc::new(Semaphore::new(permits)) })
     }
+}
+
+/// Ends the sessions and connections a moment after the collection was dropped, and not at all if the runtime ends
+/// before. The driver ends its sessions at once when the last client is dropped, in a task that panics if the runtime
+/// ends meanwhile (mongodb 3.9.1).
+async fn end_after_close(client: Client, closed: oneshot::Receiver<Infallible>, time: Live) {
+    let _ = closed.await;
+    time.sleep_until(time.now() + END_DELAY).await;
+    client.shutdown().immediate(true).await;
 }
 
 impl MongoDbSource {

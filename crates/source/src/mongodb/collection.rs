@@ -1,6 +1,6 @@
 //! Requests to the server, with timeouts.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use bson::{RawDocumentBuf, doc};
 use mongodb::{Collection, Database};
@@ -9,6 +9,7 @@ use stockade_model::{
     source::Document,
     time::{Live, Runtime, before},
 };
+use tokio::sync::oneshot;
 
 use super::{
     error::{MongoDbError, ServerMonitor},
@@ -25,6 +26,8 @@ pub(super) struct MongoDbCollection {
     pub(super) time: Live,
     pub(super) timeout: Duration,
     pub(super) monitor: ServerMonitor,
+    /// Its drop ends the driver's connections.
+    pub(super) _open: oneshot::Sender<Infallible>,
 }
 
 impl MongoDbCollection {
