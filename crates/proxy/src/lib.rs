@@ -26,4 +26,5 @@ pub mod log;
 pub mod policy;
 pub mod serve;
 pub mod server;
+mod sync;
 pub mod upstream;

@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
@@ -16,6 +16,7 @@ use super::{
     counts::increment,
     state::{CloseRequest, ConnectionState},
 };
+use crate::sync::{Guard, Lock};
 
 /// An eviction compares this many connections of a thread.
 const EVICTION_SAMPLE: usize = 64;
@@ -25,14 +26,14 @@ const GREEDY_SHARE: usize = 8;
 #[derive(Debug)]
 pub(super) struct ConnectionTable {
     open: AtomicUsize,
-    clients: Mutex<HashMap<ClientNetwork, usize>>,
+    clients: Lock<HashMap<ClientNetwork, usize>>,
     threads: Vec<ThreadConnections>,
 }
 
 /// The connections of one thread.
 #[derive(Debug, Default)]
 pub(super) struct ThreadConnections {
-    list: Mutex<ConnectionList>,
+    list: Lock<ConnectionList>,
     emptied: Notify,
 }
 
@@ -54,7 +55,7 @@ impl ConnectionTable {
     pub(super) fn new(threads: usize) -> Self {
         Self {
             open: AtomicUsize::new(0),
-            clients: Mutex::default(),
+            clients: Lock::default(),
             threads: (0..threads).map(|_| ThreadConnections::default()).collect(),
         }
     }
@@ -63,8 +64,8 @@ impl ConnectionTable {
         self.open.load(Relaxed) >= max
     }
 
-    fn clients(&self) -> MutexGuard<'_, HashMap<ClientNetwork, usize>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    fn clients(&self) -> Guard<'_, HashMap<ClientNetwork, usize>> {
+        self.clients.lock()
     }
 
     /// The open connections of a client.
@@ -131,8 +132,8 @@ impl ConnectionTable {
 }
 
 impl ThreadConnections {
-    fn list(&self) -> MutexGuard<'_, ConnectionList> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    fn list(&self) -> Guard<'_, ConnectionList> {
+        self.list.lock()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -206,3 +207,6 @@ impl Drop for ConnectionSlot {
         }
     }
 }
+
+#[cfg(test)]
+mod explored;

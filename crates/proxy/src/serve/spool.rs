@@ -8,12 +8,14 @@
 use std::{
     collections::VecDeque,
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll, Waker},
 };
 
 use bytes::Bytes;
 use slab::Slab;
+
+use crate::sync::Lock;
 
 /// Without retention, the receiver waits while this many bytes are unread.
 const WINDOW_BYTES_MAX: usize = 128 << 10;
@@ -33,7 +35,7 @@ pub struct SpoolWriter(Arc<SpoolShared>);
 struct SpoolShared {
     /// `Content-Length`.
     content_length: Option<u64>,
-    state: Mutex<SpoolState>,
+    state: Lock<SpoolState>,
 }
 
 #[derive(Debug, Default)]
@@ -74,7 +76,7 @@ struct ReaderPosition {
 impl Spool {
     #[must_use]
     pub fn new(content_length: Option<u64>) -> (Arc<Self>, SpoolWriter) {
-        let shared = Arc::new(SpoolShared { content_length, state: Mutex::default() });
+        let shared = Arc::new(SpoolShared { content_length, state: Lock::default() });
         (Arc::new(Self(Arc::clone(&shared))), SpoolWriter(shared))
     }
 
@@ -87,7 +89,7 @@ impl Spool {
     /// A reader from the first byte; `None`: that has been discarded.
     #[must_use]
     pub fn reader(&self) -> Option<SpoolReader> {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         if state.discarded > 0 {
             return None;
         }
@@ -100,7 +102,7 @@ impl Spool {
 
 impl Drop for Spool {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         state.is_joined = true;
         state.discard_read_chunks();
     }
@@ -111,7 +113,7 @@ impl SpoolWriter {
         if bytes.is_empty() {
             return;
         }
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         state.bytes += bytes.len();
         let unread_by = state.readers.len();
         state.chunks.push_back(SpoolChunk { bytes, unread_by });
@@ -120,7 +122,7 @@ impl SpoolWriter {
 
     /// From now on the spool drops chunks that every reader has taken.
     pub fn stop_retaining(&self) {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         state.discards_read_chunks = true;
         state.discard_read_chunks();
     }
@@ -128,7 +130,7 @@ impl SpoolWriter {
     /// Waits until less than a window is unread; false: no reader is left, and none can join.
     pub async fn wait_for_room(&self) -> bool {
         std::future::poll_fn(|cx| {
-            let mut state = self.0.lock();
+            let mut state = self.0.state.lock();
             if state.is_joined && state.readers.is_empty() {
                 return Poll::Ready(false);
             }
@@ -143,7 +145,7 @@ impl SpoolWriter {
 
     /// Marks the body as whole.
     pub fn complete(self) {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         state.end = Some(SpoolEnd::Complete);
         state.wake_readers();
     }
@@ -151,15 +153,9 @@ impl SpoolWriter {
 
 impl Drop for SpoolWriter {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         state.end.get_or_insert(SpoolEnd::Truncated);
         state.wake_readers();
-    }
-}
-
-impl SpoolShared {
-    fn lock(&self) -> MutexGuard<'_, SpoolState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -197,7 +193,7 @@ pub struct SpoolReader {
 impl SpoolReader {
     /// The next chunk; `None`: the body is complete.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         let SpoolState { chunks, discarded, end, readers, .. } = &mut *state;
         let Some(position) = readers.get_mut(self.number) else { return Poll::Ready(None) };
         if let Some(chunk) = chunks.get_mut(position.next - *discarded) {
@@ -222,7 +218,7 @@ impl SpoolReader {
 
 impl Drop for SpoolReader {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         let Some(position) = state.readers.try_remove(self.number) else { return };
         let first_unread = position.next - state.discarded;
         state.chunks.iter_mut().skip(first_unread).for_each(|chunk| chunk.unread_by -= 1);
@@ -234,6 +230,8 @@ impl Drop for SpoolReader {
     }
 }
 
+#[cfg(test)]
+mod explored;
 #[cfg(test)]
 mod tests {
     use futures_util::{FutureExt, future::poll_fn};
@@ -291,7 +289,7 @@ mod tests {
         writer.push("more".into());
         drop(slow);
         assert_eq!(text(&mut fast), "more");
-        assert!(spool.0.lock().bytes <= RETAINED_BYTES_MIN);
+        assert!(spool.0.state.lock().bytes <= RETAINED_BYTES_MIN);
         drop(fast);
         assert_eq!(writer.wait_for_room().now_or_never(), Some(false), "no reader is left");
         let (spool, writer) = Spool::new(None);
@@ -312,7 +310,7 @@ mod tests {
         writer.stop_retaining();
         writer.push(vec![b'c'; WINDOW_BYTES_MAX].into());
         assert!(readers.iter_mut().all(|reader| matches!(read(reader), Poll::Ready(Some(Ok(_))))));
-        let state = spool.0.lock();
+        let state = spool.0.state.lock();
         assert_eq!((state.bytes, state.discarded), (0, 3));
     }
 }

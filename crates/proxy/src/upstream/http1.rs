@@ -165,3 +165,31 @@ fn has_one_framing(headers: &HeaderMap) -> bool {
     let is_chunked = coding.as_bytes().eq_ignore_ascii_case(b"chunked");
     is_chunked && codings.next().is_none() && !headers.contains_key(CONTENT_LENGTH)
 }
+
+/// A connection over a pipe whose other end is open, and the task that drives it until its sender is dropped. `closed` is
+/// called when the socket has closed, before the permit is free.
+#[cfg(test)]
+pub(super) fn open_in_memory(
+    connecting: Connecting,
+    closed: impl FnOnce() + Send + 'static,
+) -> (Http1Lease, impl Future<Output = ()> + Send + 'static) {
+    use futures_util::FutureExt;
+
+    let (socket, origin) = tokio::io::duplex(64);
+    let handshake = Builder::new().handshake(TokioIo::new(socket)).now_or_never();
+    let (requests, connection) = handshake.expect("it does not wait").expect("it reads nothing");
+    let mut connection = Box::pin(connection);
+    // From its first poll on it takes requests.
+    assert!((&mut connection).now_or_never().is_none());
+    let id = connecting.id();
+    let (membership, permit) = (connecting.membership(id), connecting.permit());
+    let driver = async move {
+        let (_membership, _origin) = (membership, origin);
+        let _ = connection.await;
+        closed();
+    };
+    // Nothing but the sender's drop ends the task.
+    let task = tokio::runtime::Handle::current().spawn(async {}).abort_handle();
+    let sender = Http1Sender { requests, task, permit, activity: Arc::default() };
+    (connecting.lease(id, sender), driver)
+}

@@ -1,9 +1,6 @@
 //! The lock around [`PoolCore`], and guards that release what they hold when dropped.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use stockade_model::time::{Runtime, Time, before};
 use tokio::sync::oneshot;
@@ -15,6 +12,7 @@ use super::{
     http1::Http1Sender,
     http2::Http2Sender,
 };
+use crate::sync::{Guard, Lock};
 
 /// Bounds how often an idle connection is checked.
 const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -26,7 +24,7 @@ type Waiter = oneshot::Sender<Checkout>;
 pub(super) struct Pool(Arc<PoolShared>);
 
 struct PoolShared {
-    core: Mutex<PoolCore<Http1Sender, Http2Sender, Waiter>>,
+    core: Lock<PoolCore<Http1Sender, Http2Sender, Waiter>>,
     clock: UpstreamClock,
     queue_timeout: Duration,
 }
@@ -98,13 +96,13 @@ impl Pool {
         queue_timeout: Duration,
         clock: UpstreamClock,
     ) -> Self {
-        let core = Mutex::new(PoolCore::new(limits, endpoints, may_share));
+        let core = Lock::new(PoolCore::new(limits, endpoints, may_share));
         Self(Arc::new(PoolShared { core, clock, queue_timeout }))
     }
 
     /// Values from the core are dropped after the lock is released: their drop takes the lock.
-    fn core(&self) -> MutexGuard<'_, PoolCore<Http1Sender, Http2Sender, Waiter>> {
-        self.0.core.lock().unwrap_or_else(PoisonError::into_inner)
+    fn core(&self) -> Guard<'_, PoolCore<Http1Sender, Http2Sender, Waiter>> {
+        self.0.core.lock()
     }
 
     pub(super) fn with<T>(
@@ -402,3 +400,6 @@ impl Drop for Http2Lease {
         self.pool.serve_waiters();
     }
 }
+
+#[cfg(test)]
+mod explored;
