@@ -2,7 +2,7 @@
 //!
 //! | module | decides |
 //! |---|---|
-//! | [`key`], [`vary`] | the stored response that a request selects |
+//! | [`host`], [`key`], [`vary`] | the stored response that a request selects |
 //! | [`directives`], [`freshness`], [`accept`] | if that response may answer the request |
 //! | [`conditional`], [`range`] | the status and the part of it to send |
 //! | [`storable`], [`hop`] | if a new response is stored, and its stored fields |
@@ -74,6 +74,7 @@ pub mod freshness;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 pub mod hop;
+pub mod host;
 pub mod invalidate;
 pub mod key;
 pub mod range;

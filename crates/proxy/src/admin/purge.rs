@@ -7,6 +7,8 @@ use percent_encoding::percent_decode_str;
 use stockade_cache::Invalidation;
 use stockade_model::nearest::remedy;
 
+use crate::policy::host::is_host;
+
 const TAG_BYTES_MAX: usize = 1_024;
 
 /// A purge request.
@@ -104,14 +106,12 @@ fn pairs(query: &str) -> Result<Vec<(String, String)>, String> {
     parameters.map(pair).collect()
 }
 
-/// Parses an absolute http or https URL without userinfo.
+/// Parses an absolute http or https URL whose host a request may have.
 pub(super) fn url(text: &str) -> Result<Uri, String> {
     let wrong = || format!("`{}` is no URL: write http://HOST/PATH", shown(text));
     let uri: Uri = text.parse().map_err(|_| wrong())?;
     let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
-    let has_host = uri
-        .authority()
-        .is_some_and(|authority| !authority.host().is_empty() && !authority.as_str().contains('@'));
+    let has_host = uri.authority().is_some_and(|authority| is_host(authority.as_str().as_bytes()));
     if is_http && has_host { Ok(uri) } else { Err(wrong()) }
 }
 
@@ -145,6 +145,7 @@ mod tests {
             ("url=/news", "`/news` is no URL: write http://HOST/PATH"),
             ("url=ftp://h/", "`ftp://h/` is no URL: write http://HOST/PATH"),
             ("url=http://a:b@h/", "`http://a:b@h/` is no URL: write http://HOST/PATH"),
+            ("url=http://a*b/", "`http://a*b/` is no URL: write http://HOST/PATH"),
             ("prefix=%0a", "`\\n` is no URL: write http://HOST/PATH"),
             ("tag=%ff", "a value is not UTF-8: encode it with %"),
             ("tag=a&soft=maybe", "write `soft`, `soft=true` or `soft=false`"),

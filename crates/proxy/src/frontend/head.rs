@@ -2,13 +2,13 @@
 //!
 //! hyper has parsed it: names and values hold allowed bytes only, lengths are numbers, lines are not folded.
 
-use std::net::Ipv6Addr;
-
 use http::{
     HeaderMap, Method, Request, StatusCode, Version,
     header::{CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING},
 };
 use http_body::Body;
+
+use crate::policy::host::is_host;
 
 /// The response to a request that the handler never sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,40 +128,6 @@ fn check_host<B>(request: &Request<B>) -> Result<(), Rejection> {
         }
         _ => Ok(()),
     }
-}
-
-/// The bytes of a host name. RFC 3986 also allows percent-encoding and sub-delimiters, which no host name uses.
-static IS_NAME_BYTE: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0_u8;
-    while byte < 128 {
-        table[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
-        byte += 1;
-    }
-    table
-};
-
-/// Accepts a name or an address with an optional port: no user information, nothing after the port.
-fn is_host(bytes: &[u8]) -> bool {
-    let (is_name, port) = if bytes.first() == Some(&b'[') {
-        let Some(end) = bytes.iter().position(|byte| *byte == b']') else { return false };
-        let address = std::str::from_utf8(&bytes[1..end]).ok().and_then(|text| text.parse::<Ipv6Addr>().ok());
-        (address.is_some(), &bytes[end + 1..])
-    } else {
-        let end = bytes.iter().position(|byte| !IS_NAME_BYTE[usize::from(*byte)]).unwrap_or(bytes.len());
-        (end > 0, &bytes[end..])
-    };
-    is_name && is_port(port)
-}
-
-/// Accepts the empty string, or a colon and a number.
-fn is_port(port: &[u8]) -> bool {
-    let [b':', digits @ ..] = port else { return port.is_empty() };
-    let number = digits.iter().try_fold(0_u16, |number, digit| {
-        let digit = char::from(*digit).to_digit(10).and_then(|digit| u16::try_from(digit).ok())?;
-        number.checked_mul(10)?.checked_add(digit)
-    });
-    !digits.is_empty() && number.is_some()
 }
 
 /// Requires at most one length: `Content-Length`, or `Transfer-Encoding: chunked`.

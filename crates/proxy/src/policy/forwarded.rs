@@ -10,11 +10,11 @@ use std::{
     str::FromStr,
 };
 
-use http::{HeaderMap, HeaderName, HeaderValue, uri::Authority};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
-use super::field::listed;
+use super::{field::listed, host::is_host};
 
 pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -82,10 +82,15 @@ pub struct ForwardedRequest {
     /// The client, and the trusted proxies after it: `X-Forwarded-For` of the request to the origin.
     pub addresses: SmallVec<[IpAddr; 4]>,
     /// The host that the client named, if the nearest proxy says so.
-    pub host: Option<String>,
+    pub host: Option<Result<String, InvalidHost>>,
     /// Whether the client used TLS, if the nearest proxy says so.
     pub is_tls: Option<bool>,
 }
+
+/// The last value of `X-Forwarded-Host` is not a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the X-Forwarded-Host field is invalid")]
+pub struct InvalidHost;
 
 /// Reads the fields of a request that came from `remote`, a trusted proxy.
 ///
@@ -103,10 +108,10 @@ pub fn read(headers: &HeaderMap, remote: IpAddr, trusted: &TrustedProxies) -> Fo
         }
     }
     addresses.reverse();
-    let last = |name| listed(headers, name).last().and_then(|value| std::str::from_utf8(value).ok());
+    let last = |name| listed(headers, name).last();
     ForwardedRequest {
         client: addresses[0],
-        host: last(&X_FORWARDED_HOST).and_then(host),
+        host: last(&X_FORWARDED_HOST).map(host),
         is_tls: last(&X_FORWARDED_PROTO).and_then(is_https),
         addresses,
     }
@@ -121,15 +126,15 @@ fn address(text: &[u8]) -> Option<IpAddr> {
     address.or_else(with_port).map(|address| address.to_canonical())
 }
 
-fn host(text: &str) -> Option<String> {
-    let authority: Authority = text.parse().ok()?;
-    (!authority.as_str().contains('@')).then(|| text.to_owned())
+fn host(text: &[u8]) -> Result<String, InvalidHost> {
+    let text = std::str::from_utf8(text).map_err(|_| InvalidHost)?;
+    is_host(text.as_bytes()).then(|| text.to_owned()).ok_or(InvalidHost)
 }
 
-fn is_https(scheme: &str) -> Option<bool> {
+fn is_https(scheme: &[u8]) -> Option<bool> {
     match scheme {
-        _ if scheme.eq_ignore_ascii_case("https") => Some(true),
-        _ if scheme.eq_ignore_ascii_case("http") => Some(false),
+        _ if scheme.eq_ignore_ascii_case(b"https") => Some(true),
+        _ if scheme.eq_ignore_ascii_case(b"http") => Some(false),
         _ => None,
     }
 }
@@ -194,16 +199,21 @@ mod tests {
     #[test]
     fn host_and_scheme_are_those_of_the_nearest_proxy() {
         for (value, expected) in [
-            ("example.org", Some("example.org")),
-            ("evil.example, example.org:8443", Some("example.org:8443")),
-            ("[2001:db8::1]:80", Some("[2001:db8::1]:80")),
-            ("user@example.org", None),
-            ("example.org/path", None),
-            ("a b", None),
+            ("example.org", Some(Ok("example.org"))),
+            ("evil.example, example.org:8443", Some(Ok("example.org:8443"))),
+            ("a*b, [2001:db8::1]:80", Some(Ok("[2001:db8::1]:80"))),
+            ("user@example.org", Some(Err(InvalidHost))),
+            ("example.org/path", Some(Err(InvalidHost))),
+            ("a b", Some(Err(InvalidHost))),
+            ("a*b", Some(Err(InvalidHost))),
+            ("*", Some(Err(InvalidHost))),
+            (":80", Some(Err(InvalidHost))),
+            ("a:99999", Some(Err(InvalidHost))),
             ("", None),
         ] {
             let read = read_from("10.0.0.1", &[("x-forwarded-host", value)]);
-            assert_eq!(read.host.as_deref(), expected, "{value}");
+            let host = read.host.as_ref().map(|host| host.as_deref().map_err(|invalid| *invalid));
+            assert_eq!(host, expected, "{value}");
         }
         for (value, expected) in
             [("https", Some(true)), ("HTTP", Some(false)), ("https, http", Some(false)), ("ftp", None)]

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use memchr::{memchr, memchr2_iter, memchr3, memrchr};
+use memchr::{memchr, memchr2, memchr2_iter, memrchr};
 use percent_encoding::percent_decode;
 use smallvec::SmallVec;
 use stockade_net::location::{self, Location};
@@ -25,7 +25,7 @@ type Buffer = SmallVec<[u8; 512]>;
 const DECODINGS: usize = 3;
 
 impl CacheKey {
-    /// `authority` has no user information ([`crate::frontend::head`] checks that). An empty path becomes `/`, and the query
+    /// `authority` passes [`is_host`](super::host::is_host), or the check of a purge. An empty path becomes `/`, and the query
     /// stays as it is, even if empty.
     #[must_use]
     pub fn new(scheme: &str, authority: &str, path_and_query: &str) -> Self {
@@ -124,11 +124,15 @@ impl CacheKey {
 
     fn authority_end(&self) -> usize {
         let start = self.scheme_end() + 3;
-        self.0
-            .as_bytes()
-            .get(start..)
-            .and_then(|rest| memchr3(b'/', b'*', b'?', rest))
-            .map_or(self.0.len(), |at| start + at)
+        let rest = self.0.as_bytes().get(start..).unwrap_or_default();
+        match memchr2(b'/', b'?', rest) {
+            Some(at) if rest[at] == b'/' => start + at,
+            // `OPTIONS *`: the only path without a slash.
+            end => {
+                let end = end.unwrap_or(rest.len());
+                start + if rest[..end].ends_with(b"*") { end - 1 } else { end }
+            }
+        }
     }
 }
 
@@ -331,6 +335,7 @@ mod tests {
             ("http", "Example.Com.", "http://example.com/p?q"),
             ("https", "example.com.:443", "https://example.com/p?q"),
             ("http", ".", "http://./p?q"),
+            ("http", "a*b", "http://a*b/p?q"),
         ] {
             let key = CacheKey::new(scheme, authority, "/p?q");
             assert_eq!(key.as_str(), expected);

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue};
 use crate::{
     config::Config,
     frontend::{ClientNetwork, ConnectionInfo},
-    policy::forwarded::{self, ForwardedRequest},
+    policy::forwarded::{self, ForwardedRequest, InvalidHost},
 };
 
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub struct RequestClient {
     /// Between the client and the first proxy.
     pub is_tls: bool,
     /// `X-Forwarded-Host` of a trusted proxy, which replaces `Host`.
-    pub forwarded_host: Option<String>,
+    pub forwarded_host: Option<Result<String, InvalidHost>>,
     /// `X-Forwarded-For` of requests to the origin.
     pub forwarded_for: HeaderValue,
 }

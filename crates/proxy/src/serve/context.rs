@@ -32,6 +32,7 @@ use crate::{
         hop,
         key::CacheKey,
     },
+    upstream::UpstreamError,
 };
 
 /// Origins and their frameworks take another host, path or scheme from these fields than the cache key has. A client
@@ -243,8 +244,7 @@ impl RequestContext {
     }
 
     /// The request of a load: an unconditional GET for the whole representation.
-    #[must_use]
-    pub fn load_request(&self) -> Request<Empty<Bytes>> {
+    pub fn load_request(&self) -> Result<Request<Empty<Bytes>>, OriginError> {
         let mut headers = self.forward_headers();
         hop::for_load(&mut headers);
         // The body of a GET is not part of the key, so it is not sent.
@@ -254,8 +254,13 @@ impl RequestContext {
         self.origin_request(Method::GET, headers, Empty::new())
     }
 
-    /// A request for the URL of the cache key.
-    pub fn origin_request<B: Body>(&self, method: Method, mut headers: HeaderMap, body: B) -> Request<B> {
+    /// A request for the URL of the cache key. The error is a key whose target cannot be sent.
+    pub fn origin_request<B: Body>(
+        &self,
+        method: Method,
+        mut headers: HeaderMap,
+        body: B,
+    ) -> Result<Request<B>, OriginError> {
         if body.is_end_stream() {
             // An origin that expects a body would take the next request on the connection for it.
             headers.remove(EXPECT);
@@ -266,9 +271,11 @@ impl RequestContext {
         let mut request = Request::new(body);
         *request.method_mut() = method;
         // The key normalises the target; the origin has to see the same spelling.
-        *request.uri_mut() = self.key.path_and_query().parse().unwrap_or_else(|_| Uri::from_static("/"));
+        let target: Result<Uri, _> = self.key.path_and_query().parse();
+        *request.uri_mut() = target
+            .map_err(|error| UpstreamError::Unsendable { reason: format!("the target: {error}").into() })?;
         *request.headers_mut() = headers;
-        request
+        Ok(request)
     }
 
     /// Sends a request to the route's origin; records its time for metrics, and its result for the log.

@@ -170,7 +170,7 @@ pub const TARGETS: [HeaderName; 1] = [HeaderName::from_static("cdn-cache-control
 
 impl OriginFetch {
     async fn send(&self, conditions: &HeaderMap) -> Result<(SystemTime, Response<FetchedBody>), OriginError> {
-        let mut request = self.context.load_request();
+        let mut request = self.context.load_request()?;
         request.headers_mut().extend(conditions.clone());
         let started = system_now();
         let mut response = self.context.send(request).await?;

@@ -64,7 +64,10 @@ pub async fn forward_admitted<B: RequestBody>(
     verdict: BreakerVerdict,
 ) -> Reply {
     let request = context.origin_request(context.method.clone(), context.forward_headers(), body);
-    let result = context.send(request).await;
+    let result = match request {
+        Ok(request) => context.send(request).await,
+        Err(error) => Err(error),
+    };
     if let BreakerVerdict::Admitted(permit) = verdict {
         permit.record_result(result.as_ref().is_ok_and(|response| !is_failure(response.status())));
     }

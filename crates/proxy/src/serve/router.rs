@@ -22,6 +22,7 @@ use crate::{
     policy::{
         conditional::has_validator,
         directives::ResponseDirectives,
+        forwarded::InvalidHost,
         freshness::{Basis, Freshness, Heuristics},
         key::CacheKey,
     },
@@ -186,6 +187,8 @@ pub enum RoutingError {
     UnknownHost,
     #[error("no route has this path")]
     NoRoute,
+    #[error(transparent)]
+    InvalidHost(#[from] InvalidHost),
 }
 
 impl RoutingError {
@@ -194,6 +197,7 @@ impl RoutingError {
         match self {
             Self::UnknownHost => StatusCode::MISDIRECTED_REQUEST,
             Self::NoRoute => StatusCode::NOT_FOUND,
+            Self::InvalidHost(_) => StatusCode::BAD_REQUEST,
         }
     }
 }
@@ -256,12 +260,19 @@ impl Router {
         client: &RequestClient,
     ) -> (CacheKey, Result<Arc<Route>, RoutingError>) {
         let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
-        let own = || head.uri.authority().map(Authority::as_str).or(host).unwrap_or_default();
-        let authority = client.forwarded_host.as_deref().unwrap_or_else(own);
+        let own = head.uri.authority().map(Authority::as_str).or(host).unwrap_or_default();
+        let (authority, validity) = match &client.forwarded_host {
+            None => (own, Ok(())),
+            Some(Ok(forwarded)) => (forwarded.as_str(), Ok(())),
+            Some(Err(invalid)) => (own, Err(*invalid)),
+        };
         let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
         let scheme = if client.is_tls { "https" } else { "http" };
         // Routes match the normalised path, which is also what the origin is sent.
         let key = CacheKey::new(scheme, authority, target);
+        if let Err(invalid) = validity {
+            return (key, Err(invalid.into()));
+        }
         if !self.config.has_host(authority) {
             return (key, Err(RoutingError::UnknownHost));
         }

@@ -71,6 +71,41 @@ async fn fields_of_other_clients_do_not_count() {
     }
 }
 
+/// The forwarded host has the grammar of `Host`: another one could pass `hosts` and name another host in the key.
+#[tokio::test]
+async fn forwarded_host_is_checked_as_host_is() {
+    let origin = origin().await;
+    let proxy = proxy_with(&origin.url(), &format!("{TRUSTED}hosts = [\"*.example.org\"]\n"), "").await;
+    for host in [
+        "admin.internal*x.example.org",
+        "a*b.example.org",
+        "a!b.example.org",
+        "*",
+        ":80",
+        "a.example.org:99999",
+        "a.example.org:",
+        "user@a.example.org",
+        "a.example.org/path",
+        "a.example.org, \u{e4}.example.org",
+    ] {
+        let fields = ["Host: a.example.org", &format!("X-Forwarded-Host: {host}")];
+        let answer = Client::connect_from(BALANCER, &proxy).await.send("GET", "/a", &fields).await;
+        assert_eq!(answer.status(), 400, "{host}: {}", answer.text());
+    }
+    assert_eq!(origin.count(), 0);
+    // An empty value names no host.
+    let fields = ["Host: a.example.org", "X-Forwarded-Host: "];
+    let answer = Client::connect_from(BALANCER, &proxy).await.send("GET", "/a", &fields).await;
+    assert!(answer.text().contains("\r\nhost: a.example.org\r\n"), "{}", answer.text());
+    let fields = ["Host: cache.internal", "X-Forwarded-Host: evil*, b.example.org:8443"];
+    let answer = Client::connect_from(BALANCER, &proxy).await.send("GET", "/a", &fields).await;
+    assert!(answer.text().contains("\r\nhost: b.example.org:8443\r\n"), "{}", answer.text());
+    // Those of other clients do not count.
+    let fields = ["Host: a.example.org", "X-Forwarded-Host: *"];
+    let answer = Client::connect_from(CLIENT, &proxy).await.send("GET", "/b", &fields).await;
+    assert_eq!(answer.status(), 200);
+}
+
 /// Version 1 and version 2, whose header also says that the client used TLS.
 const HEADERS: [(&[u8], &str, &str); 2] = [
     (b"PROXY TCP4 203.0.113.9 198.51.100.1 56324 80\r\n", "203.0.113.9", "http"),
