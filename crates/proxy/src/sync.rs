@@ -23,6 +23,11 @@ impl<T> Lock<T> {
         explored::before_lock(&self.0);
         Guard { guard: Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)) }
     }
+
+    #[cfg(test)]
+    pub fn is_free(&self) -> bool {
+        self.0.try_lock().is_ok()
+    }
 }
 
 #[cfg(not(test))]

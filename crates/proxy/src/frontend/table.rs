@@ -94,15 +94,28 @@ impl ConnectionTable {
         ConnectionSlot { table: Arc::clone(self), connection: Arc::clone(connection) }
     }
 
-    /// Requests that a connection close for one of `newcomer`, of this thread before those of others: an idle one of a client
-    /// that has more than its share of `connections_max`, one that waits for such a client, or an idle one of any client,
-    /// unless the newcomer has more than its share. False: there is none.
+    /// Requests that a connection close for one of `newcomer`. False: there is none.
     pub(super) fn evict(
         &self,
         thread: usize,
         connections_max: usize,
         newcomer: Option<ClientNetwork>,
     ) -> bool {
+        // No lock is held: a woken connection may run on another thread and take it.
+        let Some((victim, request)) = self.victim(thread, connections_max, newcomer) else { return false };
+        victim.request_close(request);
+        true
+    }
+
+    /// Of this thread before those of others: an idle connection of a client that has more than its share of
+    /// `connections_max`, or one that waits for such a client. Then, unless the newcomer has more than its share: an idle one
+    /// of any client.
+    fn victim(
+        &self,
+        thread: usize,
+        connections_max: usize,
+        newcomer: Option<ClientNetwork>,
+    ) -> Option<(Arc<ConnectionState>, CloseRequest)> {
         let (others, from) = self.threads.split_at(thread);
         let clients = self.clients();
         let is_greedy =
@@ -116,18 +129,18 @@ impl ConnectionTable {
         let idle = |connection: &ConnectionState| connection.evictable_since();
         let idle_of_greedy =
             |connection: &ConnectionState| idle(connection).filter(|_| of_greedy(connection));
-        let waiting =
+        let waiting_of_greedy =
             |connection: &ConnectionState| connection.waiting_since().filter(|_| of_greedy(connection));
-        let victim = find(&idle_of_greedy)
-            .map(|victim| (victim, CloseRequest::Graceful))
-            .or_else(|| Some((find(&waiting)?, CloseRequest::Immediate)))
-            .or_else(|| {
-                let is_newcomer_greedy = newcomer.is_some_and(is_greedy);
-                Some((find(&idle).filter(|_| !is_newcomer_greedy)?, CloseRequest::Graceful))
-            });
-        let Some((victim, request)) = victim else { return false };
-        victim.request_close(request);
-        true
+        if let Some(victim) = find(&idle_of_greedy) {
+            return Some((victim, CloseRequest::Graceful));
+        }
+        if let Some(victim) = find(&waiting_of_greedy) {
+            return Some((victim, CloseRequest::Immediate));
+        }
+        if newcomer.is_some_and(is_greedy) {
+            return None;
+        }
+        find(&idle).map(|victim| (victim, CloseRequest::Graceful))
     }
 }
 
@@ -210,3 +223,45 @@ impl Drop for ConnectionSlot {
 
 #[cfg(test)]
 mod explored;
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::AtomicBool,
+        task::{Wake, Waker},
+    };
+
+    use stockade_model::time::Live;
+
+    use super::*;
+    use crate::frontend::{FrontendSettings, counts::ThreadCounters, state::ThreadContext};
+
+    struct LockProbe {
+        table: Arc<ConnectionTable>,
+        was_free: AtomicBool,
+    }
+
+    impl Wake for LockProbe {
+        fn wake(self: Arc<Self>) {
+            let is_free = self.table.clients.is_free() && self.table.thread(0).list.is_free();
+            self.was_free.store(is_free, Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn waker_of_an_evicted_connection_is_called_without_locks() {
+        let table = Arc::new(ConnectionTable::new(1));
+        let thread = Arc::new(ThreadContext {
+            number: 0,
+            settings: Arc::new(FrontendSettings::default()),
+            time: Live::new(),
+            counters: Arc::new(ThreadCounters::default()),
+        });
+        let connection = ConnectionState::new(thread);
+        let slot = table.insert(&connection);
+        let probe = Arc::new(LockProbe { table: Arc::clone(&table), was_free: AtomicBool::new(false) });
+        connection.register_waker(&Waker::from(Arc::clone(&probe)));
+        assert!(table.evict(0, 1, None));
+        assert!(probe.was_free.load(Relaxed));
+        drop(slot);
+    }
+}
