@@ -14,7 +14,8 @@
 //! sample, as in nginx; a connection that has not begun its first request counts as idle. The order of replacement:
 //! 1. an idle connection of a client with more than an eighth of all connections;
 //! 2. a connection that waits for such a client: for the rest of a head, or until it reads;
-//! 3. an idle connection of any client, unless the new one belongs to such a client.
+//! 3. an idle connection of any client, unless the new one belongs to such a client;
+//! 4. with the same exception, a connection that waits for a trusted proxy.
 //!
 //! If there is none, a new plain connection gets a 503 and a new encrypted one is closed. When file descriptors run out,
 //! connections are closed in the same order, and the thread pauses before it accepts again.

@@ -109,7 +109,7 @@ impl ConnectionTable {
 
     /// Of this thread before those of others: an idle connection of a client that has more than its share of
     /// `connections_max`, or one that waits for such a client. Then, unless the newcomer has more than its share: an idle one
-    /// of any client.
+    /// of any client, or one that waits for a trusted proxy.
     fn victim(
         &self,
         thread: usize,
@@ -122,6 +122,7 @@ impl ConnectionTable {
             |client| clients.get(&client).is_some_and(|count| *count > connections_max / GREEDY_SHARE);
         let of_greedy =
             |connection: &ConnectionState| connection.client.get().is_some_and(|client| is_greedy(*client));
+        let of_no_client = |connection: &ConnectionState| connection.client.get().is_none();
         let find = |since: &dyn Fn(&ConnectionState) -> Option<Time>| {
             from.iter().chain(others).find_map(|thread| thread.list().longest_since(since))
         };
@@ -129,8 +130,11 @@ impl ConnectionTable {
         let idle = |connection: &ConnectionState| connection.evictable_since();
         let idle_of_greedy =
             |connection: &ConnectionState| idle(connection).filter(|_| of_greedy(connection));
+        let waiting = |connection: &ConnectionState| connection.waiting_since();
         let waiting_of_greedy =
-            |connection: &ConnectionState| connection.waiting_since().filter(|_| of_greedy(connection));
+            |connection: &ConnectionState| waiting(connection).filter(|_| of_greedy(connection));
+        let waiting_of_no_client =
+            |connection: &ConnectionState| waiting(connection).filter(|_| of_no_client(connection));
         if let Some(victim) = find(&idle_of_greedy) {
             return Some((victim, CloseRequest::Graceful));
         }
@@ -140,7 +144,10 @@ impl ConnectionTable {
         if newcomer.is_some_and(is_greedy) {
             return None;
         }
-        find(&idle).map(|victim| (victim, CloseRequest::Graceful))
+        if let Some(victim) = find(&idle) {
+            return Some((victim, CloseRequest::Graceful));
+        }
+        find(&waiting_of_no_client).map(|victim| (victim, CloseRequest::Immediate))
     }
 }
 

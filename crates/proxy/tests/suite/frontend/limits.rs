@@ -2,11 +2,14 @@
 
 use std::{io::Read, net::TcpStream, time::Duration};
 
-use stockade_proxy::frontend::{CloseReason, Frontend, FrontendSettings};
+use stockade_proxy::{
+    frontend::{CloseReason, Frontend, FrontendSettings},
+    policy::forwarded::TrustedNetwork,
+};
 
 use crate::frontend::support::{
-    SHORT, TestHandler, connect, raise_descriptor_limit, read_response, read_to_close, send, start, status,
-    wait_for_counts,
+    SHORT, TestHandler, connect, exchange, raise_descriptor_limit, read_response, read_to_close, send, start,
+    status, wait_for_counts,
 };
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -147,4 +150,24 @@ fn a_thousand_silent_connections_are_evicted() {
     open_idle(&frontend);
     assert_eq!((frontend.counts().refused, frontend.counts().evicted), (0, 901));
     drop(silent);
+}
+
+/// A load balancer that has all connections loses those that stall.
+#[test]
+fn stalled_connection_of_a_trusted_proxy_is_evicted() {
+    let balancer: TrustedNetwork = "127.0.0.1".parse().expect("a network");
+    let (frontend, _) = start(FrontendSettings {
+        connections_max: 3,
+        trusted_proxies: [balancer].into_iter().collect(),
+        ..FrontendSettings::default()
+    });
+    let mut stalled: Vec<_> = (0..3).map(|_| connect(frontend.addresses()[0])).collect();
+    for tcp in &mut stalled {
+        send(tcp, b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    wait_for_counts(&frontend, |counts| counts.in_flight == 3);
+    // Refused until a response stalls.
+    let last = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    wait_for_counts(&frontend, |_| status(&exchange(frontend.addresses()[0], last)) == "200");
+    assert_eq!(frontend.counts().evicted, 1);
 }
