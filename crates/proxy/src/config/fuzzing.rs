@@ -35,7 +35,7 @@ pub fn check(data: &[u8]) {
     let shown = config.shown();
     let text = serde_json::to_string(&shown).expect("it is JSON");
     assert_eq!(serde_json::from_str::<serde_json::Value>(&text).expect("it is JSON"), shown);
-    assert!(!config.listen.is_empty() && !config.origins.is_empty());
+    assert!(config.listen.len() + config.listen_proxy_protocol.len() > 0 && !config.origins.is_empty());
     for route in &config.routes {
         assert!(route.origin < config.origins.len(), "{}", route.name);
         let _ = route.cache_target("/a?b=1&utm_x=2");
