@@ -27,7 +27,7 @@ use super::{
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(JsonSchema), schemars(rename = "stockade.toml", inline))]
 pub(super) struct ConfigFile {
-    /// Addresses to listen on, with ports. Default: 127.0.0.1:8080.
+    /// Addresses to listen on, with ports. Default: 127.0.0.1:8080; with `listen_proxy_protocol` none.
     #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub(super) listen: Option<Spanned<Vec<Spanned<String>>>>,
     /// Addresses where each connection begins with a header of the PROXY protocol, version 1 or 2; needs `trusted_proxies`.

@@ -187,18 +187,16 @@ fn listen(
             ),
         });
     }
-    match plain {
-        None => listen.push(LISTEN.parse().expect("a valid address")),
-        Some(list) if listen.is_empty() && listen_proxy_protocol.is_empty() => {
+    if listen.is_empty() && listen_proxy_protocol.is_empty() {
+        if let Some(list) = plain {
             return Err(TomlError::new("write at least one address", Some(list.span())));
         }
-        Some(_) => {}
+        listen.push(LISTEN.parse().expect("a valid address"));
     }
     let mut known = HashSet::new();
     let lists = [plain, with_header].into_iter().flatten().map(Spanned::get_ref);
     let spans = lists.flatten().map(Spanned::span);
-    let written = listen.iter().filter(|_| plain.is_some()).chain(&listen_proxy_protocol);
-    for (address, span) in written.zip(spans) {
+    for (address, span) in listen.iter().chain(&listen_proxy_protocol).zip(spans) {
         if address.port() != 0 && !known.insert(*address) {
             return Err(TomlError::new(format!("{address} is listed twice"), Some(span)));
         }

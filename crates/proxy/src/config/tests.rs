@@ -242,7 +242,36 @@ fn invalid_settings_are_shown_with_help() {
             "",
         ),
         (with("listen = [\"[::]:80\", \"[::]:80\"]"), "[::]:80 is listed twice", "\"[::]:80\"", ""),
+        (with("listen_proxy_protocol = []\nlisten = []"), "write at least one address", "[]", ""),
+        (
+            with(
+                "trusted_proxies = [\"::1\"]\nlisten = [\"[::]:80\"]\nlisten_proxy_protocol = [\"[::]:80\"]",
+            ),
+            "[::]:80 is listed twice",
+            "\"[::]:80\"",
+            "",
+        ),
     ]);
+}
+
+#[test]
+fn only_listed_addresses_are_listened_on() {
+    let trusted = "trusted_proxies = [\"10.0.0.0/8\"]\n";
+    let default = "127.0.0.1:8080";
+    for (lines, plain, with_header) in [
+        ("", Some(default), None),
+        ("listen_proxy_protocol = []", Some(default), None),
+        // No second listener that nobody asked for.
+        ("listen_proxy_protocol = [\"[::]:81\"]", None, Some("[::]:81")),
+        ("listen_proxy_protocol = [\"127.0.0.1:8080\"]", None, Some(default)),
+        ("listen = []\nlisten_proxy_protocol = [\"[::]:81\"]", None, Some("[::]:81")),
+        ("listen = [\"[::]:80\"]\nlisten_proxy_protocol = [\"[::]:81\"]", Some("[::]:80"), Some("[::]:81")),
+    ] {
+        let config = read(&with(&format!("{trusted}{lines}")));
+        let text = |list: &[SocketAddr]| list.first().map(ToString::to_string);
+        assert_eq!(text(&config.listen).as_deref(), plain, "{lines}");
+        assert_eq!(text(&config.listen_proxy_protocol).as_deref(), with_header, "{lines}");
+    }
 }
 
 #[test]
