@@ -44,7 +44,9 @@ use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use stockade_cache::Limit;
 
-use crate::{frontend::ClientPrefix, policy::forwarded::TrustedProxies, serve::client_rates::ClientRate};
+use crate::{
+    frontend::ClientPrefix, policy::forwarded::TrustedProxies, serve::client_rates::ClientRateBound,
+};
 
 pub use self::{
     diff::{Change, diff},
@@ -183,7 +185,7 @@ pub struct ClientBounds {
     /// Concurrent, of one client.
     pub connections_per_client: usize,
     /// `None`: unlimited.
-    pub client_rate: Option<ClientRate>,
+    pub client_rate: Option<ClientRateBound>,
     /// The bits of an address that identify a client.
     pub client_prefix: ClientPrefix,
     /// Concurrent, of one HTTP/2 connection.

@@ -60,7 +60,7 @@ use stockade_model::{outcome::Outcome, seed::Seed, time::Runtime};
 
 use self::{
     client::RequestClient,
-    client_rates::ClientRates,
+    client_rates::ClientRateLimiter,
     context::RequestContext,
     entry_codec::EntryCodec,
     lookup::{serve_get, serve_head, try_hit},
@@ -90,7 +90,7 @@ pub struct Proxy {
     router: Arc<ArcSwap<Router>>,
     cache: ResponseCache,
     runtime: LocalRuntime,
-    rates: Arc<ClientRates>,
+    rates: Arc<ClientRateLimiter>,
     /// Requests beyond the rate of their client.
     rate_refusals: Arc<AtomicU64>,
     log: Option<AccessLogger>,

@@ -35,7 +35,7 @@ use super::{
 use crate::{
     frontend::ClientPrefix,
     policy::forwarded::{TrustedNetwork, TrustedProxies},
-    serve::client_rates::ClientRate,
+    serve::client_rates::ClientRateBound,
 };
 
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -410,7 +410,7 @@ fn bounds(table: &BoundsSection) -> Result<ClientBounds, TomlError> {
         body_bytes: body.as_ref().map_or(default.body_bytes, |size| size.0.0),
         connections,
         connections_per_client: connections_per_client.map_or(connections, |count| count.0),
-        client_rate: rate.map(|rate| ClientRate::new(rate, burst)),
+        client_rate: rate.map(|rate| ClientRateBound::new(rate, burst)),
         client_prefix: ClientPrefix {
             ipv4_bits: client_prefix.ipv4.map_or(default.client_prefix.ipv4_bits, |count| bits(count.0)),
             ipv6_bits: client_prefix.ipv6.map_or(default.client_prefix.ipv6_bits, |count| bits(count.0)),
