@@ -56,6 +56,9 @@ pub(super) async fn receive(tcp: &TcpStream) -> io::Result<Option<ProxiedConnect
 fn discard(tcp: &TcpStream, mut header: &mut [u8]) -> io::Result<()> {
     while !header.is_empty() {
         let read = tcp.try_read(header)?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         header = &mut header[read..];
     }
     Ok(())
@@ -134,6 +137,17 @@ mod tests {
         ] {
             assert!(parse(bytes).is_err(), "{:?}", bytes.escape_ascii().to_string());
         }
+    }
+
+    #[tokio::test]
+    async fn header_that_is_gone_is_an_error() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        drop(TcpStream::connect(address).await.expect("it listens"));
+        let (tcp, _) = listener.accept().await.expect("a connection");
+        tcp.readable().await.expect("the end of the connection");
+        let error = discard(&tcp, &mut [0; 4]).expect_err("no byte is left");
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 
     proptest! {
