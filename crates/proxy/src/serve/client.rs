@@ -29,6 +29,8 @@ impl RequestClient {
     #[must_use]
     pub fn new(headers: &HeaderMap, connection: ConnectionInfo, config: &Config) -> Self {
         let ConnectionInfo { remote, is_tls, .. } = connection;
+        // A socket for both protocols has IPv4 addresses in IPv6.
+        let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
         let trusted = &config.trusted_proxies;
         let network = |address| ClientNetwork::of(address, config.bounds.client_prefix);
         if !trusted.contains(remote.ip()) {

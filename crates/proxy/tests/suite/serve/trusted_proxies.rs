@@ -141,6 +141,11 @@ async fn proxy_protocol_names_the_client() {
             assert!(more.text().contains(&expected));
         }
     }
+    // An IPv4 address has one spelling.
+    let mut client = connect_proxied(BALANCER, &proxy).await;
+    client.write(b"PROXY TCP6 ::ffff:203.0.113.9 ::1 56324 80\r\n").await;
+    let answer = client.send("GET", "/mapped", &[]).await;
+    assert!(answer.text().contains("\r\nx-forwarded-for: 203.0.113.9\r\n"), "{}", answer.text());
     // A health check of the load balancer itself.
     let mut client = connect_proxied(BALANCER, &proxy).await;
     client.write(b"PROXY UNKNOWN\r\n").await;
