@@ -85,10 +85,14 @@ fn check_target<B>(request: &Request<B>) -> Result<(), Rejection> {
 }
 
 /// Rejects an `https` target over a connection without TLS (RFC 9110, 4.2.2 and 7.4). In HTTP/2 each request has a
-/// scheme, and a terminator of TLS may pass its own on.
-pub(super) fn check_scheme<B>(request: &Request<B>, is_tls: bool) -> Result<(), Rejection> {
+/// scheme, and a terminator of TLS may pass its own on, in HTTP/1 if it is a trusted proxy.
+pub(super) fn check_scheme<B>(
+    request: &Request<B>,
+    is_tls: bool,
+    is_trusted_proxy: impl FnOnce() -> bool,
+) -> Result<(), Rejection> {
     let is_https = request.uri().scheme() == Some(&http::uri::Scheme::HTTPS);
-    if is_https && !is_tls && request.version() < Version::HTTP_2 {
+    if is_https && !is_tls && request.version() < Version::HTTP_2 && !is_trusted_proxy() {
         let reason = "an https target needs a connection with TLS";
         return Err(Rejection::new(StatusCode::MISDIRECTED_REQUEST, reason));
     }

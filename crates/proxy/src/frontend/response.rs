@@ -27,7 +27,7 @@ use super::{
     counts::increment,
     handler::{Handler, HandlerResponse, PendingHandler, ResponseRecord, SentBody},
     head::{self, Rejection},
-    state::{ConnectionContext, RequestGuard},
+    state::{ConnectionContext, ConnectionInfo, RequestGuard},
 };
 
 pin_project! {
@@ -102,9 +102,11 @@ pub(super) fn respond<H: Handler>(
 ) -> ResponseFuture<H::Body, H::Record> {
     let thread = &connection.state.thread;
     let scanned = if guard.stream.is_some() { Ok(()) } else { connection.state.check_scanned(number) };
+    let ConnectionInfo { remote, is_tls, .. } = connection.info;
+    let is_trusted_proxy = || thread.settings.trusted_proxies.contains(remote.ip());
     let checked = scanned
         .and_then(|()| head::check(&request, thread.settings.headers_max))
-        .and_then(|()| head::check_scheme(&request, connection.info.is_tls));
+        .and_then(|()| head::check_scheme(&request, is_tls, is_trusted_proxy));
     if let Err(rejection) = checked {
         increment(&thread.counters.malformed);
         return ResponseFuture::Ready(Some(reject(rejection, request.version(), guard)));

@@ -106,6 +106,17 @@ async fn forwarded_host_is_checked_as_host_is() {
     assert_eq!(answer.status(), 200);
 }
 
+#[tokio::test]
+async fn https_target_of_a_trusted_proxy_needs_no_tls() {
+    let origin = origin().await;
+    let proxy = proxy_with(&origin.url(), TRUSTED, "").await;
+    let fields = ["Host: example.org", "X-Forwarded-Proto: https"];
+    for (address, status) in [(BALANCER, 200), (CLIENT, 421)] {
+        let mut client = Client::connect_from(address, &proxy).await;
+        assert_eq!(client.send("GET", "https://example.org/a", &fields).await.status(), status);
+    }
+}
+
 /// Version 1 and version 2, whose header also says that the client used TLS.
 const HEADERS: [(&[u8], &str, &str); 2] = [
     (b"PROXY TCP4 203.0.113.9 198.51.100.1 56324 80\r\n", "203.0.113.9", "http"),
