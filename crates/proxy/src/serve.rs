@@ -289,8 +289,7 @@ fn too_many_requests(wait: Duration) -> Reply {
 
 /// A reply without a lookup.
 fn refusal(status: StatusCode, text: &str) -> Reply {
-    let forwarded = CacheStatus::forwarded(Outcome::Error, Forward::Bypass);
-    Reply::text(status, text, CacheStatus { forward: None, ..forwarded })
+    Reply::text(status, text, CacheStatus::unforwarded(Outcome::Error))
 }
 
 async fn serve(
@@ -300,12 +299,10 @@ async fn serve(
     router: &Arc<ArcSwap<Router>>,
 ) -> Reply {
     if context.is_loop() {
-        let cache_status = CacheStatus::forwarded(Outcome::Error, Forward::Bypass);
-        return Reply::text(StatusCode::LOOP_DETECTED, "this request has been here before", cache_status);
+        return refusal(StatusCode::LOOP_DETECTED, "this request has been here before");
     }
     if context.method == Method::OPTIONS && hop::forwards_left(&context.headers) == Some(0) {
-        let cache_status =
-            CacheStatus { forward: None, ..CacheStatus::forwarded(Outcome::Bypass, Forward::Method) };
+        let cache_status = CacheStatus::unforwarded(Outcome::Bypass);
         return Reply::text(StatusCode::OK, "the request may not be forwarded", cache_status);
     }
     match context.method {

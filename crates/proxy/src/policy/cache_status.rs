@@ -75,6 +75,12 @@ impl CacheStatus {
         Self { outcome, forward: Some(forward), forward_status: None, ttl_s: None, stored: false }
     }
 
+    /// A reply of the proxy's own, without a lookup or a request to the origin.
+    #[must_use]
+    pub const fn unforwarded(outcome: Outcome) -> Self {
+        Self { outcome, forward: None, forward_status: None, ttl_s: None, stored: false }
+    }
+
     /// One member of the field's list. One allocation.
     #[must_use]
     pub fn value(&self) -> HeaderValue {
@@ -180,10 +186,7 @@ mod tests {
             ),
             (CacheStatus::forwarded(Outcome::Bypass, Forward::Method), "stockade; fwd=method; detail=bypass"),
             (CacheStatus::forwarded(Outcome::Bypass, Forward::Bypass), "stockade; fwd=bypass; detail=bypass"),
-            (
-                CacheStatus { forward: None, ..CacheStatus::forwarded(Outcome::Error, Forward::Stale) },
-                "stockade; detail=error",
-            ),
+            (CacheStatus::unforwarded(Outcome::Error), "stockade; detail=error"),
         ] {
             assert_eq!(status.value(), expected);
         }

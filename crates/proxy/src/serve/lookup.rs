@@ -303,8 +303,7 @@ async fn reply_or_forward(context: &Arc<RequestContext>, selected: &SelectedResp
 
 /// The reply to `only-if-cached`.
 fn not_stored() -> Reply {
-    let forwarded = CacheStatus::forwarded(Outcome::Error, Forward::UriMiss);
-    let cache_status = CacheStatus { forward: None, ..forwarded };
+    let cache_status = CacheStatus::unforwarded(Outcome::Error);
     Reply::text(StatusCode::GATEWAY_TIMEOUT, "it is not stored here", cache_status)
 }
 

@@ -78,7 +78,7 @@ impl Reply {
     #[must_use]
     pub fn error(context: &RequestContext, error: &Error, forward: Forward) -> Self {
         let forwarded = CacheStatus::forwarded(Outcome::Error, forward);
-        let not_forwarded = CacheStatus { forward: None, ..forwarded };
+        let not_forwarded = CacheStatus::unforwarded(Outcome::Error);
         let (status, cache_status) = match error {
             Error::Load(failure) => match failure.downcast_ref::<OriginFailure>() {
                 Some(OriginFailure::Response(stored)) => {

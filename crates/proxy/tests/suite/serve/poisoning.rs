@@ -370,12 +370,26 @@ async fn unread_upload_is_not_buffered() {
 async fn options_is_forwarded_as_often_as_it_may() {
     let origin = echo().await;
     let proxy = proxy(&origin).await;
-    assert_eq!(send(&proxy, "OPTIONS", "/", &["Max-Forwards: 0"]).await.status(), 200);
+    let last = send(&proxy, "OPTIONS", "/", &["Max-Forwards: 0"]).await;
+    assert_eq!((last.status(), last.field("cache-status")), (200, Some("stockade; detail=bypass")));
     assert_eq!(origin.count(), 0, "the proxy is the last recipient");
     send(&proxy, "OPTIONS", "/", &["Max-Forwards: 2"]).await;
     assert_eq!(origin.requests()[0].field("max-forwards"), Some("1"));
     send(&proxy, "OPTIONS", "/", &["Max-Forwards: x"]).await;
     assert_eq!(origin.requests()[1].field("max-forwards"), Some("x"));
+}
+
+#[tokio::test]
+async fn request_that_has_been_here_is_not_forwarded() {
+    let origin = echo().await;
+    let proxy = proxy(&origin).await;
+    get(&proxy, "/").await;
+    let via = format!("Via: {}", origin.requests()[0].field("via").expect("the path of the request"));
+    for method in ["GET", "HEAD", "POST"] {
+        let refused = send(&proxy, method, "/", &[&via]).await;
+        assert_eq!((refused.status(), refused.field("cache-status")), (508, Some("stockade; detail=error")));
+    }
+    assert_eq!(origin.count(), 1);
 }
 
 /// Origins that send these mean a private response.
