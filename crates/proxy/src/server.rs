@@ -191,6 +191,7 @@ impl Control for AdminControl {
             connections: counts.open,
             connections_accepted: counts.connections,
             connections_refused: counts.refused,
+            proxy_protocol_refused: counts.proxy_protocol_refused,
             requests_refused: state.proxy.rate_refusals(),
             requests_in_flight: counts.in_flight,
             resident_bytes: own_resident_bytes(),

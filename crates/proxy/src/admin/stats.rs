@@ -27,6 +27,8 @@ snapshot! {
         connections_accepted: u64 = counter "stockade_connections_accepted_total",
         /// Connections of clients that were refused at the limit.
         connections_refused: u64 = counter "stockade_connections_refused_total",
+        /// Connections to `listen_proxy_protocol` that were not from a trusted proxy, or began with no valid header.
+        proxy_protocol_refused: u64 = counter "stockade_proxy_protocol_refused_total",
         /// Requests beyond the rate of their client, refused with 429.
         requests_refused: u64 = counter "stockade_requests_refused_total",
         /// Requests in flight now.

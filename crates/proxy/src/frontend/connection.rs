@@ -78,7 +78,13 @@ pub(super) async fn serve_proxied<H: Handler>(
             .await;
     let ServeOutcome::Completed(received) = received else { return };
     let is_refused = match received {
-        Err(_) => true,
+        Err(error) => {
+            // Others have closed the connection, as health checks over TCP do.
+            if error.kind() == io::ErrorKind::InvalidData {
+                increment(&state.thread.counters.proxy_protocol_refused);
+            }
+            return;
+        }
         Ok(None) => false,
         Ok(Some(ProxiedConnection { client, local, is_tls })) => {
             let is_tls = is_tls || connection.info.is_tls;

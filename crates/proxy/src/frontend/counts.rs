@@ -12,9 +12,10 @@ pub struct FrontendCounts {
     pub open: u64,
     /// Accepted connections, refused ones included.
     pub connections: u64,
-    /// Connections beyond the limit of all connections (if none could be closed) or of one client; and connections without
-    /// a valid header of the PROXY protocol, or not from a trusted proxy, where a header is required.
+    /// Connections beyond the limit of all connections (if none could be closed) or of one client.
     pub refused: u64,
+    /// Connections at an address for the PROXY protocol that are not from a trusted proxy, or begin with no valid header.
+    pub proxy_protocol_refused: u64,
     /// Connections that were closed in favour of new ones: idle, or waiting for a client with too many.
     pub evicted: u64,
     /// Failed accepts, for want of file descriptors or memory.
@@ -85,6 +86,7 @@ pub(super) struct ThreadCounters {
     pub(super) connections: AtomicU64,
     pub(super) connections_ended: AtomicU64,
     pub(super) refused: AtomicU64,
+    pub(super) proxy_protocol_refused: AtomicU64,
     pub(super) evicted: AtomicU64,
     pub(super) accept_failures: AtomicU64,
     pub(super) tls_failures: AtomicU64,
@@ -107,6 +109,7 @@ impl ThreadCounters {
         counts.open += connections.saturating_sub(connections_ended);
         counts.connections += connections;
         counts.refused += get(&self.refused);
+        counts.proxy_protocol_refused += get(&self.proxy_protocol_refused);
         counts.evicted += get(&self.evicted);
         counts.accept_failures += get(&self.accept_failures);
         counts.tls_failures += get(&self.tls_failures);

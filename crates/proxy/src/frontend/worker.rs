@@ -135,10 +135,14 @@ impl<H: Handler> FrontendWorker<H> {
         increment(&counters.connections);
         let ListenerKind { is_tls, has_proxy_header } = kind;
         let is_trusted = settings.trusted_proxies.contains(remote.ip());
+        if has_proxy_header && !is_trusted {
+            increment(&counters.proxy_protocol_refused);
+            increment(&counters.connections_ended);
+            return false;
+        }
         let client = (!is_trusted).then(|| ClientNetwork::of(remote.ip(), settings.client_prefix));
         let is_full = table.is_full(settings.connections_max);
-        if has_proxy_header && !is_trusted
-            || client.is_some_and(|client| table.count(client) >= settings.connections_per_client_max)
+        if client.is_some_and(|client| table.count(client) >= settings.connections_per_client_max)
             || is_full && !table.evict(*number, settings.connections_max, client)
         {
             increment(&counters.refused);

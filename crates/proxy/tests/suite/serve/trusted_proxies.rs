@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
+use serde_json::{Value, json};
 use stockade_proxy::server::ProxyServer;
 use tokio::io::{AsyncReadExt, BufReader};
-use tokio::net::TcpSocket;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::serve::support::*;
 
@@ -29,6 +30,14 @@ async fn connect_proxied(address: [u8; 4], proxy: &ProxyServer) -> Client {
 
 async fn is_closed_without_a_byte(mut client: Client) -> bool {
     with_timeout(client.0.read_u8()).await.is_err()
+}
+
+/// The figures of the admin listener.
+async fn stats(proxy: &ProxyServer) -> Value {
+    let tcp = with_timeout(TcpStream::connect(proxy.admin().expect("an address"))).await;
+    let mut admin = Client(BufReader::new(tcp.expect("an open connection")));
+    let answer = admin.send("GET", "/stats", &["Host: localhost"]).await;
+    serde_json::from_str(answer.text()).expect("JSON")
 }
 
 #[tokio::test]
@@ -167,7 +176,7 @@ async fn proxy_protocol_names_the_client() {
 #[tokio::test]
 async fn connections_without_a_valid_header_are_closed() {
     let origin = origin().await;
-    let proxy = proxy_with(&origin.url(), PROXIED, "").await;
+    let proxy = proxy_with(&origin.url(), &format!("{PROXIED}[admin]\nlisten = \"127.0.0.1:0\"\n"), "").await;
     for bytes in [
         &b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"[..],
         b"PROXY TCP4 203.0.113.9 198.51.100.1 56324 66000\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -189,9 +198,11 @@ async fn connections_without_a_valid_header_are_closed() {
     // Only trusted proxies may send a header.
     let mut client = connect_proxied(CLIENT, &proxy).await;
     let _ = tokio::io::AsyncWriteExt::write_all(&mut client.0, HEADERS[0].0).await;
-    let refused = client.head_to("GET").await;
-    assert!(refused.is_err() || refused.is_ok_and(|head| head.status == 503));
+    assert!(is_closed_without_a_byte(client).await);
     assert_eq!(origin.count(), 0);
+    // A client that goes away is not refused: health checks over TCP do that.
+    let stats = stats(&proxy).await;
+    assert_eq!((&stats["proxy_protocol_refused"], &stats["connections_refused"]), (&json!(5), &json!(0)));
 }
 
 #[tokio::test]
