@@ -17,6 +17,9 @@
 //! 3. an idle connection of any client, unless the new one belongs to such a client;
 //! 4. with the same exception, a connection that waits for a trusted proxy.
 //!
+//! Behind the PROXY protocol a connection is admitted before its client is known; if that client has more than an eighth of a
+//! full table, the new connection is closed.
+//!
 //! If there is none, a new plain connection gets a 503 and a new encrypted one is closed. When file descriptors run out,
 //! connections are closed in the same order, and the thread pauses before it accepts again.
 //!

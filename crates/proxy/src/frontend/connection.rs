@@ -90,8 +90,7 @@ pub(super) async fn serve_proxied<H: Handler>(
             let is_tls = is_tls || connection.info.is_tls;
             connection.info = ConnectionInfo { remote: client, local, is_tls };
             !settings.trusted_proxies.contains(client.ip())
-                && slot.set_client(ClientNetwork::of(client.ip(), settings.client_prefix))
-                    > settings.connections_per_client_max
+                && !slot.admit_client(ClientNetwork::of(client.ip(), settings.client_prefix), settings)
         }
     };
     if is_refused {

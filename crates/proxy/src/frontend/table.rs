@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use super::{
     client::ClientNetwork,
     counts::increment,
+    settings::FrontendSettings,
     state::{CloseRequest, ConnectionState},
 };
 use crate::sync::{Guard, Lock};
@@ -22,6 +23,10 @@ use crate::sync::{Guard, Lock};
 const EVICTION_SAMPLE: usize = 64;
 /// A client with more than this part of all connections is greedy, and loses those that wait for it to others' new ones.
 const GREEDY_SHARE: usize = 8;
+
+fn is_greedy(connections: usize, connections_max: usize) -> bool {
+    connections > connections_max / GREEDY_SHARE
+}
 
 #[derive(Debug)]
 pub(super) struct ConnectionTable {
@@ -118,8 +123,7 @@ impl ConnectionTable {
     ) -> Option<(Arc<ConnectionState>, CloseRequest)> {
         let (others, from) = self.threads.split_at(thread);
         let clients = self.clients();
-        let is_greedy =
-            |client| clients.get(&client).is_some_and(|count| *count > connections_max / GREEDY_SHARE);
+        let is_greedy = |client| clients.get(&client).is_some_and(|count| is_greedy(*count, connections_max));
         let of_greedy =
             |connection: &ConnectionState| connection.client.get().is_some_and(|client| is_greedy(*client));
         let of_no_client = |connection: &ConnectionState| connection.client.get().is_none();
@@ -193,6 +197,13 @@ impl ConnectionList {
 }
 
 impl ConnectionSlot {
+    /// Counts a connection as one of `client`, whose name came after its admission. False: it has too many of its own, or
+    /// more than its share of a full table.
+    pub(super) fn admit_client(&self, client: ClientNetwork, settings: &FrontendSettings) -> bool {
+        let (count, max) = (self.set_client(client), settings.connections_max);
+        count <= settings.connections_per_client_max && !(self.table.is_full(max) && is_greedy(count, max))
+    }
+
     /// Counts the connection as one of `client`, once. Returns how many it has now.
     pub(super) fn set_client(&self, client: ClientNetwork) -> usize {
         let mut clients = self.table.clients();
@@ -240,7 +251,7 @@ mod tests {
     use stockade_model::time::Live;
 
     use super::*;
-    use crate::frontend::{FrontendSettings, counts::ThreadCounters, state::ThreadContext};
+    use crate::frontend::{counts::ThreadCounters, state::ThreadContext};
 
     struct LockProbe {
         table: Arc<ConnectionTable>,

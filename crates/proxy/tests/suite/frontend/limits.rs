@@ -1,6 +1,10 @@
 //! The limit on connections.
 
-use std::{io::Read, net::TcpStream, time::Duration};
+use std::{
+    io::Read,
+    net::{Ipv4Addr, TcpStream},
+    time::Duration,
+};
 
 use stockade_proxy::{
     frontend::{CloseReason, Frontend, FrontendSettings},
@@ -170,4 +174,40 @@ fn stalled_connection_of_a_trusted_proxy_is_evicted() {
     let last = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     wait_for_counts(&frontend, |_| status(&exchange(frontend.addresses()[0], last)) == "200");
     assert_eq!(frontend.counts().evicted, 1);
+}
+
+/// Whose connection it is shows only after its admission, for which another one was closed.
+#[test]
+fn greedy_client_behind_a_load_balancer_evicts_no_others() {
+    let balancer: TrustedNetwork = "127.0.0.1".parse().expect("a network");
+    let (frontend, handler) = start(FrontendSettings {
+        connections_max: 16,
+        listen_proxy_protocol: vec![(Ipv4Addr::LOCALHOST, 0).into()],
+        trusted_proxies: [balancer].into_iter().collect(),
+        ..FrontendSettings::default()
+    });
+    let open_for = |network: usize, request: &[u8]| {
+        let mut tcp = connect(frontend.addresses()[1]);
+        let header = format!("PROXY TCP4 203.0.{network}.9 198.51.100.1 1 2\r\n");
+        send(&mut tcp, &[header.as_bytes(), request].concat());
+        tcp
+    };
+    let mut others: Vec<_> = (0..13).map(|network| open_for(network, GET)).collect();
+    for tcp in &mut others {
+        assert_eq!(read_response(tcp).1, "hello");
+    }
+    let mut greedy = Vec::new();
+    for number in 1..=8 {
+        greedy.push(open_for(100, GET_HELD));
+        wait_for_counts(&frontend, |counts| counts.in_flight + counts.refused == number);
+    }
+    // The third one would fill the table, and is more than an eighth of it.
+    let counts = frontend.counts();
+    assert_eq!((counts.in_flight, counts.refused, counts.evicted), (2, 6, 0));
+    let mut last = open_for(101, GET);
+    assert_eq!(read_response(&mut last).1, "hello");
+    for tcp in &mut others {
+        get(tcp);
+    }
+    handler.release(2);
 }
