@@ -163,6 +163,8 @@ fn drain_keeps_tasks_of_threads_without_requests() {
         others.push(tcp);
     };
     drop(others);
+    // A client may have its response before the request is counted as ended.
+    wait_for_counts(&frontend, |counts| counts.in_flight == 0);
     send(&mut of_second, GET_HELD);
     wait_for_counts(&frontend, |counts| counts.in_flight == 1);
     let drained = thread::spawn(|| frontend.drain());
