@@ -76,8 +76,13 @@ enum LookupPlan {
     NotStored,
 }
 
+/// Why a request without a stored response is forwarded.
+fn miss_reason(entry_key: &EntryKey) -> Forward {
+    if entry_key.variant.is_some() { Forward::VaryMiss } else { Forward::UriMiss }
+}
+
 fn plan_lookup(context: &RequestContext, entry_key: &EntryKey) -> LookupPlan {
-    let miss = if entry_key.variant.is_some() { Forward::VaryMiss } else { Forward::UriMiss };
+    let miss = miss_reason(entry_key);
     let directives = &context.directives;
     if directives.is_empty() {
         return LookupPlan::Cache(CacheMode::Default, miss);
@@ -189,7 +194,9 @@ pub async fn serve_get(context: &Arc<RequestContext>, runtime: &LocalRuntime) ->
         }
         entry_key.variant = Some(Arc::new(stored.vary.selecting(&context.headers)));
     }
-    Box::pin(load_uncoalesced(context, entry_key, Forward::VaryMiss)).await
+    // Too many variants, elections or purges.
+    let forward = miss_reason(&entry_key);
+    Box::pin(load_uncoalesced(context, entry_key, forward)).await
 }
 
 /// True for errors that another request for the same URL may not get. 404 and 410 are about the URL.
