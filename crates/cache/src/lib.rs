@@ -172,7 +172,7 @@ pub use answer::{Answer, Reason};
 pub use breaker::{Breaker, BreakerState};
 pub use builder::Builder;
 pub use cache::{Cache, CallPermit, Insertion};
-pub use engine::loader::{CacheMode, LoadedValue, Remainder, RequestOptions};
+pub use engine::loader::{CacheMode, LoadedValue, Remainder, RequestOptions, WithoutSource};
 pub use error::{Error, InvalidStrategy};
 pub use freshness::{Lifespan, Refresh};
 #[cfg(feature = "tower")]

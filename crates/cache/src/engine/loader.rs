@@ -55,7 +55,13 @@ pub struct LoadedValue<K: Hash + Eq + Clone, V: Clone> {
 /// Resolves to the complete value of a load and the bytes reserved for it.
 pub type Remainder<K, V> = Pin<Box<dyn Future<Output = Result<(V, Reservation<K, V>), BoxError>> + Send>>;
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The error of a load that tells nothing about its source, for instance that this process has no file descriptors
+/// left. The breaker does not count the load. Requests receive the inner error.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct WithoutSource(pub BoxError);
 
 impl<K: Hash + Eq + Clone, V: Clone> LoadedValue<K, V> {
     /// A value that was received completely and is to be stored.

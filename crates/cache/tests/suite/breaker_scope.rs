@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use stockade_cache::{Cache, CacheMode, Error, LoadedValue, RequestOptions, Strategy};
+use stockade_cache::{
+    Cache, CacheMode, Error, LoadedValue, RequestOptions, Reservation, Strategy, WithoutSource,
+};
 use stockade_model::{
     seed::Seed,
     time::{Runtime, Time, Virtual},
@@ -141,4 +143,22 @@ fn dead_source_receives_min_calls_four_trials_and_probes() {
         assert!(loads <= min_calls + in_flight + trials + probes, "{name}: {loads}");
         assert_eq!(counts.get().0, 0);
     }
+}
+
+#[test]
+fn failures_without_the_source_are_no_evidence() {
+    let fixture = Fixture::new();
+    let Fixture { time, cache, .. } = fixture.clone();
+    time.run(async {
+        let load = async |_: Reservation<u64, u64>| {
+            Err::<LoadedValue<u64, u64>, _>(WithoutSource("no descriptors".into()))
+        };
+        for key in 0..1_000 {
+            let options = RequestOptions { mode: CacheMode::Default, client: NonZeroU64::new(key + 1) };
+            let error = cache.get_streaming(BAD + key, options, load).await.unwrap_err();
+            assert_eq!(error.to_string(), "the load failed: no descriptors");
+        }
+        assert!(cache.get_with(1, async || Ok::<_, Error>(1)).await.is_ok());
+    })
+    .unwrap();
 }

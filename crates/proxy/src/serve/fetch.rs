@@ -49,6 +49,12 @@ pub enum OriginFailure {
 }
 
 impl OriginFailure {
+    /// False: the breaker does not count the load.
+    #[must_use]
+    pub fn is_origin_fault(&self) -> bool {
+        !matches!(self, Self::NoResponse(error) if !error.is_origin_fault())
+    }
+
     /// The origin's status.
     #[must_use]
     pub fn status(&self) -> Option<StatusCode> {

@@ -2,9 +2,12 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
+use futures_util::TryFutureExt;
 use http::{Method, StatusCode};
 use http_body_util::Empty;
-use stockade_cache::{Answer, CacheMode, CallPermit, Error, Invalidation, Lifespan, Reason, RequestOptions};
+use stockade_cache::{
+    Answer, CacheMode, CallPermit, Error, Invalidation, Lifespan, Reason, RequestOptions, WithoutSource,
+};
 use stockade_model::{outcome::Outcome, time::Runtime};
 
 use super::{
@@ -140,7 +143,7 @@ pub async fn serve_get(context: &Arc<RequestContext>, runtime: &LocalRuntime) ->
             .route
             .cache
             .get_streaming(entry_key.clone(), options, |reservation| {
-                load(load_context, load_key, reservation)
+                load(load_context, load_key, reservation).map_err(load_error)
             })
             .await;
         let answer = match answer {
@@ -270,10 +273,16 @@ where
         match &result {
             Ok(loaded) if !loaded.is_from_source => drop(permit),
             Ok(loaded) => permit.record_result(!loaded.is_failure),
+            Err(failure) if !failure.is_origin_fault() => drop(permit),
             Err(_) => permit.record_result(false),
         }
     }
     result
+}
+
+/// Tells the cache which failures its breaker counts.
+fn load_error(failure: OriginFailure) -> Box<dyn std::error::Error + Send + Sync> {
+    if failure.is_origin_fault() { failure.into() } else { WithoutSource(failure.into()).into() }
 }
 
 /// Records a failure if it is dropped.

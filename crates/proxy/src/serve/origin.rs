@@ -93,6 +93,15 @@ impl OriginError {
             Self::Documents { status, .. } => *status,
         }
     }
+
+    /// False: the client, the load or the proxy itself is the cause. The breaker does not count it.
+    #[must_use]
+    pub fn is_origin_fault(&self) -> bool {
+        match self {
+            Self::Http(error) => error.is_origin_fault(),
+            Self::Documents { .. } => true,
+        }
+    }
 }
 
 impl From<DocumentsError> for OriginError {

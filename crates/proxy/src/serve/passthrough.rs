@@ -69,7 +69,11 @@ pub async fn forward_admitted<B: RequestBody>(
         Err(error) => Err(error),
     };
     if let BreakerVerdict::Admitted(permit) = verdict {
-        permit.record_result(result.as_ref().is_ok_and(|response| !is_failure(response.status())));
+        match &result {
+            Ok(response) => permit.record_result(!is_failure(response.status())),
+            Err(error) if !error.is_origin_fault() => drop(permit),
+            Err(_) => permit.record_result(false),
+        }
     }
     let response = match result {
         Ok(mut response) => {

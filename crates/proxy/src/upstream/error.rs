@@ -21,7 +21,14 @@ pub enum UpstreamError {
     /// TCP, TLS or HTTP/2 was not ready in time.
     #[error("{at}: not connected within {}", format_duration(*.after))]
     ConnectTimeout { at: Arc<str>, after: Duration },
-    /// No route, or no local ports or file descriptors left.
+    /// The proxy has no file descriptors or no memory for a connection.
+    #[error("{at}: {reason}")]
+    Exhausted {
+        at: Arc<str>,
+        /// From the operating system.
+        reason: Arc<str>,
+    },
+    /// No route, or no local ports left.
     #[error("{at}: {reason}")]
     Unreachable {
         at: Arc<str>,
@@ -85,7 +92,9 @@ impl UpstreamError {
             Self::ConnectTimeout { .. } | Self::HeadTimeout { .. } | Self::IdleTimeout { .. } => {
                 StatusCode::GATEWAY_TIMEOUT
             }
-            Self::Overloaded { .. } | Self::QueueTimeout { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Overloaded { .. } | Self::QueueTimeout { .. } | Self::Exhausted { .. } => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::RequestStalled { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::RequestBody { .. } | Self::Unsendable { .. } => StatusCode::BAD_REQUEST,
             _ => StatusCode::BAD_GATEWAY,
@@ -107,14 +116,16 @@ impl UpstreamError {
             Self::NotHttp { .. } => "http_protocol_error",
             Self::IdleTimeout { .. } => "connection_read_timeout",
             Self::HeadTooLarge => "http_response_header_section_size",
-            Self::Overloaded { .. } | Self::QueueTimeout { .. } => "connection_limit_reached",
+            Self::Overloaded { .. } | Self::QueueTimeout { .. } | Self::Exhausted { .. } => {
+                "connection_limit_reached"
+            }
             Self::RequestBody { .. } | Self::RequestStalled { .. } | Self::Unsendable { .. } => {
                 "http_request_error"
             }
         }
     }
 
-    /// False: the client or the load is the cause.
+    /// False: the client, the load or the proxy itself is the cause.
     #[must_use]
     pub fn is_origin_fault(&self) -> bool {
         !matches!(
@@ -136,8 +147,9 @@ impl UpstreamError {
         match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::CONNREFUSED | Errno::CONNRESET | Errno::CONNABORTED) => Self::Refused { at },
             Some(Errno::MFILE | Errno::NFILE) => {
-                Self::Unreachable { at, reason: "the proxy has no file descriptors left".into() }
+                Self::Exhausted { at, reason: "the proxy has no file descriptors left".into() }
             }
+            Some(Errno::NOBUFS | Errno::NOMEM) => Self::Exhausted { at, reason: error.to_string().into() },
             Some(Errno::ADDRNOTAVAIL) => {
                 Self::Unreachable { at, reason: "the proxy has no local ports left".into() }
             }

@@ -1,6 +1,7 @@
 //! Requests that reach the origin without a lookup: how many a client can cause, and what the breaker makes of them.
 
 use std::{
+    fs::File,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -9,6 +10,7 @@ use std::{
 };
 
 use stockade_proxy::server::ProxyServer;
+use stockade_services::in_own_process;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::serve::support::*;
@@ -138,6 +140,37 @@ async fn failures_without_a_lookup_open_the_breaker() {
         assert!(origin.count() <= before + 5, "{method} {target} {field}: {}", origin.count() - before);
         assert!(get(&proxy, "/load").await.field("retry-after").is_some(), "{method} {target} {field}");
     }
+}
+
+#[test]
+fn failures_for_want_of_descriptors_are_no_evidence() {
+    in_own_process(
+        "serve::bypass::failures_for_want_of_descriptors_are_no_evidence",
+        "ulimit -n 100",
+        run_with_100_descriptors,
+    );
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn run_with_100_descriptors() {
+    // No connection to it is kept.
+    let origin =
+        Origin::responding(|_| sized("200 OK", &["Cache-Control: max-age=60", "Connection: close"], b""))
+            .await;
+    let proxy = proxy_with(&origin.url(), FRAGILE, "").await;
+    let mut client = Client::connect(&proxy).await;
+    assert_eq!(client.send("GET", "/first", &[]).await.status(), 200);
+    let taken: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    for number in 0..40 {
+        // Loads, and requests that are no loads.
+        let method = if number % 2 == 0 { "GET" } else { "PROPFIND" };
+        let answer = client.send(method, &format!("/{number}"), &[]).await;
+        assert_eq!(answer.status(), 503, "{answer:?}");
+        assert!(answer.field("cache-status").expect("a field").contains("fwd="), "it was tried: {answer:?}");
+    }
+    assert_eq!(origin.count(), 1);
+    drop(taken);
+    assert_eq!(client.send("GET", "/later", &[]).await.outcome(), "miss");
 }
 
 #[tokio::test]
