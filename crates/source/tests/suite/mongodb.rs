@@ -1,10 +1,6 @@
 //! MongoDB on a real server: results, errors, and recovery after a kill.
 
-use std::{
-    fs,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{fs, sync::Arc, time::Duration};
 
 use bson::{Bson, DateTime, doc, oid::ObjectId};
 use mongodb::{Client, Collection};
@@ -72,11 +68,13 @@ async fn await_recovery(source: &Arc<dyn Source>, id: &str) {
 
 /// Fetches until the condition holds.
 async fn eventually(what: &str, source: &Arc<dyn Source>, condition: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !condition() {
-        assert!(begin.elapsed() < PATIENCE, "{what}");
-        let _ = source.fetch("doc 000").await;
-    }
+    let time = Live::new();
+    let fetching = async {
+        while !condition() {
+            let _ = source.fetch("doc 000").await;
+        }
+    };
+    before(&time, time.now() + PATIENCE, fetching).await.expect(what);
 }
 
 async fn refusal(url: &SourceUrl) -> String {
