@@ -28,16 +28,18 @@ fn flood(threads: u64, bytes: impl Fn(u64) -> usize + Sync) {
     for reclaim in [0.0, 0.3] {
         let cache = cache(Limit { reclaim, ..Limit::bytes(LIMIT) });
         std::thread::scope(|scope| {
-            for thread in 0..threads {
-                let (cache, bytes) = (&cache, &bytes);
+            let (cache, bytes) = (&cache, &bytes);
+            let flooding = (0..threads).map(|thread| {
                 scope.spawn(move || {
                     for step in 0..3_000 {
                         let value = std::iter::repeat_n(7, bytes(step)).collect();
                         cache.insert(step * threads + thread, value);
                         assert!(cache.byte_usage().unwrap().used <= LIMIT);
                     }
-                });
-            }
+                })
+            });
+            // A scope ends before its threads do, and a thread of the next round would have a new heap beside theirs.
+            flooding.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
         });
         let (held, resident) = (cache.byte_usage().unwrap().peak, resident("VmHWM:"));
         let mib = |bytes: usize| bytes as f64 / MIB as f64;
