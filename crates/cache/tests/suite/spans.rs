@@ -1,4 +1,4 @@
-//! Spans of loads. In its own process, because a subscriber affects all threads.
+//! Spans of loads.
 
 use std::sync::{
     Arc,
@@ -49,7 +49,11 @@ impl Subscriber for Watch {
 fn loader_runs_in_the_span_of_its_load() {
     let spans = Arc::<Spans>::default();
     let time = Virtual::new();
+    // The first thread that reaches a span decides for all threads whether it has a subscriber, and the load of another
+    // test has none. So a load reaches the span first, and then the decision is made again with this subscriber.
+    one_load();
     tracing::subscriber::with_default(Watch(Arc::clone(&spans)), || {
+        tracing::callsite::rebuild_interest_cache();
         let cache: Cache<u32, u32, Virtual> =
             Cache::builder(Strategy::preset("stampede").unwrap()).build_on(time.clone(), Seed(1)).unwrap();
         time.run(async {
@@ -61,4 +65,12 @@ fn loader_runs_in_the_span_of_its_load() {
     let seen = |count: &AtomicU64| count.load(Ordering::Relaxed);
     assert_eq!((seen(&spans.begun), seen(&spans.recorded)), (2, 1), "two loads, and the error of one");
     assert!(seen(&spans.entered) >= 2);
+}
+
+/// A load without a subscriber.
+fn one_load() {
+    let time = Virtual::new();
+    let cache: Cache<u32, u32, Virtual> =
+        Cache::builder(Strategy::preset("stampede").unwrap()).build_on(time.clone(), Seed(1)).unwrap();
+    time.run(async { cache.get_with(1, async || Ok::<_, std::io::Error>(1)).await.unwrap() }).unwrap();
 }
