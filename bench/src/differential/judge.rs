@@ -57,13 +57,13 @@ pub fn judge(case: &Case, question: usize, observations: &[Observation]) -> Verd
     let ours = &observations[0];
     let others = &observations[1..];
     let is_done = ours.answers[question];
-    let is_alone = others.iter().any(|other| other.answers[question] != is_done);
+    let is_disputed = others.iter().any(|other| other.answers[question] != is_done);
     if let Some(reason) = lax_by_bytes(case, ours).filter(|_| question == 0) {
         return Verdict::Lax(reason);
     }
     let lax = match case.asks[question].1 {
         Reading::Forbidden if is_done => Some("the standard forbids it"),
-        Reading::Unsettled if is_done && is_alone => Some("another proxy does not"),
+        Reading::Unsettled if is_done && is_disputed => Some("another proxy does not"),
         _ => None,
     };
     if let Some(lax) = lax {
@@ -74,7 +74,7 @@ pub fn judge(case: &Case, question: usize, observations: &[Observation]) -> Verd
         // Refusals differ in their status only.
         is_refusal || other.details[question] == ours.details[question]
     });
-    match (is_alone, is_done) {
+    match (is_disputed, is_done) {
         (true, true) => Verdict::Permitted,
         (true, false) => Verdict::Stricter,
         (false, _) if is_same => Verdict::Same,
