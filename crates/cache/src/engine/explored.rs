@@ -150,15 +150,15 @@ fn loads_that_wait_for_bytes_get_them_in_every_schedule() {
 const OPEN_FOR: Duration = Duration::from_secs(5);
 
 /// Opens after two failures.
-fn breaker(probes: u32) -> Option<Breaker> {
+fn breaker(probes: u32) -> Breaker {
     let (min_calls, errors_rate, ramp) = (2, 1.0, Duration::ZERO);
-    Some(Breaker { min_calls, errors_rate, open_for: OPEN_FOR, probes, ramp, ..Breaker::DEFAULT })
+    Breaker { min_calls, errors_rate, open_for: OPEN_FOR, probes, ramp, ..Breaker::DEFAULT }
 }
 
 #[test]
 fn breaker_admits_one_probe_and_closes_when_it_is_answered() {
     explore(|| {
-        let (cache, runtime) = cache(Strategy { breaker: breaker(1), ..stampede() });
+        let (cache, runtime) = cache(Strategy { breaker: Some(breaker(1)), ..stampede() });
         let source = Arc::<Source>::default();
         source.is_failing.store(true, Ordering::SeqCst);
         let callers = [0, 1, 2].map(|key| spawn_get(&cache, &source, key));
@@ -194,7 +194,7 @@ fn breaker_admits_one_probe_and_closes_when_it_is_answered() {
 fn probe_that_admission_refuses_is_given_back() {
     explore(|| {
         let load = LoadBounds { max_concurrent: Some(1), queue: 0, ..stampede().load };
-        let (cache, runtime) = cache(Strategy { load, breaker: breaker(2), ..stampede() });
+        let (cache, runtime) = cache(Strategy { load, breaker: Some(breaker(2)), ..stampede() });
         let source = Arc::<Source>::default();
         source.is_failing.store(true, Ordering::SeqCst);
         assert!([0, 1].into_iter().all(|key| get(&cache, &source, key).is_err()));
