@@ -153,15 +153,16 @@ impl Revalidation {
     }
 }
 
-/// The stored response with the head of a response to HEAD; `None`: it must not be stored any more.
+/// The stored response with the head of a response to a HEAD sent at `started`; `None`: it must not be stored any more.
 pub fn freshened_by_head(
     context: &Arc<RequestContext>,
     entry_key: &EntryKey,
     stored: &StoredResponse,
     headers: &HeaderMap,
+    started: SystemTime,
 ) -> Option<CacheEntry> {
     let fetch = OriginFetch { context: Arc::clone(context), entry_key: entry_key.clone() };
-    let head = fetch.freshened(stored, headers, system_now());
+    let head = fetch.freshened(stored, headers, started);
     let lifespan = head.storability.ok().filter(|lifespan| *lifespan != Lifespan::NONE)?;
     Some(CacheEntry::Response(Arc::new(head.into_stored_with(stored, lifespan))))
 }

@@ -16,7 +16,7 @@ use super::{
     fetch::{OriginFailure, freshened_by_head, load},
     passthrough::{BreakerVerdict, forward, forward_admitted, pass_through},
     reply::{NotServable, Reply, SelectedResponse, cache_status},
-    runtime::LocalRuntime,
+    runtime::{LocalRuntime, system_now},
     stored::{CacheEntry, EntryKey, LoadedEntry, StoredResponse},
 };
 use crate::{
@@ -354,6 +354,7 @@ pub async fn serve_head(context: &Arc<RequestContext>, body: ClientBody) -> Repl
     if context.directives.only_if_cached {
         return not_stored();
     }
+    let started = system_now();
     let reply = match BreakerVerdict::of(context, &body) {
         Ok(verdict) => forward_admitted(context, body, Forward::Stale, verdict).await,
         Err(_) if context.directives.is_empty() && !found.servable_for.is_zero() => {
@@ -377,7 +378,7 @@ pub async fn serve_head(context: &Arc<RequestContext>, body: ClientBody) -> Repl
             let is_still_stored = context.route.cache.peek(&entry_key).is_some_and(|found| {
                 matches!(found.value, CacheEntry::Response(current) if Arc::ptr_eq(&current, &stored))
             });
-            let entry = freshened_by_head(context, &entry_key, &stored, response.headers());
+            let entry = freshened_by_head(context, &entry_key, &stored, response.headers(), started);
             if let Some(entry) = entry.filter(|_| is_still_stored) {
                 context.route.cache.insert(entry_key, entry);
             }

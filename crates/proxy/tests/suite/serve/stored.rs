@@ -1,8 +1,11 @@
 //! Stored responses: revalidation, ranges, HEAD, reload.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
 };
 
 use tokio::{
@@ -278,6 +281,26 @@ async fn head_uses_fresh_entries_and_never_stores() {
     assert_eq!((answer.outcome(), answer.field("content-length"), origin.count()), ("bypass", Some("4"), 6));
     client.send("GET", "/fresh", &[]).await.assert_body(b"good");
     assert_eq!(origin.count(), 6);
+}
+
+/// RFC 9111, 4.2.3: the time from the request to the response counts as age.
+#[tokio::test]
+async fn late_response_to_head_freshens_for_the_rest_of_its_lifetime() {
+    let origin = Origin::start(|received, mut line| async move {
+        let answer = if received.method() == "HEAD" {
+            elapse(Duration::from_millis(1_100)).await;
+            b"HTTP/1.1 200 OK\r\nCache-Control: max-age=1\r\nETag: \"1\"\r\nContent-Length: 4\r\n\r\n"
+                .to_vec()
+        } else {
+            sized("200 OK", STALE, b"good")
+        };
+        line.write_all(&answer).await.ok().map(|()| line)
+    })
+    .await;
+    let proxy = proxy(&origin).await;
+    get(&proxy, "/").await.assert_body(b"good");
+    assert_eq!(send(&proxy, "HEAD", "/", &[]).await.status(), 200);
+    assert_ne!(get(&proxy, "/").await.outcome(), "hit");
 }
 
 #[tokio::test]
