@@ -3,6 +3,7 @@
 #![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
 
 mod beside_hyper;
+pub(crate) mod proxied;
 
 use super::scan::FramingScanner;
 

@@ -7,6 +7,7 @@ use http::{
     header::{CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING},
 };
 use http_body::Body;
+use memchr::memchr_iter;
 
 use crate::policy::host::is_host;
 
@@ -101,8 +102,10 @@ pub(super) fn check_scheme<B>(
 
 /// True if each `%` starts a code of two hexadecimal digits (RFC 3986, 2.1).
 fn has_valid_codes(path: &str) -> bool {
-    let is_code = |rest: &str| rest.len() >= 2 && rest.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit);
-    path.split('%').skip(1).all(is_code)
+    let path = path.as_bytes();
+    let is_code =
+        |at: usize| path.get(at + 1..at + 3).is_some_and(|code| code.iter().all(u8::is_ascii_hexdigit));
+    memchr_iter(b'%', path).all(is_code)
 }
 
 /// Requires one host, equal wherever the request names it.

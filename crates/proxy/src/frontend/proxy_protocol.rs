@@ -9,8 +9,10 @@ use proxy_header::{Error as HeaderError, ParseConfig, Protocol, ProxyHeader};
 use rustix::net::RecvFlags;
 use tokio::{io::Interest, net::TcpStream};
 
-/// The longest header: of version 1 the specification allows 107 bytes, and of version 2 it asks for at least 536 in all.
+/// The longest header of version 2, of which the specification asks for at least 536 in all.
 const HEADER_BYTES_MAX: usize = 4_096;
+/// The longest line of version 1, by the specification.
+const LINE_BYTES_MAX: usize = 107;
 
 /// The connection of a client to the load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +67,14 @@ fn discard(tcp: &TcpStream, mut header: &mut [u8]) -> io::Result<()> {
 }
 
 /// The connection that a header names, and the length of the header; `None` if it is incomplete.
-fn parse(bytes: &[u8]) -> io::Result<Option<(Option<ProxiedConnection>, usize)>> {
+pub(super) fn parse(bytes: &[u8]) -> io::Result<Option<(Option<ProxiedConnection>, usize)>> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+    let bytes = match bytes.strip_prefix(b"PROXY") {
+        // The library takes any byte for the space.
+        Some([other, ..]) if *other != b' ' => return Err(invalid()),
+        Some(_) => &bytes[..bytes.len().min(LINE_BYTES_MAX)],
+        None => bytes,
+    };
     match ProxyHeader::parse(bytes, ParseConfig::default()) {
         Ok((header, header_bytes)) => {
             let is_tls = header.ssl().is_some_and(|tls| tls.client_ssl());
@@ -126,14 +134,17 @@ mod tests {
     fn other_bytes_are_refused() {
         let too_long = [b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff", &[0; HEADER_BYTES_MAX][..]].concat();
         let over_udp = [&VERSION_2[..13], b"\x12", &VERSION_2[14..]].concat();
+        let long_line = [b"PROXY UNKNOWN ", &[b'f'; LINE_BYTES_MAX - 15][..], b"\r\n"].concat();
         for bytes in [
             &b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"[..],
             b"PROXY TCP4 192.0.2.256 198.51.100.1 1 2\r\n",
             b"PROXY TCP4 192.0.2.1 198.51.100.1 1 65536\r\n",
             b"PROXY TCP6 192.0.2.1 198.51.100.1 1 2\r\n",
+            b"PROXY\tTCP4 192.0.2.1 198.51.100.1 1 2\r\n",
             b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03\0\0\0\0\0",
             &too_long[..HEADER_BYTES_MAX],
             &over_udp,
+            &long_line,
         ] {
             assert!(parse(bytes).is_err(), "{:?}", bytes.escape_ascii().to_string());
         }

@@ -142,10 +142,10 @@ fn is_https(scheme: &[u8]) -> Option<bool> {
 /// `X-Forwarded-For` of the request to the origin.
 #[must_use]
 pub fn addresses_field(addresses: &[IpAddr]) -> HeaderValue {
-    let mut text = String::new();
-    for address in addresses {
-        let separator = if text.is_empty() { "" } else { ", " };
-        let _ = write!(text, "{separator}{address}");
+    // Each request has the field, and mostly of one address.
+    let mut text = addresses.first().map(IpAddr::to_string).unwrap_or_default();
+    for address in addresses.iter().skip(1) {
+        let _ = write!(text, ", {address}");
     }
     HeaderValue::try_from(text).unwrap_or_else(|_| unreachable!("addresses are ASCII"))
 }

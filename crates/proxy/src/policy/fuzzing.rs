@@ -3,6 +3,7 @@
 pub(crate) mod date;
 pub(crate) mod directives;
 pub(crate) mod field;
+pub(crate) mod forwarded;
 pub(crate) mod key;
 pub(crate) mod range;
 pub(crate) mod vary;
