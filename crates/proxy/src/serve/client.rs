@@ -1,8 +1,9 @@
 //! The client of a request, as the connection or trusted proxies name it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
+use smallvec::{SmallVec, smallvec};
 
 use crate::{
     config::Config,
@@ -21,8 +22,8 @@ pub struct RequestClient {
     pub is_tls: bool,
     /// `X-Forwarded-Host` of a trusted proxy, which replaces `Host`.
     pub forwarded_host: Option<Result<String, InvalidHost>>,
-    /// `X-Forwarded-For` of requests to the origin.
-    pub forwarded_for: HeaderValue,
+    /// The client, and the trusted proxies after it.
+    pub addresses: SmallVec<[IpAddr; 4]>,
 }
 
 impl RequestClient {
@@ -40,7 +41,7 @@ impl RequestClient {
                 is_trusted_proxy: false,
                 is_tls,
                 forwarded_host: None,
-                forwarded_for: forwarded::addresses_field(&[remote.ip()]),
+                addresses: smallvec![remote.ip()],
             };
         }
         let request = forwarded::read(headers, remote.ip(), trusted);
@@ -52,7 +53,7 @@ impl RequestClient {
             is_trusted_proxy: trusted.contains(client),
             is_tls: is_client_tls.unwrap_or(is_tls),
             forwarded_host: host,
-            forwarded_for: forwarded::addresses_field(&addresses),
+            addresses,
         }
     }
 }

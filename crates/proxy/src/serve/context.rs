@@ -28,7 +28,7 @@ use crate::{
     log::OriginResult,
     policy::{
         directives::{RequestDirectives, ResponseDirectives},
-        forwarded::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO},
+        forwarded::{self, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO},
         hop,
         key::CacheKey,
     },
@@ -154,7 +154,7 @@ impl RequestContext {
         removed.iter().for_each(|name| drop(headers.remove(name)));
         join_cookies(&mut headers);
         // A response may vary on it.
-        headers.insert(X_FORWARDED_FOR, client.forwarded_for.clone());
+        headers.insert(X_FORWARDED_FOR, forwarded::addresses_field(&client.addresses));
         let directives = match route.config.client_directives {
             ClientDirectives::Obey => RequestDirectives::read(&headers),
             ClientDirectives::Ignore => RequestDirectives::default(),
