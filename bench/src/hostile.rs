@@ -3,7 +3,7 @@
 use std::{
     error::Error,
     io,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -18,7 +18,7 @@ use tokio::{
 };
 
 /// All hostile clients connect from it; the polite ones from 127.0.0.1.
-const SOURCE: ([u8; 4], u16) = ([127, 9, 9, 9], 0);
+const SOURCE: Ipv4Addr = Ipv4Addr::new(127, 9, 9, 9);
 /// Between two bytes of one client.
 const BYTE_PAUSE: Duration = Duration::from_secs(1);
 /// Between two connections of one client.
@@ -32,6 +32,18 @@ enum Hostility {
     SlowHead,
     Idle,
     SingleBytes,
+}
+
+impl Hostility {
+    /// The port of its first client. Each client keeps its port: if thousands are in use, the kernel searches for
+    /// milliseconds for a free one, and interrupts wait on that core.
+    fn first_port(self) -> u16 {
+        match self {
+            Self::SlowHead => 10_000,
+            Self::Idle => 22_000,
+            Self::SingleBytes => 34_000,
+        }
+    }
 }
 
 /// Open connections, by kind, and all that were opened.
@@ -55,13 +67,14 @@ pub fn attack(
         let kinds =
             [(Hostility::SlowHead, slow_heads), (Hostility::Idle, idle), (Hostility::SingleBytes, readers)];
         for (hostility, clients) in kinds {
-            for number in 0..clients {
+            let ports = hostility.first_port()..;
+            for (number, port) in (0..clients).zip(ports) {
                 let counts = Arc::clone(&counts);
                 tokio::spawn(async move {
                     // Two thousand connections a second: a listener's queue takes no more of them at once.
                     sleep(Duration::from_micros(500) * u32::try_from(number).unwrap_or(u32::MAX)).await;
                     loop {
-                        let _ = hold(address, hostility, &counts).await;
+                        let _ = hold(address, hostility, port, &counts).await;
                         sleep(RECONNECT_PAUSE).await;
                     }
                 });
@@ -77,10 +90,11 @@ pub fn attack(
 }
 
 /// Holds one connection until the proxy closes it.
-async fn hold(address: SocketAddr, hostility: Hostility, counts: &Counts) -> io::Result<()> {
+async fn hold(address: SocketAddr, hostility: Hostility, port: u16, counts: &Counts) -> io::Result<()> {
     let socket = TcpSocket::new_v4()?;
     socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?;
-    socket.bind(SOURCE.into())?;
+    socket.set_reuseaddr(true)?;
+    socket.bind((SOURCE, port).into())?;
     let tcp = socket.connect(address).await?;
     counts.opened.fetch_add(1, Relaxed);
     let open = &counts.open[hostility as usize];

@@ -3,12 +3,16 @@
 //! From one address: 10,000 heads that never end, 10,000 idle connections, and 1,000 clients that read a byte a second of a
 //! stored response of 4 MiB. Each opens a new connection when the proxy closes its own. From another address `stockade load` requests a
 //! stored response of 1 KiB, 300 times a second for 20 s: first alone, then beside the hostile clients, once they are
-//! there. Two tables of connections: of 18,000, and of the default of 10,000. Neither takes all of them. The limit of the cache is
-//! 64 MiB. Proxy, origin, load and hostile clients share two cores.
+//! there. Three tables of connections: of 22,000, which takes all of them, of 18,000, and of the default of 10,000. The limit of
+//! the cache is 64 MiB.
+//!
+//! The proxy and its origin have the first core, all clients the second. There the polite load has a real-time priority, because
+//! otherwise the processor time of the hostile clients, and not the proxy's, would be in its response times.
 //!
 //! The documented memory is the limit, 64 KiB for each connection of clients, 256 KiB for each of the 256 to the origin, and 50 MiB.
 //!
-//! `proxy_hostile [ROUNDS]`; `taskset` has to be installed, and `ulimit -n` to allow for 20,000 descriptors.
+//! `proxy_hostile [ROUNDS]`; `taskset` and `chrt` have to be installed, `ulimit -n` has to allow for 20,000 descriptors, and the user
+//! to set priorities (root may).
 
 use std::{
     env,
@@ -24,7 +28,7 @@ use std::{
 
 use stockade_bench::{
     hostile,
-    origin::{Server, serve},
+    origin::{Server, pinned, serve},
     process::resident_bytes_of,
     proxies::Proxy,
     samples::{load, quantile, read},
@@ -62,10 +66,11 @@ fn main() -> Result<()> {
     fs::create_dir_all(&folder)?;
     println!(
         "| connections at most | p50 alone, ms | p99 alone | p50 beside | p99 beside | p99, times | failed | hostile, open | opened | \
-         resident at most, MiB | documented |\n|---|---|---|---|---|---|---|---|---|---|---|"
+         resident at most, MiB | documented | proxy's core busy |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
     );
-    let result = (0..rounds)
-        .try_for_each(|_| [18_000, 10_000].into_iter().try_for_each(|table| print_row(&folder, table)));
+    let result = (0..rounds).try_for_each(|_| {
+        [22_000, 18_000, 10_000].into_iter().try_for_each(|table| print_row(&folder, table))
+    });
     fs::remove_dir_all(&folder)?;
     result
 }
@@ -80,8 +85,13 @@ struct Attack {
 impl Attack {
     fn start(address: &str, slow_heads: usize, idle: usize, readers: usize) -> Result<Self> {
         let clients = [slow_heads, idle, readers].map(|count| count.to_string());
-        let mut command = Command::new(env::current_exe()?);
-        let mut process = command.args(["attack", address]).args(&clients).stdout(Stdio::piped()).spawn()?;
+        let mut command = pinned(1);
+        let mut process = command
+            .arg(env::current_exe()?)
+            .args(["attack", address])
+            .args(&clients)
+            .stdout(Stdio::piped())
+            .spawn()?;
         let output = process.stdout.take().ok_or("no output")?;
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
@@ -117,22 +127,24 @@ impl Drop for Attack {
 }
 
 fn print_row(folder: &Path, connections_max: u64) -> Result<()> {
-    let _origin = Server::origin_on("0,1")?;
+    let _origin = Server::origin()?;
     let settings = format!(
         "[cache]\nlimit = {{ bytes = \"{LIMIT_MIB}MiB\", max_object = \"8MiB\" }}\n[bounds]\nconnections = {connections_max}\n"
     );
-    let proxy = Proxy::stockade(folder, "0,1", &settings)?;
+    let proxy = Proxy::stockade(folder, "0", &settings)?;
     let (alone, _) = polite(folder, &proxy)?;
     // Two processes, because each has its own bound on descriptors.
     let attacks =
         [Attack::start(proxy.address, SLOW_HEADS, 0, READERS)?, Attack::start(proxy.address, 0, IDLE, 0)?];
     attacks.iter().for_each(Attack::wait);
+    let (started, cpu_before) = (Instant::now(), proxy.cpu_seconds()?);
     let (beside, resident) = polite(folder, &proxy)?;
+    let busy = (proxy.cpu_seconds()? - cpu_before) / started.elapsed().as_secs_f64();
     let latest = attacks.each_ref().map(|attack| attack.latest().unwrap_or_default());
     let (open, opened) = (latest[0].0 + latest[1].0, latest[0].1 + latest[1].1);
     let documented = LIMIT_MIB + connections_max * 64 / 1_024 + ORIGIN_CONNECTIONS * 256 / 1_024 + 50;
     println!(
-        "| {connections_max} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {} of {} | {open} | {opened} | {} | {documented} |",
+        "| {connections_max} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {} of {} | {open} | {opened} | {} | {documented} | {:.0} % |",
         alone.p50_ms,
         alone.p99_ms,
         beside.p50_ms,
@@ -141,6 +153,7 @@ fn print_row(folder: &Path, connections_max: u64) -> Result<()> {
         beside.failed,
         beside.requests,
         resident >> 20,
+        100.0 * busy,
     );
     Ok(())
 }
@@ -155,7 +168,10 @@ struct Times {
 /// The times of polite clients, and the proxy's resident bytes at most meanwhile.
 fn polite(folder: &Path, proxy: &Proxy) -> Result<(Times, u64)> {
     let url = format!("http://{}/small", proxy.address);
-    let mut generator = load(folder, &[&url, "--rate", "300/s", "-d", "20s", "--timeout", "10s"])?;
+    let arguments = [&*url, "--rate", "300/s", "-d", "20s", "--timeout", "10s"];
+    let load = load(folder, &arguments)?;
+    let mut generator = pinned(1);
+    generator.args(["chrt", "--fifo", "10"]).arg(load.get_program()).args(load.get_args());
     let mut generator = generator.stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null()).spawn()?;
     let mut resident = 0;
     while generator.try_wait()?.is_none() {
