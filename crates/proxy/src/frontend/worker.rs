@@ -109,10 +109,10 @@ impl<H: Handler> FrontendWorker<H> {
         loop {
             match listener.listener.accept().await {
                 Ok((tcp, remote)) => {
-                    if self.admit(tcp, remote, listener.address, listener.kind) {
-                        // The evicted connection closes here.
-                        yield_now().await;
-                    }
+                    self.admit(tcp, remote, listener.address, listener.kind);
+                    // One connection a turn, as nginx without `multi_accept`: requests do not wait behind a burst of new
+                    // connections. An evicted connection closes here.
+                    yield_now().await;
                 }
                 Err(error) if is_client_error(&error) => {}
                 // Out of file descriptors or memory. Queued connections are accepted when others have closed.
@@ -128,8 +128,8 @@ impl<H: Handler> FrontendWorker<H> {
         }
     }
 
-    /// Serves a connection, or refuses it. True: another connection was evicted for it.
-    fn admit(&self, tcp: TcpStream, remote: SocketAddr, local: SocketAddr, kind: ListenerKind) -> bool {
+    /// Serves a connection, or refuses it.
+    fn admit(&self, tcp: TcpStream, remote: SocketAddr, local: SocketAddr, kind: ListenerKind) {
         let Self { table, tls, .. } = self;
         let ThreadContext { settings, time, counters, number } = &*self.thread;
         increment(&counters.connections);
@@ -138,7 +138,7 @@ impl<H: Handler> FrontendWorker<H> {
         if has_proxy_header && !is_trusted {
             increment(&counters.proxy_protocol_refused);
             increment(&counters.connections_ended);
-            return false;
+            return;
         }
         let client = (!is_trusted).then(|| ClientNetwork::of(remote.ip(), settings.client_prefix));
         let is_full = table.is_full(settings.connections_max);
@@ -147,7 +147,7 @@ impl<H: Handler> FrontendWorker<H> {
         {
             increment(&counters.refused);
             self.refuse(tcp, kind);
-            return false;
+            return;
         }
         if is_full {
             increment(&counters.evicted);
@@ -168,7 +168,6 @@ impl<H: Handler> FrontendWorker<H> {
             }
             drop(slot);
         });
-        is_full
     }
 
     /// Sends a 503, unless the client expects TLS.
