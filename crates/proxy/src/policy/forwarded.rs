@@ -5,7 +5,7 @@
 //! changes no response of others.
 
 use std::{
-    fmt::{self, Write as _},
+    fmt,
     net::{IpAddr, SocketAddr},
     str::FromStr,
 };
@@ -142,12 +142,29 @@ fn is_https(scheme: &[u8]) -> Option<bool> {
 /// `X-Forwarded-For` of the request to the origin.
 #[must_use]
 pub fn addresses_field(addresses: &[IpAddr]) -> HeaderValue {
-    // Each request has the field, and mostly of one address.
-    let mut text = addresses.first().map(IpAddr::to_string).unwrap_or_default();
-    for address in addresses.iter().skip(1) {
-        let _ = write!(text, ", {address}");
+    let mut text = SmallVec::<[u8; 64]>::new();
+    for (index, address) in addresses.iter().enumerate() {
+        if index > 0 {
+            text.extend_from_slice(b", ");
+        }
+        push_address(&mut text, *address);
     }
-    HeaderValue::try_from(text).unwrap_or_else(|_| unreachable!("addresses are ASCII"))
+    HeaderValue::from_bytes(&text).unwrap_or_else(|_| unreachable!("addresses are ASCII"))
+}
+
+/// Each request has an address. The formatter of an IPv4 address takes 7 % of a hit's instructions.
+fn push_address(text: &mut SmallVec<[u8; 64]>, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => {
+            for (index, octet) in address.octets().into_iter().enumerate() {
+                if index > 0 {
+                    text.push(b'.');
+                }
+                text.extend_from_slice(itoa::Buffer::new().format(octet).as_bytes());
+            }
+        }
+        IpAddr::V6(address) => text.extend_from_slice(address.to_string().as_bytes()),
+    }
 }
 
 #[cfg(test)]
