@@ -1,8 +1,11 @@
-//! Figures from Linux's `/proc`. `None`: Linux does not report the figure, or the process has ended.
+//! Figures from Linux's `/proc`, and the limit on open files. `None`: Linux does not report the figure, or the process has ended.
 
 use std::{fs, time::Duration};
 
-use rustix::param::{clock_ticks_per_second, page_size};
+use rustix::{
+    param::{clock_ticks_per_second, page_size},
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+};
 
 /// Resident memory of a process.
 #[must_use]
@@ -14,6 +17,16 @@ pub fn resident_bytes(pid: u32) -> Option<u64> {
 #[must_use]
 pub fn own_resident_bytes() -> Option<u64> {
     parse_resident_pages(&fs::read_to_string("/proc/self/statm").ok()?).map(pages_to_bytes)
+}
+
+/// Raises the soft limit on open files of this process to the hard one, and returns the limit. Many systems have a soft limit of
+/// 1,024, for programs that use `select`.
+#[must_use]
+pub fn raise_open_files() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    // A limit that cannot be raised stays as it is.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// Processor time of a process, user and system.

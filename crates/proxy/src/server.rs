@@ -15,7 +15,7 @@ use http::Uri;
 use serde_json::Value;
 use stockade_cache::RedisTier;
 use stockade_model::time::{Runtime, Time};
-use stockade_net::proc::own_resident_bytes;
+use stockade_net::proc::{own_resident_bytes, raise_open_files};
 use tokio::{runtime::Handle, sync::Mutex as AsyncMutex};
 
 use crate::{
@@ -73,6 +73,16 @@ impl ProxyServer {
         let admin_config = config.admin.clone();
         let log = config.log.as_ref().map(AccessLogWriter::start).transpose()?;
         let mut warnings = Vec::new();
+        let open_files = raise_open_files();
+        let connections_max = clients_that_fit(&config, open_files);
+        if connections_max < settings.connections_max {
+            warnings.push(format!(
+                "this process may have {open_files} open files: at most {connections_max} clients are connected at once, in place \
+                 of `[bounds] connections` {}; raise LimitNOFILE or `ulimit -n`",
+                settings.connections_max
+            ));
+            settings.connections_max = connections_max;
+        }
         if let Some(url) = &config.shared
             && let Err(error) = RedisTier::with_url(url.redis.clone()).check().await
         {
@@ -226,6 +236,17 @@ fn certificate(config: &Config) -> Option<CertificateFiles> {
 /// For the body of a request, without `timeouts.total`.
 const UPLOAD_TIMEOUT: Duration = Duration::from_hours(1);
 
+/// Files that are not for connections of clients or to origins: listeners, runtimes, logs, certificates, the admin listener.
+const OPEN_FILES_RESERVED: u64 = 64;
+
+/// `[bounds] connections`, or as many as there are files for. Half of them are for clients, however many connections
+/// origins may have.
+fn clients_that_fit(config: &Config, open_files: u64) -> usize {
+    let open_files = usize::try_from(open_files.saturating_sub(OPEN_FILES_RESERVED)).unwrap_or(usize::MAX);
+    let origins: usize = config.origins.iter().map(|origin| origin.kind.connections()).sum();
+    config.bounds.connections.min(open_files - origins.min(open_files / 2)).max(1)
+}
+
 fn frontend_settings(config: &Config) -> frontend::FrontendSettings {
     let Config { timeouts, bounds, .. } = config;
     let cores = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
@@ -261,6 +282,24 @@ fn frontend_settings(config: &Config) -> frontend::FrontendSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clients_leave_files_for_origins() {
+        let of_origin = |connections: usize| {
+            let text = format!("[[origin]]\nurl = \"http://127.0.0.1:1\"\nconnections = {connections}\n");
+            Config::parse("test.toml", &text).expect("a valid file")
+        };
+        for (connections, open_files, expected) in [
+            (256, 1_048_576, 10_000),
+            (256, 10_320, 10_000),
+            (256, 10_319, 9_999),
+            (256, 1_024, 704),
+            (5_000, 1_024, 480),
+            (256, 10, 1),
+        ] {
+            assert_eq!(clients_that_fit(&of_origin(connections), open_files), expected, "{open_files} files");
+        }
+    }
 
     #[test]
     fn total_timeout_bounds_the_request_body() {

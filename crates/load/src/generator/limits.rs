@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use stockade_net::proc::raise_open_files;
 
 use crate::{client::ClientOptions, plan::Plan};
 
@@ -50,16 +50,13 @@ impl ProcessLimits {
     /// Raises the soft limit on open files to the hard limit, and returns the limits.
     #[must_use]
     pub fn raised() -> Self {
-        let limit = getrlimit(Resource::Nofile);
-        // A limit that cannot be raised stays as it is.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
         let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
         let mut ends = range.split_whitespace().filter_map(|end| end.parse::<u64>().ok());
         let ports = match (ends.next(), ends.next()) {
             (Some(first), Some(last)) => last.saturating_sub(first) + 1,
             _ => 28_232,
         };
-        Self { files: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX), ports }
+        Self { files: raise_open_files(), ports }
     }
 
     /// The most connections to one address.

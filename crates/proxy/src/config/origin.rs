@@ -31,6 +31,17 @@ pub enum OriginKind {
     },
 }
 
+impl OriginKind {
+    /// Concurrent connections, or fetches.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        match self {
+            Self::Http(http) => http.connections,
+            Self::Documents { connections, .. } => *connections,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpOrigin {
     /// At least one: scheme, host, port and optionally a base path; no user, no query.
