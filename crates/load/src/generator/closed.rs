@@ -81,7 +81,8 @@ impl LoadWorker {
                 if scheduled < *end {
                     self.clock.sleep_until(scheduled).await;
                     if scheduled >= self.measured_from() {
-                        self.note_lateness(self.clock.now() - scheduled);
+                        let now = self.clock.now();
+                        self.note_lateness(now, now - scheduled);
                     }
                 }
             }

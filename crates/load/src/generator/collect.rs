@@ -91,12 +91,22 @@ impl Collector {
                 self.summary.schedule_end = self.summary.schedule_end.max(plan_end);
                 self.summary.in_flight_at_end += in_flight as u64;
             }
-            WorkerEvent::Second(second) => self.add_second(&second, observer),
+            WorkerEvent::Second(second) => {
+                self.add_counts(&second);
+                self.add_second(&second);
+                self.next_seconds[second.thread] = second.second + 1;
+                self.report_seconds(observer);
+            }
+            WorkerEvent::End(rest) => {
+                self.add_counts(&rest);
+                self.next_seconds[rest.thread] = u64::MAX;
+                self.report_seconds(observer);
+            }
         }
         Ok(())
     }
 
-    fn add_second(&mut self, added: &WorkerSecond, observer: &mut dyn Observer) {
+    fn add_counts(&mut self, added: &WorkerSecond) {
         let summary = &mut self.summary;
         summary.measured.merge(&added.measured);
         if let Some(warmup) = &mut summary.warmup {
@@ -113,11 +123,9 @@ impl Collector {
         summary.sent_after_end += added.sent_after_end;
         summary.connections += added.connections_opened;
         self.health.record_thread(added.thread, added.cpu, added.sending, &added.lateness);
-        self.complete_seconds(added, observer);
     }
 
-    /// Reports the seconds that all threads have sent.
-    fn complete_seconds(&mut self, added: &WorkerSecond, observer: &mut dyn Observer) {
+    fn add_second(&mut self, added: &WorkerSecond) {
         let at = usize::try_from(added.second.saturating_sub(self.first_open)).unwrap_or_default();
         while self.open.len() <= at {
             self.open.push_back(PendingSecond::default());
@@ -127,7 +135,10 @@ impl Collector {
         open.is_warmup |= added.warmup.requests() > 0;
         open.tally.merge(&added.measured);
         open.tally.merge(&added.warmup);
-        self.next_seconds[added.thread] = if added.is_last { u64::MAX } else { added.second + 1 };
+    }
+
+    /// Reports the seconds that all threads have sent.
+    fn report_seconds(&mut self, observer: &mut dyn Observer) {
         while self.next_seconds.iter().all(|next| *next > self.first_open) {
             let Some(open) = self.open.pop_front() else { return };
             self.first_open += 1;

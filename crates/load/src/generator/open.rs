@@ -64,7 +64,7 @@ impl LoadWorker {
                 self.note_waited(now);
             }
             if n >= warmup {
-                self.note_lateness(now - ready);
+                self.note_lateness(now, now - ready);
             }
             tasks.spawn(self.start_request(number(n), scheduled));
             last = LastSent { due: Some(due), at: now };
@@ -72,7 +72,7 @@ impl LoadWorker {
         }
         let sent = (n - self.index as u64) / threads;
         let unsent = u64::from(has_given_up) + due_times.count() as u64;
-        self.note_dropped(unsent);
+        self.note_dropped(self.clock.now(), unsent);
         let all = sent + unsent;
         let own_warmup = warmup.saturating_sub(self.index as u64).div_ceil(threads).min(all);
         self.context.next_number.fetch_add(all - own_warmup, Relaxed);

@@ -1,7 +1,7 @@
 //! One thread of a load: it sends its requests and tallies their samples.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::{Cell, RefCell, RefMut},
     collections::BTreeMap,
     future::Future,
     panic::resume_unwind,
@@ -92,7 +92,10 @@ pub(super) const WARMUP_NUMBERS: u64 = 1 << 63;
 pub(super) enum WorkerEvent {
     /// The start of the load in all threads; the first event.
     Start(Time),
+    /// A second is complete, with or without requests. In order, without gaps.
     Second(Box<WorkerSecond>),
+    /// The rest of a worker's counts, without requests; its last event.
+    End(Box<WorkerSecond>),
     Samples(Vec<Sample>),
     /// The worker has sent its last request.
     AllSent {
@@ -102,15 +105,13 @@ pub(super) enum WorkerEvent {
     },
 }
 
-/// One second of one worker.
+/// One second of one worker. A request belongs to the second in which it ends.
 #[derive(Default)]
 pub(super) struct WorkerSecond {
     /// The index of the worker.
     pub(super) thread: usize,
     /// The second since the start of the load, warm-up included.
     pub(super) second: u64,
-    /// True if it is the worker's last one.
-    pub(super) is_last: bool,
     pub(super) measured: Tally,
     pub(super) warmup: Tally,
     pub(super) seconds: BTreeMap<u64, SecondCounts>,
@@ -122,6 +123,18 @@ pub(super) struct WorkerSecond {
     pub(super) dropped: u64,
     pub(super) sent_after_end: u64,
     pub(super) connections_opened: u64,
+}
+
+impl WorkerSecond {
+    /// Both seconds, neither of which has requests.
+    fn with(mut self, other: Self) -> Self {
+        self.lateness.merge(&other.lateness);
+        self.cpu += other.cpu;
+        self.sending += other.sending;
+        self.dropped += other.dropped;
+        self.sent_after_end += other.sent_after_end;
+        self
+    }
 }
 
 /// A segment of the plan, from its start.
@@ -149,7 +162,10 @@ pub(super) struct LoadWorker {
     /// Notified at the end of each request.
     pub(super) request_ended: Notify,
     events: SyncSender<WorkerEvent>,
-    current: RefCell<WorkerSecond>,
+    /// The seconds that are not sent yet: a request may end in the next second before the tick of this one is handled.
+    pending: RefCell<BTreeMap<u64, WorkerSecond>>,
+    /// The first of them.
+    next_second: Cell<u64>,
     samples: RefCell<Vec<Sample>>,
     start: Cell<Time>,
     in_flight: Cell<usize>,
@@ -213,7 +229,8 @@ impl LoadWorker {
             clock,
             request_ended: Notify::new(),
             events,
-            current: RefCell::default(),
+            pending: RefCell::default(),
+            next_second: Cell::default(),
             samples: RefCell::default(),
             start: Cell::default(),
             in_flight: Cell::default(),
@@ -252,7 +269,7 @@ impl LoadWorker {
         // Each aborted request records that it was cut off.
         tasks.abort().await;
         ticks.shutdown().await;
-        self.flush((self.clock.now() - self.start.get()).as_secs(), true);
+        self.finish();
     }
 
     /// Runs all segments; returns when the last one was over.
@@ -342,7 +359,7 @@ impl LoadWorker {
 
     /// Counts a request that waited for others in flight, and was sent after the end of the plan.
     pub(super) fn note_waited(&self, now: Time) {
-        self.current.borrow_mut().sent_after_end += u64::from(now >= self.plan_end.get());
+        self.second_at(now).sent_after_end += u64::from(now >= self.plan_end.get());
     }
 
     /// From now on no connection of this segment sends requests.
@@ -367,12 +384,18 @@ impl LoadWorker {
         self.in_flight.get()
     }
 
-    pub(super) fn note_lateness(&self, lateness: Duration) {
-        self.current.borrow_mut().lateness.record(lateness);
+    pub(super) fn note_lateness(&self, now: Time, lateness: Duration) {
+        self.second_at(now).lateness.record(lateness);
     }
 
-    pub(super) fn note_dropped(&self, dropped: u64) {
-        self.current.borrow_mut().dropped += dropped;
+    pub(super) fn note_dropped(&self, now: Time, dropped: u64) {
+        self.second_at(now).dropped += dropped;
+    }
+
+    /// The second of `time` that is still to be sent.
+    fn second_at(&self, time: Time) -> RefMut<'_, WorkerSecond> {
+        let second = (time - self.start.get()).as_secs().max(self.next_second.get());
+        RefMut::map(self.pending.borrow_mut(), |pending| pending.entry(second).or_default())
     }
 
     /// Counts a request as in flight at once, also before the future is polled.
@@ -395,7 +418,7 @@ impl LoadWorker {
     }
 
     fn record(&self, sample: Sample) {
-        let mut current = self.current.borrow_mut();
+        let mut current = self.second_at(sample.timing.finished);
         if sample.number >= WARMUP_NUMBERS {
             current.warmup.record(&sample);
             return;
@@ -424,24 +447,51 @@ impl LoadWorker {
     }
 
     async fn flush_each_second(self: Rc<Self>) {
-        for second in 0.. {
+        loop {
+            let second = self.next_second.get();
             self.clock.sleep_until(self.start.get() + Duration::from_secs(second + 1)).await;
-            self.flush(second, false);
+            self.note_cpu();
+            self.flush(second);
         }
     }
 
-    fn flush(&self, second: u64, is_last: bool) {
+    /// Sends the rest: the seconds up to that of the last request, and what was counted after it.
+    fn finish(&self) {
         self.note_cpu();
-        let mut current = self.current.take();
-        (current.thread, current.second, current.is_last) = (self.index, second, is_last);
-        current.connections_opened = self.client.connections_opened.take();
-        current.measured.retries = self.client.retries.take();
-        current.measured.resent = self.client.resends.take();
+        let has_requests = |second: &WorkerSecond| second.measured.requests() + second.warmup.requests() > 0;
+        let last =
+            self.pending.borrow().iter().rev().find(|(_, second)| has_requests(second)).map(|(at, _)| *at);
+        while last.is_some_and(|last| self.next_second.get() <= last) {
+            self.flush(self.next_second.get());
+        }
+        let rest = self.pending.take().into_values().reduce(WorkerSecond::with).unwrap_or_default();
+        self.send_samples();
+        self.send_event(WorkerEvent::End(Box::new(self.with_connection_counts(rest))));
+    }
+
+    fn flush(&self, second: u64) {
+        self.send_samples();
+        let pending = self.pending.borrow_mut().remove(&second).unwrap_or_default();
+        self.next_second.set(second + 1);
+        self.send_event(WorkerEvent::Second(Box::new(WorkerSecond {
+            second,
+            ..self.with_connection_counts(pending)
+        })));
+    }
+
+    fn with_connection_counts(&self, mut second: WorkerSecond) -> WorkerSecond {
+        second.thread = self.index;
+        second.connections_opened = self.client.connections_opened.take();
+        second.measured.retries = self.client.retries.take();
+        second.measured.resent = self.client.resends.take();
+        second
+    }
+
+    fn send_samples(&self) {
         let samples = self.samples.take();
         if !samples.is_empty() {
             self.send_event(WorkerEvent::Samples(samples));
         }
-        self.send_event(WorkerEvent::Second(Box::new(current)));
     }
 
     /// Adds the processor time since the last reading, while the worker is sending.
@@ -449,7 +499,7 @@ impl LoadWorker {
         let now = (thread_cpu(), self.clock.now());
         let last = self.cpu_reading.replace(now);
         if self.is_sending.get() {
-            let mut current = self.current.borrow_mut();
+            let mut current = self.second_at(last.1);
             current.cpu += now.0.saturating_sub(last.0);
             current.sending += now.1 - last.1;
         }

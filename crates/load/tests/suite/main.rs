@@ -6,4 +6,5 @@ mod faults;
 mod http2;
 mod pacing;
 mod requests;
+mod seconds;
 mod stub;
