@@ -15,9 +15,11 @@ mod child;
 mod fetch;
 mod measure;
 mod probe;
+mod process;
 mod proxy;
 mod recipe;
 mod sampler;
+mod server;
 mod settings;
 mod traffic;
 mod url;
@@ -44,7 +46,7 @@ pub use self::{
     proxy::ProxyTarget,
     recipe::{RecipeSource, RecipeSpec},
     traffic::{HttpTraffic, ReplaySettings, RequestPace, RequestPlan, RequestSource},
-    url::UrlTarget,
+    url::{CacheReset, UrlTarget},
 };
 
 #[derive(Clone, Debug)]
@@ -70,6 +72,11 @@ pub enum HttpError {
     Recipe(String),
     #[error("there is no process {0}: write the `pid` of the target, or leave it out")]
     NoProcess(u32),
+    #[error("{0}")]
+    Unreachable(String),
+    /// A command of the target failed.
+    #[error("{0}")]
+    Command(String),
     #[error(transparent)]
     Load(#[from] LoadTestError),
     #[error(transparent)]
@@ -95,7 +102,7 @@ impl HttpError {
         match self {
             Self::Child(error) => error.is_usage(),
             Self::Load(error) => matches!(error, LoadTestError::Trust(_) | LoadTestError::ConnectionLimit(_)),
-            Self::RunService(_) | Self::File { .. } => false,
+            Self::RunService(_) | Self::File { .. } | Self::Unreachable(_) => false,
             _ => true,
         }
     }

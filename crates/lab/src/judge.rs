@@ -7,7 +7,8 @@
 //! - Times vary from run to run. They need at least five repeats: a comparison that is as likely to fail as to
 //!   hold holds in all five once in 32 times (a sign test at 3 %). Holding in every repeat supports, holding in
 //!   none refutes, holding in some is inconclusive. In virtual time they are computed, and judged as counts.
-//! - Times of an invalid measurement prove nothing: a claim that uses one of them is invalid.
+//! - An invalid measurement proves nothing: a claim is invalid if it uses one, unless the valid ones refute it. A late
+//!   generator makes times invalid, and not counts.
 //!
 //! Judging is a pure function of the evidence.
 
@@ -19,7 +20,7 @@ use std::{
 };
 
 pub use expr::{Comparison, ExprError, Names, Selector, is_below, parse, selector};
-use stockade_model::record::{ClockKind, Expectation, Hypothesis, Verdict};
+use stockade_model::record::{ClockKind, Expectation, Hypothesis, Run, Verdict};
 
 use crate::metrics::{Evidence, FigureWindow, Results};
 
@@ -150,7 +151,7 @@ struct RepeatCount {
     held: u32,
     failed: u32,
     missing: u32,
-    /// Invalid ones among `held` and `failed`.
+    /// Repeats with an invalid measurement; they are not among the others.
     invalid: u32,
 }
 
@@ -161,6 +162,7 @@ fn expectation(expr: &str, comparison: &Comparison, case: Case<'_>, figures: &Fi
     let mut verdict = Verdict::Supported;
     let mut failed: Option<Instance> = None;
     let mut closest: Option<Instance> = None;
+    let mut invalid: Option<Instance> = None;
     let bindings = bindings(&selectors, case.names);
     for binding in bindings.iter().filter(|binding| binding.exists(&selectors, case.cells)) {
         let mut tally = RepeatCount::default();
@@ -172,9 +174,13 @@ fn expectation(expr: &str, comparison: &Comparison, case: Case<'_>, figures: &Fi
                 tally.missing += 1;
                 continue;
             };
-            let is_invalid = |selector: &&Selector| evidence(selector).is_some_and(|e| e.run.is_invalid());
-            tally.invalid += u32::from(is_timing && selectors.iter().any(is_invalid));
             let instance = || Instance { left, right, place: binding.place(repeat) };
+            let is_invalid = |run: &Run| run.has_invalid_counts() || is_timing && run.is_invalid();
+            if selectors.iter().any(|selector| evidence(selector).is_some_and(|e| is_invalid(&e.run))) {
+                tally.invalid += 1;
+                invalid.get_or_insert_with(instance);
+                continue;
+            }
             if comparison.op.holds(left, right) {
                 tally.held += 1;
                 if closest.as_ref().is_none_or(|closest| (left - right).abs() < closest.abs_difference()) {
@@ -192,7 +198,7 @@ fn expectation(expr: &str, comparison: &Comparison, case: Case<'_>, figures: &Fi
         all.invalid += tally.invalid;
     }
     let looked_at = all.held + all.failed;
-    if looked_at == 0 {
+    if looked_at + all.invalid == 0 {
         verdict = verdict.max(Verdict::Inconclusive);
     }
     let mut reason = format!("held in {} of {looked_at}", all.held);
@@ -208,12 +214,13 @@ fn expectation(expr: &str, comparison: &Comparison, case: Case<'_>, figures: &Fi
         let _ = write!(reason, ", {} without a figure", all.missing);
     }
     if all.invalid > 0 {
-        let _ = write!(reason, ", {} of them invalid", all.invalid);
+        let _ = write!(reason, ", {} invalid", all.invalid);
     }
     if is_timing && case.repeats < TIMING_REPEATS_MIN {
         let _ = write!(reason, "; times need {TIMING_REPEATS_MIN} repeats, there were {}", case.repeats);
     }
-    let (left, right) = failed.or(closest).map(|instance| (instance.left, instance.right)).unzip();
+    let (left, right) =
+        failed.or(closest).or(invalid).map(|instance| (instance.left, instance.right)).unzip();
     Expectation { expr: expr.to_owned(), left, right, verdict, reason }
 }
 
@@ -234,9 +241,10 @@ impl RepeatCount {
     fn verdict(&self, is_timing: bool) -> Verdict {
         let repeats = self.held + self.failed;
         match self {
-            Self { invalid: 1.., .. } => Verdict::Invalid,
-            // A counterexample refutes, whatever else is missing.
+            // A counterexample refutes, whatever else is missing or invalid.
             Self { failed: 1.., .. } if !is_timing => Verdict::Refuted,
+            Self { held: 0, failed: TIMING_REPEATS_MIN.., .. } => Verdict::Refuted,
+            Self { invalid: 1.., .. } => Verdict::Invalid,
             _ if is_timing && repeats < TIMING_REPEATS_MIN => Verdict::Inconclusive,
             Self { held: 0, failed: 1.., .. } => Verdict::Refuted,
             Self { failed: 1.., .. } | Self { missing: 1.., .. } | Self { held: 0, .. } => {

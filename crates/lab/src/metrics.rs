@@ -198,6 +198,10 @@ static COUNTS: &[Metric] = &[
     windowed(count("outcomes.error", |e| Some(e.part.outcomes.error as f64))),
     windowed(count("hit_ratio", |e| e.part.outcomes.hit_ratio())),
     windowed(count("source_loads", |e| e.part.source_loads.map(|loads| loads as f64))),
+    windowed(count("offload", |e| {
+        let (loads, requests) = (e.part.source_loads?, e.part.outcomes.requests());
+        ratio(requests.saturating_sub(loads), requests)
+    })),
     windowed(count("retries", |e| e.part.retries.map(|retries| retries as f64))),
     windowed(count("dropped", |e| e.part.dropped.map(|dropped| dropped as f64))),
     windowed(timing("age.max", |e| e.part.age_max_ms)),

@@ -62,8 +62,8 @@ pub enum RunError {
     #[error(transparent)]
     Documents(#[from] documents::ReadError),
     /// A test cannot be measured on this machine, or with these files.
-    #[error("{}{error}", if test.is_empty() { String::new() } else { format!("test `{test}`: ") })]
-    Test { test: String, error: TargetError },
+    #[error("{}{}: {error}", if test.is_empty() { String::new() } else { format!("test `{test}`, ") }, format!("arm `{arm}`"))]
+    Cell { test: String, arm: String, error: TargetError },
     /// `scaled` is empty.
     #[error(
         "the experiment lists nothing to scale: write scaled = [\"load.burst\"] into it, or leave --scale out"
@@ -82,7 +82,7 @@ impl RunError {
     #[must_use]
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::Target(error) | Self::Test { error, .. } => error.is_usage(),
+            Self::Target(error) | Self::Cell { error, .. } => error.is_usage(),
             Self::Storage(error) => matches!(error, StorageError::Taken { .. }),
             Self::Spec(_)
             | Self::Scale(_)
@@ -147,8 +147,12 @@ fn refused(experiment: &Experiment, cell: &Cell, error: TargetError) -> RunError
     };
     match span {
         Some(at) => RunError::Spec(experiment.error(error.to_string(), at.clone())),
-        None => RunError::Test { test: cell.test.clone(), error },
+        None => cell_error(cell, error),
     }
+}
+
+fn cell_error(cell: &Cell, error: TargetError) -> RunError {
+    RunError::Cell { test: cell.test.clone(), arm: cell.arm.clone(), error }
 }
 
 /// An experiment in progress and its results so far.
@@ -189,7 +193,7 @@ impl ExperimentRun {
                     progress.measuring(test, &cell.arm, repeat);
                     // A storage error cancels the measurement.
                     let stop = stop.child_token();
-                    let fold = self.results.fold();
+                    let fold = self.results.fold(cell.target.facts().duration);
                     let mut intake = IntervalSink::new(cell, repeat, &mut self.recorder, fold, stop.clone());
                     let mut sink = |second: Second| {
                         progress.advanced(cell.share(second.second + 1));
@@ -199,7 +203,8 @@ impl ExperimentRun {
                     let seed = seed.child(test);
                     let folder = self.directory.join("setup").join(slug(test, &cell.arm, repeat));
                     let context = MeasureContext { seed, folder: &folder, cancel: &stop, sink: &mut sink };
-                    let measured = cell.target.measure(&self.environment, context)?;
+                    let measured = cell.target.measure(&self.environment, context);
+                    let measured = measured.map_err(|error| cell_error(cell, error))?;
                     let fold = intake.done()?;
                     let Some(measured) = measured else { return Ok(false) };
                     let run = note(cell, repeat, measured);
@@ -222,7 +227,7 @@ impl ExperimentRun {
         record.verdict = match judge::worst(record.hypotheses.iter().map(|hypothesis| hypothesis.verdict)) {
             // Missing measurements leave the verdict open.
             _ if record.interrupted => Verdict::Inconclusive,
-            _ if record.runs.iter().any(Run::is_invalid) => Verdict::Invalid,
+            _ if record.hypotheses.is_empty() && record.runs.iter().any(Run::is_invalid) => Verdict::Invalid,
             verdict => verdict,
         };
         self.recorder.checkpoint(record)?;

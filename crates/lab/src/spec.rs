@@ -128,6 +128,8 @@ pub enum LoadError {
     },
     #[error("there is no test `{test}`: {remedy}")]
     UnknownTest { test: String, remedy: String },
+    #[error("there is no arm `{arm}`: {remedy}")]
+    UnknownArm { arm: String, remedy: String },
     /// `--test` names a test without its required file.
     #[error("the test `{test}` is left out: the file that it requires is not there")]
     LeftOut { test: String },
@@ -168,9 +170,21 @@ impl Experiment {
         }
         let is_left_out = |path: &str| !tests.iter().any(|test| judge::is_below(path, test));
         let before = databases(&self.cells);
-        leave_out(&mut self.cells, &mut self.claims, is_left_out);
+        self.cells.retain(|cell| !is_left_out(&cell.test));
+        remove_claims_without_cells(&self.cells, &mut self.claims);
         let needed = databases(&self.cells);
         self.services.retain(|service, _| needed.contains(service) || !before.contains(service));
+        Ok(self)
+    }
+
+    /// Keeps only these arms. Claims about others are removed.
+    pub fn only_arms(mut self, arms: &[String]) -> Result<Self, LoadError> {
+        if let Some(arm) = arms.iter().find(|arm| !self.arms.contains(arm)) {
+            let remedy = remedy(arm, self.arms.iter().map(String::as_str));
+            return Err(LoadError::UnknownArm { arm: arm.clone(), remedy });
+        }
+        self.cells.retain(|cell| arms.contains(&cell.arm));
+        remove_claims_without_cells(&self.cells, &mut self.claims);
         Ok(self)
     }
 
@@ -283,9 +297,9 @@ fn read(name: &str, text: &str) -> Result<Experiment, TomlError> {
     let claims = head.hypothesis.into_iter().map(|h| claim(h, names, &cells));
     let mut claims = claims.collect::<Result<Vec<_>, _>>()?;
     claims.extend(audit(names, &cells));
-    leave_out(&mut cells, &mut claims, |test| {
-        left_out.iter().any(|left_out| judge::is_below(test, left_out))
-    });
+    let is_left_out = |test: &str| left_out.iter().any(|left_out| judge::is_below(test, left_out));
+    cells.retain(|cell| !is_left_out(&cell.test));
+    remove_claims_without_cells(&cells, &mut claims);
     if cells.is_empty() {
         let message =
             format!("every test is left out: the required files of {} do not exist", left_out.join(", "));
@@ -414,22 +428,24 @@ fn window(selector: &Selector, cells: &[Cell]) -> Result<(), String> {
     Ok(())
 }
 
-/// Removes tests and the comparisons that name them.
-fn leave_out(cells: &mut Vec<Cell>, claims: &mut Vec<Claim>, is_left_out: impl Fn(&str) -> bool) {
-    cells.retain(|cell| !is_left_out(&cell.test));
-    let is_gone = |test: &&str| !cells.iter().any(|cell| judge::is_below(&cell.test, test));
+/// Removes the comparisons that name a test or an arm without a cell.
+fn remove_claims_without_cells(cells: &[Cell], claims: &mut Vec<Claim>) {
+    let lost = |selector: &Selector| {
+        let test =
+            selector.test.as_ref().filter(|test| !cells.iter().any(|cell| judge::is_below(&cell.test, test)));
+        test.or(selector.arm.as_ref().filter(|arm| !cells.iter().any(|cell| cell.arm == **arm))).cloned()
+    };
     for claim in claims.iter_mut() {
         let mut gone = BTreeSet::new();
         claim.expect.retain(|(_, comparison)| {
-            let named = comparison.selectors().into_iter().filter_map(|selector| selector.test.as_deref());
-            let lost: Vec<_> = named.filter(is_gone).map(str::to_owned).collect();
+            let lost: Vec<_> = comparison.selectors().into_iter().filter_map(lost).collect();
             let stays = lost.is_empty();
             gone.extend(lost);
             stays
         });
         if !gone.is_empty() {
             let gone: Vec<_> = gone.into_iter().collect();
-            claim.text = format!("{} (without {}, which was left out)", claim.text, gone.join(", "));
+            claim.text = format!("{} (left out: {})", claim.text, gone.join(", "));
         }
     }
     claims.retain(|claim| !claim.expect.is_empty());

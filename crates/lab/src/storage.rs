@@ -110,7 +110,7 @@ pub fn read(directory: &Path) -> Result<(Record, Results), StorageError> {
     // Intervals stand in the order of the runs. A killed process leaves seconds of a run without a record, and
     // a partial line.
     for run in &record.runs {
-        let mut fold = results.fold();
+        let mut fold = results.fold(run.load.duration());
         let mut seconds = 0;
         while let Some((index, line)) =
             lines.next_if(|(_, line)| !line.as_ref().is_ok_and(|line| belongs_to_another(line, run)))

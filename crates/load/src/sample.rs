@@ -28,6 +28,8 @@ pub struct Response {
     pub wire_bytes: u64,
     /// The outcome in a cache, if its headers state one.
     pub outcome: Option<Outcome>,
+    /// True for a hit if its headers do not tell whether it is fresh.
+    pub may_be_stale: bool,
 }
 
 /// Why a request has no response.

@@ -68,6 +68,8 @@ pub struct GeneratorHealth {
     pub steal: Option<f64>,
     /// Why the run is invalid; empty if it is valid.
     pub invalid_reasons: Vec<String>,
+    /// The number of reasons at the start of `invalid_reasons` that concern times only: a late generator changes no counts.
+    pub reasons_of_times: usize,
 }
 
 impl AddAssign for SecondCounts {

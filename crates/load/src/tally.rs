@@ -28,6 +28,10 @@ pub struct Tally {
     pub status_codes: BTreeMap<u16, u64>,
     /// Outcomes that caches state in their headers.
     pub outcomes: Outcomes,
+    /// Those of the successes.
+    pub outcomes_of_successes: Outcomes,
+    /// Hits among all that may be stale: the headers do not tell.
+    pub hits_of_unknown_age: u64,
     /// Failures by class.
     pub failures: BTreeMap<&'static str, u64>,
     /// Different errors in the order of occurrence: failures, and statuses other than 200 to 399.
@@ -76,6 +80,10 @@ impl Tally {
                 self.wire_bytes_in += answer.wire_bytes;
                 if let Some(outcome) = answer.outcome {
                     self.outcomes.record(outcome);
+                    self.hits_of_unknown_age += u64::from(answer.may_be_stale);
+                    if sample.is_success() {
+                        self.outcomes_of_successes.record(outcome);
+                    }
                 }
                 if sample.is_success() {
                     self.successes += 1;
@@ -106,6 +114,8 @@ impl Tally {
             *self.status_codes.entry(*status).or_default() += count;
         }
         self.outcomes += other.outcomes;
+        self.outcomes_of_successes += other.outcomes_of_successes;
+        self.hits_of_unknown_age += other.hits_of_unknown_age;
         for (class, count) in &other.failures {
             *self.failures.entry(class).or_default() += count;
         }
@@ -133,6 +143,12 @@ impl Tally {
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.status_codes.get(&0).copied().unwrap_or_default()
+    }
+
+    /// Hits / lookups; `None`: there was no lookup, or a hit may be stale.
+    #[must_use]
+    pub fn hit_ratio(&self) -> Option<f64> {
+        self.outcomes.hit_ratio().filter(|_| self.hits_of_unknown_age == 0)
     }
 
     /// Failures of one class.

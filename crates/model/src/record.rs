@@ -5,7 +5,7 @@
 
 mod http;
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -132,10 +132,16 @@ pub struct Run {
 }
 
 impl Run {
-    /// True if the run is no valid evidence.
+    /// True if its times are no valid evidence.
     #[must_use]
     pub fn is_invalid(&self) -> bool {
         self.http.as_ref().is_some_and(|http| !http.invalid.is_empty())
+    }
+
+    /// True if its counts are no valid evidence either: a late generator changes times, and not counts.
+    #[must_use]
+    pub fn has_invalid_counts(&self) -> bool {
+        self.http.as_ref().is_some_and(|http| http.has_invalid_counts)
     }
 }
 
@@ -155,6 +161,12 @@ impl LoadFigures {
             Self::Burst(burst) => Some(burst),
             Self::Open(_) => None,
         }
+    }
+
+    /// How long requests are due; `None`: all at once.
+    #[must_use]
+    pub fn duration(&self) -> Option<Duration> {
+        self.open().map(|open| Duration::from_secs_f64(open.duration_ms.max(0.0) / 1e3))
     }
 
     #[must_use]
@@ -446,7 +458,7 @@ pub struct Expectation {
     pub reason: String,
 }
 
-/// The verdict on a claim, from good to bad.
+/// The verdict on a claim. Of several, the last in this order counts: a counterexample refutes, whatever else is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -454,10 +466,10 @@ pub enum Verdict {
     Supported,
     /// The evidence is insufficient.
     Inconclusive,
-    /// The evidence contradicts the claim.
-    Refuted,
     /// The run is no valid evidence.
     Invalid,
+    /// The evidence contradicts the claim.
+    Refuted,
 }
 
 impl std::fmt::Display for Verdict {

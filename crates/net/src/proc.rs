@@ -36,6 +36,38 @@ pub fn cpu_time(pid: u32) -> Option<Duration> {
     Some(Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64))
 }
 
+/// A process and its descendants, parents first: a master process and its workers.
+#[must_use]
+pub fn process_tree(pid: u32) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return vec![pid] };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let parents: Vec<(u32, u32)> = pids
+        .filter_map(|pid| Some((pid, parse_parent(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?)))
+        .collect();
+    let mut tree = vec![pid];
+    let mut at = 0;
+    while let Some(parent) = tree.get(at).copied() {
+        tree.extend(
+            parents
+                .iter()
+                .filter(|(pid, of)| *of == parent && !tree.contains(pid))
+                .map(|(pid, _)| *pid)
+                .collect::<Vec<_>>(),
+        );
+        at += 1;
+    }
+    tree
+}
+
+/// Memory of a process where pages that `n` processes share count as `1/n` (PSS): what related processes take adds up to their
+/// memory. `None` also if this process may not read it.
+#[must_use]
+pub fn proportional_bytes(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let kib = parse_field(&text, "Pss")?.strip_suffix("kB")?.trim().parse::<u64>().ok()?;
+    kib.checked_mul(1_024)
+}
+
 /// `MemTotal`.
 #[must_use]
 pub fn memory_total_bytes() -> Option<u64> {
@@ -104,6 +136,10 @@ fn parse_cpu_ticks(stat: &str) -> Option<u64> {
     Some(fields.next()?.ok()? + fields.next()?.ok()?)
 }
 
+fn parse_parent(stat: &str) -> Option<u32> {
+    stat.rsplit(')').next()?.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 /// The value of a line `name : value`.
 fn parse_field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let line = text.lines().find(|line| line.starts_with(name))?;
@@ -112,6 +148,11 @@ fn parse_field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::{Read, Write},
+        process::{Command, Stdio},
+    };
+
     use super::*;
 
     #[test]
@@ -128,8 +169,32 @@ mod tests {
     fn process_name_may_contain_parentheses_and_spaces() {
         let stat = "7 (a) R 1) S 1 7 7 0 -1 4194560 1 2 3 4 30 12 5 6 20 0 1 0";
         assert_eq!(parse_cpu_ticks(stat), Some(42));
+        assert_eq!((parse_parent(stat), parse_parent("")), (Some(1), None));
         assert_eq!((parse_cpu_ticks(""), parse_cpu_ticks("7 (a) S 1")), (None, None));
         assert_eq!((parse_resident_pages("9 5 3 0"), parse_resident_pages("9")), (Some(5), None));
+    }
+
+    #[test]
+    fn tree_has_children_and_grandchildren() {
+        let mut shell = Command::new("sh")
+            .args(["-c", "sh -c 'cat; true' ; true"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        // The grandchild answers, so it is there.
+        let mut input = shell.stdin.take().expect("its input");
+        input.write_all(b"x").expect("it reads");
+        shell.stdout.as_mut().expect("its output").read_exact(&mut [0]).expect("it answers");
+        let tree = process_tree(shell.id());
+        assert_eq!((tree[0], tree.len()), (shell.id(), 3), "{tree:?}");
+        assert!(
+            tree.iter()
+                .all(|pid| proportional_bytes(*pid).is_none_or(|bytes| Some(bytes) <= resident_bytes(*pid)))
+        );
+        drop(input);
+        shell.wait().expect("it ends");
+        assert_eq!(process_tree(u32::MAX), [u32::MAX]);
     }
 
     #[test]

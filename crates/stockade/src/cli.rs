@@ -75,6 +75,9 @@ pub struct RunArgs {
     /// Run only this test and the tests below it; may be repeated
     #[arg(long, value_name = "NAME")]
     pub test: Vec<String>,
+    /// Run only these arms
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub arms: Vec<String>,
     /// Multiply the settings that the file lists as `scaled`
     #[arg(long, value_name = "F", default_value = "1", value_parser = scale)]
     pub scale: f64,

@@ -26,6 +26,9 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
     if !args.test.is_empty() {
         experiment = experiment.only(&args.test)?;
     }
+    if !args.arms.is_empty() {
+        experiment = experiment.only_arms(&args.arms)?;
+    }
     let directory = args.out.unwrap_or_else(|| default_directory(&args.experiment));
     let program =
         env::current_exe().map_err(|error| CommandError::Usage(format!("where is this program? {error}")))?;

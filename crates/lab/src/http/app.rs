@@ -33,7 +33,7 @@ impl Target for AppTarget {
         context: MeasureContext<'_>,
     ) -> Result<Option<Measurement>, TargetError> {
         let (seed, path) = (context.seed, context.folder.join("app.toml"));
-        let measured = self.load.measure(environment, context, seed, |_| {
+        let measured = self.load.measure(environment, context, seed, |_, _| {
             let settings = self.resolved_settings(environment)?;
             Ok(TargetEndpoint::of_child(start_with_settings(
                 &environment.program,

@@ -23,13 +23,18 @@ pub(super) struct TimedReply {
 /// GETs a URL within [`PROBE_TIMEOUT`].
 pub(super) fn fetch_timed(url: &str) -> TimedReply {
     let began = now();
-    let answer = fetch(url, PROBE_TIMEOUT);
+    let answer = fetch("GET", url, PROBE_TIMEOUT);
     TimedReply { answer, took: began.elapsed() }
+}
+
+/// Sends a request with another method, such as PURGE, within [`PROBE_TIMEOUT`]: status and body.
+pub(super) fn send(method: &str, url: &str) -> io::Result<(u16, String)> {
+    fetch(method, url, PROBE_TIMEOUT)
 }
 
 /// The admin page of a child process, or an error message.
 pub(super) fn get(url: &str) -> Result<String, String> {
-    match fetch(url, ADMIN_TIMEOUT) {
+    match fetch("GET", url, ADMIN_TIMEOUT) {
         Ok((200, body)) => Ok(body),
         Ok((_, body)) => Err(format!("does not answer at its admin address: {}", body.trim())),
         Err(error) => Err(format!("does not answer at its admin address: {error}")),
@@ -41,7 +46,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-fn fetch(url: &str, timeout: Duration) -> io::Result<(u16, String)> {
+fn fetch(method: &str, url: &str, timeout: Duration) -> io::Result<(u16, String)> {
     let rest = url.strip_prefix("http://").unwrap_or(url);
     let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
     let host = if address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
@@ -55,7 +60,7 @@ fn fetch(url: &str, timeout: Duration) -> io::Result<(u16, String)> {
     tcp.set_read_timeout(Some(timeout))?;
     tcp.set_write_timeout(Some(timeout))?;
     // HTTP/1.0 has no chunks.
-    write!(tcp, "GET /{path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    write!(tcp, "{method} /{path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     let answer = read_all(tcp, until)?;
     // The body of a probe may be binary.
     let answer = String::from_utf8_lossy(&answer);

@@ -1,6 +1,6 @@
 //! One measurement over HTTP, for every target: origin, load, samples, figures.
 
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+use std::{collections::BTreeMap, env, fs, path::Path, time::Duration};
 
 use stockade_load::{generator::LoadTestRun, summary::Summary, tally::Tally};
 use stockade_model::{
@@ -12,7 +12,7 @@ use stockade_model::{
 use super::{
     HttpError, HttpLoad, RecipeSpec,
     child::{Child, ChildArguments},
-    fetch::get,
+    fetch::{get, send},
     probe,
     sampler::{CacheReadings, Observations, Sampler, StopReason, TargetEndpoint, outcomes},
     settings::file_error,
@@ -27,13 +27,13 @@ impl HttpLoad {
         environment: &Environment,
         context: MeasureContext<'_>,
         url_seed: Seed,
-        start: impl FnOnce(Option<&Child>) -> Result<TargetEndpoint, HttpError>,
+        start: impl FnOnce(Option<&Child>, &Path) -> Result<TargetEndpoint, HttpError>,
     ) -> Result<Option<Measurement>, HttpError> {
         let MeasureContext { seed, folder, cancel, sink } = context;
         fs::create_dir_all(folder).map_err(file_error(folder))?;
         let origin =
             self.origin.as_ref().map(|recipe| start_origin(recipe, environment, folder)).transpose()?;
-        let endpoint = start(origin.as_ref())?;
+        let endpoint = start(origin.as_ref(), folder)?;
         let load = self.traffic.load(&endpoint.url, &environment.folder, seed, url_seed)?;
         let ready = load.prepare()?;
         // Cancelled with the run, and when a child ends.
@@ -46,11 +46,13 @@ impl HttpLoad {
             get(&format!("{}/start", origin.admin)).map_err(|error| origin.unresponsive(&error))?;
         }
         let LoadTestRun { summary, was_cancelled } = ready.run(&mut sampler, &cancel_load)?;
-        let Observations { readings, probes, stop_reason } = sampler.finish();
+        let Observations { readings, probes, stop_reason, mut notes } = sampler.finish();
         let mut invalid = summary.generator.invalid_reasons.clone();
+        let late = summary.generator.reasons_of_times;
         match stop_reason {
             _ if cancel.is_cancelled() => return Ok(None),
-            Some(StopReason::Child(error)) => return Err(error.into()),
+            Some(StopReason::Ended(error)) => return Err(error),
+            Some(StopReason::Unreachable(reason)) => return Err(HttpError::Unreachable(reason)),
             Some(StopReason::Memory(reason)) => invalid.push(reason),
             None if was_cancelled => return Ok(None),
             None => {}
@@ -62,7 +64,12 @@ impl HttpLoad {
         for child in [origin.as_ref(), endpoint.child.as_ref()].into_iter().flatten() {
             child.check()?;
         }
+        if let Some(server) = &endpoint.server {
+            server.check()?;
+        }
         invalid.extend(probes.iter().filter_map(probe::mismatch));
+        notes.extend(note_of_unknown_age(summary.measured.hits_of_unknown_age));
+        let has_invalid_counts = invalid.len() > late;
         let http = HttpFigures {
             status_codes: summary.measured.status_codes.clone(),
             connections: summary.connections,
@@ -75,9 +82,45 @@ impl HttpLoad {
             steal: summary.generator.steal,
             stats_provider: readings.stats_provider,
             probes,
+            hits_of_unknown_age: summary.measured.hits_of_unknown_age,
             invalid,
+            has_invalid_counts,
+            notes,
         };
         Ok(Some(self.measurement(&summary, &readings, load.plan.to_string(), http)))
+    }
+
+    /// Starts the origin and the target and stops both again, so that a setup that cannot work is refused before any load. A
+    /// target that runs already has to pass a request on to the origin of this run.
+    pub(super) fn rehearse(
+        &self,
+        environment: &Environment,
+        start: impl FnOnce(Option<&Child>, &Path) -> Result<TargetEndpoint, HttpError>,
+    ) -> Result<(), HttpError> {
+        let folder = tempfile::tempdir().map_err(file_error(&env::temp_dir()))?;
+        let Some(recipe) = &self.origin else { return start(None, folder.path()).map(drop) };
+        drop(start_origin(recipe, environment, folder.path())?);
+        let nonce = format!("stockade-{:016x}", Seed::from_entropy().0);
+        let origin = start_origin(&recipe.answering(&nonce), environment, folder.path())?;
+        get(&format!("{}/start", origin.admin)).map_err(|error| origin.unresponsive(&error))?;
+        let endpoint = start(Some(&origin), folder.path())?;
+        if endpoint.child.is_some() || endpoint.url.starts_with("https:") {
+            // Our proxy has the origin's address from this run. Probes are sent without TLS.
+            return Ok(());
+        }
+        let load = self.traffic.load(&endpoint.url, &environment.folder, Seed(0), Seed(0))?;
+        let path = load.traffic.request(0).path.into_owned();
+        let joint = if path.contains('?') { '&' } else { '?' };
+        let url = format!("{}{path}{joint}{nonce}", endpoint.url);
+        let reason = match send("GET", &url) {
+            Ok((_, body)) if body.contains(&nonce) => return Ok(()),
+            Ok((status, _)) => format!("the answer, with status {status}, is not from it"),
+            Err(error) => error.to_string(),
+        };
+        Err(HttpError::Unreachable(format!(
+            "a request to {url} does not reach the origin of this run at {}: {reason}; let the cache forward to that address",
+            origin.url
+        )))
     }
 
     fn measurement(
@@ -134,6 +177,16 @@ fn start_origin(recipe: &RecipeSpec, environment: &Environment, folder: &Path) -
     let arguments = arguments.map(str::to_owned);
     let program = &environment.program;
     Ok(Child::start(ChildArguments { role: Role::Origin, program, arguments: &arguments, folder })?)
+}
+
+/// Why freshness is absent from the figures.
+fn note_of_unknown_age(hits: u64) -> Option<String> {
+    (hits > 0).then(|| {
+        format!(
+            "{hits} hits may be stale, as their responses have neither `Age` and a `max-age`, nor `Cache-Status` with `ttl`, nor \
+             `X-Cache-Status`: hits and hit ratio are absent"
+        )
+    })
 }
 
 /// The sum of the service times of all requests, failed ones included.

@@ -1,11 +1,14 @@
 //! The target `proxy`: `stockade proxy` in front of the origin.
 
+use std::path::Path;
+
 use serde_json::{Map, Value, json};
 use stockade_model::units::parse_size;
 
 use super::{
     HttpError, HttpLoad,
     cache_memory::{self, LIMIT_BYTES},
+    child::Child,
     sampler::TargetEndpoint,
     settings::start_with_settings,
 };
@@ -31,7 +34,7 @@ impl Target for ProxyTarget {
         self.load.check_files(&environment.folder)?;
         let bytes = self.estimated_cache_bytes(environment).unwrap_or_default();
         cache_memory::check(bytes, environment.memory_mib).map_err(HttpError::from)?;
-        Ok(())
+        Ok(self.load.rehearse(environment, |origin, folder| self.start(environment, origin, folder))?)
     }
 
     fn measure(
@@ -39,20 +42,10 @@ impl Target for ProxyTarget {
         environment: &Environment,
         context: MeasureContext<'_>,
     ) -> Result<Option<Measurement>, TargetError> {
-        let (seed, path) = (context.seed, context.folder.join("proxy.toml"));
-        let measured = self.load.measure(environment, context, seed, |origin| {
-            let mut settings = Map::from_iter([
-                ("listen".to_owned(), json!(["127.0.0.1:0"])),
-                ("admin".to_owned(), json!({ "listen": "127.0.0.1:0" })),
-                ("log".to_owned(), json!({ "format": "none" })),
-            ]);
-            let url = origin.map(|origin| json!([{ "name": "origin", "url": origin.url }]));
-            settings.extend(url.map(|url| ("origin".to_owned(), url)));
-            settings.extend(self.settings.clone());
-            let child = start_with_settings(&environment.program, &["proxy", "--config"], &settings, &path)?;
-            Ok(TargetEndpoint::of_child(child))
-        });
-        Ok(measured?)
+        let seed = context.seed;
+        Ok(self
+            .load
+            .measure(environment, context, seed, |origin, folder| self.start(environment, origin, folder))?)
     }
 
     fn scale(&mut self, dimension: Scaled, factor: f64) -> Result<(), TrafficLimitError> {
@@ -66,6 +59,25 @@ impl Target for ProxyTarget {
 }
 
 impl ProxyTarget {
+    fn start(
+        &self,
+        environment: &Environment,
+        origin: Option<&Child>,
+        folder: &Path,
+    ) -> Result<TargetEndpoint, HttpError> {
+        let mut settings = Map::from_iter([
+            ("listen".to_owned(), json!(["127.0.0.1:0"])),
+            ("admin".to_owned(), json!({ "listen": "127.0.0.1:0" })),
+            ("log".to_owned(), json!({ "format": "none" })),
+        ]);
+        let url = origin.map(|origin| json!([{ "name": "origin", "url": origin.url }]));
+        settings.extend(url.map(|url| ("origin".to_owned(), url)));
+        settings.extend(self.settings.clone());
+        let path = folder.join("proxy.toml");
+        let child = start_with_settings(&environment.program, &["proxy", "--config"], &settings, &path)?;
+        Ok(TargetEndpoint::of_child(child))
+    }
+
     fn scale_entries(&mut self, factor: f64) {
         let limit = self.settings.get_mut("cache").and_then(|cache| cache.get_mut("limit"));
         if let Some(entries) = limit.and_then(|limit| limit.get_mut("entries"))

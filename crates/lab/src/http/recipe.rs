@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use stockade_model::units::{format_duration, parse_duration};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +26,14 @@ pub enum RecipeSource {
 }
 
 impl RecipeSpec {
+    /// At the same address, an origin that answers every request with `body`, which no cache stores.
+    pub(super) fn answering(&self, body: &str) -> Self {
+        let recipe = json!([{
+            "route": "/*", "body": body, "headers": { "cache-control": "no-store" }, "stages": [{ "at": 0 }],
+        }]);
+        Self { source: RecipeSource::Inline(recipe), listen: self.listen, factor: 1.0 }
+    }
+
     /// The text with scaled stages. Files are read from `folder`.
     pub(super) fn text(&self, folder: &Path) -> Result<String, String> {
         let mut recipe = match &self.source {

@@ -1,16 +1,12 @@
 //! Once a second: the load's own figures, memory and processor time of each process, and the counters of the cache.
 
-use std::{
-    collections::BTreeMap,
-    io, process,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, io, process, time::Duration};
 
 use serde::Deserialize;
 use stockade_cache::{RequestStats, StoreStats};
 use stockade_load::{
     generator::{CancellationToken, LoadProgress, LoadStart, Observer},
-    sample::Sample,
+    sample::{FailureClass, Sample},
     tally::Tally,
 };
 use stockade_model::{
@@ -19,18 +15,20 @@ use stockade_model::{
     seed::Seed,
     units::format_duration,
 };
-use stockade_net::proc;
 
 use super::{
+    HttpError,
     cache_memory::SHARE_MAX,
-    child::{Child, ChildError},
+    child::Child,
     fetch::get,
     probe::{PendingProbe, PreflightProbe},
+    process::SampledProcess,
+    server::ServerProcess,
 };
 use crate::target::{CacheCounters, OpenSecond, Second};
 
-/// Processor time over less than this is too coarse to report.
-const SECONDS_MIN: f64 = 0.5;
+/// Failures of a request that found no server.
+const UNREACHABLE: [FailureClass; 3] = [FailureClass::Refused, FailureClass::Unreachable, FailureClass::Dns];
 
 /// The target of the load.
 pub(super) struct TargetEndpoint {
@@ -40,6 +38,8 @@ pub(super) struct TargetEndpoint {
     pub(super) pid: Option<u32>,
     /// Its process, if this measurement started it.
     pub(super) child: Option<Child>,
+    /// The server of its `command`.
+    pub(super) server: Option<ServerProcess>,
 }
 
 /// Follows a load and samples its processes once a second. It cancels the load when a process has ended, or when they
@@ -49,6 +49,7 @@ pub(super) struct Sampler<'a> {
     stats: Option<&'a str>,
     processes: Vec<SampledProcess>,
     children: Vec<&'a Child>,
+    server: Option<&'a ServerProcess>,
     /// Bound of all processes together.
     bytes_max: Option<u64>,
     readings: CacheReadings,
@@ -58,6 +59,8 @@ pub(super) struct Sampler<'a> {
     answered: Vec<record::ProbeFigures>,
     stop_reason: Option<StopReason>,
     stop: &'a CancellationToken,
+    /// The last second so far: the last reading of the counters belongs to it, too.
+    last_second: Option<Second>,
     sink: &'a mut dyn FnMut(Second),
 }
 
@@ -67,22 +70,18 @@ pub(super) struct Observations {
     pub(super) probes: Vec<record::ProbeFigures>,
     /// Why the load was cancelled.
     pub(super) stop_reason: Option<StopReason>,
+    /// Limits of the figures.
+    pub(super) notes: Vec<String>,
 }
 
 /// Why a load was cancelled.
 pub(super) enum StopReason {
-    /// A child process ended.
-    Child(ChildError),
+    /// A process ended.
+    Ended(HttpError),
     /// The processes took too much memory.
     Memory(String),
-}
-
-/// A process and its last sample.
-struct SampledProcess {
-    role: Role,
-    id: u32,
-    cpu: Duration,
-    at: Instant,
+    /// No request of the first second found a server.
+    Unreachable(String),
 }
 
 /// The counters of the cache during the load.
@@ -103,7 +102,7 @@ impl TargetEndpoint {
     /// A child process that reports its counters at its admin address.
     pub(super) fn of_child(child: Child) -> Self {
         let (url, stats) = (child.url.clone(), Some(format!("{}/stats", child.admin)));
-        Self { url, stats, pid: Some(child.id()), child: Some(child) }
+        Self { url, stats, pid: Some(child.id()), child: Some(child), server: None }
     }
 }
 
@@ -117,20 +116,17 @@ impl<'a> Sampler<'a> {
         sink: &'a mut dyn FnMut(Second),
     ) -> Self {
         let parts = [
-            (Role::Load, Some(process::id())),
-            (Role::Proxy, endpoint.pid),
-            (Role::Origin, origin.map(Child::id)),
+            Some(SampledProcess::alone(Role::Load, process::id())),
+            endpoint.pid.map(|id| SampledProcess::tree(Role::Proxy, id)),
+            origin.map(|origin| SampledProcess::tree(Role::Origin, origin.id())),
         ];
-        let process = |(role, id): (Role, Option<u32>)| {
-            let id = id?;
-            Some(SampledProcess { role, id, cpu: proc::cpu_time(id).unwrap_or_default(), at: now() })
-        };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of it")]
         let bytes_max = ((memory_mib << 20) as f64 * SHARE_MAX) as u64;
         Self {
             url: &endpoint.url,
             stats: endpoint.stats.as_deref(),
-            processes: parts.into_iter().filter_map(process).collect(),
+            processes: parts.into_iter().flatten().collect(),
+            server: endpoint.server.as_ref(),
             children: endpoint.child.iter().chain(origin).collect(),
             bytes_max: (memory_mib > 0).then_some(bytes_max),
             readings: CacheReadings {
@@ -142,6 +138,7 @@ impl<'a> Sampler<'a> {
             answered: Vec::new(),
             stop_reason: None,
             stop,
+            last_second: None,
             sink,
         }
     }
@@ -164,9 +161,17 @@ impl<'a> Sampler<'a> {
 
     /// Takes a last reading.
     pub(super) fn finish(mut self) -> Observations {
+        let before = self.readings.last.requests.loads;
         self.read_counters();
+        if let Some(mut last) = self.last_second.take() {
+            if let Some(open) = &mut last.open {
+                open.source_loads += self.readings.last.requests.loads.saturating_sub(before);
+            }
+            (self.sink)(last);
+        }
+        let notes = self.processes.iter().filter_map(SampledProcess::note).collect();
         self.answered.extend(self.sent.into_iter().map(PendingProbe::wait));
-        Observations { readings: self.readings, probes: self.answered, stop_reason: self.stop_reason }
+        Observations { readings: self.readings, probes: self.answered, stop_reason: self.stop_reason, notes }
     }
 
     /// Reads the counters of the cache; without an answer the last ones stay.
@@ -190,7 +195,11 @@ impl<'a> Sampler<'a> {
             return;
         }
         let bytes: u64 = usage.values().map(|usage| usage.rss_bytes).sum();
-        let gone = || self.children.iter().find_map(|child| child.check().err()).map(StopReason::Child);
+        let gone = || {
+            let mut children =
+                self.children.iter().filter_map(|child| child.check().err().map(HttpError::from));
+            children.next().or_else(|| self.server?.check().err()).map(StopReason::Ended)
+        };
         let too_much = |most: &u64| bytes > *most;
         let memory = self.bytes_max.filter(too_much).map(|most| {
             StopReason::Memory(format!(
@@ -204,6 +213,23 @@ impl<'a> Sampler<'a> {
         if self.stop_reason.is_some() {
             self.stop.cancel();
         }
+    }
+}
+
+impl Sampler<'_> {
+    /// Cancels a load whose first second found no server: the rest would not either.
+    fn guard_reachability(&mut self, progress: &LoadProgress<'_>) {
+        let tally = progress.tally;
+        let unreachable: u64 = UNREACHABLE.iter().map(|class| tally.failures_of(*class)).sum();
+        if progress.elapsed > Duration::from_secs(1) || unreachable == 0 || unreachable < tally.requests() {
+            return;
+        }
+        let error = tally.errors.first().map(String::as_str).unwrap_or_default();
+        self.stop_reason.get_or_insert(StopReason::Unreachable(format!(
+            "none of the {unreachable} requests of the first second reached {}: {error}; is it running?",
+            self.url
+        )));
+        self.stop.cancel();
     }
 }
 
@@ -222,7 +248,8 @@ impl Observer for Sampler<'_> {
         let (due, later): (Vec<_>, Vec<_>) = self.probes.drain(..).partition(is_due);
         self.probes = later;
         self.sent.extend(due.into_iter().map(|(probe, seed)| probe.send(self.url, seed)));
-        (self.sink)(Second {
+        self.guard_reachability(progress);
+        let second = Second {
             second: progress.elapsed.as_secs().saturating_sub(1),
             outcomes: outcomes(progress.tally),
             times: Times {
@@ -241,7 +268,10 @@ impl Observer for Sampler<'_> {
                 reclaims: last.reclaims(),
                 waiters: last.requests.waiters,
             }),
-        });
+        };
+        if let Some(complete) = self.last_second.replace(second) {
+            (self.sink)(complete);
+        }
     }
 
     fn on_sample(&mut self, _: &Sample) -> io::Result<()> {
@@ -253,29 +283,10 @@ impl Observer for Sampler<'_> {
 /// cache count as bypasses.
 pub(super) fn outcomes(tally: &Tally) -> Outcomes {
     let failed = tally.requests() - tally.successes;
-    let reported = Outcomes { error: 0, ..tally.outcomes };
+    // A cache may report a miss beside a status of 503: such a request is an error, and counts once.
+    let reported = Outcomes { error: 0, ..tally.outcomes_of_successes };
     let unreported = tally.successes.saturating_sub(reported.requests());
     Outcomes { error: failed, bypass: reported.bypass + unreported, ..reported }
-}
-
-impl SampledProcess {
-    /// The usage since the last sample; `None`: it has ended, or the last sample was just now.
-    fn usage(&mut self) -> Option<Usage> {
-        let (cpu, at) = (proc::cpu_time(self.id)?, now());
-        let seconds = (at - self.at).as_secs_f64();
-        // The last second of a load may have hardly begun, and a tick is a hundredth of one.
-        if seconds < SECONDS_MIN {
-            return None;
-        }
-        let used = cpu.saturating_sub(self.cpu).as_secs_f64();
-        (self.cpu, self.at) = (cpu, at);
-        Some(Usage { rss_bytes: proc::resident_bytes(self.id)?, cpu: used / seconds })
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "processes use real time")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 /// A page of statistics.
@@ -310,15 +321,37 @@ impl StatsPage {
 
 #[cfg(test)]
 mod tests {
+    use stockade_load::sample::Response;
+    use stockade_model::{outcome::Outcome, time::Time, timing::Timing};
+
     use super::*;
 
     fn endpoint() -> TargetEndpoint {
-        TargetEndpoint { url: "http://127.0.0.1:1".to_owned(), stats: None, pid: None, child: None }
+        TargetEndpoint {
+            url: "http://127.0.0.1:1".to_owned(),
+            stats: None,
+            pid: None,
+            child: None,
+            server: None,
+        }
     }
 
     fn taking(mib: u64) -> BTreeMap<Role, Usage> {
         let usage = |mib: u64| Usage { rss_bytes: mib << 20, cpu: 0.0 };
         BTreeMap::from([(Role::Load, usage(10)), (Role::Proxy, usage(mib))])
+    }
+
+    #[test]
+    fn failed_request_with_an_outcome_counts_once() {
+        let mut tally = Tally::default();
+        let times = Timing { scheduled: Time::ZERO, started: Time::ZERO, finished: Time::ZERO };
+        for (status, outcome) in
+            [(200, Some(Outcome::Hit)), (200, None), (503, Some(Outcome::Miss)), (503, None)]
+        {
+            let response = Response { status, bytes: 0, wire_bytes: 0, outcome, may_be_stale: false };
+            tally.record(&Sample { number: 0, timing: times, bytes_out: 0, result: Ok(response) });
+        }
+        assert_eq!(outcomes(&tally), Outcomes { hit: 1, bypass: 1, error: 2, ..Outcomes::default() });
     }
 
     #[test]

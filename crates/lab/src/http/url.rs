@@ -1,10 +1,16 @@
-//! The target `url`: a server that runs already.
+//! The target `url`: a server that runs already, or one that each measurement starts.
 
 use std::path::Path;
 
 use stockade_model::seed::Seed;
 
-use super::{HttpError, HttpLoad, sampler::TargetEndpoint};
+use super::{
+    HttpError, HttpLoad,
+    child::Child,
+    fetch::send,
+    sampler::TargetEndpoint,
+    server::{CommandPlace, ServerProcess, is_reachable},
+};
 use crate::{
     engine::TrafficLimitError,
     target::{Environment, Facts, MeasureContext, Measurement, Scaled, Target, TargetError},
@@ -14,8 +20,23 @@ use crate::{
 pub struct UrlTarget {
     pub load: HttpLoad,
     pub url: String,
-    /// The process to sample.
+    /// The process to sample, with its descendants.
     pub pid: Option<u32>,
+    /// Runs before each measurement, and has to end.
+    pub before: Option<String>,
+    /// Runs during each measurement.
+    pub command: Option<String>,
+    /// Makes the cache cold before each measurement.
+    pub reset: Option<CacheReset>,
+}
+
+/// How a cache is emptied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CacheReset {
+    /// A request to the target.
+    Purge { method: String, path: String },
+    /// A shell command.
+    Command(String),
 }
 
 impl Target for UrlTarget {
@@ -24,7 +45,8 @@ impl Target for UrlTarget {
     }
 
     fn check(&self, environment: &Environment) -> Result<(), TargetError> {
-        Ok(self.load.check_files(&environment.folder)?)
+        self.load.check_files(&environment.folder)?;
+        Ok(self.load.rehearse(environment, |origin, folder| self.start(environment, origin, folder))?)
     }
 
     fn measure(
@@ -34,14 +56,9 @@ impl Target for UrlTarget {
     ) -> Result<Option<Measurement>, TargetError> {
         // The server may have cached the URLs of an earlier run with the same seed.
         let url_seed = Seed::from_entropy();
-        let measured = self.load.measure(environment, context, url_seed, |origin| {
-            if let Some(pid) = self.pid.filter(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-                return Err(HttpError::NoProcess(pid));
-            }
-            let stats = origin.map(|origin| format!("{}/current_count", origin.admin));
-            Ok(TargetEndpoint { url: self.url.clone(), stats, pid: self.pid, child: None })
-        });
-        Ok(measured?)
+        Ok(self.load.measure(environment, context, url_seed, |origin, folder| {
+            self.start(environment, origin, folder)
+        })?)
     }
 
     fn scale(&mut self, dimension: Scaled, factor: f64) -> Result<(), TrafficLimitError> {
@@ -50,4 +67,51 @@ impl Target for UrlTarget {
         }
         Ok(())
     }
+}
+
+impl UrlTarget {
+    fn start(
+        &self,
+        environment: &Environment,
+        origin: Option<&Child>,
+        folder: &Path,
+    ) -> Result<TargetEndpoint, HttpError> {
+        let Self { url, pid, before, command, reset, .. } = self;
+        let place = CommandPlace {
+            experiment: &environment.folder,
+            folder,
+            origin: origin.map(|origin| origin.url.as_str()),
+        };
+        if let Some(before) = before {
+            place.run("before", before)?;
+        }
+        let server = command.as_ref().map(|command| ServerProcess::start(command, url, place)).transpose()?;
+        if let Some(pid) = pid.filter(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+            return Err(HttpError::NoProcess(pid));
+        }
+        if !is_reachable(url) {
+            return Err(HttpError::Unreachable(format!(
+                "nothing listens at {url}: start the server, write its `command`, or correct the URL"
+            )));
+        }
+        match reset {
+            Some(CacheReset::Purge { method, path }) => purge(method, &format!("{url}{path}"))?,
+            Some(CacheReset::Command(command)) => place.run("reset.command", command)?,
+            None => {}
+        }
+        let stats = origin.map(|origin| format!("{}/current_count", origin.admin));
+        let pid = server.as_ref().map(|server| server.id).or(*pid);
+        Ok(TargetEndpoint { url: url.clone(), stats, pid, child: None, server })
+    }
+}
+
+fn purge(method: &str, url: &str) -> Result<(), HttpError> {
+    let what = match send(method, url) {
+        Ok((200..300, _)) => return Ok(()),
+        Ok((status, _)) => {
+            format!("was answered with {status}; let the cache accept it, or write reset.command")
+        }
+        Err(error) => format!("failed: {error}"),
+    };
+    Err(HttpError::Command(format!("`reset.purge`: {method} {url} {what}")))
 }

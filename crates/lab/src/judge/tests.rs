@@ -51,7 +51,7 @@ fn verdict_in(clock: ClockKind, repeats: u32, expr: &str, evidence: &[Run]) -> (
         [Claim { text: "claim".to_owned(), expect: vec![(expr.to_owned(), parse(expr, names).unwrap())] }];
     let cells: BTreeSet<_> = evidence.iter().map(|run| (run.test.clone(), run.arm.clone())).collect();
     let mut results = Results::default();
-    evidence.iter().for_each(|run| results.add(run, results.fold()));
+    evidence.iter().for_each(|run| results.add(run, results.fold(None)));
     let judged = judge(&claims, Case { names, cells: &cells, repeats, clock }, &results).remove(0);
     assert_eq!(judged.verdict, judged.expect[0].verdict);
     (judged.verdict, judged.expect[0].reason.clone())
@@ -134,9 +134,18 @@ fn invalid_measurements_invalidate_times_and_not_counts() {
     let late = HttpFigures { invalid: vec!["the generator was late".to_owned()], ..HttpFigures::default() };
     evidence[1].http = Some(late);
     assert_eq!((evidence[1].test.as_str(), evidence[1].arm.as_str()), ("t/1", "b"));
-    let held = "held in 10 of 10, closest in t/1, repeat 1, 1 of them invalid".to_owned();
+    let held = "held in 9 of 9, closest in t/1, repeat 2, 1 invalid".to_owned();
     assert_eq!(verdict(5, "a.finished < b.finished", &evidence), (Verdict::Invalid, held));
-    assert_eq!(verdict(5, "b.finished < a.finished", &evidence).0, Verdict::Invalid, "it refutes nothing");
+    assert_eq!(
+        verdict(5, "t/1/b.finished < t/1/a.finished", &evidence).0,
+        Verdict::Invalid,
+        "it refutes nothing"
+    );
+    assert_eq!(
+        verdict(5, "b.finished < a.finished", &evidence).0,
+        Verdict::Refuted,
+        "the other test refutes it"
+    );
     assert_eq!(
         verdict(5, "t/2/a.finished < t/2/b.finished", &evidence).0,
         Verdict::Supported,
@@ -148,6 +157,25 @@ fn invalid_measurements_invalidate_times_and_not_counts() {
         "does not use the invalid run"
     );
     assert_eq!(verdict(5, "source_loads == 1", &evidence).0, Verdict::Supported, "a count");
+    assert_eq!(verdict(5, "source_loads == 2", &evidence).0, Verdict::Refuted, "a count");
+}
+
+#[test]
+fn invalid_counts_support_and_refute_nothing() {
+    let mut evidence = all(1, |_, _, _| 1, |_, _, _| 5.0);
+    let cut = HttpFigures {
+        invalid: vec!["ended early".to_owned()],
+        has_invalid_counts: true,
+        ..HttpFigures::default()
+    };
+    evidence[0].http = Some(cut);
+    assert_eq!(verdict(1, "t/1/source_loads == 1", &evidence).0, Verdict::Invalid);
+    assert_eq!(verdict(1, "t/1/a.source_loads == 2", &evidence).0, Verdict::Invalid);
+    assert_eq!(
+        verdict(1, "source_loads == 2", &evidence).0,
+        Verdict::Refuted,
+        "the other measurements refute it"
+    );
 }
 
 #[test]
@@ -194,7 +222,7 @@ fn open_loads_are_audited_without_a_claim() {
         };
         let mut results = Results::watching(experiment.windows());
         let run = Run { load: LoadFigures::Open(open), ..run("o", "cache", 1, 1, 1.0) };
-        results.add(&run, results.fold());
+        results.add(&run, results.fold(None));
         let cells = experiment.cells.iter().map(|cell| (cell.test.clone(), cell.arm.clone())).collect();
         let case = Case { names: experiment.names(), cells: &cells, repeats: 1, clock: ClockKind::Virtual };
         let judged = judge(&experiment.claims, case, &results);
@@ -212,6 +240,7 @@ fn worst_verdict_wins() {
     use Verdict::{Inconclusive, Invalid, Refuted, Supported};
     assert_eq!(worst([Supported, Inconclusive, Supported].into_iter()), Inconclusive);
     assert_eq!(worst([Refuted, Inconclusive].into_iter()), Refuted);
-    assert_eq!(worst([Refuted, Invalid].into_iter()), Invalid);
+    assert_eq!(worst([Refuted, Invalid].into_iter()), Refuted);
+    assert_eq!(worst([Inconclusive, Invalid].into_iter()), Invalid);
     assert_eq!(worst([].into_iter()), Supported);
 }

@@ -1,6 +1,6 @@
 //! Aggregates the seconds of one run as they arrive.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use stockade_model::{
     outcome::Outcomes,
@@ -8,7 +8,10 @@ use stockade_model::{
     units::milliseconds,
 };
 
-/// A part of a run. A request belongs to the second in which it finishes.
+const NANOS_PER_S: u128 = 1_000_000_000;
+
+/// A part of a run. A request belongs to the second in which it finishes, or to the last second of the load if it finishes
+/// after that: windows that cover the load without a gap sum to the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FigureWindow {
     /// Whole seconds since the start of the load.
@@ -48,11 +51,12 @@ impl FigureWindow {
         }
     }
 
-    /// True if `second` belongs to it; `first_reclaim` is the second whose end showed the first reclaim.
-    fn has(self, second: u64, first_reclaim: Option<u64>) -> bool {
+    /// True if `second` belongs to it, in a load whose last second is `last`; `first_reclaim` is the second whose end showed
+    /// the first reclaim.
+    fn has(self, second: u64, last: u64, first_reclaim: Option<u64>) -> bool {
         let is_after = first_reclaim.is_some_and(|reclaim| second > reclaim);
         match self {
-            Self::Seconds { from, to } => (from..to).contains(&second),
+            Self::Seconds { from, to } => (from..to).contains(&second.min(last)),
             Self::UntilFirstReclaim => !is_after,
             Self::AfterFirstReclaim => is_after,
         }
@@ -161,16 +165,24 @@ pub struct Fold {
     pub(super) whole: FoldPart,
     pub(super) windows: Vec<(FigureWindow, FoldPart)>,
     first_reclaim: Option<u64>,
+    /// The last second in which requests are due.
+    last: u64,
     pub(super) moments: Vec<Moment>,
 }
 
 impl Fold {
+    /// `duration`: how long requests are due; `None`: all at once.
     #[must_use]
-    pub fn new(windows: &[FigureWindow]) -> Self {
+    pub fn new(windows: &[FigureWindow], duration: Option<Duration>) -> Self {
         Self {
             whole: FoldPart::default(),
             windows: windows.iter().map(|window| (*window, FoldPart::default())).collect(),
             first_reclaim: None,
+            last: duration
+                .map_or(u64::MAX, |duration| {
+                    duration.as_nanos().div_ceil(NANOS_PER_S).try_into().unwrap_or(u64::MAX)
+                })
+                .saturating_sub(1),
             moments: Vec::new(),
         }
     }
@@ -181,7 +193,7 @@ impl Fold {
             self.first_reclaim = Some(interval.second);
         }
         for (window, part) in &mut self.windows {
-            if window.has(interval.second, self.first_reclaim) {
+            if window.has(interval.second, self.last, self.first_reclaim) {
                 part.add(interval);
             }
         }
@@ -208,7 +220,7 @@ mod tests {
     #[test]
     fn windows_are_half_open_and_scale_with_the_run() {
         let window = FigureWindow::Seconds { from: 10, to: 50 };
-        let has = |second| window.has(second, None);
+        let has = |second| window.has(second, 99, None);
         assert_eq!((has(9), has(10), has(49), has(50)), (false, true, true, false));
         assert_eq!(window.stretched(0.1), FigureWindow::Seconds { from: 1, to: 5 });
         assert_eq!(window.stretched(0.001), FigureWindow::Seconds { from: 0, to: 1 });
@@ -216,9 +228,25 @@ mod tests {
     }
 
     #[test]
+    fn requests_that_finish_after_the_load_are_in_its_last_second() {
+        let windows = [(0, 2), (2, 5), (0, 4), (5, 9)].map(|(from, to)| FigureWindow::Seconds { from, to });
+        for (millis, expected) in
+            [(5_000, [2, 5, 4, 0]), (4_001, [2, 5, 4, 0]), (4_000, [2, 5, 7, 0]), (9_000, [2, 3, 4, 2])]
+        {
+            let mut fold = Fold::new(&windows, Some(Duration::from_millis(millis)));
+            for second in 0..7 {
+                let outcomes = Outcomes { hit: 1, ..Outcomes::default() };
+                fold.add(&Interval { second, outcomes, ..Interval::default() });
+            }
+            let counts: Vec<_> = fold.windows.iter().map(|(_, part)| part.outcomes.hit).collect();
+            assert_eq!(counts, expected, "{millis} ms");
+        }
+    }
+
+    #[test]
     fn first_reclaim_divides_a_run() {
         let holds = [(40, 0), (90, 0), (60, 1), (85, 1), (95, 2)];
-        let mut fold = Fold::new(&[FigureWindow::UntilFirstReclaim, FigureWindow::AfterFirstReclaim]);
+        let mut fold = Fold::new(&[FigureWindow::UntilFirstReclaim, FigureWindow::AfterFirstReclaim], None);
         for (second, (entries, reclaims)) in (0..).zip(holds) {
             let holds = Some(CacheContents { entries, bytes: None, reclaims, waiters: 0 });
             fold.add(&Interval { second, holds, ..Interval::default() });
@@ -226,7 +254,8 @@ mod tests {
         let most: Vec<_> = fold.windows.iter().map(|(_, part)| part.holds_max.unwrap().entries).collect();
         assert_eq!(most, [90, 95]);
         assert!(
-            !FigureWindow::AfterFirstReclaim.has(7, None) && FigureWindow::UntilFirstReclaim.has(7, None)
+            !FigureWindow::AfterFirstReclaim.has(7, 9, None)
+                && FigureWindow::UntilFirstReclaim.has(7, 9, None)
         );
     }
 }

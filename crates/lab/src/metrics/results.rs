@@ -1,6 +1,6 @@
 //! The evidence that verdicts and reports use.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use stockade_model::{
     outcome::Outcomes,
@@ -34,10 +34,10 @@ impl Results {
         Self { windows, ..Self::default() }
     }
 
-    /// An accumulator for the seconds of the next run.
+    /// An accumulator for the seconds of the next run; `duration`: how long its requests are due.
     #[must_use]
-    pub fn fold(&self) -> Fold {
-        Fold::new(&self.windows)
+    pub fn fold(&self, duration: Option<Duration>) -> Fold {
+        Fold::new(&self.windows, duration)
     }
 
     pub fn add(&mut self, run: &Run, fold: Fold) {
@@ -120,7 +120,7 @@ const OF_CACHES: [&str; 7] = [
     "cache.evicted",
     "cache.bytes_max",
 ];
-const OF_ORIGINS: [&str; 2] = ["source_loads", "loads_per_request"];
+const OF_ORIGINS: [&str; 3] = ["source_loads", "loads_per_request", "offload"];
 /// Metrics that come from the responses.
 const OF_ANSWERS: [&str; 8] = [
     "hit_ratio",
@@ -133,6 +133,9 @@ const OF_ANSWERS: [&str; 8] = [
     "outcomes.bypass",
 ];
 
+/// Metrics that need to know whether a hit is fresh.
+const OF_FRESHNESS: [&str; 3] = ["hit_ratio", "outcomes.hit", "outcomes.stale"];
+
 /// True if a metric is known for a run. An unknown metric is absent, not 0.
 pub(super) fn is_known(run: &Run, metric: &str) -> bool {
     let Some(http) = &run.http else { return true };
@@ -141,6 +144,7 @@ pub(super) fn is_known(run: &Run, metric: &str) -> bool {
         && (!OF_ANSWERS.contains(&metric)
             || http.stats_provider == StatsProvider::Cache
             || responses_report_outcomes(&run.outcomes))
+        && (http.hits_of_unknown_age == 0 || !OF_FRESHNESS.contains(&metric))
         && match http.stats_provider {
             StatsProvider::Cache => true,
             StatsProvider::Origin => !is_of_caches,

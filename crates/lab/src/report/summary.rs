@@ -76,6 +76,7 @@ const OVER_HTTP: &[Column] = &[
     Column { metric: "outcomes.coalesced", heading: "coalesced", shown: Shown::IfAny },
     Column { metric: "hit_ratio", heading: "hit ratio", shown: Shown::Percent },
     plain("source_loads", "source loads"),
+    Column { metric: "offload", heading: "without origin", shown: Shown::Percent },
     plain("response.p50", "answered p50"),
     plain("response.p99", "p99"),
     plain("response.p999", "p99.9"),
@@ -250,11 +251,17 @@ fn probes<'a>(arm: &'a str, repeats: &[&'a Evidence]) -> impl Iterator<Item = St
 /// The summary in sentences.
 pub(super) fn conclusion(record: &Record) -> Vec<String> {
     let mut sentences = if record.hypotheses.is_empty() { Vec::new() } else { verdicts(record) };
-    if record.runs.iter().any(Run::is_invalid) {
-        sentences.push(
-            "Some measurements are invalid, for the reasons above: their times support no claim.".to_owned(),
-        );
-    }
+    let invalid = [
+        (
+            record.runs.iter().any(Run::has_invalid_counts),
+            "Some measurements are invalid, for the reasons above: they support no claim.",
+        ),
+        (
+            record.runs.iter().any(Run::is_invalid),
+            "Some measurements are invalid, for the reasons above: their times support no claim.",
+        ),
+    ];
+    sentences.extend(invalid.into_iter().find(|(is_so, _)| *is_so).map(|(_, sentence)| sentence.to_owned()));
     sentences
 }
 
@@ -305,6 +312,8 @@ fn errors(arm: &str, repeats: &[&Evidence]) -> impl Iterator<Item = String> + us
     let invalid =
         repeats.iter().filter_map(|evidence| evidence.run.http.as_ref()).flat_map(|http| &http.invalid);
     let invalid = invalid.map(|reason| format!("{arm}: invalid: {reason}"));
+    let notes = repeats.iter().filter_map(|evidence| evidence.run.http.as_ref()).flat_map(|http| &http.notes);
+    let notes = notes.map(|note| format!("{arm}: {note}"));
     let stolen = repeats.iter().filter_map(|evidence| evidence.run.http.as_ref()?.steal).reduce(f64::max);
     let stolen = stolen.filter(|steal| *steal > GeneratorHealth::STEAL_MAX);
     let stolen = stolen.map(|steal| {
@@ -313,7 +322,14 @@ fn errors(arm: &str, repeats: &[&Evidence]) -> impl Iterator<Item = String> + us
             steal * 100.0
         )
     });
-    failed.chain(dropped).chain(unsent).chain(stolen).chain(invalid).collect::<Vec<_>>().into_iter()
+    failed
+        .chain(dropped)
+        .chain(unsent)
+        .chain(stolen)
+        .chain(notes)
+        .chain(invalid)
+        .collect::<Vec<_>>()
+        .into_iter()
 }
 
 /// The verdict on the experiment in a few words.

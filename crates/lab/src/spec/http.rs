@@ -26,7 +26,8 @@ use super::{
 };
 use crate::{
     http::{
-        AppTarget, HttpLoad, HttpTraffic, PreflightProbe, ProxyTarget, RecipeSource, RecipeSpec, UrlTarget,
+        AppTarget, CacheReset, HttpLoad, HttpTraffic, PreflightProbe, ProxyTarget, RecipeSource, RecipeSpec,
+        UrlTarget,
     },
     services::RunService,
     target::Target,
@@ -49,6 +50,16 @@ struct HttpTargetTable {
     kind: Option<String>,
     url: Option<Spanned<String>>,
     pid: Option<Spanned<u32>>,
+    before: Option<Spanned<String>>,
+    command: Option<Spanned<String>>,
+    reset: Option<Spanned<ResetTable>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResetTable {
+    purge: Option<String>,
+    command: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -111,12 +122,28 @@ pub(super) fn read_url(
         let message = "a target at a URL has a cache of its own: leave [cache] out";
         return Err(TomlError::new(message, Some(cache.span())));
     }
-    let (url, pid) = tables.target.address()?;
+    let HttpTargetTable { pid, before, command, reset, .. } = &tables.target;
+    let url = tables.target.base_url()?;
+    if let (Some(pid), Some(_)) = (pid, command) {
+        let message = "the process of `command` is measured: leave `pid` out";
+        return Err(TomlError::new(message, Some(pid.span())));
+    }
+    if command.is_none() && origin.as_ref().is_some_and(|origin| origin.listen.is_none()) {
+        let remedy =
+            "write listen = \"127.0.0.1:9000\" into [origin], the address to which the target forwards";
+        return Err(missing("address of the origin", remedy));
+    }
+    let reset = reset.as_ref().map(read_reset).transpose()?;
+    let text = |command: &Option<Spanned<String>>| command.as_ref().map(|command| command.get_ref().clone());
+    let (pid, before, command) = (pid.as_ref().map(|pid| *pid.get_ref()), text(before), text(command));
     if let Some(probe) = tables.preflight.probes.first().filter(|_| url.starts_with("https:")) {
         let message = "probes are sent without TLS, and the target's URL is https: leave the probes out";
         return Err(TomlError::new(message, Some(probe.span())));
     }
-    tables.cells(layer, origin.as_ref(), |load| Box::new(UrlTarget { load, url: url.clone(), pid }))
+    tables.cells(layer, origin.as_ref(), |load| {
+        let (url, before, command, reset) = (url.clone(), before.clone(), command.clone(), reset.clone());
+        Box::new(UrlTarget { load, url, pid, before, command, reset })
+    })
 }
 
 impl HttpTables {
@@ -149,23 +176,45 @@ impl HttpTables {
 }
 
 impl HttpTargetTable {
-    /// The URL and the process of a running target.
-    fn address(&self) -> Result<(String, Option<u32>), TomlError> {
+    fn base_url(&self) -> Result<String, TomlError> {
         let Some(url) = &self.url else {
             return Err(missing("url in [target]", "write url = \"http://127.0.0.1:8080\""));
         };
         let base: Result<BaseUrl, UrlError> = url.get_ref().parse();
         let base = base.map_err(|error| TomlError::new(error.to_string(), Some(url.span())))?;
-        Ok((base.to_string(), self.pid.as_ref().map(|pid| *pid.get_ref())))
+        Ok(base.to_string())
     }
 
     /// Refuses an address for a target that the run starts.
     fn refuse_address(&self) -> Result<(), TomlError> {
-        let span = self.url.as_ref().map(Spanned::span).or(self.pid.as_ref().map(Spanned::span));
+        let Self { url, pid, before, command, reset, .. } = self;
+        let texts = [url, before, command].into_iter().flatten().map(Spanned::span);
+        let span =
+            texts.chain(pid.as_ref().map(Spanned::span)).chain(reset.as_ref().map(Spanned::span)).next();
         span.map_or(Ok(()), |span| {
-            let message = "a target that the run starts has no URL and no process yet: leave it out";
+            let message =
+                "a target that the run starts has no URL and no process yet: leave it out, or write kind = \"url\"";
             Err(TomlError::new(message, Some(span)))
         })
+    }
+}
+
+/// `{ purge = "PURGE /*" }` or `{ command = "..." }`.
+fn read_reset(reset: &Spanned<ResetTable>) -> Result<CacheReset, TomlError> {
+    let wrong = |message: &str| TomlError::new(message, Some(reset.span()));
+    match reset.get_ref() {
+        ResetTable { purge: Some(request), command: None } => {
+            let parts = request.split_once(' ').filter(|(method, path)| {
+                method.bytes().all(|byte| byte.is_ascii_uppercase())
+                    && path.starts_with('/')
+                    && !path.contains(char::is_whitespace)
+            });
+            let (method, path) =
+                parts.ok_or_else(|| wrong("`purge` is a method and a path: write \"PURGE /*\""))?;
+            Ok(CacheReset::Purge { method: method.to_owned(), path: path.to_owned() })
+        }
+        ResetTable { purge: None, command: Some(command) } => Ok(CacheReset::Command(command.clone())),
+        _ => Err(wrong("a reset is one of `purge` and `command`")),
     }
 }
 

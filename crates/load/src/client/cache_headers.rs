@@ -7,10 +7,23 @@ use stockade_model::outcome::Outcome;
 pub struct CacheHeaders<'a> {
     /// `Cache-Status` (RFC 9211).
     pub cache_status: Option<&'a [u8]>,
-    /// `X-Cache`, set by Varnish, Squid, nginx and CDNs.
+    /// `X-Cache`, set by Varnish, Squid and CDNs.
     pub x_cache: Option<&'a [u8]>,
+    /// `X-Cache-Status`, by convention nginx's `$upstream_cache_status`: its `HIT` is never stale.
+    pub x_cache_status: Option<&'a [u8]>,
     /// `Age` (RFC 9111).
     pub age: Option<&'a [u8]>,
+    /// `Cache-Control`.
+    pub cache_control: Option<&'a [u8]>,
+}
+
+/// The report of a cache about one response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheReport {
+    /// The outcome. A hit that may be stale is a `Hit`.
+    pub outcome: Outcome,
+    /// True for a hit if the headers do not tell whether it is fresh.
+    pub may_be_stale: bool,
 }
 
 impl<'a> CacheHeaders<'a> {
@@ -21,28 +34,66 @@ impl<'a> CacheHeaders<'a> {
             3 if name.eq_ignore_ascii_case("age") => &mut self.age,
             7 if name.eq_ignore_ascii_case("x-cache") => &mut self.x_cache,
             12 if name.eq_ignore_ascii_case("cache-status") => &mut self.cache_status,
+            13 if name.eq_ignore_ascii_case("cache-control") => &mut self.cache_control,
+            14 if name.eq_ignore_ascii_case("x-cache-status") => &mut self.x_cache_status,
             _ => return false,
         };
         *header = Some(value);
         true
     }
 
-    /// The outcome in the nearest cache, if the headers state one.
+    /// The report of the nearest cache, if the headers have one.
     ///
-    /// `Cache-Status` takes precedence over `X-Cache`. An `Age` above zero alone means a stored response.
+    /// `Cache-Status` takes precedence over `X-Cache-Status`, and that over `X-Cache`. An `Age` above zero alone means a stored
+    /// response. Where the word is a plain hit, an `Age` that has reached the lifetime in `Cache-Control`
+    /// means that it is stale.
     #[must_use]
-    pub fn outcome(&self) -> Option<Outcome> {
-        let stated =
-            self.cache_status.and_then(parse_cache_status).or_else(|| self.x_cache.and_then(parse_x_cache));
-        stated.or_else(|| {
-            let age: u64 = std::str::from_utf8(self.age?).ok()?.trim().parse().ok()?;
-            (age > 0).then_some(Outcome::Hit)
-        })
+    pub fn report(&self) -> Option<CacheReport> {
+        let told = |outcome| CacheReport { outcome, may_be_stale: false };
+        if let Some((outcome, has_ttl)) = self.cache_status.and_then(parse_cache_status) {
+            return Some(if has_ttl { told(outcome) } else { self.judged_by_age(outcome) });
+        }
+        if let Some(outcome) = self.x_cache_status.and_then(parse_x_cache) {
+            return Some(told(outcome));
+        }
+        let word = self.x_cache.and_then(parse_x_cache);
+        let outcome = word.or_else(|| self.age_s().filter(|age| *age > 0).map(|_| Outcome::Hit))?;
+        Some(self.judged_by_age(outcome))
+    }
+
+    fn judged_by_age(&self, outcome: Outcome) -> CacheReport {
+        let told = |outcome| CacheReport { outcome, may_be_stale: false };
+        if outcome != Outcome::Hit {
+            return told(outcome);
+        }
+        match self.age_s().zip(self.lifetime_s()) {
+            // RFC 9111, 4.2: fresh as long as the lifetime exceeds the age.
+            Some((age, lifetime)) if age >= lifetime => told(Outcome::Stale),
+            Some(_) => told(Outcome::Hit),
+            None => CacheReport { outcome, may_be_stale: true },
+        }
+    }
+
+    fn age_s(&self) -> Option<u64> {
+        std::str::from_utf8(self.age?).ok()?.trim().parse().ok()
+    }
+
+    /// `s-maxage`, or else `max-age` (RFC 9111, 4.2.1).
+    fn lifetime_s(&self) -> Option<u64> {
+        let text = std::str::from_utf8(self.cache_control?).ok()?;
+        let of = |wanted: &str| {
+            split_unquoted(text, ',').find_map(|directive| {
+                let (name, value) = directive.split_once('=')?;
+                let is_wanted = name.trim().eq_ignore_ascii_case(wanted);
+                is_wanted.then(|| value.trim().trim_matches('"').parse().ok()).flatten()
+            })
+        };
+        of("s-maxage").or_else(|| of("max-age"))
     }
 }
 
-/// The last member is that of the nearest cache.
-fn parse_cache_status(value: &[u8]) -> Option<Outcome> {
+/// The outcome, and whether it tells fresh from stale. The last member is that of the nearest cache.
+fn parse_cache_status(value: &[u8]) -> Option<(Outcome, bool)> {
     let text = std::str::from_utf8(value).ok()?;
     let member = split_unquoted(text, ',').filter(|member| !member.trim().is_empty()).last()?;
     let mut parameters = split_unquoted(member, ';').skip(1).map(|parameter| {
@@ -51,19 +102,21 @@ fn parse_cache_status(value: &[u8]) -> Option<Outcome> {
     });
     let detail = parameters.clone().find(|(name, _)| *name == "detail").map(|(_, value)| value);
     if let Some(outcome) = Outcome::ALL.into_iter().find(|outcome| Some(outcome.name()) == detail) {
-        return Some(outcome);
+        return Some((outcome, true));
     }
     let has = |wanted: &str| parameters.clone().any(|(name, _)| name == wanted);
-    let is_expired = parameters.clone().any(|(name, value)| name == "ttl" && value.starts_with('-'));
     if has("hit") {
-        return Some(if is_expired { Outcome::Stale } else { Outcome::Hit });
+        let ttl = parameters.clone().find(|(name, _)| *name == "ttl").map(|(_, value)| value);
+        let is_expired = ttl.is_some_and(|ttl| ttl.starts_with('-'));
+        return Some((if is_expired { Outcome::Stale } else { Outcome::Hit }, ttl.is_some()));
     }
     let is_collapsed = has("collapsed");
-    match parameters.find(|(name, _)| *name == "fwd")?.1 {
-        "bypass" | "method" | "request" => Some(Outcome::Bypass),
-        _ if is_collapsed => Some(Outcome::Coalesced),
-        _ => Some(Outcome::Miss),
-    }
+    let outcome = match parameters.find(|(name, _)| *name == "fwd")?.1 {
+        "bypass" | "method" | "request" => Outcome::Bypass,
+        _ if is_collapsed => Outcome::Coalesced,
+        _ => Outcome::Miss,
+    };
+    Some((outcome, true))
 }
 
 fn split_unquoted(text: &str, separator: char) -> impl Iterator<Item = &str> + Clone {
@@ -135,8 +188,41 @@ mod tests {
                 cache_status: header(cache_status),
                 x_cache: header(x_cache),
                 age: header(age),
+                ..CacheHeaders::default()
             };
-            assert_eq!(headers.outcome(), outcome, "{cache_status} {x_cache} {age}");
+            let found = headers.report().map(|report| report.outcome);
+            assert_eq!(found, outcome, "{cache_status} {x_cache} {age}");
+        }
+    }
+
+    #[test]
+    fn age_above_the_lifetime_is_stale_and_without_both_a_hit_may_be() {
+        use Outcome::{Hit, Miss, Stale};
+        for (lines, outcome, may_be_stale) in [
+            (&["X-Cache: HIT", "Age: 9", "Cache-Control: public, max-age=10"][..], Hit, false),
+            (&["X-Cache: HIT", "Age: 10", "Cache-Control: public, max-age=10"], Stale, false),
+            (&["X-Cache: HIT", "Age: 11", "Cache-Control: public, max-age=10"], Stale, false),
+            (&["X-Cache: HIT", "Age: 11", "Cache-Control: max-age=10, s-maxage=20"], Hit, false),
+            (&["X-Cache: HIT", "Age: 21", "Cache-Control: Max-Age=100, S-MaxAge=\"20\""], Stale, false),
+            (&["X-Cache: HIT", "Cache-Control: max-age=10"], Hit, true),
+            (&["X-Cache: HIT", "Age: 3", "Cache-Control: public"], Hit, true),
+            (&["X-Cache: HIT"], Hit, true),
+            (&["X-Cache: STALE"], Stale, false),
+            (&["X-Cache: MISS", "Age: 11", "Cache-Control: max-age=10"], Miss, false),
+            (&["Age: 11", "Cache-Control: max-age=10"], Stale, false),
+            (&["Age: 11"], Hit, true),
+            (&["X-Cache-Status: HIT"], Hit, false),
+            (&["X-Cache-Status: STALE", "X-Cache: HIT"], Stale, false),
+            (&["Cache-Status: a; hit"], Hit, true),
+            (&["Cache-Status: a; hit; ttl=-3"], Stale, false),
+            (&["Cache-Status: a; hit", "Age: 5", "Cache-Control: max-age=4"], Stale, false),
+            (&["Cache-Status: a; hit; ttl=1", "Age: 5", "Cache-Control: max-age=4"], Hit, false),
+        ] {
+            let mut headers = CacheHeaders::default();
+            for (name, value) in lines.iter().filter_map(|line| line.split_once(": ")) {
+                assert!(headers.record(name, value.as_bytes()), "{name}");
+            }
+            assert_eq!(headers.report(), Some(CacheReport { outcome, may_be_stale }), "{lines:?}");
         }
     }
 }

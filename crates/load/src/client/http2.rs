@@ -178,13 +178,15 @@ impl Http2Connection {
             reader.push(&chunk).map_err(ExchangeError::permanent)?;
         }
         let sizes = reader.finish().map_err(ExchangeError::permanent)?;
+        let report = caches.report();
         let location = head.headers.get(header::LOCATION).filter(|_| is_redirect(status));
         Ok(CompletedResponse {
             response: Response {
                 status,
                 bytes: sizes.bytes,
                 wire_bytes: sizes.wire_bytes,
-                outcome: caches.outcome(),
+                outcome: report.map(|report| report.outcome),
+                may_be_stale: report.is_some_and(|report| report.may_be_stale),
             },
             keeps_alive: true,
             location: location.and_then(|location| location.to_str().ok()).map(Into::into),

@@ -54,6 +54,9 @@ struct TallyFigures<'a> {
     status_codes: &'a BTreeMap<u16, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     outcomes: Option<Outcomes>,
+    /// Hits that may be stale.
+    #[serde(skip_serializing_if = "is_zero")]
+    hits_of_unknown_age: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     hit_ratio: Option<f64>,
     failures: &'a BTreeMap<&'static str, u64>,
@@ -117,6 +120,11 @@ fn concurrency(tally: &Tally) -> Option<f64> {
     (elapsed > 0.0).then(|| tally.response_sum.saturating_sub(tally.send_lag_sum).as_secs_f64() / elapsed)
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 impl<'a> TallyFigures<'a> {
     fn of(tally: &'a Tally) -> Self {
         let requests = tally.requests();
@@ -131,7 +139,8 @@ impl<'a> TallyFigures<'a> {
             send_lag: Distribution::of(&tally.times.send_lag, None),
             status_codes: &tally.status_codes,
             outcomes: (tally.outcomes.requests() > 0).then_some(tally.outcomes),
-            hit_ratio: tally.outcomes.hit_ratio(),
+            hit_ratio: tally.hit_ratio(),
+            hits_of_unknown_age: tally.hits_of_unknown_age,
             failures: &tally.failures,
             retries: tally.retries,
             resent: tally.resent,
@@ -150,6 +159,7 @@ impl<'a> StockadeFigures<'a> {
             resident_bytes_last,
             steal,
             invalid_reasons,
+            ..
         } = &summary.generator;
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let resident = resident_bytes_max.zip(*resident_bytes_last);

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Write};
 
 use stockade_model::{
     histogram::Histogram,
-    outcome::{Outcome, Outcomes},
+    outcome::Outcome,
     units::{format_count, format_duration, format_span, ratio},
 };
 
@@ -45,7 +45,7 @@ fn write(summary: &Summary, to: &mut String) -> fmt::Result {
     line(to, "success", success(tally))?;
     line(to, "answers", list(tally.status_codes.iter().map(|(code, count)| (status(*code), *count))))?;
     if tally.outcomes.requests() > 0 {
-        line(to, "cache", cache(&tally.outcomes))?;
+        line(to, "cache", cache(tally))?;
     }
     if tally.failed() > 0 {
         let failures = FailureClass::ALL.map(|class| (class.text().to_owned(), tally.failures_of(class)));
@@ -164,10 +164,17 @@ fn percent(ratio: f64) -> String {
 }
 
 /// The outcomes in caches.
-fn cache(outcomes: &Outcomes) -> String {
-    let all = list(Outcome::ALL.iter().map(|outcome| (outcome.name().to_owned(), outcomes.of(*outcome))));
-    match outcomes.hit_ratio() {
+fn cache(tally: &Tally) -> String {
+    let count = |outcome: &Outcome| (outcome.name().to_owned(), tally.outcomes.of(*outcome));
+    let all = list(Outcome::ALL.iter().map(count));
+    match tally.hit_ratio() {
         Some(hits) => format!("{all} ({} of all lookups hit)", percent(hits)),
+        None if tally.hits_of_unknown_age > 0 => {
+            format!(
+                "{all} (cannot tell whether {} of the hits are fresh)",
+                format_count(tally.hits_of_unknown_age)
+            )
+        }
         None => all,
     }
 }

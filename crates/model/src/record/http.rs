@@ -62,9 +62,23 @@ pub struct HttpFigures {
     /// Requests outside the load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbeFigures>,
+    /// Hits that may be stale: the responses do not tell.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub hits_of_unknown_age: u64,
     /// Why the run is invalid: a slow generator, or a probe with an unexpected response. Empty: it is valid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub invalid: Vec<String>,
+    /// True if a reason in `invalid` concerns counts, too, and not times alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_invalid_counts: bool,
+    /// Facts that limit what the figures mean.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The process that reports the cache's outcomes.

@@ -6,7 +6,7 @@ use httparse::{Header, ParserConfig, Status};
 
 use crate::{
     client::{
-        cache_headers::CacheHeaders,
+        cache_headers::{CacheHeaders, CacheReport},
         response::{BodyReader, CompletedResponse, ExpectedBody, is_gzip},
     },
     follow::is_redirect,
@@ -30,7 +30,7 @@ pub(crate) struct ResponseReader {
 #[derive(Clone, Debug, Default)]
 struct ResponseHead {
     status: u16,
-    outcome: Option<stockade_model::outcome::Outcome>,
+    cache: Option<CacheReport>,
     keeps_alive: bool,
     location: Option<Box<str>>,
 }
@@ -139,7 +139,8 @@ impl ResponseReader {
                 status: self.head.status,
                 bytes: sizes.bytes,
                 wire_bytes: sizes.wire_bytes,
-                outcome: self.head.outcome,
+                outcome: self.head.cache.map(|report| report.outcome),
+                may_be_stale: self.head.cache.is_some_and(|report| report.may_be_stale),
             },
             keeps_alive: self.head.keeps_alive && self.state != ReadState::UntilClose,
             location: self.head.location.take(),
@@ -211,7 +212,7 @@ impl ResponseReader {
         let framing = if has_body { fields.framing()? } else { ResponseFraming::NoBody };
         self.head = ResponseHead {
             status,
-            outcome: fields.caches.outcome(),
+            cache: fields.caches.report(),
             keeps_alive: fields.keeps_alive && status != 101,
             location: fields.location.filter(|_| is_redirect(status)).map(Into::into),
         };

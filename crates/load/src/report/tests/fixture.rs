@@ -48,7 +48,7 @@ fn sample(
 }
 
 fn answer(status: u16, bytes: u64, outcome: Option<Outcome>) -> Response {
-    Response { status, bytes, wire_bytes: bytes / 2, outcome }
+    Response { status, bytes, wire_bytes: bytes / 2, outcome, may_be_stale: false }
 }
 
 /// Five hand-made samples if `count` is 0; else `count` samples, one every 2 ms, with all kinds of ends.
@@ -113,6 +113,7 @@ pub fn summary(samples: &[Sample], lasts_s: u64) -> Summary {
         in_flight_max: 3,
         connections: 4,
         generator: GeneratorHealth {
+            reasons_of_times: 0,
             cpu_mean: 0.125,
             cpu_max: 0.5,
             resident_bytes_max: Some(3 << 20),
