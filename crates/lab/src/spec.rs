@@ -411,7 +411,10 @@ fn window(selector: &Selector, cells: &[Cell]) -> Result<(), String> {
             return Err("a burst has no seconds to choose from: leave the window out".to_owned());
         };
         match window {
-            FigureWindow::Seconds { to, .. } if Duration::from_secs(to) > duration => {
+            // The last second of a load may be a part of one.
+            FigureWindow::Seconds { to, .. }
+                if Duration::from_secs(to) >= duration + Duration::from_secs(1) =>
+            {
                 let duration = format_duration(duration);
                 return Err(format!(
                     "`({window})` ends after the load, which takes {duration}: write an earlier end"

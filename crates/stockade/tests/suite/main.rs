@@ -19,3 +19,4 @@ mod shared;
 mod stampede;
 mod support;
 mod tidy;
+mod windows;
