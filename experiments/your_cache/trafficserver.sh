@@ -1,6 +1,6 @@
 #!/bin/sh
-# Starts Traffic Server 9 with the files of Debian's package in a folder of its own: at 127.0.0.1:6084, in front of
-# 127.0.0.1:9000. It serves stale pages while the origin fails.
+# Starts Traffic Server 9 with the files of Debian's package in a folder of its own: at 127.0.0.1:9084, in front of
+# 127.0.0.1:9080. It serves stale pages while the origin fails.
 set -eu
 root=$1/trafficserver
 rm -rf "$root"
@@ -22,9 +22,9 @@ logdir: $root/log
 cachedir: $root/cache
 END
 echo "$root/cache 256M" >"$root/etc/storage.config"
-echo "map / http://127.0.0.1:9000/" >"$root/etc/remap.config"
+echo "map / http://127.0.0.1:9080/" >"$root/etc/remap.config"
 cat >>"$root/etc/records.config" <<END
-CONFIG proxy.config.http.server_ports STRING 6084:ip-in=127.0.0.1
+CONFIG proxy.config.http.server_ports STRING 9084:ip-in=127.0.0.1
 CONFIG proxy.config.admin.user_id STRING #-1
 CONFIG proxy.config.http.transaction_no_activity_timeout_out INT 5
 CONFIG proxy.config.http.cache.open_write_fail_action INT 5

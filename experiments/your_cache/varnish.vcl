@@ -3,7 +3,7 @@ vcl 4.1;
 
 backend default {
     .host = "127.0.0.1";
-    .port = "9000";
+    .port = "9080";
     .first_byte_timeout = 5s;
 }
 

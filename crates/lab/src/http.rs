@@ -102,7 +102,7 @@ impl HttpError {
         match self {
             Self::Child(error) => error.is_usage(),
             Self::Load(error) => matches!(error, LoadTestError::Trust(_) | LoadTestError::ConnectionLimit(_)),
-            Self::RunService(_) | Self::File { .. } | Self::Unreachable(_) => false,
+            Self::RunService(_) | Self::File { .. } | Self::Unreachable(_) | Self::Command(_) => false,
             _ => true,
         }
     }

@@ -183,8 +183,8 @@ fn start_origin(recipe: &RecipeSpec, environment: &Environment, folder: &Path) -
 fn note_of_unknown_age(hits: u64) -> Option<String> {
     (hits > 0).then(|| {
         format!(
-            "{hits} hits may be stale, as their responses have neither `Age` and a `max-age`, nor `Cache-Status` with `ttl`, nor \
-             `X-Cache-Status`: hits and hit ratio are absent"
+            "{hits} hits may be stale: their responses have no `Cache-Status` with `ttl`, no `X-Cache-Status`, and no `X-Cache` beside \
+             `Age` and `max-age`; hits and hit ratio are absent"
         )
     })
 }

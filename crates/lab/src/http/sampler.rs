@@ -342,6 +342,41 @@ mod tests {
     }
 
     #[test]
+    fn load_that_reaches_no_server_in_its_first_second_is_stopped() {
+        let failing = |class: FailureClass, failures: u64, answers: u64| {
+            let mut tally = Tally::default();
+            *tally.failures.entry(class.name()).or_default() += failures;
+            tally.status_codes = [(0, failures), (200, answers)].into();
+            tally
+        };
+        for (tally, second, is_stopped) in [
+            (failing(FailureClass::Refused, 9, 0), 1, true),
+            (failing(FailureClass::Dns, 9, 0), 1, true),
+            (failing(FailureClass::Refused, 9, 1), 1, false),
+            (failing(FailureClass::Timeout, 9, 0), 1, false),
+            (failing(FailureClass::Refused, 9, 0), 2, false),
+            (failing(FailureClass::Refused, 0, 0), 1, false),
+        ] {
+            let (endpoint, stop, mut sink) = (endpoint(), CancellationToken::default(), |_: Second| {});
+            let mut sampler = Sampler::new(&endpoint, None, 0, &stop, &mut sink);
+            let elapsed = Duration::from_secs(second);
+            sampler.guard_reachability(&LoadProgress {
+                elapsed,
+                tally: &tally,
+                is_warmup: false,
+                requests: 9,
+                failed: 9,
+            });
+            assert_eq!(
+                matches!(sampler.stop_reason, Some(StopReason::Unreachable(_))),
+                is_stopped,
+                "{tally:?}"
+            );
+            assert_eq!(stop.is_cancelled(), is_stopped);
+        }
+    }
+
+    #[test]
     fn failed_request_with_an_outcome_counts_once() {
         let mut tally = Tally::default();
         let times = Timing { scheduled: Time::ZERO, started: Time::ZERO, finished: Time::ZERO };

@@ -45,7 +45,7 @@ impl<'a> CacheHeaders<'a> {
     /// The report of the nearest cache, if the headers have one.
     ///
     /// `Cache-Status` takes precedence over `X-Cache-Status`, and that over `X-Cache`. An `Age` above zero alone means a stored
-    /// response. Where the word is a plain hit, an `Age` that has reached the lifetime in `Cache-Control`
+    /// response, fresh or not. Where the word is a plain hit, an `Age` that has reached the lifetime in `Cache-Control`
     /// means that it is stale.
     #[must_use]
     pub fn report(&self) -> Option<CacheReport> {
@@ -56,9 +56,11 @@ impl<'a> CacheHeaders<'a> {
         if let Some(outcome) = self.x_cache_status.and_then(parse_x_cache) {
             return Some(told(outcome));
         }
-        let word = self.x_cache.and_then(parse_x_cache);
-        let outcome = word.or_else(|| self.age_s().filter(|age| *age > 0).map(|_| Outcome::Hit))?;
-        Some(self.judged_by_age(outcome))
+        if let Some(outcome) = self.x_cache.and_then(parse_x_cache) {
+            return Some(self.judged_by_age(outcome));
+        }
+        // A stored answer in its first second has an age of 0, too: hits and stale answers cannot be counted.
+        self.age_s().filter(|age| *age > 0).map(|_| CacheReport { outcome: Outcome::Hit, may_be_stale: true })
     }
 
     fn judged_by_age(&self, outcome: Outcome) -> CacheReport {
@@ -209,7 +211,7 @@ mod tests {
             (&["X-Cache: HIT"], Hit, true),
             (&["X-Cache: STALE"], Stale, false),
             (&["X-Cache: MISS", "Age: 11", "Cache-Control: max-age=10"], Miss, false),
-            (&["Age: 11", "Cache-Control: max-age=10"], Stale, false),
+            (&["Age: 11", "Cache-Control: max-age=10"], Hit, true),
             (&["Age: 11"], Hit, true),
             (&["X-Cache-Status: HIT"], Hit, false),
             (&["X-Cache-Status: STALE", "X-Cache: HIT"], Stale, false),

@@ -124,3 +124,25 @@ fn xfetch_app_runs_over_redis_postgres_and_mongodb() {
     assert_eq!(report["arms"].as_object().expect("arms").len(), 70);
     assert_success_is_judged(&report, "success == 1.0", |_| true);
 }
+
+/// Each server is started and stopped twice, and once before the load; its failures count once.
+#[test]
+fn your_cache_runs_on_varnish_nginx_haproxy_and_trafficserver() {
+    let report = run_scaled("your_cache.toml", "0.1", &[]);
+    let arms = report["arms"].as_object().expect("arms");
+    assert_eq!(arms.len(), 10);
+    for (name, arm) in arms {
+        let requests = arm["requests"].as_u64().expect("a count");
+        let answers: u64 =
+            arm["status_codes"].as_object().expect("statuses").values().filter_map(Value::as_u64).sum();
+        assert_eq!(requests, answers, "{name}: {arm}");
+        assert!(arm["offload"].as_f64().is_some_and(|offload| offload > 0.3), "{name}: {arm}");
+        assert!(arm["rss_mib"]["proxy"]["max"].as_f64().is_some_and(|mib| mib > 5.0), "{name}: {arm}");
+        // Traffic Server does not say which answers are from its store.
+        assert_eq!(arm["hit_ratio"].is_number(), !name.ends_with("trafficserver"), "{name}: {arm}");
+    }
+    assert_eq!(
+        arms["outage/nginx"]["requests"], arms["outage/haproxy"]["requests"],
+        "all arms have the same load"
+    );
+}

@@ -15,6 +15,7 @@ mod reference;
 mod run;
 mod running;
 mod secrets;
+mod setups;
 mod shared;
 mod stampede;
 mod support;
