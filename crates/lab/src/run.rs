@@ -62,8 +62,12 @@ pub enum RunError {
     #[error(transparent)]
     Documents(#[from] documents::ReadError),
     /// A test cannot be measured on this machine, or with these files.
-    #[error("{}{}: {error}", if test.is_empty() { String::new() } else { format!("test `{test}`, ") }, format!("arm `{arm}`"))]
-    Cell { test: String, arm: String, error: TargetError },
+    #[error("{place}: {error}")]
+    Cell {
+        /// ``test `a`, arm `b` ``.
+        place: String,
+        error: Box<TargetError>,
+    },
     /// `scaled` is empty.
     #[error(
         "the experiment lists nothing to scale: write scaled = [\"load.burst\"] into it, or leave --scale out"
@@ -82,7 +86,8 @@ impl RunError {
     #[must_use]
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::Target(error) | Self::Cell { error, .. } => error.is_usage(),
+            Self::Target(error) => error.is_usage(),
+            Self::Cell { error, .. } => error.is_usage(),
             Self::Storage(error) => matches!(error, StorageError::Taken { .. }),
             Self::Spec(_)
             | Self::Scale(_)
@@ -152,7 +157,9 @@ fn refused(experiment: &Experiment, cell: &Cell, error: TargetError) -> RunError
 }
 
 fn cell_error(cell: &Cell, error: TargetError) -> RunError {
-    RunError::Cell { test: cell.test.clone(), arm: cell.arm.clone(), error }
+    let arm = format!("arm `{}`", cell.arm);
+    let place = if cell.test.is_empty() { arm } else { format!("test `{}`, {arm}", cell.test) };
+    RunError::Cell { place, error: Box::new(error) }
 }
 
 /// An experiment in progress and its results so far.

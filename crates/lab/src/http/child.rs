@@ -200,6 +200,6 @@ fn polls(time: Duration) -> u128 {
 }
 
 #[expect(clippy::disallowed_methods, reason = "an exit can only be polled for")]
-fn pause() {
+pub(super) fn pause() {
     thread::sleep(POLL_INTERVAL);
 }

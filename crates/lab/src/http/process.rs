@@ -57,7 +57,7 @@ impl SampledProcess {
         let before = |id: &u32| self.members.get(id).copied().unwrap_or_default();
         let used: Duration = members.iter().map(|(id, cpu)| cpu.saturating_sub(before(id))).sum();
         self.has_changed |= !self.members.keys().eq(members.keys());
-        let rss_bytes = memory_bytes(members.keys().copied())?;
+        let rss_bytes = memory_bytes(&members)?;
         (self.members, self.at) = (members, at);
         Some(Usage { rss_bytes, cpu: used.as_secs_f64() / seconds })
     }
@@ -80,13 +80,12 @@ impl SampledProcess {
 }
 
 /// The memory of all members. Those that share pages, such as a cache in shared memory, count them once.
-fn memory_bytes(ids: impl Iterator<Item = u32> + Clone) -> Option<u64> {
-    let resident = || ids.clone().map(proc::resident_bytes).collect::<Option<Vec<_>>>();
-    if ids.clone().nth(1).is_none() {
-        return Some(resident()?.into_iter().sum());
+fn memory_bytes(members: &BTreeMap<u32, Duration>) -> Option<u64> {
+    let sum = |bytes_of: fn(u32) -> Option<u64>| members.keys().map(|id| bytes_of(*id)).sum::<Option<u64>>();
+    match members.len() {
+        1 => sum(proc::resident_bytes),
+        _ => sum(proc::proportional_bytes).or_else(|| sum(proc::resident_bytes)),
     }
-    let proportional: Option<Vec<u64>> = ids.clone().map(proc::proportional_bytes).collect();
-    Some(proportional.or_else(resident)?.into_iter().sum())
 }
 
 #[expect(clippy::disallowed_methods, reason = "processes use real time")]

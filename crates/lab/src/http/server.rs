@@ -8,13 +8,12 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Mutex, PoisonError},
-    thread,
     time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::HttpError;
+use super::{HttpError, child::pause};
 
 /// The limit from its start until it accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -23,8 +22,6 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// The limit of a command that has to end by itself.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Between two checks of a process or a port.
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Lines of its output in an error message.
 const LOG_LINES_MAX: usize = 12;
 
@@ -205,9 +202,4 @@ fn last_lines(log: &Path) -> String {
 #[expect(clippy::disallowed_methods, reason = "processes use real time")]
 fn now() -> Instant {
     Instant::now()
-}
-
-#[expect(clippy::disallowed_methods, reason = "an exit can only be polled for")]
-fn pause() {
-    thread::sleep(POLL_INTERVAL);
 }

@@ -126,14 +126,13 @@ pub(super) struct WorkerSecond {
 }
 
 impl WorkerSecond {
-    /// Both seconds, neither of which has requests.
-    fn with(mut self, other: Self) -> Self {
+    /// Adds a second without requests.
+    fn add(&mut self, other: &Self) {
         self.lateness.merge(&other.lateness);
         self.cpu += other.cpu;
         self.sending += other.sending;
         self.dropped += other.dropped;
         self.sent_after_end += other.sent_after_end;
-        self
     }
 }
 
@@ -464,7 +463,8 @@ impl LoadWorker {
         while last.is_some_and(|last| self.next_second.get() <= last) {
             self.flush(self.next_second.get());
         }
-        let rest = self.pending.take().into_values().reduce(WorkerSecond::with).unwrap_or_default();
+        let mut rest = WorkerSecond::default();
+        self.pending.take().values().for_each(|second| rest.add(second));
         self.send_samples();
         self.send_event(WorkerEvent::End(Box::new(self.with_connection_counts(rest))));
     }

@@ -93,7 +93,7 @@ fn seconds_sum_to_the_load() {
             let rate = 20 + Seed(seed).child("rate").0 % 400;
             let threads = at % 3 + 1;
             scope.spawn(move || {
-                check(constant(&format!("{rate}/s"), Duration::from_millis(millis)), threads, seed)
+                check(constant(&format!("{rate}/s"), Duration::from_millis(millis)), threads, seed);
             });
         }
         for millis in [1_000, 1_700] {

@@ -49,9 +49,10 @@ impl Numbers for Seed {
 fn load(seed: Seed, millis_max: u64, rate_max: u64) -> (String, u64) {
     let part = |n: u64| (50 + seed.nth_number(n) % millis_max, 20 + seed.nth_number(n + 1) % rate_max);
     let ((first, rate), (second, later_rate)) = (part(10), part(20));
-    if seed.nth_number(30) % 2 == 0 {
+    if seed.nth_number(30).is_multiple_of(2) {
         // Whole seconds end at the same moment as a second of the record.
-        let millis = if seed.nth_number(31) % 2 == 0 { first.div_ceil(1_000) * 1_000 } else { first };
+        let millis =
+            if seed.nth_number(31).is_multiple_of(2) { first.div_ceil(1_000) * 1_000 } else { first };
         return (
             format!("load = {{ rate = \"{rate}/s\", duration = \"{millis}ms\" }}"),
             millis.div_ceil(1_000),
