@@ -44,6 +44,7 @@ fn main() -> Result<(), AccessLogError> {
             cache_status: b"stockade; hit; ttl=27; detail=hit",
             route: "/sounds/*",
             origin: None,
+            error: None,
             user_agent: Some(b"Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"),
             referer: Some(b"https://www.example.org/sounds/"),
             is_truncated: false,

@@ -74,7 +74,7 @@ use worker::{FrontendWorker, RunState};
 pub use body::{ClientBody, ClientBodyError};
 pub use client::{ClientNetwork, ClientPrefix};
 pub use counts::{CloseReason, FrontendCounts};
-pub use handler::{Handler, HandlerResponse, ResponseRecord, SentBody};
+pub use handler::{Handler, HandlerResponse, RefusedHead, RefusedRequest, ResponseRecord, SentBody};
 pub use settings::{ClientPressure, FrontendSettings};
 pub use state::ConnectionInfo;
 pub use tls::{CertificateFiles, CertificateLoadError, ServerCertificate};

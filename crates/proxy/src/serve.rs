@@ -75,7 +75,7 @@ use self::{
 use crate::{
     admin::{Purge, PurgeTarget, WarmOutcome},
     config::Config,
-    frontend::{ClientBody, ConnectionInfo, Handler, HandlerResponse},
+    frontend::{ClientBody, ConnectionInfo, Handler, HandlerResponse, RefusedRequest},
     log::AccessLogger,
     policy::{
         cache_status::{CacheStatus, Forward},
@@ -272,6 +272,12 @@ impl Handler for Proxy {
             context.mark_replied();
             ReplyRecord::new(reply, context, start)
         }))
+    }
+
+    fn note_refusal(&self, refused: &RefusedRequest<'_>, peer: ConnectionInfo) {
+        if let Some(logger) = &self.log {
+            reply_record::log_refusal(logger, refused, peer, &self.router.load().config);
+        }
     }
 }
 

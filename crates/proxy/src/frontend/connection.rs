@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use http::StatusCode;
 use hyper::{
     server::conn::{http1, http2},
     service::service_fn,
@@ -25,7 +26,7 @@ use tokio_rustls::TlsAcceptor;
 use super::{
     client::ClientNetwork,
     counts::{CloseReason, increment},
-    handler::Handler,
+    handler::{Handler, RefusedRequest},
     http2::StreamExecutor,
     proxy_protocol::{self, ProxiedConnection},
     response::respond,
@@ -192,15 +193,18 @@ where
     let mut stream = connection.into_parts().io.into_inner();
     match outcome {
         ServeOutcome::Completed(result) => {
-            let is_malformed = result.is_err_and(|error| error.is_parse());
-            if is_malformed {
+            let malformed = result.err().filter(hyper::Error::is_parse);
+            if let Some(error) = &malformed {
                 increment(&state.thread.counters.malformed);
+                note_malformed(&context, error);
             }
-            if is_malformed || stream.may_have_unread_input() {
+            if malformed.is_some() || stream.may_have_unread_input() {
                 linger(&mut stream, state, b"").await;
             }
         }
         ServeOutcome::Expired(CloseReason::Head) if stream.may_have_unread_input() => {
+            let reason = "the head has not arrived in time";
+            note_unparsed(&context, StatusCode::REQUEST_TIMEOUT, reason);
             linger(&mut stream, state, HEAD_TIMEOUT_RESPONSE).await;
         }
         ServeOutcome::Expired(CloseReason::Idle | CloseReason::Head) | ServeOutcome::Aborted => {
@@ -208,6 +212,22 @@ where
         }
         ServeOutcome::Expired(_) => {}
     }
+}
+
+/// Notes a head that hyper has refused, with the status that hyper has sent.
+fn note_malformed<H: Handler>(context: &ConnectionContext<H>, error: &hyper::Error) {
+    let reason = error.to_string();
+    let status = match () {
+        // hyper tells the two apart in its text only.
+        () if error.is_parse_too_large() && reason.contains("URI") => StatusCode::URI_TOO_LONG,
+        () if error.is_parse_too_large() => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        () => StatusCode::BAD_REQUEST,
+    };
+    note_unparsed(context, status, &reason);
+}
+
+fn note_unparsed<H: Handler>(context: &ConnectionContext<H>, status: StatusCode, reason: &str) {
+    context.handler.note_refusal(&RefusedRequest { head: None, status, reason }, context.info);
 }
 
 async fn serve_http2<H, S>(stream: S, prefix: Vec<u8>, context: Arc<ConnectionContext<H>>)

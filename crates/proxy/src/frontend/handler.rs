@@ -3,7 +3,7 @@
 use std::{error::Error as StdError, future::Future, pin::Pin};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
 
 use super::{body::ClientBody, state::ConnectionInfo};
@@ -29,6 +29,37 @@ pub trait Handler: Clone + Send + Sync + 'static {
         request: Request<ClientBody>,
         connection: ConnectionInfo,
     ) -> HandlerResponse<Self::Body, Self::Record>;
+
+    /// Notes a request that the frontend has refused.
+    fn note_refusal(&self, _refused: &RefusedRequest<'_>, _connection: ConnectionInfo) {}
+}
+
+/// A request that no handler sees, and the response of the frontend.
+#[derive(Clone, Copy, Debug)]
+pub struct RefusedRequest<'a> {
+    /// `None`: its head could not be parsed.
+    pub head: Option<RefusedHead<'a>>,
+    pub status: StatusCode,
+    pub reason: &'a str,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct RefusedHead<'a> {
+    pub method: &'a Method,
+    pub uri: &'a Uri,
+    pub version: Version,
+    pub headers: &'a HeaderMap,
+}
+
+impl<'a, B> From<&'a Request<B>> for RefusedHead<'a> {
+    fn from(request: &'a Request<B>) -> Self {
+        Self {
+            method: request.method(),
+            uri: request.uri(),
+            version: request.version(),
+            headers: request.headers(),
+        }
+    }
 }
 
 /// Notes the end of one response.

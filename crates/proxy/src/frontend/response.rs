@@ -25,7 +25,7 @@ use pin_project_lite::pin_project;
 use super::{
     body::ClientBody,
     counts::increment,
-    handler::{Handler, HandlerResponse, PendingHandler, ResponseRecord, SentBody},
+    handler::{Handler, HandlerResponse, PendingHandler, RefusedRequest, ResponseRecord, SentBody},
     head::{self, Rejection},
     state::{ConnectionContext, ConnectionInfo, RequestGuard},
 };
@@ -109,6 +109,9 @@ pub(super) fn respond<H: Handler>(
         .and_then(|()| head::check_scheme(&request, is_tls, is_trusted_proxy));
     if let Err(rejection) = checked {
         increment(&thread.counters.malformed);
+        let Rejection { status, reason } = rejection;
+        let refused = RefusedRequest { head: Some((&request).into()), status, reason };
+        connection.handler.note_refusal(&refused, connection.info);
         return ResponseFuture::Ready(Some(reject(rejection, request.version(), guard)));
     }
     let is_head = *request.method() == Method::HEAD;

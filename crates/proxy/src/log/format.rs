@@ -34,7 +34,12 @@ pub(super) fn append_json(line: &mut Vec<u8>, times: &mut TimestampCache, record
         line.extend_from_slice(br#","origin_ms":"#);
         append_milliseconds(line, origin.took);
     }
-    for (name, value) in [("user_agent", record.user_agent), ("referer", record.referer)] {
+    let texts = [
+        ("error", record.error.map(str::as_bytes)),
+        ("user_agent", record.user_agent),
+        ("referer", record.referer),
+    ];
+    for (name, value) in texts {
         if let Some(value) = value {
             let _ = write!(line, r#","{name}":""#);
             escape::append_json(line, value);
@@ -58,7 +63,7 @@ fn append_text_field(line: &mut Vec<u8>, name: &str, value: &[u8]) {
 /// Appends a line:
 ///
 /// ```text
-/// PEER - - [TIME] "METHOD TARGET VERSION" STATUS BYTES "REFERER" "USER-AGENT" OUTCOME MS ORIGIN-STATUS ORIGIN-MS "HOST" "ROUTE" "CACHE-STATUS" whole|cut
+/// PEER - - [TIME] "METHOD TARGET VERSION" STATUS BYTES "REFERER" "USER-AGENT" OUTCOME MS ORIGIN-STATUS ORIGIN-MS "HOST" "ROUTE" "CACHE-STATUS" whole|cut "ERROR"
 /// ```
 ///
 /// `-` stands for an absent value. Milliseconds have three decimals.
@@ -92,7 +97,9 @@ pub(super) fn append_combined(line: &mut Vec<u8>, times: &mut TimestampCache, re
     for value in [record.host, record.route.as_bytes(), record.cache_status] {
         append_quoted(line, Some(value));
     }
-    line.extend_from_slice(if record.is_truncated { b" cut\n" } else { b" whole\n" });
+    line.extend_from_slice(if record.is_truncated { b" cut" } else { b" whole" });
+    append_quoted(line, record.error.map(str::as_bytes));
+    line.push(b'\n');
 }
 
 fn append_quoted(line: &mut Vec<u8>, value: Option<&[u8]>) {

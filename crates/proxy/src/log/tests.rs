@@ -97,6 +97,7 @@ fn record(target: &str) -> AccessRecord<'_> {
         cache_status: b"stockade; hit; ttl=9",
         route: "/news/*",
         origin: None,
+        error: None,
         user_agent: Some(b"curl/8"),
         referer: None,
         is_truncated: false,
@@ -116,6 +117,7 @@ fn line(format: AccessLogFormat, record: &AccessRecord<'_>) -> String {
 fn json_lines_have_every_field() {
     let failed = AccessRecord {
         origin: Some(OriginResult { status: None, took: Duration::from_secs(2) }),
+        error: Some("127.0.0.1:1: connection refused"),
         referer: Some(b"https://a/"),
         is_truncated: true,
         outcome: Outcome::Fallback,
@@ -137,6 +139,7 @@ fn json_lines_have_every_field() {
         "route": "/news/*",
         "origin_status": null,
         "origin_ms": 2000.0,
+        "error": "127.0.0.1:1: connection refused",
         "user_agent": "curl/8",
         "referer": "https://a/",
         "cut": true,
@@ -144,7 +147,9 @@ fn json_lines_have_every_field() {
     assert_eq!(read, expected);
     let plain: Value = serde_json::from_str(&line(AccessLogFormat::Json, &record("/"))).expect("JSON");
     let keys: Vec<_> = plain.as_object().expect("an object").keys().cloned().collect();
-    assert!(!keys.iter().any(|key| ["origin_status", "origin_ms", "referer", "cut"].contains(&&**key)));
+    assert!(
+        !keys.iter().any(|key| ["origin_status", "origin_ms", "error", "referer", "cut"].contains(&&**key))
+    );
 }
 
 #[test]
@@ -157,11 +162,12 @@ fn combined_lines_extend_apaches_format() {
     assert_eq!(
         line(AccessLogFormat::Combined, &answered),
         "192.0.2.7 - - [21/Nov/2026:20:30:00 +0000] \"GET /a?b=\\\"c\\\" HTTP/1.1\" 200 1234 \"-\" \"curl/8\" miss 1.500 \
-         503 12.345 \"example.org\" \"/news/*\" \"stockade; hit; ttl=9\" whole\n"
+         503 12.345 \"example.org\" \"/news/*\" \"stockade; hit; ttl=9\" whole \"-\"\n"
     );
     let cut = AccessRecord {
         is_truncated: true,
         sent_bytes: 0,
+        error: Some("the breaker is open"),
         route: "",
         user_agent: Some(b"\x1b[2J\xff\n"),
         ..record("/")
@@ -169,7 +175,7 @@ fn combined_lines_extend_apaches_format() {
     assert_eq!(
         line(AccessLogFormat::Combined, &cut),
         "192.0.2.7 - - [21/Nov/2026:20:30:00 +0000] \"GET / HTTP/1.1\" 200 - \"-\" \"\\x1b[2J\\xff\\x0a\" hit 1.500 \
-         - - \"example.org\" \"-\" \"stockade; hit; ttl=9\" cut\n"
+         - - \"example.org\" \"-\" \"stockade; hit; ttl=9\" cut \"the breaker is open\"\n"
     );
 }
 
@@ -180,6 +186,7 @@ fn long_values_are_truncated() {
         host: long.as_bytes(),
         user_agent: Some(long.as_bytes()),
         referer: Some(long.as_bytes()),
+        error: Some(&long),
         cache_status: long.as_bytes(),
         ..record(&long)
     };
@@ -194,21 +201,21 @@ proptest! {
     /// Any values make one line, and leave the other fields unchanged.
     #[test]
     fn values_cannot_forge_lines_or_fields(sent in proptest::collection::vec(any::<u8>(), 0..40), text in "\\PC{0,20}|[\"\\\\\n\r\t ]{0,20}") {
-        let hostile = AccessRecord { host: &sent, user_agent: Some(&sent), referer: Some(text.as_bytes()), method: &text, ..record(&text) };
+        let hostile = AccessRecord { host: &sent, user_agent: Some(&sent), referer: Some(text.as_bytes()), method: &text, error: Some(&text), ..record(&text) };
         let json = line(AccessLogFormat::Json, &hostile);
         let read: Value = serde_json::from_str(&json).expect("JSON");
         prop_assert_eq!(read["host"].as_str().unwrap(), String::from_utf8_lossy(&sent));
         prop_assert_eq!(read["url"].as_str().unwrap(), &text);
         prop_assert_eq!(&read["cache_status"], "stockade; hit; ttl=9");
         let combined = line(AccessLogFormat::Combined, &hostile);
-        // Unescaped quotation marks are the format's: two for each of six texts.
+        // Unescaped quotation marks are the format's: two for each of seven texts.
         let mut marks = 0;
         let mut is_escaped = false;
         for c in combined.chars() {
             marks += usize::from(c == '"' && !is_escaped);
             is_escaped = c == '\\' && !is_escaped;
         }
-        prop_assert_eq!(marks, 12);
+        prop_assert_eq!(marks, 14);
         for line in [json, combined] {
             prop_assert!(line.ends_with('\n') && !line.trim_end_matches('\n').contains(|c: char| c.is_control()));
         }

@@ -14,6 +14,7 @@ use http::{
 use http_body::Body;
 use http_body_util::Empty;
 use smallvec::SmallVec;
+use stockade_cache::{Error, Reason};
 use stockade_model::seed::Seed;
 
 use super::{
@@ -130,6 +131,8 @@ struct PrivateParts {
     fields: Option<Box<HeaderMap>>,
     /// For the access log.
     origin: Option<OriginResult>,
+    /// For the access log.
+    error: Option<Box<str>>,
 }
 
 impl RequestContext {
@@ -192,9 +195,27 @@ impl RequestContext {
         self.private().response.take().map(|response| *response)
     }
 
+    /// The origin's result, and why it was not asked or did not respond.
     #[must_use]
-    pub fn origin_result(&self) -> Option<OriginResult> {
-        self.private().origin
+    pub fn take_result(&self) -> (Option<OriginResult>, Option<Box<str>>) {
+        let mut private = self.private();
+        (private.origin, private.error.take())
+    }
+
+    /// Keeps the error of a failed load for the access log.
+    pub fn note_reason(&self, reason: &Reason) {
+        if let Reason::Failed(error) = reason {
+            self.note_error(error);
+        }
+    }
+
+    /// Keeps the error for the access log.
+    pub fn note_error(&self, error: &Error) {
+        let text = match error {
+            Error::Load(failure) => failure.to_string(),
+            error => error.to_string(),
+        };
+        self.private().error = Some(text.into());
     }
 
     /// Keeps the fields that `no-cache="..."` and `private="..."` exclude from the stored response.
@@ -288,7 +309,10 @@ impl RequestContext {
         let status = result.as_ref().ok().map(|response| response.status().as_u16());
         let took = system_now().duration_since(started).unwrap_or_default();
         self.route.counts.load().note(took);
-        self.private().origin = Some(OriginResult { status, took });
+        let error = result.as_ref().err().map(|error| error.to_string().into());
+        let mut private = self.private();
+        (private.origin, private.error) = (Some(OriginResult { status, took }), error);
+        drop(private);
         result
     }
 

@@ -152,6 +152,7 @@ pub async fn serve_get(context: &Arc<RequestContext>, runtime: &LocalRuntime) ->
             Err(Error::SoftTimeout { .. }) => continue,
             Err(error) => return error_reply(context, &error, forward),
         };
+        context.note_reason(&answer.reason);
         let stored = match &answer.value {
             CacheEntry::Response(stored) => stored,
             // The leader had credentials; a request without them may get another response.
@@ -241,6 +242,7 @@ async fn load_uncoalesced(context: &Arc<RequestContext>, entry_key: EntryKey, fo
             match reason {
                 Reason::Failed(error) if context.directives.no_cache => error_reply(context, &error, forward),
                 reason => {
+                    context.note_reason(&reason);
                     let answer = Answer { value: (), outcome, age, reason };
                     let cache_status = cache_status(&answer, &stored, forward);
                     let selected = SelectedResponse { stored: &stored, resident: age, cache_status };
@@ -300,6 +302,7 @@ impl Drop for PendingPermit {
 /// otherwise the proxy's own.
 fn error_reply(context: &RequestContext, error: &Error, forward: Forward) -> Reply {
     if let Some(reply) = fallback_copy::reply(context, error, forward) {
+        context.note_error(error);
         return reply;
     }
     match context.take_private_response() {

@@ -77,6 +77,7 @@ impl Reply {
 
     #[must_use]
     pub fn error(context: &RequestContext, error: &Error, forward: Forward) -> Self {
+        context.note_error(error);
         let forwarded = CacheStatus::forwarded(Outcome::Error, forward);
         let not_forwarded = CacheStatus::unforwarded(Outcome::Error);
         let (status, cache_status) = match error {

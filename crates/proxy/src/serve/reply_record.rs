@@ -1,10 +1,13 @@
 //! Counts and logs a reply when it has ended.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use http::{
-    HeaderValue, Response, StatusCode, Version,
-    header::{REFERER, USER_AGENT},
+    HeaderMap, HeaderValue, Response, StatusCode, Version,
+    header::{HOST, REFERER, USER_AGENT},
 };
 use stockade_model::{
     outcome::Outcome,
@@ -12,10 +15,16 @@ use stockade_model::{
 };
 
 use super::{
-    context::RequestContext, reply::Reply, reply_body::ReplyBody, runtime::LocalRuntime, stored::BodyUsers,
+    client::RequestClient,
+    context::RequestContext,
+    reply::Reply,
+    reply_body::ReplyBody,
+    runtime::{LocalRuntime, system_now},
+    stored::BodyUsers,
 };
 use crate::{
-    frontend::{ResponseRecord, SentBody},
+    config::Config,
+    frontend::{ConnectionInfo, RefusedRequest, ResponseRecord, SentBody},
     log::{AccessLogger, AccessRecord},
     policy::cache_status::CACHE_STATUS,
 };
@@ -67,12 +76,45 @@ impl ReplyRecord {
     }
 }
 
+/// Logs a request that the frontend has refused. `-` stands for the method and the target of a head that cannot be parsed.
+pub fn log_refusal(
+    logger: &AccessLogger,
+    refused: &RefusedRequest<'_>,
+    connection: ConnectionInfo,
+    config: &Config,
+) {
+    let none = HeaderMap::new();
+    let headers = refused.head.map_or(&none, |head| head.headers);
+    let header = |name| headers.get(name).map(HeaderValue::as_bytes);
+    let target = refused.head.map_or_else(|| "-".to_owned(), |head| head.uri.to_string());
+    logger.record(&AccessRecord {
+        time: system_now(),
+        peer: RequestClient::new(headers, connection, config).address,
+        method: refused.head.map_or("-", |head| head.method.as_str()),
+        host: header(HOST).unwrap_or_default(),
+        target: &target,
+        version: refused.head.map_or(Version::HTTP_11, |head| head.version),
+        status: refused.status.as_u16(),
+        sent_bytes: 0,
+        took: Duration::ZERO,
+        outcome: Outcome::Error,
+        cache_status: b"",
+        route: "",
+        origin: None,
+        error: Some(refused.reason),
+        user_agent: header(USER_AGENT),
+        referer: header(REFERER),
+        is_truncated: false,
+    });
+}
+
 impl ResponseRecord for ReplyRecord {
     fn end(&mut self, sent: SentBody) {
         let Self { context, runtime, started, status, outcome, log, .. } = self;
         let took = runtime.now() - *started;
         context.route.counts.note(*outcome, status.as_u16(), sent.bytes, took);
         let Some(LogTarget { logger, requested_at, cache_status }) = log else { return };
+        let (origin, error) = context.take_result();
         let header = |name| context.headers.get(name).map(HeaderValue::as_bytes);
         logger.record(&AccessRecord {
             time: *requested_at,
@@ -87,7 +129,8 @@ impl ResponseRecord for ReplyRecord {
             outcome: *outcome,
             cache_status: cache_status.as_bytes(),
             route: &context.route.config.name,
-            origin: context.origin_result(),
+            origin,
+            error: error.as_deref(),
             user_agent: header(USER_AGENT),
             referer: header(REFERER),
             is_truncated: !sent.is_complete,

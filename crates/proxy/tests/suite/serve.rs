@@ -1,5 +1,6 @@
 //! The proxy as a whole, with real bytes on both sides.
 
+mod access_log;
 mod bypass;
 mod coalescing;
 mod faults;

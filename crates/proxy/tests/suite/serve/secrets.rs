@@ -1,27 +1,8 @@
 //! Secrets of clients and operators: in the access log, and in the token's file.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
-
-use stockade_proxy::{config::Config, server::ProxyServer};
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use crate::serve::support::*;
-
-async fn start(origin: &Origin, settings: &str) -> ProxyServer {
-    let text = format!(
-        "listen = [\"127.0.0.1:0\"]\nthreads = 1\n{settings}\n[[origin]]\nurl = \"{}\"\n",
-        origin.url()
-    );
-    let config = Config::parse("test.toml", &text).unwrap_or_else(|error| panic!("{error:?}\n{text}"));
-    let again = config.clone();
-    ProxyServer::start(config, Box::new(move || Ok(again.clone()))).await.expect("a proxy")
-}
-
-/// The log once it has this many lines.
-async fn lines_of(path: &Path, count: usize) -> String {
-    let read = || fs::read_to_string(path).unwrap_or_default();
-    until(|| read().lines().count() >= count).await;
-    read()
-}
 
 #[tokio::test]
 async fn secrets_in_queries_are_not_logged() {
@@ -43,12 +24,12 @@ async fn secrets_in_queries_are_not_logged() {
         for format in ["json", "combined"] {
             let path = folder.path().join(format!("{format}-{number}.log"));
             let log = format!("[log]\nformat = \"{format}\"\npath = \"{}\"\n{setting}\n", path.display());
-            let proxy = start(&origin, &log).await;
+            let proxy = start_with(&origin, &log).await;
             let fields = ["Referer: https://a/?password=sesame&c=sesame"];
             let answer = send(&proxy, "GET", "/a?b=1&Token=sesame&api_key=sesame", &fields).await;
             // The origin gets what the client sent.
             answer.assert_body(b"/a?b=1&Token=sesame&api_key=sesame");
-            let text = lines_of(&path, 1).await;
+            let text = log_lines(&path, 1).await;
             assert!(
                 text.contains(&format!("{url} ")) || text.contains(&format!("\"{url}\"")),
                 "{setting} {text}"
@@ -67,7 +48,7 @@ async fn token_file_that_others_can_read_is_reported() {
     let admin = format!("[admin]\nlisten = \"127.0.0.1:0\"\ntoken_file = \"{}\"\n", path.display());
     for (mode, count) in [(0o644, 1), (0o600, 0)] {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("the own file");
-        let warnings = start(&origin, &format!("{admin}[log]\nformat = \"none\"\n")).await.warnings;
+        let warnings = start_with(&origin, &format!("{admin}[log]\nformat = \"none\"\n")).await.warnings;
         assert_eq!(warnings.len(), count, "{warnings:?}");
         assert!(warnings.iter().all(|warning| warning.contains("0644: `chmod 640 ")), "{warnings:?}");
     }

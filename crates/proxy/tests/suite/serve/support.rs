@@ -1,9 +1,11 @@
 //! A proxy between scripted origins and clients, with raw bytes on both sides.
 
 use std::{
+    fs,
     future::Future,
     io,
     net::SocketAddr,
+    path::Path,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -178,6 +180,24 @@ pub fn config(origin: &str, more: &str, origins: &str) -> Config {
          [[origin]]\nname = \"a\"\nurl = \"{origin}\"\nhealth = {{ failures = 1000 }}\n{origins}\n"
     );
     Config::parse("test.toml", &text).unwrap_or_else(|error| panic!("{error:?}\n{text}"))
+}
+
+/// A proxy in front of an origin; `settings` is TOML.
+pub async fn start_with(origin: &Origin, settings: &str) -> ProxyServer {
+    let text = format!(
+        "listen = [\"127.0.0.1:0\"]\nthreads = 1\n{settings}\n[[origin]]\nurl = \"{}\"\n",
+        origin.url()
+    );
+    let config = Config::parse("test.toml", &text).unwrap_or_else(|error| panic!("{error:?}\n{text}"));
+    let again = config.clone();
+    ProxyServer::start(config, Box::new(move || Ok(again.clone()))).await.expect("a proxy")
+}
+
+/// The log once it has this many lines.
+pub async fn log_lines(path: &Path, count: usize) -> String {
+    let read = || fs::read_to_string(path).unwrap_or_default();
+    until(|| read().lines().count() >= count).await;
+    read()
 }
 
 pub async fn proxy(origin: &Origin) -> ProxyServer {
