@@ -22,6 +22,7 @@ pub mod frontend;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod health_watch;
 pub mod log;
 pub mod policy;
 pub mod serve;

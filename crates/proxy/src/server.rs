@@ -1,6 +1,7 @@
 //! A running proxy: frontend, routes, admin listener and access log, with reload and drain.
 
 use std::{
+    future::Future,
     net::SocketAddr,
     num::NonZeroUsize,
     sync::{
@@ -22,6 +23,7 @@ use crate::{
     admin::{self, AdminServer, Control, ProxyStats, Purge, WarmOutcome},
     config::{Change, Config, diff},
     frontend::{self, CertificateFiles, ClientPressure, DrainSummary, Frontend, ServerCertificate},
+    health_watch::{self, HealthEvent, HealthReading, HealthWatch},
     log::{AccessLogError, AccessLogWriter},
     serve::{Proxy, router::RouterError, runtime::LocalRuntime},
 };
@@ -142,6 +144,22 @@ impl ProxyServer {
             admin.put_token(token);
         }
         Ok(changes)
+    }
+
+    /// Passes each change of a server or a breaker to `note`, until the proxy ends.
+    pub fn watch_health(
+        &self,
+        note: impl Fn(&HealthEvent) + Send + 'static,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let (state, time) = (Arc::downgrade(&self.state), self.state.local.clone());
+        async move {
+            let mut watch = HealthWatch::default();
+            while let Some(state) = state.upgrade() {
+                watch.read(&HealthReading::of(&state.proxy.router())).iter().for_each(&note);
+                drop(state);
+                time.sleep_until(time.now() + health_watch::INTERVAL).await;
+            }
+        }
     }
 
     /// Stops accepting connections, and returns when the requests in flight have completed or the drain timeout has

@@ -45,6 +45,7 @@ pub fn proxy(args: ProxyArgs) -> Result<Exit, CommandError> {
     eprintln!(
         "Ctrl-C or SIGTERM stops the proxy after requests in progress; SIGHUP reloads the configuration"
     );
+    drop(runtime.spawn(server.watch_health(|event| eprintln!("{event}"))));
     while let SignalAction::Reload = runtime.block_on(signals.next()) {
         report_reload(&runtime.block_on(server.reload()));
     }

@@ -175,6 +175,15 @@ impl OriginClient {
         }
     }
 
+    /// Empty for a database.
+    #[must_use]
+    pub fn servers(&self) -> Vec<EndpointStatus> {
+        match &self.backend {
+            OriginBackend::Http(http) => http.upstream.status().endpoints,
+            OriginBackend::Documents(_) => Vec::new(),
+        }
+    }
+
     /// The share of its connections that responses hold for clients which do not read, from 0 to 1.
     #[must_use]
     pub fn unread_share(&self) -> f64 {

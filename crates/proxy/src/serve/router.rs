@@ -17,7 +17,7 @@ use super::{
     stored::ResponseCache,
 };
 use crate::{
-    admin::{Refreshes, RouteStats},
+    admin::{BreakerStatus, Refreshes, RouteStats},
     config::{self, Config},
     policy::{
         conditional::has_validator,
@@ -70,11 +70,17 @@ impl Route {
             outcomes: self.counts.outcomes(),
             refreshes: Refreshes::from(&requests),
             requests,
-            breaker: self.cache.breaker_states().first().map(|(_, state)| (*state).into()),
+            breaker: self.breaker(),
             response_time: Some(self.counts.response().histogram()),
             wait_time: Some(self.counts.wait().histogram()),
             load_time: Some(self.counts.load().histogram()),
         }
+    }
+
+    /// `None`: it has no breaker.
+    #[must_use]
+    pub fn breaker(&self) -> Option<BreakerStatus> {
+        self.cache.breaker_states().first().map(|(_, state)| (*state).into())
     }
 
     /// How long responses without a declared lifetime are fresh.

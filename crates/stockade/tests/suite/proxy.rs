@@ -3,6 +3,7 @@
 mod admin;
 mod documents;
 mod exhaustion;
+mod health;
 mod hostile;
 mod life;
 mod telemetry;
