@@ -8,7 +8,7 @@
 //! | `GET /stats` | [`ProxyStats`] in JSON |
 //! | `GET /metrics` | the same for Prometheus |
 //! | `GET /config` | the configuration in force, without secrets |
-//! | `POST /purge?url=URL`, `?prefix=URL`, `?tag=TAG`, and `&soft` | removes entries, or marks them stale with `soft` |
+//! | `POST /purge?url=URL`, `?prefix=URL or PATH`, `?tag=TAG`, and `&soft` | removes entries, or marks them stale with `soft` |
 //! | `POST /purge_all`, `?soft` | purges all entries, then warms the URLs in its body, if any |
 //! | `POST /warm` | fetches every URL in its body, one per line |
 //! | `POST /reload` | reloads the configuration |
@@ -47,21 +47,22 @@ use http::Uri;
 use serde_json::Value;
 use tokio::sync::watch;
 
+pub(crate) use self::token::Token;
 pub use self::{
-    purge::{Purge, PurgeTarget},
+    purge::{Purge, PurgeResult, PurgeTarget},
     stats::{BreakerStatus, OriginStats, ProxyStats, Refreshes, RouteStats, ServerStats},
     token::{NewToken, TokenError},
     warm::WarmOutcome,
 };
-use self::{request_body::AdminLimits, service::AdminService, token::Token};
+use self::{request_body::AdminLimits, service::AdminService};
 use crate::config::{self, Change};
 
 /// The operations that the admin listener needs from the proxy.
 pub trait Control: Send + Sync + 'static {
     fn stats(&self) -> ProxyStats;
 
-    /// Removes the matching entries or marks them stale; returns their number.
-    fn purge(&self, purge: &Purge) -> usize;
+    /// Removes the matching entries or marks them stale.
+    fn purge(&self, purge: &Purge) -> PurgeResult;
 
     /// Fetches a URL as a client would, so that its response is stored. The caller drops the future after a minute.
     fn warm(&self, url: Uri) -> impl Future<Output = WarmOutcome> + Send;
@@ -139,6 +140,10 @@ impl AdminServer {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    pub(crate) fn token(&self) -> Arc<Token> {
+        Arc::clone(&self.token)
     }
 
     /// Reads the token file without applying it, for a reload outside of `POST /reload`.

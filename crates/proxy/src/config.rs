@@ -45,7 +45,9 @@ use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 use stockade_cache::Limit;
 
 use crate::{
-    frontend::ClientPrefix, policy::forwarded::TrustedProxies, serve::client_rates::ClientRateBound,
+    frontend::ClientPrefix,
+    policy::forwarded::{TrustedNetwork, TrustedProxies},
+    serve::client_rates::ClientRateBound,
 };
 
 pub use self::{
@@ -106,6 +108,8 @@ pub struct AdminConfig {
     pub token_file: Option<PathBuf>,
     /// Accepted host names besides those of the loopback interface.
     pub hosts: Vec<String>,
+    /// Clients that may send `PURGE` without the token.
+    pub purge_from: Vec<TrustedNetwork>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

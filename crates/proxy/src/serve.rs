@@ -28,6 +28,7 @@ pub(crate) mod fuzzing;
 mod lookup;
 pub mod origin;
 mod passthrough;
+mod purge_method;
 pub mod receiver;
 pub mod reply;
 pub mod reply_body;
@@ -73,7 +74,7 @@ use self::{
     stored::{CacheEntry, EntryKey, ResponseCache},
 };
 use crate::{
-    admin::{Purge, PurgeTarget, WarmOutcome},
+    admin::{Purge, PurgeResult, PurgeTarget, Token, WarmOutcome},
     config::Config,
     frontend::{ClientBody, ConnectionInfo, Handler, HandlerResponse, RefusedRequest},
     log::AccessLogger,
@@ -171,7 +172,7 @@ impl Proxy {
         }
     }
 
-    /// The number of purged entries.
+    /// Returns the number of purged entries.
     #[must_use]
     pub fn purge(&self, purge: &Purge) -> usize {
         let Purge { target, mode } = purge;
@@ -193,9 +194,30 @@ impl Proxy {
                 let prefix = prefix.parse().map(|url| key(&url).to_string()).unwrap_or(prefix.clone());
                 self.cache.invalidate_where(|entry_key| entry_key.key.as_str().starts_with(&prefix), *mode)
             }
+            PurgeTarget::PathPrefix(prefix) => {
+                let prefix = CacheKey::new("http", "any", prefix);
+                self.cache.invalidate_where(
+                    |entry_key| entry_key.key.path_and_query().starts_with(prefix.path_and_query()),
+                    *mode,
+                )
+            }
             PurgeTarget::Tag(tag) => self.cache.invalidate_tag(tag, *mode),
             PurgeTarget::All => self.cache.invalidate_all(*mode),
         }
+    }
+
+    /// Purges, and says why a tag matched nothing.
+    #[must_use]
+    pub fn purge_with_note(&self, purge: &Purge) -> PurgeResult {
+        let entries = self.purge(purge);
+        let is_unknown_tag = entries == 0 && matches!(purge.target, PurgeTarget::Tag(_));
+        PurgeResult { entries, note: is_unknown_tag.then(|| self.router.load().tag_note()) }
+    }
+
+    /// `PURGE` requests with this token are admitted.
+    pub(crate) fn set_purge_token(&self, token: Arc<Token>) {
+        // Set once, after the start of the admin listener.
+        let _ = self.router.load().purge_token.set(token);
     }
 
     /// The fill of the fuller bound on slow clients: held memory of the cache, or unread responses of one origin. From 0 to 1.
@@ -315,6 +337,7 @@ async fn serve(
         Method::GET if context.directives.no_store => forward(context, body, Forward::Bypass).await,
         Method::GET => serve_get(context, runtime).await,
         Method::HEAD => serve_head(context, body).await,
+        _ if context.method.as_str() == purge_method::PURGE => purge_method::serve(context, &router.load()),
         _ => forward_unsafe(context, body, router).await,
     }
 }

@@ -20,7 +20,7 @@ use stockade_net::proc::{own_resident_bytes, raise_open_files};
 use tokio::{runtime::Handle, sync::Mutex as AsyncMutex};
 
 use crate::{
-    admin::{self, AdminServer, Control, ProxyStats, Purge, WarmOutcome},
+    admin::{self, AdminServer, Control, ProxyStats, Purge, PurgeResult, WarmOutcome},
     config::{Change, Config, diff},
     frontend::{self, CertificateFiles, ClientPressure, DrainSummary, Frontend, ServerCertificate},
     health_watch::{self, HealthEvent, HealthReading, HealthWatch},
@@ -111,6 +111,9 @@ impl ProxyServer {
         let admin = admin_config
             .map(|config| AdminServer::start(&config, Arc::new(AdminControl(Arc::clone(&state)))))
             .transpose()?;
+        if let Some(admin) = &admin {
+            state.proxy.set_purge_token(admin.token());
+        }
         warnings.extend(admin.as_ref().and_then(|admin| admin.warning.clone()));
         Ok(Self { state, addresses, admin, warnings })
     }
@@ -227,8 +230,8 @@ impl Control for AdminControl {
         }
     }
 
-    fn purge(&self, purge: &Purge) -> usize {
-        self.0.proxy.purge(purge)
+    fn purge(&self, purge: &Purge) -> PurgeResult {
+        self.0.proxy.purge_with_note(purge)
     }
 
     async fn warm(&self, url: Uri) -> WarmOutcome {

@@ -47,7 +47,7 @@ fn assert_is_line(message: &str) {
 fn written(Purge { target, mode }: &Purge) -> String {
     let (name, value) = match target {
         PurgeTarget::Url(url) => ("url", url.to_string()),
-        PurgeTarget::Prefix(prefix) => ("prefix", prefix.clone()),
+        PurgeTarget::Prefix(prefix) | PurgeTarget::PathPrefix(prefix) => ("prefix", prefix.clone()),
         PurgeTarget::Tag(tag) => ("tag", tag.clone()),
         PurgeTarget::All => ("all", String::new()),
     };

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use http::Uri;
+use http::{Uri, uri::PathAndQuery};
 use percent_encoding::percent_decode_str;
+use serde_json::{Value, json};
 use stockade_cache::Invalidation;
 use stockade_model::nearest::remedy;
 
@@ -26,9 +27,33 @@ pub enum PurgeTarget {
     Url(Uri),
     /// All URLs with this prefix, such as `http://example.org/news/`.
     Prefix(String),
+    /// All URLs of all hosts whose path and query have this prefix, such as `/static/`.
+    PathPrefix(String),
     /// Entries with this surrogate key.
     Tag(String),
     All,
+}
+
+/// What a purge has matched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PurgeResult {
+    /// Removed or marked stale.
+    pub entries: usize,
+    /// A reason for a purge that matched nothing.
+    pub note: Option<String>,
+}
+
+impl PurgeResult {
+    /// The answer: `{"purged": 2, "kind": "prefix", "target": "/static/", "soft": false}`.
+    #[must_use]
+    pub fn shown(&self, kind: &str, target: &str, mode: Invalidation) -> Value {
+        let is_soft = mode == Invalidation::Soft;
+        let mut shown = json!({ "purged": self.entries, "kind": kind, "target": target, "soft": is_soft });
+        if let Some(note) = &self.note {
+            shown["note"] = json!(note);
+        }
+        shown
+    }
 }
 
 const KEYS: [&str; 4] = ["url", "prefix", "tag", "soft"];
@@ -40,6 +65,7 @@ impl Purge {
         for (key, value) in pairs(query)? {
             let read = match key.as_str() {
                 "url" => PurgeTarget::Url(url(&value)?),
+                "prefix" if value.starts_with('/') => PurgeTarget::PathPrefix(path(value)?),
                 "prefix" => {
                     url(&value)?;
                     PurgeTarget::Prefix(value)
@@ -61,6 +87,18 @@ impl Purge {
         Ok(Self { target, mode })
     }
 
+    /// The answer to it.
+    #[must_use]
+    pub fn shown(&self, result: &PurgeResult) -> Value {
+        let (kind, target) = match &self.target {
+            PurgeTarget::Url(url) => ("url", url.to_string()),
+            PurgeTarget::Prefix(prefix) | PurgeTarget::PathPrefix(prefix) => ("prefix", prefix.clone()),
+            PurgeTarget::Tag(tag) => ("tag", tag.clone()),
+            PurgeTarget::All => ("all", "*".to_owned()),
+        };
+        result.shown(kind, &target, self.mode)
+    }
+
     /// Parses the query of `/purge_all`: optional `soft`.
     pub(super) fn read_all(query: &str) -> Result<Self, String> {
         let mut mode = Invalidation::Hard;
@@ -71,6 +109,14 @@ impl Purge {
             }
         }
         Ok(Self { target: PurgeTarget::All, mode })
+    }
+}
+
+/// A path, with a query perhaps.
+fn path(text: String) -> Result<String, String> {
+    match text.parse::<PathAndQuery>() {
+        Ok(read) if read.as_str() == text => Ok(text),
+        _ => Err(format!("`{}` is no path: write /PATH, percent-encoded", shown(&text))),
     }
 }
 
@@ -128,6 +174,8 @@ mod tests {
             ("url=http://example.org/news%3Fa%3Db", hard(news())),
             ("url=http%3A%2F%2Fexample.org%2Fnews%3Fa%3Db&soft", soft(news())),
             ("soft=true&prefix=https://h/a", soft(PurgeTarget::Prefix("https://h/a".to_owned()))),
+            ("prefix=/static/", hard(PurgeTarget::PathPrefix("/static/".to_owned()))),
+            ("prefix=%2Fa%3Fb&soft", soft(PurgeTarget::PathPrefix("/a?b".to_owned()))),
             ("tag=sport&soft=0", hard(PurgeTarget::Tag("sport".to_owned()))),
             ("tag=a+b%26c", hard(PurgeTarget::Tag("a b&c".to_owned()))),
         ] {
@@ -147,6 +195,8 @@ mod tests {
             ("url=http://a:b@h/", "`http://a:b@h/` is no URL: write http://HOST/PATH"),
             ("url=http://a*b/", "`http://a*b/` is no URL: write http://HOST/PATH"),
             ("prefix=%0a", "`\\n` is no URL: write http://HOST/PATH"),
+            ("prefix=/a%20b", "`/a b` is no path: write /PATH, percent-encoded"),
+            ("prefix=/a%23b", "`/a#b` is no path: write /PATH, percent-encoded"),
             ("tag=%ff", "a value is not UTF-8: encode it with %"),
             ("tag=a&soft=maybe", "write `soft`, `soft=true` or `soft=false`"),
         ] {

@@ -121,7 +121,7 @@ impl<C: Control> AdminService<C> {
     }
 
     fn purge(&self, purge: &Purge) -> AdminResponse {
-        json(StatusCode::OK, &json!({ "purged": self.control.purge(purge) }))
+        json(StatusCode::OK, &purge.shown(&self.control.purge(purge)))
     }
 
     /// Warms the URLs in the body, after the purge if there is one. An invalid list purges nothing.
@@ -153,7 +153,7 @@ impl<C: Control> AdminService<C> {
         };
         let (sender, lines) = mpsc::channel(2);
         if let Some(purge) = purge {
-            let purged = json!({ "purged": self.control.purge(purge) });
+            let purged = purge.shown(&self.control.purge(purge));
             // The channel has room for two lines; this is the first.
             let _ = sender.try_send(Bytes::from(format!("{purged}\n")));
         }

@@ -38,9 +38,10 @@ impl Control for FakeControl {
         ProxyStats { is_draining: self.is_draining.load(Ordering::Relaxed), ..example() }
     }
 
-    fn purge(&self, purge: &Purge) -> usize {
+    fn purge(&self, purge: &Purge) -> PurgeResult {
         self.purges.lock().unwrap().push(purge.clone());
-        7
+        let note = (purge.target == PurgeTarget::Tag("b".to_owned())).then(|| "no tags".to_owned());
+        PurgeResult { entries: 7, note }
     }
 
     async fn warm(&self, url: Uri) -> WarmOutcome {
@@ -105,6 +106,7 @@ fn settings() -> config::AdminConfig {
         listen: "127.0.0.1:0".parse().unwrap(),
         token_file: None,
         hosts: vec!["ours.example".to_owned()],
+        purge_from: Vec::new(),
     }
 }
 
@@ -216,9 +218,20 @@ fn all_paths_respond() {
 #[test]
 fn purge_requests_reach_the_proxy() {
     let running = start();
-    for path in ["/purge?url=http://h/a", "/purge?tag=b&soft", "/purge_all"] {
+    for (path, answer) in [
+        (
+            "/purge?url=http://h/a",
+            json!({ "purged": 7, "kind": "url", "target": "http://h/a", "soft": false }),
+        ),
+        (
+            "/purge?tag=b&soft",
+            json!({ "purged": 7, "kind": "tag", "target": "b", "soft": true, "note": "no tags" }),
+        ),
+        ("/purge?prefix=/a/", json!({ "purged": 7, "kind": "prefix", "target": "/a/", "soft": false })),
+        ("/purge_all", json!({ "purged": 7, "kind": "all", "target": "*", "soft": false })),
+    ] {
         let response = running.post(path, "");
-        assert_eq!((response.status, read(&response.body)), (200, json!({ "purged": 7 })), "{path}");
+        assert_eq!((response.status, read(&response.body)), (200, answer), "{path}");
     }
     for path in ["/purge", "/purge?url=a", "/purge?tag=a&prefix=http://h/", "/purge_all?tag=a"] {
         let response = running.post(path, "");
@@ -230,6 +243,7 @@ fn purge_requests_reach_the_proxy() {
     let expected = [
         purge(PurgeTarget::Url("http://h/a".parse().unwrap()), Invalidation::Hard),
         purge(PurgeTarget::Tag("b".to_owned()), Invalidation::Soft),
+        purge(PurgeTarget::PathPrefix("/a/".to_owned()), Invalidation::Hard),
         purge(PurgeTarget::All, Invalidation::Hard),
     ];
     assert_eq!(purges, expected);
@@ -298,7 +312,7 @@ fn list_is_warmed_after_the_purge() {
     let response = running.post("/purge_all?soft", &list);
     let lines: Vec<Value> = response.body.lines().map(read).collect();
     assert!(response.head.contains("application/x-ndjson"), "{}", response.head);
-    assert_eq!(lines.first(), Some(&json!({ "purged": 7 })));
+    assert_eq!(lines.first(), Some(&json!({ "purged": 7, "kind": "all", "target": "*", "soft": true })));
     let last = json!({
         "done": 102, "of": 102, "stored": 100, "not_stored": 1, "failed": 1,
         "not_stored_or_failed": [

@@ -16,7 +16,7 @@ const LENGTH_MIN: usize = 16;
 const LENGTH_MAX: usize = 1_024;
 
 /// The token in force; without a value every request is admitted. `Debug` omits it.
-pub(super) struct Token {
+pub(crate) struct Token {
     path: Option<PathBuf>,
     value: RwLock<Option<Box<[u8]>>>,
 }
@@ -99,8 +99,13 @@ impl Token {
         *self.value.write().unwrap_or_else(PoisonError::into_inner) = value;
     }
 
+    /// False: every request is admitted.
+    pub(crate) fn is_set(&self) -> bool {
+        self.value.read().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// True if this `Authorization` value has the token.
-    pub(super) fn admits(&self, authorization: Option<&[u8]>) -> bool {
+    pub(crate) fn admits(&self, authorization: Option<&[u8]>) -> bool {
         let value = self.value.read().unwrap_or_else(PoisonError::into_inner);
         let Some(token) = value.as_deref() else { return true };
         let shown = authorization.and_then(credential).unwrap_or_default();

@@ -90,6 +90,11 @@ pub(super) struct AdminSection {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub(super) hosts: Vec<Spanned<String>>,
+    /// Clients that may send `PURGE URL` to the proxy without the token, by address or network ("127.0.0.1", "10.0.0.0/8").
+    /// Default: none.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
+    pub(super) purge_from: Vec<Spanned<String>>,
 }
 
 #[derive(Default, Deserialize)]

@@ -58,8 +58,12 @@ impl Flags {
             match &mut file.admin {
                 Some(admin) => admin.listen = unwritten(listen),
                 none => {
-                    *none =
-                        Some(AdminSection { listen: unwritten(listen), token_file: None, hosts: Vec::new() });
+                    *none = Some(AdminSection {
+                        listen: unwritten(listen),
+                        token_file: None,
+                        hosts: Vec::new(),
+                        purge_from: Vec::new(),
+                    });
                 }
             }
         }

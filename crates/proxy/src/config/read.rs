@@ -226,7 +226,9 @@ fn admin(table: AdminSection, folder: &Path) -> Result<AdminConfig, TomlError> {
             help: Some("write token_file = \"PATH\" below it, or listen on 127.0.0.1".to_owned()),
         });
     }
-    Ok(AdminConfig { listen, token_file, hosts: each(&table.hosts, |AdminHost(host)| host)? })
+    let hosts = each(&table.hosts, |AdminHost(host)| host)?;
+    let purge_from = each(&table.purge_from, |network: TrustedNetwork| network)?;
+    Ok(AdminConfig { listen, token_file, hosts, purge_from })
 }
 
 /// The strategy of routes without a cache block, and whether its ttl was written.

@@ -41,6 +41,7 @@ impl Config {
                 "listen": admin.listen,
                 "token_file": admin.token_file,
                 "hosts": admin.hosts,
+                "purge_from": texts(&admin.purge_from),
             })),
             "cache": {
                 "limit": limit_shown(limit),

@@ -46,6 +46,13 @@ impl FromStr for TrustedNetwork {
     }
 }
 
+impl TrustedNetwork {
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.0.contains(&address.to_canonical())
+    }
+}
+
 impl fmt::Display for TrustedNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -209,6 +209,11 @@ impl RequestContext {
         }
     }
 
+    /// Keeps the reason of a refusal for the access log.
+    pub fn note_refusal(&self, reason: &str) {
+        self.private().error = Some(reason.into());
+    }
+
     /// Keeps the error for the access log.
     pub fn note_error(&self, error: &Error) {
         let text = match error {

@@ -1,6 +1,11 @@
 //! The active configuration: its routes, their origins, and the route of each request.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use http::{
     HeaderMap, HeaderName, StatusCode,
@@ -17,7 +22,7 @@ use super::{
     stored::ResponseCache,
 };
 use crate::{
-    admin::{BreakerStatus, Refreshes, RouteStats},
+    admin::{BreakerStatus, Refreshes, RouteStats, Token},
     config::{self, Config},
     policy::{
         conditional::has_validator,
@@ -184,6 +189,8 @@ pub struct Router {
     pub origins: Vec<Arc<OriginClient>>,
     /// Counts and logs requests that match no route.
     pub unrouted: Arc<Route>,
+    /// The admin token, once the admin listener has started.
+    pub(crate) purge_token: Arc<OnceLock<Arc<Token>>>,
 }
 
 /// No route serves a request. The messages are sent to clients.
@@ -256,7 +263,8 @@ impl Router {
                 Arc::new(route.map_err(RouterError::Limit)?)
             }
         };
-        Ok(Self { config, routes, origins, unrouted })
+        let purge_token = previous.map(|previous| Arc::clone(&previous.purge_token)).unwrap_or_default();
+        Ok(Self { config, routes, origins, unrouted, purge_token })
     }
 
     /// The key always belongs to the request, also if no route does.
@@ -296,6 +304,19 @@ impl Router {
             Some(route) => route_key(route, key),
             None => key,
         }
+    }
+
+    /// Why a purge of a tag may have matched nothing.
+    #[must_use]
+    pub fn tag_note(&self) -> String {
+        let headers = self.config.routes.iter().flat_map(|route| &route.tag_headers);
+        let headers: BTreeSet<&str> = headers.map(HeaderName::as_str).collect();
+        if headers.is_empty() {
+            return "no route has tags: set tag_headers, such as [\"surrogate-key\"], in a [[route]]"
+                .to_owned();
+        }
+        let headers: Vec<&str> = headers.into_iter().collect();
+        format!("no stored response has this tag in {}", headers.join(", "))
     }
 
     #[must_use]

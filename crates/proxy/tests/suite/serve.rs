@@ -8,6 +8,7 @@ mod invalidation;
 mod model;
 mod poisoning;
 mod private;
+mod purge_method;
 mod secrets;
 mod slow_client_matrix;
 mod slow_clients;

@@ -34,9 +34,36 @@ fn purge_removes_the_matching_entries_only() {
     assert_purged("/purge?url=http://ORIGIN:80/news", 1, ["miss", "hit", "hit"]);
     assert_purged("/purge?url=https://origin/news", 0, ["hit", "hit", "hit"]);
     assert_purged("/purge?prefix=http://origin/news", 2, ["miss", "miss", "hit"]);
+    assert_purged("/purge?prefix=/news/", 1, ["hit", "miss", "hit"]);
     assert_purged("/purge?tag=sport", 2, ["miss", "miss", "hit"]);
     assert_purged("/purge?tag=nothing", 0, ["hit", "hit", "hit"]);
     assert_purged("/purge_all", 3, ["miss", "miss", "miss"]);
+}
+
+#[test]
+fn purge_of_a_path_is_for_every_host() {
+    let setup = warm();
+    let request = "GET /news HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n";
+    assert_eq!(send_request(setup.address, request).outcome(), "miss");
+    until(|| setup.stats()["entries"] == 4);
+    let answer = setup.post("/purge?prefix=/news", "").json();
+    assert_eq!(answer, json!({ "purged": 3, "kind": "prefix", "target": "/news", "soft": false }));
+    assert_eq!(send_request(setup.address, request).outcome(), "miss");
+}
+
+#[test]
+fn purge_of_an_unknown_tag_says_which_fields_have_tags() {
+    let setup = warm();
+    assert_eq!(setup.post("/purge?tag=sport", "").json().get("note"), None);
+    let note = "no stored response has this tag in cache-tag, surrogate-key";
+    assert_eq!(setup.post("/purge?tag=sports", "").json()["note"], note);
+    let route = "[[route]]\norigin = \"app\"\ntag_headers = []\n";
+    let file = setup.sandbox.path().join("stockade.toml");
+    let text = fs::read_to_string(&file).expect("it is there");
+    fs::write(&file, format!("{text}{route}")).expect("written");
+    assert_eq!(setup.post("/reload", "").status, 200);
+    let note = "no route has tags: set tag_headers, such as [\"surrogate-key\"], in a [[route]]";
+    assert_eq!(setup.post("/purge?tag=nothing", "").json()["note"], note);
 }
 
 #[test]
