@@ -11,7 +11,10 @@ mod units;
 use std::time::Duration;
 
 pub use error::RecipeError;
-use http::{HeaderMap, Uri, header::CONTENT_ENCODING};
+use http::{
+    HeaderMap, HeaderName, Uri,
+    header::{CACHE_CONTROL, CONTENT_ENCODING},
+};
 pub use parse::parse;
 use stockade_model::capacity::Capacity;
 
@@ -21,6 +24,13 @@ use crate::stages::Stages;
 pub const TEXT_BYTES_MAX: usize = 64 << 20;
 /// Largest content of one route.
 pub const CONTENT_BYTES_MAX: u64 = 256 << 20;
+
+/// Headers that tell a shared cache how long a response is fresh (RFC 9111, RFC 9213).
+const CACHE_HEADERS: [HeaderName; 3] = [
+    CACHE_CONTROL,
+    HeaderName::from_static("cdn-cache-control"),
+    HeaderName::from_static("surrogate-control"),
+];
 
 /// The content and behavior of one route.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +78,11 @@ pub enum TemplatePart {
 }
 
 impl Recipe {
+    /// False: its responses forbid shared caches to store them, since that is OriginSimulator's default.
+    pub(crate) fn has_cache_headers(&self) -> bool {
+        CACHE_HEADERS.iter().any(|name| self.headers.contains_key(name))
+    }
+
     pub(crate) fn is_gzip(&self) -> bool {
         let encoding = self.headers.get(CONTENT_ENCODING);
         encoding.is_some_and(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"gzip"))

@@ -199,6 +199,12 @@ impl RouteTable {
         self.exact.get(path).or_else(&mut longest)
     }
 
+    /// The patterns of recipes without cache headers.
+    pub(crate) fn uncacheable(&self) -> Vec<String> {
+        let routes = self.by_pattern.iter().filter(|(_, route)| !route.recipe.has_cache_headers());
+        routes.map(|(pattern, _)| pattern.to_string()).collect()
+    }
+
     /// All routes, sorted by pattern.
     pub(crate) fn routes(&self) -> impl Iterator<Item = &Arc<OriginRoute>> {
         self.by_pattern.values()

@@ -84,6 +84,8 @@ pub struct Origin {
     pub address: SocketAddr,
     /// Address of the admin pages, if they have a listener of their own.
     pub admin_address: Option<SocketAddr>,
+    /// Routes of the first recipes whose responses no shared cache stores, because they have no `cache-control`.
+    pub uncacheable_routes: Vec<String>,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -159,7 +161,8 @@ impl Origin {
         ports.extend(options.admin.map(ReservedPort::bind).transpose()?);
         let (address, admin_address) = (ports[0].address, ports.get(1).map(|port| port.address));
         let ports = Arc::new(ports);
-        let mut origin = Self { address, admin_address, stop, threads: Vec::new() };
+        let uncacheable_routes = state.routes.load().uncacheable();
+        let mut origin = Self { address, admin_address, uncacheable_routes, stop, threads: Vec::new() };
         for n in 0..options.threads.get() {
             let listener = ListenerThread {
                 name: format!("origin-{n}"),

@@ -43,9 +43,28 @@ pub fn origin(args: OriginArgs) -> Result<Exit, CommandError> {
     let admin = format!("{admin}/_admin");
     report_ready(&Listening { listen: vec![url], admin: Some(admin.clone()) }, &args.parent)?;
     eprintln!("recipes: POST to {admin}/add_recipe; Ctrl-C stops the origin");
+    if let Some(note) = cacheability_note(&origin.uncacheable_routes) {
+        eprintln!("{note}");
+    }
     // The handler keeps the sender for as long as the program runs.
     stopped.recv().unwrap_or_default();
     Ok(Exit::Done)
+}
+
+/// Names the routes that no cache will store, and the header to add.
+fn cacheability_note(routes: &[String]) -> Option<String> {
+    const NAMED_MAX: usize = 5;
+    let named: Vec<&str> = routes.iter().take(NAMED_MAX).map(String::as_str).collect();
+    let more = match routes.len().saturating_sub(NAMED_MAX) {
+        0 if routes.is_empty() => return None,
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "note: a cache that obeys headers will store nothing of {}{more}: the recipe has no cache-control, so the answers are \
+         private; add \"headers\": {{\"cache-control\": \"max-age=60\"}}",
+        named.join(", ")
+    ))
 }
 
 fn read_recipe(path: &Path) -> Result<RecipeText, CommandError> {

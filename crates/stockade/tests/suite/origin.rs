@@ -14,7 +14,8 @@ use crate::{
     support::{ProgramOutput, Sandbox},
 };
 
-const NEWS: &str = r#"{"route": "/news", "body": "all is well", "stages": [{"at": 0}]}"#;
+const NEWS: &str = r#"{"route": "/news", "body": "all is well", "stages": [{"at": 0}],
+    "headers": {"cache-control": "max-age=60"}}"#;
 
 #[track_caller]
 fn assert_answered(answer: &str, status: u16, body: &str) {
@@ -46,6 +47,28 @@ fn standard_output_is_one_line_with_the_url() {
         let output = origin.stopped_by(Signal::TERM);
         assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (0, "", ""));
     }
+}
+
+#[test]
+fn recipe_without_cache_headers_is_reported_with_the_header_to_add() {
+    let sandbox = Sandbox::new();
+    let recipe = |route: &str, headers: &str| {
+        format!(r#"{{"route": "{route}", "body": "", "stages": [{{"at": 0}}], "headers": {{{headers}}}}}"#)
+    };
+    let fresh = recipe("/fresh", r#""CDN-Cache-Control": "max-age=60""#);
+    let private = recipe("/own", r#""Cache-Control": "private""#);
+    let all = format!("[{}, {fresh}, {private}, {}]", recipe("/news*", ""), recipe("/sport", r#""x": "y""#));
+    let origin = Running::origin(&sandbox, &["-", "--listen", "0"], &all);
+    origin.takes_recipes("http");
+    assert_eq!(
+        origin.stderr_line(),
+        "note: a cache that obeys headers will store nothing of /news*, /sport: the recipe has no cache-control, so the answers \
+         are private; add \"headers\": {\"cache-control\": \"max-age=60\"}\n"
+    );
+    let routes: Vec<String> = (0..9).map(|number| recipe(&format!("/{number}"), "")).collect();
+    let many = Running::origin(&sandbox, &["-", "--listen", "0"], &format!("[{}]", routes.join(",")));
+    many.takes_recipes("http");
+    assert!(many.stderr_line().contains(" of /0, /1, /2, /3, /4 and 4 more: "));
 }
 
 #[test]
