@@ -16,6 +16,7 @@
 )]
 
 pub mod admin;
+pub mod check;
 pub mod config;
 pub mod documents;
 pub mod frontend;

@@ -1,9 +1,16 @@
 //! `stockade proxy`: serves until Ctrl-C or SIGTERM.
 
-use std::{env, io, os::unix::process::CommandExt, process::Command, sync::Arc};
+use std::{
+    env,
+    io::{self, Write},
+    os::unix::process::CommandExt,
+    process::Command,
+    sync::Arc,
+};
 
 use stockade_load::generator::ProcessLimits;
 use stockade_proxy::{
+    check::{self, CheckResult},
     config::{Change, Config, ConfigError, Flags},
     server::ProxyServer,
 };
@@ -20,6 +27,9 @@ use crate::{
 };
 
 pub fn proxy(args: ProxyArgs) -> Result<Exit, CommandError> {
+    if args.check {
+        return check(&args);
+    }
     restart_with_one_heap();
     // Each connection needs a file descriptor: take as many as the system allows.
     let _ = ProcessLimits::raised();
@@ -54,6 +64,22 @@ pub fn proxy(args: ProxyArgs) -> Result<Exit, CommandError> {
     let drained = runtime.block_on(async { spawn_blocking(|| server.drain()).await.unwrap_or_default() });
     eprintln!("{} requests in progress were completed, {} aborted", drained.finished, drained.aborted);
     Ok(Exit::Done)
+}
+
+/// Prints `ok`, or all problems. It can run beside the proxy that it is about.
+fn check(args: &ProxyArgs) -> Result<Exit, CommandError> {
+    let config = config(args)?;
+    let runtime = runtime().map_err(|error| CommandError::Usage(format!("cannot start: {error}")))?;
+    let _inside = runtime.enter();
+    let CheckResult { problems, warnings } = check::check(&config);
+    warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+    if problems.is_empty() {
+        writeln!(io::stdout(), "ok").map_err(CommandError::Output)?;
+        return Ok(Exit::Done);
+    }
+    let file = args.config.as_ref().map(|path| format!("{}: ", path.display())).unwrap_or_default();
+    let lines: Vec<String> = problems.iter().map(|problem| format!("{file}{problem}")).collect();
+    Err(CommandError::Usage(lines.join("\nerror: ")))
 }
 
 /// Replaces this process by one with one heap for all threads, unless the environment sets the number. glibc gives each

@@ -57,7 +57,7 @@ impl Token {
     }
 
     /// The token, and a warning if other users can read its file.
-    pub(super) fn read_with_warning(path: Option<&Path>) -> Result<(Self, Option<String>), TokenError> {
+    pub(crate) fn read_with_warning(path: Option<&Path>) -> Result<(Self, Option<String>), TokenError> {
         let token = Self { path: path.map(Path::to_owned), value: RwLock::new(None) };
         let mut new = token.read_again()?;
         let warning = new.warning.take();

@@ -133,6 +133,14 @@ impl OriginClient {
         Ok(Self { name, backend, requests: AtomicU64::new(0), failures: AtomicU64::new(0) })
     }
 
+    /// Reads the files of an HTTP origin; of a database nothing is checked. It does not connect.
+    pub fn check(config: &config::OriginConfig) -> Result<(), OriginOpenError> {
+        let config::OriginKind::Http(http) = &config.kind else { return Ok(()) };
+        let open_error = |reason: String| OriginOpenError { origin: config.name.clone(), reason };
+        let settings = upstream_settings(http).map_err(|error| open_error(error.to_string()))?;
+        HttpBackend::new(settings).map(drop).map_err(|error| open_error(error.to_string()))
+    }
+
     pub async fn send<B: RequestBody>(
         &self,
         request: Request<B>,

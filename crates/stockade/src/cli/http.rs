@@ -90,6 +90,9 @@ pub struct ProxyArgs {
     /// File with routes, origins and all other settings; flags override it
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
+    /// Check the file, the flags and the files that they name; print `ok`, or the problems and exit with 2
+    #[arg(long)]
+    pub check: bool,
     /// Strategy of the cache, one of those below [default: breaker]
     #[arg(long, value_name = "NAME", value_parser = preset)]
     pub strategy: Option<NamedStrategy>,

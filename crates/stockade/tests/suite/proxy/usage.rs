@@ -128,6 +128,42 @@ fn unusable_files_are_named() {
 }
 
 #[test]
+fn check_prints_ok_without_listening_or_writing() {
+    let sandbox = Sandbox::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap();
+    let text = format!("listen = [\"{listen}\"]\n[log]\npath = \"access.log\"\n{ORIGIN}");
+    sandbox.file("stockade.toml", &text);
+    let output = refused(&sandbox, &["--config", "stockade.toml", "--check"]);
+    assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (0, "ok\n", ""));
+    assert!(!sandbox.path().join("access.log").exists());
+}
+
+#[test]
+fn check_prints_every_problem_with_its_place() {
+    let sandbox = Sandbox::new();
+    let tls = "[tls]\ncert = \"absent.pem\"\nkey = \"absent.pem\"\n";
+    let admin = "[admin]\nlisten = \"127.0.0.1:0\"\ntoken_file = \"none\"\n";
+    let origin = "[[origin]]\nname = \"app\"\nurl = \"https://127.0.0.1:1\"\nca = \"no-ca.pem\"\n";
+    sandbox.file("bad.toml", &format!("{tls}{admin}[log]\npath = \"no/where.log\"\n{origin}"));
+    let output = refused(&sandbox, &["--config", "bad.toml", "--check"]);
+    assert_eq!((output.code, output.stdout.as_str()), (2, ""), "{}", output.stderr);
+    let lines: Vec<&str> = output.stderr.lines().collect();
+    let [tls, log, origin, token] = *lines else { panic!("{}", output.stderr) };
+    for (line, place, words) in [
+        (tls, "[tls]", "absent.pem"),
+        (log, "[log] path", "cannot write the access log to no/where.log: No such file"),
+        (origin, "[[origin]] app", "no-ca.pem"),
+        (token, "[admin] token_file", "cannot read the token in "),
+    ] {
+        assert!(line.starts_with(&format!("error: bad.toml: {place}: ")) && line.contains(words), "{line}");
+    }
+    sandbox.file("bad.toml", &format!("lisen = []\n{ORIGIN}"));
+    refused(&sandbox, &["--config", "bad.toml", "--check"])
+        .assert_refused(2, &["[bad.toml:1:1]", "unknown key `lisen`", "did you mean `listen`?"]);
+}
+
+#[test]
 fn port_in_use_is_reported() {
     let sandbox = Sandbox::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
