@@ -23,7 +23,7 @@ use crate::{
         invalidation::Invalidation,
     },
     strategy::Strategy,
-    tier::InvalidationTarget,
+    tier::{InvalidationTarget, SharedTier},
 };
 
 /// The breaker's permission for one call to the source. If it is dropped without a result, the call says nothing about
@@ -145,9 +145,17 @@ where
     /// With a [shared tier](crate::Builder::shared_tier) all nodes invalidate the key: within a round trip or two, or when
     /// the tier is available again. Until then they serve their entries for the ttl at most. `RedisTier::flush` waits
     /// until the invalidation has been sent.
-    pub fn invalidate(&self, key: &K, how: Invalidation) -> bool {
+    ///
+    /// `key` may be borrowed, as in [`get`](Self::get); a `K` is made of it for a shared tier only.
+    pub fn invalidate<Q>(&self, key: &Q, how: Invalidation) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
+    {
         // Published first: after this call no request on this node receives the tier's old value.
-        self.engine.publish_invalidation(|shared| InvalidationTarget::Key(shared.keys.encode(key)), how);
+        let target =
+            |shared: &SharedTier<K, V>| InvalidationTarget::Key(shared.keys.encode(&key.to_owned().into()));
+        self.engine.publish_invalidation(target, how);
         self.engine.invalidate(key, how)
     }
 
@@ -217,7 +225,10 @@ where
     /// The stored value of `key`, whether or not it may be served. A load can validate it. Counts nothing, and is no
     /// hit for the eviction policy.
     #[must_use]
-    pub fn peek(&self, key: &K) -> Option<StoredValue<V>> {
+    pub fn peek<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<StoredValue<V>>
+    where
+        K: Borrow<Q>,
+    {
         let now = self.engine.runtime.coarse_now();
         self.engine.store.peek(key, now)
     }

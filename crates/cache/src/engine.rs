@@ -226,7 +226,10 @@ where
         }
     }
 
-    pub(crate) fn invalidate(&self, key: &K, how: Invalidation) -> bool {
+    pub(crate) fn invalidate<Q: Hash + Eq + ?Sized>(&self, key: &Q, how: Invalidation) -> bool
+    where
+        K: Borrow<Q>,
+    {
         let was_stored = self.store.invalidate(key, how, self.runtime.coarse_now());
         // Later requests must not wait for a load whose value is outdated.
         self.coalescer.detach(key);

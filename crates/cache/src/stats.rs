@@ -62,6 +62,7 @@ macro_rules! stats {
 
         /// Counters since the cache was built, and gauges of now.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[cfg_attr(feature = "spec", derive(serde::Serialize, serde::Deserialize), serde(default))]
         pub struct Stats {
             /// Lookups, if they are [counted](crate::Builder::count_lookups).
             pub lookups: Option<Lookups>,
@@ -249,6 +250,7 @@ impl Stats {
 
 /// Lookups, where they are [counted](crate::Builder::count_lookups).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "spec", derive(serde::Serialize, serde::Deserialize))]
 pub struct Lookups {
     /// Requests that looked up a key.
     pub total: u64,

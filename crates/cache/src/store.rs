@@ -259,8 +259,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     }
 
     /// The stored value, whatever its age.
-    pub(crate) fn peek(&self, key: &K, now: Time) -> Option<StoredValue<V>> {
-        let (value, life) = self.read(key, |shard, hash| shard.peek(hash, key, now))?;
+    pub(crate) fn peek<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Time) -> Option<StoredValue<V>>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.parts.hash(key);
+        let (value, life) = self.parts.part(hash).shard.read().peek(hash, key, now)?;
         let (fresh_for, servable_for) = (life.expires - now, life.gone() - now);
         Some(StoredValue { value, age: now - life.loaded, fresh_for, servable_for })
     }

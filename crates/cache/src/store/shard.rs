@@ -285,7 +285,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     }
 
     /// Looks up without a hit for the policy.
-    pub(crate) fn peek(&self, hash: u64, key: &K, now: Time) -> Option<(V, Lifetime)> {
+    pub(crate) fn peek<Q: Eq + ?Sized>(&self, hash: u64, key: &Q, now: Time) -> Option<(V, Lifetime)>
+    where
+        K: Borrow<Q>,
+    {
         let (_, entry) = self.find(hash, key)?;
         (now < entry.life.kept_until()).then(|| (entry.value.clone(), entry.life))
     }

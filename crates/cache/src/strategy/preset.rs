@@ -53,57 +53,45 @@ const FALLBACK: Strategy = Strategy {
     ..COALESCED
 };
 
-/// The named strategies. The first four are those of Kazoo's published load test (2600hz/kazoo, `kzs_loadtest`), the
-/// last is that of Belfrage's (bbc/belfrage). The default ttl is one minute.
-pub const PRESETS: &[Preset] = &[
-    Preset { name: "none", summary: "N loads, N stores; each request waits for its own", strategy: NONE },
-    Preset {
-        name: "async",
-        summary: "N loads, N stores; no request waits for a store",
-        strategy: Strategy { store: StoreMode::Async, ..NONE },
-    },
-    Preset {
-        name: "stampede",
-        summary: "one load, one store; all requests wait for both",
-        strategy: Strategy { fetch: Fetch::Coalesce { wait_timeout: KAZOO_WAIT }, ..NONE },
-    },
-    Preset {
-        name: "stampede_async",
-        summary: "N loads, one store; no request waits for the store",
-        strategy: Strategy { store: StoreMode::LockedAsync, ..NONE },
-    },
-    Preset { name: "simple", summary: "fresh for the ttl; after that each request loads", strategy: SIMPLE },
-    Preset {
-        name: "early",
-        summary: "one background refresh, started by the first request after 80 % of the ttl",
-        strategy: Strategy { refresh: Refresh::Early { at: 0.8 }, ..COALESCED },
-    },
-    Preset {
-        name: "xfetch",
-        summary: "one background refresh, at random, likelier towards the end of the ttl",
-        strategy: Strategy { refresh: Refresh::XFetch { beta: 1.0 }, ..COALESCED },
-    },
-    Preset {
-        name: "swr",
-        summary: "stale for one minute after the ttl, with one background refresh",
-        strategy: Strategy { swr: Duration::from_mins(1), ..COALESCED },
-    },
-    Preset {
-        name: "fallback",
-        summary: "stale for six hours after the ttl if the load fails or is slow",
-        strategy: FALLBACK,
-    },
-    Preset {
-        name: "breaker",
-        summary: "as fallback, and a breaker stops loads while the source fails",
-        strategy: Strategy { breaker: Some(Breaker::DEFAULT), ..FALLBACK },
-    },
-    Preset {
-        name: "fallback_ask_first",
-        summary: "stale for six hours after the ttl if the load fails; each request loads first",
-        strategy: Strategy { sie: Duration::from_hours(6), ..SIMPLE },
-    },
-];
+/// Declares each preset once: a constant of [`Strategy`] and a row of [`PRESETS`].
+macro_rules! presets {
+    ($(#[doc = $help:literal])+ $($constant:ident $name:literal $summary:literal = $strategy:expr;)+) => {
+        impl Strategy {
+            $(
+                #[doc = concat!("The preset `", $name, "`: ", $summary, ".")]
+                pub const $constant: Self = $strategy;
+            )+
+        }
+
+        $(#[doc = $help])+
+        pub const PRESETS: &[Preset] =
+            &[$(Preset { name: $name, summary: $summary, strategy: Strategy::$constant },)+];
+    };
+}
+
+presets! {
+    /// The named strategies. The first four are those of Kazoo's published load test (2600hz/kazoo, `kzs_loadtest`), the
+    /// last is that of Belfrage's (bbc/belfrage). The default ttl is one minute.
+    NONE "none" "N loads, N stores; each request waits for its own" = NONE;
+    ASYNC "async" "N loads, N stores; no request waits for a store" =
+        Strategy { store: StoreMode::Async, ..NONE };
+    STAMPEDE "stampede" "one load, one store; all requests wait for both" =
+        Strategy { fetch: Fetch::Coalesce { wait_timeout: KAZOO_WAIT }, ..NONE };
+    STAMPEDE_ASYNC "stampede_async" "N loads, one store; no request waits for the store" =
+        Strategy { store: StoreMode::LockedAsync, ..NONE };
+    SIMPLE "simple" "fresh for the ttl; after that each request loads" = SIMPLE;
+    EARLY "early" "one background refresh, started by the first request after 80 % of the ttl" =
+        Strategy { refresh: Refresh::Early { at: 0.8 }, ..COALESCED };
+    XFETCH "xfetch" "one background refresh, at random, likelier towards the end of the ttl" =
+        Strategy { refresh: Refresh::XFetch { beta: 1.0 }, ..COALESCED };
+    SWR "swr" "stale for one minute after the ttl, with one background refresh" =
+        Strategy { swr: Duration::from_mins(1), ..COALESCED };
+    FALLBACK "fallback" "stale for six hours after the ttl if the load fails or is slow" = FALLBACK;
+    BREAKER "breaker" "as fallback, and a breaker stops loads while the source fails" =
+        Strategy { breaker: Some(Breaker::DEFAULT), ..FALLBACK };
+    FALLBACK_ASK_FIRST "fallback_ask_first" "stale for six hours after the ttl if the load fails; each request loads first" =
+        Strategy { sie: Duration::from_hours(6), ..SIMPLE };
+}
 
 /// There is no preset with this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -300,3 +300,24 @@ fn value_in_the_mailbox_can_be_outdated() {
     })
     .unwrap();
 }
+
+#[test]
+fn borrowed_keys_are_looked_at_and_invalidated() {
+    let time = Virtual::new();
+    let texts: Cache<String, u32, Virtual> =
+        Cache::builder(Strategy::STAMPEDE).build_on(time.clone(), Seed(1)).unwrap();
+    texts.insert("a".to_owned(), 1);
+    assert_eq!(texts.peek("a").map(|found| found.value), Some(1));
+    assert!(texts.invalidate("a", Invalidation::Hard) && texts.is_empty());
+
+    // `String`, the owned form of `str`, becomes the key.
+    let shared: Cache<std::sync::Arc<str>, u32, Virtual> =
+        Cache::builder(Strategy::STAMPEDE).build_on(time.clone(), Seed(1)).unwrap();
+    shared.insert("a".into(), 1);
+    assert!(shared.invalidate("a", Invalidation::Hard));
+
+    let numbers: Cache<u64, u32, Virtual> =
+        Cache::builder(Strategy::STAMPEDE).build_on(time, Seed(1)).unwrap();
+    numbers.insert(7, 1);
+    assert!(numbers.peek(&7).is_some() && numbers.invalidate(&7, Invalidation::Hard));
+}
