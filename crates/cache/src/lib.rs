@@ -181,7 +181,7 @@ pub use stats::{Lookups, RequestStats, Stats, StoreStats};
 pub use stockade_model::{
     outcome::{Outcome, Outcomes},
     seed::Seed,
-    time::{Live, Runtime},
+    time::{Live, Runtime, Time},
 };
 pub use store::{
     Reservation, StoreRejection, StoredValue,

@@ -17,3 +17,4 @@ mod refresh;
 mod spans;
 mod strategies;
 mod streaming;
+mod without_tokio;
