@@ -121,7 +121,7 @@ pub struct LoadProgress<'a> {
     pub is_warmup: bool,
     /// Requests that have ended so far.
     pub requests: u64,
-    /// Those of them without a response.
+    /// Those of them that failed: without a response, or with a status other than 200 to 399.
     pub failed: u64,
 }
 

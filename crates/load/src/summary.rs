@@ -49,7 +49,7 @@ pub struct SecondCounts {
     pub sent: u64,
     /// Requests that ended.
     pub finished: u64,
-    /// Finished requests without a response.
+    /// Finished requests that failed: without a response, or with a status other than 200 to 399.
     pub failed: u64,
 }
 

@@ -16,8 +16,8 @@ pub struct Tally {
     pub times: Times,
     /// Response and service times of the successes among them.
     pub times_of_successes: Times,
-    /// Response times of requests without a response: the time until they failed.
-    pub failed_response: Histogram,
+    /// The times until requests without a response were given up.
+    pub times_without_response: Histogram,
     /// The sum of all response times, failures included.
     pub response_sum: Duration,
     /// The sum of the times before requests were handed to a connection.
@@ -32,7 +32,7 @@ pub struct Tally {
     pub outcomes_of_successes: Outcomes,
     /// Hits among all that may be stale: the headers do not tell.
     pub hits_of_unknown_age: u64,
-    /// Failures by class.
+    /// Requests without a response, by the class of their failure.
     pub failures: BTreeMap<&'static str, u64>,
     /// Different errors in the order of occurrence: failures, and statuses other than 200 to 399.
     pub errors: Vec<String>,
@@ -94,7 +94,7 @@ impl Tally {
                 }
             }
             Err(failure) => {
-                self.failed_response.record(response);
+                self.times_without_response.record(response);
                 *self.status_codes.entry(0).or_default() += 1;
                 *self.failures.entry(failure.class.name()).or_default() += 1;
                 self.add_error(|| failure.to_string());
@@ -106,7 +106,7 @@ impl Tally {
     pub fn merge(&mut self, other: &Self) {
         self.times.merge(&other.times);
         self.times_of_successes.merge(&other.times_of_successes);
-        self.failed_response.merge(&other.failed_response);
+        self.times_without_response.merge(&other.times_without_response);
         self.response_sum += other.response_sum;
         self.send_lag_sum += other.send_lag_sum;
         self.successes += other.successes;
@@ -139,9 +139,15 @@ impl Tally {
         self.status_codes.values().sum()
     }
 
-    /// Requests without a response.
+    /// Requests that are no success: without a response, or with a status other than 200 to 399.
     #[must_use]
     pub fn failed(&self) -> u64 {
+        self.requests() - self.successes
+    }
+
+    /// Requests without a response.
+    #[must_use]
+    pub fn without_response(&self) -> u64 {
         self.status_codes.get(&0).copied().unwrap_or_default()
     }
 
@@ -151,7 +157,7 @@ impl Tally {
         self.outcomes.hit_ratio().filter(|_| self.hits_of_unknown_age == 0)
     }
 
-    /// Failures of one class.
+    /// Requests without a response for one class of reasons.
     #[must_use]
     pub fn failures_of(&self, class: FailureClass) -> u64 {
         self.failures.get(class.name()).copied().unwrap_or_default()
@@ -161,7 +167,7 @@ impl Tally {
     #[must_use]
     pub fn latencies(&self) -> Histogram {
         let mut all = self.times.response.clone();
-        all.merge(&self.failed_response);
+        all.merge(&self.times_without_response);
         all
     }
 

@@ -47,7 +47,7 @@ fn vegeta() {
 #[test]
 fn vegeta_json() {
     insta::assert_snapshot!(fold("json", &small()), @r#"
-    {"latencies":{"total":1404090000,"mean":280818000,"50th":1000447,"90th":1250951167,"95th":1250951167,"99th":1250951167,"max":1250951167,"min":89984},"bytes_in":{"total":2012,"mean":402.4},"bytes_out":{"total":4,"mean":0.8},"earliest":"2026-03-09T07:25:03.5Z","latest":"2026-03-09T07:25:05.5Z","end":"2026-03-09T07:25:06.75Z","duration":2000000000,"wait":1250000000,"requests":5,"rate":2.5,"throughput":0.9230769230769231,"success":0.6,"status_codes":{"0":1,"200":2,"304":1,"503":1},"errors":["503 Service Unavailable","connection refused: 127.0.0.1:8080, \"\u003cnobody\u003e\""],"stockade":{"requests":5,"failed":1,"achieved_rate_per_s":1.6666666666666667,"concurrency":0.4312492307692307,"success":0.6,"response":{"min_ms":0.089984,"p50_ms":1.000447,"p90_ms":1250.951167,"p95_ms":1250.951167,"p99_ms":1250.951167,"p999_ms":1250.951167,"max_ms":1250.951167,"mean_ms":351.00484},"service":{"min_ms":0.089984,"p50_ms":0.990207,"p90_ms":1250.951167,"p95_ms":1250.951167,"p99_ms":1250.951167,"p999_ms":1250.951167,"max_ms":1250.951167,"mean_ms":350.379688},"send_lag":{"min_ms":0,"p50_ms":0.010007,"p90_ms":2.500607,"p95_ms":2.500607,"p99_ms":2.500607,"p999_ms":2.500607,"max_ms":2.500607,"mean_ms":0.505919},"status_codes":{"0":1,"200":2,"304":1,"503":1},"outcomes":{"hit":2,"stale":0,"miss":1,"coalesced":0,"fallback":0,"negative":0,"error":1,"bypass":0},"hit_ratio":0.5,"failures":{"refused":1},"retries":0,"resent":0,"bytes_in":{"total":2012,"mean":402.4},"wire_bytes_in":{"total":1006,"mean":201.2},"rss_mib":{"load":{"max":3,"last":2}},"cpu":{"load":{"mean":0.125,"max":0.5}},"schema":"stockade.load/1","id":"run-1","schedule":"3s at 2/s","achieved_rate_per_s_each":[2,2,1],"dropped":0,"in_flight_at_end":1,"in_flight_max":3,"connections":4,"warmup":{"requests":2,"failed":0,"concurrency":0.002159611269971405,"success":1,"response":{"min_ms":0.089984,"p50_ms":0.090047,"p90_ms":1.000447,"p95_ms":1.000447,"p99_ms":1.000447,"p999_ms":1.000447,"max_ms":1.000447,"mean_ms":0.545104},"service":{"min_ms":0.089984,"p50_ms":0.090047,"p90_ms":0.990207,"p95_ms":0.990207,"p99_ms":0.990207,"p999_ms":0.990207,"max_ms":0.990207,"mean_ms":0.539984},"send_lag":{"min_ms":0,"p50_ms":0,"p90_ms":0.010007,"p95_ms":0.010007,"p99_ms":0.010007,"p999_ms":0.010007,"max_ms":0.010007,"mean_ms":0.005002},"status_codes":{"200":2},"outcomes":{"hit":1,"stale":0,"miss":1,"coalesced":0,"fallback":0,"negative":0,"error":0,"bypass":0},"hit_ratio":0.5,"failures":{},"retries":0,"resent":0,"bytes_in":{"total":2000,"mean":1000},"wire_bytes_in":{"total":1000,"mean":500}},"generator":{"cpu":0.125,"valid":true,"reasons":[]}}}
+    {"latencies":{"total":1404090000,"mean":280818000,"50th":1000447,"90th":1250951167,"95th":1250951167,"99th":1250951167,"max":1250951167,"min":89984},"bytes_in":{"total":2012,"mean":402.4},"bytes_out":{"total":4,"mean":0.8},"earliest":"2026-03-09T07:25:03.5Z","latest":"2026-03-09T07:25:05.5Z","end":"2026-03-09T07:25:06.75Z","duration":2000000000,"wait":1250000000,"requests":5,"rate":2.5,"throughput":0.9230769230769231,"success":0.6,"status_codes":{"0":1,"200":2,"304":1,"503":1},"errors":["503 Service Unavailable","connection refused: 127.0.0.1:8080, \"\u003cnobody\u003e\""],"stockade":{"requests":5,"failed":2,"achieved_rate_per_s":1.6666666666666667,"concurrency":0.4312492307692307,"success":0.6,"response":{"min_ms":0.089984,"p50_ms":1.000447,"p90_ms":1250.951167,"p95_ms":1250.951167,"p99_ms":1250.951167,"p999_ms":1250.951167,"max_ms":1250.951167,"mean_ms":351.00484},"service":{"min_ms":0.089984,"p50_ms":0.990207,"p90_ms":1250.951167,"p95_ms":1250.951167,"p99_ms":1250.951167,"p999_ms":1250.951167,"max_ms":1250.951167,"mean_ms":350.379688},"send_lag":{"min_ms":0,"p50_ms":0.010007,"p90_ms":2.500607,"p95_ms":2.500607,"p99_ms":2.500607,"p999_ms":2.500607,"max_ms":2.500607,"mean_ms":0.505919},"status_codes":{"0":1,"200":2,"304":1,"503":1},"outcomes":{"hit":2,"stale":0,"miss":1,"coalesced":0,"fallback":0,"negative":0,"error":1,"bypass":0},"hit_ratio":0.5,"failures":{"refused":1},"retries":0,"resent":0,"bytes_in":{"total":2012,"mean":402.4},"wire_bytes_in":{"total":1006,"mean":201.2},"rss_mib":{"load":{"max":3,"last":2}},"cpu":{"load":{"mean":0.125,"max":0.5}},"schema":"stockade.load/1","id":"run-1","schedule":"3s at 2/s","achieved_rate_per_s_each":[2,2,1],"dropped":0,"in_flight_at_end":1,"in_flight_max":3,"connections":4,"warmup":{"requests":2,"failed":0,"concurrency":0.002159611269971405,"success":1,"response":{"min_ms":0.089984,"p50_ms":0.090047,"p90_ms":1.000447,"p95_ms":1.000447,"p99_ms":1.000447,"p999_ms":1.000447,"max_ms":1.000447,"mean_ms":0.545104},"service":{"min_ms":0.089984,"p50_ms":0.090047,"p90_ms":0.990207,"p95_ms":0.990207,"p99_ms":0.990207,"p999_ms":0.990207,"max_ms":0.990207,"mean_ms":0.539984},"send_lag":{"min_ms":0,"p50_ms":0,"p90_ms":0.010007,"p95_ms":0.010007,"p99_ms":0.010007,"p999_ms":0.010007,"max_ms":0.010007,"mean_ms":0.005002},"status_codes":{"200":2},"outcomes":{"hit":1,"stale":0,"miss":1,"coalesced":0,"fallback":0,"negative":0,"error":0,"bypass":0},"hit_ratio":0.5,"failures":{},"retries":0,"resent":0,"bytes_in":{"total":2000,"mean":1000},"wire_bytes_in":{"total":1000,"mean":500}},"generator":{"cpu":0.125,"valid":true,"reasons":[]}}}
     "#);
 }
 
@@ -173,12 +173,12 @@ fn text() {
     response  from when it was due       1ms    1.25s    1.25s    1.25s    1.25s    1.25s
     service   on the wire              990us    1.25s    1.25s    1.25s    1.25s    1.25s
     send lag  sent late                 10us    2.5ms    2.5ms    2.5ms    2.5ms    2.5ms
-    failed    until given up           500us    500us    500us    500us    500us    500us
+    no answer until given up           500us    500us    500us    500us    500us    500us
 
     success     60.0 % answered with 200 to 399
     answers     none: 1, 200: 2, 304: 1, 503: 1
     cache       hit: 2, miss: 1, error: 1 (50.0 % of all lookups hit)
-    failures    connection refused: 1
+    failed      2 (status 503: 1, connection refused: 1)
     errors      503 Service Unavailable
                 connection refused: 127.0.0.1:8080, "<nobody>"
     of these    1 under way when the schedule ended
@@ -200,11 +200,11 @@ fn text_of_a_long_invalid_run() {
     response  from when it was due    1.66ms   63.3ms    118ms    229ms    258ms    262ms
     service   on the wire             1.64ms   63.3ms    118ms    229ms    258ms    262ms
     send lag  sent late                 19us     36us     38us     39us     39us     39us
-    failed    until given up          1.41ms   63.1ms    110ms    223ms    261ms    261ms
+    no answer until given up          1.41ms   63.1ms    110ms    223ms    261ms    261ms
 
     success     98.5 % answered with 200 to 399
     answers     none: 500, 200: 98,000, 304: 500, 404: 500, 503: 500
-    failures    no complete response in time: 500
+    failed      1,500 (status 404: 500, status 503: 500, no complete response in time: 500)
     errors      503 Service Unavailable
                 404 Not Found
                 no complete response in time
@@ -350,11 +350,11 @@ fn formats_handle_runs_without_responses() {
     response  from when it was due         -        -        -        -        -        -
     service   on the wire                  -        -        -        -        -        -
     send lag  sent late                 30us     30us     30us     30us     30us     30us
-    failed    until given up           230us    230us    230us    230us    230us    230us
+    no answer until given up           230us    230us    230us    230us    230us    230us
 
     success     0.0 % answered with 200 to 399
     answers     none: 20
-    failures    connection refused: 20
+    failed      20 (connection refused: 20)
     errors      connection refused
     per second  ██  10 to 10
     generator   0.12 cores on average, 0.50 at most

@@ -48,8 +48,7 @@ fn write(summary: &Summary, to: &mut String) -> fmt::Result {
         line(to, "cache", cache(tally))?;
     }
     if tally.failed() > 0 {
-        let failures = FailureClass::ALL.map(|class| (class.text().to_owned(), tally.failures_of(class)));
-        line(to, "failures", list(failures.into_iter()))?;
+        line(to, "failed", failed(tally))?;
     }
     for (index, error) in tally.errors.iter().take(ERRORS_MAX).enumerate() {
         line(to, if index == 0 { "errors" } else { "" }, error)?;
@@ -128,9 +127,9 @@ fn times(tally: &Tally) -> String {
         ("response", "from when it was due", &tally.times.response),
         ("service", "on the wire", &tally.times.service),
         ("send lag", "sent late", &tally.times.send_lag),
-        ("failed", "until given up", &tally.failed_response),
+        ("no answer", "until given up", &tally.times_without_response),
     ] {
-        if label == "failed" && times.count() == 0 {
+        if label == "no answer" && times.count() == 0 {
             continue;
         }
         let _ = write!(text, "\n{label:<10}{what:<21}");
@@ -150,6 +149,14 @@ fn success(tally: &Tally) -> String {
         Some(success) => format!("{} answered with 200 to 399", percent(success)),
         None => "-".to_owned(),
     }
+}
+
+/// `3 (status 503: 1, connection refused: 2)`
+fn failed(tally: &Tally) -> String {
+    let classes = FailureClass::ALL.map(|class| (class.text().to_owned(), tally.failures_of(class)));
+    let statuses = tally.status_codes.iter().filter(|(status, _)| !matches!(status, 0 | 200..=399));
+    let statuses = statuses.map(|(status, count)| (format!("status {status}"), *count));
+    format!("{} ({})", format_count(tally.failed()), list(statuses.chain(classes)))
 }
 
 /// With enough decimals that no failure is rounded away.

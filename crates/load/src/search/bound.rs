@@ -15,7 +15,7 @@ use crate::summary::Summary;
 /// | `service.S` | from sending a request to the end of its response |
 /// | `send_lag.S` | how late requests were sent |
 /// | `success` | the share of ended requests with a status of 200 to 399: 0 to 1 |
-/// | `failed` | requests without a response |
+/// | `failed` | requests without a response, or with a status other than 200 to 399 |
 /// | `achieved` | the share of due requests that ended within the schedule: 0 to 1 |
 /// | `dropped` | requests that were due and never sent |
 /// | `requests` | requests that ended |

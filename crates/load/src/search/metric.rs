@@ -63,12 +63,12 @@ static TIME_METRICS: [TimeMetric; 3] = [
     TimeMetric {
         name: "response",
         times: |run| &run.measured.times.response,
-        unanswered: |run| run.measured.failed(),
+        unanswered: |run| run.measured.without_response(),
     },
     TimeMetric {
         name: "service",
         times: |run| &run.measured.times.service,
-        unanswered: |run| run.measured.failed(),
+        unanswered: |run| run.measured.without_response(),
     },
     TimeMetric { name: "send_lag", times: |run| &run.measured.times.send_lag, unanswered: |_| 0 },
 ];

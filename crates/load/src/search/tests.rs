@@ -20,10 +20,15 @@ fn rate(text: &str) -> Rate {
 /// A run in which request `n`, due at `n` ms, was sent 1 ms later and took `n` ms more; the last `failed` of them got
 /// no answer.
 fn run(requests: u64, failed: u64) -> Summary {
+    run_of(requests, failed, 200)
+}
+
+/// The same, where all answers have this status.
+fn run_of(requests: u64, failed: u64, status: u16) -> Summary {
     let mut measured = Tally::default();
     for number in 0..requests {
         let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
-        let answer = Response { status: 200, bytes: 1, wire_bytes: 1, outcome: None, may_be_stale: false };
+        let answer = Response { status, bytes: 1, wire_bytes: 1, outcome: None, may_be_stale: false };
         measured.record(&Sample {
             number,
             timing: Timing { scheduled: at(number), started: at(number + 1), finished: at(2 * number + 1) },
@@ -127,6 +132,21 @@ fn violated_bound_states_the_value() {
     ] {
         assert_eq!(judged(bounds, &good), verdict, "{bounds}");
     }
+}
+
+#[test]
+fn error_status_is_a_failure_with_a_response_time() {
+    let errors = run_of(100, 0, 503);
+    for (bounds, verdict) in [
+        ("failed == 0", "failed == 0: it was 100"),
+        ("success >= 0.5", "success >= 0.5: it was 0"),
+        ("failed == 100", "held"),
+        ("p99 < 1s and max < 1s", "held"),
+    ] {
+        assert_eq!(judged(bounds, &errors), verdict, "{bounds}");
+    }
+    assert_eq!(judged("failed == 100", &run_of(100, 40, 503)), "held", "both kinds of failures count");
+    assert_eq!(judged("failed == 0", &run_of(100, 0, 304)), "held");
 }
 
 #[test]

@@ -33,6 +33,7 @@ fn assert_all_fail(address: SocketAddr, class: FailureClass, plan: Plan, options
     let summary = run(&load);
     assert_eq!(summary.measured.failures_of(class), 10, "{class:?}: {:?}", summary.measured.failures);
     assert_eq!((summary.measured.requests(), summary.measured.failed()), (10, 10));
+    assert_eq!(summary.measured.without_response(), 10);
     assert_eq!(summary.measured.times.response.count(), 0, "failures have no response time");
     assert_eq!(summary.measured.errors.len(), 1, "{:?}", summary.measured.errors);
     summary

@@ -122,7 +122,8 @@ fn statuses_outcomes_and_bytes_are_counted() {
     assert_eq!((hits.bytes_in, hits.wire_bytes_in, hits.successes), (50, 50, 10));
     assert_eq!(hits.outcomes.of(Outcome::Hit), 10);
     let gone = run(&load(&format!("http://{address}/gone"), closed(1, 10))).measured;
-    assert_eq!((gone.successes, gone.status_codes[&503], gone.failed()), (0, 10, 0));
+    assert_eq!((gone.successes, gone.status_codes[&503]), (0, 10));
+    assert_eq!((gone.failed(), gone.without_response()), (10, 0), "an error status fails, with a response");
     assert_eq!(gone.errors, ["503 Service Unavailable"]);
     assert_eq!(gone.times.response.count(), 10, "an error page is a response");
     assert_eq!(gone.times_of_successes.response.count(), 0, "but no success");

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     Origin, json, load,
-    stub::{Stub, ok},
+    stub::{Stub, answer, ok},
 };
 use crate::{running::Running, support::Sandbox};
 
@@ -58,6 +58,21 @@ fn search_reports_its_lowest_and_highest_rate() {
         assert_eq!(output.stdout, "failed == 0: holds at 40/s, the highest rate of the search\n");
     }
     assert_eq!(output.stderr.lines().count(), 2, "{output:?}");
+}
+
+#[test]
+fn error_status_counts_as_failed_as_in_a_run() {
+    let (sandbox, stub) = (Sandbox::new(), Stub::new(|_| answer("503 Service Unavailable", "", "no")));
+    let url = stub.url("/");
+    let search =
+        ["load", &url, "--capacity", "failed == 0", "--from", "20/s", "--repeats", "1", "-d", "100ms"];
+    let output = sandbox.stockade(&search);
+    assert_eq!(
+        (output.code, output.stdout.as_str()),
+        (98, "failed == 0: does not hold at 20/s, the lowest rate of the search\n"),
+        "{output:?}"
+    );
+    assert!(output.stderr.contains("failed == 0: it was 2"), "{output:?}");
 }
 
 #[test]
