@@ -428,7 +428,7 @@ impl LoadWorker {
         }
         let second = current.seconds.entry(self.measured_second(sample.timing.finished)).or_default();
         second.finished += 1;
-        second.failed += u64::from(sample.result.is_err());
+        second.failed += u64::from(!sample.is_success());
         drop(current);
         if self.context.sends_samples {
             let mut samples = self.samples.borrow_mut();
