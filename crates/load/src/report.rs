@@ -29,6 +29,7 @@ pub use encoder::{RunHeader, SampleEncoder, SampleWriter};
 pub use format::{FORMATS, Render, ReportFormat, find_format};
 #[cfg(feature = "http")]
 pub use hlog::HistogramLog;
+pub use text::expectation_line;
 
 #[cfg(all(test, feature = "http"))]
 mod tests;

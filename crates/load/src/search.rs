@@ -11,11 +11,13 @@
 //! [`SearchResult::is_generator_limited`] is true if only such trials failed.
 
 mod bound;
+mod expectation;
 mod metric;
 
 use std::{fmt, time::Duration};
 
 pub use bound::{Bound, BoundError, Bounds, BoundsVerdict, Violation};
+pub use expectation::overall_verdict;
 
 use crate::schedule::Rate;
 

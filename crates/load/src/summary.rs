@@ -92,6 +92,12 @@ impl GeneratorHealth {
 }
 
 impl Summary {
+    /// True if the run is invalid for another reason than unsent requests, which the tested system causes.
+    #[must_use]
+    pub fn is_generator_limited(&self) -> bool {
+        self.generator.invalid_reasons.len() > usize::from(self.dropped > 0)
+    }
+
     /// From the first to the last due time, as in Vegeta.
     #[must_use]
     pub fn attack_duration(&self) -> Duration {
@@ -108,6 +114,14 @@ impl Summary {
             (Some(latest), Some(end)) => end - latest,
             _ => Duration::ZERO,
         }
+    }
+
+    /// Requests sent within the schedule, per second; none if all were due at once.
+    #[must_use]
+    pub fn achieved_rate(&self) -> Option<f64> {
+        let lasted = (self.schedule_end - self.measured_from).as_secs_f64();
+        let in_time = self.measured.requests().saturating_sub(self.sent_after_end);
+        (lasted > 0.0).then(|| in_time as f64 / lasted)
     }
 
     /// A time of the run's clock as a time of day.

@@ -163,6 +163,15 @@ impl Tally {
         self.failures.get(class.name()).copied().unwrap_or_default()
     }
 
+    /// The failed requests by class: `status 503`, then the reasons of requests without a response.
+    #[must_use]
+    pub fn failed_by_class(&self) -> Vec<(String, u64)> {
+        let statuses = self.status_codes.iter().filter(|(status, _)| !matches!(status, 0 | 200..=399));
+        let statuses = statuses.map(|(status, count)| (format!("status {status}"), *count));
+        let reasons = FailureClass::ALL.map(|class| (class.text().to_owned(), self.failures_of(class)));
+        statuses.chain(reasons).filter(|(_, count)| *count > 0).collect()
+    }
+
     /// Response times of all requests: Vegeta's latencies.
     #[must_use]
     pub fn latencies(&self) -> Histogram {

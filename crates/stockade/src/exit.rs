@@ -7,6 +7,8 @@ use stockade_lab::{engine::EngineError, run::RunError, spec::LoadError, storage:
 use stockade_load::{generator::LoadTestError, plan};
 use stockade_model::record::{Record, Verdict};
 #[cfg(feature = "http")]
+use stockade_model::units::format_count;
+#[cfg(feature = "http")]
 use stockade_origin::{AddRecipesError, OriginStartError};
 #[cfg(feature = "http")]
 use stockade_proxy::{admin, config::ConfigError, frontend, serve::router::RouterError, server};
@@ -51,6 +53,9 @@ pub enum CommandError {
     #[cfg(feature = "http")]
     #[error(transparent)]
     Config(#[from] ConfigError),
+    #[cfg(feature = "http")]
+    #[error("all of {} requests failed ({classes}): check the URL, and that its server works", format_count(*.requests))]
+    AllFailed { requests: u64, classes: String },
     #[error("{0}")]
     Usage(String),
     #[error("cannot write to standard output: {0}")]
@@ -133,6 +138,8 @@ impl CommandError {
             Self::Run(error) => error.is_usage(),
             Self::Engine(error) => error.is_usage(),
             Self::Output(_) => false,
+            #[cfg(feature = "http")]
+            Self::AllFailed { .. } => false,
             #[cfg(feature = "http")]
             Self::Plan(_) | Self::Config(_) => true,
             #[cfg(feature = "http")]

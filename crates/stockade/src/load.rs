@@ -8,7 +8,13 @@ use std::io::Write;
 
 use stockade_load::{
     generator::LoadTestRun,
-    report::{Render, ReportOptions},
+    report::{Render, ReportOptions, expectation_line},
+    search::overall_verdict,
+    summary::Summary,
+};
+use stockade_model::{
+    record::{Expectation, Verdict},
+    units::format_count,
 };
 
 use self::live::LiveReport;
@@ -20,8 +26,8 @@ use crate::{
 
 /// Standard output has the report and nothing else.
 pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
-    let options = ReportOptions { buckets: args.buckets.clone() };
     let (format, out) = (args.format, args.out.clone());
+    let (buckets, bounds) = (args.buckets.clone(), args.expect.clone());
     if let Some(bounds) = args.capacity.clone() {
         return capacity::search(args, &bounds);
     }
@@ -36,6 +42,8 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
     let mut live = LiveReport::new(&load, stream, out.as_ref())?;
     let LoadTestRun { summary, was_cancelled } = ready.run(&mut live, &stop_on_signals())?;
     let finished = live.finish();
+    let expectations = bounds.iter().flat_map(|bounds| bounds.expectations(&summary, was_cancelled));
+    let options = ReportOptions { buckets, expectations: expectations.collect() };
     if let Render::Fold(render) = format.render {
         let text = render(&summary, &options);
         std::io::stdout().write_all(text.as_bytes()).map_err(CommandError::Output)?;
@@ -44,11 +52,34 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
         for reason in &summary.generator.invalid_reasons {
             eprintln!("INVALID: {reason}");
         }
+        for expectation in &options.expectations {
+            eprintln!("{}", expectation_line(expectation));
+        }
     }
     // The report comes first: an output file that could not be written does not hide it.
     finished?;
-    let is_valid = summary.generator.is_valid() && !was_cancelled;
-    Ok(if is_valid { Exit::Done } else { Exit::Undecided })
+    exit(&summary, &options.expectations, was_cancelled)
+}
+
+/// Claims decide where there are some: a late generator does not matter to a claim about counts.
+fn exit(summary: &Summary, expectations: &[Expectation], was_cancelled: bool) -> Result<Exit, CommandError> {
+    let verdict = match overall_verdict(expectations) {
+        Verdict::Supported if was_cancelled => Verdict::Invalid,
+        Verdict::Supported if expectations.is_empty() && !summary.generator.is_valid() => Verdict::Invalid,
+        verdict => verdict,
+    };
+    let tally = &summary.measured;
+    match verdict {
+        Verdict::Refuted => Ok(Exit::Refuted),
+        Verdict::Invalid | Verdict::Inconclusive => Ok(Exit::Undecided),
+        Verdict::Supported if tally.successes == 0 && tally.requests() > 0 => {
+            let classes = tally.failed_by_class();
+            let classes: Vec<_> =
+                classes.iter().map(|(class, count)| format!("{class}: {}", format_count(*count))).collect();
+            Err(CommandError::AllFailed { requests: tally.requests(), classes: classes.join(", ") })
+        }
+        Verdict::Supported => Ok(Exit::Done),
+    }
 }
 
 impl Out {

@@ -4,6 +4,7 @@ use std::{str::FromStr, time::Duration};
 
 use stockade_model::{
     histogram::Histogram,
+    record::Expectation,
     units::{UnitError, parse_duration},
 };
 
@@ -12,6 +13,8 @@ use stockade_model::{
 pub struct ReportOptions {
     /// The buckets of `vegeta-hist`, which has defaults, and of `json`, which has none.
     pub buckets: Option<Buckets>,
+    /// The verdicts on the claims about the load, for `text` and `json`; empty without claims.
+    pub expectations: Vec<Expectation>,
 }
 
 /// Buckets by their lower bounds. Each ends below the next lower bound; the last one is unbounded.

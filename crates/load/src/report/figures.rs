@@ -6,6 +6,7 @@ use serde::Serialize;
 use stockade_model::{
     histogram::Distribution,
     outcome::Outcomes,
+    record::Expectation,
     units::{ByteFigures, ratio},
 };
 
@@ -33,6 +34,8 @@ pub(super) struct StockadeFigures<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     warmup: Option<TallyFigures<'a>>,
     generator: GeneratorFigures<'a>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    expect: &'a [Expectation],
 }
 
 #[derive(Serialize)]
@@ -95,13 +98,6 @@ struct GeneratorFigures<'a> {
     reasons: &'a [String],
 }
 
-/// Requests sent within the schedule, per second; none if all were due at once.
-pub(super) fn achieved_rate(summary: &Summary) -> Option<f64> {
-    let lasted = (summary.schedule_end - summary.measured_from).as_secs_f64();
-    let in_time = summary.measured.requests() - summary.sent_after_end;
-    (lasted > 0.0).then(|| in_time as f64 / lasted)
-}
-
 /// Requests sent in each whole second of the schedule; the scaled rate if the schedule is shorter than a second.
 pub(super) fn rates(summary: &Summary) -> Vec<f64> {
     let lasted = summary.schedule_end - summary.measured_from;
@@ -151,7 +147,7 @@ impl<'a> TallyFigures<'a> {
 }
 
 impl<'a> StockadeFigures<'a> {
-    pub fn of(summary: &'a Summary) -> Self {
+    pub fn of(summary: &'a Summary, expect: &'a [Expectation]) -> Self {
         let GeneratorHealth {
             cpu_mean,
             cpu_max,
@@ -165,7 +161,7 @@ impl<'a> StockadeFigures<'a> {
         let resident = resident_bytes_max.zip(*resident_bytes_last);
         Self {
             load: TallyFigures {
-                achieved_rate_per_s: achieved_rate(summary),
+                achieved_rate_per_s: summary.achieved_rate(),
                 ..TallyFigures::of(&summary.measured)
             },
             rss_mib: resident
@@ -186,6 +182,7 @@ impl<'a> StockadeFigures<'a> {
                 valid: summary.generator.is_valid(),
                 reasons: invalid_reasons,
             },
+            expect,
         }
     }
 }

@@ -107,7 +107,7 @@ pub fn render(summary: &Summary, options: &ReportOptions) -> String {
         success: metrics.success,
         status_codes: &tally.status_codes,
         errors: &tally.errors,
-        stockade: StockadeFigures::of(summary),
+        stockade: StockadeFigures::of(summary, &options.expectations),
     };
     let mut out = Vec::new();
     go_format::push_json(&report, &mut out);

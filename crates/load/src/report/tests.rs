@@ -73,7 +73,7 @@ fn vegeta_hist() {
 
 #[test]
 fn json_has_buckets_only_on_request() {
-    let options = ReportOptions { buckets: Some("[10ms,1s]".parse().unwrap()) };
+    let options = ReportOptions { buckets: Some("[10ms,1s]".parse().unwrap()), ..ReportOptions::default() };
     let json = json::render(&small(), &options);
     assert!(json.contains(r#","buckets":{"0":3,"10000000":1,"1000000000":1},"bytes_in""#), "{json}");
 }
@@ -188,6 +188,22 @@ fn text() {
 
     valid
     "#);
+}
+
+#[test]
+fn verdicts_follow_the_text_and_are_part_of_json() {
+    let bounds: crate::search::Bounds = "p50 < 1s && failed == 0".parse().unwrap();
+    let options =
+        ReportOptions { expectations: bounds.expectations(&small(), false), ..ReportOptions::default() };
+    let text = text::render(&small(), &options);
+    let (_, verdicts) = text.split_once("valid\n\n").unwrap();
+    assert_eq!(verdicts, "supported     p50 < 1s: it was 153ms\nrefuted       failed == 0: it was 2\n");
+    let json: serde_json::Value = serde_json::from_str(&json::render(&small(), &options)).unwrap();
+    assert_eq!(
+        json["stockade"]["expect"][1],
+        serde_json::json!({"expr": "failed == 0", "left": 2, "right": 0, "verdict": "refuted", "reason": "it was 2"})
+    );
+    assert!(!fold("json", &small()).contains("expect"), "absent without claims");
 }
 
 #[test]

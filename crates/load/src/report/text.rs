@@ -5,15 +5,12 @@ use std::fmt::{self, Display, Write};
 use stockade_model::{
     histogram::Histogram,
     outcome::Outcome,
+    record::Expectation,
     units::{format_count, format_duration, format_span, ratio},
 };
 
-use super::{
-    ReportOptions,
-    figures::{achieved_rate, rates},
-};
+use super::{ReportOptions, figures::rates};
 use crate::{
-    sample::FailureClass,
     summary::{GeneratorHealth, Summary},
     tally::Tally,
 };
@@ -26,11 +23,25 @@ const ERRORS_MAX: usize = 5;
 
 /// At most a page of text.
 #[must_use]
-pub fn render(summary: &Summary, _: &ReportOptions) -> String {
+pub fn render(summary: &Summary, options: &ReportOptions) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = write(summary, &mut text);
+    if !options.expectations.is_empty() {
+        text.push('\n');
+    }
+    for expectation in &options.expectations {
+        text.push_str(&expectation_line(expectation));
+        text.push('\n');
+    }
     text
+}
+
+/// `supported     p99 < 50ms: it was 12ms`
+#[must_use]
+pub fn expectation_line(expectation: &Expectation) -> String {
+    let Expectation { expr, verdict, reason, .. } = expectation;
+    format!("{verdict:<12}  {expr}: {reason}")
 }
 
 fn write(summary: &Summary, to: &mut String) -> fmt::Result {
@@ -109,7 +120,7 @@ fn line(to: &mut String, label: &str, what: impl Display) -> fmt::Result {
 fn achieved(summary: &Summary) -> String {
     let requests = format_count(summary.measured.requests());
     let took = format_span(summary.attack_duration() + summary.wait_duration());
-    match achieved_rate(summary) {
+    match summary.achieved_rate() {
         _ if summary.measured.requests() == 0 => "no requests".to_owned(),
         Some(rate) => format!("{requests} requests, {rate:.1}/s; the last was done after {took}"),
         None => format!("{requests} requests at once; the last was done after {took}"),
@@ -153,10 +164,7 @@ fn success(tally: &Tally) -> String {
 
 /// `3 (status 503: 1, connection refused: 2)`
 fn failed(tally: &Tally) -> String {
-    let classes = FailureClass::ALL.map(|class| (class.text().to_owned(), tally.failures_of(class)));
-    let statuses = tally.status_codes.iter().filter(|(status, _)| !matches!(status, 0 | 200..=399));
-    let statuses = statuses.map(|(status, count)| (format!("status {status}"), *count));
-    format!("{} ({})", format_count(tally.failed()), list(statuses.chain(classes)))
+    format!("{} ({})", format_count(tally.failed()), list(tally.failed_by_class().into_iter()))
 }
 
 /// With enough decimals that no failure is rounded away.

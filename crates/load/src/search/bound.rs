@@ -17,12 +17,15 @@ use crate::summary::Summary;
 /// | `success` | the share of ended requests with a status of 200 to 399: 0 to 1 |
 /// | `failed` | requests without a response, or with a status other than 200 to 399 |
 /// | `achieved` | the share of due requests that ended within the schedule: 0 to 1 |
+/// | `achieved_rate` | requests sent within the schedule, per second |
 /// | `dropped` | requests that were due and never sent |
-/// | `requests` | requests that ended |
+/// | `requests`, `retries` | requests that ended; attempts after the first of each |
+/// | `hit_ratio` | hits / lookups, where the cache states outcomes |
+/// | `bytes_in.total`, `bytes_in.mean` | decoded bytes of all bodies, and by request |
 /// | `throughput` | successes a second |
-/// | `in_flight_max` | the most requests in flight at once |
+/// | `in_flight.max` | the most requests in flight at once |
 ///
-/// `S` is `min`, `mean`, `max` or a percentile such as `p50` or `p99.9`. A request without a response counts as slower than
+/// `S` is `min`, `mean`, `max` or a percentile such as `p50` or `p99.9`, which is also written `p999`. A request without a response counts as slower than
 /// every response: `p99 < 50ms` does not hold where more than one request in a hundred has none.
 ///
 /// ```
@@ -199,13 +202,42 @@ impl Bound {
     /// The violation, if the bound does not hold. A metric without a value violates every bound on it.
     #[must_use]
     pub fn violation(&self, run: &Summary) -> Option<Violation> {
-        let right = match self.value {
+        let value = self.left(run);
+        let holds = value.is_some_and(|left| self.holds(left));
+        (!holds).then(|| Violation { bound: self.clone(), value })
+    }
+
+    /// The value of the metric: times in nanoseconds, infinite for a request without a response.
+    pub(super) fn left(&self, run: &Summary) -> Option<f64> {
+        self.metric.read(run)
+    }
+
+    /// The value that the metric is compared with: times in nanoseconds.
+    pub(super) fn right(&self) -> f64 {
+        match self.value {
             BoundValue::Time(time) => time.as_nanos() as f64,
             BoundValue::Number(number) => number,
-        };
-        let value = self.metric.read(run);
-        let holds = value.is_some_and(|left| self.comparison.holds(left, right));
-        (!holds).then(|| Violation { bound: self.clone(), value })
+        }
+    }
+
+    pub(super) fn holds(&self, left: f64) -> bool {
+        self.comparison.holds(left, self.right())
+    }
+
+    pub(super) fn metric(&self) -> BoundMetric {
+        self.metric
+    }
+
+    /// `it was 73ms`
+    pub(super) fn found(&self, value: Option<f64>) -> String {
+        match (value, self.metric.unit()) {
+            (None, _) => "there was nothing to measure".to_owned(),
+            (Some(value), BoundUnit::Time) => match Duration::try_from_secs_f64(value / 1e9) {
+                Ok(time) => format!("it was {}", format_duration(time)),
+                Err(_) => "too many requests had no response".to_owned(),
+            },
+            (Some(value), BoundUnit::Number) => format!("it was {}", (value * 1e6).round() / 1e6),
+        }
     }
 }
 
@@ -221,19 +253,11 @@ pub struct Violation {
 /// `p99 < 50ms: it was 73ms`
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.bound)?;
-        match (self.value, self.bound.metric.unit()) {
-            (None, _) => f.write_str("there was nothing to measure"),
-            (Some(value), BoundUnit::Time) => match Duration::try_from_secs_f64(value / 1e9) {
-                Ok(time) => write!(f, "it was {}", format_duration(time)),
-                Err(_) => f.write_str("too many requests had no response"),
-            },
-            (Some(value), BoundUnit::Number) => write!(f, "it was {}", (value * 1e6).round() / 1e6),
-        }
+        write!(f, "{}: {}", self.bound, self.bound.found(self.value))
     }
 }
 
-/// Bounds that all have to hold: `p99 < 50ms and success >= 0.999`.
+/// Bounds that all have to hold: `p99 < 50ms and success >= 0.999`. `&&` is `and`; spaces around signs are optional.
 ///
 /// ```
 /// use stockade_load::search::Bounds;
@@ -267,12 +291,11 @@ impl Bounds {
     /// caused by the tested system, which did not respond to the requests in flight.
     #[must_use]
     pub fn judge(&self, run: &Summary) -> BoundsVerdict {
-        let has_dropped = run.dropped > 0;
-        if run.generator.invalid_reasons.len() > usize::from(has_dropped) {
+        if run.is_generator_limited() {
             return BoundsVerdict::Invalid(run.generator.invalid_reasons.clone());
         }
         let violations: Vec<_> = self.0.iter().filter_map(|bound| bound.violation(run)).collect();
-        let holds = violations.is_empty() && !has_dropped;
+        let holds = violations.is_empty() && run.dropped == 0;
         if holds { BoundsVerdict::Held } else { BoundsVerdict::Violated(violations) }
     }
 }
@@ -281,6 +304,7 @@ impl FromStr for Bounds {
     type Err = BoundError;
 
     fn from_str(text: &str) -> Result<Self, BoundError> {
+        let text = text.replace("&&", " and ");
         let words: Vec<&str> = text.split_whitespace().collect();
         words
             .split(|word| *word == "and")

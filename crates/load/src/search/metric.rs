@@ -26,6 +26,8 @@ pub(super) enum BoundMetric {
 #[derive(Debug)]
 pub(super) struct NumberMetric {
     name: &'static str,
+    /// True if a late generator changes it.
+    is_timing: bool,
     read: fn(&Summary) -> Option<f64>,
 }
 
@@ -73,30 +75,40 @@ static TIME_METRICS: [TimeMetric; 3] = [
     TimeMetric { name: "send_lag", times: |run| &run.measured.times.send_lag, unanswered: |_| 0 },
 ];
 
-static NUMBER_METRICS: [NumberMetric; 7] = [
-    NumberMetric { name: "success", read: |run| ratio(run.measured.successes, run.measured.requests()) },
-    NumberMetric { name: "failed", read: |run| Some(run.measured.failed() as f64) },
+static NUMBER_METRICS: [NumberMetric; 13] = [
+    count("success", |run| ratio(run.measured.successes, run.measured.requests())),
+    count("failed", |run| Some(run.measured.failed() as f64)),
     // The requests that ended within the schedule, as a share of those due: the achieved share of the rate.
-    NumberMetric {
-        name: "achieved",
-        read: |run| {
-            let ended = run.measured.requests();
-            let late = run.in_flight_at_end.saturating_add(run.sent_after_end);
-            ratio(ended.saturating_sub(late), ended.saturating_add(run.dropped))
-        },
-    },
-    NumberMetric { name: "dropped", read: |run| Some(run.dropped as f64) },
-    NumberMetric { name: "requests", read: |run| Some(run.measured.requests() as f64) },
+    clocked("achieved", |run| {
+        let ended = run.measured.requests();
+        let late = run.in_flight_at_end.saturating_add(run.sent_after_end);
+        ratio(ended.saturating_sub(late), ended.saturating_add(run.dropped))
+    }),
+    clocked("achieved_rate", Summary::achieved_rate),
+    count("dropped", |run| Some(run.dropped as f64)),
+    count("requests", |run| Some(run.measured.requests() as f64)),
+    count("retries", |run| Some(run.measured.retries as f64)),
+    count("hit_ratio", |run| run.measured.outcomes.hit_ratio()),
+    count("bytes_in.total", |run| Some(run.measured.bytes_in as f64)),
+    count("bytes_in.mean", |run| ratio(run.measured.bytes_in, run.measured.requests())),
     // Successes a second, from the first request to the end of the last one.
-    NumberMetric {
-        name: "throughput",
-        read: |run| {
-            let seconds = (run.attack_duration() + run.wait_duration()).as_secs_f64();
-            (seconds > 0.0).then(|| run.measured.successes as f64 / seconds)
-        },
-    },
-    NumberMetric { name: "in_flight_max", read: |run| Some(run.in_flight_max as f64) },
+    clocked("throughput", |run| {
+        let seconds = (run.attack_duration() + run.wait_duration()).as_secs_f64();
+        (seconds > 0.0).then(|| run.measured.successes as f64 / seconds)
+    }),
+    clocked("in_flight.max", |run| Some(run.in_flight_max as f64)),
+    // The name in JSON.
+    clocked("in_flight_max", |run| Some(run.in_flight_max as f64)),
 ];
+
+const fn count(name: &'static str, read: fn(&Summary) -> Option<f64>) -> NumberMetric {
+    NumberMetric { name, is_timing: false, read }
+}
+
+/// A number that a clock has a part in.
+const fn clocked(name: &'static str, read: fn(&Summary) -> Option<f64>) -> NumberMetric {
+    NumberMetric { name, is_timing: true, read }
+}
 
 /// The statistics that error messages propose; other percentiles are valid as well.
 const STATS: [&str; 8] = ["min", "mean", "max", "p50", "p90", "p95", "p99", "p99.9"];
@@ -134,6 +146,14 @@ impl BoundMetric {
         match self {
             Self::Number(_) => BoundUnit::Number,
             Self::Time(..) => BoundUnit::Time,
+        }
+    }
+
+    /// True if a late generator changes it.
+    pub(super) fn is_timing(self) -> bool {
+        match self {
+            Self::Number(number) => number.is_timing,
+            Self::Time(..) => true,
         }
     }
 
@@ -175,6 +195,11 @@ impl TimeStat {
             _ => name.strip_prefix('p').filter(|digits| digits.starts_with(|c: char| c.is_ascii_digit()))?,
         };
         let is_plain = percent.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        // `p999` is how records and experiments write p99.9.
+        let percent = match percent.strip_prefix("99") {
+            Some(decimals) if !decimals.is_empty() && !decimals.contains('.') => format!("99.{decimals}"),
+            _ => percent.to_owned(),
+        };
         let quantile = percent.parse().ok().filter(|percent| is_plain && *percent > 0.0 && *percent <= 100.0);
         let impossible = || BoundError::Quantile(name.to_owned());
         Some(quantile.map(|percent: f64| Self::Quantile(percent / 100.0)).ok_or_else(impossible))

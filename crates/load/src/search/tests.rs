@@ -66,6 +66,9 @@ fn bounds_round_trip_as_text() {
         (" service.p50  < 0.5ms ", "service.p50 < 500us"),
         ("send_lag.max > 1.000000001s", "send_lag.max > 1.000000001s"),
         ("mean > 0", "mean > 0"),
+        ("p99<50ms&&success>=0.999", "p99 < 50ms and success >= 0.999"),
+        ("response.p999 < 50ms && failed == 0", "response.p999 < 50ms and failed == 0"),
+        ("achieved_rate >= 99 and in_flight.max <= 9", "achieved_rate >= 99 and in_flight.max <= 9"),
         ("p100 >= 7ns", "p100 >= 7ns"),
         ("success >= 0.999", "success >= 0.999"),
         (
@@ -92,6 +95,8 @@ fn invalid_bound_has_a_remedy() {
         ("p99 <", &format!("`p99 <` {malformed}")),
         ("< 5ms", &format!("`< 5ms` {malformed}")),
         ("p99 < 5ms and", &format!("`` {malformed}")),
+        ("p99 < 5ms &&", &format!("`` {malformed}")),
+        ("&& p99 < 5ms", &format!("`` {malformed}")),
         ("p99 < 50", "`50` has no unit: write `50ms` or `50s`"),
         ("p99 < fast", "`fast` is no duration: write a number and a unit, such as `250ms` or `1.5s`"),
         ("p99 = 50ms", "`=` is not a comparison: use <, <=, >, >=, == or !="),
@@ -108,7 +113,7 @@ fn invalid_bound_has_a_remedy() {
             "`response` is not a metric: it is a distribution: write a statistic such as `response.p99`",
         ),
         ("p0 < 1s", "`p0` is not a percentile: write one above 0 and at most 100, such as p99.9"),
-        ("p999 < 1s", "`p999` is not a percentile: write one above 0 and at most 100, such as p99.9"),
+        ("p101 < 1s", "`p101` is not a percentile: write one above 0 and at most 100, such as p99.9"),
         ("p9e1 < 1s", "`p9e1` is not a percentile: write one above 0 and at most 100, such as p99.9"),
         ("p99 == 5ms", "`p99` is a time, and measured times are never equal: compare it with <, <=, > or >="),
         ("success > 99%", "`success` is a number, and `99%` is not: write one such as 0.999 or 10"),
@@ -147,6 +152,97 @@ fn error_status_is_a_failure_with_a_response_time() {
     }
     assert_eq!(judged("failed == 100", &run_of(100, 40, 503)), "held", "both kinds of failures count");
     assert_eq!(judged("failed == 0", &run_of(100, 0, 304)), "held");
+}
+
+#[test]
+fn nines_without_a_point_are_decimals() {
+    let thousand = run(1_000, 0);
+    for (bounds, verdict) in [
+        ("p999 < 999ms", "p999 < 999ms: it was 1s"),
+        ("p99.9 < 999ms", "p99.9 < 999ms: it was 1s"),
+        ("p995 < 996ms and p9999 > 999ms and p100 > 999ms", "held"),
+    ] {
+        assert_eq!(judged(bounds, &thousand), verdict, "{bounds}");
+    }
+}
+
+#[test]
+fn metrics_of_experiments_are_read() {
+    let hundred = run(100, 10);
+    for (bounds, verdict) in [
+        ("bytes_in.total == 90 and bytes_in.mean == 0.9 and retries == 0", "held"),
+        // 100 requests in 100 ms.
+        ("achieved_rate == 1000 and in_flight.max == 3", "held"),
+        ("hit_ratio > 0.5", "hit_ratio > 0.5: there was nothing to measure"),
+    ] {
+        assert_eq!(judged(bounds, &hundred), verdict, "{bounds}");
+    }
+}
+
+/// The verdicts on claims, and the overall one.
+fn verdicts(bounds: &str, run: &Summary, was_interrupted: bool) -> String {
+    let all = bounds.parse::<Bounds>().unwrap().expectations(run, was_interrupted);
+    let each: Vec<_> = all.iter().map(|expectation| expectation.verdict.to_string()).collect();
+    format!("{}: {}", overall_verdict(&all), each.join(" "))
+}
+
+#[test]
+fn lateness_makes_claims_about_times_invalid_and_no_others() {
+    let mut late = run(1_000, 10);
+    late.generator.invalid_reasons = vec!["the generator was late".to_owned()];
+    for (bounds, expected) in [
+        ("p50 < 1s", "invalid: invalid"),
+        ("p50 < 1ms", "invalid: invalid"),
+        ("throughput > 1 and achieved > 0.5 and achieved_rate > 1", "invalid: invalid invalid invalid"),
+        ("failed <= 10 and success >= 0.99", "supported: supported supported"),
+        ("p50 < 1s and failed <= 10", "invalid: invalid supported"),
+        ("p50 < 1s and failed == 0", "refuted: invalid refuted"),
+    ] {
+        assert_eq!(verdicts(bounds, &late, false), expected, "{bounds}");
+    }
+    let expectations = "p50 < 1s".parse::<Bounds>().unwrap().expectations(&late, false);
+    assert_eq!(expectations[0].reason, "it was 501ms; the generator was late");
+}
+
+#[test]
+fn unsent_requests_refute_times_and_do_not_support_them() {
+    let mut full = run(1_000, 0);
+    full.dropped = 5;
+    full.generator.invalid_reasons = vec!["5 requests were due and never sent".to_owned()];
+    for (bounds, expected) in [
+        ("p50 < 1ms", "refuted: refuted"),
+        ("p50 < 1s", "invalid: invalid"),
+        ("dropped == 0", "refuted: refuted"),
+        ("success == 1", "supported: supported"),
+    ] {
+        assert_eq!(verdicts(bounds, &full, false), expected, "{bounds}");
+    }
+}
+
+#[test]
+fn interrupt_and_shortage_make_every_claim_invalid() {
+    let good = run(100, 0);
+    assert_eq!(verdicts("p50 < 1s and failed == 0", &good, true), "invalid: invalid invalid");
+    assert_eq!(verdicts("p50 < 1s and failed == 0", &good, false), "supported: supported supported");
+    let mut short = good;
+    short.measured.failures.insert(FailureClass::NoPorts.name(), 1);
+    assert_eq!(verdicts("failed == 0", &short, false), "invalid: invalid");
+}
+
+#[test]
+fn expectation_has_both_sides_in_milliseconds() {
+    let sides = |bounds: &str, run: &Summary| {
+        let expectation = bounds.parse::<Bounds>().unwrap().expectations(run, false).remove(0);
+        (expectation.left, expectation.right.unwrap(), expectation.reason)
+    };
+    let (left, right, reason) = sides("min <= 0.5s", &run(10, 0));
+    assert!((left.unwrap() - 1.0).abs() < 0.001, "{left:?}");
+    assert_eq!((right, reason.as_str()), (500.0, "it was 1ms"));
+    assert_eq!(sides("failed <= 3", &run(10, 2)), (Some(2.0), 3.0, "it was 2".to_owned()));
+    let slowest = "too many requests had no response".to_owned();
+    assert_eq!(sides("p99 < 1s", &run(10, 10)), (None, 1_000.0, slowest));
+    assert_eq!(verdicts("p99 < 1s", &run(10, 10), false), "refuted: refuted");
+    assert_eq!(verdicts("hit_ratio > 0.5", &run(10, 0), false), "inconclusive: inconclusive");
 }
 
 #[test]

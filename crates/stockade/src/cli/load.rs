@@ -149,6 +149,10 @@ pub struct LoadArgs {
     #[arg(long, value_name = "F", help_heading = "Capacity", value_parser = precision)]
     pub precision: Option<f64>,
 
+    /// Claim about the load: `p99 < 50ms and success >= 0.999`; may be repeated. Exit with 99 if one is refuted
+    #[arg(long, value_name = "BOUNDS", help_heading = "Verdict", conflicts_with = "capacity")]
+    pub expect: Vec<Bounds>,
+
     /// Format of the report on standard output
     #[arg(long, value_name = "FORMAT", default_value = "text", help_heading = "Reports", value_parser = format())]
     pub format: &'static ReportFormat,
@@ -170,8 +174,8 @@ pub struct Out {
 fn after_help() -> String {
     let formats = list(FORMATS.iter().map(|format| (format.name, format.description)));
     format!(
-        "Formats:\n{formats}\nA run whose generator was the bottleneck exits with 98. Failed requests do not change the exit code. \
-         See docs/reference/load.md."
+        "Formats:\n{formats}\nExit codes: 0 done, and every --expect supported; 1 every request failed; 98 the generator was the \
+         bottleneck, or the load was interrupted; 99 an --expect refuted. See docs/reference/load.md."
     )
 }
 

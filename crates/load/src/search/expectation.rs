@@ -1,0 +1,61 @@
+//! Verdicts on the bounds that a load has to meet.
+
+use stockade_model::record::{Expectation, Verdict};
+
+use super::{
+    bound::{Bound, Bounds},
+    metric::BoundUnit,
+};
+use crate::{sample::FailureClass, summary::Summary};
+
+impl Bounds {
+    /// A verdict on each bound, in order; times in milliseconds.
+    ///
+    /// An invalid run makes a bound invalid only where the reason can change its figure: a late or busy generator changes
+    /// times and rates, not counts. Unsent requests were caused by the tested system, so a time that is too long without
+    /// them refutes. A machine without ports or files, and an interrupt, can change every figure.
+    #[must_use]
+    pub fn expectations(&self, run: &Summary, was_interrupted: bool) -> Vec<Expectation> {
+        self.as_slice().iter().map(|bound| bound.expectation(run, was_interrupted)).collect()
+    }
+}
+
+impl Bound {
+    fn expectation(&self, run: &Summary, was_interrupted: bool) -> Expectation {
+        let left = self.left(run);
+        let verdict = match left.map(|left| self.holds(left)) {
+            _ if self.is_doubtful(run, was_interrupted) => Verdict::Invalid,
+            None => Verdict::Inconclusive,
+            Some(false) => Verdict::Refuted,
+            Some(true) if self.metric().is_timing() && run.dropped > 0 => Verdict::Invalid,
+            Some(true) => Verdict::Supported,
+        };
+        let mut reason = self.found(left);
+        if verdict == Verdict::Invalid {
+            reason = [&reason, "; ", &run.generator.invalid_reasons.join("; ")].concat();
+        }
+        let scale = if self.metric().unit() == BoundUnit::Time { 1e6 } else { 1.0 };
+        Expectation {
+            expr: self.to_string(),
+            left: left.filter(|left| left.is_finite()).map(|left| left / scale),
+            right: Some(self.right() / scale),
+            verdict,
+            reason,
+        }
+    }
+
+    /// True if the reasons against the run, other than unsent requests, can change the figure.
+    fn is_doubtful(&self, run: &Summary, was_interrupted: bool) -> bool {
+        let classes = [FailureClass::NoPorts, FailureClass::NoFiles];
+        let is_short = classes.into_iter().any(|class| run.measured.failures_of(class) > 0);
+        was_interrupted || is_short || (self.metric().is_timing() && run.is_generator_limited())
+    }
+}
+
+/// The verdict on all of them: refuted before invalid, invalid before inconclusive.
+#[must_use]
+pub fn overall_verdict(expectations: &[Expectation]) -> Verdict {
+    let has = |verdict: &Verdict| expectations.iter().any(|expectation| expectation.verdict == *verdict);
+    let worst_first = [Verdict::Refuted, Verdict::Invalid, Verdict::Inconclusive];
+    worst_first.into_iter().find(has).unwrap_or(Verdict::Supported)
+}
