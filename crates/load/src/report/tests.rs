@@ -169,14 +169,15 @@ fn text() {
     achieved    5 requests, 1.7/s; the last was done after 3.25s
     warm-up     2 requests before, not counted here; their p99 1ms
 
-                                         p50      p90      p95      p99    p99.9      max
-    response  from when it was due       1ms    1.25s    1.25s    1.25s    1.25s    1.25s
-    service   on the wire              990us    1.25s    1.25s    1.25s    1.25s    1.25s
-    send lag  sent late                 10us    2.5ms    2.5ms    2.5ms    2.5ms    2.5ms
-    no answer until given up           500us    500us    500us    500us    500us    500us
+                                        min    mean     p50     p90     p95     p99   p99.9     max
+    response  from when it was due     90us   351ms     1ms   1.25s   1.25s   1.25s   1.25s   1.25s
+    service   on the wire              90us   350ms   990us   1.25s   1.25s   1.25s   1.25s   1.25s
+    send lag  sent late                   0   506us    10us   2.5ms   2.5ms   2.5ms   2.5ms   2.5ms
+    no answer until given up          500us   500us   500us   500us   500us   500us   500us   500us
 
     success     60.0 % answered with 200 to 399
     answers     none: 1, 200: 2, 304: 1, 503: 1
+    bodies      1006 B received, 201 B per request, 310 B/s; 1.96 KiB decompressed; 4 B sent
     cache       hit: 2, miss: 1, error: 1 (50.0 % of all lookups hit)
     failed      2 (status 503: 1, connection refused: 1)
     errors      503 Service Unavailable
@@ -212,14 +213,15 @@ fn text_of_a_long_invalid_run() {
     asked       200s at 500/s
     achieved    100,000 requests, 500.0/s; the last was done after 3m20s
 
-                                         p50      p90      p95      p99    p99.9      max
-    response  from when it was due    1.66ms   63.3ms    118ms    229ms    258ms    262ms
-    service   on the wire             1.64ms   63.3ms    118ms    229ms    258ms    262ms
-    send lag  sent late                 19us     36us     38us     39us     39us     39us
-    no answer until given up          1.41ms   63.1ms    110ms    223ms    261ms    261ms
+                                        min    mean     p50     p90     p95     p99   p99.9     max
+    response  from when it was due     80us  20.3ms  1.66ms  63.3ms   118ms   229ms   258ms   262ms
+    service   on the wire              80us  20.3ms  1.64ms  63.3ms   118ms   229ms   258ms   262ms
+    send lag  sent late                   0  19.5us    19us    36us    38us    39us    39us    39us
+    no answer until given up           85us  19.7ms  1.41ms  63.1ms   110ms   223ms   261ms   261ms
 
     success     98.5 % answered with 200 to 399
     answers     none: 500, 200: 98,000, 304: 500, 404: 500, 503: 500
+    bodies      164 MiB received, 1.68 KiB per request, 837 KiB/s; 327 MiB decompressed; 97.7 KiB sent
     failed      1,500 (status 404: 500, status 503: 500, no complete response in time: 500)
     errors      503 Service Unavailable
                 404 Not Found
@@ -345,10 +347,10 @@ fn formats_handle_runs_without_responses() {
     asked       10s at 1/d
     achieved    no requests
 
-                                         p50      p90      p95      p99    p99.9      max
-    response  from when it was due         -        -        -        -        -        -
-    service   on the wire                  -        -        -        -        -        -
-    send lag  sent late                    -        -        -        -        -        -
+                                        min    mean     p50     p90     p95     p99   p99.9     max
+    response  from when it was due        -       -       -       -       -       -       -       -
+    service   on the wire                 -       -       -       -       -       -       -       -
+    send lag  sent late                   -       -       -       -       -       -       -       -
 
     success     -
     answers     -
@@ -362,14 +364,15 @@ fn formats_handle_runs_without_responses() {
     asked       2s at 10/s
     achieved    20 requests, 10.0/s; the last was done after 1.9s
 
-                                         p50      p90      p95      p99    p99.9      max
-    response  from when it was due         -        -        -        -        -        -
-    service   on the wire                  -        -        -        -        -        -
-    send lag  sent late                 30us     30us     30us     30us     30us     30us
-    no answer until given up           230us    230us    230us    230us    230us    230us
+                                        min    mean     p50     p90     p95     p99   p99.9     max
+    response  from when it was due        -       -       -       -       -       -       -       -
+    service   on the wire                 -       -       -       -       -       -       -       -
+    send lag  sent late                30us    30us    30us    30us    30us    30us    30us    30us
+    no answer until given up          230us   230us   230us   230us   230us   230us   230us   230us
 
     success     0.0 % answered with 200 to 399
     answers     none: 20
+    bodies      0 B received, 0 B per request, 0 B/s; 19 B sent
     failed      20 (connection refused: 20)
     errors      connection refused
     per second  ██  10 to 10

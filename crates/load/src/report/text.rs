@@ -1,6 +1,9 @@
 //! The report for people: the load, its results, and whether the run is valid.
 
-use std::fmt::{self, Display, Write};
+use std::{
+    fmt::{self, Display, Write},
+    time::Duration,
+};
 
 use stockade_model::{
     histogram::Histogram,
@@ -55,6 +58,9 @@ fn write(summary: &Summary, to: &mut String) -> fmt::Result {
     write!(to, "\n{}\n", times(tally))?;
     line(to, "success", success(tally))?;
     line(to, "answers", list(tally.status_codes.iter().map(|(code, count)| (status(*code), *count))))?;
+    if tally.wire_bytes_in + tally.bytes_out > 0 {
+        line(to, "bodies", bodies(summary))?;
+    }
     if tally.outcomes.requests() > 0 {
         line(to, "cache", cache(tally))?;
     }
@@ -129,10 +135,10 @@ fn achieved(summary: &Summary) -> String {
 
 /// Three distributions, aligned.
 fn times(tally: &Tally) -> String {
-    const HEADINGS: [&str; 6] = ["p50", "p90", "p95", "p99", "p99.9", "max"];
+    const HEADINGS: [&str; 8] = ["min", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"];
     let mut text = format!("{:31}", "");
     for heading in HEADINGS {
-        let _ = write!(text, " {heading:>8}");
+        let _ = write!(text, " {heading:>7}");
     }
     for (label, what, times) in [
         ("response", "from when it was due", &tally.times.response),
@@ -144,15 +150,57 @@ fn times(tally: &Tally) -> String {
             continue;
         }
         let _ = write!(text, "\n{label:<10}{what:<21}");
+        for time in [times.min(), times.mean()] {
+            let _ = write!(text, " {:>7}", shown(time));
+        }
         for at in [0.5, 0.9, 0.95, 0.99, 0.999, 1.0] {
-            let _ = write!(text, " {:>8}", quantile(times, at));
+            let _ = write!(text, " {:>7}", quantile(times, at));
         }
     }
     text + "\n"
 }
 
+/// `1.23 MiB received, 402 B per request, 98.2 KiB/s; 2.46 MiB decompressed; 12 B sent`
+fn bodies(summary: &Summary) -> String {
+    let Tally { wire_bytes_in, bytes_in, bytes_out, .. } = summary.measured;
+    let mut text = format!("{} received", bytes(wire_bytes_in as f64));
+    if let Some(mean) = ratio(wire_bytes_in, summary.measured.requests()) {
+        let _ = write!(text, ", {} per request", bytes(mean));
+    }
+    let took = (summary.attack_duration() + summary.wait_duration()).as_secs_f64();
+    if took > 0.0 {
+        let _ = write!(text, ", {}/s", bytes(wire_bytes_in as f64 / took));
+    }
+    for (count, what) in [(bytes_in, "decompressed"), (bytes_out, "sent")] {
+        if count > 0 && (what == "sent" || bytes_in != wire_bytes_in) {
+            let _ = write!(text, "; {} {what}", bytes(count as f64));
+        }
+    }
+    text
+}
+
+/// Three significant digits: `402 B`, `1.5 KiB`.
+fn bytes(count: f64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut value, mut unit) = (count, 0);
+    while value >= if unit == 0 { 1_024.0 } else { 999.5 } && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1_024.0, unit + 1);
+    }
+    let decimals = match value {
+        _ if value.fract() == 0.0 => 0,
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$} {}", UNITS[unit])
+}
+
+fn shown(time: Option<Duration>) -> String {
+    time.map_or_else(|| "-".to_owned(), format_duration)
+}
+
 fn quantile(times: &Histogram, quantile: f64) -> String {
-    times.quantile(quantile).map_or_else(|| "-".to_owned(), format_duration)
+    shown(times.quantile(quantile))
 }
 
 fn success(tally: &Tally) -> String {
