@@ -5,12 +5,12 @@
 //! ```
 //!
 //! **Formats.** The Common Log Format, formats that start like it (Combined, Traefik's), and JSON [lines](JSON_FIELDS). A
-//! log that starts with `{` is JSON. The words before a line's time are ignored, so a virtual host may precede the client.
+//! line that starts with `{` is JSON. The words before a line's time are ignored, so a virtual host may precede the client.
 //!
 //! **Requests.** Paths are requested at a [`BaseUrl`]; of an absolute URL only the path is used. Logs have no bodies, so GET
 //! and HEAD are replayed and other methods are [skipped](SkipReason) and counted. So are lines without a request (`-`, or
-//! the bytes of a TLS handshake). A line in another format is an error for the whole log. `User-Agent` and `Referer` are
-//! not replayed.
+//! the bytes of a TLS handshake) and lines in another format, up to [`MALFORMED_PERCENT_MAX`]. `User-Agent` and `Referer`
+//! are not replayed.
 //!
 //! **Times.** Servers log a request when it ends, so lines are sorted by time; equal times keep their order. If all times
 //! are whole seconds, the k requests of a second are spread evenly over it: all at its start would be bursts that did not
@@ -43,6 +43,12 @@ pub use json::JSON_FIELDS;
 /// The most lines of a log.
 pub const LINES_MAX: u32 = 20_000_000;
 
+/// The most lines in another format, in percent of all lines that are not blank. A log with more is refused.
+pub const MALFORMED_PERCENT_MAX: u64 = 10;
+
+/// The most lines in another format of which the errors are stored.
+const MALFORMED_ERRORS_MAX: usize = 3;
+
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// The requests of a log, by time.
@@ -69,6 +75,7 @@ pub struct AccessLog {
     templates: Vec<RequestTemplate>,
     requests: Vec<LoggedRequest>,
     skipped: SkippedLines,
+    malformed: Vec<TargetFileError>,
     lines: u32,
 }
 
@@ -99,6 +106,8 @@ pub enum SkipReason {
     NoRequest,
     /// The URL cannot be sent again: it has no path, or characters that the log has lost.
     Url,
+    /// The line has another format.
+    Malformed,
 }
 
 /// The lines that are not replayed, by reason.
@@ -134,7 +143,8 @@ impl AccessLog {
         let mut lines = LogLines::new(from).map_err(|error| error.in_file(name))?;
         let mut reader = LogReader::new(base);
         reader.read(&mut lines).map_err(|error| error.in_file(name))?;
-        let log = reader.finish(lines.count());
+        reader.check_malformed().map_err(|error| error.in_file(name))?;
+        let log = reader.finish(name, lines.count());
         if log.requests.is_empty() {
             let reason = if log.skipped.total() == 0 {
                 "there is no line in it: name a log with requests".to_owned()
@@ -212,6 +222,12 @@ impl AccessLog {
         &self.skipped
     }
 
+    /// The errors of the first lines that are [malformed](SkipReason::Malformed), at most three.
+    #[must_use]
+    pub fn malformed(&self) -> &[TargetFileError] {
+        &self.malformed
+    }
+
     /// Divides all times by `speed`.
     pub fn at_speed(mut self, speed: f64) -> Result<Self, ReplayError> {
         if !(speed.is_finite() && speed > 0.0) {
@@ -249,26 +265,40 @@ struct LogReader<'a> {
     known: HashTable<u32>,
     requests: Vec<LoggedRequest>,
     skipped: SkippedLines,
+    /// The first errors.
+    malformed: Vec<LineError>,
 }
 
 impl<'a> LogReader<'a> {
     fn new(base: &'a BaseUrl) -> Self {
-        let (templates, requests) = (Vec::new(), Vec::new());
-        Self { base, templates, known: HashTable::new(), requests, skipped: SkippedLines::default() }
+        Self {
+            base,
+            templates: Vec::new(),
+            known: HashTable::new(),
+            requests: Vec::new(),
+            skipped: SkippedLines::default(),
+            malformed: Vec::new(),
+        }
     }
 
     fn read(&mut self, lines: &mut LogLines<'_>) -> Result<(), LineError> {
-        let mut is_json = None;
         while let Some((number, line)) = lines.next()? {
             let line = line.trim();
             if line.is_empty() {
                 continue;
             }
             let error = |message: String| LineError::new(number.into(), message);
-            let line = if *is_json.get_or_insert_with(|| line.starts_with('{')) {
-                json::parse_line(line).map_err(error)?
-            } else {
-                common::parse_line(line).map_err(error)?
+            let parsed =
+                if line.starts_with('{') { json::parse_line(line) } else { common::parse_line(line) };
+            let line = match parsed {
+                Ok(line) => line,
+                Err(message) => {
+                    self.skipped.0[SkipReason::Malformed as usize] += 1;
+                    if self.malformed.len() < MALFORMED_ERRORS_MAX {
+                        self.malformed.push(error(message));
+                    }
+                    continue;
+                }
             };
             let index = |request| self.template_index(&request).transpose().ok_or(SkipReason::Url);
             match line.request.and_then(index) {
@@ -280,6 +310,23 @@ impl<'a> LogReader<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a log with too many lines in another format.
+    fn check_malformed(&self) -> Result<(), LineError> {
+        let malformed = self.skipped.count(SkipReason::Malformed);
+        let lines = self.requests.len() as u64 + self.skipped.total();
+        match self.malformed.first() {
+            Some(LineError { line, message }) if malformed * 100 > lines * MALFORMED_PERCENT_MAX => {
+                let share = format!(
+                    "{} of {} lines have another format, more than {MALFORMED_PERCENT_MAX} %",
+                    format_count(malformed),
+                    format_count(lines)
+                );
+                Err(LineError::new(*line, format!("{message}; {share}")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The template of a request, a new one if it is the first of its kind; none if its URL cannot be sent.
@@ -307,8 +354,8 @@ impl<'a> LogReader<'a> {
     }
 
     /// Sorts the requests, and counts their times from the first.
-    fn finish(self, lines: u32) -> AccessLog {
-        let Self { templates, mut requests, skipped, .. } = self;
+    fn finish(self, name: &str, lines: u32) -> AccessLog {
+        let Self { templates, mut requests, skipped, malformed, .. } = self;
         // Unique keys make this sort stable, without the memory of a stable sort.
         requests.sort_unstable_by_key(|request| (request.at, request.line));
         if requests.iter().all(|request| request.at.is_multiple_of(SECOND_NS)) {
@@ -320,7 +367,8 @@ impl<'a> LogReader<'a> {
         let first = requests.first().map_or(0, |first| first.at);
         requests.iter_mut().for_each(|request| request.at -= first);
         requests.shrink_to_fit();
-        AccessLog { templates, requests, skipped, lines }
+        let malformed = malformed.into_iter().map(|error| error.in_file(name)).collect();
+        AccessLog { templates, requests, skipped, malformed, lines }
     }
 }
 
@@ -331,7 +379,7 @@ fn hash(request: (bool, &str)) -> u64 {
 
 impl SkipReason {
     /// Every reason.
-    pub const ALL: [Self; 3] = [Self::Method, Self::NoRequest, Self::Url];
+    pub const ALL: [Self; 4] = [Self::Method, Self::NoRequest, Self::Url, Self::Malformed];
 
     /// A short description.
     #[must_use]
@@ -340,6 +388,7 @@ impl SkipReason {
             Self::Method => "with a method other than GET and HEAD",
             Self::NoRequest => "without a request",
             Self::Url => "with a URL that cannot be sent",
+            Self::Malformed => "in another format",
         }
     }
 }

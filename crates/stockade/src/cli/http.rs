@@ -81,7 +81,7 @@ pub struct ProxyArgs {
     /// Address to listen on; port 0: any free port; may be repeated [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub listen: Vec<SocketAddr>,
-    /// Address of the admin API: metrics, purge, reload [default: none]
+    /// Address of the admin API (metrics, purge, reload) [default: none]
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub admin: Option<SocketAddr>,
     /// File with the token of the admin API; required unless it listens on the loopback

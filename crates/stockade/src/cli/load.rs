@@ -27,7 +27,8 @@ pub struct LoadArgs {
     /// Open loop: send N requests per second, however slow the answers: `425/s`, `1000/m`
     #[arg(long, value_name = "N/s", help_heading = "When", group = "when")]
     pub rate: Option<Rate>,
-    /// Closed loop: N connections, each sends its next request after each answer
+    /// Closed loop: N connections, next request after each answer [default: 10, without --rate, --burst, --schedule and
+    /// --replay]
     #[arg(long, short, value_name = "N", help_heading = "When", group = "when", value_parser = some)]
     pub connections: Option<NonZeroUsize>,
     /// Send N requests at the same moment, on open connections
@@ -65,10 +66,10 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "When")]
     pub seed: u64,
 
-    /// File of targets in Vegeta's format, text or JSON lines; sent in order
+    /// File of targets in Vegeta's format, text or JSON lines; sent in order; `-`: standard input
     #[arg(long, value_name = "FILE", help_heading = "What", group = "what")]
     pub targets: Option<PathBuf>,
-    /// File of URLs in siege's format (urls.txt), with variables and POST
+    /// File of URLs in siege's format (urls.txt), with variables and POST; `-`: standard input
     #[arg(long, value_name = "FILE", help_heading = "What", group = "what")]
     pub urls: Option<PathBuf>,
     /// Choose targets or URLs at random instead of in order

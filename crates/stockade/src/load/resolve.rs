@@ -9,7 +9,7 @@ use stockade_load::{
     generator::{LoadTest, ProcessLimits, default_threads},
     plan::{ClosedLoop, EndCondition, Plan},
     schedule::{ArrivalProcess, DURATION_MAX, Rate, Schedule, ScheduleLimitError, Step},
-    targets::{log::AccessLog, siege, vegeta},
+    targets::{FILE_BYTES_MAX, TargetFileError, log::AccessLog, siege, vegeta},
     template::RequestTemplate,
     traffic::{CacheBust, RequestOrder, Traffic, TrafficOptions},
     url::{BaseUrl, parse_url},
@@ -20,6 +20,8 @@ use crate::{cli::LoadArgs, exit::CommandError, input::Input};
 
 /// The duration of a load without `--duration` and `--requests`.
 const DURATION: Duration = Duration::from_secs(10);
+/// The connections of a load without `--rate`, `--connections` and the like.
+const CONNECTIONS: usize = 10;
 /// The first rate of a search.
 pub const LEAST: Rate = match Rate::new(100, Duration::from_secs(1)) {
     Some(rate) => rate,
@@ -157,8 +159,8 @@ fn requests(args: &LoadArgs) -> Result<(Traffic, Option<ReplayTimes>), CommandEr
             (order, due) = (its_order, Some(its_due));
             targets
         }
-        (None, Some(file), None, None) => vegeta::open(file).map_err(usage)?,
-        (None, None, Some(file), None) => siege::open(file).map_err(usage)?,
+        (None, Some(file), None, None) => read_targets(file, vegeta::open, vegeta::read)?,
+        (None, None, Some(file), None) => read_targets(file, siege::open, siege::read)?,
         (None, None, None, Some(_)) => {
             return Err(usage(
                 "a log has paths only: write the URL of the server, such as http://localhost:8080",
@@ -176,6 +178,23 @@ fn requests(args: &LoadArgs) -> Result<(Traffic, Option<ReplayTimes>), CommandEr
     let cache_bust = args.cache_bust.then(|| CacheBust::EveryRequest(Seed::from_entropy()));
     let variety = TrafficOptions { order, keys: args.keys, cache_bust };
     Ok((Traffic::new(targets, variety, seed).map_err(usage)?, due))
+}
+
+/// A file of targets, or standard input for `-`, whose body files are relative to the working directory.
+fn read_targets(
+    path: &Path,
+    open: fn(&Path) -> Result<Vec<RequestTemplate>, TargetFileError>,
+    read: fn(&str, &str, &Path) -> Result<Vec<RequestTemplate>, TargetFileError>,
+) -> Result<Vec<RequestTemplate>, CommandError> {
+    if path != Path::new("-") {
+        return open(path).map_err(usage);
+    }
+    let mut input = Input::open_truncated(path, FILE_BYTES_MAX)?;
+    let text = input.text()?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(usage("standard input has more than 256 MiB: write bodies into files of their own"));
+    }
+    read(&input.name, &text, Path::new("")).map_err(usage)
 }
 
 fn one(url: &str, args: &LoadArgs) -> Result<RequestTemplate, CommandError> {
@@ -207,6 +226,9 @@ fn replayed(
     if log.skipped().total() > 0 {
         eprintln!("left out of the log: {}", log.skipped());
     }
+    for error in log.malformed() {
+        eprintln!("left out: {error}");
+    }
     if let Some(share) = args.share {
         log = log.with_share(share, Seed(args.seed)).map_err(usage)?;
         if log.requests() == 0 {
@@ -235,20 +257,7 @@ fn plan(args: &LoadArgs, due: Option<ReplayTimes>) -> Result<Plan, CommandError>
     };
     let plan = match (args.rate, args.connections, args.burst, &args.schedule) {
         (Some(rate), ..) => return constant(rate, args),
-        (_, Some(connections), ..) => {
-            let until = match (args.duration, args.requests) {
-                (Some(lasts), Some(requests)) => EndCondition::FirstOf(lasts, requests),
-                (None, Some(requests)) => EndCondition::Requests(requests),
-                (lasts, None) => EndCondition::Duration(lasts.unwrap_or(DURATION)),
-            };
-            let think = args.think.clone().unwrap_or_default();
-            return Plan::closed_loop(ClosedLoop {
-                connections: connections.get(),
-                think_time: think,
-                end: until,
-            })
-            .map_err(beyond);
-        }
+        (_, Some(connections), ..) => return closed_loop(connections.get(), args),
         (_, _, Some(burst), _) => {
             fixed("a burst")?;
             Plan::burst(burst).map_err(beyond)?
@@ -263,13 +272,24 @@ fn plan(args: &LoadArgs, due: Option<ReplayTimes>) -> Result<Plan, CommandError>
                 Plan::replay(&due[..within]).map_err(beyond)?
             }
             None => {
-                return Err(usage(
-                    "no load: write --rate 425/s, --connections 64, --burst 1000 or --schedule FILE.toml",
-                ));
+                let plan = closed_loop(CONNECTIONS, args)?;
+                eprintln!("without --rate or --connections, a closed loop: {plan}");
+                return Ok(plan);
             }
         },
     };
     Ok(args.requests.map_or(plan.clone(), |most| plan.with_requests_max(most)))
+}
+
+/// Connections that send one request after the other, until `--duration` or `--requests` ends them.
+fn closed_loop(connections: usize, args: &LoadArgs) -> Result<Plan, CommandError> {
+    let end = match (args.duration, args.requests) {
+        (Some(lasts), Some(requests)) => EndCondition::FirstOf(lasts, requests),
+        (None, Some(requests)) => EndCondition::Requests(requests),
+        (lasts, None) => EndCondition::Duration(lasts.unwrap_or(DURATION)),
+    };
+    let think_time = args.think.clone().unwrap_or_default();
+    Plan::closed_loop(ClosedLoop { connections, think_time, end }).map_err(beyond)
 }
 
 /// A constant rate, until `--duration` or `--requests` ends it.

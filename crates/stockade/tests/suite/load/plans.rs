@@ -19,6 +19,22 @@ fn requests_and_schedule(report: &Value) -> (u64, &str) {
 }
 
 #[test]
+fn load_without_a_plan_is_a_closed_loop_of_10_connections_for_10_s() {
+    let stub = Stub::new(|_| ok("well"));
+    let (sandbox, url) = (Sandbox::new(), stub.url("/"));
+    let running = Running::start(&sandbox, &["load", &url], "");
+    let said = "without --rate or --connections, a closed loop: 10 connections";
+    assert_eq!(running.stderr_line(), format!("{said} for 10s\n"));
+    stub.next();
+    running.stopped_by(Signal::INT);
+    for (options, ends) in [(&["-n", "20"][..], "until 20 requests"), (&["-d", "50ms"], "for 50ms")] {
+        let output = load(&sandbox, &[&[url.as_str()], options].concat());
+        assert_eq!((output.code, output.stderr), (0, format!("{said} {ends}\n")), "{}", output.stdout);
+        assert!(output.stdout.starts_with(&format!("asked       10 connections {ends}\n")));
+    }
+}
+
+#[test]
 fn load_ends_after_its_duration_or_requests() {
     let origin = Origin::new(SLOW);
     for (options, requests, schedule) in [

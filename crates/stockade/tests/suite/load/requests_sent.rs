@@ -112,6 +112,41 @@ fn urls_file_has_the_format_of_siege() {
     assert!(first.iter().collect::<BTreeSet<_>>().len() > 10, "{first:?}");
 }
 
+#[test]
+fn targets_and_urls_are_read_from_standard_input() {
+    let (sandbox, stub) = ok_server();
+    sandbox.file("body.txt", "FOO");
+    let (a, b) = (stub.url("/a"), stub.url("/b"));
+    for (option, text) in [
+        ("--targets", format!("GET {a}\n\nPOST {b}\n@body.txt\n")),
+        ("--urls", format!("{a}\n{b} POST FOO\n")),
+    ] {
+        let arguments = ["load", option, "-", "-c", "1", "-n", "2"];
+        assert_done(&Running::start(&sandbox, &arguments, &text).ended());
+        let requests = stub.all();
+        assert_eq!((paths(&requests), requests[1].body.as_str()), (vec!["/a", "/b"], "FOO"), "{option}");
+    }
+    let output = Running::start(&sandbox, &["load", "--targets", "-", "-c", "1"], "get /\n").ended();
+    output.assert_refused(2, &["standard input:1: `get` is not a method: write `GET`"]);
+}
+
+#[test]
+fn odd_lines_of_a_log_are_left_out_and_named() {
+    let (sandbox, stub) = ok_server();
+    let line = "ada - - [17/May/2015:10:05:00 +0000] \"GET / HTTP/1.1\" 200 17\n";
+    sandbox.file("access.log", &(line.repeat(19) + "-- rotated --\n"));
+    let url = stub.url("/");
+    let output = load(&sandbox, &[&url, "--replay", "access.log", "-c", "1", "-n", "19"]);
+    let said: Vec<_> = output.stderr.lines().collect();
+    assert_eq!((output.code, said[0]), (0, "left out of the log: 1 in another format"), "{output:?}");
+    assert!(said[1].starts_with("left out: access.log:20: the line has no time in brackets"), "{output:?}");
+    assert_eq!(stub.all().len(), 19);
+
+    sandbox.file("access.log", &(line.repeat(3) + "-- rotated --\n"));
+    let output = load(&sandbox, &[&url, "--replay", "access.log"]);
+    output.assert_refused(2, &["access.log:4: ", "; 1 of 4 lines have another format, more than 10 %"]);
+}
+
 /// Twenty requests in each of three seconds, and one that cannot be replayed.
 fn log(sandbox: &Sandbox) {
     let file = File::create(sandbox.path().join("access.log.gz")).unwrap();

@@ -8,6 +8,9 @@ fn error_of(text: impl AsRef<[u8]>) -> String {
     read(text).unwrap_err().to_string()
 }
 
+/// The end of the message about one line of two.
+const HALF: &str = "1 of 2 lines have another format, more than 10 %";
+
 #[test]
 fn malformed_line_is_reported_with_its_number() {
     let sample = "the lines of a log have the form `host - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 17`, or are JSON";
@@ -35,10 +38,9 @@ fn malformed_line_is_reported_with_its_number() {
             &format!("a - - {time} \"GET / HTTP/1.1\" OK 1"),
             "the line has no status and size after its request",
         ),
-        ("{\"ts\":1}", "the line has no time in brackets"),
     ] {
         let text = super::line("GET / HTTP/1.1") + "\n" + line;
-        assert_eq!(error_of(text), format!("log:3: {what}: {sample}"), "{line}");
+        assert_eq!(error_of(text), format!("log:3: {what}: {sample}; {HALF}"), "{line}");
     }
 }
 
@@ -46,7 +48,6 @@ fn malformed_line_is_reported_with_its_number() {
 fn missing_json_field_is_reported() {
     let no_json = "on: in nginx, write `log_format NAME escape=json ...`";
     for (line, message) in [
-        ("x", &format!("the line is not JSON from column 1 {no_json}")),
         (r#"{"ts":1,"request":"GET /\x22 HTTP/1.1"}"#, &format!("the line is not JSON from column 26 {no_json}")),
         ("{", &format!("the line is not JSON from column 1 {no_json}")),
         (
@@ -80,8 +81,35 @@ fn missing_json_field_is_reported() {
         ),
     ] {
         let text = format!("{{\"ts\":1,\"request\":\"GET / HTTP/1.1\"}}\n{line}");
-        assert_eq!(error_of(text), format!("log:2: {message}"), "{line}");
+        assert_eq!(error_of(text), format!("log:2: {message}; {HALF}"), "{line}");
     }
+}
+
+#[test]
+fn tenth_of_the_lines_may_have_another_format() {
+    let good = line("GET / HTTP/1.1");
+    // As `tail -c` leaves it: the first line has lost its beginning.
+    let log = read(["5:03 +0000] \"GET / HTTP/1.1\" 200 17\n", &good.repeat(9)].concat()).unwrap();
+    assert_eq!((log.requests(), log.lines(), log.skipped().count(SkipReason::Malformed)), (9, 10, 1));
+    assert_eq!(log.skipped().to_string(), "1 in another format");
+    let named: Vec<_> = log.malformed().iter().map(ToString::to_string).collect();
+    assert!(
+        named.len() == 1 && named[0].starts_with("log:1: the line has no time in brackets: "),
+        "{named:?}"
+    );
+    let error = error_of(good.repeat(8) + "odd\n");
+    assert!(error.starts_with("log:9: the line has no time in brackets"), "{error}");
+    assert!(error.ends_with("; 1 of 9 lines have another format, more than 10 %"), "{error}");
+    // Blank lines are no lines.
+    assert!(read([&good.repeat(8), &*"\n".repeat(9), "odd"].concat()).is_err());
+    let log = read(good.repeat(90) + &"odd\n".repeat(10)).unwrap();
+    assert_eq!((log.skipped().total(), log.malformed().len()), (10, 3));
+}
+
+#[test]
+fn lines_of_both_formats_are_read() {
+    let json = "{\"ts\":1431857103,\"request\":\"GET /j HTTP/1.1\"}\n";
+    assert_eq!(read(line("GET /c HTTP/1.1") + json).unwrap().requests(), 2);
 }
 
 #[test]
