@@ -12,7 +12,8 @@
 //! - [`Tally`](tally::Tally) counts samples in HDR histograms, a second at a time. [`Summary`](summary::Summary) adds what
 //!   the generator measured of itself, and whether the run is valid.
 //! - [`report`] renders a summary, or encodes samples while the run continues.
-//! - [`Search`](search::Search) finds the highest rate at which bounds such as `p99 < 50ms` hold.
+//! - [`Search`](search::Search) finds the highest rate at which bounds such as `p99 < 50ms` hold;
+//!   [`Bounds::expectations`](search::Bounds::expectations) are the verdicts on one load.
 //!
 //! ```
 //! use std::{io, net::TcpListener, sync::Arc, thread, time::Duration};

@@ -68,7 +68,7 @@ fn warmed(plan: Plan, args: &LoadArgs) -> Result<Plan, CommandError> {
 fn check(args: &LoadArgs) -> Result<(), CommandError> {
     // clap's `requires` says nothing where the required option conflicts with another one.
     for (is_there, is_asked_for, message) in [
-        (args.think.is_some(), args.connections.is_some(), "--think needs --connections"),
+        (args.think.is_some(), is_closed_loop(args), "--think needs --connections"),
         (
             args.speed.is_some() || args.share.is_some(),
             args.replay.is_some(),
@@ -93,13 +93,23 @@ fn check(args: &LoadArgs) -> Result<(), CommandError> {
             "--speed is relative to the times of the log: remove it, or --rate, --connections or --burst",
         ));
     }
-    if args.max_in_flight.is_some() && args.connections.is_some() {
+    if args.max_in_flight.is_some() && is_closed_loop(args) {
         return Err(usage("--max-in-flight needs a rate: N --connections have at most N requests in flight"));
     }
     if args.timeout.is_zero() {
         return Err(usage("--timeout is 0: write a longer one"));
     }
     Ok(())
+}
+
+/// True with `--connections`, and without any flag that sets due times.
+fn is_closed_loop(args: &LoadArgs) -> bool {
+    let has_due_times = args.rate.is_some()
+        || args.burst.is_some()
+        || args.schedule.is_some()
+        || args.replay.is_some()
+        || args.capacity.is_some();
+    args.connections.is_some() || !has_due_times
 }
 
 fn with_plan(args: LoadArgs, traffic: Traffic, plan: Plan) -> LoadTest {

@@ -27,7 +27,11 @@ fn load_without_a_plan_is_a_closed_loop_of_10_connections_for_10_s() {
     assert_eq!(running.stderr_line(), format!("{said} for 10s\n"));
     stub.next();
     running.stopped_by(Signal::INT);
-    for (options, ends) in [(&["-n", "20"][..], "until 20 requests"), (&["-d", "50ms"], "for 50ms")] {
+    for (options, ends) in [
+        (&["-n", "20"][..], "until 20 requests"),
+        (&["-d", "50ms"], "for 50ms"),
+        (&["-n", "20", "--think", "1ms"], "until 20 requests, each thinking 1ms"),
+    ] {
         let output = load(&sandbox, &[&[url.as_str()], options].concat());
         assert_eq!((output.code, output.stderr), (0, format!("{said} {ends}\n")), "{}", output.stdout);
         assert!(output.stdout.starts_with(&format!("asked       10 connections {ends}\n")));

@@ -48,6 +48,7 @@ fn target_and_amount_are_given_exactly_once() {
         ),
         (&[URL, "-c", "1", "--arrivals", "poisson"], &["--arrivals needs --rate or --capacity"]),
         (&[URL, "-c", "1", "--max-in-flight", "5"], &["--max-in-flight needs a rate"]),
+        (&[URL, "--max-in-flight", "5"], &["--max-in-flight needs a rate"]),
         (
             &[URL, "--replay", "access.log", "--speed", "2", "--rate", "5/s"],
             &["--speed is relative to the times of the log: remove it, or --rate, --connections or --burst"],
