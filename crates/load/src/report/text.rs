@@ -179,7 +179,7 @@ fn bodies(summary: &Summary) -> String {
     text
 }
 
-/// Three significant digits: `402 B`, `1.5 KiB`.
+/// Whole bytes, else three significant digits: `402 B`, `1.50 KiB`.
 fn bytes(count: f64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let (mut value, mut unit) = (count, 0);
@@ -187,7 +187,7 @@ fn bytes(count: f64) -> String {
         (value, unit) = (value / 1_024.0, unit + 1);
     }
     let decimals = match value {
-        _ if value.fract() == 0.0 => 0,
+        _ if unit == 0 => 0,
         ..9.995 => 2,
         ..99.95 => 1,
         _ => 0,
@@ -271,4 +271,24 @@ fn sparkline(rates: &[f64]) -> String {
         let _ = write!(text, " (a bar: {each} s)");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn bytes_have_three_digits_and_a_unit() {
+        for (count, text) in [
+            (0.0, "0 B"),
+            (11.3, "11 B"),
+            (1_006.0, "1006 B"),
+            (1_536.0, "1.50 KiB"),
+            (99_900.0, "97.6 KiB"),
+            (1_023.0 * 1_024.0, "1.00 MiB"),
+            (3e15, "2728 TiB"),
+        ] {
+            assert_eq!(bytes(count), text, "{count}");
+        }
+    }
 }
