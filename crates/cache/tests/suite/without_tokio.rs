@@ -44,15 +44,16 @@ impl Runtime for Threads {
     fn sleep_until(&self, deadline: Time) -> impl Future<Output = ()> + Send + 'static {
         let (time, mut last) = (self.clone(), None::<Waker>);
         poll_fn(move |cx| {
-            let left = deadline - time.now();
-            if left.is_zero() {
+            if time.now() >= deadline {
                 return Poll::Ready(());
             }
             if last.as_ref().is_none_or(|last| !last.will_wake(cx.waker())) {
-                let waker = cx.waker().clone();
+                let (waker, time) = (cx.waker().clone(), time.clone());
                 last = Some(waker.clone());
                 drop(thread::spawn(move || {
-                    thread::sleep(left);
+                    while time.now() < deadline {
+                        thread::park_timeout(deadline - time.now());
+                    }
                     waker.wake();
                 }));
             }
