@@ -263,7 +263,8 @@ const OPEN_FILES_RESERVED: u64 = 64;
 /// `[bounds] connections`, or as many as there are files for. Half of them are for clients, however many connections
 /// origins may have.
 fn clients_that_fit(config: &Config, open_files: u64) -> usize {
-    let open_files = usize::try_from(open_files.saturating_sub(OPEN_FILES_RESERVED)).unwrap_or(usize::MAX);
+    let reserved = OPEN_FILES_RESERVED.min(open_files / 2);
+    let open_files = usize::try_from(open_files - reserved).unwrap_or(usize::MAX);
     let origins: usize = config.origins.iter().map(|origin| origin.kind.connections()).sum();
     config.bounds.connections.min(open_files - origins.min(open_files / 2)).max(1)
 }
@@ -316,7 +317,8 @@ mod tests {
             (256, 10_319, 9_999),
             (256, 1_024, 704),
             (5_000, 1_024, 480),
-            (256, 10, 1),
+            (256, 64, 16),
+            (256, 0, 1),
         ] {
             assert_eq!(clients_that_fit(&of_origin(connections), open_files), expected, "{open_files} files");
         }

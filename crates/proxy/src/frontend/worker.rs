@@ -15,8 +15,13 @@ use std::{
 };
 
 use futures_util::{FutureExt, future::select_all};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use stockade_model::time::{Runtime, before, yield_now};
-use tokio::{io::AsyncWriteExt, net::TcpStream, sync::watch};
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpListener, TcpStream},
+    sync::watch,
+};
 
 use super::{
     client::ClientNetwork,
@@ -117,11 +122,13 @@ impl<H: Handler> FrontendWorker<H> {
                 Err(error) if is_client_error(&error) => {}
                 // Out of file descriptors or memory. Queued connections are accepted when others have closed.
                 Err(_) => {
-                    increment(&counters.accept_failures);
-                    let evicted = (0..EVICTED_AT_ONCE)
-                        .take_while(|_| table.evict(*number, self.thread.settings.connections_max, None))
-                        .count();
-                    counters.evicted.fetch_add(evicted as u64, Relaxed);
+                    if is_connection_queued(&listener.listener) {
+                        increment(&counters.accept_failures);
+                        let evicted = (0..EVICTED_AT_ONCE)
+                            .take_while(|_| table.evict(*number, self.thread.settings.connections_max, None))
+                            .count();
+                        counters.evicted.fetch_add(evicted as u64, Relaxed);
+                    }
                     time.sleep_until(time.now() + ACCEPT_PAUSE).await;
                 }
             }
@@ -238,4 +245,10 @@ async fn abort(thread: &ThreadContext, table: &ConnectionTable) -> u64 {
     connections.request_close(CloseRequest::Immediate);
     let _ = before(&thread.time, thread.time.now() + ABORT_TIMEOUT, connections.wait_until_empty()).await;
     counts.in_flight
+}
+
+/// False if a failed accept was for nobody: without a free file descriptor Linux fails before it looks into the queue.
+fn is_connection_queued(listener: &TcpListener) -> bool {
+    let mut listener = [PollFd::new(listener, PollFlags::IN)];
+    poll(&mut listener, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }

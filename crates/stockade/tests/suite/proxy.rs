@@ -93,7 +93,10 @@ fn start_proxy(sandbox: &Sandbox, config: &str, more: &[&str]) -> (Running, Sock
 /// Waits until the proxy serves: its address and its admin address.
 #[track_caller]
 fn wait_until_serving(proxy: &Running) -> (SocketAddr, SocketAddr) {
-    let (address, line) = (proxy.listens("http"), proxy.stderr_line());
+    let (address, mut line) = (proxy.listens("http"), proxy.stderr_line());
+    if line.starts_with("warning: this process may have ") {
+        line = proxy.stderr_line();
+    }
     let admin = line.trim_end().strip_prefix("admin API (metrics, purge, reload): http://");
     let admin = admin.unwrap_or_else(|| panic!("{line}")).parse().expect("an address");
     assert!(proxy.stderr_line().contains("SIGHUP reloads the configuration"));
