@@ -40,7 +40,6 @@ impl Runtime for Threads {
         Time::ZERO + self.0.elapsed()
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the timer of this runtime")]
     fn sleep_until(&self, deadline: Time) -> impl Future<Output = ()> + Send + 'static {
         let (time, mut last) = (self.clone(), None::<Waker>);
         poll_fn(move |cx| {
