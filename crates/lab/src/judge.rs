@@ -19,7 +19,7 @@ use std::{
     fmt::Write,
 };
 
-pub use expr::{Comparison, ExprError, Names, Selector, is_below, parse, selector};
+pub use expr::{Comparison, ExprError, Names, Selector, is_below, parse, parse_all, selector};
 use stockade_model::record::{ClockKind, Expectation, Hypothesis, Run, Verdict};
 
 use crate::metrics::{Evidence, FigureWindow, Results};

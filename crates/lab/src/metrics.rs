@@ -77,9 +77,11 @@ impl Metric {
         }
     }
 
-    /// The metric with this name.
+    /// The metric with this name; `p99.9` is `p999`.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
+        let alias = name.strip_suffix(".p99.9").map(|distribution| format!("{distribution}.p999"));
+        let name = alias.as_deref().unwrap_or(name);
         metrics().find(|metric| metric.name == name)
     }
 }
@@ -303,6 +305,7 @@ mod tests {
         let names: std::collections::BTreeSet<_> = metrics().map(|metric| metric.name).collect();
         assert_eq!(names.len(), metrics().count());
         assert!(Metric::named("response.p999").is_some_and(|metric| metric.is_timing));
+        assert!(Metric::named("response.p99.9").is_some_and(|metric| metric.name == "response.p999"));
         assert!(Metric::named("stores.async").is_some_and(|metric| !metric.is_timing));
         // As `achieved_rate`, it is another one each time.
         assert!(Metric::named("proxy.cpu.mean").is_some_and(|metric| metric.is_timing));

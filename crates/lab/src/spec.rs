@@ -390,14 +390,15 @@ fn claim(table: HypothesisTable, names: Names<'_>, cells: &[Cell]) -> Result<Cla
         let start = written.span().start + 1;
         let expr = written.into_inner();
         let place = |at: &Range<usize>| Some(start + at.start..start + at.end);
-        let read =
-            judge::parse(&expr, names).map_err(|error| TomlError::new(error.message, place(&error.at)))?;
-        for selector in read.selectors() {
+        let all = judge::parse_all(&expr, names);
+        let all = all.map_err(|error| TomlError::new(error.message, place(&error.at)))?;
+        for selector in all.iter().flat_map(|(_, read)| read.selectors()) {
             window(selector, cells).map_err(|message| TomlError::new(message, place(&selector.at)))?;
         }
-        Ok((expr, read))
+        Ok(all)
     });
-    Ok(Claim { text: table.text, expect: expect.collect::<Result<_, TomlError>>()? })
+    let expect = expect.collect::<Result<Vec<_>, TomlError>>()?;
+    Ok(Claim { text: table.text, expect: expect.into_iter().flatten().collect() })
 }
 
 /// Refuses a window that the selected loads do not have.

@@ -1,6 +1,7 @@
 //! The language of expectations: comparisons of metrics.
 //!
 //! ```text
+//! claim      = comparison (("and" | "&&") comparison)*
 //! comparison = sum ("<=" | "<" | ">=" | ">" | "==" | "!=") sum
 //! sum        = product (("+" | "-") product)*
 //! product    = factor (("*" | "/") factor)*
@@ -14,7 +15,8 @@
 //! A window `(10s..50s)` follows its metric without a space: whole seconds since the start of the load, or those until,
 //! or after, the second in which the cache first evicted entries to make room.
 //!
-//! Names may contain `-` and `:`, and paths of tests `/`, so operators stand between spaces.
+//! Names may contain `-` and `:`, and paths of tests `/`, so arithmetic operators stand between spaces. Comparisons and `&&` need
+//! none.
 
 use std::ops::Range;
 
@@ -96,6 +98,9 @@ pub(super) enum Arithmetic {
     Div,
 }
 
+/// The characters of comparisons and of `&&`: no name has them.
+const COMPARISON_SIGNS: [char; 5] = ['<', '>', '=', '!', '&'];
+
 const COMPARISONS: [(&str, Op); 6] =
     [("<=", Op::Le), ("<", Op::Lt), (">=", Op::Ge), (">", Op::Gt), ("==", Op::Eq), ("!=", Op::Ne)];
 
@@ -111,6 +116,21 @@ impl Op {
             Self::Ne => left != right,
         }
     }
+}
+
+/// Parses comparisons that are joined by `and` or `&&`: the text of each, and its parsed form.
+pub fn parse_all(text: &str, names: Names<'_>) -> Result<Vec<(String, Comparison)>, ExprError> {
+    let is_joint = |token: &&Range<usize>| matches!(&text[(*token).clone()], "and" | "&&");
+    let all = tokens(text);
+    let joints = all.iter().filter(is_joint).cloned().chain([text.len()..text.len()]);
+    let mut start = 0;
+    let parts = joints.map(|joint| std::mem::replace(&mut start, joint.end)..joint.start);
+    let read = |part: Range<usize>| {
+        let (offset, part) = (part.start, &text[part]);
+        let at = |error: ExprError| ExprError { at: error.at.start + offset..error.at.end + offset, ..error };
+        Ok((part.trim().to_owned(), parse(part, names).map_err(at)?))
+    };
+    parts.map(read).collect()
 }
 
 /// Parses a comparison and checks its names and units.
@@ -249,12 +269,14 @@ fn tokens(text: &str) -> Vec<Range<usize>> {
             continue;
         }
         is_in_window = false;
-        if c.is_whitespace() || c == '(' || c == ')' {
+        let is_sign = COMPARISON_SIGNS.contains(&c);
+        let is_sign_before = word.is_some_and(|start| text[start..].starts_with(COMPARISON_SIGNS));
+        if c.is_whitespace() || c == '(' || c == ')' || is_sign != is_sign_before {
             tokens.extend(word.take().map(|start| start..at));
-            if !c.is_whitespace() {
-                tokens.push(at..at + 1);
-            }
-        } else {
+        }
+        if c == '(' || c == ')' {
+            tokens.push(at..at + 1);
+        } else if !c.is_whitespace() {
             word.get_or_insert(at);
         }
     }
@@ -468,6 +490,21 @@ mod tests {
             ("failed * 2", 12.0),
         ] {
             assert!((value(text) - expected).abs() < 1e-9, "{text}");
+        }
+    }
+
+    #[test]
+    fn comparisons_are_joined_and_need_no_spaces() {
+        let (tests, arms) = names();
+        let all = |text| parse_all(text, Names { tests: &tests, arms: &arms });
+        let texts = |text| all(text).unwrap().into_iter().map(|(text, _)| text).collect::<Vec<_>>();
+        let three = ["response.p99.9 < 50ms", "success>=0.999", "failed(0s..1s)==0"];
+        assert_eq!(texts("response.p99.9 < 50ms and success>=0.999&&failed(0s..1s)==0"), three);
+        assert_eq!(texts("none.failed!=1"), ["none.failed!=1"]);
+        let wrong = all("success == 1 && faild == 0").unwrap_err();
+        assert_eq!(wrong.at, 16..21, "{wrong}");
+        for incomplete in ["success == 1 and", "and success == 1", "success == 1 && && failed == 0", "a&b"] {
+            assert!(all(incomplete).is_err(), "{incomplete}");
         }
     }
 
