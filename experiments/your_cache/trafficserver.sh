@@ -2,8 +2,7 @@
 # Starts Traffic Server 9 with the files of Debian's package in a folder of its own: at 127.0.0.1:9084, in front of
 # 127.0.0.1:9080. It serves stale pages while the origin fails.
 set -eu
-root=$1/trafficserver
-rm -rf "$root"
+root=${STOCKADE_FOLDER:?is the folder of its files}/trafficserver
 mkdir -p "$root/etc" "$root/run" "$root/log" "$root/cache"
 find /etc/trafficserver -maxdepth 1 -type f -exec cp {} "$root/etc" \;
 cat >"$root/runroot.yaml" <<END

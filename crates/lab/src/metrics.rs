@@ -202,7 +202,7 @@ static COUNTS: &[Metric] = &[
     windowed(count("source_loads", |e| e.part.source_loads.map(|loads| loads as f64))),
     windowed(count("offload", |e| {
         let (loads, requests) = (e.part.source_loads?, e.part.outcomes.requests());
-        ratio(requests.saturating_sub(loads), requests)
+        Some(1.0 - ratio(loads, requests)?)
     })),
     windowed(count("retries", |e| e.part.retries.map(|retries| retries as f64))),
     windowed(count("dropped", |e| e.part.dropped.map(|dropped| dropped as f64))),

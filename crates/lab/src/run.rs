@@ -118,7 +118,7 @@ pub fn run(
     let runtime = EngineRuntime::new(clock).map_err(TargetError::from)?;
     let folder = experiment.folder().to_owned();
     let environment = Environment::new(runtime, options.program.clone(), folder, record.host.memory_mib);
-    for cell in &experiment.cells {
+    for cell in experiment.cells.iter().take_while(|_| !stop.is_cancelled()) {
         cell.target.check(&environment).map_err(|error| refused(&experiment, cell, error))?;
     }
     for (service, documents) in &experiment.services {

@@ -130,6 +130,8 @@ pub enum LoadError {
     UnknownTest { test: String, remedy: String },
     #[error("there is no arm `{arm}`: {remedy}")]
     UnknownArm { arm: String, remedy: String },
+    #[error("the chosen tests have no arm {arms}: choose others")]
+    NothingLeft { arms: String },
     /// `--test` names a test without its required file.
     #[error("the test `{test}` is left out: the file that it requires is not there")]
     LeftOut { test: String },
@@ -169,23 +171,30 @@ impl Experiment {
             return Err(LoadError::UnknownTest { test, remedy });
         }
         let is_left_out = |path: &str| !tests.iter().any(|test| judge::is_below(path, test));
-        let before = databases(&self.cells);
-        self.cells.retain(|cell| !is_left_out(&cell.test));
-        remove_claims_without_cells(&self.cells, &mut self.claims);
-        let needed = databases(&self.cells);
-        self.services.retain(|service, _| needed.contains(service) || !before.contains(service));
+        self.retain_cells(|cell| !is_left_out(&cell.test));
         Ok(self)
     }
 
-    /// Keeps only these arms. Claims about others are removed.
+    /// Keeps only these arms. Claims about others and databases for them are removed.
     pub fn only_arms(mut self, arms: &[String]) -> Result<Self, LoadError> {
         if let Some(arm) = arms.iter().find(|arm| !self.arms.contains(arm)) {
             let remedy = remedy(arm, self.arms.iter().map(String::as_str));
             return Err(LoadError::UnknownArm { arm: arm.clone(), remedy });
         }
-        self.cells.retain(|cell| arms.contains(&cell.arm));
-        remove_claims_without_cells(&self.cells, &mut self.claims);
+        self.retain_cells(|cell| arms.contains(&cell.arm));
+        if self.cells.is_empty() {
+            return Err(LoadError::NothingLeft { arms: arms.join(", ") });
+        }
         Ok(self)
+    }
+
+    /// Keeps these cells, the claims about them, and the servers that they or no cell need.
+    fn retain_cells(&mut self, is_kept: impl Fn(&Cell) -> bool) {
+        let before = databases(&self.cells);
+        self.cells.retain(is_kept);
+        remove_claims_without_cells(&self.cells, &mut self.claims);
+        let needed = databases(&self.cells);
+        self.services.retain(|service, _| needed.contains(service) || !before.contains(service));
     }
 
     #[must_use]

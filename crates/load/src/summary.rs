@@ -69,7 +69,7 @@ pub struct GeneratorHealth {
     /// Why the run is invalid; empty if it is valid.
     pub invalid_reasons: Vec<String>,
     /// The number of reasons at the start of `invalid_reasons` that concern times only: a late generator changes no counts.
-    pub reasons_of_times: usize,
+    pub time_reason_count: usize,
 }
 
 impl AddAssign for SecondCounts {

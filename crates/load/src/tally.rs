@@ -30,8 +30,8 @@ pub struct Tally {
     pub outcomes: Outcomes,
     /// Those of the successes.
     pub outcomes_of_successes: Outcomes,
-    /// Hits among all that may be stale: the headers do not tell.
-    pub hits_of_unknown_age: u64,
+    /// Hits among them that may be stale: the headers do not tell.
+    pub hits_of_unknown_freshness: u64,
     /// Requests without a response, by the class of their failure.
     pub failures: BTreeMap<&'static str, u64>,
     /// Different errors in the order of occurrence: failures, and statuses other than 200 to 399.
@@ -80,9 +80,9 @@ impl Tally {
                 self.wire_bytes_in += answer.wire_bytes;
                 if let Some(outcome) = answer.outcome {
                     self.outcomes.record(outcome);
-                    self.hits_of_unknown_age += u64::from(answer.may_be_stale);
                     if sample.is_success() {
                         self.outcomes_of_successes.record(outcome);
+                        self.hits_of_unknown_freshness += u64::from(answer.may_be_stale);
                     }
                 }
                 if sample.is_success() {
@@ -115,7 +115,7 @@ impl Tally {
         }
         self.outcomes += other.outcomes;
         self.outcomes_of_successes += other.outcomes_of_successes;
-        self.hits_of_unknown_age += other.hits_of_unknown_age;
+        self.hits_of_unknown_freshness += other.hits_of_unknown_freshness;
         for (class, count) in &other.failures {
             *self.failures.entry(class).or_default() += count;
         }
@@ -154,7 +154,7 @@ impl Tally {
     /// Hits / lookups; `None`: there was no lookup, or a hit may be stale.
     #[must_use]
     pub fn hit_ratio(&self) -> Option<f64> {
-        self.outcomes.hit_ratio().filter(|_| self.hits_of_unknown_age == 0)
+        self.outcomes.hit_ratio().filter(|_| self.hits_of_unknown_freshness == 0)
     }
 
     /// Requests without a response for one class of reasons.

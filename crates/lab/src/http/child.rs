@@ -168,12 +168,17 @@ impl Child {
 
     /// An error with the last lines of its log.
     pub(super) fn failed(&self, what: &str) -> ChildError {
-        let text = fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().collect();
-        let last = lines[lines.len().saturating_sub(LOG_LINES_MAX)..].join("\n");
-        let log = if last.is_empty() { String::new() } else { format!("; it said:\n{last}") };
+        let log = quoted_log(&self.log);
         ChildError::Failed { role: self.role, what: what.to_owned(), log, is_usage: false }
     }
+}
+
+/// The last lines of a log, for an error message.
+pub(super) fn quoted_log(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    let last = lines[lines.len().saturating_sub(LOG_LINES_MAX)..].join("\n");
+    if last.is_empty() { String::new() } else { format!("; it said:\n{last}") }
 }
 
 impl Drop for Child {

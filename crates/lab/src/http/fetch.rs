@@ -1,4 +1,4 @@
-//! One GET outside of the load, with limits on time and size.
+//! Single requests outside of the load, with limits on time and size.
 
 use std::{
     io::{self, Read, Write},
@@ -27,7 +27,7 @@ pub(super) fn fetch_timed(url: &str) -> TimedReply {
     TimedReply { answer, took: began.elapsed() }
 }
 
-/// Sends a request with another method, such as PURGE, within [`PROBE_TIMEOUT`]: status and body.
+/// Sends a request without a body within [`PROBE_TIMEOUT`]: status and body.
 pub(super) fn send(method: &str, url: &str) -> io::Result<(u16, String)> {
     fetch(method, url, PROBE_TIMEOUT)
 }
@@ -41,22 +41,34 @@ pub(super) fn get(url: &str) -> Result<String, String> {
     }
 }
 
+/// Connects to the host and port of a URL, at the first of its addresses that accepts.
+pub(super) fn connect(url: &str, timeout: Duration) -> io::Result<TcpStream> {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+    let authority = rest.split('/').next().unwrap_or_default();
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let default_port = if scheme == "https" { 443 } else { 80 };
+    let host = if has_port { authority.to_owned() } else { format!("{authority}:{default_port}") };
+    let mut result = Err(io::ErrorKind::NotFound.into());
+    for address in host.to_socket_addrs()? {
+        result = TcpStream::connect_timeout(&address, timeout);
+        if result.is_ok() {
+            break;
+        }
+    }
+    result
+}
+
 #[expect(clippy::disallowed_methods, reason = "processes use real time")]
 fn now() -> Instant {
     Instant::now()
 }
 
 fn fetch(method: &str, url: &str, timeout: Duration) -> io::Result<(u16, String)> {
-    let rest = url.strip_prefix("http://").unwrap_or(url);
+    let rest =
+        url.strip_prefix("http://").ok_or_else(|| io::Error::other("only http: URLs are requested here"))?;
     let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let host = if address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
-        address.to_owned()
-    } else {
-        format!("{address}:80")
-    };
-    let to = host.to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
     let until = now() + timeout;
-    let mut tcp = TcpStream::connect_timeout(&to, timeout)?;
+    let mut tcp = connect(url, timeout)?;
     tcp.set_read_timeout(Some(timeout))?;
     tcp.set_write_timeout(Some(timeout))?;
     // HTTP/1.0 has no chunks.

@@ -48,7 +48,7 @@ impl HttpLoad {
         let LoadTestRun { summary, was_cancelled } = ready.run(&mut sampler, &cancel_load)?;
         let Observations { readings, probes, stop_reason, mut notes } = sampler.finish();
         let mut invalid = summary.generator.invalid_reasons.clone();
-        let late = summary.generator.reasons_of_times;
+        let of_times = summary.generator.time_reason_count;
         match stop_reason {
             _ if cancel.is_cancelled() => return Ok(None),
             Some(StopReason::Ended(error)) => return Err(error),
@@ -68,8 +68,8 @@ impl HttpLoad {
             server.check()?;
         }
         invalid.extend(probes.iter().filter_map(probe::mismatch));
-        notes.extend(note_of_unknown_age(summary.measured.hits_of_unknown_age));
-        let has_invalid_counts = invalid.len() > late;
+        notes.extend(note_of_unknown_freshness(summary.measured.hits_of_unknown_freshness));
+        let has_invalid_counts = invalid.len() > of_times;
         let http = HttpFigures {
             status_codes: summary.measured.status_codes.clone(),
             connections: summary.connections,
@@ -82,7 +82,7 @@ impl HttpLoad {
             steal: summary.generator.steal,
             stats_provider: readings.stats_provider,
             probes,
-            hits_of_unknown_age: summary.measured.hits_of_unknown_age,
+            hits_of_unknown_freshness: summary.measured.hits_of_unknown_freshness,
             invalid,
             has_invalid_counts,
             notes,
@@ -92,7 +92,7 @@ impl HttpLoad {
 
     /// Starts the origin and the target and stops both again, so that a setup that cannot work is refused before any load. A
     /// target that runs already has to pass a request on to the origin of this run.
-    pub(super) fn rehearse(
+    pub(super) fn check_setup(
         &self,
         environment: &Environment,
         start: impl FnOnce(Option<&Child>, &Path) -> Result<TargetEndpoint, HttpError>,
@@ -109,9 +109,11 @@ impl HttpLoad {
             return Ok(());
         }
         let load = self.traffic.load(&endpoint.url, &environment.folder, Seed(0), Seed(0))?;
-        let path = load.traffic.request(0).path.into_owned();
+        let request = load.traffic.request(0);
+        let (path, server) = (&request.path, &request.template.url);
         let joint = if path.contains('?') { '&' } else { '?' };
-        let url = format!("{}{path}{joint}{nonce}", endpoint.url);
+        let authority = server.authority().map_or("", |authority| authority.as_str());
+        let url = format!("http://{authority}{path}{joint}{nonce}");
         let reason = match send("GET", &url) {
             Ok((_, body)) if body.contains(&nonce) => return Ok(()),
             Ok((status, _)) => format!("the answer, with status {status}, is not from it"),
@@ -180,7 +182,7 @@ fn start_origin(recipe: &RecipeSpec, environment: &Environment, folder: &Path) -
 }
 
 /// Why freshness is absent from the figures.
-fn note_of_unknown_age(hits: u64) -> Option<String> {
+fn note_of_unknown_freshness(hits: u64) -> Option<String> {
     (hits > 0).then(|| {
         format!(
             "{hits} hits may be stale: their responses have no `Cache-Status` with `ttl`, no `X-Cache-Status`, and no `X-Cache` beside \

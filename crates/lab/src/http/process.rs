@@ -20,24 +20,36 @@ pub(super) struct SampledProcess {
     at: Instant,
     /// True if members have come or gone since the first sample.
     has_changed: bool,
-    /// Without descendants: this process has the others as children.
-    is_alone: bool,
+    memory: MemoryMeasure,
+}
+
+/// How the memory of a process is measured, the same for all its samples.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MemoryMeasure {
+    /// Resident memory of this process alone.
+    Resident,
+    /// Of the process and its descendants, with pages that they share counted once.
+    ProportionalOfTree,
+    /// The same where this process may not read that: shared pages count for each.
+    ResidentOfTree,
 }
 
 impl SampledProcess {
-    /// A process with its descendants.
+    /// A process with its descendants, of which we may know nothing.
     pub(super) fn tree(role: Role, id: u32) -> Self {
-        Self::new(role, id, false)
+        let is_readable = proc::proportional_bytes(id).is_some();
+        let memory =
+            if is_readable { MemoryMeasure::ProportionalOfTree } else { MemoryMeasure::ResidentOfTree };
+        Self::new(role, id, memory)
     }
 
     /// A process without its descendants.
     pub(super) fn alone(role: Role, id: u32) -> Self {
-        Self::new(role, id, true)
+        Self::new(role, id, MemoryMeasure::Resident)
     }
 
-    fn new(role: Role, id: u32, is_alone: bool) -> Self {
-        let mut process =
-            Self { role, id, members: BTreeMap::new(), at: now(), has_changed: false, is_alone };
+    fn new(role: Role, id: u32, memory: MemoryMeasure) -> Self {
+        let mut process = Self { role, id, members: BTreeMap::new(), at: now(), has_changed: false, memory };
         process.members = process.cpu_times();
         process
     }
@@ -57,34 +69,45 @@ impl SampledProcess {
         let before = |id: &u32| self.members.get(id).copied().unwrap_or_default();
         let used: Duration = members.iter().map(|(id, cpu)| cpu.saturating_sub(before(id))).sum();
         self.has_changed |= !self.members.keys().eq(members.keys());
-        let rss_bytes = memory_bytes(&members)?;
+        let rss_bytes = self.memory.bytes_of(&members)?;
         (self.members, self.at) = (members, at);
         Some(Usage { rss_bytes, cpu: used.as_secs_f64() / seconds })
     }
 
-    /// A limit of its figures, if there is one.
-    pub(super) fn note(&self) -> Option<String> {
-        self.has_changed.then(|| {
-            format!(
-                "the processes of {} (process {}) changed during the load: processor time of those that ended is missing",
-                self.role.name(),
-                self.id
-            )
-        })
+    /// Limits of its figures.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let name = self.role.name();
+        let changed = format!(
+            "the processes of the {name} changed during the load: processor time of those that ended is missing"
+        );
+        let shared = format!(
+            "memory that the processes of the {name} share counts for each: run as the user of process {} or as root",
+            self.id
+        );
+        let is_summed = self.memory == MemoryMeasure::ResidentOfTree && self.members.len() > 1;
+        [(self.has_changed, changed), (is_summed, shared)]
+            .into_iter()
+            .filter(|note| note.0)
+            .map(|note| note.1)
+            .collect()
     }
 
     fn cpu_times(&self) -> BTreeMap<u32, Duration> {
-        let ids = if self.is_alone { vec![self.id] } else { proc::process_tree(self.id) };
+        let ids =
+            if self.memory == MemoryMeasure::Resident { vec![self.id] } else { proc::process_tree(self.id) };
         ids.into_iter().filter_map(|id| Some((id, proc::cpu_time(id)?))).collect()
     }
 }
 
-/// The memory of all members. Those that share pages, such as a cache in shared memory, count them once.
-fn memory_bytes(members: &BTreeMap<u32, Duration>) -> Option<u64> {
-    let sum = |bytes_of: fn(u32) -> Option<u64>| members.keys().map(|id| bytes_of(*id)).sum::<Option<u64>>();
-    match members.len() {
-        1 => sum(proc::resident_bytes),
-        _ => sum(proc::proportional_bytes).or_else(|| sum(proc::resident_bytes)),
+impl MemoryMeasure {
+    /// `None`: it is known of no member.
+    fn bytes_of(self, members: &BTreeMap<u32, Duration>) -> Option<u64> {
+        let bytes_of = match self {
+            Self::ProportionalOfTree => proc::proportional_bytes,
+            Self::Resident | Self::ResidentOfTree => proc::resident_bytes,
+        };
+        // A member that has just ended has no memory.
+        members.keys().filter_map(|id| bytes_of(*id)).reduce(|sum, bytes| sum + bytes)
     }
 }
 

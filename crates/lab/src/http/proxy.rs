@@ -34,7 +34,7 @@ impl Target for ProxyTarget {
         self.load.check_files(&environment.folder)?;
         let bytes = self.estimated_cache_bytes(environment).unwrap_or_default();
         cache_memory::check(bytes, environment.memory_mib).map_err(HttpError::from)?;
-        Ok(self.load.rehearse(environment, |origin, folder| self.start(environment, origin, folder))?)
+        Ok(self.load.check_setup(environment, |origin, folder| self.start(environment, origin, folder))?)
     }
 
     fn measure(

@@ -117,8 +117,11 @@ impl<'a> Sampler<'a> {
     ) -> Self {
         let parts = [
             Some(SampledProcess::alone(Role::Load, process::id())),
-            endpoint.pid.map(|id| SampledProcess::tree(Role::Proxy, id)),
-            origin.map(|origin| SampledProcess::tree(Role::Origin, origin.id())),
+            endpoint.pid.map(|id| match endpoint.child {
+                Some(_) => SampledProcess::alone(Role::Proxy, id),
+                None => SampledProcess::tree(Role::Proxy, id),
+            }),
+            origin.map(|origin| SampledProcess::alone(Role::Origin, origin.id())),
         ];
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of it")]
         let bytes_max = ((memory_mib << 20) as f64 * SHARE_MAX) as u64;
@@ -169,7 +172,7 @@ impl<'a> Sampler<'a> {
             }
             (self.sink)(last);
         }
-        let notes = self.processes.iter().filter_map(SampledProcess::note).collect();
+        let notes = self.processes.iter().flat_map(SampledProcess::notes).collect();
         self.answered.extend(self.sent.into_iter().map(PendingProbe::wait));
         Observations { readings: self.readings, probes: self.answered, stop_reason: self.stop_reason, notes }
     }

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::{self, BufRead, BufReader},
-    net::{TcpStream, ToSocketAddrs},
+    net::TcpStream,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
@@ -11,9 +11,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
-use super::{HttpError, child::pause};
+use super::{
+    HttpError,
+    child::{pause, quoted_log},
+    fetch::connect,
+};
 
 /// The limit from its start until it accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -22,18 +26,26 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// The limit of a command that has to end by itself.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Lines of its output in an error message.
-const LOG_LINES_MAX: usize = 12;
 
-/// Prints the process id of the command, and ends the whole group when standard input closes: the server does not outlive
-/// this process.
+/// Prints the process id of the command, and waits for its exit. When standard input closes, a process outside of the group ends
+/// the group, by SIGTERM and after five seconds by SIGKILL: the server does not outlive this process.
 const WRAPPER: &str = r#"
 exec 3<&0
-sh -c "$1" <&- 3<&- >&2 &
+sh -c "$1" </dev/null 3<&- >&2 &
 server=$!
+# After the start, because the server would inherit it.
+trap '' TERM
 echo "$server"
 exec >&-
-{ cat <&3 >/dev/null; kill -TERM 0; } &
+setsid sh -c '
+    cat <&3 >/dev/null
+    kill -s TERM -- "-$0"
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        sleep 0.5
+        kill -s 0 -- "-$0" 2>/dev/null || exit
+    done
+    kill -s KILL -- "-$0"
+' $$ 2>/dev/null &
 exec 3<&-
 wait "$server"
 "#;
@@ -44,7 +56,7 @@ const FOLDER: &str = "STOCKADE_FOLDER";
 
 /// The environment of the commands of one measurement.
 #[derive(Clone, Copy)]
-pub(super) struct CommandPlace<'a> {
+pub(super) struct CommandEnvironment<'a> {
     /// The experiment's folder, where commands run.
     pub(super) experiment: &'a Path,
     /// The folder of the measurement, for their files and output.
@@ -62,7 +74,7 @@ pub(super) struct ServerProcess {
     log: PathBuf,
 }
 
-impl CommandPlace<'_> {
+impl CommandEnvironment<'_> {
     fn shell(&self, log: &Path) -> io::Result<Command> {
         let mut shell = Command::new("sh");
         let folder = fs::canonicalize(self.folder)?;
@@ -80,7 +92,7 @@ impl CommandPlace<'_> {
     /// Runs a command that ends by itself, such as one that empties a cache.
     pub(super) fn run(&self, key: &str, command: &str) -> Result<(), HttpError> {
         let log = self.folder.join(format!("{}.log", key.replace('.', "-")));
-        let failed = |what: String| HttpError::Command(format!("`{key}` {what}{}", last_lines(&log)));
+        let failed = |what: String| HttpError::Command(format!("`{key}` {what}{}", quoted_log(&log)));
         let mut shell = self.shell(&log).map_err(|error| failed(format!("cannot start: {error}")))?;
         let shell = shell
             .args(["-c", "exec >&2; eval \"$1\"", "sh", command])
@@ -92,7 +104,7 @@ impl CommandPlace<'_> {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(failed(format!("failed: {status}"))),
             None => {
-                kill_group(child.id(), Signal::KILL);
+                signal_group(child.id(), Signal::KILL);
                 let _ = child.wait();
                 Err(failed(format!("did not end within {} s", COMMAND_TIMEOUT.as_secs())))
             }
@@ -102,15 +114,19 @@ impl CommandPlace<'_> {
 
 impl ServerProcess {
     /// Starts the command, and waits until `url` accepts connections.
-    pub(super) fn start(command: &str, url: &str, place: CommandPlace<'_>) -> Result<Self, HttpError> {
+    pub(super) fn start(
+        command: &str,
+        url: &str,
+        environment: CommandEnvironment<'_>,
+    ) -> Result<Self, HttpError> {
         if is_reachable(url) {
             return Err(HttpError::Command(format!(
                 "something listens at {url} already: stop it, or leave `command` out to test it as it is"
             )));
         }
-        let log = place.folder.join("target.log");
+        let log = environment.folder.join("target.log");
         let not_started = |error: io::Error| HttpError::Command(format!("`command` cannot start: {error}"));
-        let mut shell = place.shell(&log).map_err(not_started)?;
+        let mut shell = environment.shell(&log).map_err(not_started)?;
         let shell = shell.args(["-c", WRAPPER, "sh", command]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut wrapper = shell.spawn().map_err(not_started)?;
         let mut line = String::new();
@@ -145,7 +161,7 @@ impl ServerProcess {
     }
 
     fn failed(&self, what: &str) -> HttpError {
-        HttpError::Command(format!("the server of `command` {what}{}", last_lines(&self.log)))
+        HttpError::Command(format!("the server of `command` {what}{}", quoted_log(&self.log)))
     }
 }
 
@@ -153,17 +169,26 @@ impl Drop for ServerProcess {
     fn drop(&mut self) {
         let wrapper = self.wrapper.get_mut().unwrap_or_else(PoisonError::into_inner);
         drop(wrapper.stdin.take());
-        let has_ended = wait(wrapper, END_TIMEOUT).is_ok_and(|status| status.is_some());
-        // Descendants that ignored SIGTERM.
-        kill_group(wrapper.id(), Signal::KILL);
-        if !has_ended {
-            let _ = wrapper.wait();
+        let until = now() + END_TIMEOUT;
+        // The wrapper is a member, and a shell between it and the server may end first.
+        let is_running = |wrapper: &mut Child| {
+            let _ = wrapper.try_wait();
+            group_of(wrapper.id()).is_some_and(|group| test_kill_process_group(group).is_ok())
+        };
+        while is_running(wrapper) && now() < until {
+            pause();
         }
+        signal_group(wrapper.id(), Signal::KILL);
+        let _ = wrapper.wait();
     }
 }
 
-fn kill_group(id: u32, signal: Signal) {
-    if let Some(group) = i32::try_from(id).ok().and_then(Pid::from_raw) {
+fn group_of(id: u32) -> Option<Pid> {
+    i32::try_from(id).ok().and_then(Pid::from_raw)
+}
+
+fn signal_group(id: u32, signal: Signal) {
+    if let Some(group) = group_of(id) {
         let _ = kill_process_group(group, signal);
     }
 }
@@ -182,21 +207,9 @@ fn wait(child: &mut Child, time: Duration) -> io::Result<Option<ExitStatus>> {
 
 /// True if something accepts connections at the host and port of `url`.
 pub(super) fn is_reachable(url: &str) -> bool {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let authority = rest.split('/').next().unwrap_or_default();
-    let default_port = if url.starts_with("https:") { 443 } else { 80 };
-    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let authority = if has_port { authority.to_owned() } else { format!("{authority}:{default_port}") };
-    authority.to_socket_addrs().is_ok_and(|mut addresses| {
-        addresses.any(|to| TcpStream::connect_timeout(&to, CONNECT_TIMEOUT).is_ok())
-    })
-}
-
-fn last_lines(log: &Path) -> String {
-    let text = fs::read_to_string(log).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().collect();
-    let last = lines[lines.len().saturating_sub(LOG_LINES_MAX)..].join("\n");
-    if last.is_empty() { String::new() } else { format!("; it said:\n{last}") }
+    // A port in the range of clients may connect to itself.
+    let is_other = |tcp: TcpStream| tcp.local_addr().ok() != tcp.peer_addr().ok();
+    connect(url, CONNECT_TIMEOUT).is_ok_and(is_other)
 }
 
 #[expect(clippy::disallowed_methods, reason = "processes use real time")]

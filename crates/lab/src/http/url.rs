@@ -9,7 +9,7 @@ use super::{
     child::Child,
     fetch::send,
     sampler::TargetEndpoint,
-    server::{CommandPlace, ServerProcess, is_reachable},
+    server::{CommandEnvironment, ServerProcess, is_reachable},
 };
 use crate::{
     engine::TrafficLimitError,
@@ -46,7 +46,7 @@ impl Target for UrlTarget {
 
     fn check(&self, environment: &Environment) -> Result<(), TargetError> {
         self.load.check_files(&environment.folder)?;
-        Ok(self.load.rehearse(environment, |origin, folder| self.start(environment, origin, folder))?)
+        Ok(self.load.check_setup(environment, |origin, folder| self.start(environment, origin, folder))?)
     }
 
     fn measure(
@@ -77,15 +77,16 @@ impl UrlTarget {
         folder: &Path,
     ) -> Result<TargetEndpoint, HttpError> {
         let Self { url, pid, before, command, reset, .. } = self;
-        let place = CommandPlace {
+        let commands = CommandEnvironment {
             experiment: &environment.folder,
             folder,
             origin: origin.map(|origin| origin.url.as_str()),
         };
         if let Some(before) = before {
-            place.run("before", before)?;
+            commands.run("before", before)?;
         }
-        let server = command.as_ref().map(|command| ServerProcess::start(command, url, place)).transpose()?;
+        let server =
+            command.as_ref().map(|command| ServerProcess::start(command, url, commands)).transpose()?;
         if let Some(pid) = pid.filter(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
             return Err(HttpError::NoProcess(pid));
         }
@@ -96,7 +97,7 @@ impl UrlTarget {
         }
         match reset {
             Some(CacheReset::Purge { method, path }) => purge(method, &format!("{url}{path}"))?,
-            Some(CacheReset::Command(command)) => place.run("reset.command", command)?,
+            Some(CacheReset::Command(command)) => commands.run("reset.command", command)?,
             None => {}
         }
         let stats = origin.map(|origin| format!("{}/current_count", origin.admin));

@@ -18,7 +18,7 @@
 //! Names may contain `-` and `:`, and paths of tests `/`, so arithmetic operators stand between spaces. Comparisons and `&&` need
 //! none.
 
-use std::ops::Range;
+use std::{iter, ops::Range};
 
 use stockade_model::{
     nearest::{nearest, remedy},
@@ -122,7 +122,7 @@ impl Op {
 pub fn parse_all(text: &str, names: Names<'_>) -> Result<Vec<(String, Comparison)>, ExprError> {
     let is_joint = |token: &&Range<usize>| matches!(&text[(*token).clone()], "and" | "&&");
     let all = tokens(text);
-    let joints = all.iter().filter(is_joint).cloned().chain([text.len()..text.len()]);
+    let joints = all.iter().filter(is_joint).cloned().chain(iter::once(text.len()..text.len()));
     let mut start = 0;
     let parts = joints.map(|joint| std::mem::replace(&mut start, joint.end)..joint.start);
     let read = |part: Range<usize>| {

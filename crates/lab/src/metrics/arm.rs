@@ -48,7 +48,7 @@ pub struct ArmFigures {
     /// Source loads / requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loads_per_request: Option<f64>,
-    /// The share of requests that were served without the source.
+    /// 1 - source loads / requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offload: Option<f64>,
     /// Figures of open loads only.
@@ -178,7 +178,7 @@ impl ArmFigures {
             source_loads: is_known("source_loads").then_some(loads),
             amplification: ratio(loads, sum(|run| run.episodes)).filter(|_| is_known("amplification")),
             loads_per_request: ratio(loads, requests).filter(|_| is_known("loads_per_request")),
-            offload: ratio(requests.saturating_sub(loads), requests).filter(|_| is_known("offload")),
+            offload: ratio(loads, requests).map(|loads| 1.0 - loads).filter(|_| is_known("offload")),
             open: runs().filter_map(|run| run.load.open()).map(OpenTotals::of).reduce(OpenTotals::with),
             hit_ratio: outcomes.hit_ratio().filter(|_| is_known("hit_ratio")),
             stores: is_known("stores.sync").then(|| Stores {

@@ -144,7 +144,7 @@ pub(super) fn is_known(run: &Run, metric: &str) -> bool {
         && (!OF_ANSWERS.contains(&metric)
             || http.stats_provider == StatsProvider::Cache
             || responses_report_outcomes(&run.outcomes))
-        && (http.hits_of_unknown_age == 0 || !OF_FRESHNESS.contains(&metric))
+        && (http.hits_of_unknown_freshness == 0 || !OF_FRESHNESS.contains(&metric))
         && match http.stats_provider {
             StatsProvider::Cache => true,
             StatsProvider::Origin => !is_of_caches,

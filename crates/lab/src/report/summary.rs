@@ -76,7 +76,7 @@ const OVER_HTTP: &[Column] = &[
     Column { metric: "outcomes.coalesced", heading: "coalesced", shown: Shown::IfAny },
     Column { metric: "hit_ratio", heading: "hit ratio", shown: Shown::Percent },
     plain("source_loads", "source loads"),
-    Column { metric: "offload", heading: "without origin", shown: Shown::Percent },
+    Column { metric: "offload", heading: "offload", shown: Shown::Percent },
     plain("response.p50", "answered p50"),
     plain("response.p99", "p99"),
     plain("response.p999", "p99.9"),

@@ -133,6 +133,12 @@ pub(super) fn read_url(
             "write listen = \"127.0.0.1:9000\" into [origin], the address to which the target forwards";
         return Err(missing("address of the origin", remedy));
     }
+    if let Some(table) =
+        reset.as_ref().filter(|table| url.starts_with("https:") && table.get_ref().purge.is_some())
+    {
+        let message = "a purge is sent without TLS, and the target's URL is https: write a reset.command";
+        return Err(TomlError::new(message, Some(table.span())));
+    }
     let reset = reset.as_ref().map(read_reset).transpose()?;
     let text = |command: &Option<Spanned<String>>| command.as_ref().map(|command| command.get_ref().clone());
     let (pid, before, command) = (pid.as_ref().map(|pid| *pid.get_ref()), text(before), text(command));
@@ -205,7 +211,8 @@ fn read_reset(reset: &Spanned<ResetTable>) -> Result<CacheReset, TomlError> {
     match reset.get_ref() {
         ResetTable { purge: Some(request), command: None } => {
             let parts = request.split_once(' ').filter(|(method, path)| {
-                method.bytes().all(|byte| byte.is_ascii_uppercase())
+                !method.is_empty()
+                    && method.bytes().all(|byte| byte.is_ascii_uppercase())
                     && path.starts_with('/')
                     && !path.contains(char::is_whitespace)
             });

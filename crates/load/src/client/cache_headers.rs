@@ -13,8 +13,8 @@ pub struct CacheHeaders<'a> {
     pub x_cache_status: Option<&'a [u8]>,
     /// `Age` (RFC 9111).
     pub age: Option<&'a [u8]>,
-    /// `Cache-Control`.
-    pub cache_control: Option<&'a [u8]>,
+    /// Up to two lines of `Cache-Control`.
+    pub cache_control: [Option<&'a [u8]>; 2],
 }
 
 /// The report of a cache about one response.
@@ -34,7 +34,9 @@ impl<'a> CacheHeaders<'a> {
             3 if name.eq_ignore_ascii_case("age") => &mut self.age,
             7 if name.eq_ignore_ascii_case("x-cache") => &mut self.x_cache,
             12 if name.eq_ignore_ascii_case("cache-status") => &mut self.cache_status,
-            13 if name.eq_ignore_ascii_case("cache-control") => &mut self.cache_control,
+            13 if name.eq_ignore_ascii_case("cache-control") => {
+                &mut self.cache_control[usize::from(self.cache_control[0].is_some())]
+            }
             14 if name.eq_ignore_ascii_case("x-cache-status") => &mut self.x_cache_status,
             _ => return false,
         };
@@ -49,12 +51,12 @@ impl<'a> CacheHeaders<'a> {
     /// means that it is stale.
     #[must_use]
     pub fn report(&self) -> Option<CacheReport> {
-        let told = |outcome| CacheReport { outcome, may_be_stale: false };
+        let known = |outcome| CacheReport { outcome, may_be_stale: false };
         if let Some((outcome, has_ttl)) = self.cache_status.and_then(parse_cache_status) {
-            return Some(if has_ttl { told(outcome) } else { self.judged_by_age(outcome) });
+            return Some(if has_ttl { known(outcome) } else { self.judged_by_age(outcome) });
         }
         if let Some(outcome) = self.x_cache_status.and_then(parse_x_cache) {
-            return Some(told(outcome));
+            return Some(known(outcome));
         }
         if let Some(outcome) = self.x_cache.and_then(parse_x_cache) {
             return Some(self.judged_by_age(outcome));
@@ -64,14 +66,14 @@ impl<'a> CacheHeaders<'a> {
     }
 
     fn judged_by_age(&self, outcome: Outcome) -> CacheReport {
-        let told = |outcome| CacheReport { outcome, may_be_stale: false };
+        let known = |outcome| CacheReport { outcome, may_be_stale: false };
         if outcome != Outcome::Hit {
-            return told(outcome);
+            return known(outcome);
         }
         match self.age_s().zip(self.lifetime_s()) {
             // RFC 9111, 4.2: fresh as long as the lifetime exceeds the age.
-            Some((age, lifetime)) if age >= lifetime => told(Outcome::Stale),
-            Some(_) => told(Outcome::Hit),
+            Some((age, lifetime)) if age >= lifetime => known(Outcome::Stale),
+            Some(_) => known(Outcome::Hit),
             None => CacheReport { outcome, may_be_stale: true },
         }
     }
@@ -82,9 +84,9 @@ impl<'a> CacheHeaders<'a> {
 
     /// `s-maxage`, or else `max-age` (RFC 9111, 4.2.1).
     fn lifetime_s(&self) -> Option<u64> {
-        let text = std::str::from_utf8(self.cache_control?).ok()?;
+        let lines = self.cache_control.iter().flatten().filter_map(|line| std::str::from_utf8(line).ok());
         let of = |wanted: &str| {
-            split_unquoted(text, ',').find_map(|directive| {
+            lines.clone().flat_map(|line| split_unquoted(line, ',')).find_map(|directive| {
                 let (name, value) = directive.split_once('=')?;
                 let is_wanted = name.trim().eq_ignore_ascii_case(wanted);
                 is_wanted.then(|| value.trim().trim_matches('"').parse().ok()).flatten()
@@ -206,6 +208,11 @@ mod tests {
             (&["X-Cache: HIT", "Age: 11", "Cache-Control: public, max-age=10"], Stale, false),
             (&["X-Cache: HIT", "Age: 11", "Cache-Control: max-age=10, s-maxage=20"], Hit, false),
             (&["X-Cache: HIT", "Age: 21", "Cache-Control: Max-Age=100, S-MaxAge=\"20\""], Stale, false),
+            (
+                &["X-Cache: HIT", "Age: 11", "Cache-Control: max-age=10", "Cache-Control: public"],
+                Stale,
+                false,
+            ),
             (&["X-Cache: HIT", "Cache-Control: max-age=10"], Hit, true),
             (&["X-Cache: HIT", "Age: 3", "Cache-Control: public"], Hit, true),
             (&["X-Cache: HIT"], Hit, true),

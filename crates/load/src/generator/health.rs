@@ -88,7 +88,7 @@ impl HealthMonitor {
             resident_bytes_max: self.resident_max,
             resident_bytes_last: self.resident_last,
             steal: self.steal,
-            reasons_of_times: of_times.len(),
+            time_reason_count: of_times.len(),
             invalid_reasons: of_times.into_iter().chain(shortage_reasons(summary)).collect(),
         }
     }

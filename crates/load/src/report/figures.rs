@@ -59,7 +59,7 @@ struct TallyFigures<'a> {
     outcomes: Option<Outcomes>,
     /// Hits that may be stale.
     #[serde(skip_serializing_if = "is_zero")]
-    hits_of_unknown_age: u64,
+    hits_of_unknown_freshness: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     hit_ratio: Option<f64>,
     failures: &'a BTreeMap<&'static str, u64>,
@@ -136,7 +136,7 @@ impl<'a> TallyFigures<'a> {
             status_codes: &tally.status_codes,
             outcomes: (tally.outcomes.requests() > 0).then_some(tally.outcomes),
             hit_ratio: tally.hit_ratio(),
-            hits_of_unknown_age: tally.hits_of_unknown_age,
+            hits_of_unknown_freshness: tally.hits_of_unknown_freshness,
             failures: &tally.failures,
             retries: tally.retries,
             resent: tally.resent,

@@ -232,10 +232,10 @@ fn cache(tally: &Tally) -> String {
     let all = list(Outcome::ALL.iter().map(count));
     match tally.hit_ratio() {
         Some(hits) => format!("{all} ({} of all lookups hit)", percent(hits)),
-        None if tally.hits_of_unknown_age > 0 => {
+        None if tally.hits_of_unknown_freshness > 0 => {
             format!(
                 "{all} (cannot tell whether {} of the hits are fresh)",
-                format_count(tally.hits_of_unknown_age)
+                format_count(tally.hits_of_unknown_freshness)
             )
         }
         None => all,

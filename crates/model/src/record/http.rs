@@ -64,7 +64,7 @@ pub struct HttpFigures {
     pub probes: Vec<ProbeFigures>,
     /// Hits that may be stale: the responses do not tell.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub hits_of_unknown_age: u64,
+    pub hits_of_unknown_freshness: u64,
     /// Why the run is invalid: a slow generator, or a probe with an unexpected response. Empty: it is valid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub invalid: Vec<String>,

@@ -247,7 +247,7 @@ async fn abort(thread: &ThreadContext, table: &ConnectionTable) -> u64 {
     counts.in_flight
 }
 
-/// False if a failed accept was for nobody: without a free file descriptor Linux fails before it looks into the queue.
+/// False if no connection is queued: without a free file descriptor Linux fails an accept before it looks into the queue.
 fn is_connection_queued(listener: &TcpListener) -> bool {
     let mut listener = [PollFd::new(listener, PollFlags::IN)];
     poll(&mut listener, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)

@@ -117,7 +117,7 @@ fn unusable_redis_is_reported_with_the_remedy() {
         let arm = "[[arm]]\nname = \"a\"\ncache.strategy = \"stampede\"\n";
         let output = sandbox.stockade(&["run", &experiment(&sandbox, &shared, arm), "--out", "refused"]);
         let _ = fs::remove_dir_all(sandbox.path().join("refused"));
-        output.assert_refused(1, &["error: the shared tier redis", words]);
+        output.assert_refused(1, &["error: arm `a`: the shared tier redis", words]);
         assert!(
             !output.stderr.contains("sesame") && !output.stderr.contains("wrong-one"),
             "{}",

@@ -113,7 +113,7 @@ pub fn summary(samples: &[Sample], lasts_s: u64) -> Summary {
         in_flight_max: 3,
         connections: 4,
         generator: GeneratorHealth {
-            reasons_of_times: 0,
+            time_reason_count: 0,
             cpu_mean: 0.125,
             cpu_max: 0.5,
             resident_bytes_max: Some(3 << 20),

@@ -282,14 +282,20 @@ fn outcomes_in_cache_headers_are_counted() {
     let stub = Stub::new(|request| {
         let header = match request.path() {
             "/0" => "Cache-Status: stockade; fwd=uri-miss; detail=miss\r\n",
-            "/1" => "X-Cache: HIT\r\n",
+            "/1" => "X-Cache: HIT\r\nAge: 3\r\nCache-Control: max-age=9\r\n",
+            "/2" => "X-Cache: HIT\r\nAge: 9\r\nCache-Control: max-age=9\r\n",
             _ => "Age: 7\r\n",
         };
         super::stub::answer("200 OK", header, "")
     });
     let report = measure(&sandbox, &[&stub.url("/{key}"), "--keys", "scan:3", "-c", "1", "-n", "9"]);
     let outcomes = &report["stockade"]["outcomes"];
-    assert_eq!((&outcomes["hit"], &outcomes["miss"]), (&6.into(), &3.into()), "{report}");
+    let counts = ["hit", "stale", "miss"].map(|outcome| &outcomes[outcome]);
+    assert!(counts.into_iter().all(|count| count == 3), "{report}");
     let hits = report["stockade"]["hit_ratio"].as_f64().unwrap();
-    assert!((hits * 9.0 - 6.0).abs() < 1e-9, "{hits}");
+    assert!((hits * 9.0 - 3.0).abs() < 1e-9, "{hits}");
+    // `Age` alone does not tell a hit from a stale answer.
+    let report = measure(&sandbox, &[&stub.url("/{key}"), "--keys", "scan:4", "-c", "1", "-n", "4"]);
+    assert_eq!(report["stockade"]["hits_of_unknown_freshness"], 1);
+    assert!(report["stockade"]["hit_ratio"].is_null(), "{report}");
 }
