@@ -1,6 +1,7 @@
 //! The server of a target `url` that a measurement starts and stops: `command`.
 
 use std::{
+    env,
     fs::{self, File},
     io::{self, BufRead, BufReader},
     net::TcpStream,
@@ -83,6 +84,9 @@ impl CommandEnvironment<'_> {
         } else {
             self.experiment
         });
+        // Debian has servers in /usr/sbin, which is not in the path of every user.
+        let path = env::var("PATH").unwrap_or_default();
+        shell.env("PATH", format!("{path}:/usr/sbin:/sbin"));
         shell.env(FOLDER, folder).env(ORIGIN, self.origin.unwrap_or_default());
         // Ctrl-C at a terminal goes to this process, which ends its children.
         shell.process_group(0).stderr(File::create(log)?);
