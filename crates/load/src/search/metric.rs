@@ -88,7 +88,7 @@ static NUMBER_METRICS: [NumberMetric; 13] = [
     count("dropped", |run| Some(run.dropped as f64)),
     count("requests", |run| Some(run.measured.requests() as f64)),
     count("retries", |run| Some(run.measured.retries as f64)),
-    count("hit_ratio", |run| run.measured.outcomes.hit_ratio()),
+    count("hit_ratio", |run| run.measured.hit_ratio()),
     count("bytes_in.total", |run| Some(run.measured.bytes_in as f64)),
     count("bytes_in.mean", |run| ratio(run.measured.bytes_in, run.measured.requests())),
     // Successes a second, from the first request to the end of the last one.
