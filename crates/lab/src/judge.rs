@@ -58,15 +58,10 @@ pub fn judge(claims: &[Claim], case: Case<'_>, results: &Results) -> Vec<Hypothe
     let hypothesis = |claim: &Claim| {
         let expect: Vec<_> =
             claim.expect.iter().map(|(expr, read)| expectation(expr, read, case, &figures)).collect();
-        let verdict = worst(expect.iter().map(|expectation| expectation.verdict));
+        let verdict = Verdict::worst(expect.iter().map(|expectation| expectation.verdict));
         Hypothesis { text: claim.text.clone(), verdict, expect }
     };
     claims.iter().map(hypothesis).collect()
-}
-
-/// The worst of several verdicts; `Supported` if there is none.
-pub fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
-    verdicts.max().unwrap_or(Verdict::Supported)
 }
 
 /// The evidence by test, arm and repeat.

@@ -231,7 +231,7 @@ impl ExperimentRun {
         let case = Case { names, cells: &cells, repeats: record.repeats, clock: record.clock };
         record.hypotheses = judge::judge(&experiment.claims, case, &self.results);
         record.interrupted = !is_complete;
-        record.verdict = match judge::worst(record.hypotheses.iter().map(|hypothesis| hypothesis.verdict)) {
+        record.verdict = match Verdict::worst(record.hypotheses.iter().map(|hypothesis| hypothesis.verdict)) {
             // Missing measurements leave the verdict open.
             _ if record.interrupted => Verdict::Inconclusive,
             _ if record.hypotheses.is_empty() && record.runs.iter().any(Run::is_invalid) => Verdict::Invalid,

@@ -17,7 +17,6 @@ mod metric;
 use std::{fmt, time::Duration};
 
 pub use bound::{Bound, BoundError, Bounds, BoundsVerdict, Violation};
-pub use expectation::overall_verdict;
 
 use crate::schedule::Rate;
 

@@ -472,6 +472,14 @@ pub enum Verdict {
     Refuted,
 }
 
+impl Verdict {
+    /// The worst of several verdicts; `Supported` if there is none.
+    #[must_use]
+    pub fn worst(verdicts: impl Iterator<Item = Self>) -> Self {
+        verdicts.max().unwrap_or(Self::Supported)
+    }
+}
+
 impl std::fmt::Display for Verdict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {

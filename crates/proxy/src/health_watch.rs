@@ -72,7 +72,7 @@ impl HealthReading {
 }
 
 impl HealthWatch {
-    /// What has changed since the last reading. Servers and breakers that are new count as up and closed.
+    /// The changes since the last reading. Servers and breakers that are new count as up and closed.
     pub fn read(&mut self, reading: &HealthReading) -> Vec<HealthEvent> {
         let mut events = self.read_servers(&reading.servers);
         events.extend(self.read_breakers(&reading.breakers));

@@ -9,7 +9,6 @@ use std::io::Write;
 use stockade_load::{
     generator::LoadTestRun,
     report::{Render, ReportOptions, expectation_line},
-    search::overall_verdict,
     summary::Summary,
 };
 use stockade_model::{
@@ -63,7 +62,7 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
 
 /// Claims decide where there are some: a late generator does not matter to a claim about counts.
 fn exit(summary: &Summary, expectations: &[Expectation], was_cancelled: bool) -> Result<Exit, CommandError> {
-    let verdict = match overall_verdict(expectations) {
+    let verdict = match Verdict::worst(expectations.iter().map(|expectation| expectation.verdict)) {
         Verdict::Supported if was_cancelled => Verdict::Invalid,
         Verdict::Supported if expectations.is_empty() && !summary.generator.is_valid() => Verdict::Invalid,
         verdict => verdict,

@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::child::now;
+
 /// The limit of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The limit of an admin request.
@@ -56,11 +58,6 @@ pub(super) fn connect(url: &str, timeout: Duration) -> io::Result<TcpStream> {
         }
     }
     result
-}
-
-#[expect(clippy::disallowed_methods, reason = "processes use real time")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 fn fetch(method: &str, url: &str, timeout: Duration) -> io::Result<(u16, String)> {

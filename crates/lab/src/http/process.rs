@@ -8,6 +8,8 @@ use std::{
 use stockade_model::record::{Role, Usage};
 use stockade_net::proc;
 
+use super::child::now;
+
 /// Processor time over less than this is too coarse to report.
 const SECONDS_MIN: f64 = 0.5;
 
@@ -109,9 +111,4 @@ impl MemoryMeasure {
         // A member that has just ended has no memory.
         members.keys().filter_map(|id| bytes_of(*id)).reduce(|sum, bytes| sum + bytes)
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "processes use real time")]
-fn now() -> Instant {
-    Instant::now()
 }

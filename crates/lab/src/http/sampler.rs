@@ -76,7 +76,7 @@ pub(super) struct Observations {
 
 /// Why a load was cancelled.
 pub(super) enum StopReason {
-    /// A process ended.
+    /// A child process or the server of `command` ended.
     Ended(HttpError),
     /// The processes took too much memory.
     Memory(String),

@@ -9,14 +9,14 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
 use super::{
     HttpError,
-    child::{pause, quoted_log},
+    child::{now, pause, quoted_log},
     fetch::connect,
 };
 
@@ -214,9 +214,4 @@ pub(super) fn is_reachable(url: &str) -> bool {
     // A port in the range of clients may connect to itself.
     let is_other = |tcp: TcpStream| tcp.local_addr().ok() != tcp.peer_addr().ok();
     connect(url, CONNECT_TIMEOUT).is_ok_and(is_other)
-}
-
-#[expect(clippy::disallowed_methods, reason = "processes use real time")]
-fn now() -> Instant {
-    Instant::now()
 }

@@ -35,7 +35,7 @@ pub struct UrlTarget {
 pub enum CacheReset {
     /// A request to the target.
     Purge { method: String, path: String },
-    /// A shell command.
+    /// A shell command that has to end, with status 0.
     Command(String),
 }
 

@@ -238,9 +238,9 @@ fn open_loads_are_audited_without_a_claim() {
 #[test]
 fn worst_verdict_wins() {
     use Verdict::{Inconclusive, Invalid, Refuted, Supported};
-    assert_eq!(worst([Supported, Inconclusive, Supported].into_iter()), Inconclusive);
-    assert_eq!(worst([Refuted, Inconclusive].into_iter()), Refuted);
-    assert_eq!(worst([Refuted, Invalid].into_iter()), Refuted);
-    assert_eq!(worst([Inconclusive, Invalid].into_iter()), Invalid);
-    assert_eq!(worst([].into_iter()), Supported);
+    assert_eq!(Verdict::worst([Supported, Inconclusive, Supported].into_iter()), Inconclusive);
+    assert_eq!(Verdict::worst([Refuted, Inconclusive].into_iter()), Refuted);
+    assert_eq!(Verdict::worst([Refuted, Invalid].into_iter()), Refuted);
+    assert_eq!(Verdict::worst([Inconclusive, Invalid].into_iter()), Invalid);
+    assert_eq!(Verdict::worst([].into_iter()), Supported);
 }

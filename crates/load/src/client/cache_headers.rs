@@ -26,6 +26,13 @@ pub struct CacheReport {
     pub may_be_stale: bool,
 }
 
+impl CacheReport {
+    /// A report that tells fresh from stale.
+    fn of(outcome: Outcome) -> Self {
+        Self { outcome, may_be_stale: false }
+    }
+}
+
 impl<'a> CacheHeaders<'a> {
     /// Stores a header if it is one of these; returns whether it is. The last of several with the same name counts: the
     /// nearest cache has added it.
@@ -51,12 +58,11 @@ impl<'a> CacheHeaders<'a> {
     /// means that it is stale.
     #[must_use]
     pub fn report(&self) -> Option<CacheReport> {
-        let known = |outcome| CacheReport { outcome, may_be_stale: false };
         if let Some((outcome, has_ttl)) = self.cache_status.and_then(parse_cache_status) {
-            return Some(if has_ttl { known(outcome) } else { self.judged_by_age(outcome) });
+            return Some(if has_ttl { CacheReport::of(outcome) } else { self.judged_by_age(outcome) });
         }
         if let Some(outcome) = self.x_cache_status.and_then(parse_x_cache) {
-            return Some(known(outcome));
+            return Some(CacheReport::of(outcome));
         }
         if let Some(outcome) = self.x_cache.and_then(parse_x_cache) {
             return Some(self.judged_by_age(outcome));
@@ -66,14 +72,13 @@ impl<'a> CacheHeaders<'a> {
     }
 
     fn judged_by_age(&self, outcome: Outcome) -> CacheReport {
-        let known = |outcome| CacheReport { outcome, may_be_stale: false };
         if outcome != Outcome::Hit {
-            return known(outcome);
+            return CacheReport::of(outcome);
         }
         match self.age_s().zip(self.lifetime_s()) {
             // RFC 9111, 4.2: fresh as long as the lifetime exceeds the age.
-            Some((age, lifetime)) if age >= lifetime => known(Outcome::Stale),
-            Some(_) => known(Outcome::Hit),
+            Some((age, lifetime)) if age >= lifetime => CacheReport::of(Outcome::Stale),
+            Some(_) => CacheReport::of(Outcome::Hit),
             None => CacheReport { outcome, may_be_stale: true },
         }
     }

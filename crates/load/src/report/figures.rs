@@ -58,8 +58,8 @@ struct TallyFigures<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     outcomes: Option<Outcomes>,
     /// Hits that may be stale.
-    #[serde(skip_serializing_if = "is_zero")]
-    hits_of_unknown_freshness: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hits_of_unknown_freshness: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     hit_ratio: Option<f64>,
     failures: &'a BTreeMap<&'static str, u64>,
@@ -116,11 +116,6 @@ fn concurrency(tally: &Tally) -> Option<f64> {
     (elapsed > 0.0).then(|| tally.response_sum.saturating_sub(tally.send_lag_sum).as_secs_f64() / elapsed)
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
 impl<'a> TallyFigures<'a> {
     fn of(tally: &'a Tally) -> Self {
         let requests = tally.requests();
@@ -136,7 +131,7 @@ impl<'a> TallyFigures<'a> {
             status_codes: &tally.status_codes,
             outcomes: (tally.outcomes.requests() > 0).then_some(tally.outcomes),
             hit_ratio: tally.hit_ratio(),
-            hits_of_unknown_freshness: tally.hits_of_unknown_freshness,
+            hits_of_unknown_freshness: Some(tally.hits_of_unknown_freshness).filter(|hits| *hits > 0),
             failures: &tally.failures,
             retries: tally.retries,
             resent: tally.resent,

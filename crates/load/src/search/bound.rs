@@ -228,7 +228,7 @@ impl Bound {
         self.metric
     }
 
-    /// `it was 73ms`
+    /// The value in words: `it was 73ms`.
     pub(super) fn found(&self, value: Option<f64>) -> String {
         match (value, self.metric.unit()) {
             (None, _) => "there was nothing to measure".to_owned(),

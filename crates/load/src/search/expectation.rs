@@ -51,11 +51,3 @@ impl Bound {
         was_interrupted || is_short || (self.metric().is_timing() && run.is_generator_limited())
     }
 }
-
-/// The verdict on all of them: refuted before invalid, invalid before inconclusive.
-#[must_use]
-pub fn overall_verdict(expectations: &[Expectation]) -> Verdict {
-    let has = |verdict: &Verdict| expectations.iter().any(|expectation| expectation.verdict == *verdict);
-    let worst_first = [Verdict::Refuted, Verdict::Invalid, Verdict::Inconclusive];
-    worst_first.into_iter().find(has).unwrap_or(Verdict::Supported)
-}

@@ -34,7 +34,7 @@ pub enum PurgeTarget {
     All,
 }
 
-/// What a purge has matched.
+/// The number of entries that a purge matched, with a note where it is 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeResult {
     /// Removed or marked stale.

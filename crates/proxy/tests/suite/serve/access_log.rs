@@ -1,4 +1,4 @@
-//! What the access log says about requests that failed or were refused.
+//! Entries of the access log for requests that failed or were refused.
 
 use std::{fs, path::Path};
 
