@@ -38,8 +38,10 @@ pub struct Options {
 
 /// Receives the progress of a run.
 pub trait RunProgress {
-    /// The number of measurements of the run.
-    fn begin(&mut self, measurements: usize);
+    /// The number of checks or measurements that follow.
+    fn begin(&mut self, steps: usize);
+    /// The next setup that is started once, before any load.
+    fn checking(&mut self, test: &str, arm: &str);
     /// The next measurement.
     fn measuring(&mut self, test: &str, arm: &str, repeat: u32);
     /// The completed share of the measurement, from 0 to 1.
@@ -101,31 +103,14 @@ impl RunError {
 /// Runs an experiment and leaves its record in `directory`. A stopped or failed run keeps its finished
 /// measurements.
 pub fn run(
-    mut experiment: Experiment,
+    experiment: Experiment,
     options: &Options,
     directory: &Path,
     stop: &CancellationToken,
     progress: &mut dyn RunProgress,
 ) -> Result<(Record, Results), RunError> {
-    if (options.scale - 1.0).abs() > f64::EPSILON {
-        if experiment.scaled.is_empty() {
-            return Err(RunError::NothingToScale);
-        }
-        experiment.scale(options.scale)?;
-    }
-    let clock = clock(&experiment.cells)?;
+    let CheckedExperiment { experiment, environment, clock } = check(experiment, options, stop, progress)?;
     let record = head(&experiment, options, clock);
-    let runtime = EngineRuntime::new(clock).map_err(TargetError::from)?;
-    let folder = experiment.folder().to_owned();
-    let environment = Environment::new(runtime, options.program.clone(), folder, record.host.memory_mib);
-    for cell in experiment.cells.iter().take_while(|_| !stop.is_cancelled()) {
-        cell.target.check(&environment).map_err(|error| refused(&experiment, cell, error))?;
-    }
-    for (service, documents) in &experiment.services {
-        let documents = documents.as_ref().map(|file| documents::read_jsonl(&experiment.folder().join(file)));
-        let documents = documents.transpose()?;
-        environment.start_service(*service, documents.as_deref()).map_err(TargetError::from)?;
-    }
     let recorder = Recorder::create(directory)?;
     let results = Results::watching(experiment.windows());
     let directory = directory.to_owned();
@@ -137,6 +122,45 @@ pub fn run(
     measured?;
     finished?;
     Ok((run.record, run.results))
+}
+
+/// An experiment of which every setup works. Its servers run until it is dropped.
+pub struct CheckedExperiment {
+    /// Scaled.
+    pub experiment: Experiment,
+    pub environment: Environment,
+    pub clock: ClockKind,
+}
+
+/// Scales an experiment, starts each of its setups once and stops it again, and starts the servers of the run. No load
+/// is sent.
+pub fn check(
+    mut experiment: Experiment,
+    options: &Options,
+    stop: &CancellationToken,
+    progress: &mut dyn RunProgress,
+) -> Result<CheckedExperiment, RunError> {
+    if (options.scale - 1.0).abs() > f64::EPSILON {
+        if experiment.scaled.is_empty() {
+            return Err(RunError::NothingToScale);
+        }
+        experiment.scale(options.scale)?;
+    }
+    let clock = clock(&experiment.cells)?;
+    let runtime = EngineRuntime::new(clock).map_err(TargetError::from)?;
+    let folder = experiment.folder().to_owned();
+    let environment = Environment::new(runtime, options.program.clone(), folder, host::host().memory_mib);
+    progress.begin(experiment.cells.len());
+    for cell in experiment.cells.iter().take_while(|_| !stop.is_cancelled()) {
+        progress.checking(&cell.test, &cell.arm);
+        cell.target.check(&environment).map_err(|error| refused(&experiment, cell, error))?;
+    }
+    for (service, documents) in &experiment.services {
+        let documents = documents.as_ref().map(|file| documents::read_jsonl(&experiment.folder().join(file)));
+        let documents = documents.transpose()?;
+        environment.start_service(*service, documents.as_deref()).map_err(TargetError::from)?;
+    }
+    Ok(CheckedExperiment { experiment, environment, clock })
 }
 
 /// The error of a test, with its place in the file if one setting is too large.

@@ -48,6 +48,12 @@ pub trait Target: Any + fmt::Debug + Send + Sync {
         context: MeasureContext<'_>,
     ) -> Result<Option<Measurement>, TargetError>;
 
+    /// The most bytes that its cache and its requests in flight may take; `None`: unknown.
+    fn memory_bytes_max(&self, environment: &Environment) -> Option<u64> {
+        let _ = environment;
+        None
+    }
+
     /// Multiplies one dimension by a factor; a target without that dimension stays as it is.
     fn scale(&mut self, dimension: Scaled, factor: f64) -> Result<(), TrafficLimitError> {
         let _ = (dimension, factor);

@@ -31,6 +31,10 @@ const EXIT_CODES: &str = "Exit codes: 0 done and every hypothesis supported; 1 f
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Write an experiment file to start from
+    Init(InitArgs),
+    /// Check an experiment: its file, its servers, its memory and time
+    Check(ExperimentArgs),
     /// Run an experiment and judge its hypotheses
     Run(RunArgs),
     /// Run the published stampede test: N workers, cold cache, every strategy
@@ -67,15 +71,16 @@ pub fn unavailable(words: &[String]) -> crate::exit::CommandError {
     })
 }
 
+/// The experiment, and the part of it that is meant.
 #[derive(Debug, Args)]
-pub struct RunArgs {
+pub struct ExperimentArgs {
     /// File of the experiment
     #[arg(value_name = "EXPERIMENT.toml")]
-    pub experiment: PathBuf,
-    /// Run only this test and the tests below it; may be repeated
+    pub file: PathBuf,
+    /// Only this test and the tests below it; may be repeated
     #[arg(long, value_name = "NAME")]
     pub test: Vec<String>,
-    /// Run only these arms
+    /// Only these arms
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub arms: Vec<String>,
     /// Multiply the settings that the file lists as `scaled`
@@ -84,6 +89,12 @@ pub struct RunArgs {
     /// Measure every arm N times [default: `repeat` of the file]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub experiment: ExperimentArgs,
     /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -93,6 +104,23 @@ pub struct RunArgs {
     /// Format of the report on standard output
     #[arg(long, value_parser = formats(), default_value = "text")]
     pub format: String,
+}
+
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// File to write; its JSON schema is written beside it
+    #[arg(value_name = "EXPERIMENT.toml", default_value = "experiment.toml")]
+    pub file: PathBuf,
+    /// The cache that is tested: in this process, at a URL, or `stockade proxy`
+    #[arg(long, value_enum, default_value_t = TargetName::Engine)]
+    pub target: TargetName,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TargetName {
+    Engine,
+    Url,
+    Proxy,
 }
 
 #[derive(Debug, Args)]

@@ -7,10 +7,12 @@
 
 #[cfg(feature = "http")]
 mod app;
+mod check;
 #[cfg(feature = "http")]
 mod child;
 mod cli;
 mod exit;
+mod init;
 #[cfg(feature = "http")]
 mod input;
 #[cfg(feature = "http")]
@@ -35,6 +37,8 @@ fn main() -> ExitCode {
         Err(error) => return exit::usage(&error),
     };
     let exit = match cli.command {
+        Command::Init(args) => init::init(&args),
+        Command::Check(args) => check::check(args),
         Command::Run(args) => run::run(args),
         Command::Stampede(args) => stampede::stampede(args),
         Command::Report(args) => report::report(&args),

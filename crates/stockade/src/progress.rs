@@ -14,16 +14,16 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// A bar over so many measurements.
-    pub fn new(measurements: usize) -> Self {
-        let bar = ProgressBar::new(measurements as u64);
+    /// A bar over so many steps.
+    pub fn new(steps: usize) -> Self {
+        let bar = ProgressBar::new(steps as u64);
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {wide_msg}");
         bar.set_style(style.expect("the template is valid"));
         bar.enable_steady_tick(Duration::from_millis(100));
         Self { bar, label: String::new() }
     }
 
-    /// Completes a measurement and shows the next.
+    /// Completes a step and shows the next.
     pub fn next(&mut self, label: String) {
         if !self.label.is_empty() {
             self.bar.inc(1);
@@ -32,7 +32,7 @@ impl Bar {
         self.label = label;
     }
 
-    /// Shows the done share of the current measurement, of 1.
+    /// Shows the done share of the current step, of 1.
     pub fn advance(&self, share: f64) {
         self.bar.set_message(format!("{}, {:.0} %", self.label, share * 100.0));
     }
@@ -44,13 +44,19 @@ impl Drop for Bar {
     }
 }
 
-/// The bar of a run, once the number of measurements is known.
+/// The bar of a run, once the number of its steps is known.
 #[derive(Default)]
 pub struct RunBar(Option<Bar>);
 
 impl RunProgress for RunBar {
-    fn begin(&mut self, measurements: usize) {
-        self.0 = Some(Bar::new(measurements));
+    fn begin(&mut self, steps: usize) {
+        self.0 = Some(Bar::new(steps));
+    }
+
+    fn checking(&mut self, test: &str, arm: &str) {
+        if let Some(bar) = &mut self.0 {
+            bar.next(format!("check of {test} {arm}"));
+        }
     }
 
     fn measuring(&mut self, test: &str, arm: &str, repeat: u32) {

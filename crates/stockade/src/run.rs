@@ -15,36 +15,44 @@ use stockade_lab::{
 use stockade_model::seed::Seed;
 
 use crate::{
-    cli::RunArgs,
+    cli::{ExperimentArgs, RunArgs},
     exit::{CommandError, Exit},
     progress::{RunBar, stop_on_signals},
 };
 
 /// Runs it. The record's place goes to standard error, the report to standard output.
 pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
-    let mut experiment = Experiment::load(&args.experiment)?;
-    if !args.test.is_empty() {
-        experiment = experiment.only(&args.test)?;
-    }
-    if !args.arms.is_empty() {
-        experiment = experiment.only_arms(&args.arms)?;
-    }
-    let directory = args.out.unwrap_or_else(|| default_directory(&args.experiment));
-    let program =
-        env::current_exe().map_err(|error| CommandError::Usage(format!("where is this program? {error}")))?;
-    let options = Options { scale: args.scale, repeats: args.repeat, seed: Seed(args.seed), program };
+    let RunArgs { experiment: chosen, seed, out, format } = args;
+    let directory = out.unwrap_or_else(|| default_directory(&chosen.file));
+    let (experiment, options) = chosen.open(Seed(seed))?;
     let stop = stop_on_signals();
     let mut bar = RunBar::default();
     let (record, results) = run::run(experiment, &options, &directory, &stop, &mut bar)?;
     drop(bar);
     let place = directory.display().to_string();
-    let report = match args.format.as_str() {
+    let report = match format.as_str() {
         "json" => json::report(&record, &results, Some(&place)),
         name => find_format(name).render(&record, &results),
     };
     print(&report)?;
     eprintln!("\n{}; record, report.md and report.html in {place}", verdict(&record));
     Ok(Exit::of(&record))
+}
+
+impl ExperimentArgs {
+    /// The chosen part of the experiment.
+    pub fn open(self, seed: Seed) -> Result<(Experiment, Options), CommandError> {
+        let mut experiment = Experiment::load(&self.file)?;
+        if !self.test.is_empty() {
+            experiment = experiment.only(&self.test)?;
+        }
+        if !self.arms.is_empty() {
+            experiment = experiment.only_arms(&self.arms)?;
+        }
+        let program = env::current_exe()
+            .map_err(|error| CommandError::Usage(format!("where is this program? {error}")))?;
+        Ok((experiment, Options { scale: self.scale, repeats: self.repeat, seed, program }))
+    }
 }
 
 /// Standard output carries the report and nothing else.

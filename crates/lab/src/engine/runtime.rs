@@ -23,6 +23,7 @@ use super::{
     documents::{DocumentCountError, Popularity},
     open::OpenLoad,
     shared_tier::TierSettings,
+    tested_cache::TestedCache,
 };
 use crate::target::{Measurement, Second};
 
@@ -251,8 +252,7 @@ impl DocumentSet {
     pub fn check_open(&self, open: &OpenLoad, memory_mib: u64) -> Result<(), EngineError> {
         Popularity::count(open.traffic.keys, self.ids.len())?;
         open.target.check()?;
-        let requests = usize::try_from(open.traffic.schedule.requests()).unwrap_or(usize::MAX);
-        let in_flight = open.traffic.max_in_flight.min(requests);
+        let in_flight = open.in_flight_max();
         memory_excess(in_flight, REQUEST_BYTES, memory_mib).map_or(
             Ok(()),
             |MemoryExcess { needed_mib, most }| {
@@ -272,6 +272,30 @@ impl DocumentSet {
                 Err(EngineError::TooManyWorkers { workers, needed_mib, memory_mib, most })
             },
         )
+    }
+}
+
+impl Burst {
+    /// The memory of its workers, all of them at once.
+    pub(super) fn memory_bytes_max(&self) -> u64 {
+        (self.workers as u64).saturating_mul(WORKER_BYTES)
+    }
+}
+
+impl OpenLoad {
+    fn in_flight_max(&self) -> usize {
+        let requests = usize::try_from(self.traffic.schedule.requests()).unwrap_or(usize::MAX);
+        self.traffic.max_in_flight.min(requests)
+    }
+
+    /// The memory of its requests, as many at once as are allowed, and of a cache with a limit in bytes.
+    pub(super) fn memory_bytes_max(&self) -> u64 {
+        let limit = match &self.target {
+            TestedCache::Cache(strategy) => strategy.limit.as_ref().and_then(|limit| limit.bytes),
+            TestedCache::NodeJsTest(_) => None,
+        };
+        let requests = (self.in_flight_max() as u64).saturating_mul(REQUEST_BYTES);
+        requests.saturating_add(limit.unwrap_or_default() as u64)
     }
 }
 

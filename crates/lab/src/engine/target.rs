@@ -33,6 +33,10 @@ impl Target for EngineTarget<Burst> {
         Ok(environment.runtime.burst(&self.load, &documents, seed, cancel, sink)?)
     }
 
+    fn memory_bytes_max(&self, _: &Environment) -> Option<u64> {
+        Some(self.load.memory_bytes_max())
+    }
+
     fn scale(&mut self, dimension: Scaled, factor: f64) -> Result<(), TrafficLimitError> {
         if dimension == Scaled::LoadBurst {
             #[expect(
@@ -66,6 +70,10 @@ impl Target for EngineTarget<OpenLoad> {
         let documents = environment.documents(&self.source)?;
         let tier = self.load.shared.as_ref().map(|tier| environment.tier(tier)).transpose()?;
         Ok(environment.runtime.open(&self.load, &documents, tier.as_ref(), seed, cancel, sink)?)
+    }
+
+    fn memory_bytes_max(&self, _: &Environment) -> Option<u64> {
+        Some(self.load.memory_bytes_max())
     }
 
     fn scale(&mut self, dimension: Scaled, factor: f64) -> Result<(), TrafficLimitError> {

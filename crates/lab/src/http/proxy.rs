@@ -48,6 +48,10 @@ impl Target for ProxyTarget {
             .measure(environment, context, seed, |origin, folder| self.start(environment, origin, folder))?)
     }
 
+    fn memory_bytes_max(&self, environment: &Environment) -> Option<u64> {
+        self.estimated_cache_bytes(environment).or_else(|| self.limit_bytes())
+    }
+
     fn scale(&mut self, dimension: Scaled, factor: f64) -> Result<(), TrafficLimitError> {
         match dimension {
             Scaled::LoadBurst => {}
@@ -89,19 +93,29 @@ impl ProxyTarget {
         }
     }
 
+    fn limit(&self) -> Option<&Value> {
+        self.settings.get("cache")?.get("limit")
+    }
+
+    fn limit_entries(&self) -> Option<u64> {
+        self.limit()?.get("entries")?.as_u64()
+    }
+
+    /// The limit of the cache in bytes; `None`: only its entries are limited.
+    fn limit_bytes(&self) -> Option<u64> {
+        let written = self.limit().and_then(|limit| parse_size(limit.get("bytes")?.as_str()?).ok());
+        written.or_else(|| self.limit_entries().is_none().then_some(LIMIT_BYTES))
+    }
+
     /// The bytes of the cache if each request has a unique URL; `None`: unknown.
     fn estimated_cache_bytes(&self, environment: &Environment) -> Option<u64> {
         if !self.load.traffic.cache_bust {
             return None;
         }
-        let limit = self.settings.get("cache").and_then(|cache| cache.get("limit"));
-        let entries_max = limit.and_then(|limit| limit.get("entries")?.as_u64());
-        let bytes_max = limit.and_then(|limit| parse_size(limit.get("bytes")?.as_str()?).ok());
         let recipe = self.load.origin.as_ref()?.text(&environment.folder).ok()?;
         let body = cache_memory::body_bytes(&serde_json::from_str(&recipe).ok()?)?;
         let requests = self.load.traffic.requests()?;
-        let bytes = requests.min(entries_max.unwrap_or(u64::MAX)).saturating_mul(body);
-        let default_max = if entries_max.is_some() { u64::MAX } else { LIMIT_BYTES };
-        Some(bytes.min(bytes_max.unwrap_or(default_max)))
+        let bytes = requests.min(self.limit_entries().unwrap_or(u64::MAX)).saturating_mul(body);
+        Some(bytes.min(self.limit_bytes().unwrap_or(u64::MAX)))
     }
 }

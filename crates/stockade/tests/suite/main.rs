@@ -18,6 +18,7 @@ mod secrets;
 mod setups;
 mod shared;
 mod stampede;
+mod starting;
 mod support;
 mod tidy;
 mod windows;

@@ -1,0 +1,80 @@
+//! `stockade check`: what a run would take, after each of its setups was started once.
+
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
+
+use indicatif::FormattedDuration;
+use stockade_lab::{
+    engine::CancellationToken,
+    run::{self, CheckedExperiment},
+    spec::{Cell, Experiment},
+};
+use stockade_model::{record::ClockKind, seed::Seed, units::format_count};
+
+use crate::{
+    cli::ExperimentArgs,
+    exit::{CommandError, Exit},
+    progress::RunBar,
+    run::print,
+};
+
+/// Checks it without a load. The first fault ends the check, as it would end the run.
+pub fn check(args: ExperimentArgs) -> Result<Exit, CommandError> {
+    let (experiment, options) = args.open(Seed(0))?;
+    let repeats = options.repeats.unwrap_or(experiment.repeats);
+    let mut bar = RunBar::default();
+    let checked = run::check(experiment, &options, &CancellationToken::new(), &mut bar)?;
+    drop(bar);
+    print(&text(&checked, repeats))?;
+    Ok(Exit::Done)
+}
+
+/// Tests and arms, time, memory and hypotheses.
+fn text(checked: &CheckedExperiment, repeats: u32) -> String {
+    let CheckedExperiment { experiment, environment, clock } = checked;
+    let mut text = format!("{}\n\n", experiment.title);
+    let tests = by_test(experiment);
+    let width = tests.iter().map(|(test, _)| test.chars().count() + 2).max().unwrap_or_default();
+    for (test, cells) in &tests {
+        let arms: Vec<_> = cells.iter().map(|cell| cell.arm.as_str()).collect();
+        let load = cells[0].target.facts().duration.map_or("burst".to_owned(), clock_time);
+        let _ = writeln!(text, "{test:width$}{load}  {}", arms.join(", "));
+    }
+    let measurements = experiment.cells.len() as u64 * u64::from(repeats);
+    let load: Duration = experiment.cells.iter().filter_map(|cell| cell.target.facts().duration).sum();
+    let time = clock_time(load.saturating_mul(repeats));
+    let time = match clock {
+        _ if load.is_zero() => "bursts, each as long as its requests take".to_owned(),
+        ClockKind::Virtual => format!("{time} of simulated time, which is computed faster"),
+        ClockKind::Live => format!("{time} of load, and the starts of its servers"),
+    };
+    let _ = writeln!(text, "\nmeasurements  {}: {time}", format_count(measurements));
+    let bytes =
+        |cell: &Cell| cell.target.memory_bytes_max(environment).map(|bytes| (bytes, cell.arm.clone()));
+    if let Some((bytes, arm)) = experiment.cells.iter().filter_map(bytes).max() {
+        let machine = match environment.memory_mib {
+            0 => String::new(),
+            mib => format!(" of this machine's {} MiB", format_count(mib)),
+        };
+        let mib = format_count(bytes.div_ceil(1 << 20));
+        let _ =
+            writeln!(text, "memory        {mib} MiB{machine} at most, for the cache and requests of `{arm}`");
+    }
+    let comparisons: usize = experiment.claims.iter().map(|claim| claim.expect.len()).sum();
+    let _ = writeln!(text, "hypotheses    {}, with {comparisons} comparisons", experiment.claims.len());
+    let _ = writeln!(text, "setups        all {} work", experiment.cells.len());
+    text
+}
+
+/// In the order of the file.
+fn by_test(experiment: &Experiment) -> Vec<(&str, Vec<&Cell>)> {
+    let mut tests: BTreeMap<&str, Vec<&Cell>> = BTreeMap::new();
+    for cell in &experiment.cells {
+        tests.entry(&cell.test).or_default().push(cell);
+    }
+    experiment.tests.iter().filter_map(|test| tests.remove_entry(test.as_str())).collect()
+}
+
+/// Hours, minutes and seconds.
+fn clock_time(duration: Duration) -> String {
+    FormattedDuration(duration).to_string()
+}

@@ -1,0 +1,52 @@
+//! `stockade init`: an experiment file to start from.
+
+use std::{
+    fs::{self, File},
+    io::{self, ErrorKind, Write},
+    path::Path,
+};
+
+use crate::{
+    cli::{InitArgs, TargetName},
+    exit::{CommandError, Exit},
+};
+
+const SCHEMA: &str = include_str!("../experiment.schema.json");
+const SCHEMA_FILE: &str = "experiment.schema.json";
+
+/// Writes the file, and the schema for editors beside it. Existing files stay.
+pub fn init(args: &InitArgs) -> Result<Exit, CommandError> {
+    let text = match args.target {
+        TargetName::Engine => include_str!("init/engine.toml"),
+        TargetName::Url => include_str!("init/url.toml"),
+        TargetName::Proxy => include_str!("init/proxy.toml"),
+    };
+    let file = &args.file;
+    let shown = file.display();
+    let refused = |error: io::Error| match error.kind() {
+        ErrorKind::AlreadyExists => CommandError::Usage(format!("{shown} exists: name another file")),
+        _ => CommandError::Usage(format!("cannot write {shown}: {error}")),
+    };
+    write_new(file, &text.replace("FILE`", &format!("{shown}`"))).map_err(refused)?;
+    let schema = file.with_file_name(SCHEMA_FILE);
+    match write_new(&schema, SCHEMA) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            if fs::read(&schema).is_ok_and(|old| old != SCHEMA.as_bytes()) {
+                eprintln!(
+                    "{} is of another version: remove it, and `stockade init` writes it anew",
+                    schema.display()
+                );
+            }
+        }
+        written => written
+            .map_err(|error| CommandError::Usage(format!("cannot write {}: {error}", schema.display())))?,
+    }
+    eprintln!(
+        "wrote {shown}, and {SCHEMA_FILE} for editors\n\n  stockade check {shown}\n  stockade run {shown}"
+    );
+    Ok(Exit::Done)
+}
+
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    File::create_new(path)?.write_all(text.as_bytes())
+}
