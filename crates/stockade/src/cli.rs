@@ -1,5 +1,6 @@
 //! The arguments of every command.
 
+mod help;
 #[cfg(feature = "http")]
 mod http;
 #[cfg(feature = "http")]
@@ -7,12 +8,17 @@ mod load;
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{
+    Args, Parser, Subcommand, ValueEnum,
+    builder::{PossibleValue, TypedValueParser},
+};
 use stockade_cache::{PRESETS, Preset, Strategy};
 use stockade_lab::{engine::DocumentCount, report::FORMATS};
 use stockade_model::{latency::Latency, units::parse_duration};
 use stockade_source::SOURCES;
 
+pub use help::CompletionsArgs;
+use help::KnownValues;
 #[cfg(feature = "http")]
 pub use http::{AppArgs, OriginArgs, ParentArgs, ProxyArgs};
 #[cfg(feature = "http")]
@@ -50,6 +56,8 @@ pub enum Command {
     Load(Box<LoadArgs>),
     /// Print a record in another format
     Report(ReportArgs),
+    /// Print a script that completes commands, flags and values in a shell
+    Completions(CompletionsArgs),
     /// Serve documents through a cache: a child process of `run`
     #[cfg(feature = "http")]
     #[command(hide = true)]
@@ -130,7 +138,7 @@ pub struct StampedeArgs {
     #[arg(default_values = ["10", "100", "1000", "10000"], value_parser = positive_count)]
     pub workers: Vec<usize>,
     /// Strategies to compare [default: those of the published test]
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = preset)]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = preset(), hide_possible_values = true)]
     pub strategy: Vec<NamedStrategy>,
     /// Number of documents: `fixed:K`, or `scaled` with the workers as published
     #[arg(long, value_name = "fixed:K|scaled", default_value = "scaled")]
@@ -193,12 +201,16 @@ pub struct ReportArgs {
     pub format: String,
 }
 
-fn formats() -> impl clap::builder::TypedValueParser<Value = String> {
+fn formats() -> impl TypedValueParser<Value = String> {
     clap::builder::PossibleValuesParser::new(FORMATS.iter().map(|format| format.name))
 }
 
-fn preset(name: &str) -> Result<NamedStrategy, stockade_cache::UnknownPreset> {
-    Strategy::preset(name).map(|strategy| NamedStrategy { name: name.to_owned(), strategy })
+fn preset() -> impl TypedValueParser<Value = NamedStrategy> {
+    let named =
+        |name: &str| Strategy::preset(name).map(|strategy| NamedStrategy { name: name.to_owned(), strategy });
+    KnownValues::new(named, || {
+        PRESETS.iter().map(|preset| PossibleValue::new(preset.name).help(preset.summary)).collect()
+    })
 }
 
 fn positive_count(text: &str) -> Result<usize, String> {

@@ -11,6 +11,7 @@ mod check;
 #[cfg(feature = "http")]
 mod child;
 mod cli;
+mod completions;
 mod exit;
 mod init;
 #[cfg(feature = "http")]
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Stampede(args) => stampede::stampede(args),
         Command::Report(args) => report::report(&args),
+        Command::Completions(args) => completions::completions(&args),
         #[cfg(feature = "http")]
         Command::Origin(args) => origin::origin(args),
         #[cfg(feature = "http")]

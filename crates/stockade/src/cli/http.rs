@@ -94,7 +94,7 @@ pub struct ProxyArgs {
     #[arg(long)]
     pub check: bool,
     /// Strategy of the cache, one of those below [default: breaker]
-    #[arg(long, value_name = "NAME", value_parser = preset)]
+    #[arg(long, value_name = "NAME", value_parser = preset(), hide_possible_values = true)]
     pub strategy: Option<NamedStrategy>,
     /// Maximum number of cached responses [default: as many as fit]
     #[arg(long, value_name = "N")]

@@ -2,7 +2,10 @@
 
 use std::{num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration};
 
-use clap::Args;
+use clap::{
+    Args,
+    builder::{PossibleValue, TypedValueParser},
+};
 use http::{HeaderName, HeaderValue, Method};
 use stockade_load::{
     Sha256Digest,
@@ -14,7 +17,7 @@ use stockade_load::{
 };
 use stockade_model::{latency::Latency, units::parse_duration};
 
-use super::list;
+use super::{KnownValues, list};
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Clone, Debug, Args)]
@@ -38,7 +41,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE.toml", help_heading = "When", group = "when")]
     pub schedule: Option<PathBuf>,
     /// Spacing of the requests of a rate: `constant` or `poisson` [default: constant]
-    #[arg(long, value_name = "HOW", help_heading = "When", value_parser = arrivals)]
+    #[arg(long, value_name = "HOW", help_heading = "When", value_parser = arrivals(), hide_possible_values = true)]
     pub arrivals: Option<ArrivalProcess>,
     /// Pause of each connection between an answer and the next request: `50ms`, `10ms..1s`
     #[arg(long, value_name = "D", help_heading = "When")]
@@ -180,18 +183,18 @@ fn after_help() -> String {
     )
 }
 
-fn format() -> impl clap::builder::TypedValueParser<Value = &'static ReportFormat> {
-    use clap::builder::TypedValueParser;
+fn format() -> impl TypedValueParser<Value = &'static ReportFormat> {
     clap::builder::PossibleValuesParser::new(FORMATS.iter().map(|format| format.name))
         .map(|name| stockade_load::report::find_format(&name).expect("one of them"))
 }
 
-fn arrivals(text: &str) -> Result<ArrivalProcess, String> {
-    match text {
+fn arrivals() -> impl TypedValueParser<Value = ArrivalProcess> {
+    let process = |text: &str| match text {
         "constant" => Ok(ArrivalProcess::Constant),
         "poisson" => Ok(ArrivalProcess::Poisson),
         _ => Err("write constant or poisson".to_owned()),
-    }
+    };
+    KnownValues::new(process, || ["constant", "poisson"].map(PossibleValue::new).into())
 }
 
 fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
