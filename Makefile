@@ -1,6 +1,6 @@
 # Commands are cargo's. The scripts install the packages that the tests need.
 
-.PHONY: test check fuzz book deny api instructions deps fmt
+.PHONY: test check fuzz book man deny api instructions deps fmt
 
 CARGO ?= cargo
 REPOSITORY ?= $(patsubst %.git,%,$(shell git config --get remote.origin.url))
@@ -36,6 +36,14 @@ book:
 	mdbook build
 	find target/book -name '*.html' -exec sed -E -i \
 		's#href="(\.\./)+(bench|crates|decisions|deploy|experiments|[A-Z]+\.html)#href="$(REPOSITORY)/blob/main/\2#g; s#(blob/main/[^"]*)\.html#\1.md#g' {} +
+
+# Writes the manual pages of the program and of its commands into target/man. Read one: `man -l target/man/stockade-load.1`.
+STOCKADE = $(CARGO) run --quiet --package stockade --locked --
+man:
+	mkdir -p target/man
+	$(STOCKADE) man >target/man/stockade.1
+	set -e; for command in $$(sed -n 's/^stockade\\-\(.*\)(1)$$/\1/p' target/man/stockade.1); do \
+		$(STOCKADE) man "$$command" >"target/man/stockade-$$command.1"; done
 
 # The checks of cargo-deny, advisories included. `make check` tests bans, licences and sources without it.
 deny:

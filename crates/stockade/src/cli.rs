@@ -17,8 +17,8 @@ use stockade_lab::{engine::DocumentCount, report::FORMATS};
 use stockade_model::{latency::Latency, units::parse_duration};
 use stockade_source::SOURCES;
 
-pub use help::CompletionsArgs;
 use help::KnownValues;
+pub use help::{CompletionsArgs, ManArgs};
 #[cfg(feature = "http")]
 pub use http::{AppArgs, OriginArgs, ParentArgs, ProxyArgs};
 #[cfg(feature = "http")]
@@ -26,14 +26,35 @@ pub use load::{LoadArgs, Out};
 
 /// Load testing of caching strategies, and the cache that survives it.
 #[derive(Debug, Parser)]
-#[command(version, about, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(version, about, max_term_width = 100, after_help = exit_codes_line(&EXIT_CODES))]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done and every hypothesis supported; 1 failed; 2 bad usage or file; \
-                          98 invalid, interrupted or inconclusive; 99 a hypothesis refuted.";
+/// Exit codes and their meanings, of every command that has none of its own.
+const EXIT_CODES: [(u8, &str); 5] = [
+    (0, "done and every hypothesis supported"),
+    (1, "failed"),
+    (2, "bad usage or file"),
+    (98, "invalid, interrupted or inconclusive"),
+    (99, "a hypothesis refuted"),
+];
+
+/// The exit codes of a command, or of the program.
+pub fn exit_codes(command: Option<&str>) -> &'static [(u8, &'static str)] {
+    match command {
+        #[cfg(feature = "http")]
+        Some("load") => &load::EXIT_CODES,
+        _ => &EXIT_CODES,
+    }
+}
+
+/// The exit codes, for the end of the help.
+fn exit_codes_line(codes: &[(u8, &str)]) -> String {
+    let codes: Vec<_> = codes.iter().map(|(code, meaning)| format!("{code} {meaning}")).collect();
+    format!("Exit codes: {}.", codes.join("; "))
+}
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -58,6 +79,8 @@ pub enum Command {
     Report(ReportArgs),
     /// Print a script that completes commands, flags and values in a shell
     Completions(CompletionsArgs),
+    /// Print the manual page of the program or of a command
+    Man(ManArgs),
     /// Serve documents through a cache: a child process of `run`
     #[cfg(feature = "http")]
     #[command(hide = true)]

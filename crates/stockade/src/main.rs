@@ -18,6 +18,7 @@ mod init;
 mod input;
 #[cfg(feature = "http")]
 mod load;
+mod man;
 #[cfg(feature = "http")]
 mod origin;
 mod progress;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         Command::Stampede(args) => stampede::stampede(args),
         Command::Report(args) => report::report(&args),
         Command::Completions(args) => completions::completions(&args),
+        Command::Man(args) => man::man(&args),
         #[cfg(feature = "http")]
         Command::Origin(args) => origin::origin(args),
         #[cfg(feature = "http")]

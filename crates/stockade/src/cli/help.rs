@@ -3,10 +3,13 @@
 use std::ffi::OsStr;
 
 use clap::{
-    Arg, Args, Command, Error,
+    Arg, Args, Command, CommandFactory, Error,
     builder::{PossibleValue, TypedValueParser},
 };
 use clap_complete::Shell;
+use stockade_model::nearest::remedy;
+
+use super::Cli;
 
 #[derive(Debug, Args)]
 #[command(after_help = PLACES)]
@@ -20,6 +23,35 @@ const PLACES: &str = "Where to put the script:
   bash  stockade completions bash > ~/.local/share/bash-completion/completions/stockade
   zsh   stockade completions zsh > ~/.zfunc/_stockade; in ~/.zshrc before compinit: fpath+=~/.zfunc
   fish  stockade completions fish > ~/.config/fish/completions/stockade.fish";
+
+#[derive(Debug, Args)]
+#[command(after_help = READING)]
+pub struct ManArgs {
+    /// Command that the page describes [default: the program]
+    #[arg(value_name = "COMMAND", value_parser = command_name(), hide_possible_values = true)]
+    pub command: Option<String>,
+}
+
+const READING: &str = "To read a page:
+  stockade man load | man -l -";
+
+fn command_name() -> impl TypedValueParser<Value = String> {
+    let known = |name: &str| {
+        let commands = command_names();
+        if commands.iter().any(|command| command == name) {
+            return Ok(name.to_owned());
+        }
+        Err(format!("unknown command `{name}`: {}", remedy(name, commands.iter().map(String::as_str))))
+    };
+    KnownValues::new(known, || command_names().into_iter().map(PossibleValue::new).collect())
+}
+
+/// The commands that the help lists.
+fn command_names() -> Vec<String> {
+    let program = Cli::command();
+    let shown = program.get_subcommands().filter(|command| !command.is_hide_set());
+    shown.map(|command| command.get_name().to_owned()).collect()
+}
 
 /// A parser with a message of its own for unknown values, and the values that shells complete.
 #[derive(Clone)]

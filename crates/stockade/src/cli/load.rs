@@ -17,7 +17,7 @@ use stockade_load::{
 };
 use stockade_model::{latency::Latency, units::parse_duration};
 
-use super::{KnownValues, list};
+use super::{KnownValues, exit_codes_line, list};
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Clone, Debug, Args)]
@@ -175,12 +175,17 @@ pub struct Out {
     pub is_csv: bool,
 }
 
+pub const EXIT_CODES: [(u8, &str); 5] = [
+    (0, "done, and every --expect supported"),
+    (1, "every request failed"),
+    (2, "bad usage or file"),
+    (98, "the generator was the bottleneck, or the load was interrupted"),
+    (99, "an --expect refuted"),
+];
+
 fn after_help() -> String {
     let formats = list(FORMATS.iter().map(|format| (format.name, format.description)));
-    format!(
-        "Formats:\n{formats}\nExit codes: 0 done, and every --expect supported; 1 every request failed; 98 the generator was the \
-         bottleneck, or the load was interrupted; 99 an --expect refuted. See docs/reference/load.md."
-    )
+    format!("Formats:\n{formats}See docs/reference/load.md.\n\n{}", exit_codes_line(&EXIT_CODES))
 }
 
 fn format() -> impl TypedValueParser<Value = &'static ReportFormat> {

@@ -6,6 +6,7 @@ mod docs;
 mod experiments;
 mod http;
 mod load;
+mod man;
 mod mongodb;
 mod open;
 mod origin;

@@ -190,7 +190,7 @@ fn help(arguments: &[&str]) -> String {
 }
 
 /// The commands that the help lists.
-fn commands() -> Vec<String> {
+pub fn commands() -> Vec<String> {
     let help = help(&["--help"]);
     let (_, list) = help.split_once("Commands:\n").expect("a list of commands");
     let lines = list.lines().take_while(|line| line.starts_with("  "));
