@@ -1,5 +1,7 @@
 //! A record on disk: a directory with `record.json` and `intervals.jsonl`.
 
+mod latest;
+
 use std::{
     borrow::Cow,
     collections::BTreeSet,
@@ -15,6 +17,8 @@ use crate::{
     reference,
 };
 
+pub use latest::find_latest;
+
 /// A record could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
@@ -27,6 +31,9 @@ pub enum StorageError {
     Taken { path: PathBuf },
     #[error("{}: {error}; name the directory of one run, such as runs/stampede/2026-01-31T10-00-00Z", path.display())]
     NoRecord { path: PathBuf, error: io::Error },
+    /// A directory has no records.
+    #[error("{}: no record.json in it, or in the two levels of directories below it; name the directory of one run, such as runs/stampede/2026-01-31T10-00-00Z", path.display())]
+    NoRecords { path: PathBuf },
     /// A file is not valid.
     #[error("{}: not a Stockade record: {reason}", path.display())]
     Broken { path: PathBuf, reason: String },

@@ -217,7 +217,8 @@ pub enum StampedeFormat {
 
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// Directory of the record
+    /// Directory of a record; or of several, such as `runs` or `runs/NAME`, for the one that was started last
+    #[arg(default_value = "runs")]
     pub record: PathBuf,
     /// Format of the report on standard output
     #[arg(long, default_value = "md", value_parser = formats())]

@@ -8,9 +8,14 @@ use crate::{
     run::print,
 };
 
-/// Prints the report. A refuted hypothesis is no failure of the report.
+/// Prints the report. A record that was found below the directory is named on standard error. A refuted hypothesis is no
+/// failure of the report.
 pub fn report(args: &ReportArgs) -> Result<Exit, CommandError> {
-    let (record, results) = storage::read(&args.record)?;
+    let directory = storage::find_latest(&args.record)?;
+    if directory != args.record {
+        eprintln!("the latest record: {}", directory.display());
+    }
+    let (record, results) = storage::read(&directory)?;
     print(&find_format(&args.format).render(&record, &results))?;
     Ok(Exit::Done)
 }

@@ -14,6 +14,7 @@ mod over_http;
 mod postgres;
 mod proxy;
 mod reference;
+mod report;
 mod run;
 mod running;
 mod secrets;
