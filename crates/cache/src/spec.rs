@@ -20,6 +20,8 @@ use std::{fmt::Display, str::FromStr};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
+#[cfg(feature = "schema")]
+pub use self::schema::file_schema;
 use self::value::{DurationValue, OptionalDuration, TextValue, bounded_integers, table_or_none};
 pub use self::{
     error::{Span, TomlError},

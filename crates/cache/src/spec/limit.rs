@@ -95,10 +95,10 @@ mod schema {
 
     use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-    use super::{Entries, LimitKeys, LimitTable, PolicyName};
+    use super::{LimitKeys, LimitTable, PolicyName};
     use crate::{
         policy::POLICIES,
-        spec::value::{TextSchema, or_none, whole},
+        spec::value::{TextSchema, or_none},
     };
 
     impl JsonSchema for LimitTable {
@@ -110,18 +110,6 @@ mod schema {
         }
         fn json_schema(generator: &mut SchemaGenerator) -> Schema {
             or_none::<LimitKeys>(generator)
-        }
-    }
-
-    impl JsonSchema for Entries {
-        fn inline_schema() -> bool {
-            true
-        }
-        fn schema_name() -> Cow<'static, str> {
-            "Entries".into()
-        }
-        fn json_schema(_: &mut SchemaGenerator) -> Schema {
-            whole(1)
         }
     }
 

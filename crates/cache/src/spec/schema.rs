@@ -1,14 +1,68 @@
-//! The JSON schema of `[cache]`.
+//! JSON schemas of files, and the schema of `[cache]`.
 
 use std::borrow::Cow;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
+use serde_json::{Map, Value};
 
 use super::{
-    BreakerSettings, BreakerTable, Capacity, Loads, NoTier, PresetName, Queue, RefreshHow, RefreshTable,
-    value::{TextSchema, or_none, whole},
+    BreakerSettings, BreakerTable, NoTier, PresetName, RefreshHow, RefreshTable,
+    value::{TextSchema, or_none},
 };
 use crate::PRESETS;
+
+/// The JSON schema (draft 2020-12) of a TOML file that is read as `T`.
+#[must_use]
+pub fn file_schema<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12();
+    without_null(settings.into_generator().into_root_schema_for::<T>().to_value())
+}
+
+/// Removes `null`, which TOML does not have.
+fn without_null(schema: Value) -> Value {
+    let is_null = |schema: &Value| schema.get("type").is_some_and(|kind| kind == "null");
+    match schema {
+        Value::Object(object) => {
+            let mut kept = Map::new();
+            for (key, value) in object {
+                match (key.as_str(), value) {
+                    ("default", _) => {}
+                    ("enum", Value::Array(values)) => {
+                        kept.insert(key, values.into_iter().filter(|value| !value.is_null()).collect());
+                    }
+                    ("type", Value::Array(kinds)) => {
+                        let mut kinds = kinds.into_iter().filter(|kind| kind != "null");
+                        kept.extend(kinds.next().map(|kind| (key, kind)));
+                    }
+                    ("anyOf", Value::Array(schemas)) => {
+                        let mut schemas: Vec<_> =
+                            schemas.into_iter().filter(|schema| !is_null(schema)).map(without_null).collect();
+                        match (schemas.len(), schemas.pop()) {
+                            // The outer description takes precedence.
+                            (1, Some(Value::Object(only))) => {
+                                for (key, value) in only {
+                                    kept.entry(key).or_insert(value);
+                                }
+                            }
+                            (_, last) => {
+                                schemas.extend(last);
+                                kept.insert(key, schemas.into());
+                            }
+                        }
+                    }
+                    (_, value) => {
+                        kept.insert(key, without_null(value));
+                    }
+                }
+            }
+            // The merged keys were appended.
+            kept.sort_keys();
+            kept.into()
+        }
+        Value::Array(list) => list.into_iter().map(without_null).collect(),
+        other => other,
+    }
+}
 
 macro_rules! schemas {
     ($($name:ident: $schema:expr;)*) => {$(
@@ -29,9 +83,6 @@ macro_rules! schemas {
 schemas! {
     BreakerTable: or_none::<BreakerSettings>;
     RefreshTable: or_none::<RefreshHow>;
-    Loads: |_| whole(1);
-    Queue: |_| whole(0);
-    Capacity: |_| whole(1);
 }
 
 impl TextSchema for PresetName {

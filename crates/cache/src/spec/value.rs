@@ -98,7 +98,8 @@ pub fn bounded_integer<'de, D: Deserializer<'de>>(
 }
 
 /// Defines types of integers within bounds, each with the error message for any other integer:
-/// `Replicas: 1..=9, "there are 1 to 9 replicas";`. The calling crate has to depend on serde.
+/// `Replicas: 1..=9, "there are 1 to 9 replicas";`. The calling crate has to depend on serde, and with a feature `schema`
+/// on schemars.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __bounded_integers {
@@ -110,6 +111,19 @@ macro_rules! __bounded_integers {
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 $crate::spec::value::bounded_integer(from, $bounds, $otherwise).map(Self)
+            }
+        }
+
+        #[cfg(feature = "schema")]
+        impl schemars::JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                $crate::spec::value::integer_schema($bounds)
             }
         }
     )*};
@@ -126,7 +140,10 @@ pub trait TextSchema {
 
 #[cfg(feature = "schema")]
 mod schema {
-    use std::borrow::Cow;
+    use std::{
+        borrow::Cow,
+        ops::{Bound, RangeBounds},
+    };
 
     use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
@@ -176,12 +193,19 @@ mod schema {
         json_schema!({ "anyOf": [table, { "const": "none" }] })
     }
 
-    /// A whole number.
-    pub(crate) fn whole(least: u32) -> Schema {
-        json_schema!({ "type": "integer", "minimum": least })
+    /// An integer within bounds.
+    pub fn integer_schema(bounds: impl RangeBounds<i64>) -> Schema {
+        let mut schema = json_schema!({ "type": "integer" });
+        if let Bound::Included(min) = bounds.start_bound() {
+            schema.insert("minimum".to_owned(), (*min).into());
+        }
+        if let Bound::Included(max) = bounds.end_bound() {
+            schema.insert("maximum".to_owned(), (*max).into());
+        }
+        schema
     }
 }
 #[cfg(feature = "schema")]
-pub use schema::duration_schema;
+pub(crate) use schema::or_none;
 #[cfg(feature = "schema")]
-pub(crate) use schema::{or_none, whole};
+pub use schema::{duration_schema, integer_schema};
