@@ -15,6 +15,8 @@ mod load;
 mod node_js_cache;
 mod origin;
 mod scale;
+#[cfg(feature = "schema")]
+mod schema;
 mod tables;
 mod targets;
 
@@ -49,6 +51,8 @@ use crate::{
     target::Target,
 };
 pub use scale::ScaleError;
+#[cfg(feature = "schema")]
+pub use schema::schema;
 
 #[derive(Debug)]
 pub struct Experiment {
@@ -244,28 +248,43 @@ fn pointing(wrong: TomlError, name: &str, text: &str) -> Box<SpecError> {
 /// The keys of the head.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct Preamble {
+    /// Title of the reports.
     title: String,
+    /// The reason for it, in Markdown paragraphs, which reports repeat.
     context: Option<String>,
+    /// What `--scale F` multiplies. Default: `["load.duration"]` for open loads, nothing for bursts.
     scaled: Option<Vec<Scaled>>,
+    /// How often each arm of each test is measured, 1 to 1000. Claims about times need 5. Default: 1.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u32>", range(min = 1, max = 1_000)))]
     repeat: Option<Spanned<u32>>,
+    /// The claims that the run judges.
     #[serde(default)]
     hypothesis: Vec<HypothesisTable>,
+    /// Servers that the run starts and stops.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "schema::ServiceTables"))]
     services: BTreeMap<RunService, ServiceTable>,
 }
 
 /// A server that the run starts.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct ServiceTable {
+    /// File beside the experiment with a JSON object and its `_id` on each line. The database is filled with it.
     documents: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct HypothesisTable {
+    /// The claim in words.
     text: String,
+    /// Comparisons that all have to hold, such as `"stampede.source_loads < simple.source_loads"`.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>", length(min = 1)))]
     expect: Spanned<Vec<Spanned<String>>>,
 }
 

@@ -76,6 +76,7 @@ pub struct Facts {
 
 /// A dimension that `--scale` multiplies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 pub enum Scaled {
     /// The number of workers.
     #[serde(rename = "load.burst")]

@@ -10,6 +10,8 @@ use stockade_cache::{
 use stockade_source::SourceUrl;
 use toml::{Spanned, de::DeTable};
 
+#[cfg(feature = "schema")]
+use super::schema::SourceText;
 use super::{
     LoadError,
     cache::{self, CacheTables},
@@ -20,14 +22,18 @@ use crate::engine::{DocumentApp, TestedCache};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct AppTables {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+pub(super) struct AppTables {
     origin: AppOriginTable,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<CacheTables>"))]
     cache: Option<Spanned<CacheTables>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct AppOriginTable {
+    #[cfg_attr(feature = "schema", schemars(with = "SourceText"))]
     source: TextValue<SourceUrl>,
 }
 

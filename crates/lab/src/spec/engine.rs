@@ -17,6 +17,8 @@ use stockade_model::record::ClockKind;
 use stockade_source::SourceUrl;
 use toml::Spanned;
 
+#[cfg(feature = "schema")]
+use super::schema::KindName;
 use super::{
     Cell,
     cache::{self, CacheTables},
@@ -33,24 +35,36 @@ use crate::{
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 pub(super) struct EngineTables {
+    /// What is measured.
     target: EngineTargetTable,
+    /// The source behind the cache; over HTTP the origin behind the target.
     #[serde(default)]
     origin: OriginTable,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<CacheTables>"))]
     cache: Option<Spanned<CacheTables>>,
+    /// The requests. A load is a burst, or it has a rate, steps, connections or a log.
+    #[cfg_attr(feature = "schema", schemars(with = "EngineLoadTable"))]
     load: Spanned<EngineLoadTable>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct EngineTargetTable {
+    /// `engine`: the cache in this process. `proxy`, `app`, `url`: processes, over HTTP. Default: `url`, if there is a `url`.
     #[expect(dead_code, reason = "required in the file, although there is only one kind")]
+    #[cfg_attr(feature = "schema", schemars(with = "KindName"))]
     kind: EngineKind,
+    /// Clock of the engine. Default: "virtual" for a simulated source, "live" for others.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<ClockName>"))]
     clock: Option<Spanned<ClockName>>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 enum ClockName {
     Live,
     Virtual,

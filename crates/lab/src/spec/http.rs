@@ -11,13 +11,15 @@ use stockade_cache::spec::{
     value::{DurationValue, TextValue},
 };
 use stockade_load::url::{BaseUrl, UrlError};
-use stockade_model::{record::ClockKind, units::format_duration};
+use stockade_model::{nearest::remedy, record::ClockKind, units::format_duration};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
 
 use self::load::HttpLoadTable;
+#[cfg(feature = "schema")]
+use super::schema::{KindName, RecipeForms};
 use super::{
     Cell, KeySpans, app,
     cache::{self, CacheTables},
@@ -35,46 +37,75 @@ use crate::{
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct HttpTables {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+pub(super) struct HttpTables {
     target: HttpTargetTable,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<CacheTables>"))]
     cache: Option<Spanned<CacheTables>>,
+    #[cfg_attr(feature = "schema", schemars(with = "HttpLoadTable"))]
     load: Spanned<HttpLoadTable>,
+    /// Requests that check the setup, apart from the load.
     #[serde(default)]
     preflight: Preflight,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct HttpTargetTable {
     #[expect(dead_code, reason = "read by `targets::cells`")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<KindName>"))]
     kind: Option<String>,
+    /// Kind `url`: where the load goes.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     url: Option<Spanned<String>>,
+    /// Kind `url`: process of a server that runs already.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u32>"))]
     pid: Option<Spanned<u32>>,
+    /// Kind `url`: shell command that runs before each measurement and ends.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     before: Option<Spanned<String>>,
+    /// Kind `url`: shell command that serves `url` in the foreground. Each measurement starts and stops it.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     command: Option<Spanned<String>>,
+    /// Kind `url`: how the cache becomes cold before each measurement: `purge` or `command`.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<ResetTable>"))]
     reset: Option<Spanned<ResetTable>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct ResetTable {
+    /// Request to the target, such as "PURGE /*".
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>", regex(pattern = "^[A-Z]+ /")))]
     purge: Option<String>,
+    /// Shell command.
     command: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct Preflight {
+    /// One request each.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<ProbeTable>"))]
     probes: Vec<Spanned<ProbeTable>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct ProbeTable {
+    /// When it is sent, counted from the start of the load. Default: before the load.
     at: Option<TextValue<DurationValue>>,
+    /// Its path, which begins with `/`.
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = "^/")))]
     path: String,
+    /// Add a unique query. Default: false.
     #[serde(default)]
     cache_bust: bool,
+    /// The expected status.
     status: u16,
 }
 
@@ -282,6 +313,20 @@ fn app_settings(table: &mut Table<'_>, span: Range<usize>) -> Result<Map<String,
     Ok(settings)
 }
 
+/// `[origin]` of targets with a recipe, whose reader is [`recipe`].
+#[cfg(feature = "schema")]
+#[derive(schemars::JsonSchema)]
+#[schemars(inline, deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(super) struct RecipeOriginTable {
+    /// Over HTTP: the origin's recipe, as a file beside the experiment or written here.
+    recipe: RecipeForms,
+    /// Over HTTP: address of the origin, where a foreign cache expects it. Default: a free port.
+    listen: Option<String>,
+}
+
+const ORIGIN_KEYS: [&str; 2] = ["recipe", "listen"];
+
 /// The recipe of the origin, as written, and its listener.
 fn recipe(table: &mut Table<'_>) -> Result<Option<RecipeSpec>, TomlError> {
     let (mut source, mut listen, mut first) = (None, None, None);
@@ -296,9 +341,11 @@ fn recipe(table: &mut Table<'_>) -> Result<Option<RecipeSpec>, TomlError> {
                 listen = Some(address.ok_or_else(|| TomlError::new(message, Some(value.span())))?);
             }
             (other, _) => {
-                let message =
-                    format!("[origin] has no `{other}` where a proxy is the target: it has a `recipe`");
-                return Err(TomlError::new(message, Some(key.span())));
+                return Err(TomlError {
+                    message: format!("[origin] has no `{other}` where a proxy is the target"),
+                    span: Some(key.span()),
+                    help: Some(remedy(other, ORIGIN_KEYS)),
+                });
             }
         }
     }

@@ -16,6 +16,8 @@ use stockade_cache::{
 use stockade_load::schedule::{ArrivalProcess, Rate, Schedule, Step};
 use toml::Spanned;
 
+#[cfg(feature = "schema")]
+use super::schema::{PopularityForms, RateText};
 use super::{
     KeySpans,
     engine::{OneOrMany, Workers},
@@ -24,21 +26,52 @@ use crate::engine::{ClientRetries, DocumentCount, OpenTraffic, Popularity, Traff
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 pub(super) struct EngineLoadTable {
+    /// Number of workers that each request one document, all at once. A list makes a test of each number.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<Workers>>"))]
     burst: Option<Spanned<OneOrMany<Workers>>>,
+    /// Documents that a burst chooses from: "fixed:K", or "scaled" with the number of workers. Default: "scaled".
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<TextValue<DocumentCount>>>"))]
     docs: Option<Spanned<OneOrMany<TextValue<DocumentCount>>>>,
+    /// Whether the workers of a burst start together. Default: true.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<bool>"))]
     barrier: Option<Spanned<bool>>,
+    /// Requests per period, such as "425/s", "1000/m" or "5/100ms". It needs a `duration`.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<RateText>"))]
     rate: Option<Spanned<TextValue<Rate>>>,
+    /// Instead of `rate` and `duration`: rates one after the other.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<StepTable>>"))]
     steps: Option<Spanned<Vec<StepTable>>>,
+    /// Length of the load.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<TextValue<DurationValue>>"))]
     duration: Option<Spanned<TextValue<DurationValue>>>,
+    /// `constant`: evenly spaced. `poisson`: at random. Default: "constant".
+    #[cfg_attr(feature = "schema", schemars(with = "Option<ArrivalsKey>"))]
     arrivals: Option<Spanned<ArrivalsKey>>,
+    /// Engine: number of documents that are requested. Default: all.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<KeyCount>"))]
     keys: Option<Spanned<KeyCount>>,
+    /// "uniform", or { zipf = 0.99 }: the weight of the k-th key is 1 / k^0.99. Default: "uniform".
+    #[cfg_attr(feature = "schema", schemars(with = "Option<PopularityForms>"))]
     popularity: Option<Spanned<PopularityTable>>,
+    /// Load every key once before the start, uncounted. Default: false.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<bool>"))]
     warm: Option<Spanned<bool>>,
+    /// How long a client waits for an attempt, above 0. Default: no limit; over HTTP "30s".
+    #[cfg_attr(feature = "schema", schemars(with = "Option<TextValue<DurationValue>>"))]
     timeout: Option<Spanned<TextValue<DurationValue>>>,
+    /// More attempts of a client. Default: none.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<RetriesTable>"))]
     retries: Option<Spanned<RetriesTable>>,
+    /// Requests in flight. Beyond it, the engine drops a request, and over HTTP it waits. Default: 100000; over HTTP 10000.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<InFlight>"))]
     max_in_flight: Option<Spanned<InFlight>>,
+    /// How long answers count after the end. Default: "30s".
+    #[cfg_attr(feature = "schema", schemars(with = "Option<TextValue<DurationValue>>"))]
     drain: Option<Spanned<TextValue<DurationValue>>>,
+    /// Documents that change during the load. Default: none.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<WritesTable>"))]
     writes: Option<Spanned<WritesTable>>,
 }
 
@@ -52,14 +85,20 @@ pub(super) struct PaceKeys<'a> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 pub(super) struct StepTable {
+    /// Requests per period.
+    #[cfg_attr(feature = "schema", schemars(with = "RateText"))]
     rate: TextValue<Rate>,
+    /// Length of the step, above 0.
     #[serde(rename = "for")]
+    #[cfg_attr(feature = "schema", schemars(with = "TextValue<DurationValue>"))]
     lasts: Spanned<TextValue<DurationValue>>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 pub(super) enum ArrivalsKey {
     Constant,
     Poisson,
@@ -113,21 +152,28 @@ impl<'de> Deserialize<'de> for Exponent {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct RetriesTable {
+    /// Attempts after the first, 1 to 100.
     most: Attempts,
+    /// Wait before each of them. Default: "0".
     #[serde(default)]
     backoff: TextValue<DurationValue>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct WritesTable {
+    /// Time between two writes, at least "1us".
     every: TextValue<DurationValue>,
+    /// `hard`: the old value is removed. `soft`: it becomes stale.
     invalidate: InvalidateName,
 }
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 enum InvalidateName {
     Hard,
     Soft,

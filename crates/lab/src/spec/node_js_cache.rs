@@ -9,20 +9,28 @@ use stockade_cache::spec::{
 };
 use toml::{Spanned, de::DeValue};
 
+#[cfg(feature = "schema")]
+use super::schema::StrategyName;
 use super::tables::{self, Table};
 use crate::engine::{NodeJsTest, RunTierUrl, TierSettings, TtlUnit};
 
-const STRATEGIES: [(&str, TtlUnit); 2] =
+pub(super) const STRATEGIES: [(&str, TtlUnit); 2] =
     [("xfetch_unit_bug", TtlUnit::Seconds), ("xfetch_unit_fixed", TtlUnit::Milliseconds)];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NodeJsTable {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+pub(super) struct NodeJsTable {
     #[expect(dead_code, reason = "read by `named`")]
+    #[cfg_attr(feature = "schema", schemars(with = "StrategyName"))]
     strategy: String,
+    #[cfg_attr(feature = "schema", schemars(with = "TextValue<DurationValue>"))]
     ttl: Spanned<TextValue<DurationValue>>,
+    /// Of the Node test's strategies: 1 is the paper's optimum; a higher value refreshes earlier. Default: 1.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "f64", range(min = 0)))]
     beta: Beta,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<TextValue<RunTierUrl>>"))]
     shared: Option<Spanned<TextValue<RunTierUrl>>>,
 }
 

@@ -11,19 +11,33 @@ use stockade_model::{capacity::Capacity, latency::Latency, units::format_duratio
 use stockade_source::{Availability, SourceBehavior, SourceStage, SourceStages, SourceUrl};
 use toml::Spanned;
 
+#[cfg(feature = "schema")]
+use super::schema::{LatencyText, SourceText};
+
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 pub(super) struct OriginTable {
+    /// URL of the documents. Default: "sqlite:", a generated database.
+    #[cfg_attr(feature = "schema", schemars(with = "SourceText"))]
     pub(super) source: TextValue<SourceUrl>,
+    /// Time of each fetch: a duration or a distribution. Default: "0".
+    #[cfg_attr(feature = "schema", schemars(with = "LatencyText"))]
     latency: TextValue<Latency>,
+    /// Fetches at once. Default: unlimited.
     capacity: Option<CapacityTable>,
+    /// Changes over time, in the order of time.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<StageTable>"))]
     stage: Vec<Spanned<StageTable>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct CapacityTable {
+    /// Fetches at once, 1 to 1000000.
     workers: SourceWorkers,
+    /// Fetches that may wait, 0 to 1000000. Further ones fail at once.
     queue: Queue,
 }
 
@@ -35,15 +49,23 @@ bounded_integers! {
 /// A change of the behaviour and its time.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct StageTable {
+    /// Start, counted from the start of the load.
     at: TextValue<DurationValue>,
+    /// Time of each fetch. Default: as before.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<LatencyText>"))]
     latency: Option<TextValue<Latency>>,
+    /// Share of the fetches that fail after their latency, 0 to 1. Default: as before.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<f64>", range(min = 0, max = 1)))]
     errors: Option<ErrorShare>,
+    /// `up`, `refusing` (fetches fail at once) or `silent` (no fetch ends). Default: as before.
     state: Option<StateName>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 enum StateName {
     Up,
     Refusing,

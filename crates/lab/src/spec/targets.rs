@@ -40,6 +40,12 @@ const KINDS: [(&str, Option<ReadCells>); 4] = [
     ("url", None),
 ];
 
+/// The values of `[target] kind`.
+#[cfg(feature = "schema")]
+pub(super) fn kinds() -> impl Iterator<Item = &'static str> {
+    KINDS.into_iter().map(|(name, _)| name)
+}
+
 pub(super) fn cells(
     table: Table<'_>,
     layer: LayerNames<'_>,

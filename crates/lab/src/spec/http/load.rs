@@ -10,6 +10,8 @@ use stockade_cache::spec::{
 use stockade_load::{keys::Keys, schedule::Rate};
 use toml::Spanned;
 
+#[cfg(feature = "schema")]
+use crate::spec::schema::{KeysText, RateText};
 use crate::{
     engine::OpenTraffic,
     http::{HttpTraffic, ReplaySettings, RequestPace, RequestPlan, RequestSource},
@@ -21,36 +23,63 @@ use crate::{
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 pub(super) struct HttpLoadTable {
+    #[cfg_attr(feature = "schema", schemars(with = "Option<RateText>"))]
     rate: Option<Spanned<TextValue<Rate>>>,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<StepTable>>"))]
     steps: Option<Spanned<Vec<StepTable>>>,
+    /// Number of users, each of which waits for its answer. A list makes a test of each number. It needs a `duration`.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<Connections>>"))]
     connections: Option<Spanned<OneOrMany<Connections>>>,
+    /// Requests of an access log. It needs a `duration`.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<ReplayTable>"))]
     replay: Option<Spanned<ReplayTable>>,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<TextValue<DurationValue>>"))]
     duration: Option<Spanned<TextValue<DurationValue>>>,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<ArrivalsKey>"))]
     arrivals: Option<Spanned<ArrivalsKey>>,
+    /// Path and query of each request; `{key}` stands for a key.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>", regex(pattern = "^/")))]
     path: Option<Spanned<String>>,
+    /// Over HTTP: distribution of the keys in `path`, such as "zipf:200000:0.8", "uniform:1000" or "scan:1000".
+    #[cfg_attr(feature = "schema", schemars(with = "Option<KeysText>"))]
     keys: Option<Spanned<TextValue<Keys>>>,
+    /// Instead of `path`: the paths of a file.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<UrlsTable>"))]
     urls: Option<Spanned<UrlsTable>>,
+    /// Give each request a URL of its own. Default: false.
     cache_bust: Option<bool>,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<TextValue<DurationValue>>"))]
     timeout: Option<Spanned<TextValue<DurationValue>>>,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<InFlight>"))]
     max_in_flight: Option<Spanned<InFlight>>,
     drain: Option<TextValue<DurationValue>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct ReplayTable {
+    /// Log in the Common, Combined or JSON format, also with gzip.
     log: PathBuf,
+    /// Factor of the log's own pace, above 0. Default: 1.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "f64", range(min = 0)))]
     speed: ReplaySpeed,
+    /// Share of the log's requests that are sent, above 0 and up to 1. Default: 1.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "f64", range(min = 0, max = 1)))]
     share: ReplayShare,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct UrlsTable {
+    /// File with one URL on each line.
     file: PathBuf,
+    /// Draw URLs at random instead of in order. Default: false.
     #[serde(default)]
     random: bool,
 }
