@@ -42,10 +42,19 @@ fn kept_schema_is_that_of_the_readers() {
 #[test]
 fn experiments_of_the_project_are_valid_and_name_the_schema() {
     let validator = validator();
-    let folder = fs::read_dir(Path::new(ROOT).join("experiments")).expect("experiments/");
-    let files = folder.map(|entry| entry.expect("an entry").path());
-    let files: Vec<_> =
-        files.filter(|path| path.extension().is_some_and(|extension| extension == "toml")).collect();
+    let files = |folder: &str| {
+        let entries = fs::read_dir(Path::new(ROOT).join(folder)).expect("a folder");
+        let files = entries.map(|entry| entry.expect("an entry").path());
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "toml")).collect::<Vec<_>>()
+    };
+    // `stockade init` writes the schema beside its file.
+    let templates = files("crates/stockade/src/init");
+    assert!(templates.len() >= 3, "{templates:?}");
+    for template in templates {
+        let text = fs::read_to_string(&template).expect("readable");
+        assert_eq!(errors(&validator, &from_toml(&text)), [], "{}", template.display());
+    }
+    let files = files("experiments");
     assert!(files.len() >= 9, "{files:?}");
     for file in files {
         let text = fs::read_to_string(&file).expect("readable");
