@@ -7,6 +7,7 @@ pub mod generators;
 pub mod herd;
 pub mod hits;
 pub mod hostile;
+pub mod known_times;
 pub mod origin;
 pub mod process;
 pub mod proxies;

@@ -13,6 +13,8 @@ use mio::{
     net::{TcpListener, TcpStream},
 };
 
+use crate::known_times::KnownTimes;
+
 pub const RESPONDER: &str = "127.0.0.1:18090";
 
 const LISTENER: Token = Token(usize::MAX - 1);
@@ -20,6 +22,8 @@ const LISTENER: Token = Token(usize::MAX - 1);
 /// A client and its unsent bytes.
 struct Client {
     tcp: TcpStream,
+    /// Its place among the clients, and its number among all that ever connected.
+    id: (usize, u64),
     heard: Vec<u8>,
     unsent: Vec<u8>,
 }
@@ -32,11 +36,14 @@ struct Client {
 /// | `/spin/N` | 1 KiB, after N ms of spinning; from then on it polls without sleeping |
 /// | `/freeze` | 1 KiB, at once; 5 s after the first one, a pause of 1 s for all clients |
 /// | `/latency` | the median and the 99th percentile of the times of `/spin`, in ns; resets them |
+/// | `/known` | 1 KiB, after the times of [`KnownTimes`]; from then on it polls without sleeping |
+/// | `/record` | the figures of the responses to `/known`; resets them |
 struct Responder {
     bodies: Vec<(usize, Vec<u8>)>,
     spun: Histogram<u64>,
     freezes: Option<Instant>,
-    /// It polls without sleeping, from the first `/spin` until `/latency`.
+    known: KnownTimes,
+    /// It polls without sleeping, from the first `/spin` until `/latency`, from the first `/known` until `/record`.
     is_restless: bool,
 }
 
@@ -48,8 +55,14 @@ pub fn respond() -> Result<(), Box<dyn Error>> {
     let mut events = Events::with_capacity(1_024);
     let mut clients: Vec<Option<Client>> = Vec::new();
     let bodies = [1, 100].map(|kib| (kib, answer(&"x".repeat(kib << 10))));
-    let mut responder =
-        Responder { bodies: bodies.into(), spun: Histogram::new(3)?, freezes: None, is_restless: false };
+    let mut responder = Responder {
+        bodies: bodies.into(),
+        spun: Histogram::new(3)?,
+        freezes: None,
+        known: KnownTimes::default(),
+        is_restless: false,
+    };
+    let mut connected = 0;
     loop {
         // A responder that measures its times must be awake when a request arrives.
         let rests = if responder.is_restless { Some(Duration::ZERO) } else { None };
@@ -70,11 +83,24 @@ pub fn respond() -> Result<(), Box<dyn Error>> {
                 let free = clients.iter().position(Option::is_none).unwrap_or(clients.len());
                 let interest = Interest::READABLE | Interest::WRITABLE;
                 poll.registry().register(&mut tcp, Token(free), interest)?;
-                let client = Some(Client { tcp, heard: Vec::new(), unsent: Vec::new() });
+                let client =
+                    Some(Client { tcp, id: (free, connected), heard: Vec::new(), unsent: Vec::new() });
+                connected += 1;
                 if free == clients.len() { clients.push(client) } else { clients[free] = client }
             }
         }
+        responder.send_known(&mut clients);
     }
+}
+
+/// The body of a response of the responder.
+pub fn get(path: &str) -> Result<String, Box<dyn Error>> {
+    let mut tcp = std::net::TcpStream::connect(RESPONDER)?;
+    write!(tcp, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")?;
+    let mut bytes = [0; 4_096];
+    let read = tcp.read(&mut bytes)?;
+    let reply = String::from_utf8(bytes[..read].to_vec())?;
+    Ok(reply.split_once("\r\n\r\n").ok_or("no reply")?.1.to_owned())
 }
 
 fn answer(body: &str) -> Vec<u8> {
@@ -122,6 +148,15 @@ impl Responder {
                 client.unsent.extend_from_slice(&answer(&latencies));
                 client.write()?;
             }
+            b"/known" => {
+                self.is_restless = true;
+                self.known.hold(began, client.id);
+            }
+            b"/record" => {
+                self.is_restless = false;
+                client.unsent.extend_from_slice(&answer(&self.known.take_record()));
+                client.write()?;
+            }
             b"/freeze" => {
                 let freezes = *self.freezes.get_or_insert(began + Duration::from_secs(5));
                 if began >= freezes && began < freezes + Duration::from_secs(1) {
@@ -148,6 +183,19 @@ impl Responder {
             }
         }
         Ok(())
+    }
+
+    /// Writes the responses of `/known` that are due.
+    fn send_known(&mut self, clients: &mut [Option<Client>]) {
+        while let Some(held) = self.known.next_due(Instant::now()) {
+            let place = &mut clients[held.connection.0];
+            // Another client may have the place of one that has left.
+            let Some(client) = place.as_mut().filter(|client| client.id == held.connection) else { continue };
+            match client.send(&self.bodies[0].1) {
+                Ok(()) => self.known.note_response(&held, Instant::now()),
+                Err(_) => *place = None,
+            }
+        }
     }
 }
 

@@ -10,22 +10,14 @@
 //!
 //! `taskset` has to be installed.
 
-use std::{
-    env,
-    error::Error,
-    io::{Read, Write},
-    net::TcpStream,
-    process::Stdio,
-    thread,
-    time::Duration,
-};
+use std::{env, error::Error, io::Read, process::Stdio, thread, time::Duration};
 
 use serde_json::Value;
 use stockade_bench::{
     generators::{generate, responder, stockade},
     origin::{Server, pinned},
     process::resident_bytes_of,
-    responder::{RESPONDER, respond},
+    responder::{RESPONDER, get, respond},
 };
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -167,14 +159,4 @@ impl Generator {
 
 fn ms(value: &Value) -> String {
     value.as_f64().map_or_else(|| "-".to_owned(), |ms| format!("{ms:.3} ms"))
-}
-
-/// The body of a response of the responder.
-fn get(path: &str) -> Result<String> {
-    let mut tcp = TcpStream::connect(RESPONDER)?;
-    write!(tcp, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")?;
-    let mut bytes = [0; 4_096];
-    let read = tcp.read(&mut bytes)?;
-    let reply = String::from_utf8(bytes[..read].to_vec())?;
-    Ok(reply.split_once("\r\n\r\n").ok_or("no reply")?.1.to_owned())
 }
