@@ -232,7 +232,12 @@ fn files_are_short_and_without_leftovers() {
             ["todo!", "unimplemented!", "dbg!", "FIXME", "TODO", "XXX", "#[ignore", "thread::sleep"]
         {
             // The exit of a process can only be polled, and a slow test server has to sleep.
-            let sleeps = ["services/src/process.rs", "lab/src/http/child.rs", "load/tests/suite/pacing.rs"];
+            let sleeps = [
+                "services/src/process.rs",
+                "lab/src/http/child.rs",
+                "load/tests/suite/agreement.rs",
+                "load/tests/suite/pacing.rs",
+            ];
             let is_excused = sleeps.iter().any(|path| file.ends_with(path)) && leftover == "thread::sleep";
             assert!(is_excused || !text.contains(leftover), "{}: `{leftover}`", file.display());
         }
