@@ -3,26 +3,24 @@
 //! A metric without a test or an arm means all of them: such a comparison has one binding for each
 //! combination of tests and arms, and each binding is checked in every repeat.
 //!
-//! - Counts must hold in every repeat: one counterexample refutes.
-//! - Times vary from run to run. They need at least five repeats: a comparison that is as likely to fail as to
-//!   hold holds in all five once in 32 times (a sign test at 3 %). Holding in every repeat supports, holding in
-//!   none refutes, holding in some is inconclusive. In virtual time they are computed, and judged as counts.
-//! - An invalid measurement proves nothing: a claim is invalid if it uses one, unless the valid ones refute it. A late
-//!   generator makes times invalid, and not counts.
+//! - [Counts](counts) must hold in every repeat: one counterexample refutes. In virtual time, times are counts, too.
+//! - [Times](times) vary from run to run. The interval of their effect has to lie on one side.
+//! - An invalid measurement proves nothing. A late generator makes times longer, by a known bound.
 //!
 //! Judging is a pure function of the evidence.
 
+mod counts;
 mod expr;
+mod statistics;
+mod times;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use expr::{Comparison, ExprError, Names, Selector, is_below, parse, parse_all, selector};
-use stockade_model::record::{ClockKind, Expectation, Hypothesis, Run, Verdict};
+use stockade_model::record::{ClockKind, Hypothesis, Verdict};
 
 use crate::metrics::{Evidence, FigureWindow, Results};
+use times::TimesCase;
 
 /// A claim and its comparisons.
 #[derive(Clone, Debug)]
@@ -30,7 +28,15 @@ pub struct Claim {
     pub text: String,
     /// The text of each comparison and its parsed form.
     pub expect: Vec<(String, Comparison)>,
+    /// The least difference of times that matters, as a share.
+    pub min_effect: f64,
 }
+
+/// The minimum effect of a hypothesis that names none: one percent.
+pub const MIN_EFFECT: f64 = 0.01;
+
+/// The probability of any false verdict on times among the claims of a file.
+const FALSE_VERDICTS: f64 = 0.05;
 
 impl Claim {
     pub fn windows(&self) -> impl Iterator<Item = FigureWindow> {
@@ -49,19 +55,31 @@ pub struct Case<'a> {
     pub clock: ClockKind,
 }
 
-/// The repeats that a verdict on times needs.
-const TIMING_REPEATS_MIN: u32 = 5;
-
 #[must_use]
 pub fn judge(claims: &[Claim], case: Case<'_>, results: &Results) -> Vec<Hypothesis> {
     let figures = Figures::of(results.runs());
-    let hypothesis = |claim: &Claim| {
-        let expect: Vec<_> =
-            claim.expect.iter().map(|(expr, read)| expectation(expr, read, case, &figures)).collect();
+    let is_timing = |comparison: &Comparison| comparison.is_timing() && case.clock == ClockKind::Live;
+    let timed: Vec<_> = claims
+        .iter()
+        .flat_map(|claim| claim.expect.iter().map(|(_, comparison)| (comparison, claim.min_effect)))
+        .filter(|(comparison, _)| is_timing(comparison))
+        .map(|(comparison, min_effect)| TimesCase::new(comparison, min_effect, case, &figures))
+        .collect();
+    let least: Vec<f64> = timed.iter().map(TimesCase::least_miss).collect();
+    let mut timed = timed.iter().zip(statistics::corrected(&least, FALSE_VERDICTS));
+    let mut hypothesis = |claim: &Claim| {
+        let mut expectation = |(expr, comparison): &(String, Comparison)| {
+            let timed = is_timing(comparison).then(|| timed.next()).flatten();
+            match timed {
+                Some((timed, miss)) => timed.expectation(expr, miss),
+                None => counts::expectation(expr, comparison, case, &figures),
+            }
+        };
+        let expect: Vec<_> = claim.expect.iter().map(&mut expectation).collect();
         let verdict = Verdict::worst(expect.iter().map(|expectation| expectation.verdict));
         Hypothesis { text: claim.text.clone(), verdict, expect }
     };
-    claims.iter().map(hypothesis).collect()
+    claims.iter().map(&mut hypothesis).collect()
 }
 
 /// The evidence by test, arm and repeat.
@@ -97,15 +115,20 @@ impl Binding<'_> {
         selectors.iter().all(|selector| cell(selector).is_some_and(|cell| cells.contains(&cell)))
     }
 
-    /// The names that were filled in, and the repeat.
-    fn place(&self, repeat: u32) -> String {
+    /// The names that were filled in.
+    fn names(&self) -> Vec<&str> {
         let mut words: Vec<&str> = self.tests.values().copied().filter(|test| !test.is_empty()).collect();
         words.dedup();
         words.extend(self.arm);
-        let repeat = format!("repeat {repeat}");
-        words.push(&repeat);
-        words.join(", ")
+        words
     }
+}
+
+/// Every assignment of the open names whose tests and arms exist.
+fn existing<'a>(selectors: &[&'a Selector], case: Case<'a>) -> Vec<Binding<'a>> {
+    let mut all = bindings(selectors, case.names);
+    all.retain(|binding| binding.exists(selectors, case.cells));
+    all
 }
 
 /// Every assignment of the open names. Equal prefixes mean the same test.
@@ -138,116 +161,6 @@ fn bindings<'a>(selectors: &[&'a Selector], names: Names<'a>) -> Vec<Binding<'a>
     let pair =
         |tests: BTreeMap<_, _>| arms.iter().map(move |arm| Binding { tests: tests.clone(), arm: *arm });
     tests.into_iter().flat_map(pair).collect()
-}
-
-/// The results of one comparison over the repeats of one binding.
-#[derive(Default)]
-struct RepeatCount {
-    held: u32,
-    failed: u32,
-    missing: u32,
-    /// Repeats with an invalid measurement; they are not among the others.
-    invalid: u32,
-}
-
-fn expectation(expr: &str, comparison: &Comparison, case: Case<'_>, figures: &Figures<'_>) -> Expectation {
-    let selectors = comparison.selectors();
-    let is_timing = comparison.is_timing() && case.clock == ClockKind::Live;
-    let mut all = RepeatCount::default();
-    let mut verdict = Verdict::Supported;
-    let mut failed: Option<Instance> = None;
-    let mut closest: Option<Instance> = None;
-    let mut invalid: Option<Instance> = None;
-    let bindings = bindings(&selectors, case.names);
-    for binding in bindings.iter().filter(|binding| binding.exists(&selectors, case.cells)) {
-        let mut tally = RepeatCount::default();
-        for repeat in 1..=case.repeats {
-            let evidence = |selector: &Selector| binding.evidence(selector, repeat, figures);
-            let figure = |selector: &Selector| evidence(selector)?.figure(selector.metric, selector.window);
-            let Some((left, right)) = comparison.left.value(&figure).zip(comparison.right.value(&figure))
-            else {
-                tally.missing += 1;
-                continue;
-            };
-            let instance = || Instance { left, right, place: binding.place(repeat) };
-            let is_invalid = |run: &Run| run.has_invalid_counts() || is_timing && run.is_invalid();
-            if selectors.iter().any(|selector| evidence(selector).is_some_and(|e| is_invalid(&e.run))) {
-                tally.invalid += 1;
-                invalid.get_or_insert_with(instance);
-                continue;
-            }
-            if comparison.op.holds(left, right) {
-                tally.held += 1;
-                if closest.as_ref().is_none_or(|closest| (left - right).abs() < closest.abs_difference()) {
-                    closest = Some(instance());
-                }
-            } else {
-                tally.failed += 1;
-                failed.get_or_insert_with(instance);
-            }
-        }
-        verdict = verdict.max(tally.verdict(is_timing));
-        all.held += tally.held;
-        all.failed += tally.failed;
-        all.missing += tally.missing;
-        all.invalid += tally.invalid;
-    }
-    let looked_at = all.held + all.failed;
-    if looked_at + all.invalid == 0 {
-        verdict = verdict.max(Verdict::Inconclusive);
-    }
-    let mut reason = format!("held in {} of {looked_at}", all.held);
-    match (&failed, &closest) {
-        (Some(failed), _) => write!(reason, ", first failed in {}", failed.place),
-        (None, Some(closest)) if closest.abs_difference() > 0.0 => {
-            write!(reason, ", closest in {}", closest.place)
-        }
-        _ => Ok(()),
-    }
-    .expect("writing to a string cannot fail");
-    if all.missing > 0 {
-        let _ = write!(reason, ", {} without a figure", all.missing);
-    }
-    if all.invalid > 0 {
-        let _ = write!(reason, ", {} invalid", all.invalid);
-    }
-    if is_timing && case.repeats < TIMING_REPEATS_MIN {
-        let _ = write!(reason, "; times need {TIMING_REPEATS_MIN} repeats, there were {}", case.repeats);
-    }
-    let (left, right) =
-        failed.or(closest).or(invalid).map(|instance| (instance.left, instance.right)).unzip();
-    Expectation { expr: expr.to_owned(), left, right, verdict, reason }
-}
-
-/// A comparison in one place: where it failed, or where it came closest to failing.
-struct Instance {
-    left: f64,
-    right: f64,
-    place: String,
-}
-
-impl Instance {
-    fn abs_difference(&self) -> f64 {
-        (self.left - self.right).abs()
-    }
-}
-
-impl RepeatCount {
-    fn verdict(&self, is_timing: bool) -> Verdict {
-        let repeats = self.held + self.failed;
-        match self {
-            // A counterexample refutes, whatever else is missing or invalid.
-            Self { failed: 1.., .. } if !is_timing => Verdict::Refuted,
-            Self { held: 0, failed: TIMING_REPEATS_MIN.., .. } => Verdict::Refuted,
-            Self { invalid: 1.., .. } => Verdict::Invalid,
-            _ if is_timing && repeats < TIMING_REPEATS_MIN => Verdict::Inconclusive,
-            Self { held: 0, failed: 1.., .. } => Verdict::Refuted,
-            Self { failed: 1.., .. } | Self { missing: 1.., .. } | Self { held: 0, .. } => {
-                Verdict::Inconclusive
-            }
-            _ => Verdict::Supported,
-        }
-    }
 }
 
 #[cfg(test)]

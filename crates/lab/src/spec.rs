@@ -25,12 +25,13 @@ use std::{
     fs,
     ops::Range,
     path::{Path, PathBuf},
+    str::FromStr,
     time::Duration,
 };
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
 use serde::Deserialize;
-use stockade_cache::spec::{Span, TomlError};
+use stockade_cache::spec::{Span, TomlError, value::TextValue};
 use stockade_model::{
     nearest::remedy,
     record::{ClockKind, Reference},
@@ -286,6 +287,23 @@ struct HypothesisTable {
     /// Comparisons that all have to hold, such as `"stampede.source_loads < simple.source_loads"`.
     #[cfg_attr(feature = "schema", schemars(with = "Vec<String>", length(min = 1)))]
     expect: Spanned<Vec<Spanned<String>>>,
+    /// The least difference between two times that counts, such as `"5%"`. Default: `"1%"`.
+    min_effect: Option<TextValue<PercentValue>>,
+}
+
+/// A share in percent.
+struct PercentValue(f64);
+
+impl FromStr for PercentValue {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+        match percent.filter(|percent| (0.0..=1_000.0).contains(percent)) {
+            Some(percent) => Ok(Self(percent / 100.0)),
+            None => Err(format!("`{text}` is no share in percent: write \"5%\"")),
+        }
+    }
 }
 
 const PREAMBLE: [&str; 6] = ["title", "context", "scaled", "repeat", "hypothesis", "services"];
@@ -426,7 +444,8 @@ fn claim(table: HypothesisTable, names: Names<'_>, cells: &[Cell]) -> Result<Cla
         Ok(all)
     });
     let expect = expect.collect::<Result<Vec<_>, TomlError>>()?;
-    Ok(Claim { text: table.text, expect: expect.into_iter().flatten().collect() })
+    let min_effect = table.min_effect.map_or(judge::MIN_EFFECT, |percent| percent.0.0);
+    Ok(Claim { text: table.text, expect: expect.into_iter().flatten().collect(), min_effect })
 }
 
 /// Refuses a window that the selected loads do not have.
@@ -512,7 +531,8 @@ fn audit(names: Names<'_>, cells: &[Cell]) -> Option<Claim> {
     exprs.dedup();
     let expect: Vec<_> =
         exprs.into_iter().filter_map(|expr| Some((expr.clone(), judge::parse(&expr, names).ok()?))).collect();
-    (!expect.is_empty()).then(|| Claim { text: "nothing was served beyond its limit".to_owned(), expect })
+    let text = "nothing was served beyond its limit".to_owned();
+    (!expect.is_empty()).then_some(Claim { text, expect, min_effect: judge::MIN_EFFECT })
 }
 
 fn reference(table: Table<'_>, names: Names<'_>) -> Result<(Reference, Vec<Selector>), TomlError> {

@@ -454,8 +454,30 @@ pub struct Expectation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub right: Option<f64>,
     pub verdict: Verdict,
+    /// Of a comparison of times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
     /// Place and number of the passes, or the reason for an inconclusive verdict.
     pub reason: String,
+}
+
+/// How many times as large the left side of a comparison is as the right side.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Effect {
+    /// The mean of the repeats.
+    pub ratio: f64,
+    /// The interval of the ratio.
+    pub low: f64,
+    pub high: f64,
+    /// The share of such intervals that contain the ratio, above 0 and below 1.
+    pub level: f64,
+    /// Repeats with a valid figure.
+    pub repeats: u32,
+    /// True if it rests on an assumed spread between runs, and not on that of the repeats.
+    pub is_assumed: bool,
+    /// The repeats that would decide the comparison, if its verdict is open and the number is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats_to_decide: Option<u32>,
 }
 
 /// The verdict on a claim. Of several, the last in this order counts: a counterexample refutes, whatever else is invalid.

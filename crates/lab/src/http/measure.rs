@@ -6,7 +6,7 @@ use stockade_load::{generator::LoadTestRun, summary::Summary, tally::Tally};
 use stockade_model::{
     record::{self, Calls, HttpFigures, OpenFigures, Role},
     seed::Seed,
-    units::milliseconds,
+    units::{format_count, milliseconds},
 };
 
 use super::{
@@ -47,8 +47,13 @@ impl HttpLoad {
         }
         let LoadTestRun { summary, was_cancelled } = ready.run(&mut sampler, &cancel_load)?;
         let Observations { readings, probes, stop_reason, mut notes } = sampler.finish();
-        let mut invalid = summary.generator.invalid_reasons.clone();
-        let of_times = summary.generator.time_reason_count;
+        let late = summary.generator.late.clone();
+        // Lateness is a part of the response times, and known: each claim is judged with it.
+        let is_other = |reason: &&String| Some(*reason) != late.as_ref();
+        let mut invalid: Vec<_> =
+            summary.generator.invalid_reasons.iter().filter(is_other).cloned().collect();
+        let of_times = summary.generator.time_reason_count - usize::from(late.is_some());
+        notes.extend(late.clone());
         match stop_reason {
             _ if cancel.is_cancelled() => return Ok(None),
             Some(StopReason::Ended(error)) => return Err(error),
@@ -83,6 +88,7 @@ impl HttpLoad {
             stats_provider: readings.stats_provider,
             probes,
             hits_of_unknown_freshness: summary.measured.hits_of_unknown_freshness,
+            late,
             invalid,
             has_invalid_counts,
             notes,
@@ -185,8 +191,9 @@ fn start_origin(recipe: &RecipeSpec, environment: &Environment, folder: &Path) -
 fn note_of_unknown_freshness(hits: u64) -> Option<String> {
     (hits > 0).then(|| {
         format!(
-            "{hits} hits may be stale: their responses have no `Cache-Status` with `ttl`, no `X-Cache-Status`, and no `X-Cache` beside \
-             `Age` and `max-age`; hits and hit ratio are absent"
+            "{} hits may be stale: their responses have no `Cache-Status` with `ttl`, no `X-Cache-Status`, and no `X-Cache` beside \
+             `Age` and `max-age`; hits and hit ratio are absent",
+            format_count(hits)
         )
     })
 }

@@ -25,6 +25,7 @@ use stockade_model::{
     units::{milliseconds, parse_duration},
 };
 
+use super::statistics::Bounds;
 use crate::metrics::{FigureUnit, FigureWindow, Metric, metrics};
 
 /// A validated comparison: every name in it exists and the units of its sides agree.
@@ -411,19 +412,42 @@ impl Expr {
 
     /// Its value with the figures of its selectors; `None` if one has no figure.
     pub(super) fn value(&self, figure: &impl Fn(&Selector) -> Option<f64>) -> Option<f64> {
+        self.bounds(&|selector| figure(selector).map(Bounds::exact)).map(|bounds| bounds.low)
+    }
+
+    /// The bounds of its value, where figures are known within bounds.
+    pub(super) fn bounds(&self, figure: &impl Fn(&Selector) -> Option<Bounds>) -> Option<Bounds> {
         match self {
-            Self::Constant(value) => Some(*value),
+            Self::Constant(value) => Some(Bounds::exact(*value)),
             Self::Figure(selector) => figure(selector),
             Self::Binary(left, op, right) => {
-                let (left, right) = (left.value(figure)?, right.value(figure)?);
-                match op {
-                    Arithmetic::Add => Some(left + right),
-                    Arithmetic::Sub => Some(left - right),
-                    Arithmetic::Mul => Some(left * right),
-                    Arithmetic::Div => (right != 0.0).then(|| left / right),
-                }
+                let (left, right) = (left.bounds(figure)?, right.bounds(figure)?);
+                op.bounds(left, right)
             }
         }
+    }
+}
+
+impl Arithmetic {
+    /// Every value of the operands within their bounds is within those of the result.
+    fn bounds(self, left: Bounds, right: Bounds) -> Option<Bounds> {
+        let apply = |a: f64, b: f64| match self {
+            Self::Add => a + b,
+            Self::Sub => a - b,
+            Self::Mul => a * b,
+            Self::Div => a / b,
+        };
+        if self == Self::Div && right.low <= 0.0 && right.high >= 0.0 {
+            return None;
+        }
+        let corners = [
+            apply(left.low, right.low),
+            apply(left.low, right.high),
+            apply(left.high, right.low),
+            apply(left.high, right.high),
+        ];
+        let low = corners.into_iter().fold(f64::INFINITY, f64::min);
+        Some(Bounds { low, high: corners.into_iter().fold(f64::NEG_INFINITY, f64::max) })
     }
 }
 
@@ -446,6 +470,16 @@ impl Comparison {
     #[must_use]
     pub fn unit(&self) -> FigureUnit {
         self.unit
+    }
+
+    /// The number of sides that are measured, and not constant.
+    pub(super) fn measured_sides(&self) -> u8 {
+        let is_measured = |side: &Expr| {
+            let mut selectors = Vec::new();
+            side.selectors(&mut selectors);
+            u8::from(!selectors.is_empty())
+        };
+        is_measured(&self.left) + is_measured(&self.right)
     }
 
     /// True if it depends on times; a ratio of times does, too.

@@ -47,8 +47,11 @@ fn run(test: &str, arm: &str, repeat: u32, fetches: u64, finished_ms: f64) -> Ru
 fn verdict_in(clock: ClockKind, repeats: u32, expr: &str, evidence: &[Run]) -> (Verdict, String) {
     let (tests, arms) = (["t/1", "t/2"].map(str::to_owned), ["a", "b"].map(str::to_owned));
     let names = Names { tests: &tests, arms: &arms };
-    let claims =
-        [Claim { text: "claim".to_owned(), expect: vec![(expr.to_owned(), parse(expr, names).unwrap())] }];
+    let claims = [Claim {
+        text: "claim".to_owned(),
+        expect: vec![(expr.to_owned(), parse(expr, names).unwrap())],
+        min_effect: MIN_EFFECT,
+    }];
     let cells: BTreeSet<_> = evidence.iter().map(|run| (run.test.clone(), run.arm.clone())).collect();
     let mut results = Results::default();
     evidence.iter().for_each(|run| results.add(run, results.fold(None)));
@@ -105,59 +108,105 @@ fn counts_must_hold_in_every_test_arm_and_repeat() {
     );
 }
 
-#[test]
-fn times_need_five_agreeing_repeats() {
-    let by_arm = |_: &str, arm: &str, _: u32| if arm == "a" { 5.0 } else { 9.0 };
-    let evidence = |repeats| all(repeats, |_, _, _| 1, by_arm);
-    assert_eq!(verdict(5, "a.finished < b.finished", &evidence(5)).0, Verdict::Supported);
-    assert_eq!(verdict(5, "b.finished < a.finished", &evidence(5)).0, Verdict::Refuted);
-    let (too_few, reason) = verdict(4, "a.finished < b.finished", &evidence(4));
-    assert_eq!(too_few, Verdict::Inconclusive);
-    assert_eq!(reason, "held in 8 of 8, closest in t/1, repeat 1; times need 5 repeats, there were 4");
+/// Times of arm `a` by repeat; those of `b` are 9 ms.
+fn times_of_a(repeats: u32, of_a: impl Fn(u32) -> f64) -> Vec<Run> {
+    all(repeats, |_, _, _| 1, |_, arm, repeat| if arm == "a" { of_a(repeat) } else { 9.0 })
+}
 
-    let mixed = all(
-        5,
-        |_, _, _| 1,
-        |_, arm, repeat| if arm == "a" && repeat == 2 { 10.0 } else { by_arm("", arm, 0) },
-    );
-    assert_eq!(verdict(5, "a.finished < b.finished", &mixed).0, Verdict::Inconclusive);
+#[test]
+fn times_are_judged_by_the_interval_of_their_ratio() {
+    let faster = times_of_a(5, |repeat| 5.0 + f64::from(repeat % 3) * 0.1);
+    let (supported, reason) = verdict(5, "t/1/a.finished < t/1/b.finished", &faster);
+    assert_eq!(supported, Verdict::Supported);
+    assert_eq!(reason, "t/1: left / right is 0.569 (0.557 to 0.581 at 95 %), 5 repeats");
+    assert_eq!(verdict(5, "a.finished > b.finished", &faster).0, Verdict::Refuted);
+    assert_eq!(verdict(5, "a.finished < 0.6 * b.finished", &faster).0, Verdict::Supported);
+    assert_eq!(verdict(5, "a.finished == b.finished", &faster).0, Verdict::Refuted);
+    assert_eq!(verdict(5, "a.finished <= 5.2ms", &faster).0, Verdict::Inconclusive);
+
+    let mixed = times_of_a(5, |repeat| if repeat == 2 { 30.0 } else { 8.0 + f64::from(repeat) * 0.1 });
+    let (open, reason) = verdict(5, "t/1/a.finished < t/1/b.finished", &mixed);
+    assert_eq!(open, Verdict::Inconclusive);
+    assert!(reason.ends_with(" repeats decide it") || reason.contains("too close"), "{reason}");
     assert_eq!(
-        verdict_in(ClockKind::Virtual, 1, "a.finished < b.finished", &evidence(1)).0,
+        verdict_in(ClockKind::Virtual, 1, "a.finished < b.finished", &times_of_a(1, |_| 5.0)).0,
         Verdict::Supported,
         "computed"
     );
 }
 
 #[test]
-fn invalid_measurements_invalidate_times_and_not_counts() {
-    let mut evidence = all(5, |_, _, _| 1, |_, arm, _| if arm == "a" { 5.0 } else { 9.0 });
-    let late = HttpFigures { invalid: vec!["the generator was late".to_owned()], ..HttpFigures::default() };
-    evidence[1].http = Some(late);
+fn one_run_decides_large_differences() {
+    let (supported, reason) = verdict(1, "t/1/a.finished < t/1/b.finished", &times_of_a(1, |_| 0.09));
+    assert_eq!(supported, Verdict::Supported);
+    let assumed = "t/1: left / right is 0.010 (0.004 to 0.026 at 95 %), 1 repeat, if times of a run are 42 % off (one \
+                   standard deviation)";
+    assert_eq!(reason, assumed);
+    let (open, reason) = verdict(1, "t/1/a.finished < t/1/b.finished", &times_of_a(1, |_| 5.0));
+    assert_eq!(open, Verdict::Inconclusive);
+    assert!(reason.ends_with("; 3 repeats show how much times vary"), "{reason}");
+}
+
+#[test]
+fn equal_times_are_at_most_as_long_and_not_less() {
+    let equal = times_of_a(9, |repeat| 9.0 + f64::from(repeat % 2) * 0.002);
+    assert_eq!(verdict(9, "t/1/a.finished <= t/1/b.finished", &equal).0, Verdict::Supported);
+    assert_eq!(verdict(9, "t/1/a.finished == t/1/b.finished", &equal).0, Verdict::Supported);
+    assert_eq!(verdict(9, "t/1/a.finished != t/1/b.finished", &equal).0, Verdict::Refuted);
+    let (open, reason) = verdict(9, "t/1/a.finished < t/1/b.finished", &equal);
+    assert_eq!(open, Verdict::Inconclusive);
+    assert!(reason.ends_with("; they differ by less than the minimum effect of 1.00 %"), "{reason}");
+}
+
+/// One claim that holds leaves the others at a stricter level than without it.
+#[test]
+fn claims_of_a_file_share_the_chance_of_a_false_verdict() {
+    let evidence = times_of_a(3, |repeat| 5.0 + f64::from(repeat) * 0.5);
+    let level = |exprs: &[&str]| {
+        let (tests, arms) = (["t/1", "t/2"].map(str::to_owned), ["a", "b"].map(str::to_owned));
+        let names = Names { tests: &tests, arms: &arms };
+        let claim = |expr: &&str| Claim {
+            text: String::new(),
+            expect: vec![((*expr).to_owned(), parse(expr, names).unwrap())],
+            min_effect: MIN_EFFECT,
+        };
+        let claims: Vec<_> = exprs.iter().map(claim).collect();
+        let cells = evidence.iter().map(|run| (run.test.clone(), run.arm.clone())).collect();
+        let mut results = Results::default();
+        evidence.iter().for_each(|run| results.add(run, results.fold(None)));
+        let judged =
+            judge(&claims, Case { names, cells: &cells, repeats: 3, clock: ClockKind::Live }, &results);
+        judged[0].expect[0].effect.as_ref().unwrap().level
+    };
+    let open = "t/1/a.finished < 6.1ms";
+    assert!((level(&[open]) - 0.95).abs() < 1e-9);
+    assert!((level(&[open, "t/1/b.finished < 9.1ms"]) - 0.95).abs() < 1e-9, "the other one is decided first");
+    assert!((level(&[open, "t/1/a.finished < 6.2ms"]) - 0.975).abs() < 1e-9, "both are open");
+    assert!((level(&[open, "source_loads == 1"]) - 0.95).abs() < 1e-9, "counts are exact");
+}
+
+#[test]
+fn invalid_measurements_are_no_evidence_of_times() {
+    let invalid = || {
+        Some(HttpFigures {
+            invalid: vec!["the generator was the bottleneck".to_owned()],
+            ..HttpFigures::default()
+        })
+    };
+    let mut evidence = times_of_a(5, |repeat| 5.0 + f64::from(repeat) * 0.1);
+    evidence[1].http = invalid();
     assert_eq!((evidence[1].test.as_str(), evidence[1].arm.as_str()), ("t/1", "b"));
-    let held = "held in 9 of 9, closest in t/1, repeat 2, 1 invalid".to_owned();
-    assert_eq!(verdict(5, "a.finished < b.finished", &evidence), (Verdict::Invalid, held));
-    assert_eq!(
-        verdict(5, "t/1/b.finished < t/1/a.finished", &evidence).0,
-        Verdict::Invalid,
-        "it refutes nothing"
-    );
-    assert_eq!(
-        verdict(5, "b.finished < a.finished", &evidence).0,
-        Verdict::Refuted,
-        "the other test refutes it"
-    );
-    assert_eq!(
-        verdict(5, "t/2/a.finished < t/2/b.finished", &evidence).0,
-        Verdict::Supported,
-        "does not use the invalid run"
-    );
-    assert_eq!(
-        verdict(5, "a.finished < 6ms", &evidence).0,
-        Verdict::Supported,
-        "does not use the invalid run"
-    );
-    assert_eq!(verdict(5, "source_loads == 1", &evidence).0, Verdict::Supported, "a count");
-    assert_eq!(verdict(5, "source_loads == 2", &evidence).0, Verdict::Refuted, "a count");
+    let (supported, reason) = verdict(5, "t/1/a.finished < t/1/b.finished", &evidence);
+    assert_eq!(supported, Verdict::Supported);
+    assert!(reason.ends_with("4 repeats, 1 invalid"), "{reason}");
+    let mut once = times_of_a(1, |_| 0.1);
+    once[1].http = invalid();
+    let (verdict_of_none, reason) = verdict(1, "a.finished < b.finished", &once);
+    assert_eq!((verdict_of_none, reason.as_str()), (Verdict::Invalid, "t/1: 1 invalid"));
+    assert_eq!(verdict(1, "b.finished < a.finished", &once).0, Verdict::Refuted, "the other test refutes it");
+    assert_eq!(verdict(1, "a.finished < 6ms", &once).0, Verdict::Supported, "does not use the invalid run");
+    assert_eq!(verdict(1, "source_loads == 1", &once).0, Verdict::Supported, "a count");
+    assert_eq!(verdict(1, "source_loads == 2", &once).0, Verdict::Refuted, "a count");
 }
 
 #[test]

@@ -159,11 +159,42 @@ pub struct Moment {
     pub holds: Option<CacheContents>,
 }
 
+/// A part of a run, and its seconds in batches.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Batched {
+    pub(super) whole: FoldPart,
+    /// Up to [`Batched::COUNT`] parts of equal length, in order; empty if it is shorter than two seconds or of unknown length.
+    pub(super) batches: Vec<FoldPart>,
+    /// Its first second.
+    from: u64,
+    /// Its length; 0: unknown.
+    seconds: u64,
+}
+
+impl Batched {
+    /// Enough for a standard error, and few enough that neighbours are hardly correlated.
+    pub(super) const COUNT: usize = 10;
+
+    fn new(seconds: std::ops::Range<u64>) -> Self {
+        let length = seconds.end.saturating_sub(seconds.start);
+        let count = usize::try_from(length).unwrap_or(usize::MAX).min(Self::COUNT);
+        let batches = vec![FoldPart::default(); if count < 2 { 0 } else { count }];
+        Self { whole: FoldPart::default(), batches, from: seconds.start, seconds: length }
+    }
+
+    fn add(&mut self, second: u64, interval: &Interval) {
+        self.whole.add(interval);
+        let Some(last) = self.batches.len().checked_sub(1) else { return };
+        let at = second.saturating_sub(self.from).saturating_mul(self.batches.len() as u64) / self.seconds;
+        self.batches[usize::try_from(at).unwrap_or(last).min(last)].add(interval);
+    }
+}
+
 /// The seconds of a run so far: the total, each window, and a few numbers for each second.
 #[derive(Clone, Debug)]
 pub struct Fold {
-    pub(super) whole: FoldPart,
-    pub(super) windows: Vec<(FigureWindow, FoldPart)>,
+    pub(super) whole: Batched,
+    pub(super) windows: Vec<(FigureWindow, Batched)>,
     first_reclaim: Option<u64>,
     /// The last second in which requests are due.
     last: u64,
@@ -174,27 +205,30 @@ impl Fold {
     /// `duration`: how long requests are due; `None`: all at once.
     #[must_use]
     pub fn new(windows: &[FigureWindow], duration: Option<Duration>) -> Self {
+        let seconds = duration
+            .map(|duration| u64::try_from(duration.as_nanos().div_ceil(NANOS_PER_S)).unwrap_or(u64::MAX));
+        let of_window = |window: &FigureWindow| match (*window, seconds) {
+            (FigureWindow::Seconds { from, to }, Some(seconds)) => Batched::new(from..to.min(seconds)),
+            _ => Batched::default(),
+        };
         Self {
-            whole: FoldPart::default(),
-            windows: windows.iter().map(|window| (*window, FoldPart::default())).collect(),
+            whole: Batched::new(0..seconds.unwrap_or_default()),
+            windows: windows.iter().map(|window| (*window, of_window(window))).collect(),
             first_reclaim: None,
-            last: duration
-                .map_or(u64::MAX, |duration| {
-                    duration.as_nanos().div_ceil(NANOS_PER_S).try_into().unwrap_or(u64::MAX)
-                })
-                .saturating_sub(1),
+            last: seconds.unwrap_or(u64::MAX).saturating_sub(1),
             moments: Vec::new(),
         }
     }
 
     pub fn add(&mut self, interval: &Interval) {
-        self.whole.add(interval);
+        let second = interval.second.min(self.last);
+        self.whole.add(second, interval);
         if self.first_reclaim.is_none() && interval.holds.is_some_and(|holds| holds.reclaims > 0) {
             self.first_reclaim = Some(interval.second);
         }
         for (window, part) in &mut self.windows {
             if window.has(interval.second, self.last, self.first_reclaim) {
-                part.add(interval);
+                part.add(second, interval);
             }
         }
         // Only open loads count source loads per second.
@@ -238,7 +272,7 @@ mod tests {
                 let outcomes = Outcomes { hit: 1, ..Outcomes::default() };
                 fold.add(&Interval { second, outcomes, ..Interval::default() });
             }
-            let counts: Vec<_> = fold.windows.iter().map(|(_, part)| part.outcomes.hit).collect();
+            let counts: Vec<_> = fold.windows.iter().map(|(_, part)| part.whole.outcomes.hit).collect();
             assert_eq!(counts, expected, "{millis} ms");
         }
     }
@@ -251,7 +285,8 @@ mod tests {
             let holds = Some(CacheContents { entries, bytes: None, reclaims, waiters: 0 });
             fold.add(&Interval { second, holds, ..Interval::default() });
         }
-        let most: Vec<_> = fold.windows.iter().map(|(_, part)| part.holds_max.unwrap().entries).collect();
+        let most: Vec<_> =
+            fold.windows.iter().map(|(_, part)| part.whole.holds_max.unwrap().entries).collect();
         assert_eq!(most, [90, 95]);
         assert!(
             !FigureWindow::AfterFirstReclaim.has(7, 9, None)

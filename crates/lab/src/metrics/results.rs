@@ -7,7 +7,7 @@ use stockade_model::{
     record::{Run, StatsProvider, Times},
 };
 
-use super::{FigureWindow, Fold, FoldPart, Metric, Moment, Raw, metrics};
+use super::{FigureWindow, Fold, FoldPart, Metric, Moment, Raw, fold::Batched, metrics};
 
 /// The figures of every run and the distributions of every arm, aggregated as the runs finish. Memory grows by
 /// scalars per run, by histograms only per test and arm.
@@ -24,8 +24,12 @@ pub struct Results {
 #[derive(Clone, Debug)]
 pub struct Evidence {
     pub run: Run,
-    figures: BTreeMap<(&'static str, Option<FigureWindow>), f64>,
+    figures: MetricFigures,
+    /// Figures of times in up to [`Evidence::BATCHES`] equal parts of the run or the window.
+    batches: Vec<MetricFigures>,
 }
+
+type MetricFigures = BTreeMap<(&'static str, Option<FigureWindow>), f64>;
 
 impl Results {
     /// Windows must be known before the seconds arrive.
@@ -41,7 +45,7 @@ impl Results {
     }
 
     pub fn add(&mut self, run: &Run, fold: Fold) {
-        let Fold { whole, windows, moments, .. } = fold;
+        let Fold { whole: Batched { whole, batches: of_whole, .. }, windows, moments, .. } = fold;
         let open = run.load.open();
         // Counts of the whole run come from the run itself.
         let whole = FoldPart {
@@ -54,15 +58,18 @@ impl Results {
             holds_max: whole.holds_max,
             times: whole.times,
         };
-        let mut figures = figures(&Raw { run, part: &whole }, None);
-        for (window, part) in &windows {
-            figures.append(&mut self::figures(&Raw { run, part }, Some(*window)));
+        let mut figures = figures(&Raw { run, part: &whole }, None, |_| true);
+        let mut batches = vec![MetricFigures::new(); Evidence::BATCHES];
+        add_batches(&mut batches, run, &of_whole, None);
+        for (window, Batched { whole: part, batches: of_window, .. }) in &windows {
+            figures.append(&mut self::figures(&Raw { run, part }, Some(*window), |_| true));
+            add_batches(&mut batches, run, of_window, Some(*window));
         }
         let key = (run.test.clone(), run.arm.clone());
         if !moments.is_empty() {
             self.moments.entry(key.clone()).or_insert(moments);
         }
-        self.runs.push(Evidence { run: run.clone(), figures });
+        self.runs.push(Evidence { run: run.clone(), figures, batches });
         self.times.entry(key).or_default().merge(&whole.times);
     }
 
@@ -90,11 +97,20 @@ impl Results {
     }
 }
 
+/// The times in each batch.
+fn add_batches(to: &mut [MetricFigures], run: &Run, of: &[FoldPart], window: Option<FigureWindow>) {
+    for (batch, part) in to.iter_mut().zip(of) {
+        let is_time = |metric: &Metric| metric.is_timing && metric.has_windows;
+        batch.append(&mut figures(&Raw { run, part }, window, is_time));
+    }
+}
+
 fn figures(
     raw: &Raw<'_>,
     window: Option<FigureWindow>,
-) -> BTreeMap<(&'static str, Option<FigureWindow>), f64> {
-    let has_window = |metric: &&Metric| window.is_none() || metric.has_windows;
+    is_wanted: impl Fn(&Metric) -> bool,
+) -> MetricFigures {
+    let has_window = |metric: &&Metric| (window.is_none() || metric.has_windows) && is_wanted(metric);
     let known = metrics().filter(has_window).filter(|metric| is_known(raw.run, metric.name));
     known.filter_map(|metric| Some(((metric.name, window), metric.computed(raw)?))).collect()
 }
@@ -160,6 +176,26 @@ fn responses_report_outcomes(outcomes: &Outcomes) -> bool {
 }
 
 impl Evidence {
+    /// The most batches of a run.
+    pub const BATCHES: usize = Batched::COUNT;
+
+    /// The figure of a time in one batch, from 0.
+    #[must_use]
+    pub fn batch_figure(&self, metric: &Metric, window: Option<FigureWindow>, batch: usize) -> Option<f64> {
+        self.batches.get(batch)?.get(&(metric.name, window)).copied()
+    }
+
+    /// The least that a figure would be if no request had been sent late: response times are at least the service times.
+    #[must_use]
+    pub fn figure_without_lateness(&self, metric: &Metric, window: Option<FigureWindow>) -> Option<f64> {
+        let is_late = self.run.http.as_ref().is_some_and(|http| http.late.is_some());
+        let service = metric.name.strip_prefix("response.").filter(|_| is_late);
+        match service.and_then(|statistic| Metric::named(&format!("service.{statistic}"))) {
+            Some(service) => self.figure(service, window),
+            None => self.figure(metric, window),
+        }
+    }
+
     /// The figure of a metric in the run or in a window; `None` where it does not apply.
     #[must_use]
     pub fn figure(&self, metric: &Metric, window: Option<FigureWindow>) -> Option<f64> {

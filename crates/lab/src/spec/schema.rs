@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use stockade_cache::spec::{file_schema, value::TextSchema};
 
 use super::{
-    Preamble, ServiceTable,
+    PercentValue, Preamble, ServiceTable,
     app::AppTables,
     engine::{EngineTables, OneOrMany},
     http::{HttpTables, RecipeOriginTable},
@@ -278,6 +278,12 @@ schemas! {
 impl TextSchema for DocumentCount {
     fn schema() -> Schema {
         json_schema!({ "type": "string", "pattern": "^(scaled|fixed:.+)$" })
+    }
+}
+
+impl TextSchema for PercentValue {
+    fn schema() -> Schema {
+        json_schema!({ "type": "string", "pattern": r"^[0-9.]+\s*%$" })
     }
 }
 

@@ -78,8 +78,8 @@ impl HealthMonitor {
 
     /// The health of the generator in a run, with the reasons why the run is invalid.
     pub(crate) fn judge(&self, summary: &Summary) -> GeneratorHealth {
-        let of_times: Vec<_> =
-            [self.busy_reason(), self.late_reason(summary)].into_iter().flatten().collect();
+        let (busy, late) = (self.busy_reason(), self.late_reason(summary));
+        let of_times: Vec<_> = [busy, late.clone()].into_iter().flatten().collect();
         // A run without a whole second has no maximum: its mean is one.
         let cpu_mean = self.threads.iter().map(busy_share).sum();
         GeneratorHealth {
@@ -88,6 +88,7 @@ impl HealthMonitor {
             resident_bytes_max: self.resident_max,
             resident_bytes_last: self.resident_last,
             steal: self.steal,
+            late,
             time_reason_count: of_times.len(),
             invalid_reasons: of_times.into_iter().chain(shortage_reasons(summary)).collect(),
         }

@@ -40,6 +40,7 @@ impl Bound {
             left: left.filter(|left| left.is_finite()).map(|left| left / scale),
             right: Some(self.right() / scale),
             verdict,
+            effect: None,
             reason,
         }
     }

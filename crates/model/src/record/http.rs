@@ -65,7 +65,10 @@ pub struct HttpFigures {
     /// Hits that may be stale: the responses do not tell.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub hits_of_unknown_freshness: u64,
-    /// Why the run is invalid: a slow generator, or a probe with an unexpected response. Empty: it is valid.
+    /// How late the generator sent requests, if that is a part of the response times that may matter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<String>,
+    /// Why the run is invalid: a generator at its limit, or a probe with an unexpected response. Empty: it is valid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub invalid: Vec<String>,
     /// True if a reason in `invalid` concerns counts, too, and not times alone.

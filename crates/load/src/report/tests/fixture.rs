@@ -113,6 +113,7 @@ pub fn summary(samples: &[Sample], lasts_s: u64) -> Summary {
         in_flight_max: 3,
         connections: 4,
         generator: GeneratorHealth {
+            late: None,
             time_reason_count: 0,
             cpu_mean: 0.125,
             cpu_max: 0.5,
