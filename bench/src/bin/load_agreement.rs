@@ -55,6 +55,8 @@ impl Load {
 
 struct Generator {
     name: &'static str,
+    /// Has to be installed; `None`: built here.
+    program: Option<&'static str>,
     /// The command for a load and a URL; none if the generator does not have this kind of load.
     command: fn(Load, &str) -> Option<String>,
     /// The figures in its output.
@@ -74,7 +76,8 @@ fn main() -> Result<()> {
     }
     let rounds = argument.map_or(Ok(ROUNDS), |rounds| rounds.parse())?;
     let stockade = stockade()?;
-    let generators: Vec<_> = GENERATORS.into_iter().filter(|generator| is_there(generator.name)).collect();
+    let generators: Vec<_> =
+        GENERATORS.into_iter().filter(|generator| generator.program.is_none_or(is_there)).collect();
     let cells: Vec<_> =
         LOADS.iter().flat_map(|load| generators.iter().map(move |one| (*load, one))).collect();
     let mut measured: Vec<Vec<Round>> = cells.iter().map(|_| Vec::new()).collect();
@@ -103,9 +106,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn is_there(generator: &str) -> bool {
-    let program = generator.split(' ').next().unwrap_or(generator);
-    program == "`stockade" || Command::new(program).arg("--version").output().is_ok()
+fn is_there(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok()
 }
 
 /// The server's figures since the last call.
@@ -149,15 +151,22 @@ fn shown(figure: f64) -> String {
 const GENERATORS: [Generator; 6] = [
     Generator {
         name: "wrk",
+        program: Some("wrk"),
         command: |load, url| match load {
             Load::Open(..) => None,
             Load::Closed(connections) => Some(format!("wrk -t1 -c{connections} -d {LASTS} --latency {url}")),
         },
         figures: wrk_figures,
     },
-    Generator { name: "oha", command: |load, url| Some(oha(load, url, "")), figures: oha_figures },
+    Generator {
+        name: "oha",
+        program: Some("oha"),
+        command: |load, url| Some(oha(load, url, "")),
+        figures: oha_figures,
+    },
     Generator {
         name: "oha --latency-correction",
+        program: Some("oha"),
         command: |load, url| match load {
             Load::Open(..) => Some(oha(load, url, "--latency-correction")),
             Load::Closed(_) => None,
@@ -166,6 +175,7 @@ const GENERATORS: [Generator; 6] = [
     },
     Generator {
         name: "vegeta",
+        program: Some("vegeta"),
         command: |load, url| {
             let options = match load {
                 Load::Open(rate, None) => format!("-rate {rate}"),
@@ -179,11 +189,13 @@ const GENERATORS: [Generator; 6] = [
     },
     Generator {
         name: "`stockade load`",
+        program: None,
         command: |load, url| Some(stockade_load(load, url)),
         figures: vegeta_figures,
     },
     Generator {
         name: "`stockade load`, service",
+        program: None,
         command: |load, url| match load {
             Load::Open(..) => Some(stockade_load(load, url)),
             Load::Closed(_) => None,

@@ -17,10 +17,10 @@ mod times;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use expr::{Comparison, ExprError, Names, Selector, is_below, parse, parse_all, selector};
-use stockade_model::record::{ClockKind, Hypothesis, Verdict};
+use stockade_model::record::{ClockKind, Expectation, Hypothesis, Verdict};
 
 use crate::metrics::{Evidence, FigureWindow, Results};
-use times::TimesCase;
+use times::TimedComparison;
 
 /// A claim and its comparisons.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct Claim {
 pub const MIN_EFFECT: f64 = 0.01;
 
 /// The probability of any false verdict on times among the claims of a file.
-const FALSE_VERDICTS: f64 = 0.05;
+const FAMILY_ERROR_RATE: f64 = 0.05;
 
 impl Claim {
     pub fn windows(&self) -> impl Iterator<Item = FigureWindow> {
@@ -58,28 +58,31 @@ pub struct Case<'a> {
 #[must_use]
 pub fn judge(claims: &[Claim], case: Case<'_>, results: &Results) -> Vec<Hypothesis> {
     let figures = Figures::of(results.runs());
-    let is_timing = |comparison: &Comparison| comparison.is_timing() && case.clock == ClockKind::Live;
-    let timed: Vec<_> = claims
-        .iter()
-        .flat_map(|claim| claim.expect.iter().map(|(_, comparison)| (comparison, claim.min_effect)))
-        .filter(|(comparison, _)| is_timing(comparison))
-        .map(|(comparison, min_effect)| TimesCase::new(comparison, min_effect, case, &figures))
-        .collect();
-    let least: Vec<f64> = timed.iter().map(TimesCase::least_miss).collect();
-    let mut timed = timed.iter().zip(statistics::corrected(&least, FALSE_VERDICTS));
-    let mut hypothesis = |claim: &Claim| {
-        let mut expectation = |(expr, comparison): &(String, Comparison)| {
-            let timed = is_timing(comparison).then(|| timed.next()).flatten();
-            match timed {
-                Some((timed, miss)) => timed.expectation(expr, miss),
-                None => counts::expectation(expr, comparison, case, &figures),
-            }
-        };
-        let expect: Vec<_> = claim.expect.iter().map(&mut expectation).collect();
-        let verdict = Verdict::worst(expect.iter().map(|expectation| expectation.verdict));
-        Hypothesis { text: claim.text.clone(), verdict, expect }
+    let timed = |comparison: &Comparison, min_effect| {
+        let is_timing = comparison.is_timing() && case.clock == ClockKind::Live;
+        is_timing.then(|| TimedComparison::new(comparison, min_effect, case, &figures))
     };
-    claims.iter().map(&mut hypothesis).collect()
+    let of_claim = |claim: &Claim| -> Vec<Option<TimedComparison>> {
+        claim.expect.iter().map(|(_, comparison)| timed(comparison, claim.min_effect)).collect()
+    };
+    let timed: Vec<Vec<Option<TimedComparison>>> = claims.iter().map(of_claim).collect();
+    let p_values: Vec<f64> = timed.iter().flatten().flatten().map(TimedComparison::p_value).collect();
+    let mut alphas = statistics::holm(&p_values, FAMILY_ERROR_RATE).into_iter();
+    let mut hypotheses = Vec::new();
+    for (claim, timed) in claims.iter().zip(&timed) {
+        let expect: Vec<Expectation> = claim
+            .expect
+            .iter()
+            .zip(timed)
+            .map(|((expr, comparison), timed)| match timed {
+                Some(timed) => timed.expectation(expr, alphas.next().unwrap_or(FAMILY_ERROR_RATE)),
+                None => counts::expectation(expr, comparison, case, &figures),
+            })
+            .collect();
+        let verdict = Verdict::worst(expect.iter().map(|expectation| expectation.verdict));
+        hypotheses.push(Hypothesis { text: claim.text.clone(), verdict, expect });
+    }
+    hypotheses
 }
 
 /// The evidence by test, arm and repeat.

@@ -257,7 +257,7 @@ struct Preamble {
     context: Option<String>,
     /// What `--scale F` multiplies. Default: `["load.duration"]` for open loads, nothing for bursts.
     scaled: Option<Vec<Scaled>>,
-    /// How often each arm of each test is measured, 1 to 1000. Claims about times need 5. Default: 1.
+    /// How often each arm of each test is measured, 1 to 1000. Small differences of times need more. Default: 1.
     #[cfg_attr(feature = "schema", schemars(with = "Option<u32>", range(min = 1, max = 1_000)))]
     repeat: Option<Spanned<u32>>,
     /// The claims that the run judges.

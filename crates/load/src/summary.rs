@@ -66,8 +66,8 @@ pub struct GeneratorHealth {
     pub resident_bytes_last: Option<u64>,
     /// The share of processor time that the host gave to other machines (steal), if known.
     pub steal: Option<f64>,
-    /// The one of `invalid_reasons` that says how late the generator was: response times are at least the service times, and
-    /// at most what they are.
+    /// The one of `invalid_reasons` that says how late the generator was. Without lateness a response time lies between
+    /// the service time and the measured one.
     pub late: Option<String>,
     /// Why the run is invalid; empty if it is valid.
     pub invalid_reasons: Vec<String>,

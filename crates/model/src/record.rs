@@ -464,7 +464,7 @@ pub struct Expectation {
 /// How many times as large the left side of a comparison is as the right side.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
-    /// The mean of the repeats.
+    /// The geometric mean of the repeats.
     pub ratio: f64,
     /// The interval of the ratio.
     pub low: f64,

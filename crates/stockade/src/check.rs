@@ -1,10 +1,13 @@
 //! `stockade check`: what a run would take, after each of its setups was started once.
 
-use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    time::Duration,
+};
 
 use indicatif::FormattedDuration;
 use stockade_lab::{
-    engine::CancellationToken,
     run::{self, CheckedExperiment},
     spec::{Cell, Experiment},
 };
@@ -13,7 +16,7 @@ use stockade_model::{record::ClockKind, seed::Seed, units::format_count};
 use crate::{
     cli::ExperimentArgs,
     exit::{CommandError, Exit},
-    progress::RunBar,
+    progress::{RunBar, stop_on_signals},
     run::print,
 };
 
@@ -21,16 +24,20 @@ use crate::{
 pub fn check(args: ExperimentArgs) -> Result<Exit, CommandError> {
     let (experiment, options) = args.open(Seed(0))?;
     let repeats = options.repeats.unwrap_or(experiment.repeats);
+    let stop = stop_on_signals();
     let mut bar = RunBar::default();
-    let checked = run::check(experiment, &options, &CancellationToken::new(), &mut bar)?;
+    let checked = run::check(experiment, &options, &stop, &mut bar)?;
     drop(bar);
+    if stop.is_cancelled() {
+        return Ok(Exit::Undecided);
+    }
     print(&text(&checked, repeats))?;
     Ok(Exit::Done)
 }
 
 /// Tests and arms, time, memory and hypotheses.
 fn text(checked: &CheckedExperiment, repeats: u32) -> String {
-    let CheckedExperiment { experiment, environment, clock } = checked;
+    let CheckedExperiment { experiment, clock, .. } = checked;
     let mut text = format!("{}\n\n", experiment.title);
     let tests = by_test(experiment);
     let width = tests.iter().map(|(test, _)| test.chars().count() + 2).max().unwrap_or_default();
@@ -48,21 +55,33 @@ fn text(checked: &CheckedExperiment, repeats: u32) -> String {
         ClockKind::Live => format!("{time} of load, and the starts of its servers"),
     };
     let _ = writeln!(text, "\nmeasurements  {}: {time}", format_count(measurements));
-    let bytes =
-        |cell: &Cell| cell.target.memory_bytes_max(environment).map(|bytes| (bytes, cell.arm.clone()));
-    if let Some((bytes, arm)) = experiment.cells.iter().filter_map(bytes).max() {
-        let machine = match environment.memory_mib {
-            0 => String::new(),
-            mib => format!(" of this machine's {} MiB", format_count(mib)),
-        };
-        let mib = format_count(bytes.div_ceil(1 << 20));
-        let _ =
-            writeln!(text, "memory        {mib} MiB{machine} at most, for the cache and requests of `{arm}`");
-    }
+    let _ = writeln!(text, "memory        {}", memory(checked));
     let comparisons: usize = experiment.claims.iter().map(|claim| claim.expect.len()).sum();
     let _ = writeln!(text, "hypotheses    {}, with {comparisons} comparisons", experiment.claims.len());
     let _ = writeln!(text, "setups        all {} work", experiment.cells.len());
     text
+}
+
+/// The largest bound, and the arms without one.
+fn memory(checked: &CheckedExperiment) -> String {
+    let CheckedExperiment { experiment, environment, .. } = checked;
+    let cells = || experiment.cells.iter().map(|cell| (cell, cell.target.memory_bytes_max(environment)));
+    let largest = cells().filter_map(|(cell, bytes)| Some((bytes?, &cell.arm))).max();
+    let unbounded: BTreeSet<&str> =
+        cells().filter(|(_, bytes)| bytes.is_none()).map(|(cell, _)| cell.arm.as_str()).collect();
+    let mut parts = Vec::new();
+    if let Some((bytes, arm)) = largest {
+        let machine = match environment.memory_mib {
+            0 => String::new(),
+            mib => format!(" of this machine's {} MiB", format_count(mib)),
+        };
+        parts.push(format!("{} MiB{machine} at most, for `{arm}`", format_count(bytes.div_ceil(1 << 20))));
+    }
+    if !unbounded.is_empty() {
+        let arms: Vec<_> = unbounded.into_iter().collect();
+        parts.push(format!("no known limit in bytes: {}", arms.join(", ")));
+    }
+    parts.join("; ")
 }
 
 /// In the order of the file.

@@ -5,6 +5,7 @@ mod help;
 mod http;
 #[cfg(feature = "http")]
 mod load;
+mod values;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -17,12 +18,12 @@ use stockade_lab::{engine::DocumentCount, report::FORMATS};
 use stockade_model::{latency::Latency, units::parse_duration};
 use stockade_source::SOURCES;
 
-use help::KnownValues;
 pub use help::{CompletionsArgs, ManArgs};
 #[cfg(feature = "http")]
 pub use http::{AppArgs, OriginArgs, ParentArgs, ProxyArgs};
 #[cfg(feature = "http")]
 pub use load::{LoadArgs, Out};
+use values::KnownValues;
 
 /// Load testing of caching strategies, and the cache that survives it.
 #[derive(Debug, Parser)]
@@ -102,7 +103,7 @@ pub fn unavailable(words: &[String]) -> crate::exit::CommandError {
     })
 }
 
-/// The experiment, and the part of it that is meant.
+/// An experiment file, and the selected tests and arms.
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
     /// File of the experiment

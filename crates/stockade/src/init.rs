@@ -28,23 +28,27 @@ pub fn init(args: &InitArgs) -> Result<Exit, CommandError> {
         _ => CommandError::Usage(format!("cannot write {shown}: {error}")),
     };
     write_new(file, &text.replace("FILE`", &format!("{shown}`"))).map_err(refused)?;
-    let schema = file.with_file_name(SCHEMA_FILE);
-    match write_new(&schema, SCHEMA) {
+    eprintln!("wrote {shown}");
+    write_schema(&file.with_file_name(SCHEMA_FILE))?;
+    eprintln!("\n  stockade check {shown}\n  stockade run {shown}");
+    Ok(Exit::Done)
+}
+
+/// An existing schema stays, since it may be another file.
+fn write_schema(path: &Path) -> Result<(), CommandError> {
+    let shown = path.display();
+    match write_new(path, SCHEMA) {
+        Ok(()) => eprintln!("wrote {shown}, with which editors complete it"),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            if fs::read(&schema).is_ok_and(|old| old != SCHEMA.as_bytes()) {
+            if fs::read(path).is_ok_and(|kept| kept != SCHEMA.as_bytes()) {
                 eprintln!(
-                    "{} is of another version: remove it, and `stockade init` writes it anew",
-                    schema.display()
+                    "kept {shown}, which is of another version; without it, the next `stockade init` writes it"
                 );
             }
         }
-        written => written
-            .map_err(|error| CommandError::Usage(format!("cannot write {}: {error}", schema.display())))?,
+        Err(error) => return Err(CommandError::Usage(format!("cannot write {shown}: {error}"))),
     }
-    eprintln!(
-        "wrote {shown}, and {SCHEMA_FILE} for editors\n\n  stockade check {shown}\n  stockade run {shown}"
-    );
-    Ok(Exit::Done)
+    Ok(())
 }
 
 fn write_new(path: &Path, text: &str) -> io::Result<()> {

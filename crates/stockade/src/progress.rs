@@ -81,7 +81,7 @@ pub fn stop_on_signals() -> CancellationToken {
         if handle.is_cancelled() {
             process::exit(Exit::Undecided.code().into());
         }
-        eprintln!("stopping: measurements so far are kept (again to stop at once)");
+        eprintln!("stopping; finished measurements are kept (again to stop at once)");
         handle.cancel();
     });
     if let Err(error) = installed {

@@ -288,14 +288,14 @@ impl OpenLoad {
         self.traffic.max_in_flight.min(requests)
     }
 
-    /// The memory of its requests, as many at once as are allowed, and of a cache with a limit in bytes.
-    pub(super) fn memory_bytes_max(&self) -> u64 {
+    /// The memory of its requests, as many at once as are allowed, and of its cache; `None`: the cache has no limit in bytes.
+    pub(super) fn memory_bytes_max(&self) -> Option<u64> {
         let limit = match &self.target {
-            TestedCache::Cache(strategy) => strategy.limit.as_ref().and_then(|limit| limit.bytes),
-            TestedCache::NodeJsTest(_) => None,
+            TestedCache::Cache(strategy) => strategy.limit.as_ref()?.bytes? as u64,
+            // It stores everything in Redis.
+            TestedCache::NodeJsTest(_) => 0,
         };
-        let requests = (self.in_flight_max() as u64).saturating_mul(REQUEST_BYTES);
-        requests.saturating_add(limit.unwrap_or_default() as u64)
+        Some((self.in_flight_max() as u64).saturating_mul(REQUEST_BYTES).saturating_add(limit))
     }
 }
 

@@ -73,7 +73,7 @@ impl Target for EngineTarget<OpenLoad> {
     }
 
     fn memory_bytes_max(&self, _: &Environment) -> Option<u64> {
-        Some(self.load.memory_bytes_max())
+        self.load.memory_bytes_max()
     }
 
     fn scale(&mut self, dimension: Scaled, factor: f64) -> Result<(), TrafficLimitError> {

@@ -25,7 +25,7 @@ use stockade_model::{
     units::{milliseconds, parse_duration},
 };
 
-use super::statistics::Bounds;
+use super::statistics::{Difference, Quantity};
 use crate::metrics::{FigureUnit, FigureWindow, Metric, metrics};
 
 /// A validated comparison: every name in it exists and the units of its sides agree.
@@ -372,7 +372,8 @@ impl<'a> Parser<'a> {
 /// A number or a duration; `None`: probably a name that begins with a digit.
 fn constant(token: &str) -> Option<Result<(Expr, FigureUnit), String>> {
     if let Ok(number) = token.parse::<f64>() {
-        return Some(Ok((Expr::Constant(number), FigureUnit::Number)));
+        let constant = number.is_finite().then_some((Expr::Constant(number), FigureUnit::Number));
+        return Some(constant.ok_or_else(|| format!("`{token}` is too large: write a number below 1e308")));
     }
     if token.contains('/') {
         return None;
@@ -410,44 +411,57 @@ impl Expr {
         }
     }
 
-    /// Its value with the figures of its selectors; `None` if one has no figure.
+    /// Its value with the figures of its selectors; `None` if one has no figure, or if it is not finite.
     pub(super) fn value(&self, figure: &impl Fn(&Selector) -> Option<f64>) -> Option<f64> {
-        self.bounds(&|selector| figure(selector).map(Bounds::exact)).map(|bounds| bounds.low)
+        let value = match self {
+            Self::Constant(value) => *value,
+            Self::Figure(selector) => figure(selector)?,
+            Self::Binary(left, op, right) => {
+                let (left, right) = (left.value(figure)?, right.value(figure)?);
+                match op {
+                    Arithmetic::Add => left + right,
+                    Arithmetic::Sub => left - right,
+                    Arithmetic::Mul => left * right,
+                    Arithmetic::Div => left / right,
+                }
+            }
+        };
+        value.is_finite().then_some(value)
     }
 
-    /// The bounds of its value, where figures are known within bounds.
-    pub(super) fn bounds(&self, figure: &impl Fn(&Selector) -> Option<Bounds>) -> Option<Bounds> {
+    /// Its value as a difference of two quantities, so that both are at least 0; `None` if one figure is absent, or a divisor may be 0.
+    pub(super) fn difference(&self, figure: &impl Fn(&Selector) -> Option<Quantity>) -> Option<Difference> {
+        let of = |added| Difference { added, subtracted: Quantity::default() };
         match self {
-            Self::Constant(value) => Some(Bounds::exact(*value)),
-            Self::Figure(selector) => figure(selector),
+            Self::Constant(value) => Some(of(Quantity::exact(*value))),
+            Self::Figure(selector) => figure(selector).map(of),
             Self::Binary(left, op, right) => {
-                let (left, right) = (left.bounds(figure)?, right.bounds(figure)?);
-                op.bounds(left, right)
+                let (a, b) = (left.difference(figure)?, right.difference(figure)?);
+                let sum = |a: Quantity, b: Quantity| a + b;
+                Some(match op {
+                    Arithmetic::Add => Difference {
+                        added: sum(a.added, b.added),
+                        subtracted: sum(a.subtracted, b.subtracted),
+                    },
+                    Arithmetic::Sub => Difference {
+                        added: sum(a.added, b.subtracted),
+                        subtracted: sum(a.subtracted, b.added),
+                    },
+                    Arithmetic::Mul => Difference {
+                        added: sum(a.added * b.added, a.subtracted * b.subtracted),
+                        subtracted: sum(a.added * b.subtracted, a.subtracted * b.added),
+                    },
+                    Arithmetic::Div => {
+                        // A divisor that is a difference has no sign that is known.
+                        let divisor = (b.subtracted == Quantity::default()).then_some(b.added)?;
+                        Difference {
+                            added: a.added.divided_by(divisor)?,
+                            subtracted: a.subtracted.divided_by(divisor)?,
+                        }
+                    }
+                })
             }
         }
-    }
-}
-
-impl Arithmetic {
-    /// Every value of the operands within their bounds is within those of the result.
-    fn bounds(self, left: Bounds, right: Bounds) -> Option<Bounds> {
-        let apply = |a: f64, b: f64| match self {
-            Self::Add => a + b,
-            Self::Sub => a - b,
-            Self::Mul => a * b,
-            Self::Div => a / b,
-        };
-        if self == Self::Div && right.low <= 0.0 && right.high >= 0.0 {
-            return None;
-        }
-        let corners = [
-            apply(left.low, right.low),
-            apply(left.low, right.high),
-            apply(left.high, right.low),
-            apply(left.high, right.high),
-        ];
-        let low = corners.into_iter().fold(f64::INFINITY, f64::min);
-        Some(Bounds { low, high: corners.into_iter().fold(f64::NEG_INFINITY, f64::max) })
     }
 }
 
@@ -472,14 +486,13 @@ impl Comparison {
         self.unit
     }
 
-    /// The number of sides that are measured, and not constant.
-    pub(super) fn measured_sides(&self) -> u8 {
-        let is_measured = |side: &Expr| {
-            let mut selectors = Vec::new();
-            side.selectors(&mut selectors);
-            u8::from(!selectors.is_empty())
-        };
-        is_measured(&self.left) + is_measured(&self.right)
+    /// Both sides as positive quantities: what one side subtracts is added to the other.
+    pub(super) fn sides(
+        &self,
+        figure: &impl Fn(&Selector) -> Option<Quantity>,
+    ) -> Option<(Quantity, Quantity)> {
+        let (left, right) = (self.left.difference(figure)?, self.right.difference(figure)?);
+        Some((left.added + right.subtracted, right.added + left.subtracted))
     }
 
     /// True if it depends on times; a ratio of times does, too.
@@ -604,6 +617,7 @@ mod tests {
                 "`waiters` has a value for a whole run only: remove its window",
                 "waiters(1s..5s)",
             ),
+            ("failed <= 1e400", "`1e400` is too large: write a number below 1e308", "1e400"),
             ("response.p99 <= 24min", "`min` is no unit of time: use ns, us, ms, s, m, h or d", "24min"),
         ] {
             let error = read(text).unwrap_err();

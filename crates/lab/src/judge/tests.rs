@@ -1,10 +1,12 @@
 //! Verdicts from made-up evidence.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use stockade_model::{
     outcome::Outcomes,
-    record::{Audit, BurstFigures, CacheFigures, Calls, HttpFigures, LoadFigures, OpenFigures, Run},
+    record::{
+        Audit, BurstFigures, CacheFigures, Calls, HttpFigures, Interval, LoadFigures, OpenFigures, Run, Times,
+    },
 };
 
 use super::*;
@@ -43,19 +45,30 @@ fn run(test: &str, arm: &str, repeat: u32, fetches: u64, finished_ms: f64) -> Ru
     }
 }
 
-/// The verdict on one comparison over tests `t/1`, `t/2` and arms `a`, `b`.
-fn verdict_in(clock: ClockKind, repeats: u32, expr: &str, evidence: &[Run]) -> (Verdict, String) {
+/// The judged claims of one comparison each, over tests `t/1`, `t/2` and arms `a`, `b`.
+fn judged(
+    clock: ClockKind,
+    repeats: u32,
+    exprs: &[&str],
+    min_effect: f64,
+    evidence: &[Run],
+) -> Vec<Hypothesis> {
     let (tests, arms) = (["t/1", "t/2"].map(str::to_owned), ["a", "b"].map(str::to_owned));
     let names = Names { tests: &tests, arms: &arms };
-    let claims = [Claim {
+    let claim = |expr: &&str| Claim {
         text: "claim".to_owned(),
-        expect: vec![(expr.to_owned(), parse(expr, names).unwrap())],
-        min_effect: MIN_EFFECT,
-    }];
-    let cells: BTreeSet<_> = evidence.iter().map(|run| (run.test.clone(), run.arm.clone())).collect();
+        expect: vec![((*expr).to_owned(), parse(expr, names).unwrap())],
+        min_effect,
+    };
+    let claims: Vec<_> = exprs.iter().map(claim).collect();
+    let cells = evidence.iter().map(|run| (run.test.clone(), run.arm.clone())).collect();
     let mut results = Results::default();
     evidence.iter().for_each(|run| results.add(run, results.fold(None)));
-    let judged = judge(&claims, Case { names, cells: &cells, repeats, clock }, &results).remove(0);
+    judge(&claims, Case { names, cells: &cells, repeats, clock }, &results)
+}
+
+fn verdict_in(clock: ClockKind, repeats: u32, expr: &str, evidence: &[Run]) -> (Verdict, String) {
+    let judged = judged(clock, repeats, &[expr], MIN_EFFECT, evidence).remove(0);
     assert_eq!(judged.verdict, judged.expect[0].verdict);
     (judged.verdict, judged.expect[0].reason.clone())
 }
@@ -158,24 +171,12 @@ fn equal_times_are_at_most_as_long_and_not_less() {
     assert!(reason.ends_with("; they differ by less than the minimum effect of 1.00 %"), "{reason}");
 }
 
-/// One claim that holds leaves the others at a stricter level than without it.
+/// Open claims share the level; a decided claim gives its share back (Holm).
 #[test]
 fn claims_of_a_file_share_the_chance_of_a_false_verdict() {
     let evidence = times_of_a(3, |repeat| 5.0 + f64::from(repeat) * 0.5);
     let level = |exprs: &[&str]| {
-        let (tests, arms) = (["t/1", "t/2"].map(str::to_owned), ["a", "b"].map(str::to_owned));
-        let names = Names { tests: &tests, arms: &arms };
-        let claim = |expr: &&str| Claim {
-            text: String::new(),
-            expect: vec![((*expr).to_owned(), parse(expr, names).unwrap())],
-            min_effect: MIN_EFFECT,
-        };
-        let claims: Vec<_> = exprs.iter().map(claim).collect();
-        let cells = evidence.iter().map(|run| (run.test.clone(), run.arm.clone())).collect();
-        let mut results = Results::default();
-        evidence.iter().for_each(|run| results.add(run, results.fold(None)));
-        let judged =
-            judge(&claims, Case { names, cells: &cells, repeats: 3, clock: ClockKind::Live }, &results);
+        let judged = judged(ClockKind::Live, 3, exprs, MIN_EFFECT, &evidence);
         judged[0].expect[0].effect.as_ref().unwrap().level
     };
     let open = "t/1/a.finished < 6.1ms";
@@ -292,4 +293,107 @@ fn worst_verdict_wins() {
     assert_eq!(Verdict::worst([Refuted, Invalid].into_iter()), Refuted);
     assert_eq!(Verdict::worst([Inconclusive, Invalid].into_iter()), Invalid);
     assert_eq!(Verdict::worst([].into_iter()), Supported);
+}
+
+/// A load of one repeat with a second for each pair of response and service time in milliseconds, by arm.
+fn verdict_of_seconds(expr: &str, min_effect: f64, arms: [(&[(f64, f64)], bool); 2]) -> (Verdict, String) {
+    let (tests, names) = ([String::new()], ["a", "b"].map(str::to_owned));
+    let names = Names { tests: &tests, arms: &names };
+    let claims = [Claim {
+        text: String::new(),
+        expect: vec![(expr.to_owned(), parse(expr, names).unwrap())],
+        min_effect,
+    }];
+    let mut results = Results::watching(claims[0].windows().collect());
+    for (arm, (seconds, is_late)) in ["a", "b"].into_iter().zip(arms) {
+        let mut fold = results.fold(Some(Duration::from_secs(seconds.len() as u64)));
+        for (second, (response, service)) in (0..).zip(seconds) {
+            let times = |ms: f64| [Duration::from_secs_f64(ms / 1e3); 100].into_iter().collect();
+            let times = Times { response: times(*response), service: times(*service), ..Times::default() };
+            fold.add(&Interval { second, times, ..Interval::default() });
+        }
+        let late = is_late.then(|| "1 % of its requests by 9ms".to_owned());
+        let http = HttpFigures { late, ..HttpFigures::default() };
+        results.add(&Run { http: Some(http), ..run("", arm, 1, 1, 1.0) }, fold);
+    }
+    let cells = BTreeSet::from(["a", "b"].map(|arm| (String::new(), arm.to_owned())));
+    let case = Case { names, cells: &cells, repeats: 1, clock: ClockKind::Live };
+    let judged = judge(&claims, case, &results).remove(0);
+    (judged.verdict, judged.expect[0].reason.clone())
+}
+
+/// Response times of 10 ms, of which the service took 1 ms if nothing else is written.
+#[test]
+fn lateness_makes_a_claim_invalid_only_where_it_may_be_the_difference() {
+    let (late, on_time): (&[_], &[_]) = (&[(10.0, 1.0); 5], &[(10.0, 10.0); 5]);
+    let verdict =
+        |expr: &str, of_a: (&[(f64, f64)], bool)| verdict_of_seconds(expr, 0.01, [of_a, (on_time, false)]);
+    // Without lateness the time would be even less.
+    assert_eq!(verdict("a.response.p99 < 100ms", (late, true)).0, Verdict::Supported);
+    // More than the bound in any case.
+    assert_eq!(verdict("a.response.p99 < 0.1ms", (late, true)).0, Verdict::Refuted);
+    let (invalid, reason) = verdict("a.response.p99 < 3ms", (late, true));
+    assert_eq!(invalid, Verdict::Invalid);
+    assert!(reason.ends_with("; late sends may explain it: 1 % of its requests by 9ms"), "{reason}");
+    assert_eq!(verdict("a.response.p99 < 3ms", (late, false)).0, Verdict::Refuted, "the send was not late");
+    assert_eq!(verdict("a.response.p99 < 9ms", (late, false)).0, Verdict::Inconclusive, "too close");
+    assert_eq!(verdict("a.response.p99 > b.response.p99 * 3", (late, true)).0, Verdict::Refuted);
+    assert_eq!(verdict("a.service.p99 < 3ms", (late, true)).0, Verdict::Supported, "it begins with the send");
+    assert_eq!(verdict("a.response.p99(0s..2s) < 100ms", (late, true)).0, Verdict::Supported);
+}
+
+#[test]
+fn seconds_that_differ_widen_the_interval_of_one_run() {
+    let steady = [(10.0, 10.0); 20];
+    let mut noisy = steady;
+    noisy.iter_mut().step_by(2).for_each(|second| *second = (0.01, 0.01));
+    let verdict = |seconds: &[(f64, f64)]| {
+        verdict_of_seconds("a.response.mean < 50ms", 0.01, [(seconds, false), (&steady, false)])
+    };
+    // Batches of two seconds are alike here, those of a rising load are not.
+    assert_eq!(verdict(&noisy).0, Verdict::Supported);
+    let rising: Vec<_> = (0..20).map(|second| 0.001 * 2.0_f64.powi(second)).map(|ms| (ms, ms)).collect();
+    let (open, reason) = verdict(&rising);
+    assert_eq!(open, Verdict::Inconclusive, "{reason}");
+}
+
+#[test]
+fn differences_are_judged_as_sums_of_both_sides() {
+    // 5.1 to 5.3 ms, and 9 ms.
+    let evidence = times_of_a(5, |repeat| 5.0 + f64::from(repeat % 3) * 0.1);
+    let verdict = |expr: &str| verdict(5, expr, &evidence);
+    assert_eq!(verdict("t/1/b.finished - t/1/a.finished >= 3ms").0, Verdict::Supported);
+    assert_eq!(verdict("t/1/a.finished - t/1/b.finished <= 1ms").0, Verdict::Supported);
+    assert_eq!(verdict("2 * (t/1/b.finished - t/1/a.finished) <= 4ms").0, Verdict::Refuted);
+    assert_eq!(verdict("t/1/a.finished / t/1/b.finished < 0.7").0, Verdict::Supported);
+    let (open, reason) = verdict("t/1/a.finished / (t/1/a.finished - t/1/b.finished) < 1");
+    assert_eq!((open, reason.as_str()), (Verdict::Inconclusive, "t/1: no repeat has a figure"));
+    // A ratio has the spread of both of its figures.
+    let once = times_of_a(1, |_| 4.1);
+    for expr in ["t/1/a.finished < t/1/b.finished", "t/1/a.finished / t/1/b.finished < 1"] {
+        assert_eq!(verdict_in(ClockKind::Live, 1, expr, &once).0, Verdict::Inconclusive, "{expr}");
+    }
+    assert_eq!(verdict_in(ClockKind::Live, 1, "t/1/a.finished < 9ms", &once).0, Verdict::Supported);
+}
+
+/// An arm that answers nothing in a repeat has no times there.
+#[test]
+fn repeat_without_a_figure_leaves_a_time_open() {
+    let mut evidence = times_of_a(5, |repeat| 5.0 + f64::from(repeat % 3) * 0.1);
+    evidence.remove(0);
+    let (open, reason) = verdict(5, "t/1/a.finished < 9ms", &evidence);
+    assert_eq!(open, Verdict::Inconclusive);
+    assert!(reason.ends_with("4 repeats, 1 without a figure"), "{reason}");
+    assert_eq!(verdict(5, "t/1/a.finished > 9ms", &evidence).0, Verdict::Refuted);
+}
+
+#[test]
+fn minimum_effect_is_that_of_the_hypothesis() {
+    let verdict = |min_effect, slower: f64| {
+        let evidence = times_of_a(5, |repeat| 9.0 * slower + f64::from(repeat % 2) * 0.01);
+        judged(ClockKind::Live, 5, &["t/1/a.finished <= t/1/b.finished"], min_effect, &evidence)[0].verdict
+    };
+    assert_eq!(verdict(0.05, 1.04), Verdict::Supported);
+    assert_eq!(verdict(0.01, 1.04), Verdict::Refuted);
+    assert_eq!(verdict(0.05, 1.06), Verdict::Refuted);
 }

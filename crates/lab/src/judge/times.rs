@@ -4,42 +4,43 @@
 //! |---|---|---|
 //! | `<` | below minus the minimum effect | above the minimum effect |
 //! | `<=` | below the minimum effect | above it |
-//! | `<`, `<=` beside a constant | below 0 | above 0 |
+//! | `<`, `<=` without a second arm or test | below 0 | above 0 |
 //! | `==` | within the minimum effect of 0 | outside of it |
 //!
 //! `>`, `>=` and `!=` are their mirror images. A comparison that leaves the test or the arm open is supported where all of its
 //! bindings are, and refuted where one is, at a level that is divided by their number.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
-use stockade_model::record::{Effect, Expectation, Verdict};
+use stockade_model::record::{Effect, Expectation, Run, Verdict};
 
 use super::{
     Case, Comparison, Figures, Selector, existing,
     expr::Op,
-    statistics::{Bounds, Effects, MACHINE_SPREAD, Region, RepeatEffect},
+    statistics::{Effects, MACHINE_SPREAD, Quantity, Region, RepeatEffect},
 };
 use crate::metrics::Evidence;
 
 /// A comparison of times and its effects.
-pub(super) struct TimesCase {
+pub(super) struct TimedComparison {
     regions: Regions,
     bindings: Vec<BindingEffects>,
-    min_effect: f64,
+    /// `None`: the comparison has no second arm or test.
+    min_effect: Option<f64>,
 }
 
 /// Where the interval of an effect supports a comparison, and where it refutes it.
 struct Regions {
-    good: Vec<Region>,
-    bad: Vec<Region>,
+    supporting: Vec<Region>,
+    refuting: Vec<Region>,
 }
 
 /// The effects in one assignment of tests and arms.
 struct BindingEffects {
     place: String,
     effects: Effects,
-    /// The means of the sides.
-    sides: Option<(f64, f64)>,
+    /// The geometric means of the sides as positive quantities.
+    side_means: Option<(f64, f64)>,
     /// Repeats without a figure.
     missing: u32,
     /// Repeats with an invalid measurement.
@@ -49,33 +50,24 @@ struct BindingEffects {
 }
 
 impl Regions {
-    fn of(comparison: &Comparison, min_effect: f64) -> Self {
-        let (below, above) =
-            (|to| Region { from: f64::NEG_INFINITY, to }, |from| Region { from, to: f64::INFINITY });
-        let margin = min_effect.ln_1p();
+    fn of(op: Op, min_effect: f64, has_margin: bool) -> Self {
+        let below = |to| Region { from: f64::NEG_INFINITY, to };
+        let above = |from| Region { from, to: f64::INFINITY };
+        let least = min_effect.ln_1p();
         // A bound is where it was written.
-        let side = if comparison.measured_sides() < 2 { 0.0 } else { margin };
-        let within = Region { from: -margin, to: margin };
-        let outside = vec![below(-margin), above(margin)];
-        let (good, bad) = match comparison.op {
-            Op::Lt => (vec![below(-side)], vec![above(side)]),
-            Op::Le => (vec![below(side)], vec![above(side)]),
-            Op::Gt => (vec![above(side)], vec![below(-side)]),
-            Op::Ge => (vec![above(-side)], vec![below(-side)]),
-            Op::Eq => (vec![within], outside),
-            Op::Ne => (outside, vec![within]),
+        let margin = if has_margin { least } else { 0.0 };
+        let within = vec![Region { from: -least, to: least }];
+        let outside = vec![below(-least), above(least)];
+        let (supporting, refuting) = match op {
+            Op::Lt => (vec![below(-margin)], vec![above(margin)]),
+            Op::Le => (vec![below(margin)], vec![above(margin)]),
+            Op::Gt => (vec![above(margin)], vec![below(-margin)]),
+            Op::Ge => (vec![above(-margin)], vec![below(-margin)]),
+            Op::Eq => (within, outside),
+            Op::Ne => (outside, within),
         };
-        Self { good, bad }
+        Self { supporting, refuting }
     }
-}
-
-/// ln(left / right); where a side is not positive, their difference as a share of the larger one.
-fn effect(left: f64, right: f64) -> f64 {
-    if left > 0.0 && right > 0.0 {
-        return (left / right).ln();
-    }
-    let larger = left.abs().max(right.abs());
-    if larger > 0.0 { (left - right) / larger } else { 0.0 }
 }
 
 impl BindingEffects {
@@ -86,79 +78,66 @@ impl BindingEffects {
         evidence: impl Fn(&Selector, u32) -> Option<&'e Evidence>,
     ) -> Self {
         let selectors = comparison.selectors();
-        let mut effects = Effects { sides: comparison.measured_sides(), ..Effects::default() };
-        let mut sides = Vec::new();
+        let mut effects = Effects::default();
         let mut spreads = Vec::new();
         let (mut missing, mut invalid, mut late) = (0, 0, None);
+        let (mut ln_left, mut ln_right) = (0.0, 0.0);
         for repeat in 1..=repeats {
-            let figure =
-                |selector: &Selector| evidence(selector, repeat)?.figure(selector.metric, selector.window);
-            let bounds = |selector: &Selector| {
-                let evidence = evidence(selector, repeat)?;
-                let low = evidence.figure_without_lateness(selector.metric, selector.window)?;
-                Some(Bounds { low, high: evidence.figure(selector.metric, selector.window)? })
-            };
-            let measured = comparison.left.value(&figure).zip(comparison.right.value(&figure));
-            let known = comparison.left.bounds(&bounds).zip(comparison.right.bounds(&bounds));
-            let Some(((left, right), (left_bounds, right_bounds))) = measured.zip(known) else {
-                missing += 1;
-                continue;
-            };
-            if selectors.iter().any(|of| evidence(of, repeat).is_some_and(|e| e.run.is_invalid())) {
+            let runs = || selectors.iter().filter_map(|selector| evidence(selector, repeat)).map(|e| &e.run);
+            if runs().any(Run::is_invalid) {
                 invalid += 1;
                 continue;
             }
-            late = late.or_else(|| {
-                selectors
-                    .iter()
-                    .find_map(|selector| evidence(selector, repeat)?.run.http.as_ref()?.late.clone())
-            });
-            effects.repeats.push(RepeatEffect {
-                measured: effect(left, right),
-                bounds: Bounds {
-                    low: effect(left_bounds.low, right_bounds.high),
-                    high: effect(left_bounds.high, right_bounds.low),
-                },
-            });
-            sides.push((left, right));
-            spreads.extend(batch_spread(comparison, |selector| evidence(selector, repeat)));
+            let figure = |selector: &Selector| {
+                let evidence = evidence(selector, repeat)?;
+                let low = evidence.figure_without_lateness(selector.metric, selector.window)?;
+                Some(Quantity::figure(evidence.figure(selector.metric, selector.window)?, low))
+            };
+            let Some((left, right)) = comparison.sides(&figure) else {
+                missing += 1;
+                continue;
+            };
+            late = late.or_else(|| runs().find_map(|run| run.http.as_ref()?.late.clone()));
+            effects.repeats.push(RepeatEffect::of(left, right));
+            (ln_left, ln_right) = (ln_left + left.measured.ln(), ln_right + right.measured.ln());
+            spreads.extend(batch_standard_error(comparison, |selector| evidence(selector, repeat)));
         }
         effects.within_run = root_mean_square(&spreads);
-        let count = sides.len() as f64;
-        let mean = |side: fn(&(f64, f64)) -> f64| sides.iter().map(side).sum::<f64>() / count;
-        let sides = (!sides.is_empty()).then(|| (mean(|sides| sides.0), mean(|sides| sides.1)));
-        Self { place, effects, sides, missing, invalid, late }
+        let count = effects.repeats.len() as f64;
+        let side_means = (count > 0.0).then(|| ((ln_left / count).exp(), (ln_right / count).exp()));
+        Self { place, effects, side_means, missing, invalid, late }
     }
 
-    /// The least `miss` whose interval lies in one of the regions.
-    fn least_miss(&self, regions: &[Region]) -> f64 {
+    /// The least alpha whose interval lies in one of the regions.
+    fn p_value(&self, regions: &[Region]) -> f64 {
         if self.effects.repeats.is_empty() {
             return f64::INFINITY;
         }
-        regions.iter().map(|region| self.effects.miss_within(*region)).fold(f64::INFINITY, f64::min)
+        regions.iter().map(|region| self.effects.p_value_within(*region)).fold(f64::INFINITY, f64::min)
     }
 
     /// Without the bounds that lateness leaves.
     fn as_measured(&self) -> Self {
-        let repeats =
-            self.effects.repeats.iter().map(|effect| RepeatEffect::exact(effect.measured)).collect();
-        let effects = Effects { repeats, ..self.effects.clone() };
-        Self { effects, place: String::new(), late: None, ..*self }
+        let repeats = self.effects.repeats.iter().map(|effect| effect.as_measured()).collect();
+        let effects = Effects { repeats, ..self.effects };
+        Self { effects, place: self.place.clone(), late: self.late.clone(), ..*self }
     }
 }
 
 /// The standard error of the effect of one run, from batches of its seconds: neighbouring seconds are alike, batches of
 /// them less so (batch means).
-fn batch_spread<'e>(
+fn batch_standard_error<'e>(
     comparison: &Comparison,
     evidence: impl Fn(&Selector) -> Option<&'e Evidence>,
 ) -> Option<f64> {
     let effects: Vec<f64> = (0..Evidence::BATCHES)
         .filter_map(|batch| {
             let figure = |selector: &Selector| {
-                evidence(selector)?.batch_figure(selector.metric, selector.window, batch)
+                let evidence = evidence(selector)?;
+                evidence.batch_figure(selector.metric, selector.window, batch).map(Quantity::exact)
             };
-            Some(effect(comparison.left.value(&figure)?, comparison.right.value(&figure)?))
+            let (left, right) = comparison.sides(&figure)?;
+            Some(RepeatEffect::of(left, right).measured)
         })
         .collect();
     let count = effects.len() as f64;
@@ -172,7 +151,7 @@ fn root_mean_square(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| (squares / values.len() as f64).sqrt())
 }
 
-impl TimesCase {
+impl TimedComparison {
     pub(super) fn new(
         comparison: &Comparison,
         min_effect: f64,
@@ -186,77 +165,97 @@ impl TimesCase {
             BindingEffects::of(comparison, place, case.repeats, evidence)
         };
         let bindings = existing(&selectors, case).iter().map(of).collect();
-        Self { regions: Regions::of(comparison, min_effect), bindings, min_effect }
+        let measured: BTreeSet<_> =
+            selectors.iter().map(|selector| (&selector.test, &selector.arm)).collect();
+        let has_margin = measured.len() > 1;
+        let regions = Regions::of(comparison.op, min_effect, has_margin);
+        Self { regions, bindings, min_effect: has_margin.then_some(min_effect) }
     }
 
-    /// The least `miss` at which it is decided.
-    pub(super) fn least_miss(&self) -> f64 {
-        let of = |regions: &[Region]| -> Vec<f64> {
-            self.bindings.iter().map(|binding| binding.least_miss(regions)).collect()
+    /// The least alpha at which it is decided.
+    pub(super) fn p_value(&self) -> f64 {
+        if self.bindings.is_empty() {
+            return f64::INFINITY;
+        }
+        let all = |regions: &[Region]| -> Vec<f64> {
+            self.bindings.iter().map(|binding| binding.p_value(regions)).collect()
         };
-        let supported = of(&self.regions.good).into_iter().fold(0.0, f64::max);
-        let refuted = of(&self.regions.bad).into_iter().fold(f64::INFINITY, f64::min);
+        let supported = all(&self.regions.supporting).into_iter().fold(0.0, f64::max);
+        let refuted = all(&self.regions.refuting).into_iter().fold(f64::INFINITY, f64::min);
         supported.min(refuted * self.bindings.len() as f64)
     }
 
-    /// The verdict at `miss`, with the binding that decides it.
-    pub(super) fn expectation(&self, expr: &str, miss: f64) -> Expectation {
-        let (verdict, deciding) = self.decide(miss);
-        let effect = deciding.and_then(|binding| self.effect(binding, verdict, miss));
+    /// The verdict at `alpha`, with the binding that decides it.
+    pub(super) fn expectation(&self, expr: &str, alpha: f64) -> Expectation {
+        let (verdict, deciding) = self.decide(alpha);
+        let effect = deciding.and_then(|binding| self.effect(binding, verdict, alpha));
         let reason = self.reason(verdict, deciding, effect.as_ref());
-        let (left, right) = deciding.and_then(|binding| binding.sides).unzip();
+        let (left, right) = deciding.and_then(|binding| binding.side_means).unzip();
         Expectation { expr: expr.to_owned(), left, right, verdict, effect, reason }
     }
 
-    fn decide(&self, miss: f64) -> (Verdict, Option<&BindingEffects>) {
-        let by = |regions: &[Region], a: &BindingEffects, b: &BindingEffects| {
-            a.least_miss(regions).total_cmp(&b.least_miss(regions))
+    fn decide(&self, alpha: f64) -> (Verdict, Option<&BindingEffects>) {
+        let is_supported = |binding: &BindingEffects| binding.p_value(&self.regions.supporting) <= alpha;
+        // One binding is enough to refute: the chance of a false verdict is divided among them.
+        let is_refuted =
+            |binding: &BindingEffects| binding.p_value(&self.regions.refuting) <= self.alpha_of_one(alpha);
+        let by_refuting = |a: &&BindingEffects, b: &&BindingEffects| {
+            a.p_value(&self.regions.refuting).total_cmp(&b.p_value(&self.regions.refuting))
         };
-        let worst = self.bindings.iter().min_by(|a, b| by(&self.regions.bad, a, b));
-        if let Some(worst) =
-            worst.filter(|worst| worst.least_miss(&self.regions.bad) <= self.miss_of_one(miss))
+        let by_supporting = |a: &&BindingEffects, b: &&BindingEffects| {
+            a.p_value(&self.regions.supporting).total_cmp(&b.p_value(&self.regions.supporting))
+        };
+        if let Some(refuted) = self.bindings.iter().filter(|binding| is_refuted(binding)).min_by(by_refuting)
         {
-            return (Verdict::Refuted, Some(worst));
+            return (Verdict::Refuted, Some(refuted));
         }
-        let without = self.bindings.iter().find(|binding| binding.effects.repeats.is_empty());
-        let closest = self.bindings.iter().max_by(|a, b| by(&self.regions.good, a, b));
-        let is_decided = |binding: &BindingEffects| {
-            binding.least_miss(&self.regions.good) <= miss
-                || binding.least_miss(&self.regions.bad) <= self.miss_of_one(miss)
+        let open: Vec<_> = self.bindings.iter().filter(|binding| !is_supported(binding)).collect();
+        let invalid = |binding: &&&BindingEffects| {
+            let is_late = || {
+                binding.late.is_some() && {
+                    let measured = binding.as_measured();
+                    is_supported(&measured) || is_refuted(&measured)
+                }
+            };
+            binding.effects.repeats.is_empty() && binding.invalid > 0 || is_late()
         };
-        let verdict = match (without, closest) {
-            (Some(binding), _) if binding.invalid > 0 => Verdict::Invalid,
-            (Some(_), _) | (_, None) => Verdict::Inconclusive,
-            (_, Some(closest)) if is_decided(closest) => Verdict::Supported,
-            // Late sends are the reason why it is open.
-            (_, Some(closest)) if is_decided(&closest.as_measured()) => Verdict::Invalid,
-            _ => Verdict::Inconclusive,
-        };
-        (verdict, without.or(closest))
+        if let Some(invalid) = open.iter().find(invalid) {
+            return (Verdict::Invalid, Some(invalid));
+        }
+        if let Some(open) = open.into_iter().max_by(by_supporting) {
+            return (Verdict::Inconclusive, Some(open));
+        }
+        match self.bindings.iter().find(|binding| binding.missing > 0) {
+            // An arm without a figure may be one that answered nothing.
+            Some(partial) => (Verdict::Inconclusive, Some(partial)),
+            None if self.bindings.is_empty() => (Verdict::Inconclusive, None),
+            None => (Verdict::Supported, self.bindings.iter().max_by(by_supporting)),
+        }
     }
 
-    /// One of the bindings is enough to refute: the chance of a false verdict is divided among them.
-    fn miss_of_one(&self, miss: f64) -> f64 {
-        miss / self.bindings.len() as f64
+    fn alpha_of_one(&self, alpha: f64) -> f64 {
+        alpha / self.bindings.len() as f64
     }
 
-    fn effect(&self, binding: &BindingEffects, verdict: Verdict, miss: f64) -> Option<Effect> {
+    fn effect(&self, binding: &BindingEffects, verdict: Verdict, alpha: f64) -> Option<Effect> {
         let effects = &binding.effects;
         if effects.repeats.is_empty() {
             return None;
         }
-        let miss = if verdict == Verdict::Refuted { self.miss_of_one(miss) } else { miss };
-        let interval = effects.interval(miss);
-        let regions: Vec<Region> = self.regions.good.iter().chain(&self.regions.bad).copied().collect();
-        let is_open = verdict == Verdict::Inconclusive;
+        let alpha = if verdict == Verdict::Refuted { self.alpha_of_one(alpha) } else { alpha };
+        let interval = effects.interval(alpha);
+        let Regions { supporting, refuting } = &self.regions;
+        let regions: Vec<Region> = supporting.iter().chain(refuting).copied().collect();
+        let is_open = verdict == Verdict::Inconclusive && binding.missing == 0;
+        let ratio = |effect: f64| effect.exp().min(f64::MAX);
         Some(Effect {
-            ratio: effects.mean_measured().exp(),
-            low: interval.low.exp(),
-            high: interval.high.exp(),
-            level: 1.0 - miss,
+            ratio: ratio(effects.mean_measured()),
+            low: ratio(interval.low),
+            high: ratio(interval.high),
+            level: 1.0 - alpha,
             repeats: u32::try_from(effects.repeats.len()).unwrap_or(u32::MAX),
-            is_assumed: effects.is_assumed(miss),
-            repeats_to_decide: is_open.then(|| effects.repeats_to_decide(miss, &regions)).flatten(),
+            is_assumed: effects.is_assumed(alpha),
+            repeats_to_decide: is_open.then(|| effects.repeats_to_decide(alpha, &regions)).flatten(),
         })
     }
 
@@ -299,9 +298,9 @@ impl TimesCase {
         match verdict {
             Verdict::Invalid => {
                 let late = binding.late.as_deref().unwrap_or_default();
-                let _ = write!(reason, "; that may be the lateness of the generator: {late}");
+                let _ = write!(reason, "; late sends may explain it: {late}");
             }
-            Verdict::Inconclusive => reason.push_str(&self.remedy(effect)),
+            Verdict::Inconclusive if binding.missing == 0 => reason.push_str(&self.remedy(effect)),
             _ => {}
         }
         reason
@@ -309,18 +308,15 @@ impl TimesCase {
 
     /// How an open comparison is decided.
     fn remedy(&self, effect: &Effect) -> String {
-        let margin = 1.0 + self.min_effect;
-        let is_small = effect.low > 1.0 / margin && effect.high < margin;
-        match effect.repeats_to_decide {
-            Some(repeats) => format!("; about {repeats} repeats decide it"),
-            _ if is_small => {
-                format!(
-                    "; they differ by less than the minimum effect of {} %",
-                    figure(self.min_effect * 100.0)
-                )
+        let is_within =
+            |min_effect: f64| effect.low > 1.0 / (1.0 + min_effect) && effect.high < 1.0 + min_effect;
+        match (effect.repeats_to_decide, self.min_effect) {
+            (Some(repeats), _) => format!("; about {repeats} repeats decide it"),
+            (None, Some(min_effect)) if is_within(min_effect) => {
+                format!("; they differ by less than the minimum effect of {} %", figure(min_effect * 100.0))
             }
-            None if effect.repeats < 3 => "; 3 repeats show how much times vary".to_owned(),
-            None => "; more repeats hardly decide it: the sides are too close".to_owned(),
+            _ if effect.repeats < 3 => "; 3 repeats show how much times vary".to_owned(),
+            _ => "; more repeats hardly decide it: the sides are too close".to_owned(),
         }
     }
 }

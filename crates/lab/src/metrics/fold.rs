@@ -278,6 +278,23 @@ mod tests {
     }
 
     #[test]
+    fn seconds_are_in_batches_of_equal_length() {
+        let window = FigureWindow::Seconds { from: 20, to: 23 };
+        let mut fold = Fold::new(&[window], Some(Duration::from_millis(24_500)));
+        for second in 0..30 {
+            let outcomes = Outcomes { hit: 1, ..Outcomes::default() };
+            fold.add(&Interval { second, outcomes, ..Interval::default() });
+        }
+        let counts =
+            |batched: &Batched| batched.batches.iter().map(|batch| batch.outcomes.hit).collect::<Vec<_>>();
+        // What finishes after the load is in its last second.
+        assert_eq!(counts(&fold.whole), [3, 2, 3, 2, 3, 2, 3, 2, 3, 7]);
+        assert_eq!(counts(&fold.windows[0].1), [1, 1, 1]);
+        assert_eq!(counts(&Fold::new(&[], Some(Duration::from_millis(900))).whole), [0; 0]);
+        assert_eq!(counts(&Fold::new(&[], None).whole), [0; 0]);
+    }
+
+    #[test]
     fn first_reclaim_divides_a_run() {
         let holds = [(40, 0), (90, 0), (60, 1), (85, 1), (95, 2)];
         let mut fold = Fold::new(&[FigureWindow::UntilFirstReclaim, FigureWindow::AfterFirstReclaim], None);

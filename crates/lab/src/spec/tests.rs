@@ -294,6 +294,18 @@ fn errors_point_into_expressions() {
             "[]",
             "",
         ),
+        (
+            with("[[hypothesis]]\ntext = \"h\"\nmin_effect = \"5\"\nexpect = [\"failed == 0\"]"),
+            "`5` is no share in percent: write \"5%\"",
+            "\"5\"",
+            "",
+        ),
+        (
+            with("[[hypothesis]]\ntext = \"h\"\nmin_effect = \"-1%\"\nexpect = [\"failed == 0\"]"),
+            "`-1%` is no share in percent: write \"5%\"",
+            "\"-1%\"",
+            "",
+        ),
         (with("[reference]\n\"cache.failed\" = inf"), "not a finite number", "inf", ""),
         (with("[[reference]]"), "write it as one table: [reference]", "reference", ""),
         (

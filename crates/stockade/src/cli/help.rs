@@ -1,15 +1,13 @@
-//! The arguments of the commands that describe the program, and values that its parsers know.
-
-use std::ffi::OsStr;
+//! The arguments of `completions` and `man`.
 
 use clap::{
-    Arg, Args, Command, CommandFactory, Error,
+    Args, CommandFactory,
     builder::{PossibleValue, TypedValueParser},
 };
 use clap_complete::Shell;
 use stockade_model::nearest::remedy;
 
-use super::Cli;
+use super::{Cli, values::KnownValues};
 
 #[derive(Debug, Args)]
 #[command(after_help = PLACES)]
@@ -51,29 +49,4 @@ fn command_names() -> Vec<String> {
     let program = Cli::command();
     let shown = program.get_subcommands().filter(|command| !command.is_hide_set());
     shown.map(|command| command.get_name().to_owned()).collect()
-}
-
-/// A parser with a message of its own for unknown values, and the values that shells complete.
-#[derive(Clone)]
-pub struct KnownValues<P> {
-    parser: P,
-    values: fn() -> Vec<PossibleValue>,
-}
-
-impl<P> KnownValues<P> {
-    pub fn new(parser: P, values: fn() -> Vec<PossibleValue>) -> Self {
-        Self { parser, values }
-    }
-}
-
-impl<P: TypedValueParser> TypedValueParser for KnownValues<P> {
-    type Value = P::Value;
-
-    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<P::Value, Error> {
-        self.parser.parse_ref(command, arg, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new((self.values)().into_iter()))
-    }
 }

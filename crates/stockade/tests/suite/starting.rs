@@ -60,16 +60,20 @@ fn init_of_a_url_works_with_a_cache_at_its_addresses() {
 fn init_overwrites_nothing() {
     let sandbox = Sandbox::new();
     sandbox.file("experiment.toml", "title = \"mine\"");
-    let path = sandbox.file("experiment.schema.json", "{}");
+    sandbox.file("experiment.schema.json", "{}");
+    let path = sandbox.path().join("experiment.schema.json");
     sandbox.stockade(&["init"]).assert_refused(2, &["experiment.toml exists: name another file"]);
     let other = sandbox.stockade(&["init", "other.toml"]);
     assert_eq!(other.code, 0, "{}", other.stderr);
     assert!(
-        other.stderr.contains("experiment.schema.json is of another version: remove it"),
+        other.stderr.contains("kept experiment.schema.json, which is of another version"),
         "{}",
         other.stderr
     );
-    assert_eq!(fs::read_to_string(path).expect("it is kept"), "{}");
+    assert_eq!(fs::read_to_string(&path).expect("it is kept"), "{}");
+    fs::remove_file(&path).expect("it is there");
+    assert!(sandbox.stockade(&["init", "third.toml"]).stderr.contains("wrote experiment.schema.json"));
+    assert!(fs::read_to_string(path).expect("it is written").contains("Stockade experiment"));
     sandbox
         .stockade(&["init", "no/such/folder.toml"])
         .assert_refused(2, &["cannot write no/such/folder.toml"]);
@@ -114,6 +118,7 @@ expect = ["ours.failed == 0", "theirs.failed == 0"]
         "00:10:00  ours, theirs\n",
         "measurements  6: 01:00:00 of load",
         "memory        100 MiB of this machine's ",
+        "at most, for `ours`; no known limit in bytes: theirs\n",
         "hypotheses    1, with 2 comparisons",
         "setups        all 2 work",
     ] {

@@ -1,0 +1,33 @@
+//! Values that shells complete, beside a parser with messages of its own.
+
+use std::ffi::OsStr;
+
+use clap::{
+    Arg, Command, Error,
+    builder::{PossibleValue, TypedValueParser},
+};
+
+/// A parser with a message of its own for unknown values, and the values that shells complete.
+#[derive(Clone)]
+pub struct KnownValues<P> {
+    parser: P,
+    values: fn() -> Vec<PossibleValue>,
+}
+
+impl<P> KnownValues<P> {
+    pub fn new(parser: P, values: fn() -> Vec<PossibleValue>) -> Self {
+        Self { parser, values }
+    }
+}
+
+impl<P: TypedValueParser> TypedValueParser for KnownValues<P> {
+    type Value = P::Value;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<P::Value, Error> {
+        self.parser.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new((self.values)().into_iter()))
+    }
+}
