@@ -10,6 +10,7 @@ use stockade_load::{
     generator::LoadTestRun,
     report::{Render, ReportOptions, expectation_line},
     summary::Summary,
+    tally::Tally,
 };
 use stockade_model::{
     record::{Expectation, Verdict},
@@ -68,17 +69,31 @@ fn exit(summary: &Summary, expectations: &[Expectation], was_cancelled: bool) ->
         verdict => verdict,
     };
     let tally = &summary.measured;
+    let generator = &summary.generator;
+    let is_late_only = generator.invalid_reasons.len() == generator.time_reason_count;
     match verdict {
+        // Lateness does not matter where nothing answers.
+        Verdict::Invalid
+            if expectations.is_empty() && tally.successes == 0 && is_late_only && !was_cancelled =>
+        {
+            all_failed(tally)
+        }
         Verdict::Refuted => Ok(Exit::Refuted),
         Verdict::Invalid | Verdict::Inconclusive => Ok(Exit::Undecided),
-        Verdict::Supported if tally.successes == 0 && tally.requests() > 0 => {
-            let classes = tally.failed_by_class();
-            let classes: Vec<_> =
-                classes.iter().map(|(class, count)| format!("{class}: {}", format_count(*count))).collect();
-            Err(CommandError::AllFailed { requests: tally.requests(), classes: classes.join(", ") })
-        }
+        Verdict::Supported if tally.successes == 0 => all_failed(tally),
         Verdict::Supported => Ok(Exit::Done),
     }
+}
+
+/// A load without a success is no success.
+fn all_failed(tally: &Tally) -> Result<Exit, CommandError> {
+    if tally.requests() == 0 {
+        return Ok(Exit::Done);
+    }
+    let classes = tally.failed_by_class();
+    let classes: Vec<_> =
+        classes.iter().map(|(class, count)| format!("{class}: {}", format_count(*count))).collect();
+    Err(CommandError::AllFailed { requests: tally.requests(), classes: classes.join(", ") })
 }
 
 impl Out {

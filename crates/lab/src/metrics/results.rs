@@ -149,6 +149,9 @@ const OF_ANSWERS: [&str; 8] = [
     "outcomes.bypass",
 ];
 
+/// Outcomes that only some caches report: none of them is no evidence that there was none.
+const OF_SOME_ANSWERS: [&str; 3] = ["outcomes.coalesced", "outcomes.fallback", "outcomes.negative"];
+
 /// Metrics that need to know whether a hit is fresh.
 const OF_FRESHNESS: [&str; 3] = ["hit_ratio", "outcomes.hit", "outcomes.stale"];
 
@@ -161,11 +164,19 @@ pub(super) fn is_known(run: &Run, metric: &str) -> bool {
             || http.stats_provider == StatsProvider::Cache
             || responses_report_outcomes(&run.outcomes))
         && (http.hits_of_unknown_freshness == 0 || !OF_FRESHNESS.contains(&metric))
+        && (http.stats_provider == StatsProvider::Cache
+            || !OF_SOME_ANSWERS.contains(&metric)
+            || reports_more_than_hits(&run.outcomes))
         && match http.stats_provider {
             StatsProvider::Cache => true,
             StatsProvider::Origin => !is_of_caches,
             StatsProvider::Unavailable => !is_of_caches && !OF_ORIGINS.contains(&metric),
         }
+}
+
+/// True if responses tell requests that waited for another, fallbacks and negative answers apart.
+fn reports_more_than_hits(outcomes: &Outcomes) -> bool {
+    outcomes.coalesced + outcomes.fallback + outcomes.negative > 0
 }
 
 /// True if the responses of a third-party cache report outcomes. With `Age` alone only hits are known.

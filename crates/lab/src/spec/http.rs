@@ -118,14 +118,16 @@ pub(super) fn read_proxy(
     let (settings, origin) = (proxy_settings(&mut table)?, recipe(&mut table)?);
     let tables: HttpTables = tables::read(table, span)?;
     let Some(cache) = &tables.cache else {
-        return Err(missing("cache", "write [cache] strategy = \"stampede\""));
+        let remedy =
+            format!("write cache.strategy = \"stampede\" into arm `{}`, or [cache] for all arms", layer.arm);
+        return Err(missing(&format!("cache of arm `{}`", layer.arm), &remedy));
     };
     cache::strategy(cache.get_ref(), Some(cache.span()))?;
     if origin.is_none() {
         let remedy = "write [origin] recipe = \"recipe.json\", or the recipe itself";
         return Err(missing("origin's recipe", remedy));
     }
-    tables.target.refuse_address()?;
+    tables.target.refuse_address(layer.arm)?;
     tables.cells(layer, origin.as_ref(), |load| Box::new(ProxyTarget { load, settings: settings.clone() }))
 }
 
@@ -137,7 +139,7 @@ pub(super) fn read_app(
 ) -> Result<Vec<Cell>, TomlError> {
     let settings = app_settings(&mut table, span.clone())?;
     let tables: HttpTables = tables::read(table, span)?;
-    tables.target.refuse_address()?;
+    tables.target.refuse_address(layer.arm)?;
     tables.cells(layer, None, |load| Box::new(AppTarget { load, settings: settings.clone() }))
 }
 
@@ -223,14 +225,16 @@ impl HttpTargetTable {
     }
 
     /// Refuses an address for a target that the run starts.
-    fn refuse_address(&self) -> Result<(), TomlError> {
+    fn refuse_address(&self, arm: &str) -> Result<(), TomlError> {
         let Self { url, pid, before, command, reset, .. } = self;
         let texts = [url, before, command].into_iter().flatten().map(Spanned::span);
         let span =
             texts.chain(pid.as_ref().map(Spanned::span)).chain(reset.as_ref().map(Spanned::span)).next();
         span.map_or(Ok(()), |span| {
-            let message =
-                "a target that the run starts has no URL and no process yet: leave it out, or write kind = \"url\"";
+            let message = format!(
+                "the run starts the target of arm `{arm}`, which has no URL and no process yet: leave this out, or write it into the \
+                 arms that it belongs to"
+            );
             Err(TomlError::new(message, Some(span)))
         })
     }

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, DirEntry},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -18,10 +19,12 @@ pub fn find_latest(directory: &Path) -> Result<PathBuf, StorageError> {
     if directory.join(RECORD).symlink_metadata().is_ok() {
         return Ok(directory.to_owned());
     }
-    let entries = fs::read_dir(directory)
-        .map_err(|error| StorageError::NoRecord { path: directory.join(RECORD), error })?;
-    let latest = records_below(entries.flatten(), LEVELS_MAX).into_iter().max();
     let none = || StorageError::NoRecords { path: directory.to_owned() };
+    let entries = fs::read_dir(directory).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => none(),
+        _ => StorageError::NoRecord { path: directory.join(RECORD), error },
+    })?;
+    let latest = records_below(entries.flatten(), LEVELS_MAX).into_iter().max();
     latest.map(|found| found.directory).ok_or_else(none)
 }
 

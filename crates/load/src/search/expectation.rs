@@ -24,7 +24,7 @@ impl Bound {
     fn expectation(&self, run: &Summary, was_interrupted: bool) -> Expectation {
         let left = self.left(run);
         let verdict = match left.map(|left| self.holds(left)) {
-            _ if self.is_doubtful(run, was_interrupted) => Verdict::Invalid,
+            _ if self.is_doubtful(run, was_interrupted, left) => Verdict::Invalid,
             None => Verdict::Inconclusive,
             Some(false) => Verdict::Refuted,
             Some(true) if self.metric().is_timing() && run.dropped > 0 => Verdict::Invalid,
@@ -45,10 +45,13 @@ impl Bound {
         }
     }
 
-    /// True if the reasons against the run, other than unsent requests, can change the figure.
-    fn is_doubtful(&self, run: &Summary, was_interrupted: bool) -> bool {
+    /// True if the reasons against the run, other than unsent requests, can change the figure. A time without a response is infinite,
+    /// however late its request was.
+    fn is_doubtful(&self, run: &Summary, was_interrupted: bool, left: Option<f64>) -> bool {
         let classes = [FailureClass::NoPorts, FailureClass::NoFiles];
         let is_short = classes.into_iter().any(|class| run.measured.failures_of(class) > 0);
-        was_interrupted || is_short || (self.metric().is_timing() && run.is_generator_limited())
+        was_interrupted
+            || is_short
+            || (self.metric().is_timing() && run.is_generator_limited() && left.is_none_or(f64::is_finite))
     }
 }

@@ -297,7 +297,7 @@ fn interrupt_keeps_the_measurements() {
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut first = String::new();
     stderr.read_line(&mut first).unwrap();
-    assert_eq!(first, "stopping: measurements so far are kept (again to stop at once)\n");
+    assert_eq!(first, "stopping; finished measurements are kept (again to stop at once)\n");
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).unwrap();
     let output = ProgramOutput::of(child.wait_with_output().unwrap());
@@ -382,7 +382,7 @@ fn input_errors_name_the_place_and_the_remedy() {
     sandbox.stockade(&["run", &file, "--out", "good.toml/x"]).assert_refused(1, &blocked);
     sandbox
         .stockade(&["report", "nowhere"])
-        .assert_refused(1, &["nowhere/record.json: No such file", "name the directory of one run"]);
+        .assert_refused(1, &["nowhere: no record.json in it", "name the directory of one run"]);
     sandbox.stockade(&["report", "taken", "--format", "pdf"]).assert_refused(2, &["pdf", "md, html, json"]);
     fs::write(sandbox.path().join("taken/record.json"), "{\"schema\":\"stockade.record/9\"}").unwrap();
     sandbox.stockade(&["report", "taken"]).assert_refused(1, &["stockade.record/9", "stockade.record/1"]);

@@ -37,7 +37,7 @@ fn init_of_a_url_works_with_a_cache_at_its_addresses() {
     let path = sandbox.path().join("mine.toml");
     let text = fs::read_to_string(&path).expect("it was written");
     let text = text.replace("127.0.0.1:9000", &format!("127.0.0.1:{origin}"));
-    let at = |port: u16| text.replace("127.0.0.1:8080", &format!("127.0.0.1:{port}"));
+    let at = |port: u16| text.replace("127.0.0.1:6081", &format!("127.0.0.1:{port}"));
     fs::write(&path, at(cache)).expect("writable");
     sandbox.stockade(&["check", "mine.toml"]).assert_refused(1, &["arm `mine`: nothing listens at"]);
     // Something may listen at the port of the file on this machine.

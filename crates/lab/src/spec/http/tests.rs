@@ -64,7 +64,7 @@ cache.limit.reclaim = 0.5
         ("rate = \"10/s\"", "connections = [5, 5]", "the list has a value twice"),
         ("rate = \"10/s\"", "replay = { log = \"l\" }", "a log has requests of its own"),
         ("rate = \"10/s\"", "replay = { log = \"l\", share = 2 }", "`share` is more than 0 and at most 1"),
-        ("kind = \"proxy\"", "kind = \"proxy\"\npid = 5", "has no URL and no process yet"),
+        ("kind = \"proxy\"", "kind = \"proxy\"\npid = 5", "which has no URL and no process yet"),
         (
             "[cache]",
             "[preflight]\nprobes = [{ path = \"a\", status = 200 }]\n[cache]",

@@ -192,7 +192,7 @@ fn stopped_load_reports_its_measurements() {
         (0..5).for_each(|_| drop(stub.next()));
         let output = running.stopped_by(signal);
         assert_eq!(output.code, 98, "{output:?}");
-        assert!(output.stderr.starts_with("stopping: measurements so far are kept"), "{output:?}");
+        assert!(output.stderr.starts_with("stopping; finished measurements are kept"), "{output:?}");
         let samples = written(&sandbox, "all.json").len();
         assert!(samples >= 4, "{samples}");
         if format == "json" {
