@@ -11,7 +11,6 @@
 
 mod counts;
 mod expr;
-mod statistics;
 mod times;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +18,10 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use expr::{Comparison, ExprError, Names, Selector, is_below, parse, parse_all, selector};
 use stockade_model::record::{ClockKind, Expectation, Hypothesis, Verdict};
 
-use crate::metrics::{Evidence, FigureWindow, Results};
+use crate::{
+    metrics::{Evidence, FigureWindow, Results},
+    statistics,
+};
 use times::TimedComparison;
 
 /// A claim and its comparisons.

@@ -17,6 +17,7 @@
     reason = "only the program uses this crate; comments are for units, bounds and reasons"
 )]
 
+pub mod compare;
 pub mod engine;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -32,5 +33,6 @@ pub mod run;
 pub mod services;
 pub mod spec;
 pub mod stampede;
+mod statistics;
 pub mod storage;
 pub mod target;

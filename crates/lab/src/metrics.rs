@@ -35,7 +35,7 @@ pub enum FigureUnit {
 }
 
 /// A named figure of a run.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Metric {
     /// Its name in expressions and references.
     pub name: &'static str,
@@ -51,7 +51,7 @@ pub struct Metric {
 }
 
 /// Where the figures of a metric come from.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Figure {
     Computed(fn(&Raw<'_>) -> Option<f64>),
     /// The counter or gauge of the cache with this field name.

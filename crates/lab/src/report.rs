@@ -61,7 +61,7 @@ pub(crate) fn grid(headings: &[String], rows: &[Vec<String>]) -> String {
     table(headings, rows, presets::NOTHING)
 }
 
-fn markdown_grid(headings: &[String], rows: &[Vec<String>]) -> String {
+pub(crate) fn markdown_grid(headings: &[String], rows: &[Vec<String>]) -> String {
     table(headings, rows, presets::ASCII_MARKDOWN)
 }
 

@@ -35,7 +35,7 @@ use stockade_cache::spec::{Span, TomlError, value::TextValue};
 use stockade_model::{
     nearest::remedy,
     record::{ClockKind, Reference},
-    units::{format_duration, milliseconds, parse_duration},
+    units::{format_duration, milliseconds, parse_duration, parse_percent},
 };
 use stockade_source::secrets::{masked_file, masked_message};
 use tables::{Layer, Table};
@@ -298,11 +298,7 @@ impl FromStr for PercentValue {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
-        match percent.filter(|percent| (0.0..=1_000.0).contains(percent)) {
-            Some(percent) => Ok(Self(percent / 100.0)),
-            None => Err(format!("`{text}` is no share in percent: write \"5%\"")),
-        }
+        parse_percent(text).map(Self).ok_or_else(|| format!("`{text}` is no share in percent: write \"5%\""))
     }
 }
 

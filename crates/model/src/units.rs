@@ -178,6 +178,13 @@ pub fn format_count(count: u64) -> String {
     groups.join(",")
 }
 
+/// Parses a share in percent, from `0%` to `1000%`, such as `5%` for 0.05.
+#[must_use]
+pub fn parse_percent(text: &str) -> Option<f64> {
+    let percent: f64 = text.strip_suffix('%')?.trim().parse().ok()?;
+    (0.0..=1_000.0).contains(&percent).then_some(percent / 100.0)
+}
+
 /// Formats a duration with three significant digits and a suitable unit: `1.5s`, `7.04ms`, `90us`,
 /// and `0`.
 #[must_use]

@@ -14,8 +14,11 @@ use clap::{
     builder::{PossibleValue, TypedValueParser},
 };
 use stockade_cache::{PRESETS, Preset, Strategy};
-use stockade_lab::{engine::DocumentCount, report::FORMATS};
-use stockade_model::{latency::Latency, units::parse_duration};
+use stockade_lab::{compare, engine::DocumentCount, report::FORMATS};
+use stockade_model::{
+    latency::Latency,
+    units::{parse_duration, parse_percent},
+};
 use stockade_source::SOURCES;
 
 pub use help::{CompletionsArgs, ManArgs};
@@ -78,6 +81,8 @@ pub enum Command {
     Load(Box<LoadArgs>),
     /// Print a record in another format
     Report(ReportArgs),
+    /// Compare two records: better, worse, the same, or cannot tell
+    Compare(CompareArgs),
     /// Print a script that completes commands, flags and values in a shell
     Completions(CompletionsArgs),
     /// Print the manual page of the program or of a command
@@ -224,6 +229,36 @@ pub struct ReportArgs {
     /// Format of the report on standard output
     #[arg(long, default_value = "md", value_parser = formats())]
     pub format: String,
+}
+
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// Directory of the record before the change, or of several, of which the latest counts
+    pub before: PathBuf,
+    /// Directory of the record after it, or of several
+    pub after: PathBuf,
+    /// Least change that counts
+    #[arg(long, value_name = "P%", default_value = "5%", value_parser = min_effect)]
+    pub min_effect: f64,
+    /// End with 99 if something became worse, and else with 0: open changes do not fail
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub fail_on: Option<FailOn>,
+    /// Format of the comparison on standard output
+    #[arg(long, default_value = "text", value_parser = compare_formats())]
+    pub format: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    Regression,
+}
+
+fn compare_formats() -> impl TypedValueParser<Value = String> {
+    clap::builder::PossibleValuesParser::new(compare::report::FORMATS.map(|(name, _)| name))
+}
+
+fn min_effect(text: &str) -> Result<f64, String> {
+    parse_percent(text).ok_or_else(|| "write a share in percent, such as 5%".to_owned())
 }
 
 fn formats() -> impl TypedValueParser<Value = String> {

@@ -11,6 +11,7 @@ mod check;
 #[cfg(feature = "http")]
 mod child;
 mod cli;
+mod compare;
 mod completions;
 mod exit;
 mod init;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Stampede(args) => stampede::stampede(args),
         Command::Report(args) => report::report(&args),
+        Command::Compare(args) => compare::compare(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => man::man(&args),
         #[cfg(feature = "http")]

@@ -25,8 +25,10 @@ use stockade_model::{
     units::{milliseconds, parse_duration},
 };
 
-use super::statistics::{Difference, Quantity};
-use crate::metrics::{FigureUnit, FigureWindow, Metric, metrics};
+use crate::{
+    metrics::{FigureUnit, FigureWindow, Metric, metrics},
+    statistics::{Difference, Quantity},
+};
 
 /// A validated comparison: every name in it exists and the units of its sides agree.
 #[derive(Clone, Debug)]

@@ -14,12 +14,11 @@ use std::{collections::BTreeSet, fmt::Write as _};
 
 use stockade_model::record::{Effect, Expectation, Run, Verdict};
 
-use super::{
-    Case, Comparison, Figures, Selector, existing,
-    expr::Op,
+use super::{Case, Comparison, Figures, Selector, existing, expr::Op};
+use crate::{
+    metrics::Evidence,
     statistics::{Effects, MACHINE_SPREAD, Quantity, Region, RepeatEffect},
 };
-use crate::metrics::Evidence;
 
 /// A comparison of times and its effects.
 pub(super) struct TimedComparison {
@@ -113,7 +112,8 @@ impl BindingEffects {
         if self.effects.repeats.is_empty() {
             return f64::INFINITY;
         }
-        regions.iter().map(|region| self.effects.p_value_within(*region)).fold(f64::INFINITY, f64::min)
+        let estimate = self.effects.estimate();
+        regions.iter().map(|region| estimate.p_value_within(*region)).fold(f64::INFINITY, f64::min)
     }
 
     /// Without the bounds that lateness leaves.
@@ -243,18 +243,19 @@ impl TimedComparison {
             return None;
         }
         let alpha = if verdict == Verdict::Refuted { self.alpha_of_one(alpha) } else { alpha };
-        let interval = effects.interval(alpha);
+        let estimate = effects.estimate();
+        let interval = estimate.interval(alpha);
         let Regions { supporting, refuting } = &self.regions;
         let regions: Vec<Region> = supporting.iter().chain(refuting).copied().collect();
         let is_open = verdict == Verdict::Inconclusive && binding.missing == 0;
         let ratio = |effect: f64| effect.exp().min(f64::MAX);
         Some(Effect {
-            ratio: ratio(effects.mean_measured()),
+            ratio: ratio(estimate.measured),
             low: ratio(interval.low),
             high: ratio(interval.high),
             level: 1.0 - alpha,
             repeats: u32::try_from(effects.repeats.len()).unwrap_or(u32::MAX),
-            is_assumed: effects.is_assumed(alpha),
+            is_assumed: estimate.is_assumed(alpha),
             repeats_to_decide: is_open.then(|| effects.repeats_to_decide(alpha, &regions)).flatten(),
         })
     }

@@ -1,0 +1,347 @@
+//! Compares two records of one experiment: what became better, worse, or stayed the same.
+//!
+//! ```text
+//! (record, results) x 2 -- compare --> RecordComparison -- report --> text, JSON, Markdown, JUnit
+//! ```
+//!
+//! Times have an effect, ln(after / before), with the interval of [`Estimate`]: the repeats of two records are no pairs. A change is
+//! better or worse where its interval lies beyond the minimum effect, and the same where it lies within. Counts are compared exactly:
+//! each repeat of one record with each of the other. In real time a number of requests that differs by less than two standard deviations
+//! of Poisson's law is no change.
+
+pub mod report;
+
+use std::collections::BTreeSet;
+
+use stockade_model::{
+    record::{ClockKind, LoadFigures, Record, Run, Verdict},
+    units::format_milliseconds,
+};
+
+use crate::{
+    metrics::{Evidence, FigureUnit, Metric, Results},
+    statistics::{Bounds, Estimate, Quantity, Region, holm},
+};
+
+/// The probability of any false verdict among the changes of a comparison.
+const FAMILY_ERROR_RATE: f64 = 0.05;
+
+/// The compared metrics, and whether more of it is better. The order is that of reports.
+const COMPARED: [(&str, Wanted); 11] = [
+    ("failed", Wanted::Less),
+    ("hit_ratio", Wanted::More),
+    ("source_loads", Wanted::Less),
+    ("amplification", Wanted::Less),
+    ("response.p50", Wanted::Less),
+    ("response.p90", Wanted::Less),
+    ("response.p99", Wanted::Less),
+    ("finished", Wanted::Less),
+    ("achieved_rate", Wanted::More),
+    ("proxy.rss.max", Wanted::Less),
+    ("proxy.cpu.mean", Wanted::Less),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Less,
+    More,
+}
+
+/// A record and its figures.
+#[derive(Clone, Copy)]
+pub struct Compared<'a> {
+    pub record: &'a Record,
+    pub results: &'a Results,
+}
+
+/// The changes from one record to another.
+#[derive(Debug)]
+pub struct RecordComparison {
+    /// The title of the experiment.
+    pub experiment: String,
+    /// Start of each record.
+    pub started_at: [String; 2],
+    /// Other differences between the records: programs, machines, settings, tests and arms of one of them only.
+    pub differences: Vec<String>,
+    pub changes: Vec<Change>,
+    /// The least change that counts, as a share.
+    pub min_effect: f64,
+}
+
+/// The change of one metric in one test and arm.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub test: String,
+    pub arm: String,
+    pub metric: &'static Metric,
+    /// Mean of the repeats; geometric for times.
+    pub before: f64,
+    pub after: f64,
+    /// after / before; `None`: one of them is 0.
+    pub ratio: Option<f64>,
+    /// The interval of `ratio`; `None`: the metric is a count.
+    pub interval: Option<(f64, f64)>,
+    pub judgement: Judgement,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Judgement {
+    Worse,
+    /// The interval lies on both sides of the minimum effect.
+    Open,
+    Better,
+    Same,
+}
+
+/// The records are of different experiments, as far as a comparison needs.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("these records cannot be compared: {0}")]
+pub struct UnlikeRecords(String);
+
+/// Compares `before` with `after`. Changes up to `min_effect` (a share) do not count.
+///
+/// # Errors
+/// [`UnlikeRecords`] if they have different clocks, different loads in a common test, or no test and arm in common.
+pub fn compare(
+    before: Compared<'_>,
+    after: Compared<'_>,
+    min_effect: f64,
+) -> Result<RecordComparison, UnlikeRecords> {
+    let cells = common_cells(before, after)?;
+    let mut open: Vec<OpenChange> = Vec::new();
+    for (test, arm) in &cells {
+        let metrics = COMPARED.iter().filter_map(|(name, wanted)| Some((Metric::named(name)?, *wanted)));
+        open.extend(metrics.filter_map(|(metric, wanted)| {
+            OpenChange::of(before, after, (test, arm), metric, wanted, min_effect)
+        }));
+    }
+    let p_values: Vec<f64> = open.iter().filter_map(OpenChange::p_value).collect();
+    let mut alphas = holm(&p_values, FAMILY_ERROR_RATE).into_iter();
+    let changes = open
+        .into_iter()
+        .map(|change| {
+            let alpha = change.p_value().and_then(|_| alphas.next());
+            change.judge(alpha.unwrap_or(FAMILY_ERROR_RATE))
+        })
+        .collect();
+    Ok(RecordComparison {
+        experiment: after.record.experiment.clone(),
+        started_at: [before, after].map(|compared| compared.record.started_at.clone()),
+        differences: differences(before.record, after.record),
+        changes,
+        min_effect,
+    })
+}
+
+impl RecordComparison {
+    /// Refuted: something became worse. Inconclusive: nothing did, and a change is open. Supported: everything is the same or better.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        match self.changes.iter().map(|change| change.judgement).min() {
+            Some(Judgement::Worse) => Verdict::Refuted,
+            Some(Judgement::Open) | None => Verdict::Inconclusive,
+            Some(Judgement::Better | Judgement::Same) => Verdict::Supported,
+        }
+    }
+}
+
+/// A change before its judgement.
+struct OpenChange {
+    test: String,
+    arm: String,
+    metric: &'static Metric,
+    wanted: Wanted,
+    min_effect: f64,
+    before: Vec<f64>,
+    after: Vec<f64>,
+    /// Of a time that was measured with a clock.
+    estimate: Option<Estimate>,
+    /// A number of requests in real time, which varies by chance.
+    is_chance: bool,
+}
+
+impl OpenChange {
+    /// `None`: one of the records has no figure.
+    fn of(
+        before: Compared<'_>,
+        after: Compared<'_>,
+        (test, arm): (&str, &str),
+        metric: &'static Metric,
+        wanted: Wanted,
+        min_effect: f64,
+    ) -> Option<Self> {
+        let is_live = after.record.clock == ClockKind::Live;
+        let is_timed = metric.is_timing && is_live;
+        let is_valid = |evidence: &&Evidence| {
+            !(evidence.run.has_invalid_counts() || is_timed && evidence.run.is_invalid())
+        };
+        let quantities = |compared: Compared<'_>| -> Vec<Quantity> {
+            let repeats = compared.results.repeats(test, arm);
+            let quantity = |evidence: &Evidence| {
+                let figure = evidence.figure(metric, None)?;
+                Some(Quantity::figure(figure, evidence.figure_without_lateness(metric, None)?))
+            };
+            repeats.into_iter().filter(is_valid).filter_map(quantity).collect()
+        };
+        let (before, after) = (quantities(before), quantities(after));
+        if before.is_empty() || after.is_empty() {
+            return None;
+        }
+        let values = |quantities: &[Quantity]| quantities.iter().map(|quantity| quantity.measured).collect();
+        Some(Self {
+            test: test.to_owned(),
+            arm: arm.to_owned(),
+            metric,
+            wanted,
+            min_effect,
+            before: values(&before),
+            after: values(&after),
+            estimate: is_timed.then(|| Estimate::unpaired(&after, &before)),
+            is_chance: is_live && ["failed", "source_loads"].contains(&metric.name),
+        })
+    }
+
+    /// Less, the same, and more, beyond the minimum effect.
+    fn regions(&self) -> [Region; 3] {
+        let margin = self.min_effect.ln_1p();
+        [
+            Region { from: f64::NEG_INFINITY, to: -margin },
+            Region { from: -margin, to: margin },
+            Region { from: margin, to: f64::INFINITY },
+        ]
+    }
+
+    /// The least alpha at which a time is decided.
+    fn p_value(&self) -> Option<f64> {
+        let estimate = self.estimate.as_ref()?;
+        Some(self.regions().map(|region| estimate.p_value_within(region)).into_iter().fold(1.0, f64::min))
+    }
+
+    fn judge(self, alpha: f64) -> Change {
+        let judgements = match self.wanted {
+            Wanted::Less => [Judgement::Better, Judgement::Same, Judgement::Worse],
+            Wanted::More => [Judgement::Worse, Judgement::Same, Judgement::Better],
+        };
+        let is_decided = |region: Region| match &self.estimate {
+            Some(estimate) => estimate.p_value_within(region) <= alpha,
+            None => self.pairs().all(|(before, after)| {
+                let effect = if (after - before).abs() > 0.0 { (after / before).ln() } else { 0.0 };
+                let is_change = effect.abs() > self.min_effect.ln_1p();
+                let may_be_chance = self.is_chance && (after - before).powi(2) <= 4.0 * (after + before);
+                region.from <= effect && effect <= region.to && !(is_change && may_be_chance)
+            }),
+        };
+        let decided = self.regions().into_iter().zip(judgements).find(|(region, _)| is_decided(*region));
+        let mean = |values: &[f64]| match self.estimate {
+            Some(_) => (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp(),
+            None => values.iter().sum::<f64>() / values.len() as f64,
+        };
+        let (before, after) = (mean(&self.before), mean(&self.after));
+        let interval = self.estimate.as_ref().map(|estimate| {
+            let Bounds { low, high } = estimate.interval(alpha);
+            (low.exp().min(f64::MAX), high.exp().min(f64::MAX))
+        });
+        Change {
+            test: self.test,
+            arm: self.arm,
+            metric: self.metric,
+            before,
+            after,
+            ratio: (before > 0.0 && after > 0.0).then(|| after / before),
+            interval,
+            judgement: decided.map_or(Judgement::Open, |(_, judgement)| judgement),
+        }
+    }
+
+    /// Every repeat of one record with every repeat of the other.
+    fn pairs(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.before.iter().flat_map(|before| self.after.iter().map(|after| (*before, *after)))
+    }
+}
+
+/// Tests and arms of both records, in the order of the later one.
+fn common_cells(before: Compared<'_>, after: Compared<'_>) -> Result<Vec<(String, String)>, UnlikeRecords> {
+    if before.record.clock != after.record.clock {
+        let message = "one is computed in virtual time, and one is measured in real time";
+        return Err(UnlikeRecords(message.to_owned()));
+    }
+    let mut cells = Vec::new();
+    for test in &after.record.tests {
+        for arm in &after.record.arms {
+            let runs = |compared: Compared<'_>| {
+                compared.results.repeats(test, &arm.name).first().map(|evidence| load(&evidence.run))
+            };
+            let (Some(of_before), Some(of_after)) = (runs(before), runs(after)) else { continue };
+            if of_before != of_after {
+                let place = if test.is_empty() { String::new() } else { format!(" of test `{test}`") };
+                return Err(UnlikeRecords(format!(
+                    "the load{place} is {of_before} before, and {of_after} after"
+                )));
+            }
+            cells.push((test.clone(), arm.name.clone()));
+        }
+    }
+    if cells.is_empty() {
+        let arms =
+            |record: &Record| record.arms.iter().map(|arm| arm.name.as_str()).collect::<Vec<_>>().join(", ");
+        return Err(UnlikeRecords(format!(
+            "no test and arm is in both; the arms are {} before, and {} after",
+            arms(before.record),
+            arms(after.record)
+        )));
+    }
+    Ok(cells)
+}
+
+/// The load of a run in words.
+fn load(run: &Run) -> String {
+    match &run.load {
+        LoadFigures::Burst(burst) => format!("{} workers for {} documents", burst.workers, burst.documents),
+        LoadFigures::Open(open) => {
+            let connections = run.http.as_ref().and_then(|http| http.users);
+            let connections =
+                connections.map(|users| format!(" over {users} connections")).unwrap_or_default();
+            format!("{}{connections}", open.schedule)
+        }
+    }
+}
+
+/// What else differs between the records.
+fn differences(before: &Record, after: &Record) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut differ = |what: &str, before: String, after: String| {
+        if before != after {
+            all.push(format!("{what}: {before} -> {after}"));
+        }
+    };
+    differ("stockade", before.stockade.clone(), after.stockade.clone());
+    let host = |record: &Record| {
+        let host = &record.host;
+        format!("{}, {} cores, {} MiB, {}", host.cpu, host.cores, host.memory_mib, host.os)
+    };
+    differ("machine", host(before), host(after));
+    differ("seed", before.seed.0.to_string(), after.seed.0.to_string());
+    differ("scale", before.scale.to_string(), after.scale.to_string());
+    differ("repeats", before.repeats.to_string(), after.repeats.to_string());
+    let (old, new): (BTreeSet<_>, BTreeSet<_>) = (settings(before).collect(), settings(after).collect());
+    all.extend(settings(before).filter(|line| !new.contains(line)).map(|line| format!("- {line}")));
+    all.extend(settings(after).filter(|line| !old.contains(line)).map(|line| format!("+ {line}")));
+    all
+}
+
+/// The lines of the experiment file without comments.
+fn settings(record: &Record) -> impl Iterator<Item = &str> {
+    record.spec.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// A figure with its unit.
+fn shown(metric: &Metric, figure: f64) -> String {
+    match metric.unit {
+        FigureUnit::Time => format_milliseconds(figure),
+        FigureUnit::Number if figure.fract() == 0.0 => format!("{figure}"),
+        FigureUnit::Number => format!("{figure:.4}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

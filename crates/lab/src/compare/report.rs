@@ -1,0 +1,173 @@
+//! The formats of `stockade compare`.
+
+use maud::{PreEscaped, html};
+use serde_json::json;
+
+use super::{Change, Judgement, RecordComparison, shown};
+use crate::report::{grid, markdown_grid};
+
+/// A format by its name on the command line.
+pub type Render = fn(&RecordComparison) -> String;
+
+pub const FORMATS: [(&str, Render); 4] =
+    [("text", text), ("md", markdown), ("json", json_report), ("junit", junit)];
+
+impl Judgement {
+    fn in_words(self, min_effect: f64) -> String {
+        match self {
+            Self::Worse => "worse".to_owned(),
+            Self::Better => "better".to_owned(),
+            Self::Same => format!("same within {} %", percent(min_effect)),
+            Self::Open => "cannot tell".to_owned(),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Worse => "worse",
+            Self::Better => "better",
+            Self::Same => "same",
+            Self::Open => "cannot tell",
+        }
+    }
+}
+
+fn percent(share: f64) -> String {
+    let percent = (share * 1e4).round() / 100.0;
+    format!("{percent}")
+}
+
+/// `+12.5 %`, of a ratio.
+fn change(ratio: f64) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    match percent.abs() {
+        large if large >= 999.5 => format!("x {ratio:.1}"),
+        middle if middle >= 9.995 => format!("{percent:+.0} %"),
+        _ => format!("{percent:+.1} %"),
+    }
+}
+
+/// `1 worse, 2 better, 14 same within 5 %, 0 cannot tell`
+fn counts(comparison: &RecordComparison) -> String {
+    let of = |judgement: Judgement| {
+        let count = comparison.changes.iter().filter(|change| change.judgement == judgement).count();
+        format!("{count} {}", judgement.in_words(comparison.min_effect))
+    };
+    [Judgement::Worse, Judgement::Better, Judgement::Same, Judgement::Open].map(of).join(", ")
+}
+
+fn place(change: &Change) -> String {
+    if change.test.is_empty() { change.arm.clone() } else { format!("{}/{}", change.test, change.arm) }
+}
+
+const HEADINGS: [&str; 7] = ["", "arm", "metric", "before", "after", "change", "interval"];
+
+fn row(comparison: &RecordComparison, of: &Change) -> Vec<String> {
+    vec![
+        of.judgement.in_words(comparison.min_effect),
+        place(of),
+        of.metric.name.to_owned(),
+        shown(of.metric, of.before),
+        shown(of.metric, of.after),
+        of.ratio.map(change).unwrap_or_default(),
+        of.interval.map(|(low, high)| format!("{} to {}", change(low), change(high))).unwrap_or_default(),
+    ]
+}
+
+/// Those that are not the same, the worst first.
+fn notable(comparison: &RecordComparison) -> Vec<Vec<String>> {
+    let mut notable: Vec<_> =
+        comparison.changes.iter().filter(|change| change.judgement != Judgement::Same).collect();
+    notable.sort_by_key(|change| change.judgement);
+    notable.into_iter().map(|change| row(comparison, change)).collect()
+}
+
+fn head(comparison: &RecordComparison) -> String {
+    let [before, after] = &comparison.started_at;
+    format!("{}: {before} -> {after}", comparison.experiment)
+}
+
+fn text(comparison: &RecordComparison) -> String {
+    let mut lines = vec![head(comparison), counts(comparison)];
+    lines.extend(comparison.differences.iter().map(|difference| format!("  {difference}")));
+    let notable = notable(comparison);
+    if !notable.is_empty() {
+        lines.extend([String::new(), grid(&HEADINGS.map(str::to_owned), &notable)]);
+    }
+    lines.join("\n") + "\n"
+}
+
+/// For a comment: the result, the differences, and the table of all changes folded.
+fn markdown(comparison: &RecordComparison) -> String {
+    let mut parts = vec![format!("**{}**: {}", comparison.experiment, counts(comparison))];
+    let headings = HEADINGS.map(str::to_owned);
+    let notable = notable(comparison);
+    if !notable.is_empty() {
+        parts.push(markdown_grid(&headings, &notable));
+    }
+    if !comparison.differences.is_empty() {
+        parts.push(format!("```diff\n{}\n```", comparison.differences.join("\n")));
+    }
+    let all: Vec<_> = comparison.changes.iter().map(|change| row(comparison, change)).collect();
+    let [before, after] = &comparison.started_at;
+    parts.push(format!(
+        "<details><summary>{before} -> {after}, all {} figures</summary>\n\n{}\n\n</details>",
+        all.len(),
+        markdown_grid(&headings, &all)
+    ));
+    parts.join("\n\n") + "\n"
+}
+
+fn json_report(comparison: &RecordComparison) -> String {
+    let changes: Vec<_> = comparison
+        .changes
+        .iter()
+        .map(|change| {
+            json!({
+                "test": change.test,
+                "arm": change.arm,
+                "metric": change.metric.name,
+                "before": change.before,
+                "after": change.after,
+                "ratio": change.ratio,
+                "low": change.interval.map(|(low, _)| low),
+                "high": change.interval.map(|(_, high)| high),
+                "judgement": change.judgement.name(),
+            })
+        })
+        .collect();
+    let report = json!({
+        "experiment": comparison.experiment,
+        "started_at": comparison.started_at,
+        "verdict": comparison.verdict(),
+        "min_effect": comparison.min_effect,
+        "differences": comparison.differences,
+        "changes": changes,
+    });
+    report.to_string() + "\n"
+}
+
+/// A test case for each figure: worse is a failure, open is an error.
+fn junit(comparison: &RecordComparison) -> String {
+    let count = |judgement| comparison.changes.iter().filter(|change| change.judgement == judgement).count();
+    let (failures, errors) = (count(Judgement::Worse), count(Judgement::Open));
+    let (name, tests) = (&comparison.experiment, comparison.changes.len());
+    let document = html! {
+        (PreEscaped("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"))
+        testsuites name="stockade" tests=(tests) failures=(failures) errors=(errors) {
+            testsuite name=(name) tests=(tests) failures=(failures) errors=(errors) {
+                @for change in &comparison.changes {
+                    @let message = row(comparison, change).join(" ");
+                    testcase classname=(place(change)) name=(change.metric.name) {
+                        @match change.judgement {
+                            Judgement::Worse => failure type="worse" message=(message) {},
+                            Judgement::Open => error type="cannot tell" message=(message) {},
+                            Judgement::Better | Judgement::Same => {}
+                        }
+                    }
+                }
+            }
+        }
+    };
+    document.into_string() + "\n"
+}

@@ -1,0 +1,160 @@
+use std::collections::BTreeMap;
+
+use stockade_model::{
+    outcome::Outcomes,
+    record::{Arm, CacheFigures, Calls, Host, OpenFigures, SCHEMA},
+    seed::Seed,
+};
+
+use super::{report::FORMATS, *};
+
+const ARM: &str = "cache";
+
+/// The repeats of an open load by failed requests and times until the last answer in milliseconds.
+fn record(clock: ClockKind, schedule: &str, repeats: &[(u64, f64)]) -> (Record, Results) {
+    let mut results = Results::default();
+    let run = |(repeat, (failed, finished_ms)): (usize, &(u64, f64))| Run {
+        test: String::new(),
+        arm: ARM.to_owned(),
+        repeat: u32::try_from(repeat + 1).unwrap(),
+        load: LoadFigures::Open(OpenFigures {
+            strategy: ARM.to_owned(),
+            schedule: schedule.to_owned(),
+            duration_ms: 1_000.0,
+            documents: None,
+            distinct_keys: None,
+            finished_ms: *finished_ms,
+            calls: Calls { fetch_doc: 10, store_local: 0, store_local_async: 0 },
+            waiters: 0,
+            response: None,
+            retries: 0,
+            dropped: 0,
+            in_flight_max: 1,
+            source_concurrent_max: None,
+            audit: None,
+        }),
+        whole_ms_sum: None,
+        outcomes: Outcomes { hit: 900, miss: 100, error: *failed, ..Outcomes::default() },
+        bytes_in: 0,
+        service_ms_sum: 0.0,
+        stores_skipped: 0,
+        stores_dropped: 0,
+        episodes: 10,
+        counters: BTreeMap::new(),
+        cache: CacheFigures::default(),
+        errors: BTreeMap::new(),
+        http: None,
+    };
+    let runs: Vec<_> = repeats.iter().enumerate().map(run).collect();
+    runs.iter().for_each(|run| results.add(run, results.fold(None)));
+    let record = Record {
+        schema: SCHEMA.to_owned(),
+        experiment: "An experiment".to_owned(),
+        context: None,
+        spec: "title = \"t\"\nttl = \"10s\"\n".to_owned(),
+        seed: Seed(1),
+        scale: 1.0,
+        repeats: u32::try_from(repeats.len()).unwrap(),
+        clock,
+        started_at: "2026-01-31T10:00:00Z".to_owned(),
+        stockade: "0.1.0 (a)".to_owned(),
+        host: Host { cpu: "x".to_owned(), cores: 2, memory_mib: 1, os: "y".to_owned() },
+        planned: repeats.len(),
+        interrupted: false,
+        tests: vec![String::new()],
+        arms: vec![Arm { name: ARM.to_owned() }],
+        runs,
+        reference: None,
+        hypotheses: Vec::new(),
+        verdict: Verdict::Supported,
+    };
+    (record, results)
+}
+
+fn compared(
+    before: &(Record, Results),
+    after: &(Record, Results),
+) -> Result<RecordComparison, UnlikeRecords> {
+    let [before, after] = [before, after].map(|(record, results)| Compared { record, results });
+    compare(before, after, 0.05)
+}
+
+fn judgement(metric: &str, before: &[(u64, f64)], after: &[(u64, f64)]) -> Judgement {
+    let of = |repeats| record(ClockKind::Live, "1s at 1000/s", repeats);
+    let comparison = compared(&of(before), &of(after)).unwrap();
+    comparison.changes.iter().find(|change| change.metric.name == metric).unwrap().judgement
+}
+
+#[test]
+fn times_are_judged_by_the_interval_of_their_ratio() {
+    let of = |ms: [f64; 4]| ms.map(|ms| (0, ms));
+    let before = of([10.0, 10.1, 9.9, 10.05]);
+    let judged = |after: [f64; 4]| judgement("finished", &before, &of(after));
+    assert_eq!(judged([12.0, 12.1, 11.9, 12.05]), Judgement::Worse);
+    assert_eq!(judged([8.0, 8.1, 7.9, 8.05]), Judgement::Better);
+    assert_eq!(judged([10.1, 10.0, 10.05, 9.95]), Judgement::Same);
+    assert_eq!(judged([10.4, 10.5, 10.6, 10.5]), Judgement::Open, "about the minimum effect");
+    assert_eq!(judged([10.0, 14.0, 8.0, 11.0]), Judgement::Open, "too varied");
+    // One run decides what no machine causes.
+    assert_eq!(judgement("finished", &[(0, 10.0)], &[(0, 60.0)]), Judgement::Worse);
+    assert_eq!(judgement("finished", &[(0, 10.0)], &[(0, 13.0)]), Judgement::Open);
+}
+
+#[test]
+fn counts_are_compared_in_every_pair_of_repeats() {
+    let failed = |before: &[u64], after: &[u64]| {
+        let of = |counts: &[u64]| counts.iter().map(|count| (*count, 10.0)).collect::<Vec<_>>();
+        judgement("failed", &of(before), &of(after))
+    };
+    assert_eq!(failed(&[0, 0], &[0, 0]), Judgement::Same);
+    assert_eq!(failed(&[0, 0], &[50, 40]), Judgement::Worse);
+    assert_eq!(failed(&[400], &[300]), Judgement::Better);
+    assert_eq!(failed(&[0, 0], &[50, 0]), Judgement::Open);
+    assert_eq!(failed(&[1], &[2]), Judgement::Open, "chance");
+    let of = |failed| record(ClockKind::Virtual, "1s at 1000/s", &[(failed, 10.0)]);
+    let computed = compared(&of(1), &of(2)).unwrap();
+    assert_eq!(computed.changes[0].judgement, Judgement::Worse, "nothing is chance in virtual time");
+    assert_eq!(computed.verdict(), Verdict::Refuted);
+}
+
+#[test]
+fn compared_metrics_exist() {
+    assert!(COMPARED.iter().all(|(name, _)| Metric::named(name).is_some()));
+}
+
+#[test]
+fn unlike_records_are_refused_with_the_difference() {
+    let live = |schedule| record(ClockKind::Live, schedule, &[(0, 10.0)]);
+    let refused = |other: &(Record, Results)| compared(&live("1s at 10/s"), other).unwrap_err().to_string();
+    assert!(refused(&live("2s at 10/s")).ends_with("the load is 1s at 10/s before, and 2s at 10/s after"));
+    let computed = record(ClockKind::Virtual, "1s at 10/s", &[(0, 10.0)]);
+    assert!(refused(&computed).contains("virtual time"));
+    let mut other = live("1s at 10/s");
+    other.0.arms[0].name = "other".to_owned();
+    let message = refused(&other);
+    assert!(
+        message.ends_with("no test and arm is in both; the arms are cache before, and other after"),
+        "{message}"
+    );
+}
+
+#[test]
+fn reports_have_the_result_first_and_other_differences() {
+    let before = record(ClockKind::Live, "1s at 10/s", &[(0, 10.0), (0, 10.1), (0, 9.9)]);
+    let mut after = record(ClockKind::Live, "1s at 10/s", &[(0, 20.0), (0, 20.1), (0, 19.9)]);
+    after.0.spec = after.0.spec.replace("10s", "5s");
+    after.0.stockade = "0.1.0 (b)".to_owned();
+    let comparison = compared(&before, &after).unwrap();
+    let render = |name: &str| FORMATS.iter().find(|(known, _)| *known == name).unwrap().1(&comparison);
+    let text = render("text");
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[1].starts_with("1 worse, 0 better, "), "{text}");
+    assert_eq!(lines[2..5], ["  stockade: 0.1.0 (a) -> 0.1.0 (b)", "  - ttl = \"10s\"", "  + ttl = \"5s\""]);
+    assert!(text.contains("finished") && text.contains("+100 %"), "{text}");
+    assert!(!text.contains("hit_ratio"), "what is the same is left out: {text}");
+    assert!(render("md").starts_with("**An experiment**: 1 worse"), "{}", render("md"));
+    assert!(render("md").contains("<details>") && render("md").contains("hit_ratio"));
+    let json: serde_json::Value = serde_json::from_str(&render("json")).unwrap();
+    assert_eq!(json["verdict"], "refuted");
+    assert!(render("junit").contains("failures=\"1\" errors=\"0\""), "{}", render("junit"));
+}

@@ -1,0 +1,41 @@
+//! `stockade compare`: two records of one experiment.
+
+use std::path::Path;
+
+use stockade_lab::{
+    compare::{self, Compared, report::FORMATS},
+    metrics::Results,
+    storage,
+};
+use stockade_model::record::{Record, Verdict};
+
+use crate::{
+    cli::{CompareArgs, FailOn},
+    exit::{CommandError, Exit},
+    run::print,
+};
+
+/// Prints the comparison.
+pub fn compare(args: &CompareArgs) -> Result<Exit, CommandError> {
+    let (before, after) = (read(&args.before)?, read(&args.after)?);
+    let [before, after] = [&before, &after].map(|(record, results)| Compared { record, results });
+    let comparison = compare::compare(before, after, args.min_effect)
+        .map_err(|unlike| CommandError::Usage(unlike.to_string()))?;
+    if let Some((_, render)) = FORMATS.iter().find(|(name, _)| *name == args.format) {
+        print(&render(&comparison))?;
+    }
+    Ok(match comparison.verdict() {
+        Verdict::Refuted => Exit::Refuted,
+        Verdict::Supported => Exit::Done,
+        _ if args.fail_on == Some(FailOn::Regression) => Exit::Done,
+        Verdict::Inconclusive | Verdict::Invalid => Exit::Undecided,
+    })
+}
+
+fn read(directory: &Path) -> Result<(Record, Results), CommandError> {
+    let latest = storage::find_latest(directory)?;
+    if latest != directory {
+        eprintln!("the latest record of {}: {}", directory.display(), latest.display());
+    }
+    Ok(storage::read(&latest)?)
+}
