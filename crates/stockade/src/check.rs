@@ -58,7 +58,7 @@ fn text(checked: &CheckedExperiment, repeats: u32) -> String {
     let _ = writeln!(text, "memory        {}", memory(checked));
     let comparisons: usize = experiment.claims.iter().map(|claim| claim.expect.len()).sum();
     let _ = writeln!(text, "hypotheses    {}, with {comparisons} comparisons", experiment.claims.len());
-    let _ = writeln!(text, "setups        all {} work", experiment.cells.len());
+    let _ = writeln!(text, "setups        {}, and each of them works", experiment.cells.len());
     text
 }
 

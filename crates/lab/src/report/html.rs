@@ -185,7 +185,7 @@ fn over_time(record: &Record, results: &Results, test: &str) -> Vec<String> {
 
 const STYLE: &str = "
 :root { font: 16px/1.5 system-ui, sans-serif; }
-body { max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
+body { max-width: 84rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { margin-bottom: 0; } h2 { margin-top: 2.5rem; } h3 { margin-bottom: .4rem; font-size: 1rem; }
 .badge { display: inline-block; min-width: 6.5em; text-align: center; padding: 0 .5em; border-radius: .3em;
   font-size: .85em; color: #fff; background: #666; }
@@ -194,11 +194,11 @@ h1 { margin-bottom: 0; } h2 { margin-top: 2.5rem; } h3 { margin-bottom: .4rem; f
 summary { cursor: pointer; } details { margin: .35rem 0; } details ul { margin: .3rem 0 .8rem; }
 .wide { overflow-x: auto; }
 .note { margin: .2rem 0; font-size: .9em; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .15rem .5rem; text-align: right; white-space: nowrap; }
+table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .15rem .4rem; text-align: right; } td { white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
-th { font-weight: 600; border-bottom: 2px solid #8886; } td { border-bottom: 1px solid #8883; }
-.plots { display: flex; flex-wrap: wrap; gap: 1rem; } figure { margin: .5rem 0; flex: 1 1 34rem; }
+th { font-weight: 600; vertical-align: bottom; line-height: 1.2; border-bottom: 2px solid #8886; } td { border-bottom: 1px solid #8883; }
+.plots { display: flex; flex-wrap: wrap; gap: 1rem; } figure { margin: .5rem 0; flex: 1 1 34rem; max-width: 46rem; }
 svg { max-width: 100%; height: auto; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; } dd { margin: 0; }
 pre { overflow-x: auto; padding: 1rem; background: #8881; border-radius: .3rem; }

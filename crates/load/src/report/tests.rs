@@ -379,7 +379,7 @@ fn formats_handle_runs_without_responses() {
     generator   0.12 cores on average, 0.50 at most
                 0 connections, 3 requests under way at most
 
-    valid
+    valid, and no request succeeded
     ");
     insta::assert_snapshot!(fold("vegeta", &nothing()), @"
     Requests      [total, rate, throughput]         0, 0.00, 0.00

@@ -92,7 +92,8 @@ fn write(summary: &Summary, to: &mut String) -> fmt::Result {
     line(to, "", format_args!("{connections}, {} under way at most", counted(most, "request")))?;
     to.push('\n');
     if invalid_reasons.is_empty() {
-        return writeln!(to, "valid");
+        let has_answers = summary.measured.successes > 0 || summary.measured.requests() == 0;
+        return writeln!(to, "{}", if has_answers { "valid" } else { "valid, and no request succeeded" });
     }
     writeln!(to, "INVALID: {}", invalid_reasons.join("; "))
 }

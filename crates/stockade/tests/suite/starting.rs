@@ -120,7 +120,7 @@ expect = ["ours.failed == 0", "theirs.failed == 0"]
         "memory        100 MiB of this machine's ",
         "at most, for `ours`; no known limit in bytes: theirs\n",
         "hypotheses    1, with 2 comparisons",
-        "setups        all 2 work",
+        "setups        2, and each of them works",
     ] {
         assert!(check.stdout.contains(line), "`{line}` in {}", check.stdout);
     }
