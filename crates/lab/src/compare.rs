@@ -4,7 +4,7 @@
 //! (record, results) x 2 -- compare --> RecordComparison -- report --> text, JSON, Markdown, JUnit
 //! ```
 //!
-//! Times have an effect, ln(after / before), with the interval of [`Estimate`]: the repeats of two records are no pairs. A change is
+//! Times have an effect, ln(after / before), with the interval of `statistics::Estimate`: the repeats of two records are no pairs. A change is
 //! better or worse where its interval lies beyond the minimum effect, and the same where it lies within. Counts are compared exactly:
 //! each repeat of one record with each of the other. In real time a number of requests that differs by less than two standard deviations
 //! of Poisson's law is no change.

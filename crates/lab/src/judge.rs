@@ -3,8 +3,8 @@
 //! A metric without a test or an arm means all of them: such a comparison has one binding for each
 //! combination of tests and arms, and each binding is checked in every repeat.
 //!
-//! - [Counts](counts) must hold in every repeat: one counterexample refutes. In virtual time, times are counts, too.
-//! - [Times](times) vary from run to run. The interval of their effect has to lie on one side.
+//! - Counts (`counts`) must hold in every repeat: one counterexample refutes. In virtual time, times are counts, too.
+//! - Times (`times`) vary from run to run. The interval of their effect has to lie on one side.
 //! - An invalid measurement proves nothing. A late generator makes times longer, by a known bound.
 //!
 //! Judging is a pure function of the evidence.
