@@ -36,7 +36,7 @@ const P99: usize = 5;
 enum Load {
     /// A rate per second, over as many connections as the generator opens, or over so many.
     Open(u32, Option<u32>),
-    /// So many connections.
+    /// A closed loop over so many connections.
     Closed(u32),
 }
 
@@ -138,7 +138,7 @@ fn row(load: Load, generator: &str, rounds: &[Round]) -> Option<String> {
     Some(format!("| {name} | {generator} | {cells} | {ratio:.2} ({least:.2} to {most:.2}) |"))
 }
 
-/// Three digits.
+/// A figure with three significant digits.
 fn shown(figure: f64) -> String {
     let decimals = match figure {
         ..10.0 => 2,

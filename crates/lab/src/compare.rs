@@ -1,4 +1,4 @@
-//! Compares two records of one experiment: what became better, worse, or stayed the same.
+//! Compares two records of one experiment: each figure is better, worse, the same, or cannot be told apart.
 //!
 //! ```text
 //! (record, results) x 2 -- compare --> RecordComparison -- report --> text, JSON, Markdown, JUnit
@@ -20,11 +20,8 @@ use stockade_model::{
 
 use crate::{
     metrics::{Evidence, FigureUnit, Metric, Results},
-    statistics::{Bounds, Estimate, Quantity, Region, holm},
+    statistics::{Estimate, FAMILY_ERROR_RATE, Quantity, Region, holm},
 };
-
-/// The probability of any false verdict among the changes of a comparison.
-const FAMILY_ERROR_RATE: f64 = 0.05;
 
 /// The compared metrics, and whether more of it is better. The order is that of reports.
 const COMPARED: [(&str, Wanted); 11] = [
@@ -61,7 +58,7 @@ pub struct RecordComparison {
     pub experiment: String,
     /// Start of each record.
     pub started_at: [String; 2],
-    /// Other differences between the records: programs, machines, settings, tests and arms of one of them only.
+    /// Programs, machines and settings that differ.
     pub differences: Vec<String>,
     pub changes: Vec<Change>,
     /// The least change that counts, as a share.
@@ -120,7 +117,7 @@ pub fn compare(
     let changes = open
         .into_iter()
         .map(|change| {
-            let alpha = change.p_value().and_then(|_| alphas.next());
+            let alpha = change.estimate.as_ref().and_then(|_| alphas.next());
             change.judge(alpha.unwrap_or(FAMILY_ERROR_RATE))
         })
         .collect();
@@ -237,10 +234,7 @@ impl OpenChange {
             None => values.iter().sum::<f64>() / values.len() as f64,
         };
         let (before, after) = (mean(&self.before), mean(&self.after));
-        let interval = self.estimate.as_ref().map(|estimate| {
-            let Bounds { low, high } = estimate.interval(alpha);
-            (low.exp().min(f64::MAX), high.exp().min(f64::MAX))
-        });
+        let interval = self.estimate.as_ref().map(|estimate| estimate.ratios(alpha));
         Change {
             test: self.test,
             arm: self.arm,
@@ -306,7 +300,7 @@ fn load(run: &Run) -> String {
     }
 }
 
-/// What else differs between the records.
+/// Programs, machines and settings that differ.
 fn differences(before: &Record, after: &Record) -> Vec<String> {
     let mut all = Vec::new();
     let mut differ = |what: &str, before: String, after: String| {

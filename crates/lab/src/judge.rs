@@ -20,7 +20,7 @@ use stockade_model::record::{ClockKind, Expectation, Hypothesis, Verdict};
 
 use crate::{
     metrics::{Evidence, FigureWindow, Results},
-    statistics,
+    statistics::{FAMILY_ERROR_RATE, holm},
 };
 use times::TimedComparison;
 
@@ -36,9 +36,6 @@ pub struct Claim {
 
 /// The minimum effect of a hypothesis that names none: one percent.
 pub const MIN_EFFECT: f64 = 0.01;
-
-/// The probability of any false verdict on times among the claims of a file.
-const FAMILY_ERROR_RATE: f64 = 0.05;
 
 impl Claim {
     pub fn windows(&self) -> impl Iterator<Item = FigureWindow> {
@@ -69,7 +66,7 @@ pub fn judge(claims: &[Claim], case: Case<'_>, results: &Results) -> Vec<Hypothe
     };
     let timed: Vec<Vec<Option<TimedComparison>>> = claims.iter().map(of_claim).collect();
     let p_values: Vec<f64> = timed.iter().flatten().flatten().map(TimedComparison::p_value).collect();
-    let mut alphas = statistics::holm(&p_values, FAMILY_ERROR_RATE).into_iter();
+    let mut alphas = holm(&p_values, FAMILY_ERROR_RATE).into_iter();
     let mut hypotheses = Vec::new();
     for (claim, timed) in claims.iter().zip(&timed) {
         let expect: Vec<Expectation> = claim

@@ -12,6 +12,8 @@ use std::ops::{Add, Mul};
 
 use statrs::distribution::{ChiSquared, ContinuousCDF, Normal, StudentsT};
 
+/// The probability of any false verdict on times in a file, or in a comparison of two records.
+pub(crate) const FAMILY_ERROR_RATE: f64 = 0.05;
 /// The standard deviation of ln(time) between runs of the same setup that one run rests on.
 pub(crate) const MACHINE_SPREAD: f64 = 0.35;
 /// The repeats from which their own spread is used.
@@ -230,9 +232,8 @@ impl Effects {
 
     /// The standard deviation between the repeats; `None` of one.
     fn spread(&self) -> Option<f64> {
-        let mean = self.mean_measured();
-        let squares: f64 = self.repeats.iter().map(|effect| (effect.measured - mean).powi(2)).sum();
-        (self.repeats.len() > 1).then(|| (squares / (self.count() - 1.0)).sqrt().max(RESOLUTION))
+        let measured: Vec<f64> = self.repeats.iter().map(|effect| effect.measured).collect();
+        Some(standard_deviation(&measured)?.max(RESOLUTION))
     }
 
     fn assumed_spread(&self) -> f64 {
@@ -248,7 +249,6 @@ impl Effects {
             degrees_of_freedom: Some(self.count() - 1.0),
             share: 1.0,
         });
-        let measured = measured.filter(|_| self.repeats.len() > 1);
         Estimate {
             measured: self.mean_measured(),
             bounds: self.mean_bounds(),
@@ -290,6 +290,19 @@ impl Effects {
         }
         Some(low)
     }
+}
+
+/// left / right of an effect; finite, as records have to be.
+pub(crate) fn ratio(effect: f64) -> f64 {
+    effect.exp().min(f64::MAX)
+}
+
+/// The standard deviation of a population of which these are a sample; `None` of one value.
+pub(crate) fn standard_deviation(values: &[f64]) -> Option<f64> {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (values.len() > 1).then(|| (squares / (count - 1.0)).sqrt())
 }
 
 /// The sources of an interval: their shares of alpha add up to 1.
@@ -344,6 +357,12 @@ impl Estimate {
     pub(crate) fn interval(&self, alpha: f64) -> Bounds {
         let half = self.errors.iter().map(|error| error.half_width(alpha)).fold(f64::INFINITY, f64::min);
         Bounds { low: self.bounds.low - half, high: self.bounds.high + half }
+    }
+
+    /// The interval as ratios of left and right.
+    pub(crate) fn ratios(&self, alpha: f64) -> (f64, f64) {
+        let Bounds { low, high } = self.interval(alpha);
+        (ratio(low), ratio(high))
     }
 
     /// The least alpha whose interval lies within the region, at most 1.

@@ -15,10 +15,8 @@ pub const FORMATS: [(&str, Render); 4] =
 impl Judgement {
     fn in_words(self, min_effect: f64) -> String {
         match self {
-            Self::Worse => "worse".to_owned(),
-            Self::Better => "better".to_owned(),
-            Self::Same => format!("same within {} %", percent(min_effect)),
-            Self::Open => "cannot tell".to_owned(),
+            Self::Same => format!("{} within {} %", self.name(), percent(min_effect)),
+            _ => self.name().to_owned(),
         }
     }
 

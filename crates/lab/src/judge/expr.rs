@@ -439,19 +439,16 @@ impl Expr {
             Self::Figure(selector) => figure(selector).map(of),
             Self::Binary(left, op, right) => {
                 let (a, b) = (left.difference(figure)?, right.difference(figure)?);
-                let sum = |a: Quantity, b: Quantity| a + b;
                 Some(match op {
-                    Arithmetic::Add => Difference {
-                        added: sum(a.added, b.added),
-                        subtracted: sum(a.subtracted, b.subtracted),
-                    },
-                    Arithmetic::Sub => Difference {
-                        added: sum(a.added, b.subtracted),
-                        subtracted: sum(a.subtracted, b.added),
-                    },
+                    Arithmetic::Add => {
+                        Difference { added: a.added + b.added, subtracted: a.subtracted + b.subtracted }
+                    }
+                    Arithmetic::Sub => {
+                        Difference { added: a.added + b.subtracted, subtracted: a.subtracted + b.added }
+                    }
                     Arithmetic::Mul => Difference {
-                        added: sum(a.added * b.added, a.subtracted * b.subtracted),
-                        subtracted: sum(a.added * b.subtracted, a.subtracted * b.added),
+                        added: a.added * b.added + a.subtracted * b.subtracted,
+                        subtracted: a.added * b.subtracted + a.subtracted * b.added,
                     },
                     Arithmetic::Div => {
                         // A divisor that is a difference has no sign that is known.

@@ -17,7 +17,7 @@ use stockade_model::record::{Effect, Expectation, Run, Verdict};
 use super::{Case, Comparison, Figures, Selector, existing, expr::Op};
 use crate::{
     metrics::Evidence,
-    statistics::{Effects, MACHINE_SPREAD, Quantity, Region, RepeatEffect},
+    statistics::{Effects, MACHINE_SPREAD, Quantity, Region, RepeatEffect, ratio, standard_deviation},
 };
 
 /// A comparison of times and its effects.
@@ -140,10 +140,7 @@ fn batch_standard_error<'e>(
             Some(RepeatEffect::of(left, right).measured)
         })
         .collect();
-    let count = effects.len() as f64;
-    let mean = effects.iter().sum::<f64>() / count;
-    let squares: f64 = effects.iter().map(|effect| (effect - mean).powi(2)).sum();
-    (effects.len() > 1).then(|| (squares / (count - 1.0) / count).sqrt())
+    Some(standard_deviation(&effects)? / (effects.len() as f64).sqrt())
 }
 
 fn root_mean_square(values: &[f64]) -> Option<f64> {
@@ -244,15 +241,14 @@ impl TimedComparison {
         }
         let alpha = if verdict == Verdict::Refuted { self.alpha_of_one(alpha) } else { alpha };
         let estimate = effects.estimate();
-        let interval = estimate.interval(alpha);
+        let (low, high) = estimate.ratios(alpha);
         let Regions { supporting, refuting } = &self.regions;
         let regions: Vec<Region> = supporting.iter().chain(refuting).copied().collect();
         let is_open = verdict == Verdict::Inconclusive && binding.missing == 0;
-        let ratio = |effect: f64| effect.exp().min(f64::MAX);
         Some(Effect {
             ratio: ratio(estimate.measured),
-            low: ratio(interval.low),
-            high: ratio(interval.high),
+            low,
+            high,
             level: 1.0 - alpha,
             repeats: u32::try_from(effects.repeats.len()).unwrap_or(u32::MAX),
             is_assumed: estimate.is_assumed(alpha),
@@ -322,7 +318,7 @@ impl TimedComparison {
     }
 }
 
-/// Three digits.
+/// A number with three significant digits, without a unit.
 fn figure(value: f64) -> String {
     let decimals = match value.abs() {
         large if large >= 99.95 => 0,

@@ -287,7 +287,7 @@ mod tests {
         }
         let counts =
             |batched: &Batched| batched.batches.iter().map(|batch| batch.outcomes.hit).collect::<Vec<_>>();
-        // What finishes after the load is in its last second.
+        // Requests that finish after the load are in its last second.
         assert_eq!(counts(&fold.whole), [3, 2, 3, 2, 3, 2, 3, 2, 3, 7]);
         assert_eq!(counts(&fold.windows[0].1), [1, 1, 1]);
         assert_eq!(counts(&Fold::new(&[], Some(Duration::from_millis(900))).whole), [0; 0]);

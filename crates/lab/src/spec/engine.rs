@@ -37,7 +37,7 @@ use crate::{
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 pub(super) struct EngineTables {
-    /// What is measured.
+    /// The cache under load, and how it is reached.
     target: EngineTargetTable,
     /// The source behind the cache; over HTTP the origin behind the target.
     #[serde(default)]

@@ -34,7 +34,7 @@ pub(super) struct EngineLoadTable {
     /// Documents that a burst chooses from: "fixed:K", or "scaled" with the number of workers. Default: "scaled".
     #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<TextValue<DocumentCount>>>"))]
     docs: Option<Spanned<OneOrMany<TextValue<DocumentCount>>>>,
-    /// Whether the workers of a burst start together. Default: true.
+    /// True: the workers of a burst send their requests at the same moment. Default: true.
     #[cfg_attr(feature = "schema", schemars(with = "Option<bool>"))]
     barrier: Option<Spanned<bool>>,
     /// Requests per period, such as "425/s", "1000/m" or "5/100ms". It needs a `duration`.
