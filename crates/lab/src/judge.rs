@@ -16,11 +16,11 @@ mod times;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use expr::{Comparison, ExprError, Names, Selector, is_below, parse, parse_all, selector};
-use stockade_model::record::{ClockKind, Expectation, Hypothesis, Verdict};
+use stockade_model::record::{ClockKind, Expectation, Hypothesis, Look, Verdict};
 
 use crate::{
     metrics::{Evidence, FigureWindow, Results},
-    statistics::{FAMILY_ERROR_RATE, holm},
+    statistics::holm,
 };
 use times::TimedComparison;
 
@@ -51,37 +51,59 @@ pub struct Case<'a> {
     pub cells: &'a BTreeSet<(String, String)>,
     /// Planned repeats of each pair.
     pub repeats: u32,
+    /// When comparisons of times are judged, once at least: a verdict of one look stays.
+    pub looks: &'a [Look],
     pub clock: ClockKind,
 }
 
+/// The verdicts on all claims.
+#[derive(Clone, Debug)]
+pub struct Judgement {
+    pub hypotheses: Vec<Hypothesis>,
+    /// Comparisons of times that more repeats may decide.
+    pub open_count: usize,
+}
+
+/// Judges every claim.
 #[must_use]
-pub fn judge(claims: &[Claim], case: Case<'_>, results: &Results) -> Vec<Hypothesis> {
+pub fn judge(claims: &[Claim], case: Case<'_>, results: &Results) -> Judgement {
     let figures = Figures::of(results.runs());
-    let timed = |comparison: &Comparison, min_effect| {
-        let is_timing = comparison.is_timing() && case.clock == ClockKind::Live;
-        is_timing.then(|| TimedComparison::new(comparison, min_effect, case, &figures))
-    };
-    let of_claim = |claim: &Claim| -> Vec<Option<TimedComparison>> {
-        claim.expect.iter().map(|(_, comparison)| timed(comparison, claim.min_effect)).collect()
-    };
-    let timed: Vec<Vec<Option<TimedComparison>>> = claims.iter().map(of_claim).collect();
-    let p_values: Vec<f64> = timed.iter().flatten().flatten().map(TimedComparison::p_value).collect();
-    let mut alphas = holm(&p_values, FAMILY_ERROR_RATE).into_iter();
-    let mut hypotheses = Vec::new();
-    for (claim, timed) in claims.iter().zip(&timed) {
-        let expect: Vec<Expectation> = claim
-            .expect
+    let comparisons: Vec<_> = claims
+        .iter()
+        .flat_map(|claim| claim.expect.iter().map(move |(expr, comparison)| (claim, expr.as_str(), comparison)))
+        .collect();
+    let is_timed = |at: &usize| comparisons[*at].2.is_timing() && case.clock == ClockKind::Live;
+    let mut open: Vec<usize> = (0..comparisons.len()).filter(is_timed).collect();
+    let counts = (0..comparisons.len()).filter(|at| !is_timed(at)).map(|at| {
+        let (_, expr, comparison) = comparisons[at];
+        (at, counts::expectation(expr, comparison, case, &figures))
+    });
+    let mut expectations: BTreeMap<usize, Expectation> = counts.collect();
+    let mut open_count = 0;
+    for look in case.looks {
+        let timed: Vec<TimedComparison> = open
             .iter()
-            .zip(timed)
-            .map(|((expr, comparison), timed)| match timed {
-                Some(timed) => timed.expectation(expr, alphas.next().unwrap_or(FAMILY_ERROR_RATE)),
-                None => counts::expectation(expr, comparison, case, &figures),
+            .map(|at| {
+                let (claim, _, comparison) = comparisons[*at];
+                TimedComparison::new(comparison, claim.min_effect, look.repeats, case, &figures)
             })
             .collect();
-        let verdict = Verdict::worst(expect.iter().map(|expectation| expectation.verdict));
-        hypotheses.push(Hypothesis { text: claim.text.clone(), verdict, expect });
+        let p_values: Vec<f64> = timed.iter().map(TimedComparison::p_value).collect();
+        let alphas = holm(&p_values, look.error_rate);
+        for ((at, timed), alpha) in open.iter().zip(&timed).zip(alphas) {
+            expectations.insert(*at, timed.expectation(comparisons[*at].1, alpha));
+        }
+        let is_open = |at: usize| matches!(expectations[&at].verdict, Verdict::Inconclusive | Verdict::Invalid);
+        open_count = open.iter().zip(&timed).filter(|(at, timed)| is_open(**at) && timed.has_figures()).count();
+        open.retain(|at| is_open(*at));
     }
-    hypotheses
+    let mut expectations = expectations.into_values();
+    let hypotheses = claims.iter().map(|claim| {
+        let expect: Vec<_> = expectations.by_ref().take(claim.expect.len()).collect();
+        let verdict = Verdict::worst(expect.iter().map(|expectation| expectation.verdict));
+        Hypothesis { text: claim.text.clone(), verdict, expect }
+    });
+    Judgement { hypotheses: hypotheses.collect(), open_count }
 }
 
 /// The evidence by test, arm and repeat.

@@ -1,8 +1,11 @@
 //! Runs an experiment: every test with every arm, arms interleaved, in repeats.
 
+mod repeats;
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 use rand::seq::SliceRandom;
@@ -16,13 +19,15 @@ use stockade_source::documents;
 use crate::{
     engine::{CancellationToken, DocumentCountError, EngineError, EngineRuntime},
     host,
-    judge::{self, Case},
+    judge::{self, Case, Judgement},
     metrics::{Fold, Results},
     report,
     spec::{Cell, Experiment, ScaleError, SpecError},
     storage::{Recorder, StorageError},
     target::{CacheCounters, Environment, MeasureContext, Measurement, Second, TargetError},
 };
+pub use repeats::UntilDecided;
+use repeats::{LookSchedule, Step};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -30,6 +35,8 @@ pub struct Options {
     pub scale: f64,
     /// Replaces the file's `repeat`.
     pub repeats: Option<u32>,
+    /// Goes on after these repeats while a comparison of times is open.
+    pub until_decided: Option<UntilDecided>,
     /// The seed of every random choice.
     pub seed: Seed,
     /// The program that runs origin, proxy and app as child processes.
@@ -46,6 +53,8 @@ pub trait RunProgress {
     fn measuring(&mut self, test: &str, arm: &str, repeat: u32);
     /// The completed share of the measurement, from 0 to 1.
     fn advanced(&mut self, share: f64);
+    /// Another repeat follows, since so many comparisons are open.
+    fn continuing(&mut self, steps: usize, open_comparisons: usize);
 }
 
 /// A run failed. Refuted hypotheses are not errors.
@@ -114,10 +123,18 @@ pub fn run(
     let recorder = Recorder::create(directory)?;
     let results = Results::watching(experiment.windows());
     let directory = directory.to_owned();
-    let mut run = ExperimentRun { experiment, environment, recorder, record, results, directory };
+    let looks = match options.until_decided {
+        None => LookSchedule::fixed(record.repeats),
+        Some(until) => LookSchedule::sequential(record.repeats, until),
+    };
+    let mut run = ExperimentRun { experiment, environment, recorder, record, results, looks, directory };
     progress.begin(run.record.planned);
     let measured = run.measure(stop, progress);
-    let finished = run.judge_and_write(matches!(measured, Ok(true)));
+    let is_complete = matches!(measured, Ok(true));
+    if !is_complete {
+        run.looks.end(run.record.repeats);
+    }
+    let finished = run.judge_and_write(is_complete);
     // The first error explains the ones that follow.
     measured?;
     finished?;
@@ -193,6 +210,7 @@ struct ExperimentRun {
     recorder: Recorder,
     record: Record,
     results: Results,
+    looks: LookSchedule,
     directory: PathBuf,
 }
 
@@ -210,50 +228,89 @@ impl ExperimentRun {
         stop: &CancellationToken,
         progress: &mut dyn RunProgress,
     ) -> Result<bool, RunError> {
+        let started = Instant::now();
         let mut saved_at = String::new();
-        for repeat in 1..=self.record.repeats {
-            let seed = self.record.seed.child(&format!("repeat {repeat}"));
-            for test in &self.experiment.tests {
-                for cell in block(&self.experiment, test, seed) {
-                    // At most once a second: each checkpoint writes the whole record.
-                    let now = host::now();
-                    if now != saved_at {
-                        self.recorder.checkpoint(&self.record)?;
-                        saved_at = now;
+        for repeat in 1.. {
+            if !self.measure_repeat(repeat, &mut saved_at, stop, progress)? {
+                return Ok(false);
+            }
+            match self.looks.after(repeat, started.elapsed()) {
+                Step::End => break,
+                Step::Look => {
+                    let open = self.judge();
+                    if open == 0 {
+                        break;
                     }
-                    progress.measuring(test, &cell.arm, repeat);
-                    // A storage error cancels the measurement.
-                    let stop = stop.child_token();
-                    let fold = self.results.fold(cell.target.facts().duration);
-                    let mut intake = IntervalSink::new(cell, repeat, &mut self.recorder, fold, stop.clone());
-                    let mut sink = |second: Second| {
-                        progress.advanced(cell.share(second.second + 1));
-                        intake.take(second);
-                    };
-                    // The arms of a test draw the same documents, so that chance does not favour an arm.
-                    let seed = seed.child(test);
-                    let folder = self.directory.join("setup").join(slug(test, &cell.arm, repeat));
-                    let context = MeasureContext { seed, folder: &folder, cancel: &stop, sink: &mut sink };
-                    let measured = cell.target.measure(&self.environment, context);
-                    let measured = measured.map_err(|error| cell_error(cell, error))?;
-                    let fold = intake.done()?;
-                    let Some(measured) = measured else { return Ok(false) };
-                    let run = note(cell, repeat, measured);
-                    self.results.add(&run, fold);
-                    self.record.runs.push(run);
+                    progress.continuing(self.experiment.cells.len(), open);
                 }
+                Step::Repeat => {}
             }
         }
         Ok(true)
     }
 
-    /// Judges the evidence and writes the record.
-    fn judge_and_write(&mut self, is_complete: bool) -> Result<(), StorageError> {
+    /// Measures every arm of every test once; false: stopped before the last one.
+    fn measure_repeat(
+        &mut self,
+        repeat: u32,
+        saved_at: &mut String,
+        stop: &CancellationToken,
+        progress: &mut dyn RunProgress,
+    ) -> Result<bool, RunError> {
+        let seed = self.record.seed.child(&format!("repeat {repeat}"));
+        self.record.repeats = self.record.repeats.max(repeat);
+        self.record.planned = self.experiment.cells.len() * self.record.repeats as usize;
+        for test in &self.experiment.tests {
+            for cell in block(&self.experiment, test, seed) {
+                // At most once a second: each checkpoint writes the whole record.
+                let now = host::now();
+                if now != *saved_at {
+                    self.recorder.checkpoint(&self.record)?;
+                    *saved_at = now;
+                }
+                progress.measuring(test, &cell.arm, repeat);
+                // A storage error cancels the measurement.
+                let stop = stop.child_token();
+                let fold = self.results.fold(cell.target.facts().duration);
+                let mut intake = IntervalSink::new(cell, repeat, &mut self.recorder, fold, stop.clone());
+                let mut sink = |second: Second| {
+                    progress.advanced(cell.share(second.second + 1));
+                    intake.take(second);
+                };
+                // The arms of a test draw the same documents, so that chance does not favour an arm.
+                let seed = seed.child(test);
+                let folder = self.directory.join("setup").join(slug(test, &cell.arm, repeat));
+                let context = MeasureContext { seed, folder: &folder, cancel: &stop, sink: &mut sink };
+                let measured = cell.target.measure(&self.environment, context);
+                let measured = measured.map_err(|error| cell_error(cell, error))?;
+                let fold = intake.done()?;
+                let Some(measured) = measured else { return Ok(false) };
+                let run = note(cell, repeat, measured);
+                self.results.add(&run, fold);
+                self.record.runs.push(run);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Judges the evidence so far, and returns the number of comparisons that more repeats may decide.
+    fn judge(&mut self) -> usize {
         let (experiment, record) = (&self.experiment, &mut self.record);
         let cells = experiment.cells.iter().map(|cell| (cell.test.clone(), cell.arm.clone())).collect();
-        let names = experiment.names();
-        let case = Case { names, cells: &cells, repeats: record.repeats, clock: record.clock };
-        record.hypotheses = judge::judge(&experiment.claims, case, &self.results);
+        let (names, looks) = (experiment.names(), self.looks.looks());
+        let case = Case { names, cells: &cells, repeats: record.repeats, looks, clock: record.clock };
+        let Judgement { hypotheses, open_count } = judge::judge(&experiment.claims, case, &self.results);
+        record.hypotheses = hypotheses;
+        open_count
+    }
+
+    /// Judges the evidence and writes the record.
+    fn judge_and_write(&mut self, is_complete: bool) -> Result<(), StorageError> {
+        self.judge();
+        let record = &mut self.record;
+        if self.looks.looks().len() > 1 {
+            record.looks = self.looks.looks().to_vec();
+        }
         record.interrupted = !is_complete;
         record.verdict = match Verdict::worst(record.hypotheses.iter().map(|hypothesis| hypothesis.verdict)) {
             // Missing measurements leave the verdict open.
@@ -287,6 +344,7 @@ fn head(experiment: &Experiment, options: &Options, clock: ClockKind) -> Record 
         tests: experiment.tests.clone(),
         arms: experiment.arms.iter().map(|name| Arm { name: name.clone() }).collect(),
         runs: Vec::new(),
+        looks: Vec::new(),
         reference: experiment.reference.clone(),
         hypotheses: Vec::new(),
         verdict: Verdict::Inconclusive,

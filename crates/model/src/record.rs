@@ -48,6 +48,9 @@ pub struct Record {
     pub arms: Vec<Arm>,
     /// In the order of the measurements.
     pub runs: Vec<Run>,
+    /// When comparisons of times were judged; empty: once, after the last repeat.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub looks: Vec<Look>,
     /// Published figures to compare with, by metric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<Reference>,
@@ -81,6 +84,15 @@ pub struct Host {
     pub memory_mib: u64,
     /// Name and release.
     pub os: String,
+}
+
+/// A moment of a run at which its comparisons of times were judged. A verdict of an earlier look stays.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Look {
+    /// Completed repeats.
+    pub repeats: u32,
+    /// The probability of any false verdict at this look, above 0 and below 1.
+    pub error_rate: f64,
 }
 
 /// One of the alternatives that an experiment compares.

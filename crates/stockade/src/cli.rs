@@ -14,7 +14,7 @@ use clap::{
     builder::{PossibleValue, TypedValueParser},
 };
 use stockade_cache::{PRESETS, Preset, Strategy};
-use stockade_lab::{compare, engine::DocumentCount, report::FORMATS};
+use stockade_lab::{compare, engine::DocumentCount, report::FORMATS, run::UntilDecided};
 use stockade_model::{
     latency::Latency,
     units::{parse_duration, parse_percent},
@@ -138,9 +138,29 @@ pub struct RunArgs {
     /// Directory of the record [default: runs/NAME/TIME, NAME from the file]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Repeat until each comparison of times has its verdict
+    #[arg(long)]
+    pub until_decided: bool,
+    /// With --until-decided: the most repeats [default: 30; with --budget: 1000]
+    #[arg(long, value_name = "N", requires = "until_decided", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub at_most: Option<u32>,
+    /// With --until-decided: start no repeat that would end after this time
+    #[arg(long, value_name = "D", requires = "until_decided", value_parser = parse_duration)]
+    pub budget: Option<Duration>,
     /// Format of the report on standard output
     #[arg(long, value_parser = formats(), default_value = "text")]
     pub format: String,
+}
+
+impl RunArgs {
+    /// The bounds of `--until-decided`.
+    pub fn until_decided(&self) -> Option<UntilDecided> {
+        let default = if self.budget.is_some() { 1_000 } else { 30 };
+        self.until_decided.then(|| UntilDecided {
+            repeats_max: self.at_most.unwrap_or(default),
+            budget: self.budget,
+        })
+    }
 }
 
 #[derive(Debug, Args)]

@@ -32,6 +32,11 @@ impl Bar {
         self.label = label;
     }
 
+    /// Adds steps.
+    pub fn extend(&self, steps: usize) {
+        self.bar.inc_length(steps as u64);
+    }
+
     /// Shows the done share of the current step, of 1.
     pub fn advance(&self, share: f64) {
         self.bar.set_message(format!("{}, {:.0} %", self.label, share * 100.0));
@@ -44,32 +49,44 @@ impl Drop for Bar {
     }
 }
 
-/// The bar of a run, once the number of its steps is known.
+/// The bar of a run.
 #[derive(Default)]
-pub struct RunBar(Option<Bar>);
+pub struct RunBar {
+    /// `None`: the number of its steps is not known yet.
+    bar: Option<Bar>,
+    open_comparisons: Option<usize>,
+}
 
 impl RunProgress for RunBar {
     fn begin(&mut self, steps: usize) {
-        self.0 = Some(Bar::new(steps));
+        self.bar = Some(Bar::new(steps));
     }
 
     fn checking(&mut self, test: &str, arm: &str) {
-        if let Some(bar) = &mut self.0 {
+        if let Some(bar) = &mut self.bar {
             bar.next(format!("check of {test} {arm}"));
         }
     }
 
     fn measuring(&mut self, test: &str, arm: &str, repeat: u32) {
-        if let Some(bar) = &mut self.0 {
-            bar.next(format!("{test} {arm}, repeat {repeat}").trim_start().to_owned());
+        if let Some(bar) = &mut self.bar {
+            let open = self.open_comparisons.map(|open| format!("; {open} open")).unwrap_or_default();
+            bar.next(format!("{test} {arm}, repeat {repeat}{open}").trim_start().to_owned());
         }
     }
 
     fn advanced(&mut self, share: f64) {
         // A burst has no progress.
-        if let Some(bar) = self.0.as_ref().filter(|_| share < 1.0) {
+        if let Some(bar) = self.bar.as_ref().filter(|_| share < 1.0) {
             bar.advance(share);
         }
+    }
+
+    fn continuing(&mut self, steps: usize, open_comparisons: usize) {
+        if let Some(bar) = &mut self.bar {
+            bar.extend(steps);
+        }
+        self.open_comparisons = Some(open_comparisons);
     }
 }
 

@@ -22,9 +22,11 @@ use crate::{
 
 /// Runs it. The record's place goes to standard error, the report to standard output.
 pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
-    let RunArgs { experiment: chosen, seed, out, format } = args;
+    let until_decided = args.until_decided();
+    let RunArgs { experiment: chosen, seed, out, format, .. } = args;
     let directory = out.unwrap_or_else(|| default_directory(&chosen.file));
     let (experiment, options) = chosen.open(Seed(seed))?;
+    let options = Options { until_decided, ..options };
     let stop = stop_on_signals();
     let mut bar = RunBar::default();
     let (record, results) = run::run(experiment, &options, &directory, &stop, &mut bar)?;
@@ -51,7 +53,7 @@ impl ExperimentArgs {
         }
         let program = env::current_exe()
             .map_err(|error| CommandError::Usage(format!("where is this program? {error}")))?;
-        Ok((experiment, Options { scale: self.scale, repeats: self.repeat, seed, program }))
+        Ok((experiment, Options { scale: self.scale, repeats: self.repeat, until_decided: None, seed, program }))
     }
 }
 

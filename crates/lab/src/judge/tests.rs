@@ -10,7 +10,7 @@ use stockade_model::{
 };
 
 use super::*;
-use crate::spec::Experiment;
+use crate::{spec::Experiment, statistics::FAMILY_ERROR_RATE};
 
 /// A run with `fetches` fetches that took `finished_ms`.
 fn run(test: &str, arm: &str, repeat: u32, fetches: u64, finished_ms: f64) -> Run {
@@ -64,7 +64,8 @@ fn judged(
     let cells = evidence.iter().map(|run| (run.test.clone(), run.arm.clone())).collect();
     let mut results = Results::default();
     evidence.iter().for_each(|run| results.add(run, results.fold(None)));
-    judge(&claims, Case { names, cells: &cells, repeats, clock }, &results)
+    let looks = [Look { repeats, error_rate: FAMILY_ERROR_RATE }];
+    judge(&claims, Case { names, cells: &cells, repeats, looks: &looks, clock }, &results).hypotheses
 }
 
 fn verdict_in(clock: ClockKind, repeats: u32, expr: &str, evidence: &[Run]) -> (Verdict, String) {
@@ -274,8 +275,9 @@ fn open_loads_are_audited_without_a_claim() {
         let run = Run { load: LoadFigures::Open(open), ..run("o", "cache", 1, 1, 1.0) };
         results.add(&run, results.fold(None));
         let cells = experiment.cells.iter().map(|cell| (cell.test.clone(), cell.arm.clone())).collect();
-        let case = Case { names: experiment.names(), cells: &cells, repeats: 1, clock: ClockKind::Virtual };
-        let judged = judge(&experiment.claims, case, &results);
+        let names = experiment.names();
+        let case = Case { names, cells: &cells, repeats: 1, looks: &[], clock: ClockKind::Virtual };
+        let judged = judge(&experiment.claims, case, &results).hypotheses;
         assert_eq!((judged.len(), judged[0].text.as_str()), (1, "nothing was served beyond its limit"));
         judged[0].verdict
     };
@@ -317,8 +319,9 @@ fn verdict_of_seconds(expr: &str, min_effect: f64, arms: [(&[(f64, f64)], bool);
         results.add(&Run { http: Some(http), ..run("", arm, 1, 1, 1.0) }, fold);
     }
     let cells = BTreeSet::from(["a", "b"].map(|arm| (String::new(), arm.to_owned())));
-    let case = Case { names, cells: &cells, repeats: 1, clock: ClockKind::Live };
-    let judged = judge(&claims, case, &results).remove(0);
+    let looks = [Look { repeats: 1, error_rate: FAMILY_ERROR_RATE }];
+    let case = Case { names, cells: &cells, repeats: 1, looks: &looks, clock: ClockKind::Live };
+    let judged = judge(&claims, case, &results).hypotheses.remove(0);
     (judged.verdict, judged.expect[0].reason.clone())
 }
 

@@ -152,6 +152,7 @@ impl TimedComparison {
     pub(super) fn new(
         comparison: &Comparison,
         min_effect: f64,
+        repeats: u32,
         case: Case<'_>,
         figures: &Figures<'_>,
     ) -> Self {
@@ -159,7 +160,7 @@ impl TimedComparison {
         let of = |binding: &super::Binding<'_>| {
             let place = binding.names().join(", ");
             let evidence = |selector: &Selector, repeat| binding.evidence(selector, repeat, figures);
-            BindingEffects::of(comparison, place, case.repeats, evidence)
+            BindingEffects::of(comparison, place, repeats, evidence)
         };
         let bindings = existing(&selectors, case).iter().map(of).collect();
         let measured: BTreeSet<_> =
@@ -180,6 +181,11 @@ impl TimedComparison {
         let supported = all(&self.regions.supporting).into_iter().fold(0.0, f64::max);
         let refuted = all(&self.regions.refuting).into_iter().fold(f64::INFINITY, f64::min);
         supported.min(refuted * self.bindings.len() as f64)
+    }
+
+    /// True if every valid repeat has a figure: a figure that is absent will not come.
+    pub(super) fn has_figures(&self) -> bool {
+        !self.bindings.is_empty() && self.bindings.iter().all(|binding| binding.missing == 0)
     }
 
     /// The verdict at `alpha`, with the binding that decides it.

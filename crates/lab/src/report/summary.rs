@@ -353,6 +353,10 @@ pub(super) fn how(record: &Record) -> String {
         1 => "one repeat".to_owned(),
         repeats => format!("{repeats} repeats, arms interleaved, times are medians"),
     });
+    if !record.looks.is_empty() {
+        let after: Vec<_> = record.looks.iter().map(|look| look.repeats.to_string()).collect();
+        parts.push(format!("times judged after {} repeats", after.join(", ")));
+    }
     if record.is_scaled() {
         let has_window = |expectation: &Expectation| expectation.expr.contains("..");
         let windows = expectations(record).any(|(_, _, expectation)| has_window(expectation));
