@@ -174,10 +174,7 @@ impl OpenChange {
         };
         let quantities = |compared: Compared<'_>| -> Vec<Quantity> {
             let repeats = compared.results.repeats(test, arm);
-            let quantity = |evidence: &Evidence| {
-                let figure = evidence.figure(metric, None)?;
-                Some(Quantity::figure(figure, evidence.figure_without_lateness(metric, None)?))
-            };
+            let quantity = |evidence: &Evidence| evidence.quantity(metric, None);
             repeats.into_iter().filter(is_valid).filter_map(quantity).collect()
         };
         let (before, after) = (quantities(before), quantities(after));

@@ -1,6 +1,6 @@
 //! Facts of the environment for the record: the machine, the time, this build.
 
-use std::thread;
+use std::{thread, time::Instant};
 
 use stockade_model::record::Host;
 use stockade_net::proc;
@@ -19,6 +19,12 @@ pub fn stockade() -> String {
 #[expect(clippy::disallowed_methods, reason = "a record says when it was made")]
 pub fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Real time, for processes and budgets.
+#[expect(clippy::disallowed_methods, reason = "processes and budgets use real time")]
+pub(crate) fn instant() -> Instant {
+    Instant::now()
 }
 
 /// This machine, as far as Linux reports it. Unknown facts are empty or 0.

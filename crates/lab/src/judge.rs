@@ -10,11 +10,13 @@
 //! Judging is a pure function of the evidence.
 
 mod counts;
+mod early;
 mod expr;
 mod times;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use early::{EarlyJudge, Latest, Refutation};
 pub use expr::{Comparison, ExprError, Names, Selector, is_below, parse, parse_all, selector};
 use stockade_model::record::{ClockKind, Expectation, Hypothesis, Look, Verdict};
 
@@ -32,6 +34,8 @@ pub struct Claim {
     pub expect: Vec<(String, Comparison)>,
     /// The least difference of times that matters, as a share.
     pub min_effect: f64,
+    /// Its refutation ends the run.
+    pub abort: bool,
 }
 
 /// The minimum effect of a hypothesis that names none: one percent.
@@ -70,7 +74,9 @@ pub fn judge(claims: &[Claim], case: Case<'_>, results: &Results) -> Judgement {
     let figures = Figures::of(results.runs());
     let comparisons: Vec<_> = claims
         .iter()
-        .flat_map(|claim| claim.expect.iter().map(move |(expr, comparison)| (claim, expr.as_str(), comparison)))
+        .flat_map(|claim| {
+            claim.expect.iter().map(move |(expr, comparison)| (claim, expr.as_str(), comparison))
+        })
         .collect();
     let is_timed = |at: &usize| comparisons[*at].2.is_timing() && case.clock == ClockKind::Live;
     let mut open: Vec<usize> = (0..comparisons.len()).filter(is_timed).collect();
@@ -93,8 +99,10 @@ pub fn judge(claims: &[Claim], case: Case<'_>, results: &Results) -> Judgement {
         for ((at, timed), alpha) in open.iter().zip(&timed).zip(alphas) {
             expectations.insert(*at, timed.expectation(comparisons[*at].1, alpha));
         }
-        let is_open = |at: usize| matches!(expectations[&at].verdict, Verdict::Inconclusive | Verdict::Invalid);
-        open_count = open.iter().zip(&timed).filter(|(at, timed)| is_open(**at) && timed.has_figures()).count();
+        let is_open =
+            |at: usize| matches!(expectations[&at].verdict, Verdict::Inconclusive | Verdict::Invalid);
+        open_count =
+            open.iter().zip(&timed).filter(|(at, timed)| is_open(**at) && timed.has_figures()).count();
         open.retain(|at| is_open(*at));
     }
     let mut expectations = expectations.into_values();
@@ -125,17 +133,19 @@ struct Binding<'a> {
 
 impl Binding<'_> {
     fn evidence<'e>(&self, of: &Selector, repeat: u32, figures: &Figures<'e>) -> Option<&'e Evidence> {
-        let test = self.tests.get(&of.test.as_deref())?;
-        let arm = of.arm.as_deref().or(self.arm)?;
-        figures.0.get(&(*test, arm, repeat)).copied()
+        let (test, arm) = self.cell(of)?;
+        figures.0.get(&(test, arm, repeat)).copied()
+    }
+
+    /// The selected test and arm.
+    fn cell<'s>(&'s self, of: &'s Selector) -> Option<(&'s str, &'s str)> {
+        Some((self.tests.get(&of.test.as_deref())?, of.arm.as_deref().or(self.arm)?))
     }
 
     /// True if each selected arm exists in its selected test.
     fn exists(&self, selectors: &[&Selector], cells: &BTreeSet<(String, String)>) -> bool {
-        let cell = |selector: &&Selector| {
-            let test = self.tests.get(&selector.test.as_deref())?;
-            Some(((*test).to_owned(), selector.arm.as_deref().or(self.arm)?.to_owned()))
-        };
+        let cell =
+            |selector: &Selector| self.cell(selector).map(|(test, arm)| (test.to_owned(), arm.to_owned()));
         selectors.iter().all(|selector| cell(selector).is_some_and(|cell| cells.contains(&cell)))
     }
 

@@ -3,6 +3,7 @@
 mod arm;
 mod fold;
 mod results;
+mod running;
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -17,6 +18,7 @@ use stockade_model::{
 pub use arm::{ArmFigures, Cpu, HeldFigures, OpenTotals, Rss, Stores};
 pub use fold::{FigureWindow, Fold, FoldPart, Moment, Used};
 pub use results::{Evidence, Results};
+pub use running::RunningFigures;
 
 /// The input of a figure.
 struct Raw<'a> {

@@ -3,14 +3,13 @@
 mod repeats;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
-    time::Instant,
 };
 
 use rand::seq::SliceRandom;
 use stockade_model::{
-    record::{self, Arm, ClockKind, Interval, Record, Run, SCHEMA, Verdict},
+    record::{self, Arm, ClockKind, Expectation, Interval, Record, Run, SCHEMA, Verdict},
     seed::Seed,
     units::milliseconds,
 };
@@ -19,8 +18,8 @@ use stockade_source::documents;
 use crate::{
     engine::{CancellationToken, DocumentCountError, EngineError, EngineRuntime},
     host,
-    judge::{self, Case, Judgement},
-    metrics::{Fold, Results},
+    judge::{self, Case, Claim, EarlyJudge, Judgement, Latest, Refutation},
+    metrics::{Fold, Results, RunningFigures},
     report,
     spec::{Cell, Experiment, ScaleError, SpecError},
     storage::{Recorder, StorageError},
@@ -123,11 +122,29 @@ pub fn run(
     let recorder = Recorder::create(directory)?;
     let results = Results::watching(experiment.windows());
     let directory = directory.to_owned();
+    let may_abort = |claim: &Claim| claim.abort && claim.expect.iter().any(|(_, read)| read.is_timing());
     let looks = match options.until_decided {
-        None => LookSchedule::fixed(record.repeats),
         Some(until) => LookSchedule::sequential(record.repeats, until),
+        None if experiment.claims.iter().any(may_abort) => {
+            LookSchedule::sequential(1, UntilDecided { repeats_max: record.repeats, budget: None })
+        }
+        None => LookSchedule::fixed(record.repeats),
     };
-    let mut run = ExperimentRun { experiment, environment, recorder, record, results, looks, directory };
+    let cells = experiment.cells.iter().map(|cell| (cell.test.clone(), cell.arm.clone())).collect();
+    let ends_when_decided = options.until_decided.is_some();
+    let refutation = None;
+    let mut run = ExperimentRun {
+        experiment,
+        environment,
+        cells,
+        recorder,
+        record,
+        results,
+        looks,
+        ends_when_decided,
+        refutation,
+        directory,
+    };
     progress.begin(run.record.planned);
     let measured = run.measure(stop, progress);
     let is_complete = matches!(measured, Ok(true));
@@ -198,19 +215,28 @@ fn refused(experiment: &Experiment, cell: &Cell, error: TargetError) -> RunError
 }
 
 fn cell_error(cell: &Cell, error: TargetError) -> RunError {
-    let arm = format!("arm `{}`", cell.arm);
-    let place = if cell.test.is_empty() { arm } else { format!("test `{}`, {arm}", cell.test) };
-    RunError::Cell { place, error: Box::new(error) }
+    RunError::Cell { place: place(&cell.test, &cell.arm), error: Box::new(error) }
+}
+
+fn place(test: &str, arm: &str) -> String {
+    let arm = format!("arm `{arm}`");
+    if test.is_empty() { arm } else { format!("test `{test}`, {arm}") }
 }
 
 /// An experiment in progress and its results so far.
 struct ExperimentRun {
     experiment: Experiment,
     environment: Environment,
+    /// Every pair of test and arm.
+    cells: BTreeSet<(String, String)>,
     recorder: Recorder,
     record: Record,
     results: Results,
     looks: LookSchedule,
+    /// True: it ends when no comparison of times is open.
+    ends_when_decided: bool,
+    /// The comparison that ended it within a repeat, and the moment.
+    refutation: Option<(Refutation, String)>,
     directory: PathBuf,
 }
 
@@ -228,22 +254,27 @@ impl ExperimentRun {
         stop: &CancellationToken,
         progress: &mut dyn RunProgress,
     ) -> Result<bool, RunError> {
-        let started = Instant::now();
-        let mut saved_at = String::new();
+        let started = host::instant();
         for repeat in 1.. {
-            if !self.measure_repeat(repeat, &mut saved_at, stop, progress)? {
+            if !self.measure_repeat(repeat, stop, progress)? {
                 return Ok(false);
             }
             match self.looks.after(repeat, started.elapsed()) {
                 Step::End => break,
+                Step::Repeat => {}
                 Step::Look => {
                     let open = self.judge();
-                    if open == 0 {
+                    if let Some(expr) = self.refuted_abort_claim() {
+                        self.record.aborted = Some(format!("`{expr}` refuted after {repeat} repeats"));
+                        return Ok(false);
+                    }
+                    if self.ends_when_decided && open == 0 {
                         break;
                     }
-                    progress.continuing(self.experiment.cells.len(), open);
+                    if self.ends_when_decided {
+                        progress.continuing(self.experiment.cells.len(), open);
+                    }
                 }
-                Step::Repeat => {}
             }
         }
         Ok(true)
@@ -253,52 +284,110 @@ impl ExperimentRun {
     fn measure_repeat(
         &mut self,
         repeat: u32,
-        saved_at: &mut String,
         stop: &CancellationToken,
         progress: &mut dyn RunProgress,
     ) -> Result<bool, RunError> {
         let seed = self.record.seed.child(&format!("repeat {repeat}"));
         self.record.repeats = self.record.repeats.max(repeat);
         self.record.planned = self.experiment.cells.len() * self.record.repeats as usize;
-        for test in &self.experiment.tests {
-            for cell in block(&self.experiment, test, seed) {
+        let mut saved_at = String::new();
+        for test in self.experiment.tests.clone() {
+            for cell in block(&self.experiment, &test, seed) {
                 // At most once a second: each checkpoint writes the whole record.
                 let now = host::now();
-                if now != *saved_at {
+                if now != saved_at {
                     self.recorder.checkpoint(&self.record)?;
-                    *saved_at = now;
+                    saved_at = now;
                 }
-                progress.measuring(test, &cell.arm, repeat);
-                // A storage error cancels the measurement.
-                let stop = stop.child_token();
-                let fold = self.results.fold(cell.target.facts().duration);
-                let mut intake = IntervalSink::new(cell, repeat, &mut self.recorder, fold, stop.clone());
-                let mut sink = |second: Second| {
-                    progress.advanced(cell.share(second.second + 1));
-                    intake.take(second);
-                };
                 // The arms of a test draw the same documents, so that chance does not favour an arm.
-                let seed = seed.child(test);
-                let folder = self.directory.join("setup").join(slug(test, &cell.arm, repeat));
-                let context = MeasureContext { seed, folder: &folder, cancel: &stop, sink: &mut sink };
-                let measured = cell.target.measure(&self.environment, context);
-                let measured = measured.map_err(|error| cell_error(cell, error))?;
-                let fold = intake.done()?;
-                let Some(measured) = measured else { return Ok(false) };
-                let run = note(cell, repeat, measured);
-                self.results.add(&run, fold);
-                self.record.runs.push(run);
+                let is_complete = self.measure_cell(cell, repeat, seed.child(&test), stop, progress)?;
+                if !is_complete {
+                    return Ok(false);
+                }
             }
         }
         Ok(true)
     }
 
+    /// Measures the cell with this index; false: stopped before its end.
+    fn measure_cell(
+        &mut self,
+        cell: usize,
+        repeat: u32,
+        seed: Seed,
+        stop: &CancellationToken,
+        progress: &mut dyn RunProgress,
+    ) -> Result<bool, RunError> {
+        let cell = &self.experiment.cells[cell];
+        let Cell { test, arm, .. } = cell;
+        let facts = cell.target.facts();
+        progress.measuring(test, arm, repeat);
+        let judge = EarlyJudge {
+            claims: &self.experiment.claims,
+            case: Case {
+                names: self.experiment.names(),
+                cells: &self.cells,
+                repeats: repeat,
+                looks: &[],
+                clock: self.record.clock,
+            },
+            look: self.looks.due_after(repeat),
+        };
+        // A storage error cancels the measurement, and so does a claim that cannot hold any more.
+        let stop = stop.child_token();
+        let fold = self.results.fold(facts.duration);
+        let mut intake = IntervalSink::new(cell, repeat, &mut self.recorder, fold, stop.clone());
+        let results = &self.results;
+        let mut refuted: Option<(Refutation, String)> = None;
+        let mut sink = |second: Second| {
+            let end = second.second + 1;
+            progress.advanced(cell.share(end));
+            intake.take(second);
+            if refuted.is_some() || !judge.is_needed() {
+                return;
+            }
+            let running = Some(RunningFigures { fold: &intake.fold, requests_max: facts.requests_max });
+            refuted = judge.refutation(results, Latest { test, arm, repeat, running }).map(|refutation| {
+                (refutation, format!("after {end}s of {}, repeat {repeat}", place(test, arm)))
+            });
+            if refuted.is_some() {
+                stop.cancel();
+            }
+        };
+        let folder = self.directory.join("setup").join(slug(test, arm, repeat));
+        let context = MeasureContext { seed, folder: &folder, cancel: &stop, sink: &mut sink };
+        let measured = cell.target.measure(&self.environment, context);
+        let measured = measured.map_err(|error| cell_error(cell, error))?;
+        let fold = intake.done()?;
+        let is_measured = measured.is_some();
+        if let Some(measured) = measured {
+            let run = note(cell, repeat, measured);
+            self.results.add(&run, fold);
+            self.record.runs.push(run);
+            let moment = || format!("after {}, repeat {repeat}", place(test, arm));
+            refuted = refuted.or_else(|| {
+                let refutation = judge.refutation(&self.results, Latest { test, arm, repeat, running: None });
+                refutation.map(|refutation| (refutation, moment()))
+            });
+        }
+        self.refutation = refuted;
+        Ok(is_measured && self.refutation.is_none())
+    }
+
+    /// The first comparison of a claim with `abort = true` that the last look refuted.
+    fn refuted_abort_claim(&self) -> Option<&str> {
+        let claims = self.experiment.claims.iter().zip(&self.record.hypotheses);
+        let mut comparisons =
+            claims.filter(|(claim, _)| claim.abort).flat_map(|(_, hypothesis)| &hypothesis.expect);
+        let refuted = comparisons.find(|expectation| expectation.verdict == Verdict::Refuted)?;
+        Some(&refuted.expr)
+    }
+
     /// Judges the evidence so far, and returns the number of comparisons that more repeats may decide.
     fn judge(&mut self) -> usize {
         let (experiment, record) = (&self.experiment, &mut self.record);
-        let cells = experiment.cells.iter().map(|cell| (cell.test.clone(), cell.arm.clone())).collect();
-        let (names, looks) = (experiment.names(), self.looks.looks());
-        let case = Case { names, cells: &cells, repeats: record.repeats, looks, clock: record.clock };
+        let (names, cells, looks) = (experiment.names(), &self.cells, self.looks.looks());
+        let case = Case { names, cells, repeats: record.repeats, looks, clock: record.clock };
         let Judgement { hypotheses, open_count } = judge::judge(&experiment.claims, case, &self.results);
         record.hypotheses = hypotheses;
         open_count
@@ -308,10 +397,20 @@ impl ExperimentRun {
     fn judge_and_write(&mut self, is_complete: bool) -> Result<(), StorageError> {
         self.judge();
         let record = &mut self.record;
+        if let Some((Refutation { claim, comparison, left, right }, moment)) = &self.refutation {
+            let hypothesis = &mut record.hypotheses[*claim];
+            let expectation = &mut hypothesis.expect[*comparison];
+            let reason = format!("cannot hold any more {moment}");
+            record.aborted = Some(format!("`{}` {reason}", expectation.expr));
+            let (expr, verdict) = (expectation.expr.clone(), Verdict::Refuted);
+            let (left, right) = (Some(*left), Some(*right));
+            *expectation = Expectation { expr, left, right, verdict, effect: None, reason };
+            hypothesis.verdict = verdict;
+        }
         if self.looks.looks().len() > 1 {
             record.looks = self.looks.looks().to_vec();
         }
-        record.interrupted = !is_complete;
+        record.interrupted = !is_complete && record.aborted.is_none();
         record.verdict = match Verdict::worst(record.hypotheses.iter().map(|hypothesis| hypothesis.verdict)) {
             // Missing measurements leave the verdict open.
             _ if record.interrupted => Verdict::Inconclusive,
@@ -341,6 +440,7 @@ fn head(experiment: &Experiment, options: &Options, clock: ClockKind) -> Record 
         host: host::host(),
         planned: experiment.cells.len() * repeats as usize,
         interrupted: true,
+        aborted: None,
         tests: experiment.tests.clone(),
         arms: experiment.arms.iter().map(|name| Arm { name: name.clone() }).collect(),
         runs: Vec::new(),
@@ -361,10 +461,11 @@ fn clock(cells: &[Cell]) -> Result<ClockKind, RunError> {
     }
 }
 
-/// The arms of one test in random order, drawn anew for every repeat: drift during the measurements (a clock's speed, a
+/// The indices of the cells of one test in random order, drawn anew for every repeat: drift during the measurements (a clock's speed, a
 /// neighbour's load) affects all arms alike.
-fn block<'a>(experiment: &'a Experiment, test: &str, seed: Seed) -> Vec<&'a Cell> {
-    let mut block: Vec<_> = experiment.cells.iter().filter(|cell| cell.test == test).collect();
+fn block(experiment: &Experiment, test: &str, seed: Seed) -> Vec<usize> {
+    let cells = experiment.cells.iter().enumerate();
+    let mut block: Vec<_> = cells.filter(|(_, cell)| cell.test == test).map(|(at, _)| at).collect();
     block.shuffle(&mut seed.child(test).stream("order of arms"));
     block
 }

@@ -289,6 +289,9 @@ struct HypothesisTable {
     expect: Spanned<Vec<Spanned<String>>>,
     /// The least difference between two times that counts, such as `"5%"`. Default: `"1%"`.
     min_effect: Option<TextValue<PercentValue>>,
+    /// True: the run ends as soon as a comparison cannot hold any more. Default: false.
+    #[serde(default)]
+    abort: bool,
 }
 
 /// A share in percent.
@@ -441,7 +444,8 @@ fn claim(table: HypothesisTable, names: Names<'_>, cells: &[Cell]) -> Result<Cla
     });
     let expect = expect.collect::<Result<Vec<_>, TomlError>>()?;
     let min_effect = table.min_effect.map_or(judge::MIN_EFFECT, |percent| percent.0.0);
-    Ok(Claim { text: table.text, expect: expect.into_iter().flatten().collect(), min_effect })
+    let expect = expect.into_iter().flatten().collect();
+    Ok(Claim { text: table.text, expect, min_effect, abort: table.abort })
 }
 
 /// Refuses a window that the selected loads do not have.
@@ -528,7 +532,7 @@ fn audit(names: Names<'_>, cells: &[Cell]) -> Option<Claim> {
     let expect: Vec<_> =
         exprs.into_iter().filter_map(|expr| Some((expr.clone(), judge::parse(&expr, names).ok()?))).collect();
     let text = "nothing was served beyond its limit".to_owned();
-    (!expect.is_empty()).then_some(Claim { text, expect, min_effect: judge::MIN_EFFECT })
+    (!expect.is_empty()).then_some(Claim { text, expect, min_effect: judge::MIN_EFFECT, abort: false })
 }
 
 fn reference(table: Table<'_>, names: Names<'_>) -> Result<(Reference, Vec<Selector>), TomlError> {

@@ -64,6 +64,11 @@ impl Quantity {
         Self { measured, bounds, deviation: MACHINE_SPREAD * measured }
     }
 
+    /// A figure of a run in progress.
+    pub(crate) fn within(bounds: Bounds) -> Self {
+        Self { measured: bounds.low, bounds, deviation: MACHINE_SPREAD * bounds.low }
+    }
+
     fn relative_deviation(self) -> f64 {
         self.deviation / self.measured.max(FIGURE_MIN)
     }

@@ -66,6 +66,8 @@ pub trait Target: Any + fmt::Debug + Send + Sync {
 pub struct Facts {
     /// How long requests are due; `None`: all at once.
     pub duration: Option<Duration>,
+    /// The most requests of the load; `None`: unknown.
+    pub requests_max: Option<u64>,
     /// Its answers are audited: none too old, none from before an invalidation.
     pub is_audited: bool,
     /// Its cache reports reclaims, once a second.

@@ -154,6 +154,21 @@ impl Schedule {
             .saturating_add(requests(&self.steps).min(self.requests_max.unwrap_or(u64::MAX)))
     }
 
+    /// A bound on the number of requests, warm-up included: exact for constant arrivals, five standard deviations above the mean for
+    /// Poisson arrivals.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a root of a count, 0 at least"
+    )]
+    pub fn requests_max(&self) -> u64 {
+        let requests = self.requests();
+        let is_poisson = self.warmup.iter().chain(&self.steps).any(Step::is_poisson);
+        let chance = if is_poisson { (5.0 * (requests as f64).sqrt()).ceil() as u64 + 5 } else { 0 };
+        requests.saturating_add(chance)
+    }
+
     /// The number of warm-up requests: exact or the mean, as in [`requests`](Self::requests).
     pub(crate) fn warmup_requests(&self) -> u64 {
         requests(&self.warmup)

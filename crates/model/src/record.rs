@@ -42,6 +42,9 @@ pub struct Record {
     pub planned: usize,
     /// True if the run was stopped, failed or was killed before its last measurement.
     pub interrupted: bool,
+    /// The claim that could not hold any more and so ended the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aborted: Option<String>,
     /// In the order of the file.
     pub tests: Vec<String>,
     /// In the order of the file.

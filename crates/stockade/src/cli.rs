@@ -156,10 +156,8 @@ impl RunArgs {
     /// The bounds of `--until-decided`.
     pub fn until_decided(&self) -> Option<UntilDecided> {
         let default = if self.budget.is_some() { 1_000 } else { 30 };
-        self.until_decided.then(|| UntilDecided {
-            repeats_max: self.at_most.unwrap_or(default),
-            budget: self.budget,
-        })
+        self.until_decided
+            .then(|| UntilDecided { repeats_max: self.at_most.unwrap_or(default), budget: self.budget })
     }
 }
 

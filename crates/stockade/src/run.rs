@@ -53,7 +53,10 @@ impl ExperimentArgs {
         }
         let program = env::current_exe()
             .map_err(|error| CommandError::Usage(format!("where is this program? {error}")))?;
-        Ok((experiment, Options { scale: self.scale, repeats: self.repeat, until_decided: None, seed, program }))
+        Ok((
+            experiment,
+            Options { scale: self.scale, repeats: self.repeat, until_decided: None, seed, program },
+        ))
     }
 }
 

@@ -16,7 +16,7 @@ pub struct EngineTarget<L> {
 
 impl Target for EngineTarget<Burst> {
     fn facts(&self) -> Facts {
-        Facts::default()
+        Facts { requests_max: Some(self.load.workers as u64), ..Facts::default() }
     }
 
     fn check(&self, environment: &Environment) -> Result<(), TargetError> {
@@ -53,8 +53,9 @@ impl Target for EngineTarget<Burst> {
 
 impl Target for EngineTarget<OpenLoad> {
     fn facts(&self) -> Facts {
-        let duration = Some(self.load.traffic.schedule.duration());
-        Facts { duration, is_audited: true, ..Facts::default() }
+        let schedule = &self.load.traffic.schedule;
+        let (duration, requests_max) = (Some(schedule.duration()), Some(schedule.requests_max()));
+        Facts { duration, requests_max, is_audited: true, ..Facts::default() }
     }
 
     fn check(&self, environment: &Environment) -> Result<(), TargetError> {

@@ -20,7 +20,7 @@ impl Target for AppTarget {
     fn facts(&self) -> Facts {
         let source = self.settings.get("origin").and_then(|origin| origin.get("source")?.as_str());
         let database = source.and_then(|source| Some(RunService::from_url(source)?.0));
-        Facts { duration: Some(self.load.traffic.duration()), database, ..Facts::default() }
+        Facts { database, ..self.load.traffic.facts() }
     }
 
     fn check(&self, environment: &Environment) -> Result<(), TargetError> {

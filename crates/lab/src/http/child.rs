@@ -8,7 +8,7 @@ use std::{
     process::{Child as Process, Command, Stdio},
     sync::{Mutex, PoisonError, mpsc},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -207,9 +207,4 @@ fn polls(time: Duration) -> u128 {
 #[expect(clippy::disallowed_methods, reason = "an exit can only be polled for")]
 pub(super) fn pause() {
     thread::sleep(POLL_INTERVAL);
-}
-
-#[expect(clippy::disallowed_methods, reason = "processes use real time")]
-pub(super) fn now() -> Instant {
-    Instant::now()
 }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::child::now;
+use crate::host::instant;
 
 /// The limit of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ pub(super) struct TimedReply {
 
 /// GETs a URL within [`PROBE_TIMEOUT`].
 pub(super) fn fetch_timed(url: &str) -> TimedReply {
-    let began = now();
+    let began = instant();
     let answer = fetch("GET", url, PROBE_TIMEOUT);
     TimedReply { answer, took: began.elapsed() }
 }
@@ -64,7 +64,7 @@ fn fetch(method: &str, url: &str, timeout: Duration) -> io::Result<(u16, String)
     let rest =
         url.strip_prefix("http://").ok_or_else(|| io::Error::other("only http: URLs are requested here"))?;
     let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let until = now() + timeout;
+    let until = instant() + timeout;
     let mut tcp = connect(url, timeout)?;
     tcp.set_read_timeout(Some(timeout))?;
     tcp.set_write_timeout(Some(timeout))?;
@@ -83,10 +83,10 @@ fn read_all(mut from: impl Read, until: Instant) -> io::Result<Vec<u8>> {
     let (mut answer, mut part) = (Vec::new(), [0; 16 << 10]);
     loop {
         match from.read(&mut part) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted && now() <= until => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted && instant() <= until => {}
             Err(error) => return Err(error),
             Ok(0) => return Ok(answer),
-            Ok(_) if answer.len() > REPLY_BYTES_MAX || now() > until => {
+            Ok(_) if answer.len() > REPLY_BYTES_MAX || instant() > until => {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             Ok(bytes) => answer.extend_from_slice(&part[..bytes]),
@@ -116,9 +116,9 @@ mod tests {
     #[test]
     fn signal_does_not_end_a_read() {
         let parts = || Parts(VecDeque::from([None, Some("first "), None, None, Some("second")]));
-        let read = read_all(parts(), now() + PROBE_TIMEOUT).expect("all of it");
+        let read = read_all(parts(), instant() + PROBE_TIMEOUT).expect("all of it");
         assert_eq!(read, b"first second");
-        let late = read_all(parts(), now()).map_err(|error| error.kind());
+        let late = read_all(parts(), instant()).map_err(|error| error.kind());
         assert!(late.is_err(), "{late:?}");
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use stockade_model::record::{Role, Usage};
 use stockade_net::proc;
 
-use super::child::now;
+use crate::host::instant;
 
 /// Processor time over less than this is too coarse to report.
 const SECONDS_MIN: f64 = 0.5;
@@ -51,14 +51,15 @@ impl SampledProcess {
     }
 
     fn new(role: Role, id: u32, memory: MemoryMeasure) -> Self {
-        let mut process = Self { role, id, members: BTreeMap::new(), at: now(), has_changed: false, memory };
+        let mut process =
+            Self { role, id, members: BTreeMap::new(), at: instant(), has_changed: false, memory };
         process.members = process.cpu_times();
         process
     }
 
     /// The usage since the last sample; `None`: it has ended, or the last sample was just now.
     pub(super) fn usage(&mut self) -> Option<Usage> {
-        let at = now();
+        let at = instant();
         let seconds = (at - self.at).as_secs_f64();
         // The last second of a load may have hardly begun, and a tick is a hundredth of one.
         if seconds < SECONDS_MIN {

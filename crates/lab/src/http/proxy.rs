@@ -26,8 +26,7 @@ pub struct ProxyTarget {
 
 impl Target for ProxyTarget {
     fn facts(&self) -> Facts {
-        let duration = Some(self.load.traffic.duration());
-        Facts { duration, reports_reclaims: true, ..Facts::default() }
+        Facts { reports_reclaims: true, ..self.load.traffic.facts() }
     }
 
     fn check(&self, environment: &Environment) -> Result<(), TargetError> {

@@ -16,9 +16,10 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
 use super::{
     HttpError,
-    child::{now, pause, quoted_log},
+    child::{pause, quoted_log},
     fetch::connect,
 };
+use crate::host::instant;
 
 /// The limit from its start until it accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -139,10 +140,10 @@ impl ServerProcess {
         }
         let id = line.trim().parse().unwrap_or_else(|_| wrapper.id());
         let server = Self { id, wrapper: Mutex::new(wrapper), log };
-        let until = now() + START_TIMEOUT;
+        let until = instant() + START_TIMEOUT;
         while !is_reachable(url) {
             server.check()?;
-            if now() > until {
+            if instant() > until {
                 return Err(
                     server.failed(&format!("does not listen at {url} after {} s", START_TIMEOUT.as_secs()))
                 );
@@ -173,13 +174,13 @@ impl Drop for ServerProcess {
     fn drop(&mut self) {
         let wrapper = self.wrapper.get_mut().unwrap_or_else(PoisonError::into_inner);
         drop(wrapper.stdin.take());
-        let until = now() + END_TIMEOUT;
+        let until = instant() + END_TIMEOUT;
         // The wrapper is a member, and a shell between it and the server may end first.
         let is_running = |wrapper: &mut Child| {
             let _ = wrapper.try_wait();
             group_of(wrapper.id()).is_some_and(|group| test_kill_process_group(group).is_ok())
         };
-        while is_running(wrapper) && now() < until {
+        while is_running(wrapper) && instant() < until {
             pause();
         }
         signal_group(wrapper.id(), Signal::KILL);
@@ -199,10 +200,10 @@ fn signal_group(id: u32, signal: Signal) {
 
 /// Its exit within `time`.
 fn wait(child: &mut Child, time: Duration) -> io::Result<Option<ExitStatus>> {
-    let until = now() + time;
+    let until = instant() + time;
     loop {
         let status = child.try_wait()?;
-        if status.is_some() || now() > until {
+        if status.is_some() || instant() > until {
             return Ok(status);
         }
         pause();

@@ -20,6 +20,7 @@ use stockade_load::{
 use stockade_model::{seed::Seed, units::stretched};
 
 use super::HttpError;
+use crate::target::Facts;
 
 #[derive(Clone, Debug)]
 pub struct HttpTraffic {
@@ -83,6 +84,16 @@ pub struct ReplaySettings {
 }
 
 impl HttpTraffic {
+    /// The duration and the requests of the load.
+    #[must_use]
+    pub fn facts(&self) -> Facts {
+        let requests_max = match &self.requests {
+            RequestPlan::Generated { pace: RequestPace::Open(schedule), .. } => Some(schedule.requests_max()),
+            RequestPlan::Generated { .. } | RequestPlan::Replayed(_) => None,
+        };
+        Facts { duration: Some(self.duration()), requests_max, ..Facts::default() }
+    }
+
     /// The time in which requests start.
     #[must_use]
     pub fn duration(&self) -> Duration {

@@ -41,7 +41,7 @@ pub enum CacheReset {
 
 impl Target for UrlTarget {
     fn facts(&self) -> Facts {
-        Facts { duration: Some(self.load.traffic.duration()), ..Facts::default() }
+        self.load.traffic.facts()
     }
 
     fn check(&self, environment: &Environment) -> Result<(), TargetError> {

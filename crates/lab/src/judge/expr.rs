@@ -27,7 +27,7 @@ use stockade_model::{
 
 use crate::{
     metrics::{FigureUnit, FigureWindow, Metric, metrics},
-    statistics::{Difference, Quantity},
+    statistics::{Bounds, Difference, Quantity},
 };
 
 /// A validated comparison: every name in it exists and the units of its sides agree.
@@ -117,6 +117,20 @@ impl Op {
             Self::Gt => left > right,
             Self::Eq => left == right,
             Self::Ne => left != right,
+        }
+    }
+
+    /// The values for which it fails by the least, if it holds for no two values within these bounds, by more than the rounding of
+    /// sums.
+    pub(super) fn failure(self, left: Bounds, right: Bounds) -> Option<(f64, f64)> {
+        let is_above = |low: f64, high: f64| low > high + high.abs() * 1e-9;
+        let (above, below) = ((left.low, right.high), (left.high, right.low));
+        match self {
+            Self::Le | Self::Eq if is_above(left.low, right.high) => Some(above),
+            Self::Lt if left.low >= right.high => Some(above),
+            Self::Ge | Self::Eq if is_above(right.low, left.high) => Some(below),
+            Self::Gt if right.low >= left.high => Some(below),
+            _ => None,
         }
     }
 }

@@ -59,6 +59,7 @@ fn judged(
         text: "claim".to_owned(),
         expect: vec![((*expr).to_owned(), parse(expr, names).unwrap())],
         min_effect,
+        abort: false,
     };
     let claims: Vec<_> = exprs.iter().map(claim).collect();
     let cells = evidence.iter().map(|run| (run.test.clone(), run.arm.clone())).collect();
@@ -305,6 +306,7 @@ fn verdict_of_seconds(expr: &str, min_effect: f64, arms: [(&[(f64, f64)], bool);
         text: String::new(),
         expect: vec![(expr.to_owned(), parse(expr, names).unwrap())],
         min_effect,
+        abort: false,
     }];
     let mut results = Results::watching(claims[0].windows().collect());
     for (arm, (seconds, is_late)) in ["a", "b"].into_iter().zip(arms) {
@@ -399,4 +401,62 @@ fn minimum_effect_is_that_of_the_hypothesis() {
     assert_eq!(verdict(0.05, 1.04), Verdict::Supported);
     assert_eq!(verdict(0.01, 1.04), Verdict::Refuted);
     assert_eq!(verdict(0.05, 1.06), Verdict::Refuted);
+}
+
+/// The verdict, and the repeats of its effect, if times are judged after these numbers of repeats.
+fn verdict_of_looks(expr: &str, looks: &[u32], evidence: &[Run]) -> (Verdict, u32, usize) {
+    let (tests, arms) = (["t/1", "t/2"].map(str::to_owned), ["a", "b"].map(str::to_owned));
+    let names = Names { tests: &tests, arms: &arms };
+    let expect = vec![(expr.to_owned(), parse(expr, names).unwrap())];
+    let claims = [Claim { text: String::new(), expect, min_effect: MIN_EFFECT, abort: false }];
+    let cells = evidence.iter().map(|run| (run.test.clone(), run.arm.clone())).collect();
+    let mut results = Results::default();
+    evidence.iter().for_each(|run| results.add(run, results.fold(None)));
+    let repeats = *looks.last().unwrap();
+    let looks: Vec<_> = looks
+        .iter()
+        .map(|repeats| Look { repeats: *repeats, error_rate: FAMILY_ERROR_RATE / looks.len() as f64 })
+        .collect();
+    let case = Case { names, cells: &cells, repeats, looks: &looks, clock: ClockKind::Live };
+    let Judgement { hypotheses, open_count } = judge(&claims, case, &results);
+    let expectation = &hypotheses[0].expect[0];
+    (expectation.verdict, expectation.effect.as_ref().unwrap().repeats, open_count)
+}
+
+#[test]
+fn verdict_of_an_earlier_look_stays() {
+    // The sides are far apart in one repeat, and close in the later ones.
+    let finished = |_: &str, arm: &str, repeat: u32| match (arm, repeat) {
+        ("a", 1) => 1.0,
+        ("b", 1) => 100.0,
+        _ => 10.0,
+    };
+    let evidence = all(5, |_, _, _| 1, finished);
+    assert_eq!(
+        verdict_of_looks("t/1/a.finished < t/1/b.finished", &[1, 3, 5], &evidence),
+        (Verdict::Supported, 1, 0)
+    );
+    assert_eq!(verdict_of_looks("t/1/a.finished < t/1/b.finished", &[5], &evidence).0, Verdict::Inconclusive);
+    let close = all(5, |_, _, _| 1, |_, _, repeat| 10.0 + f64::from(repeat));
+    assert_eq!(
+        verdict_of_looks("t/1/a.finished < t/1/b.finished", &[1, 3, 5], &close),
+        (Verdict::Inconclusive, 5, 1)
+    );
+}
+
+#[test]
+fn figure_that_no_repeat_has_is_not_waited_for() {
+    let evidence = all(2, |_, _, _| 1, |_, _, _| 10.0);
+    // A burst has no response times here, and later repeats will have none either.
+    let (tests, arms) = (["t/1".to_owned(), "t/2".to_owned()], ["a".to_owned(), "b".to_owned()]);
+    let names = Names { tests: &tests, arms: &arms };
+    let expect = vec![("x".to_owned(), parse("a.response.p99 < 1ms", names).unwrap())];
+    let claims = [Claim { text: String::new(), expect, min_effect: MIN_EFFECT, abort: false }];
+    let cells = evidence.iter().map(|run| (run.test.clone(), run.arm.clone())).collect();
+    let mut results = Results::default();
+    evidence.iter().for_each(|run| results.add(run, results.fold(None)));
+    let looks = [Look { repeats: 2, error_rate: FAMILY_ERROR_RATE }];
+    let case = Case { names, cells: &cells, repeats: 2, looks: &looks, clock: ClockKind::Live };
+    let Judgement { hypotheses, open_count } = judge(&claims, case, &results);
+    assert_eq!((hypotheses[0].verdict, open_count), (Verdict::Inconclusive, 0));
 }

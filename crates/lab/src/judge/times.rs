@@ -87,12 +87,9 @@ impl BindingEffects {
                 invalid += 1;
                 continue;
             }
-            let figure = |selector: &Selector| {
-                let evidence = evidence(selector, repeat)?;
-                let low = evidence.figure_without_lateness(selector.metric, selector.window)?;
-                Some(Quantity::figure(evidence.figure(selector.metric, selector.window)?, low))
-            };
-            let Some((left, right)) = comparison.sides(&figure) else {
+            let quantity =
+                |selector: &Selector| evidence(selector, repeat)?.quantity(selector.metric, selector.window);
+            let Some((left, right)) = comparison.sides(&quantity) else {
                 missing += 1;
                 continue;
             };
@@ -148,6 +145,16 @@ fn root_mean_square(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| (squares / values.len() as f64).sqrt())
 }
 
+fn binding_effects(
+    comparison: &Comparison,
+    binding: &super::Binding<'_>,
+    repeats: u32,
+    figures: &Figures<'_>,
+) -> BindingEffects {
+    let evidence = |selector: &Selector, repeat| binding.evidence(selector, repeat, figures);
+    BindingEffects::of(comparison, binding.names().join(", "), repeats, evidence)
+}
+
 impl TimedComparison {
     pub(super) fn new(
         comparison: &Comparison,
@@ -156,18 +163,37 @@ impl TimedComparison {
         case: Case<'_>,
         figures: &Figures<'_>,
     ) -> Self {
-        let selectors = comparison.selectors();
-        let of = |binding: &super::Binding<'_>| {
-            let place = binding.names().join(", ");
-            let evidence = |selector: &Selector, repeat| binding.evidence(selector, repeat, figures);
-            BindingEffects::of(comparison, place, repeats, evidence)
-        };
-        let bindings = existing(&selectors, case).iter().map(of).collect();
+        let bindings = existing(&comparison.selectors(), case);
+        let of = |binding| binding_effects(comparison, binding, repeats, figures);
+        let bindings = bindings.iter().map(of).collect();
+        Self::of(comparison, min_effect, bindings)
+    }
+
+    /// In one binding, after so many repeats.
+    pub(super) fn in_binding(
+        comparison: &Comparison,
+        min_effect: f64,
+        binding: &super::Binding<'_>,
+        repeats: u32,
+        figures: &Figures<'_>,
+    ) -> Self {
+        Self::of(comparison, min_effect, vec![binding_effects(comparison, binding, repeats, figures)])
+    }
+
+    fn of(comparison: &Comparison, min_effect: f64, bindings: Vec<BindingEffects>) -> Self {
         let measured: BTreeSet<_> =
-            selectors.iter().map(|selector| (&selector.test, &selector.arm)).collect();
+            comparison.selectors().into_iter().map(|selector| (&selector.test, &selector.arm)).collect();
         let has_margin = measured.len() > 1;
         let regions = Regions::of(comparison.op, min_effect, has_margin);
         Self { regions, bindings, min_effect: has_margin.then_some(min_effect) }
+    }
+
+    /// Adds a repeat with these sides, and returns whether that refutes it.
+    pub(super) fn refutes_with(&mut self, left: Quantity, right: Quantity, alpha: f64) -> bool {
+        self.bindings.iter_mut().any(|binding| {
+            binding.effects.repeats.push(RepeatEffect::of(left, right));
+            binding.p_value(&self.regions.refuting) <= alpha
+        })
     }
 
     /// The least alpha at which it is decided.

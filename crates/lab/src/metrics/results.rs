@@ -8,6 +8,7 @@ use stockade_model::{
 };
 
 use super::{FigureWindow, Fold, FoldPart, Metric, Moment, Raw, fold::Batched, metrics};
+use crate::statistics::Quantity;
 
 /// The figures of every run and the distributions of every arm, aggregated as the runs finish. Memory grows by
 /// scalars per run, by histograms only per test and arm.
@@ -196,15 +197,14 @@ impl Evidence {
         self.batches.get(batch)?.get(&(metric.name, window)).copied()
     }
 
-    /// The least that a figure would be if no request had been sent late: response times are at least the service times.
-    #[must_use]
-    pub fn figure_without_lateness(&self, metric: &Metric, window: Option<FigureWindow>) -> Option<f64> {
+    /// The figure of a metric, at least what it would be if no request had been sent late: response times are at least the service
+    /// times.
+    pub(crate) fn quantity(&self, metric: &Metric, window: Option<FigureWindow>) -> Option<Quantity> {
         let is_late = self.run.http.as_ref().is_some_and(|http| http.late.is_some());
         let service = metric.name.strip_prefix("response.").filter(|_| is_late);
-        match service.and_then(|statistic| Metric::named(&format!("service.{statistic}"))) {
-            Some(service) => self.figure(service, window),
-            None => self.figure(metric, window),
-        }
+        let service = service.and_then(|statistic| Metric::named(&format!("service.{statistic}")));
+        let low = self.figure(service.unwrap_or(metric), window)?;
+        Some(Quantity::figure(self.figure(metric, window)?, low))
     }
 
     /// The figure of a metric in the run or in a window; `None` where it does not apply.

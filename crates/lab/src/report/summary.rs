@@ -346,7 +346,8 @@ pub fn verdict(record: &Record) -> String {
 /// How it was measured, in one line.
 pub(super) fn how(record: &Record) -> String {
     let mut parts = Vec::new();
-    if record.interrupted {
+    parts.extend(record.aborted.as_ref().map(|reason| format!("aborted: {reason}")));
+    if record.interrupted || record.aborted.is_some() {
         parts.push(format!("{} of {} measurements made", record.runs.len(), record.planned));
     }
     parts.push(match record.repeats {

@@ -76,6 +76,13 @@ impl LookSchedule {
         Step::Look
     }
 
+    /// The look that is due after `repeat`, unless the budget ends the run before.
+    pub(super) fn due_after(&self, repeat: u32) -> Option<Look> {
+        let share = if repeat >= self.repeats_max { 1.0 } else { Self::SPENT_SHARE };
+        let is_due = repeat >= self.next_look || repeat >= self.repeats_max;
+        is_due.then_some(Look { repeats: repeat, error_rate: self.error_rate_left * share })
+    }
+
     /// The last look.
     pub(super) fn end(&mut self, repeats: u32) {
         self.look(repeats, 1.0);
@@ -101,7 +108,7 @@ mod tests {
 
     use crate::statistics::{Effects, Quantity, Region, RepeatEffect};
 
-    const MINUTE: Duration = Duration::from_secs(60);
+    const MINUTE: Duration = Duration::from_mins(1);
 
     /// Repeats of a minute each, until the schedule ends.
     fn looks(mut schedule: LookSchedule) -> Vec<Look> {
@@ -119,10 +126,7 @@ mod tests {
 
     #[test]
     fn fixed_run_looks_once_with_the_whole_error_rate() {
-        assert_eq!(
-            looks(LookSchedule::fixed(5)),
-            [Look { repeats: 5, error_rate: FAMILY_ERROR_RATE }]
-        );
+        assert_eq!(looks(LookSchedule::fixed(5)), [Look { repeats: 5, error_rate: FAMILY_ERROR_RATE }]);
     }
 
     #[test]

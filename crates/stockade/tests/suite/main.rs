@@ -3,6 +3,7 @@
 
 mod compare;
 mod completions;
+mod deciding;
 mod docs;
 mod experiments;
 mod http;

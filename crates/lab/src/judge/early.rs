@@ -1,0 +1,127 @@
+//! Claims that cannot hold any more, while the run goes on.
+
+use stockade_model::record::{ClockKind, Look};
+
+use super::{Binding, Case, Claim, Comparison, Figures, Selector, existing, times::TimedComparison};
+use crate::{
+    metrics::{Results, RunningFigures},
+    statistics::Quantity,
+};
+
+/// Claims whose refutation ends the run.
+#[derive(Clone, Copy)]
+pub struct EarlyJudge<'a> {
+    pub claims: &'a [Claim],
+    pub case: Case<'a>,
+    /// The look at the end of the current repeat, if there is one: times are judged at no other.
+    pub look: Option<Look>,
+}
+
+/// The latest measurement.
+#[derive(Clone, Copy)]
+pub struct Latest<'a> {
+    pub test: &'a str,
+    pub arm: &'a str,
+    pub repeat: u32,
+    /// `None`: it is complete, and among the results.
+    pub running: Option<RunningFigures<'a>>,
+}
+
+/// A comparison that cannot hold any more.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refutation {
+    /// The index of the claim.
+    pub claim: usize,
+    /// The index of the comparison in it.
+    pub comparison: usize,
+    /// Both sides, where they come closest.
+    pub left: f64,
+    pub right: f64,
+}
+
+impl EarlyJudge<'_> {
+    /// True if a claim can end the run.
+    #[must_use]
+    pub fn is_needed(&self) -> bool {
+        self.claims.iter().any(|claim| claim.abort)
+    }
+
+    /// The first comparison with `abort = true` that cannot hold any more because of the latest measurement.
+    #[must_use]
+    pub fn refutation(&self, results: &Results, latest: Latest<'_>) -> Option<Refutation> {
+        let figures = Figures::of(results.runs());
+        let timed_count = self
+            .claims
+            .iter()
+            .flat_map(|claim| &claim.expect)
+            .filter(|(_, comparison)| self.is_timed(comparison));
+        let alpha = self.look.map(|look| look.error_rate / timed_count.count().max(1) as f64);
+        let aborting = self.claims.iter().enumerate().filter(|(_, claim)| claim.abort);
+        let mut comparisons = aborting.flat_map(|(at, claim)| {
+            claim
+                .expect
+                .iter()
+                .enumerate()
+                .map(move |(of_claim, (_, comparison))| (at, of_claim, claim, comparison))
+        });
+        comparisons.find_map(|(claim, of_claim, Claim { min_effect, .. }, comparison)| {
+            let selectors = comparison.selectors();
+            let bindings = existing(&selectors, self.case);
+            bindings.iter().find_map(|binding| {
+                let is_latest =
+                    |selector: &&Selector| binding.cell(selector) == Some((latest.test, latest.arm));
+                if !selectors.iter().any(is_latest) {
+                    return None;
+                }
+                let (left, right) = sides(comparison, binding, &figures, latest)?;
+                let failure = if self.is_timed(comparison) {
+                    let repeats = latest.repeat - 1;
+                    let mut timed =
+                        TimedComparison::in_binding(comparison, *min_effect, binding, repeats, &figures);
+                    let alpha = alpha? / bindings.len() as f64;
+                    timed.refutes_with(left, right, alpha).then_some((left.measured, right.measured))
+                } else if has_invalid_counts(comparison, binding, &figures, latest.repeat) {
+                    None
+                } else {
+                    comparison.op.failure(left.bounds, right.bounds)
+                };
+                failure.map(|(left, right)| Refutation { claim, comparison: of_claim, left, right })
+            })
+        })
+    }
+
+    fn is_timed(&self, comparison: &Comparison) -> bool {
+        comparison.is_timing() && self.case.clock == ClockKind::Live
+    }
+}
+
+/// Both sides in the repeat of the latest measurement, as far as they are known; `None`: another measurement is missing.
+fn sides(
+    comparison: &Comparison,
+    binding: &Binding<'_>,
+    figures: &Figures<'_>,
+    latest: Latest<'_>,
+) -> Option<(Quantity, Quantity)> {
+    let quantity = |selector: &Selector| {
+        let of_latest = latest.running.filter(|_| binding.cell(selector) == Some((latest.test, latest.arm)));
+        match of_latest {
+            Some(running) => Some(Quantity::within(running.bounds(selector.metric, selector.window))),
+            None => {
+                binding.evidence(selector, latest.repeat, figures)?.quantity(selector.metric, selector.window)
+            }
+        }
+    };
+    let (left, right) = comparison.sides(&quantity)?;
+    let is_known = |side: Quantity| !side.bounds.low.is_nan() && !side.bounds.high.is_nan();
+    (is_known(left) && is_known(right)).then_some((left, right))
+}
+
+fn has_invalid_counts(
+    comparison: &Comparison,
+    binding: &Binding<'_>,
+    figures: &Figures<'_>,
+    repeat: u32,
+) -> bool {
+    let evidence = |selector: &Selector| binding.evidence(selector, repeat, figures);
+    comparison.selectors().into_iter().filter_map(evidence).any(|evidence| evidence.run.has_invalid_counts())
+}

@@ -1,0 +1,191 @@
+//! Bounds of the figures that a run will have, while it goes on.
+
+use stockade_model::{histogram::Histogram, units::milliseconds};
+
+use super::{FigureWindow, Fold, FoldPart, Metric, fold::Batched, mib};
+use crate::statistics::Bounds;
+
+/// A run in progress.
+#[derive(Clone, Copy, Debug)]
+pub struct RunningFigures<'a> {
+    pub fold: &'a Fold,
+    /// The most requests of the whole run, if known.
+    pub requests_max: Option<u64>,
+}
+
+impl RunningFigures<'_> {
+    /// Bounds of the figure at the end of the run: counts and maxima only grow, and a percentile is at least what the slowest requests so
+    /// far leave. Other figures may still become anything.
+    pub(crate) fn bounds(&self, metric: &Metric, window: Option<FigureWindow>) -> Bounds {
+        let unknown = Bounds { low: 0.0, high: f64::INFINITY };
+        let (part, requests_max) = match window {
+            None => (&self.fold.whole.whole, self.requests_max),
+            Some(window) => match self.fold.windows.iter().find(|(of, _)| *of == window) {
+                Some((_, Batched { whole, .. })) => (whole, None),
+                None => return unknown,
+            },
+        };
+        if let Some(count) = grown(part, metric.name) {
+            return Bounds { low: count, ..unknown };
+        }
+        let Some(requests_max) = requests_max else { return unknown };
+        if metric.name == "success" {
+            let failed = part.outcomes.error as f64;
+            let all = (requests_max as f64).max(part.outcomes.requests() as f64).max(1.0);
+            return Bounds { low: 0.0, high: 1.0 - failed / all };
+        }
+        let of = |(times, statistic): (&Histogram, &str)| {
+            let quantile = QUANTILES.iter().find(|(name, _)| *name == statistic)?.1;
+            Some(quantile_at_least(times, quantile, requests_max))
+        };
+        let low = histogram(part, metric.name).and_then(of).unwrap_or_default();
+        Bounds { low, ..unknown }
+    }
+}
+
+/// Statistics that are quantiles.
+const QUANTILES: [(&str, f64); 6] =
+    [("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)];
+
+/// The times of a metric, and the name of its statistic.
+fn histogram<'a>(part: &'a FoldPart, name: &'a str) -> Option<(&'a Histogram, &'a str)> {
+    let (distribution, statistic) = name.split_once('.')?;
+    let times = match distribution {
+        "response" => &part.times.response,
+        "service" => &part.times.service,
+        "send_lag" => &part.times.send_lag,
+        _ => return None,
+    };
+    Some((times, statistic))
+}
+
+/// A figure that only grows.
+fn grown(part: &FoldPart, name: &str) -> Option<f64> {
+    let outcomes = &part.outcomes;
+    let count = match name {
+        "requests" => outcomes.requests(),
+        "failed" | "outcomes.error" => outcomes.error,
+        "outcomes.hit" => outcomes.hit,
+        "outcomes.stale" => outcomes.stale,
+        "outcomes.miss" => outcomes.miss,
+        "outcomes.coalesced" => outcomes.coalesced,
+        "outcomes.fallback" => outcomes.fallback,
+        "outcomes.negative" => outcomes.negative,
+        "source_loads" => part.source_loads?,
+        "retries" => part.retries?,
+        "dropped" => part.dropped?,
+        "proxy.entries.max" => part.holds_max?.entries,
+        "proxy.bytes.max" => part.holds_max?.bytes?,
+        "age.max" => return part.age_max_ms,
+        _ => return grown_maximum(part, name),
+    };
+    Some(count as f64)
+}
+
+/// The maximum of a distribution or of a process.
+fn grown_maximum(part: &FoldPart, name: &str) -> Option<f64> {
+    if let Some((times, "max")) = histogram(part, name) {
+        return times.max().map(milliseconds);
+    }
+    let (role, statistic) = name.split_once('.')?;
+    let used = part.usage.iter().find(|(of, _)| of.name() == role)?.1;
+    match statistic {
+        "rss.max" => Some(mib(used.rss_max_bytes)),
+        "cpu.max" => Some(used.cpu_max),
+        _ => None,
+    }
+}
+
+/// The least that a quantile of at most `requests_max` times can be if these are among them, in milliseconds.
+fn quantile_at_least(times: &Histogram, quantile: f64, requests_max: u64) -> f64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a count, 0 at least"
+    )]
+    let above_max = ((1.0 - quantile) * requests_max as f64).floor() as u64;
+    let cells: Vec<_> = times.cells().collect();
+    let mut above = 0;
+    for (time, count) in cells.into_iter().rev() {
+        above += count;
+        if above > above_max {
+            // Times in a cell of the histogram differ by less than a thousandth.
+            return milliseconds(time) * 0.999;
+        }
+    }
+    0.0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+    use stockade_model::{
+        outcome::Outcomes,
+        record::{Interval, Times},
+    };
+
+    use super::*;
+
+    /// A second with these response times in milliseconds, and failed requests.
+    fn interval(second: u64, times_ms: &[u16], failed: u64) -> Interval {
+        let response: Histogram = times_ms.iter().map(|ms| Duration::from_millis(u64::from(*ms))).collect();
+        let outcomes = Outcomes { hit: times_ms.len() as u64, error: failed, ..Outcomes::default() };
+        let times = Times { service: response.clone(), response, ..Times::default() };
+        Interval { second, outcomes, times, ..Interval::default() }
+    }
+
+    fn fold(seconds: &[(Vec<u16>, u64)]) -> Fold {
+        let mut fold = Fold::new(&[], Some(Duration::from_secs(seconds.len() as u64)));
+        for (second, (times, failed)) in (0..).zip(seconds) {
+            fold.add(&interval(second, times, *failed));
+        }
+        fold
+    }
+
+    proptest! {
+        /// Whatever follows, the figure at the end lies within the bounds.
+        #[test]
+        fn bounds_contain_the_figure_at_the_end(
+            seconds in prop::collection::vec((prop::collection::vec(1_u16..2_000, 0..40), 0_u64..3), 1..6),
+            cut in 0_usize..6,
+            more in 0_u64..50,
+        ) {
+            let requests: u64 = seconds.iter().map(|(times, failed)| times.len() as u64 + failed).sum();
+            let end = fold(&seconds);
+            let so_far = fold(&seconds[..cut.min(seconds.len())]);
+            let running = RunningFigures { fold: &so_far, requests_max: Some(requests + more) };
+            let part = &end.whole.whole;
+            for (name, at_end) in [
+                ("failed", Some(part.outcomes.error as f64)),
+                ("requests", Some(requests as f64)),
+                ("success", (requests > 0).then(|| 1.0 - part.outcomes.error as f64 / requests as f64)),
+                ("response.max", part.times.response.max().map(milliseconds)),
+                ("response.p50", part.times.response.quantile(0.5).map(milliseconds)),
+                ("service.p99", part.times.service.quantile(0.99).map(milliseconds)),
+                ("hit_ratio", part.outcomes.hit_ratio()),
+            ] {
+                let Bounds { low, high } = running.bounds(Metric::named(name).unwrap(), None);
+                if let Some(figure) = at_end {
+                    prop_assert!(low <= figure && figure <= high, "{name}: {low} {figure} {high}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn slow_requests_bound_a_percentile_before_the_end() {
+        let so_far = fold(&[(vec![900; 20], 7)]);
+        let low = |requests_max| {
+            let running = RunningFigures { fold: &so_far, requests_max };
+            running.bounds(Metric::named("response.p99").unwrap(), None).low
+        };
+        // 1 % of 1,900 requests are 19.
+        assert!((low(Some(1_900)) - 900.0).abs() < 2.0);
+        assert_eq!((low(Some(2_000)), low(None)), (0.0, 0.0));
+        let running = RunningFigures { fold: &so_far, requests_max: Some(700) };
+        let most = running.bounds(Metric::named("success").unwrap(), None).high;
+        assert!((most - 0.99).abs() < 1e-12, "{most}");
+    }
+}
