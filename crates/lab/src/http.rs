@@ -12,6 +12,7 @@
 mod app;
 mod cache_memory;
 mod child;
+mod disturbance;
 mod fetch;
 mod measure;
 mod probe;

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use early::{EarlyJudge, Latest, Refutation};
 pub use expr::{Comparison, ExprError, Names, Selector, is_below, parse, parse_all, selector};
-use stockade_model::record::{ClockKind, Expectation, Hypothesis, Look, Verdict};
+use stockade_model::record::{ClockKind, Expectation, Hypothesis, Look, NoiseArm, Verdict};
 
 use crate::{
     metrics::{Evidence, FigureWindow, Results},
@@ -57,6 +57,8 @@ pub struct Case<'a> {
     pub repeats: u32,
     /// When comparisons of times are judged, once at least: a verdict of one look stays.
     pub looks: &'a [Look],
+    /// The arm that repeats another one: what they differ by is no difference between others.
+    pub noise: Option<&'a NoiseArm>,
     pub clock: ClockKind,
 }
 
@@ -122,6 +124,10 @@ impl<'a> Figures<'a> {
         let key = |e: &'a Evidence| (e.run.test.as_str(), e.run.arm.as_str(), e.run.repeat);
         Self(evidence.iter().map(|evidence| (key(evidence), evidence)).collect())
     }
+
+    fn of_cell(&self, test: &str, arm: &str, repeat: u32) -> Option<&'a Evidence> {
+        self.0.get(&(test, arm, repeat)).copied()
+    }
 }
 
 /// One assignment of tests and arms to the names that a comparison leaves open.
@@ -134,7 +140,7 @@ struct Binding<'a> {
 impl Binding<'_> {
     fn evidence<'e>(&self, of: &Selector, repeat: u32, figures: &Figures<'e>) -> Option<&'e Evidence> {
         let (test, arm) = self.cell(of)?;
-        figures.0.get(&(test, arm, repeat)).copied()
+        figures.of_cell(test, arm, repeat)
     }
 
     /// The selected test and arm.

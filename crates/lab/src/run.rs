@@ -329,6 +329,7 @@ impl ExperimentRun {
                 cells: &self.cells,
                 repeats: repeat,
                 looks: &[],
+                noise: self.experiment.noise.as_ref(),
                 clock: self.record.clock,
             },
             look: self.looks.due_after(repeat),
@@ -387,7 +388,8 @@ impl ExperimentRun {
     fn judge(&mut self) -> usize {
         let (experiment, record) = (&self.experiment, &mut self.record);
         let (names, cells, looks) = (experiment.names(), &self.cells, self.looks.looks());
-        let case = Case { names, cells, repeats: record.repeats, looks, clock: record.clock };
+        let (repeats, noise) = (record.repeats, experiment.noise.as_ref());
+        let case = Case { names, cells, repeats, looks, noise, clock: record.clock };
         let Judgement { hypotheses, open_count } = judge::judge(&experiment.claims, case, &self.results);
         record.hypotheses = hypotheses;
         open_count
@@ -443,6 +445,7 @@ fn head(experiment: &Experiment, options: &Options, clock: ClockKind) -> Record 
         aborted: None,
         tests: experiment.tests.clone(),
         arms: experiment.arms.iter().map(|name| Arm { name: name.clone() }).collect(),
+        noise: experiment.noise.clone(),
         runs: Vec::new(),
         looks: Vec::new(),
         reference: experiment.reference.clone(),
@@ -507,6 +510,7 @@ impl<'a> IntervalSink<'a> {
             age_max_ms: open.and_then(|open| open.age_max).map(milliseconds),
             usage: second.usage,
             holds: second.holds,
+            disturbance: second.disturbance,
             times: second.times,
         };
         if self.failed.is_ok() {

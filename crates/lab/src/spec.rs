@@ -34,7 +34,7 @@ use serde::Deserialize;
 use stockade_cache::spec::{Span, TomlError, value::TextValue};
 use stockade_model::{
     nearest::remedy,
-    record::{ClockKind, Reference},
+    record::{ClockKind, NoiseArm, Reference},
     units::{format_duration, milliseconds, parse_duration, parse_percent},
 };
 use stockade_source::secrets::{masked_file, masked_message};
@@ -69,8 +69,9 @@ pub struct Experiment {
     pub scaled: Vec<Scaled>,
     /// Paths of tests, in the order of the file; `""` if the file has no tests.
     pub tests: Vec<String>,
-    /// In the order of the file.
+    /// In the order of the file; last the one that repeats the first, if there is one.
     pub arms: Vec<String>,
+    pub noise: Option<NoiseArm>,
     /// Every test with every arm.
     pub cells: Vec<Cell>,
     /// Servers that the run starts, and the files of their documents.
@@ -186,7 +187,9 @@ impl Experiment {
             let remedy = remedy(arm, self.arms.iter().map(String::as_str));
             return Err(LoadError::UnknownArm { arm: arm.clone(), remedy });
         }
-        self.retain_cells(|cell| arms.contains(&cell.arm));
+        let noise = self.noise.clone();
+        let repeats = |cell: &Cell| noise.as_ref().filter(|noise| noise.arm == cell.arm);
+        self.retain_cells(|cell| arms.contains(repeats(cell).map_or(&cell.arm, |noise| &noise.of)));
         if self.cells.is_empty() {
             return Err(LoadError::NothingLeft { arms: arms.join(", ") });
         }
@@ -202,9 +205,11 @@ impl Experiment {
         self.services.retain(|service, _| needed.contains(service) || !before.contains(service));
     }
 
+    /// The names in claims: the arm that repeats another one is in none.
     #[must_use]
     pub fn names(&self) -> Names<'_> {
-        Names { tests: &self.tests, arms: &self.arms }
+        let arms = self.arms.len() - usize::from(self.noise.is_some());
+        Names { tests: &self.tests, arms: &self.arms[..arms] }
     }
 
     /// The folder of the file, to which its paths are relative.
@@ -260,6 +265,9 @@ struct Preamble {
     /// How often each arm of each test is measured, 1 to 1000. Small differences of times need more. Default: 1.
     #[cfg_attr(feature = "schema", schemars(with = "Option<u32>", range(min = 1, max = 1_000)))]
     repeat: Option<Spanned<u32>>,
+    /// True: the first arm is measured twice, and differences of times that are not larger than between these two do not count. Default: false.
+    #[serde(default)]
+    noise: bool,
     /// The claims that the run judges.
     #[serde(default)]
     hypothesis: Vec<HypothesisTable>,
@@ -305,7 +313,7 @@ impl FromStr for PercentValue {
     }
 }
 
-const PREAMBLE: [&str; 6] = ["title", "context", "scaled", "repeat", "hypothesis", "services"];
+const PREAMBLE: [&str; 7] = ["title", "context", "scaled", "repeat", "noise", "hypothesis", "services"];
 const LAYERS: [&str; 3] = ["test", "arm", "reference"];
 
 fn read(name: &str, text: &str) -> Result<Experiment, TomlError> {
@@ -331,14 +339,19 @@ fn read(name: &str, text: &str) -> Result<Experiment, TomlError> {
     }
     let head: Preamble = tables::read(head, span.clone())?;
     let tests = tables::layers(&mut layers, "test")?;
-    let arms = tables::layers(&mut layers, "arm")?;
+    let mut arms = tables::layers(&mut layers, "arm")?;
+    if arms.is_empty() {
+        arms.push(Layer { name: "cache".to_owned(), ..Layer::default() });
+    }
+    let noise = head.noise.then(|| add_noise_arm(&mut arms)).transpose()?;
 
     let folder = Path::new(name).parent().unwrap_or(Path::new(""));
     let is_there = |layer: &Layer<'_>| layer.requires.as_ref().is_none_or(|file| folder.join(file).exists());
     let left_out: Vec<String> =
         tests.iter().filter(|test| !is_there(test)).map(|test| test.name.clone()).collect();
     let (tests, arms, mut cells) = cells(&base, span, &tests, &arms)?;
-    let names = Names { tests: &tests, arms: &arms };
+    let claimed = arms.len() - usize::from(noise.is_some());
+    let names = Names { tests: &tests, arms: &arms[..claimed] };
     let claims = head.hypothesis.into_iter().map(|h| claim(h, names, &cells));
     let mut claims = claims.collect::<Result<Vec<_>, _>>()?;
     claims.extend(audit(names, &cells));
@@ -375,6 +388,7 @@ fn read(name: &str, text: &str) -> Result<Experiment, TomlError> {
         }),
         tests,
         arms,
+        noise,
         cells,
         services: head.services.into_iter().map(|(service, table)| (service, table.documents)).collect(),
         claims,
@@ -403,10 +417,8 @@ fn cells(
             });
         }
     }
-    let (only_test, only_arm) =
-        ([Layer::default()], [Layer { name: "cache".to_owned(), ..Layer::default() }]);
+    let only_test = [Layer::default()];
     let tests = if tests.is_empty() { &only_test } else { tests };
-    let arms = if arms.is_empty() { &only_arm } else { arms };
     let (mut paths, mut cells) = (Vec::new(), Vec::new());
     for test in tests {
         for arm in arms {
@@ -422,6 +434,17 @@ fn cells(
         }
     }
     Ok((paths, arms.iter().map(|arm| arm.name.clone()).collect(), cells))
+}
+
+/// Adds an arm with the settings of the first one.
+fn add_noise_arm(arms: &mut Vec<Layer<'_>>) -> Result<NoiseArm, TomlError> {
+    let of = arms[0].name.clone();
+    let arm = format!("{of}-again");
+    if arms.iter().any(|layer| layer.name == arm) {
+        return Err(TomlError::new(format!("noise = true adds the arm `{arm}`: rename yours"), None));
+    }
+    arms.push(Layer { name: arm.clone(), requires: None, table: arms[0].table.clone() });
+    Ok(NoiseArm { arm, of })
 }
 
 fn claim(table: HypothesisTable, names: Names<'_>, cells: &[Cell]) -> Result<Claim, TomlError> {

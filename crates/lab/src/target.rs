@@ -277,6 +277,8 @@ pub struct Second {
     pub usage: BTreeMap<record::Role, record::Usage>,
     /// The content of a cache in another process.
     pub holds: Option<record::CacheContents>,
+    /// Something else that took processor time.
+    pub disturbance: Option<record::Disturbance>,
 }
 
 impl Second {

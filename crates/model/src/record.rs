@@ -9,7 +9,7 @@ use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::http::{CacheContents, HttpFigures, ProbeFigures, Role, StatsProvider, Usage};
+pub use self::http::{CacheContents, Disturbance, HttpFigures, ProbeFigures, Role, StatsProvider, Usage};
 use crate::{histogram::Histogram, outcome::Outcomes, seed::Seed};
 
 /// The version of the format. Each record contains it.
@@ -49,6 +49,9 @@ pub struct Record {
     pub tests: Vec<String>,
     /// In the order of the file.
     pub arms: Vec<Arm>,
+    /// The arm that repeats another one, so that the machine's own differences are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise: Option<NoiseArm>,
     /// In the order of the measurements.
     pub runs: Vec<Run>,
     /// When comparisons of times were judged; empty: once, after the last repeat.
@@ -87,6 +90,15 @@ pub struct Host {
     pub memory_mib: u64,
     /// Name and release.
     pub os: String,
+}
+
+/// An arm that is measured twice (an A/A test).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoiseArm {
+    /// The name of the second one.
+    pub arm: String,
+    /// The name of the first one.
+    pub of: String,
 }
 
 /// A moment of a run at which its comparisons of times were judged. A verdict of an earlier look stays.
@@ -417,6 +429,9 @@ pub struct Interval {
     pub usage: BTreeMap<Role, Usage>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<CacheContents>,
+    /// Present if it was large enough to change the times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbance: Option<Disturbance>,
     #[serde(flatten)]
     pub times: Times,
 }

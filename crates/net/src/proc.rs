@@ -36,6 +36,40 @@ pub fn cpu_time(pid: u32) -> Option<Duration> {
     Some(Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64))
 }
 
+/// Time in which threads of a process were ready and waited for a processor, summed over its threads.
+#[must_use]
+pub fn run_delay(pid: u32) -> Option<Duration> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    // A thread that has just ended has no figure.
+    let delays = threads
+        .filter_map(|thread| parse_run_delay(&fs::read_to_string(thread.path().join("schedstat")).ok()?));
+    delays.reduce(|sum, delay| sum + delay)
+}
+
+/// True if a process is stopped, by SIGSTOP or by a terminal.
+#[must_use]
+pub fn is_stopped(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    parse_state(&stat) == Some("T")
+}
+
+/// Time in which the control group of this process had used up its quota of processor time.
+#[must_use]
+pub fn throttled_time() -> Option<Duration> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    groups.lines().find_map(|line| {
+        let (hierarchy, controllers, group) = split_control_group(line)?;
+        let directory = match hierarchy {
+            "0" => format!("/sys/fs/cgroup{group}"),
+            _ if controllers.split(',').any(|controller| controller == "cpu") => {
+                format!("/sys/fs/cgroup/{controllers}{group}")
+            }
+            _ => return None,
+        };
+        parse_throttled(&fs::read_to_string(format!("{directory}/cpu.stat")).ok()?)
+    })
+}
+
 /// A process and its descendants, parents first: a master process and its workers.
 #[must_use]
 pub fn process_tree(pid: u32) -> Vec<u32> {
@@ -95,6 +129,8 @@ pub fn kernel_release() -> Option<String> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuTicks {
     total: u64,
+    /// Idle, or waiting for a disk.
+    idle: u64,
     /// Time in which the hypervisor ran other machines.
     stolen: u64,
 }
@@ -112,12 +148,27 @@ impl CpuTicks {
         Some(self.stolen.saturating_sub(earlier.stolen) as f64 / total as f64)
     }
 
+    /// Processors of this machine, if `seconds` have passed since then.
+    #[must_use]
+    pub fn cores_since(self, earlier: Self, seconds: f64) -> f64 {
+        (self.total.saturating_sub(earlier.total) as f64 / clock_ticks_per_second() as f64 / seconds).round()
+    }
+
+    /// Share of processor time that processes of this machine used since then, 0 to 1.
+    #[must_use]
+    pub fn busy_share_since(self, earlier: Self) -> Option<f64> {
+        let total = self.total.checked_sub(earlier.total).filter(|total| *total > 0)?;
+        let unused = self.idle.saturating_sub(earlier.idle) + self.stolen.saturating_sub(earlier.stolen);
+        Some(1.0 - (unused as f64 / total as f64).min(1.0))
+    }
+
     /// The first line: user, nice, system, idle, iowait, irq, softirq, steal. The guest times after these are part of
     /// user and nice.
     fn parse(stat: &str) -> Option<Self> {
         let fields = stat.lines().next()?.split_ascii_whitespace().skip(1).take(8);
         let ticks: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>().ok()?;
-        Some(Self { total: ticks.iter().sum(), stolen: *ticks.get(7)? })
+        let idle = ticks.get(3)? + ticks.get(4)?;
+        Some(Self { total: ticks.iter().sum(), idle, stolen: *ticks.get(7)? })
     }
 }
 
@@ -134,6 +185,34 @@ fn parse_resident_pages(statm: &str) -> Option<u64> {
 fn parse_cpu_ticks(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit(')').next()?.split_ascii_whitespace().skip(11).map(str::parse::<u64>);
     Some(fields.next()?.ok()? + fields.next()?.ok()?)
+}
+
+/// The second field of `/proc/PID/task/TID/schedstat`, in nanoseconds.
+fn parse_run_delay(schedstat: &str) -> Option<Duration> {
+    schedstat.split_ascii_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+}
+
+/// The third field of `/proc/PID/stat`.
+fn parse_state(stat: &str) -> Option<&str> {
+    stat.rsplit(')').next()?.split_ascii_whitespace().next()
+}
+
+/// Hierarchy, controllers and path of a line of `/proc/self/cgroup`.
+fn split_control_group(line: &str) -> Option<(&str, &str, &str)> {
+    let (hierarchy, rest) = line.split_once(':')?;
+    let (controllers, group) = rest.split_once(':')?;
+    Some((hierarchy, controllers, group))
+}
+
+/// `throttled_usec` of a control group of version 2, `throttled_time` (nanoseconds) of version 1.
+fn parse_throttled(stat: &str) -> Option<Duration> {
+    let value = |name: &str| {
+        let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        line.trim().parse::<u64>().ok()
+    };
+    value("throttled_usec")
+        .map(Duration::from_micros)
+        .or_else(|| value("throttled_time").map(Duration::from_nanos))
 }
 
 fn parse_parent(stat: &str) -> Option<u32> {
@@ -175,6 +254,22 @@ mod tests {
     }
 
     #[test]
+    fn waits_stops_and_throttling_are_read() {
+        let stat = "7 (a) R 1) T 1 7 7 0 -1";
+        assert_eq!((parse_state(stat), parse_state("")), (Some("T"), None));
+        assert!(!is_stopped(std::process::id()) && run_delay(std::process::id()).is_some());
+        assert_eq!(run_delay(u32::MAX), None);
+        assert_eq!(parse_run_delay("502410892 33618861 78"), Some(Duration::from_nanos(33_618_861)));
+        assert_eq!(parse_run_delay("1"), None);
+        let version_2 = "usage_usec 7\nnr_throttled 2\nthrottled_usec 1500\n";
+        assert_eq!(parse_throttled(version_2), Some(Duration::from_micros(1_500)));
+        let version_1 = "nr_periods 1\nthrottled_time 1500\n";
+        assert_eq!(parse_throttled(version_1), Some(Duration::from_nanos(1_500)));
+        assert_eq!(parse_throttled("nr_throttled 2"), None);
+        assert_eq!(split_control_group("4:cpu,cpuacct:/a:b"), Some(("4", "cpu,cpuacct", "/a:b")));
+    }
+
+    #[test]
     fn tree_has_children_and_grandchildren() {
         let mut shell = Command::new("sh")
             .args(["-c", "sh -c 'cat; true' ; true"])
@@ -208,7 +303,9 @@ mod tests {
     fn stolen_time_is_a_share_of_all_time() {
         let before = CpuTicks::parse("cpu  100 0 50 800 5 0 5 40 7 0\ncpu0 1 2 3").expect("ticks");
         let now = CpuTicks::parse("cpu  110 0 55 1660 5 0 10 160 9 0\n").expect("ticks");
-        assert_eq!(before, CpuTicks { total: 1000, stolen: 40 });
+        assert_eq!(before, CpuTicks { total: 1000, idle: 805, stolen: 40 });
+        let busy = now.busy_share_since(before).expect("a share");
+        assert!((busy - 0.02).abs() < 1e-12, "{busy}");
         assert_eq!(now.stolen_share_since(before), Some(0.12));
         assert_eq!(now.stolen_share_since(now), None);
         for invalid in ["", "cpu 1 2 3 4 5 6 7", "cpu a 2 3 4 5 6 7 8"] {

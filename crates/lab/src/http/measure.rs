@@ -46,7 +46,7 @@ impl HttpLoad {
             get(&format!("{}/start", origin.admin)).map_err(|error| origin.unresponsive(&error))?;
         }
         let LoadTestRun { summary, was_cancelled } = ready.run(&mut sampler, &cancel_load)?;
-        let Observations { readings, probes, stop_reason, mut notes } = sampler.finish();
+        let Observations { readings, probes, stop_reason, mut notes, disturbed } = sampler.finish();
         let late = summary.generator.late.clone();
         // Lateness is a part of the response times, and known: each claim is judged with it.
         let is_other = |reason: &&String| Some(*reason) != late.as_ref();
@@ -54,6 +54,7 @@ impl HttpLoad {
             summary.generator.invalid_reasons.iter().filter(is_other).cloned().collect();
         let of_times = summary.generator.time_reason_count - usize::from(late.is_some());
         notes.extend(late.clone());
+        notes.extend(disturbed.clone());
         match stop_reason {
             _ if cancel.is_cancelled() => return Ok(None),
             Some(StopReason::Ended(error)) => return Err(error),
@@ -89,6 +90,7 @@ impl HttpLoad {
             probes,
             hits_of_unknown_freshness: summary.measured.hits_of_unknown_freshness,
             late,
+            disturbed,
             invalid,
             has_invalid_counts,
             notes,

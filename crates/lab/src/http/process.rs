@@ -77,6 +77,11 @@ impl SampledProcess {
         Some(Usage { rss_bytes, cpu: used.as_secs_f64() / seconds })
     }
 
+    /// Its members at the last sample.
+    pub(super) fn ids(&self) -> Vec<u32> {
+        self.members.keys().copied().collect()
+    }
+
     /// Limits of its figures.
     pub(super) fn notes(&self) -> Vec<String> {
         let name = self.role.name();

@@ -20,6 +20,7 @@ use super::{
     HttpError,
     cache_memory::SHARE_MAX,
     child::Child,
+    disturbance::DisturbanceMonitor,
     fetch::get,
     probe::{PendingProbe, PreflightProbe},
     process::SampledProcess,
@@ -61,6 +62,7 @@ pub(super) struct Sampler<'a> {
     stop: &'a CancellationToken,
     /// The last second so far: the last reading of the counters belongs to it, too.
     last_second: Option<Second>,
+    disturbances: DisturbanceMonitor,
     sink: &'a mut dyn FnMut(Second),
 }
 
@@ -72,6 +74,8 @@ pub(super) struct Observations {
     pub(super) stop_reason: Option<StopReason>,
     /// Limits of the figures.
     pub(super) notes: Vec<String>,
+    /// The disturbed seconds, if there are any.
+    pub(super) disturbed: Option<String>,
 }
 
 /// Why a load was cancelled.
@@ -125,10 +129,13 @@ impl<'a> Sampler<'a> {
         ];
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of it")]
         let bytes_max = ((memory_mib << 20) as f64 * SHARE_MAX) as u64;
+        let processes: Vec<_> = parts.into_iter().flatten().collect();
+        let knows_processes = origin.is_some() && (endpoint.pid.is_some() || endpoint.child.is_some());
+        let disturbances = DisturbanceMonitor::new(&members(&processes), knows_processes);
         Self {
             url: &endpoint.url,
             stats: endpoint.stats.as_deref(),
-            processes: parts.into_iter().flatten().collect(),
+            processes,
             server: endpoint.server.as_ref(),
             children: endpoint.child.iter().chain(origin).collect(),
             bytes_max: (memory_mib > 0).then_some(bytes_max),
@@ -142,6 +149,7 @@ impl<'a> Sampler<'a> {
             stop_reason: None,
             stop,
             last_second: None,
+            disturbances,
             sink,
         }
     }
@@ -174,7 +182,13 @@ impl<'a> Sampler<'a> {
         }
         let notes = self.processes.iter().flat_map(SampledProcess::notes).collect();
         self.answered.extend(self.sent.into_iter().map(PendingProbe::wait));
-        Observations { readings: self.readings, probes: self.answered, stop_reason: self.stop_reason, notes }
+        Observations {
+            readings: self.readings,
+            probes: self.answered,
+            stop_reason: self.stop_reason,
+            notes,
+            disturbed: self.disturbances.in_words(),
+        }
     }
 
     /// Reads the counters of the cache; without an answer the last ones stay.
@@ -247,13 +261,17 @@ impl Observer for Sampler<'_> {
         let usage: BTreeMap<_, _> =
             self.processes.iter_mut().filter_map(|process| Some((process.role, process.usage()?))).collect();
         self.guard(progress.elapsed, &usage);
+        let number = progress.elapsed.as_secs().saturating_sub(1);
+        let is_whole = usage.len() == self.processes.len();
+        let own_cores = is_whole.then(|| usage.values().map(|usage| usage.cpu).sum());
+        let disturbance = self.disturbances.second(number, &members(&self.processes), own_cores);
         let is_due = |(probe, _): &(PreflightProbe, Seed)| probe.at.is_some_and(|at| at <= progress.elapsed);
         let (due, later): (Vec<_>, Vec<_>) = self.probes.drain(..).partition(is_due);
         self.probes = later;
         self.sent.extend(due.into_iter().map(|(probe, seed)| probe.send(self.url, seed)));
         self.guard_reachability(progress);
         let second = Second {
-            second: progress.elapsed.as_secs().saturating_sub(1),
+            second: number,
             outcomes: outcomes(progress.tally),
             times: Times {
                 send_lag: progress.tally.times.send_lag.clone(),
@@ -265,6 +283,7 @@ impl Observer for Sampler<'_> {
                 ..OpenSecond::default()
             }),
             usage,
+            disturbance,
             holds: (self.readings.stats_provider == StatsProvider::Cache).then_some(CacheContents {
                 entries,
                 bytes,
@@ -280,6 +299,11 @@ impl Observer for Sampler<'_> {
     fn on_sample(&mut self, _: &Sample) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// The processes of each role.
+fn members(processes: &[SampledProcess]) -> Vec<(Role, Vec<u32>)> {
+    processes.iter().map(|process| (process.role, process.ids())).collect()
 }
 
 /// The outcomes of all requests. Requests without a successful response are errors; responses without an outcome of the

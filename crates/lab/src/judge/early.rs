@@ -76,8 +76,15 @@ impl EarlyJudge<'_> {
                 let (left, right) = sides(comparison, binding, &figures, latest)?;
                 let failure = if self.is_timed(comparison) {
                     let repeats = latest.repeat - 1;
-                    let mut timed =
-                        TimedComparison::in_binding(comparison, *min_effect, binding, repeats, &figures);
+                    let binding = std::slice::from_ref(binding);
+                    let mut timed = TimedComparison::in_bindings(
+                        comparison,
+                        *min_effect,
+                        binding,
+                        repeats,
+                        self.case,
+                        &figures,
+                    );
                     let alpha = alpha? / bindings.len() as f64;
                     timed.refutes_with(left, right, alpha).then_some((left.measured, right.measured))
                 } else if has_invalid_counts(comparison, binding, &figures, latest.repeat) {

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use stockade_model::{
     outcome::Outcomes,
     record::{
-        Audit, BurstFigures, CacheFigures, Calls, HttpFigures, Interval, LoadFigures, OpenFigures, Run, Times,
+        Audit, BurstFigures, CacheFigures, Calls, Disturbance, HttpFigures, Interval, LoadFigures,
+        OpenFigures, Run, Times,
     },
 };
 
@@ -45,6 +46,25 @@ fn run(test: &str, arm: &str, repeat: u32, fetches: u64, finished_ms: f64) -> Ru
     }
 }
 
+fn open_load(duration_ms: f64, audit: Option<Audit>) -> OpenFigures {
+    OpenFigures {
+        strategy: "cache".to_owned(),
+        schedule: "10/s".to_owned(),
+        duration_ms,
+        documents: Some(9),
+        distinct_keys: Some(9),
+        finished_ms: duration_ms,
+        calls: Calls::default(),
+        waiters: 0,
+        response: None,
+        retries: 0,
+        dropped: 0,
+        in_flight_max: 1,
+        source_concurrent_max: Some(1),
+        audit,
+    }
+}
+
 /// The judged claims of one comparison each, over tests `t/1`, `t/2` and arms `a`, `b`.
 fn judged(
     clock: ClockKind,
@@ -66,7 +86,8 @@ fn judged(
     let mut results = Results::default();
     evidence.iter().for_each(|run| results.add(run, results.fold(None)));
     let looks = [Look { repeats, error_rate: FAMILY_ERROR_RATE }];
-    judge(&claims, Case { names, cells: &cells, repeats, looks: &looks, clock }, &results).hypotheses
+    judge(&claims, Case { names, cells: &cells, repeats, looks: &looks, noise: None, clock }, &results)
+        .hypotheses
 }
 
 fn verdict_in(clock: ClockKind, repeats: u32, expr: &str, evidence: &[Run]) -> (Verdict, String) {
@@ -256,28 +277,15 @@ fn open_loads_are_audited_without_a_claim() {
                 load.burst = 7\n[[test]]\nname = \"o\"\nload = { rate = \"10/s\", duration = \"10s\" }\n";
     let experiment = Experiment::parse("test.toml", text).unwrap();
     let verdict = |too_old, after_invalidation| {
-        let open = OpenFigures {
-            strategy: "cache".to_owned(),
-            schedule: "10s at 10/s".to_owned(),
-            duration_ms: 10_000.0,
-            documents: Some(9),
-            distinct_keys: Some(9),
-            finished_ms: 10_000.0,
-            calls: Calls::default(),
-            waiters: 0,
-            response: None,
-            retries: 0,
-            dropped: 0,
-            in_flight_max: 1,
-            source_concurrent_max: Some(1),
-            audit: Some(Audit { too_old, after_invalidation, age_max_ms: None }),
-        };
+        let audit = Audit { too_old, after_invalidation, age_max_ms: None };
+        let open = open_load(10_000.0, Some(audit));
         let mut results = Results::watching(experiment.windows());
         let run = Run { load: LoadFigures::Open(open), ..run("o", "cache", 1, 1, 1.0) };
         results.add(&run, results.fold(None));
         let cells = experiment.cells.iter().map(|cell| (cell.test.clone(), cell.arm.clone())).collect();
         let names = experiment.names();
-        let case = Case { names, cells: &cells, repeats: 1, looks: &[], clock: ClockKind::Virtual };
+        let case =
+            Case { names, cells: &cells, repeats: 1, looks: &[], noise: None, clock: ClockKind::Virtual };
         let judged = judge(&experiment.claims, case, &results).hypotheses;
         assert_eq!((judged.len(), judged[0].text.as_str()), (1, "nothing was served beyond its limit"));
         judged[0].verdict
@@ -322,7 +330,7 @@ fn verdict_of_seconds(expr: &str, min_effect: f64, arms: [(&[(f64, f64)], bool);
     }
     let cells = BTreeSet::from(["a", "b"].map(|arm| (String::new(), arm.to_owned())));
     let looks = [Look { repeats: 1, error_rate: FAMILY_ERROR_RATE }];
-    let case = Case { names, cells: &cells, repeats: 1, looks: &looks, clock: ClockKind::Live };
+    let case = Case { names, cells: &cells, repeats: 1, looks: &looks, noise: None, clock: ClockKind::Live };
     let judged = judge(&claims, case, &results).hypotheses.remove(0);
     (judged.verdict, judged.expect[0].reason.clone())
 }
@@ -339,7 +347,7 @@ fn lateness_makes_a_claim_invalid_only_where_it_may_be_the_difference() {
     assert_eq!(verdict("a.response.p99 < 0.1ms", (late, true)).0, Verdict::Refuted);
     let (invalid, reason) = verdict("a.response.p99 < 3ms", (late, true));
     assert_eq!(invalid, Verdict::Invalid);
-    assert!(reason.ends_with("; late sends may explain it: 1 % of its requests by 9ms"), "{reason}");
+    assert!(reason.ends_with("; this may explain it: 1 % of its requests by 9ms"), "{reason}");
     assert_eq!(verdict("a.response.p99 < 3ms", (late, false)).0, Verdict::Refuted, "the send was not late");
     assert_eq!(verdict("a.response.p99 < 9ms", (late, false)).0, Verdict::Inconclusive, "too close");
     assert_eq!(verdict("a.response.p99 > b.response.p99 * 3", (late, true)).0, Verdict::Refuted);
@@ -417,7 +425,7 @@ fn verdict_of_looks(expr: &str, looks: &[u32], evidence: &[Run]) -> (Verdict, u3
         .iter()
         .map(|repeats| Look { repeats: *repeats, error_rate: FAMILY_ERROR_RATE / looks.len() as f64 })
         .collect();
-    let case = Case { names, cells: &cells, repeats, looks: &looks, clock: ClockKind::Live };
+    let case = Case { names, cells: &cells, repeats, looks: &looks, noise: None, clock: ClockKind::Live };
     let Judgement { hypotheses, open_count } = judge(&claims, case, &results);
     let expectation = &hypotheses[0].expect[0];
     (expectation.verdict, expectation.effect.as_ref().unwrap().repeats, open_count)
@@ -456,7 +464,112 @@ fn figure_that_no_repeat_has_is_not_waited_for() {
     let mut results = Results::default();
     evidence.iter().for_each(|run| results.add(run, results.fold(None)));
     let looks = [Look { repeats: 2, error_rate: FAMILY_ERROR_RATE }];
-    let case = Case { names, cells: &cells, repeats: 2, looks: &looks, clock: ClockKind::Live };
+    let case = Case { names, cells: &cells, repeats: 2, looks: &looks, noise: None, clock: ClockKind::Live };
     let Judgement { hypotheses, open_count } = judge(&claims, case, &results);
     assert_eq!((hypotheses[0].verdict, open_count), (Verdict::Inconclusive, 0));
+}
+
+/// The verdict on `a.response.p99 < 50ms` in a load with these response times in its seconds; `true`: the second was disturbed.
+fn verdict_of_disturbed(seconds: &[(f64, bool)]) -> (Verdict, String) {
+    let (tests, arms) = ([String::new()], ["a".to_owned()]);
+    let names = Names { tests: &tests, arms: &arms };
+    let expect = vec![("x".to_owned(), parse("a.response.p99 < 50ms", names).unwrap())];
+    let claims = [Claim { text: String::new(), expect, min_effect: MIN_EFFECT, abort: false }];
+    let mut results = Results::default();
+    let duration = Duration::from_secs(seconds.len() as u64);
+    let mut fold = results.fold(Some(duration));
+    for (second, (response_ms, is_disturbed)) in (0..).zip(seconds) {
+        let times: stockade_model::histogram::Histogram =
+            [Duration::from_secs_f64(response_ms / 1e3); 100].into_iter().collect();
+        let times = Times { response: times.clone(), service: times, ..Times::default() };
+        let disturbance = is_disturbed.then(|| Disturbance { stolen: 0.3, ..Disturbance::default() });
+        fold.add(&Interval { second, times, disturbance, ..Interval::default() });
+    }
+    let disturbed = seconds.iter().any(|second| second.1).then(|| "30 % stolen".to_owned());
+    let open = open_load(duration.as_secs_f64() * 1e3, None);
+    let http = Some(HttpFigures { disturbed, ..HttpFigures::default() });
+    results.add(&Run { http, load: LoadFigures::Open(open), ..run("", "a", 1, 1, 1.0) }, fold);
+    let cells = BTreeSet::from([(String::new(), "a".to_owned())]);
+    let looks = [Look { repeats: 1, error_rate: FAMILY_ERROR_RATE }];
+    let case = Case { names, cells: &cells, repeats: 1, looks: &looks, noise: None, clock: ClockKind::Live };
+    let judged = judge(&claims, case, &results).hypotheses.remove(0);
+    (judged.verdict, judged.expect[0].reason.clone())
+}
+
+#[test]
+fn disturbed_seconds_make_a_claim_invalid_only_where_they_may_be_the_difference() {
+    let calm = [(1.0, false); 10];
+    let with = |at: &[(usize, f64)]| {
+        let mut seconds = calm;
+        at.iter().for_each(|(at, ms)| seconds[*at] = (*ms, true));
+        verdict_of_disturbed(&seconds)
+    };
+    assert_eq!(verdict_of_disturbed(&calm).0, Verdict::Supported);
+    // Without the disturbance the time would be even less.
+    assert_eq!(with(&[(3, 5.0)]).0, Verdict::Supported);
+    let (verdict, reason) = with(&[(3, 9_000.0)]);
+    assert_eq!(verdict, Verdict::Invalid);
+    assert!(reason.ends_with("; this may explain it: 30 % stolen"), "{reason}");
+    // The second after it has waiting requests, and is left out as well.
+    let mut seconds = calm;
+    (seconds[3], seconds[4]) = ((9_000.0, true), (9_000.0, false));
+    assert_eq!(verdict_of_disturbed(&seconds).0, Verdict::Invalid);
+    // More than the bound without the disturbed second, too.
+    let mut slow = [(9_000.0, false); 10];
+    slow[3] = (90_000.0, true);
+    assert_eq!(verdict_of_disturbed(&slow).0, Verdict::Refuted);
+    // A machine that is disturbed all the time is how the machine is.
+    assert_eq!(verdict_of_disturbed(&[(9_000.0, true); 10]).0, Verdict::Refuted);
+}
+
+#[test]
+fn difference_within_that_of_equal_arms_does_not_count() {
+    // `b` takes 10 % longer than `a`, and the arm that repeats `a` takes 20 % longer.
+    let finished = |_: &str, arm: &str, repeat: u32| {
+        let arm = match arm {
+            "a" => 10.0,
+            "b" => 11.0,
+            _ => 12.0,
+        };
+        arm * (1.0 + f64::from(repeat) * 1e-4)
+    };
+    let repeats = 5;
+    let mut evidence = all(repeats, |_, _, _| 1, finished);
+    for repeat in 1..=repeats {
+        let again = |test| run(test, "a-again", repeat, 1, finished(test, "a-again", repeat));
+        evidence.extend(["t/1", "t/2"].map(again));
+    }
+    let verdicts = |noise: Option<&NoiseArm>| {
+        let (tests, arms) = (["t/1", "t/2"].map(str::to_owned), ["a", "b"].map(str::to_owned));
+        let names = Names { tests: &tests, arms: &arms };
+        let exprs = [
+            "a.finished < b.finished",
+            "a.finished == b.finished",
+            "3 * a.finished < b.finished",
+            "a.finished <= 20ms",
+        ];
+        let claim = |expr: &str| Claim {
+            text: String::new(),
+            expect: vec![(expr.to_owned(), parse(expr, names).unwrap())],
+            min_effect: MIN_EFFECT,
+            abort: false,
+        };
+        let claims = exprs.map(claim);
+        let cells = evidence.iter().map(|run| (run.test.clone(), run.arm.clone())).collect();
+        let mut results = Results::default();
+        evidence.iter().for_each(|run| results.add(run, results.fold(None)));
+        let looks = [Look { repeats, error_rate: FAMILY_ERROR_RATE }];
+        let case = Case { names, cells: &cells, repeats, looks: &looks, noise, clock: ClockKind::Live };
+        let hypotheses = judge(&claims, case, &results).hypotheses;
+        (
+            hypotheses.iter().map(|judged| judged.verdict).collect::<Vec<_>>(),
+            hypotheses[0].expect[0].reason.clone(),
+        )
+    };
+    use Verdict::{Inconclusive, Refuted, Supported};
+    assert_eq!(verdicts(None).0, [Supported, Refuted, Refuted, Supported]);
+    let noise = NoiseArm { arm: "a-again".to_owned(), of: "a".to_owned() };
+    let (verdicts, reason) = verdicts(Some(&noise));
+    assert_eq!(verdicts, [Inconclusive, Inconclusive, Refuted, Supported]);
+    assert!(reason.contains(", equal arms differ by 20.0 %"), "{reason}");
 }

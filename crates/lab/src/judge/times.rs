@@ -12,9 +12,9 @@
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use stockade_model::record::{Effect, Expectation, Run, Verdict};
+use stockade_model::record::{Effect, Expectation, NoiseArm, Run, Verdict};
 
-use super::{Case, Comparison, Figures, Selector, existing, expr::Op};
+use super::{Binding, Case, Comparison, Figures, Selector, existing, expr::Op};
 use crate::{
     metrics::Evidence,
     statistics::{Effects, MACHINE_SPREAD, Quantity, Region, RepeatEffect, ratio, standard_deviation},
@@ -26,6 +26,8 @@ pub(super) struct TimedComparison {
     bindings: Vec<BindingEffects>,
     /// `None`: the comparison has no second arm or test.
     min_effect: Option<f64>,
+    /// The effect between equal arms, if one is measured twice.
+    noise: f64,
 }
 
 /// Where the interval of an effect supports a comparison, and where it refutes it.
@@ -44,29 +46,60 @@ struct BindingEffects {
     missing: u32,
     /// Repeats with an invalid measurement.
     invalid: u32,
-    /// How late the generator was, in a repeat in which it was.
-    late: Option<String>,
+    /// How late the generator was, or what disturbed the load, in a repeat in which that was so.
+    doubt: Option<String>,
 }
 
 impl Regions {
-    fn of(op: Op, min_effect: f64, has_margin: bool) -> Self {
+    /// `min_effect` is a share; equal arms have this effect, ln(left / right), without a difference.
+    fn of(op: Op, min_effect: f64, noise: f64, has_margin: bool) -> Self {
         let below = |to| Region { from: f64::NEG_INFINITY, to };
         let above = |from| Region { from, to: f64::INFINITY };
         let least = min_effect.ln_1p();
+        let beyond_noise = least.max(noise);
         // A bound is where it was written.
-        let margin = if has_margin { least } else { 0.0 };
+        let [equal, apart] = if has_margin { [least, beyond_noise] } else { [0.0; 2] };
         let within = vec![Region { from: -least, to: least }];
-        let outside = vec![below(-least), above(least)];
+        let outside = vec![below(-beyond_noise), above(beyond_noise)];
         let (supporting, refuting) = match op {
-            Op::Lt => (vec![below(-margin)], vec![above(margin)]),
-            Op::Le => (vec![below(margin)], vec![above(margin)]),
-            Op::Gt => (vec![above(margin)], vec![below(-margin)]),
-            Op::Ge => (vec![above(-margin)], vec![below(-margin)]),
+            Op::Lt => (vec![below(-apart)], vec![above(apart)]),
+            Op::Le => (vec![below(equal)], vec![above(apart)]),
+            Op::Gt => (vec![above(apart)], vec![below(-apart)]),
+            Op::Ge => (vec![above(-equal)], vec![below(-apart)]),
             Op::Eq => (within, outside),
             Op::Ne => (outside, within),
         };
         Self { supporting, refuting }
     }
+}
+
+/// The largest effect between the arm that is measured twice and itself, in the metrics and the tests of a comparison.
+fn noise_of(
+    comparison: &Comparison,
+    bindings: &[Binding<'_>],
+    repeats: u32,
+    noise: &NoiseArm,
+    figures: &Figures<'_>,
+) -> f64 {
+    let selectors = comparison.selectors();
+    let effects = bindings.iter().flat_map(|binding| {
+        selectors.iter().filter_map(|selector| {
+            let (test, _) = binding.cell(selector)?;
+            let quantity = |arm: &str, repeat| {
+                figures.of_cell(test, arm, repeat)?.quantity(selector.metric, selector.window)
+            };
+            let effects: Vec<f64> = (1..=repeats)
+                .filter_map(|repeat| {
+                    Some(
+                        RepeatEffect::of(quantity(&noise.of, repeat)?, quantity(&noise.arm, repeat)?)
+                            .measured,
+                    )
+                })
+                .collect();
+            (!effects.is_empty()).then(|| (effects.iter().sum::<f64>() / effects.len() as f64).abs())
+        })
+    });
+    effects.fold(0.0, f64::max)
 }
 
 impl BindingEffects {
@@ -79,7 +112,7 @@ impl BindingEffects {
         let selectors = comparison.selectors();
         let mut effects = Effects::default();
         let mut spreads = Vec::new();
-        let (mut missing, mut invalid, mut late) = (0, 0, None);
+        let (mut missing, mut invalid, mut doubt) = (0, 0, None);
         let (mut ln_left, mut ln_right) = (0.0, 0.0);
         for repeat in 1..=repeats {
             let runs = || selectors.iter().filter_map(|selector| evidence(selector, repeat)).map(|e| &e.run);
@@ -93,7 +126,7 @@ impl BindingEffects {
                 missing += 1;
                 continue;
             };
-            late = late.or_else(|| runs().find_map(|run| run.http.as_ref()?.late.clone()));
+            doubt = doubt.or_else(|| runs().find_map(doubt_of));
             effects.repeats.push(RepeatEffect::of(left, right));
             (ln_left, ln_right) = (ln_left + left.measured.ln(), ln_right + right.measured.ln());
             spreads.extend(batch_standard_error(comparison, |selector| evidence(selector, repeat)));
@@ -101,7 +134,7 @@ impl BindingEffects {
         effects.within_run = root_mean_square(&spreads);
         let count = effects.repeats.len() as f64;
         let side_means = (count > 0.0).then(|| ((ln_left / count).exp(), (ln_right / count).exp()));
-        Self { place, effects, side_means, missing, invalid, late }
+        Self { place, effects, side_means, missing, invalid, doubt }
     }
 
     /// The least alpha whose interval lies in one of the regions.
@@ -113,12 +146,18 @@ impl BindingEffects {
         regions.iter().map(|region| estimate.p_value_within(*region)).fold(f64::INFINITY, f64::min)
     }
 
-    /// Without the bounds that lateness leaves.
+    /// Without the bounds that lateness and disturbances leave.
     fn as_measured(&self) -> Self {
         let repeats = self.effects.repeats.iter().map(|effect| effect.as_measured()).collect();
         let effects = Effects { repeats, ..self.effects };
-        Self { effects, place: self.place.clone(), late: self.late.clone(), ..*self }
+        Self { effects, place: self.place.clone(), doubt: self.doubt.clone(), ..*self }
     }
+}
+
+/// What makes times longer than they would be, if it is known how much.
+fn doubt_of(run: &Run) -> Option<String> {
+    let http = run.http.as_ref()?;
+    http.late.clone().or_else(|| http.disturbed.clone())
 }
 
 /// The standard error of the effect of one run, from batches of its seconds: neighbouring seconds are alike, batches of
@@ -147,7 +186,7 @@ fn root_mean_square(values: &[f64]) -> Option<f64> {
 
 fn binding_effects(
     comparison: &Comparison,
-    binding: &super::Binding<'_>,
+    binding: &Binding<'_>,
     repeats: u32,
     figures: &Figures<'_>,
 ) -> BindingEffects {
@@ -164,28 +203,30 @@ impl TimedComparison {
         figures: &Figures<'_>,
     ) -> Self {
         let bindings = existing(&comparison.selectors(), case);
-        let of = |binding| binding_effects(comparison, binding, repeats, figures);
-        let bindings = bindings.iter().map(of).collect();
-        Self::of(comparison, min_effect, bindings)
+        Self::in_bindings(comparison, min_effect, &bindings, repeats, case, figures)
     }
 
-    /// In one binding, after so many repeats.
-    pub(super) fn in_binding(
+    /// In these bindings only.
+    pub(super) fn in_bindings(
         comparison: &Comparison,
         min_effect: f64,
-        binding: &super::Binding<'_>,
+        bindings: &[Binding<'_>],
         repeats: u32,
+        case: Case<'_>,
         figures: &Figures<'_>,
     ) -> Self {
-        Self::of(comparison, min_effect, vec![binding_effects(comparison, binding, repeats, figures)])
-    }
-
-    fn of(comparison: &Comparison, min_effect: f64, bindings: Vec<BindingEffects>) -> Self {
         let measured: BTreeSet<_> =
             comparison.selectors().into_iter().map(|selector| (&selector.test, &selector.arm)).collect();
         let has_margin = measured.len() > 1;
-        let regions = Regions::of(comparison.op, min_effect, has_margin);
-        Self { regions, bindings, min_effect: has_margin.then_some(min_effect) }
+        let noise = case.noise.filter(|_| has_margin);
+        let noise = noise.map_or(0.0, |noise| noise_of(comparison, bindings, repeats, noise, figures));
+        let of = |binding| binding_effects(comparison, binding, repeats, figures);
+        Self {
+            regions: Regions::of(comparison.op, min_effect, noise, has_margin),
+            bindings: bindings.iter().map(of).collect(),
+            min_effect: has_margin.then_some(min_effect),
+            noise,
+        }
     }
 
     /// Adds a repeat with these sides, and returns whether that refutes it.
@@ -240,13 +281,13 @@ impl TimedComparison {
         }
         let open: Vec<_> = self.bindings.iter().filter(|binding| !is_supported(binding)).collect();
         let invalid = |binding: &&&BindingEffects| {
-            let is_late = || {
-                binding.late.is_some() && {
+            let is_doubtful = || {
+                binding.doubt.is_some() && {
                     let measured = binding.as_measured();
                     is_supported(&measured) || is_refuted(&measured)
                 }
             };
-            binding.effects.repeats.is_empty() && binding.invalid > 0 || is_late()
+            binding.effects.repeats.is_empty() && binding.invalid > 0 || is_doubtful()
         };
         if let Some(invalid) = open.iter().find(invalid) {
             return (Verdict::Invalid, Some(invalid));
@@ -324,10 +365,13 @@ impl TimedComparison {
         if binding.invalid > 0 {
             let _ = write!(reason, ", {} invalid", binding.invalid);
         }
+        if self.noise > 0.0 {
+            let _ = write!(reason, ", equal arms differ by {} %", figure(self.noise.exp_m1() * 100.0));
+        }
         match verdict {
             Verdict::Invalid => {
-                let late = binding.late.as_deref().unwrap_or_default();
-                let _ = write!(reason, "; late sends may explain it: {late}");
+                let doubt = binding.doubt.as_deref().unwrap_or_default();
+                let _ = write!(reason, "; this may explain it: {doubt}");
             }
             Verdict::Inconclusive if binding.missing == 0 => reason.push_str(&self.remedy(effect)),
             _ => {}

@@ -90,6 +90,18 @@ pub struct FoldPart {
     pub usage: BTreeMap<Role, Used>,
     /// The most that the cache held.
     pub holds_max: Option<CacheContents>,
+    pub disturbed: Option<DisturbedTimes>,
+}
+
+/// The times of a part of a run of which something disturbed some seconds.
+#[derive(Clone, Debug)]
+pub struct DisturbedTimes {
+    /// The times of the other seconds.
+    pub rest: Times,
+    /// Disturbed seconds.
+    pub seconds: u64,
+    /// The end of the last disturbed second.
+    last_end: u64,
 }
 
 /// The resources that a process used in a part of a run.
@@ -123,6 +135,7 @@ impl FoldPart {
                 *all.get_or_insert_default() += more;
             }
         };
+        self.add_disturbance(interval);
         self.outcomes += interval.outcomes;
         self.times.merge(&interval.times);
         sum(&mut self.source_loads, interval.source_loads);
@@ -139,6 +152,21 @@ impl FoldPart {
                 reclaims: most.reclaims.max(holds.reclaims),
                 waiters: most.waiters.max(holds.waiters),
             });
+    }
+
+    /// Leaves a disturbed second out of the rest, and the second after it: its requests waited.
+    fn add_disturbance(&mut self, interval: &Interval) {
+        let second = interval.second;
+        if interval.disturbance.is_some() {
+            let before = || DisturbedTimes { rest: self.times.clone(), seconds: 0, last_end: 0 };
+            let disturbed = self.disturbed.get_or_insert_with(before);
+            disturbed.seconds += 1;
+            disturbed.last_end = second + 1;
+        } else if let Some(disturbed) =
+            self.disturbed.as_mut().filter(|disturbed| second > disturbed.last_end)
+        {
+            disturbed.rest.merge(&interval.times);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use stockade_model::{
     record::{Run, StatsProvider, Times},
 };
 
-use super::{FigureWindow, Fold, FoldPart, Metric, Moment, Raw, fold::Batched, metrics};
+use super::{FigureUnit, FigureWindow, Fold, FoldPart, Metric, Moment, Raw, fold::Batched, metrics};
 use crate::statistics::Quantity;
 
 /// The figures of every run and the distributions of every arm, aggregated as the runs finish. Memory grows by
@@ -26,6 +26,8 @@ pub struct Results {
 pub struct Evidence {
     pub run: Run,
     figures: MetricFigures,
+    /// Figures of times without the disturbed seconds, if something disturbed less than half of the seconds.
+    undisturbed: Option<MetricFigures>,
     /// Figures of times in up to [`Evidence::BATCHES`] equal parts of the run or the window.
     batches: Vec<MetricFigures>,
 }
@@ -58,19 +60,23 @@ impl Results {
             usage: whole.usage,
             holds_max: whole.holds_max,
             times: whole.times,
+            disturbed: whole.disturbed,
         };
         let mut figures = figures(&Raw { run, part: &whole }, None, |_| true);
+        let mut undisturbed = None;
+        add_undisturbed(&mut undisturbed, run, &whole, None);
         let mut batches = vec![MetricFigures::new(); Evidence::BATCHES];
         add_batches(&mut batches, run, &of_whole, None);
         for (window, Batched { whole: part, batches: of_window, .. }) in &windows {
             figures.append(&mut self::figures(&Raw { run, part }, Some(*window), |_| true));
             add_batches(&mut batches, run, of_window, Some(*window));
+            add_undisturbed(&mut undisturbed, run, part, Some(*window));
         }
         let key = (run.test.clone(), run.arm.clone());
         if !moments.is_empty() {
             self.moments.entry(key.clone()).or_insert(moments);
         }
-        self.runs.push(Evidence { run: run.clone(), figures, batches });
+        self.runs.push(Evidence { run: run.clone(), figures, undisturbed, batches });
         self.times.entry(key).or_default().merge(&whole.times);
     }
 
@@ -96,6 +102,20 @@ impl Results {
     pub fn moments(&self, test: &str, arm: &str) -> &[Moment] {
         self.moments.get(&(test.to_owned(), arm.to_owned())).map_or(&[], Vec::as_slice)
     }
+}
+
+/// The times without the disturbed seconds. Where half of the seconds are disturbed, that is how the machine is: nothing is left out.
+fn add_undisturbed(to: &mut Option<MetricFigures>, run: &Run, part: &FoldPart, window: Option<FigureWindow>) {
+    let seconds = window.and_then(FigureWindow::seconds);
+    let seconds = seconds.or_else(|| run.load.duration().map(|duration| duration.as_secs()));
+    let is_some_seconds =
+        |seconds: u64| part.disturbed.as_ref().is_some_and(|disturbed| disturbed.seconds * 2 <= seconds);
+    let Some(disturbed) = part.disturbed.as_ref().filter(|_| seconds.is_some_and(is_some_seconds)) else {
+        return;
+    };
+    let part = FoldPart { times: disturbed.rest.clone(), ..FoldPart::default() };
+    let is_distribution = |metric: &Metric| metric.unit == FigureUnit::Time && metric.has_windows;
+    to.get_or_insert_default().append(&mut figures(&Raw { run, part: &part }, window, is_distribution));
 }
 
 /// The times in each batch.
@@ -197,14 +217,18 @@ impl Evidence {
         self.batches.get(batch)?.get(&(metric.name, window)).copied()
     }
 
-    /// The figure of a metric, at least what it would be if no request had been sent late: response times are at least the service
-    /// times.
+    /// The figure of a metric, with the least that it would be if no request had been sent late and nothing had disturbed a second:
+    /// response times are at least the service times.
     pub(crate) fn quantity(&self, metric: &Metric, window: Option<FigureWindow>) -> Option<Quantity> {
+        let measured = self.figure(metric, window)?;
         let is_late = self.run.http.as_ref().is_some_and(|http| http.late.is_some());
         let service = metric.name.strip_prefix("response.").filter(|_| is_late);
         let service = service.and_then(|statistic| Metric::named(&format!("service.{statistic}")));
-        let low = self.figure(service.unwrap_or(metric), window)?;
-        Some(Quantity::figure(self.figure(metric, window)?, low))
+        let of = service.unwrap_or(metric);
+        let undisturbed =
+            self.undisturbed.as_ref().and_then(|figures| figures.get(&(of.name, window)).copied());
+        let low = undisturbed.or_else(|| self.figure(of, window))?;
+        Some(Quantity::figure(measured, low))
     }
 
     /// The figure of a metric in the run or in a window; `None` where it does not apply.

@@ -354,6 +354,7 @@ pub(super) fn how(record: &Record) -> String {
         1 => "one repeat".to_owned(),
         repeats => format!("{repeats} repeats, arms interleaved, times are medians"),
     });
+    parts.extend(record.noise.as_ref().map(|noise| format!("`{}` repeats `{}`", noise.arm, noise.of)));
     if !record.looks.is_empty() {
         let after: Vec<_> = record.looks.iter().map(|look| look.repeats.to_string()).collect();
         parts.push(format!("times judged after {} repeats", after.join(", ")));

@@ -29,6 +29,28 @@ impl Role {
     }
 }
 
+/// Processor time that something else took in a second of a load. A share of 0 is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Disturbance {
+    /// Share of the machine's processor time that the hypervisor gave to other machines.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub stolen: f64,
+    /// Share of the second in which the run's control group had used up its quota.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub throttled: f64,
+    /// Share of the machine's processor time that other processes used while the run's processes waited.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub others: f64,
+    /// A process of the run that was stopped (SIGSTOP).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Role>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_nothing(share: &f64) -> bool {
+    *share <= 0.0
+}
+
 /// Figures of a run over HTTP only.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HttpFigures {
@@ -68,6 +90,9 @@ pub struct HttpFigures {
     /// How late the generator sent requests, if that is a part of the response times that may matter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<String>,
+    /// The seconds that something else disturbed, and by what, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbed: Option<String>,
     /// Why the run is invalid: a generator at its limit, or a probe with an unexpected response. Empty: it is valid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub invalid: Vec<String>,
