@@ -11,7 +11,7 @@
 
 pub mod report;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use stockade_model::{
     record::{ClockKind, LoadFigures, Record, Run, Verdict},
@@ -20,7 +20,7 @@ use stockade_model::{
 
 use crate::{
     metrics::{Evidence, FigureUnit, Metric, Results},
-    statistics::{Estimate, FAMILY_ERROR_RATE, Quantity, Region, holm},
+    statistics::{Estimate, FAMILY_ERROR_RATE, Quantity, Region, holm, root_mean_square, standard_deviation},
 };
 
 /// The compared metrics, and whether more of it is better. The order is that of reports.
@@ -61,6 +61,8 @@ pub struct RecordComparison {
     /// Programs, machines and settings that differ.
     pub differences: Vec<String>,
     pub changes: Vec<Change>,
+    /// How much a time differs between repeats of one record, by metric: the larger standard deviation of ln(time) of the two.
+    pub noise: BTreeMap<&'static str, f64>,
     /// The least change that counts, as a share.
     pub min_effect: f64,
 }
@@ -126,11 +128,63 @@ pub fn compare(
         started_at: [before, after].map(|compared| compared.record.started_at.clone()),
         differences: differences(before.record, after.record),
         changes,
+        noise: noise([before, after]),
         min_effect,
     })
 }
 
+/// The spread between repeats of the same test and arm, by compared metric that is measured with a clock.
+fn noise(records: [Compared<'_>; 2]) -> BTreeMap<&'static str, f64> {
+    let mut noise = BTreeMap::new();
+    for Compared { record, results } in records {
+        let timed = COMPARED.iter().filter_map(|(name, _)| Metric::named(name));
+        for metric in timed.filter(|metric| metric.is_timing && record.clock == ClockKind::Live) {
+            let cells =
+                record.tests.iter().flat_map(|test| record.arms.iter().map(move |arm| (test, &arm.name)));
+            let spreads: Vec<f64> = cells
+                .filter_map(|(test, arm)| {
+                    let repeats = results.repeats(test, arm);
+                    let figures = repeats.iter().filter_map(|evidence| evidence.figure(metric, None));
+                    standard_deviation(
+                        &figures.filter(|figure| *figure > 0.0).map(f64::ln).collect::<Vec<_>>(),
+                    )
+                })
+                .collect();
+            let Some(spread) = root_mean_square(&spreads) else { continue };
+            let of_metric: &mut f64 = noise.entry(metric.name).or_default();
+            *of_metric = of_metric.max(spread);
+        }
+    }
+    noise
+}
+
+/// The effect between an arm that a record measures twice and itself, as a share; 0: no arm is measured twice.
+fn effect_of_equal_arms(compared: Compared<'_>, test: &str, metric: &Metric) -> f64 {
+    let Some(noise) = &compared.record.noise else { return 0.0 };
+    let mean = |arm: &str| {
+        let repeats = compared.results.repeats(test, arm);
+        let logarithms: Vec<f64> =
+            repeats.iter().filter_map(|evidence| Some(evidence.figure(metric, None)?.ln())).collect();
+        logarithms.iter().sum::<f64>() / logarithms.len() as f64
+    };
+    let effect = (mean(&noise.of) - mean(&noise.arm)).abs().exp_m1();
+    if effect.is_finite() { effect } else { 0.0 }
+}
+
 impl RecordComparison {
+    /// The result in one word of the JSON contract.
+    #[must_use]
+    pub fn result(&self) -> &'static str {
+        let has = |judgement| self.changes.iter().any(|change| change.judgement == judgement);
+        match (has(Judgement::Worse), has(Judgement::Better)) {
+            (true, true) => "mixed",
+            (true, false) => "worse",
+            _ if has(Judgement::Open) || self.changes.is_empty() => "unknown",
+            (false, true) => "better",
+            (false, false) => "same",
+        }
+    }
+
     /// Refuted: something became worse. Inconclusive: nothing did, and a change is open. Supported: everything is the same or better.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
@@ -169,6 +223,8 @@ impl OpenChange {
     ) -> Option<Self> {
         let is_live = after.record.clock == ClockKind::Live;
         let is_timed = metric.is_timing && is_live;
+        let noises = [before, after].map(|compared| effect_of_equal_arms(compared, test, metric));
+        let min_effect = if is_timed { noises.into_iter().fold(min_effect, f64::max) } else { min_effect };
         let is_valid = |evidence: &&Evidence| {
             !(evidence.run.has_invalid_counts() || is_timed && evidence.run.is_invalid())
         };

@@ -87,6 +87,7 @@ fn head(comparison: &RecordComparison) -> String {
 
 fn text(comparison: &RecordComparison) -> String {
     let mut lines = vec![head(comparison), counts(comparison)];
+    lines.extend(noise(comparison));
     lines.extend(comparison.differences.iter().map(|difference| format!("  {difference}")));
     let notable = notable(comparison);
     if !notable.is_empty() {
@@ -106,6 +107,7 @@ fn markdown(comparison: &RecordComparison) -> String {
     if !comparison.differences.is_empty() {
         parts.push(format!("```diff\n{}\n```", comparison.differences.join("\n")));
     }
+    parts.extend(noise(comparison));
     let all: Vec<_> = comparison.changes.iter().map(|change| row(comparison, change)).collect();
     let [before, after] = &comparison.started_at;
     parts.push(format!(
@@ -116,33 +118,52 @@ fn markdown(comparison: &RecordComparison) -> String {
     parts.join("\n\n") + "\n"
 }
 
+/// `change` and `interval` are shares: after / before - 1. A change from 0 has none.
 fn json_report(comparison: &RecordComparison) -> String {
-    let changes: Vec<_> = comparison
+    let metrics: Vec<_> = comparison
         .changes
         .iter()
         .map(|change| {
-            json!({
+            let mut metric = json!({
                 "test": change.test,
                 "arm": change.arm,
                 "metric": change.metric.name,
-                "before": change.before,
-                "after": change.after,
-                "ratio": change.ratio,
-                "low": change.interval.map(|(low, _)| low),
-                "high": change.interval.map(|(_, high)| high),
-                "judgement": change.judgement.name(),
-            })
+                "a": change.before,
+                "b": change.after,
+                "verdict": match change.judgement {
+                    Judgement::Open => "unknown",
+                    judgement => judgement.name(),
+                },
+            });
+            if let Some(ratio) = change.ratio {
+                metric["change"] = json!(ratio - 1.0);
+            }
+            if let Some((low, high)) = change.interval {
+                metric["interval"] = json!([low - 1.0, high - 1.0]);
+            }
+            metric
         })
         .collect();
     let report = json!({
         "experiment": comparison.experiment,
         "started_at": comparison.started_at,
-        "verdict": comparison.verdict(),
+        "verdict": comparison.result(),
         "min_effect": comparison.min_effect,
+        "noise": comparison.noise,
         "differences": comparison.differences,
-        "changes": changes,
+        "metrics": metrics,
     });
     report.to_string() + "\n"
+}
+
+/// The spread between equal runs in one line; `None`: one run each.
+fn noise(comparison: &RecordComparison) -> Option<String> {
+    let of: Vec<_> = comparison
+        .noise
+        .iter()
+        .map(|(metric, spread)| format!("{metric} {} %", percent((spread.exp_m1() * 1e3).round() / 1e3)))
+        .collect();
+    (!of.is_empty()).then(|| format!("equal runs differ by (one standard deviation): {}", of.join(", ")))
 }
 
 /// A test case for each figure: worse is a failure, open is an error.

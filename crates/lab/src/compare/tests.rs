@@ -152,12 +152,22 @@ fn reports_have_the_result_first_and_other_differences() {
     let text = render("text");
     let lines: Vec<_> = text.lines().collect();
     assert!(lines[1].starts_with("1 worse, 0 better, "), "{text}");
-    assert_eq!(lines[2..5], ["  stockade: 0.1.0 (a) -> 0.1.0 (b)", "  - ttl = \"10s\"", "  + ttl = \"5s\""]);
+    assert_eq!(lines[2], "equal runs differ by (one standard deviation): achieved_rate 0 %, finished 1 %");
+    assert_eq!(lines[3..6], ["  stockade: 0.1.0 (a) -> 0.1.0 (b)", "  - ttl = \"10s\"", "  + ttl = \"5s\""]);
     assert!(text.contains("finished") && text.contains("+100 %"), "{text}");
     assert!(!text.contains("hit_ratio"), "what is the same is left out: {text}");
     assert!(render("md").starts_with("**An experiment**: 1 worse"), "{}", render("md"));
     assert!(render("md").contains("<details>") && render("md").contains("hit_ratio"));
     let json: serde_json::Value = serde_json::from_str(&render("json")).unwrap();
-    assert_eq!(json["verdict"], "refuted");
+    assert_eq!(json["verdict"], "worse");
+    let finished =
+        json["metrics"].as_array().unwrap().iter().find(|metric| metric["metric"] == "finished").unwrap();
+    let (change, low) = (finished["change"].as_f64().unwrap(), finished["interval"][0].as_f64().unwrap());
+    assert!((change - 1.0).abs() < 0.01 && (0.9..1.0).contains(&low), "{finished}");
+    assert_eq!(finished["verdict"], "worse");
+    assert!(
+        json["noise"]["finished"].as_f64().is_some_and(|spread| (0.005..0.02).contains(&spread)),
+        "{json}"
+    );
     assert!(render("junit").contains("failures=\"1\" errors=\"0\""), "{}", render("junit"));
 }

@@ -524,6 +524,7 @@ fn disturbed_seconds_make_a_claim_invalid_only_where_they_may_be_the_difference(
 
 #[test]
 fn difference_within_that_of_equal_arms_does_not_count() {
+    use Verdict::{Inconclusive, Refuted, Supported};
     // `b` takes 10 % longer than `a`, and the arm that repeats `a` takes 20 % longer.
     let finished = |_: &str, arm: &str, repeat: u32| {
         let arm = match arm {
@@ -566,7 +567,6 @@ fn difference_within_that_of_equal_arms_does_not_count() {
             hypotheses[0].expect[0].reason.clone(),
         )
     };
-    use Verdict::{Inconclusive, Refuted, Supported};
     assert_eq!(verdicts(None).0, [Supported, Refuted, Refuted, Supported]);
     let noise = NoiseArm { arm: "a-again".to_owned(), of: "a".to_owned() };
     let (verdicts, reason) = verdicts(Some(&noise));

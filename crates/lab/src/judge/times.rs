@@ -17,7 +17,9 @@ use stockade_model::record::{Effect, Expectation, NoiseArm, Run, Verdict};
 use super::{Binding, Case, Comparison, Figures, Selector, existing, expr::Op};
 use crate::{
     metrics::Evidence,
-    statistics::{Effects, MACHINE_SPREAD, Quantity, Region, RepeatEffect, ratio, standard_deviation},
+    statistics::{
+        Effects, MACHINE_SPREAD, Quantity, Region, RepeatEffect, ratio, root_mean_square, standard_deviation,
+    },
 };
 
 /// A comparison of times and its effects.
@@ -177,11 +179,6 @@ fn batch_standard_error<'e>(
         })
         .collect();
     Some(standard_deviation(&effects)? / (effects.len() as f64).sqrt())
-}
-
-fn root_mean_square(values: &[f64]) -> Option<f64> {
-    let squares: f64 = values.iter().map(|value| value * value).sum();
-    (!values.is_empty()).then(|| (squares / values.len() as f64).sqrt())
 }
 
 fn binding_effects(

@@ -11,8 +11,9 @@ use crate::{sample::FailureClass, summary::Summary};
 impl Bounds {
     /// A verdict on each bound, in order; times in milliseconds.
     ///
-    /// An invalid run makes a bound invalid only where the reason can change its figure: a late or busy generator changes
-    /// times and rates, not counts. Unsent requests were caused by the tested system, so a time that is too long without
+    /// An invalid run makes a bound invalid only where the reason can change its figure: a busy generator changes times and rates, not
+    /// counts. A late one makes response times longer: they lie between the service times and what was measured, and a bound that holds
+    /// for both, or for neither, is decided. Unsent requests were caused by the tested system, so a time that is too long without
     /// them refutes. A machine without ports or files, and an interrupt, can change every figure.
     #[must_use]
     pub fn expectations(&self, run: &Summary, was_interrupted: bool) -> Vec<Expectation> {
@@ -52,6 +53,19 @@ impl Bound {
         let is_short = classes.into_iter().any(|class| run.measured.failures_of(class) > 0);
         was_interrupted
             || is_short
-            || (self.metric().is_timing() && run.is_generator_limited() && left.is_none_or(f64::is_finite))
+            || (self.metric().is_timing()
+                && run.is_generator_limited()
+                && left.is_none_or(f64::is_finite)
+                && !self.is_decided_without_lateness(run, left))
+    }
+
+    /// True if lateness is the only reason, and the bound is met or not met without it as well.
+    fn is_decided_without_lateness(&self, run: &Summary, left: Option<f64>) -> bool {
+        let generator = &run.generator;
+        let others = generator.invalid_reasons.len() - usize::from(generator.late.is_some());
+        let is_late_only = generator.late.is_some() && others == usize::from(run.dropped > 0);
+        let on_time = self.metric().without_lateness().and_then(|metric| metric.read(run));
+        let verdicts = left.zip(on_time).map(|(left, on_time)| (self.holds(left), self.holds(on_time)));
+        is_late_only && verdicts.is_some_and(|(measured, on_time)| measured == on_time)
     }
 }

@@ -157,6 +157,16 @@ impl BoundMetric {
         }
     }
 
+    /// The metric that late sends make no longer: service times are at most the response times, and at least what these would be on
+    /// time. `None`: late sends may change it in other ways.
+    pub(super) fn without_lateness(self) -> Option<Self> {
+        match self {
+            Self::Time(family, stat) if family.name == "response" => Some(Self::Time(&TIME_METRICS[1], stat)),
+            Self::Time(..) => Some(self),
+            Self::Number(_) => None,
+        }
+    }
+
     /// The value for a run, in the metric's unit; `None` where the run has none. A request without a response counts as
     /// slower than all others: a statistic that falls on one is infinite.
     pub(super) fn read(self, run: &Summary) -> Option<f64> {

@@ -205,6 +205,28 @@ fn lateness_makes_claims_about_times_invalid_and_no_others() {
 }
 
 #[test]
+fn late_response_times_are_judged_with_the_service_times() {
+    let mut late = run(1_000, 0);
+    let reason = "the generator was late".to_owned();
+    late.generator.late = Some(reason.clone());
+    late.generator.invalid_reasons = vec![reason];
+    // The service took a tenth of the response times, which are 1 ms to 1 s.
+    late.measured.times.service = (1..=1_000).map(|tenths| Duration::from_micros(tenths * 100)).collect();
+    for (bounds, expected) in [
+        ("p50 < 1s", "supported: supported"),
+        ("p50 < 10ms", "refuted: refuted"),
+        ("p50 < 100ms", "invalid: invalid"),
+        ("service.p50 < 100ms and send_lag.p50 < 1s", "supported: supported supported"),
+        ("achieved_rate > 1", "invalid: invalid"),
+    ] {
+        assert_eq!(verdicts(bounds, &late, false), expected, "{bounds}");
+    }
+    // A thread that is busy may change every time.
+    late.generator.invalid_reasons.push("one of its threads was busy".to_owned());
+    assert_eq!(verdicts("p50 < 1s", &late, false), "invalid: invalid");
+}
+
+#[test]
 fn unsent_requests_refute_times_and_do_not_support_them() {
     let mut full = run(1_000, 0);
     full.dropped = 5;
