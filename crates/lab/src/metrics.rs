@@ -4,6 +4,7 @@ mod arm;
 mod fold;
 mod results;
 mod running;
+mod telemetry;
 
 use std::{sync::LazyLock, time::Duration};
 

@@ -1,12 +1,15 @@
 //! Reports: each format is a function of the record, in a file of its own.
 
 pub mod html;
+pub(crate) mod inline;
 pub mod json;
 pub mod junit;
 pub mod kazoo;
 pub mod markdown;
+pub mod openmetrics;
 mod plot;
 mod published;
+pub mod pull_request;
 mod summary;
 pub mod text;
 
@@ -48,9 +51,11 @@ pub fn find_format(name: &str) -> &'static RecordFormat {
 pub const FORMATS: &[RecordFormat] = &[
     RecordFormat { name: "text", render: text::render },
     RecordFormat { name: "md", render: markdown::render },
+    RecordFormat { name: "summary", render: pull_request::render },
     RecordFormat { name: "html", render: html::render },
     RecordFormat { name: "json", render: json::render },
     RecordFormat { name: "junit", render: junit::render },
+    RecordFormat { name: "openmetrics", render: openmetrics::render },
     RecordFormat { name: "kazoo", render: kazoo::render },
     RecordFormat { name: "vegeta", render: published::vegeta },
     RecordFormat { name: "siege", render: published::siege },

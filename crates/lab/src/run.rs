@@ -54,6 +54,10 @@ pub trait RunProgress {
     fn advanced(&mut self, share: f64);
     /// Another repeat follows, since so many comparisons are open.
     fn continuing(&mut self, steps: usize, open_comparisons: usize);
+    /// One more second of the measurement is on disk.
+    fn second(&mut self, interval: &Interval) {
+        let _ = interval;
+    }
 }
 
 /// A run failed. Refuted hypotheses are not errors.
@@ -343,7 +347,7 @@ impl ExperimentRun {
         let mut sink = |second: Second| {
             let end = second.second + 1;
             progress.advanced(cell.share(end));
-            intake.take(second);
+            progress.second(&intake.take(second));
             if refuted.is_some() || !judge.is_needed() {
                 return;
             }
@@ -496,7 +500,7 @@ impl<'a> IntervalSink<'a> {
         Self { cell, repeat, recorder, fold, failed: Ok(()), stop }
     }
 
-    fn take(&mut self, second: Second) {
+    fn take(&mut self, second: Second) -> Interval {
         let open = second.open;
         let interval = Interval {
             test: self.cell.test.clone(),
@@ -520,6 +524,7 @@ impl<'a> IntervalSink<'a> {
             }
         }
         self.fold.add(&interval);
+        interval
     }
 
     fn done(self) -> Result<Fold, StorageError> {

@@ -15,6 +15,7 @@ mod hist;
 #[cfg(feature = "http")]
 mod hlog;
 mod json;
+pub mod openmetrics;
 #[cfg(feature = "http")]
 pub mod results;
 pub mod siege;

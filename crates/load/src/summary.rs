@@ -60,6 +60,8 @@ pub struct GeneratorHealth {
     pub cpu_mean: f64,
     /// The same in the busiest second.
     pub cpu_max: f64,
+    /// The processor time of the sending threads.
+    pub cpu_total: Duration,
     /// The most resident bytes of the process at the end of a second, if known.
     pub resident_bytes_max: Option<u64>,
     /// The resident bytes at the end of the run, if known.

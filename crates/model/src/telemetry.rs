@@ -25,6 +25,9 @@
 //! assert!(text.finish().contains("door_alarms_total{door=\"front\",cause=\"fire\"} 0\n"));
 //! ```
 
+pub mod family;
+pub mod measurement;
+pub mod openmetrics;
 pub mod prometheus;
 
 use std::time::Duration;

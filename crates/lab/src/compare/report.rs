@@ -1,10 +1,12 @@
 //! The formats of `stockade compare`.
 
+use std::fmt::Write as _;
+
 use maud::{PreEscaped, html};
 use serde_json::json;
 
 use super::{Change, Judgement, RecordComparison, shown};
-use crate::report::{grid, markdown_grid};
+use crate::report::{grid, inline};
 
 /// A format by its name on the command line.
 pub type Render = fn(&RecordComparison) -> String;
@@ -98,24 +100,45 @@ fn text(comparison: &RecordComparison) -> String {
 
 /// For a comment: the result, the differences, and the table of all changes folded.
 fn markdown(comparison: &RecordComparison) -> String {
-    let mut parts = vec![format!("**{}**: {}", comparison.experiment, counts(comparison))];
+    let title = inline::escape(&comparison.experiment);
+    let mut parts = vec![format!("**{title}**: {}", counts(comparison))];
     let headings = HEADINGS.map(str::to_owned);
-    let notable = notable(comparison);
+    let escaped = |row: Vec<String>| row.iter().map(|cell| inline::escape(cell)).collect::<Vec<_>>();
+    let notable: Vec<_> = notable(comparison).into_iter().map(escaped).collect();
     if !notable.is_empty() {
-        parts.push(markdown_grid(&headings, &notable));
+        parts.push(inline::table(&headings, &notable, TABLE_BYTES_MAX));
     }
     if !comparison.differences.is_empty() {
-        parts.push(format!("```diff\n{}\n```", comparison.differences.join("\n")));
+        parts.push(diff(&comparison.differences));
     }
     parts.extend(noise(comparison));
-    let all: Vec<_> = comparison.changes.iter().map(|change| row(comparison, change)).collect();
+    let all: Vec<_> = comparison.changes.iter().map(|change| escaped(row(comparison, change))).collect();
     let [before, after] = &comparison.started_at;
     parts.push(format!(
         "<details><summary>{before} -> {after}, all {} figures</summary>\n\n{}\n\n</details>",
         all.len(),
-        markdown_grid(&headings, &all)
+        inline::table(&headings, &all, TABLE_BYTES_MAX)
     ));
     parts.join("\n\n") + "\n"
+}
+
+/// The bound of each table and of the changed settings in Markdown: all of them fit into a comment beside the verdicts.
+const TABLE_BYTES_MAX: usize = 10_000;
+const DIFF_BYTES_MAX: usize = 6_000;
+
+/// The changed settings as code that no line of them ends.
+fn diff(lines: &[String]) -> String {
+    let mut code = String::new();
+    for (index, line) in lines.iter().enumerate() {
+        if code.len() + line.len() > DIFF_BYTES_MAX {
+            let _ = writeln!(code, "{} more lines are left out here", lines.len() - index);
+            break;
+        }
+        let _ = writeln!(code, "{line}");
+    }
+    let longest = code.split(|c| c != '`').map(str::len).max().unwrap_or_default();
+    let fence = "`".repeat(longest.max(2) + 1);
+    format!("{fence}diff\n{code}{fence}")
 }
 
 /// `change` and `interval` are shares: after / before - 1. A change from 0 has none.

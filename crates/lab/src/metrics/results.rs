@@ -1,13 +1,16 @@
 //! The evidence that verdicts and reports use.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use stockade_model::{
     outcome::Outcomes,
     record::{Run, StatsProvider, Times},
+    telemetry::measurement::MeasurementSnapshot,
 };
 
-use super::{FigureUnit, FigureWindow, Fold, FoldPart, Metric, Moment, Raw, fold::Batched, metrics};
+use super::{
+    FigureUnit, FigureWindow, Fold, FoldPart, Metric, Moment, Raw, fold::Batched, metrics, telemetry,
+};
 use crate::statistics::Quantity;
 
 /// The figures of every run and the distributions of every arm, aggregated as the runs finish. Memory grows by
@@ -25,6 +28,8 @@ pub struct Results {
 #[derive(Clone, Debug)]
 pub struct Evidence {
     pub run: Run,
+    /// The figures for other systems.
+    pub telemetry: Arc<MeasurementSnapshot>,
     figures: MetricFigures,
     /// Figures of times without the disturbed seconds, if something disturbed less than half of the seconds.
     undisturbed: Option<MetricFigures>,
@@ -76,7 +81,8 @@ impl Results {
         if !moments.is_empty() {
             self.moments.entry(key.clone()).or_insert(moments);
         }
-        self.runs.push(Evidence { run: run.clone(), figures, undisturbed, batches });
+        let telemetry = Arc::new(telemetry::measurement(run, &whole));
+        self.runs.push(Evidence { run: run.clone(), telemetry, figures, undisturbed, batches });
         self.times.entry(key).or_default().merge(&whole.times);
     }
 

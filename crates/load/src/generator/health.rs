@@ -85,6 +85,7 @@ impl HealthMonitor {
         GeneratorHealth {
             cpu_mean,
             cpu_max: self.cpu_max.max(cpu_mean),
+            cpu_total: self.threads.iter().map(|(cpu, _)| *cpu).sum(),
             resident_bytes_max: self.resident_max,
             resident_bytes_last: self.resident_last,
             steal: self.steal,

@@ -1,6 +1,6 @@
 //! The registry of report formats.
 
-use super::{ReportOptions, hdrplot, hgrm, hist, json, siege, siege_json, text, vegeta};
+use super::{ReportOptions, hdrplot, hgrm, hist, json, openmetrics, siege, siege_json, text, vegeta};
 #[cfg(feature = "http")]
 use super::{
     encoder::{RunHeader, SampleEncoder},
@@ -43,6 +43,7 @@ pub const FORMATS: &[ReportFormat] = &[
         Box::new(HistogramLog::new(header))
     }),
     fold("siege", "the final text of siege (until 4.1.6)", siege::render),
+    fold("openmetrics", "counts and histograms for Prometheus, as OpenMetrics 1.0", openmetrics::render),
     fold("siege-json", "the output of `siege -j`", siege_json::render),
     #[cfg(feature = "http")]
     stream("csv", "every sample, as `vegeta encode --to csv` writes it", |header| {

@@ -52,6 +52,87 @@ fn vegeta_json() {
 }
 
 #[test]
+fn openmetrics() {
+    let text = fold("openmetrics", &small());
+    // Of each histogram the buckets that differ from the ones before them.
+    let mut last = String::new();
+    let shown = text.lines().filter(|line| {
+        let value = line.rsplit(' ').next().unwrap_or_default().to_owned();
+        let is_new = !line.contains("_bucket") || value != last;
+        last = value;
+        is_new && !line.starts_with("# HELP")
+    });
+    insta::assert_snapshot!(shown.collect::<Vec<_>>().join("\n"), @r#"
+    # TYPE stockade_load_requests counter
+    stockade_load_requests_total 5
+    # TYPE stockade_load_failed_requests counter
+    stockade_load_failed_requests_total 2
+    # TYPE stockade_load_retries counter
+    stockade_load_retries_total 0
+    # TYPE stockade_load_dropped_requests counter
+    stockade_load_dropped_requests_total 0
+    # TYPE stockade_load_response_body_bytes counter
+    # UNIT stockade_load_response_body_bytes bytes
+    stockade_load_response_body_bytes_total 2012
+    # TYPE stockade_load_request_body_bytes counter
+    # UNIT stockade_load_request_body_bytes bytes
+    stockade_load_request_body_bytes_total 4
+    # TYPE stockade_load_opened_connections counter
+    stockade_load_opened_connections_total 4
+    # TYPE stockade_load_in_flight_requests_max gauge
+    stockade_load_in_flight_requests_max 3
+    # TYPE stockade_load_valid_measurements gauge
+    stockade_load_valid_measurements 1
+    # TYPE stockade_load_outcomes counter
+    stockade_load_outcomes_total{outcome="hit"} 2
+    stockade_load_outcomes_total{outcome="stale"} 0
+    stockade_load_outcomes_total{outcome="miss"} 1
+    stockade_load_outcomes_total{outcome="coalesced"} 0
+    stockade_load_outcomes_total{outcome="fallback"} 0
+    stockade_load_outcomes_total{outcome="negative"} 0
+    stockade_load_outcomes_total{outcome="error"} 1
+    stockade_load_outcomes_total{outcome="bypass"} 0
+    # TYPE stockade_load_responses counter
+    stockade_load_responses_total{http_response_status_code="200"} 2
+    stockade_load_responses_total{http_response_status_code="304"} 1
+    stockade_load_responses_total{http_response_status_code="503"} 1
+    # TYPE stockade_load_failures counter
+    stockade_load_failures_total{error_type="refused"} 1
+    # TYPE http_client_request_duration_seconds histogram
+    # UNIT http_client_request_duration_seconds seconds
+    http_client_request_duration_seconds_bucket{le="5e-5"} 0
+    http_client_request_duration_seconds_bucket{le="0.0001"} 1
+    http_client_request_duration_seconds_bucket{le="0.001"} 2
+    http_client_request_duration_seconds_bucket{le="0.25"} 3
+    http_client_request_duration_seconds_bucket{le="2.5"} 4
+    http_client_request_duration_seconds_sum 1.401518752
+    http_client_request_duration_seconds_count 4
+    # TYPE stockade_load_response_time_seconds histogram
+    # UNIT stockade_load_response_time_seconds seconds
+    stockade_load_response_time_seconds_bucket{le="5e-5"} 0
+    stockade_load_response_time_seconds_bucket{le="0.0001"} 1
+    stockade_load_response_time_seconds_bucket{le="0.001"} 2
+    stockade_load_response_time_seconds_bucket{le="0.25"} 3
+    stockade_load_response_time_seconds_bucket{le="2.5"} 4
+    stockade_load_response_time_seconds_sum 1.40401936
+    stockade_load_response_time_seconds_count 4
+    # TYPE stockade_load_send_lag_seconds histogram
+    # UNIT stockade_load_send_lag_seconds seconds
+    stockade_load_send_lag_seconds_bucket{le="5e-5"} 4
+    stockade_load_send_lag_seconds_bucket{le="0.0025"} 5
+    stockade_load_send_lag_seconds_sum 0.002529595
+    stockade_load_send_lag_seconds_count 5
+    # TYPE process_cpu_time_seconds counter
+    # UNIT process_cpu_time_seconds seconds
+    process_cpu_time_seconds_total{role="load"} 0.375
+    # TYPE process_memory_usage_bytes gauge
+    # UNIT process_memory_usage_bytes bytes
+    process_memory_usage_bytes{role="load"} 2097152
+    # EOF
+    "#);
+}
+
+#[test]
 fn vegeta_hist() {
     insta::assert_snapshot!(fold("vegeta-hist", &small()), @"
     Bucket           #  %       Histogram

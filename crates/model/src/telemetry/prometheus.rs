@@ -1,6 +1,6 @@
 //! The text format of Prometheus, version 0.0.4.
 
-use std::fmt::{Display, Write};
+use std::fmt::{Arguments, Display, Write};
 
 use super::{Declaration, HistogramDeclaration, MetricKind};
 
@@ -80,6 +80,11 @@ impl Text {
             MetricKind::Gauge => "gauge",
         };
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}", help = help.trim());
+    }
+
+    /// A line of a head.
+    pub(super) fn line(&mut self, line: Arguments<'_>) {
+        let _ = writeln!(self.0, "{line}");
     }
 
     /// One line.

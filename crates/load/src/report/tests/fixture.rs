@@ -117,6 +117,7 @@ pub fn summary(samples: &[Sample], lasts_s: u64) -> Summary {
             time_reason_count: 0,
             cpu_mean: 0.125,
             cpu_max: 0.5,
+            cpu_total: Duration::from_millis(375),
             resident_bytes_max: Some(3 << 20),
             resident_bytes_last: Some(2 << 20),
             steal: None,

@@ -1,0 +1,136 @@
+//! The text formats of Prometheus for families: OpenMetrics 1.0 and version 0.0.4.
+
+use super::{
+    MetricUnit, TimeHistogram,
+    family::{Family, FamilyKind, Series, SeriesValue},
+    prometheus::{self, Label, Text},
+};
+
+/// A text format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exposition {
+    OpenMetrics,
+    /// For clients that do not accept OpenMetrics.
+    Prometheus,
+}
+
+impl Exposition {
+    #[must_use]
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Prometheus => prometheus::CONTENT_TYPE,
+        }
+    }
+
+    /// A page with these families.
+    #[must_use]
+    pub fn render(self, families: &[Family]) -> String {
+        let mut text = Text::default();
+        for family in families {
+            self.head(&mut text, family);
+            family.series.iter().for_each(|series| self.series(&mut text, family, series));
+        }
+        let end = if self == Self::OpenMetrics { "# EOF\n" } else { "" };
+        text.finish() + end
+    }
+
+    fn head(self, text: &mut Text, family: &Family) {
+        let (name, kind) = match (family.kind, self) {
+            (FamilyKind::Counter, Self::OpenMetrics) => (family.name.trim_end_matches("_total"), "counter"),
+            (FamilyKind::Counter, Self::Prometheus) => (family.name, "counter"),
+            (FamilyKind::Gauge, _) | (FamilyKind::Info, Self::Prometheus) => (family.name, "gauge"),
+            (FamilyKind::Histogram, _) => (family.name, "histogram"),
+            (FamilyKind::Info, Self::OpenMetrics) => (family.name.trim_end_matches("_info"), "info"),
+        };
+        text.line(format_args!("# TYPE {name} {kind}"));
+        let unit = match family.unit {
+            MetricUnit::Seconds => "seconds",
+            MetricUnit::Bytes => "bytes",
+            MetricUnit::Count => "",
+        };
+        if self == Self::OpenMetrics && !unit.is_empty() {
+            text.line(format_args!("# UNIT {name} {unit}"));
+        }
+        let help = family.help.replace('\\', "\\\\").replace('\n', "\\n");
+        let help = if self == Self::OpenMetrics { help.replace('"', "\\\"") } else { help };
+        text.line(format_args!("# HELP {name} {help}"));
+    }
+
+    fn series(self, text: &mut Text, family: &Family, series: &Series) {
+        // Attributes of OpenTelemetry have dots, labels have none.
+        let names: Vec<String> = series.labels.iter().map(|(name, _)| name.replace('.', "_")).collect();
+        let labels: Vec<Label<'_>> = names
+            .iter()
+            .zip(&series.labels)
+            .map(|(name, (_, value))| (name.as_str(), value.as_str()))
+            .collect();
+        match &series.value {
+            SeriesValue::Number(value) => text.sample(family.name, &labels, value),
+            SeriesValue::Times(times) => self.times(text, family.name, &labels, times),
+        }
+    }
+
+    fn times(self, text: &mut Text, name: &str, labels: &[Label<'_>], times: &TimeHistogram) {
+        let bucket = format!("{name}_bucket");
+        let mut cumulative = 0;
+        for (bound, count) in times.bounds_seconds.iter().zip(&times.counts) {
+            cumulative += count;
+            // OpenMetrics writes 1 as 1.0.
+            let bound = if self == Self::OpenMetrics { format!("{bound:?}") } else { bound.to_string() };
+            text.sample(&bucket, &[labels, &[("le", bound.as_str())]].concat(), cumulative);
+        }
+        text.sample(&bucket, &[labels, &[("le", "+Inf")]].concat(), times.count());
+        text.sample(&format!("{name}_sum"), labels, times.sum_seconds);
+        text.sample(&format!("{name}_count"), labels, times.count());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn families() -> Vec<Family> {
+        let series = |value| Series { labels: vec![("error.type", "a\"b\\c\nd".to_owned())], value };
+        let times =
+            TimeHistogram { bounds_seconds: vec![0.000_05, 1.0], counts: vec![1, 2, 3], sum_seconds: 9.5 };
+        let family = |name, kind, unit, value| Family {
+            name,
+            kind,
+            unit,
+            help: "A \"help\".".to_owned(),
+            series: vec![series(value)],
+        };
+        vec![
+            family("target_info", FamilyKind::Info, MetricUnit::Count, SeriesValue::Number(1.0)),
+            family("a_bytes_total", FamilyKind::Counter, MetricUnit::Bytes, SeriesValue::Number(1e15)),
+            family("b_seconds", FamilyKind::Histogram, MetricUnit::Seconds, SeriesValue::Times(times)),
+        ]
+    }
+
+    #[test]
+    fn openmetrics_has_units_and_an_end() {
+        let label = r#"error_type="a\"b\\c\nd""#;
+        let expected = format!(
+            "# TYPE target info\n# HELP target A \\\"help\\\".\ntarget_info{{{label}}} 1\n\
+             # TYPE a_bytes counter\n# UNIT a_bytes bytes\n# HELP a_bytes A \\\"help\\\".\n\
+             a_bytes_total{{{label}}} 1000000000000000\n\
+             # TYPE b_seconds histogram\n# UNIT b_seconds seconds\n# HELP b_seconds A \\\"help\\\".\n\
+             b_seconds_bucket{{{label},le=\"5e-5\"}} 1\nb_seconds_bucket{{{label},le=\"1.0\"}} 3\n\
+             b_seconds_bucket{{{label},le=\"+Inf\"}} 6\nb_seconds_sum{{{label}}} 9.5\nb_seconds_count{{{label}}} 6\n\
+             # EOF\n"
+        );
+        assert_eq!(Exposition::OpenMetrics.render(&families()), expected);
+    }
+
+    #[test]
+    fn prometheus_text_has_neither() {
+        let text = Exposition::Prometheus.render(&families());
+        assert!(text.starts_with("# TYPE target_info gauge\n# HELP target_info A \"help\".\n"), "{text}");
+        assert!(
+            text.contains("\n# TYPE a_bytes_total counter\n") && text.contains("le=\"1\"} 3\n"),
+            "{text}"
+        );
+        assert!(!text.contains("# UNIT") && !text.contains("# EOF"), "{text}");
+    }
+}
