@@ -5,6 +5,8 @@ mod help;
 mod http;
 #[cfg(feature = "http")]
 mod load;
+#[cfg(feature = "http")]
+mod telemetry;
 mod values;
 
 use std::{path::PathBuf, time::Duration};
@@ -26,6 +28,8 @@ pub use help::{CompletionsArgs, ManArgs};
 pub use http::{AppArgs, OriginArgs, ParentArgs, ProxyArgs};
 #[cfg(feature = "http")]
 pub use load::{LoadArgs, Out};
+#[cfg(feature = "http")]
+pub use telemetry::TelemetryArgs;
 use values::KnownValues;
 
 /// Load testing of caching strategies, and the cache that survives it.
@@ -150,6 +154,9 @@ pub struct RunArgs {
     /// Format of the report on standard output
     #[arg(long, value_parser = formats(), default_value = "text")]
     pub format: String,
+    #[cfg(feature = "http")]
+    #[command(flatten)]
+    pub telemetry: TelemetryArgs,
 }
 
 impl RunArgs {

@@ -14,6 +14,9 @@ use stockade_origin::{AddRecipesError, OriginStartError};
 use stockade_proxy::{admin, config::ConfigError, frontend, serve::router::RouterError, server};
 use stockade_source::{documents::ReadError, secrets::masked_message};
 
+#[cfg(feature = "http")]
+use crate::telemetry::TelemetryError;
+
 /// The exit of a program without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -56,6 +59,9 @@ pub enum CommandError {
     #[cfg(feature = "http")]
     #[error("all of {} requests failed ({classes}): check the URL, and that its server works", format_count(*.requests))]
     AllFailed { requests: u64, classes: String },
+    #[cfg(feature = "http")]
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
     #[error("{0}")]
     Usage(String),
     #[error("cannot write to standard output: {0}")]
@@ -138,6 +144,9 @@ impl CommandError {
             Self::Run(error) => error.is_usage(),
             Self::Engine(error) => error.is_usage(),
             Self::Output(_) => false,
+            // An address that is taken is no wrong usage.
+            #[cfg(feature = "http")]
+            Self::Telemetry(error) => error.is_usage(),
             #[cfg(feature = "http")]
             Self::AllFailed { .. } => false,
             #[cfg(feature = "http")]

@@ -8,7 +8,7 @@ use std::io::Write;
 
 use stockade_load::{
     generator::LoadTestRun,
-    report::{Render, ReportOptions, expectation_line},
+    report::{Render, ReportOptions, expectation_line, openmetrics},
     summary::Summary,
     tally::Tally,
 };
@@ -22,6 +22,7 @@ use crate::{
     cli::{LoadArgs, Out},
     exit::{CommandError, Exit},
     progress::stop_on_signals,
+    telemetry::Telemetry,
 };
 
 /// Standard output has the report and nothing else.
@@ -31,6 +32,7 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
     if let Some(bounds) = args.capacity.clone() {
         return capacity::search(args, &bounds);
     }
+    let telemetry_args = args.telemetry.clone();
     let mut load = resolve::load(args)?;
     let stream = match format.render {
         Render::Stream(stream) => Some(stream),
@@ -39,7 +41,8 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
     load.observes_samples = stream.is_some() || out.is_some();
     // Before the output files: a load that cannot start leaves no empty file.
     let ready = load.prepare()?;
-    let mut live = LiveReport::new(&load, stream, out.as_ref())?;
+    let telemetry = Telemetry::start(&telemetry_args)?;
+    let mut live = LiveReport::new(&load, stream, out.as_ref())?.with_figures(telemetry.figures());
     let LoadTestRun { summary, was_cancelled } = ready.run(&mut live, &stop_on_signals())?;
     let finished = live.finish();
     let expectations = bounds.iter().flat_map(|bounds| bounds.expectations(&summary, was_cancelled));
@@ -56,6 +59,7 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
             eprintln!("{}", expectation_line(expectation));
         }
     }
+    telemetry.finish(openmetrics::snapshot(&summary));
     // The report comes first: an output file that could not be written does not hide it.
     finished?;
     exit(&summary, &options.expectations, was_cancelled)

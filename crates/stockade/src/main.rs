@@ -28,6 +28,8 @@ mod proxy;
 mod report;
 mod run;
 mod stampede;
+#[cfg(feature = "http")]
+mod telemetry;
 
 use std::process::ExitCode;
 

@@ -6,14 +6,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
+#[cfg(feature = "http")]
+use stockade_lab::report::openmetrics;
 use stockade_lab::{
     host,
-    report::{find_format, json, verdict},
+    report::{find_format, json, pull_request, verdict},
     run::{self, Options},
     spec::Experiment,
 };
 use stockade_model::seed::Seed;
 
+#[cfg(feature = "http")]
+use crate::telemetry::{ObservedRun, Telemetry};
 use crate::{
     cli::{ExperimentArgs, RunArgs},
     exit::{CommandError, Exit},
@@ -28,16 +32,24 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
     let (experiment, options) = chosen.open(Seed(seed))?;
     let options = Options { until_decided, ..options };
     let stop = stop_on_signals();
-    let mut bar = RunBar::default();
+    let bar = RunBar::default();
+    #[cfg(feature = "http")]
+    let telemetry = Telemetry::start(&args.telemetry)?;
+    #[cfg(feature = "http")]
+    let bar = ObservedRun::new(bar, telemetry.figures());
+    let mut bar = bar;
     let (record, results) = run::run(experiment, &options, &directory, &stop, &mut bar)?;
     drop(bar);
     let place = directory.display().to_string();
     let report = match format.as_str() {
         "json" => json::report(&record, &results, Some(&place)),
+        "summary" => pull_request::report(&record, &results, Some(&place)),
         name => find_format(name).render(&record, &results),
     };
     print(&report)?;
     eprintln!("\n{}; record, report.md and report.html in {place}", verdict(&record));
+    #[cfg(feature = "http")]
+    telemetry.finish(openmetrics::snapshot(&record, &results));
     Ok(Exit::of(&record))
 }
 

@@ -17,7 +17,7 @@ use stockade_load::{
 };
 use stockade_model::{latency::Latency, units::parse_duration};
 
-use super::{KnownValues, exit_codes_line, list};
+use super::{KnownValues, TelemetryArgs, exit_codes_line, list};
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Clone, Debug, Args)]
@@ -166,6 +166,9 @@ pub struct LoadArgs {
     /// Write every sample to this file, in Vegeta's format, JSON or CSV by its extension
     #[arg(long, value_name = "FILE.json|FILE.csv", help_heading = "Reports", value_parser = out)]
     pub out: Option<Out>,
+
+    #[command(flatten)]
+    pub telemetry: TelemetryArgs,
 }
 
 /// A file of samples.

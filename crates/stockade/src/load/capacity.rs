@@ -15,6 +15,7 @@ use crate::{
     cli::LoadArgs,
     exit::{CommandError, Exit},
     progress::stop_on_signals,
+    telemetry::Telemetry,
 };
 
 /// Each trial is a line on standard error; the result is on standard output.
@@ -39,14 +40,16 @@ pub fn search(args: LoadArgs, bounds: &Bounds) -> Result<Exit, CommandError> {
     let mut search = Search::new(settings).map_err(|error| CommandError::Usage(error.to_string()))?;
     let typed = args.clone();
     let mut load = resolve::trial(args, settings.from)?;
+    let telemetry = Telemetry::start(&typed.telemetry)?;
     let stop = stop_on_signals();
     while let Some(trial) = search.next_trial() {
         load.plan = resolve::trial_plan(trial.rate, &typed)?;
         if typed.threads.is_none() {
             load.threads = default_threads(&load.plan);
         }
-        let LoadTestRun { summary, was_cancelled } =
-            load.run(&mut LiveReport::new(&load, None, None)?, &stop)?;
+        let mut live = LiveReport::new(&load, None, None)?.with_figures(telemetry.figures());
+        let LoadTestRun { summary, was_cancelled } = load.run(&mut live, &stop)?;
+        drop(live);
         if was_cancelled {
             break;
         }

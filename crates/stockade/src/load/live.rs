@@ -10,13 +10,13 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 use stockade_load::{
     generator::{LoadProgress, LoadStart, LoadTest, LoadTestError, Observer},
-    report::{RunHeader, SampleEncoder, SampleWriter, results},
+    report::{RunHeader, SampleEncoder, SampleWriter, openmetrics, results},
     sample::Sample,
     traffic::Traffic,
 };
 use stockade_model::units::{format_count, format_duration, format_span};
 
-use crate::{cli::Out, exit::CommandError};
+use crate::{cli::Out, exit::CommandError, telemetry::LiveFigures};
 
 /// Starts a stream of samples.
 type Begin = fn(&RunHeader) -> Box<dyn SampleEncoder>;
@@ -29,6 +29,8 @@ pub struct LiveReport {
     bar: ProgressBar,
     waiting: Vec<(Begin, Box<dyn Write>)>,
     outputs: Vec<SampleWriter<Box<dyn Write>>>,
+    /// For other systems.
+    figures: Option<LiveFigures>,
 }
 
 impl LiveReport {
@@ -60,7 +62,14 @@ impl LiveReport {
             bar,
             waiting,
             outputs: Vec::new(),
+            figures: None,
         })
+    }
+
+    /// Adds each second of the measured part to these figures.
+    pub fn with_figures(mut self, figures: Option<&LiveFigures>) -> Self {
+        self.figures = figures.cloned();
+        self
     }
 
     /// Writes the last samples.
@@ -88,6 +97,9 @@ impl Observer for LiveReport {
 
     fn on_second(&mut self, second: &LoadProgress<'_>) {
         let LoadProgress { elapsed, tally, is_warmup, requests, failed } = *second;
+        if let Some(figures) = self.figures.as_ref().filter(|_| !is_warmup) {
+            figures.add(&openmetrics::measurement(tally));
+        }
         self.bar.set_position(elapsed.as_secs());
         let of = self.lasts.map_or_else(String::new, |lasts| format!("/{}", format_span(lasts)));
         let p99 = tally.latencies().quantile(0.99).map_or_else(|| "-".to_owned(), format_duration);

@@ -6,7 +6,7 @@ mod expect;
 mod plans;
 mod reports;
 mod requests_sent;
-mod stub;
+pub mod stub;
 mod usage;
 mod wire;
 

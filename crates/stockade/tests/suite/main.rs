@@ -25,5 +25,6 @@ mod shared;
 mod stampede;
 mod starting;
 mod support;
+mod telemetry;
 mod tidy;
 mod windows;

@@ -18,7 +18,14 @@ use stockade_lab::metrics::{Metric, metrics};
 use stockade_load::report::FORMATS;
 use stockade_model::{
     outcome::Outcomes,
-    telemetry::{Declaration, HistogramDeclaration, MetricKind, MetricUnit},
+    telemetry::{
+        Declaration, HistogramDeclaration, MetricKind, MetricUnit,
+        family::otel_name,
+        measurement::{
+            FailureCount, MeasurementSnapshot, OutcomeCount, ProcessSnapshot, RunSnapshot, StatusCount,
+            VerdictCount,
+        },
+    },
 };
 use stockade_proxy::admin::{OriginStats, ProxyStats, RouteStats, ServerStats};
 use stockade_source::SOURCES;
@@ -43,6 +50,7 @@ fn generated_blocks_agree_with_the_program() {
         "cache counters",
         "cache metrics",
         "proxy metrics",
+        "run telemetry",
         "policies",
         "presets",
         "preset summaries",
@@ -120,6 +128,7 @@ fn render(name: &str, old: &str) -> String {
             rows.extend(declared(ProxyStats::METRICS));
             telemetry_table(rows)
         }
+        "run telemetry" => run_telemetry_table(),
         "policies" => {
             let rows = POLICIES.iter().map(|policy| {
                 vec![code(policy.name), policy.summary.to_owned(), policy.entry_bytes.to_string()]
@@ -164,6 +173,34 @@ fn declared<S>(metrics: &[Declaration<S>]) -> Vec<[String; 3]> {
         [code(&name), kind, metric.help.trim().to_owned()]
     };
     metrics.iter().map(row).collect()
+}
+
+/// Metrics of a run and a load, with both of their names.
+fn run_telemetry_table() -> String {
+    let mut rows = declared(RunSnapshot::METRICS);
+    rows.extend(declared(VerdictCount::METRICS));
+    rows.extend(declared(MeasurementSnapshot::METRICS));
+    rows.extend(declared(OutcomeCount::METRICS));
+    rows.extend(declared(StatusCount::METRICS));
+    rows.extend(declared(FailureCount::METRICS));
+    rows.extend(MeasurementSnapshot::HISTOGRAMS.iter().map(|histogram| {
+        [code(histogram.family), "histogram, seconds".to_owned(), histogram.help.trim().to_owned()]
+    }));
+    rows.extend(declared(ProcessSnapshot::METRICS));
+    // Labels of their own.
+    let label = |family: &str| match family.trim_matches('`') {
+        "stockade_run_hypotheses" => "`verdict`",
+        "stockade_load_outcomes_total" => "`outcome`",
+        "stockade_load_responses_total" => "`http.response.status_code`",
+        "stockade_load_failures_total" => "`error.type`",
+        family if family.starts_with("process_") => "`role`",
+        _ => "",
+    };
+    let row = |[family, kind, help]: [String; 3]| {
+        let otel = code(&otel_name(family.trim_matches('`')));
+        vec![family.clone(), otel, kind, label(&family).to_owned(), help]
+    };
+    table(&["Prometheus", "OpenTelemetry", "kind", "label", "meaning"], rows.into_iter().map(row))
 }
 
 fn telemetry_table(rows: Vec<[String; 3]>) -> String {

@@ -1,0 +1,27 @@
+//! The arguments of the exporters.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use clap::Args;
+
+use crate::telemetry::{OtlpUrl, parse_url};
+
+#[derive(Clone, Debug, Args)]
+pub struct TelemetryArgs {
+    /// Serve the figures so far for Prometheus, at `/metrics` of this address; a port alone is on 127.0.0.1, port 0 is a free
+    /// one
+    #[arg(long, value_name = "ADDR", help_heading = "Telemetry", value_parser = address)]
+    pub prometheus: Option<SocketAddr>,
+    /// Send the figures to this OpenTelemetry collector every 5 s and at the end, by OTLP over HTTP: `http://127.0.0.1:4318`
+    #[arg(long, value_name = "URL", help_heading = "Telemetry", value_parser = parse_url)]
+    pub otlp: Option<OtlpUrl>,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    match text.parse::<u16>() {
+        Ok(port) => Ok((Ipv4Addr::LOCALHOST, port).into()),
+        Err(_) => {
+            text.parse().map_err(|_| "write a port or an address, such as 9464 or 127.0.0.1:9464".to_owned())
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Figures of a run or a load in progress, for Prometheus and OpenTelemetry.
+//!
+//! ```text
+//! seconds of the run -> LiveFigures -> /metrics (on request), OTLP (every 10 s and at the end)
+//! ```
+//!
+//! Both exporters share one thread. The run adds a second to [`LiveFigures`] under a lock that a reader holds only to copy
+//! references; nothing else connects them, so an exporter can neither slow nor fail the run.
+
+mod client;
+mod live;
+mod otlp;
+mod scrape;
+mod target;
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener as StdListener},
+    sync::mpsc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use stockade_lab::host;
+use stockade_load::TrustError;
+use stockade_model::{
+    telemetry::measurement::{RunSnapshot, resource},
+    time::{Live, Runtime, Time, before},
+};
+use tokio::{net::TcpListener, runtime, sync::watch};
+
+pub use self::live::{LiveFigures, ObservedRun};
+pub use self::target::{OtlpUrl, parse_url};
+use self::{
+    client::OtlpClient,
+    otlp::{Exporter, unix_nanos_now},
+    target::{EnvironmentError, OtlpTarget},
+};
+use crate::cli::TelemetryArgs;
+
+/// The longest time that the program waits for the last export.
+const FLUSH_MAX: Duration = Duration::from_secs(5);
+
+/// The exporters of a command; without any, every method does nothing.
+pub struct Telemetry {
+    figures: Option<LiveFigures>,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// An exporter could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    #[error("cannot serve metrics at {address}: {error}; choose another address, or port 0 for a free one")]
+    Listen { address: SocketAddr, error: io::Error },
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    #[error("cannot start the thread of the exporters: {0}")]
+    Thread(io::Error),
+}
+
+impl TelemetryError {
+    /// True if the command line or the environment is wrong.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Environment(_) | Self::Trust(_))
+    }
+}
+
+impl Telemetry {
+    /// Binds the address of `--prometheus`, which is named on standard error, and starts the exporters.
+    pub fn start(args: &TelemetryArgs) -> Result<Self, TelemetryError> {
+        let (stop, stopped) = watch::channel(false);
+        if args.prometheus.is_none() && args.otlp.is_none() {
+            return Ok(Self { figures: None, stop, thread: None });
+        }
+        let figures = LiveFigures::new(resource(&host::stockade(), &host::host()));
+        let exporter = match &args.otlp {
+            Some(url) => {
+                let client = OtlpClient::new(OtlpTarget::from_environment(url.clone())?)?;
+                Some(Exporter::new(client, figures.clone(), unix_nanos_now()))
+            }
+            None => None,
+        };
+        let listener = args.prometheus.map(bind).transpose()?;
+        if let Some(listener) = &listener {
+            let address = listener.local_addr().map_err(TelemetryError::Thread)?;
+            eprintln!("metrics: http://{address}/metrics");
+        }
+        let (ready, is_ready) = mpsc::channel();
+        let shared = figures.clone();
+        let run = move || export(listener, exporter, &shared, stopped, &ready);
+        let thread = thread::Builder::new().name("telemetry".to_owned());
+        let thread = thread.spawn(run).map_err(TelemetryError::Thread)?;
+        is_ready
+            .recv()
+            .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+            .map_err(TelemetryError::Thread)?;
+        Ok(Self { figures: Some(figures), stop, thread: Some(thread) })
+    }
+
+    /// Exports the figures of the finished run.
+    pub fn finish(self, finished: RunSnapshot) {
+        if let Some(figures) = &self.figures {
+            figures.finish(finished);
+        }
+    }
+
+    /// The figures that the run adds to; `None`: no exporter needs them.
+    pub fn figures(&self) -> Option<&LiveFigures> {
+        self.figures.as_ref()
+    }
+}
+
+/// Sends the last figures, within [`FLUSH_MAX`].
+impl Drop for Telemetry {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(thread) = self.thread.take() {
+            // A panic was already printed by the panic hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn bind(address: SocketAddr) -> Result<StdListener, TelemetryError> {
+    StdListener::bind(address)
+        .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+        .map_err(|error| TelemetryError::Listen { address, error })
+}
+
+/// The thread of the exporters: runs until `stopped`, and then sends the last figures.
+fn export(
+    listener: Option<StdListener>,
+    exporter: Option<Exporter>,
+    figures: &LiveFigures,
+    mut stopped: watch::Receiver<bool>,
+    ready: &mpsc::Sender<io::Result<()>>,
+) {
+    let runtime = match runtime::Builder::new_current_thread().enable_io().enable_time().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return drop(ready.send(Err(error))),
+    };
+    runtime.block_on(async {
+        let listener = match listener.map(TcpListener::from_std).transpose() {
+            Ok(listener) => listener,
+            Err(error) => return drop(ready.send(Err(error))),
+        };
+        drop(ready.send(Ok(())));
+        let time = Live::new();
+        if let Some(listener) = listener {
+            let (figures, time) = (figures.clone(), time.clone());
+            time.clone().spawn(async move { scrape::serve(&listener, &figures, &time).await });
+        }
+        let Some(mut exporter) = exporter else {
+            let _ = stopped.wait_for(|stopped| *stopped).await;
+            return;
+        };
+        tokio::select! {
+            // An export in progress is abandoned: the last one has all that it has.
+            _ = stopped.wait_for(|stopped| *stopped) => {}
+            () = exporter.run(&time) => {}
+        }
+        let deadline: Time = time.now() + FLUSH_MAX;
+        if before(&time, deadline, exporter.export(&time)).await.is_none() {
+            exporter.warn(&format!("no answer within {} s", FLUSH_MAX.as_secs()));
+        }
+    });
+    // Does not wait for name lookups that hang.
+    runtime.shutdown_background();
+}

@@ -1,0 +1,97 @@
+//! The figures of a run so far.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use stockade_lab::run::RunProgress;
+use stockade_model::{
+    record::Interval,
+    telemetry::{
+        family::Labels,
+        measurement::{MeasurementSnapshot, RunSnapshot},
+    },
+};
+
+/// The figures so far, shared by the run and the exporters.
+#[derive(Clone, Debug)]
+pub struct LiveFigures(Arc<Mutex<RunSnapshot>>);
+
+impl LiveFigures {
+    pub fn new(resource: Labels) -> Self {
+        Self(Arc::new(Mutex::new(RunSnapshot { resource, ..RunSnapshot::default() })))
+    }
+
+    /// Copies references, so that it holds the lock for microseconds.
+    pub fn snapshot(&self) -> RunSnapshot {
+        self.with(|run| run.clone())
+    }
+
+    /// Adds a second of a measurement.
+    pub fn add(&self, second: &MeasurementSnapshot) {
+        self.with(|run| run.add(second));
+    }
+
+    /// Replaces the figures by those of the finished run, and keeps the resource.
+    pub fn finish(&self, finished: RunSnapshot) {
+        self.with(|run| {
+            let resource = std::mem::take(&mut run.resource);
+            *run = RunSnapshot { resource, ..finished };
+            let excess = run.measurements.len().saturating_sub(RunSnapshot::LIVE_MEASUREMENTS_MAX);
+            run.measurements.drain(..excess);
+        });
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut RunSnapshot) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The progress of a run, whose seconds go to the exporters, too.
+pub struct ObservedRun<'a, P> {
+    progress: P,
+    figures: Option<&'a LiveFigures>,
+    /// Of the checks, and then of the measurements.
+    steps: u64,
+    /// Measurements that have begun.
+    begun: u64,
+}
+
+impl<'a, P> ObservedRun<'a, P> {
+    pub fn new(progress: P, figures: Option<&'a LiveFigures>) -> Self {
+        Self { progress, figures, steps: 0, begun: 0 }
+    }
+}
+
+impl<P: RunProgress> RunProgress for ObservedRun<'_, P> {
+    fn begin(&mut self, steps: usize) {
+        self.progress.begin(steps);
+        self.steps = steps as u64;
+    }
+
+    fn checking(&mut self, test: &str, arm: &str) {
+        self.progress.checking(test, arm);
+    }
+
+    fn measuring(&mut self, test: &str, arm: &str, repeat: u32) {
+        self.progress.measuring(test, arm, repeat);
+        if let Some(figures) = self.figures {
+            let (planned, finished) = (Some(self.steps), Some(self.begun));
+            figures.with(|run| (run.planned, run.finished) = (planned, finished));
+        }
+        self.begun += 1;
+    }
+
+    fn advanced(&mut self, share: f64) {
+        self.progress.advanced(share);
+    }
+
+    fn continuing(&mut self, steps: usize, open_comparisons: usize) {
+        self.inner.continuing(steps, open_comparisons);
+    }
+
+    fn second(&mut self, interval: &Interval) {
+        self.progress.second(interval);
+        if let Some(figures) = self.figures {
+            figures.add(&MeasurementSnapshot::of(interval));
+        }
+    }
+}

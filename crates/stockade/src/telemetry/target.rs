@@ -1,0 +1,136 @@
+//! Where OTLP goes: the URL and its environment variables.
+
+use std::{env, path::PathBuf};
+
+use http::{HeaderName, HeaderValue, Uri, uri::PathAndQuery};
+use stockade_load::Trust;
+
+/// The path of metrics below an endpoint.
+const METRICS_PATH: &str = "/v1/metrics";
+const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+const CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
+
+/// An `http:` or `https:` URL with a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtlpUrl {
+    pub is_encrypted: bool,
+    /// Without brackets around IPv6.
+    pub host: String,
+    pub port: u16,
+    /// The value of `Host`.
+    pub authority: String,
+    pub path: String,
+}
+
+/// The receiver of metrics.
+#[derive(Clone, Debug)]
+pub struct OtlpTarget {
+    pub url: OtlpUrl,
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    pub trust: Trust,
+}
+
+/// A variable that cannot be used. Its value may be a secret, and is not printed.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{HEADERS} has an entry that is no `name=value`: write entries such as `api-key=secret`, separated by commas"
+)]
+pub struct EnvironmentError;
+
+/// Reads the URL of `--otlp`. Without a path, or with `/`, it is an endpoint, and `/v1/metrics` is appended.
+pub fn parse_url(text: &str) -> Result<OtlpUrl, String> {
+    let remedy = "write the URL of a collector, such as http://127.0.0.1:4318";
+    let uri: Uri = text.parse().map_err(|_| remedy.to_owned())?;
+    let is_encrypted = match uri.scheme_str() {
+        Some("http") => false,
+        Some("https") => true,
+        _ => return Err(remedy.to_owned()),
+    };
+    let authority = uri.authority().ok_or_else(|| remedy.to_owned())?;
+    if authority.as_str().contains('@') {
+        return Err(format!("a URL with a user or a password is not supported: set {HEADERS}"));
+    }
+    let host = authority.host().trim_matches(['[', ']']).to_owned();
+    if host.is_empty() {
+        return Err(remedy.to_owned());
+    }
+    let port = authority.port_u16().unwrap_or(if is_encrypted { 443 } else { 80 });
+    let path = match uri.path_and_query().map_or("/", PathAndQuery::as_str) {
+        "/" => METRICS_PATH.to_owned(),
+        path => path.to_owned(),
+    };
+    Ok(OtlpUrl { is_encrypted, host, port, authority: authority.to_string(), path })
+}
+
+impl OtlpTarget {
+    /// With the headers and the certificate authority of the standard variables.
+    pub fn from_environment(url: OtlpUrl) -> Result<Self, EnvironmentError> {
+        let headers = env::var(HEADERS).unwrap_or_default();
+        let trust = env::var_os(CERTIFICATE).filter(|path| !path.is_empty());
+        Ok(Self {
+            url,
+            headers: parse_headers(&headers).ok_or(EnvironmentError)?,
+            trust: trust.map_or(Trust::System, |path| Trust::File(PathBuf::from(path))),
+        })
+    }
+}
+
+/// `name=value` entries separated by commas, values percent-encoded.
+fn parse_headers(text: &str) -> Option<Vec<(HeaderName, HeaderValue)>> {
+    let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+    let header = |entry: &str| {
+        let (name, value) = entry.split_once('=')?;
+        let name: HeaderName = name.trim().parse().ok()?;
+        let mut value = HeaderValue::from_bytes(&percent_decoded(value.trim())?).ok()?;
+        value.set_sensitive(true);
+        Some((name, value))
+    };
+    entries.map(header).collect()
+}
+
+fn percent_decoded(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let (digits, after) = rest.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?);
+        rest = after;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoint_without_a_path_gets_that_of_metrics() {
+        for (text, host, port, path) in [
+            ("http://127.0.0.1:4318", "127.0.0.1", 4318, "/v1/metrics"),
+            ("http://[::1]:4318/", "::1", 4318, "/v1/metrics"),
+            ("https://otlp.example/otlp/v1/metrics", "otlp.example", 443, "/otlp/v1/metrics"),
+            ("http://collector/x?y=1", "collector", 80, "/x?y=1"),
+        ] {
+            let url = parse_url(text).unwrap();
+            assert_eq!((url.host.as_str(), url.port, url.path.as_str()), (host, port, path));
+        }
+        for text in ["127.0.0.1:4318", "grpc://x", "http://", "", "http://user:secret@x"] {
+            assert!(parse_url(text).is_err_and(|error| !error.contains("secret")), "{text}");
+        }
+    }
+
+    #[test]
+    fn headers_are_percent_decoded() {
+        let headers = parse_headers(" api-key=a%20b=c , x=,").unwrap();
+        let headers: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        assert_eq!(headers, [("api-key", &b"a b=c"[..]), ("x", b"")]);
+        for wrong in ["x", "a b=c", "x=%", "x=%zz", "x=%0a"] {
+            assert_eq!(parse_headers(wrong), None, "{wrong}");
+        }
+    }
+}
