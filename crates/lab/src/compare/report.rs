@@ -124,7 +124,7 @@ fn markdown(comparison: &RecordComparison) -> String {
 
 /// The bound of each table and of the changed settings in Markdown: all of them fit into a comment beside the verdicts.
 const TABLE_BYTES_MAX: usize = 10_000;
-const DIFF_BYTES_MAX: usize = 6_000;
+const DIFF_BYTES_MAX: usize = 4_000;
 
 /// The changed settings as code that no line of them ends.
 fn diff(lines: &[String]) -> String {

@@ -8,9 +8,18 @@ const CELL_CHARS_MAX: usize = 200;
 /// One line without markup, HTML, links and mentions. Text beyond 200 characters is cut.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::new();
-    let mut rest = text.trim().chars();
-    for c in rest.by_ref().take(CELL_CHARS_MAX) {
-        push(&mut escaped, c);
+    let mut rest = text.trim().chars().peekable();
+    let mut before = None;
+    for _ in 0..CELL_CHARS_MAX {
+        let Some(c) = rest.next() else { break };
+        let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+        // Within a word it is no markup.
+        if c == '_' && is_letter(before) && is_letter(rest.peek().copied()) {
+            escaped.push(c);
+        } else {
+            push(&mut escaped, c);
+        }
+        before = Some(c);
     }
     if rest.next().is_some() {
         escaped.push('…');
@@ -84,6 +93,7 @@ mod tests {
             ("[x](http://evil)", "&#91;x&#93;(http:&#8203;//evil)"),
             ("@all #1 www.evil.org", "@&#8203;all #&#8203;1 www&#8203;.evil.org"),
             ("`**b**`", "&#96;&#42;&#42;b&#42;&#42;&#96;"),
+            ("hit_ratio _x_", "hit_ratio &#95;x&#95;"),
             ("\u{202e}\u{7}", "\u{fffd}\u{fffd}"),
         ] {
             assert_eq!(escape(text), escaped);

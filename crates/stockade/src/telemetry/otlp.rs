@@ -57,6 +57,9 @@ impl Exporter {
     /// Exports once, and returns the pause before the next export. A failure is a warning, the first time.
     pub async fn export(&mut self, time: &Live) -> Duration {
         let snapshot = self.figures.snapshot();
+        if snapshot.measurements.is_empty() {
+            return PERIOD;
+        }
         let body = encode(&snapshot, self.started_unix_nanos, unix_nanos_now());
         let deadline = time.now() + EXPORT_TIME_MAX;
         let reply = before(time, deadline, self.client.post(Bytes::from(body.to_string()), time)).await;

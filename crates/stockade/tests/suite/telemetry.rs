@@ -126,6 +126,35 @@ fn load_sends_metrics_with_the_names_of_the_conventions() {
     assert_eq!(metric(&metrics, "process.memory.usage")["sum"]["isMonotonic"], false);
 }
 
+#[test]
+fn collector_with_tls_is_checked() {
+    let sandbox = Sandbox::new();
+    let recipe = r#"{"body": "{}", "stages": [{"at": 0}]}"#;
+    let origin = Running::origin(&sandbox, &["-", "--listen", "0", "--admin", "0", "--tls"], recipe);
+    let collector = format!("https://{}", origin.listens("https"));
+    let admin = origin.takes_recipes("http");
+    let certificate = get(admin, "/_admin/certificate");
+    let ca = sandbox.file("ca.pem", certificate.split_once("\r\n\r\n").expect("a body").1);
+    let experiment = sandbox.file("source.toml", EXPERIMENT);
+    for (trust, is_sent) in [(ca.as_str(), true), ("", false)] {
+        let mut command = sandbox.command();
+        command.env("OTEL_EXPORTER_OTLP_CERTIFICATE", trust).args(["run", &experiment, "--otlp", &collector]);
+        let output = ProgramOutput::of(command.output().expect("the program starts"));
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        assert_eq!(output.stderr.contains(": TLS failed: "), !is_sent, "{}", output.stderr);
+        assert_eq!(output.stderr.contains("warning"), !is_sent, "{}", output.stderr);
+    }
+    let mut command = sandbox.command();
+    command.env("OTEL_EXPORTER_OTLP_CERTIFICATE", "gone.pem").args([
+        "run",
+        &experiment,
+        "--otlp",
+        &collector,
+    ]);
+    let refused = ProgramOutput::of(command.output().expect("the program starts"));
+    refused.assert_refused(2, &["gone.pem", "name a file of certificates in PEM"]);
+}
+
 /// The warning has the reason, and the run its own exit code.
 #[test]
 fn collector_without_an_answer_fails_nothing() {
