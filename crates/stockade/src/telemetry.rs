@@ -21,6 +21,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::setpriority_process;
 use stockade_lab::host;
 use stockade_load::TrustError;
 use stockade_model::{
@@ -40,6 +41,9 @@ use crate::cli::TelemetryArgs;
 
 /// The longest time that the program waits for the last export.
 const FLUSH_MAX: Duration = Duration::from_secs(5);
+
+/// Of the thread of the exporters: the default is 0, the lowest priority 19.
+const NICENESS: i32 = 10;
 
 /// The exporters of a command; without any, every method does nothing.
 pub struct Telemetry {
@@ -138,6 +142,8 @@ fn export(
     mut stopped: watch::Receiver<bool>,
     ready: &mpsc::Sender<io::Result<()>>,
 ) {
+    // Where a core is scarce, the threads of the load come first. The priority of a thread is its own on Linux.
+    let _ = setpriority_process(None, NICENESS);
     let runtime = match runtime::Builder::new_current_thread().enable_io().enable_time().build() {
         Ok(runtime) => runtime,
         Err(error) => return drop(ready.send(Err(error))),

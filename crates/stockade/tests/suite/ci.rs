@@ -279,3 +279,34 @@ fn inputs_are_no_part_of_a_script_and_every_setting_is_documented() {
         assert!(name == "token" || guide.contains(&format!("| `{name}` |")), "{name}");
     }
 }
+
+#[test]
+fn program_is_installed_from_the_action_or_the_registry() {
+    let sandbox = Sandbox::new();
+    for name in ["cargo", "rustup"] {
+        let program =
+            sandbox.file(name, "#!/bin/sh\nprintf '%s' \"${0##*/}\"; printf ' [%s]' \"$@\"; echo\n");
+        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).expect("ours");
+    }
+    let install = |version: &str, features: &str| {
+        let mut command = sandbox.command_of("bash");
+        let path = format!("{}:{}", sandbox.path().display(), std::env::var("PATH").unwrap_or_default());
+        command.arg(script("install-stockade.sh")).env("PATH", path).env("ROOT", "a root");
+        command.env("VERSION", version).env("FEATURES", features);
+        let output = ProgramOutput::of(command.output().expect("bash"));
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        output.stdout.lines().last().expect("the last command").to_owned()
+    };
+    assert_eq!(
+        install("1.2.3", "http,$(x)"),
+        "rustup [run] [stable] [cargo] [install] [stockade] [--locked] [--root] [a root] [--no-default-features] \
+         [--features] [http,$(x)] [--version] [1.2.3]"
+    );
+    let of_action = install("", "");
+    assert!(of_action.starts_with("rustup [run] [stable] [cargo] [install] [--path] ["), "{of_action}");
+    assert!(
+        of_action.contains(
+            "/crates/stockade] [--locked] [--root] [a root] [--no-default-features] [--features] []"
+        )
+    );
+}
