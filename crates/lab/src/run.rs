@@ -1,17 +1,17 @@
 //! Runs an experiment: every test with every arm, arms interleaved, in repeats.
 
+mod recording;
 mod repeats;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     path::{Path, PathBuf},
 };
 
 use rand::seq::SliceRandom;
 use stockade_model::{
-    record::{self, Arm, ClockKind, Expectation, Interval, Record, Run, SCHEMA, Verdict},
+    record::{Arm, ClockKind, Expectation, Interval, Record, Run, SCHEMA, Verdict},
     seed::Seed,
-    units::milliseconds,
 };
 use stockade_source::documents;
 
@@ -19,12 +19,13 @@ use crate::{
     engine::{CancellationToken, DocumentCountError, EngineError, EngineRuntime},
     host,
     judge::{self, Case, Claim, EarlyJudge, Judgement, Latest, Refutation},
-    metrics::{Fold, Results, RunningFigures},
+    metrics::{Results, RunningFigures},
     report,
     spec::{Cell, Experiment, ScaleError, SpecError},
     storage::{Recorder, StorageError},
-    target::{CacheCounters, Environment, MeasureContext, Measurement, Second, TargetError},
+    target::{Environment, MeasureContext, Second, TargetError},
 };
+use recording::{IntervalSink, note};
 pub use repeats::UntilDecided;
 use repeats::{LookSchedule, Step};
 
@@ -475,94 +476,4 @@ fn block(experiment: &Experiment, test: &str, seed: Seed) -> Vec<usize> {
     let mut block: Vec<_> = cells.filter(|(_, cell)| cell.test == test).map(|(at, _)| at).collect();
     block.shuffle(&mut seed.child(test).stream("order of arms"));
     block
-}
-
-/// Receives the seconds of a measurement: writes them to disk and folds them.
-struct IntervalSink<'a> {
-    cell: &'a Cell,
-    repeat: u32,
-    recorder: &'a mut Recorder,
-    fold: Fold,
-    /// The first storage error.
-    failed: Result<(), StorageError>,
-    /// Cancelled on a storage error.
-    stop: CancellationToken,
-}
-
-impl<'a> IntervalSink<'a> {
-    fn new(
-        cell: &'a Cell,
-        repeat: u32,
-        recorder: &'a mut Recorder,
-        fold: Fold,
-        stop: CancellationToken,
-    ) -> Self {
-        Self { cell, repeat, recorder, fold, failed: Ok(()), stop }
-    }
-
-    fn take(&mut self, second: Second) -> Interval {
-        let open = second.open;
-        let interval = Interval {
-            test: self.cell.test.clone(),
-            arm: self.cell.arm.clone(),
-            repeat: self.repeat,
-            second: second.second,
-            outcomes: second.outcomes,
-            source_loads: open.map(|open| open.source_loads),
-            retries: open.map(|open| open.retries),
-            dropped: open.map(|open| open.dropped),
-            age_max_ms: open.and_then(|open| open.age_max).map(milliseconds),
-            usage: second.usage,
-            holds: second.holds,
-            disturbance: second.disturbance,
-            times: second.times,
-        };
-        if self.failed.is_ok() {
-            self.failed = self.recorder.second(&interval);
-            if self.failed.is_err() {
-                self.stop.cancel();
-            }
-        }
-        self.fold.add(&interval);
-        interval
-    }
-
-    fn done(self) -> Result<Fold, StorageError> {
-        self.failed?;
-        self.recorder.flush()?;
-        Ok(self.fold)
-    }
-}
-
-/// A measurement in the form of the record.
-fn note(cell: &Cell, repeat: u32, measured: Measurement) -> Run {
-    let CacheCounters { requests, store } = &measured.counters;
-    let is_reported =
-        measured.http.as_ref().is_none_or(|http| http.stats_provider == record::StatsProvider::Cache);
-    Run {
-        test: cell.test.clone(),
-        arm: cell.arm.clone(),
-        repeat,
-        load: measured.load,
-        whole_ms_sum: measured.whole_ms_sum,
-        outcomes: measured.outcomes,
-        bytes_in: measured.bytes_in,
-        service_ms_sum: milliseconds(measured.service_sum),
-        stores_skipped: requests.stores_skipped,
-        stores_dropped: requests.stores_dropped,
-        episodes: requests.episodes,
-        cache: record::CacheFigures {
-            entries: usize::try_from(store.entries).unwrap_or(usize::MAX),
-            bytes_max: measured.bytes_max,
-            evicted: store.evicted_size,
-            invalidated: store.invalidated,
-            stores_refused: store.stores_refused,
-            loads_rejected: requests.loads_rejected,
-            loads_refused: requests.loads_refused,
-            refreshes: requests.refreshes(),
-        },
-        counters: if is_reported { measured.counters.by_name() } else { BTreeMap::new() },
-        errors: measured.errors,
-        http: measured.http,
-    }
 }

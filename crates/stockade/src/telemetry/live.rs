@@ -85,7 +85,8 @@ impl<P: RunProgress> RunProgress for ObservedRun<'_, P> {
     }
 
     fn continuing(&mut self, steps: usize, open_comparisons: usize) {
-        self.inner.continuing(steps, open_comparisons);
+        self.progress.continuing(steps, open_comparisons);
+        self.steps += steps as u64;
     }
 
     fn second(&mut self, interval: &Interval) {
