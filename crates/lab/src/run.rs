@@ -149,6 +149,7 @@ pub fn run(
         ends_when_decided,
         refutation,
         directory,
+        saved_at: String::new(),
     };
     progress.begin(run.record.planned);
     let measured = run.measure(stop, progress);
@@ -243,6 +244,8 @@ struct ExperimentRun {
     /// The comparison that ended it within a repeat, and the moment.
     refutation: Option<(Refutation, String)>,
     directory: PathBuf,
+    /// The time of the last checkpoint, in seconds.
+    saved_at: String,
 }
 
 /// The folder of a measurement.
@@ -295,14 +298,13 @@ impl ExperimentRun {
         let seed = self.record.seed.child(&format!("repeat {repeat}"));
         self.record.repeats = self.record.repeats.max(repeat);
         self.record.planned = self.experiment.cells.len() * self.record.repeats as usize;
-        let mut saved_at = String::new();
         for test in self.experiment.tests.clone() {
             for cell in block(&self.experiment, &test, seed) {
                 // At most once a second: each checkpoint writes the whole record.
                 let now = host::now();
-                if now != saved_at {
+                if now != self.saved_at {
                     self.recorder.checkpoint(&self.record)?;
-                    saved_at = now;
+                    self.saved_at = now;
                 }
                 // The arms of a test draw the same documents, so that chance does not favour an arm.
                 let is_complete = self.measure_cell(cell, repeat, seed.child(&test), stop, progress)?;
@@ -349,7 +351,7 @@ impl ExperimentRun {
             let end = second.second + 1;
             progress.advanced(cell.share(end));
             progress.second(&intake.take(second));
-            if refuted.is_some() || !judge.is_needed() {
+            if refuted.is_some() {
                 return;
             }
             let running = Some(RunningFigures { fold: &intake.fold, requests_max: facts.requests_max });

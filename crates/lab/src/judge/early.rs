@@ -40,15 +40,12 @@ pub struct Refutation {
 }
 
 impl EarlyJudge<'_> {
-    /// True if a claim can end the run.
-    #[must_use]
-    pub fn is_needed(&self) -> bool {
-        self.claims.iter().any(|claim| claim.abort)
-    }
-
     /// The first comparison with `abort = true` that cannot hold any more because of the latest measurement.
     #[must_use]
     pub fn refutation(&self, results: &Results, latest: Latest<'_>) -> Option<Refutation> {
+        if !self.claims.iter().any(|claim| claim.abort) {
+            return None;
+        }
         let figures = Figures::of(results.runs());
         let timed_count = self
             .claims
