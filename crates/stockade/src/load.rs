@@ -41,7 +41,7 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
     load.observes_samples = stream.is_some() || out.is_some();
     // Before the output files: a load that cannot start leaves no empty file.
     let ready = load.prepare()?;
-    let telemetry = Telemetry::start(&telemetry_args)?;
+    let telemetry = Telemetry::start(&telemetry_args, None)?;
     let mut live = LiveReport::new(&load, stream, out.as_ref())?.with_figures(telemetry.figures());
     let LoadTestRun { summary, was_cancelled } = ready.run(&mut live, &stop_on_signals())?;
     let finished = live.finish();

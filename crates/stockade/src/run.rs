@@ -34,7 +34,7 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
     let stop = stop_on_signals();
     let bar = RunBar::default();
     #[cfg(feature = "http")]
-    let telemetry = Telemetry::start(&args.telemetry)?;
+    let telemetry = Telemetry::start(&args.telemetry, Some(&experiment.title))?;
     #[cfg(feature = "http")]
     let bar = ObservedRun::new(bar, telemetry.figures());
     let mut bar = bar;

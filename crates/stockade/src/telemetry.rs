@@ -25,6 +25,7 @@ use rustix::process::setpriority_process;
 use stockade_lab::host;
 use stockade_load::TrustError;
 use stockade_model::{
+    seed::Seed,
     telemetry::measurement::{RunSnapshot, resource},
     time::{Live, Runtime, Time, before},
 };
@@ -35,7 +36,7 @@ pub use self::target::{OtlpUrl, parse_url};
 use self::{
     client::OtlpClient,
     otlp::{Exporter, unix_nanos_now},
-    target::{EnvironmentError, OtlpTarget},
+    target::{EnvironmentError, OtlpTarget, with_environment},
 };
 use crate::cli::TelemetryArgs;
 
@@ -73,13 +74,16 @@ impl TelemetryError {
 }
 
 impl Telemetry {
-    /// Binds the address of `--prometheus`, which is named on standard error, and starts the exporters.
-    pub fn start(args: &TelemetryArgs) -> Result<Self, TelemetryError> {
+    /// Binds the address of `--prometheus`, which is named on standard error, and starts the exporters. A load has no title.
+    pub fn start(args: &TelemetryArgs, experiment: Option<&str>) -> Result<Self, TelemetryError> {
         let (stop, stopped) = watch::channel(false);
         if args.prometheus.is_none() && args.otlp.is_none() {
             return Ok(Self { figures: None, stop, thread: None });
         }
-        let figures = LiveFigures::new(resource(&host::stockade(), &host::host()));
+        let mut resource = resource(&host::stockade(), &host::host(), experiment);
+        // Series of two runs at the same time differ by it.
+        resource.push(("service.instance.id", instance_id(Seed::from_entropy())));
+        let figures = LiveFigures::new(with_environment(resource)?);
         let exporter = match &args.otlp {
             Some(url) => {
                 let client = OtlpClient::new(OtlpTarget::from_environment(url.clone())?)?;
@@ -126,6 +130,14 @@ impl Drop for Telemetry {
             let _ = thread.join();
         }
     }
+}
+
+/// A random UUID (version 4, RFC 9562).
+fn instance_id(seed: Seed) -> String {
+    let [high, low] = ["high", "low"].map(|half| seed.child(half).0);
+    let (high, low) = ((high & !0xf000) | 0x4000, (low & (u64::MAX >> 2)) | (1 << 63));
+    let digits = format!("{high:016x}{low:016x}");
+    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
 }
 
 fn bind(address: SocketAddr) -> Result<StdListener, TelemetryError> {
@@ -175,4 +187,20 @@ fn export(
     });
     // Does not wait for name lookups that hang.
     runtime.shutdown_background();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instance_id_is_a_random_uuid() {
+        let ids = [1, 2].map(|seed| instance_id(Seed(seed)));
+        for id in &ids {
+            let lengths: Vec<_> = id.split('-').map(str::len).collect();
+            assert_eq!(lengths, [8, 4, 4, 4, 12], "{id}");
+            assert!(id[14..].starts_with('4') && "89ab".contains(&id[19..20]), "{id}");
+        }
+        assert_ne!(ids[0], ids[1]);
+    }
 }

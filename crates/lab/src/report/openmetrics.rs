@@ -30,6 +30,6 @@ pub fn snapshot(record: &Record, results: &Results) -> RunSnapshot {
         finished: Some(record.runs.len() as u64),
         measurements: results.runs().iter().map(|evidence| Arc::clone(&evidence.telemetry)).collect(),
         verdicts,
-        resource: resource(&record.stockade, &record.host),
+        resource: resource(&record.stockade, &record.host, Some(&record.experiment)),
     }
 }

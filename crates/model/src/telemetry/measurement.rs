@@ -327,9 +327,9 @@ impl RunSnapshot {
     }
 }
 
-/// The attributes of the resource: program, version and machine.
+/// The attributes of the resource: program, version and machine, and the title of the experiment, if it is one.
 #[must_use]
-pub fn resource(version: &str, host: &Host) -> Labels {
+pub fn resource(version: &str, host: &Host, experiment: Option<&str>) -> Labels {
     // Version and commit.
     let version = version.split(' ').next().unwrap_or_default();
     let attributes = [
@@ -339,6 +339,7 @@ pub fn resource(version: &str, host: &Host) -> Labels {
         ("host.cpu.model.name", host.cpu.clone()),
         ("os.type", "linux".to_owned()),
         ("os.description", host.os.clone()),
+        ("stockade.experiment", experiment.unwrap_or_default().to_owned()),
     ];
     attributes.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }

@@ -58,13 +58,14 @@ impl Exposition {
     }
 
     fn series(self, text: &mut Text, family: &Family, series: &Series) {
-        // Attributes of OpenTelemetry have dots, labels have none.
-        let names: Vec<String> = series.labels.iter().map(|(name, _)| name.replace('.', "_")).collect();
-        let labels: Vec<Label<'_>> = names
-            .iter()
-            .zip(&series.labels)
-            .map(|(name, (_, value))| (name.as_str(), value.as_str()))
-            .collect();
+        let names: Vec<String> = series.labels.iter().map(|(name, _)| label_name(name)).collect();
+        let mut labels: Vec<Label<'_>> = Vec::new();
+        for (name, (_, value)) in names.iter().zip(&series.labels) {
+            // Of two attributes with one name, the first counts.
+            if labels.iter().all(|(known, _)| known != name) {
+                labels.push((name, value));
+            }
+        }
         match &series.value {
             SeriesValue::Number(value) => text.sample(family.name, &labels, value),
             SeriesValue::Times(times) => self.times(text, family.name, &labels, times),
@@ -84,6 +85,12 @@ impl Exposition {
         text.sample(&format!("{name}_sum"), labels, times.sum_seconds);
         text.sample(&format!("{name}_count"), labels, times.count());
     }
+}
+
+/// Attributes of OpenTelemetry may have dots and more, labels have none of them.
+fn label_name(attribute: &str) -> String {
+    let name = attribute.replace(|c: char| !c.is_ascii_alphanumeric() && c != '_', "_");
+    if name.starts_with(|c: char| c.is_ascii_digit()) { format!("_{name}") } else { name }
 }
 
 #[cfg(test)]
@@ -121,6 +128,15 @@ mod tests {
              # EOF\n"
         );
         assert_eq!(Exposition::OpenMetrics.render(&families()), expected);
+    }
+
+    #[test]
+    fn attributes_become_labels() {
+        let labels = ["a.b", "a_b", "1/x", "c"].map(|name| (name, name.to_owned())).to_vec();
+        let series = vec![Series { labels, value: SeriesValue::Number(1.0) }];
+        let family = Family { series, ..families().remove(0) };
+        let text = Exposition::OpenMetrics.render(&[family]);
+        assert!(text.contains("target_info{a_b=\"a.b\",_1_x=\"1/x\",c=\"c\"} 1\n"), "{text}");
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub fn search(args: LoadArgs, bounds: &Bounds) -> Result<Exit, CommandError> {
     let mut search = Search::new(settings).map_err(|error| CommandError::Usage(error.to_string()))?;
     let typed = args.clone();
     let mut load = resolve::trial(args, settings.from)?;
-    let telemetry = Telemetry::start(&typed.telemetry)?;
+    let telemetry = Telemetry::start(&typed.telemetry, None)?;
     let stop = stop_on_signals();
     while let Some(trial) = search.next_trial() {
         load.plan = resolve::trial_plan(trial.rate, &typed)?;

@@ -96,3 +96,29 @@ impl<P: RunProgress> RunProgress for ObservedRun<'_, P> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finished_run_keeps_the_resource_and_the_bound() {
+        let figures = LiveFigures::new(vec![("service.name", "stockade".to_owned())]);
+        let measurement = |repeat| Arc::new(MeasurementSnapshot { repeat, ..MeasurementSnapshot::default() });
+        let measurements = (1..=300).map(measurement).collect();
+        figures.finish(RunSnapshot { measurements, finished: Some(300), ..RunSnapshot::default() });
+        let run = figures.snapshot();
+        assert_eq!((run.resource.len(), run.finished, run.measurements.len()), (1, Some(300), 256));
+        assert_eq!(run.measurements[255].repeat, 300);
+    }
+
+    #[test]
+    fn reader_has_the_figures_of_its_moment() {
+        let figures = LiveFigures::new(Vec::new());
+        let one = MeasurementSnapshot { requests: 1, ..MeasurementSnapshot::default() };
+        figures.add(&one);
+        let before = figures.snapshot();
+        figures.add(&one);
+        assert_eq!((before.measurements[0].requests, figures.snapshot().measurements[0].requests), (1, 2));
+    }
+}

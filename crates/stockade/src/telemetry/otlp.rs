@@ -115,8 +115,8 @@ fn failure(reply: &OtlpReply) -> Option<String> {
 
 /// A line of text without control characters.
 fn printable(text: &str) -> String {
-    let chars = text.trim().chars().take(REASON_CHARS_MAX);
-    chars.map(|c| if c.is_control() { ' ' } else { c }).collect()
+    let line = text.replace(char::is_control, " ");
+    line.trim().chars().take(REASON_CHARS_MAX).collect()
 }
 
 #[expect(clippy::disallowed_methods, reason = "data points have times of day")]

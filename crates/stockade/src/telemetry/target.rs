@@ -4,11 +4,14 @@ use std::{env, path::PathBuf};
 
 use http::{HeaderName, HeaderValue, Uri, uri::PathAndQuery};
 use stockade_load::Trust;
+use stockade_model::telemetry::family::Labels;
 
 /// The path of metrics below an endpoint.
 const METRICS_PATH: &str = "/v1/metrics";
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
 const CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
+const ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
+const SERVICE: &str = "OTEL_SERVICE_NAME";
 
 /// An `http:` or `https:` URL with a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,10 +35,8 @@ pub struct OtlpTarget {
 
 /// A variable that cannot be used. Its value may be a secret, and is not printed.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "{HEADERS} has an entry that is no `name=value`: write entries such as `api-key=secret`, separated by commas"
-)]
-pub struct EnvironmentError;
+#[error("{0} has an entry that is no `name=value`: write entries such as `name=value,other=value`")]
+pub struct EnvironmentError(&'static str);
 
 /// Reads the URL of `--otlp`. Without a path, or with `/`, it is an endpoint, and `/v1/metrics` is appended.
 pub fn parse_url(text: &str) -> Result<OtlpUrl, String> {
@@ -69,23 +70,56 @@ impl OtlpTarget {
         let trust = env::var_os(CERTIFICATE).filter(|path| !path.is_empty());
         Ok(Self {
             url,
-            headers: parse_headers(&headers).ok_or(EnvironmentError)?,
+            headers: parse_headers(&headers).ok_or(EnvironmentError(HEADERS))?,
             trust: trust.map_or(Trust::System, |path| Trust::File(PathBuf::from(path))),
         })
     }
 }
 
-/// `name=value` entries separated by commas, values percent-encoded.
-fn parse_headers(text: &str) -> Option<Vec<(HeaderName, HeaderValue)>> {
-    let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
-    let header = |entry: &str| {
-        let (name, value) = entry.split_once('=')?;
-        let name: HeaderName = name.trim().parse().ok()?;
-        let mut value = HeaderValue::from_bytes(&percent_decoded(value.trim())?).ok()?;
-        value.set_sensitive(true);
-        Some((name, value))
+/// The resource with the attributes of the standard variables, which replace ours.
+pub fn with_environment(resource: Labels) -> Result<Labels, EnvironmentError> {
+    let variable = |name: &str| env::var(name).unwrap_or_default();
+    let attributes = parse_attributes(&variable(ATTRIBUTES)).ok_or(EnvironmentError(ATTRIBUTES))?;
+    Ok(merged(resource, attributes, variable(SERVICE)))
+}
+
+fn merged(resource: Labels, attributes: Labels, service: String) -> Labels {
+    let service = Some(("service.name", service)).filter(|(_, name)| !name.is_empty());
+    let mut merged: Labels = Vec::new();
+    for (name, value) in service.into_iter().chain(attributes).chain(resource) {
+        if merged.iter().all(|(known, _)| *known != name) {
+            merged.push((name, value));
+        }
+    }
+    merged
+}
+
+fn parse_attributes(text: &str) -> Option<Labels> {
+    let attribute = |(name, value): (&str, Vec<u8>)| {
+        // Read once, and needed until the end of the program.
+        let name: &'static str = name.to_owned().leak();
+        Some((name, String::from_utf8(value).ok()?))
     };
-    entries.map(header).collect()
+    parse_entries(text)?.into_iter().map(attribute).collect()
+}
+
+fn parse_headers(text: &str) -> Option<Vec<(HeaderName, HeaderValue)>> {
+    let header = |(name, value): (&str, Vec<u8>)| {
+        let mut value = HeaderValue::from_bytes(&value).ok()?;
+        value.set_sensitive(true);
+        Some((name.parse().ok()?, value))
+    };
+    parse_entries(text)?.into_iter().map(header).collect()
+}
+
+/// `name=value` entries separated by commas, values percent-encoded.
+fn parse_entries(text: &str) -> Option<Vec<(&str, Vec<u8>)>> {
+    fn entry(entry: &str) -> Option<(&str, Vec<u8>)> {
+        let (name, value) = entry.split_once('=')?;
+        let name = Some(name.trim()).filter(|name| !name.is_empty())?;
+        Some((name, percent_decoded(value.trim())?))
+    }
+    text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(entry).collect()
 }
 
 fn percent_decoded(text: &str) -> Option<Vec<u8>> {
@@ -122,6 +156,18 @@ mod tests {
         for text in ["127.0.0.1:4318", "grpc://x", "http://", "", "http://user:secret@x"] {
             assert!(parse_url(text).is_err_and(|error| !error.contains("secret")), "{text}");
         }
+    }
+
+    #[test]
+    fn attributes_of_the_environment_replace_ours() {
+        let ours = vec![("service.name", "stockade".to_owned()), ("host.arch", "amd64".to_owned())];
+        let theirs = parse_attributes("service.name=a, vcs.ref.head.name=b%2Fc").unwrap();
+        assert_eq!(
+            merged(ours, theirs, "gate".to_owned()),
+            [("service.name", "gate"), ("vcs.ref.head.name", "b/c"), ("host.arch", "amd64")]
+                .map(|(name, value)| (name, value.to_owned()))
+        );
+        assert_eq!(parse_attributes("x=%ff"), None);
     }
 
     #[test]

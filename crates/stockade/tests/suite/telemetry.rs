@@ -51,7 +51,9 @@ fn metrics(request: &Request) -> Vec<Value> {
     let resource = &export["resourceMetrics"][0];
     let attributes = resource["resource"]["attributes"].as_array().expect("attributes");
     let named = |name: &str| attributes.iter().find(|attribute| attribute["key"] == name).is_some();
-    assert!(named("service.name") && named("service.version") && named("host.arch"), "{attributes:?}");
+    for name in ["service.name", "service.version", "service.instance.id", "host.arch"] {
+        assert!(named(name), "{name}: {attributes:?}");
+    }
     resource["scopeMetrics"][0]["metrics"].as_array().expect("metrics").clone()
 }
 
