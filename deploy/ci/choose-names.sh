@@ -30,6 +30,7 @@ build=${VERSION:-$(source_digest)}
     echo "name=$name"
     echo "record=stockade-record-$name"
     echo "summary=stockade-summary-$name.md"
+    echo "junit=stockade-junit-$name.xml"
     echo "artifact=stockade-record-$name"
     echo "record-key=stockade-record-$RUNNER_OS-$RUNNER_ARCH-$name"
     echo "program-key=stockade-$RUNNER_OS-$RUNNER_ARCH-$(safe "$build ${FEATURES:-}")"

@@ -43,8 +43,8 @@ pub const FORMATS: &[ReportFormat] = &[
         Box::new(HistogramLog::new(header))
     }),
     fold("siege", "the final text of siege (until 4.1.6)", siege::render),
-    fold("openmetrics", "counts and histograms for Prometheus, as OpenMetrics 1.0", openmetrics::render),
     fold("siege-json", "the output of `siege -j`", siege_json::render),
+    fold("openmetrics", "counts and histograms for Prometheus, as OpenMetrics 1.0", openmetrics::render),
     #[cfg(feature = "http")]
     stream("csv", "every sample, as `vegeta encode --to csv` writes it", |header| {
         Box::new(CsvEncoder::new(header))

@@ -223,7 +223,7 @@ fn names_have_only_characters_of_cache_keys() {
     assert_eq!(names("herd", "").lines().next(), Some("name=herd"));
     let hostile = names("x\nrecord=/,:\"$(touch hacked)", "1.0\nroot=/");
     for outputs in [&of_file, &hostile] {
-        assert_eq!(outputs.lines().count(), 7, "{outputs}");
+        assert_eq!(outputs.lines().count(), 8, "{outputs}");
         let safe = |c: char| c.is_ascii_alphanumeric() || "._-=/".contains(c);
         assert!(outputs.lines().all(|line| line.chars().all(safe)), "{outputs}");
         assert!(outputs.ends_with("\nroot=/tmp/runner/stockade\n"), "{outputs}");

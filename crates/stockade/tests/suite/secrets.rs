@@ -57,7 +57,7 @@ fn run_over_postgres_writes_and_prints_no_secrets() {
     let record = fs::read_to_string(sandbox.path().join("record/record.json")).unwrap();
     let masked = postgres.url().replace("open%20sesame", "*************");
     assert_eq!(record.matches(&masked).count(), 3, "the rest of the URL is kept");
-    for format in ["text", "md", "html", "json", "kazoo"] {
+    for format in ["text", "md", "html", "json", "junit", "summary", "openmetrics", "kazoo"] {
         let output = sandbox.stockade(&["report", "record", "--format", format]);
         assert_eq!(output.code, 0, "{}", output.stderr);
         assert_no_secret(&output);

@@ -88,7 +88,7 @@ fn invalid_values_name_the_remedy() {
         (
             "--format",
             "xml",
-            "[possible values: text, json, vegeta, vegeta-hist, hdrplot, hgrm, hlog, siege, siege-json, csv]",
+            "[possible values: text, json, vegeta, vegeta-hist, hdrplot, hgrm, hlog, siege, siege-json, openmetrics, csv]",
         ),
         ("--format", "jsn", "a similar value exists: 'json'"),
         ("--format", "vegeta-hits", "a similar value exists: 'vegeta-hist'"),
@@ -193,9 +193,19 @@ fn url_is_absolute_and_has_no_password() {
 fn help_lists_every_format() {
     let output = load(&Sandbox::new(), &["--help"]);
     assert_eq!((output.code, output.stderr.as_str()), (0, ""));
-    for format in
-        ["text", "json", "vegeta", "vegeta-hist", "hdrplot", "hgrm", "hlog", "siege", "siege-json", "csv"]
-    {
+    for format in [
+        "text",
+        "json",
+        "vegeta",
+        "vegeta-hist",
+        "hdrplot",
+        "hgrm",
+        "hlog",
+        "siege",
+        "siege-json",
+        "openmetrics",
+        "csv",
+    ] {
         assert!(output.stdout.contains(&format!("\n  {format} ")), "{format}: {}", output.stdout);
     }
 }
