@@ -51,10 +51,10 @@ pub fn find_format(name: &str) -> &'static RecordFormat {
 pub const FORMATS: &[RecordFormat] = &[
     RecordFormat { name: "text", render: text::render },
     RecordFormat { name: "md", render: markdown::render },
-    RecordFormat { name: "summary", render: pull_request::render },
     RecordFormat { name: "html", render: html::render },
     RecordFormat { name: "json", render: json::render },
     RecordFormat { name: "junit", render: junit::render },
+    RecordFormat { name: "summary", render: pull_request::render },
     RecordFormat { name: "openmetrics", render: openmetrics::render },
     RecordFormat { name: "kazoo", render: kazoo::render },
     RecordFormat { name: "vegeta", render: published::vegeta },

@@ -59,7 +59,7 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
             eprintln!("{}", expectation_line(expectation));
         }
     }
-    telemetry.finish(openmetrics::snapshot(&summary));
+    telemetry.finish(|| openmetrics::snapshot(&summary));
     // The report comes first: an output file that could not be written does not hide it.
     finished?;
     exit(&summary, &options.expectations, was_cancelled)

@@ -49,7 +49,7 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
     print(&report)?;
     eprintln!("\n{}; record, report.md and report.html in {place}", verdict(&record));
     #[cfg(feature = "http")]
-    telemetry.finish(openmetrics::snapshot(&record, &results));
+    telemetry.finish(|| openmetrics::snapshot(&record, &results));
     Ok(Exit::of(&record))
 }
 

@@ -108,10 +108,10 @@ impl Telemetry {
         Ok(Self { figures: Some(figures), stop, thread: Some(thread) })
     }
 
-    /// Exports the figures of the finished run.
-    pub fn finish(self, finished: RunSnapshot) {
+    /// Exports the figures of the finished run, which are computed only for an exporter.
+    pub fn finish(self, finished: impl FnOnce() -> RunSnapshot) {
         if let Some(figures) = &self.figures {
-            figures.finish(finished);
+            figures.finish(finished());
         }
     }
 

@@ -1,6 +1,6 @@
 //! The evidence that verdicts and reports use.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use stockade_model::{
     outcome::Outcomes,
@@ -9,7 +9,10 @@ use stockade_model::{
 };
 
 use super::{
-    FigureUnit, FigureWindow, Fold, FoldPart, Metric, Moment, Raw, fold::Batched, metrics, telemetry,
+    FigureUnit, FigureWindow, Fold, FoldPart, Metric, Moment, Raw,
+    fold::Batched,
+    metrics,
+    telemetry::{RunTelemetry, measurement},
 };
 use crate::statistics::Quantity;
 
@@ -28,8 +31,7 @@ pub struct Results {
 #[derive(Clone, Debug)]
 pub struct Evidence {
     pub run: Run,
-    /// The figures for other systems.
-    pub telemetry: Arc<MeasurementSnapshot>,
+    telemetry: RunTelemetry,
     figures: MetricFigures,
     /// Figures of times without the disturbed seconds, if something disturbed less than half of the seconds.
     undisturbed: Option<MetricFigures>,
@@ -81,7 +83,7 @@ impl Results {
         if !moments.is_empty() {
             self.moments.entry(key.clone()).or_insert(moments);
         }
-        let telemetry = Arc::new(telemetry::measurement(run, &whole));
+        let telemetry = RunTelemetry::of(&whole);
         self.runs.push(Evidence { run: run.clone(), telemetry, figures, undisturbed, batches });
         self.times.entry(key).or_default().merge(&whole.times);
     }
@@ -216,6 +218,12 @@ fn responses_report_outcomes(outcomes: &Outcomes) -> bool {
 impl Evidence {
     /// The most batches of a run.
     pub const BATCHES: usize = Batched::COUNT;
+
+    /// The figures for other systems.
+    #[must_use]
+    pub fn telemetry(&self) -> MeasurementSnapshot {
+        measurement(&self.run, &self.telemetry)
+    }
 
     /// The figure of a time in one batch, from 0.
     #[must_use]

@@ -28,7 +28,7 @@ pub fn snapshot(record: &Record, results: &Results) -> RunSnapshot {
     RunSnapshot {
         planned: Some(record.planned as u64),
         finished: Some(record.runs.len() as u64),
-        measurements: results.runs().iter().map(|evidence| Arc::clone(&evidence.telemetry)).collect(),
+        measurements: results.runs().iter().map(|evidence| Arc::new(evidence.telemetry())).collect(),
         verdicts,
         resource: resource(&record.stockade, &record.host, Some(&record.experiment)),
     }
