@@ -223,8 +223,8 @@ impl OpenChange {
     ) -> Option<Self> {
         let is_live = after.record.clock == ClockKind::Live;
         let is_timed = metric.is_timing && is_live;
-        let noises = [before, after].map(|compared| effect_of_equal_arms(compared, test, metric));
-        let min_effect = if is_timed { noises.into_iter().fold(min_effect, f64::max) } else { min_effect };
+        let noise = |compared| if is_timed { effect_of_equal_arms(compared, test, metric) } else { 0.0 };
+        let min_effect = [before, after].map(noise).into_iter().fold(min_effect, f64::max);
         let is_valid = |evidence: &&Evidence| {
             !(evidence.run.has_invalid_counts() || is_timed && evidence.run.is_invalid())
         };

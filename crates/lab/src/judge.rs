@@ -62,6 +62,13 @@ pub struct Case<'a> {
     pub clock: ClockKind,
 }
 
+impl Case<'_> {
+    /// True if a comparison is judged by intervals: computed times are exact.
+    fn is_timed(&self, comparison: &Comparison) -> bool {
+        comparison.is_timing() && self.clock == ClockKind::Live
+    }
+}
+
 /// The verdicts on all claims.
 #[derive(Clone, Debug)]
 pub struct Judgement {
@@ -70,7 +77,7 @@ pub struct Judgement {
     pub open_count: usize,
 }
 
-/// Judges every claim.
+/// Counts are judged after the last repeat, and times at each look until one decides them.
 #[must_use]
 pub fn judge(claims: &[Claim], case: Case<'_>, results: &Results) -> Judgement {
     let figures = Figures::of(results.runs());
@@ -80,7 +87,7 @@ pub fn judge(claims: &[Claim], case: Case<'_>, results: &Results) -> Judgement {
             claim.expect.iter().map(move |(expr, comparison)| (claim, expr.as_str(), comparison))
         })
         .collect();
-    let is_timed = |at: &usize| comparisons[*at].2.is_timing() && case.clock == ClockKind::Live;
+    let is_timed = |at: &usize| case.is_timed(comparisons[*at].2);
     let mut open: Vec<usize> = (0..comparisons.len()).filter(is_timed).collect();
     let counts = (0..comparisons.len()).filter(|at| !is_timed(at)).map(|at| {
         let (_, expr, comparison) = comparisons[at];
@@ -141,6 +148,12 @@ impl Binding<'_> {
     fn evidence<'e>(&self, of: &Selector, repeat: u32, figures: &Figures<'e>) -> Option<&'e Evidence> {
         let (test, arm) = self.cell(of)?;
         figures.of_cell(test, arm, repeat)
+    }
+
+    /// True if the counts of a selected measurement are no valid evidence.
+    fn has_invalid_counts(&self, selectors: &[&Selector], repeat: u32, figures: &Figures<'_>) -> bool {
+        let evidence = |selector: &&Selector| self.evidence(selector, repeat, figures);
+        selectors.iter().filter_map(evidence).any(|evidence| evidence.run.has_invalid_counts())
     }
 
     /// The selected test and arm.

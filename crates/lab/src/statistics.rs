@@ -310,7 +310,7 @@ pub(crate) fn standard_deviation(values: &[f64]) -> Option<f64> {
     (values.len() > 1).then(|| (squares / (count - 1.0)).sqrt())
 }
 
-/// `None` of none.
+/// The root of the mean square; `None` of no values.
 pub(crate) fn root_mean_square(values: &[f64]) -> Option<f64> {
     let squares: f64 = values.iter().map(|value| value * value).sum();
     (!values.is_empty()).then(|| (squares / values.len() as f64).sqrt())

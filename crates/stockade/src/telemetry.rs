@@ -1,7 +1,7 @@
 //! Figures of a run or a load in progress, for Prometheus and OpenTelemetry.
 //!
 //! ```text
-//! seconds of the run -> LiveFigures -> /metrics (on request), OTLP (every 10 s and at the end)
+//! seconds of the run -> LiveFigures -> /metrics (on request), OTLP (every 5 s and at the end)
 //! ```
 //!
 //! Both exporters share one thread. The run adds a second to [`LiveFigures`] under a lock that a reader holds only to copy

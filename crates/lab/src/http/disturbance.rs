@@ -47,7 +47,7 @@ impl DisturbanceMonitor {
         Self { last: Readings::now(processes), disturbed: Vec::new(), knows_processes }
     }
 
-    /// What disturbed the second that has just ended, in which the processes of the run used so many cores, if that is known.
+    /// The disturbance of the second that has just ended. `own_cores`: used by the processes of the run, if known.
     pub(super) fn second(
         &mut self,
         second: u64,

@@ -130,7 +130,7 @@ impl<'a> Sampler<'a> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of it")]
         let bytes_max = ((memory_mib << 20) as f64 * SHARE_MAX) as u64;
         let processes: Vec<_> = parts.into_iter().flatten().collect();
-        let knows_processes = origin.is_some() && (endpoint.pid.is_some() || endpoint.child.is_some());
+        let knows_processes = origin.is_some() && endpoint.pid.is_some();
         let disturbances = DisturbanceMonitor::new(&members(&processes), knows_processes);
         Self {
             url: &endpoint.url,

@@ -5,7 +5,6 @@ use std::fmt::Write;
 use stockade_model::record::{Expectation, Verdict};
 
 use super::{Case, Comparison, Figures, Selector, existing};
-use crate::metrics::Evidence;
 
 /// The results of one comparison over the repeats of one binding.
 #[derive(Default)]
@@ -32,8 +31,9 @@ pub(super) fn expectation(
     for binding in existing(&selectors, case) {
         let mut tally = RepeatCount::default();
         for repeat in 1..=case.repeats {
-            let evidence = |selector: &Selector| binding.evidence(selector, repeat, figures);
-            let figure = |selector: &Selector| evidence(selector)?.figure(selector.metric, selector.window);
+            let figure = |selector: &Selector| {
+                binding.evidence(selector, repeat, figures)?.figure(selector.metric, selector.window)
+            };
             let Some((left, right)) = comparison.left.value(&figure).zip(comparison.right.value(&figure))
             else {
                 tally.missing += 1;
@@ -41,8 +41,7 @@ pub(super) fn expectation(
             };
             let place = || [binding.names(), vec![&*format!("repeat {repeat}")]].concat().join(", ");
             let instance = || Instance { left, right, place: place() };
-            let is_invalid = |evidence: &Evidence| evidence.run.has_invalid_counts();
-            if selectors.iter().any(|selector| evidence(selector).is_some_and(is_invalid)) {
+            if binding.has_invalid_counts(&selectors, repeat, figures) {
                 tally.invalid += 1;
                 invalid.get_or_insert_with(instance);
                 continue;

@@ -1,6 +1,6 @@
 //! Claims that cannot hold any more, while the run goes on.
 
-use stockade_model::record::{ClockKind, Look};
+use stockade_model::record::Look;
 
 use super::{Binding, Case, Claim, Comparison, Figures, Selector, existing, times::TimedComparison};
 use crate::{
@@ -17,7 +17,7 @@ pub struct EarlyJudge<'a> {
     pub look: Option<Look>,
 }
 
-/// The latest measurement.
+/// The measurement that may refute a claim: in progress, or complete.
 #[derive(Clone, Copy)]
 pub struct Latest<'a> {
     pub test: &'a str,
@@ -51,7 +51,7 @@ impl EarlyJudge<'_> {
             .claims
             .iter()
             .flat_map(|claim| &claim.expect)
-            .filter(|(_, comparison)| self.is_timed(comparison));
+            .filter(|(_, comparison)| self.case.is_timed(comparison));
         let alpha = self.look.map(|look| look.error_rate / timed_count.count().max(1) as f64);
         let aborting = self.claims.iter().enumerate().filter(|(_, claim)| claim.abort);
         let mut comparisons = aborting.flat_map(|(at, claim)| {
@@ -71,7 +71,7 @@ impl EarlyJudge<'_> {
                     return None;
                 }
                 let (left, right) = sides(comparison, binding, &figures, latest)?;
-                let failure = if self.is_timed(comparison) {
+                let failure = if self.case.is_timed(comparison) {
                     let repeats = latest.repeat - 1;
                     let binding = std::slice::from_ref(binding);
                     let mut timed = TimedComparison::in_bindings(
@@ -84,7 +84,7 @@ impl EarlyJudge<'_> {
                     );
                     let alpha = alpha? / bindings.len() as f64;
                     timed.refutes_with(left, right, alpha).then_some((left.measured, right.measured))
-                } else if has_invalid_counts(comparison, binding, &figures, latest.repeat) {
+                } else if binding.has_invalid_counts(&selectors, latest.repeat, &figures) {
                     None
                 } else {
                     comparison.op.failure(left.bounds, right.bounds)
@@ -92,10 +92,6 @@ impl EarlyJudge<'_> {
                 failure.map(|(left, right)| Refutation { claim, comparison: of_claim, left, right })
             })
         })
-    }
-
-    fn is_timed(&self, comparison: &Comparison) -> bool {
-        comparison.is_timing() && self.case.clock == ClockKind::Live
     }
 }
 
@@ -118,14 +114,4 @@ fn sides(
     let (left, right) = comparison.sides(&quantity)?;
     let is_known = |side: Quantity| !side.bounds.low.is_nan() && !side.bounds.high.is_nan();
     (is_known(left) && is_known(right)).then_some((left, right))
-}
-
-fn has_invalid_counts(
-    comparison: &Comparison,
-    binding: &Binding<'_>,
-    figures: &Figures<'_>,
-    repeat: u32,
-) -> bool {
-    let evidence = |selector: &Selector| binding.evidence(selector, repeat, figures);
-    comparison.selectors().into_iter().filter_map(evidence).any(|evidence| evidence.run.has_invalid_counts())
 }

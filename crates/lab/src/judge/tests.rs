@@ -65,6 +65,35 @@ fn open_load(duration_ms: f64, audit: Option<Audit>) -> OpenFigures {
     }
 }
 
+fn claim(expr: &str, names: Names<'_>, min_effect: f64) -> Claim {
+    let expect = vec![(expr.to_owned(), parse(expr, names).unwrap())];
+    Claim { text: "claim".to_owned(), expect, min_effect, abort: false }
+}
+
+fn results_of(evidence: &[Run]) -> Results {
+    let mut results = Results::default();
+    evidence.iter().for_each(|run| results.add(run, results.fold(None)));
+    results
+}
+
+/// Judges claims in real time, about the tests and arms of the results.
+fn judged_at(
+    claims: &[Claim],
+    names: Names<'_>,
+    looks: &[Look],
+    noise: Option<&NoiseArm>,
+    results: &Results,
+) -> Judgement {
+    let cells = results.runs().iter().map(|e| (e.run.test.clone(), e.run.arm.clone())).collect();
+    let repeats = looks.last().unwrap().repeats;
+    judge(claims, Case { names, cells: &cells, repeats, looks, noise, clock: ClockKind::Live }, results)
+}
+
+/// One look with the whole error rate.
+fn one_look(repeats: u32) -> [Look; 1] {
+    [Look { repeats, error_rate: FAMILY_ERROR_RATE }]
+}
+
 /// The judged claims of one comparison each, over tests `t/1`, `t/2` and arms `a`, `b`.
 fn judged(
     clock: ClockKind,
@@ -75,19 +104,11 @@ fn judged(
 ) -> Vec<Hypothesis> {
     let (tests, arms) = (["t/1", "t/2"].map(str::to_owned), ["a", "b"].map(str::to_owned));
     let names = Names { tests: &tests, arms: &arms };
-    let claim = |expr: &&str| Claim {
-        text: "claim".to_owned(),
-        expect: vec![((*expr).to_owned(), parse(expr, names).unwrap())],
-        min_effect,
-        abort: false,
-    };
-    let claims: Vec<_> = exprs.iter().map(claim).collect();
+    let claims: Vec<_> = exprs.iter().map(|expr| claim(expr, names, min_effect)).collect();
     let cells = evidence.iter().map(|run| (run.test.clone(), run.arm.clone())).collect();
-    let mut results = Results::default();
-    evidence.iter().for_each(|run| results.add(run, results.fold(None)));
-    let looks = [Look { repeats, error_rate: FAMILY_ERROR_RATE }];
-    judge(&claims, Case { names, cells: &cells, repeats, looks: &looks, noise: None, clock }, &results)
-        .hypotheses
+    let looks = one_look(repeats);
+    let case = Case { names, cells: &cells, repeats, looks: &looks, noise: None, clock };
+    judge(&claims, case, &results_of(evidence)).hypotheses
 }
 
 fn verdict_in(clock: ClockKind, repeats: u32, expr: &str, evidence: &[Run]) -> (Verdict, String) {
@@ -310,12 +331,7 @@ fn worst_verdict_wins() {
 fn verdict_of_seconds(expr: &str, min_effect: f64, arms: [(&[(f64, f64)], bool); 2]) -> (Verdict, String) {
     let (tests, names) = ([String::new()], ["a", "b"].map(str::to_owned));
     let names = Names { tests: &tests, arms: &names };
-    let claims = [Claim {
-        text: String::new(),
-        expect: vec![(expr.to_owned(), parse(expr, names).unwrap())],
-        min_effect,
-        abort: false,
-    }];
+    let claims = [claim(expr, names, min_effect)];
     let mut results = Results::watching(claims[0].windows().collect());
     for (arm, (seconds, is_late)) in ["a", "b"].into_iter().zip(arms) {
         let mut fold = results.fold(Some(Duration::from_secs(seconds.len() as u64)));
@@ -328,10 +344,7 @@ fn verdict_of_seconds(expr: &str, min_effect: f64, arms: [(&[(f64, f64)], bool);
         let http = HttpFigures { late, ..HttpFigures::default() };
         results.add(&Run { http: Some(http), ..run("", arm, 1, 1, 1.0) }, fold);
     }
-    let cells = BTreeSet::from(["a", "b"].map(|arm| (String::new(), arm.to_owned())));
-    let looks = [Look { repeats: 1, error_rate: FAMILY_ERROR_RATE }];
-    let case = Case { names, cells: &cells, repeats: 1, looks: &looks, noise: None, clock: ClockKind::Live };
-    let judged = judge(&claims, case, &results).hypotheses.remove(0);
+    let judged = judged_at(&claims, names, &one_look(1), None, &results).hypotheses.remove(0);
     (judged.verdict, judged.expect[0].reason.clone())
 }
 
@@ -415,18 +428,12 @@ fn minimum_effect_is_that_of_the_hypothesis() {
 fn verdict_of_looks(expr: &str, looks: &[u32], evidence: &[Run]) -> (Verdict, u32, usize) {
     let (tests, arms) = (["t/1", "t/2"].map(str::to_owned), ["a", "b"].map(str::to_owned));
     let names = Names { tests: &tests, arms: &arms };
-    let expect = vec![(expr.to_owned(), parse(expr, names).unwrap())];
-    let claims = [Claim { text: String::new(), expect, min_effect: MIN_EFFECT, abort: false }];
-    let cells = evidence.iter().map(|run| (run.test.clone(), run.arm.clone())).collect();
-    let mut results = Results::default();
-    evidence.iter().for_each(|run| results.add(run, results.fold(None)));
-    let repeats = *looks.last().unwrap();
+    let claims = [claim(expr, names, MIN_EFFECT)];
     let looks: Vec<_> = looks
         .iter()
         .map(|repeats| Look { repeats: *repeats, error_rate: FAMILY_ERROR_RATE / looks.len() as f64 })
         .collect();
-    let case = Case { names, cells: &cells, repeats, looks: &looks, noise: None, clock: ClockKind::Live };
-    let Judgement { hypotheses, open_count } = judge(&claims, case, &results);
+    let Judgement { hypotheses, open_count } = judged_at(&claims, names, &looks, None, &results_of(evidence));
     let expectation = &hypotheses[0].expect[0];
     (expectation.verdict, expectation.effect.as_ref().unwrap().repeats, open_count)
 }
@@ -458,14 +465,9 @@ fn figure_that_no_repeat_has_is_not_waited_for() {
     // A burst has no response times here, and later repeats will have none either.
     let (tests, arms) = (["t/1".to_owned(), "t/2".to_owned()], ["a".to_owned(), "b".to_owned()]);
     let names = Names { tests: &tests, arms: &arms };
-    let expect = vec![("x".to_owned(), parse("a.response.p99 < 1ms", names).unwrap())];
-    let claims = [Claim { text: String::new(), expect, min_effect: MIN_EFFECT, abort: false }];
-    let cells = evidence.iter().map(|run| (run.test.clone(), run.arm.clone())).collect();
-    let mut results = Results::default();
-    evidence.iter().for_each(|run| results.add(run, results.fold(None)));
-    let looks = [Look { repeats: 2, error_rate: FAMILY_ERROR_RATE }];
-    let case = Case { names, cells: &cells, repeats: 2, looks: &looks, noise: None, clock: ClockKind::Live };
-    let Judgement { hypotheses, open_count } = judge(&claims, case, &results);
+    let claims = [claim("a.response.p99 < 1ms", names, MIN_EFFECT)];
+    let Judgement { hypotheses, open_count } =
+        judged_at(&claims, names, &one_look(2), None, &results_of(&evidence));
     assert_eq!((hypotheses[0].verdict, open_count), (Verdict::Inconclusive, 0));
 }
 
@@ -473,8 +475,7 @@ fn figure_that_no_repeat_has_is_not_waited_for() {
 fn verdict_of_disturbed(seconds: &[(f64, bool)]) -> (Verdict, String) {
     let (tests, arms) = ([String::new()], ["a".to_owned()]);
     let names = Names { tests: &tests, arms: &arms };
-    let expect = vec![("x".to_owned(), parse("a.response.p99 < 50ms", names).unwrap())];
-    let claims = [Claim { text: String::new(), expect, min_effect: MIN_EFFECT, abort: false }];
+    let claims = [claim("a.response.p99 < 50ms", names, MIN_EFFECT)];
     let mut results = Results::default();
     let duration = Duration::from_secs(seconds.len() as u64);
     let mut fold = results.fold(Some(duration));
@@ -489,10 +490,7 @@ fn verdict_of_disturbed(seconds: &[(f64, bool)]) -> (Verdict, String) {
     let open = open_load(duration.as_secs_f64() * 1e3, None);
     let http = Some(HttpFigures { disturbed, ..HttpFigures::default() });
     results.add(&Run { http, load: LoadFigures::Open(open), ..run("", "a", 1, 1, 1.0) }, fold);
-    let cells = BTreeSet::from([(String::new(), "a".to_owned())]);
-    let looks = [Look { repeats: 1, error_rate: FAMILY_ERROR_RATE }];
-    let case = Case { names, cells: &cells, repeats: 1, looks: &looks, noise: None, clock: ClockKind::Live };
-    let judged = judge(&claims, case, &results).hypotheses.remove(0);
+    let judged = judged_at(&claims, names, &one_look(1), None, &results).hypotheses.remove(0);
     (judged.verdict, judged.expect[0].reason.clone())
 }
 
@@ -549,19 +547,9 @@ fn difference_within_that_of_equal_arms_does_not_count() {
             "3 * a.finished < b.finished",
             "a.finished <= 20ms",
         ];
-        let claim = |expr: &str| Claim {
-            text: String::new(),
-            expect: vec![(expr.to_owned(), parse(expr, names).unwrap())],
-            min_effect: MIN_EFFECT,
-            abort: false,
-        };
-        let claims = exprs.map(claim);
-        let cells = evidence.iter().map(|run| (run.test.clone(), run.arm.clone())).collect();
-        let mut results = Results::default();
-        evidence.iter().for_each(|run| results.add(run, results.fold(None)));
-        let looks = [Look { repeats, error_rate: FAMILY_ERROR_RATE }];
-        let case = Case { names, cells: &cells, repeats, looks: &looks, noise, clock: ClockKind::Live };
-        let hypotheses = judge(&claims, case, &results).hypotheses;
+        let claims = exprs.map(|expr| claim(expr, names, MIN_EFFECT));
+        let results = results_of(&evidence);
+        let hypotheses = judged_at(&claims, names, &one_look(repeats), noise, &results).hypotheses;
         (
             hypotheses.iter().map(|judged| judged.verdict).collect::<Vec<_>>(),
             hypotheses[0].expect[0].reason.clone(),

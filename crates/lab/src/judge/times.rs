@@ -156,7 +156,7 @@ impl BindingEffects {
     }
 }
 
-/// What makes times longer than they would be, if it is known how much.
+/// The cause of longer times whose share is known: late sends, or disturbed seconds.
 fn doubt_of(run: &Run) -> Option<String> {
     let http = run.http.as_ref()?;
     http.late.clone().or_else(|| http.disturbed.clone())

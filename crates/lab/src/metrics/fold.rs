@@ -98,7 +98,7 @@ pub struct FoldPart {
 pub struct DisturbedTimes {
     /// The times of the other seconds.
     pub rest: Times,
-    /// Disturbed seconds.
+    /// The number of disturbed seconds, without those after them.
     pub seconds: u64,
     /// The end of the last disturbed second.
     last_end: u64,

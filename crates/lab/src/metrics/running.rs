@@ -35,17 +35,14 @@ impl RunningFigures<'_> {
             return Bounds { low: 0.0, high: 1.0 - failed / all };
         }
         let of = |(times, statistic): (&Histogram, &str)| {
-            let quantile = QUANTILES.iter().find(|(name, _)| *name == statistic)?.1;
+            // `p999` is 0.999.
+            let quantile: f64 = format!("0.{}", statistic.strip_prefix('p')?).parse().ok()?;
             Some(quantile_at_least(times, quantile, requests_max))
         };
         let low = histogram(part, metric.name).and_then(of).unwrap_or_default();
         Bounds { low, ..unknown }
     }
 }
-
-/// Statistics that are quantiles.
-const QUANTILES: [(&str, f64); 6] =
-    [("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)];
 
 /// The times of a metric, and the name of its statistic.
 fn histogram<'a>(part: &'a FoldPart, name: &'a str) -> Option<(&'a Histogram, &'a str)> {

@@ -22,20 +22,8 @@ fn write(text: &mut String, record: &Record, results: &Results) -> std::fmt::Res
         writeln!(text, "## Context\n\n{context}\n")?;
     }
     if !record.hypotheses.is_empty() {
-        let headings = ["verdict", "hypothesis", "expected", "left", "right", "evidence"].map(str::to_owned);
-        let rows: Vec<Vec<String>> = summary::expectations(record)
-            .map(|(first, hypothesis, expectation)| {
-                let [left, right] = summary::sides(record, expectation);
-                vec![
-                    expectation.verdict.to_string(),
-                    if first { hypothesis.text.clone() } else { String::new() },
-                    format!("`{}`", expectation.expr),
-                    left,
-                    right,
-                    expectation.reason.clone(),
-                ]
-            })
-            .collect();
+        let headings = summary::HYPOTHESIS_HEADINGS.map(str::to_owned);
+        let rows = summary::hypothesis_rows(record, str::to_owned, |expr| format!("`{expr}`"));
         writeln!(text, "## Hypotheses\n\n{}\n", markdown_grid(&headings, &rows))?;
     }
     writeln!(text, "## Results\n")?;

@@ -43,21 +43,8 @@ fn write(text: &mut String, record: &Record, results: &Results, directory: Optio
     writeln!(text, "{}\n", origin(record, directory))?;
     writeln!(text, "<details><summary>Hypotheses and figures</summary>\n")?;
     if !record.hypotheses.is_empty() {
-        let headings = ["verdict", "hypothesis", "expected", "left", "right", "evidence"].map(str::to_owned);
-        let rows: Vec<_> = summary::expectations(record)
-            .map(|(first, hypothesis, expectation)| {
-                let sides = summary::sides(record, expectation).map(|side| escape(&side));
-                let [left, right] = sides;
-                vec![
-                    expectation.verdict.to_string(),
-                    if first { escape(&hypothesis.text) } else { String::new() },
-                    code(&expectation.expr),
-                    left,
-                    right,
-                    escape(&expectation.reason),
-                ]
-            })
-            .collect();
+        let headings = summary::HYPOTHESIS_HEADINGS.map(str::to_owned);
+        let rows = summary::hypothesis_rows(record, escape, code);
         writeln!(text, "{}", table(&headings, &rows, HYPOTHESES_BYTES_MAX))?;
     }
     figures(text, &summary::tables(record, results))?;

@@ -405,6 +405,29 @@ pub(super) fn expectations(record: &Record) -> impl Iterator<Item = (bool, &Hypo
     })
 }
 
+pub(super) const HYPOTHESIS_HEADINGS: [&str; 6] =
+    ["verdict", "hypothesis", "expected", "left", "right", "evidence"];
+
+/// A row for each expectation, under [`HYPOTHESIS_HEADINGS`]. `text` and `code` write a cell in the syntax of the report.
+pub(super) fn hypothesis_rows(
+    record: &Record,
+    text: fn(&str) -> String,
+    code: fn(&str) -> String,
+) -> Vec<Vec<String>> {
+    let row = |(is_first, hypothesis, expectation): (bool, &Hypothesis, &Expectation)| {
+        let [left, right] = sides(record, expectation).map(|side| text(&side));
+        vec![
+            expectation.verdict.to_string(),
+            if is_first { text(&hypothesis.text) } else { String::new() },
+            code(&expectation.expr),
+            left,
+            right,
+            text(&expectation.reason),
+        ]
+    };
+    expectations(record).map(row).collect()
+}
+
 /// The two sides of a comparison where it failed or came closest to failing: times with their unit.
 pub(super) fn sides(record: &Record, expectation: &Expectation) -> [String; 2] {
     // The record has the comparison only as text.

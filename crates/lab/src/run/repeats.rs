@@ -29,7 +29,7 @@ pub(super) struct LookSchedule {
     error_rate_left: f64,
 }
 
-/// What follows a repeat.
+/// The action after a repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Repeat,
@@ -83,7 +83,7 @@ impl LookSchedule {
         is_due.then_some(Look { repeats: repeat, error_rate: self.error_rate_left * share })
     }
 
-    /// The last look.
+    /// Takes a look that spends the whole remaining error rate.
     pub(super) fn end(&mut self, repeats: u32) {
         self.look(repeats, 1.0);
     }

@@ -20,7 +20,7 @@ pub fn render(summary: &Summary, _: &ReportOptions) -> String {
     Exposition::OpenMetrics.render(&snapshot(summary).families())
 }
 
-/// A finished load.
+/// The figures of a finished load, of its measured part only.
 #[must_use]
 pub fn snapshot(summary: &Summary) -> RunSnapshot {
     let generator = &summary.generator;

@@ -161,7 +161,10 @@ impl BoundMetric {
     /// time. `None`: late sends may change it in other ways.
     pub(super) fn without_lateness(self) -> Option<Self> {
         match self {
-            Self::Time(family, stat) if family.name == "response" => Some(Self::Time(&TIME_METRICS[1], stat)),
+            Self::Time(family, stat) if family.name == "response" => TIME_METRICS
+                .iter()
+                .find(|family| family.name == "service")
+                .map(|service| Self::Time(service, stat)),
             Self::Time(..) => Some(self),
             Self::Number(_) => None,
         }

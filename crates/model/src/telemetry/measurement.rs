@@ -286,10 +286,11 @@ impl RunSnapshot {
             .collect();
         let (mut outcomes, mut statuses, mut failures, mut processes) = (vec![], vec![], vec![], vec![]);
         for one in &self.measurements {
-            for (outcome, all) in Outcome::ALL.into_iter().zip(std::iter::repeat(&one.outcomes)) {
-                let Some(all) = all else { continue };
-                let count = OutcomeCount { requests: all.of(outcome) };
-                outcomes.push((one.labels_with("outcome", &outcome.name()), count));
+            if let Some(all) = &one.outcomes {
+                outcomes.extend(Outcome::ALL.into_iter().map(|outcome| {
+                    let count = OutcomeCount { requests: all.of(outcome) };
+                    (one.labels_with("outcome", &outcome.name()), count)
+                }));
             }
             for (status, count) in &one.status_codes {
                 let labels = one.labels_with("http.response.status_code", status);

@@ -68,6 +68,21 @@ impl Origin {
     }
 }
 
+/// Every `--format`.
+const FORMATS: [&str; 11] = [
+    "text",
+    "json",
+    "vegeta",
+    "vegeta-hist",
+    "hdrplot",
+    "hgrm",
+    "hlog",
+    "siege",
+    "siege-json",
+    "openmetrics",
+    "csv",
+];
+
 /// Runs `stockade load` in this directory.
 fn load(sandbox: &Sandbox, arguments: &[&str]) -> ProgramOutput {
     Running::start(sandbox, &[&["load"], arguments].concat(), "").ended()

@@ -4,24 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Origin, assert_done, json, load, measure, written};
+use super::{FORMATS, Origin, assert_done, json, load, measure, written};
 
 /// Slow enough that no thread of the load is busy.
 const SLOW: &str = r#"{"body": "all is well", "stages": [{"at": 0, "latency": "40ms"}]}"#;
-/// Every `--format`.
-const FORMATS: [&str; 11] = [
-    "text",
-    "json",
-    "vegeta",
-    "vegeta-hist",
-    "hdrplot",
-    "hgrm",
-    "hlog",
-    "siege",
-    "siege-json",
-    "openmetrics",
-    "csv",
-];
 
 #[track_caller]
 fn has_keys(object: &Value, keys: &str) {

@@ -1,6 +1,6 @@
 //! Invalid arguments: the message states the remedy, and no request is sent.
 
-use super::load;
+use super::{FORMATS, load};
 use crate::support::Sandbox;
 
 const URL: &str = "http://127.0.0.1:1/";
@@ -193,19 +193,7 @@ fn url_is_absolute_and_has_no_password() {
 fn help_lists_every_format() {
     let output = load(&Sandbox::new(), &["--help"]);
     assert_eq!((output.code, output.stderr.as_str()), (0, ""));
-    for format in [
-        "text",
-        "json",
-        "vegeta",
-        "vegeta-hist",
-        "hdrplot",
-        "hgrm",
-        "hlog",
-        "siege",
-        "siege-json",
-        "openmetrics",
-        "csv",
-    ] {
+    for format in FORMATS {
         assert!(output.stdout.contains(&format!("\n  {format} ")), "{format}: {}", output.stdout);
     }
 }
