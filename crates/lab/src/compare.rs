@@ -20,11 +20,12 @@ use stockade_model::{
 
 use crate::{
     metrics::{Evidence, FigureUnit, Metric, Results},
+    report::summary,
     statistics::{Estimate, FAMILY_ERROR_RATE, Quantity, Region, holm, root_mean_square, standard_deviation},
 };
 
 /// The compared metrics, and whether more of it is better. The order is that of reports.
-const COMPARED: [(&str, Wanted); 11] = [
+pub(crate) const COMPARED: [(&str, Wanted); 11] = [
     ("failed", Wanted::Less),
     ("hit_ratio", Wanted::More),
     ("source_loads", Wanted::Less),
@@ -38,10 +39,15 @@ const COMPARED: [(&str, Wanted); 11] = [
     ("proxy.cpu.mean", Wanted::Less),
 ];
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
     Less,
     More,
+}
+
+/// True for a number of requests that varies by chance in real time (Poisson).
+pub(crate) fn is_chance(metric: &Metric) -> bool {
+    ["failed", "source_loads"].contains(&metric.name)
 }
 
 /// A record and its figures.
@@ -225,13 +231,10 @@ impl OpenChange {
         let is_timed = metric.is_timing && is_live;
         let noise = |compared| if is_timed { effect_of_equal_arms(compared, test, metric) } else { 0.0 };
         let min_effect = [before, after].map(noise).into_iter().fold(min_effect, f64::max);
-        let is_valid = |evidence: &&Evidence| {
-            !(evidence.run.has_invalid_counts() || is_timed && evidence.run.is_invalid())
-        };
         let quantities = |compared: Compared<'_>| -> Vec<Quantity> {
             let repeats = compared.results.repeats(test, arm);
             let quantity = |evidence: &Evidence| evidence.quantity(metric, None);
-            repeats.into_iter().filter(is_valid).filter_map(quantity).collect()
+            repeats.into_iter().filter(|evidence| evidence.is_valid(is_timed)).filter_map(quantity).collect()
         };
         let (before, after) = (quantities(before), quantities(after));
         if before.is_empty() || after.is_empty() {
@@ -247,7 +250,7 @@ impl OpenChange {
             before: values(&before),
             after: values(&after),
             estimate: is_timed.then(|| Estimate::unpaired(&after, &before)),
-            is_chance: is_live && ["failed", "source_loads"].contains(&metric.name),
+            is_chance: is_live && is_chance(metric),
         })
     }
 
@@ -341,7 +344,7 @@ fn common_cells(before: Compared<'_>, after: Compared<'_>) -> Result<Vec<(String
 }
 
 /// The load of a run in words.
-fn load(run: &Run) -> String {
+pub(crate) fn load(run: &Run) -> String {
     match &run.load {
         LoadFigures::Burst(burst) => format!("{} workers for {} documents", burst.workers, burst.documents),
         LoadFigures::Open(open) => {
@@ -361,12 +364,10 @@ fn differences(before: &Record, after: &Record) -> Vec<String> {
             all.push(format!("{what}: {before} -> {after}"));
         }
     };
+    let commit = |record: &Record| record.commit.clone().unwrap_or_else(|| "none".to_owned());
+    differ("commit", commit(before), commit(after));
     differ("stockade", before.stockade.clone(), after.stockade.clone());
-    let host = |record: &Record| {
-        let host = &record.host;
-        format!("{}, {} cores, {} MiB, {}", host.cpu, host.cores, host.memory_mib, host.os)
-    };
-    differ("machine", host(before), host(after));
+    differ("machine", summary::machine(&before.host), summary::machine(&after.host));
     differ("seed", before.seed.0.to_string(), after.seed.0.to_string());
     differ("scale", before.scale.to_string(), after.scale.to_string());
     differ("repeats", before.repeats.to_string(), after.repeats.to_string());
@@ -377,12 +378,12 @@ fn differences(before: &Record, after: &Record) -> Vec<String> {
 }
 
 /// The lines of the experiment file without comments.
-fn settings(record: &Record) -> impl Iterator<Item = &str> {
+pub(crate) fn settings(record: &Record) -> impl Iterator<Item = &str> {
     record.spec.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
 /// A figure with its unit.
-fn shown(metric: &Metric, figure: f64) -> String {
+pub(crate) fn shown(metric: &Metric, figure: f64) -> String {
     match metric.unit {
         FigureUnit::Time => format_milliseconds(figure),
         FigureUnit::Number if figure.fract() == 0.0 => format!("{figure}"),

@@ -1,6 +1,11 @@
 //! Facts of the environment for the record: the machine, the time, this build.
 
-use std::{thread, time::Instant};
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::Instant,
+};
 
 use stockade_model::record::Host;
 use stockade_net::proc;
@@ -12,6 +17,18 @@ pub fn stockade() -> String {
         Some(build) => format!("{} ({build})", env!("CARGO_PKG_VERSION")),
         None => env!("CARGO_PKG_VERSION").to_owned(),
     }
+}
+
+/// The commit of the repository that has this folder, with `-dirty` if files differ from it; `None` outside of one, or without git.
+pub(crate) fn commit(folder: &Path) -> Option<String> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let mut git = Command::new("git");
+    git.arg("-C").arg(folder).args(["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]);
+    // A run changes nothing in the repository, not even its index.
+    git.env("GIT_OPTIONAL_LOCKS", "0").stdin(Stdio::null());
+    let output = git.output().ok().filter(|output| output.status.success())?;
+    let commit = String::from_utf8(output.stdout).ok()?;
+    Some(commit.trim().to_owned()).filter(|commit| !commit.is_empty())
 }
 
 /// The current time, RFC 3339 in UTC, in seconds.

@@ -22,6 +22,7 @@ pub mod engine;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod history;
 pub mod host;
 #[cfg(feature = "http")]
 pub mod http;

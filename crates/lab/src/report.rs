@@ -10,7 +10,7 @@ pub mod openmetrics;
 mod plot;
 mod published;
 pub mod pull_request;
-mod summary;
+pub(crate) mod summary;
 pub mod text;
 
 pub use summary::verdict;

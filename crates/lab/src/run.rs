@@ -446,6 +446,7 @@ fn head(experiment: &Experiment, options: &Options, clock: ClockKind) -> Record 
         clock,
         started_at: host::now(),
         stockade: host::stockade(),
+        commit: host::commit(experiment.folder()),
         host: host::host(),
         planned: experiment.cells.len() * repeats as usize,
         interrupted: true,

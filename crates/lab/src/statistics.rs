@@ -21,9 +21,9 @@ const REPEATS_MIN: usize = 3;
 /// The share of alpha that the assumption keeps beside a measured spread.
 const ASSUMED_SHARE: f64 = 0.1;
 /// The standard deviation below which three digits of a histogram cannot tell times apart.
-const RESOLUTION: f64 = 0.000_5;
+pub(crate) const RESOLUTION: f64 = 0.000_5;
 /// Figures below it count as it, in milliseconds or as a number: a nanosecond. An effect has no logarithm of 0.
-const FIGURE_MIN: f64 = 1e-6;
+pub(crate) const FIGURE_MIN: f64 = 1e-6;
 /// The probability with which the suggested repeats decide.
 const POWER: f64 = 0.9;
 /// The most repeats that are suggested.

@@ -1,6 +1,6 @@
 //! A record on disk: a directory with `record.json` and `intervals.jsonl`.
 
-mod latest;
+mod find;
 
 use std::{
     borrow::Cow,
@@ -17,7 +17,7 @@ use crate::{
     reference,
 };
 
-pub use latest::find_latest;
+pub use find::{FoundRecord, find_all, find_latest, has_record};
 
 /// A record could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -52,8 +52,8 @@ pub struct Recorder {
     intervals: BufWriter<File>,
 }
 
-const RECORD: &str = "record.json";
-const INTERVALS: &str = "intervals.jsonl";
+pub(crate) const RECORD: &str = "record.json";
+pub(crate) const INTERVALS: &str = "intervals.jsonl";
 
 impl Recorder {
     /// Creates the directory. An existing record is not overwritten.

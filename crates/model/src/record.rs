@@ -37,6 +37,9 @@ pub struct Record {
     pub started_at: String,
     /// Version and commit of Stockade.
     pub stockade: String,
+    /// The commit of the repository that the experiment file is in, with `-dirty` if files differ from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
     pub host: Host,
     /// The number of measurements that the experiment plans.
     pub planned: usize,

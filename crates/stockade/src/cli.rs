@@ -16,9 +16,17 @@ use clap::{
     builder::{PossibleValue, TypedValueParser},
 };
 use stockade_cache::{PRESETS, Preset, Strategy};
-use stockade_lab::{compare, engine::DocumentCount, report::FORMATS, run::UntilDecided};
+use stockade_lab::{
+    compare,
+    engine::DocumentCount,
+    history,
+    metrics::{Metric, metrics},
+    report::FORMATS,
+    run::UntilDecided,
+};
 use stockade_model::{
     latency::Latency,
+    nearest::remedy,
     units::{parse_duration, parse_percent},
 };
 use stockade_source::SOURCES;
@@ -87,6 +95,8 @@ pub enum Command {
     Report(ReportArgs),
     /// Compare two records: better, worse, the same, or cannot tell
     Compare(CompareArgs),
+    /// Show figures over many records, and where they changed
+    History(HistoryArgs),
     /// Print a script that completes commands, flags and values in a shell
     Completions(CompletionsArgs),
     /// Print the manual page of the program or of a command
@@ -273,6 +283,25 @@ pub struct CompareArgs {
     pub format: String,
 }
 
+#[derive(Debug, Args)]
+pub struct HistoryArgs {
+    /// Directory of records, such as `runs` or `runs/NAME`; their index, history.jsonl, is kept in it
+    #[arg(value_name = "DIR", default_value = "runs")]
+    pub records: PathBuf,
+    /// Show this metric, also where it did not change [default: those that `compare` compares]
+    #[arg(long, value_name = "NAME", value_parser = metric)]
+    pub metric: Option<&'static Metric>,
+    /// Least change that counts
+    #[arg(long, value_name = "P%", default_value = "5%", value_parser = min_effect)]
+    pub min_effect: f64,
+    /// Read every record again, instead of the index
+    #[arg(long)]
+    pub rebuild: bool,
+    /// Format on standard output
+    #[arg(long, default_value = "text", value_parser = history_formats())]
+    pub format: String,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FailOn {
     Regression,
@@ -280,6 +309,15 @@ pub enum FailOn {
 
 fn compare_formats() -> impl TypedValueParser<Value = String> {
     clap::builder::PossibleValuesParser::new(compare::report::FORMATS.map(|(name, _)| name))
+}
+
+fn history_formats() -> impl TypedValueParser<Value = String> {
+    clap::builder::PossibleValuesParser::new(history::report::FORMATS.map(|(name, _)| name))
+}
+
+fn metric(name: &str) -> Result<&'static Metric, String> {
+    let remedy = || remedy(name, metrics().map(|metric| metric.name));
+    Metric::named(name).ok_or_else(|| format!("unknown metric: {}", remedy()))
 }
 
 fn min_effect(text: &str) -> Result<f64, String> {

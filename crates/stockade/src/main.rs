@@ -14,6 +14,7 @@ mod cli;
 mod compare;
 mod completions;
 mod exit;
+mod history;
 mod init;
 #[cfg(feature = "http")]
 mod input;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Stampede(args) => stampede::stampede(args),
         Command::Report(args) => report::report(&args),
         Command::Compare(args) => compare::compare(&args),
+        Command::History(args) => history::history(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => man::man(&args),
         #[cfg(feature = "http")]

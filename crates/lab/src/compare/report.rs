@@ -32,13 +32,13 @@ impl Judgement {
     }
 }
 
-fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     let percent = (share * 1e4).round() / 100.0;
     format!("{percent}")
 }
 
 /// `+12.5 %`, of a ratio.
-fn change(ratio: f64) -> String {
+pub(crate) fn change(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
     match percent.abs() {
         large if large >= 999.5 => format!("x {ratio:.1}"),

@@ -219,6 +219,11 @@ impl Evidence {
     /// The most batches of a run.
     pub const BATCHES: usize = Batched::COUNT;
 
+    /// True if a metric may be compared; `is_timed`: it is measured with a clock.
+    pub(crate) fn is_valid(&self, is_timed: bool) -> bool {
+        !(self.run.has_invalid_counts() || is_timed && self.run.is_invalid())
+    }
+
     /// The figures for other systems.
     #[must_use]
     pub fn telemetry(&self) -> MeasurementSnapshot {

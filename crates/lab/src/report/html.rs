@@ -16,6 +16,51 @@ use crate::metrics::{Moment, Results, mib};
 
 #[must_use]
 pub fn render(record: &Record, results: &Results) -> String {
+    let body = html! {
+        h1 { (record.experiment) }
+        p { span class={ "badge " (summary::verdict(record)) } { (summary::verdict(record)) } " " (summary::how(record)) }
+        @for paragraph in record.context.iter().flat_map(|context| context.split("\n\n")) { p { (paragraph) } }
+        (hypotheses(record))
+        @for (title, plots) in sweeps::sections(record, results) {
+            h2 { (title) }
+            div.plots { @for svg in plots { figure { (PreEscaped(svg)) } } }
+        }
+        h2 { "Results" }
+        @for table in summary::tables(record, results) {
+            h3 { (table.title) }
+            div.wide {
+                table {
+                    thead { tr { @for heading in &table.headings { th { (heading) } } } }
+                    tbody { @for row in &table.rows { tr { @for cell in row { td { (cell) } } } } }
+                }
+            }
+            @for note in &table.notes { p.note { (note) } }
+            @let plots = over_time(record, results, &table.test);
+            @if !plots.is_empty() && record.repeats > 1 { p { "The first repeat, second by second:" } }
+            div.plots { @for svg in plots { figure { (PreEscaped(svg)) } } }
+            details { summary { "response times of the answered" } figure { (PreEscaped(percentiles::of_arms(record, results, &table.test))) } }
+            @for (id, report) in published::texts(record, results, &table.test) {
+                details { summary { (id) } pre { (report) } }
+            }
+        }
+        @let overlays = percentiles::of_tests(record, results);
+        @if !overlays.is_empty() {
+            h2 { "Response times by percentile, test over test" }
+            div.plots { @for svg in overlays { figure { (PreEscaped(svg)) } } }
+        }
+        @let conclusion = summary::conclusion(record);
+        @if !conclusion.is_empty() { h2 { "Conclusion" } }
+        @for sentence in conclusion { p { (sentence) } }
+        @if let Some(reference) = &record.reference { p { "Published: " (reference.source) "." } }
+        h2 { "Setup" }
+        dl { @for (what, value) in summary::setup(record) { dt { (what) } dd { (value) } } }
+        details { summary { "the experiment's file" } pre { (record.spec) } }
+    };
+    page(&record.experiment, &body)
+}
+
+/// A page without other files.
+pub(crate) fn page(title: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -23,49 +68,10 @@ pub fn render(record: &Record, results: &Results) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { (record.experiment) }
+                title { (title) }
                 style { (PreEscaped(STYLE)) }
             }
-            body {
-                h1 { (record.experiment) }
-                p { span class={ "badge " (summary::verdict(record)) } { (summary::verdict(record)) } " " (summary::how(record)) }
-                @for paragraph in record.context.iter().flat_map(|context| context.split("\n\n")) { p { (paragraph) } }
-                (hypotheses(record))
-                @for (title, plots) in sweeps::sections(record, results) {
-                    h2 { (title) }
-                    div.plots { @for svg in plots { figure { (PreEscaped(svg)) } } }
-                }
-                h2 { "Results" }
-                @for table in summary::tables(record, results) {
-                    h3 { (table.title) }
-                    div.wide {
-                        table {
-                            thead { tr { @for heading in &table.headings { th { (heading) } } } }
-                            tbody { @for row in &table.rows { tr { @for cell in row { td { (cell) } } } } }
-                        }
-                    }
-                    @for note in &table.notes { p.note { (note) } }
-                    @let plots = over_time(record, results, &table.test);
-                    @if !plots.is_empty() && record.repeats > 1 { p { "The first repeat, second by second:" } }
-                    div.plots { @for svg in plots { figure { (PreEscaped(svg)) } } }
-                    details { summary { "response times of the answered" } figure { (PreEscaped(percentiles::of_arms(record, results, &table.test))) } }
-                    @for (id, report) in published::texts(record, results, &table.test) {
-                        details { summary { (id) } pre { (report) } }
-                    }
-                }
-                @let overlays = percentiles::of_tests(record, results);
-                @if !overlays.is_empty() {
-                    h2 { "Response times by percentile, test over test" }
-                    div.plots { @for svg in overlays { figure { (PreEscaped(svg)) } } }
-                }
-                @let conclusion = summary::conclusion(record);
-                @if !conclusion.is_empty() { h2 { "Conclusion" } }
-                @for sentence in conclusion { p { (sentence) } }
-                @if let Some(reference) = &record.reference { p { "Published: " (reference.source) "." } }
-                h2 { "Setup" }
-                dl { @for (what, value) in summary::setup(record) { dt { (what) } dd { (value) } } }
-                details { summary { "the experiment's file" } pre { (record.spec) } }
-            }
+            body { (body) }
         }
     };
     page.into_string()
@@ -189,7 +195,7 @@ body { max-width: 84rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { margin-bottom: 0; } h2 { margin-top: 2.5rem; } h3 { margin-bottom: .4rem; font-size: 1rem; }
 .badge { display: inline-block; min-width: 6.5em; text-align: center; padding: 0 .5em; border-radius: .3em;
   font-size: .85em; color: #fff; background: #666; }
-.badge.supported { background: #00704f; } .badge.refuted { background: #b3401a; }
+.badge.supported, .badge.better { background: #00704f; } .badge.refuted, .badge.worse { background: #b3401a; }
 .badge.inconclusive { background: #8a6100; } .badge.invalid { background: #8b1a5c; }
 summary { cursor: pointer; } details { margin: .35rem 0; } details ul { margin: .3rem 0 .8rem; }
 .wide { overflow-x: auto; }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stockade_load::summary::GeneratorHealth;
 use stockade_model::{
-    record::{ClockKind, Expectation, Hypothesis, LoadFigures, Record, Run, Verdict},
+    record::{ClockKind, Expectation, Host, Hypothesis, LoadFigures, Record, Run, Verdict},
     units::{format_count, format_milliseconds},
 };
 
@@ -386,15 +386,19 @@ pub(super) fn how(record: &Record) -> String {
 }
 
 /// Machine, versions and commit: the data for judging and repeating the figures.
-pub(super) fn setup(record: &Record) -> [(&'static str, String); 4] {
-    let host = &record.host;
-    let machine = format!("{}, {} cores, {} MiB, {}", host.cpu, host.cores, host.memory_mib, host.os);
-    [
-        ("machine", machine),
-        ("stockade", record.stockade.clone()),
-        ("started", record.started_at.clone()),
-        ("seed", record.seed.0.to_string()),
-    ]
+pub(super) fn setup(record: &Record) -> impl Iterator<Item = (&'static str, String)> {
+    let setup = [
+        ("machine", Some(machine(&record.host))),
+        ("commit", record.commit.clone()),
+        ("stockade", Some(record.stockade.clone())),
+        ("started", Some(record.started_at.clone())),
+        ("seed", Some(record.seed.0.to_string())),
+    ];
+    setup.into_iter().filter_map(|(what, value)| Some((what, value?)))
+}
+
+pub(crate) fn machine(Host { cpu, cores, memory_mib, os }: &Host) -> String {
+    format!("{cpu}, {cores} cores, {memory_mib} MiB, {os}")
 }
 
 /// Every expectation with its hypothesis; `true`: the first one of the hypothesis.

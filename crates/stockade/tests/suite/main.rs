@@ -7,6 +7,7 @@ mod completions;
 mod deciding;
 mod docs;
 mod experiments;
+mod history;
 mod http;
 mod load;
 mod man;

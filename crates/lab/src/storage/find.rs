@@ -1,4 +1,4 @@
-//! The record that was started last, below a directory of records.
+//! The records below a directory.
 
 use std::{
     fs::{self, DirEntry},
@@ -13,28 +13,44 @@ use super::{RECORD, StorageError};
 /// Levels of directories below the given one: `runs/NAME/TIME`. They also end a loop of symbolic links.
 const LEVELS_MAX: u32 = 2;
 
-/// The directory itself if it has a record, otherwise that of the record below it that was started last.
-pub fn find_latest(directory: &Path) -> Result<PathBuf, StorageError> {
-    // A record that cannot be read is an error of its reader.
-    if directory.join(RECORD).symlink_metadata().is_ok() {
-        return Ok(directory.to_owned());
-    }
-    let none = || StorageError::NoRecords { path: directory.to_owned() };
-    let entries = fs::read_dir(directory).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => none(),
-        _ => StorageError::NoRecord { path: directory.join(RECORD), error },
-    })?;
-    let latest = records_below(entries.flatten(), LEVELS_MAX).into_iter().max();
-    latest.map(|found| found.directory).ok_or_else(none)
-}
-
-/// Ordered by their start.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct FoundRecord {
+/// The directory of a record, ordered by the record's start.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FoundRecord {
     started_at: Timestamp,
     /// Orders the records of a second.
     number: u32,
-    directory: PathBuf,
+    pub directory: PathBuf,
+}
+
+/// The directory itself if it has a record, otherwise that of the record below it that was started last.
+pub fn find_latest(directory: &Path) -> Result<PathBuf, StorageError> {
+    // A record that cannot be read is an error of its reader.
+    if has_record(directory) {
+        return Ok(directory.to_owned());
+    }
+    let found = find_all(directory)?;
+    found.into_iter().next_back().map(|found| found.directory).ok_or_else(|| none(directory))
+}
+
+/// The records below a directory, in the order of their starts; one at least.
+pub fn find_all(directory: &Path) -> Result<Vec<FoundRecord>, StorageError> {
+    let entries = fs::read_dir(directory).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => none(directory),
+        _ => StorageError::NoRecord { path: directory.join(RECORD), error },
+    })?;
+    let mut found = records_below(entries.flatten(), LEVELS_MAX);
+    found.sort();
+    if found.is_empty() { Err(none(directory)) } else { Ok(found) }
+}
+
+/// True if the directory is that of a record.
+#[must_use]
+pub fn has_record(directory: &Path) -> bool {
+    directory.join(RECORD).symlink_metadata().is_ok()
+}
+
+fn none(directory: &Path) -> StorageError {
+    StorageError::NoRecords { path: directory.to_owned() }
 }
 
 /// The records in these directories, and below them. What cannot be read is no record.

@@ -1,0 +1,45 @@
+//! `stockade history`: a figure over the records of a directory, and where it changed.
+
+use stockade_lab::history::{self, IndexedRecords, report::FORMATS};
+
+use crate::{
+    cli::HistoryArgs,
+    exit::{CommandError, Exit},
+    progress::Bar,
+    run::print,
+};
+
+/// Messages about records that cannot be read, at most.
+const MESSAGES_MAX: usize = 5;
+
+/// Prints it. Records that cannot be read are named on standard error; an index that cannot be written is no failure.
+pub fn history(args: &HistoryArgs) -> Result<Exit, CommandError> {
+    let mut bar = None;
+    let mut progress = |read: usize, all: usize| {
+        bar.get_or_insert_with(|| Bar::new(all)).next(format!("records read: {read}"));
+    };
+    let IndexedRecords { records, unreadable, unwritten } =
+        history::read_records(&args.records, args.rebuild, &mut progress)?;
+    drop(bar);
+    for error in unreadable.iter().take(MESSAGES_MAX) {
+        eprintln!("left out: {error}");
+    }
+    if let Some(more @ 1..) = unreadable.len().checked_sub(MESSAGES_MAX) {
+        eprintln!("left out: {more} more records that cannot be read");
+    }
+    if let Some(error) = unwritten {
+        eprintln!("the index is not kept, so the next call reads every record again: {error}");
+    }
+    let history = history::history(&records, args.metric, args.min_effect);
+    if history.series.is_empty() {
+        let metric = args.metric.map_or("a compared metric", |metric| metric.name);
+        return Err(CommandError::Usage(format!(
+            "{}: no record has a figure of {metric}",
+            args.records.display()
+        )));
+    }
+    if let Some((_, render)) = FORMATS.iter().find(|(name, _)| *name == args.format) {
+        print(&render(&history))?;
+    }
+    Ok(Exit::Done)
+}
