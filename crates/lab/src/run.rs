@@ -154,7 +154,9 @@ pub fn run(
     progress.begin(run.record.planned);
     let measured = run.measure(stop, progress);
     let is_complete = matches!(measured, Ok(true));
-    if !is_complete {
+    if run.is_aborted() {
+        run.looks.abort(run.last_repeat());
+    } else if !is_complete {
         run.looks.end(run.record.repeats);
     }
     let finished = run.judge_and_write(is_complete);
@@ -380,6 +382,16 @@ impl ExperimentRun {
         }
         self.refutation = refuted;
         Ok(is_measured && self.refutation.is_none())
+    }
+
+    /// True if a claim with `abort = true` ended it.
+    fn is_aborted(&self) -> bool {
+        self.refutation.is_some() || self.record.aborted.is_some()
+    }
+
+    /// The last repeat with a complete measurement; 1 if there is none.
+    fn last_repeat(&self) -> u32 {
+        self.record.runs.last().map_or(1, |run| run.repeat)
     }
 
     /// The first comparison of a claim with `abort = true` that the last look refuted.

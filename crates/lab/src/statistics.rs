@@ -2,7 +2,7 @@
 //!
 //! The effect is ln(left / right), so that twice and half are equally far from equal. Its units are the repeats of a run. The
 //! arms of a repeat are measured one after the other, so effects are paired by repeat; those of two records are not (Welch). The
-//! standard error has two sources:
+//! standard error comes from two spreads:
 //!
 //! - [`MACHINE_SPREAD`], assumed between runs, beside the spread between the seconds of a run: what one or two runs rest on;
 //! - the spread of three repeats or more (Student's t). The assumption stays beside it, at a tenth of alpha, as long as the repeats
@@ -199,7 +199,9 @@ impl StandardError {
 
     /// The p-value of a true effect outside of the region, if the estimate lies within these bounds.
     fn p_value_within(&self, region: Region, Bounds { low, high }: Bounds) -> f64 {
-        let nearest = self.tail(low - region.from).max(self.tail(region.to - high));
+        // Nothing lies beyond an infinite end, and a figure that still grows has no upper bound.
+        let beyond = |end: f64, distance: f64| if end.is_infinite() { 0.0 } else { self.tail(distance) };
+        let nearest = beyond(region.from, low - region.from).max(beyond(region.to, region.to - high));
         (2.0 * nearest / self.share).min(1.0)
     }
 
@@ -257,8 +259,30 @@ impl Effects {
         Estimate {
             measured: self.mean_measured(),
             bounds: self.mean_bounds(),
-            errors: sources(measured, self.repeats.len() >= REPEATS_MIN, self.assumed_spread() / root),
+            errors: standard_errors(
+                measured,
+                self.repeats.len() >= REPEATS_MIN,
+                self.assumed_spread() / root,
+            ),
         }
+    }
+
+    /// The mean effect while the figure of the last repeat still grows. It rests on the assumed spread: the last repeat may end far
+    /// from the others. `None`: the repeats before it contradict the assumption.
+    pub(crate) fn estimate_of_growing(&self) -> Option<Estimate> {
+        let before = &self.repeats[..self.repeats.len().saturating_sub(1)];
+        let before = Self { repeats: before.to_vec(), within_run: None };
+        let assumed_spread = self.assumed_spread();
+        if before.spread().is_some_and(|spread| spread > assumed_spread) {
+            return None;
+        }
+        let share = if self.repeats.len() >= REPEATS_MIN { ASSUMED_SHARE } else { 1.0 };
+        let of_mean = assumed_spread / self.count().sqrt();
+        Some(Estimate {
+            measured: self.mean_measured(),
+            bounds: self.mean_bounds(),
+            errors: vec![StandardError { of_mean, degrees_of_freedom: None, share }],
+        })
     }
 
     /// The repeats with which the interval lies within one of the regions, with probability [`POWER`], if the effect is the mean
@@ -316,8 +340,8 @@ pub(crate) fn root_mean_square(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| (squares / values.len() as f64).sqrt())
 }
 
-/// The sources of an interval: their shares of alpha add up to 1.
-fn sources(
+/// The standard errors of an estimate: their shares of alpha add up to 1.
+fn standard_errors(
     measured: Option<StandardError>,
     has_own_spread: bool,
     assumed_of_mean: f64,
@@ -360,11 +384,11 @@ impl Estimate {
         Self {
             measured: left.mean_measured() - right.mean_measured(),
             bounds: Bounds { low: low.low - high.high, high: low.high - high.low },
-            errors: sources(measured, has_own_spread, assumed(&left).hypot(assumed(&right))),
+            errors: standard_errors(measured, has_own_spread, assumed(&left).hypot(assumed(&right))),
         }
     }
 
-    /// The interval at `1 - alpha`: the narrower one of its sources.
+    /// The interval at `1 - alpha`: the narrowest one of its standard errors.
     pub(crate) fn interval(&self, alpha: f64) -> Bounds {
         let half = self.errors.iter().map(|error| error.half_width(alpha)).fold(f64::INFINITY, f64::min);
         Bounds { low: self.bounds.low - half, high: self.bounds.high + half }

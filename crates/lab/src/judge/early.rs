@@ -1,5 +1,7 @@
 //! Claims that cannot hold any more, while the run goes on.
 
+use std::slice;
+
 use stockade_model::record::Look;
 
 use super::{Binding, Case, Claim, Comparison, Figures, Selector, existing, times::TimedComparison};
@@ -64,35 +66,60 @@ impl EarlyJudge<'_> {
         comparisons.find_map(|(claim, of_claim, Claim { min_effect, .. }, comparison)| {
             let selectors = comparison.selectors();
             let bindings = existing(&selectors, self.case);
-            bindings.iter().find_map(|binding| {
-                let is_latest =
-                    |selector: &&Selector| binding.cell(selector) == Some((latest.test, latest.arm));
-                if !selectors.iter().any(is_latest) {
-                    return None;
-                }
-                let (left, right) = sides(comparison, binding, &figures, latest)?;
+            let alpha = alpha.map(|alpha| alpha / bindings.len() as f64);
+            let is_latest = |binding: &&Binding<'_>| {
+                selectors.iter().any(|selector| binding.cell(selector) == Some((latest.test, latest.arm)))
+            };
+            bindings.iter().filter(is_latest).find_map(|binding| {
                 let failure = if self.case.is_timed(comparison) {
-                    let repeats = latest.repeat - 1;
-                    let binding = std::slice::from_ref(binding);
-                    let mut timed = TimedComparison::in_bindings(
-                        comparison,
-                        *min_effect,
-                        binding,
-                        repeats,
-                        self.case,
-                        &figures,
-                    );
-                    let alpha = alpha? / bindings.len() as f64;
-                    timed.refutes_with(left, right, alpha).then_some((left.measured, right.measured))
-                } else if binding.has_invalid_counts(&selectors, latest.repeat, &figures) {
-                    None
+                    self.failure_of_times(comparison, *min_effect, binding, &figures, latest, alpha?)
                 } else {
-                    comparison.op.failure(left.bounds, right.bounds)
+                    failure_of_counts(comparison, binding, &figures, latest)
                 };
                 failure.map(|(left, right)| Refutation { claim, comparison: of_claim, left, right })
             })
         })
     }
+
+    /// Both sides of times that are refuted in this binding.
+    fn failure_of_times(
+        &self,
+        comparison: &Comparison,
+        min_effect: f64,
+        binding: &Binding<'_>,
+        figures: &Figures<'_>,
+        latest: Latest<'_>,
+        alpha: f64,
+    ) -> Option<(f64, f64)> {
+        let (left, right) = sides(comparison, binding, figures, latest)?;
+        let one = slice::from_ref(binding);
+        let effects =
+            |repeats| TimedComparison::in_bindings(comparison, min_effect, one, repeats, self.case, figures);
+        let is_refuted = if latest.running.is_none() {
+            effects(latest.repeat).is_refuted(alpha)
+        } else {
+            let evidence = |selector: &Selector| binding.evidence(selector, latest.repeat, figures);
+            let is_valid = !comparison
+                .selectors()
+                .into_iter()
+                .filter_map(evidence)
+                .any(|evidence| evidence.run.is_invalid());
+            is_valid && effects(latest.repeat - 1).refutes_with(left, right, alpha)
+        };
+        is_refuted.then_some((left.measured, right.measured))
+    }
+}
+
+/// Both sides of counts, where they come closest, if they hold no more in this binding.
+fn failure_of_counts(
+    comparison: &Comparison,
+    binding: &Binding<'_>,
+    figures: &Figures<'_>,
+    latest: Latest<'_>,
+) -> Option<(f64, f64)> {
+    let (left, right) = sides(comparison, binding, figures, latest)?;
+    let is_valid = !binding.has_invalid_counts(&comparison.selectors(), latest.repeat, figures);
+    comparison.op.failure(left.bounds, right.bounds).filter(|_| is_valid)
 }
 
 /// Both sides in the repeat of the latest measurement, as far as they are known; `None`: another measurement is missing.

@@ -11,7 +11,7 @@ use stockade_model::{
 };
 
 use super::*;
-use crate::{spec::Experiment, statistics::FAMILY_ERROR_RATE};
+use crate::{metrics::RunningFigures, spec::Experiment, statistics::FAMILY_ERROR_RATE};
 
 /// A run with `fetches` fetches that took `finished_ms`.
 fn run(test: &str, arm: &str, repeat: u32, fetches: u64, finished_ms: f64) -> Run {
@@ -560,4 +560,55 @@ fn difference_within_that_of_equal_arms_does_not_count() {
     let (verdicts, reason) = verdicts(Some(&noise));
     assert_eq!(verdicts, [Inconclusive, Inconclusive, Refuted, Supported]);
     assert!(reason.contains(", equal arms differ by 20.0 %"), "{reason}");
+}
+
+/// A second of a load over HTTP: 100 requests with this response and service time in milliseconds.
+fn second_over_http(second: u64, response_ms: f64, service_ms: f64) -> Interval {
+    let times = |ms: f64| [Duration::from_secs_f64(ms / 1e3); 100].into_iter().collect();
+    let times = Times { response: times(response_ms), service: times(service_ms), ..Times::default() };
+    Interval { second, times, ..Interval::default() }
+}
+
+/// Whether `a.response.p99 < 20ms` cannot hold any more after one second of a load of ten, whose response and service time are given; the
+/// repeats before had these times.
+fn is_refuted_early(before_ms: &[f64], (response_ms, service_ms): (f64, f64)) -> bool {
+    let (tests, arms) = ([String::new()], ["a".to_owned()]);
+    let names = Names { tests: &tests, arms: &arms };
+    let claims = [Claim { abort: true, ..claim("a.response.p99 < 20ms", names, MIN_EFFECT) }];
+    let mut results = Results::default();
+    let fold = |results: &Results| results.fold(Some(Duration::from_secs(10)));
+    for (repeat, ms) in (1..).zip(before_ms) {
+        let mut all = fold(&results);
+        (0..10).for_each(|second| all.add(&second_over_http(second, *ms, *ms)));
+        let load = LoadFigures::Open(open_load(10_000.0, None));
+        results.add(&Run { load, http: Some(HttpFigures::default()), ..run("", "a", repeat, 1, 1.0) }, all);
+    }
+    let mut so_far = fold(&results);
+    so_far.add(&second_over_http(0, response_ms, service_ms));
+    let repeat = u32::try_from(before_ms.len()).unwrap() + 1;
+    let cells = [(String::new(), "a".to_owned())].into();
+    let clock = ClockKind::Live;
+    let case = Case { names, cells: &cells, repeats: repeat, looks: &[], noise: None, clock };
+    let look = Some(Look { repeats: repeat, error_rate: 0.005 });
+    let running = Some(RunningFigures { fold: &so_far, requests_max: Some(1_000) });
+    EarlyJudge { claims: &claims, case, look }
+        .refutation(&results, Latest { test: "", arm: "a", repeat, running })
+        .is_some()
+}
+
+#[test]
+fn time_is_refuted_within_a_measurement_of_any_repeat() {
+    for before_ms in [&[][..], &[19.0], &[19.0, 21.0], &[19.0, 21.0, 20.0]] {
+        assert!(!is_refuted_early(before_ms, (21.0, 21.0)), "{before_ms:?}: too close");
+        assert!(!is_refuted_early(before_ms, (1.0, 1.0)), "{before_ms:?}: it may hold");
+    }
+    assert!(is_refuted_early(&[], (9_000.0, 9_000.0)));
+    assert!(is_refuted_early(&[90.0, 100.0], (9_000.0, 9_000.0)));
+}
+
+/// The spread of three repeats is known when the third one has ended.
+#[test]
+fn spread_of_a_measurement_in_progress_refutes_nothing() {
+    assert!(!is_refuted_early(&[25.0, 25.01], (25.0, 25.0)), "it may end at 900 ms");
+    assert!(!is_refuted_early(&[30.0, 900.0], (900.0, 900.0)), "repeats that contradict the assumption");
 }

@@ -18,7 +18,8 @@ use super::{Binding, Case, Comparison, Figures, Selector, existing, expr::Op};
 use crate::{
     metrics::Evidence,
     statistics::{
-        Effects, MACHINE_SPREAD, Quantity, Region, RepeatEffect, ratio, root_mean_square, standard_deviation,
+        Effects, Estimate, MACHINE_SPREAD, Quantity, Region, RepeatEffect, ratio, root_mean_square,
+        standard_deviation,
     },
 };
 
@@ -144,8 +145,7 @@ impl BindingEffects {
         if self.effects.repeats.is_empty() {
             return f64::INFINITY;
         }
-        let estimate = self.effects.estimate();
-        regions.iter().map(|region| estimate.p_value_within(*region)).fold(f64::INFINITY, f64::min)
+        least_p_value(&self.effects.estimate(), regions)
     }
 
     /// Without the bounds that lateness and disturbances leave.
@@ -154,6 +154,11 @@ impl BindingEffects {
         let effects = Effects { repeats, ..self.effects };
         Self { effects, place: self.place.clone(), doubt: self.doubt.clone(), ..*self }
     }
+}
+
+/// The least alpha whose interval lies in one of the regions.
+fn least_p_value(estimate: &Estimate, regions: &[Region]) -> f64 {
+    regions.iter().map(|region| estimate.p_value_within(*region)).fold(f64::INFINITY, f64::min)
 }
 
 /// The cause of longer times whose share is known: late sends, or disturbed seconds.
@@ -226,11 +231,18 @@ impl TimedComparison {
         }
     }
 
-    /// Adds a repeat with these sides, and returns whether that refutes it.
-    pub(super) fn refutes_with(&mut self, left: Quantity, right: Quantity, alpha: f64) -> bool {
+    /// True if a binding refutes it.
+    pub(super) fn is_refuted(&self, alpha: f64) -> bool {
+        self.bindings.iter().any(|binding| binding.p_value(&self.regions.refuting) <= alpha)
+    }
+
+    /// Adds a repeat in progress with the bounds of its sides so far, and returns whether that refutes it.
+    pub(super) fn refutes_with(mut self, left: Quantity, right: Quantity, alpha: f64) -> bool {
+        let refuting = &self.regions.refuting;
         self.bindings.iter_mut().any(|binding| {
             binding.effects.repeats.push(RepeatEffect::of(left, right));
-            binding.p_value(&self.regions.refuting) <= alpha
+            let estimate = binding.effects.estimate_of_growing();
+            estimate.is_some_and(|estimate| least_p_value(&estimate, refuting) <= alpha)
         })
     }
 

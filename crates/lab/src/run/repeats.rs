@@ -78,9 +78,21 @@ impl LookSchedule {
 
     /// The look that is due after `repeat`, unless the budget ends the run before.
     pub(super) fn due_after(&self, repeat: u32) -> Option<Look> {
-        let share = if repeat >= self.repeats_max { 1.0 } else { Self::SPENT_SHARE };
         let is_due = repeat >= self.next_look || repeat >= self.repeats_max;
-        is_due.then_some(Look { repeats: repeat, error_rate: self.error_rate_left * share })
+        is_due.then(|| Look { repeats: repeat, error_rate: self.error_rate_left * self.share(repeat) })
+    }
+
+    /// The share of the remaining error rate that a look after `repeat` spends.
+    fn share(&self, repeat: u32) -> f64 {
+        if repeat >= self.repeats_max { 1.0 } else { Self::SPENT_SHARE }
+    }
+
+    /// Takes the look of a run that a claim ends in or after `repeat`, unless that was the last look. A verdict has chosen it, so it does
+    /// not spend the rest.
+    pub(super) fn abort(&mut self, repeat: u32) {
+        if self.looks.last().is_none_or(|look| look.repeats < repeat) {
+            self.look(repeat, self.share(repeat));
+        }
     }
 
     /// Takes a look that spends the whole remaining error rate.
@@ -145,6 +157,15 @@ mod tests {
             assert!((spent - FAMILY_ERROR_RATE).abs() < 1e-12, "{repeats_max}: {spent}");
             assert!(all.iter().all(|look| look.error_rate > 0.0));
         }
+    }
+
+    #[test]
+    fn aborted_run_looks_once_more_and_keeps_the_rest() {
+        let mut schedule = LookSchedule::sequential(1, UntilDecided { repeats_max: 30, budget: None });
+        schedule.abort(1);
+        assert_eq!(schedule.looks, [Look { repeats: 1, error_rate: FAMILY_ERROR_RATE * 0.1 }]);
+        schedule.abort(1);
+        assert_eq!(schedule.looks.len(), 1, "after a look");
     }
 
     #[test]
