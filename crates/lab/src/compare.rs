@@ -5,9 +5,9 @@
 //! ```
 //!
 //! Times have an effect, ln(after / before), with the interval of `statistics::Estimate`: the repeats of two records are no pairs. A change is
-//! better or worse where its interval lies beyond the minimum effect, and the same where it lies within. Counts are compared exactly:
-//! each repeat of one record with each of the other. In real time a number of requests that differs by less than two standard deviations
-//! of Poisson's law is no change.
+//! better or worse where its interval lies beyond the minimum effect and the effect of equal arms, and the same where it lies within the
+//! minimum effect. Counts are compared exactly: each repeat of one record with each of the other. In real time a number of requests that
+//! differs by less than two standard deviations of Poisson's law is no change. Where one record has no valid figure, a change is open.
 
 pub mod report;
 
@@ -21,7 +21,10 @@ use stockade_model::{
 use crate::{
     metrics::{Evidence, FigureUnit, Metric, Results},
     report::summary,
-    statistics::{Estimate, FAMILY_ERROR_RATE, Quantity, Region, holm, root_mean_square, standard_deviation},
+    statistics::{
+        Estimate, FAMILY_ERROR_RATE, Quantity, Region, effect_of_equals, holm, root_mean_square,
+        standard_deviation,
+    },
 };
 
 /// The compared metrics, and whether more of it is better. The order is that of reports.
@@ -150,10 +153,9 @@ fn noise(records: [Compared<'_>; 2]) -> BTreeMap<&'static str, f64> {
             let spreads: Vec<f64> = cells
                 .filter_map(|(test, arm)| {
                     let repeats = results.repeats(test, arm);
-                    let figures = repeats.iter().filter_map(|evidence| evidence.figure(metric, None));
-                    standard_deviation(
-                        &figures.filter(|figure| *figure > 0.0).map(f64::ln).collect::<Vec<_>>(),
-                    )
+                    let times = repeats.iter().filter_map(|evidence| evidence.valid_time(metric, None));
+                    let times = times.map(|time| time.measured).filter(|time| *time > 0.0);
+                    standard_deviation(&times.map(f64::ln).collect::<Vec<_>>())
                 })
                 .collect();
             let Some(spread) = root_mean_square(&spreads) else { continue };
@@ -164,17 +166,15 @@ fn noise(records: [Compared<'_>; 2]) -> BTreeMap<&'static str, f64> {
     noise
 }
 
-/// The effect between an arm that a record measures twice and itself, as a share; 0: no arm is measured twice.
+/// The effect between an arm that a record measures twice and itself; 0: no arm is measured twice.
 fn effect_of_equal_arms(compared: Compared<'_>, test: &str, metric: &Metric) -> f64 {
     let Some(noise) = &compared.record.noise else { return 0.0 };
-    let mean = |arm: &str| {
-        let repeats = compared.results.repeats(test, arm);
-        let logarithms: Vec<f64> =
-            repeats.iter().filter_map(|evidence| Some(evidence.figure(metric, None)?.ln())).collect();
-        logarithms.iter().sum::<f64>() / logarithms.len() as f64
+    let times = |arm: &str| -> BTreeMap<u32, Quantity> {
+        let repeats = compared.results.repeats(test, arm).into_iter();
+        repeats.filter_map(|one| Some((one.run.repeat, one.valid_time(metric, None)?))).collect()
     };
-    let effect = (mean(&noise.of) - mean(&noise.arm)).abs().exp_m1();
-    if effect.is_finite() { effect } else { 0.0 }
+    let (of, again) = (times(&noise.of), times(&noise.arm));
+    effect_of_equals(of.iter().filter_map(|(repeat, time)| Some((*time, *again.get(repeat)?))))
 }
 
 impl RecordComparison {
@@ -208,9 +208,14 @@ struct OpenChange {
     arm: String,
     metric: &'static Metric,
     wanted: Wanted,
+    /// The least ln(after / before) that counts.
     min_effect: f64,
+    /// The effect of equal arms: within it, no time is better or worse.
+    equal_arms: f64,
     before: Vec<f64>,
     after: Vec<f64>,
+    /// Both records have a valid figure.
+    is_valid: bool,
     /// Of a time that was measured with a clock.
     estimate: Option<Estimate>,
     /// A number of requests in real time, which varies by chance.
@@ -229,38 +234,44 @@ impl OpenChange {
     ) -> Option<Self> {
         let is_live = after.record.clock == ClockKind::Live;
         let is_timed = metric.is_timing && is_live;
-        let noise = |compared| if is_timed { effect_of_equal_arms(compared, test, metric) } else { 0.0 };
-        let min_effect = [before, after].map(noise).into_iter().fold(min_effect, f64::max);
-        let quantities = |compared: Compared<'_>| -> Vec<Quantity> {
-            let repeats = compared.results.repeats(test, arm);
-            let quantity = |evidence: &Evidence| evidence.quantity(metric, None);
-            repeats.into_iter().filter(|evidence| evidence.is_valid(is_timed)).filter_map(quantity).collect()
-        };
-        let (before, after) = (quantities(before), quantities(after));
-        if before.is_empty() || after.is_empty() {
+        let equal_arms = |compared| if is_timed { effect_of_equal_arms(compared, test, metric) } else { 0.0 };
+        let equal_arms = equal_arms(before).max(equal_arms(after));
+        let figures = [before, after].map(|compared| -> Vec<(bool, Quantity)> {
+            let repeats = compared.results.repeats(test, arm).into_iter();
+            let figure = |one: &Evidence| Some((one.is_valid(is_timed), one.quantity(metric, None)?));
+            repeats.filter_map(figure).collect()
+        });
+        if figures.iter().any(Vec::is_empty) {
             return None;
         }
+        let is_valid = figures.iter().all(|side| side.iter().any(|(is_valid, _)| *is_valid));
+        let [before, after] = figures.map(|side| -> Vec<Quantity> {
+            let used = side.into_iter().filter(|(is_one_valid, _)| *is_one_valid || !is_valid);
+            used.map(|(_, quantity)| quantity).collect()
+        });
         let values = |quantities: &[Quantity]| quantities.iter().map(|quantity| quantity.measured).collect();
         Some(Self {
             test: test.to_owned(),
             arm: arm.to_owned(),
             metric,
             wanted,
-            min_effect,
+            min_effect: min_effect.ln_1p(),
+            equal_arms,
             before: values(&before),
             after: values(&after),
-            estimate: is_timed.then(|| Estimate::unpaired(&after, &before)),
+            is_valid,
+            estimate: (is_timed && is_valid).then(|| Estimate::unpaired(&after, &before)),
             is_chance: is_live && is_chance(metric),
         })
     }
 
-    /// Less, the same, and more, beyond the minimum effect.
+    /// Less, the same, and more. A large effect of equal arms does not make more figures the same.
     fn regions(&self) -> [Region; 3] {
-        let margin = self.min_effect.ln_1p();
+        let apart = self.min_effect.max(self.equal_arms);
         [
-            Region { from: f64::NEG_INFINITY, to: -margin },
-            Region { from: -margin, to: margin },
-            Region { from: margin, to: f64::INFINITY },
+            Region { from: f64::NEG_INFINITY, to: -apart },
+            Region { from: -self.min_effect, to: self.min_effect },
+            Region { from: apart, to: f64::INFINITY },
         ]
     }
 
@@ -279,12 +290,13 @@ impl OpenChange {
             Some(estimate) => estimate.p_value_within(region) <= alpha,
             None => self.pairs().all(|(before, after)| {
                 let effect = if (after - before).abs() > 0.0 { (after / before).ln() } else { 0.0 };
-                let is_change = effect.abs() > self.min_effect.ln_1p();
+                let is_change = effect.abs() > self.min_effect;
                 let may_be_chance = self.is_chance && (after - before).powi(2) <= 4.0 * (after + before);
                 region.from <= effect && effect <= region.to && !(is_change && may_be_chance)
             }),
         };
-        let decided = self.regions().into_iter().zip(judgements).find(|(region, _)| is_decided(*region));
+        let mut regions = self.regions().into_iter().zip(judgements).filter(|_| self.is_valid);
+        let decided = regions.find(|(region, _)| is_decided(*region));
         let mean = |values: &[f64]| match self.estimate {
             Some(_) => (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp(),
             None => values.iter().sum::<f64>() / values.len() as f64,
@@ -332,8 +344,6 @@ fn common_cells(before: Compared<'_>, after: Compared<'_>) -> Result<Vec<(String
         }
     }
     if cells.is_empty() {
-        let arms =
-            |record: &Record| record.arms.iter().map(|arm| arm.name.as_str()).collect::<Vec<_>>().join(", ");
         return Err(UnlikeRecords(format!(
             "no test and arm is in both; the arms are {} before, and {} after",
             arms(before.record),
@@ -341,6 +351,14 @@ fn common_cells(before: Compared<'_>, after: Compared<'_>) -> Result<Vec<(String
         )));
     }
     Ok(cells)
+}
+
+fn arms(record: &Record) -> String {
+    record.arms.iter().map(|arm| arm.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+fn invalid(record: &Record) -> String {
+    record.runs.iter().filter(|run| run.is_invalid()).count().to_string()
 }
 
 /// The load of a run in words.
@@ -371,6 +389,9 @@ fn differences(before: &Record, after: &Record) -> Vec<String> {
     differ("seed", before.seed.0.to_string(), after.seed.0.to_string());
     differ("scale", before.scale.to_string(), after.scale.to_string());
     differ("repeats", before.repeats.to_string(), after.repeats.to_string());
+    differ("tests", before.tests.join(", "), after.tests.join(", "));
+    differ("arms", arms(before), arms(after));
+    differ("invalid measurements", invalid(before), invalid(after));
     let (old, new): (BTreeSet<_>, BTreeSet<_>) = (settings(before).collect(), settings(after).collect());
     all.extend(settings(before).filter(|line| !new.contains(line)).map(|line| format!("- {line}")));
     all.extend(settings(after).filter(|line| !old.contains(line)).map(|line| format!("+ {line}")));

@@ -334,6 +334,13 @@ pub(crate) fn standard_deviation(values: &[f64]) -> Option<f64> {
     (values.len() > 1).then(|| (squares / (count - 1.0)).sqrt())
 }
 
+/// The distance of the mean effect from 0 between pairs of figures that should be equal; 0 of no pairs.
+pub(crate) fn effect_of_equals(pairs: impl Iterator<Item = (Quantity, Quantity)>) -> f64 {
+    let repeats: Vec<_> = pairs.map(|(left, right)| RepeatEffect::of(left, right)).collect();
+    let effects = Effects { repeats, within_run: None };
+    if effects.repeats.is_empty() { 0.0 } else { effects.mean_measured().abs() }
+}
+
 /// The root of the mean square; `None` of no values.
 pub(crate) fn root_mean_square(values: &[f64]) -> Option<f64> {
     let squares: f64 = values.iter().map(|value| value * value).sum();

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use stockade_model::{
     outcome::Outcomes,
-    record::{Arm, CacheFigures, Calls, Host, OpenFigures, SCHEMA},
+    record::{Arm, CacheFigures, Calls, Host, HttpFigures, NoiseArm, OpenFigures, SCHEMA},
     seed::Seed,
 };
 
@@ -75,6 +75,17 @@ fn record(clock: ClockKind, schedule: &str, repeats: &[(u64, f64)]) -> (Record, 
     (record, results)
 }
 
+/// The same record with more or other runs.
+fn with_runs((record, _): (Record, Results), runs: Vec<Run>) -> (Record, Results) {
+    let mut results = Results::default();
+    runs.iter().for_each(|run| results.add(run, results.fold(None)));
+    (Record { runs, ..record }, results)
+}
+
+fn of_finished(comparison: &RecordComparison) -> &Change {
+    comparison.changes.iter().find(|change| change.metric.name == "finished").unwrap()
+}
+
 fn compared(
     before: &(Record, Results),
     after: &(Record, Results),
@@ -102,6 +113,69 @@ fn times_are_judged_by_the_interval_of_their_ratio() {
     // One run decides what no machine causes.
     assert_eq!(judgement("finished", &[(0, 10.0)], &[(0, 60.0)]), Judgement::Worse);
     assert_eq!(judgement("finished", &[(0, 10.0)], &[(0, 13.0)]), Judgement::Open);
+}
+
+/// An arm and its repetition differ by 30 %: a change of 20 % is none, and one of 10 % is not the same for that.
+#[test]
+fn difference_within_that_of_equal_arms_does_not_count() {
+    let of = |finished_ms: f64, has_equal_arms: bool| {
+        let times = [1.0, 1.001, 0.999].map(|factor| (0, finished_ms * factor));
+        let (mut record, results) = record(ClockKind::Live, "1s at 1000/s", &times);
+        if !has_equal_arms {
+            return (record, results);
+        }
+        let mut runs = record.runs.clone();
+        for mut run in record.runs.clone() {
+            run.arm = "again".to_owned();
+            let LoadFigures::Open(open) = &mut run.load else { unreachable!("an open load") };
+            open.finished_ms *= 1.3;
+            runs.push(run);
+        }
+        record.noise = Some(NoiseArm { arm: "again".to_owned(), of: ARM.to_owned() });
+        with_runs((record, results), runs)
+    };
+    for (after_ms, has_equal_arms, judgement) in [
+        (12.0, false, Judgement::Worse),
+        (12.0, true, Judgement::Open),
+        (11.0, true, Judgement::Open),
+        (10.1, true, Judgement::Same),
+        (14.0, true, Judgement::Worse),
+    ] {
+        let comparison = compared(&of(10.0, has_equal_arms), &of(after_ms, has_equal_arms)).unwrap();
+        assert_eq!(of_finished(&comparison).judgement, judgement, "{after_ms} {has_equal_arms}");
+    }
+}
+
+#[test]
+fn figure_of_invalid_measurements_is_open() {
+    let times = [(0, 10.0), (0, 10.01), (0, 9.99), (0, 10.0)];
+    let valid = record(ClockKind::Live, "1s at 1000/s", &times);
+    let invalid = |has_invalid_counts: bool, count: usize| {
+        let mut runs = valid.0.runs.clone();
+        for run in runs.iter_mut().take(count) {
+            let invalid = vec!["the generator was the bottleneck".to_owned()];
+            run.http = Some(HttpFigures { invalid, has_invalid_counts, ..HttpFigures::default() });
+        }
+        with_runs(record(ClockKind::Live, "1s at 1000/s", &times), runs)
+    };
+    let comparison = compared(&valid, &invalid(false, 4)).unwrap();
+    assert_eq!(of_finished(&comparison).judgement, Judgement::Open);
+    assert_eq!((comparison.result(), comparison.verdict()), ("unknown", Verdict::Inconclusive));
+    let failed = comparison.changes.iter().find(|change| change.metric.name == "failed").unwrap();
+    assert_eq!(failed.judgement, Judgement::Same, "a count");
+    assert_eq!(comparison.differences, ["invalid measurements: 0 -> 4"]);
+    let comparison = compared(&valid, &invalid(false, 1)).unwrap();
+    assert_eq!(of_finished(&comparison).judgement, Judgement::Same, "of the three others");
+    let comparison = compared(&invalid(true, 4), &valid).unwrap();
+    assert!(comparison.changes.iter().all(|change| change.judgement == Judgement::Open));
+}
+
+#[test]
+fn arm_of_one_record_is_named() {
+    let one = record(ClockKind::Live, "1s at 1000/s", &[(0, 10.0)]);
+    let mut two = record(ClockKind::Live, "1s at 1000/s", &[(0, 10.0)]);
+    two.0.arms.push(Arm { name: "other".to_owned() });
+    assert_eq!(compared(&two, &one).unwrap().differences, ["arms: cache, other -> cache"]);
 }
 
 #[test]

@@ -18,8 +18,8 @@ use super::{Binding, Case, Comparison, Figures, Selector, existing, expr::Op};
 use crate::{
     metrics::Evidence,
     statistics::{
-        Effects, Estimate, MACHINE_SPREAD, Quantity, Region, RepeatEffect, ratio, root_mean_square,
-        standard_deviation,
+        Effects, Estimate, MACHINE_SPREAD, Quantity, Region, RepeatEffect, effect_of_equals, ratio,
+        root_mean_square, standard_deviation,
     },
 };
 
@@ -76,7 +76,7 @@ impl Regions {
     }
 }
 
-/// The largest effect between the arm that is measured twice and itself, in the metrics and the tests of a comparison.
+/// The largest effect between the arm that is measured twice and itself, in the metrics, windows and tests of a comparison.
 fn noise_of(
     comparison: &Comparison,
     bindings: &[Binding<'_>],
@@ -88,18 +88,12 @@ fn noise_of(
     let effects = bindings.iter().flat_map(|binding| {
         selectors.iter().filter_map(|selector| {
             let (test, _) = binding.cell(selector)?;
-            let quantity = |arm: &str, repeat| {
-                figures.of_cell(test, arm, repeat)?.quantity(selector.metric, selector.window)
+            let time = |arm: &str, repeat| {
+                figures.of_cell(test, arm, repeat)?.valid_time(selector.metric, selector.window)
             };
-            let effects: Vec<f64> = (1..=repeats)
-                .filter_map(|repeat| {
-                    Some(
-                        RepeatEffect::of(quantity(&noise.of, repeat)?, quantity(&noise.arm, repeat)?)
-                            .measured,
-                    )
-                })
-                .collect();
-            (!effects.is_empty()).then(|| (effects.iter().sum::<f64>() / effects.len() as f64).abs())
+            let pairs =
+                (1..=repeats).filter_map(|repeat| time(&noise.of, repeat).zip(time(&noise.arm, repeat)));
+            Some(effect_of_equals(pairs))
         })
     });
     effects.fold(0.0, f64::max)

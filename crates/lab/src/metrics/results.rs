@@ -250,6 +250,11 @@ impl Evidence {
         Some(Quantity::figure(measured, low))
     }
 
+    /// The quantity of a time, if the times of the run are valid evidence.
+    pub(crate) fn valid_time(&self, metric: &Metric, window: Option<FigureWindow>) -> Option<Quantity> {
+        if self.run.is_invalid() { None } else { self.quantity(metric, window) }
+    }
+
     /// The figure of a metric in the run or in a window; `None` where it does not apply.
     #[must_use]
     pub fn figure(&self, metric: &Metric, window: Option<FigureWindow>) -> Option<f64> {
