@@ -6,7 +6,7 @@ use maud::{PreEscaped, html};
 use serde_json::json;
 
 use super::{Change, Judgement, RecordComparison, shown};
-use crate::report::{grid, inline};
+use crate::report::{grid, inline, junit::printable};
 
 /// A format by its name on the command line.
 pub type Render = fn(&RecordComparison) -> String;
@@ -113,7 +113,7 @@ fn markdown(comparison: &RecordComparison) -> String {
     }
     parts.extend(noise(comparison));
     let all: Vec<_> = comparison.changes.iter().map(|change| escaped(row(comparison, change))).collect();
-    let [before, after] = &comparison.started_at;
+    let [before, after] = comparison.started_at.each_ref().map(|time| inline::escape(time));
     parts.push(format!(
         "<details><summary>{before} -> {after}, all {} figures</summary>\n\n{}\n\n</details>",
         all.len(),
@@ -193,14 +193,14 @@ fn noise(comparison: &RecordComparison) -> Option<String> {
 fn junit(comparison: &RecordComparison) -> String {
     let count = |judgement| comparison.changes.iter().filter(|change| change.judgement == judgement).count();
     let (failures, errors) = (count(Judgement::Worse), count(Judgement::Open));
-    let (name, tests) = (&comparison.experiment, comparison.changes.len());
+    let (name, tests) = (printable(&comparison.experiment), comparison.changes.len());
     let document = html! {
         (PreEscaped("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"))
         testsuites name="stockade" tests=(tests) failures=(failures) errors=(errors) {
             testsuite name=(name) tests=(tests) failures=(failures) errors=(errors) {
                 @for change in &comparison.changes {
-                    @let message = row(comparison, change).join(" ");
-                    testcase classname=(place(change)) name=(change.metric.name) {
+                    @let message = printable(&row(comparison, change).join(" "));
+                    testcase classname=(printable(&place(change))) name=(change.metric.name) {
                         @match change.judgement {
                             Judgement::Worse => failure type="worse" message=(message) {},
                             Judgement::Open => error type="cannot tell" message=(message) {},

@@ -246,3 +246,14 @@ fn reports_have_the_result_first_and_other_differences() {
     );
     assert!(render("junit").contains("failures=\"1\" errors=\"0\""), "{}", render("junit"));
 }
+
+#[test]
+fn text_of_a_hostile_record_is_escaped() {
+    let mut hostile = record(ClockKind::Live, "1s at 10/s", &[(0, 10.0)]);
+    hostile.0.experiment = "a\u{1b}\u{ffff}<b>".to_owned();
+    hostile.0.started_at = "</summary><img src=x> @all".to_owned();
+    let comparison = compared(&hostile, &hostile).unwrap();
+    let render = |name: &str| FORMATS.iter().find(|(known, _)| *known == name).unwrap().1(&comparison);
+    assert!(!render("md").contains("<img") && !render("md").contains("@all"), "{}", render("md"));
+    assert!(render("junit").contains("name=\"a\u{fffd}\u{fffd}&lt;b&gt;\""), "{}", render("junit"));
+}

@@ -70,8 +70,12 @@ fn evidence(record: &Record, hypothesis: &Hypothesis) -> String {
 }
 
 /// XML 1.0 has no form for most control characters (2.2, `Char`), not even an escaped one.
-fn printable(text: &str) -> String {
-    text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "\u{fffd}")
+pub(crate) fn printable(text: &str) -> String {
+    let has_no_form = |c: char| match c {
+        '\n' | '\t' => false,
+        c => c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}'),
+    };
+    text.replace(has_no_form, "\u{fffd}")
 }
 
 #[cfg(test)]
