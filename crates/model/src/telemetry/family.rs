@@ -49,18 +49,14 @@ const CONVENTIONS: [(&str, &str); 3] = [
 const NAMESPACES: [(&str, &str); 2] =
     [("stockade_load_", "stockade.load."), ("stockade_run_", "stockade.run.")];
 
-/// The nouns that metrics count, singular, as annotations of the unit.
-const COUNTED: [&str; 10] = [
-    "measurement",
-    "hypothes",
-    "connection",
-    "entr",
-    "response",
-    "retr",
-    "load",
-    "failure",
-    "outcome",
-    "request",
+/// What metrics count, by a part of their names; all others count requests.
+const COUNTED: [(&str, &str); 6] = [
+    ("_measurements", "{measurement}"),
+    ("_hypotheses", "{hypothesis}"),
+    ("_connections", "{connection}"),
+    ("_entries", "{entry}"),
+    ("_responses", "{response}"),
+    ("_retries", "{retry}"),
 ];
 
 /// The name of a metric in OpenTelemetry: `stockade.load.failed_requests` for `stockade_load_failed_requests_total`.
@@ -81,15 +77,10 @@ pub fn ucum(family: &str, unit: MetricUnit) -> &'static str {
     match unit {
         MetricUnit::Seconds => "s",
         MetricUnit::Bytes => "By",
-        MetricUnit::Count => match COUNTED.into_iter().find(|noun| family.contains(&format!("_{noun}"))) {
-            Some("measurement") => "{measurement}",
-            Some("hypothes") => "{hypothesis}",
-            Some("connection") => "{connection}",
-            Some("entr") => "{entry}",
-            Some("response") => "{response}",
-            Some("retr") => "{retry}",
-            _ => "{request}",
-        },
+        MetricUnit::Count => {
+            let counted = COUNTED.into_iter().find(|(part, _)| family.contains(part));
+            counted.map_or("{request}", |(_, unit)| unit)
+        }
     }
 }
 

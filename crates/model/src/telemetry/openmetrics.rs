@@ -1,7 +1,7 @@
 //! The text formats of Prometheus for families: OpenMetrics 1.0 and version 0.0.4.
 
 use super::{
-    MetricUnit, TimeHistogram,
+    MetricUnit,
     family::{Family, FamilyKind, Series, SeriesValue},
     prometheus::{self, Label, Text},
 };
@@ -68,22 +68,12 @@ impl Exposition {
         }
         match &series.value {
             SeriesValue::Number(value) => text.sample(family.name, &labels, value),
-            SeriesValue::Times(times) => self.times(text, family.name, &labels, times),
+            SeriesValue::Times(times) => text.times(family.name, &labels, times, |bound| match self {
+                // 1 is 1.0.
+                Self::OpenMetrics => format!("{bound:?}"),
+                Self::Prometheus => bound.to_string(),
+            }),
         }
-    }
-
-    fn times(self, text: &mut Text, name: &str, labels: &[Label<'_>], times: &TimeHistogram) {
-        let bucket = format!("{name}_bucket");
-        let mut cumulative = 0;
-        for (bound, count) in times.bounds_seconds.iter().zip(&times.counts) {
-            cumulative += count;
-            // OpenMetrics writes 1 as 1.0.
-            let bound = if self == Self::OpenMetrics { format!("{bound:?}") } else { bound.to_string() };
-            text.sample(&bucket, &[labels, &[("le", bound.as_str())]].concat(), cumulative);
-        }
-        text.sample(&bucket, &[labels, &[("le", "+Inf")]].concat(), times.count());
-        text.sample(&format!("{name}_sum"), labels, times.sum_seconds);
-        text.sample(&format!("{name}_count"), labels, times.count());
     }
 }
 
@@ -96,6 +86,7 @@ fn label_name(attribute: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::TimeHistogram;
 
     fn families() -> Vec<Family> {
         let series = |value| Series { labels: vec![("error.type", "a\"b\\c\nd".to_owned())], value };

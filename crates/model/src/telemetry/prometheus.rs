@@ -2,7 +2,7 @@
 
 use std::fmt::{Arguments, Display, Write};
 
-use super::{Declaration, HistogramDeclaration, MetricKind};
+use super::{Declaration, HistogramDeclaration, MetricKind, TimeHistogram};
 
 /// The content type of the format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -53,24 +53,30 @@ impl Text {
                 continue;
             }
             let _ = writeln!(self.0, "# HELP {family} {help}\n# TYPE {family} histogram");
-            let (bucket, sum, count) =
-                (format!("{family}_bucket"), format!("{family}_sum"), format!("{family}_count"));
             for (labels, snapshot) in snapshots {
-                let Some(histogram) = read(snapshot) else { continue };
-                let mut cumulative = 0;
-                for (bound, more) in histogram.bounds_seconds.iter().zip(&histogram.counts) {
-                    cumulative += more;
-                    self.sample(
-                        &bucket,
-                        &[labels, &[("le", bound.to_string().as_str())][..]].concat(),
-                        cumulative,
-                    );
-                }
-                self.sample(&bucket, &[labels, &[("le", "+Inf")][..]].concat(), histogram.count());
-                self.sample(&sum, labels, histogram.sum_seconds);
-                self.sample(&count, labels, histogram.count());
+                let Some(times) = read(snapshot) else { continue };
+                self.times(family, labels, times, |bound| bound.to_string());
             }
         }
+    }
+
+    /// The lines of one histogram; `written`: the form of its bounds.
+    pub(super) fn times(
+        &mut self,
+        family: &str,
+        labels: &[Label<'_>],
+        times: &TimeHistogram,
+        written: impl Fn(f64) -> String,
+    ) {
+        let bucket = format!("{family}_bucket");
+        let mut cumulative = 0;
+        for (bound, more) in times.bounds_seconds.iter().zip(&times.counts) {
+            cumulative += more;
+            self.sample(&bucket, &[labels, &[("le", written(*bound).as_str())]].concat(), cumulative);
+        }
+        self.sample(&bucket, &[labels, &[("le", "+Inf")]].concat(), times.count());
+        self.sample(&format!("{family}_sum"), labels, times.sum_seconds);
+        self.sample(&format!("{family}_count"), labels, times.count());
     }
 
     /// The head of a family.
