@@ -184,8 +184,9 @@ fn point(unit: MetricUnit, series: &Series, [started, now]: &[String; 2]) -> Val
 
 fn attributes(labels: &Labels) -> Value {
     let attribute = |(name, value): &(&str, String)| {
-        // The conventions define these two as integers.
-        let is_number = ["http.response.status_code", "repeat"].contains(name);
+        // The conventions define these two as integers. An attribute of the environment may be any text.
+        let is_number =
+            ["http.response.status_code", "repeat"].contains(name) && value.parse::<i64>().is_ok();
         let value = if is_number { json!({ "intValue": value }) } else { json!({ "stringValue": value }) };
         json!({ "key": name, "value": value })
     };
@@ -211,6 +212,16 @@ mod tests {
             let retry_after = retry_after_s.map(Duration::from_secs);
             assert_eq!(pause(failures, retry_after), Duration::from_secs(pause_s));
         }
+    }
+
+    #[test]
+    fn attribute_that_is_no_number_is_text() {
+        let labels = vec![("repeat", "2".to_owned()), ("repeat", "first".to_owned())];
+        let expected = json!([
+            { "key": "repeat", "value": { "intValue": "2" } },
+            { "key": "repeat", "value": { "stringValue": "first" } },
+        ]);
+        assert_eq!(attributes(&labels), expected);
     }
 
     #[test]
