@@ -4,7 +4,7 @@
 //! (record, results) x 2 -- compare --> RecordComparison -- report --> text, JSON, Markdown, JUnit
 //! ```
 //!
-//! Times have an effect, ln(after / before), with the interval of `statistics::Estimate`: the repeats of two records are no pairs. A change is
+//! Times and memory have an effect, ln(after / before), with the interval of `statistics::Estimate`: the repeats of two records are no pairs. A change is
 //! better or worse where its interval lies beyond the minimum effect and the effect of equal arms, and the same where it lies within the
 //! minimum effect. Counts are compared exactly: each repeat of one record with each of the other. In real time a number of requests that
 //! differs by less than two standard deviations of Poisson's law is no change. Where one record has no valid figure, a change is open.
@@ -53,6 +53,14 @@ pub(crate) fn is_chance(metric: &Metric) -> bool {
     ["failed", "source_loads"].contains(&metric.name)
 }
 
+/// Memory, which differs from run to run as times do.
+const MEMORY: &str = "proxy.rss.max";
+
+/// True if a metric is judged by intervals.
+fn is_estimated(metric: &Metric, clock: ClockKind) -> bool {
+    clock == ClockKind::Live && (metric.is_timing || metric.name == MEMORY)
+}
+
 /// A record and its figures.
 #[derive(Clone, Copy)]
 pub struct Compared<'a> {
@@ -70,7 +78,8 @@ pub struct RecordComparison {
     /// Programs, machines and settings that differ.
     pub differences: Vec<String>,
     pub changes: Vec<Change>,
-    /// How much a time differs between repeats of one record, by metric: the larger standard deviation of ln(time) of the two.
+    /// How much a time or memory differs between repeats of one record, by metric: the larger standard deviation of its logarithm of the
+    /// two.
     pub noise: BTreeMap<&'static str, f64>,
     /// The least change that counts, as a share.
     pub min_effect: f64,
@@ -82,7 +91,7 @@ pub struct Change {
     pub test: String,
     pub arm: String,
     pub metric: &'static Metric,
-    /// Mean of the repeats; geometric for times.
+    /// Mean of the repeats; geometric where it is judged by intervals.
     pub before: f64,
     pub after: f64,
     /// after / before; `None`: one of them is 0.
@@ -142,12 +151,12 @@ pub fn compare(
     })
 }
 
-/// The spread between repeats of the same test and arm, by compared metric that is measured with a clock.
+/// The spread between repeats of the same test and arm, by compared metric that is judged by intervals.
 fn noise(records: [Compared<'_>; 2]) -> BTreeMap<&'static str, f64> {
     let mut noise = BTreeMap::new();
     for Compared { record, results } in records {
-        let timed = COMPARED.iter().filter_map(|(name, _)| Metric::named(name));
-        for metric in timed.filter(|metric| metric.is_timing && record.clock == ClockKind::Live) {
+        let compared = COMPARED.iter().filter_map(|(name, _)| Metric::named(name));
+        for metric in compared.filter(|metric| is_estimated(metric, record.clock)) {
             let cells =
                 record.tests.iter().flat_map(|test| record.arms.iter().map(move |arm| (test, &arm.name)));
             let spreads: Vec<f64> = cells
@@ -216,7 +225,7 @@ struct OpenChange {
     after: Vec<f64>,
     /// Both records have a valid figure.
     is_valid: bool,
-    /// Of a time that was measured with a clock.
+    /// Of a metric that is judged by intervals.
     estimate: Option<Estimate>,
     /// A number of requests in real time, which varies by chance.
     is_chance: bool,
@@ -232,13 +241,14 @@ impl OpenChange {
         wanted: Wanted,
         min_effect: f64,
     ) -> Option<Self> {
-        let is_live = after.record.clock == ClockKind::Live;
-        let is_timed = metric.is_timing && is_live;
-        let equal_arms = |compared| if is_timed { effect_of_equal_arms(compared, test, metric) } else { 0.0 };
+        let clock = after.record.clock;
+        let is_estimated = is_estimated(metric, clock);
+        let equal_arms =
+            |compared| if is_estimated { effect_of_equal_arms(compared, test, metric) } else { 0.0 };
         let equal_arms = equal_arms(before).max(equal_arms(after));
         let figures = [before, after].map(|compared| -> Vec<(bool, Quantity)> {
             let repeats = compared.results.repeats(test, arm).into_iter();
-            let figure = |one: &Evidence| Some((one.is_valid(is_timed), one.quantity(metric, None)?));
+            let figure = |one: &Evidence| Some((one.is_valid(metric.is_timing), one.quantity(metric, None)?));
             repeats.filter_map(figure).collect()
         });
         if figures.iter().any(Vec::is_empty) {
@@ -260,8 +270,8 @@ impl OpenChange {
             before: values(&before),
             after: values(&after),
             is_valid,
-            estimate: (is_timed && is_valid).then(|| Estimate::unpaired(&after, &before)),
-            is_chance: is_live && is_chance(metric),
+            estimate: (is_estimated && is_valid).then(|| Estimate::unpaired(&after, &before)),
+            is_chance: clock == ClockKind::Live && is_chance(metric),
         })
     }
 
@@ -275,7 +285,7 @@ impl OpenChange {
         ]
     }
 
-    /// The least alpha at which a time is decided.
+    /// The least alpha at which it is decided, if it is judged by intervals.
     fn p_value(&self) -> Option<f64> {
         let estimate = self.estimate.as_ref()?;
         Some(self.regions().map(|region| estimate.p_value_within(region)).into_iter().fold(1.0, f64::min))

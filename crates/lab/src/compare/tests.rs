@@ -2,7 +2,9 @@ use std::collections::BTreeMap;
 
 use stockade_model::{
     outcome::Outcomes,
-    record::{Arm, CacheFigures, Calls, Host, HttpFigures, NoiseArm, OpenFigures, SCHEMA},
+    record::{
+        Arm, CacheFigures, Calls, Host, HttpFigures, Interval, NoiseArm, OpenFigures, Role, SCHEMA, Usage,
+    },
     seed::Seed,
 };
 
@@ -170,6 +172,32 @@ fn figure_of_invalid_measurements_is_open() {
     assert!(comparison.changes.iter().all(|change| change.judgement == Judgement::Open));
 }
 
+/// Five runs of one proxy had 24 to 34 MiB.
+#[test]
+fn memory_of_one_run_is_open() {
+    let of = |mib: &[u64]| {
+        let (record, _) = record(ClockKind::Live, "1s at 1000/s", &vec![(0, 10.0); mib.len()]);
+        let mut results = Results::default();
+        for (run, mib) in record.runs.iter().zip(mib) {
+            let mut fold = results.fold(None);
+            let usage = [(Role::Proxy, Usage { rss_bytes: mib << 20, cpu: 0.1 })].into();
+            fold.add(&Interval { usage, ..Interval::default() });
+            results.add(run, fold);
+        }
+        (record, results)
+    };
+    for (before, after, judgement) in [
+        (&[30][..], &[34][..], Judgement::Open),
+        (&[30], &[300], Judgement::Worse),
+        (&[30, 31, 30, 31], &[60, 61, 60, 62], Judgement::Worse),
+        (&[30, 24, 32, 34], &[31, 33, 25, 30], Judgement::Open),
+    ] {
+        let comparison = compared(&of(before), &of(after)).unwrap();
+        let memory = comparison.changes.iter().find(|change| change.metric.name == MEMORY).unwrap();
+        assert_eq!(memory.judgement, judgement, "{before:?} {after:?}");
+    }
+}
+
 #[test]
 fn arm_of_one_record_is_named() {
     let one = record(ClockKind::Live, "1s at 1000/s", &[(0, 10.0)]);
@@ -198,6 +226,7 @@ fn counts_are_compared_in_every_pair_of_repeats() {
 #[test]
 fn compared_metrics_exist() {
     assert!(COMPARED.iter().all(|(name, _)| Metric::named(name).is_some()));
+    assert!(COMPARED.iter().any(|(name, _)| *name == MEMORY));
 }
 
 #[test]
