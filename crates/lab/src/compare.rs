@@ -278,11 +278,7 @@ impl OpenChange {
     /// Less, the same, and more. A large effect of equal arms does not make more figures the same.
     fn regions(&self) -> [Region; 3] {
         let apart = self.min_effect.max(self.equal_arms);
-        [
-            Region { from: f64::NEG_INFINITY, to: -apart },
-            Region { from: -self.min_effect, to: self.min_effect },
-            Region { from: apart, to: f64::INFINITY },
-        ]
+        [Region::below(-apart), Region::within(self.min_effect), Region::above(apart)]
     }
 
     /// The least alpha at which it is decided, if it is judged by intervals.

@@ -25,7 +25,7 @@ use crate::{
     storage::{Recorder, StorageError},
     target::{Environment, MeasureContext, Second, TargetError},
 };
-use recording::{IntervalSink, note};
+use recording::{IntervalSink, run_record};
 pub use repeats::UntilDecided;
 use repeats::{LookSchedule, Step};
 
@@ -371,7 +371,7 @@ impl ExperimentRun {
         let fold = intake.done()?;
         let is_measured = measured.is_some();
         if let Some(measured) = measured {
-            let run = note(cell, repeat, measured);
+            let run = run_record(cell, repeat, measured);
             self.results.add(&run, fold);
             self.record.runs.push(run);
             let moment = || format!("after {}, repeat {repeat}", place(test, arm));

@@ -146,6 +146,21 @@ pub(crate) struct Region {
     pub(crate) to: f64,
 }
 
+impl Region {
+    pub(crate) fn below(to: f64) -> Self {
+        Self { from: f64::NEG_INFINITY, to }
+    }
+
+    pub(crate) fn above(from: f64) -> Self {
+        Self { from, to: f64::INFINITY }
+    }
+
+    /// Up to `distance` from 0.
+    pub(crate) fn within(distance: f64) -> Self {
+        Self { from: -distance, to: distance }
+    }
+}
+
 /// A mean effect and its standard errors.
 #[derive(Clone, Debug)]
 pub(crate) struct Estimate {
@@ -292,7 +307,8 @@ impl Effects {
             return None;
         }
         let Bounds { low, high } = self.mean_bounds();
-        let room = regions.iter().map(|region| (low - region.from).min(region.to - high)).fold(0.0, f64::max);
+        let distance =
+            regions.iter().map(|region| (low - region.from).min(region.to - high)).fold(0.0, f64::max);
         // A spread of few repeats may be too small by chance: its upper bound at 90 %.
         let degrees_of_freedom = self.count() - 1.0;
         let chi_squared =
@@ -301,10 +317,10 @@ impl Effects {
         let decides = |repeats: u32| {
             let t = students_t(f64::from(repeats) - 1.0);
             let errors = t.inverse_cdf(1.0 - alpha * (1.0 - ASSUMED_SHARE) / 2.0) + t.inverse_cdf(POWER);
-            errors * spread / f64::from(repeats).sqrt() < room
+            errors * spread / f64::from(repeats).sqrt() < distance
         };
         let first = u32::try_from(self.repeats.len()).unwrap_or(REPEATS_MAX) + 1;
-        if room <= 0.0 || !decides(REPEATS_MAX) {
+        if first > REPEATS_MAX || distance <= 0.0 || !decides(REPEATS_MAX) {
             return None;
         }
         // It decides from some number on: the first one, by halving.

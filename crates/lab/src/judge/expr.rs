@@ -499,13 +499,15 @@ impl Comparison {
         self.unit
     }
 
-    /// Both sides as positive quantities: what one side subtracts is added to the other.
+    /// Both sides as positive quantities: what one side subtracts is added to the other. `None` if a figure is absent, or a side is not
+    /// finite.
     pub(super) fn sides(
         &self,
         figure: &impl Fn(&Selector) -> Option<Quantity>,
     ) -> Option<(Quantity, Quantity)> {
         let (left, right) = (self.left.difference(figure)?, self.right.difference(figure)?);
-        Some((left.added + right.subtracted, right.added + left.subtracted))
+        let (left, right) = (left.added + right.subtracted, right.added + left.subtracted);
+        (left.measured.is_finite() && right.measured.is_finite()).then_some((left, right))
     }
 
     /// True if it depends on times; a ratio of times does, too.

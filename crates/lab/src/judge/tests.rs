@@ -394,6 +394,8 @@ fn differences_are_judged_as_sums_of_both_sides() {
     assert_eq!(verdict("t/1/a.finished / t/1/b.finished < 0.7").0, Verdict::Supported);
     let (open, reason) = verdict("t/1/a.finished / (t/1/a.finished - t/1/b.finished) < 1");
     assert_eq!((open, reason.as_str()), (Verdict::Inconclusive, "t/1: no repeat has a figure"));
+    let (open, reason) = verdict("1e300 * 1e300 * t/1/a.finished > t/1/b.finished");
+    assert_eq!((open, reason.as_str()), (Verdict::Inconclusive, "t/1: no repeat has a figure"), "not finite");
     // A ratio has the spread of both of its figures.
     let once = times_of_a(1, |_| 4.1);
     for expr in ["t/1/a.finished < t/1/b.finished", "t/1/a.finished / t/1/b.finished < 1"] {
@@ -611,4 +613,22 @@ fn time_is_refuted_within_a_measurement_of_any_repeat() {
 fn spread_of_a_measurement_in_progress_refutes_nothing() {
     assert!(!is_refuted_early(&[25.0, 25.01], (25.0, 25.0)), "it may end at 900 ms");
     assert!(!is_refuted_early(&[30.0, 900.0], (900.0, 900.0)), "repeats that contradict the assumption");
+}
+
+#[test]
+fn complete_measurement_refutes_early_unless_it_is_invalid() {
+    let (tests, arms) = ([String::new()], ["a".to_owned()]);
+    let names = Names { tests: &tests, arms: &arms };
+    let claims = [Claim { abort: true, ..claim("a.finished < 1ms", names, MIN_EFFECT) }];
+    let cells = [(String::new(), "a".to_owned())].into();
+    let is_refuted = |invalid: &[&str]| {
+        let invalid = invalid.iter().map(|reason| (*reason).to_owned()).collect();
+        let http = Some(HttpFigures { invalid, ..HttpFigures::default() });
+        let results = results_of(&[Run { http, ..run("", "a", 1, 1, 9_000.0) }]);
+        let case = Case { names, cells: &cells, repeats: 1, looks: &[], noise: None, clock: ClockKind::Live };
+        let judge = EarlyJudge { claims: &claims, case, look: Some(one_look(1)[0]) };
+        judge.refutation(&results, Latest { test: "", arm: "a", repeat: 1, running: None }).is_some()
+    };
+    assert!(is_refuted(&[]));
+    assert!(!is_refuted(&["the generator was the bottleneck"]));
 }

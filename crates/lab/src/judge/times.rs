@@ -56,13 +56,12 @@ struct BindingEffects {
 impl Regions {
     /// `min_effect` is a share; equal arms have this effect, ln(left / right), without a difference.
     fn of(op: Op, min_effect: f64, noise: f64, has_margin: bool) -> Self {
-        let below = |to| Region { from: f64::NEG_INFINITY, to };
-        let above = |from| Region { from, to: f64::INFINITY };
         let least = min_effect.ln_1p();
         let beyond_noise = least.max(noise);
         // A bound is where it was written.
         let [equal, apart] = if has_margin { [least, beyond_noise] } else { [0.0; 2] };
-        let within = vec![Region { from: -least, to: least }];
+        let (below, above) = (Region::below, Region::above);
+        let within = vec![Region::within(least)];
         let outside = vec![below(-beyond_noise), above(beyond_noise)];
         let (supporting, refuting) = match op {
             Op::Lt => (vec![below(-apart)], vec![above(apart)]),
@@ -352,7 +351,8 @@ impl TimedComparison {
             figure(*ratio),
             figure(*low),
             figure(*high),
-            (level * 1e4).round() / 100.0,
+            // A level above that is none of 100 %.
+            ((level * 1e4).round() / 100.0).min(99.99),
             if *repeats == 1 { "" } else { "s" },
         );
         if effect.is_assumed {

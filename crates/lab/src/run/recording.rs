@@ -73,7 +73,7 @@ impl<'a> IntervalSink<'a> {
 }
 
 /// A measurement in the form of the record.
-pub(super) fn note(cell: &Cell, repeat: u32, measured: Measurement) -> Run {
+pub(super) fn run_record(cell: &Cell, repeat: u32, measured: Measurement) -> Run {
     let CacheCounters { requests, store } = &measured.counters;
     let is_reported =
         measured.http.as_ref().is_none_or(|http| http.stats_provider == record::StatsProvider::Cache);
