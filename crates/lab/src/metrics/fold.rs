@@ -118,6 +118,13 @@ pub struct Used {
     pub seconds: u64,
 }
 
+impl DisturbedTimes {
+    /// True if the disturbed seconds are at most half of these: above that, it is how the machine is, and nothing is left out.
+    pub(super) fn are_exceptions_in(&self, seconds: u64) -> bool {
+        self.seconds * 2 <= seconds
+    }
+}
+
 impl Used {
     fn add(&mut self, usage: Usage) {
         self.rss_max_bytes = self.rss_max_bytes.max(usage.rss_bytes);
@@ -196,7 +203,7 @@ pub(super) struct Batched {
     /// Its first second.
     from: u64,
     /// Its length; 0: unknown.
-    seconds: u64,
+    pub(super) seconds: u64,
 }
 
 impl Batched {

@@ -112,15 +112,14 @@ impl Results {
     }
 }
 
-/// The times without the disturbed seconds. Where half of the seconds are disturbed, that is how the machine is: nothing is left out.
+/// The times without the disturbed seconds, if these are exceptions.
 fn add_undisturbed(to: &mut Option<MetricFigures>, run: &Run, part: &FoldPart, window: Option<FigureWindow>) {
     let seconds = window.and_then(FigureWindow::seconds);
     let seconds = seconds.or_else(|| run.load.duration().map(|duration| duration.as_secs()));
-    let is_some_seconds =
-        |seconds: u64| part.disturbed.as_ref().is_some_and(|disturbed| disturbed.seconds * 2 <= seconds);
-    let Some(disturbed) = part.disturbed.as_ref().filter(|_| seconds.is_some_and(is_some_seconds)) else {
+    let Some((disturbed, seconds)) = part.disturbed.as_ref().zip(seconds) else { return };
+    if !disturbed.are_exceptions_in(seconds) {
         return;
-    };
+    }
     let part = FoldPart { times: disturbed.rest.clone(), ..FoldPart::default() };
     let is_distribution = |metric: &Metric| metric.unit == FigureUnit::Time && metric.has_windows;
     to.get_or_insert_default().append(&mut figures(&Raw { run, part: &part }, window, is_distribution));

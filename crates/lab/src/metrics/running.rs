@@ -2,7 +2,11 @@
 
 use stockade_model::{histogram::Histogram, units::milliseconds};
 
-use super::{FigureWindow, Fold, FoldPart, Metric, fold::Batched, mib};
+use super::{
+    FigureWindow, Fold, Metric,
+    fold::{Batched, DisturbedTimes},
+    mib,
+};
 use crate::statistics::Bounds;
 
 /// A run in progress.
@@ -18,14 +22,15 @@ impl RunningFigures<'_> {
     /// far leave. Other figures may still become anything.
     pub(crate) fn bounds(&self, metric: &Metric, window: Option<FigureWindow>) -> Bounds {
         let unknown = Bounds { low: 0.0, high: f64::INFINITY };
-        let (part, requests_max) = match window {
-            None => (&self.fold.whole.whole, self.requests_max),
+        let (batched, requests_max) = match window {
+            None => (&self.fold.whole, self.requests_max),
             Some(window) => match self.fold.windows.iter().find(|(of, _)| *of == window) {
-                Some((_, Batched { whole, .. })) => (whole, None),
+                Some((_, batched)) => (batched, None),
                 None => return unknown,
             },
         };
-        if let Some(count) = grown(part, metric.name) {
+        let part = &batched.whole;
+        if let Some(count) = grown(batched, metric.name) {
             return Bounds { low: count, ..unknown };
         }
         let Some(requests_max) = requests_max else { return unknown };
@@ -39,16 +44,19 @@ impl RunningFigures<'_> {
             let quantile: f64 = format!("0.{}", statistic.strip_prefix('p')?).parse().ok()?;
             Some(quantile_at_least(times, quantile, requests_max))
         };
-        let low = histogram(part, metric.name).and_then(of).unwrap_or_default();
+        let low = histogram(batched, metric.name).and_then(of).unwrap_or_default();
         Bounds { low, ..unknown }
     }
 }
 
 /// The least times of a metric, and the name of its statistic. Claims are judged without disturbed seconds, too, and the end of a run
 /// tells whether its generator was late: a response time is at least its service time.
-fn histogram<'a>(part: &'a FoldPart, name: &'a str) -> Option<(&'a Histogram, &'a str)> {
+fn histogram<'a>(of: &'a Batched, name: &'a str) -> Option<(&'a Histogram, &'a str)> {
     let (distribution, statistic) = name.split_once('.')?;
-    let times = part.disturbed.as_ref().map_or(&part.times, |disturbed| &disturbed.rest);
+    let is_left_out =
+        |disturbed: &&DisturbedTimes| of.seconds == 0 || disturbed.are_exceptions_in(of.seconds);
+    let disturbed = of.whole.disturbed.as_ref().filter(is_left_out);
+    let times = disturbed.map_or(&of.whole.times, |disturbed| &disturbed.rest);
     let times = match distribution {
         "response" | "service" => &times.service,
         "send_lag" => &times.send_lag,
@@ -58,7 +66,8 @@ fn histogram<'a>(part: &'a FoldPart, name: &'a str) -> Option<(&'a Histogram, &'
 }
 
 /// A figure that only grows.
-fn grown(part: &FoldPart, name: &str) -> Option<f64> {
+fn grown(of: &Batched, name: &str) -> Option<f64> {
+    let part = &of.whole;
     let outcomes = &part.outcomes;
     let count = match name {
         "requests" => outcomes.requests(),
@@ -75,18 +84,18 @@ fn grown(part: &FoldPart, name: &str) -> Option<f64> {
         "proxy.entries.max" => part.holds_max?.entries,
         "proxy.bytes.max" => part.holds_max?.bytes?,
         "age.max" => return part.age_max_ms,
-        _ => return grown_maximum(part, name),
+        _ => return grown_maximum(of, name),
     };
     Some(count as f64)
 }
 
 /// The maximum of a distribution or of a process.
-fn grown_maximum(part: &FoldPart, name: &str) -> Option<f64> {
-    if let Some((times, "max")) = histogram(part, name) {
+fn grown_maximum(of: &Batched, name: &str) -> Option<f64> {
+    if let Some((times, "max")) = histogram(of, name) {
         return times.max().map(milliseconds);
     }
     let (role, statistic) = name.split_once('.')?;
-    let used = part.usage.iter().find(|(of, _)| of.name() == role)?.1;
+    let used = of.whole.usage.iter().find(|(known, _)| known.name() == role)?.1;
     match statistic {
         "rss.max" => Some(mib(used.rss_max_bytes)),
         "cpu.max" => Some(used.cpu_max),
@@ -198,6 +207,11 @@ mod tests {
         assert!(low(slow.clone()) > 890.0);
         let disturbance = Some(Disturbance { stolen: 0.5, ..Disturbance::default() });
         assert!(low(Interval { disturbance, ..slow.clone() }) < 1.0);
+        // Of one second, which is how the machine is then.
+        let mut disturbed = Fold::new(&[], Some(Duration::from_secs(1)));
+        disturbed.add(&Interval { disturbance, ..slow.clone() });
+        let running = RunningFigures { fold: &disturbed, requests_max: Some(1_000) };
+        assert!(running.bounds(metric, None).low > 890.0);
         let service = [Duration::from_millis(1); 20].into_iter().collect();
         let low = low(Interval { times: Times { service, ..slow.times.clone() }, ..slow });
         assert!((0.9..1.1).contains(&low), "{low}");
