@@ -6,8 +6,8 @@
 //!
 //! Times and memory have an effect, ln(after / before), with the interval of `statistics::Estimate`: the repeats of two records are no pairs. A change is
 //! better or worse where its interval lies beyond the minimum effect and the effect of equal arms, and the same where it lies within the
-//! minimum effect. Counts are compared exactly: each repeat of one record with each of the other. In real time a number of requests that
-//! differs by less than two standard deviations of Poisson's law is no change. Where one record has no valid figure, a change is open.
+//! minimum effect. Counts are compared exactly: each repeat of one record with each of the other. In real time a number or
+//! a share of requests that differs by less than two standard deviations of chance is no change. Where one record has no valid figure, a change is open.
 
 pub mod report;
 
@@ -57,7 +57,7 @@ pub(crate) fn is_chance(metric: &Metric) -> bool {
 const MEMORY: &str = "proxy.rss.max";
 
 /// True if a metric is judged by intervals.
-fn is_estimated(metric: &Metric, clock: ClockKind) -> bool {
+pub(crate) fn is_estimated(metric: &Metric, clock: ClockKind) -> bool {
     clock == ClockKind::Live && (metric.is_timing || metric.name == MEMORY)
 }
 
@@ -221,14 +221,34 @@ struct OpenChange {
     min_effect: f64,
     /// The effect of equal arms: within it, no time is better or worse.
     equal_arms: f64,
-    before: Vec<f64>,
-    after: Vec<f64>,
+    before: Vec<Observed>,
+    after: Vec<Observed>,
     /// Both records have a valid figure.
     is_valid: bool,
     /// Of a metric that is judged by intervals.
     estimate: Option<Estimate>,
-    /// A number of requests in real time, which varies by chance.
-    is_chance: bool,
+}
+
+/// The figure of a repeat.
+#[derive(Clone, Copy)]
+struct Observed {
+    figure: f64,
+    /// The variance of a count of random requests; 0: exact.
+    variance: f64,
+}
+
+/// The variance of a figure that counts random events in real time: Poisson's of a number, the binomial one of a hit ratio, that of
+/// the loads of an amplification.
+fn chance_variance(metric: &Metric, evidence: &Evidence, figure: f64) -> f64 {
+    let count =
+        |name: &str| Metric::named(name).and_then(|metric| evidence.figure(metric, None)).unwrap_or(0.0);
+    let variance = match metric.name {
+        _ if is_chance(metric) => figure,
+        "hit_ratio" => figure * (1.0 - figure) / count("requests"),
+        "amplification" => figure.powi(2) / count("source_loads"),
+        _ => 0.0,
+    };
+    if variance.is_finite() { variance } else { 0.0 }
 }
 
 impl OpenChange {
@@ -246,20 +266,28 @@ impl OpenChange {
         let equal_arms =
             |compared| if is_estimated { effect_of_equal_arms(compared, test, metric) } else { 0.0 };
         let equal_arms = equal_arms(before).max(equal_arms(after));
-        let figures = [before, after].map(|compared| -> Vec<(bool, Quantity)> {
+        let figures = [before, after].map(|compared| -> Vec<(&Evidence, Quantity)> {
             let repeats = compared.results.repeats(test, arm).into_iter();
-            let figure = |one: &Evidence| Some((one.is_valid(metric.is_timing), one.quantity(metric, None)?));
-            repeats.filter_map(figure).collect()
+            repeats.filter_map(|one| Some((one, one.quantity(metric, None)?))).collect()
         });
+        let is_one_valid = |one: &Evidence| one.is_valid(metric.is_timing);
         if figures.iter().any(Vec::is_empty) {
             return None;
         }
-        let is_valid = figures.iter().all(|side| side.iter().any(|(is_valid, _)| *is_valid));
-        let [before, after] = figures.map(|side| -> Vec<Quantity> {
-            let used = side.into_iter().filter(|(is_one_valid, _)| *is_one_valid || !is_valid);
-            used.map(|(_, quantity)| quantity).collect()
+        let is_valid = figures.iter().all(|side| side.iter().any(|(one, _)| is_one_valid(one)));
+        let figures = figures.map(|side| {
+            side.into_iter().filter(|(one, _)| is_one_valid(one) || !is_valid).collect::<Vec<_>>()
         });
-        let values = |quantities: &[Quantity]| quantities.iter().map(|quantity| quantity.measured).collect();
+        let observed = |(one, quantity): &(&Evidence, Quantity)| {
+            let figure = quantity.measured;
+            let is_live = clock == ClockKind::Live;
+            Observed { figure, variance: if is_live { chance_variance(metric, one, figure) } else { 0.0 } }
+        };
+        let quantities =
+            |side: &[(&Evidence, Quantity)]| side.iter().map(|(_, quantity)| *quantity).collect::<Vec<_>>();
+        let [before, after] = &figures;
+        let estimate =
+            (is_estimated && is_valid).then(|| Estimate::unpaired(&quantities(after), &quantities(before)));
         Some(Self {
             test: test.to_owned(),
             arm: arm.to_owned(),
@@ -267,11 +295,10 @@ impl OpenChange {
             wanted,
             min_effect: min_effect.ln_1p(),
             equal_arms,
-            before: values(&before),
-            after: values(&after),
+            before: before.iter().map(observed).collect(),
+            after: after.iter().map(observed).collect(),
             is_valid,
-            estimate: (is_estimated && is_valid).then(|| Estimate::unpaired(&after, &before)),
-            is_chance: clock == ClockKind::Live && is_chance(metric),
+            estimate,
         })
     }
 
@@ -295,17 +322,21 @@ impl OpenChange {
         let is_decided = |region: Region| match &self.estimate {
             Some(estimate) => estimate.p_value_within(region) <= alpha,
             None => self.pairs().all(|(before, after)| {
+                let variance = before.variance + after.variance;
+                let (before, after) = (before.figure, after.figure);
                 let effect = if (after - before).abs() > 0.0 { (after / before).ln() } else { 0.0 };
                 let is_change = effect.abs() > self.min_effect;
-                let may_be_chance = self.is_chance && (after - before).powi(2) <= 4.0 * (after + before);
+                let may_be_chance = (after - before).powi(2) <= 4.0 * variance;
                 region.from <= effect && effect <= region.to && !(is_change && may_be_chance)
             }),
         };
         let mut regions = self.regions().into_iter().zip(judgements).filter(|_| self.is_valid);
         let decided = regions.find(|(region, _)| is_decided(*region));
-        let mean = |values: &[f64]| match self.estimate {
-            Some(_) => (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp(),
-            None => values.iter().sum::<f64>() / values.len() as f64,
+        let mean = |observed: &[Observed]| {
+            let mean = |of: fn(f64) -> f64| {
+                observed.iter().map(|one| of(one.figure)).sum::<f64>() / observed.len() as f64
+            };
+            if self.estimate.is_some() { mean(f64::ln).exp() } else { mean(|figure| figure) }
         };
         let (before, after) = (mean(&self.before), mean(&self.after));
         let interval = self.estimate.as_ref().map(|estimate| estimate.ratios(alpha));
@@ -322,7 +353,7 @@ impl OpenChange {
     }
 
     /// Every repeat of one record with every repeat of the other.
-    fn pairs(&self) -> impl Iterator<Item = (f64, f64)> {
+    fn pairs(&self) -> impl Iterator<Item = (Observed, Observed)> {
         self.before.iter().flat_map(|before| self.after.iter().map(|after| (*before, *after)))
     }
 }
@@ -394,6 +425,12 @@ fn differences(before: &Record, after: &Record) -> Vec<String> {
     differ("machine", summary::machine(&before.host), summary::machine(&after.host));
     differ("seed", before.seed.0.to_string(), after.seed.0.to_string());
     differ("scale", before.scale.to_string(), after.scale.to_string());
+    let end = |record: &Record| match &record.aborted {
+        Some(reason) => format!("ended early, {reason}"),
+        None if record.interrupted => "interrupted".to_owned(),
+        None => "complete".to_owned(),
+    };
+    differ("measurements", end(before), end(after));
     differ("repeats", before.repeats.to_string(), after.repeats.to_string());
     differ("tests", before.tests.join(", "), after.tests.join(", "));
     differ("arms", arms(before), arms(after));

@@ -19,7 +19,7 @@ use stockade_model::record::{ClockKind, Host};
 use self::change_points::{Criteria, LEVEL_POINTS_MIN, levels};
 pub use self::index::{IndexedCell, IndexedRecord, IndexedRecords, read_records};
 use crate::{
-    compare::{COMPARED, Judgement, Wanted, is_chance},
+    compare::{COMPARED, Judgement, Wanted, is_chance, is_estimated},
     metrics::Metric,
     statistics::{FAMILY_ERROR_RATE, FIGURE_MIN, RESOLUTION},
 };
@@ -75,7 +75,7 @@ pub struct Point<'a> {
 pub struct SeriesLevel {
     /// The index of its first point.
     pub first: usize,
-    /// Mean of its figures without outliers, geometric for times.
+    /// Mean of its figures without outliers, geometric for times and memory.
     pub figure: f64,
 }
 
@@ -167,7 +167,7 @@ fn machine(Host { cpu, cores, memory_mib, .. }: &Host) -> String {
 /// The scale on which the points of a level are close to normal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Scale {
-    /// Times.
+    /// Times and memory.
     Logarithm,
     /// Counts of random events: their variance becomes 1/4 (Anscombe, 1948).
     Root,
@@ -208,7 +208,7 @@ impl Scale {
 impl<'a> Series<'a> {
     fn scale(&self) -> Scale {
         match self.metric {
-            metric if metric.is_timing => Scale::Logarithm,
+            metric if is_estimated(metric, ClockKind::Live) => Scale::Logarithm,
             metric if is_chance(metric) && !self.conditions.is_virtual => Scale::Root,
             _ => Scale::Linear,
         }

@@ -224,6 +224,23 @@ fn counts_are_compared_in_every_pair_of_repeats() {
 }
 
 #[test]
+fn few_requests_change_a_hit_ratio_by_chance() {
+    let of = |hit, miss| {
+        let record = record(ClockKind::Live, "1s at 1000/s", &[(0, 10.0)]);
+        let mut run = record.1.runs()[0].run.clone();
+        run.outcomes = Outcomes { hit, miss, ..Outcomes::default() };
+        with_runs(record, vec![run])
+    };
+    let judgement = |before: &(Record, Results), after: &(Record, Results)| {
+        let comparison = compared(before, after).unwrap();
+        comparison.changes.iter().find(|change| change.metric.name == "hit_ratio").unwrap().judgement
+    };
+    assert_eq!(judgement(&of(8, 2), &of(7, 3)), Judgement::Open);
+    assert_eq!(judgement(&of(8_000, 2_000), &of(7_000, 3_000)), Judgement::Worse);
+    assert_eq!(judgement(&of(8_000, 2_000), &of(8_010, 1_990)), Judgement::Same);
+}
+
+#[test]
 fn compared_metrics_exist() {
     assert!(COMPARED.iter().all(|(name, _)| Metric::named(name).is_some()));
     assert!(COMPARED.iter().any(|(name, _)| *name == MEMORY));

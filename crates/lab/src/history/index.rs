@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use stockade_model::record::{ClockKind, Host, Record};
 
 use crate::{
-    compare::{load, settings},
+    compare::{is_estimated, load, settings},
     host,
     metrics::{Evidence, Metric, Results, metrics},
     statistics::FIGURE_MIN,
@@ -55,7 +55,7 @@ pub struct IndexedCell {
     pub arm: String,
     /// The load in words.
     pub load: String,
-    /// The mean of the valid repeats, by metric; geometric for times.
+    /// The mean of the valid repeats, by metric; geometric for times and memory.
     pub figures: BTreeMap<String, f64>,
 }
 
@@ -170,14 +170,14 @@ fn cell(record: &Record, results: &Results, test: &str, arm: &str) -> Option<Ind
     let repeats = results.repeats(test, arm);
     let load = load(&repeats.first()?.run);
     let figures = metrics().filter_map(|metric| {
-        let is_timed = metric.is_timing && record.clock == ClockKind::Live;
-        Some((metric.name.to_owned(), mean(&repeats, metric, is_timed)?))
+        let is_geometric = is_estimated(metric, record.clock);
+        Some((metric.name.to_owned(), mean(&repeats, metric, is_geometric)?))
     });
     Some(IndexedCell { test: test.to_owned(), arm: arm.to_owned(), load, figures: figures.collect() })
 }
 
-fn mean(repeats: &[&Evidence], metric: &Metric, is_timed: bool) -> Option<f64> {
-    let valid = repeats.iter().filter(|evidence| evidence.is_valid(is_timed));
+fn mean(repeats: &[&Evidence], metric: &Metric, is_geometric: bool) -> Option<f64> {
+    let valid = repeats.iter().filter(|evidence| evidence.is_valid(metric.is_timing));
     let figures: Vec<f64> = valid.filter_map(|evidence| evidence.figure(metric, None)).collect();
     let mean =
         |of: fn(f64) -> f64| figures.iter().map(|figure| of(*figure)).sum::<f64>() / figures.len() as f64;
@@ -185,7 +185,7 @@ fn mean(repeats: &[&Evidence], metric: &Metric, is_timed: bool) -> Option<f64> {
         [] => return None,
         // Exactly as measured.
         [one] => one,
-        _ if is_timed => mean(|figure| figure.max(FIGURE_MIN).ln()).exp(),
+        _ if is_geometric => mean(|figure| figure.max(FIGURE_MIN).ln()).exp(),
         _ => mean(|figure| figure),
     };
     mean.is_finite().then_some(mean)
