@@ -17,7 +17,7 @@ use stockade_model::{
 };
 
 pub use arm::{ArmFigures, Cpu, HeldFigures, OpenTotals, Rss, Stores};
-pub use fold::{FigureWindow, Fold, FoldPart, Moment, Used};
+pub use fold::{FigureWindow, Fold, FoldPart, HEAT_CELLS_PER_DECADE, Moment, Used};
 pub use results::{Evidence, Results};
 pub use running::RunningFigures;
 

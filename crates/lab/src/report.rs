@@ -7,7 +7,6 @@ pub mod junit;
 pub mod kazoo;
 pub mod markdown;
 pub mod openmetrics;
-mod plot;
 mod published;
 pub mod pull_request;
 pub(crate) mod summary;

@@ -182,16 +182,67 @@ impl FoldPart {
 pub struct Moment {
     /// Seconds since the start of the load.
     pub second: u64,
-    pub answered: u64,
-    pub failed: u64,
-    /// Requests with a stale answer.
-    pub stale: u64,
+    pub outcomes: Outcomes,
     /// Fetches that reached the source.
     pub source_loads: u64,
+    /// Requests that were due and not sent.
+    pub dropped: u64,
     /// Of the answered requests.
-    pub p99_ms: Option<f64>,
+    pub response_ms: Option<MomentTimes>,
+    /// The answered requests by response time: a cell of [`HEAT_CELLS_PER_DECADE`], and its count.
+    pub heat: Vec<(i16, u64)>,
+    pub send_lag_p99_ms: Option<f64>,
+    pub age_max_ms: Option<f64>,
     pub usage: BTreeMap<Role, Usage>,
     pub holds: Option<CacheContents>,
+    pub is_disturbed: bool,
+}
+
+/// Percentiles of a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MomentTimes {
+    pub p50: f64,
+    pub p90: f64,
+    pub p99: f64,
+    pub p999: f64,
+    pub max: f64,
+}
+
+/// Cell n has the times from 10^(n / this) milliseconds to the next cell.
+pub const HEAT_CELLS_PER_DECADE: f64 = 8.0;
+
+impl Moment {
+    fn of(interval: &Interval, source_loads: u64) -> Self {
+        let Times { response, send_lag, .. } = &interval.times;
+        let at = |quantile: f64| response.quantile(quantile).map(milliseconds);
+        let response_ms = || {
+            let [p50, p90, p99, p999] = [0.5, 0.9, 0.99, 0.999].map(at);
+            let max = response.max().map(milliseconds);
+            Some(MomentTimes { p50: p50?, p90: p90?, p99: p99?, p999: p999?, max: max? })
+        };
+        let mut heat: Vec<(i16, u64)> = Vec::new();
+        for (time, count) in response.cells() {
+            #[expect(clippy::cast_possible_truncation, reason = "logarithms of durations are small")]
+            let cell = (milliseconds(time).log10() * HEAT_CELLS_PER_DECADE).floor().max(-48.0) as i16;
+            match heat.last_mut() {
+                Some((last, sum)) if *last == cell => *sum += count,
+                _ => heat.push((cell, count)),
+            }
+        }
+        Self {
+            second: interval.second,
+            outcomes: interval.outcomes,
+            source_loads,
+            dropped: interval.dropped.unwrap_or_default(),
+            response_ms: response_ms(),
+            heat,
+            send_lag_p99_ms: send_lag.quantile(0.99).map(milliseconds),
+            age_max_ms: interval.age_max_ms,
+            usage: interval.usage.clone(),
+            holds: interval.holds,
+            is_disturbed: interval.disturbance.is_some(),
+        }
+    }
 }
 
 /// A part of a run, and its seconds in batches.
@@ -268,16 +319,7 @@ impl Fold {
         }
         // Only open loads count source loads per second.
         if let Some(source_loads) = interval.source_loads {
-            self.moments.push(Moment {
-                second: interval.second,
-                answered: interval.outcomes.requests() - interval.outcomes.error,
-                failed: interval.outcomes.error,
-                stale: interval.outcomes.stale + interval.outcomes.fallback,
-                source_loads,
-                p99_ms: interval.times.response.quantile(0.99).map(milliseconds),
-                usage: interval.usage.clone(),
-                holds: interval.holds,
-            });
+            self.moments.push(Moment::of(interval, source_loads));
         }
     }
 }

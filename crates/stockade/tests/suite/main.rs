@@ -1,6 +1,7 @@
 //! The command line as a user meets it: real processes, real files, the contract that scripts depend
 //! on.
 
+mod browser;
 mod ci;
 mod compare;
 mod completions;
@@ -15,6 +16,7 @@ mod mongodb;
 mod open;
 mod origin;
 mod over_http;
+mod page;
 mod postgres;
 mod proxy;
 mod reference;

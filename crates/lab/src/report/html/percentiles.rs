@@ -3,7 +3,7 @@
 use stockade_model::{record::Record, units::milliseconds};
 
 use super::{
-    super::plot::{self, Plot, PlotLine},
+    plots::{PlotData, PointLine, XAxis},
     sweeps::families,
 };
 use crate::metrics::Results;
@@ -12,52 +12,42 @@ use crate::metrics::Results;
 const LINES_MAX: usize = 8;
 
 /// The arms of a test in one plot.
-pub(super) fn of_arms(record: &Record, results: &Results, test: &str) -> String {
-    let line = |arm: &str| line(arm, results, test, arm);
-    let lines: Vec<PlotLine> = record.arms.iter().filter_map(|arm| line(&arm.name)).collect();
-    plot("response time by percentile", &lines)
+pub(super) fn of_arms(record: &Record, results: &Results, test: &str) -> Option<PlotData> {
+    let arms = record.arms.iter().enumerate();
+    let lines: Vec<_> = arms.filter_map(|(arm, of)| line(Some(arm), "", results, test, &of.name)).collect();
+    (!lines.is_empty()).then(|| plot("Response time by percentile".to_owned(), lines))
 }
 
 /// The tests of an arm in one plot, if there are several.
-pub(super) fn of_tests(record: &Record, results: &Results) -> Vec<String> {
+pub(super) fn of_tests(record: &Record, results: &Results) -> Vec<PlotData> {
     let families = families(record, results);
     let families = families.iter().filter(|(_, tests)| (2..=LINES_MAX).contains(&tests.len()));
     let plots = families.flat_map(|(family, tests)| {
         record.arms.iter().map(move |arm| {
-            let lines: Vec<PlotLine> =
-                tests.iter().filter_map(|test| line(test, results, test, &arm.name)).collect();
+            let lines = tests.iter().filter_map(|test| line(None, test, results, test, &arm.name));
             let title = if family.is_empty() { arm.name.clone() } else { format!("{family}/{}", arm.name) };
-            if lines.len() < 2 { String::new() } else { plot(&title, &lines) }
+            (title, lines.collect::<Vec<_>>())
         })
     });
-    plots.filter(|svg| !svg.is_empty()).collect()
+    plots.filter(|(_, lines)| lines.len() > 1).map(|(title, lines)| plot(title, lines)).collect()
 }
 
-fn line(name: &str, results: &Results, test: &str, arm: &str) -> Option<PlotLine> {
-    let response = &results.times(test, arm)?.response;
+fn line(arm: Option<usize>, name: &str, results: &Results, test: &str, of: &str) -> Option<PointLine> {
+    let response = &results.times(test, of)?.response;
     // The axis is 1 / (1 - quantile), up to the resolution of the number of requests.
     let most = response.count() as f64;
     let inverses =
         (0..200).map(|step| 10_f64.powf(f64::from(step) / 20.0)).take_while(|inverse| *inverse < most);
     let inverses = inverses.chain([most]).filter(|inverse| *inverse >= 1.0);
     let at = |inverse: f64| Some((inverse, milliseconds(response.quantile(1.0 - 1.0 / inverse)?)));
-    Some(PlotLine { name: name.to_owned(), points: inverses.filter_map(at).collect() })
+    Some(PointLine {
+        arm,
+        name: name.to_owned(),
+        is_dashed: false,
+        points: inverses.filter_map(at).collect(),
+    })
 }
 
-fn plot(title: &str, lines: &[PlotLine]) -> String {
-    // As many nines as needed: 0, 90, 99, 99.9.
-    let x_text = |inverse: f64| {
-        let decimals = (3..9).take_while(|zeros| inverse > 0.9 * 10_f64.powi(*zeros)).count();
-        format!("{:.decimals$}", (1.0 - 1.0 / inverse) * 100.0)
-    };
-    plot::svg(&Plot {
-        title,
-        x_label: "percentile",
-        y_label: "milliseconds",
-        x_is_log: true,
-        lines,
-        y_is_log: false,
-        x_text,
-        x_ticks: 6,
-    })
+fn plot(title: String, lines: Vec<PointLine>) -> PlotData {
+    PlotData::of_points(title, "ms", XAxis::Percentile, lines)
 }

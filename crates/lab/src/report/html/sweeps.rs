@@ -2,7 +2,7 @@
 
 use stockade_model::record::{LoadFigures, Record, Run};
 
-use super::super::plot::{self, Plot, PlotLine};
+use super::plots::{PlotData, PointLine, XAxis};
 use crate::{
     metrics::{Evidence, FigureUnit, Metric, Results, median},
     reference::is_of_another_size,
@@ -19,15 +19,15 @@ struct Shown {
 const OF_BURSTS: &[Shown] = &[Shown {
     metric: "finished",
     title: "Time until the last worker is done",
-    y_label: "milliseconds",
+    y_label: "ms",
     y_is_log: true,
 }];
 
 const OF_USERS: &[Shown] = &[
     Shown { metric: "achieved_rate", title: "Requests a second", y_label: "a second", y_is_log: false },
-    Shown { metric: "response.p99", title: "Response time, p99", y_label: "milliseconds", y_is_log: true },
-    Shown { metric: "response.p999", title: "Response time, p99.9", y_label: "milliseconds", y_is_log: true },
-    Shown { metric: "response.max", title: "Longest response time", y_label: "milliseconds", y_is_log: true },
+    Shown { metric: "response.p99", title: "Response time, p99", y_label: "ms", y_is_log: true },
+    Shown { metric: "response.p999", title: "Response time, p99.9", y_label: "ms", y_is_log: true },
+    Shown { metric: "response.max", title: "Longest response time", y_label: "ms", y_is_log: true },
     Shown { metric: "loads_per_request", title: "Loads by request", y_label: "loads", y_is_log: false },
     Shown { metric: "hit_ratio", title: "Hit ratio", y_label: "hits / lookups", y_is_log: false },
     Shown {
@@ -60,7 +60,7 @@ fn split(test: &str) -> Option<(&str, f64)> {
 }
 
 /// A title and a plot for every family, by metric.
-pub(super) fn sections(record: &Record, results: &Results) -> Vec<(&'static str, Vec<String>)> {
+pub(super) fn sections(record: &Record, results: &Results) -> Vec<(&'static str, Vec<PlotData>)> {
     let mut families = families(record, results);
     families.retain_mut(|(_, tests)| {
         tests.retain(|test| split(test).is_some());
@@ -75,8 +75,8 @@ pub(super) fn sections(record: &Record, results: &Results) -> Vec<(&'static str,
     let mut sections = Vec::new();
     for (shown, of_bursts) in OF_BURSTS.iter().map(|s| (s, true)).chain(OF_USERS.iter().map(|s| (s, false))) {
         let fit = families.iter().filter(|(_, tests)| is_burst(tests) == of_bursts);
-        let plots = fit.map(|(family, tests)| swept(record, results, shown, family, tests, of_bursts));
-        let plots: Vec<String> = plots.filter(|svg| !svg.is_empty()).collect();
+        let plots = fit.filter_map(|(family, tests)| swept(record, results, shown, family, tests, of_bursts));
+        let plots: Vec<PlotData> = plots.collect();
         if !plots.is_empty() {
             sections.push((shown.title, plots));
         }
@@ -96,7 +96,7 @@ fn swept(
     family: &str,
     tests: &[&str],
     of_bursts: bool,
-) -> String {
+) -> Option<PlotData> {
     let metric = Metric::named(shown.metric).expect("the columns are metrics");
     // The name of a scaled burst has the number of workers before scaling.
     let x_of = |test: &str| match &run(results, &[test])?.load {
@@ -109,35 +109,30 @@ fn swept(
             results.repeats(test, arm).into_iter().filter_map(|evidence| evidence.figure(metric, None));
         Some((x, median(figures)?))
     };
-    let measured = |arm: &str| PlotLine {
-        name: arm.to_owned(),
-        points: tests.iter().filter_map(|test| point(arm, test)).collect(),
+    let measured = |(arm, name): (usize, &str)| PointLine {
+        arm: Some(arm),
+        name: String::new(),
+        is_dashed: false,
+        points: tests.iter().filter_map(|test| point(name, test)).collect(),
     };
-    let published = |arm: &str| {
+    let published = |(arm, name): (usize, &str)| {
         let load = &run(results, tests)?.load;
         let figures = &record.reference.as_ref().filter(|_| !is_of_another_size(record, load))?.figures;
         let at = |test: &&str| {
             let (_, x) = split(test)?;
-            Some((x, *figures.get(&format!("{test}/{arm}.{}", metric.name))?))
+            Some((x, *figures.get(&format!("{test}/{name}.{}", metric.name))?))
         };
         let points: Vec<_> = tests.iter().filter_map(at).collect();
-        (points.len() > 1).then(|| PlotLine { name: format!("{arm}, published"), points })
+        let name = "published, another machine".to_owned();
+        (points.len() > 1).then_some(PointLine { arm: Some(arm), name, is_dashed: true, points })
     };
-    let arms = || record.arms.iter().map(|arm| arm.name.as_str());
-    let lines: Vec<PlotLine> = arms().map(measured).chain(arms().filter_map(published)).collect();
+    let arms = || record.arms.iter().map(|arm| arm.name.as_str()).enumerate();
+    let lines: Vec<PointLine> = arms().map(measured).chain(arms().filter_map(published)).collect();
     if lines.iter().flat_map(|line| &line.points).all(|(_, y)| *y <= 0.0) {
-        return String::new();
+        return None;
     }
-    let x_text = |x: f64| format!("{x:.0}");
     debug_assert!(metric.unit == FigureUnit::Time || !shown.y_is_log, "counts may be none");
-    plot::svg(&Plot {
-        title: family,
-        x_label: if of_bursts { "workers" } else { "users" },
-        y_label: shown.y_label,
-        x_is_log: true,
-        lines: &lines,
-        y_is_log: shown.y_is_log,
-        x_text,
-        x_ticks: tests.len(),
-    })
+    let title = if family.is_empty() { shown.title.to_owned() } else { format!("{}, {family}", shown.title) };
+    let x = if of_bursts { XAxis::Workers } else { XAxis::Users };
+    Some(PlotData { is_log: shown.y_is_log, ..PlotData::of_points(title, shown.y_label, x, lines) })
 }

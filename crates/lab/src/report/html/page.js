@@ -1,0 +1,308 @@
+// Draws the plots of the page from the data in it. Without scripts the tables remain.
+"use strict";
+
+(() => {
+  // Distinguishable with and without colour vision (Okabe and Ito, 2008); the last one is the colour of the text.
+  const COLOURS = ["#d55e00", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#808080", null];
+  const OUTCOMES = {
+    hit: "#009e73", stale: "#e69f00", coalesced: "#56b4e9", miss: "#0072b2", fallback: "#cc79a7",
+    negative: "#999933", bypass: "#808080", error: "#d55e00",
+  };
+  const DASH = [6, 4];
+  const HEIGHT_PX = 260;
+
+  const page = JSON.parse(document.getElementById("plots").textContent);
+  // A canvas takes no variables: an element of the colour says what it is in the chosen theme.
+  const probe = document.body.appendChild(document.createElement("span"));
+  probe.hidden = true;
+  const style = (name) => {
+    probe.style.color = `var(${name})`;
+    return getComputedStyle(probe).color;
+  };
+  const text = () => style("--text");
+  const colour = (arm) => COLOURS[arm % COLOURS.length] ?? text();
+  const isOn = page.arms.map(() => true);
+  const drawn = [];
+
+  // Four significant digits.
+  const digits = (value) => Number(value.toPrecision(4)).toLocaleString("en", { maximumSignificantDigits: 4 });
+  const shown = (unit, value) => {
+    if (value === null || value === undefined) return "–";
+    if (unit !== "ms") return digits(value);
+    if (value >= 1000) return `${digits(value / 1000)} s`;
+    return value >= 1 || value === 0 ? `${digits(value)} ms` : `${digits(value * 1000)} µs`;
+  };
+  const clock = (seconds) => {
+    const two = (part) => String(part).padStart(2, "0");
+    const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60];
+    const rest = Math.round(seconds % 60);
+    return hours ? `${hours}:${two(minutes)}:${two(rest)}` : `${minutes}:${two(rest)}`;
+  };
+  // 99.9 of 1000: as many nines as needed.
+  const percentile = (inverse) => {
+    const decimals = Math.max(0, Math.ceil(Math.log10(inverse) - 2 - 1e-9));
+    return `${((1 - 1 / inverse) * 100).toFixed(decimals)} %`;
+  };
+  const X_TEXT = { seconds: clock, percentile, workers: digits, users: digits };
+  // Steps of an axis of seconds: round numbers of seconds, minutes, hours and days.
+  const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 604800];
+  const decades = (_, __, least, most) => {
+    const splits = [];
+    for (let split = 10 ** Math.floor(Math.log10(least)); split <= most * 1.0001; split *= 10) splits.push(split);
+    return splits;
+  };
+  // A time of 0 has no logarithm: its cell stands below the others.
+  const ZERO_CELL = -48;
+  // Nothing is below it on a logarithmic axis.
+  const positive = (values) => values.map((value) => (value > 0 ? value : null));
+
+  class Chart {
+    constructor(figure, plot) {
+      Object.assign(this, { figure, plot, view: plot.views[plot.view] ?? null, isLog: plot.is_log });
+      this.head = figure.querySelector("figcaption");
+      this.body = figure.appendChild(document.createElement("div"));
+      this.addControls();
+      this.build();
+      new ResizeObserver(() => this.resize()).observe(this.body);
+    }
+
+    // The lines of the chosen view.
+    lines() {
+      return this.plot.lines.filter((line) => line.view === null || line.view === this.view);
+    }
+
+    isOn(line) {
+      return line.arm === null || isOn[line.arm];
+    }
+
+    addControls() {
+      const controls = this.head.appendChild(document.createElement("span"));
+      controls.className = "controls";
+      if (this.plot.views.length > 1) {
+        const select = controls.appendChild(document.createElement("select"));
+        select.setAttribute("aria-label", `shown in ${this.plot.title}`);
+        this.plot.views.forEach((view) => select.add(new Option(view, view, false, view === this.view)));
+        select.addEventListener("change", () => { this.view = select.value; this.build(); });
+      }
+      if (this.plot.kind === "lines") {
+        const button = controls.appendChild(document.createElement("button"));
+        button.type = "button";
+        button.textContent = "log";
+        button.setAttribute("aria-pressed", this.isLog);
+        button.addEventListener("click", () => {
+          this.isLog = !this.isLog;
+          button.setAttribute("aria-pressed", this.isLog);
+          this.build();
+        });
+      }
+    }
+
+    data() {
+      const columns = this.lines().map((line) => line.ys);
+      if (this.plot.kind === "stack") {
+        // The first outcome lies at the bottom; the highest sum is drawn first.
+        let below = this.plot.xs.map(() => 0);
+        const sums = columns.map((ys) => (below = below.map((sum, index) => sum + (ys[index] ?? 0))));
+        return [this.plot.xs, ...sums.reverse()];
+      }
+      if (this.plot.kind === "heat") return [this.plot.xs, this.plot.xs.map(() => null)];
+      return [this.plot.xs, ...(this.isLog ? columns.map(positive) : columns)];
+    }
+
+    series() {
+      const { kind, unit } = this.plot;
+      const lines = kind === "stack" ? this.lines().slice().reverse() : this.lines();
+      if (kind === "heat") return [{ label: "", show: true, value: () => "", points: { show: false } }];
+      return lines.map((line, index) => {
+        const stroke = kind === "stack" ? OUTCOMES[line.name] : () => colour(line.arm ?? index);
+        return {
+          label: kind === "stack" ? line.name : [page.arms[line.arm], line.name].filter(Boolean).join(" "),
+          stroke,
+          width: kind === "stack" ? 0 : 2,
+          fill: kind === "stack" ? OUTCOMES[line.name] : undefined,
+          dash: line.is_dashed ? DASH : undefined,
+          show: kind === "stack" || this.isOn(line),
+          spanGaps: this.plot.x !== "seconds",
+          points: { show: this.plot.x !== "seconds" && this.plot.x !== "percentile" },
+          value: (_, __, ___, index) => shown(unit, index === null ? null : line.ys[index]),
+        };
+      });
+    }
+
+    build() {
+      this.chart?.destroy();
+      const { plot } = this;
+      const grid = { stroke: () => style("--grid"), width: 1 };
+      const axis = { stroke: text, grid, ticks: grid, font: "12px system-ui, sans-serif" };
+      const y = plot.kind === "heat" ? this.heatScale() : { distr: this.isLog ? 3 : 1, range: this.isLog ? undefined : { min: { mode: 1, hard: 0, soft: 0 }, max: { pad: 0.08 } } };
+      const isTime = plot.x === "seconds";
+      const options = {
+        width: this.width(),
+        height: HEIGHT_PX,
+        scales: { x: { time: false, distr: isTime ? 1 : 3, range: (_, least, most) => [least, most] }, y },
+        series: [{ label: plot.x, value: (_, x) => (x === null ? "–" : X_TEXT[plot.x](x)) }, ...this.series()],
+        axes: [
+          { ...axis, values: (_, splits) => splits.map((x) => (x === null ? "" : X_TEXT[plot.x](x))), space: 60, ...(isTime ? { incrs: STEPS_S } : plot.x === "percentile" ? { splits: decades } : { splits: () => plot.xs }) },
+          { ...axis, size: 68, ...(plot.kind === "heat" ? { splits: (_, __, least, most) => this.heatSplits(least, most) } : {}), values: (_, splits) => splits.map((value) => (value === null ? "" : this.yText(value))) },
+        ],
+        cursor: { sync: isTime ? { key: plot.sync, setSeries: false } : undefined, drag: { x: true, y: false }, focus: { prox: 24 } },
+        focus: { alpha: 0.35 },
+        legend: { live: plot.kind !== "heat", show: plot.kind !== "heat" },
+        hooks: { drawClear: [(chart) => this.shade(chart)], draw: plot.kind === "heat" ? [(chart) => this.heat(chart)] : [] },
+      };
+      this.chart = this.figure.chart = new uPlot(options, this.data(), this.body);
+    }
+
+    yText(value) {
+      return this.plot.kind === "heat" ? shown("ms", 10 ** (value / this.plot.cells_per_decade)) : shown(this.plot.unit, value);
+    }
+
+    width() {
+      return Math.max(240, Math.floor(this.body.getBoundingClientRect().width));
+    }
+
+    resize() {
+      const width = this.width();
+      if (this.chart && Math.abs(this.chart.width - width) > 1) this.chart.setSize({ width, height: HEIGHT_PX });
+    }
+
+    applyArms() {
+      if (this.plot.kind !== "lines") return;
+      this.lines().forEach((line, index) => this.chart.setSeries(index + 1, { show: this.isOn(line) }, false));
+    }
+
+    // Seconds that something outside of the test disturbed, hatched.
+    shade(chart) {
+      const { ctx, bbox } = chart;
+      ctx.save();
+      ctx.beginPath();
+      ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+      ctx.clip();
+      ctx.strokeStyle = style("--grid");
+      for (const second of this.plot.disturbed) {
+        const [from, to] = [second, second + 1].map((x) => chart.valToPos(x, "x", true));
+        ctx.save();
+        ctx.beginPath();
+        ctx.rect(from, bbox.top, Math.max(to - from, 2), bbox.height);
+        ctx.clip();
+        ctx.beginPath();
+        for (let x = from - bbox.height; x < to; x += 8) {
+          ctx.moveTo(x, bbox.top + bbox.height);
+          ctx.lineTo(x + bbox.height, bbox.top);
+        }
+        ctx.stroke();
+        ctx.restore();
+      }
+      ctx.restore();
+    }
+
+    // Pairs of cell and count for each second of the chosen arm.
+    cells() {
+      return this.plot.heat.find((arm) => page.arms[arm.arm] === this.view)?.cells ?? [];
+    }
+
+    heatScale() {
+      let [least, most] = [Infinity, -Infinity];
+      for (const second of this.cells()) {
+        for (let pair = 0; pair < second.length; pair += 2) {
+          if (second[pair] > ZERO_CELL) [least, most] = [Math.min(least, second[pair]), Math.max(most, second[pair])];
+        }
+      }
+      this.lowest = Number.isFinite(least) ? least - 2 : 0;
+      return { distr: 1, range: [this.lowest, Math.max(most, this.lowest) + 1] };
+    }
+
+    // Whole powers of ten.
+    heatSplits(least, most) {
+      const decade = this.plot.cells_per_decade;
+      const splits = [];
+      for (let split = Math.ceil(least / decade) * decade; split <= most; split += decade) splits.push(split);
+      return splits;
+    }
+
+    heat(chart) {
+      const { ctx, bbox } = chart;
+      const cells = this.cells();
+      const most = cells.reduce((most, second) => second.reduce((most, value, index) => (index % 2 ? Math.max(most, value) : most), most), 1);
+      ctx.save();
+      ctx.beginPath();
+      ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+      ctx.clip();
+      ctx.fillStyle = "#0072b2";
+      cells.forEach((second, index) => {
+        const x = this.plot.xs[index];
+        const [from, to] = [x, this.plot.xs[index + 1] ?? x + 1].map((at) => chart.valToPos(at, "x", true));
+        for (let pair = 0; pair < second.length; pair += 2) {
+          const cell = Math.max(second[pair], this.lowest);
+          const [top, bottom] = [cell + 1, cell].map((at) => chart.valToPos(at, "y", true));
+          ctx.globalAlpha = 0.15 + 0.85 * Math.log1p(second[pair + 1]) / Math.log1p(most);
+          ctx.fillRect(from, top, Math.max(to - from, 1), Math.max(bottom - top, 1));
+        }
+      });
+      ctx.restore();
+    }
+
+    // Arrow keys move the crosshair; + and - zoom; 0 shows everything.
+    key(event) {
+      const { chart, plot } = this;
+      const last = plot.xs.length - 1;
+      const moves = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity };
+      if (event.key in moves) {
+        const index = Math.min(last, Math.max(0, (chart.cursor.idx ?? 0) + moves[event.key]));
+        chart.setCursor({ left: chart.valToPos(plot.xs[index], "x"), top: 10 }, true, true);
+      } else if (event.key === "0") {
+        chart.setScale("x", { min: plot.xs[0], max: plot.xs[last] });
+      } else if (event.key === "+" || event.key === "-") {
+        const { min, max } = chart.scales.x;
+        const middle = plot.xs[chart.cursor.idx] ?? (min + max) / 2;
+        const factor = event.key === "+" ? 0.5 : 2;
+        chart.setScale("x", {
+          min: Math.max(plot.xs[0], middle - (middle - min) * factor),
+          max: Math.min(plot.xs[last], middle + (max - middle) * factor),
+        });
+      } else {
+        return;
+      }
+      event.preventDefault();
+    }
+  }
+
+  const draw = (figure) => {
+    const chart = new Chart(figure, page.plots[figure.dataset.plot]);
+    chart.body.tabIndex = 0;
+    chart.body.setAttribute("role", "application");
+    chart.body.setAttribute("aria-label", `${chart.plot.title}: arrow keys move the crosshair, + and - zoom, 0 shows all`);
+    chart.body.addEventListener("keydown", (event) => chart.key(event));
+    drawn.push(chart);
+  };
+  // A plot is drawn when it comes into view: a page of a hundred opens as fast as a page of one.
+  const observer = new IntersectionObserver((entries) => {
+    for (const entry of entries.filter((entry) => entry.isIntersecting)) {
+      observer.unobserve(entry.target);
+      draw(entry.target);
+    }
+  }, { rootMargin: "400px" });
+  const waiting = [...document.querySelectorAll("figure[data-plot]")];
+  waiting.forEach((figure) => observer.observe(figure));
+  window.addEventListener("beforeprint", () => {
+    waiting.filter((figure) => !figure.lastChild.childElementCount).forEach((figure) => {
+      observer.unobserve(figure);
+      draw(figure);
+    });
+  });
+
+  document.querySelectorAll("[data-arm]").forEach((box) => {
+    const arm = Number(box.dataset.arm);
+    box.parentElement.style.setProperty("--arm", colour(arm));
+    box.addEventListener("change", () => {
+      isOn[arm] = box.checked;
+      drawn.forEach((chart) => chart.applyArms());
+    });
+  });
+  const theme = document.getElementById("theme");
+  theme?.addEventListener("change", () => {
+    document.documentElement.dataset.theme = theme.value;
+    drawn.forEach((chart) => chart.chart.redraw(false));
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawn.forEach((chart) => chart.chart.redraw(false)));
+})();

@@ -1,0 +1,140 @@
+//! Chromium, driven by `chromedriver`: the commands of W3C `WebDriver`, and of the `DevTools` protocol.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use serde_json::{Value, json};
+
+use crate::running::PATIENCE;
+
+/// A browser without a window and without a network. It ends when this is dropped.
+pub struct Browser {
+    driver: Child,
+    address: SocketAddr,
+    session: String,
+}
+
+impl Browser {
+    pub fn start() -> Self {
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("chromedriver starts");
+        let stdout = driver.stdout.take().expect("it is piped");
+        let port = BufReader::new(stdout).lines().map_while(Result::ok).find_map(|line| {
+            line.split_once("successfully on port ")?.1.trim_end_matches('.').parse::<u16>().ok()
+        });
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.expect("chromedriver says its port")));
+        let mut browser = Self { driver, address, session: String::new() };
+        let options = json!({
+            "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1300,900"],
+        });
+        let wanted = json!({ "goog:chromeOptions": options, "goog:loggingPrefs": { "browser": "ALL" } });
+        let session = browser.send("POST", "/session", &json!({ "capabilities": { "alwaysMatch": wanted } }));
+        session["sessionId"].as_str().expect("a session").clone_into(&mut browser.session);
+        // A page that needs another file would fail to get it.
+        let offline =
+            json!({ "offline": true, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0 });
+        browser.devtools("Network.enable", &json!({}));
+        browser.devtools("Network.emulateNetworkConditions", &offline);
+        browser
+    }
+
+    pub fn open(&self, file: &Path) {
+        self.command("url", &json!({ "url": format!("file://{}", file.display()) }));
+    }
+
+    /// Runs the body of a function in the page and returns its value, also that of a promise.
+    pub fn run(&self, script: &str) -> Value {
+        self.command("execute/sync", &json!({ "script": script, "args": [] }))
+    }
+
+    pub fn devtools(&self, command: &str, parameters: &Value) -> Value {
+        self.command("goog/cdp/execute", &json!({ "cmd": command, "params": parameters }))
+    }
+
+    /// Moves the mouse over these points of the window, in pixels; with the button down if `is_drag`.
+    pub fn mouse(&self, points: &[(i64, i64)], is_drag: bool) {
+        let moves =
+            points.iter().map(|(x, y)| json!({ "type": "pointerMove", "duration": 50, "x": x, "y": y }));
+        let mut actions: Vec<Value> = moves.collect();
+        if is_drag {
+            actions.insert(1, json!({ "type": "pointerDown", "button": 0 }));
+            actions.push(json!({ "type": "pointerUp", "button": 0 }));
+        }
+        let mouse = json!({ "type": "pointer", "id": "mouse", "parameters": { "pointerType": "mouse" }, "actions": actions });
+        self.command("actions", &json!({ "actions": [mouse] }));
+    }
+
+    /// The errors and warnings of the page so far.
+    pub fn console(&self) -> Vec<String> {
+        let log = self.command("se/log", &json!({ "type": "browser" }));
+        log.as_array().expect("a log").iter().map(|entry| entry["message"].to_string()).collect()
+    }
+
+    /// The page as a PDF, in base64.
+    pub fn print(&self) -> String {
+        self.command("print", &json!({})).as_str().expect("a PDF").to_owned()
+    }
+
+    pub fn resize(&self, width: u32, height: u32) {
+        let screen = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.devtools("Emulation.setDeviceMetricsOverride", &screen);
+    }
+
+    #[track_caller]
+    fn command(&self, name: &str, body: &Value) -> Value {
+        self.send("POST", &format!("/session/{}/{name}", self.session), body)
+    }
+
+    #[track_caller]
+    fn send(&self, method: &str, path: &str, body: &Value) -> Value {
+        let answer = self.exchange(method, path, body).expect("chromedriver answers");
+        let value = &answer["value"];
+        assert!(value["error"].is_null(), "{path}: {value}");
+        value.clone()
+    }
+
+    fn exchange(&self, method: &str, path: &str, body: &Value) -> std::io::Result<Value> {
+        let mut tcp = TcpStream::connect_timeout(&self.address, PATIENCE)?;
+        tcp.set_read_timeout(Some(PATIENCE))?;
+        let (body, address) = (body.to_string(), self.address);
+        let length = body.len();
+        write!(
+            tcp,
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        )?;
+        // The driver keeps the connection open.
+        let mut answer = BufReader::new(tcp);
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            answer.read_line(&mut line)?;
+            match line.trim_end().split_once(':') {
+                Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                    length = value.trim().parse().map_err(std::io::Error::other)?;
+                }
+                None if line.trim_end().is_empty() => break,
+                _ => {}
+            }
+        }
+        let mut body = vec![0; length];
+        answer.read_exact(&mut body)?;
+        serde_json::from_slice(&body).map_err(std::io::Error::from)
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // The driver ends the browser that it started.
+        let _ = self.exchange("DELETE", &format!("/session/{}", self.session), &json!({}));
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
