@@ -47,17 +47,18 @@ impl DisturbanceMonitor {
         Self { last: Readings::now(processes), disturbed: Vec::new(), knows_processes }
     }
 
-    /// The disturbance of the second that has just ended. `own_cores`: used by the processes of the run, if known.
+    /// The disturbance of the second that has just ended. `own_cores`: used by the processes of the run, if known; `stopped`: see
+    /// [`stopped`].
     pub(super) fn second(
         &mut self,
         second: u64,
         processes: &[(Role, Vec<u32>)],
         own_cores: Option<f64>,
+        stopped: Option<Role>,
     ) -> Option<Disturbance> {
         let now = Readings::now(processes);
-        let stopped = processes.iter().find(|(_, ids)| ids.iter().any(|id| proc::is_stopped(*id)));
         let own_cores = own_cores.filter(|_| self.knows_processes);
-        let disturbance = disturbance(&self.last, &now, own_cores, stopped.map(|(role, _)| *role));
+        let disturbance = disturbance(&self.last, &now, own_cores, stopped);
         self.last = now;
         self.disturbed.extend(disturbance.map(|disturbance| (second, disturbance)));
         disturbance
@@ -90,6 +91,12 @@ impl DisturbanceMonitor {
         let _ = write!(text, ", the first at {first}s: {}", causes.join(", "));
         Some(text)
     }
+}
+
+/// A process that is stopped now.
+pub(super) fn stopped(processes: &[(Role, Vec<u32>)]) -> Option<Role> {
+    let stopped = processes.iter().find(|(_, ids)| ids.iter().any(|id| proc::is_stopped(*id)));
+    stopped.map(|(role, _)| *role)
 }
 
 /// `None`: less than the times show.

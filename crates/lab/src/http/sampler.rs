@@ -20,7 +20,7 @@ use super::{
     HttpError,
     cache_memory::SHARE_MAX,
     child::Child,
-    disturbance::DisturbanceMonitor,
+    disturbance::{self, DisturbanceMonitor},
     fetch::get,
     probe::{PendingProbe, PreflightProbe},
     process::SampledProcess,
@@ -254,6 +254,8 @@ impl Observer for Sampler<'_> {
     fn on_start(&mut self, _: LoadStart) {}
 
     fn on_second(&mut self, progress: &LoadProgress<'_>) {
+        // A stopped proxy reports its counters when it goes on.
+        let stopped = disturbance::stopped(&members(&self.processes));
         let before = self.readings.last;
         self.read_counters();
         let last = self.readings.last;
@@ -264,7 +266,7 @@ impl Observer for Sampler<'_> {
         let number = progress.elapsed.as_secs().saturating_sub(1);
         let is_whole = usage.len() == self.processes.len();
         let own_cores = is_whole.then(|| usage.values().map(|usage| usage.cpu).sum());
-        let disturbance = self.disturbances.second(number, &members(&self.processes), own_cores);
+        let disturbance = self.disturbances.second(number, &members(&self.processes), own_cores, stopped);
         let is_due = |(probe, _): &(PreflightProbe, Seed)| probe.at.is_some_and(|at| at <= progress.elapsed);
         let (due, later): (Vec<_>, Vec<_>) = self.probes.drain(..).partition(is_due);
         self.probes = later;
@@ -348,6 +350,9 @@ impl StatsPage {
 
 #[cfg(test)]
 mod tests {
+    use std::{io::Write as _, net::TcpListener, process::Command, thread};
+
+    use rustix::process::{Pid, Signal, kill_process};
     use stockade_load::sample::Response;
     use stockade_model::{outcome::Outcome, time::Time, timing::Timing};
 
@@ -414,6 +419,38 @@ mod tests {
             tally.record(&Sample { number: 0, timing: times, bytes_out: 0, result: Ok(response) });
         }
         assert_eq!(outcomes(&tally), Outcomes { hit: 1, bypass: 1, error: 2, ..Outcomes::default() });
+    }
+
+    /// A stopped process responds when it goes on: here that is when its counters are requested.
+    #[test]
+    fn process_that_is_stopped_at_the_end_of_a_second_is_a_disturbance() {
+        let mut process = Command::new("sleep").arg("60").spawn().expect("it starts");
+        let id = Pid::from_child(&process);
+        kill_process(id, Signal::STOP).expect("it runs");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let stats = Some(format!("http://{}/", listener.local_addr().expect("an address")));
+        let respond = move |_| {
+            let (mut tcp, _) = listener.accept().expect("a request");
+            kill_process(id, Signal::CONT).expect("it is stopped");
+            tcp.write_all(b"HTTP/1.0 200 OK\r\n\r\n{\"total_requests\": 7}").expect("a reader");
+        };
+        let server = thread::spawn(move || (0..2).for_each(respond));
+        let endpoint = TargetEndpoint { stats, pid: Some(process.id()), ..endpoint() };
+        let (stop, mut disturbances) = (CancellationToken::default(), Vec::new());
+        let mut sink = |second: Second| disturbances.push(second.disturbance);
+        let mut sampler = Sampler::new(&endpoint, None, 0, &stop, &mut sink);
+        while !stockade_net::proc::is_stopped(process.id()) {
+            thread::yield_now();
+        }
+        let tally = Tally::default();
+        let elapsed = Duration::from_secs(1);
+        sampler.on_second(&LoadProgress { elapsed, tally: &tally, is_warmup: false, requests: 0, failed: 0 });
+        let observed = sampler.finish();
+        server.join().expect("two requests");
+        process.kill().expect("it runs");
+        process.wait().expect("it ends");
+        assert!(disturbances[0].is_some_and(|one| one.stopped == Some(Role::Proxy)), "{disturbances:?}");
+        assert!(observed.disturbed.is_some_and(|text| text.ends_with("the proxy was stopped")));
     }
 
     #[test]
