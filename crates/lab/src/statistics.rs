@@ -16,6 +16,8 @@ use statrs::distribution::{ChiSquared, ContinuousCDF, Normal, StudentsT};
 pub(crate) const FAMILY_ERROR_RATE: f64 = 0.05;
 /// The standard deviation of ln(time) between runs of the same setup that one run rests on.
 pub(crate) const MACHINE_SPREAD: f64 = 0.35;
+/// The same where something disturbs most of the seconds: a factor of 4.
+pub(crate) const DISTURBED_SPREAD: f64 = 1.4;
 /// The repeats from which their own spread is used.
 const REPEATS_MIN: usize = 3;
 /// The share of alpha that the assumption keeps beside a measured spread.
@@ -58,15 +60,16 @@ impl Quantity {
         Self { measured: value, bounds: Bounds { low: value, high: value }, deviation: 0.0 }
     }
 
-    /// A figure of a run, which would be `low` or more if no request had been sent late.
-    pub(crate) fn figure(measured: f64, low: f64) -> Self {
+    /// A figure of a run, which would be `low` or more if no request had been sent late. `spread`: the standard deviation of its
+    /// logarithm between runs.
+    pub(crate) fn figure(measured: f64, low: f64, spread: f64) -> Self {
         let bounds = Bounds { low: low.min(measured), high: measured };
-        Self { measured, bounds, deviation: MACHINE_SPREAD * measured }
+        Self { measured, bounds, deviation: spread * measured }
     }
 
     /// A figure of a run in progress.
-    pub(crate) fn within(bounds: Bounds) -> Self {
-        Self { measured: bounds.low, bounds, deviation: MACHINE_SPREAD * bounds.low }
+    pub(crate) fn within(bounds: Bounds, spread: f64) -> Self {
+        Self { measured: bounds.low, bounds, deviation: spread * bounds.low }
     }
 
     fn relative_deviation(self) -> f64 {
@@ -559,7 +562,7 @@ mod tests {
     #[test]
     fn effects_of_two_records_are_those_of_welch() {
         let of = |logarithms: &[f64]| -> Vec<Quantity> {
-            logarithms.iter().map(|ln| Quantity::figure(ln.exp(), ln.exp())).collect()
+            logarithms.iter().map(|ln| Quantity::figure(ln.exp(), ln.exp(), MACHINE_SPREAD)).collect()
         };
         let e = Estimate::unpaired(&of(&[0.21, 0.34, 0.18, 0.41, 0.29]), &of(&[0.11, 0.07, 0.16, 0.02]));
         let Bounds { low, high } = e.interval(0.05 / (1.0 - ASSUMED_SHARE));

@@ -7,7 +7,7 @@ use stockade_model::record::Look;
 use super::{Binding, Case, Claim, Comparison, Figures, Selector, existing, times::TimedComparison};
 use crate::{
     metrics::{Results, RunningFigures},
-    statistics::Quantity,
+    statistics::{MACHINE_SPREAD, Quantity},
 };
 
 /// Claims whose refutation ends the run.
@@ -132,7 +132,9 @@ fn sides(
     let quantity = |selector: &Selector| {
         let of_latest = latest.running.filter(|_| binding.cell(selector) == Some((latest.test, latest.arm)));
         match of_latest {
-            Some(running) => Some(Quantity::within(running.bounds(selector.metric, selector.window))),
+            Some(running) => {
+                Some(Quantity::within(running.bounds(selector.metric, selector.window), MACHINE_SPREAD))
+            }
             None => {
                 binding.evidence(selector, latest.repeat, figures)?.quantity(selector.metric, selector.window)
             }

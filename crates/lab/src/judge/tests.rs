@@ -6,7 +6,7 @@ use stockade_model::{
     outcome::Outcomes,
     record::{
         Audit, BurstFigures, CacheFigures, Calls, Disturbance, HttpFigures, Interval, LoadFigures,
-        OpenFigures, Run, Times,
+        OpenFigures, Role, Run, Times,
     },
 };
 
@@ -475,20 +475,27 @@ fn figure_that_no_repeat_has_is_not_waited_for() {
 
 /// The verdict on `a.response.p99 < 50ms` in a load with these response times in its seconds; `true`: the second was disturbed.
 fn verdict_of_disturbed(seconds: &[(f64, bool)]) -> (Verdict, String) {
+    let stolen = Disturbance { stolen: 0.3, ..Disturbance::default() };
+    let seconds: Vec<_> =
+        seconds.iter().map(|(ms, is_disturbed)| (*ms, is_disturbed.then_some(stolen))).collect();
+    verdict_beside(&seconds)
+}
+
+/// The same with these disturbances.
+fn verdict_beside(seconds: &[(f64, Option<Disturbance>)]) -> (Verdict, String) {
     let (tests, arms) = ([String::new()], ["a".to_owned()]);
     let names = Names { tests: &tests, arms: &arms };
     let claims = [claim("a.response.p99 < 50ms", names, MIN_EFFECT)];
     let mut results = Results::default();
     let duration = Duration::from_secs(seconds.len() as u64);
     let mut fold = results.fold(Some(duration));
-    for (second, (response_ms, is_disturbed)) in (0..).zip(seconds) {
+    for (second, (response_ms, disturbance)) in (0..).zip(seconds) {
         let times: stockade_model::histogram::Histogram =
             [Duration::from_secs_f64(response_ms / 1e3); 100].into_iter().collect();
         let times = Times { response: times.clone(), service: times, ..Times::default() };
-        let disturbance = is_disturbed.then(|| Disturbance { stolen: 0.3, ..Disturbance::default() });
-        fold.add(&Interval { second, times, disturbance, ..Interval::default() });
+        fold.add(&Interval { second, times, disturbance: *disturbance, ..Interval::default() });
     }
-    let disturbed = seconds.iter().any(|second| second.1).then(|| "30 % stolen".to_owned());
+    let disturbed = seconds.iter().any(|second| second.1.is_some()).then(|| "30 % stolen".to_owned());
     let open = open_load(duration.as_secs_f64() * 1e3, None);
     let http = Some(HttpFigures { disturbed, ..HttpFigures::default() });
     results.add(&Run { http, load: LoadFigures::Open(open), ..run("", "a", 1, 1, 1.0) }, fold);
@@ -520,6 +527,30 @@ fn disturbed_seconds_make_a_claim_invalid_only_where_they_may_be_the_difference(
     assert_eq!(verdict_of_disturbed(&slow).0, Verdict::Refuted);
     // A machine that is disturbed all the time is how the machine is.
     assert_eq!(verdict_of_disturbed(&[(9_000.0, true); 10]).0, Verdict::Refuted);
+}
+
+#[test]
+fn one_run_on_a_disturbed_machine_needs_a_larger_difference() {
+    assert_eq!(verdict_of_disturbed(&[(300.0, false); 10]).0, Verdict::Refuted);
+    let (verdict, reason) = verdict_of_disturbed(&[(300.0, true); 10]);
+    assert_eq!(verdict, Verdict::Inconclusive);
+    assert!(reason.contains("off by a factor of 4 (one standard deviation)"), "{reason}");
+    // The second after the disturbed one is left out as well, and then none is left.
+    assert_eq!(verdict_of_disturbed(&[(300.0, true), (300.0, false)]).0, Verdict::Inconclusive);
+}
+
+/// A stop is none of the conditions that arms share.
+#[test]
+fn stopped_process_is_left_out_on_a_disturbed_machine_too() {
+    let busy = Disturbance { others: 0.9, ..Disturbance::default() };
+    let stopped = Disturbance { stopped: Some(Role::Proxy), ..busy };
+    let mut seconds = [(1.0, Some(busy)); 10];
+    assert_eq!(verdict_beside(&seconds).0, Verdict::Supported);
+    (seconds[3], seconds[4]) = ((9_000.0, Some(stopped)), (9_000.0, Some(busy)));
+    assert_eq!(verdict_beside(&seconds).0, Verdict::Invalid);
+    // Without the stop the time may have been any.
+    assert_eq!(verdict_beside(&[(9_000.0, Some(stopped))]).0, Verdict::Invalid);
+    assert_eq!(verdict_beside(&[(9_000.0, Some(stopped)), (9_000.0, None)]).0, Verdict::Invalid);
 }
 
 #[test]

@@ -91,6 +91,8 @@ pub struct FoldPart {
     /// The most that the cache held.
     pub holds_max: Option<CacheContents>,
     pub disturbed: Option<DisturbedTimes>,
+    /// The same for the seconds in which a process of the run was stopped.
+    pub stopped: Option<DisturbedTimes>,
 }
 
 /// The times of a part of a run of which something disturbed some seconds.
@@ -102,6 +104,25 @@ pub struct DisturbedTimes {
     pub seconds: u64,
     /// The end of the last disturbed second.
     last_end: u64,
+}
+
+impl DisturbedTimes {
+    /// Leaves a disturbed second out of the rest, and the second after it: its requests waited. `before`: the times of earlier seconds.
+    fn add(of: &mut Option<Self>, before: &Times, interval: &Interval, is_disturbed: bool) {
+        let second = interval.second;
+        if is_disturbed {
+            let disturbed = of.get_or_insert_with(|| Self { rest: before.clone(), seconds: 0, last_end: 0 });
+            disturbed.seconds += 1;
+            disturbed.last_end = second + 1;
+        } else if let Some(disturbed) = of.as_mut().filter(|disturbed| second > disturbed.last_end) {
+            disturbed.rest.merge(&interval.times);
+        }
+    }
+
+    /// True if the disturbed seconds are at most half of these: above that, it is how the machine is.
+    pub(super) fn are_exceptions_in(&self, seconds: u64) -> bool {
+        self.seconds * 2 <= seconds
+    }
 }
 
 /// The resources that a process used in a part of a run.
@@ -116,13 +137,6 @@ pub struct Used {
     /// Cores in the busiest second.
     pub cpu_max: f64,
     pub seconds: u64,
-}
-
-impl DisturbedTimes {
-    /// True if the disturbed seconds are at most half of these: above that, it is how the machine is, and nothing is left out.
-    pub(super) fn are_exceptions_in(&self, seconds: u64) -> bool {
-        self.seconds * 2 <= seconds
-    }
 }
 
 impl Used {
@@ -142,7 +156,10 @@ impl FoldPart {
                 *all.get_or_insert_default() += more;
             }
         };
-        self.add_disturbance(interval);
+        let disturbance = interval.disturbance;
+        DisturbedTimes::add(&mut self.disturbed, &self.times, interval, disturbance.is_some());
+        let is_stopped = disturbance.is_some_and(|disturbance| disturbance.stopped.is_some());
+        DisturbedTimes::add(&mut self.stopped, &self.times, interval, is_stopped);
         self.outcomes += interval.outcomes;
         self.times.merge(&interval.times);
         sum(&mut self.source_loads, interval.source_loads);
@@ -159,21 +176,6 @@ impl FoldPart {
                 reclaims: most.reclaims.max(holds.reclaims),
                 waiters: most.waiters.max(holds.waiters),
             });
-    }
-
-    /// Leaves a disturbed second out of the rest, and the second after it: its requests waited.
-    fn add_disturbance(&mut self, interval: &Interval) {
-        let second = interval.second;
-        if interval.disturbance.is_some() {
-            let before = || DisturbedTimes { rest: self.times.clone(), seconds: 0, last_end: 0 };
-            let disturbed = self.disturbed.get_or_insert_with(before);
-            disturbed.seconds += 1;
-            disturbed.last_end = second + 1;
-        } else if let Some(disturbed) =
-            self.disturbed.as_mut().filter(|disturbed| second > disturbed.last_end)
-        {
-            disturbed.rest.merge(&interval.times);
-        }
     }
 }
 

@@ -10,11 +10,11 @@ use stockade_model::{
 
 use super::{
     FigureUnit, FigureWindow, Fold, FoldPart, Metric, Moment, Raw,
-    fold::Batched,
+    fold::{Batched, DisturbedTimes},
     metrics,
     telemetry::{RunTelemetry, measurement},
 };
-use crate::statistics::Quantity;
+use crate::statistics::{DISTURBED_SPREAD, MACHINE_SPREAD, Quantity};
 
 /// The figures of every run and the distributions of every arm, aggregated as the runs finish. Memory grows by
 /// scalars per run, by histograms only per test and arm.
@@ -33,8 +33,10 @@ pub struct Evidence {
     pub run: Run,
     telemetry: RunTelemetry,
     figures: MetricFigures,
-    /// Figures of times without the disturbed seconds, if something disturbed less than half of the seconds.
+    /// Figures of times without the disturbed seconds; without stops alone in `mostly_disturbed`.
     undisturbed: Option<MetricFigures>,
+    /// The whole or the windows of which most seconds were disturbed.
+    mostly_disturbed: Vec<Option<FigureWindow>>,
     /// Figures of times in up to [`Evidence::BATCHES`] equal parts of the run or the window.
     batches: Vec<MetricFigures>,
 }
@@ -68,23 +70,31 @@ impl Results {
             holds_max: whole.holds_max,
             times: whole.times,
             disturbed: whole.disturbed,
+            stopped: whole.stopped,
         };
         let mut figures = figures(&Raw { run, part: &whole }, None, |_| true);
         let mut undisturbed = None;
-        add_undisturbed(&mut undisturbed, run, &whole, None);
+        let mut mostly_disturbed = Vec::new();
+        let mut add_disturbed = |part: &FoldPart, window| {
+            let is_most = is_mostly_disturbed(run, part, window);
+            mostly_disturbed.extend(is_most.then_some(window));
+            add_undisturbed(&mut undisturbed, run, part, window, is_most);
+        };
+        add_disturbed(&whole, None);
         let mut batches = vec![MetricFigures::new(); Evidence::BATCHES];
         add_batches(&mut batches, run, &of_whole, None);
         for (window, Batched { whole: part, batches: of_window, .. }) in &windows {
             figures.append(&mut self::figures(&Raw { run, part }, Some(*window), |_| true));
             add_batches(&mut batches, run, of_window, Some(*window));
-            add_undisturbed(&mut undisturbed, run, part, Some(*window));
+            add_disturbed(part, Some(*window));
         }
         let key = (run.test.clone(), run.arm.clone());
         if !moments.is_empty() {
             self.moments.entry(key.clone()).or_insert(moments);
         }
         let telemetry = RunTelemetry::of(&whole);
-        self.runs.push(Evidence { run: run.clone(), telemetry, figures, undisturbed, batches });
+        let run = run.clone();
+        self.runs.push(Evidence { run, telemetry, figures, undisturbed, mostly_disturbed, batches });
         self.times.entry(key).or_default().merge(&whole.times);
     }
 
@@ -112,17 +122,35 @@ impl Results {
     }
 }
 
-/// The times without the disturbed seconds, if these are exceptions.
-fn add_undisturbed(to: &mut Option<MetricFigures>, run: &Run, part: &FoldPart, window: Option<FigureWindow>) {
+/// True if more than half of the seconds are disturbed, or no other one is left: that is how the machine is.
+fn is_mostly_disturbed(run: &Run, part: &FoldPart, window: Option<FigureWindow>) -> bool {
+    let Some(disturbed) = &part.disturbed else { return false };
     let seconds = window.and_then(FigureWindow::seconds);
     let seconds = seconds.or_else(|| run.load.duration().map(|duration| duration.as_secs()));
-    let Some((disturbed, seconds)) = part.disturbed.as_ref().zip(seconds) else { return };
-    if !disturbed.are_exceptions_in(seconds) {
-        return;
-    }
-    let part = FoldPart { times: disturbed.rest.clone(), ..FoldPart::default() };
+    let are_exceptions = seconds.is_some_and(|seconds| disturbed.are_exceptions_in(seconds));
+    !are_exceptions || disturbed.rest.service.count() == 0
+}
+
+/// The times without the disturbed seconds. Where most seconds are disturbed, only those with a stopped process are left out.
+fn add_undisturbed(
+    to: &mut Option<MetricFigures>,
+    run: &Run,
+    part: &FoldPart,
+    window: Option<FigureWindow>,
+    is_mostly_disturbed: bool,
+) {
+    let left_out = if is_mostly_disturbed { &part.stopped } else { &part.disturbed };
+    let Some(DisturbedTimes { rest, .. }) = left_out else { return };
     let is_distribution = |metric: &Metric| metric.unit == FigureUnit::Time && metric.has_windows;
-    to.get_or_insert_default().append(&mut figures(&Raw { run, part: &part }, window, is_distribution));
+    let part = FoldPart { times: rest.clone(), ..FoldPart::default() };
+    let to = to.get_or_insert_default();
+    to.append(&mut figures(&Raw { run, part: &part }, window, is_distribution));
+    if rest.service.count() == 0 {
+        // Stopped all the time: without that, its times may be anything below.
+        for metric in metrics().filter(|metric| is_distribution(metric)) {
+            to.insert((metric.name, window), 0.0);
+        }
+    }
 }
 
 /// The times in each batch.
@@ -246,7 +274,13 @@ impl Evidence {
         let undisturbed =
             self.undisturbed.as_ref().and_then(|figures| figures.get(&(of.name, window)).copied());
         let low = undisturbed.or_else(|| self.figure(of, window))?;
-        Some(Quantity::figure(measured, low))
+        let spread = if self.is_mostly_disturbed(window) { DISTURBED_SPREAD } else { MACHINE_SPREAD };
+        Some(Quantity::figure(measured, low, spread))
+    }
+
+    /// True if more than half of the seconds of the run or of a window were disturbed.
+    pub(crate) fn is_mostly_disturbed(&self, window: Option<FigureWindow>) -> bool {
+        self.mostly_disturbed.contains(&window)
     }
 
     /// The quantity of a time, if the times of the run are valid evidence.
