@@ -7,7 +7,7 @@ use stockade_model::record::Look;
 use super::{Binding, Case, Claim, Comparison, Figures, Selector, existing, times::TimedComparison};
 use crate::{
     metrics::{Results, RunningFigures},
-    statistics::{MACHINE_SPREAD, Quantity},
+    statistics::Quantity,
 };
 
 /// Claims whose refutation ends the run.
@@ -132,9 +132,7 @@ fn sides(
     let quantity = |selector: &Selector| {
         let of_latest = latest.running.filter(|_| binding.cell(selector) == Some((latest.test, latest.arm)));
         match of_latest {
-            Some(running) => {
-                Some(Quantity::within(running.bounds(selector.metric, selector.window), MACHINE_SPREAD))
-            }
+            Some(running) => Some(running.quantity(selector.metric, selector.window)),
             None => {
                 binding.evidence(selector, latest.repeat, figures)?.quantity(selector.metric, selector.window)
             }

@@ -18,8 +18,8 @@ use super::{Binding, Case, Comparison, Figures, Selector, existing, expr::Op};
 use crate::{
     metrics::Evidence,
     statistics::{
-        DISTURBED_SPREAD, Effects, Estimate, MACHINE_SPREAD, Quantity, Region, RepeatEffect, effect_of_equals,
-        ratio, root_mean_square, standard_deviation,
+        DISTURBED_SPREAD, Effects, Estimate, MACHINE_SPREAD, Quantity, Region, RepeatEffect,
+        effect_of_equals, ratio, root_mean_square, standard_deviation,
     },
 };
 

@@ -7,7 +7,7 @@ use super::{
     fold::{Batched, DisturbedTimes},
     mib,
 };
-use crate::statistics::Bounds;
+use crate::statistics::{Bounds, DISTURBED_SPREAD, MACHINE_SPREAD, Quantity};
 
 /// A run in progress.
 #[derive(Clone, Copy, Debug)]
@@ -18,17 +18,20 @@ pub struct RunningFigures<'a> {
 }
 
 impl RunningFigures<'_> {
+    /// The figure as far as it is known.
+    pub(crate) fn quantity(&self, metric: &Metric, window: Option<FigureWindow>) -> Quantity {
+        // Most of the seconds may be disturbed at the end.
+        let is_disturbed = self.batched(window).is_some_and(|of| of.whole.disturbed.is_some());
+        let spread = if is_disturbed { DISTURBED_SPREAD } else { MACHINE_SPREAD };
+        Quantity::within(self.bounds(metric, window), spread)
+    }
+
     /// Bounds of the figure at the end of the run: counts and maxima only grow, and a percentile is at least what the slowest requests so
     /// far leave. Other figures may still become anything.
-    pub(crate) fn bounds(&self, metric: &Metric, window: Option<FigureWindow>) -> Bounds {
+    fn bounds(&self, metric: &Metric, window: Option<FigureWindow>) -> Bounds {
         let unknown = Bounds { low: 0.0, high: f64::INFINITY };
-        let (batched, requests_max) = match window {
-            None => (&self.fold.whole, self.requests_max),
-            Some(window) => match self.fold.windows.iter().find(|(of, _)| *of == window) {
-                Some((_, batched)) => (batched, None),
-                None => return unknown,
-            },
-        };
+        let Some(batched) = self.batched(window) else { return unknown };
+        let requests_max = self.requests_max.filter(|_| window.is_none());
         let part = &batched.whole;
         if let Some(count) = grown(batched, metric.name) {
             return Bounds { low: count, ..unknown };
@@ -47,16 +50,24 @@ impl RunningFigures<'_> {
         let low = histogram(batched, metric.name).and_then(of).unwrap_or_default();
         Bounds { low, ..unknown }
     }
+
+    /// `None`: a window that was not watched.
+    fn batched(&self, window: Option<FigureWindow>) -> Option<&Batched> {
+        let Some(window) = window else { return Some(&self.fold.whole) };
+        self.fold.windows.iter().find(|(of, _)| *of == window).map(|(_, batched)| batched)
+    }
 }
 
 /// The least times of a metric, and the name of its statistic. Claims are judged without disturbed seconds, too, and the end of a run
 /// tells whether its generator was late: a response time is at least its service time.
 fn histogram<'a>(of: &'a Batched, name: &'a str) -> Option<(&'a Histogram, &'a str)> {
     let (distribution, statistic) = name.split_once('.')?;
-    let is_left_out =
+    let are_exceptions =
         |disturbed: &&DisturbedTimes| of.seconds == 0 || disturbed.are_exceptions_in(of.seconds);
-    let disturbed = of.whole.disturbed.as_ref().filter(is_left_out);
-    let times = disturbed.map_or(&of.whole.times, |disturbed| &disturbed.rest);
+    let disturbed = of.whole.disturbed.as_ref().filter(are_exceptions);
+    // A stop is left out in any case.
+    let left_out = disturbed.or(of.whole.stopped.as_ref());
+    let times = left_out.map_or(&of.whole.times, |left_out| &left_out.rest);
     let times = match distribution {
         "response" | "service" => &times.service,
         "send_lag" => &times.send_lag,
@@ -131,7 +142,7 @@ mod tests {
     use proptest::prelude::*;
     use stockade_model::{
         outcome::Outcomes,
-        record::{Disturbance, Interval, Times},
+        record::{Disturbance, Interval, Role, Times},
     };
 
     use super::*;
@@ -212,6 +223,12 @@ mod tests {
         disturbed.add(&Interval { disturbance, ..slow.clone() });
         let running = RunningFigures { fold: &disturbed, requests_max: Some(1_000) };
         assert!(running.bounds(metric, None).low > 890.0);
+        // A stop is not how it is.
+        let stop = disturbance.map(|busy| Disturbance { stopped: Some(Role::Proxy), ..busy });
+        let mut stopped = Fold::new(&[], Some(Duration::from_secs(1)));
+        stopped.add(&Interval { disturbance: stop, ..slow.clone() });
+        let running = RunningFigures { fold: &stopped, requests_max: Some(1_000) };
+        assert!(running.bounds(metric, None).low < 1.0);
         let service = [Duration::from_millis(1); 20].into_iter().collect();
         let low = low(Interval { times: Times { service, ..slow.times.clone() }, ..slow });
         assert!((0.9..1.1).contains(&low), "{low}");
