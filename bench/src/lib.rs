@@ -16,4 +16,5 @@ pub mod samples;
 pub mod soak;
 pub mod stampede;
 pub mod statistics;
+pub mod verdicts;
 pub mod workload;
