@@ -66,6 +66,10 @@ pub(super) fn expectation(
     if looked_at + all.invalid == 0 {
         verdict = verdict.max(Verdict::Inconclusive);
     }
+    if looked_at + all.invalid == 0 && all.missing > 0 {
+        let reason = "no measurement has a figure for it".to_owned();
+        return Expectation { expr: expr.to_owned(), left: None, right: None, verdict, effect: None, reason };
+    }
     let mut reason = format!("held in {} of {looked_at}", all.held);
     match (&failed, &closest) {
         (Some(failed), _) => write!(reason, ", first failed in {}", failed.place),

@@ -126,10 +126,10 @@ fn hypotheses(record: &Record) -> Markup {
             p.claim { (badge(hypothesis.verdict)) " " (prose(&hypothesis.text)) }
             ul.found {
                 @for expectation in &hypothesis.expect {
-                    @let [left, right] = summary::sides(record, expectation);
                     li {
                         @if expectation.verdict != hypothesis.verdict { (expectation.verdict) ": " }
-                        code { (expectation.expr) } ": " (left) " against " (right) "; " (expectation.reason)
+                        code { (expectation.expr) } ": " (expectation.reason)
+                        (summary::sides_in_parentheses(record, expectation))
                     }
                 }
             }

@@ -62,9 +62,9 @@ fn first_reason(hypothesis: &Hypothesis) -> String {
 /// A line for each comparison that does not hold.
 fn evidence(record: &Record, hypothesis: &Hypothesis) -> String {
     let lines = undecided(hypothesis).map(|expectation| {
-        let [left, right] = summary::sides(record, expectation);
+        let sides = summary::sides_in_parentheses(record, expectation);
         let Expectation { expr, reason, verdict, .. } = expectation;
-        printable(&format!("{verdict}: {expr}: {reason} ({left} against {right})"))
+        printable(&format!("{verdict}: {expr}: {reason}{sides}"))
     });
     lines.collect::<Vec<_>>().join("\n")
 }

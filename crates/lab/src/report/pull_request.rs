@@ -113,24 +113,27 @@ fn reason(record: &Record) -> Option<String> {
     // Of equals, `max_by_key` returns the last.
     let worst = record.hypotheses.iter().find(|hypothesis| hypothesis.verdict == worst.verdict)?;
     let expectation = worst.expect.iter().find(|expectation| expectation.verdict == worst.verdict)?;
+    let (claim, expr) = (escape(&worst.text), code(&expectation.expr));
+    let (verdict, reason) = (worst.verdict, escape(&expectation.reason));
+    if expectation.left.is_none() && expectation.right.is_none() {
+        return Some(format!("{claim}, {verdict}: {expr}: {reason}"));
+    }
     let [left, right] = summary::sides(record, expectation).map(|side| escape(&side));
-    Some(format!(
-        "{}, {}: {} is {left} against {right}; {}",
-        escape(&worst.text),
-        worst.verdict,
-        code(&expectation.expr),
-        escape(&expectation.reason),
-    ))
+    Some(format!("{claim}, {verdict}: {expr} is {left} against {right}; {reason}"))
 }
 
 /// Machine, duration, seed, program, and the record if its place is known, in one line.
 fn origin(record: &Record, directory: Option<&str>) -> String {
     let measured_ms: f64 = record.runs.iter().map(|run| run.load.finished_ms()).sum();
     let time = if record.clock == ClockKind::Virtual { "simulated" } else { "measured" };
+    let measurements = match record.runs.len() {
+        1 => "1 measurement".to_owned(),
+        runs => format!("{runs} measurements"),
+    };
     let host = &record.host;
     let mut parts = vec![
         format!("{}, {} cores", escape(&host.cpu), host.cores),
-        format!("{} {time} in {} measurements", format_milliseconds(measured_ms), record.runs.len()),
+        format!("{} {time} in {measurements}", format_milliseconds(measured_ms)),
         format!("seed {}", record.seed.0),
         format!("stockade {}", escape(&record.stockade)),
     ];

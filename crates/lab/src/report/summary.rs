@@ -432,6 +432,15 @@ pub(super) fn hypothesis_rows(
     expectations(record).map(row).collect()
 }
 
+/// ` (LEFT against RIGHT)`, empty if neither side has a figure.
+pub(super) fn sides_in_parentheses(record: &Record, expectation: &Expectation) -> String {
+    if expectation.left.is_none() && expectation.right.is_none() {
+        return String::new();
+    }
+    let [left, right] = sides(record, expectation);
+    format!(" ({left} against {right})")
+}
+
 /// The two sides of a comparison where it failed or came closest to failing: times with their unit.
 pub(super) fn sides(record: &Record, expectation: &Expectation) -> [String; 2] {
     // The record has the comparison only as text.

@@ -26,9 +26,9 @@ pub fn render(record: &Record, results: &Results) -> String {
     for hypothesis in &record.hypotheses {
         let _ = writeln!(text, "{} {:12} {}", mark(hypothesis.verdict), hypothesis.verdict, hypothesis.text);
         for expectation in hypothesis.expect.iter().filter(|e| e.verdict != Verdict::Supported) {
-            let [left, right] = summary::sides(record, expectation);
+            let sides = summary::sides_in_parentheses(record, expectation);
             let (expr, reason) = (&expectation.expr, &expectation.reason);
-            let _ = writeln!(text, "  {:12} {expr}: {reason} ({left} against {right})", "");
+            let _ = writeln!(text, "  {:12} {expr}: {reason}{sides}", "");
         }
     }
     text
