@@ -97,6 +97,13 @@ pub fn metrics() -> impl Iterator<Item = &'static Metric> + Clone {
         .chain(COUNTERS.iter())
 }
 
+/// The names that end with this part: `p99` is a part of several.
+pub fn names_with_last_part(part: &str) -> impl Iterator<Item = &'static str> + Clone {
+    metrics()
+        .map(|metric| metric.name)
+        .filter(move |name| name.strip_suffix(part).is_some_and(|rest| rest.ends_with('.')))
+}
+
 /// `cache.FIELD` for each counter of the cache, unless a metric above has that name.
 static COUNTERS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
     let requests = RequestStats::METRICS.iter().map(|metric| (metric.field, metric.kind, metric.help));

@@ -20,13 +20,13 @@ use stockade_lab::{
     compare,
     engine::DocumentCount,
     history,
-    metrics::{Metric, metrics},
+    metrics::{Metric, metrics, names_with_last_part},
     report::FORMATS,
     run::UntilDecided,
 };
 use stockade_model::{
     latency::Latency,
-    nearest::remedy,
+    nearest::{nearest, remedy},
     units::{parse_duration, parse_percent},
 };
 use stockade_source::SOURCES;
@@ -316,7 +316,10 @@ fn history_formats() -> impl TypedValueParser<Value = String> {
 }
 
 fn metric(name: &str) -> Result<&'static Metric, String> {
-    let remedy = || remedy(name, metrics().map(|metric| metric.name));
+    let all = metrics().map(|metric| metric.name);
+    let longer = names_with_last_part(name);
+    let has_longer = nearest(name, all.clone()).is_none() && longer.clone().next().is_some();
+    let remedy = || if has_longer { remedy(name, longer) } else { remedy(name, all) };
     Metric::named(name).ok_or_else(|| format!("unknown metric: {}", remedy()))
 }
 

@@ -26,7 +26,7 @@ use stockade_model::{
 };
 
 use crate::{
-    metrics::{FigureUnit, FigureWindow, Metric, metrics},
+    metrics::{FigureUnit, FigureWindow, Metric, metrics, names_with_last_part},
     statistics::{Bounds, Difference, Quantity},
 };
 
@@ -242,8 +242,10 @@ fn named(text: &str, names: Names<'_>) -> Result<Selector, String> {
         let family = metric.split('.').next().unwrap_or_default();
         let of_family =
             metrics().map(|metric| metric.name).filter(|name| name.split('.').next() == Some(family));
+        let longer = names_with_last_part(metric);
         return Err(match nearest(metric, metrics().map(|metric| metric.name)) {
             None if of_family.clone().next().is_some() => unknown("metric", metric, of_family),
+            None if longer.clone().next().is_some() => unknown("metric", metric, longer),
             None => format!("unknown metric `{metric}`: docs/reference/metrics.md lists them"),
             Some(_) => unknown("metric", metric, metrics().map(|metric| metric.name)),
         });
@@ -601,6 +603,11 @@ mod tests {
                 "none.source_laods == 1",
                 "unknown metric `source_laods`: did you mean `source_loads`?",
                 "none.source_laods",
+            ),
+            (
+                "none.p99 <= 60ms",
+                "unknown metric `p99`: use one of: response.p99, service.p99, send_lag.p99",
+                "none.p99",
             ),
             ("nnoe.failed == 1", "unknown arm `nnoe`: did you mean `none`?", "nnoe.failed"),
             ("scald/none.failed == 1", "unknown test `scald`: did you mean `scaled`?", "scald/none.failed"),
