@@ -47,6 +47,15 @@ pub(crate) fn change(ratio: f64) -> String {
     }
 }
 
+/// Both ends in one form: `+9.8 % to +11 %`, or `x 9.87 to x 64.70`.
+fn interval((low, high): (f64, f64)) -> String {
+    let ends = [change(low), change(high)];
+    if ends.iter().any(|end| end.starts_with('x')) {
+        return format!("x {low:.2} to x {high:.2}");
+    }
+    ends.join(" to ")
+}
+
 /// `1 worse, 2 better, 14 same within 5 %, 0 cannot tell`
 fn counts(comparison: &RecordComparison) -> String {
     let of = |judgement: Judgement| {
@@ -70,7 +79,7 @@ fn row(comparison: &RecordComparison, of: &Change) -> Vec<String> {
         shown(of.metric, of.before),
         shown(of.metric, of.after),
         of.ratio.map(change).unwrap_or_default(),
-        of.interval.map(|(low, high)| format!("{} to {}", change(low), change(high))).unwrap_or_default(),
+        of.interval.map(interval).unwrap_or_default(),
     ]
 }
 
