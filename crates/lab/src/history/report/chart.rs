@@ -40,6 +40,11 @@ impl Axes {
         LEFT + 10.0 + (RIGHT - LEFT - 20.0) * index / steps
     }
 
+    /// Where a level begins or ends, within the area.
+    fn end(&self, index: f64) -> f64 {
+        self.x(index - 0.5).clamp(LEFT, RIGHT)
+    }
+
     fn y(&self, figure: f64) -> f64 {
         BOTTOM - (BOTTOM - TOP) * (figure - self.from) / (self.to - self.from)
     }
@@ -58,7 +63,7 @@ pub(super) fn svg(series: &Series<'_>) -> Markup {
                 text x=(LEFT - 6.0) y=(axes.y(figure) + 4.0) text-anchor="end" { (shown(series.metric, rounded(figure))) }
             }
             @for (index, anchor) in labels(axes.points) {
-                text x=(axes.x(index as f64)) y=(BOTTOM + 18.0) text-anchor=(anchor) { (day(series.points[index].record)) }
+                text x=(axes.x(index as f64)) y=(BOTTOM + 18.0) text-anchor=(anchor) { (time(series, series.points[index].record)) }
             }
             @for (level, change) in series.levels[1..].iter().zip(&changes) {
                 @let x = axes.x(level.first as f64 - 0.5);
@@ -68,7 +73,7 @@ pub(super) fn svg(series: &Series<'_>) -> Markup {
                 }
             }
             @for (from, to, figure) in levels(series) {
-                line x1=(axes.x(from - 0.5)) x2=(axes.x(to - 0.5)) y1=(axes.y(figure)) y2=(axes.y(figure)) stroke="#0072b2" stroke-opacity=".45" stroke-width="5" {}
+                line x1=(axes.end(from)) x2=(axes.end(to)) y1=(axes.y(figure)) y2=(axes.y(figure)) stroke="#0072b2" stroke-opacity=".45" stroke-width="5" {}
             }
             @for (index, point) in series.points.iter().enumerate() {
                 circle cx=(axes.x(index as f64)) cy=(axes.y(point.figure)) r="3" { title { (label(series, point.figure, point.record)) } }
@@ -103,8 +108,12 @@ fn label(series: &Series<'_>, figure: f64, record: &IndexedRecord) -> String {
     format!("{}: {}{commit}, {}", record.started_at, shown(series.metric, figure), record.directory.display())
 }
 
-fn day(record: &IndexedRecord) -> &str {
-    record.started_at.split('T').next().unwrap_or_default()
+/// The day of a record; its hour and minute if all records of the series are of one day.
+fn time<'a>(series: &Series<'_>, record: &'a IndexedRecord) -> &'a str {
+    let day = |record: &IndexedRecord| record.started_at.split('T').next().map(str::to_owned);
+    let is_one_day = series.points.iter().all(|point| day(point.record) == day(record));
+    let (day, time) = record.started_at.split_once('T').unwrap_or((&record.started_at, ""));
+    if is_one_day { time.get(..5).unwrap_or(day) } else { day }
 }
 
 /// To three digits, for a label.
