@@ -11,10 +11,12 @@
 #   STOCKADE_FAIL_ON      what fails beside a refuted hypothesis: `inconclusive`, `regression`, both with a comma, or
 #                         `refuted` for neither [inconclusive]
 #   STOCKADE_RECORD       the directory of the record that is made [stockade-record]
-#   STOCKADE_LAST_RECORD  the directory of the last record, which may be missing [stockade-last-record]
+#   STOCKADE_LAST_RECORD  the directory of the last record, which may be missing [stockade-last-record]. The caller keeps
+#                         it: after a run of the default branch, copy STOCKADE_RECORD there
 #   STOCKADE_SUMMARY      the summary in Markdown [stockade-summary.md]
 #   STOCKADE_JUNIT        the verdicts for the test view of a forge [stockade-junit.xml]
 #   STOCKADE              the program [stockade]
+#   GITHUB_STEP_SUMMARY   as GitHub sets it, the summary is appended to this file; without it, standard output has the summary
 #
 # Exit code: that of `stockade run`, of which 98 counts as 0 unless STOCKADE_FAIL_ON has `inconclusive`. If it is 0 and
 # STOCKADE_FAIL_ON has `regression`, 99 if a figure became worse. A comparison that cannot be made fails nothing, because a
@@ -112,17 +114,25 @@ if [[ ${STOCKADE_COMPARE:-true} == true && -e $record/record.json ]]; then
     fi
 fi
 
-if [[ -n ${GITHUB_STEP_SUMMARY:-} ]]; then
-    cat -- "$summary" >>"$GITHUB_STEP_SUMMARY"
-else
-    cat -- "$summary"
-fi
-
 code=$run_code
 if [[ $code == 98 ]] && ! has_condition inconclusive; then
     code=0
 fi
 if [[ $code == 0 ]] && has_condition regression; then
     code=$compare_code
+    if [[ $code != 0 ]]; then
+        # The summary begins with the verdict of the run, which passed.
+        {
+            printf '**Worse than the last record**: the comparison is below.\n\n'
+            cat -- "$summary"
+        } >"$work/summary.md"
+        cp -- "$work/summary.md" "$summary"
+    fi
+fi
+
+if [[ -n ${GITHUB_STEP_SUMMARY:-} ]]; then
+    cat -- "$summary" >>"$GITHUB_STEP_SUMMARY"
+else
+    cat -- "$summary"
 fi
 exit "$code"

@@ -113,6 +113,12 @@ fn second_run_is_compared_with_the_last_record() {
     ] {
         let slower = gate(&sandbox, settings);
         assert_eq!(slower.code, code, "{settings:?}: {}", slower.stderr);
+        assert_eq!(
+            slower.stdout.starts_with("**Worse than the last record**"),
+            code == 99,
+            "{}",
+            slower.stdout
+        );
     }
     let off = gate(&sandbox, &[experiment, ("STOCKADE_COMPARE", "false")]);
     assert!(!off.stdout.contains("last record"), "{}", off.stdout);
