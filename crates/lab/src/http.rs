@@ -37,6 +37,7 @@ use stockade_load::{
     traffic::TrafficError,
     url::UrlError,
 };
+use stockade_model::record::OriginStage;
 use stockade_services::ServiceError;
 
 pub use self::{
@@ -116,6 +117,10 @@ impl HttpLoad {
             recipe.text(folder).map_err(HttpError::Recipe)?;
         }
         self.traffic.check_files(folder)
+    }
+
+    fn stages(&self, folder: &Path) -> Vec<OriginStage> {
+        self.origin.as_ref().map(|recipe| recipe.stages(folder)).unwrap_or_default()
     }
 
     fn scale_duration(&mut self, factor: f64) -> Result<(), ScheduleLimitError> {

@@ -371,7 +371,7 @@ impl ExperimentRun {
         let fold = intake.done()?;
         let is_measured = measured.is_some();
         if let Some(measured) = measured {
-            let run = run_record(cell, repeat, measured);
+            let run = run_record(cell, repeat, cell.target.stages(&self.environment), measured);
             self.results.add(&run, fold);
             self.record.runs.push(run);
             let moment = || format!("after {}, repeat {repeat}", place(test, arm));

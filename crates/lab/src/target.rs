@@ -20,7 +20,7 @@ use serde::Deserialize;
 use stockade_cache::{RequestStats, Stats, StoreStats};
 use stockade_model::{
     outcome::Outcomes,
-    record::{self, Times},
+    record::{self, OriginStage, Times},
     seed::Seed,
     telemetry::{Declaration, MetricKind},
 };
@@ -47,6 +47,12 @@ pub trait Target: Any + fmt::Debug + Send + Sync {
         environment: &Environment,
         context: MeasureContext<'_>,
     ) -> Result<Option<Measurement>, TargetError>;
+
+    /// The behavior of its origin over time, if it changes.
+    fn stages(&self, environment: &Environment) -> Vec<OriginStage> {
+        let _ = environment;
+        Vec::new()
+    }
 
     /// The most bytes that its cache and its requests in flight may take; `None`: unknown.
     fn memory_bytes_max(&self, environment: &Environment) -> Option<u64> {

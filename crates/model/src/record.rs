@@ -156,9 +156,21 @@ pub struct Run {
     /// The number of failed requests for each error message.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, u64>,
+    /// The behavior of the origin from the start of the load on, if it changes; in the order of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<OriginStage>,
     /// Figures of a run over HTTP, with a process for each part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpFigures>,
+}
+
+/// The behavior of an origin until its next stage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OriginStage {
+    /// Start, since that of the load.
+    pub at_ms: f64,
+    /// In words: `latency 1000ms, errors 50%`.
+    pub behavior: String,
 }
 
 impl Run {

@@ -48,6 +48,11 @@ impl SourceStages {
         &self.0[begun.saturating_sub(1)]
     }
 
+    /// In the order of time; one at least.
+    pub fn iter(&self) -> impl Iterator<Item = &SourceStage> {
+        self.0.iter()
+    }
+
     /// Multiplies the start of each stage by `factor`.
     #[must_use]
     pub fn stretched(&self, factor: f64) -> Self {

@@ -45,6 +45,7 @@ fn record(clock: ClockKind, schedule: &str, repeats: &[(u64, f64)]) -> (Record, 
         counters: BTreeMap::new(),
         cache: CacheFigures::default(),
         errors: BTreeMap::new(),
+        stages: Vec::new(),
         http: None,
     };
     let runs: Vec<_> = repeats.iter().enumerate().map(run).collect();

@@ -1,6 +1,7 @@
 //! The two targets in this process: a burst and an open load.
 
-use stockade_source::SourceUrl;
+use stockade_model::{record::OriginStage, units::milliseconds};
+use stockade_source::{Availability, SourceStage, SourceUrl};
 
 use super::{Burst, OpenLoad, TrafficLimitError};
 use crate::target::{Environment, Facts, MeasureContext, Measurement, Scaled, Target, TargetError};
@@ -58,6 +59,11 @@ impl Target for EngineTarget<OpenLoad> {
         Facts { duration, requests_max, is_audited: true, ..Facts::default() }
     }
 
+    fn stages(&self, _: &Environment) -> Vec<OriginStage> {
+        let stages: Vec<_> = self.load.conduct.stages.iter().map(origin_stage).collect();
+        if stages.len() > 1 { stages } else { Vec::new() }
+    }
+
     fn check(&self, environment: &Environment) -> Result<(), TargetError> {
         Ok(environment.documents(&self.source)?.check_open(&self.load, environment.memory_mib)?)
     }
@@ -86,4 +92,15 @@ impl Target for EngineTarget<OpenLoad> {
         conduct.stages = conduct.stages.stretched(factor);
         traffic.check()
     }
+}
+
+fn origin_stage(stage: &SourceStage) -> OriginStage {
+    let errors = (stage.errors > 0.0).then(|| format!("errors {} %", (stage.errors * 1e4).round() / 1e2));
+    let behavior = match stage.state {
+        Availability::Up => [Some(format!("latency {}", stage.latency)), errors],
+        Availability::Refusing => [Some("refusing".to_owned()), None],
+        Availability::Silent => [Some("silent".to_owned()), None],
+    };
+    let behavior: Vec<String> = behavior.into_iter().flatten().collect();
+    OriginStage { at_ms: milliseconds(stage.at), behavior: behavior.join(", ") }
 }

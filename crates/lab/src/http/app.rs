@@ -1,6 +1,7 @@
 //! The target `app`: the document app of the published Node test, as `stockade app`.
 
 use serde_json::{Map, Value};
+use stockade_model::record::OriginStage;
 
 use super::{HttpError, HttpLoad, sampler::TargetEndpoint, settings::start_with_settings};
 use crate::{
@@ -21,6 +22,10 @@ impl Target for AppTarget {
         let source = self.settings.get("origin").and_then(|origin| origin.get("source")?.as_str());
         let database = source.and_then(|source| Some(RunService::from_url(source)?.0));
         Facts { database, ..self.load.traffic.facts() }
+    }
+
+    fn stages(&self, environment: &Environment) -> Vec<OriginStage> {
+        self.load.stages(&environment.folder)
     }
 
     fn check(&self, environment: &Environment) -> Result<(), TargetError> {

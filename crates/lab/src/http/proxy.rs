@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use stockade_model::units::parse_size;
+use stockade_model::{record::OriginStage, units::parse_size};
 
 use super::{
     HttpError, HttpLoad,
@@ -27,6 +27,10 @@ pub struct ProxyTarget {
 impl Target for ProxyTarget {
     fn facts(&self) -> Facts {
         Facts { reports_reclaims: true, ..self.load.traffic.facts() }
+    }
+
+    fn stages(&self, environment: &Environment) -> Vec<OriginStage> {
+        self.load.stages(&environment.folder)
     }
 
     fn check(&self, environment: &Environment) -> Result<(), TargetError> {

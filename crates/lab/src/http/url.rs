@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use stockade_model::seed::Seed;
+use stockade_model::{record::OriginStage, seed::Seed};
 
 use super::{
     HttpError, HttpLoad,
@@ -42,6 +42,10 @@ pub enum CacheReset {
 impl Target for UrlTarget {
     fn facts(&self) -> Facts {
         self.load.traffic.facts()
+    }
+
+    fn stages(&self, environment: &Environment) -> Vec<OriginStage> {
+        self.load.stages(&environment.folder)
     }
 
     fn check(&self, environment: &Environment) -> Result<(), TargetError> {

@@ -42,6 +42,7 @@ fn run(test: &str, arm: &str, repeat: u32, fetches: u64, finished_ms: f64) -> Ru
         counters: BTreeMap::new(),
         cache: CacheFigures::default(),
         errors: BTreeMap::new(),
+        stages: Vec::new(),
         http: None,
     }
 }

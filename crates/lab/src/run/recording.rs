@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use stockade_model::{
-    record::{self, Interval, Run},
+    record::{self, Interval, OriginStage, Run},
     units::milliseconds,
 };
 
@@ -73,7 +73,7 @@ impl<'a> IntervalSink<'a> {
 }
 
 /// A measurement in the form of the record.
-pub(super) fn run_record(cell: &Cell, repeat: u32, measured: Measurement) -> Run {
+pub(super) fn run_record(cell: &Cell, repeat: u32, stages: Vec<OriginStage>, measured: Measurement) -> Run {
     let CacheCounters { requests, store } = &measured.counters;
     let is_reported =
         measured.http.as_ref().is_none_or(|http| http.stats_provider == record::StatsProvider::Cache);
@@ -101,6 +101,7 @@ pub(super) fn run_record(cell: &Cell, repeat: u32, measured: Measurement) -> Run
         },
         counters: if is_reported { measured.counters.by_name() } else { BTreeMap::new() },
         errors: measured.errors,
+        stages,
         http: measured.http,
     }
 }

@@ -95,6 +95,10 @@ fn plots_are_drawn_offline_in_chromium() {
     assert_eq!(browser.run("return performance.getEntriesByType('resource').length"), 0, "no other file");
     let title = browser.run("return document.querySelector('h1').innerHTML");
     assert_eq!(title, "A source <code>fails</code> &lt;/script&gt;");
+    let stages = browser.run(
+        "return document.querySelector('#plots').textContent.match(/\"behavior\":\"[^\"]*\"/g).slice(0, 1)",
+    );
+    assert_eq!(stages[0], "\"behavior\":\"refusing\"");
     assert!(browser.print().starts_with("JVBERi"), "base64 of %PDF-");
     for (width, height) in [(375, 800), (2_560, 1_400), (1_300, 900)] {
         browser.resize(width, height);

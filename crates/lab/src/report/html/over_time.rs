@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stockade_model::record::{Arm, Record, Role};
 
-use super::plots::{Column, HeatData, LineData, PlotData, PlotKind, XAxis};
+use super::plots::{Column, HeatData, LineData, PlotData, PlotKind, Stage, XAxis};
 use crate::metrics::{HEAT_CELLS_PER_DECADE, Moment, Results, mib};
 
 /// A point of a longer load groups several seconds.
@@ -208,14 +208,28 @@ pub(super) fn plots(record: &Record, results: &Results, test: &str) -> Vec<PlotD
     plots.insert(1, outcomes(&points, &arms));
     plots.insert(3, heat(&points, &arms));
     plots.retain(|plot| !plot.lines.is_empty() || !plot.heat.is_empty());
+    let stages = stages(results, test, seconds);
     for plot in &mut plots {
         test.clone_into(&mut plot.sync);
+        plot.stages.clone_from(&stages);
         plot.disturbed = disturbed.iter().copied().collect();
         if points.at_once > 1 {
             plot.title = format!("{}, {} seconds at a time", plot.title, points.at_once);
         }
     }
     plots
+}
+
+/// What the origin does until the end of the load at `end`, where it is not as at first.
+fn stages(results: &Results, test: &str, end: f64) -> Vec<Stage> {
+    let run = results.runs().iter().map(|evidence| &evidence.run).find(|run| run.test == test);
+    let stages = run.map_or(&[][..], |run| &run.stages);
+    let ends = stages.iter().skip(1).map(|next| next.at_ms / 1e3).chain([end]);
+    let first = stages.first().map(|first| &first.behavior);
+    let stages = stages.iter().zip(ends).filter(|(stage, _)| Some(&stage.behavior) != first);
+    stages
+        .map(|(stage, to)| Stage { from: stage.at_ms / 1e3, to, behavior: stage.behavior.clone() })
+        .collect()
 }
 
 /// The lines that are above 0 somewhere.

@@ -171,13 +171,27 @@
       this.lines().forEach((line, index) => this.chart.setSeries(index + 1, { show: this.isOn(line) }, false));
     }
 
-    // Seconds that something outside of the test disturbed, hatched.
+    // The stages of the origin, and seconds that something outside of the test disturbed, hatched.
     shade(chart) {
       const { ctx, bbox } = chart;
       ctx.save();
       ctx.beginPath();
       ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
       ctx.clip();
+      ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+      ctx.textBaseline = "top";
+      (this.plot.stages ?? []).forEach((stage, index) => {
+        const [from, to] = [stage.from, stage.to].map((x) => chart.valToPos(x, "x", true));
+        ctx.fillStyle = style(index % 2 ? "--stage" : "--other-stage");
+        ctx.fillRect(from, bbox.top, to - from, bbox.height);
+        ctx.save();
+        ctx.beginPath();
+        ctx.rect(from, bbox.top, to - from, bbox.height);
+        ctx.clip();
+        ctx.fillStyle = style("--quiet");
+        ctx.fillText(stage.behavior, Math.max(from, bbox.left) + 4, bbox.top + 3);
+        ctx.restore();
+      });
       ctx.strokeStyle = style("--grid");
       for (const second of this.plot.disturbed) {
         const [from, to] = [second, second + 1].map((x) => chart.valToPos(x, "x", true));

@@ -29,6 +29,9 @@ pub(super) struct PlotData {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) heat: Vec<HeatData>,
     pub(super) cells_per_decade: f64,
+    /// The stages of the origin that differ from the first one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) stages: Vec<Stage>,
     /// Seconds that something outside of the test disturbed.
     pub(super) disturbed: Vec<u64>,
 }
@@ -52,6 +55,14 @@ pub(super) enum XAxis {
     Percentile,
     Workers,
     Users,
+}
+
+/// A behavior of the origin, in seconds since the start of the load.
+#[derive(Clone, Serialize)]
+pub(super) struct Stage {
+    pub(super) from: f64,
+    pub(super) to: f64,
+    pub(super) behavior: String,
 }
 
 #[derive(Serialize)]
@@ -142,6 +153,7 @@ impl PlotData {
             lines: Vec::new(),
             heat: Vec::new(),
             cells_per_decade: 1.0,
+            stages: Vec::new(),
             disturbed: Vec::new(),
         }
     }
