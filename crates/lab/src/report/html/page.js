@@ -5,8 +5,14 @@
   // Distinguishable with and without colour vision (Okabe and Ito, 2008); the last one is the colour of the text.
   const COLOURS = ["#d55e00", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#808080", null];
   const OUTCOMES = {
-    hit: "#009e73", stale: "#e69f00", coalesced: "#56b4e9", miss: "#0072b2", fallback: "#cc79a7",
-    negative: "#999933", bypass: "#808080", error: "#d55e00",
+    hit: "#009e73",
+    stale: "#e69f00",
+    coalesced: "#56b4e9",
+    miss: "#0072b2",
+    fallback: "#cc79a7",
+    negative: "#999933",
+    bypass: "#808080",
+    error: "#d55e00",
   };
   const DASH = [6, 4];
   const HEIGHT_PX = 260;
@@ -82,7 +88,10 @@
         const select = controls.appendChild(document.createElement("select"));
         select.setAttribute("aria-label", `shown in ${this.plot.title}`);
         this.plot.views.forEach((view) => select.add(new Option(view, view, false, view === this.view)));
-        select.addEventListener("change", () => { this.view = select.value; this.build(); });
+        select.addEventListener("change", () => {
+          this.view = select.value;
+          this.build();
+        });
       }
       if (this.plot.kind === "lines") {
         const button = controls.appendChild(document.createElement("button"));
@@ -132,29 +141,59 @@
     build() {
       this.chart?.destroy();
       const { plot } = this;
-      const grid = { stroke: () => style("--grid"), width: 1 };
-      const axis = { stroke: text, grid, ticks: grid, font: "12px system-ui, sans-serif" };
-      const y = plot.kind === "heat" ? this.heatScale() : { distr: this.isLog ? 3 : 1, range: this.isLog ? undefined : { min: { mode: 1, hard: 0, soft: 0 }, max: { pad: 0.08 } } };
       const isTime = plot.x === "seconds";
-      const options = {
-        width: this.width(),
-        height: HEIGHT_PX,
-        scales: { x: { time: false, distr: isTime ? 1 : 3, range: (_, least, most) => [least, most] }, y },
-        series: [{ label: plot.x, value: (_, x) => (x === null ? "–" : X_TEXT[plot.x](x)) }, ...this.series()],
-        axes: [
-          { ...axis, values: (_, splits) => splits.map((x) => (x === null ? "" : X_TEXT[plot.x](x))), space: 60, ...(isTime ? { incrs: STEPS_S } : plot.x === "percentile" ? { splits: decades } : { splits: () => plot.xs }) },
-          { ...axis, size: 68, ...(plot.kind === "heat" ? { splits: (_, __, least, most) => this.heatSplits(least, most) } : {}), values: (_, splits) => splits.map((value) => (value === null ? "" : this.yText(value))) },
-        ],
-        cursor: { sync: isTime ? { key: plot.sync, setSeries: false } : undefined, drag: { x: true, y: false }, focus: { prox: 24 } },
-        focus: { alpha: 0.35 },
-        legend: { live: plot.kind !== "heat", show: plot.kind !== "heat" },
-        hooks: { drawClear: [(chart) => this.shade(chart)], draw: plot.kind === "heat" ? [(chart) => this.heat(chart)] : [] },
-      };
-      this.chart = this.figure.chart = new uPlot(options, this.data(), this.body);
+      const isHeat = plot.kind === "heat";
+      this.chart = this.figure.chart = new uPlot(
+        {
+          width: this.width(),
+          height: HEIGHT_PX,
+          scales: {
+            x: { time: false, distr: isTime ? 1 : 3, range: (_, least, most) => [least, most] },
+            y: isHeat ? this.heatScale() : this.lineScale(),
+          },
+          series: [{ label: plot.x, value: (_, x) => (x === null ? "–" : X_TEXT[plot.x](x)) }, ...this.series()],
+          axes: [this.xAxis(), this.yAxis()],
+          cursor: {
+            sync: isTime ? { key: plot.sync, setSeries: false } : undefined,
+            drag: { x: true, y: false },
+            focus: { prox: 24 },
+          },
+          focus: { alpha: 0.35 },
+          legend: { live: !isHeat, show: !isHeat },
+          hooks: { drawClear: [(chart) => this.shade(chart)], draw: isHeat ? [(chart) => this.heat(chart)] : [] },
+        },
+        this.data(),
+        this.body,
+      );
     }
 
-    yText(value) {
-      return this.plot.kind === "heat" ? shown("ms", 10 ** (value / this.plot.cells_per_decade)) : shown(this.plot.unit, value);
+    axis(more) {
+      const grid = { stroke: () => style("--grid"), width: 1 };
+      return { stroke: text, grid, ticks: grid, font: "12px system-ui, sans-serif", ...more };
+    }
+
+    xAxis() {
+      const { x, xs } = this.plot;
+      const values = (_, splits) => splits.map((split) => (split === null ? "" : X_TEXT[x](split)));
+      if (x === "seconds") return this.axis({ values, space: 60, incrs: STEPS_S });
+      return this.axis({ values, space: 60, splits: x === "percentile" ? decades : () => xs });
+    }
+
+    yAxis() {
+      const { kind, unit, cells_per_decade: decade } = this.plot;
+      const isHeat = kind === "heat";
+      const written = (value) => (isHeat ? shown("ms", 10 ** (value / decade)) : shown(unit, value));
+      const values = (_, splits) => splits.map((value) => (value === null ? "" : written(value)));
+      return this.axis({
+        values,
+        size: 68,
+        ...(isHeat ? { splits: (_, __, least, most) => this.heatSplits(least, most) } : {}),
+      });
+    }
+
+    lineScale() {
+      if (this.isLog) return { distr: 3 };
+      return { distr: 1, range: { min: { mode: 1, hard: 0, soft: 0 }, max: { pad: 0.08 } } };
     }
 
     width() {
@@ -237,7 +276,10 @@
     heat(chart) {
       const { ctx, bbox } = chart;
       const cells = this.cells();
-      const most = cells.reduce((most, second) => second.reduce((most, value, index) => (index % 2 ? Math.max(most, value) : most), most), 1);
+      const most = cells.reduce(
+        (most, second) => second.reduce((most, value, index) => (index % 2 ? Math.max(most, value) : most), most),
+        1,
+      );
       ctx.save();
       ctx.beginPath();
       ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
@@ -249,7 +291,7 @@
         for (let pair = 0; pair < second.length; pair += 2) {
           const cell = Math.max(second[pair], this.lowest);
           const [top, bottom] = [cell + 1, cell].map((at) => chart.valToPos(at, "y", true));
-          ctx.globalAlpha = 0.15 + 0.85 * Math.log1p(second[pair + 1]) / Math.log1p(most);
+          ctx.globalAlpha = 0.15 + (0.85 * Math.log1p(second[pair + 1])) / Math.log1p(most);
           ctx.fillRect(from, top, Math.max(to - from, 1), Math.max(bottom - top, 1));
         }
       });
@@ -285,24 +327,32 @@
     const chart = new Chart(figure, page.plots[figure.dataset.plot]);
     chart.body.tabIndex = 0;
     chart.body.setAttribute("role", "application");
-    chart.body.setAttribute("aria-label", `${chart.plot.title}: arrow keys move the crosshair, + and - zoom, 0 shows all`);
+    chart.body.setAttribute(
+      "aria-label",
+      `${chart.plot.title}: arrow keys move the crosshair, + and - zoom, 0 shows all`,
+    );
     chart.body.addEventListener("keydown", (event) => chart.key(event));
     drawn.push(chart);
   };
   // A plot is drawn when it comes into view: a page of a hundred opens as fast as a page of one.
-  const observer = new IntersectionObserver((entries) => {
-    for (const entry of entries.filter((entry) => entry.isIntersecting)) {
-      observer.unobserve(entry.target);
-      draw(entry.target);
-    }
-  }, { rootMargin: "400px" });
+  const observer = new IntersectionObserver(
+    (entries) => {
+      for (const entry of entries.filter((entry) => entry.isIntersecting)) {
+        observer.unobserve(entry.target);
+        draw(entry.target);
+      }
+    },
+    { rootMargin: "400px" },
+  );
   const waiting = [...document.querySelectorAll("figure[data-plot]")];
   waiting.forEach((figure) => observer.observe(figure));
   window.addEventListener("beforeprint", () => {
-    waiting.filter((figure) => !figure.lastChild.childElementCount).forEach((figure) => {
-      observer.unobserve(figure);
-      draw(figure);
-    });
+    waiting
+      .filter((figure) => !figure.lastChild.childElementCount)
+      .forEach((figure) => {
+        observer.unobserve(figure);
+        draw(figure);
+      });
   });
 
   document.querySelectorAll("[data-arm]").forEach((box) => {
@@ -318,5 +368,7 @@
     document.documentElement.dataset.theme = theme.value;
     drawn.forEach((chart) => chart.chart.redraw(false));
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawn.forEach((chart) => chart.chart.redraw(false)));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () =>
+    drawn.forEach((chart) => chart.chart.redraw(false)),
+  );
 })();
