@@ -6,7 +6,8 @@
 //!
 //! Times and memory have an effect, ln(after / before), with the interval of `statistics::Estimate`: the repeats of two records are no pairs. A change is
 //! better or worse where its interval lies beyond the minimum effect and the effect of equal arms, and the same where it lies within the
-//! minimum effect. Counts are compared exactly: each repeat of one record with each of the other. In real time a number or
+//! minimum effect. Counts are compared exactly: each repeat of one record with each of the other, or, of
+//! records with one seed, with the repeat that sends the same requests. In real time a number or
 //! a share of requests that differs by less than two standard deviations of chance is no change. Where one record has no valid figure, a change is open.
 
 pub mod report;
@@ -223,6 +224,8 @@ struct OpenChange {
     equal_arms: f64,
     before: Vec<Observed>,
     after: Vec<Observed>,
+    /// The repeats of both records send the same requests at the same times.
+    has_equal_requests: bool,
     /// Both records have a valid figure.
     is_valid: bool,
     /// Of a metric that is judged by intervals.
@@ -232,6 +235,7 @@ struct OpenChange {
 /// The figure of a repeat.
 #[derive(Clone, Copy)]
 struct Observed {
+    repeat: u32,
     figure: f64,
     /// The variance of a count of random requests; 0: exact.
     variance: f64,
@@ -270,7 +274,10 @@ impl OpenChange {
             let repeats = compared.results.repeats(test, arm).into_iter();
             repeats.filter_map(|one| Some((one, one.quantity(metric, None)?))).collect()
         });
-        let is_one_valid = |one: &Evidence| one.is_valid(metric.is_timing);
+        // Records are measured at different times: what disturbs one of them need not disturb the other.
+        let is_one_valid = |one: &Evidence| {
+            one.is_valid(metric.is_timing) && !(is_estimated && one.is_mostly_disturbed(None))
+        };
         if figures.iter().any(Vec::is_empty) {
             return None;
         }
@@ -279,12 +286,14 @@ impl OpenChange {
             side.into_iter().filter(|(one, _)| is_one_valid(one) || !is_valid).collect::<Vec<_>>()
         });
         let observed = |(one, quantity): &(&Evidence, Quantity)| {
-            let figure = quantity.measured;
+            let (repeat, figure) = (one.run.repeat, quantity.measured);
             let is_live = clock == ClockKind::Live;
-            Observed { figure, variance: if is_live { chance_variance(metric, one, figure) } else { 0.0 } }
+            let variance = if is_live { chance_variance(metric, one, figure) } else { 0.0 };
+            Observed { repeat, figure, variance }
         };
         let quantities =
             |side: &[(&Evidence, Quantity)]| side.iter().map(|(_, quantity)| *quantity).collect::<Vec<_>>();
+        let has_equal_requests = before.record.seed == after.record.seed;
         let [before, after] = &figures;
         let estimate =
             (is_estimated && is_valid).then(|| Estimate::unpaired(&quantities(after), &quantities(before)));
@@ -297,6 +306,7 @@ impl OpenChange {
             equal_arms,
             before: before.iter().map(observed).collect(),
             after: after.iter().map(observed).collect(),
+            has_equal_requests,
             is_valid,
             estimate,
         })
@@ -321,7 +331,7 @@ impl OpenChange {
         };
         let is_decided = |region: Region| match &self.estimate {
             Some(estimate) => estimate.p_value_within(region) <= alpha,
-            None => self.pairs().all(|(before, after)| {
+            None => self.pairs().into_iter().all(|(before, after)| {
                 let variance = before.variance + after.variance;
                 let (before, after) = (before.figure, after.figure);
                 let effect = if (after - before).abs() > 0.0 { (after / before).ln() } else { 0.0 };
@@ -352,9 +362,11 @@ impl OpenChange {
         }
     }
 
-    /// Every repeat of one record with every repeat of the other.
-    fn pairs(&self) -> impl Iterator<Item = (Observed, Observed)> {
-        self.before.iter().flat_map(|before| self.after.iter().map(|after| (*before, *after)))
+    /// Every repeat of one record with every repeat of the other, or with the one of the same requests.
+    fn pairs(&self) -> Vec<(Observed, Observed)> {
+        let all = || self.before.iter().flat_map(|before| self.after.iter().map(|after| (*before, *after)));
+        let of_requests: Vec<_> = all().filter(|(before, after)| before.repeat == after.repeat).collect();
+        if self.has_equal_requests && !of_requests.is_empty() { of_requests } else { all().collect() }
     }
 }
 

@@ -3,7 +3,8 @@ use std::collections::BTreeMap;
 use stockade_model::{
     outcome::Outcomes,
     record::{
-        Arm, CacheFigures, Calls, Host, HttpFigures, Interval, NoiseArm, OpenFigures, Role, SCHEMA, Usage,
+        Arm, CacheFigures, Calls, Disturbance, Host, HttpFigures, Interval, NoiseArm, OpenFigures, Role,
+        SCHEMA, Usage,
     },
     seed::Seed,
 };
@@ -67,7 +68,7 @@ fn record(clock: ClockKind, schedule: &str, repeats: &[(u64, f64)]) -> (Record, 
         interrupted: false,
         aborted: None,
         tests: vec![String::new()],
-        arms: vec![Arm { name: ARM.to_owned() }],
+        arms: vec![Arm { name: ARM.to_owned(), cache: None }],
         runs,
         looks: Vec::new(),
         noise: None,
@@ -203,7 +204,7 @@ fn memory_of_one_run_is_open() {
 fn arm_of_one_record_is_named() {
     let one = record(ClockKind::Live, "1s at 1000/s", &[(0, 10.0)]);
     let mut two = record(ClockKind::Live, "1s at 1000/s", &[(0, 10.0)]);
-    two.0.arms.push(Arm { name: "other".to_owned() });
+    two.0.arms.push(Arm { name: "other".to_owned(), cache: None });
     assert_eq!(compared(&two, &one).unwrap().differences, ["arms: cache, other -> cache"]);
 }
 
@@ -217,11 +218,38 @@ fn counts_are_compared_in_every_pair_of_repeats() {
     assert_eq!(failed(&[0, 0], &[50, 40]), Judgement::Worse);
     assert_eq!(failed(&[400], &[300]), Judgement::Better);
     assert_eq!(failed(&[0, 0], &[50, 0]), Judgement::Open);
+    assert_eq!(failed(&[80, 20], &[80, 20]), Judgement::Same, "the repeats of a seed send the same requests");
+    let [before, mut after] =
+        [0, 1].map(|_| record(ClockKind::Live, "1s at 1000/s", &[(80, 10.0), (20, 10.0)]));
+    after.0.seed = Seed(2);
+    let of_other_requests = compared(&before, &after).unwrap();
+    assert_eq!(of_other_requests.changes[0].judgement, Judgement::Open, "of `failed`");
     assert_eq!(failed(&[1], &[2]), Judgement::Open, "chance");
     let of = |failed| record(ClockKind::Virtual, "1s at 1000/s", &[(failed, 10.0)]);
     let computed = compared(&of(1), &of(2)).unwrap();
     assert_eq!(computed.changes[0].judgement, Judgement::Worse, "nothing is chance in virtual time");
     assert_eq!(computed.verdict(), Verdict::Refuted);
+}
+
+#[test]
+fn times_of_a_disturbed_record_are_open() {
+    let of = |ms: f64| record(ClockKind::Live, "1s at 1000/s", &[(0, ms), (0, ms * 1.01), (0, ms * 0.99)]);
+    let disturbed = |(record, results): (Record, Results)| {
+        let disturbance = Some(Disturbance { others: 0.5, ..Disturbance::default() });
+        let mut again = Results::default();
+        for Evidence { run, .. } in results.runs() {
+            let mut fold = again.fold(run.load.duration());
+            fold.add(&Interval { disturbance, ..Interval::default() });
+            again.add(run, fold);
+        }
+        (record, again)
+    };
+    let judged = |before: &(Record, Results), after: &(Record, Results)| {
+        of_finished(&compared(before, after).unwrap()).judgement
+    };
+    assert_eq!(judged(&of(10.0), &of(20.0)), Judgement::Worse);
+    assert_eq!(judged(&of(10.0), &disturbed(of(20.0))), Judgement::Open);
+    assert_eq!(judged(&disturbed(of(20.0)), &of(10.0)), Judgement::Open);
 }
 
 #[test]
