@@ -27,6 +27,10 @@ pub fn history(args: &HistoryArgs) -> Result<Exit, CommandError> {
     if let Some(more @ 1..) = unreadable.len().checked_sub(MESSAGES_MAX) {
         eprintln!("left out: {more} more records that cannot be read");
     }
+    let (records, incomplete): (Vec<_>, Vec<_>) = records.into_iter().partition(|record| record.is_complete);
+    if !incomplete.is_empty() {
+        eprintln!("left out: records in progress, or stopped before their end: {}", incomplete.len());
+    }
     if let Some(error) = unwritten {
         eprintln!("the index is not kept, so the next call reads every record again: {error}");
     }

@@ -42,6 +42,8 @@ pub struct IndexedRecord {
     pub clock: ClockKind,
     /// The value of `--scale`.
     pub scale: f64,
+    /// False: it is in progress, or was stopped before its end.
+    pub is_complete: bool,
     /// A hash of the settings of the experiment file.
     pub settings: u64,
     /// The measured tests and arms, in the order of the file.
@@ -160,6 +162,7 @@ fn read_record(path: &Path, directory: PathBuf) -> Result<IndexedRecord, Storage
         host: record.host,
         clock: record.clock,
         scale: record.scale,
+        is_complete: !record.interrupted,
         settings: settings_hash.finish(),
         cells,
     })
@@ -250,6 +253,7 @@ pub(super) fn test_record(started_at: &str) -> IndexedRecord {
         host,
         clock: ClockKind::Live,
         scale: 1.0,
+        is_complete: true,
         settings: 0,
         cells: Vec::new(),
     }

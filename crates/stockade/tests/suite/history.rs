@@ -99,6 +99,13 @@ fn records_that_cannot_be_read_are_named_and_left_out() {
     assert!(output.stdout.starts_with("1 record, "), "{}", output.stdout);
     let message = "left out: runs/source/1/record.json: not a Stockade record: its schema is `another/1`";
     assert!(output.stderr.starts_with(message), "{}", output.stderr);
+    change(&sandbox, "runs/source/1", |record| {
+        record["schema"] = json!("stockade.record/1");
+        record["interrupted"] = json!(true);
+    });
+    let output = sandbox.stockade(&["history", "--metric", "failed", "--format", "csv"]);
+    assert_eq!(output.stderr, "left out: records in progress, or stopped before their end: 1\n");
+    assert_eq!(output.stdout.lines().count(), 2, "{}", output.stdout);
     let of_one = sandbox.stockade(&["history", "runs/source/0", "--metric", "failed"]);
     assert_eq!((of_one.code, of_one.stderr.as_str()), (0, ""), "{}", of_one.stdout);
     assert!(!sandbox.path().join("runs/source/0/history.jsonl").exists(), "a record has no index");
