@@ -72,9 +72,10 @@ pub(crate) fn markdown_grid(headings: &[String], rows: &[Vec<String>]) -> String
 fn table(headings: &[String], rows: &[Vec<String>], style: TableStyle) -> String {
     let mut table = Table::new();
     table.load_style(style).set_header(headings).add_rows(rows);
-    let is_figure = |row: &Vec<String>, column: usize| row[column].starts_with(|c: char| c.is_ascii_digit());
     for (index, column) in table.column_iter_mut().enumerate() {
-        if rows.iter().any(|row| is_figure(row, index)) {
+        // Text may begin with a number, too.
+        let begins = |with: fn(char) -> bool| rows.iter().any(|row| row[index].starts_with(with));
+        if begins(|c| c.is_ascii_digit()) && !begins(char::is_alphabetic) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }

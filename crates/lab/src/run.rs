@@ -447,6 +447,7 @@ impl ExperimentRun {
 /// The record before the first measurement.
 fn head(experiment: &Experiment, options: &Options, clock: ClockKind) -> Record {
     let repeats = options.repeats.unwrap_or(experiment.repeats);
+    let arms = experiment.arms.iter().zip(&experiment.caches);
     Record {
         schema: SCHEMA.to_owned(),
         experiment: experiment.title.clone(),
@@ -464,7 +465,7 @@ fn head(experiment: &Experiment, options: &Options, clock: ClockKind) -> Record 
         interrupted: true,
         aborted: None,
         tests: experiment.tests.clone(),
-        arms: experiment.arms.iter().map(|name| Arm { name: name.clone() }).collect(),
+        arms: arms.map(|(name, cache)| Arm { name: name.clone(), cache: cache.clone() }).collect(),
         noise: experiment.noise.clone(),
         runs: Vec::new(),
         looks: Vec::new(),

@@ -71,6 +71,8 @@ pub struct Experiment {
     pub tests: Vec<String>,
     /// In the order of the file; last the one that repeats the first, if there is one.
     pub arms: Vec<String>,
+    /// The `[cache]` of each arm as a file would have it, without secrets; `None`: it has none.
+    pub(crate) caches: Vec<Option<String>>,
     pub noise: Option<NoiseArm>,
     /// Every test with every arm.
     pub cells: Vec<Cell>,
@@ -349,6 +351,8 @@ fn read(name: &str, text: &str) -> Result<Experiment, TomlError> {
     let is_there = |layer: &Layer<'_>| layer.requires.as_ref().is_none_or(|file| folder.join(file).exists());
     let left_out: Vec<String> =
         tests.iter().filter(|test| !is_there(test)).map(|test| test.name.clone()).collect();
+    let caches =
+        arms.iter().map(|arm| tables::written(&base, arm, "cache", &span)).collect::<Result<_, _>>()?;
     let (tests, arms, mut cells) = cells(&base, span, &tests, &arms)?;
     let claimed = arms.len() - usize::from(noise.is_some());
     let names = Names { tests: &tests, arms: &arms[..claimed] };
@@ -388,6 +392,7 @@ fn read(name: &str, text: &str) -> Result<Experiment, TomlError> {
         }),
         tests,
         arms,
+        caches,
         noise,
         cells,
         services: head.services.into_iter().map(|(service, table)| (service, table.documents)).collect(),

@@ -117,6 +117,9 @@ pub struct Look {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arm {
     pub name: String,
+    /// Its `[cache]` in TOML, without secrets, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<String>,
 }
 
 /// One measurement: one test, one arm, one repeat.

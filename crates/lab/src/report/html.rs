@@ -26,6 +26,7 @@ pub fn render(record: &Record, results: &Results) -> String {
     let body = html! {
         h1 { (prose(&record.experiment)) }
         p { span class={ "badge " (summary::verdict(record)) } { (summary::verdict(record)) } " " (summary::how(record)) }
+        @for sentence in summary::conclusion(record) { p { (prose(&sentence)) } }
         @for paragraph in record.context.iter().flat_map(|context| context.split("\n\n")) { p { (prose(paragraph)) } }
         (hypotheses(record))
         (toolbar(record))
@@ -56,10 +57,8 @@ pub fn render(record: &Record, results: &Results) -> String {
             h2 { "Response times by percentile, test over test" }
             (figures(&mut plots, overlays))
         }
-        @let conclusion = summary::conclusion(record);
-        @if !conclusion.is_empty() { h2 { "Conclusion" } }
-        @for sentence in conclusion { p { (prose(&sentence)) } }
         @if let Some(reference) = &record.reference { p { "Published: " (reference.source) "." } }
+        (caches(record))
         h2 { "Setup" }
         dl { @for (what, value) in summary::setup(record) { dt { (what) } dd { (value) } } }
         details { summary { "the experiment's file" } pre { (record.spec) } }
@@ -78,6 +77,22 @@ fn figures(plots: &mut PagePlots, added: impl IntoIterator<Item = PlotData>) -> 
             @for plot in added {
                 @let (title, unit) = (plot.title.clone(), plot.unit);
                 figure data-plot=(plots.add(plot)) { figcaption { (title) " " small { (unit) } } }
+            }
+        }
+    }
+}
+
+/// The settings of each arm's cache, to be copied into a file of one's own.
+fn caches(record: &Record) -> Markup {
+    let caches = record.arms.iter().filter_map(|arm| Some((&arm.name, arm.cache.as_ref()?)));
+    html! {
+        @if record.arms.iter().any(|arm| arm.cache.is_some()) { h2 { "Caches" } }
+        div.caches {
+            @for (arm, cache) in caches {
+                figure {
+                    figcaption { (arm) span.controls { button type="button" data-copy { "copy" } } }
+                    pre { (cache) }
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use stockade_model::record::Record;
 use super::{markdown_grid, published, summary};
 use crate::metrics::Results;
 
-/// The sections of the published documents: context, hypotheses, results, setup.
+/// What was found, then the sections of the published documents: context, hypotheses, results, setup.
 #[must_use]
 pub fn render(record: &Record, results: &Results) -> String {
     let mut text = String::new();
@@ -18,6 +18,9 @@ pub fn render(record: &Record, results: &Results) -> String {
 fn write(text: &mut String, record: &Record, results: &Results) -> std::fmt::Result {
     writeln!(text, "# {}\n", record.experiment)?;
     writeln!(text, "**{}** ({})\n", summary::verdict(record), summary::how(record))?;
+    for sentence in summary::conclusion(record) {
+        writeln!(text, "{sentence}\n")?;
+    }
     if let Some(context) = &record.context {
         writeln!(text, "## Context\n\n{context}\n")?;
     }
@@ -42,10 +45,6 @@ fn write(text: &mut String, record: &Record, results: &Results) -> std::fmt::Res
     }
     if let Some(reference) = &record.reference {
         writeln!(text, "Published: {}.\n", reference.source)?;
-    }
-    let conclusion = summary::conclusion(record);
-    if !conclusion.is_empty() {
-        writeln!(text, "## Conclusion\n\n{}\n", conclusion.join("\n\n"))?;
     }
     writeln!(text, "## Setup\n")?;
     for (what, value) in summary::setup(record) {

@@ -4,6 +4,7 @@ use std::{ops::Range, path::PathBuf};
 
 use serde::de::DeserializeOwned;
 use stockade_cache::spec::{Span, TomlError};
+use stockade_source::secrets::masked_file;
 use toml::{
     Spanned,
     de::{DeTable, DeValue, Deserializer},
@@ -42,6 +43,20 @@ pub(super) fn read<T: DeserializeOwned>(table: Table<'_>, span: Range<usize>) ->
 /// The place of a key.
 pub(super) fn find(table: &Table<'_>, name: &str) -> Span {
     table.keys().find(|key| key.get_ref() == name).map(Spanned::span)
+}
+
+/// A section of an arm in TOML, without secrets; `None`: it has none.
+pub(super) fn written(
+    base: &Table<'_>,
+    arm: &Layer<'_>,
+    section: &str,
+    span: &Range<usize>,
+) -> Result<Option<String>, TomlError> {
+    let mut merged = merge(base.clone(), &arm.table);
+    let Some(taken) = take(&mut merged, section)? else { return Ok(None) };
+    let taken: toml::Table = read(taken, span.clone())?;
+    let text = toml::to_string(&toml::Table::from_iter([(section.to_owned(), taken.into())]));
+    Ok(text.ok().map(|text| masked_file(&text)))
 }
 
 /// Removes and returns a table.

@@ -147,6 +147,17 @@ fn plots_share_crosshair_zoom_and_arms_in_chromium() {
     let dark = browser.run(background);
     browser.run("const theme = document.getElementById('theme'); theme.value = 'light'; theme.dispatchEvent(new Event('change'))");
     assert_ne!(dark, browser.run(background), "{before}");
+    // Without a permission for the clipboard the text is selected.
+    let copied = browser.run(
+        "return (async () => {
+            const button = document.querySelector('[data-copy]');
+            button.click();
+            const isDone = () => button.textContent === 'copied' || getSelection().toString();
+            while (!isDone()) await new Promise(requestAnimationFrame);
+            return isDone();
+        })()",
+    );
+    assert!(copied == true || copied.as_str().is_some_and(|text| text.starts_with("[cache]\n")), "{copied}");
     browser.run("const select = document.querySelector('figure[data-plot] select'); select.selectedIndex = 1; select.dispatchEvent(new Event('change'))");
     assert_eq!(browser.console(), [""; 0]);
 }

@@ -192,7 +192,7 @@ pub(super) fn plots(record: &Record, results: &Results, test: &str) -> Vec<PlotD
     let points = Points::of(seconds as u64);
     let measured = record.arms.iter().enumerate().filter(|(_, arm)| lasts(&arm.name).is_some());
     let arms: Vec<ArmSeconds<'_>> = measured
-        .map(|(arm, Arm { name })| ArmSeconds {
+        .map(|(arm, Arm { name, .. })| ArmSeconds {
             arm,
             name,
             groups: points.groups(results.moments(test, name)),

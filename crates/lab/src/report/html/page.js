@@ -363,6 +363,17 @@
       drawn.forEach((chart) => chart.applyArms());
     });
   });
+  document.querySelectorAll("[data-copy]").forEach((button) => {
+    const settings = button.closest("figure").querySelector("pre");
+    button.addEventListener("click", () => {
+      // A page from a server without TLS has no clipboard: the text is selected instead.
+      const copied = navigator.clipboard?.writeText(settings.textContent) ?? Promise.reject();
+      copied.then(
+        () => (button.textContent = "copied"),
+        () => getSelection().selectAllChildren(settings),
+      );
+    });
+  });
   const theme = document.getElementById("theme");
   theme?.addEventListener("change", () => {
     document.documentElement.dataset.theme = theme.value;
