@@ -106,12 +106,10 @@ fn print_decided(pair: u32, outcome: Outcome, changes: &[Compared]) {
     for Compared { metric, verdict, change, interval } in changes {
         if verdict != "same" && (verdict != "unknown" || metric == METRIC) {
             let change = percent(change.unwrap_or_default());
-            let (low, high) = interval.unwrap_or_default();
-            eprintln!(
-                "{name}, pair {pair}: {metric} is {verdict}: {change:+.1} % ({:+.1} to {:+.1} %)",
-                percent(low),
-                percent(high)
-            );
+            let interval = interval.map_or("no interval".to_owned(), |(low, high)| {
+                format!("{:+.1} to {:+.1} %", percent(low), percent(high))
+            });
+            eprintln!("{name}, pair {pair}: {metric} is {verdict}: {change:+.1} % ({interval})");
         }
     }
 }
