@@ -99,6 +99,18 @@ impl Recorder {
 
 /// Reads a record from its directory and folds its intervals.
 pub fn read(directory: &Path) -> Result<(Record, Results), StorageError> {
+    read_into(directory, Results::watching)
+}
+
+/// The same without the moments that plots are made of.
+pub fn read_figures(directory: &Path) -> Result<(Record, Results), StorageError> {
+    read_into(directory, |windows| Results::watching(windows).without_moments())
+}
+
+fn read_into(
+    directory: &Path,
+    results: impl Fn(Vec<FigureWindow>) -> Results,
+) -> Result<(Record, Results), StorageError> {
     let path = directory.join(RECORD);
     let text =
         fs::read_to_string(&path).map_err(|error| StorageError::NoRecord { path: path.clone(), error })?;
@@ -113,7 +125,7 @@ pub fn read(directory: &Path) -> Result<(Record, Results), StorageError> {
     let path = directory.join(INTERVALS);
     let mut lines = BufReader::new(File::open(&path).map_err(io(&path))?).lines().enumerate().peekable();
     let is_cut = ends_within_a_line(&path).map_err(io(&path))?;
-    let mut results = Results::watching(windows(&record));
+    let mut results = results(windows(&record));
     // Intervals stand in the order of the runs. A killed process leaves seconds of a run without a record, and
     // a partial line.
     for run in &record.runs {

@@ -37,5 +37,5 @@ fn read(directory: &Path) -> Result<(Record, Results), CommandError> {
     if latest != directory {
         eprintln!("the latest record of {}: {}", directory.display(), latest.display());
     }
-    Ok(storage::read(&latest)?)
+    Ok(storage::read_figures(&latest)?)
 }

@@ -287,6 +287,8 @@ pub struct Fold {
     /// The last second in which requests are due.
     last: u64,
     pub(super) moments: Vec<Moment>,
+    /// True: no plots are wanted.
+    is_without_moments: bool,
 }
 
 impl Fold {
@@ -305,7 +307,12 @@ impl Fold {
             first_reclaim: None,
             last: seconds.unwrap_or(u64::MAX).saturating_sub(1),
             moments: Vec::new(),
+            is_without_moments: false,
         }
+    }
+
+    pub(super) fn without_moments(self) -> Self {
+        Self { is_without_moments: true, ..self }
     }
 
     pub fn add(&mut self, interval: &Interval) {
@@ -320,7 +327,7 @@ impl Fold {
             }
         }
         // Only open loads count source loads per second.
-        if let Some(source_loads) = interval.source_loads {
+        if let Some(source_loads) = interval.source_loads.filter(|_| !self.is_without_moments) {
             self.moments.push(Moment::of(interval, source_loads));
         }
     }
