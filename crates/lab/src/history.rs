@@ -115,32 +115,21 @@ fn collect<'a>(records: &'a [IndexedRecord], metrics: &[&'static Metric]) -> Vec
     let mut all: Vec<Series<'a>> = Vec::new();
     let mut by_key = HashMap::new();
     for record in records.iter().rev() {
-        let cells = record.cells.iter().flat_map(|cell| metrics.iter().map(move |metric| (cell, *metric)));
-        for (cell, metric) in cells {
-            let Some(&figure) = cell.figures.get(metric.name) else { continue };
+        for cell in &record.cells {
             let conditions = Conditions::of(record, cell);
-            let key = (
-                record.experiment.as_str(),
-                cell.test.as_str(),
-                cell.arm.as_str(),
-                metric.name,
-                conditions.clone(),
-            );
-            let index = *by_key.entry(key).or_insert(all.len());
-            if index == all.len() {
-                let (experiment, test, arm) = (&record.experiment, &cell.test, &cell.arm);
-                all.push(Series {
-                    metric,
-                    experiment,
-                    test,
-                    arm,
-                    conditions,
-                    points: Vec::new(),
-                    levels: Vec::new(),
-                });
-            }
-            if all[index].points.len() < POINTS_MAX {
-                all[index].points.push(Point { record, figure });
+            let (experiment, test, arm) = (record.experiment.as_str(), cell.test.as_str(), cell.arm.as_str());
+            for &metric in metrics {
+                let Some(&figure) = cell.figures.get(metric.name) else { continue };
+                let key = (experiment, test, arm, metric.name, conditions.clone());
+                let index = *by_key.entry(key).or_insert(all.len());
+                if index == all.len() {
+                    let conditions = conditions.clone();
+                    let (points, levels) = (Vec::new(), Vec::new());
+                    all.push(Series { metric, experiment, test, arm, conditions, points, levels });
+                }
+                if all[index].points.len() < POINTS_MAX {
+                    all[index].points.push(Point { record, figure });
+                }
             }
         }
     }
@@ -258,7 +247,7 @@ impl<'a> Series<'a> {
 }
 
 impl SeriesChange<'_> {
-    /// What else changed between the records around it.
+    /// Settings and versions that differ between the last record before it and its first one.
     #[must_use]
     pub fn differences(&self) -> Vec<String> {
         let (before, after) = (self.last, self.first);

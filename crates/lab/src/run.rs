@@ -365,13 +365,15 @@ impl ExperimentRun {
             }
         };
         let folder = self.directory.join("setup").join(slug(test, arm, repeat));
+        // As the origin reads them.
+        let stages = cell.target.stages(&self.environment);
         let context = MeasureContext { seed, folder: &folder, cancel: &stop, sink: &mut sink };
         let measured = cell.target.measure(&self.environment, context);
         let measured = measured.map_err(|error| cell_error(cell, error))?;
         let fold = intake.done()?;
         let is_measured = measured.is_some();
         if let Some(measured) = measured {
-            let run = run_record(cell, repeat, cell.target.stages(&self.environment), measured);
+            let run = run_record(cell, repeat, stages, measured);
             self.results.add(&run, fold);
             self.record.runs.push(run);
             let moment = || format!("after {}, repeat {repeat}", place(test, arm));

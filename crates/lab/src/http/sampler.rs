@@ -255,7 +255,8 @@ impl Observer for Sampler<'_> {
 
     fn on_second(&mut self, progress: &LoadProgress<'_>) {
         // A stopped proxy reports its counters when it goes on.
-        let stopped = disturbance::stopped(&members(&self.processes));
+        let members = members(&self.processes);
+        let stopped = disturbance::stopped(&members);
         let before = self.readings.last;
         self.read_counters();
         let last = self.readings.last;
@@ -266,7 +267,7 @@ impl Observer for Sampler<'_> {
         let number = progress.elapsed.as_secs().saturating_sub(1);
         let is_whole = usage.len() == self.processes.len();
         let own_cores = is_whole.then(|| usage.values().map(|usage| usage.cpu).sum());
-        let disturbance = self.disturbances.second(number, &members(&self.processes), own_cores, stopped);
+        let disturbance = self.disturbances.second(number, &members, own_cores, stopped);
         let is_due = |(probe, _): &(PreflightProbe, Seed)| probe.at.is_some_and(|at| at <= progress.elapsed);
         let (due, later): (Vec<_>, Vec<_>) = self.probes.drain(..).partition(is_due);
         self.probes = later;

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stockade_model::record::{Arm, Record, Role};
+use stockade_model::{
+    outcome::Outcome,
+    record::{Arm, Record, Role},
+};
 
 use super::plots::{Column, HeatData, LineData, PlotData, PlotKind, Stage, XAxis};
 use crate::metrics::{HEAT_CELLS_PER_DECADE, Moment, Results, mib};
@@ -128,7 +131,7 @@ struct Seconds<'a> {
 
 impl Seconds<'_> {
     #[expect(clippy::unnecessary_wraps, reason = "other figures of a second may be missing")]
-    fn rate(&self, figure: fn(&Moment) -> u64) -> Option<f64> {
+    fn rate(&self, figure: impl Fn(&Moment) -> u64) -> Option<f64> {
         let sum: u64 = self.moments.iter().map(|moment| figure(moment)).sum();
         Some(sum as f64 / self.count as f64)
     }
@@ -175,7 +178,7 @@ impl Points {
         groups
     }
 
-    fn column(&self, arm: &ArmSeconds<'_>, figure: fn(&Seconds<'_>) -> Option<f64>) -> Column {
+    fn column(&self, arm: &ArmSeconds<'_>, figure: impl Fn(&Seconds<'_>) -> Option<f64>) -> Column {
         let point = |(group, moments): (u64, &Vec<&Moment>)| {
             let count = self.at_once.min(self.seconds - group * self.at_once);
             figure(&Seconds { count, moments })
@@ -253,39 +256,32 @@ fn lines(of: &TimePlot, points: &Points, arms: &[ArmSeconds<'_>]) -> PlotData {
     plot
 }
 
-type NamedOutcome = (&'static str, fn(&Moment) -> u64);
-
-/// The outcomes of an arm, one on another.
-const OUTCOMES: [NamedOutcome; 8] = [
-    ("hit", |moment| moment.outcomes.hit),
-    ("stale", |moment| moment.outcomes.stale),
-    ("coalesced", |moment| moment.outcomes.coalesced),
-    ("miss", |moment| moment.outcomes.miss),
-    ("fallback", |moment| moment.outcomes.fallback),
-    ("negative", |moment| moment.outcomes.negative),
-    ("bypass", |moment| moment.outcomes.bypass),
-    ("error", |moment| moment.outcomes.error),
+/// In the order of their layers, from the bottom.
+const OUTCOMES: [Outcome; Outcome::ALL.len()] = [
+    Outcome::Hit,
+    Outcome::Stale,
+    Outcome::Coalesced,
+    Outcome::Miss,
+    Outcome::Fallback,
+    Outcome::Negative,
+    Outcome::Bypass,
+    Outcome::Error,
 ];
 
+/// The outcomes of an arm, one on another.
 fn outcomes(points: &Points, arms: &[ArmSeconds<'_>]) -> PlotData {
     let mut plot = PlotData::new("Outcomes", "a second", XAxis::Seconds, points.xs());
     plot.kind = PlotKind::Stack;
     for arm in arms {
-        let mean = |outcome: fn(&Moment) -> u64| -> Column {
-            let of = |moments: &Vec<&Moment>| {
-                moments.iter().map(|moment| outcome(moment)).sum::<u64>() as f64 / points.at_once as f64
-            };
-            arm.groups.iter().map(|moments| Some(of(moments))).collect()
-        };
-        let lines = OUTCOMES.iter().map(|(name, outcome)| LineData {
+        let lines = OUTCOMES.map(|outcome| LineData {
             arm: Some(arm.arm),
-            name: (*name).to_owned(),
+            name: outcome.name().to_owned(),
             view: Some(arm.name.to_owned()),
             is_dashed: false,
-            ys: mean(*outcome),
+            ys: points.column(arm, |of| of.rate(|moment| moment.outcomes.of(outcome))),
         });
         let before = plot.lines.len();
-        plot.lines.extend(lines.filter(|line| line.ys.has_some()));
+        plot.lines.extend(lines.into_iter().filter(|line| line.ys.has_some()));
         if plot.lines.len() > before {
             plot.views.push(arm.name.to_owned());
         }
