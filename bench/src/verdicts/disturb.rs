@@ -1,4 +1,4 @@
-//! What disturbs an experiment: busy cores, and a stopped process.
+//! Disturbances of an experiment: busy cores, and a stopped process.
 
 use std::{
     fs,
@@ -87,10 +87,10 @@ impl Drop for Disturber {
     }
 }
 
-/// Which process stops, and when.
+/// A process that is stopped, and the moment.
 #[derive(Clone, Copy, Debug)]
 pub struct StopPlan {
-    /// `proxy` or `origin`.
+    /// The first argument of the process: `proxy` or `origin`.
     pub role: &'static str,
     /// From 0, in the order of the run.
     pub measurement: usize,

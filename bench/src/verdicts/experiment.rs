@@ -1,4 +1,4 @@
-//! The experiment files.
+//! The experiment files of the trials, with the truth of their claims.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The arguments.
+//! The arguments of `verdict_trials`.
 
 use std::{
     env,

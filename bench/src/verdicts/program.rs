@@ -17,7 +17,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Done, inconclusive or invalid, refuted.
 const VERDICT_EXITS: [i32; 3] = [0, 98, 99];
 
-/// One `stockade run`.
+/// The arguments of one `stockade run`, and its bounds.
 pub struct RunPlan<'a> {
     pub program: &'a Path,
     pub experiment: &'a str,

@@ -1,8 +1,8 @@
-//! Whether a verdict is right.
+//! Verdicts against the known truth.
 
 use super::record::Verdict;
 
-/// What a claim says of an idle machine.
+/// The truth of a claim on an idle machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truth {
     Holds,
@@ -11,12 +11,12 @@ pub enum Truth {
     Undecidable,
 }
 
-/// What a verdict is worth.
+/// A verdict beside the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Right,
     Open,
-    /// With a reason.
+    /// The verdict is invalid, and its reason says why.
     Invalid,
     Wrong,
 }

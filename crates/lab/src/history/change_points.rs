@@ -16,7 +16,7 @@ const OUTLIER_DEVIATIONS: f64 = 4.0;
 /// The standard deviation of a normal distribution whose median absolute deviation is 1.
 const DEVIATION_OF_MAD: f64 = 1.4826;
 
-/// What a change has to be.
+/// The criteria of a change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Criteria<F> {
     /// The standard deviation below which points do not differ.

@@ -7,7 +7,7 @@ use stockade_model::record::Record;
 use super::{markdown_grid, published, summary};
 use crate::metrics::Results;
 
-/// What was found, then the sections of the published documents: context, hypotheses, results, setup.
+/// The conclusion, then the sections of the published documents: context, hypotheses, results, setup.
 #[must_use]
 pub fn render(record: &Record, results: &Results) -> String {
     let mut text = String::new();

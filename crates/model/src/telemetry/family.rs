@@ -49,7 +49,7 @@ const CONVENTIONS: [(&str, &str); 3] = [
 const NAMESPACES: [(&str, &str); 2] =
     [("stockade_load_", "stockade.load."), ("stockade_run_", "stockade.run.")];
 
-/// What metrics count, by a part of their names; all others count requests.
+/// Units of metrics that do not count requests, by a part of their names.
 const COUNTED: [(&str, &str); 6] = [
     ("_measurements", "{measurement}"),
     ("_hypotheses", "{hypothesis}"),

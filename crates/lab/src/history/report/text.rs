@@ -107,7 +107,7 @@ fn records(group: &[&Series<'_>]) -> String {
     table
 }
 
-/// What else changed, once for each record.
+/// Other differences, once for each record.
 fn notes(changes: &[SeriesChange<'_>]) -> Vec<String> {
     let mut notes: Vec<String> = changes
         .iter()
