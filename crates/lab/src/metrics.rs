@@ -16,6 +16,8 @@ use stockade_model::{
     units::{milliseconds, ratio},
 };
 
+use crate::statistics::AssumedSpread;
+
 pub use arm::{ArmFigures, Cpu, HeldFigures, OpenTotals, Rss, Stores};
 pub use fold::{FigureWindow, Fold, FoldPart, HEAT_CELLS_PER_DECADE, Moment, Used};
 pub use results::{Evidence, Results};
@@ -77,6 +79,16 @@ impl Metric {
             }
             Figure::Reported(field, _) => run.counters.get(field).copied(),
             Figure::Computed(_) => None,
+        }
+    }
+
+    /// The spread that its figure rests on in a run or a window without disturbances, of this length in seconds; 0: unknown.
+    pub(crate) fn assumed_spread(&self, seconds: u64) -> AssumedSpread {
+        match self.name.split_once('.') {
+            Some(("response" | "service" | "send_lag", statistic)) => {
+                AssumedSpread::of_undisturbed(statistic, seconds)
+            }
+            _ => AssumedSpread::Machine,
         }
     }
 

@@ -4,7 +4,7 @@
 //! arms of a repeat are measured one after the other, so effects are paired by repeat; those of two records are not (Welch). The
 //! standard error comes from two spreads:
 //!
-//! - [`MACHINE_SPREAD`], assumed between runs, beside the spread between the seconds of a run: what one or two runs rest on;
+//! - [`AssumedSpread`] between runs, beside the spread between the seconds of a run: what one or two runs rest on;
 //! - the spread of three repeats or more (Student's t). The assumption stays beside it, at a tenth of alpha, as long as the repeats
 //!   do not contradict it: figures that are far apart remain so.
 
@@ -14,10 +14,8 @@ use statrs::distribution::{ChiSquared, ContinuousCDF, Normal, StudentsT};
 
 /// The probability of any false verdict on times in a file, or in a comparison of two records.
 pub(crate) const FAMILY_ERROR_RATE: f64 = 0.05;
-/// The standard deviation of ln(time) between runs of the same setup that one run rests on.
-pub(crate) const MACHINE_SPREAD: f64 = 0.35;
-/// The same where something disturbs most of the seconds: a factor of 4.
-pub(crate) const DISTURBED_SPREAD: f64 = 1.4;
+/// The longest stall that nothing measures: other processes are noticed from a quarter of a second on.
+pub(crate) const STALL_S: f64 = 0.25;
 /// The repeats from which their own spread is used.
 const REPEATS_MIN: usize = 3;
 /// The share of alpha that the assumption keeps beside a measured spread.
@@ -30,6 +28,17 @@ pub(crate) const FIGURE_MIN: f64 = 1e-6;
 const POWER: f64 = 0.9;
 /// The most repeats that are suggested.
 const REPEATS_MAX: u32 = 1_000;
+
+/// The standard deviation of ln(time) between runs of the same setup that one run rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum AssumedSpread {
+    #[default]
+    Machine,
+    /// One stall of [`STALL_S`] is the figure: the slowest 1 % of the requests of ten seconds are due within 0.1 s.
+    Stall,
+    /// Something disturbs most of the seconds.
+    Disturbed,
+}
 
 /// A value of at least 0 that is made of figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -55,6 +64,33 @@ pub(crate) struct Bounds {
     pub(crate) high: f64,
 }
 
+impl AssumedSpread {
+    /// Of a statistic (`p99`, `max`) of a load of this length in seconds, if that is known.
+    pub(crate) fn of_undisturbed(statistic: &str, seconds: u64) -> Self {
+        let quantile = match statistic {
+            "max" => 1.0,
+            // A stall makes it longer by as much as p99, in about as long a load.
+            "mean" => 0.99,
+            percentile => quantile(percentile).unwrap_or_default(),
+        };
+        let is_stall = seconds > 0 && (1.0 - quantile) * (seconds as f64) < STALL_S;
+        if is_stall { Self::Stall } else { Self::Machine }
+    }
+
+    /// A factor of 1.4 or of 4.
+    pub(crate) fn deviation(self) -> f64 {
+        match self {
+            Self::Machine => 0.35,
+            Self::Stall | Self::Disturbed => 1.4,
+        }
+    }
+}
+
+/// `p999` is 0.999; `None`: no percentile.
+pub(crate) fn quantile(statistic: &str) -> Option<f64> {
+    format!("0.{}", statistic.strip_prefix('p')?).parse().ok()
+}
+
 impl Quantity {
     pub(crate) fn exact(value: f64) -> Self {
         Self { measured: value, bounds: Bounds { low: value, high: value }, deviation: 0.0 }
@@ -62,14 +98,14 @@ impl Quantity {
 
     /// A figure of a run, which would be `low` or more if no request had been sent late. `spread`: the standard deviation of its
     /// logarithm between runs.
-    pub(crate) fn figure(measured: f64, low: f64, spread: f64) -> Self {
+    pub(crate) fn figure(measured: f64, low: f64, spread: AssumedSpread) -> Self {
         let bounds = Bounds { low: low.min(measured), high: measured };
-        Self { measured, bounds, deviation: spread * measured }
+        Self { measured, bounds, deviation: spread.deviation() * measured }
     }
 
     /// A figure of a run in progress.
-    pub(crate) fn within(bounds: Bounds, spread: f64) -> Self {
-        Self { measured: bounds.low, bounds, deviation: spread * bounds.low }
+    pub(crate) fn within(bounds: Bounds, spread: AssumedSpread) -> Self {
+        Self { measured: bounds.low, bounds, deviation: spread.deviation() * bounds.low }
     }
 
     fn relative_deviation(self) -> f64 {
@@ -466,7 +502,7 @@ mod tests {
 
     /// Effects of two figures, or of a figure and a constant.
     fn effects(values: &[f64], figures: u8) -> Effects {
-        let deviation = MACHINE_SPREAD * f64::from(figures).sqrt();
+        let deviation = AssumedSpread::Machine.deviation() * f64::from(figures).sqrt();
         let repeat = |value: f64| RepeatEffect {
             measured: value,
             bounds: Bounds { low: value, high: value },
@@ -492,15 +528,15 @@ mod tests {
     fn equal_arms_have_a_verdict_in_at_most_one_of_twenty() {
         let mut random = SmallRng::seed_from_u64(24);
         let settings = [
-            (1, MACHINE_SPREAD),
+            (1, AssumedSpread::Machine.deviation()),
             (1, 0.05),
-            (2, MACHINE_SPREAD),
+            (2, AssumedSpread::Machine.deviation()),
             (3, 0.05),
             (3, 0.2),
-            (3, MACHINE_SPREAD),
+            (3, AssumedSpread::Machine.deviation()),
             (5, 0.02),
             (5, 0.1),
-            (5, MACHINE_SPREAD),
+            (5, AssumedSpread::Machine.deviation()),
         ];
         for (repeats, spread) in settings {
             const PAIRS: usize = 4_000;
@@ -514,7 +550,7 @@ mod tests {
                 (e.estimate().interval(0.05).low..e.estimate().interval(0.05).high).contains(&0.0)
             };
             let covered = share(all.iter().filter(covers).count(), PAIRS);
-            let is_exact = repeats > 2 || spread >= MACHINE_SPREAD;
+            let is_exact = repeats > 2 || spread >= AssumedSpread::Machine.deviation();
             let most = if is_exact { 0.975 } else { 1.0 };
             assert!((0.93..=most).contains(&covered), "{covered} of {repeats} repeats at {spread}");
         }
@@ -562,7 +598,7 @@ mod tests {
     #[test]
     fn effects_of_two_records_are_those_of_welch() {
         let of = |logarithms: &[f64]| -> Vec<Quantity> {
-            logarithms.iter().map(|ln| Quantity::figure(ln.exp(), ln.exp(), MACHINE_SPREAD)).collect()
+            logarithms.iter().map(|ln| Quantity::figure(ln.exp(), ln.exp(), AssumedSpread::Machine)).collect()
         };
         let e = Estimate::unpaired(&of(&[0.21, 0.34, 0.18, 0.41, 0.29]), &of(&[0.11, 0.07, 0.16, 0.02]));
         let Bounds { low, high } = e.interval(0.05 / (1.0 - ASSUMED_SHARE));

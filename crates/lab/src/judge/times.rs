@@ -18,8 +18,8 @@ use super::{Binding, Case, Comparison, Figures, Selector, existing, expr::Op};
 use crate::{
     metrics::Evidence,
     statistics::{
-        DISTURBED_SPREAD, Effects, Estimate, MACHINE_SPREAD, Quantity, Region, RepeatEffect,
-        effect_of_equals, ratio, root_mean_square, standard_deviation,
+        AssumedSpread, Effects, Estimate, Quantity, Region, RepeatEffect, STALL_S, effect_of_equals, ratio,
+        root_mean_square, standard_deviation,
     },
 };
 
@@ -51,8 +51,8 @@ struct BindingEffects {
     invalid: u32,
     /// How late the generator was, or what disturbed the load, in a repeat in which that was so.
     doubt: Option<String>,
-    /// True if most seconds of a measurement were disturbed.
-    is_mostly_disturbed: bool,
+    /// The widest that a figure rests on.
+    assumed_spread: AssumedSpread,
 }
 
 impl Regions {
@@ -111,7 +111,7 @@ impl BindingEffects {
         let mut effects = Effects::default();
         let mut spreads = Vec::new();
         let (mut missing, mut invalid, mut doubt) = (0, 0, None);
-        let mut is_mostly_disturbed = false;
+        let mut assumed_spread = AssumedSpread::default();
         let (mut ln_left, mut ln_right) = (0.0, 0.0);
         for repeat in 1..=repeats {
             let runs = || selectors.iter().filter_map(|selector| evidence(selector, repeat)).map(|e| &e.run);
@@ -126,9 +126,10 @@ impl BindingEffects {
                 continue;
             };
             doubt = doubt.or_else(|| runs().find_map(doubt_of));
-            is_mostly_disturbed |= selectors.iter().any(|selector| {
-                evidence(selector, repeat).is_some_and(|e| e.is_mostly_disturbed(selector.window))
+            let assumed = selectors.iter().filter_map(|selector| {
+                Some(evidence(selector, repeat)?.assumed_spread(selector.metric, selector.window))
             });
+            assumed_spread = assumed.fold(assumed_spread, AssumedSpread::max);
             effects.repeats.push(RepeatEffect::of(left, right));
             (ln_left, ln_right) = (ln_left + left.measured.ln(), ln_right + right.measured.ln());
             spreads.extend(batch_standard_error(comparison, |selector| evidence(selector, repeat)));
@@ -136,7 +137,7 @@ impl BindingEffects {
         effects.within_run = root_mean_square(&spreads);
         let count = effects.repeats.len() as f64;
         let side_means = (count > 0.0).then(|| ((ln_left / count).exp(), (ln_right / count).exp()));
-        Self { place, effects, side_means, missing, invalid, doubt, is_mostly_disturbed }
+        Self { place, effects, side_means, missing, invalid, doubt, assumed_spread }
     }
 
     /// The least alpha whose interval lies in one of the regions.
@@ -362,19 +363,23 @@ impl TimedComparison {
             if *repeats == 1 { "" } else { "s" },
         );
         if effect.is_assumed {
-            let _ = if binding.is_mostly_disturbed {
-                write!(
+            let off = binding.assumed_spread.deviation();
+            let _ = match binding.assumed_spread {
+                AssumedSpread::Machine => {
+                    write!(reason, ", if times of a run are {:.0} % off", off.exp_m1() * 100.0)
+                }
+                AssumedSpread::Stall => write!(
                     reason,
-                    ", if times of a run with disturbed seconds are off by a factor of {:.0} (one standard deviation)",
-                    DISTURBED_SPREAD.exp()
-                )
-            } else {
-                write!(
+                    ", if a figure that one stall of {STALL_S} s decides is off by a factor of {:.0}",
+                    off.exp()
+                ),
+                AssumedSpread::Disturbed => write!(
                     reason,
-                    ", if times of a run are {:.0} % off (one standard deviation)",
-                    MACHINE_SPREAD.exp_m1() * 100.0
-                )
+                    ", if times of a run with disturbed seconds are off by a factor of {:.0}",
+                    off.exp()
+                ),
             };
+            reason.push_str(" (one standard deviation)");
         }
         if binding.missing > 0 {
             let _ = write!(reason, ", {} without a figure", binding.missing);

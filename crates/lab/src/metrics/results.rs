@@ -14,7 +14,7 @@ use super::{
     metrics,
     telemetry::{RunTelemetry, measurement},
 };
-use crate::statistics::{DISTURBED_SPREAD, MACHINE_SPREAD, Quantity};
+use crate::statistics::{AssumedSpread, Quantity};
 
 /// The figures of every run and the distributions of every arm, aggregated as the runs finish. Memory grows by
 /// scalars per run, by histograms only per test and arm.
@@ -39,6 +39,8 @@ pub struct Evidence {
     undisturbed: Option<MetricFigures>,
     /// The whole or the windows of which most seconds were disturbed.
     mostly_disturbed: Vec<Option<FigureWindow>>,
+    /// The length of the whole and of windows, in seconds; 0: unknown.
+    seconds: Vec<(Option<FigureWindow>, u64)>,
     /// Figures of times in up to [`Evidence::BATCHES`] equal parts of the run or the window.
     batches: Vec<MetricFigures>,
 }
@@ -66,7 +68,8 @@ impl Results {
     }
 
     pub fn add(&mut self, run: &Run, fold: Fold) {
-        let Fold { whole: Batched { whole, batches: of_whole, .. }, windows, moments, .. } = fold;
+        let Fold { whole: Batched { whole, batches: of_whole, seconds, .. }, windows, moments, .. } = fold;
+        let mut lengths = vec![(None, seconds)];
         let open = run.load.open();
         // Counts of the whole run come from the run itself.
         let whole = FoldPart {
@@ -92,7 +95,8 @@ impl Results {
         add_disturbed(&whole, None);
         let mut batches = vec![MetricFigures::new(); Evidence::BATCHES];
         add_batches(&mut batches, run, &of_whole, None);
-        for (window, Batched { whole: part, batches: of_window, .. }) in &windows {
+        for (window, Batched { whole: part, batches: of_window, seconds, .. }) in &windows {
+            lengths.push((Some(*window), *seconds));
             figures.append(&mut self::figures(&Raw { run, part }, Some(*window), |_| true));
             add_batches(&mut batches, run, of_window, Some(*window));
             add_disturbed(part, Some(*window));
@@ -103,7 +107,15 @@ impl Results {
         }
         let telemetry = RunTelemetry::of(&whole);
         let run = run.clone();
-        self.runs.push(Evidence { run, telemetry, figures, undisturbed, mostly_disturbed, batches });
+        self.runs.push(Evidence {
+            run,
+            telemetry,
+            figures,
+            undisturbed,
+            mostly_disturbed,
+            seconds: lengths,
+            batches,
+        });
         self.times.entry(key).or_default().merge(&whole.times);
     }
 
@@ -283,8 +295,16 @@ impl Evidence {
         let undisturbed =
             self.undisturbed.as_ref().and_then(|figures| figures.get(&(of.name, window)).copied());
         let low = undisturbed.or_else(|| self.figure(of, window))?;
-        let spread = if self.is_mostly_disturbed(window) { DISTURBED_SPREAD } else { MACHINE_SPREAD };
-        Some(Quantity::figure(measured, low, spread))
+        Some(Quantity::figure(measured, low, self.assumed_spread(metric, window)))
+    }
+
+    /// The spread that a figure of one run rests on.
+    pub(crate) fn assumed_spread(&self, metric: &Metric, window: Option<FigureWindow>) -> AssumedSpread {
+        if self.is_mostly_disturbed(window) {
+            return AssumedSpread::Disturbed;
+        }
+        let seconds = self.seconds.iter().find(|(of, _)| *of == window).map_or(0, |(_, seconds)| *seconds);
+        metric.assumed_spread(seconds)
     }
 
     /// True if more than half of the seconds of the run or of a window were disturbed.

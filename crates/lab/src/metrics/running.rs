@@ -7,7 +7,7 @@ use super::{
     fold::{Batched, DisturbedTimes},
     mib,
 };
-use crate::statistics::{Bounds, DISTURBED_SPREAD, MACHINE_SPREAD, Quantity};
+use crate::statistics::{AssumedSpread, Bounds, Quantity, quantile};
 
 /// A run in progress.
 #[derive(Clone, Copy, Debug)]
@@ -20,9 +20,11 @@ pub struct RunningFigures<'a> {
 impl RunningFigures<'_> {
     /// The figure as far as it is known.
     pub(crate) fn quantity(&self, metric: &Metric, window: Option<FigureWindow>) -> Quantity {
-        // Most of the seconds may be disturbed at the end.
-        let is_disturbed = self.batched(window).is_some_and(|of| of.whole.disturbed.is_some());
-        let spread = if is_disturbed { DISTURBED_SPREAD } else { MACHINE_SPREAD };
+        let spread = self.batched(window).map_or(AssumedSpread::Machine, |of| {
+            // Most of the seconds may be disturbed at the end.
+            let is_disturbed = of.whole.disturbed.is_some();
+            if is_disturbed { AssumedSpread::Disturbed } else { metric.assumed_spread(of.seconds) }
+        });
         Quantity::within(self.bounds(metric, window), spread)
     }
 
@@ -43,9 +45,7 @@ impl RunningFigures<'_> {
             return Bounds { low: 0.0, high: 1.0 - failed / all };
         }
         let of = |(times, statistic): (&Histogram, &str)| {
-            // `p999` is 0.999.
-            let quantile: f64 = format!("0.{}", statistic.strip_prefix('p')?).parse().ok()?;
-            Some(quantile_at_least(times, quantile, requests_max))
+            Some(quantile_at_least(times, quantile(statistic)?, requests_max))
         };
         let low = histogram(batched, metric.name).and_then(of).unwrap_or_default();
         Bounds { low, ..unknown }

@@ -118,7 +118,7 @@ mod tests {
     use rand::{SeedableRng, rngs::SmallRng};
     use rand_distr::{Distribution, Normal};
 
-    use crate::statistics::{Effects, MACHINE_SPREAD, Quantity, Region, RepeatEffect};
+    use crate::statistics::{AssumedSpread, Effects, Quantity, Region, RepeatEffect};
 
     const MINUTE: Duration = Duration::from_mins(1);
 
@@ -185,7 +185,7 @@ mod tests {
         let run = Normal::new(0.0, spread).unwrap();
         let mut figure = |effect: f64| {
             let time_ms = 10.0 * (effect + run.sample(random)).exp();
-            Quantity::figure(time_ms, time_ms, MACHINE_SPREAD)
+            Quantity::figure(time_ms, time_ms, AssumedSpread::Machine)
         };
         let mut effects = Effects::default();
         let mut schedule = LookSchedule::sequential(1, UntilDecided { repeats_max, budget: None });
