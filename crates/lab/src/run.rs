@@ -6,11 +6,12 @@ mod repeats;
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use rand::seq::SliceRandom;
 use stockade_model::{
-    record::{Arm, ClockKind, Expectation, Interval, Record, Run, SCHEMA, Verdict},
+    record::{Arm, ClockKind, Expectation, Interval, OriginStage, Record, Run, SCHEMA, Verdict},
     seed::Seed,
 };
 use stockade_source::documents;
@@ -43,21 +44,44 @@ pub struct Options {
     pub program: PathBuf,
 }
 
-/// Receives the progress of a run.
-pub trait RunProgress {
-    /// The number of checks or measurements that follow.
-    fn begin(&mut self, steps: usize);
+/// Follows a run.
+pub trait RunObserver {
+    fn on(&mut self, event: &RunEvent<'_>);
+}
+
+/// What happens in a run.
+#[derive(Clone, Copy, Debug)]
+pub enum RunEvent<'a> {
+    /// So many checks or measurements follow.
+    Begin { steps: usize },
     /// The next setup that is started once, before any load.
-    fn checking(&mut self, test: &str, arm: &str);
+    Checking { test: &'a str, arm: &'a str },
+    /// The record so far, before each measurement but at most once a second, and when it is complete.
+    Record { record: &'a Record, results: &'a Results },
     /// The next measurement.
-    fn measuring(&mut self, test: &str, arm: &str, repeat: u32);
-    /// The completed share of the measurement, from 0 to 1.
-    fn advanced(&mut self, share: f64);
+    Measuring(Measuring<'a>),
+    /// One more second of the measurement is on disk. `share`: what is done of it, from 0 to 1.
+    Second { interval: &'a Interval, share: f64 },
     /// Another repeat follows, since so many comparisons are open.
-    fn continuing(&mut self, steps: usize, open_comparisons: usize);
-    /// One more second of the measurement is on disk.
-    fn second(&mut self, interval: &Interval) {
-        let _ = interval;
+    Continuing { steps: usize, open_comparisons: usize },
+}
+
+/// A measurement that begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Measuring<'a> {
+    pub test: &'a str,
+    pub arm: &'a str,
+    pub repeat: u32,
+    /// `None`: a burst.
+    pub lasts: Option<Duration>,
+    /// Of its origin, by a schedule.
+    pub stages: &'a [OriginStage],
+}
+
+/// Every observer, in order.
+impl RunObserver for Vec<Box<dyn RunObserver + '_>> {
+    fn on(&mut self, event: &RunEvent<'_>) {
+        self.iter_mut().for_each(|observer| observer.on(event));
     }
 }
 
@@ -120,9 +144,9 @@ pub fn run(
     options: &Options,
     directory: &Path,
     stop: &CancellationToken,
-    progress: &mut dyn RunProgress,
+    observer: &mut dyn RunObserver,
 ) -> Result<(Record, Results), RunError> {
-    let CheckedExperiment { experiment, environment, clock } = check(experiment, options, stop, progress)?;
+    let CheckedExperiment { experiment, environment, clock } = check(experiment, options, stop, observer)?;
     let record = head(&experiment, options, clock);
     let recorder = Recorder::create(directory)?;
     let results = Results::watching(experiment.windows());
@@ -151,8 +175,8 @@ pub fn run(
         directory,
         saved_at: String::new(),
     };
-    progress.begin(run.record.planned);
-    let measured = run.measure(stop, progress);
+    observer.on(&RunEvent::Begin { steps: run.record.planned });
+    let measured = run.measure(stop, observer);
     let is_complete = matches!(measured, Ok(true));
     if run.is_aborted() {
         run.looks.abort(run.last_repeat());
@@ -163,6 +187,7 @@ pub fn run(
     // The first error explains the ones that follow.
     measured?;
     finished?;
+    observer.on(&RunEvent::Record { record: &run.record, results: &run.results });
     Ok((run.record, run.results))
 }
 
@@ -180,7 +205,7 @@ pub fn check(
     mut experiment: Experiment,
     options: &Options,
     stop: &CancellationToken,
-    progress: &mut dyn RunProgress,
+    observer: &mut dyn RunObserver,
 ) -> Result<CheckedExperiment, RunError> {
     if (options.scale - 1.0).abs() > f64::EPSILON {
         if experiment.scaled.is_empty() {
@@ -192,9 +217,9 @@ pub fn check(
     let runtime = EngineRuntime::new(clock).map_err(TargetError::from)?;
     let folder = experiment.folder().to_owned();
     let environment = Environment::new(runtime, options.program.clone(), folder, host::host().memory_mib);
-    progress.begin(experiment.cells.len());
+    observer.on(&RunEvent::Begin { steps: experiment.cells.len() });
     for cell in experiment.cells.iter().take_while(|_| !stop.is_cancelled()) {
-        progress.checking(&cell.test, &cell.arm);
+        observer.on(&RunEvent::Checking { test: &cell.test, arm: &cell.arm });
         cell.target.check(&environment).map_err(|error| refused(&experiment, cell, error))?;
     }
     for (service, documents) in &experiment.services {
@@ -262,11 +287,11 @@ impl ExperimentRun {
     fn measure(
         &mut self,
         stop: &CancellationToken,
-        progress: &mut dyn RunProgress,
+        observer: &mut dyn RunObserver,
     ) -> Result<bool, RunError> {
         let started = host::instant();
         for repeat in 1.. {
-            if !self.measure_repeat(repeat, stop, progress)? {
+            if !self.measure_repeat(repeat, stop, observer)? {
                 return Ok(false);
             }
             match self.looks.after(repeat, started.elapsed()) {
@@ -282,7 +307,8 @@ impl ExperimentRun {
                         break;
                     }
                     if self.ends_when_decided {
-                        progress.continuing(self.experiment.cells.len(), open);
+                        let steps = self.experiment.cells.len();
+                        observer.on(&RunEvent::Continuing { steps, open_comparisons: open });
                     }
                 }
             }
@@ -295,7 +321,7 @@ impl ExperimentRun {
         &mut self,
         repeat: u32,
         stop: &CancellationToken,
-        progress: &mut dyn RunProgress,
+        observer: &mut dyn RunObserver,
     ) -> Result<bool, RunError> {
         let seed = self.record.seed.child(&format!("repeat {repeat}"));
         self.record.repeats = self.record.repeats.max(repeat);
@@ -305,11 +331,13 @@ impl ExperimentRun {
                 // At most once a second: each checkpoint writes the whole record.
                 let now = host::now();
                 if now != self.saved_at {
+                    self.judge();
                     self.recorder.checkpoint(&self.record)?;
+                    observer.on(&RunEvent::Record { record: &self.record, results: &self.results });
                     self.saved_at = now;
                 }
                 // The arms of a test draw the same documents, so that chance does not favour an arm.
-                let is_complete = self.measure_cell(cell, repeat, seed.child(&test), stop, progress)?;
+                let is_complete = self.measure_cell(cell, repeat, seed.child(&test), stop, observer)?;
                 if !is_complete {
                     return Ok(false);
                 }
@@ -325,12 +353,20 @@ impl ExperimentRun {
         repeat: u32,
         seed: Seed,
         stop: &CancellationToken,
-        progress: &mut dyn RunProgress,
+        observer: &mut dyn RunObserver,
     ) -> Result<bool, RunError> {
         let cell = &self.experiment.cells[cell];
         let Cell { test, arm, .. } = cell;
         let facts = cell.target.facts();
-        progress.measuring(test, arm, repeat);
+        // As the origin reads them.
+        let stages = cell.target.stages(&self.environment);
+        observer.on(&RunEvent::Measuring(Measuring {
+            test,
+            arm,
+            repeat,
+            lasts: facts.duration,
+            stages: &stages,
+        }));
         let judge = EarlyJudge {
             claims: &self.experiment.claims,
             case: Case {
@@ -351,8 +387,7 @@ impl ExperimentRun {
         let mut refuted: Option<(Refutation, String)> = None;
         let mut sink = |second: Second| {
             let end = second.second + 1;
-            progress.advanced(cell.share(end));
-            progress.second(&intake.take(second));
+            observer.on(&RunEvent::Second { interval: &intake.take(second), share: cell.share(end) });
             if refuted.is_some() {
                 return;
             }
@@ -365,8 +400,6 @@ impl ExperimentRun {
             }
         };
         let folder = self.directory.join("setup").join(slug(test, arm, repeat));
-        // As the origin reads them.
-        let stages = cell.target.stages(&self.environment);
         let context = MeasureContext { seed, folder: &folder, cancel: &stop, sink: &mut sink };
         let measured = cell.target.measure(&self.environment, context);
         let measured = measured.map_err(|error| cell_error(cell, error))?;

@@ -3,7 +3,10 @@
 use std::{process, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use stockade_lab::{engine::CancellationToken, run::RunProgress};
+use stockade_lab::{
+    engine::CancellationToken,
+    run::{Measuring, RunEvent, RunObserver},
+};
 
 use crate::exit::Exit;
 
@@ -57,36 +60,26 @@ pub struct RunBar {
     open_comparisons: Option<usize>,
 }
 
-impl RunProgress for RunBar {
-    fn begin(&mut self, steps: usize) {
-        self.bar = Some(Bar::new(steps));
-    }
-
-    fn checking(&mut self, test: &str, arm: &str) {
-        if let Some(bar) = &mut self.bar {
-            bar.next(format!("check of {test} {arm}"));
+impl RunObserver for RunBar {
+    fn on(&mut self, event: &RunEvent<'_>) {
+        if let RunEvent::Begin { steps } = event {
+            self.bar = Some(Bar::new(*steps));
         }
-    }
-
-    fn measuring(&mut self, test: &str, arm: &str, repeat: u32) {
-        if let Some(bar) = &mut self.bar {
-            let open = self.open_comparisons.map(|open| format!("; {open} open")).unwrap_or_default();
-            bar.next(format!("{test} {arm}, repeat {repeat}{open}").trim_start().to_owned());
+        let Some(bar) = &mut self.bar else { return };
+        match event {
+            RunEvent::Checking { test, arm } => bar.next(format!("check of {test} {arm}")),
+            RunEvent::Measuring(Measuring { test, arm, repeat, .. }) => {
+                let open = self.open_comparisons.map(|open| format!("; {open} open")).unwrap_or_default();
+                bar.next(format!("{test} {arm}, repeat {repeat}{open}").trim_start().to_owned());
+            }
+            // A burst has no progress.
+            RunEvent::Second { share, .. } if *share < 1.0 => bar.advance(*share),
+            RunEvent::Begin { .. } | RunEvent::Record { .. } | RunEvent::Second { .. } => {}
+            RunEvent::Continuing { steps, open_comparisons } => {
+                bar.extend(*steps);
+                self.open_comparisons = Some(*open_comparisons);
+            }
         }
-    }
-
-    fn advanced(&mut self, share: f64) {
-        // A burst has no progress.
-        if let Some(bar) = self.bar.as_ref().filter(|_| share < 1.0) {
-            bar.advance(share);
-        }
-    }
-
-    fn continuing(&mut self, steps: usize, open_comparisons: usize) {
-        if let Some(bar) = &mut self.bar {
-            bar.extend(steps);
-        }
-        self.open_comparisons = Some(open_comparisons);
     }
 }
 

@@ -11,13 +11,13 @@ use stockade_lab::report::openmetrics;
 use stockade_lab::{
     host,
     report::{find_format, json, pull_request, verdict},
-    run::{self, Options},
+    run::{self, Options, RunObserver},
     spec::Experiment,
 };
 use stockade_model::seed::Seed;
 
 #[cfg(feature = "http")]
-use crate::telemetry::{ObservedRun, Telemetry};
+use crate::telemetry::{FiguresOfRun, Telemetry};
 use crate::{
     cli::{ExperimentArgs, RunArgs},
     exit::{CommandError, Exit},
@@ -32,14 +32,13 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
     let (experiment, options) = chosen.open(Seed(seed))?;
     let options = Options { until_decided, ..options };
     let stop = stop_on_signals();
-    let bar = RunBar::default();
+    let mut observers: Vec<Box<dyn RunObserver>> = vec![Box::new(RunBar::default())];
     #[cfg(feature = "http")]
     let telemetry = Telemetry::start(&args.telemetry, Some(&experiment.title))?;
     #[cfg(feature = "http")]
-    let bar = ObservedRun::new(bar, telemetry.figures());
-    let mut bar = bar;
-    let (record, results) = run::run(experiment, &options, &directory, &stop, &mut bar)?;
-    drop(bar);
+    observers.extend(telemetry.figures().map(|figures| Box::new(FiguresOfRun::new(figures.clone())) as _));
+    let (record, results) = run::run(experiment, &options, &directory, &stop, &mut observers)?;
+    drop(observers);
     let place = directory.display().to_string();
     let report = match format.as_str() {
         "json" => json::report(&record, &results, Some(&place)),

@@ -31,7 +31,7 @@ use stockade_model::{
 };
 use tokio::{net::TcpListener, runtime, sync::watch};
 
-pub use self::live::{LiveFigures, ObservedRun};
+pub use self::live::{FiguresOfRun, LiveFigures};
 pub use self::target::{OtlpUrl, parse_url};
 use self::{
     client::OtlpClient,

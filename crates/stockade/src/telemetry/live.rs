@@ -2,13 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use stockade_lab::run::RunProgress;
-use stockade_model::{
-    record::Interval,
-    telemetry::{
-        family::Labels,
-        measurement::{MeasurementSnapshot, RunSnapshot},
-    },
+use stockade_lab::run::{RunEvent, RunObserver};
+use stockade_model::telemetry::{
+    family::Labels,
+    measurement::{MeasurementSnapshot, RunSnapshot},
 };
 
 /// The figures so far, shared by the run and the exporters.
@@ -45,54 +42,33 @@ impl LiveFigures {
     }
 }
 
-/// The progress of a run, whose seconds go to the exporters, too.
-pub struct ObservedRun<'a, P> {
-    progress: P,
-    figures: Option<&'a LiveFigures>,
+/// Adds the seconds of a run to figures.
+pub struct FiguresOfRun {
+    figures: LiveFigures,
     /// Of the checks, and then of the measurements.
     steps: u64,
     /// Measurements that have begun.
     begun: u64,
 }
 
-impl<'a, P> ObservedRun<'a, P> {
-    pub fn new(progress: P, figures: Option<&'a LiveFigures>) -> Self {
-        Self { progress, figures, steps: 0, begun: 0 }
+impl FiguresOfRun {
+    pub fn new(figures: LiveFigures) -> Self {
+        Self { figures, steps: 0, begun: 0 }
     }
 }
 
-impl<P: RunProgress> RunProgress for ObservedRun<'_, P> {
-    fn begin(&mut self, steps: usize) {
-        self.progress.begin(steps);
-        self.steps = steps as u64;
-    }
-
-    fn checking(&mut self, test: &str, arm: &str) {
-        self.progress.checking(test, arm);
-    }
-
-    fn measuring(&mut self, test: &str, arm: &str, repeat: u32) {
-        self.progress.measuring(test, arm, repeat);
-        if let Some(figures) = self.figures {
-            let (planned, finished) = (Some(self.steps), Some(self.begun));
-            figures.with(|run| (run.planned, run.finished) = (planned, finished));
-        }
-        self.begun += 1;
-    }
-
-    fn advanced(&mut self, share: f64) {
-        self.progress.advanced(share);
-    }
-
-    fn continuing(&mut self, steps: usize, open_comparisons: usize) {
-        self.progress.continuing(steps, open_comparisons);
-        self.steps += steps as u64;
-    }
-
-    fn second(&mut self, interval: &Interval) {
-        self.progress.second(interval);
-        if let Some(figures) = self.figures {
-            figures.add(&MeasurementSnapshot::of(interval));
+impl RunObserver for FiguresOfRun {
+    fn on(&mut self, event: &RunEvent<'_>) {
+        match event {
+            RunEvent::Begin { steps } => self.steps = *steps as u64,
+            RunEvent::Continuing { steps, .. } => self.steps += *steps as u64,
+            RunEvent::Measuring(_) => {
+                let (planned, finished) = (Some(self.steps), Some(self.begun));
+                self.figures.with(|run| (run.planned, run.finished) = (planned, finished));
+                self.begun += 1;
+            }
+            RunEvent::Second { interval, .. } => self.figures.add(&MeasurementSnapshot::of(interval)),
+            RunEvent::Checking { .. } | RunEvent::Record { .. } => {}
         }
     }
 }
