@@ -56,14 +56,16 @@ pub enum RunEvent<'a> {
     Begin { steps: usize },
     /// The next setup that is started once, before any load.
     Checking { test: &'a str, arm: &'a str },
-    /// The record so far, before each measurement but at most once a second, and when it is complete.
+    /// The record so far, between measurements and at most once a second.
     Record { record: &'a Record, results: &'a Results },
-    /// The next measurement.
-    Measuring(Measuring<'a>),
+    /// The next measurement, and the record before it.
+    Measuring { measuring: Measuring<'a>, record: &'a Record, results: &'a Results },
     /// One more second of the measurement is on disk. `share`: what is done of it, from 0 to 1.
     Second { interval: &'a Interval, share: f64 },
     /// Another repeat follows, since so many comparisons are open.
     Continuing { steps: usize, open_comparisons: usize },
+    /// The record is complete and on disk.
+    Finished { record: &'a Record, results: &'a Results },
 }
 
 /// A measurement that begins.
@@ -187,7 +189,7 @@ pub fn run(
     // The first error explains the ones that follow.
     measured?;
     finished?;
-    observer.on(&RunEvent::Record { record: &run.record, results: &run.results });
+    observer.on(&RunEvent::Finished { record: &run.record, results: &run.results });
     Ok((run.record, run.results))
 }
 
@@ -360,13 +362,8 @@ impl ExperimentRun {
         let facts = cell.target.facts();
         // As the origin reads them.
         let stages = cell.target.stages(&self.environment);
-        observer.on(&RunEvent::Measuring(Measuring {
-            test,
-            arm,
-            repeat,
-            lasts: facts.duration,
-            stages: &stages,
-        }));
+        let measuring = Measuring { test, arm, repeat, lasts: facts.duration, stages: &stages };
+        observer.on(&RunEvent::Measuring { measuring, record: &self.record, results: &self.results });
         let judge = EarlyJudge {
             claims: &self.experiment.claims,
             case: Case {

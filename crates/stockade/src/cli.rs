@@ -37,7 +37,7 @@ pub use http::{AppArgs, OriginArgs, ParentArgs, ProxyArgs};
 #[cfg(feature = "http")]
 pub use load::{LoadArgs, Out};
 #[cfg(feature = "http")]
-pub use telemetry::TelemetryArgs;
+pub use telemetry::{TelemetryArgs, UiArgs};
 use values::KnownValues;
 
 /// Load testing of caching strategies, and the cache that survives it.
@@ -164,6 +164,9 @@ pub struct RunArgs {
     /// Format of the report on standard output
     #[arg(long, value_parser = formats(), default_value = "text")]
     pub format: String,
+    #[cfg(feature = "http")]
+    #[command(flatten)]
+    pub ui: UiArgs,
     #[cfg(feature = "http")]
     #[command(flatten)]
     pub telemetry: TelemetryArgs,

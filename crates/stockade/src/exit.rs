@@ -15,7 +15,7 @@ use stockade_proxy::{admin, config::ConfigError, frontend, serve::router::Router
 use stockade_source::{documents::ReadError, secrets::masked_message};
 
 #[cfg(feature = "http")]
-use crate::telemetry::TelemetryError;
+use crate::{telemetry::TelemetryError, ui::UiError};
 
 /// The exit of a program without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,9 @@ pub enum CommandError {
     #[cfg(feature = "http")]
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
+    #[cfg(feature = "http")]
+    #[error(transparent)]
+    Ui(#[from] UiError),
     #[error("{0}")]
     Usage(String),
     #[error("cannot write to standard output: {0}")]
@@ -148,7 +151,7 @@ impl CommandError {
             #[cfg(feature = "http")]
             Self::Telemetry(error) => error.is_usage(),
             #[cfg(feature = "http")]
-            Self::AllFailed { .. } => false,
+            Self::Ui(_) | Self::AllFailed { .. } => false,
             #[cfg(feature = "http")]
             Self::Plan(_) | Self::Config(_) => true,
             #[cfg(feature = "http")]

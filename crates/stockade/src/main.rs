@@ -19,6 +19,8 @@ mod init;
 #[cfg(feature = "http")]
 mod input;
 #[cfg(feature = "http")]
+mod listen;
+#[cfg(feature = "http")]
 mod load;
 mod man;
 #[cfg(feature = "http")]
@@ -31,6 +33,8 @@ mod run;
 mod stampede;
 #[cfg(feature = "http")]
 mod telemetry;
+#[cfg(feature = "http")]
+mod ui;
 
 use std::process::ExitCode;
 

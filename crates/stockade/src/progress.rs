@@ -68,13 +68,16 @@ impl RunObserver for RunBar {
         let Some(bar) = &mut self.bar else { return };
         match event {
             RunEvent::Checking { test, arm } => bar.next(format!("check of {test} {arm}")),
-            RunEvent::Measuring(Measuring { test, arm, repeat, .. }) => {
+            RunEvent::Measuring { measuring: Measuring { test, arm, repeat, .. }, .. } => {
                 let open = self.open_comparisons.map(|open| format!("; {open} open")).unwrap_or_default();
                 bar.next(format!("{test} {arm}, repeat {repeat}{open}").trim_start().to_owned());
             }
             // A burst has no progress.
             RunEvent::Second { share, .. } if *share < 1.0 => bar.advance(*share),
-            RunEvent::Begin { .. } | RunEvent::Record { .. } | RunEvent::Second { .. } => {}
+            RunEvent::Begin { .. }
+            | RunEvent::Record { .. }
+            | RunEvent::Second { .. }
+            | RunEvent::Finished { .. } => {}
             RunEvent::Continuing { steps, open_comparisons } => {
                 bar.extend(*steps);
                 self.open_comparisons = Some(*open_comparisons);

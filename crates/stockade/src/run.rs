@@ -16,12 +16,15 @@ use stockade_lab::{
 };
 use stockade_model::seed::Seed;
 
-#[cfg(feature = "http")]
-use crate::telemetry::{FiguresOfRun, Telemetry};
 use crate::{
     cli::{ExperimentArgs, RunArgs},
     exit::{CommandError, Exit},
     progress::{RunBar, stop_on_signals},
+};
+#[cfg(feature = "http")]
+use crate::{
+    telemetry::{FiguresOfRun, Telemetry},
+    ui::LiveUi,
 };
 
 /// Runs it. The record's place goes to standard error, the report to standard output.
@@ -37,6 +40,10 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
     let telemetry = Telemetry::start(&args.telemetry, Some(&experiment.title))?;
     #[cfg(feature = "http")]
     observers.extend(telemetry.figures().map(|figures| Box::new(FiguresOfRun::new(figures.clone())) as _));
+    #[cfg(feature = "http")]
+    let ui = args.ui.address.map(|address| LiveUi::start(address, &experiment.title)).transpose()?;
+    #[cfg(feature = "http")]
+    observers.extend(ui.as_ref().map(|ui| Box::new(ui.observer(&experiment.title)) as _));
     let (record, results) = run::run(experiment, &options, &directory, &stop, &mut observers)?;
     drop(observers);
     let place = directory.display().to_string();

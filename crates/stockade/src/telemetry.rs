@@ -21,7 +21,6 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::setpriority_process;
 use stockade_lab::host;
 use stockade_load::TrustError;
 use stockade_model::{
@@ -29,7 +28,7 @@ use stockade_model::{
     telemetry::measurement::{RunSnapshot, resource},
     time::{Live, Runtime, Time, before},
 };
-use tokio::{net::TcpListener, runtime, sync::watch};
+use tokio::{net::TcpListener, sync::watch};
 
 pub use self::live::{FiguresOfRun, LiveFigures};
 pub use self::target::{OtlpUrl, parse_url};
@@ -38,13 +37,10 @@ use self::{
     otlp::{Exporter, unix_nanos_now},
     target::{EnvironmentError, OtlpTarget, with_environment},
 };
-use crate::cli::TelemetryArgs;
+use crate::{cli::TelemetryArgs, listen};
 
 /// The longest time that the program waits for the last export.
 const FLUSH_MAX: Duration = Duration::from_secs(5);
-
-/// Of the thread of the exporters: the default is 0, the lowest priority 19.
-const NICENESS: i32 = 10;
 
 /// The exporters of a command; without any, every method does nothing.
 pub struct Telemetry {
@@ -91,7 +87,10 @@ impl Telemetry {
             }
             None => None,
         };
-        let listener = args.prometheus.map(bind).transpose()?;
+        let listener = args
+            .prometheus
+            .map(|address| listen::bind(address).map_err(|error| TelemetryError::Listen { address, error }));
+        let listener = listener.transpose()?;
         if let Some(listener) = &listener {
             let address = listener.local_addr().map_err(TelemetryError::Thread)?;
             eprintln!("metrics: http://{address}/metrics");
@@ -140,12 +139,6 @@ fn instance_id(seed: Seed) -> String {
     [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
 }
 
-fn bind(address: SocketAddr) -> Result<StdListener, TelemetryError> {
-    StdListener::bind(address)
-        .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-        .map_err(|error| TelemetryError::Listen { address, error })
-}
-
 /// The thread of the exporters: runs until `stopped`, and then sends the last figures.
 fn export(
     listener: Option<StdListener>,
@@ -154,9 +147,7 @@ fn export(
     mut stopped: watch::Receiver<bool>,
     ready: &mpsc::Sender<io::Result<()>>,
 ) {
-    // Where a core is scarce, the threads of the load come first. The priority of a thread is its own on Linux.
-    let _ = setpriority_process(None, NICENESS);
-    let runtime = match runtime::Builder::new_current_thread().enable_io().enable_time().build() {
+    let runtime = match listen::runtime() {
         Ok(runtime) => runtime,
         Err(error) => return drop(ready.send(Err(error))),
     };

@@ -214,7 +214,9 @@ pub struct MomentTimes {
 pub const HEAT_CELLS_PER_DECADE: f64 = 8.0;
 
 impl Moment {
-    fn of(interval: &Interval, source_loads: u64) -> Self {
+    /// `None`: not of an open load, which alone counts source loads per second.
+    pub(crate) fn of(interval: &Interval) -> Option<Self> {
+        let source_loads = interval.source_loads?;
         let Times { response, send_lag, .. } = &interval.times;
         let at = |quantile: f64| response.quantile(quantile).map(milliseconds);
         let response_ms = || {
@@ -231,7 +233,7 @@ impl Moment {
                 _ => heat.push((cell, count)),
             }
         }
-        Self {
+        Some(Self {
             second: interval.second,
             outcomes: interval.outcomes,
             source_loads,
@@ -243,7 +245,7 @@ impl Moment {
             usage: interval.usage.clone(),
             holds: interval.holds,
             is_disturbed: interval.disturbance.is_some(),
-        }
+        })
     }
 }
 
@@ -326,9 +328,8 @@ impl Fold {
                 part.add(second, interval);
             }
         }
-        // Only open loads count source loads per second.
-        if let Some(source_loads) = interval.source_loads.filter(|_| !self.is_without_moments) {
-            self.moments.push(Moment::of(interval, source_loads));
+        if !self.is_without_moments {
+            self.moments.extend(Moment::of(interval));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `report.html`: one self-contained page. `page.js` draws its plots with uPlot from the data in the page.
 
+pub mod live;
 mod over_time;
 mod percentiles;
 mod plots;
@@ -21,6 +22,12 @@ const SCRIPT: &str = concat!(
 
 #[must_use]
 pub fn render(record: &Record, results: &Results) -> String {
+    let body = html! { (report(record, results)) script { (PreEscaped(SCRIPT)) } };
+    page(&record.experiment, &body)
+}
+
+/// The report of a record, with the data of its plots.
+fn report(record: &Record, results: &Results) -> Markup {
     let arms = record.arms.iter().map(|arm| arm.name.clone()).collect();
     let mut plots = PagePlots { arms, plots: Vec::new() };
     let body = html! {
@@ -44,7 +51,7 @@ pub fn render(record: &Record, results: &Results) -> String {
                 }
             }
             @for note in &table.notes { p.note { (prose(note)) } }
-            @let over_time = over_time::plots(record, results, &table.test);
+            @let over_time = over_time::measured(record, results, &table.test).map(over_time::plots).unwrap_or_default();
             @if !over_time.is_empty() && record.repeats > 1 { p { "The first repeat, second by second:" } }
             @let of_percentiles = percentiles::of_arms(record, results, &table.test);
             (figures(&mut plots, over_time.into_iter().chain(of_percentiles)))
@@ -63,11 +70,12 @@ pub fn render(record: &Record, results: &Results) -> String {
         dl { @for (what, value) in summary::setup(record) { dt { (what) } dd { (value) } } }
         details { summary { "the experiment's file" } pre { (record.spec) } }
     };
-    let script = html! {
-        script type="application/json" id="plots" { (PreEscaped(plots.json())) }
-        script { (PreEscaped(SCRIPT)) }
-    };
-    page(&record.experiment, &html! { (body) (script) })
+    html! { main #report { (body) (data(&plots)) } }
+}
+
+/// The data of the plots beside it.
+fn data(plots: &PagePlots) -> Markup {
+    html! { script type="application/json" { (PreEscaped(plots.json())) } }
 }
 
 /// The places where the page draws these plots.

@@ -1,4 +1,4 @@
-//! The arguments of the exporters.
+//! The arguments of the live page and the exporters.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -15,6 +15,21 @@ pub struct TelemetryArgs {
     /// Send the figures to this OpenTelemetry collector every 5 s and at the end, by OTLP over HTTP: `http://127.0.0.1:4318`
     #[arg(long, value_name = "URL", help_heading = "Telemetry", value_parser = parse_url)]
     pub otlp: Option<OtlpUrl>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct UiArgs {
+    /// Serve the report while the run goes on [default ADDR: a free port of 127.0.0.1]; a port alone is on 127.0.0.1, other addresses
+    /// need the token that is printed
+    #[arg(
+        id = "ui",
+        long = "ui",
+        value_name = "ADDR",
+        num_args = 0..=1,
+        default_missing_value = "0",
+        value_parser = address
+    )]
+    pub address: Option<SocketAddr>,
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {

@@ -62,13 +62,13 @@ impl RunObserver for FiguresOfRun {
         match event {
             RunEvent::Begin { steps } => self.steps = *steps as u64,
             RunEvent::Continuing { steps, .. } => self.steps += *steps as u64,
-            RunEvent::Measuring(_) => {
+            RunEvent::Measuring { .. } => {
                 let (planned, finished) = (Some(self.steps), Some(self.begun));
                 self.figures.with(|run| (run.planned, run.finished) = (planned, finished));
                 self.begun += 1;
             }
             RunEvent::Second { interval, .. } => self.figures.add(&MeasurementSnapshot::of(interval)),
-            RunEvent::Checking { .. } | RunEvent::Record { .. } => {}
+            RunEvent::Checking { .. } | RunEvent::Record { .. } | RunEvent::Finished { .. } => {}
         }
     }
 }

@@ -4,33 +4,26 @@
 //! second at most: a client that is slow, or asks all the time, takes nothing from the run.
 
 use std::{
-    convert::Infallible,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, Method, Request, Response, StatusCode,
-    header::{ACCEPT, ALLOW, CONTENT_TYPE, VARY},
+    HeaderValue, Request, Response, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE, VARY},
 };
 use http_body_util::Full;
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use stockade_model::{
     telemetry::openmetrics::Exposition,
-    time::{Live, Runtime, Time, before},
+    time::{Live, Runtime, Time},
 };
-use tokio::{net::TcpListener, net::TcpStream, sync::Semaphore};
+use tokio::net::TcpListener;
 
 use super::LiveFigures;
+use crate::listen::{self, Bounds, refusal, refused_method};
 
-const CONNECTIONS_MAX: usize = 16;
-const CONNECTION_TIME_MAX: Duration = Duration::from_secs(5);
-const HEAD_TIME_MAX: Duration = Duration::from_secs(2);
-const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Pause after a failed accept, such as one without a free file descriptor.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+const BOUNDS: Bounds = Bounds { connections_max: 16, connection_time_max: Duration::from_secs(5) };
 /// The figures change once a second.
 const PAGE_AGE_MAX: Duration = Duration::from_secs(1);
 
@@ -44,50 +37,24 @@ struct Pages {
     rendered: Arc<Mutex<[RenderedPage; 2]>>,
 }
 
-/// Accepts connections and never returns. Above the limit, a connection waits for another one to end.
+/// Serves the figures and never returns.
 pub async fn serve(listener: &TcpListener, figures: &LiveFigures, time: &Live) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let pages = Pages { figures: figures.clone(), rendered: Arc::default() };
-    loop {
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
-        let Ok((tcp, _)) = listener.accept().await else {
-            time.sleep_until(time.now() + ACCEPT_PAUSE).await;
-            continue;
-        };
-        let (pages, clock) = (pages.clone(), time.clone());
-        time.spawn(async move {
-            let deadline = clock.now() + CONNECTION_TIME_MAX;
-            // A connection error cannot be reported to the client.
-            let _ = before(&clock, deadline, connection(tcp, &pages, &clock)).await;
-            drop(permit);
-        });
-    }
-}
-
-async fn connection(tcp: TcpStream, pages: &Pages, time: &Live) {
-    let respond = service_fn(|request: Request<Incoming>| {
-        let response = pages.respond(&request, time.now());
-        async move { Ok::<_, Infallible>(response) }
-    });
-    let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME_MAX).max_buf_size(HEAD_BYTES_MAX);
-    let _ = builder.keep_alive(false).serve_connection(TokioIo::new(tcp), respond).await;
+    let clock = time.clone();
+    let respond = move |request| {
+        let response = pages.respond(&request, clock.now());
+        async move { response }
+    };
+    listen::serve(listener, BOUNDS, time, respond).await;
 }
 
 impl Pages {
     fn respond<B>(&self, request: &Request<B>, now: Time) -> Response<Full<Bytes>> {
-        let text = |status, text: &'static str| {
-            let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
-            *response.status_mut() = status;
-            response
-        };
         if request.uri().path() != "/metrics" {
-            return text(StatusCode::NOT_FOUND, "the figures are at /metrics\n");
+            return refusal(StatusCode::NOT_FOUND, "the figures are at /metrics\n");
         }
-        if ![Method::GET, Method::HEAD].contains(request.method()) {
-            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n");
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return response;
+        if let Some(refused) = refused_method(request.method()) {
+            return refused;
         }
         let accepted = request.headers().get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
         let exposition = if accepted.into_iter().any(|value| value.contains("application/openmetrics-text")) {

@@ -39,15 +39,28 @@ impl Browser {
         let session = browser.send("POST", "/session", &json!({ "capabilities": { "alwaysMatch": wanted } }));
         session["sessionId"].as_str().expect("a session").clone_into(&mut browser.session);
         // A page that needs another file would fail to get it.
-        let offline =
-            json!({ "offline": true, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0 });
         browser.devtools("Network.enable", &json!({}));
-        browser.devtools("Network.emulateNetworkConditions", &offline);
+        browser.set_offline(true);
         browser
     }
 
+    fn set_offline(&self, offline: bool) {
+        let speed = if offline { 0 } else { -1 };
+        let conditions = json!({ "offline": offline, "latency": 0, "downloadThroughput": speed, "uploadThroughput": speed });
+        self.devtools("Network.emulateNetworkConditions", &conditions);
+    }
+
+    /// Lets pages reach their server.
+    pub fn go_online(&self) {
+        self.set_offline(false);
+    }
+
     pub fn open(&self, file: &Path) {
-        self.command("url", &json!({ "url": format!("file://{}", file.display()) }));
+        self.open_url(&format!("file://{}", file.display()));
+    }
+
+    pub fn open_url(&self, url: &str) {
+        self.command("url", &json!({ "url": url }));
     }
 
     /// Runs the body of a function in the page and returns its value, also that of a promise.

@@ -31,4 +31,5 @@ mod starting;
 mod support;
 mod telemetry;
 mod tidy;
+mod ui;
 mod windows;

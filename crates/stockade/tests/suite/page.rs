@@ -96,7 +96,7 @@ fn plots_are_drawn_offline_in_chromium() {
     let title = browser.run("return document.querySelector('h1').innerHTML");
     assert_eq!(title, "A source <code>fails</code> &lt;/script&gt;");
     let stages = browser.run(
-        "return document.querySelector('#plots').textContent.match(/\"behavior\":\"[^\"]*\"/g).slice(0, 1)",
+        "return document.querySelector('main > script').textContent.match(/\"behavior\":\"[^\"]*\"/g).slice(0, 1)",
     );
     assert_eq!(stages[0], "\"behavior\":\"refusing\"");
     assert!(browser.print().starts_with("JVBERi"), "base64 of %PDF-");

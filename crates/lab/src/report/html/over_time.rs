@@ -2,14 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::Serialize;
 use stockade_model::{
     outcome::Outcome,
-    record::{Arm, Record, Role},
+    record::{Arm, OriginStage, Record, Role},
 };
 
 use super::plots::{Column, HeatData, LineData, PlotData, PlotKind, Stage, XAxis};
 use crate::metrics::{HEAT_CELLS_PER_DECADE, Moment, Results, mib};
 
+/// The places of the plots that are no lines.
+const OUTCOMES_AT: usize = 1;
+const HEAT_AT: usize = 3;
 /// A point of a longer load groups several seconds.
 const POINTS_MAX: u64 = 1_800;
 
@@ -141,12 +145,44 @@ impl Seconds<'_> {
     }
 }
 
-/// The seconds of an arm, in a group for each point.
+/// An open load of a test, and the seconds of each arm that were measured.
+pub(super) struct TestSeconds<'a> {
+    pub(super) test: &'a str,
+    /// The length of the load.
+    pub(super) seconds: u64,
+    pub(super) arms: Vec<ArmMoments<'a>>,
+    /// Of the origin, in seconds since the start of the load.
+    pub(super) stages: Vec<Stage>,
+}
+
+/// The seconds of an arm.
+pub(super) struct ArmMoments<'a> {
+    /// Its index.
+    pub(super) arm: usize,
+    pub(super) name: &'a str,
+    pub(super) moments: &'a [Moment],
+    /// True: its measurement goes on, and figures that it lacks may come.
+    pub(super) is_live: bool,
+}
+
+/// The same, in a group for each point.
 struct ArmSeconds<'a> {
-    /// Index of the arm.
     arm: usize,
     name: &'a str,
     groups: Vec<Vec<&'a Moment>>,
+    /// The points so far, if its measurement goes on.
+    live: Option<usize>,
+}
+
+impl ArmSeconds<'_> {
+    /// The figures of a line so far; `None`: it has none, and none will come.
+    fn shown(&self, mut ys: Column) -> Option<Column> {
+        if let Some(points) = self.live {
+            ys.0.truncate(points);
+            return Some(ys);
+        }
+        ys.has_some().then_some(ys)
+    }
 }
 
 /// Groups of seconds: the x axis of all plots of a test.
@@ -159,6 +195,12 @@ struct Points {
 impl Points {
     fn of(seconds: u64) -> Self {
         Self { seconds, at_once: seconds.div_ceil(POINTS_MAX).max(1) }
+    }
+
+    /// The points up to the last of these seconds.
+    fn count(&self, moments: &[Moment]) -> usize {
+        let points = moments.last().map_or(0, |last| last.second / self.at_once + 1);
+        usize::try_from(points).unwrap_or(usize::MAX)
     }
 
     fn xs(&self) -> Column {
@@ -187,20 +229,36 @@ impl Points {
     }
 }
 
-/// The plots of a test; none of a burst. Counts are the mean of the seconds of a point, times the worst.
-pub(super) fn plots(record: &Record, results: &Results, test: &str) -> Vec<PlotData> {
+/// The first repeat of each arm of a test; `None` of a burst.
+pub(super) fn measured<'a>(
+    record: &'a Record,
+    results: &'a Results,
+    test: &'a str,
+) -> Option<TestSeconds<'a>> {
     let lasts = |arm: &str| Some(results.repeats(test, arm).first()?.run.load.open()?.duration_ms / 1e3);
-    let seconds = record.arms.iter().filter_map(|arm| lasts(&arm.name)).fold(0.0, f64::max);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 30 days")]
-    let points = Points::of(seconds as u64);
+    let seconds = record.arms.iter().filter_map(|arm| lasts(&arm.name)).reduce(f64::max)?;
     let measured = record.arms.iter().enumerate().filter(|(_, arm)| lasts(&arm.name).is_some());
-    let arms: Vec<ArmSeconds<'_>> = measured
-        .map(|(arm, Arm { name, .. })| ArmSeconds {
-            arm,
-            name,
-            groups: points.groups(results.moments(test, name)),
-        })
-        .collect();
+    let arms = measured.map(|(arm, Arm { name, .. })| {
+        let moments = results.moments(test, name);
+        ArmMoments { arm, name, moments, is_live: false }
+    });
+    let run = results.runs().iter().map(|evidence| &evidence.run).find(|run| run.test == test);
+    let stages = stages(run.map_or(&[][..], |run| &run.stages), seconds);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 30 days")]
+    let seconds = seconds as u64;
+    Some(TestSeconds { test, seconds, arms: arms.collect(), stages })
+}
+
+/// The plots of a test. Counts are the mean of the seconds of a point, times the worst.
+pub(super) fn plots(of: TestSeconds<'_>) -> Vec<PlotData> {
+    let points = Points::of(of.seconds);
+    let arms = of.arms.into_iter().map(|ArmMoments { arm, name, moments, is_live }| ArmSeconds {
+        arm,
+        name,
+        groups: points.groups(moments),
+        live: is_live.then(|| points.count(moments)),
+    });
+    let arms: Vec<ArmSeconds<'_>> = arms.collect();
     let disturbed: BTreeSet<u64> = arms
         .iter()
         .flat_map(|arm| arm.groups.iter().flatten())
@@ -208,13 +266,12 @@ pub(super) fn plots(record: &Record, results: &Results, test: &str) -> Vec<PlotD
         .map(|moment| moment.second / points.at_once * points.at_once)
         .collect();
     let mut plots: Vec<PlotData> = PLOTS.iter().map(|plot| lines(plot, &points, &arms)).collect();
-    plots.insert(1, outcomes(&points, &arms));
-    plots.insert(3, heat(&points, &arms));
+    plots.insert(OUTCOMES_AT, outcomes(&points, &arms));
+    plots.insert(HEAT_AT, heat(&points, &arms));
     plots.retain(|plot| !plot.lines.is_empty() || !plot.heat.is_empty());
-    let stages = stages(results, test, seconds);
     for plot in &mut plots {
-        test.clone_into(&mut plot.sync);
-        plot.stages.clone_from(&stages);
+        of.test.clone_into(&mut plot.sync);
+        plot.stages.clone_from(&of.stages);
         plot.disturbed = disturbed.iter().copied().collect();
         if points.at_once > 1 {
             plot.title = format!("{}, {} seconds at a time", plot.title, points.at_once);
@@ -223,10 +280,43 @@ pub(super) fn plots(record: &Record, results: &Results, test: &str) -> Vec<PlotD
     plots
 }
 
-/// What the origin does until the end of the load at `end`, where it is not as at first.
-fn stages(results: &Results, test: &str, end: f64) -> Vec<Stage> {
-    let run = results.runs().iter().map(|evidence| &evidence.run).find(|run| run.test == test);
-    let stages = run.map_or(&[][..], |run| &run.stages);
+/// The point that a second of a live arm belongs to, by plot in the order of [`plots`].
+#[derive(Serialize)]
+pub(super) struct LivePoint {
+    /// Its index.
+    at: u64,
+    /// Its x value, in seconds.
+    x: u64,
+    /// For each line of the arm.
+    ys: Vec<Column>,
+    /// Pairs of cell and count, and the plot that has them.
+    cells: Vec<i64>,
+    heat: usize,
+    disturbed: bool,
+}
+
+/// The last point of an arm with these seconds, in a load of this length; `None`: there is none, or it finished after the load.
+pub(super) fn last_point(moments: &[Moment], seconds: u64) -> Option<LivePoint> {
+    let points = Points::of(seconds);
+    let last = moments.last().filter(|last| last.second < seconds)?;
+    let at = last.second / points.at_once;
+    let x = at * points.at_once;
+    let from = moments.iter().rposition(|moment| moment.second < x).map_or(0, |before| before + 1);
+    let group: Vec<&Moment> = moments[from..].iter().collect();
+    let of = Seconds { count: points.at_once.min(seconds - x), moments: &group };
+    let mut ys: Vec<Column> =
+        PLOTS.iter().map(|plot| plot.lines.iter().map(|line| (line.figure)(&of)).collect()).collect();
+    ys.insert(
+        OUTCOMES_AT,
+        OUTCOMES.iter().map(|outcome| of.rate(|moment| moment.outcomes.of(*outcome))).collect(),
+    );
+    ys.insert(HEAT_AT, Column(Vec::new()));
+    let disturbed = group.iter().any(|moment| moment.is_disturbed);
+    Some(LivePoint { at, x, ys, cells: cells(&group), heat: HEAT_AT, disturbed })
+}
+
+/// The stages until the end of a load of so many seconds that are not as the first one.
+pub(super) fn stages(stages: &[OriginStage], end: f64) -> Vec<Stage> {
     let ends = stages.iter().skip(1).map(|next| next.at_ms / 1e3).chain([end]);
     let first = stages.first().map(|first| &first.behavior);
     let stages = stages.iter().zip(ends).filter(|(stage, _)| Some(&stage.behavior) != first);
@@ -239,8 +329,8 @@ fn stages(results: &Results, test: &str, end: f64) -> Vec<Stage> {
 fn lines(of: &TimePlot, points: &Points, arms: &[ArmSeconds<'_>]) -> PlotData {
     let mut plot = PlotData::new(of.title, of.unit, XAxis::Seconds, points.xs());
     for Line { name, view, is_dashed, figure } in of.lines {
-        let columns = arms.iter().map(|arm| (arm.arm, points.column(arm, *figure)));
-        let columns: Vec<_> = columns.filter(|(_, ys)| ys.has_some()).collect();
+        let columns = arms.iter().map(|arm| (arm.arm, arm.shown(points.column(arm, *figure))));
+        let columns: Vec<_> = columns.filter_map(|(arm, ys)| Some((arm, ys?))).collect();
         if let Some(view) = view.filter(|_| !columns.is_empty()) {
             plot.views.push(view.to_owned());
         }
@@ -273,19 +363,23 @@ fn outcomes(points: &Points, arms: &[ArmSeconds<'_>]) -> PlotData {
     let mut plot = PlotData::new("Outcomes", "a second", XAxis::Seconds, points.xs());
     plot.kind = PlotKind::Stack;
     for arm in arms {
-        let lines = OUTCOMES.map(|outcome| LineData {
-            arm: Some(arm.arm),
-            name: outcome.name().to_owned(),
-            view: Some(arm.name.to_owned()),
-            is_dashed: false,
-            ys: points.column(arm, |of| of.rate(|moment| moment.outcomes.of(outcome))),
+        let lines = OUTCOMES.iter().filter_map(|outcome| {
+            let ys = points.column(arm, |of| of.rate(|moment| moment.outcomes.of(*outcome)));
+            Some(LineData {
+                arm: Some(arm.arm),
+                name: outcome.name().to_owned(),
+                view: Some(arm.name.to_owned()),
+                is_dashed: false,
+                ys: arm.shown(ys)?,
+            })
         });
         let before = plot.lines.len();
-        plot.lines.extend(lines.into_iter().filter(|line| line.ys.has_some()));
+        plot.lines.extend(lines);
         if plot.lines.len() > before {
             plot.views.push(arm.name.to_owned());
         }
     }
+    plot.view = live_view(arms);
     plot
 }
 
@@ -294,20 +388,27 @@ fn heat(points: &Points, arms: &[ArmSeconds<'_>]) -> PlotData {
     plot.kind = PlotKind::Heat;
     plot.cells_per_decade = HEAT_CELLS_PER_DECADE;
     for arm in arms {
-        let cells = |moments: &Vec<&Moment>| {
-            let mut sums: BTreeMap<i16, u64> = BTreeMap::new();
-            for (cell, count) in moments.iter().flat_map(|moment| &moment.heat) {
-                *sums.entry(*cell).or_default() += count;
-            }
-            sums.into_iter()
-                .flat_map(|(cell, count)| [i64::from(cell), count.cast_signed()])
-                .collect::<Vec<_>>()
-        };
-        let cells: Vec<Vec<i64>> = arm.groups.iter().map(cells).collect();
-        if cells.iter().any(|second| !second.is_empty()) {
+        let mut cells: Vec<Vec<i64>> = arm.groups.iter().map(|group| cells(group)).collect();
+        cells.truncate(arm.live.unwrap_or(usize::MAX));
+        if arm.live.is_some() || cells.iter().any(|second| !second.is_empty()) {
             plot.views.push(arm.name.to_owned());
             plot.heat.push(HeatData { arm: arm.arm, cells });
         }
     }
+    plot.view = live_view(arms);
     plot
+}
+
+/// The arm that is measured now, or the first one.
+fn live_view(arms: &[ArmSeconds<'_>]) -> usize {
+    arms.iter().position(|arm| arm.live.is_some()).unwrap_or_default()
+}
+
+/// Pairs of cell and count.
+fn cells(moments: &[&Moment]) -> Vec<i64> {
+    let mut sums: BTreeMap<i16, u64> = BTreeMap::new();
+    for (cell, count) in moments.iter().flat_map(|moment| &moment.heat) {
+        *sums.entry(*cell).or_default() += count;
+    }
+    sums.into_iter().flat_map(|(cell, count)| [i64::from(cell), count.cast_signed()]).collect()
 }

@@ -1,7 +1,7 @@
 // Draws the plots of the page from the data in it. Without scripts the tables remain.
 "use strict";
 
-(() => {
+const report = (() => {
   // Distinguishable with and without colour vision (Okabe and Ito, 2008); the last one is the colour of the text.
   const COLOURS = ["#d55e00", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#808080", null];
   const OUTCOMES = {
@@ -17,7 +17,11 @@
   const DASH = [6, 4];
   const HEIGHT_PX = 260;
 
-  const page = JSON.parse(document.getElementById("plots").textContent);
+  let arms = [];
+  let isOn = [];
+  let drawn = [];
+  // How a plot was left, by its place: a page of a run in progress replaces it.
+  const left = new Map();
   // A canvas takes no variables: an element of the colour says what it is in the chosen theme.
   const probe = document.body.appendChild(document.createElement("span"));
   probe.hidden = true;
@@ -27,8 +31,6 @@
   };
   const text = () => style("--text");
   const colour = (arm) => COLOURS[arm % COLOURS.length] ?? text();
-  const isOn = page.arms.map(() => true);
-  const drawn = [];
 
   // Four significant digits.
   const digits = (value) => Number(value.toPrecision(4)).toLocaleString("en", { maximumSignificantDigits: 4 });
@@ -62,19 +64,47 @@
   // Nothing is below it on a logarithmic axis.
   const positive = (values) => values.map((value) => (value > 0 ? value : null));
 
+  // A line of a run in progress may have none yet.
+  const hasValues = (line) => line.ys.some((y) => y !== null && y !== 0);
+
   class Chart {
     constructor(figure, plot) {
-      Object.assign(this, { figure, plot, view: plot.views[plot.view] ?? null, isLog: plot.is_log });
+      Object.assign(this, { figure, plot, isLog: plot.is_log, ...left.get(figure.dataset.place) });
+      this.view = plot.views.includes(this.chosen) ? this.chosen : (plot.views[plot.view] ?? null);
       this.head = figure.querySelector("figcaption");
       this.body = figure.appendChild(document.createElement("div"));
       this.addControls();
       this.build();
+      if (this.zoom) this.chart.setScale("x", this.zoom);
       new ResizeObserver(() => this.resize()).observe(this.body);
     }
 
     // The lines of the chosen view.
     lines() {
-      return this.plot.lines.filter((line) => line.view === null || line.view === this.view);
+      return this.plot.lines.filter((line) => hasValues(line) && (line.view === null || line.view === this.view));
+    }
+
+    // How it is left.
+    state() {
+      const { min, max } = this.chart.scales.x;
+      const [first, last] = [this.plot.xs[0], this.plot.xs.at(-1)];
+      return { chosen: this.chosen, isLog: this.isLog, zoom: min > first || max < last ? { min, max } : undefined };
+    }
+
+    // Shows what was added to the data.
+    refresh() {
+      const count = this.lines().length;
+      if (this.plot.kind !== "heat" && count !== this.chart.series.length - 1) {
+        const { zoom } = this.state();
+        this.build();
+        if (zoom) this.chart.setScale("x", zoom);
+        return;
+      }
+      const { min, max } = this.chart.scales.x;
+      this.chart.batch(() => {
+        this.chart.setData(this.data(), false);
+        this.chart.setScale("x", { min, max });
+      });
     }
 
     isOn(line) {
@@ -89,7 +119,7 @@
         select.setAttribute("aria-label", `shown in ${this.plot.title}`);
         this.plot.views.forEach((view) => select.add(new Option(view, view, false, view === this.view)));
         select.addEventListener("change", () => {
-          this.view = select.value;
+          this.view = this.chosen = select.value;
           this.build();
         });
       }
@@ -110,8 +140,11 @@
       const columns = this.lines().map((line) => line.ys);
       if (this.plot.kind === "stack") {
         // The first outcome lies at the bottom; the highest sum is drawn first.
-        let below = this.plot.xs.map(() => 0);
-        const sums = columns.map((ys) => (below = below.map((sum, index) => sum + (ys[index] ?? 0))));
+        const known = Math.max(...columns.map((ys) => ys.length));
+        let below = this.plot.xs.map((_, index) => (index < known ? 0 : null));
+        const sums = columns.map(
+          (ys) => (below = below.map((sum, index) => (sum === null ? null : sum + (ys[index] ?? 0)))),
+        );
         return [this.plot.xs, ...sums.reverse()];
       }
       if (this.plot.kind === "heat") return [this.plot.xs, this.plot.xs.map(() => null)];
@@ -125,7 +158,7 @@
       return lines.map((line, index) => {
         const stroke = kind === "stack" ? OUTCOMES[line.name] : () => colour(line.arm ?? index);
         return {
-          label: kind === "stack" ? line.name : [page.arms[line.arm], line.name].filter(Boolean).join(" "),
+          label: kind === "stack" ? line.name : [arms[line.arm], line.name].filter(Boolean).join(" "),
           stroke,
           width: kind === "stack" ? 0 : 2,
           fill: kind === "stack" ? OUTCOMES[line.name] : undefined,
@@ -219,6 +252,9 @@
       ctx.clip();
       ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
       ctx.textBaseline = "top";
+      ctx.textAlign = "left";
+      ctx.lineWidth = devicePixelRatio;
+      ctx.setLineDash([]);
       (this.plot.stages ?? []).forEach((stage, index) => {
         const [from, to] = [stage.from, stage.to].map((x) => chart.valToPos(x, "x", true));
         ctx.fillStyle = style(index % 2 ? "--stage" : "--other-stage");
@@ -251,7 +287,7 @@
 
     // Pairs of cell and count for each second of the chosen arm.
     cells() {
-      return this.plot.heat.find((arm) => page.arms[arm.arm] === this.view)?.cells ?? [];
+      return this.plot.heat.find((arm) => arms[arm.arm] === this.view)?.cells ?? [];
     }
 
     heatScale() {
@@ -324,7 +360,7 @@
   }
 
   const draw = (figure) => {
-    const chart = new Chart(figure, page.plots[figure.dataset.plot]);
+    const chart = new Chart(figure, figure.plot);
     chart.body.tabIndex = 0;
     chart.body.setAttribute("role", "application");
     chart.body.setAttribute(
@@ -337,49 +373,105 @@
   // A plot is drawn when it comes into view: a page of a hundred opens as fast as a page of one.
   const observer = new IntersectionObserver(
     (entries) => {
-      for (const entry of entries.filter((entry) => entry.isIntersecting)) {
+      for (const entry of entries.filter((entry) => entry.isIntersecting && !entry.target.chart)) {
         observer.unobserve(entry.target);
         draw(entry.target);
       }
     },
     { rootMargin: "400px" },
   );
-  const waiting = [...document.querySelectorAll("figure[data-plot]")];
-  waiting.forEach((figure) => observer.observe(figure));
   window.addEventListener("beforeprint", () => {
-    waiting
-      .filter((figure) => !figure.lastChild.childElementCount)
+    [...document.querySelectorAll("figure[data-plot]:not([hidden])")]
+      .filter((figure) => !figure.chart)
       .forEach((figure) => {
         observer.unobserve(figure);
         draw(figure);
       });
   });
 
-  document.querySelectorAll("[data-arm]").forEach((box) => {
-    const arm = Number(box.dataset.arm);
-    box.parentElement.style.setProperty("--arm", colour(arm));
-    box.addEventListener("change", () => {
-      isOn[arm] = box.checked;
-      drawn.forEach((chart) => chart.applyArms());
+  const isEmpty = (plot) => !plot.lines.some(hasValues) && !(plot.heat ?? []).some((arm) => arm.cells.length);
+
+  // Draws the plots of a part of the page, which has their data.
+  const start = (root) => {
+    const data = root.querySelector(":scope > script[type='application/json']");
+    root.page = data ? JSON.parse(data.textContent) : { arms: [], plots: [] };
+    if (root.page.arms.length !== arms.length) {
+      arms = root.page.arms;
+      isOn = arms.map(() => true);
+    }
+    root.querySelectorAll("figure[data-plot]").forEach((figure) => {
+      figure.plot = root.page.plots[figure.dataset.plot];
+      figure.dataset.place = [root.id, figure.plot.sync, figure.plot.title].join("/");
+      figure.hidden = isEmpty(figure.plot);
+      observer.observe(figure);
     });
-  });
-  document.querySelectorAll("[data-copy]").forEach((button) => {
-    const settings = button.closest("figure").querySelector("pre");
-    button.addEventListener("click", () => {
-      // A page from a server without TLS has no clipboard: the text is selected instead.
-      const copied = navigator.clipboard?.writeText(settings.textContent) ?? Promise.reject();
-      copied.then(
-        () => (button.textContent = "copied"),
-        () => getSelection().selectAllChildren(settings),
-      );
+    root.querySelectorAll("[data-arm]").forEach((box) => {
+      const arm = Number(box.dataset.arm);
+      box.parentElement.style.setProperty("--arm", colour(arm));
+      box.checked = isOn[arm];
+      box.addEventListener("change", () => {
+        isOn[arm] = box.checked;
+        drawn.forEach((chart) => chart.applyArms());
+      });
     });
-  });
-  const theme = document.getElementById("theme");
-  theme?.addEventListener("change", () => {
-    document.documentElement.dataset.theme = theme.value;
-    drawn.forEach((chart) => chart.chart.redraw(false));
-  });
+    root.querySelectorAll("[data-copy]").forEach((button) => {
+      const settings = button.closest("figure").querySelector("pre");
+      button.addEventListener("click", () => {
+        // A page from a server without TLS has no clipboard: the text is selected instead.
+        const copied = navigator.clipboard?.writeText(settings.textContent) ?? Promise.reject();
+        copied.then(
+          () => (button.textContent = "copied"),
+          () => getSelection().selectAllChildren(settings),
+        );
+      });
+    });
+    const theme = root.querySelector("#theme");
+    if (!theme) return;
+    theme.value = document.documentElement.dataset.theme ?? "";
+    theme.addEventListener("change", () => {
+      document.documentElement.dataset.theme = theme.value;
+      drawn.forEach((chart) => chart.chart.redraw(false));
+    });
+  };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () =>
     drawn.forEach((chart) => chart.chart.redraw(false)),
   );
+
+  // Puts another part in the place of one; `undefined` removes it.
+  const replace = (root, next) => {
+    for (const chart of drawn.filter((chart) => root.contains(chart.figure))) {
+      left.set(chart.figure.dataset.place, chart.state());
+      chart.chart.destroy();
+    }
+    drawn = drawn.filter((chart) => !root.contains(chart.figure));
+    if (!next) return root.remove();
+    root.replaceWith(document.adoptNode(next));
+    start(next);
+  };
+
+  let requested = null;
+  // Adds the point of a second to the plots of a part, for the arm that is measured.
+  const add = (root, arm, point) => {
+    root.page.plots.forEach((plot, index) => {
+      if (point.disturbed && !plot.disturbed.includes(point.x)) plot.disturbed.push(point.x);
+      plot.lines
+        .filter((line) => line.arm === arm)
+        .forEach((line, of) => {
+          while (line.ys.length < point.at) line.ys.push(null);
+          line.ys[point.at] = point.ys[index][of];
+        });
+      if (index !== point.heat) return;
+      const { cells } = plot.heat.find((of) => of.arm === arm);
+      while (cells.length < point.at) cells.push([]);
+      cells[point.at] = point.cells;
+    });
+    requested ??= requestAnimationFrame(() => {
+      requested = null;
+      root.querySelectorAll("figure[data-plot]").forEach((figure) => (figure.hidden = isEmpty(figure.plot)));
+      drawn.filter((chart) => root.contains(chart.figure)).forEach((chart) => chart.refresh());
+    });
+  };
+
+  document.querySelectorAll("section#now, main").forEach(start);
+  return { add, replace };
 })();

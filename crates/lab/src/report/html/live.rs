@@ -1,0 +1,330 @@
+//! The page of a run in progress: the report so far, and above it the measurement that goes on.
+//!
+//! ```text
+//! RunEvent -> LiveFeed (in the run: owned events, the report as HTML) -> LiveEvent -> LivePage (anywhere: the page, its changes)
+//! ```
+//!
+//! A reader gets the page once, and then its changes: a point of the plots each second, or word that the page is to be fetched again, as
+//! after each measurement. The changes of the current measurement are kept, so that a reader may be late.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use maud::{Markup, PreEscaped, html};
+use serde::Serialize;
+use stockade_model::{record::Interval, units::format_span};
+
+use super::{
+    PagePlots, SCRIPT, data, figures,
+    over_time::{self, ArmMoments, LivePoint, TestSeconds},
+    page,
+    plots::Stage,
+    report,
+};
+use crate::{
+    host,
+    metrics::{Moment, Results},
+    run::{Measuring, RunEvent, RunObserver},
+};
+
+const LIVE_SCRIPT: &str = include_str!("live.js");
+/// The report so far is rendered again after so many times the time that it takes, so that it costs a run 1 % at most.
+const PAUSE_FACTOR: u32 = 100;
+/// The most seconds of a measurement that a reader may be late: 4 MB.
+const CHANGES_MAX: usize = 10_000;
+
+/// An event of a run, for a page that is elsewhere.
+pub enum LiveEvent {
+    Begin {
+        title: String,
+    },
+    Checking {
+        place: String,
+    },
+    /// The report so far, without the page around it.
+    Report(String),
+    Measuring(Box<LiveMeasurement>),
+    Second(Box<Interval>, f64),
+    /// The saved page.
+    Finished(String),
+}
+
+/// A measurement that goes on.
+pub struct LiveMeasurement {
+    /// `3 of 12: test `a`, arm `b`, repeat 1`.
+    name: String,
+    test: String,
+    arms: Vec<String>,
+    /// Index of its arm.
+    arm: usize,
+    /// `None`: a burst.
+    lasts: Option<Duration>,
+    stages: Vec<Stage>,
+    /// The seconds of the arms that were measured before, by index.
+    before: Vec<(usize, Vec<Moment>)>,
+    /// Its seconds so far.
+    moments: Vec<Moment>,
+    /// From 0 to 1.
+    share: f64,
+}
+
+/// Sends the events of a run to its page.
+pub struct LiveFeed<F> {
+    title: String,
+    send: F,
+    steps: usize,
+    /// Measurements that have begun.
+    begun: usize,
+    /// When the report was rendered, and how long that took.
+    rendered: Option<(Instant, Duration)>,
+}
+
+impl<F: FnMut(LiveEvent)> LiveFeed<F> {
+    pub fn new(title: &str, send: F) -> Self {
+        Self { title: title.to_owned(), send, steps: 0, begun: 0, rendered: None }
+    }
+
+    fn measuring(&mut self, measuring: &Measuring<'_>, arms: Vec<String>, results: &Results) -> LiveEvent {
+        self.begun += 1;
+        let Measuring { test, arm, repeat, lasts, stages } = *measuring;
+        let index = arms.iter().position(|name| name == arm).unwrap_or_default();
+        let others = arms.iter().enumerate().filter(|(other, _)| *other != index && lasts.is_some());
+        let before = others.map(|(other, name)| (other, results.moments(test, name).to_vec()));
+        let place = [test, arm].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
+        LiveEvent::Measuring(Box::new(LiveMeasurement {
+            name: format!("{} of {}: {place}, repeat {repeat}", self.begun, self.steps),
+            test: test.to_owned(),
+            arm: index,
+            lasts,
+            stages: over_time::stages(stages, lasts.unwrap_or_default().as_secs_f64()),
+            before: before.filter(|(_, moments)| !moments.is_empty()).collect(),
+            arms,
+            moments: Vec::new(),
+            share: 0.0,
+        }))
+    }
+}
+
+impl<F: FnMut(LiveEvent)> RunObserver for LiveFeed<F> {
+    fn on(&mut self, event: &RunEvent<'_>) {
+        let event = match event {
+            RunEvent::Begin { steps } => {
+                self.steps = *steps;
+                LiveEvent::Begin { title: self.title.clone() }
+            }
+            RunEvent::Checking { test, arm } => {
+                LiveEvent::Checking { place: format!("{test} {arm}").trim_start().to_owned() }
+            }
+            RunEvent::Record { record, results } => {
+                let started = host::instant();
+                if self.rendered.is_some_and(|(at, took)| started - at < took * PAUSE_FACTOR) {
+                    return;
+                }
+                let report = report(record, results).into_string();
+                self.rendered = Some((started, host::instant() - started));
+                LiveEvent::Report(report)
+            }
+            RunEvent::Measuring { measuring, record, results } => {
+                let arms = record.arms.iter().map(|arm| arm.name.clone()).collect();
+                self.measuring(measuring, arms, results)
+            }
+            RunEvent::Second { interval, share } => LiveEvent::Second(Box::new((*interval).clone()), *share),
+            RunEvent::Continuing { steps, .. } => {
+                self.steps += steps;
+                return;
+            }
+            RunEvent::Finished { record, results } => LiveEvent::Finished(super::render(record, results)),
+        };
+        (self.send)(event);
+    }
+}
+
+impl LiveMeasurement {
+    fn seconds(&self) -> u64 {
+        self.lasts.unwrap_or_default().as_secs()
+    }
+
+    fn text(&self) -> String {
+        let of = self
+            .lasts
+            .map(|lasts| format!(", {} of {}", format_span(lasts.mul_f64(self.share)), format_span(lasts)));
+        format!("measurement {}{}", self.name, of.unwrap_or_default())
+    }
+
+    /// The plots of its test: this arm so far, and those that were measured before.
+    fn plots(&self) -> PagePlots {
+        let arm = |arm: usize, moments, is_live| ArmMoments { arm, name: &self.arms[arm], moments, is_live };
+        let mut arms: Vec<_> =
+            self.before.iter().map(|(index, moments)| arm(*index, moments.as_slice(), false)).collect();
+        arms.push(arm(self.arm, self.moments.as_slice(), true));
+        arms.sort_by_key(|arm| arm.arm);
+        let (test, stages) = (self.test.as_str(), self.stages.clone());
+        let plots = over_time::plots(TestSeconds { test, seconds: self.seconds(), arms, stages });
+        PagePlots { arms: self.arms.clone(), plots }
+    }
+}
+
+/// A change of the page, and its number.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub number: u64,
+    /// The type of a server-sent event: `page`, `second` or `end`.
+    pub kind: &'static str,
+    /// JSON in one line.
+    pub data: Arc<str>,
+}
+
+/// The data of `second`.
+#[derive(Serialize)]
+struct LiveSecond<'a> {
+    /// The arm's index.
+    arm: usize,
+    share: f64,
+    text: &'a str,
+    point: Option<LivePoint>,
+}
+
+/// The page of a run in progress.
+pub struct LivePage {
+    title: String,
+    /// The setup that is being checked, before the first measurement.
+    checking: String,
+    report: String,
+    measuring: Option<Box<LiveMeasurement>>,
+    /// The saved page.
+    finished: Option<Arc<str>>,
+    /// The last ones, in order.
+    changes: Vec<Change>,
+    /// The page of this change.
+    rendered: Option<(u64, Arc<str>)>,
+}
+
+impl LivePage {
+    #[must_use]
+    pub fn new(title: &str) -> Self {
+        let mut page = Self {
+            title: title.to_owned(),
+            checking: String::new(),
+            report: String::new(),
+            measuring: None,
+            finished: None,
+            changes: Vec::new(),
+            rendered: None,
+        };
+        page.change("page", "{}".into());
+        page
+    }
+
+    /// The number of the last change.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.changes.last().map_or(0, |last| last.number)
+    }
+
+    /// True: nothing changes any more.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.finished.is_some()
+    }
+
+    /// The changes after this one; all that are kept, of which the first one replaces the page, if it is from another run.
+    #[must_use]
+    pub fn changes_after(&self, number: u64) -> Vec<Change> {
+        let after = if number > self.number() { 0 } else { number };
+        self.changes.iter().filter(|change| change.number > after).cloned().collect()
+    }
+
+    pub fn on(&mut self, event: LiveEvent) {
+        match event {
+            LiveEvent::Begin { title } => self.title = title,
+            LiveEvent::Checking { place } => {
+                self.checking = place;
+                self.replace();
+            }
+            LiveEvent::Report(report) => self.report = report,
+            LiveEvent::Measuring(measuring) => {
+                self.measuring = Some(measuring);
+                self.replace();
+            }
+            LiveEvent::Second(interval, share) => self.second(&interval, share),
+            LiveEvent::Finished(page) => {
+                self.finished = Some(page.into());
+                self.measuring = None;
+                self.replace();
+            }
+        }
+    }
+
+    /// The page as a whole is another one.
+    fn replace(&mut self) {
+        let number = self.number();
+        self.changes.clear();
+        let kind = if self.is_finished() { "end" } else { "page" };
+        self.changes.push(Change { number: number + 1, kind, data: "{}".into() });
+    }
+
+    fn second(&mut self, interval: &Interval, share: f64) {
+        let Some(measuring) = &mut self.measuring else { return };
+        measuring.share = share;
+        let mut point = None;
+        if measuring.lasts.is_some() {
+            measuring.moments.extend(Moment::of(interval));
+            point = over_time::last_point(&measuring.moments, measuring.seconds());
+        }
+        let second = LiveSecond { arm: measuring.arm, share, text: &measuring.text(), point };
+        let data = serde_json::to_string(&second).unwrap_or_default();
+        if self.changes.len() >= CHANGES_MAX {
+            self.replace();
+        }
+        self.change("second", data.into());
+    }
+
+    fn change(&mut self, kind: &'static str, data: Arc<str>) {
+        self.changes.push(Change { number: self.number() + 1, kind, data });
+    }
+
+    /// The page at its last change.
+    pub fn html(&mut self) -> Arc<str> {
+        if let Some(finished) = &self.finished {
+            return Arc::clone(finished);
+        }
+        let number = self.number();
+        match &self.rendered {
+            Some((of, page)) if *of == number => Arc::clone(page),
+            _ => {
+                let page: Arc<str> = self.render().into();
+                self.rendered = Some((number, Arc::clone(&page)));
+                page
+            }
+        }
+    }
+
+    fn render(&self) -> String {
+        let body = html! {
+            (self.now())
+            @if self.report.is_empty() { main #report { h1 { (self.title) } } } @else { (PreEscaped(&self.report)) }
+            script { (PreEscaped(SCRIPT)) }
+            script { (PreEscaped(LIVE_SCRIPT)) }
+        };
+        page(&self.title, &body)
+    }
+
+    fn now(&self) -> Markup {
+        let (share, text) = match &self.measuring {
+            Some(measuring) => (measuring.share, measuring.text()),
+            None => (0.0, format!("check of {}", self.checking)),
+        };
+        html! {
+            section #now aria-label="now" data-change=(self.number()) {
+                p.progress { strong { (self.title) } " " progress max="1" value=(share) aria-label="done" {} " " span { (text) } }
+                @if let Some(measuring) = self.measuring.as_ref().filter(|measuring| measuring.seconds() > 0) {
+                    @let mut plots = PagePlots { arms: measuring.arms.clone(), plots: Vec::new() };
+                    (figures(&mut plots, measuring.plots().plots))
+                    (data(&plots))
+                }
+            }
+        }
+    }
+}
