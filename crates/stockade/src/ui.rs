@@ -63,7 +63,8 @@ type PageBody = Either<Full<Bytes>, Channel<Bytes, Infallible>>;
 
 /// The page of a run in progress. When it is dropped, its readers get the finished report first.
 pub struct LiveUi {
-    events: Option<mpsc::Sender<LiveEvent>>,
+    events: mpsc::Sender<LiveEvent>,
+    stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -85,6 +86,7 @@ impl LiveUi {
         let query = token.as_ref().map(|token| format!("?token={token}")).unwrap_or_default();
         eprintln!("page: http://{address}/{query}");
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
+        let (stop, stopped) = watch::channel(false);
         let reader = Reader {
             page: Arc::new(Mutex::new(LivePage::new(title))),
             number: watch::Sender::new(0),
@@ -96,19 +98,18 @@ impl LiveUi {
             let Ok(runtime) = runtime() else { return };
             runtime.block_on(async {
                 if let Ok(listener) = TcpListener::from_std(listener) {
-                    follow(&listener, receiver, reader).await;
+                    follow(&listener, receiver, stopped, reader).await;
                 }
             });
         };
         let thread = thread::Builder::new().name("ui".to_owned()).spawn(run).map_err(UiError::Thread)?;
-        Ok(Self { events: Some(events), thread: Some(thread) })
+        Ok(Self { events, stop, thread: Some(thread) })
     }
 
     /// Sends the events of the run to the page.
     pub fn observer(&self, title: &str) -> impl RunObserver + use<> {
         let events = self.events.clone();
         LiveFeed::new(title, move |event| {
-            let Some(events) = &events else { return };
             // A page that has ended needs no events.
             let _ = match event {
                 LiveEvent::Second(..) => events.try_send(event).is_ok(),
@@ -120,7 +121,7 @@ impl LiveUi {
 
 impl Drop for LiveUi {
     fn drop(&mut self) {
-        self.events.take();
+        self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
             // A panic was already printed by the panic hook.
             let _ = thread.join();
@@ -134,7 +135,12 @@ fn token(seed: Seed) -> String {
 }
 
 /// Serves the page until the run has ended, and its readers have the report.
-async fn follow(listener: &TcpListener, mut events: mpsc::Receiver<LiveEvent>, reader: Reader) {
+async fn follow(
+    listener: &TcpListener,
+    mut events: mpsc::Receiver<LiveEvent>,
+    mut stopped: watch::Receiver<bool>,
+    reader: Reader,
+) {
     let time = Live::new();
     let respond = {
         let (reader, time) = (reader.clone(), time.clone());
@@ -145,7 +151,14 @@ async fn follow(listener: &TcpListener, mut events: mpsc::Receiver<LiveEvent>, r
     };
     let serving = listen::serve(listener, BOUNDS, &time, respond);
     let following = async {
-        while let Some(event) = events.recv().await {
+        loop {
+            // What was sent before the end comes first.
+            let event = tokio::select! {
+                biased;
+                event = events.recv() => event,
+                _ = stopped.wait_for(|stopped| *stopped) => None,
+            };
+            let Some(event) = event else { break };
             let number = {
                 let mut page = reader.page();
                 page.on(event);

@@ -112,7 +112,6 @@ fn page_follows_a_run_to_its_saved_report() {
     let run = run.ended();
     assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
     let saved = fs::read_to_string(sandbox.path().join("record/report.html")).expect("a report");
-    // Chunks of a response of known length are none.
     assert_eq!(page, saved);
 }
 
@@ -133,7 +132,8 @@ fn page_is_for_this_machine_or_for_those_with_the_token() {
     assert_eq!(status("127.0.0.1", "GET", "/record.json"), 404);
     assert_eq!(run.stopped_by(Signal::INT).code, 98);
 
-    let (run, address, path) = start(&Sandbox::new(), "0.0.0.0:0");
+    let sandbox = Sandbox::new();
+    let (run, address, path) = start(&sandbox, "0.0.0.0:0");
     let address = SocketAddr::from(([127, 0, 0, 1], address.port()));
     let status = |path: &str| request(address, "any.example", "GET", path).0[9..12].to_owned();
     assert!(path.starts_with("/?token=") && path.len() == 40, "{path}");
@@ -155,6 +155,16 @@ fn address_that_is_taken_is_an_error_before_the_run() {
     sandbox
         .stockade(&["run", &file, "--ui", &address])
         .assert_refused(1, &["cannot serve the page at", &address, "port 0"]);
+}
+
+#[test]
+fn run_that_fails_ends_with_its_page() {
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.path().join("record")).expect("a folder");
+    sandbox.file("record/record.json", "{}");
+    let (run, ..) = start(&sandbox, "0");
+    let run = run.ended();
+    assert_eq!(run.code, 2, "{}", run.stderr);
 }
 
 #[test]
