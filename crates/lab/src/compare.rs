@@ -28,6 +28,9 @@ use crate::{
     },
 };
 
+/// The least change that counts unless another one is chosen, as a share.
+pub const MIN_EFFECT: f64 = 0.05;
+
 /// The compared metrics, and whether more of it is better. The order is that of reports.
 pub(crate) const COMPARED: [(&str, Wanted); 11] = [
     ("failed", Wanted::Less),

@@ -37,7 +37,7 @@ pub use http::{AppArgs, OriginArgs, ParentArgs, ProxyArgs};
 #[cfg(feature = "http")]
 pub use load::{LoadArgs, Out};
 #[cfg(feature = "http")]
-pub use telemetry::{TelemetryArgs, UiArgs};
+pub use telemetry::{LivePageArgs, TelemetryArgs, UiArgs};
 use values::KnownValues;
 
 /// Load testing of caching strategies, and the cache that survives it.
@@ -97,6 +97,9 @@ pub enum Command {
     Compare(CompareArgs),
     /// Show figures over many records, and where they changed
     History(HistoryArgs),
+    /// Show records in a browser: browse, filter, overlay, compare
+    #[cfg(feature = "http")]
+    Ui(UiArgs),
     /// Print a script that completes commands, flags and values in a shell
     Completions(CompletionsArgs),
     /// Print the manual page of the program or of a command
@@ -166,7 +169,7 @@ pub struct RunArgs {
     pub format: String,
     #[cfg(feature = "http")]
     #[command(flatten)]
-    pub ui: UiArgs,
+    pub ui: LivePageArgs,
     #[cfg(feature = "http")]
     #[command(flatten)]
     pub telemetry: TelemetryArgs,

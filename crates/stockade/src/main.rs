@@ -54,6 +54,8 @@ fn main() -> ExitCode {
         Command::Report(args) => report::report(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::History(args) => history::history(&args),
+        #[cfg(feature = "http")]
+        Command::Ui(args) => ui::ui(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => man::man(&args),
         #[cfg(feature = "http")]

@@ -1,52 +1,19 @@
-//! `--ui`: the report of a run while it goes on.
-//!
-//! ```text
-//! events of the run -> a bounded channel -> the thread of the page -> GET / and GET /events (server-sent events)
-//! ```
-//!
-//! The run waits for nothing here: a second that finds the channel full is missing in the plots until its measurement ends. A
-//! connection lives for a minute at most, and `EventSource` opens it again where it was.
+//! Pages in a browser: of a run in progress, and of records.
 
-use std::{
-    convert::Infallible,
-    fmt::Write as _,
-    io,
-    net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    thread::{self, JoinHandle},
-    time::Duration,
-};
+mod browse;
+mod live;
 
-use bytes::Bytes;
+use std::{io, net::SocketAddr, sync::Arc};
+
 use http::{
-    HeaderName, HeaderValue, Request, Response, StatusCode,
-    header::{
-        CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-    },
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS},
 };
-use http_body_util::{Either, Full, channel::Channel};
-use stockade_lab::{
-    report::html::live::{Change, LiveEvent, LiveFeed, LivePage},
-    run::RunObserver,
-};
-use stockade_model::{
-    seed::Seed,
-    time::{Live, Runtime, before},
-};
-use tokio::{
-    net::TcpListener,
-    sync::{mpsc, watch},
-};
+use stockade_model::seed::Seed;
 
-use crate::listen::{self, Bounds, refusal, refused_method};
+pub use self::{browse::ui, live::LiveUi};
+use crate::listen::{refusal, refused_method};
 
-const BOUNDS: Bounds = Bounds { connections_max: 32, connection_time_max: Duration::from_mins(1) };
-/// Events that wait for the thread of the page.
-const EVENTS_MAX: usize = 1_024;
-/// Changes that wait for a reader.
-const READER_CHANGES_MAX: usize = 16;
-/// How long a finished run waits for its readers to fetch the report.
-const LAST_PAGE_WAIT: Duration = Duration::from_secs(3);
 /// Headers of every response. The token is part of the URL.
 const HEADERS: [(HeaderName, &str); 4] = [
     (CACHE_CONTROL, "no-store"),
@@ -55,20 +22,12 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (
         CONTENT_SECURITY_POLICY,
         "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; \
-         frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+         frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
     ),
 ];
+const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
-type PageBody = Either<Full<Bytes>, Channel<Bytes, Infallible>>;
-
-/// The page of a run in progress. When it is dropped, its readers get the finished report first.
-pub struct LiveUi {
-    events: mpsc::Sender<LiveEvent>,
-    stop: watch::Sender<bool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-/// The page cannot be served.
+/// Pages cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum UiError {
     #[error("cannot serve the page at {address}: {error}; choose another address, or port 0 for a free one")]
@@ -77,205 +36,61 @@ pub enum UiError {
     Thread(io::Error),
 }
 
-impl LiveUi {
-    /// Serves the page of a run at this address, which is named on standard error.
-    pub fn start(address: SocketAddr, title: &str) -> Result<Self, UiError> {
-        let listener = listen::bind(address).map_err(|error| UiError::Listen { address, error })?;
-        let address = listener.local_addr().map_err(UiError::Thread)?;
-        let token = (!address.ip().is_loopback()).then(|| token(Seed::from_entropy()));
-        let query = token.as_ref().map(|token| format!("?token={token}")).unwrap_or_default();
-        eprintln!("page: http://{address}/{query}");
-        let (events, receiver) = mpsc::channel(EVENTS_MAX);
-        let (stop, stopped) = watch::channel(false);
-        let reader = Reader {
-            page: Arc::new(Mutex::new(LivePage::new(title))),
-            number: watch::Sender::new(0),
-            last_pages: watch::Sender::new(0),
-            token: token.map(Arc::from),
-        };
-        let runtime = listen::runtime;
-        let run = move || {
-            let Ok(runtime) = runtime() else { return };
-            runtime.block_on(async {
-                if let Ok(listener) = TcpListener::from_std(listener) {
-                    follow(&listener, receiver, stopped, reader).await;
-                }
-            });
-        };
-        let thread = thread::Builder::new().name("ui".to_owned()).spawn(run).map_err(UiError::Thread)?;
-        Ok(Self { events, stop, thread: Some(thread) })
-    }
-
-    /// Sends the events of the run to the page.
-    pub fn observer(&self, title: &str) -> impl RunObserver + use<> {
-        let events = self.events.clone();
-        LiveFeed::new(title, move |event| {
-            // A page that has ended needs no events.
-            let _ = match event {
-                LiveEvent::Second(..) => events.try_send(event).is_ok(),
-                event => events.blocking_send(event).is_ok(),
-            };
-        })
-    }
-}
-
-impl Drop for LiveUi {
-    fn drop(&mut self) {
-        self.stop.send_replace(true);
-        if let Some(thread) = self.thread.take() {
-            // A panic was already printed by the panic hook.
-            let _ = thread.join();
-        }
-    }
-}
-
-/// 128 random bits.
-fn token(seed: Seed) -> String {
-    ["high", "low"].map(|half| format!("{:016x}", seed.child(half).0)).concat()
-}
-
-/// Serves the page until the run has ended, and its readers have the report.
-async fn follow(
-    listener: &TcpListener,
-    mut events: mpsc::Receiver<LiveEvent>,
-    mut stopped: watch::Receiver<bool>,
-    reader: Reader,
-) {
-    let time = Live::new();
-    let respond = {
-        let (reader, time) = (reader.clone(), time.clone());
-        move |request: Request<_>| {
-            let response = reader.respond(&request, &time);
-            async move { response }
-        }
-    };
-    let serving = listen::serve(listener, BOUNDS, &time, respond);
-    let following = async {
-        loop {
-            // What was sent before the end comes first.
-            let event = tokio::select! {
-                biased;
-                event = events.recv() => event,
-                _ = stopped.wait_for(|stopped| *stopped) => None,
-            };
-            let Some(event) = event else { break };
-            let number = {
-                let mut page = reader.page();
-                page.on(event);
-                page.number()
-            };
-            reader.number.send_replace(number);
-        }
-        let readers = reader.number.receiver_count();
-        let have_all = async {
-            let mut served = reader.last_pages.subscribe();
-            let _ = served.wait_for(|served| *served >= readers).await;
-        };
-        if reader.page().is_finished() {
-            let _ = before(&time, time.now() + LAST_PAGE_WAIT, have_all).await;
-        }
-    };
-    tokio::select! {
-        () = serving => {}
-        () = following => {}
-    }
-}
-
-/// Responds to the readers of the page.
+/// Who may read the pages: requests from this machine on a loopback address, and those with the token elsewhere.
 #[derive(Clone)]
-struct Reader {
-    page: Arc<Mutex<LivePage>>,
-    /// Of the last change. Each stream of events has a receiver.
-    number: watch::Sender<u64>,
-    /// How often the finished report was sent.
-    last_pages: watch::Sender<usize>,
+struct Access {
     token: Option<Arc<str>>,
 }
 
-impl Reader {
-    fn page(&self) -> MutexGuard<'_, LivePage> {
-        self.page.lock().unwrap_or_else(PoisonError::into_inner)
+impl Access {
+    fn of(address: SocketAddr) -> Self {
+        let token =
+            || ["high", "low"].map(|half| format!("{:016x}", Seed::from_entropy().child(half).0)).concat();
+        Self { token: (!address.ip().is_loopback()).then(|| token().into()) }
     }
 
-    fn respond<B>(&self, request: &Request<B>, time: &Live) -> Response<PageBody> {
-        let mut response = self.refusal(request).unwrap_or_else(|| match request.uri().path() {
-            "/" => self.whole(),
-            "/events" => self.events(request, time),
-            _ => refusal(StatusCode::NOT_FOUND, "the page is at /\n").map(Either::Left),
-        });
-        for (name, value) in HEADERS {
-            response.headers_mut().insert(name, HeaderValue::from_static(value));
-        }
-        response
+    /// The query of a URL that may be read; empty if it needs none.
+    fn query(&self) -> String {
+        self.token.as_ref().map(|token| format!("token={token}")).unwrap_or_default()
     }
 
-    /// A response to a request that may not read the page.
-    fn refusal<B>(&self, request: &Request<B>) -> Option<Response<PageBody>> {
+    /// The URL of the first page.
+    fn url(&self, address: SocketAddr) -> String {
+        let query = self.query();
+        let mark = if query.is_empty() { "" } else { "?" };
+        format!("http://{address}/{mark}{query}")
+    }
+
+    /// A response to a request that may not read a page.
+    fn refusal<R, B: From<&'static str>>(&self, request: &Request<R>) -> Option<Response<B>> {
         let is_allowed = match &self.token {
-            Some(token) => query(request, "token") == Some(token),
+            Some(token) => parameter(request, "token") == Some(token),
             // A page of the web whose name leads here (DNS rebinding) has its own name in `Host`.
             None => request.headers().get(HOST).and_then(|host| host.to_str().ok()).is_some_and(is_loopback),
         };
         if !is_allowed {
             let text = "this page needs the token that the command printed, or an address of this machine as its host\n";
-            return Some(refusal(StatusCode::FORBIDDEN, text).map(Either::Left));
+            return Some(refusal(StatusCode::FORBIDDEN, text));
         }
-        Some(refused_method(request.method())?.map(Either::Left))
-    }
-
-    fn whole(&self) -> Response<PageBody> {
-        let mut page = self.page();
-        let html = page.html();
-        if page.is_finished() {
-            self.last_pages.send_modify(|served| *served += 1);
-        }
-        let mut response = Response::new(Either::Left(Full::new(Bytes::from_owner(Arc::<[u8]>::from(html)))));
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-        response
-    }
-
-    /// The changes after the one that the reader has.
-    fn events<B>(&self, request: &Request<B>, time: &Live) -> Response<PageBody> {
-        let last = request.headers().get("last-event-id").and_then(|id| id.to_str().ok());
-        let after =
-            last.or_else(|| query(request, "after")).and_then(|number| number.parse().ok()).unwrap_or(0);
-        let (sender, body) = Channel::new(READER_CHANGES_MAX);
-        let (reader, changed) = (self.clone(), self.number.subscribe());
-        time.spawn(async move { reader.send_changes(sender, changed, after).await });
-        let mut response = Response::new(Either::Right(body));
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        response
-    }
-
-    /// Sends each change until the reader is gone: a full channel waits for it.
-    async fn send_changes(
-        self,
-        mut to: http_body_util::channel::Sender<Bytes, Infallible>,
-        mut changed: watch::Receiver<u64>,
-        mut after: u64,
-    ) {
-        // The connection is opened again after this many milliseconds.
-        let mut text = "retry: 200\n\n".to_owned();
-        loop {
-            let changes = self.page().changes_after(after);
-            for Change { number, kind, data } in &changes {
-                let _ = write!(text, "id: {number}\nevent: {kind}\ndata: {data}\n\n");
-                after = *number;
-            }
-            if !text.is_empty() && to.send_data(Bytes::from(std::mem::take(&mut text))).await.is_err() {
-                return;
-            }
-            if changed.wait_for(|number| *number != after).await.is_err() {
-                return;
-            }
-        }
+        refused_method(request.method())
     }
 }
 
-/// A parameter of the query, which is not decoded: tokens and numbers need no escapes.
-fn query<'r, B>(request: &'r Request<B>, name: &str) -> Option<&'r str> {
-    let pairs = request.uri().query()?.split('&').filter_map(|pair| pair.split_once('='));
-    pairs.into_iter().find(|(of, _)| *of == name).map(|(_, value)| value)
+/// Adds the headers that every response has.
+fn harden(headers: &mut HeaderMap) {
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}
+
+/// The values of a parameter of the query, which is not decoded: tokens and numbers need no escapes.
+fn parameters<'r, B>(request: &'r Request<B>, name: &'static str) -> impl Iterator<Item = &'r str> {
+    let pairs = request.uri().query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    pairs.filter(move |(of, _)| *of == name).map(|(_, value)| value)
+}
+
+fn parameter<'r, B>(request: &'r Request<B>, name: &'static str) -> Option<&'r str> {
+    parameters(request, name).next()
 }
 
 /// True if a host, with or without a port, is one of this machine's loopback.

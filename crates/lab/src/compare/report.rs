@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use maud::{PreEscaped, html};
+use maud::{Markup, PreEscaped, html};
 use serde_json::json;
 
 use super::{Change, Judgement, RecordComparison, shown};
@@ -105,6 +105,26 @@ fn text(comparison: &RecordComparison) -> String {
         lines.extend([String::new(), grid(&HEADINGS.map(str::to_owned), &notable)]);
     }
     lines.join("\n") + "\n"
+}
+
+/// The result, the differences, and the figures that are not the same.
+pub(crate) fn html(comparison: &RecordComparison) -> Markup {
+    let notable = notable(comparison);
+    html! {
+        p { (counts(comparison)) "." }
+        @if let Some(noise) = noise(comparison) { p.note { (noise) } }
+        @if !notable.is_empty() {
+            div.wide {
+                table {
+                    thead { tr { @for heading in HEADINGS { th { (heading) } } } }
+                    tbody { @for row in &notable { tr { @for cell in row { td { (cell) } } } } }
+                }
+            }
+        }
+        @if !comparison.differences.is_empty() {
+            details { summary { "settings and machines that differ: " (comparison.differences.len()) } pre { (comparison.differences.join("\n")) } }
+        }
+    }
 }
 
 /// For a comment: the result, the differences, and the table of all changes folded.

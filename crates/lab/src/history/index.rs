@@ -12,7 +12,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use stockade_model::record::{ClockKind, Host, Record};
+use stockade_model::record::{ClockKind, Host, Record, Verdict};
 
 use crate::{
     compare::{is_estimated, load, settings},
@@ -23,7 +23,7 @@ use crate::{
 };
 
 const INDEX: &str = "history.jsonl";
-const SCHEMA: &str = "stockade.history/1";
+const SCHEMA: &str = "stockade.history/2";
 
 /// A record without its seconds and repeats.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -44,6 +44,7 @@ pub struct IndexedRecord {
     pub scale: f64,
     /// False: it is in progress, or was stopped before its end.
     pub is_complete: bool,
+    pub verdict: Verdict,
     /// A hash of the settings of the experiment file.
     pub settings: u64,
     /// The measured tests and arms, in the order of the file.
@@ -163,6 +164,7 @@ fn read_record(path: &Path, directory: PathBuf) -> Result<IndexedRecord, Storage
         clock: record.clock,
         scale: record.scale,
         is_complete: !record.interrupted,
+        verdict: record.verdict,
         settings: settings_hash.finish(),
         cells,
     })

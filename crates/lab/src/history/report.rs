@@ -1,7 +1,7 @@
 //! The formats of `stockade history`.
 
 mod chart;
-mod html;
+pub mod html;
 mod text;
 
 use serde_json::json;

@@ -119,6 +119,24 @@ impl Results {
         self.times.entry(key).or_default().merge(&whole.times);
     }
 
+    /// The same with other names of the arms.
+    pub(crate) fn with_arms(mut self, name: impl Fn(&str) -> String) -> Self {
+        for evidence in &mut self.runs {
+            evidence.run.arm = name(&evidence.run.arm);
+        }
+        self.times = self.times.into_iter().map(|((test, arm), times)| ((test, name(&arm)), times)).collect();
+        self.moments =
+            self.moments.into_iter().map(|((test, arm), moments)| ((test, name(&arm)), moments)).collect();
+        self
+    }
+
+    /// Adds the runs of another record, whose arms have other names.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.runs.extend(other.runs);
+        self.times.extend(other.times);
+        self.moments.extend(other.moments);
+    }
+
     /// Every run, in the order of measurement.
     #[must_use]
     pub fn runs(&self) -> &[Evidence] {

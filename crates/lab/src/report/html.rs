@@ -4,6 +4,7 @@ pub mod live;
 mod over_time;
 mod percentiles;
 mod plots;
+pub mod records;
 mod sweeps;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -37,9 +38,22 @@ fn report(record: &Record, results: &Results) -> Markup {
         @for paragraph in record.context.iter().flat_map(|context| context.split("\n\n")) { p { (prose(paragraph)) } }
         (hypotheses(record))
         (toolbar(record))
+        (measurements(record, results, &mut plots))
+        @if let Some(reference) = &record.reference { p { "Published: " (reference.source) "." } }
+        (caches(record))
+        h2 { "Setup" }
+        dl { @for (what, value) in summary::setup(record) { dt { (what) } dd { (value) } } }
+        details { summary { "the experiment's file" } pre { (record.spec) } }
+    };
+    html! { main #report { (body) (data(&plots)) } }
+}
+
+/// Tables and plots.
+fn measurements(record: &Record, results: &Results, plots: &mut PagePlots) -> Markup {
+    html! {
         @for (title, of_sweeps) in sweeps::sections(record, results) {
             h2 { (title) }
-            (figures(&mut plots, of_sweeps))
+            (figures(plots, of_sweeps))
         }
         h2 { "Results" }
         @for table in summary::tables(record, results) {
@@ -54,7 +68,7 @@ fn report(record: &Record, results: &Results) -> Markup {
             @let over_time = over_time::measured(record, results, &table.test).map(over_time::plots).unwrap_or_default();
             @if !over_time.is_empty() && record.repeats > 1 { p { "The first repeat, second by second:" } }
             @let of_percentiles = percentiles::of_arms(record, results, &table.test);
-            (figures(&mut plots, over_time.into_iter().chain(of_percentiles)))
+            (figures(plots, over_time.into_iter().chain(of_percentiles)))
             @for (id, report) in published::texts(record, results, &table.test) {
                 details { summary { (id) } pre { (report) } }
             }
@@ -62,15 +76,9 @@ fn report(record: &Record, results: &Results) -> Markup {
         @let overlays = percentiles::of_tests(record, results);
         @if !overlays.is_empty() {
             h2 { "Response times by percentile, test over test" }
-            (figures(&mut plots, overlays))
+            (figures(plots, overlays))
         }
-        @if let Some(reference) = &record.reference { p { "Published: " (reference.source) "." } }
-        (caches(record))
-        h2 { "Setup" }
-        dl { @for (what, value) in summary::setup(record) { dt { (what) } dd { (value) } } }
-        details { summary { "the experiment's file" } pre { (record.spec) } }
-    };
-    html! { main #report { (body) (data(&plots)) } }
+    }
 }
 
 /// The data of the plots beside it.

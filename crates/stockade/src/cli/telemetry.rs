@@ -1,6 +1,9 @@
-//! The arguments of the live page and the exporters.
+//! The arguments of pages and exporters.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+};
 
 use clap::Args;
 
@@ -18,7 +21,7 @@ pub struct TelemetryArgs {
 }
 
 #[derive(Clone, Debug, Args)]
-pub struct UiArgs {
+pub struct LivePageArgs {
     /// Serve the report while the run goes on [default ADDR: a free port of 127.0.0.1]; a port alone is on 127.0.0.1, other addresses
     /// need the token that is printed
     #[arg(
@@ -30,6 +33,16 @@ pub struct UiArgs {
         value_parser = address
     )]
     pub address: Option<SocketAddr>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct UiArgs {
+    /// Directory of the records, or one record
+    #[arg(value_name = "DIR", default_value = "runs")]
+    pub records: PathBuf,
+    /// Address of the pages; a port alone is on 127.0.0.1, port 0 is a free one, and other addresses need the token that is printed
+    #[arg(long, value_name = "ADDR", default_value = "7117", value_parser = address)]
+    pub listen: SocketAddr,
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {

@@ -1,4 +1,4 @@
-//! `run --ui`: the page of a run while it goes on.
+//! `run --ui`, the page of a run while it goes on, and `ui`, the pages of records.
 
 use std::{
     fs,
@@ -196,5 +196,115 @@ fn live_page_shows_the_saved_figures_at_the_end_in_chromium() {
     browser.open(&sandbox.path().join("record/report.html"));
     let saved = browser.run(figures);
     assert!(saved.as_array().expect("texts").len() > 10 && live == saved, "{live}\n{saved}");
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+/// Two arms in virtual time.
+const SIMULATED: &str = r#"
+title = "A `source`"
+[target]
+kind = "engine"
+[origin]
+source = "simulated:50"
+latency = "20ms"
+[cache]
+ttl = "1s"
+[load]
+rate = "100/s"
+duration = "10s"
+[[arm]]
+name = "none"
+cache.strategy = "none"
+[[arm]]
+name = "stampede"
+cache.strategy = "stampede"
+[[hypothesis]]
+text = "no request fails"
+expect = ["success == 1"]
+"#;
+
+/// The pages of two records, of which the later one has another `ttl`.
+fn browse(sandbox: &Sandbox) -> (Running, SocketAddr) {
+    for (name, text) in
+        [("first", SIMULATED.to_owned()), ("second", SIMULATED.replace("1s\"\n[load]", "3s\"\n[load]"))]
+    {
+        let file = sandbox.file(&format!("{name}.toml"), &text);
+        let run = sandbox.stockade(&["run", &file, "--out", &format!("records/{name}")]);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+    }
+    let ui = Running::start(sandbox, &["ui", "records", "--listen", "0"], "");
+    let url = ui.stdout_line();
+    let address = url.trim().strip_prefix("http://").and_then(|url| url.strip_suffix('/')).expect("a URL");
+    let address = address.parse().expect("an address");
+    (ui, address)
+}
+
+/// The names of the records in their list.
+fn ids(list: &str) -> Vec<&str> {
+    list.match_indices("name=\"r\" value=\"").map(|(at, found)| &list[at + found.len()..][..16]).collect()
+}
+
+#[test]
+fn records_are_shown_alone_and_together() {
+    let sandbox = Sandbox::new();
+    let (ui, address) = browse(&sandbox);
+    let list = body(address, "/");
+    assert!(list.contains("A <code>source</code>"), "{list}");
+    let ids = ids(&list);
+    assert_eq!(ids.len(), 2, "{list}");
+    let report = sandbox.stockade(&["report", "records/second", "--format", "html"]).stdout;
+    let of = |path: &str| body(address, path);
+    assert_eq!(of(&format!("/record?r={}", ids[0])), report, "the last one is the first");
+    // In the order of their starts, whatever was chosen first.
+    let overlay = of(&format!("/overlay?r={}&r={}", ids[0], ids[1]));
+    for text in ["A: none", "B: stampede", "A to B", "hit_ratio", "4 better", "+ ttl = &quot;3s&quot;"] {
+        assert!(overlay.contains(text), "{text}: {overlay}");
+    }
+    assert!(of("/history").contains("<h1>History</h1>"));
+    let status = |path: &str| request(address, "localhost", "GET", path).0[9..12].to_owned();
+    for path in [
+        "/record",
+        "/record?r=../second",
+        "/overlay",
+        "/overlay?r=0",
+        "/records/second/record.json",
+        "/..%2f",
+    ] {
+        assert_eq!(status(path), "404", "{path}");
+    }
+    let (head, _) = request(address, "attacker.example", "GET", "/");
+    assert!(head.contains(" 403 "), "{head}");
+    assert_eq!(ui.stopped_by(Signal::INT).code, 0);
+
+    sandbox.stockade(&["ui", "nothing"]).assert_refused(1, &["nothing"]);
+}
+
+#[test]
+fn records_are_chosen_and_laid_over_one_another_in_chromium() {
+    let sandbox = Sandbox::new();
+    let (_ui, address) = browse(&sandbox);
+    let browser = Browser::start();
+    browser.go_online();
+    browser.open_url(&format!("http://{address}/"));
+    let hidden = "const filter = document.getElementById('filter'); filter.value = 'records-of-nobody';
+        filter.dispatchEvent(new Event('input')); const rows = [...document.querySelectorAll('tbody tr')];
+        const hidden = rows.filter((row) => row.hidden).length; filter.value = 'second SOURCE';
+        filter.dispatchEvent(new Event('input')); return [hidden, rows.filter((row) => row.hidden).length]";
+    assert_eq!(browser.run(hidden).to_string(), "[2,1]");
+    assert_eq!(browser.run("return document.getElementById('overlay').disabled"), true);
+    browser.run("document.querySelectorAll('[name=r]').forEach((box) => box.click()); document.getElementById('overlay').click()");
+    let lines = "return (async () => {
+            let figure;
+            do {
+                await new Promise(requestAnimationFrame);
+                figure = document.querySelector('main figure[data-plot]');
+                figure?.scrollIntoView();
+            } while (!figure?.chart);
+            return figure.chart.series.slice(1).map((line) => line.label);
+        })()";
+    let lines = browser.run(lines).to_string();
+    for line in ["A: none requests", "B: none requests", "B: stampede source loads"] {
+        assert!(lines.contains(line), "{line}: {lines}");
+    }
     assert_eq!(browser.console(), [""; 0]);
 }

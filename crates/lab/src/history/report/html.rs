@@ -9,7 +9,8 @@ use crate::{
     report::html::page,
 };
 
-pub(super) fn render(history: &History<'_>) -> String {
+#[must_use]
+pub fn render(history: &History<'_>) -> String {
     let (changed, unchanged): (Vec<_>, Vec<_>) =
         history.series.iter().partition(|series| series.levels.len() > 1);
     let body = html! {

@@ -1,0 +1,146 @@
+//! `stockade ui`: the records of a directory in a browser.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, header::CONTENT_TYPE};
+use http_body_util::Full;
+use stockade_lab::{
+    compare::MIN_EFFECT,
+    history::{self, IndexedRecord, IndexedRecords},
+    report::html::{self, records},
+    storage::{self, StorageError},
+};
+use stockade_model::time::Live;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
+
+use super::{Access, HTML, UiError, harden, parameters};
+use crate::{
+    cli::UiArgs,
+    exit::{CommandError, Exit},
+    listen::{self, Bounds, refusal},
+    progress::Bar,
+    run::print,
+};
+
+const BOUNDS: Bounds = Bounds { connections_max: 32, connection_time_max: Duration::from_mins(1) };
+
+/// Serves them until Ctrl-C.
+pub fn ui(args: &UiArgs) -> Result<Exit, CommandError> {
+    // A directory without a record is an error before a browser shows it, and the first reading may take long.
+    let mut bar = None;
+    history::read_records(&args.records, false, &mut |read, all| {
+        bar.get_or_insert_with(|| Bar::new(all)).next(format!("records read: {read}"));
+    })?;
+    drop(bar);
+    let listener =
+        listen::bind(args.listen).map_err(|error| UiError::Listen { address: args.listen, error })?;
+    let address = listener.local_addr().map_err(UiError::Thread)?;
+    let access = Access::of(address);
+    let url = access.url(address);
+    let pages = Pages { directory: args.records.as_path().into(), access };
+    let runtime = listen::runtime().map_err(UiError::Thread)?;
+    runtime.block_on(async {
+        let listener = TcpListener::from_std(listener).map_err(UiError::Thread)?;
+        let mut signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+        let [Ok(interrupt), Ok(terminate)] = &mut signals else {
+            return Err(UiError::Thread(io::ErrorKind::Other.into()).into());
+        };
+        print(&format!("{url}\n"))?;
+        eprintln!("records of {}; Ctrl-C ends it", args.records.display());
+        let time = Live::new();
+        let respond = move |request: Request<_>| {
+            let response = pages.respond(&request);
+            async move { response }
+        };
+        tokio::select! {
+            () = listen::serve(&listener, BOUNDS, &time, respond) => {}
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        Ok(Exit::Done)
+    })
+}
+
+fn read(directory: &Path) -> Result<IndexedRecords, StorageError> {
+    history::read_records(directory, false, &mut |_, _| {})
+}
+
+/// The pages. A record is named by the hash of its folder: no part of a request becomes a path.
+#[derive(Clone)]
+struct Pages {
+    directory: Arc<Path>,
+    access: Access,
+}
+
+type Body = Full<Bytes>;
+
+impl Pages {
+    fn respond<B>(&self, request: &Request<B>) -> Response<Body> {
+        let refused = self.access.refusal(request);
+        let mut response = refused.unwrap_or_else(|| match self.page(request) {
+            Ok(Some(page)) => {
+                let mut response = Response::new(Full::new(page.into()));
+                response.headers_mut().insert(CONTENT_TYPE, HTML);
+                response
+            }
+            Ok(None) => refusal(StatusCode::NOT_FOUND, "no such page or record; the records are at /\n"),
+            Err(error) => {
+                let mut response = Response::new(Full::new(format!("{error}\n").into()));
+                *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+                response
+            }
+        });
+        harden(response.headers_mut());
+        response
+    }
+
+    /// `None`: there is no such page, or no such record.
+    fn page<B>(&self, request: &Request<B>) -> Result<Option<String>, StorageError> {
+        let place = self.directory.display().to_string();
+        Ok(match request.uri().path() {
+            "/" => {
+                let IndexedRecords { records, unreadable, .. } = read(&self.directory)?;
+                let unreadable: Vec<_> = unreadable.iter().map(ToString::to_string).collect();
+                Some(records::list(&place, &records, &unreadable, &self.access.query()))
+            }
+            "/record" => {
+                let found = self.find(&parameters(request, "r").take(1).collect::<Vec<_>>())?;
+                let Some(directory) = found.first() else { return Ok(None) };
+                let (record, results) = storage::read(directory)?;
+                Some(html::render(&record, &results))
+            }
+            "/overlay" => {
+                let found =
+                    self.find(&parameters(request, "r").take(records::OVERLAY_MAX).collect::<Vec<_>>())?;
+                let read =
+                    found.iter().map(|directory| storage::read(directory)).collect::<Result<Vec<_>, _>>()?;
+                (!read.is_empty()).then(|| records::overlay(read))
+            }
+            "/history" => {
+                let mut records = read(&self.directory)?.records;
+                records.retain(|record| record.is_complete);
+                let history = history::history(&records, None, MIN_EFFECT);
+                Some(history::report::html::render(&history))
+            }
+            _ => None,
+        })
+    }
+
+    /// The folders of these records, in the order of their starts; none if one of them is unknown.
+    fn find(&self, ids: &[&str]) -> Result<Vec<PathBuf>, StorageError> {
+        let records = read(&self.directory)?.records;
+        let is_chosen = |record: &&IndexedRecord| ids.contains(&records::id(record).as_str());
+        let found: Vec<_> =
+            records.iter().filter(is_chosen).map(|record| self.directory.join(&record.directory)).collect();
+        Ok(if found.len() == ids.len() { found } else { Vec::new() })
+    }
+}
