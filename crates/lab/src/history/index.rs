@@ -256,6 +256,7 @@ pub(super) fn test_record(started_at: &str) -> IndexedRecord {
         clock: ClockKind::Live,
         scale: 1.0,
         is_complete: true,
+        verdict: Verdict::Supported,
         settings: 0,
         cells: Vec::new(),
     }

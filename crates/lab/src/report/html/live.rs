@@ -328,3 +328,98 @@ impl LivePage {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use stockade_model::{outcome::Outcomes, record::Times};
+
+    use super::*;
+
+    fn interval(second: u64, hits: u64, misses: u64) -> Interval {
+        let outcomes = Outcomes { hit: hits, miss: misses, ..Outcomes::default() };
+        let response = (1..=hits + misses).map(Duration::from_millis).collect();
+        let times = Times { response, ..Times::default() };
+        Interval { second, outcomes, times, source_loads: Some(misses), ..Interval::default() }
+    }
+
+    fn measurement(seconds: u64) -> LiveMeasurement {
+        LiveMeasurement {
+            name: "1 of 1: a, repeat 1".to_owned(),
+            test: String::new(),
+            arms: vec!["a".to_owned()],
+            arm: 0,
+            lasts: Some(Duration::from_secs(seconds)),
+            stages: Vec::new(),
+            before: Vec::new(),
+            moments: Vec::new(),
+            share: 0.0,
+        }
+    }
+
+    proptest! {
+        /// Point by point a reader has what a page has that is rendered at the end; also where a point groups seconds.
+        #[test]
+        fn points_add_up_to_the_plots(
+            counts in prop::collection::vec((0_u64..4, 0_u64..4), 1..40),
+            seconds in prop::sample::select(vec![40_u64, 7_000]),
+        ) {
+            let mut live = measurement(seconds);
+            let mut ys: Vec<Vec<Vec<Option<f64>>>> = Vec::new();
+            for (second, (hits, misses)) in (0..).zip(&counts) {
+                live.moments.extend(Moment::of(&interval(second, *hits, *misses)));
+                let point = over_time::last_point(&live.moments, seconds).unwrap();
+                let (at, columns) = point.parts();
+                ys.resize(columns.len(), Vec::new());
+                for (lines, column) in ys.iter_mut().zip(columns) {
+                    lines.resize(column.len(), Vec::new());
+                    for (line, y) in lines.iter_mut().zip(column) {
+                        line.resize(at + 1, None);
+                        line[at] = y;
+                    }
+                }
+            }
+            let plots = live.plots();
+            for (plot, lines) in plots.plots.iter().zip(&ys) {
+                let columns: Vec<_> = plot.lines.iter().map(|line| line.ys.0.clone()).collect();
+                prop_assert_eq!(&columns, lines, "{}", plot.title);
+            }
+        }
+    }
+
+    #[test]
+    fn late_reader_fetches_the_page_and_then_follows() {
+        let mut page = LivePage::new("t");
+        let kinds = |page: &LivePage, after| -> Vec<&str> {
+            page.changes_after(after).iter().map(|change| change.kind).collect()
+        };
+        page.on(LiveEvent::Measuring(Box::new(measurement(100))));
+        let begun = page.number();
+        for second in 0..3 {
+            page.on(LiveEvent::Second(Box::new(interval(second, 1, 0)), 0.01));
+        }
+        assert_eq!(kinds(&page, begun), ["second"; 3]);
+        assert_eq!(kinds(&page, begun + 2), ["second"]);
+        assert_eq!(kinds(&page, page.number()), [""; 0]);
+        // It has missed the start, or it is from another run.
+        assert_eq!(kinds(&page, 0), ["page", "second", "second", "second"]);
+        assert_eq!(kinds(&page, 1_000), ["page", "second", "second", "second"]);
+        for second in 3..CHANGES_MAX as u64 + 3 {
+            page.on(LiveEvent::Second(Box::new(interval(second, 1, 0)), 0.01));
+        }
+        assert!(page.changes.len() <= CHANGES_MAX);
+        assert_eq!(kinds(&page, begun)[0], "page", "the changes that it lacks are gone");
+        page.on(LiveEvent::Finished("saved".to_owned()));
+        assert_eq!((kinds(&page, begun), &*page.html()), (vec!["end"], "saved"));
+    }
+
+    #[test]
+    fn page_is_text_of_its_title_and_is_rendered_once_for_a_change() {
+        let mut page = LivePage::new("<b>");
+        let first = page.html();
+        assert!(first.contains("&lt;b&gt;") && !first.contains("<b>"));
+        assert!(Arc::ptr_eq(&first, &page.html()));
+        page.on(LiveEvent::Checking { place: "a".to_owned() });
+        assert!(page.html().contains("check of a"));
+    }
+}

@@ -295,6 +295,14 @@ pub(super) struct LivePoint {
     disturbed: bool,
 }
 
+#[cfg(test)]
+impl LivePoint {
+    /// Its index, and the figures of each plot's lines.
+    pub(super) fn parts(&self) -> (usize, Vec<Vec<Option<f64>>>) {
+        (usize::try_from(self.at).unwrap(), self.ys.iter().map(|column| column.0.clone()).collect())
+    }
+}
+
 /// The last point of an arm with these seconds, in a load of this length; `None`: there is none, or it finished after the load.
 pub(super) fn last_point(moments: &[Moment], seconds: u64) -> Option<LivePoint> {
     let points = Points::of(seconds);
