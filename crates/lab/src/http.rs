@@ -14,6 +14,7 @@ mod cache_memory;
 mod child;
 mod disturbance;
 mod fetch;
+mod load_record;
 mod measure;
 mod probe;
 mod process;
@@ -44,6 +45,7 @@ pub use self::{
     app::AppTarget,
     cache_memory::CacheMemoryError,
     child::ChildError,
+    load_record::LoadRecord,
     probe::PreflightProbe,
     proxy::ProxyTarget,
     recipe::{RecipeSource, RecipeSpec},

@@ -26,7 +26,8 @@ use crate::{
     storage::{Recorder, StorageError},
     target::{Environment, MeasureContext, Second, TargetError},
 };
-use recording::{IntervalSink, run_record};
+use recording::IntervalSink;
+pub(crate) use recording::run_record;
 pub use repeats::UntilDecided;
 use repeats::{LookSchedule, Step};
 
@@ -403,7 +404,7 @@ impl ExperimentRun {
         let fold = intake.done()?;
         let is_measured = measured.is_some();
         if let Some(measured) = measured {
-            let run = run_record(cell, repeat, stages, measured);
+            let run = run_record((test, arm), repeat, stages, measured);
             self.results.add(&run, fold);
             self.record.runs.push(run);
             let moment = || format!("after {}, repeat {repeat}", place(test, arm));

@@ -6,8 +6,9 @@ mod resolve;
 
 use std::io::Write;
 
+use stockade_lab::run::RunObserver;
 use stockade_load::{
-    generator::LoadTestRun,
+    generator::{LoadTest, LoadTestRun},
     report::{Render, ReportOptions, expectation_line, openmetrics},
     summary::Summary,
     tally::Tally,
@@ -23,6 +24,7 @@ use crate::{
     exit::{CommandError, Exit},
     progress::stop_on_signals,
     telemetry::Telemetry,
+    ui::LiveUi,
 };
 
 /// Standard output has the report and nothing else.
@@ -32,7 +34,7 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
     if let Some(bounds) = args.capacity.clone() {
         return capacity::search(args, &bounds);
     }
-    let telemetry_args = args.telemetry.clone();
+    let (telemetry_args, ui_address) = (args.telemetry.clone(), args.ui.address);
     let mut load = resolve::load(args)?;
     let stream = match format.render {
         Render::Stream(stream) => Some(stream),
@@ -42,11 +44,16 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
     // Before the output files: a load that cannot start leaves no empty file.
     let ready = load.prepare()?;
     let telemetry = Telemetry::start(&telemetry_args, None)?;
-    let mut live = LiveReport::new(&load, stream, out.as_ref())?.with_figures(telemetry.figures());
+    let title = title(&load);
+    let ui = ui_address.map(|address| LiveUi::start(address, &title)).transpose()?;
+    let observer = ui.as_ref().map(|ui| Box::new(ui.observer(&title)) as Box<dyn RunObserver>);
+    let live = LiveReport::new(&load, stream, out.as_ref())?.with_figures(telemetry.figures());
+    let mut live = live.with_page(&load, &title, observer);
     let LoadTestRun { summary, was_cancelled } = ready.run(&mut live, &stop_on_signals())?;
     let finished = live.finish();
     let expectations = bounds.iter().flat_map(|bounds| bounds.expectations(&summary, was_cancelled));
     let options = ReportOptions { buckets, expectations: expectations.collect() };
+    live.finish_page(&summary, &options.expectations, was_cancelled);
     if let Render::Fold(render) = format.render {
         let text = render(&summary, &options);
         std::io::stdout().write_all(text.as_bytes()).map_err(CommandError::Output)?;
@@ -63,6 +70,13 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
     // The report comes first: an output file that could not be written does not hide it.
     finished?;
     exit(&summary, &options.expectations, was_cancelled)
+}
+
+/// Of its page: the plan, and the server without anything secret.
+fn title(load: &LoadTest) -> String {
+    let url = &load.traffic.request(0).template.url;
+    let port = url.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}, {}{port}", load.plan, url.host().unwrap_or_default())
 }
 
 /// Claims decide where there are some: a late generator does not matter to a claim about counts.

@@ -77,25 +77,17 @@ impl HttpLoad {
         notes.extend(note_of_unknown_freshness(summary.measured.hits_of_unknown_freshness));
         let has_invalid_counts = invalid.len() > of_times;
         let http = HttpFigures {
-            status_codes: summary.measured.status_codes.clone(),
-            connections: summary.connections,
-            in_flight_at_end: summary.in_flight_at_end,
-            sent_after_end: summary.sent_after_end,
             users: self.traffic.users(),
-            attack_ms: milliseconds(summary.attack_duration()),
-            wait_ms: milliseconds(summary.wait_duration()),
-            wire_bytes_in: summary.measured.wire_bytes_in,
-            steal: summary.generator.steal,
             stats_provider: readings.stats_provider,
             probes,
-            hits_of_unknown_freshness: summary.measured.hits_of_unknown_freshness,
-            late,
             disturbed,
             invalid,
             has_invalid_counts,
             notes,
+            ..http_figures(&summary)
         };
-        Ok(Some(self.measurement(&summary, &readings, load.plan.to_string(), http)))
+        let (name, schedule) = (self.name.clone(), load.plan.to_string());
+        Ok(Some(measurement(name, self.traffic.duration(), &summary, &readings, schedule, http)))
     }
 
     /// Starts the origin and the target and stops both again, so that a setup that cannot work is refused before any load. A
@@ -132,47 +124,66 @@ impl HttpLoad {
             origin.url
         )))
     }
+}
 
-    fn measurement(
-        &self,
-        summary: &Summary,
-        readings: &CacheReadings,
-        schedule: String,
-        http: HttpFigures,
-    ) -> Measurement {
-        let tally = &summary.measured;
-        let response = &tally.times_of_successes.response;
-        let extremes = response.min().zip(response.max());
-        let whole = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
-        let counted = readings.last;
-        let open = OpenFigures {
-            strategy: self.name.clone(),
-            schedule,
-            duration_ms: milliseconds(self.traffic.duration()),
-            documents: None,
-            distinct_keys: None,
-            finished_ms: milliseconds(tally.end.map_or(Duration::ZERO, |end| end - summary.measured_from)),
-            calls: Calls { fetch_doc: counted.requests.loads, ..Calls::default() },
-            waiters: whole(counted.requests.waiters),
-            response: extremes
-                .map(|(min, max)| record::Extremes { min_ms: milliseconds(min), max_ms: milliseconds(max) }),
-            retries: tally.retries,
-            dropped: summary.dropped,
-            in_flight_max: whole(summary.in_flight_max),
-            source_concurrent_max: None,
-            audit: None,
-        };
-        Measurement {
-            load: record::LoadFigures::Open(open),
-            whole_ms_sum: None,
-            outcomes: outcomes(tally),
-            bytes_in: tally.bytes_in,
-            service_sum: service_sum(tally),
-            counters: counted,
-            bytes_max: readings.bytes_max.map(whole),
-            errors: errors(tally),
-            http: Some(http),
-        }
+/// The figures of the load itself.
+pub(super) fn http_figures(summary: &Summary) -> HttpFigures {
+    HttpFigures {
+        status_codes: summary.measured.status_codes.clone(),
+        connections: summary.connections,
+        in_flight_at_end: summary.in_flight_at_end,
+        sent_after_end: summary.sent_after_end,
+        attack_ms: milliseconds(summary.attack_duration()),
+        wait_ms: milliseconds(summary.wait_duration()),
+        wire_bytes_in: summary.measured.wire_bytes_in,
+        steal: summary.generator.steal,
+        hits_of_unknown_freshness: summary.measured.hits_of_unknown_freshness,
+        late: summary.generator.late.clone(),
+        ..HttpFigures::default()
+    }
+}
+
+/// A load of this duration, with the counters of its cache.
+pub(super) fn measurement(
+    name: String,
+    duration: Duration,
+    summary: &Summary,
+    readings: &CacheReadings,
+    schedule: String,
+    http: HttpFigures,
+) -> Measurement {
+    let tally = &summary.measured;
+    let response = &tally.times_of_successes.response;
+    let extremes = response.min().zip(response.max());
+    let whole = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    let counted = readings.last;
+    let open = OpenFigures {
+        strategy: name,
+        schedule,
+        duration_ms: milliseconds(duration),
+        documents: None,
+        distinct_keys: None,
+        finished_ms: milliseconds(tally.end.map_or(Duration::ZERO, |end| end - summary.measured_from)),
+        calls: Calls { fetch_doc: counted.requests.loads, ..Calls::default() },
+        waiters: whole(counted.requests.waiters),
+        response: extremes
+            .map(|(min, max)| record::Extremes { min_ms: milliseconds(min), max_ms: milliseconds(max) }),
+        retries: tally.retries,
+        dropped: summary.dropped,
+        in_flight_max: whole(summary.in_flight_max),
+        source_concurrent_max: None,
+        audit: None,
+    };
+    Measurement {
+        load: record::LoadFigures::Open(open),
+        whole_ms_sum: None,
+        outcomes: outcomes(tally),
+        bytes_in: tally.bytes_in,
+        service_sum: service_sum(tally),
+        counters: counted,
+        bytes_max: readings.bytes_max.map(whole),
+        errors: errors(tally),
+        http: Some(http),
     }
 }
 

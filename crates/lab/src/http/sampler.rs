@@ -276,10 +276,7 @@ impl Observer for Sampler<'_> {
         let second = Second {
             second: number,
             outcomes: outcomes(progress.tally),
-            times: Times {
-                send_lag: progress.tally.times.send_lag.clone(),
-                ..progress.tally.times_of_successes.clone()
-            },
+            times: times(progress.tally),
             open: Some(OpenSecond {
                 source_loads: last.requests.loads.saturating_sub(before.requests.loads),
                 retries: progress.tally.retries,
@@ -307,6 +304,11 @@ impl Observer for Sampler<'_> {
 /// The processes of each role.
 fn members(processes: &[SampledProcess]) -> Vec<(Role, Vec<u32>)> {
     processes.iter().map(|process| (process.role, process.ids())).collect()
+}
+
+/// Times of responses, and the send lag of all requests.
+pub(super) fn times(tally: &Tally) -> Times {
+    Times { send_lag: tally.times.send_lag.clone(), ..tally.times_of_successes.clone() }
 }
 
 /// The outcomes of all requests. Requests without a successful response are errors; responses without an outcome of the

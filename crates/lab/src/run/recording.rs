@@ -73,13 +73,18 @@ impl<'a> IntervalSink<'a> {
 }
 
 /// A measurement in the form of the record.
-pub(super) fn run_record(cell: &Cell, repeat: u32, stages: Vec<OriginStage>, measured: Measurement) -> Run {
+pub(crate) fn run_record(
+    (test, arm): (&str, &str),
+    repeat: u32,
+    stages: Vec<OriginStage>,
+    measured: Measurement,
+) -> Run {
     let CacheCounters { requests, store } = &measured.counters;
     let is_reported =
         measured.http.as_ref().is_none_or(|http| http.stats_provider == record::StatsProvider::Cache);
     Run {
-        test: cell.test.clone(),
-        arm: cell.arm.clone(),
+        test: test.to_owned(),
+        arm: arm.to_owned(),
         repeat,
         load: measured.load,
         whole_ms_sum: measured.whole_ms_sum,

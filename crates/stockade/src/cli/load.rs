@@ -17,7 +17,7 @@ use stockade_load::{
 };
 use stockade_model::{latency::Latency, units::parse_duration};
 
-use super::{KnownValues, TelemetryArgs, exit_codes_line, list};
+use super::{KnownValues, LivePageArgs, TelemetryArgs, exit_codes_line, list};
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Clone, Debug, Args)]
@@ -138,7 +138,7 @@ pub struct LoadArgs {
     pub sha256: Option<Sha256Digest>,
 
     /// Find the highest rate at which these bounds hold: `p99 < 50ms and success >= 0.999`
-    #[arg(long, value_name = "BOUNDS", help_heading = "Capacity", group = "when")]
+    #[arg(long, value_name = "BOUNDS", help_heading = "Capacity", group = "when", conflicts_with = "ui")]
     pub capacity: Option<Bounds>,
     /// Lowest rate, tried first [default: 100/s]
     #[arg(long, value_name = "N/s", help_heading = "Capacity")]
@@ -167,6 +167,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE.json|FILE.csv", help_heading = "Reports", value_parser = out)]
     pub out: Option<Out>,
 
+    #[command(flatten)]
+    pub ui: LivePageArgs,
     #[command(flatten)]
     pub telemetry: TelemetryArgs,
 }

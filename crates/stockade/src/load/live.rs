@@ -8,13 +8,18 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
+use stockade_lab::{http::LoadRecord, run::RunObserver};
 use stockade_load::{
     generator::{LoadProgress, LoadStart, LoadTest, LoadTestError, Observer},
     report::{RunHeader, SampleEncoder, SampleWriter, openmetrics, results},
     sample::Sample,
+    summary::Summary,
     traffic::Traffic,
 };
-use stockade_model::units::{format_count, format_duration, format_span};
+use stockade_model::{
+    record::Expectation,
+    units::{format_count, format_duration, format_span},
+};
 
 use crate::{cli::Out, exit::CommandError, telemetry::LiveFigures};
 
@@ -31,6 +36,8 @@ pub struct LiveReport {
     outputs: Vec<SampleWriter<Box<dyn Write>>>,
     /// For other systems.
     figures: Option<LiveFigures>,
+    /// For a page.
+    record: Option<LoadRecord>,
 }
 
 impl LiveReport {
@@ -63,6 +70,7 @@ impl LiveReport {
             waiting,
             outputs: Vec::new(),
             figures: None,
+            record: None,
         })
     }
 
@@ -70,6 +78,19 @@ impl LiveReport {
     pub fn with_figures(mut self, figures: Option<&LiveFigures>) -> Self {
         self.figures = figures.cloned();
         self
+    }
+
+    /// Adds each second of the measured part to a record, which goes to this observer at the end.
+    pub fn with_page(mut self, load: &LoadTest, title: &str, observer: Option<Box<dyn RunObserver>>) -> Self {
+        self.record = observer.map(|observer| LoadRecord::start(load, title, observer));
+        self
+    }
+
+    /// Hands the record to its observer.
+    pub fn finish_page(&mut self, summary: &Summary, expectations: &[Expectation], was_cancelled: bool) {
+        if let Some(record) = self.record.take() {
+            record.finish(summary, expectations, was_cancelled);
+        }
     }
 
     /// Writes the last samples.
@@ -99,6 +120,9 @@ impl Observer for LiveReport {
         let LoadProgress { elapsed, tally, is_warmup, requests, failed } = *second;
         if let Some(figures) = self.figures.as_ref().filter(|_| !is_warmup) {
             figures.add(&openmetrics::measurement(tally));
+        }
+        if let Some(record) = &mut self.record {
+            record.second(second);
         }
         self.bar.set_position(elapsed.as_secs());
         let of = self.lasts.map_or_else(String::new, |lasts| format!("/{}", format_span(lasts)));

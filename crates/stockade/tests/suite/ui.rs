@@ -158,6 +158,37 @@ fn address_that_is_taken_is_an_error_before_the_run() {
 }
 
 #[test]
+fn page_follows_a_load_to_its_end() {
+    let sandbox = Sandbox::new();
+    let recipe = r#"{"route": "/*", "random_content": "1kb", "stages": [{"at": 0}]}"#;
+    let origin = Running::origin(&sandbox, &["-", "--listen", "0"], recipe);
+    let url = format!("http://{}/page?key=secret", origin.listens("http"));
+    let load = Running::start(
+        &sandbox,
+        &["load", &url, "--rate", "50/s", "-d", "2s", "--expect", "success == 1", "--ui", "0"],
+        "",
+    );
+    let line = load.stderr_line();
+    let address =
+        line.trim().strip_prefix("page: http://").and_then(|url| url.strip_suffix('/')).expect("a URL");
+    let address: SocketAddr = address.parse().expect("an address");
+    let (_, stream) = request(address, "localhost", "GET", "/events?after=0");
+    let events = events_until(stream, "end");
+    let requests: f64 = events.iter().filter_map(|(.., data)| data["point"]["ys"][0][0].as_f64()).sum();
+    assert!((requests - 100.0).abs() < 0.5, "{events:?}");
+    let page = body(address, "/");
+    assert!(!page.contains("secret") && page.contains("2s at 50/s, 127.0.0.1:"), "{page}");
+    assert!(
+        page.contains("class=\"badge supported\"") && page.contains("<code>success == 1</code>"),
+        "{page}"
+    );
+    assert_eq!(load.ended().code, 0);
+    sandbox
+        .stockade(&["load", "http://127.0.0.1:1/", "--ui", "--capacity", "p99 < 50ms"])
+        .assert_refused(2, &["--capacity"]);
+}
+
+#[test]
 fn run_that_fails_ends_with_its_page() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.path().join("record")).expect("a folder");

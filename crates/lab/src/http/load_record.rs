@@ -1,0 +1,136 @@
+//! A load without an experiment as a record of one arm, so that its page is that of a run.
+
+use std::time::Duration;
+
+use stockade_load::{
+    generator::{LoadProgress, LoadTest},
+    summary::Summary,
+};
+use stockade_model::record::{
+    Arm, ClockKind, Expectation, HttpFigures, Hypothesis, Interval, Record, SCHEMA, StatsProvider, Verdict,
+};
+
+use super::{
+    measure::{http_figures, measurement},
+    sampler::{CacheReadings, outcomes, times},
+};
+use crate::{
+    host,
+    metrics::{Fold, Results},
+    run::{Measuring, RunEvent, RunObserver, run_record},
+};
+
+const ARM: &str = "load";
+
+/// The seconds of a load, and its observer.
+pub struct LoadRecord {
+    record: Record,
+    results: Results,
+    fold: Fold,
+    /// Without the warm-up; `None`: it ends with its requests.
+    lasts: Option<Duration>,
+    warmup: Duration,
+    observer: Box<dyn RunObserver>,
+}
+
+impl LoadRecord {
+    /// `title`: of the page.
+    #[must_use]
+    pub fn start(load: &LoadTest, title: &str, mut observer: Box<dyn RunObserver>) -> Self {
+        let warmup = load.plan.warmup();
+        let lasts = load.plan.duration().map(|lasts| lasts.saturating_sub(warmup));
+        let results = Results::default();
+        let fold = results.fold(lasts);
+        let record = Record {
+            schema: SCHEMA.to_owned(),
+            experiment: title.to_owned(),
+            context: None,
+            spec: String::new(),
+            seed: load.seed,
+            scale: 1.0,
+            repeats: 1,
+            clock: ClockKind::Live,
+            started_at: host::now(),
+            stockade: host::stockade(),
+            commit: None,
+            host: host::host(),
+            planned: 1,
+            interrupted: true,
+            aborted: None,
+            tests: vec![String::new()],
+            arms: vec![Arm { name: ARM.to_owned(), cache: None }],
+            noise: None,
+            runs: Vec::new(),
+            looks: Vec::new(),
+            reference: None,
+            hypotheses: Vec::new(),
+            verdict: Verdict::Inconclusive,
+        };
+        observer.on(&RunEvent::Begin { steps: 1 });
+        let measuring = Measuring { test: "", arm: ARM, repeat: 1, lasts, stages: &[] };
+        observer.on(&RunEvent::Measuring { measuring, record: &record, results: &results });
+        Self { record, results, fold, lasts, warmup, observer }
+    }
+
+    /// Adds a second of the measured part.
+    pub fn second(&mut self, progress: &LoadProgress<'_>) {
+        let end = progress.elapsed.saturating_sub(self.warmup);
+        if progress.is_warmup || end.is_zero() {
+            return;
+        }
+        let tally = progress.tally;
+        let interval = Interval {
+            arm: ARM.to_owned(),
+            repeat: 1,
+            second: end.as_secs().saturating_sub(1),
+            outcomes: outcomes(tally),
+            source_loads: Some(0),
+            retries: Some(tally.retries),
+            times: times(tally),
+            ..Interval::default()
+        };
+        self.fold.add(&interval);
+        let share = self.lasts.map_or(0.0, |lasts| (end.as_secs_f64() / lasts.as_secs_f64()).min(1.0));
+        self.observer.on(&RunEvent::Second { interval: &interval, share });
+    }
+
+    /// The record of the finished load goes to the observer.
+    pub fn finish(mut self, summary: &Summary, expectations: &[Expectation], was_cancelled: bool) {
+        let duration = summary.schedule_end - summary.measured_from;
+        let http = HttpFigures {
+            stats_provider: StatsProvider::Unavailable,
+            invalid: summary.generator.invalid_reasons.clone(),
+            ..http_figures(summary)
+        };
+        let measured = measurement(
+            String::new(),
+            duration,
+            summary,
+            &CacheReadings::default(),
+            summary.schedule.clone(),
+            http,
+        );
+        let run = run_record(("", ARM), 1, Vec::new(), measured);
+        self.results.add(&run, self.fold);
+        let record = &mut self.record;
+        record.runs.push(run);
+        record.interrupted = was_cancelled;
+        record.hypotheses = expectations
+            .iter()
+            .map(|expectation| Hypothesis {
+                text: expectation.expr.clone(),
+                verdict: expectation.verdict,
+                expect: vec![expectation.clone()],
+            })
+            .collect();
+        let verdicts = record.hypotheses.iter().map(|hypothesis| hypothesis.verdict);
+        record.verdict = match Verdict::worst(verdicts) {
+            _ if was_cancelled => Verdict::Inconclusive,
+            Verdict::Supported if expectations.is_empty() && !summary.generator.is_valid() => {
+                Verdict::Invalid
+            }
+            verdict => verdict,
+        };
+        self.observer.on(&RunEvent::Finished { record, results: &self.results });
+    }
+}
