@@ -116,7 +116,7 @@ pub(crate) fn html(comparison: &RecordComparison) -> Markup {
         @if !notable.is_empty() {
             div.wide {
                 table {
-                    thead { tr { @for heading in HEADINGS { th { (heading) } } } }
+                    thead { tr { th { "verdict" } @for heading in &HEADINGS[1..] { th { (heading) } } } }
                     tbody { @for row in &notable { tr { @for cell in row { td { (cell) } } } } }
                 }
             }

@@ -54,7 +54,7 @@ pub(super) fn svg(series: &Series<'_>) -> Markup {
     let axes = Axes::of(series);
     let changes = series.changes();
     html! {
-        svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" font-family="sans-serif" font-size="12" fill="currentColor" {
+        svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label={ (series.metric.name) " of " (series.place()) } font-family="sans-serif" font-size="12" fill="currentColor" {
             text x="8" y="18" font-size="14" font-weight="600" { (series.metric.name) " of " (series.place()) }
             text x="8" y="35" fill-opacity=".75" { (series.experiment) }
             @for share in [0.0, 0.5, 1.0] {

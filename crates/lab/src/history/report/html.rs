@@ -13,7 +13,7 @@ use crate::{
 pub fn render(history: &History<'_>) -> String {
     let (changed, unchanged): (Vec<_>, Vec<_>) =
         history.series.iter().partition(|series| series.levels.len() > 1);
-    let body = html! {
+    let body = html! { main {
         h1 { "History" }
         p { (span(history)) ". " (result(history)) ". A change lasts for three records or more." }
         @if !changed.is_empty() {
@@ -30,7 +30,7 @@ pub fn render(history: &History<'_>) -> String {
                 }
             }
         }
-    };
+    } };
     page("History", &body)
 }
 
@@ -43,7 +43,7 @@ fn table(changed: &[&Series<'_>]) -> Markup {
     html! {
         div.wide {
             table {
-                thead { tr { @for heading in ["experiment", "arm", "metric", "", "before", "after", "change", "since", "commit", "also changed"] { th { (heading) } } } }
+                thead { tr { @for heading in ["experiment", "arm", "metric", "verdict", "before", "after", "change", "since", "commit", "also changed"] { th { (heading) } } } }
                 tbody {
                     @for series in changed {
                         @for of in series.changes() {

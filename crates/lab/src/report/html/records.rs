@@ -42,7 +42,7 @@ pub fn list(place: &str, records: &[IndexedRecord], unreadable: &[String], query
                     table #records {
                         thead {
                             tr {
-                                th {}
+                                th.note { "choose" }
                                 @for heading in ["experiment", "started", "verdict", "arms", "commit", "folder"] { th.text { (heading) } }
                             }
                         }
