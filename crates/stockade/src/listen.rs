@@ -37,8 +37,27 @@ type BodyError = Box<dyn Error + Send + Sync>;
 /// The bounds of a server. Above the limit a connection waits for another one to end. Each has one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    pub connections_max: usize,
+    pub connections_max: u32,
     pub connection_time_max: Duration,
+}
+
+/// The open connections of a server.
+#[derive(Clone, Debug)]
+pub struct Connections {
+    bounds: Bounds,
+    free: Arc<Semaphore>,
+}
+
+impl Connections {
+    pub fn within(bounds: Bounds) -> Self {
+        Self { bounds, free: Arc::new(Semaphore::new(bounds.connections_max as usize)) }
+    }
+
+    /// Waits until none is open.
+    pub async fn ended(&self) {
+        // It is never closed.
+        let _ = self.free.acquire_many(self.bounds.connections_max).await;
+    }
 }
 
 /// Binds an address.
@@ -56,7 +75,7 @@ pub fn runtime() -> io::Result<runtime::Runtime> {
 }
 
 /// Serves connections and never returns.
-pub async fn serve<S, F, B>(listener: &TcpListener, bounds: Bounds, time: &Live, respond: S)
+pub async fn serve<S, F, B>(listener: &TcpListener, connections: &Connections, time: &Live, respond: S)
 where
     S: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
     F: Future<Output = Response<B>> + Send,
@@ -64,16 +83,16 @@ where
     B::Data: Send,
     B::Error: Into<BodyError>,
 {
-    let permits = Arc::new(Semaphore::new(bounds.connections_max));
+    let Connections { bounds, free } = connections;
     loop {
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(free).acquire_owned().await else { return };
         let Ok((tcp, _)) = listener.accept().await else {
             time.sleep_until(time.now() + ACCEPT_PAUSE).await;
             continue;
         };
         let (respond, clock) = (respond.clone(), time.clone());
+        let deadline = clock.now() + bounds.connection_time_max;
         time.spawn(async move {
-            let deadline = clock.now() + bounds.connection_time_max;
             // A connection error cannot be reported to the client.
             let _ = before(&clock, deadline, connection(tcp, respond)).await;
             drop(permit);

@@ -21,7 +21,7 @@ use stockade_model::{
 use tokio::net::TcpListener;
 
 use super::LiveFigures;
-use crate::listen::{self, Bounds, refusal, refused_method};
+use crate::listen::{self, Bounds, Connections, refusal, refused_method};
 
 const BOUNDS: Bounds = Bounds { connections_max: 16, connection_time_max: Duration::from_secs(5) };
 /// The figures change once a second.
@@ -45,7 +45,7 @@ pub async fn serve(listener: &TcpListener, figures: &LiveFigures, time: &Live) {
         let response = pages.respond(&request, clock.now());
         async move { response }
     };
-    listen::serve(listener, BOUNDS, time, respond).await;
+    listen::serve(listener, &Connections::within(BOUNDS), time, respond).await;
 }
 
 impl Pages {

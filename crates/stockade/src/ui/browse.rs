@@ -26,7 +26,7 @@ use super::{Access, HTML, UiError, harden, parameters};
 use crate::{
     cli::UiArgs,
     exit::{CommandError, Exit},
-    listen::{self, Bounds, refusal},
+    listen::{self, Bounds, Connections, refusal},
     progress::Bar,
     run::print,
 };
@@ -61,8 +61,9 @@ pub fn ui(args: &UiArgs) -> Result<Exit, CommandError> {
             let response = pages.respond(&request);
             async move { response }
         };
+        let connections = Connections::within(BOUNDS);
         tokio::select! {
-            () = listen::serve(&listener, BOUNDS, &time, respond) => {}
+            () = listen::serve(&listener, &connections, &time, respond) => {}
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }

@@ -30,7 +30,7 @@ use tokio::{
 };
 
 use super::{Access, HTML, UiError, harden, parameter};
-use crate::listen::{self, Bounds, refusal};
+use crate::listen::{self, Bounds, Connections, refusal};
 
 const BOUNDS: Bounds = Bounds { connections_max: 32, connection_time_max: Duration::from_mins(1) };
 /// Events that wait for the thread of the page.
@@ -114,8 +114,10 @@ async fn follow(
             async move { response }
         }
     };
-    let serving = listen::serve(listener, BOUNDS, &time, respond);
+    let connections = Connections::within(BOUNDS);
+    let serving = listen::serve(listener, &connections, &time, respond);
     let following = async {
+        let mut readers = 0;
         loop {
             // What was sent before the end comes first.
             let event = tokio::select! {
@@ -129,12 +131,14 @@ async fn follow(
                 page.on(event);
                 page.number()
             };
+            // Their streams end with the last change, and then they fetch the report.
+            readers = reader.number.receiver_count();
             reader.number.send_replace(number);
         }
-        let readers = reader.number.receiver_count();
         let have_all = async {
             let mut served = reader.last_pages.subscribe();
             let _ = served.wait_for(|served| *served >= readers).await;
+            connections.ended().await;
         };
         if reader.page().is_finished() {
             let _ = before(&time, time.now() + LAST_PAGE_WAIT, have_all).await;
@@ -166,7 +170,7 @@ impl Reader {
         let mut response = match self.access.refusal(request) {
             Some(refused) => refused.map(Either::Left),
             None => match request.uri().path() {
-                "/" => self.whole(),
+                "/" => self.whole(parameter(request, "end").is_some()),
                 "/events" => self.events(request, time),
                 _ => refusal(StatusCode::NOT_FOUND, "the page is at /\n").map(Either::Left),
             },
@@ -175,10 +179,11 @@ impl Reader {
         response
     }
 
-    fn whole(&self) -> Response<PageBody> {
+    /// The page. `is_last`: a reader asks for it that has the last change.
+    fn whole(&self, is_last: bool) -> Response<PageBody> {
         let mut page = self.page();
         let html = page.html();
-        if page.is_finished() {
+        if is_last && page.is_finished() {
             self.last_pages.send_modify(|served| *served += 1);
         }
         let mut response = Response::new(Either::Left(Full::new(Bytes::from_owner(Arc::<[u8]>::from(html)))));
@@ -214,10 +219,11 @@ impl Reader {
                 let _ = write!(text, "id: {number}\nevent: {kind}\ndata: {data}\n\n");
                 after = *number;
             }
+            let is_last = changes.last().is_some_and(|change| change.kind == "end");
             if !text.is_empty() && to.send_data(Bytes::from(std::mem::take(&mut text))).await.is_err() {
                 return;
             }
-            if changed.wait_for(|number| *number != after).await.is_err() {
+            if is_last || changed.wait_for(|number| *number != after).await.is_err() {
                 return;
             }
         }

@@ -101,14 +101,14 @@ fn page_follows_a_run_to_its_saved_report() {
     assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
     let seconds: Vec<&Value> =
         events.iter().filter(|(kind, ..)| kind == "second").map(|(.., data)| data).collect();
-    // The plots have one point for each second of the load; what finishes after it is in the report.
+    // A reader that is late at the end of a measurement fetches the page instead.
     let points: Vec<_> = seconds.iter().filter_map(|second| second["point"]["at"].as_u64()).collect();
-    assert_eq!(points, [0, 1, 0, 1], "{seconds:?}");
+    assert!((1..=4).contains(&points.len()) && points.iter().all(|at| *at < 2), "{seconds:?}");
     let text = seconds[0]["text"].as_str().expect("text");
     assert!(text.starts_with("measurement 1 of 2: ") && text.ends_with(", repeat 1, 1s of 2s"), "{text}");
     assert_eq!(seconds[0]["point"]["ys"][0][0], 50.0, "requests");
 
-    let page = body(address, "/");
+    let page = body(address, "/?end=1");
     let run = run.ended();
     assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
     let saved = fs::read_to_string(sandbox.path().join("record/report.html")).expect("a report");
@@ -174,9 +174,10 @@ fn page_follows_a_load_to_its_end() {
     let address: SocketAddr = address.parse().expect("an address");
     let (_, stream) = request(address, "localhost", "GET", "/events?after=0");
     let events = events_until(stream, "end");
-    let requests: f64 = events.iter().filter_map(|(.., data)| data["point"]["ys"][0][0].as_f64()).sum();
-    assert!((requests - 100.0).abs() < 0.5, "{events:?}");
-    let page = body(address, "/");
+    let requests: Vec<f64> =
+        events.iter().filter_map(|(.., data)| data["point"]["ys"][0][0].as_f64()).collect();
+    assert!(!requests.is_empty() && requests.iter().all(|count| (45.0..55.0).contains(count)), "{events:?}");
+    let page = body(address, "/?end=1");
     assert!(!page.contains("secret") && page.contains("2s at 50/s, 127.0.0.1:"), "{page}");
     assert!(
         page.contains("class=\"badge supported\"") && page.contains("<code>success == 1</code>"),

@@ -6,8 +6,10 @@
   const say = (text) => (document.querySelector("#now .progress span").textContent = text);
   let waiting = Promise.resolve();
 
-  const fetchPage = async () => {
-    const response = await fetch(location.href);
+  const fetchPage = async (isLast) => {
+    const url = new URL(location.href);
+    if (isLast) url.searchParams.set("end", "1");
+    const response = await fetch(url);
     if (!response.ok) throw new Error(response.statusText);
     const next = new DOMParser().parseFromString(await response.text(), "text/html");
     document.title = next.title;
@@ -19,7 +21,7 @@
   // In order: a second belongs to the page before or after it.
   const inOrder = (change) =>
     (waiting = waiting.then(change).catch((error) => say(`the page is not up to date: ${error.message}`)));
-  source.addEventListener("page", () => inOrder(fetchPage));
+  source.addEventListener("page", () => inOrder(() => fetchPage(false)));
   source.addEventListener("second", (event) =>
     inOrder(() => {
       if (Number(event.lastEventId) <= changed()) return;
@@ -33,7 +35,7 @@
   );
   source.addEventListener("end", () => {
     source.close();
-    inOrder(fetchPage);
+    inOrder(() => fetchPage(true));
   });
   source.addEventListener("error", () =>
     inOrder(() => say("no connection to the run: it has ended, or it starts again")),
