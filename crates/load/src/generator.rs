@@ -47,7 +47,10 @@ use crate::{
     traffic::Traffic,
 };
 
-pub use self::limits::{ConnectionLimitError, ProcessLimits};
+pub use self::{
+    limits::{ConnectionLimitError, ProcessLimits},
+    open::busy_wait,
+};
 
 /// A load: when requests are due, what they are, and how they are sent.
 #[derive(Clone, Debug)]
@@ -215,7 +218,7 @@ impl PreparedLoadTest<'_> {
         for index in 0..threads {
             let (context, client_context) = (Arc::clone(&context), Arc::clone(&client_context));
             let (clock, events) = (clock.clone(), events.clone());
-            let thread = thread::Builder::new().name(format!("load-{index}"));
+            let thread = thread::Builder::new().name(format!("worker-{index}"));
             let thread = thread.spawn(move || run_thread(index, &context, client_context, &clock, events));
             handles.push(thread.map_err(|error| {
                 cancel.cancel();
@@ -249,7 +252,7 @@ impl PreparedLoadTest<'_> {
 }
 
 fn runtime() -> io::Result<Tokio> {
-    Builder::new_current_thread().enable_io().build()
+    Builder::new_current_thread().enable_io().thread_name("blocking").build()
 }
 
 fn run_thread(

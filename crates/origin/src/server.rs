@@ -165,7 +165,7 @@ impl Origin {
         let mut origin = Self { address, admin_address, uncacheable_routes, stop, threads: Vec::new() };
         for n in 0..options.threads.get() {
             let listener = ListenerThread {
-                name: format!("origin-{n}"),
+                name: format!("worker-{n}"),
                 state: Arc::clone(&state),
                 tls: tls.clone(),
                 role: if has_admin_listener { ListenerRole::Recipes } else { ListenerRole::Both },
@@ -175,7 +175,7 @@ impl Origin {
             origin.spawn(listener, &time, stopped.clone())?;
         }
         if let Some(address) = admin_address {
-            let (name, role) = ("origin-admin".to_owned(), ListenerRole::Admin);
+            let (name, role) = ("admin".to_owned(), ListenerRole::Admin);
             let listener = ListenerThread { name, state, tls: None, role, address, ports };
             origin.spawn(listener, &time, stopped)?;
         }
@@ -235,7 +235,7 @@ impl Drop for Origin {
 }
 
 fn new_runtime() -> io::Result<runtime::Runtime> {
-    runtime::Builder::new_current_thread().enable_io().enable_time().build()
+    runtime::Builder::new_current_thread().enable_io().enable_time().thread_name("blocking").build()
 }
 
 impl ReservedPort {

@@ -89,6 +89,8 @@ pub struct Frontend {
     drain_timeout: Duration,
     tls: Option<Arc<TlsConfig>>,
     counters: Vec<Arc<ThreadCounters>>,
+    /// Of the runtime of each thread.
+    workers: Vec<runtime::RuntimeMetrics>,
     run_state: watch::Sender<RunState>,
     /// How many requests each thread aborted, sent when it stops.
     stopped: mpsc::Receiver<u64>,
@@ -160,6 +162,7 @@ impl Frontend {
             drain_timeout: settings.drain_timeout,
             tls,
             counters: Vec::new(),
+            workers: Vec::new(),
             run_state,
             stopped,
             running: AtomicUsize::new(0),
@@ -187,8 +190,10 @@ impl Frontend {
         let (listening_sender, listening) = mpsc::channel();
         let counters = Arc::new(ThreadCounters::default());
         self.counters.push(Arc::clone(&counters));
-        let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build();
+        let runtime =
+            runtime::Builder::new_current_thread().enable_io().enable_time().thread_name("blocking").build();
         let runtime = runtime.map_err(FrontendStartError::Thread)?;
+        self.workers.push(runtime.metrics());
         let time = Live::on(runtime.handle().clone());
         let worker = FrontendWorker {
             handler,
@@ -208,7 +213,7 @@ impl Frontend {
             runtime.shutdown_background();
         };
         thread::Builder::new()
-            .name(format!("front-{number}"))
+            .name(format!("worker-{number}"))
             .spawn(run)
             .map_err(FrontendStartError::Thread)?;
         self.running.fetch_add(1, Relaxed);
@@ -234,6 +239,11 @@ impl Frontend {
     pub fn counts(&self) -> FrontendCounts {
         let mut counts = FrontendCounts::default();
         self.counters.iter().for_each(|counters| counters.add_to(&mut counts));
+        for worker in &self.workers {
+            counts.workers += 1;
+            counts.worker_busy += worker.worker_total_busy_duration(0);
+            counts.worker_parks += worker.worker_park_count(0);
+        }
         counts
     }
 

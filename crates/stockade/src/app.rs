@@ -15,7 +15,7 @@ use stockade_proxy::{
     policy::cache_status::CACHE_STATUS,
 };
 use tokio::{
-    runtime::Builder,
+    runtime::{Builder, Handle},
     signal::unix::{SignalKind, signal},
 };
 
@@ -33,7 +33,12 @@ pub fn app(args: &AppArgs) -> Result<Exit, CommandError> {
     let _ = ProcessLimits::raised();
     let cannot_start = |error: io::Error| CommandError::Usage(format!("cannot start: {error}"));
     // It runs the clients of Redis and the databases.
-    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(cannot_start)?;
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .thread_name("source")
+        .build()
+        .map_err(cannot_start)?;
     let live = Live::on(runtime.handle().clone());
     let serving = Arc::new(runtime.block_on(app.start(live, Seed::from_entropy()))?);
     let (mut interrupt, mut terminate) = {
@@ -111,5 +116,10 @@ fn stats(serving: &RunningApp) -> Response<Bytes> {
     let stats = serving.stats();
     let mut page = json!(stats.store());
     page["routes"] = json!([stats.requests()]);
+    // This is the runtime of the only thread that serves.
+    let worker = Handle::current().metrics();
+    page["workers"] = json!(1);
+    page["worker_busy_seconds"] = json!(worker.worker_total_busy_duration(0).as_secs_f64());
+    page["worker_parks"] = json!(worker.worker_park_count(0));
     words(StatusCode::OK, page.to_string())
 }

@@ -71,7 +71,7 @@ pub fn bind(address: SocketAddr) -> io::Result<StdListener> {
 pub fn runtime() -> io::Result<runtime::Runtime> {
     // The priority of a thread is its own on Linux.
     let _ = setpriority_process(None, NICENESS);
-    runtime::Builder::new_current_thread().enable_io().enable_time().build()
+    runtime::Builder::new_current_thread().enable_io().enable_time().thread_name("blocking").build()
 }
 
 /// Serves connections and never returns.

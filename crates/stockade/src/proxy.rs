@@ -139,7 +139,7 @@ fn report_reload(reloaded: &Result<Vec<Change>, String>) {
 }
 
 fn runtime() -> io::Result<Runtime> {
-    Builder::new_current_thread().enable_io().enable_time().build()
+    Builder::new_current_thread().enable_io().enable_time().thread_name("blocking").build()
 }
 
 enum SignalAction {

@@ -233,7 +233,11 @@ impl EngineRuntime {
 }
 
 fn tokio() -> Result<tokio::runtime::Runtime, EngineError> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(EngineError::Runtime)
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("engine")
+        .build()
+        .map_err(EngineError::Runtime)
 }
 
 /// The result of `work`, or `None` if `stop` completes first.

@@ -43,7 +43,9 @@ impl PreflightProbe {
             let joint = if self.path.contains('?') { '&' } else { '?' };
             url = format!("{url}{joint}stockade-probe={:016x}", seed.0);
         }
-        PendingProbe { probe: self.clone(), answer: thread::spawn(move || fetch_timed(&url)) }
+        let thread = thread::Builder::new().name("probe".to_owned());
+        let answer = thread.spawn(move || fetch_timed(&url)).expect("a machine that runs a load has threads");
+        PendingProbe { probe: self.clone(), answer }
     }
 }
 

@@ -1,6 +1,10 @@
 //! An open segment: requests are sent at their due times, whatever became of earlier ones.
 
-use std::{rc::Rc, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    rc::Rc,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
 
 use stockade_model::time::{Runtime, Time, before};
 use tokio::task::yield_now;
@@ -15,6 +19,14 @@ const LATE_IN_A_ROW_MAX: u32 = 32;
 const SLEEP_GAP: Duration = Duration::from_millis(1);
 /// The time that a processor takes to leave a sleep state, about.
 const WAKE_TIME: Duration = Duration::from_micros(80);
+
+static BUSY_WAIT_NANOS: AtomicU64 = AtomicU64::new(0);
+
+/// Time in which the loads of this process have polled the clock until a request was due, summed over their threads. It contains the
+/// time of responses that were handled meanwhile.
+pub fn busy_wait() -> Duration {
+    Duration::from_nanos(BUSY_WAIT_NANOS.load(Relaxed))
+}
 
 impl LoadWorker {
     /// Sends this thread's requests of a schedule; returns when the segment is over.
@@ -90,9 +102,13 @@ impl LoadWorker {
             return self.clock.sleep_until(then).await;
         }
         self.clock.sleep_until(then.back(WAKE_TIME)).await;
-        while self.clock.now() < then {
+        let from = self.clock.now();
+        let mut now = from;
+        while now < then {
             yield_now().await;
+            now = self.clock.now();
         }
+        BUSY_WAIT_NANOS.fetch_add(u64::try_from((now - from).as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 }
 

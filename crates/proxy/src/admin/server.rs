@@ -37,7 +37,12 @@ pub(super) fn run<C: Control>(
     mut stopped: watch::Receiver<bool>,
     ready: &Sender<io::Result<()>>,
 ) {
-    let runtime = match runtime::Builder::new_current_thread().enable_io().enable_time().build() {
+    let runtime = match runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .thread_name("blocking")
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => return drop(ready.send(Err(error))),
     };

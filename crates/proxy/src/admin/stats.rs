@@ -33,6 +33,12 @@ snapshot! {
         requests_refused: u64 = counter "stockade_requests_refused_total",
         /// Requests in flight now.
         requests_in_flight: u64 = gauge "stockade_requests_in_flight",
+        /// Threads that serve clients.
+        workers: u64 = gauge "stockade_workers",
+        /// Time in which the runtimes of these threads had work, summed over the threads.
+        worker_busy_seconds: f64 = counter "stockade_worker_busy_seconds_total" in Seconds,
+        /// How often these threads had no work and parked.
+        worker_parks: u64 = counter "stockade_worker_parks_total",
         /// Resident memory of the process.
         resident_bytes: Option<u64> = gauge "process_resident_memory_bytes" in Bytes,
         /// Lines that the access log lacks.

