@@ -9,6 +9,7 @@
 //! Every process that a target starts ends with the measurement. It also ends when this process dies, which closes its
 //! standard input.
 
+mod accounting;
 mod app;
 mod cache_memory;
 mod child;
@@ -42,6 +43,7 @@ use stockade_model::record::OriginStage;
 use stockade_services::ServiceError;
 
 pub use self::{
+    accounting::AccountingWindow,
     app::AppTarget,
     cache_memory::CacheMemoryError,
     child::ChildError,
@@ -62,6 +64,8 @@ pub struct HttpLoad {
     pub traffic: HttpTraffic,
     /// Requests apart from the load. An unexpected answer makes the measurement invalid.
     pub probes: Vec<PreflightProbe>,
+    /// When the time of threads is accounted, if it is.
+    pub accounting: Option<AccountingWindow>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -130,6 +134,7 @@ impl HttpLoad {
             recipe.factor *= factor;
         }
         self.probes.iter_mut().for_each(|probe| probe.scale_duration(factor));
+        self.accounting.iter_mut().for_each(|window| window.scale(factor));
         self.traffic.scale_duration(factor)
     }
 }

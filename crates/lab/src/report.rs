@@ -1,5 +1,6 @@
 //! Reports: each format is a function of the record, in a file of its own.
 
+mod accounting;
 pub mod html;
 pub(crate) mod inline;
 pub mod json;

@@ -3,13 +3,17 @@
 //! Size per second of a run is small: no bodies, no line for each request. Times are milliseconds as floats. A figure
 //! that does not apply is absent, never 0.
 
+mod accounting;
 mod http;
 
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::http::{CacheContents, Disturbance, HttpFigures, ProbeFigures, Role, StatsProvider, Usage};
+pub use self::{
+    accounting::{Accounting, ThreadShares},
+    http::{CacheContents, Disturbance, HttpFigures, ProbeFigures, Role, StatsProvider, Usage},
+};
 use crate::{histogram::Histogram, outcome::Outcomes, seed::Seed};
 
 /// The version of the format. Each record contains it.

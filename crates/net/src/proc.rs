@@ -1,11 +1,15 @@
 //! Figures from Linux's `/proc`, and the limit on open files. `None`: Linux does not report the figure, or the process has ended.
 
+mod threads;
+
 use std::{fs, time::Duration};
 
 use rustix::{
     param::{clock_ticks_per_second, page_size},
     process::{Resource, Rlimit, getrlimit, setrlimit},
 };
+
+pub use threads::{SchedulerTimes, ThreadId, ThreadTimes, thread_times};
 
 /// Resident memory of a process.
 #[must_use]

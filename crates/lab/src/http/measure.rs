@@ -40,13 +40,15 @@ impl HttpLoad {
         let cancel_load = cancel.child_token();
         let memory_mib = environment.memory_mib;
         let mut sampler = Sampler::new(&endpoint, origin.as_ref(), memory_mib, &cancel_load, sink);
+        sampler.window = self.accounting;
         sampler.start_probes(&self.probes, url_seed);
         if let Some(origin) = &origin {
             // The clock of the origin's stages starts with the load.
             get(&format!("{}/start", origin.admin)).map_err(|error| origin.unresponsive(&error))?;
         }
         let LoadTestRun { summary, was_cancelled } = ready.run(&mut sampler, &cancel_load)?;
-        let Observations { readings, probes, stop_reason, mut notes, disturbed } = sampler.finish();
+        let Observations { readings, probes, stop_reason, accounting, mut notes, disturbed } =
+            sampler.finish();
         let late = summary.generator.late.clone();
         // Lateness is a part of the response times, and known: each claim is judged with it.
         let is_other = |reason: &&String| Some(*reason) != late.as_ref();
@@ -79,6 +81,7 @@ impl HttpLoad {
         let http = HttpFigures {
             users: self.traffic.users(),
             stats_provider: readings.stats_provider,
+            accounting,
             probes,
             disturbed,
             invalid,

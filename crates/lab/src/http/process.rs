@@ -8,6 +8,7 @@ use std::{
 use stockade_model::record::{Role, Usage};
 use stockade_net::proc;
 
+use super::accounting::AccountedProcess;
 use crate::host::instant;
 
 /// Processor time over less than this is too coarse to report.
@@ -75,6 +76,11 @@ impl SampledProcess {
         let rss_bytes = self.memory.bytes_of(&members)?;
         (self.members, self.at) = (members, at);
         Some(Usage { rss_bytes, cpu: used.as_secs_f64() / seconds })
+    }
+
+    pub(super) fn accounted(&self) -> AccountedProcess {
+        let is_foreign = self.memory != MemoryMeasure::Resident;
+        AccountedProcess { role: self.role, id: self.id, is_foreign }
     }
 
     /// Its members at the last sample.

@@ -11,13 +11,14 @@ use stockade_load::{
 };
 use stockade_model::{
     outcome::Outcomes,
-    record::{self, CacheContents, Role, StatsProvider, Times, Usage},
+    record::{self, Accounting, CacheContents, Role, StatsProvider, Times, Usage},
     seed::Seed,
     units::format_duration,
 };
 
 use super::{
     HttpError,
+    accounting::{AccountingThread, AccountingWindow},
     cache_memory::SHARE_MAX,
     child::Child,
     disturbance::{self, DisturbanceMonitor},
@@ -63,6 +64,9 @@ pub(super) struct Sampler<'a> {
     /// The last second so far: the last reading of the counters belongs to it, too.
     last_second: Option<Second>,
     disturbances: DisturbanceMonitor,
+    /// When the time of threads is accounted, if it is.
+    pub(super) window: Option<AccountingWindow>,
+    accounting: Option<io::Result<AccountingThread>>,
     sink: &'a mut dyn FnMut(Second),
 }
 
@@ -72,6 +76,7 @@ pub(super) struct Observations {
     pub(super) probes: Vec<record::ProbeFigures>,
     /// Why the load was cancelled.
     pub(super) stop_reason: Option<StopReason>,
+    pub(super) accounting: Option<Accounting>,
     /// Limits of the figures.
     pub(super) notes: Vec<String>,
     /// The disturbed seconds, if there are any.
@@ -150,6 +155,8 @@ impl<'a> Sampler<'a> {
             stop,
             last_second: None,
             disturbances,
+            window: None,
+            accounting: None,
             sink,
         }
     }
@@ -180,12 +187,20 @@ impl<'a> Sampler<'a> {
             }
             (self.sink)(last);
         }
-        let notes = self.processes.iter().flat_map(SampledProcess::notes).collect();
+        let mut notes: Vec<_> = self.processes.iter().flat_map(SampledProcess::notes).collect();
+        let accounting = match self.accounting {
+            Some(Ok(thread)) => thread.finish().ok_or_else(|| "the load ended before".to_owned()),
+            Some(Err(error)) => Err(error.to_string()),
+            None => Err("the load did not start".to_owned()),
+        };
+        let not_accounted = accounting.as_ref().err().filter(|_| self.window.is_some());
+        notes.extend(not_accounted.map(|reason| format!("the time of threads was not accounted: {reason}")));
         self.answered.extend(self.sent.into_iter().map(PendingProbe::wait));
         Observations {
             readings: self.readings,
             probes: self.answered,
             stop_reason: self.stop_reason,
+            accounting: accounting.ok(),
             notes,
             disturbed: self.disturbances.in_words(),
         }
@@ -251,7 +266,13 @@ impl Sampler<'_> {
 }
 
 impl Observer for Sampler<'_> {
-    fn on_start(&mut self, _: LoadStart) {}
+    fn on_start(&mut self, _: LoadStart) {
+        let start = |window| {
+            let processes = self.processes.iter().map(SampledProcess::accounted).collect();
+            AccountingThread::start(window, processes, self.stats.map(str::to_owned))
+        };
+        self.accounting = self.window.map(start);
+    }
 
     fn on_second(&mut self, progress: &LoadProgress<'_>) {
         // A stopped proxy reports its counters when it goes on.

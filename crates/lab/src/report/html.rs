@@ -11,7 +11,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use stockade_model::record::{Record, Verdict};
 
 use self::plots::{PagePlots, PlotData};
-use super::{published, summary};
+use super::{accounting, published, summary};
 use crate::metrics::Results;
 
 const STYLE: &str = concat!(include_str!("html/vendor/uplot.min.css"), include_str!("html/page.css"));
@@ -69,6 +69,16 @@ fn measurements(record: &Record, results: &Results, plots: &mut PagePlots) -> Ma
             @if !over_time.is_empty() && record.repeats > 1 { p { "The first repeat, second by second:" } }
             @let of_percentiles = percentiles::of_arms(record, results, &table.test);
             (figures(plots, over_time.into_iter().chain(of_percentiles)))
+            @for table in accounting::tables(record, &table.test) {
+                h4 { (table.title) }
+                div.wide {
+                    table {
+                        thead { tr { @for heading in &table.headings { th { (heading) } } } }
+                        tbody { @for row in &table.rows { tr { @for cell in row { td { (cell) } } } } }
+                    }
+                }
+                p.note { (table.note) "." }
+            }
             @for (id, report) in published::texts(record, results, &table.test) {
                 details { summary { (id) } pre { (report) } }
             }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use stockade_model::record::Record;
 
-use super::{markdown_grid, published, summary};
+use super::{accounting, markdown_grid, published, summary};
 use crate::metrics::Results;
 
 /// The conclusion, then the sections of the published documents: context, hypotheses, results, setup.
@@ -38,6 +38,10 @@ fn write(text: &mut String, record: &Record, results: &Results) -> std::fmt::Res
         }
         if !table.notes.is_empty() {
             writeln!(text)?;
+        }
+        for table in accounting::tables(record, &table.test) {
+            let grid = markdown_grid(&table.headings, &table.rows);
+            writeln!(text, "#### {}\n\n{grid}\n\n{}.\n", table.title, table.note)?;
         }
         for (id, report) in published::texts(record, results, &table.test) {
             writeln!(text, "<details><summary>{id}</summary>\n\n```\n{report}\n```\n\n</details>\n")?;

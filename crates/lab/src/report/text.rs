@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use stockade_model::record::{Record, Verdict};
 
-use super::{grid, summary};
+use super::{accounting, grid, summary};
 use crate::metrics::Results;
 
 /// Tables, published figures beside ours, the verdict on each hypothesis.
@@ -15,6 +15,10 @@ pub fn render(record: &Record, results: &Results) -> String {
         let _ = write!(text, "\n{}\n{}\n", table.title, grid(&table.headings, &table.rows));
         for note in &table.notes {
             let _ = writeln!(text, " {note}");
+        }
+        for table in accounting::tables(record, &table.test) {
+            let grid = grid(&table.headings, &table.rows);
+            let _ = write!(text, "\n{}\n{grid}\n {}\n", table.title, table.note);
         }
     }
     if let Some(reference) = &record.reference {

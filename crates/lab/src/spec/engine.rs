@@ -82,6 +82,10 @@ pub(super) fn read(
     layer: LayerNames<'_>,
     span: Range<usize>,
 ) -> Result<Vec<Cell>, TomlError> {
+    if let Some(at) = tables::find(&table, "sample") {
+        let message = "[sample] is for loads over HTTP, whose parts are processes: leave it out, or write kind = \"proxy\" into [target]";
+        return Err(TomlError::new(message, Some(at)));
+    }
     let node_js_test = node_js_cache::take(&mut table)?;
     let tables: EngineTables = tables::read(table, span)?;
     tables.cells(layer.test, layer.arm, node_js_test.as_ref())

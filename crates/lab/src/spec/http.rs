@@ -28,8 +28,8 @@ use super::{
 };
 use crate::{
     http::{
-        AppTarget, CacheReset, HttpLoad, HttpTraffic, PreflightProbe, ProxyTarget, RecipeSource, RecipeSpec,
-        UrlTarget,
+        AccountingWindow, AppTarget, CacheReset, HttpLoad, HttpTraffic, PreflightProbe, ProxyTarget,
+        RecipeSource, RecipeSpec, UrlTarget,
     },
     services::RunService,
     target::Target,
@@ -47,6 +47,9 @@ pub(super) struct HttpTables {
     /// Requests that check the setup, apart from the load.
     #[serde(default)]
     preflight: Preflight,
+    /// What is measured besides the load.
+    #[serde(default)]
+    sample: SampleTable,
 }
 
 #[derive(Deserialize)]
@@ -107,6 +110,27 @@ struct ProbeTable {
     cache_bust: bool,
     /// The expected status.
     status: u16,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+struct SampleTable {
+    /// Where the time of each kind of thread goes.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<AccountingTable>"))]
+    accounting: Option<Spanned<AccountingTable>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+struct AccountingTable {
+    /// When it begins, counted from the start of the load. Default: at its start.
+    #[serde(default)]
+    at: TextValue<DurationValue>,
+    /// How long it lasts, a second or more.
+    #[serde(rename = "for")]
+    length: TextValue<DurationValue>,
 }
 
 /// Reads the tables of one test and arm of the target `proxy`.
@@ -179,6 +203,12 @@ pub(super) fn read_url(
         let message = "probes are sent without TLS, and the target's URL is https: leave the probes out";
         return Err(TomlError::new(message, Some(probe.span())));
     }
+    if let Some(accounting) = tables.sample.accounting.as_ref().filter(|_| pid.is_none() && command.is_none())
+    {
+        let message =
+            "the processes of this target are not known: write its `pid` or its `command` into [target]";
+        return Err(TomlError::new(message, Some(accounting.span())));
+    }
     tables.cells(layer, origin.as_ref(), |load| {
         let (url, before, command, reset) = (url.clone(), before.clone(), command.clone(), reset.clone());
         Box::new(UrlTarget { load, url, pid, before, command, reset })
@@ -197,6 +227,8 @@ impl HttpTables {
         let shortest = loads.iter().map(|(_, traffic)| traffic.duration()).min().unwrap_or_default();
         let probes = self.preflight.probes.iter().map(|probe| read_probe(probe, shortest));
         let probes = probes.collect::<Result<Vec<_>, _>>()?;
+        let accounting = self.sample.accounting.as_ref();
+        let accounting = accounting.map(|table| read_accounting(table, shortest)).transpose()?;
         let is_sweep = loads.len() > 1;
         let cell = |(users, traffic): (Option<usize>, HttpTraffic)| {
             let swept = users.filter(|_| is_sweep).map(|users| users.to_string());
@@ -206,7 +238,7 @@ impl HttpTables {
                 test: parts.into_iter().flatten().collect::<Vec<_>>().join("/"),
                 arm: layer.arm.to_owned(),
                 clock: ClockKind::Live,
-                target: target(HttpLoad { name, origin, traffic, probes }),
+                target: target(HttpLoad { name, origin, traffic, probes, accounting }),
                 spans: KeySpans::default(),
             }
         };
@@ -276,6 +308,26 @@ fn read_probe(probe: &Spanned<ProbeTable>, ends: Duration) -> Result<PreflightPr
         cache_bust: *cache_bust,
         status: *status,
     })
+}
+
+fn read_accounting(
+    accounting: &Spanned<AccountingTable>,
+    ends: Duration,
+) -> Result<AccountingWindow, TomlError> {
+    let AccountingTable { at: TextValue(at), length: TextValue(length) } = accounting.get_ref();
+    let wrong = |message: String| TomlError::new(message, Some(accounting.span()));
+    if length.0 < Duration::from_secs(1) {
+        return Err(wrong(
+            "processor time is counted in ticks of 10 ms: account for a second or more".to_owned(),
+        ));
+    }
+    if at.0.saturating_add(length.0) > ends {
+        let ends = format_duration(ends);
+        return Err(wrong(format!(
+            "the load is over after {ends}: write an earlier `at` or a shorter `for`"
+        )));
+    }
+    Ok(AccountingWindow { at: at.0, length: length.0 })
 }
 
 fn missing(what: &str, remedy: &str) -> TomlError {

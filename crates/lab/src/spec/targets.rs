@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 use super::http;
 use super::{Cell, engine, tables::Table};
 
-pub(super) const SECTIONS: [&str; 6] = ["target", "origin", "cache", "proxy", "load", "preflight"];
+pub(super) const SECTIONS: [&str; 7] = ["target", "origin", "cache", "proxy", "load", "preflight", "sample"];
 
 /// The names of the test and the arm of a merged table.
 #[derive(Clone, Copy)]

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::Accounting;
+
 /// A part of a run over HTTP, in a process of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -81,6 +83,9 @@ pub struct HttpFigures {
     /// The process that reports the cache's outcomes.
     #[serde(default, rename = "tells")]
     pub stats_provider: StatsProvider,
+    /// Where the time of each kind of thread went, if the experiment asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accounting: Option<Accounting>,
     /// Requests outside the load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbeFigures>,

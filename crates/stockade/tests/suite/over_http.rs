@@ -93,6 +93,33 @@ fn run_starts_its_processes_and_samples_them() {
     sandbox.stockade(&["report", "record"]).assert_refused(1, &["intervals.jsonl", "line "]);
 }
 
+/// Microstate accounting of every process of a run, and what the runtime of the proxy knows.
+#[test]
+fn time_of_threads_is_accounted() {
+    let sandbox = Sandbox::new();
+    let text = format!("{EXPERIMENT}\n[sample]\naccounting = {{ at = \"5s\", for = \"10s\" }}\n");
+    let output = run(&sandbox, &text, &["--arms", "limited"]);
+    assert!([0, 98].contains(&output.code), "{}{}", output.stdout, output.stderr);
+    assert!(output.stdout.contains("Where the time goes: "), "{}", output.stdout);
+    let record = fs::read_to_string(sandbox.path().join("record/record.json")).expect("a record");
+    let record: Value = serde_json::from_str(&record).expect("JSON");
+    let accounting = &record["runs"][0]["http"]["accounting"];
+    assert!(accounting["for_ms"].as_f64().is_some_and(|length| length > 900.0), "{accounting}");
+    assert!(accounting["sampler_cpu"].as_f64().is_some_and(|cores| cores < 0.05), "{accounting}");
+    let rows = accounting["threads"].as_array().expect("rows");
+    for row in rows {
+        let shares = ["user", "system", "waiting", "sleeping"].map(|name| row[name].as_f64().unwrap_or(0.0));
+        assert!((shares.iter().sum::<f64>() - 1.0).abs() < 0.005, "{row}");
+    }
+    for role in ["load", "proxy", "origin"] {
+        let workers = rows.iter().find(|row| row["role"] == role && row["kind"] == "worker");
+        let workers = workers.unwrap_or_else(|| panic!("{role}: {accounting}"));
+        assert!(workers["sleeping"].as_f64().is_some_and(|share| share < 1.0), "{workers}");
+        let knows_runtime = workers["busy"].as_f64().is_some_and(|share| share > 0.0);
+        assert_eq!(knows_runtime, role == "proxy", "{workers}");
+    }
+}
+
 #[test]
 fn failed_start_reports_the_output_of_the_process() {
     let sandbox = Sandbox::new();

@@ -3,9 +3,12 @@
 use std::{path::Path, time::Duration};
 
 use crate::{
-    http::{ProxyTarget, UrlTarget},
+    http::{AccountingWindow, ProxyTarget, UrlTarget},
     services::RunService,
-    spec::{Experiment, tests::target},
+    spec::{
+        Experiment,
+        tests::{assert_refused, target},
+    },
 };
 
 /// Settings are passed on as written; invalid ones are refused with their place.
@@ -185,4 +188,74 @@ expect = ["b/failed == 0"]
     assert_eq!(left(&Experiment::parse(&file, text).unwrap()), (1, vec![1]));
     std::fs::write(folder.path().join("access.log"), "").unwrap();
     assert_eq!(left(&Experiment::parse(&file, text).unwrap()), (2, vec![2, 1]));
+}
+
+const ACCOUNTED: &str = r#"
+title = "t"
+[target]
+url = "http://127.0.0.1:80"
+pid = 7
+[load]
+rate = "10/s"
+duration = "100s"
+path = "/a"
+[sample]
+accounting = { for = "1m" }
+"#;
+
+#[test]
+fn accounting_is_scaled_with_the_load() {
+    let window = |experiment: &Experiment| target::<UrlTarget>(&experiment.cells[0]).load.accounting;
+    let mut experiment = Experiment::parse("t.toml", &ACCOUNTED.replace("for", "at = \"20s\", for")).unwrap();
+    let seconds = |at, length| {
+        Some(AccountingWindow { at: Duration::from_secs(at), length: Duration::from_secs(length) })
+    };
+    assert_eq!(window(&experiment), seconds(20, 60));
+    experiment.scale(0.1).unwrap();
+    assert_eq!(window(&experiment), seconds(2, 6));
+    let mut unscaled = Experiment::parse("t.toml", &format!("scaled = []{ACCOUNTED}")).unwrap();
+    unscaled.scale(0.1).unwrap();
+    assert_eq!(window(&unscaled), seconds(0, 60));
+}
+
+#[test]
+fn accounting_needs_processes_and_time() {
+    let replaced = |from: &str, to: &str| {
+        assert!(ACCOUNTED.contains(from), "{from}");
+        ACCOUNTED.replacen(from, to, 1)
+    };
+    assert_refused(&[
+        (
+            replaced("pid = 7", ""),
+            "the processes of this target are not known: write its `pid` or its `command` into [target]",
+            "{ for = \"1m\" }",
+            "",
+        ),
+        (
+            replaced("\"1m\"", "\"2m\""),
+            "the load is over after 100s: write an earlier `at` or a shorter `for`",
+            "{ for = \"2m\" }",
+            "",
+        ),
+        (
+            replaced("{ ", "{ at = \"50s\", "),
+            "the load is over after 100s: write an earlier `at` or a shorter `for`",
+            "{ at = \"50s\", for = \"1m\" }",
+            "",
+        ),
+        (
+            replaced("\"1m\"", "\"900ms\""),
+            "processor time is counted in ticks of 10 ms: account for a second or more",
+            "{ for = \"900ms\" }",
+            "",
+        ),
+        (
+            "title = \"t\"\n[target]\nkind = \"engine\"\n[origin]\nsource = \"simulated:5\"\n[load]\nburst = 5\n\
+             [sample]\naccounting = { for = \"1m\" }\n"
+                .to_owned(),
+            "[sample] is for loads over HTTP, whose parts are processes: leave it out, or write kind = \"proxy\" into [target]",
+            "sample",
+            "",
+        ),
+    ]);
 }

@@ -120,6 +120,8 @@ rate = "425/s"
 duration = "60s"
 [preflight]
 probes = [{ path = "/a", status = 200 }]
+[sample]
+accounting = { for = "1m" }
 [proxy]
 threads = 2
 [[test]]
@@ -165,6 +167,8 @@ fn faults_are_refused_at_their_place() {
         ("duration = \"60s\"", "duration = \"60\"", "/load/duration"),
         ("probes = [", "foo = [", "/preflight"),
         (", status = 200", "", "/preflight/probes/0"),
+        ("accounting = ", "foo = ", "/sample"),
+        ("for = \"1m\"", "for = 60", "/sample/accounting/for"),
         ("threads = 2", "thread = 2", "/proxy"),
         ("threads = 2", "listen = [\"127.0.0.1:80\"]", "/proxy"),
         ("name = \"first\"", "name = \"first\"\nfoo = 1", "/test/0"),
@@ -217,7 +221,8 @@ fn listed(text: &str) -> BTreeSet<String> {
 /// Files of every kind of target. In each, the line `MARK` is in the section that follows a name.
 const ENGINE: &str = "[target]\nkind = \"engine\"\nMARK target\n[origin]\nMARK origin\n[cache]\nMARK cache\n[load]\nburst = 1\nMARK load\n";
 const PROXY: &str = "[target]\nkind = \"proxy\"\nMARK target\n[origin]\nrecipe = \"r.json\"\nMARK origin\n[cache]\nMARK cache\n\
-                     [load]\nrate = \"1/s\"\nduration = \"1s\"\npath = \"/\"\nMARK load\n[preflight]\nprobes = []\nMARK preflight\n";
+                     [load]\nrate = \"1/s\"\nduration = \"1s\"\npath = \"/\"\nMARK load\n[preflight]\nprobes = []\nMARK preflight\n\
+                     [sample]\nMARK sample\n";
 const APP: &str = "[target]\nkind = \"app\"\nMARK target\n[origin]\nsource = \"sqlite:\"\nMARK origin\n\
                    [cache]\nstrategy = \"xfetch_unit_bug\"\nttl = \"1s\"\nMARK cache\n[load]\nrate = \"1/s\"\nduration = \"1s\"\npath = \"/\"\n";
 
@@ -230,7 +235,7 @@ fn sections_have_the_keys_that_the_readers_name() {
         let keys = schema.pointer(pointer).and_then(Value::as_object);
         keys.unwrap_or_else(|| panic!("{pointer}")).keys().cloned().collect()
     };
-    for section in ["target", "origin", "cache", "load", "preflight"] {
+    for section in ["target", "origin", "cache", "load", "preflight", "sample"] {
         let mark = format!("MARK {section}\n");
         let files = [ENGINE, PROXY, APP].into_iter().filter(|file| file.contains(&mark));
         let named: BTreeSet<String> = files
