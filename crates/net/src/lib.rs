@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`byte_range`] | `Range` and `Content-Range` (RFC 9110, 14) | |
 //! | [`location`] | references such as `Location` (RFC 3986, 5.2) | |
-//! | `proc` | processor time and memory of processes and of the machine | `proc` |
+//! | `proc` | processor time and memory of processes, their threads and the machine | `proc` |
 //! | `tls` | the certificates that a client accepts | `tls` |
 //!
 //! The first two have no dependencies.

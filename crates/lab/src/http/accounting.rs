@@ -24,7 +24,7 @@ use crate::host::instant;
 
 /// Between two readings. A thread counts from its first to its last one.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// The readings take at most one part in this of a core: the more there is to read, the rarer they are.
+/// Readings between the first and the last take at most one part in this of a core: the more there is to read, the rarer they are.
 const COST_MAX: u32 = 200;
 
 /// The part of a load in which the time of threads is accounted.
@@ -261,9 +261,10 @@ impl KindTimes {
     }
 }
 
-/// The name of a thread without its number: `worker` of `worker-12`.
+/// The name of a thread without its number: `worker` of `worker-12`, `ET_NET` of `[ET_NET 3]`.
 fn kind(name: &str) -> &str {
-    let kind = name.trim_end_matches(|c: char| c.is_ascii_digit() || "-_:/# ".contains(c));
+    let kind = name.trim_start_matches('[');
+    let kind = kind.trim_end_matches(|c: char| c.is_ascii_digit() || "-_:/# ]".contains(c));
     if kind.is_empty() { name } else { kind }
 }
 
@@ -407,9 +408,13 @@ mod tests {
 
     #[test]
     fn threads_with_a_number_are_of_one_kind() {
-        for (name, of) in
-            [("worker-12", "worker"), ("nginx", "nginx"), ("cache-timer", "cache-timer"), ("7", "7")]
-        {
+        for (name, of) in [
+            ("worker-12", "worker"),
+            ("nginx", "nginx"),
+            ("[ET_NET 3]", "ET_NET"),
+            ("cache-timer", "cache-timer"),
+            ("7", "7"),
+        ] {
             assert_eq!(kind(name), of);
         }
     }
