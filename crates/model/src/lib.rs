@@ -11,6 +11,7 @@
 //! - [`outcome`], [`timing`], [`histogram`]: the result of a request, its times, and their distribution.
 //! - [`record`]: the files of a run. Each report is a fold over them.
 //! - [`rate`]: requests per period.
+//! - [`page`]: the style and the plots of HTML pages.
 //! - [`units`], [`nearest`]: durations and sizes with units, and suggestions for misspelt names.
 
 #![allow(missing_docs, reason = "used by this workspace alone; a comment states what a name cannot")]
@@ -20,6 +21,7 @@ pub mod histogram;
 pub mod latency;
 pub mod nearest;
 pub mod outcome;
+pub mod page;
 pub mod rate;
 pub mod record;
 pub mod seed;

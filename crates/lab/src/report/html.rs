@@ -8,22 +8,21 @@ pub mod records;
 mod sweeps;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use stockade_model::record::{Record, Verdict};
+use stockade_model::{
+    page,
+    record::{Record, Verdict},
+};
 
 use self::plots::{PagePlots, PlotData};
 use super::{accounting, published, summary};
 use crate::metrics::Results;
 
-const STYLE: &str = concat!(include_str!("html/vendor/uplot.min.css"), include_str!("html/page.css"));
-const SCRIPT: &str = concat!(
-    "/*! uPlot 1.6.32, (c) 2022 Leon Sorokin, MIT license */\n",
-    include_str!("html/vendor/uplot.min.js"),
-    include_str!("html/page.js")
-);
+const STYLE: &str = include_str!("html/page.css");
+const SCRIPT: &str = include_str!("html/page.js");
 
 #[must_use]
 pub fn render(record: &Record, results: &Results) -> String {
-    let body = html! { (report(record, results)) script { (PreEscaped(SCRIPT)) } };
+    let body = html! { (report(record, results)) (drawing()) };
     page(&record.experiment, &body)
 }
 
@@ -91,6 +90,11 @@ fn measurements(record: &Record, results: &Results, plots: &mut PagePlots) -> Ma
     }
 }
 
+/// The script that draws plots.
+fn drawing() -> Markup {
+    html! { script { (PreEscaped(page::UPLOT_NOTICE)) (PreEscaped(page::UPLOT_SCRIPT)) (PreEscaped(SCRIPT)) } }
+}
+
 /// The data of the plots beside it.
 fn data(plots: &PagePlots) -> Markup {
     html! { script type="application/json" { (PreEscaped(plots.json())) } }
@@ -151,7 +155,7 @@ pub(crate) fn page(title: &str, body: &Markup) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 title { (title) }
-                style { (PreEscaped(STYLE)) }
+                style { (PreEscaped(page::UPLOT_STYLE)) (PreEscaped(page::THEME_STYLE)) (PreEscaped(STYLE)) }
             }
             body { (body) }
         }

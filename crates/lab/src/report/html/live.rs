@@ -17,7 +17,7 @@ use serde::Serialize;
 use stockade_model::{record::Interval, units::format_span};
 
 use super::{
-    PagePlots, SCRIPT, data, figures,
+    PagePlots, data, drawing, figures,
     over_time::{self, ArmMoments, LivePoint, TestSeconds},
     page,
     plots::Stage,
@@ -305,7 +305,7 @@ impl LivePage {
         let body = html! {
             (self.now())
             @if self.report.is_empty() { main #report { h1 { (self.title) } } } @else { (PreEscaped(&self.report)) }
-            script { (PreEscaped(SCRIPT)) }
+            (drawing())
             script { (PreEscaped(LIVE_SCRIPT)) }
         };
         page(&self.title, &body)

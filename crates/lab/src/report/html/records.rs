@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use maud::{Markup, PreEscaped, html};
 use stockade_model::record::{Arm, Record, Verdict};
 
-use super::{PagePlots, SCRIPT, badge, caches, data, measurements, page, prose, toolbar};
+use super::{PagePlots, badge, caches, data, drawing, measurements, page, prose, toolbar};
 use crate::{
     compare::{self, Compared, report as comparison_report},
     history::IndexedRecord,
@@ -136,7 +136,7 @@ pub fn overlay(records: Vec<(Record, Results)>) -> String {
             (caches(&record))
             (data(&plots))
         }
-        script { (PreEscaped(SCRIPT)) }
+        (drawing())
     };
     page(&format!("{} records", names.len()), &body)
 }
