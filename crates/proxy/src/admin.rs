@@ -2,11 +2,12 @@
 //!
 //! | request | what it does |
 //! |---|---|
-//! | `GET /` | a status page in HTML |
+//! | `GET /` | a dashboard in HTML |
 //! | `GET /healthz` | 200 while the process runs |
 //! | `GET /readyz` | 200 while the proxy accepts requests; 503 while it drains |
 //! | `GET /stats` | [`ProxyStats`] in JSON |
 //! | `GET /metrics` | the same for Prometheus |
+//! | `GET /keys` | [`KeyStats`] in JSON |
 //! | `GET /config` | the configuration in force, without secrets |
 //! | `POST /purge?url=URL`, `?prefix=URL or PATH`, `?tag=TAG`, and `&soft` | removes entries, or marks them stale with `soft` |
 //! | `POST /purge_all`, `?soft` | purges all entries, then warms the URLs in its body, if any |
@@ -24,6 +25,7 @@
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod guard;
+mod keys;
 mod metrics;
 mod page;
 mod purge;
@@ -49,6 +51,7 @@ use tokio::sync::watch;
 
 pub(crate) use self::token::Token;
 pub use self::{
+    keys::{KeyShare, KeyStats, SlowLoad},
     purge::{Purge, PurgeResult, PurgeTarget},
     stats::{BreakerStatus, OriginStats, ProxyStats, Refreshes, RouteStats, ServerStats},
     token::{NewToken, TokenError},
@@ -60,6 +63,8 @@ use crate::config::{self, Change};
 /// The operations that the admin listener needs from the proxy.
 pub trait Control: Send + Sync + 'static {
     fn stats(&self) -> ProxyStats;
+
+    fn keys(&self) -> KeyStats;
 
     /// Removes the matching entries or marks them stale.
     fn purge(&self, purge: &Purge) -> PurgeResult;

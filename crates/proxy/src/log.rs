@@ -32,6 +32,8 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use mask::mask_query;
+
 use buffers::LineBuffers;
 use output::{LogDestination, LogOutput};
 

@@ -25,6 +25,7 @@ pub mod fetch;
 pub mod fetched_body;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+pub mod key_statistics;
 mod lookup;
 pub mod origin;
 mod passthrough;

@@ -1,6 +1,7 @@
 //! A running proxy: frontend, routes, admin listener and access log, with reload and drain.
 
 use std::{
+    borrow::Cow,
     future::Future,
     net::SocketAddr,
     num::NonZeroUsize,
@@ -20,12 +21,16 @@ use stockade_net::proc::{own_resident_bytes, raise_open_files};
 use tokio::{runtime::Handle, sync::Mutex as AsyncMutex};
 
 use crate::{
-    admin::{self, AdminServer, Control, ProxyStats, Purge, PurgeResult, WarmOutcome},
-    config::{Change, Config, diff},
+    admin::{self, AdminServer, Control, KeyStats, ProxyStats, Purge, PurgeResult, WarmOutcome},
+    config::{Change, Config, LogConfig, diff},
     frontend::{self, CertificateFiles, ClientPressure, DrainSummary, Frontend, ServerCertificate},
     health_watch::{self, HealthEvent, HealthReading, HealthWatch},
     log::{AccessLogError, AccessLogWriter},
-    serve::{Proxy, router::RouterError, runtime::LocalRuntime},
+    serve::{
+        Proxy,
+        router::RouterError,
+        runtime::{LocalRuntime, system_now},
+    },
 };
 
 /// A proxy that serves until it is [drained](Self::drain).
@@ -231,6 +236,16 @@ impl Control for AdminControl {
             resident_bytes: own_resident_bytes(),
             log_dropped: state.log.as_ref().map_or(0, AccessLogWriter::dropped),
         }
+    }
+
+    fn keys(&self) -> KeyStats {
+        let state = &*self.0;
+        let router = state.proxy.router();
+        let masked = match &router.config.log {
+            Some(log) => Cow::Borrowed(&log.masked_query),
+            None => Cow::Owned(LogConfig::default_mask()),
+        };
+        router.keys.stats(state.local.now(), system_now(), &masked)
     }
 
     fn purge(&self, purge: &Purge) -> PurgeResult {

@@ -83,10 +83,3 @@ pub(super) fn safe(status: StatusCode, page: AdminBody) -> AdminResponse {
     }
     response
 }
-
-/// An HTML response with its content security policy.
-pub(super) fn html(text: &'static str, policy: &'static str) -> AdminResponse {
-    let mut response = of_type(StatusCode::OK, "text/html; charset=utf-8", text);
-    response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
-    response
-}

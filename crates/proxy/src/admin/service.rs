@@ -8,6 +8,7 @@ use http::{
     header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE},
 };
 use hyper::body::Incoming;
+use serde::Serialize;
 use serde_json::json;
 use stockade_model::{
     nearest::remedy,
@@ -25,18 +26,26 @@ use super::{
 };
 
 /// All paths and their methods.
-const PAGES: [(&str, Method); 10] = [
+const PAGES: [(&str, Method); 11] = [
     ("/", Method::GET),
     ("/healthz", Method::GET),
     ("/readyz", Method::GET),
     ("/stats", Method::GET),
     ("/metrics", Method::GET),
+    ("/keys", Method::GET),
     ("/config", Method::GET),
     ("/purge", Method::POST),
     ("/purge_all", Method::POST),
     ("/warm", Method::POST),
     ("/reload", Method::POST),
 ];
+
+fn figures(figures: impl Serialize) -> AdminResponse {
+    match serde_json::to_value(figures) {
+        Ok(figures) => json(StatusCode::OK, &figures),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+    }
+}
 
 pub(super) struct AdminService<C> {
     control: Arc<C>,
@@ -99,10 +108,8 @@ impl<C: Control> AdminService<C> {
                 text(StatusCode::SERVICE_UNAVAILABLE, "draining\n")
             }
             "/readyz" => text(StatusCode::OK, "ready\n"),
-            "/stats" => match serde_json::to_value(self.control.stats()) {
-                Ok(stats) => json(StatusCode::OK, &stats),
-                Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
-            },
+            "/stats" => figures(self.control.stats()),
+            "/keys" => figures(self.control.keys()),
             "/metrics" => {
                 of_type(StatusCode::OK, metrics::CONTENT_TYPE, metrics::text(&self.control.stats()))
             }

@@ -38,6 +38,10 @@ impl Control for FakeControl {
         ProxyStats { is_draining: self.is_draining.load(Ordering::Relaxed), ..example() }
     }
 
+    fn keys(&self) -> KeyStats {
+        KeyStats::default()
+    }
+
     fn purge(&self, purge: &Purge) -> PurgeResult {
         self.purges.lock().unwrap().push(purge.clone());
         let note = (purge.target == PurgeTarget::Tag("b".to_owned())).then(|| "no tags".to_owned());
@@ -185,7 +189,7 @@ fn read(body: &str) -> Value {
 #[test]
 fn all_paths_respond() {
     let running = start();
-    let pages = ["/", "/healthz", "/readyz", "/stats", "/metrics", "/config"];
+    let pages = ["/", "/healthz", "/readyz", "/stats", "/metrics", "/keys", "/config"];
     for path in pages {
         let response = running.get(path);
         assert_eq!(response.status, 200, "{path}");

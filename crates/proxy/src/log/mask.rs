@@ -11,7 +11,7 @@ const MASK: &str = "***";
 
 /// A URL or request target in which the values of parameters with these names are replaced. Borrowed if there are none.
 /// The parameters' names may be percent-encoded, in any case.
-pub(super) fn mask_query<'a>(url: &'a [u8], names: &[NamePattern]) -> Cow<'a, [u8]> {
+pub(crate) fn mask_query<'a>(url: &'a [u8], names: &[NamePattern]) -> Cow<'a, [u8]> {
     let Some(start) = memchr(b'?', url) else { return url.into() };
     let (before, query) = url.split_at(start + 1);
     let is_masked = |parameter: &[u8]| {

@@ -312,8 +312,12 @@ impl RequestContext {
         let started = system_now();
         let result = self.route.origin.send(request).await;
         let status = result.as_ref().ok().map(|response| response.status().as_u16());
-        let took = system_now().duration_since(started).unwrap_or_default();
+        let ended_at = system_now();
+        let took = ended_at.duration_since(started).unwrap_or_default();
         self.route.counts.load().note(took);
+        if let Some(keys) = &self.route.keys {
+            keys.note_load(&self.key, took, status, ended_at);
+        }
         let error = result.as_ref().err().map(|error| error.to_string().into());
         let mut private = self.private();
         (private.origin, private.error) = (Some(OriginResult { status, took }), error);

@@ -111,8 +111,12 @@ pub fn log_refusal(
 impl ResponseRecord for ReplyRecord {
     fn end(&mut self, sent: SentBody) {
         let Self { context, runtime, started, status, outcome, log, .. } = self;
-        let took = runtime.now() - *started;
-        context.route.counts.note(*outcome, status.as_u16(), sent.bytes, took);
+        let (now, route) = (runtime.now(), &context.route);
+        let took = now - *started;
+        route.counts.note(*outcome, status.as_u16(), sent.bytes, took);
+        if let Some(keys) = &route.keys {
+            keys.note_request(&context.key, *outcome, now);
+        }
         let Some(LogTarget { logger, requested_at, cache_status }) = log else { return };
         let (origin, error) = context.take_result();
         let header = |name| context.headers.get(name).map(HeaderValue::as_bytes);

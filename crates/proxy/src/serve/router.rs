@@ -18,6 +18,7 @@ use stockade_cache::{InvalidStrategy, Lifespan, Limit};
 use super::{
     client::RequestClient,
     counts::RouteMetrics,
+    key_statistics::KeyStatistics,
     origin::{OriginClient, OriginOpenError},
     stored::ResponseCache,
 };
@@ -43,6 +44,8 @@ pub struct Route {
     /// Larger bodies are not stored.
     pub body_bytes_max: usize,
     pub counts: Arc<RouteMetrics>,
+    /// Of all routes. `None`: its keys are not counted.
+    pub keys: Option<Arc<KeyStatistics>>,
 }
 
 impl Route {
@@ -53,6 +56,7 @@ impl Route {
         root: &ResponseCache,
         body_bytes_max: usize,
         counts: Arc<RouteMetrics>,
+        keys: Option<Arc<KeyStatistics>>,
     ) -> Result<Self, InvalidStrategy> {
         let independent = stockade_cache::Strategy {
             fetch: stockade_cache::Fetch::Independent,
@@ -63,7 +67,7 @@ impl Route {
         };
         let cache = root.view(&config.strategy, None)?;
         let uncoalesced = root.view(&independent, None)?;
-        Ok(Self { config, origin, cache, uncoalesced, body_bytes_max, counts })
+        Ok(Self { config, origin, cache, uncoalesced, body_bytes_max, counts, keys })
     }
 
     #[must_use]
@@ -189,6 +193,7 @@ pub struct Router {
     pub origins: Vec<Arc<OriginClient>>,
     /// Counts and logs requests that match no route.
     pub unrouted: Arc<Route>,
+    pub keys: Arc<KeyStatistics>,
     /// The admin token, once the admin listener has started.
     pub(crate) purge_token: Arc<OnceLock<Arc<Token>>>,
 }
@@ -233,6 +238,7 @@ impl Router {
                 None => Arc::new(OriginClient::open(origin).await?),
             });
         }
+        let keys = previous.map(|previous| Arc::clone(&previous.keys)).unwrap_or_default();
         let mut routes = Vec::new();
         for route in &config.routes {
             let origin = &origins[route.origin];
@@ -249,7 +255,8 @@ impl Router {
                     });
                     let counts = same_name.map(|old| Arc::clone(&old.counts)).unwrap_or_default();
                     let body_bytes_max = body_bytes_max(&config.limit);
-                    let opened = Route::new(route.clone(), Arc::clone(origin), root, body_bytes_max, counts);
+                    let (origin, keys) = (Arc::clone(origin), Some(Arc::clone(&keys)));
+                    let opened = Route::new(route.clone(), origin, root, body_bytes_max, counts, keys);
                     let strategy_error = |error| RouterError::Strategy { route: route.name.clone(), error };
                     Arc::new(opened.map_err(strategy_error)?)
                 }
@@ -259,12 +266,12 @@ impl Router {
             Some(previous) => Arc::clone(&previous.unrouted),
             None => {
                 let route = config::RouteConfig { name: String::new(), ..config.routes[0].clone() };
-                let route = Route::new(route, Arc::clone(&origins[0]), root, 0, Arc::default());
+                let route = Route::new(route, Arc::clone(&origins[0]), root, 0, Arc::default(), None);
                 Arc::new(route.map_err(RouterError::Limit)?)
             }
         };
         let purge_token = previous.map(|previous| Arc::clone(&previous.purge_token)).unwrap_or_default();
-        Ok(Self { config, routes, origins, unrouted, purge_token })
+        Ok(Self { config, routes, origins, unrouted, keys, purge_token })
     }
 
     /// The key always belongs to the request, also if no route does.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::running::PATIENCE;
 
-/// A browser without a window and without a network. It ends when this is dropped.
+/// A browser without a window. It ends when this is dropped.
 pub struct Browser {
     driver: Child,
     address: SocketAddr,
@@ -38,28 +38,19 @@ impl Browser {
         let wanted = json!({ "goog:chromeOptions": options, "goog:loggingPrefs": { "browser": "ALL" } });
         let session = browser.send("POST", "/session", &json!({ "capabilities": { "alwaysMatch": wanted } }));
         session["sessionId"].as_str().expect("a session").clone_into(&mut browser.session);
-        // A page that needs another file would fail to get it.
-        browser.devtools("Network.enable", &json!({}));
-        browser.set_offline(true);
         browser
     }
 
-    fn set_offline(&self, offline: bool) {
-        let speed = if offline { 0 } else { -1 };
-        let conditions = json!({ "offline": offline, "latency": 0, "downloadThroughput": speed, "uploadThroughput": speed });
-        self.devtools("Network.emulateNetworkConditions", &conditions);
-    }
-
-    /// Lets pages reach their server.
-    pub fn go_online(&self) {
-        self.set_offline(false);
-    }
-
+    /// Opens a file without a network: a page that needs another file would fail to get it.
     pub fn open(&self, file: &Path) {
-        self.open_url(&format!("file://{}", file.display()));
+        let offline =
+            json!({ "offline": true, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0 });
+        self.devtools("Network.enable", &json!({}));
+        self.devtools("Network.emulateNetworkConditions", &offline);
+        self.visit(&format!("file://{}", file.display()));
     }
 
-    pub fn open_url(&self, url: &str) {
+    pub fn visit(&self, url: &str) {
         self.command("url", &json!({ "url": url }));
     }
 

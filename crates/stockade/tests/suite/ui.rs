@@ -203,9 +203,8 @@ fn run_that_fails_ends_with_its_page() {
 fn live_page_shows_the_saved_figures_at_the_end_in_chromium() {
     let sandbox = Sandbox::new();
     let browser = Browser::start();
-    browser.go_online();
     let (run, address, path) = start(&sandbox, "0");
-    browser.open_url(&format!("http://{address}{path}"));
+    browser.visit(&format!("http://{address}{path}"));
     // Seconds of the current measurement in its first plot, while the run goes on.
     let seen = browser.run(
         "return (async () => {
@@ -316,8 +315,7 @@ fn records_are_chosen_and_laid_over_one_another_in_chromium() {
     let sandbox = Sandbox::new();
     let (_ui, address) = browse(&sandbox);
     let browser = Browser::start();
-    browser.go_online();
-    browser.open_url(&format!("http://{address}/"));
+    browser.visit(&format!("http://{address}/"));
     let hidden = "const filter = document.getElementById('filter'); filter.value = 'records-of-nobody';
         filter.dispatchEvent(new Event('input')); const rows = [...document.querySelectorAll('tbody tr')];
         const hidden = rows.filter((row) => row.hidden).length; filter.value = 'second SOURCE';
