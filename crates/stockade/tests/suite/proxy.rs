@@ -7,6 +7,7 @@ mod exhaustion;
 mod health;
 mod hostile;
 mod life;
+mod prometheus_server;
 mod telemetry;
 mod usage;
 
