@@ -139,6 +139,9 @@ fn plots_of_the_dashboard_are_used_by_mouse_and_keys_in_chromium() {
         browser.run(background)
     };
     assert_ne!(choose("dark"), choose("light"));
+    // Figures of more than 15 minutes ago are dropped.
+    browser.run("const now = Date.now; Date.now = () => now() + 16 * 60 * 1000");
+    until(|| browser.run("return document.querySelector('figure').chart.data[0].length").as_u64() < Some(4));
     assert_eq!(browser.console(), [""; 0]);
 }
 
