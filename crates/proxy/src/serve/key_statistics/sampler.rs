@@ -4,30 +4,37 @@ use std::time::Duration;
 
 use stockade_model::time::Time;
 
-/// Each request of a quiet thread is chosen. A busy one chooses one of `gap`, which counts for all of them; a gap lasts a
-/// few milliseconds at least, so that a thread chooses some hundred a second.
+/// Each request of a quiet thread is chosen. A busy one chooses one of `gap`, which counts for all of them: some hundred
+/// choices a second, in rounds of [`CHOICES`] after which the gap is doubled or halved.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampler {
     /// Requests until the next one is chosen, itself included.
     left: u32,
     gap: u32,
+    /// Choices until the end of the round.
+    choices: u32,
+    round_began_at: Time,
     chosen_at: Time,
 }
+
+/// A burst of as many requests is counted completely.
+const CHOICES: u32 = 32;
 
 /// The gaps of a thread that has just become quiet are over soon.
 const GAP_MAX: u32 = 64;
 
-/// Gaps that last less are doubled.
-const SHORT: Duration = Duration::from_millis(2);
+/// The gap is doubled after a round that took less.
+const SHORT: Duration = Duration::from_millis(64);
 
-/// Gaps that last more are halved.
-const LONG: Duration = Duration::from_millis(8);
+/// The gap is halved after a round that took more.
+const LONG: Duration = Duration::from_millis(256);
 
-/// After this pause every request is chosen again.
+/// After this time without a choice every request is chosen again.
 const PAUSE: Duration = Duration::from_millis(200);
 
 impl Sampler {
-    pub const NEW: Self = Self { left: 1, gap: 1, chosen_at: Time::ZERO };
+    pub const NEW: Self =
+        Self { left: 1, gap: 1, choices: CHOICES, round_began_at: Time::ZERO, chosen_at: Time::ZERO };
 
     /// The number of requests that this one counts for; `None`: it is not chosen.
     #[inline]
@@ -42,12 +49,18 @@ impl Sampler {
     #[cold]
     fn next_gap(&mut self, now: Time) -> u32 {
         let weight = self.gap;
-        self.gap = match now - self.chosen_at {
-            took if took < SHORT => (self.gap * 2).min(GAP_MAX),
-            took if took > PAUSE => 1,
-            took if took > LONG => (self.gap / 2).max(1),
-            _ => self.gap,
-        };
+        self.choices -= 1;
+        if now - self.chosen_at > PAUSE {
+            (self.gap, self.choices, self.round_began_at) = (1, CHOICES, now);
+        } else if self.choices == 0 {
+            let took = now - self.round_began_at;
+            if took < SHORT {
+                self.gap = (self.gap * 2).min(GAP_MAX);
+            } else if took > LONG {
+                self.gap = (self.gap / 2).max(1);
+            }
+            (self.choices, self.round_began_at) = (CHOICES, now);
+        }
         self.chosen_at = now;
         // From 1 to twice the gap less one, `gap` on average: a period of the traffic does not coincide with the choice. The
         // nanoseconds of the end of a request are random enough.
@@ -93,6 +106,12 @@ mod tests {
             counted[key] += sampler.choose(now).unwrap_or(0);
         }
         assert!(counted.iter().all(|count| (7_000..13_000).contains(count)), "{counted:?}");
+    }
+
+    #[test]
+    fn burst_is_chosen_completely() {
+        let weights = weights(Duration::from_nanos(1), CHOICES);
+        assert_eq!(weights, [1; CHOICES as usize]);
     }
 
     #[test]
