@@ -10,6 +10,7 @@ pub mod markdown;
 pub mod openmetrics;
 mod published;
 pub mod pull_request;
+pub mod screen;
 pub(crate) mod summary;
 pub mod text;
 

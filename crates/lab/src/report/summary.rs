@@ -86,6 +86,46 @@ const OVER_HTTP: &[Column] = &[
     Column { metric: "proxy.cpu.mean", heading: "proxy cores", shown: Shown::IfAnyRounded },
 ];
 
+/// The figures of one test that matter most: a row for each measured arm, under [`arm_headings`].
+pub(super) struct ArmRows {
+    pub(super) test: String,
+    /// The most of an arm.
+    pub(super) requests: u64,
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+const OF_ARMS: [Column; 6] = [
+    plain("requests", "requests"),
+    Column { metric: "hit_ratio", heading: "hit ratio", shown: Shown::Percent },
+    plain("source_loads", "source loads"),
+    plain("failed", "failed"),
+    plain("response.p50", "answered p50"),
+    plain("response.p99", "p99"),
+];
+
+/// `arm`, then the columns.
+pub(super) fn arm_headings() -> Vec<String> {
+    ["arm"].into_iter().chain(OF_ARMS.iter().map(|column| column.heading)).map(str::to_owned).collect()
+}
+
+pub(super) fn arms(record: &Record, results: &Results) -> Vec<ArmRows> {
+    let of_test = |test: &String| {
+        let mut of_test = ArmRows { test: test.clone(), requests: 0, rows: Vec::new() };
+        for arm in &record.arms {
+            let repeats = results.repeats(test, &arm.name);
+            let requests = repeats.iter().map(|evidence| evidence.run.outcomes.requests()).max();
+            let Some(requests) = requests else { continue };
+            of_test.requests = of_test.requests.max(requests);
+            let cells = OF_ARMS.iter().map(|Column { metric, shown, .. }| {
+                cell(Metric::named(metric).expect("the columns are metrics"), *shown, &repeats)
+            });
+            of_test.rows.push([arm.name.clone()].into_iter().chain(cells).collect());
+        }
+        of_test
+    };
+    record.tests.iter().map(of_test).filter(|of_test| !of_test.rows.is_empty()).collect()
+}
+
 /// A table for each measured test; published figures stand beside ours.
 pub(super) fn tables(record: &Record, results: &Results) -> Vec<SummaryTable> {
     let published = reference::figures(record);

@@ -38,7 +38,7 @@ pub fn render(record: &Record, results: &Results) -> String {
     text
 }
 
-fn mark(verdict: Verdict) -> &'static str {
+pub(super) fn mark(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Supported => "✓",
         Verdict::Refuted => "✗",
