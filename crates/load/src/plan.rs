@@ -301,6 +301,51 @@ impl Plan {
         Some(self.requests_max.map_or(all, |max| all.min(warmup.saturating_add(max))))
     }
 
+    /// The expected requests between two times since the start; `None` if a closed loop sends some of them, or if the start of a
+    /// segment is not known. The bound on requests is not applied.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use stockade_load::plan::Plan;
+    ///
+    /// let plan = Plan::parse("plan.toml", r#"
+    ///     [[phase]]
+    ///     rate = "7/s"
+    ///     for = "2s"
+    ///     [[phase]]
+    ///     burst = 50
+    ///     [[phase]]
+    ///     rate = "9/s"
+    ///     for = "2s"
+    ///     [[phase]]
+    ///     connections = 4
+    ///     for = "2s"
+    /// "#)?;
+    /// let second = |n| plan.expected_requests(Duration::from_secs(n), Duration::from_secs(n + 1)).map(f64::round);
+    /// assert_eq!([0, 1, 2, 3, 4].map(second), [Some(7.0), Some(7.0), Some(59.0), Some(9.0), None]);
+    /// # Ok::<(), Box<stockade_load::plan::PlanError>>(())
+    /// ```
+    #[must_use]
+    pub fn expected_requests(&self, from: Duration, to: Duration) -> Option<f64> {
+        let (mut start, mut expected) = (self.closed_warmup(), 0.0);
+        for segment in &self.segments {
+            if start >= to {
+                break;
+            }
+            let end = segment.duration().map(|duration| start.saturating_add(duration));
+            match segment {
+                Segment::Open(schedule) => {
+                    let before = |time: Duration| schedule.expected_before(time.saturating_sub(start));
+                    expected += before(to) - before(from);
+                }
+                Segment::Closed(_) if end.is_some_and(|end| end <= from) => {}
+                Segment::Closed(_) => return None,
+            }
+            start = end?;
+        }
+        Some(expected)
+    }
+
     /// The highest rate of open segments; see [`Schedule::peak_per_second`]. 0 if there are none.
     #[must_use]
     pub fn peak_per_second(&self) -> f64 {

@@ -169,6 +169,20 @@ impl Schedule {
         requests.saturating_add(chance)
     }
 
+    /// The expected requests that are due before a time since the start. The limit on requests is not applied.
+    #[must_use]
+    pub fn expected_before(&self, time: Duration) -> f64 {
+        // What is due at the time itself, such as a burst, is not before it.
+        let Some(mut left) = time.checked_sub(Duration::from_nanos(1)) else { return 0.0 };
+        let mut expected = 0.0;
+        for step in self.warmup.iter().chain(&self.steps) {
+            expected += step.expected_requests(left);
+            let Some(after) = left.checked_sub(step.duration()) else { break };
+            left = after;
+        }
+        expected
+    }
+
     /// The number of warm-up requests: exact or the mean, as in [`requests`](Self::requests).
     pub(crate) fn warmup_requests(&self) -> u64 {
         requests(&self.warmup)

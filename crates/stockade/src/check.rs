@@ -6,17 +6,20 @@ use std::{
     time::Duration,
 };
 
-use indicatif::FormattedDuration;
 use stockade_lab::{
     run::{self, CheckedExperiment},
     spec::{Cell, Experiment},
 };
-use stockade_model::{record::ClockKind, seed::Seed, units::format_count};
+use stockade_model::{
+    record::ClockKind,
+    seed::Seed,
+    units::{format_count, format_span},
+};
 
 use crate::{
     cli::ExperimentArgs,
     exit::{CommandError, Exit},
-    progress::{RunBar, stop_on_signals},
+    progress::{LiveScreen, RunView, stop_on_signals},
     run::print,
 };
 
@@ -25,9 +28,9 @@ pub fn check(args: ExperimentArgs) -> Result<Exit, CommandError> {
     let (experiment, options) = args.open(Seed(0))?;
     let repeats = options.repeats.unwrap_or(experiment.repeats);
     let stop = stop_on_signals();
-    let mut bar = RunBar::default();
-    let checked = run::check(experiment, &options, &stop, &mut bar)?;
-    drop(bar);
+    let mut live = LiveScreen::open(RunView::new(&experiment, options.scale));
+    let checked = run::check(experiment, &options, &stop, &mut live)?;
+    drop(live);
     if stop.is_cancelled() {
         return Ok(Exit::Undecided);
     }
@@ -43,12 +46,12 @@ fn text(checked: &CheckedExperiment, repeats: u32) -> String {
     let width = tests.iter().map(|(test, _)| test.chars().count() + 2).max().unwrap_or_default();
     for (test, cells) in &tests {
         let arms: Vec<_> = cells.iter().map(|cell| cell.arm.as_str()).collect();
-        let load = cells[0].target.facts().duration.map_or("burst".to_owned(), clock_time);
+        let load = cells[0].target.facts().duration.map_or("burst".to_owned(), format_span);
         let _ = writeln!(text, "{test:width$}{load}  {}", arms.join(", "));
     }
     let measurements = experiment.cells.len() as u64 * u64::from(repeats);
     let load: Duration = experiment.cells.iter().filter_map(|cell| cell.target.facts().duration).sum();
-    let time = clock_time(load.saturating_mul(repeats));
+    let time = format_span(load.saturating_mul(repeats));
     let time = match clock {
         _ if load.is_zero() => "bursts, each as long as its requests take".to_owned(),
         ClockKind::Virtual => format!("{time} of simulated time, which is computed faster"),
@@ -91,9 +94,4 @@ fn by_test(experiment: &Experiment) -> Vec<(&str, Vec<&Cell>)> {
         tests.entry(&cell.test).or_default().push(cell);
     }
     experiment.tests.iter().filter_map(|test| tests.remove_entry(test.as_str())).collect()
-}
-
-/// Hours, minutes and seconds.
-fn clock_time(duration: Duration) -> String {
-    FormattedDuration(duration).to_string()
 }

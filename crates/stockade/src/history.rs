@@ -5,7 +5,7 @@ use stockade_lab::history::{self, IndexedRecords, report::FORMATS};
 use crate::{
     cli::HistoryArgs,
     exit::{CommandError, Exit},
-    progress::Bar,
+    progress::LiveScreen,
     run::print,
 };
 
@@ -14,13 +14,13 @@ const MESSAGES_MAX: usize = 5;
 
 /// Prints it. Records that cannot be read are named on standard error; an index that cannot be written is no failure.
 pub fn history(args: &HistoryArgs) -> Result<Exit, CommandError> {
-    let mut bar = None;
+    let mut live = None;
     let mut progress = |read: usize, all: usize| {
-        bar.get_or_insert_with(|| Bar::new(all)).next(format!("records read: {read}"));
+        live.get_or_insert_with(|| LiveScreen::steps(all)).next(format!("records read: {read}"));
     };
     let IndexedRecords { records, unreadable, unwritten } =
         history::read_records(&args.records, args.rebuild, &mut progress)?;
-    drop(bar);
+    drop(live);
     for error in unreadable.iter().take(MESSAGES_MAX) {
         eprintln!("left out: {error}");
     }

@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
 };
 
@@ -10,7 +10,7 @@ use std::{
 use stockade_lab::report::openmetrics;
 use stockade_lab::{
     host,
-    report::{find_format, json, pull_request, verdict},
+    report::{find_format, json, pull_request, screen, verdict},
     run::{self, Options, RunObserver},
     spec::Experiment,
 };
@@ -19,7 +19,7 @@ use stockade_model::seed::Seed;
 use crate::{
     cli::{ExperimentArgs, RunArgs},
     exit::{CommandError, Exit},
-    progress::{RunBar, stop_on_signals},
+    progress::{LiveScreen, RunView, is_terminal, size, stop_on_signals},
 };
 #[cfg(feature = "http")]
 use crate::{
@@ -35,7 +35,8 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
     let (experiment, options) = chosen.open(Seed(seed))?;
     let options = Options { until_decided, ..options };
     let stop = stop_on_signals();
-    let mut observers: Vec<Box<dyn RunObserver>> = vec![Box::new(RunBar::default())];
+    let view = RunView::new(&experiment, options.scale);
+    let mut observers: Vec<Box<dyn RunObserver>> = vec![Box::new(LiveScreen::open(view))];
     #[cfg(feature = "http")]
     let telemetry = Telemetry::start(&args.telemetry, Some(&experiment.title))?;
     #[cfg(feature = "http")]
@@ -53,10 +54,23 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
         name => find_format(name).render(&record, &results),
     };
     print(&report)?;
+    if is_terminal() && !is_on_screen(&format, &report) {
+        eprint!("\n{}", screen::render(&record, &results, size().0));
+    }
     eprintln!("\n{}; record, report.md and report.html in {place}", verdict(&record));
     #[cfg(feature = "http")]
     telemetry.finish(|| openmetrics::snapshot(&record, &results));
     Ok(Exit::of(&record))
+}
+
+/// True if a report to read is on a terminal, and neither scrolled nor wrapped.
+fn is_on_screen(format: &str, report: &str) -> bool {
+    let (rows, columns) = size();
+    let fits = |line: &str| line.chars().count() <= columns;
+    format == "text"
+        && io::stdout().is_terminal()
+        && report.lines().count() + 2 < rows
+        && report.lines().all(fits)
 }
 
 impl ExperimentArgs {

@@ -12,7 +12,7 @@ use stockade_source::{SourceUrl, documents};
 use crate::{
     cli::{NamedStrategy, StampedeArgs, StampedeFormat, WriterName},
     exit::{CommandError, Exit},
-    progress::{Bar, stop_on_signals},
+    progress::{LiveScreen, stop_on_signals},
     run::print,
 };
 
@@ -46,11 +46,11 @@ pub fn stampede(mut args: StampedeArgs) -> Result<Exit, CommandError> {
     }
 
     let stop = stop_on_signals();
-    let mut bar = Bar::new(args.workers.len() * strategies.len());
+    let live = LiveScreen::steps(args.workers.len() * strategies.len());
     let mut starts: Vec<BurstSeries> = Vec::new();
     for workers in &args.workers {
         let seed = Seed(args.seed).child(&format!("{workers} workers, {}", args.docs));
-        let measuring = |burst: &Burst| bar.next(format!("{workers} workers, {}", burst.name));
+        let measuring = |burst: &Burst| live.next(format!("{workers} workers, {}", burst.name));
         let start = stampede::start(&bursts(*workers), &runtime, &document_set, seed, &stop, measuring)?;
         let is_interrupted = start.interrupted;
         starts.push(start);
@@ -58,7 +58,7 @@ pub fn stampede(mut args: StampedeArgs) -> Result<Exit, CommandError> {
             break;
         }
     }
-    drop(bar);
+    drop(live);
     print(&match args.format {
         StampedeFormat::Json => stampede::json(&starts),
         StampedeFormat::Text => stampede::text(&starts, args.writer == WriterName::Mailbox),

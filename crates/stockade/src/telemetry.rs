@@ -37,7 +37,7 @@ use self::{
     otlp::{Exporter, unix_nanos_now},
     target::{EnvironmentError, OtlpTarget, with_environment},
 };
-use crate::{cli::TelemetryArgs, listen};
+use crate::{cli::TelemetryArgs, listen, progress::message};
 
 /// The longest time that the program waits for the last export.
 const FLUSH_MAX: Duration = Duration::from_secs(5);
@@ -93,7 +93,7 @@ impl Telemetry {
         let listener = listener.transpose()?;
         if let Some(listener) = &listener {
             let address = listener.local_addr().map_err(TelemetryError::Thread)?;
-            eprintln!("metrics: http://{address}/metrics");
+            message(&format!("metrics: http://{address}/metrics"));
         }
         let (ready, is_ready) = mpsc::channel();
         let shared = figures.clone();

@@ -1,13 +1,11 @@
-//! A load in progress: a line at a terminal, samples to their outputs.
+//! A load in progress: a view at a terminal, samples to their outputs.
 
 use std::{
     fs::File,
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     sync::Arc,
-    time::Duration,
 };
 
-use indicatif::{ProgressBar, ProgressStyle};
 use stockade_lab::{http::LoadRecord, run::RunObserver};
 use stockade_load::{
     generator::{LoadProgress, LoadStart, LoadTest, LoadTestError, Observer},
@@ -16,12 +14,14 @@ use stockade_load::{
     summary::Summary,
     traffic::Traffic,
 };
-use stockade_model::{
-    record::Expectation,
-    units::{format_count, format_duration, format_span},
-};
+use stockade_model::record::Expectation;
 
-use crate::{cli::Out, exit::CommandError, telemetry::LiveFigures};
+use crate::{
+    cli::Out,
+    exit::CommandError,
+    progress::{LiveScreen, LoadView},
+    telemetry::LiveFigures,
+};
 
 /// Starts a stream of samples.
 type Begin = fn(&RunHeader) -> Box<dyn SampleEncoder>;
@@ -30,8 +30,8 @@ type Begin = fn(&RunHeader) -> Box<dyn SampleEncoder>;
 pub struct LiveReport {
     id: String,
     traffic: Arc<Traffic>,
-    lasts: Option<Duration>,
-    bar: ProgressBar,
+    /// `None`: closed.
+    live: Option<LiveScreen<LoadView>>,
     waiting: Vec<(Begin, Box<dyn Write>)>,
     outputs: Vec<SampleWriter<Box<dyn Write>>>,
     /// For other systems.
@@ -56,17 +56,13 @@ impl LiveReport {
             };
             waiting.push((begin, Box::new(file)));
         }
-        let lasts = load.plan.duration();
-        let bar = ProgressBar::new(lasts.map_or(0, |lasts| lasts.as_secs().max(1)));
-        let template = if lasts.is_some() { "{bar:24} {wide_msg}" } else { "{spinner} {wide_msg}" };
-        bar.set_style(ProgressStyle::with_template(template).expect("the template is valid"));
-        bar.enable_steady_tick(Duration::from_millis(250));
-        bar.set_message("connecting");
+        // Samples on the same terminal would break its lines.
+        let is_quiet = stream.is_some() && io::stdout().is_terminal();
+        let live = (!is_quiet).then(|| LiveScreen::open(LoadView::new(&load.plan)));
         Ok(Self {
             id: load.id.clone(),
             traffic: Arc::clone(&load.traffic),
-            lasts,
-            bar,
+            live,
             waiting,
             outputs: Vec::new(),
             figures: None,
@@ -95,7 +91,7 @@ impl LiveReport {
 
     /// Writes the last samples.
     pub fn finish(&mut self) -> Result<(), CommandError> {
-        self.bar.finish_and_clear();
+        self.live = None;
         for output in self.outputs.drain(..) {
             output.finish().map_err(LoadTestError::Samples)?;
         }
@@ -113,37 +109,24 @@ impl Observer for LiveReport {
         };
         self.outputs =
             self.waiting.drain(..).map(|(begin, to)| SampleWriter::new(begin(&head), to)).collect();
-        self.bar.set_message("");
+        if let Some(live) = &self.live {
+            live.update(|view, _| view.start());
+        }
     }
 
     fn on_second(&mut self, second: &LoadProgress<'_>) {
-        let LoadProgress { elapsed, tally, is_warmup, requests, failed } = *second;
-        if let Some(figures) = self.figures.as_ref().filter(|_| !is_warmup) {
-            figures.add(&openmetrics::measurement(tally));
+        if let Some(figures) = self.figures.as_ref().filter(|_| !second.is_warmup) {
+            figures.add(&openmetrics::measurement(second.tally));
+        }
+        if let Some(live) = &self.live {
+            live.update(|view, now| view.add(second, now));
         }
         if let Some(record) = &mut self.record {
             record.second(second);
         }
-        self.bar.set_position(elapsed.as_secs());
-        let of = self.lasts.map_or_else(String::new, |lasts| format!("/{}", format_span(lasts)));
-        let p99 = tally.latencies().quantile(0.99).map_or_else(|| "-".to_owned(), format_duration);
-        let warmup = if is_warmup { " (warming up)" } else { "" };
-        self.bar.set_message(format!(
-            "{}{of}  {}/s  p99 {p99}  {} requests, {} failed{warmup}",
-            format_span(elapsed),
-            format_count(tally.requests()),
-            format_count(requests),
-            format_count(failed),
-        ));
     }
 
     fn on_sample(&mut self, sample: &Sample) -> io::Result<()> {
         self.outputs.iter_mut().try_for_each(|output| output.write(sample))
-    }
-}
-
-impl Drop for LiveReport {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
     }
 }

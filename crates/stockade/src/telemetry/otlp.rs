@@ -20,6 +20,7 @@ use super::{
     LiveFigures,
     client::{OtlpClient, OtlpReply},
 };
+use crate::progress::message;
 
 const PERIOD: Duration = Duration::from_secs(5);
 /// The longest pause after failures, or that a collector asks for.
@@ -78,11 +79,11 @@ impl Exporter {
     /// Warns on standard error, once.
     pub fn warn(&mut self, reason: &str) {
         if !std::mem::replace(&mut self.has_warned, true) {
-            eprintln!(
+            message(&format!(
                 "warning: cannot send figures to {}: {reason}; the load goes on. Is a collector there that takes OTLP over \
                  HTTP (usually port 4318)?",
                 self.client.shown_url()
-            );
+            ));
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::{
     cli::UiArgs,
     exit::{CommandError, Exit},
     listen::{self, Bounds, Connections, refusal},
-    progress::Bar,
+    progress::LiveScreen,
     run::print,
 };
 
@@ -36,11 +36,11 @@ const BOUNDS: Bounds = Bounds { connections_max: 32, connection_time_max: Durati
 /// Serves them until Ctrl-C.
 pub fn ui(args: &UiArgs) -> Result<Exit, CommandError> {
     // A directory without a record is an error before a browser shows it, and the first reading may take long.
-    let mut bar = None;
+    let mut live = None;
     history::read_records(&args.records, false, &mut |read, all| {
-        bar.get_or_insert_with(|| Bar::new(all)).next(format!("records read: {read}"));
+        live.get_or_insert_with(|| LiveScreen::steps(all)).next(format!("records read: {read}"));
     })?;
-    drop(bar);
+    drop(live);
     let listener =
         listen::bind(args.listen).map_err(|error| UiError::Listen { address: args.listen, error })?;
     let address = listener.local_addr().map_err(UiError::Thread)?;

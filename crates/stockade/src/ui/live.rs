@@ -30,7 +30,10 @@ use tokio::{
 };
 
 use super::{Access, HTML, UiError, harden, parameter};
-use crate::listen::{self, Bounds, Connections, refusal};
+use crate::{
+    listen::{self, Bounds, Connections, refusal},
+    progress::message,
+};
 
 const BOUNDS: Bounds = Bounds { connections_max: 32, connection_time_max: Duration::from_mins(1) };
 /// Events that wait for the thread of the page.
@@ -54,7 +57,7 @@ impl LiveUi {
         let listener = listen::bind(address).map_err(|error| UiError::Listen { address, error })?;
         let address = listener.local_addr().map_err(UiError::Thread)?;
         let access = Access::of(address);
-        eprintln!("page: {}", access.url(address));
+        message(&format!("page: {}", access.url(address)));
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
         let (stop, stopped) = watch::channel(false);
         let reader = Reader {

@@ -30,6 +30,7 @@ mod stampede;
 mod starting;
 mod support;
 mod telemetry;
+mod terminal;
 mod tidy;
 mod ui;
 mod windows;
