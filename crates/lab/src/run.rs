@@ -21,7 +21,7 @@ use crate::{
     host,
     judge::{self, Case, Claim, EarlyJudge, Judgement, Latest, Refutation},
     metrics::{Results, RunningFigures},
-    report,
+    report::{self, markdown::ReportFile},
     spec::{Cell, Experiment, ScaleError, SpecError},
     storage::{Recorder, StorageError},
     target::{Environment, MeasureContext, Second, TargetError},
@@ -472,7 +472,9 @@ impl ExperimentRun {
             verdict => verdict,
         };
         self.recorder.checkpoint(record)?;
-        self.recorder.report("report.md", &report::markdown::render(record, &self.results))?;
+        for ReportFile { path, text } in report::markdown::files(record, &self.results) {
+            self.recorder.report(&path, &text)?;
+        }
         self.recorder.report("report.html", &report::html::render(record, &self.results))
     }
 }

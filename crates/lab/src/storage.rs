@@ -90,9 +90,11 @@ impl Recorder {
         fs::rename(&beside, &path).map_err(io(&path))
     }
 
-    /// Writes a report beside the record.
-    pub fn report(&self, name: &str, text: &str) -> Result<(), StorageError> {
-        let path = self.directory.join(name);
+    /// Writes a report beside the record. `path` is relative, with at most one directory, which is made.
+    pub fn report(&self, path: &str, text: &str) -> Result<(), StorageError> {
+        let path = self.directory.join(path);
+        let directory = path.parent().unwrap_or(&self.directory);
+        fs::create_dir_all(directory).map_err(io(directory))?;
         fs::write(&path, text).map_err(io(&path))
     }
 }

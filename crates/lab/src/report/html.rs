@@ -5,6 +5,7 @@ mod over_time;
 mod percentiles;
 mod plots;
 pub mod records;
+mod svg;
 mod sweeps;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -13,6 +14,7 @@ use stockade_model::{
     record::{Record, Verdict},
 };
 
+pub(super) use self::over_time::pictures;
 use self::plots::{PagePlots, PlotData};
 use super::{accounting, published, summary};
 use crate::metrics::Results;
@@ -64,7 +66,8 @@ fn measurements(record: &Record, results: &Results, plots: &mut PagePlots) -> Ma
                 }
             }
             @for note in &table.notes { p.note { (prose(note)) } }
-            @let over_time = over_time::measured(record, results, &table.test).map(over_time::plots).unwrap_or_default();
+            @let over_time = over_time::measured(record, results, &table.test);
+            @let over_time = over_time.as_ref().map(over_time::plots).unwrap_or_default();
             @if !over_time.is_empty() && record.repeats > 1 { p { "The first repeat, second by second:" } }
             @let of_percentiles = percentiles::of_arms(record, results, &table.test);
             (figures(plots, over_time.into_iter().chain(of_percentiles)))

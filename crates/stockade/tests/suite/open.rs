@@ -90,7 +90,18 @@ fn every_report_is_a_fold_over_the_record() {
     let report = |format: &str| sandbox.stockade(&["report", "record", "--format", format]).stdout;
     let on_disk = |name: &str| fs::read_to_string(sandbox.path().join("record").join(name)).unwrap();
     assert_eq!(report("text"), output.stdout);
-    assert_eq!(report("md"), on_disk("report.md"));
+    // Only the report on disk has files beside it.
+    let (pictures, markdown): (Vec<_>, Vec<_>) = on_disk("report.md")
+        .split_inclusive("\n\n")
+        .map(str::to_owned)
+        .partition(|paragraph| paragraph.starts_with("!["));
+    assert_eq!(report("md"), markdown.concat());
+    let link = |title: &str, name: &str| format!("![{title}](plots/1-{name}.svg)\n\n");
+    let links = [link("Requests and source loads", "requests"), link("Response time, p99", "response")];
+    assert_eq!(pictures, links, "p99, although p50 is 0 in each second");
+    for name in ["requests", "response"] {
+        assert!(on_disk(&format!("plots/1-{name}.svg")).starts_with("<svg "), "{name}");
+    }
     assert_eq!(report("html"), on_disk("report.html"));
     assert_eq!(report("kazoo"), "", "its layout is that of bursts");
     let plots = on_disk("report.html").matches("<figure data-plot").count();

@@ -108,6 +108,37 @@ fn plots_are_drawn_offline_in_chromium() {
     assert_eq!(browser.console(), [""; 0]);
 }
 
+/// As a forge shows them.
+#[test]
+fn pictures_of_the_markdown_report_are_images_in_chromium() {
+    let (browser, sandbox) = open();
+    let plots = sandbox.path().join("record/plots");
+    for (name, lines) in [("1-requests.svg", 4), ("1-response.svg", 2)] {
+        // An error in the XML would be an element.
+        browser.open(&plots.join(name));
+        let names = browser.run(
+            "const names = [...document.querySelectorAll('*')].map((element) => element.localName);
+             return [...new Set(names)].sort().join(' ')",
+        );
+        assert_eq!(names, "path rect svg text title", "{name}");
+        let drawn = browser.run(
+            "return [...document.querySelectorAll('path[stroke-linejoin]')]
+                .filter((path) => path.getBBox().width > 600).length",
+        );
+        assert_eq!(drawn, lines, "{name}");
+        let texts = browser.run("return document.documentElement.textContent");
+        assert!(texts.as_str().expect("text").contains("refusing"), "{texts}");
+        // Every text stands within the picture.
+        let outside = browser.run(
+            "return [...document.querySelectorAll('text')].filter((text) => {
+                const { x, width, y, height } = text.getBBox();
+                return x < 0 || x + width > 800 || y + height > document.documentElement.height.baseVal.value;
+            }).length",
+        );
+        assert_eq!(outside, 0, "{name}");
+    }
+}
+
 #[test]
 fn plots_share_crosshair_zoom_and_arms_in_chromium() {
     let (browser, _sandbox) = open();

@@ -8,7 +8,10 @@ use stockade_model::{
     record::{Arm, OriginStage, Record, Role},
 };
 
-use super::plots::{Column, HeatData, LineData, PlotData, PlotKind, Stage, XAxis};
+use super::{
+    plots::{Column, HeatData, LineData, PlotData, PlotKind, Stage, XAxis},
+    svg,
+};
 use crate::metrics::{HEAT_CELLS_PER_DECADE, Moment, Results, mib};
 
 /// The places of the plots that are no lines.
@@ -16,6 +19,8 @@ const OUTCOMES_AT: usize = 1;
 const HEAT_AT: usize = 3;
 /// A point of a longer load groups several seconds.
 const POINTS_MAX: u64 = 1_800;
+/// The same of a picture, which is 800 pixels wide.
+const PICTURE_POINTS_MAX: u64 = 600;
 
 /// What one line shows: its name, the view that has it, and whether it is dashed.
 struct Line {
@@ -41,9 +46,11 @@ const fn view(view: &'static str, figure: fn(&Seconds<'_>) -> Option<f64>) -> Li
 struct TimePlot {
     title: &'static str,
     unit: &'static str,
-    /// The view at first.
+    /// The line whose view is shown at first.
     view: usize,
     lines: &'static [Line],
+    /// The name of its picture beside `report.md`; `None`: it has none.
+    picture: Option<&'static str>,
 }
 
 const PLOTS: &[TimePlot] = &[
@@ -55,6 +62,7 @@ const PLOTS: &[TimePlot] = &[
             line("requests", |of| of.rate(|moment| moment.outcomes.requests())),
             dashed("source loads", |of| of.rate(|moment| moment.source_loads)),
         ],
+        picture: Some("requests"),
     },
     TimePlot {
         title: "Response time",
@@ -67,6 +75,7 @@ const PLOTS: &[TimePlot] = &[
             view("p99.9", |of| of.most(|moment| Some(moment.response_ms?.p999))),
             view("max", |of| of.most(|moment| Some(moment.response_ms?.max))),
         ],
+        picture: Some("response"),
     },
     TimePlot {
         title: "Failed and not sent",
@@ -76,30 +85,35 @@ const PLOTS: &[TimePlot] = &[
             line("failed", |of| of.rate(|moment| moment.outcomes.error)),
             dashed("not sent", |of| of.rate(|moment| moment.dropped)),
         ],
+        picture: None,
     },
     TimePlot {
         title: "Age of the oldest answer",
         unit: "ms",
         view: 0,
         lines: &[line("", |of| of.most(|moment| moment.age_max_ms))],
+        picture: None,
     },
     TimePlot {
         title: "Send lag, p99",
         unit: "ms",
         view: 0,
         lines: &[line("", |of| of.most(|moment| moment.send_lag_p99_ms))],
+        picture: None,
     },
     TimePlot {
         title: "Entries held",
         unit: "entries",
         view: 0,
         lines: &[line("", |of| of.most(|moment| Some(moment.holds?.entries as f64)))],
+        picture: None,
     },
     TimePlot {
         title: "Bytes held",
         unit: "MiB",
         view: 0,
         lines: &[line("", |of| of.most(|moment| Some(mib(moment.holds?.bytes?))))],
+        picture: None,
     },
     TimePlot {
         title: "Resident memory",
@@ -110,6 +124,7 @@ const PLOTS: &[TimePlot] = &[
             view("origin", |of| of.most(|moment| memory(moment, Role::Origin))),
             view("load", |of| of.most(|moment| memory(moment, Role::Load))),
         ],
+        picture: None,
     },
     TimePlot {
         title: "Processor time",
@@ -120,6 +135,7 @@ const PLOTS: &[TimePlot] = &[
             view("origin", |of| of.most(|moment| Some(moment.usage.get(&Role::Origin)?.cpu))),
             view("load", |of| of.most(|moment| Some(moment.usage.get(&Role::Load)?.cpu))),
         ],
+        picture: None,
     },
 ];
 
@@ -193,8 +209,26 @@ struct Points {
 }
 
 impl Points {
-    fn of(seconds: u64) -> Self {
-        Self { seconds, at_once: seconds.div_ceil(POINTS_MAX).max(1) }
+    fn of(seconds: u64, points_max: u64) -> Self {
+        Self { seconds, at_once: seconds.div_ceil(points_max).max(1) }
+    }
+
+    fn arms<'a>(&self, of: &TestSeconds<'a>) -> Vec<ArmSeconds<'a>> {
+        let arm = |&ArmMoments { arm, name, moments, is_live }: &ArmMoments<'a>| ArmSeconds {
+            arm,
+            name,
+            groups: self.groups(moments),
+            live: is_live.then(|| self.count(moments)),
+        };
+        of.arms.iter().map(arm).collect()
+    }
+
+    /// A title, and the seconds of a point if they are several.
+    fn title(&self, title: &str) -> String {
+        match self.at_once {
+            1 => title.to_owned(),
+            seconds => format!("{title}, {seconds} seconds at a time"),
+        }
     }
 
     /// The points up to the last of these seconds.
@@ -250,15 +284,9 @@ pub(super) fn measured<'a>(
 }
 
 /// The plots of a test. Counts are the mean of the seconds of a point, times the worst.
-pub(super) fn plots(of: TestSeconds<'_>) -> Vec<PlotData> {
-    let points = Points::of(of.seconds);
-    let arms = of.arms.into_iter().map(|ArmMoments { arm, name, moments, is_live }| ArmSeconds {
-        arm,
-        name,
-        groups: points.groups(moments),
-        live: is_live.then(|| points.count(moments)),
-    });
-    let arms: Vec<ArmSeconds<'_>> = arms.collect();
+pub(super) fn plots(of: &TestSeconds<'_>) -> Vec<PlotData> {
+    let points = Points::of(of.seconds, POINTS_MAX);
+    let arms = points.arms(of);
     let disturbed: BTreeSet<u64> = arms
         .iter()
         .flat_map(|arm| arm.groups.iter().flatten())
@@ -273,11 +301,37 @@ pub(super) fn plots(of: TestSeconds<'_>) -> Vec<PlotData> {
         of.test.clone_into(&mut plot.sync);
         plot.stages.clone_from(&of.stages);
         plot.disturbed = disturbed.iter().copied().collect();
-        if points.at_once > 1 {
-            plot.title = format!("{}, {} seconds at a time", plot.title, points.at_once);
-        }
+        plot.title = points.title(&plot.title);
     }
     plots
+}
+
+/// A plot as a file beside `report.md`.
+pub(in crate::report) struct Picture {
+    pub(in crate::report) title: String,
+    pub(in crate::report) name: &'static str,
+    pub(in crate::report) svg: String,
+}
+
+/// The pictures of a test with an open load.
+pub(in crate::report) fn pictures(record: &Record, results: &Results, test: &str) -> Vec<Picture> {
+    let Some(of) = measured(record, results, test) else { return Vec::new() };
+    let points = Points::of(of.seconds, PICTURE_POINTS_MAX);
+    let arms = points.arms(&of);
+    let picture = |of_time: &TimePlot| {
+        let name = of_time.picture?;
+        let mut plot = lines(of_time, &points, &arms);
+        let view = plot.views.get(plot.view).cloned();
+        plot.lines.retain(|line| line.view == view);
+        if let Some(view) = view {
+            plot.title = format!("{}, {view}", plot.title);
+        }
+        plot.title = points.title(&plot.title);
+        plot.stages.clone_from(&of.stages);
+        let svg = svg::draw(&plot, &record.arms);
+        (!plot.lines.is_empty()).then_some(Picture { title: plot.title, name, svg })
+    };
+    PLOTS.iter().filter_map(picture).collect()
 }
 
 /// The point that a second of a live arm belongs to, by plot in the order of [`plots`].
@@ -305,7 +359,7 @@ impl LivePoint {
 
 /// The last point of an arm with these seconds, in a load of this length; `None`: there is none, or it finished after the load.
 pub(super) fn last_point(moments: &[Moment], seconds: u64) -> Option<LivePoint> {
-    let points = Points::of(seconds);
+    let points = Points::of(seconds, POINTS_MAX);
     let last = moments.last().filter(|last| last.second < seconds)?;
     let at = last.second / points.at_once;
     let x = at * points.at_once;
@@ -350,7 +404,8 @@ fn lines(of: &TimePlot, points: &Points, arms: &[ArmSeconds<'_>]) -> PlotData {
             ys,
         }));
     }
-    plot.view = of.view.min(plot.views.len().saturating_sub(1));
+    let first = of.lines[of.view].view;
+    plot.view = plot.views.iter().position(|view| Some(view.as_str()) == first).unwrap_or_default();
     plot
 }
 

@@ -115,7 +115,7 @@ impl Serialize for Column {
     }
 }
 
-fn rounded(figure: f64) -> f64 {
+pub(super) fn rounded(figure: f64) -> f64 {
     if figure == 0.0 || !figure.is_finite() {
         return figure;
     }
