@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use stockade_model::record::Record;
+use stockade_model::record::{Expectation, Record};
 
 use super::{accounting, html, markdown_grid, published, summary};
 use crate::metrics::Results;
@@ -68,9 +68,17 @@ fn write(
         writeln!(text, "## Context\n\n{context}\n")?;
     }
     if !record.hypotheses.is_empty() {
-        let headings = summary::HYPOTHESIS_HEADINGS.map(str::to_owned);
-        let rows = summary::hypothesis_rows(record, str::to_owned, |expr| format!("`{expr}`"));
-        writeln!(text, "## Hypotheses\n\n{}\n", markdown_grid(&headings, &rows))?;
+        writeln!(text, "## Hypotheses\n")?;
+        for hypothesis in &record.hypotheses {
+            writeln!(text, "- **{}**: {}", hypothesis.verdict, hypothesis.text)?;
+            for expectation in &hypothesis.expect {
+                let Expectation { expr, reason, verdict, .. } = expectation;
+                let own = if *verdict == hypothesis.verdict { String::new() } else { format!("{verdict}: ") };
+                let sides = summary::sides_in_parentheses(record, expectation);
+                writeln!(text, "  - {own}`{expr}`: {reason}{sides}")?;
+            }
+        }
+        writeln!(text)?;
     }
     writeln!(text, "## Results\n")?;
     for table in summary::tables(record, results) {

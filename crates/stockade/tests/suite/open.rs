@@ -96,6 +96,25 @@ fn every_report_is_a_fold_over_the_record() {
         .map(str::to_owned)
         .partition(|paragraph| paragraph.starts_with("!["));
     assert_eq!(report("md"), markdown.concat());
+    insta::assert_snapshot!(markdown.concat().split("| arm").next().unwrap(), @"
+    # A key that expires
+
+    **supported** (one repeat; virtual time (computed))
+
+    All 2 hypotheses are supported.
+
+    ## Hypotheses
+
+    - **supported**: coalescing saves loads
+      - `stampede.source_loads(1s..10s) < none.source_loads(1s..10s)`: held in 1 of 1, closest in repeat 1 (9 against 80)
+      - `stampede.amplification == 1`: held in 1 of 1 (1 against 1)
+    - **supported**: nothing was served beyond its limit
+      - `audit.too_old + audit.after_invalidation == 0`: held in 2 of 2 (0 against 0)
+
+    ## Results
+
+    ### 10s at 100/s, 1 key, 1,000 requests
+    ");
     let link = |title: &str, name: &str| format!("![{title}](plots/1-{name}.svg)\n\n");
     let links = [link("Requests and source loads", "requests"), link("Response time, p99", "response")];
     assert_eq!(pictures, links, "p99, although p50 is 0 in each second");
