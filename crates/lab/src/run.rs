@@ -50,7 +50,7 @@ pub trait RunObserver {
     fn on(&mut self, event: &RunEvent<'_>);
 }
 
-/// What happens in a run.
+/// An event of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum RunEvent<'a> {
     /// So many checks or measurements follow.
@@ -61,7 +61,7 @@ pub enum RunEvent<'a> {
     Record { record: &'a Record, results: &'a Results },
     /// The next measurement, and the record before it.
     Measuring { measuring: Measuring<'a>, record: &'a Record, results: &'a Results },
-    /// One more second of the measurement is on disk. `share`: what is done of it, from 0 to 1.
+    /// One more second of the measurement is on disk. `share`: the finished part of it, from 0 to 1.
     Second { interval: &'a Interval, share: f64 },
     /// Another repeat follows, since so many comparisons are open.
     Continuing { steps: usize, open_comparisons: usize },

@@ -68,7 +68,7 @@ pub fn bind(address: SocketAddr) -> io::Result<StdListener> {
 }
 
 /// The runtime of a thread that gives way to the threads of the load.
-pub fn runtime() -> io::Result<runtime::Runtime> {
+pub fn low_priority_runtime() -> io::Result<runtime::Runtime> {
     // The priority of a thread is its own on Linux.
     let _ = setpriority_process(None, NICENESS);
     runtime::Builder::new_current_thread().enable_io().enable_time().thread_name("blocking").build()
@@ -85,11 +85,12 @@ where
 {
     let Connections { bounds, free } = connections;
     loop {
-        let Ok(permit) = Arc::clone(free).acquire_owned().await else { return };
         let Ok((tcp, _)) = listener.accept().await else {
             time.sleep_until(time.now() + ACCEPT_PAUSE).await;
             continue;
         };
+        // An idle server has all of them free.
+        let Ok(permit) = Arc::clone(free).acquire_owned().await else { return };
         let (respond, clock) = (respond.clone(), time.clone());
         let deadline = clock.now() + bounds.connection_time_max;
         time.spawn(async move {

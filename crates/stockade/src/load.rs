@@ -53,7 +53,8 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
     let finished = live.finish();
     let expectations = bounds.iter().flat_map(|bounds| bounds.expectations(&summary, was_cancelled));
     let options = ReportOptions { buckets, expectations: expectations.collect() };
-    live.finish_page(&summary, &options.expectations, was_cancelled);
+    let verdict = verdict(&summary, &options.expectations, was_cancelled);
+    live.finish_page(&summary, &options.expectations, verdict, was_cancelled);
     if let Render::Fold(render) = format.render {
         let text = render(&summary, &options);
         std::io::stdout().write_all(text.as_bytes()).map_err(CommandError::Output)?;
@@ -69,7 +70,7 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
     telemetry.finish(|| openmetrics::snapshot(&summary));
     // The report comes first: an output file that could not be written does not hide it.
     finished?;
-    exit(&summary, &options.expectations, was_cancelled)
+    exit(verdict, &summary, &options.expectations, was_cancelled)
 }
 
 /// Of its page: the plan, and the server without anything secret.
@@ -80,12 +81,20 @@ fn title(load: &LoadTest) -> String {
 }
 
 /// Claims decide where there are some: a late generator does not matter to a claim about counts.
-fn exit(summary: &Summary, expectations: &[Expectation], was_cancelled: bool) -> Result<Exit, CommandError> {
-    let verdict = match Verdict::worst(expectations.iter().map(|expectation| expectation.verdict)) {
+fn verdict(summary: &Summary, expectations: &[Expectation], was_cancelled: bool) -> Verdict {
+    match Verdict::worst(expectations.iter().map(|expectation| expectation.verdict)) {
         Verdict::Supported if was_cancelled => Verdict::Invalid,
         Verdict::Supported if expectations.is_empty() && !summary.generator.is_valid() => Verdict::Invalid,
         verdict => verdict,
-    };
+    }
+}
+
+fn exit(
+    verdict: Verdict,
+    summary: &Summary,
+    expectations: &[Expectation],
+    was_cancelled: bool,
+) -> Result<Exit, CommandError> {
     let tally = &summary.measured;
     let generator = &summary.generator;
     let is_late_only = generator.invalid_reasons.len() == generator.time_reason_count;

@@ -31,10 +31,11 @@ use stockade_model::{
 use tokio::{net::TcpListener, sync::watch};
 
 pub use self::live::{FiguresOfRun, LiveFigures};
+pub use self::otlp::unix_nanos_now;
 pub use self::target::{OtlpUrl, parse_url};
 use self::{
     client::OtlpClient,
-    otlp::{Exporter, unix_nanos_now},
+    otlp::Exporter,
     target::{EnvironmentError, OtlpTarget, with_environment},
 };
 use crate::{cli::TelemetryArgs, listen, progress::message};
@@ -147,7 +148,7 @@ fn export(
     mut stopped: watch::Receiver<bool>,
     ready: &mpsc::Sender<io::Result<()>>,
 ) {
-    let runtime = match listen::runtime() {
+    let runtime = match listen::low_priority_runtime() {
         Ok(runtime) => runtime,
         Err(error) => return drop(ready.send(Err(error))),
     };

@@ -14,7 +14,7 @@ use stockade_model::seed::Seed;
 pub use self::{browse::ui, live::LiveUi};
 use crate::listen::{refusal, refused_method};
 
-/// Headers of every response. The token is part of the URL.
+/// Headers of every response. No header may pass on the URL, which has the token.
 const HEADERS: [(HeaderName, &str); 4] = [
     (CACHE_CONTROL, "no-store"),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -32,11 +32,11 @@ const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 pub enum UiError {
     #[error("cannot serve the page at {address}: {error}; choose another address, or port 0 for a free one")]
     Listen { address: SocketAddr, error: io::Error },
-    #[error("cannot start the thread of the page: {0}")]
-    Thread(io::Error),
+    #[error("cannot serve the page: {0}")]
+    Serve(io::Error),
 }
 
-/// Who may read the pages: requests from this machine on a loopback address, and those with the token elsewhere.
+/// Access to the pages: without a token on a loopback address, with the token on others.
 #[derive(Clone)]
 struct Access {
     token: Option<Arc<str>>,
@@ -49,7 +49,7 @@ impl Access {
         Self { token: (!address.ip().is_loopback()).then(|| token().into()) }
     }
 
-    /// The query of a URL that may be read; empty if it needs none.
+    /// The query with the token; empty if none is needed.
     fn query(&self) -> String {
         self.token.as_ref().map(|token| format!("token={token}")).unwrap_or_default()
     }
@@ -61,7 +61,7 @@ impl Access {
         format!("http://{address}/{mark}{query}")
     }
 
-    /// A response to a request that may not read a page.
+    /// The refusal of a request without access.
     fn refusal<R, B: From<&'static str>>(&self, request: &Request<R>) -> Option<Response<B>> {
         let is_allowed = match &self.token {
             Some(token) => parameter(request, "token") == Some(token),

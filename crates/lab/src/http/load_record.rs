@@ -95,7 +95,13 @@ impl LoadRecord {
     }
 
     /// The record of the finished load goes to the observer.
-    pub fn finish(mut self, summary: &Summary, expectations: &[Expectation], was_cancelled: bool) {
+    pub fn finish(
+        mut self,
+        summary: &Summary,
+        expectations: &[Expectation],
+        verdict: Verdict,
+        was_cancelled: bool,
+    ) {
         let duration = summary.schedule_end - summary.measured_from;
         let http = HttpFigures {
             stats_provider: StatsProvider::Unavailable,
@@ -123,14 +129,7 @@ impl LoadRecord {
                 expect: vec![expectation.clone()],
             })
             .collect();
-        let verdicts = record.hypotheses.iter().map(|hypothesis| hypothesis.verdict);
-        record.verdict = match Verdict::worst(verdicts) {
-            _ if was_cancelled => Verdict::Inconclusive,
-            Verdict::Supported if expectations.is_empty() && !summary.generator.is_valid() => {
-                Verdict::Invalid
-            }
-            verdict => verdict,
-        };
+        record.verdict = verdict;
         self.observer.on(&RunEvent::Finished { record, results: &self.results });
     }
 }

@@ -49,7 +49,8 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     match text.parse::<u16>() {
         Ok(port) => Ok((Ipv4Addr::LOCALHOST, port).into()),
         Err(_) => {
-            text.parse().map_err(|_| "write a port or an address, such as 9464 or 127.0.0.1:9464".to_owned())
+            let remedy = "write a port or an address, such as 9464 or 127.0.0.1:9464; a file or a URL comes before `--ui`";
+            text.parse().map_err(|_| remedy.to_owned())
         }
     }
 }

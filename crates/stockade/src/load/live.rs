@@ -14,7 +14,7 @@ use stockade_load::{
     summary::Summary,
     traffic::Traffic,
 };
-use stockade_model::record::Expectation;
+use stockade_model::record::{Expectation, Verdict};
 
 use crate::{
     cli::Out,
@@ -83,9 +83,15 @@ impl LiveReport {
     }
 
     /// Hands the record to its observer.
-    pub fn finish_page(&mut self, summary: &Summary, expectations: &[Expectation], was_cancelled: bool) {
+    pub fn finish_page(
+        &mut self,
+        summary: &Summary,
+        expectations: &[Expectation],
+        verdict: Verdict,
+        was_cancelled: bool,
+    ) {
         if let Some(record) = self.record.take() {
-            record.finish(summary, expectations, was_cancelled);
+            record.finish(summary, expectations, verdict, was_cancelled);
         }
     }
 

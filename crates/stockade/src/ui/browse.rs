@@ -1,7 +1,6 @@
 //! `stockade ui`: the records of a directory in a browser.
 
 use std::{
-    io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -43,17 +42,15 @@ pub fn ui(args: &UiArgs) -> Result<Exit, CommandError> {
     drop(live);
     let listener =
         listen::bind(args.listen).map_err(|error| UiError::Listen { address: args.listen, error })?;
-    let address = listener.local_addr().map_err(UiError::Thread)?;
+    let address = listener.local_addr().map_err(UiError::Serve)?;
     let access = Access::of(address);
     let url = access.url(address);
     let pages = Pages { directory: args.records.as_path().into(), access };
-    let runtime = listen::runtime().map_err(UiError::Thread)?;
+    let runtime = listen::low_priority_runtime().map_err(UiError::Serve)?;
     runtime.block_on(async {
-        let listener = TcpListener::from_std(listener).map_err(UiError::Thread)?;
-        let mut signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
-        let [Ok(interrupt), Ok(terminate)] = &mut signals else {
-            return Err(UiError::Thread(io::ErrorKind::Other.into()).into());
-        };
+        let listener = TcpListener::from_std(listener).map_err(UiError::Serve)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(UiError::Serve)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(UiError::Serve)?;
         print(&format!("{url}\n"))?;
         eprintln!("records of {}; Ctrl-C ends it", args.records.display());
         let time = Live::new();
@@ -87,7 +84,12 @@ type Body = Full<Bytes>;
 impl Pages {
     fn respond<B>(&self, request: &Request<B>) -> Response<Body> {
         let refused = self.access.refusal(request);
-        let mut response = refused.unwrap_or_else(|| match self.page(request) {
+        let chosen = parameters(request, "r").count();
+        let is_overlay = request.uri().path() == "/overlay";
+        let is_refused = is_overlay && !(2..=records::OVERLAY_MAX).contains(&chosen);
+        let too_many =
+            || is_refused.then(|| refusal(StatusCode::BAD_REQUEST, "choose two to five records at /\n"));
+        let mut response = refused.or_else(too_many).unwrap_or_else(|| match self.page(request) {
             Ok(Some(page)) => {
                 let mut response = Response::new(Full::new(page.into()));
                 response.headers_mut().insert(CONTENT_TYPE, HTML);
@@ -120,11 +122,10 @@ impl Pages {
                 Some(html::render(&record, &results))
             }
             "/overlay" => {
-                let found =
-                    self.find(&parameters(request, "r").take(records::OVERLAY_MAX).collect::<Vec<_>>())?;
-                let read =
-                    found.iter().map(|directory| storage::read(directory)).collect::<Result<Vec<_>, _>>()?;
-                (!read.is_empty()).then(|| records::overlay(read))
+                let found = self.find(&parameters(request, "r").collect::<Vec<_>>())?;
+                let records = found.iter().map(|directory| storage::read(directory));
+                let records = records.collect::<Result<Vec<_>, _>>()?;
+                (!records.is_empty()).then(|| records::overlay(records))
             }
             "/history" => {
                 let mut records = read(&self.directory)?.records;

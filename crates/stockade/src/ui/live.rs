@@ -4,26 +4,30 @@
 //! events of the run -> a bounded channel -> the thread of the page -> GET / and GET /events (server-sent events)
 //! ```
 //!
-//! The run waits for nothing here: a second that finds the channel full is missing in the plots until its measurement ends. A
-//! connection lives for a minute at most, and `EventSource` opens it again where it was.
+//! No measurement waits for the page: a second that finds the channel full is missing in the plots until its measurement ends. Between
+//! measurements the run waits until the channel has room. A connection lives for a minute at most, and `EventSource` opens it again
+//! where it was.
 
 use std::{
     convert::Infallible,
     fmt::Write as _,
     net::SocketAddr,
+    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
 use bytes::Bytes;
+use futures_util::{Stream, stream};
 use http::{HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
-use http_body_util::{Either, Full, channel::Channel};
+use http_body_util::{Either, Full, StreamBody};
+use hyper::body::Frame;
 use stockade_lab::{
     report::html::live::{Change, LiveEvent, LiveFeed, LivePage},
     run::RunObserver,
 };
-use stockade_model::time::{Live, Runtime, before};
+use stockade_model::time::{Live, Runtime as _, before};
 use tokio::{
     net::TcpListener,
     sync::{mpsc, watch},
@@ -33,18 +37,19 @@ use super::{Access, HTML, UiError, harden, parameter};
 use crate::{
     listen::{self, Bounds, Connections, refusal},
     progress::message,
+    telemetry::unix_nanos_now,
 };
 
 const BOUNDS: Bounds = Bounds { connections_max: 32, connection_time_max: Duration::from_mins(1) };
 /// Events that wait for the thread of the page.
 const EVENTS_MAX: usize = 1_024;
-/// Changes that wait for a reader.
-const READER_CHANGES_MAX: usize = 16;
-/// How long a finished run waits for its readers to fetch the report.
-const LAST_PAGE_WAIT: Duration = Duration::from_secs(3);
-type PageBody = Either<Full<Bytes>, Channel<Bytes, Infallible>>;
+/// How long a finished run waits for browsers to fetch the report.
+const LAST_PAGE_WAIT: Duration = Duration::from_secs(10);
 
-/// The page of a run in progress. When it is dropped, its readers get the finished report first.
+type Events = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, Infallible>> + Send>>;
+type PageBody = Either<Full<Bytes>, StreamBody<Events>>;
+
+/// The page of a run in progress. When it is dropped, the browsers that follow it get the finished report first.
 pub struct LiveUi {
     events: mpsc::Sender<LiveEvent>,
     stop: watch::Sender<bool>,
@@ -55,27 +60,31 @@ impl LiveUi {
     /// Serves the page of a run at this address, which is named on standard error.
     pub fn start(address: SocketAddr, title: &str) -> Result<Self, UiError> {
         let listener = listen::bind(address).map_err(|error| UiError::Listen { address, error })?;
-        let address = listener.local_addr().map_err(UiError::Thread)?;
+        let address = listener.local_addr().map_err(UiError::Serve)?;
         let access = Access::of(address);
         message(&format!("page: {}", access.url(address)));
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
         let (stop, stopped) = watch::channel(false);
-        let reader = Reader {
-            page: Arc::new(Mutex::new(LivePage::new(title))),
-            number: watch::Sender::new(0),
+        // Later than each change of an earlier run.
+        let page = LivePage::new(title, unix_nanos_now() / 1_000_000);
+        let server = PageServer {
+            number: watch::Sender::new(page.number()),
+            page: Arc::new(Mutex::new(page)),
             last_pages: watch::Sender::new(0),
             access,
         };
-        let runtime = listen::runtime;
         let run = move || {
-            let Ok(runtime) = runtime() else { return };
-            runtime.block_on(async {
-                if let Ok(listener) = TcpListener::from_std(listener) {
-                    follow(&listener, receiver, stopped, reader).await;
-                }
+            let served = listen::low_priority_runtime().and_then(|runtime| {
+                runtime.block_on(async {
+                    follow(&TcpListener::from_std(listener)?, receiver, stopped, server).await;
+                    Ok(())
+                })
             });
+            if let Err(error) = served {
+                message(&UiError::Serve(error).to_string());
+            }
         };
-        let thread = thread::Builder::new().name("ui".to_owned()).spawn(run).map_err(UiError::Thread)?;
+        let thread = thread::Builder::new().name("ui".to_owned()).spawn(run).map_err(UiError::Serve)?;
         Ok(Self { events, stop, thread: Some(thread) })
     }
 
@@ -102,25 +111,25 @@ impl Drop for LiveUi {
     }
 }
 
-/// Serves the page until the run has ended, and its readers have the report.
+/// Serves the page until the run has ended, and the browsers that follow it have the report.
 async fn follow(
     listener: &TcpListener,
     mut events: mpsc::Receiver<LiveEvent>,
     mut stopped: watch::Receiver<bool>,
-    reader: Reader,
+    server: PageServer,
 ) {
     let time = Live::new();
     let respond = {
-        let (reader, time) = (reader.clone(), time.clone());
+        let server = server.clone();
         move |request: Request<_>| {
-            let response = reader.respond(&request, &time);
+            let response = server.respond(&request);
             async move { response }
         }
     };
     let connections = Connections::within(BOUNDS);
     let serving = listen::serve(listener, &connections, &time, respond);
     let following = async {
-        let mut readers = 0;
+        let mut streams = 0;
         loop {
             // What was sent before the end comes first.
             let event = tokio::select! {
@@ -130,20 +139,20 @@ async fn follow(
             };
             let Some(event) = event else { break };
             let number = {
-                let mut page = reader.page();
+                let mut page = server.page();
                 page.on(event);
                 page.number()
             };
-            // Their streams end with the last change, and then they fetch the report.
-            readers = reader.number.receiver_count();
-            reader.number.send_replace(number);
+            // Each stream ends with the last change, and then its browser fetches the report.
+            streams = server.number.receiver_count();
+            server.number.send_replace(number);
         }
         let have_all = async {
-            let mut served = reader.last_pages.subscribe();
-            let _ = served.wait_for(|served| *served >= readers).await;
+            let mut served = server.last_pages.subscribe();
+            let _ = served.wait_for(|served| *served >= streams).await;
             connections.ended().await;
         };
-        if reader.page().is_finished() {
+        if server.page().is_finished() {
             let _ = before(&time, time.now() + LAST_PAGE_WAIT, have_all).await;
         }
     };
@@ -153,9 +162,9 @@ async fn follow(
     }
 }
 
-/// Responds to the readers of the page.
+/// Responds with the page and its changes.
 #[derive(Clone)]
-struct Reader {
+struct PageServer {
     page: Arc<Mutex<LivePage>>,
     /// Of the last change. Each stream of events has a receiver.
     number: watch::Sender<u64>,
@@ -164,17 +173,17 @@ struct Reader {
     access: Access,
 }
 
-impl Reader {
+impl PageServer {
     fn page(&self) -> MutexGuard<'_, LivePage> {
         self.page.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn respond<B>(&self, request: &Request<B>, time: &Live) -> Response<PageBody> {
+    fn respond<B>(&self, request: &Request<B>) -> Response<PageBody> {
         let mut response = match self.access.refusal(request) {
             Some(refused) => refused.map(Either::Left),
             None => match request.uri().path() {
                 "/" => self.whole(parameter(request, "end").is_some()),
-                "/events" => self.events(request, time),
+                "/events" => self.events(request),
                 _ => refusal(StatusCode::NOT_FOUND, "the page is at /\n").map(Either::Left),
             },
         };
@@ -182,7 +191,7 @@ impl Reader {
         response
     }
 
-    /// The page. `is_last`: a reader asks for it that has the last change.
+    /// The page. `is_last`: the browser has the last change.
     fn whole(&self, is_last: bool) -> Response<PageBody> {
         let mut page = self.page();
         let html = page.html();
@@ -194,41 +203,50 @@ impl Reader {
         response
     }
 
-    /// The changes after the one that the reader has.
-    fn events<B>(&self, request: &Request<B>, time: &Live) -> Response<PageBody> {
+    /// The changes after the one that the browser has.
+    fn events<B>(&self, request: &Request<B>) -> Response<PageBody> {
         let last = request.headers().get("last-event-id").and_then(|id| id.to_str().ok());
         let after =
             last.or_else(|| parameter(request, "after")).and_then(|number| number.parse().ok()).unwrap_or(0);
-        let (sender, body) = Channel::new(READER_CHANGES_MAX);
-        let (reader, changed) = (self.clone(), self.number.subscribe());
-        time.spawn(async move { reader.send_changes(sender, changed, after).await });
-        let mut response = Response::new(Either::Right(body));
+        let changes =
+            Changes { server: self.clone(), changed: self.number.subscribe(), after, is_first: true };
+        let frames = stream::unfold(Some(changes), |changes| async {
+            let (text, changes) = changes?.next().await?;
+            Some((Ok(Frame::data(Bytes::from(text))), changes))
+        });
+        let mut response = Response::new(Either::Right(StreamBody::new(Box::pin(frames) as Events)));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         response
     }
+}
 
-    /// Sends each change until the reader is gone: a full channel waits for it.
-    async fn send_changes(
-        self,
-        mut to: http_body_util::channel::Sender<Bytes, Infallible>,
-        mut changed: watch::Receiver<u64>,
-        mut after: u64,
-    ) {
+/// The changes that a stream has still to send. It ends with its connection.
+struct Changes {
+    server: PageServer,
+    changed: watch::Receiver<u64>,
+    after: u64,
+    is_first: bool,
+}
+
+impl Changes {
+    /// The next changes as server-sent events, and the stream after them; `None` after the last change. They are read when the
+    /// connection takes them: a slow one has nothing waiting.
+    async fn next(mut self) -> Option<(String, Option<Self>)> {
         // The connection is opened again after this many milliseconds.
-        let mut text = "retry: 200\n\n".to_owned();
+        let mut text = if self.is_first { "retry: 200\n\n".to_owned() } else { String::new() };
+        self.is_first = false;
+        let mut is_last = false;
         loop {
-            let changes = self.page().changes_after(after);
-            for Change { number, kind, data } in &changes {
+            for Change { number, kind, data } in self.server.page().changes_after(self.after) {
                 let _ = write!(text, "id: {number}\nevent: {kind}\ndata: {data}\n\n");
-                after = *number;
+                self.after = number;
+                is_last = kind == "end";
             }
-            let is_last = changes.last().is_some_and(|change| change.kind == "end");
-            if !text.is_empty() && to.send_data(Bytes::from(std::mem::take(&mut text))).await.is_err() {
-                return;
+            if !text.is_empty() {
+                return Some((text, (!is_last).then_some(self)));
             }
-            if is_last || changed.wait_for(|number| *number != after).await.is_err() {
-                return;
-            }
+            let after = self.after;
+            self.changed.wait_for(|number| *number != after).await.ok()?;
         }
     }
 }

@@ -2,8 +2,13 @@
 "use strict";
 
 (() => {
-  const changed = () => Number(document.getElementById("now").dataset.change);
-  const say = (text) => (document.querySelector("#now .progress span").textContent = text);
+  // `null`: the page is the finished report.
+  const now = () => document.getElementById("now");
+  let last = now().querySelector(".progress span").textContent;
+  const say = (text) => {
+    const place = now()?.querySelector(".progress span");
+    if (place) place.textContent = text;
+  };
   let waiting = Promise.resolve();
 
   const fetchPage = async (isLast) => {
@@ -14,30 +19,35 @@
     const next = new DOMParser().parseFromString(await response.text(), "text/html");
     document.title = next.title;
     report.replace(document.getElementById("report"), next.getElementById("report"));
-    report.replace(document.getElementById("now"), next.getElementById("now"));
+    if (now()) report.replace(now(), next.getElementById("now"));
+    last = now()?.querySelector(".progress span").textContent;
   };
 
-  const source = new EventSource(`events?after=${changed()}`);
+  // The token is in the query.
+  const url = new URL("events", location.href);
+  url.search = location.search;
+  url.searchParams.set("after", now().dataset.change);
+  const source = new EventSource(url);
   // In order: a second belongs to the page before or after it.
   const inOrder = (change) =>
     (waiting = waiting.then(change).catch((error) => say(`the page is not up to date: ${error.message}`)));
   source.addEventListener("page", () => inOrder(() => fetchPage(false)));
   source.addEventListener("second", (event) =>
     inOrder(() => {
-      if (Number(event.lastEventId) <= changed()) return;
-      const now = document.getElementById("now");
+      if (!now() || Number(event.lastEventId) <= Number(now().dataset.change)) return;
       const { arm, share, text, point } = JSON.parse(event.data);
-      now.dataset.change = event.lastEventId;
-      now.querySelector("progress").value = share;
+      now().dataset.change = event.lastEventId;
+      now().querySelector("progress").value = share;
+      last = text;
       say(text);
-      if (point) report.add(now, arm, point);
+      if (point) report.add(now(), arm, point);
     }),
   );
   source.addEventListener("end", () => {
     source.close();
     inOrder(() => fetchPage(true));
   });
-  source.addEventListener("error", () =>
-    inOrder(() => say("no connection to the run: it has ended, or it starts again")),
-  );
+  // The server ends each connection after a minute, and the browser opens the next one.
+  source.addEventListener("error", () => inOrder(() => say("no connection to the run")));
+  source.addEventListener("open", () => inOrder(() => say(last)));
 })();

@@ -14,7 +14,7 @@ use std::{
 
 use maud::{Markup, PreEscaped, html};
 use serde::Serialize;
-use stockade_model::{record::Interval, units::format_span};
+use stockade_model::units::format_span;
 
 use super::{
     PagePlots, data, drawing, figures,
@@ -35,7 +35,7 @@ const PAUSE_FACTOR: u32 = 100;
 /// The most seconds of a measurement that a reader may be late: 4 MB.
 const CHANGES_MAX: usize = 10_000;
 
-/// An event of a run, for a page that is elsewhere.
+/// An event of a run, owned, so that another thread can show it.
 pub enum LiveEvent {
     Begin {
         title: String,
@@ -46,7 +46,8 @@ pub enum LiveEvent {
     /// The report so far, without the page around it.
     Report(String),
     Measuring(Box<LiveMeasurement>),
-    Second(Box<Interval>, f64),
+    /// `None`: not of an open load. The share is the finished part of the measurement, from 0 to 1.
+    Second(Option<Box<Moment>>, f64),
     /// The saved page.
     Finished(String),
 }
@@ -130,7 +131,9 @@ impl<F: FnMut(LiveEvent)> RunObserver for LiveFeed<F> {
                 let arms = record.arms.iter().map(|arm| arm.name.clone()).collect();
                 self.measuring(measuring, arms, results)
             }
-            RunEvent::Second { interval, share } => LiveEvent::Second(Box::new((*interval).clone()), *share),
+            RunEvent::Second { interval, share } => {
+                LiveEvent::Second(Moment::of(interval).map(Box::new), *share)
+            }
             RunEvent::Continuing { steps, .. } => {
                 self.steps += steps;
                 return;
@@ -202,19 +205,18 @@ pub struct LivePage {
 }
 
 impl LivePage {
+    /// `first`: the number of its first change, later than each change of an earlier run.
     #[must_use]
-    pub fn new(title: &str) -> Self {
-        let mut page = Self {
+    pub fn new(title: &str, first: u64) -> Self {
+        Self {
             title: title.to_owned(),
             checking: String::new(),
             report: String::new(),
             measuring: None,
             finished: None,
-            changes: Vec::new(),
+            changes: vec![Change { number: first, kind: "page", data: "{}".into() }],
             rendered: None,
-        };
-        page.change("page", "{}".into());
-        page
+        }
     }
 
     /// The number of the last change.
@@ -229,11 +231,10 @@ impl LivePage {
         self.finished.is_some()
     }
 
-    /// The changes after this one; all that are kept, of which the first one replaces the page, if it is from another run.
+    /// The changes after this one. A browser that lacks older ones gets the first that is kept, which replaces the page.
     #[must_use]
     pub fn changes_after(&self, number: u64) -> Vec<Change> {
-        let after = if number > self.number() { 0 } else { number };
-        self.changes.iter().filter(|change| change.number > after).cloned().collect()
+        self.changes.iter().filter(|change| change.number > number).cloned().collect()
     }
 
     pub fn on(&mut self, event: LiveEvent) {
@@ -248,7 +249,7 @@ impl LivePage {
                 self.measuring = Some(measuring);
                 self.replace();
             }
-            LiveEvent::Second(interval, share) => self.second(&interval, share),
+            LiveEvent::Second(moment, share) => self.second(moment, share),
             LiveEvent::Finished(page) => {
                 self.finished = Some(page.into());
                 self.measuring = None;
@@ -265,12 +266,12 @@ impl LivePage {
         self.changes.push(Change { number: number + 1, kind, data: "{}".into() });
     }
 
-    fn second(&mut self, interval: &Interval, share: f64) {
+    fn second(&mut self, moment: Option<Box<Moment>>, share: f64) {
         let Some(measuring) = &mut self.measuring else { return };
         measuring.share = share;
         let mut point = None;
         if measuring.lasts.is_some() {
-            measuring.moments.extend(Moment::of(interval));
+            measuring.moments.extend(moment.map(|moment| *moment));
             point = over_time::last_point(&measuring.moments, measuring.seconds());
         }
         let second = LiveSecond { arm: measuring.arm, share, text: &measuring.text(), point };
@@ -314,6 +315,7 @@ impl LivePage {
     fn now(&self) -> Markup {
         let (share, text) = match &self.measuring {
             Some(measuring) => (measuring.share, measuring.text()),
+            None if self.checking.is_empty() => (0.0, "the run starts".to_owned()),
             None => (0.0, format!("check of {}", self.checking)),
         };
         html! {
@@ -332,7 +334,10 @@ impl LivePage {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use stockade_model::{outcome::Outcomes, record::Times};
+    use stockade_model::{
+        outcome::Outcomes,
+        record::{Interval, Times},
+    };
 
     use super::*;
 
@@ -389,23 +394,23 @@ mod tests {
 
     #[test]
     fn late_reader_fetches_the_page_and_then_follows() {
-        let mut page = LivePage::new("t");
+        let mut page = LivePage::new("t", 500);
         let kinds = |page: &LivePage, after| -> Vec<&str> {
             page.changes_after(after).iter().map(|change| change.kind).collect()
         };
         page.on(LiveEvent::Measuring(Box::new(measurement(100))));
         let begun = page.number();
         for second in 0..3 {
-            page.on(LiveEvent::Second(Box::new(interval(second, 1, 0)), 0.01));
+            page.on(LiveEvent::Second(Moment::of(&interval(second, 1, 0)).map(Box::new), 0.01));
         }
         assert_eq!(kinds(&page, begun), ["second"; 3]);
         assert_eq!(kinds(&page, begun + 2), ["second"]);
         assert_eq!(kinds(&page, page.number()), [""; 0]);
-        // It has missed the start, or it is from another run.
+        // It has missed the start, or it is from an earlier run.
         assert_eq!(kinds(&page, 0), ["page", "second", "second", "second"]);
-        assert_eq!(kinds(&page, 1_000), ["page", "second", "second", "second"]);
+        assert_eq!(kinds(&page, 499), ["page", "second", "second", "second"]);
         for second in 3..CHANGES_MAX as u64 + 3 {
-            page.on(LiveEvent::Second(Box::new(interval(second, 1, 0)), 0.01));
+            page.on(LiveEvent::Second(Moment::of(&interval(second, 1, 0)).map(Box::new), 0.01));
         }
         assert!(page.changes.len() <= CHANGES_MAX);
         assert_eq!(kinds(&page, begun)[0], "page", "the changes that it lacks are gone");
@@ -415,7 +420,7 @@ mod tests {
 
     #[test]
     fn page_is_text_of_its_title_and_is_rendered_once_for_a_change() {
-        let mut page = LivePage::new("<b>");
+        let mut page = LivePage::new("<b>", 1);
         let first = page.html();
         assert!(first.contains("&lt;b&gt;") && !first.contains("<b>"));
         assert!(Arc::ptr_eq(&first, &page.html()));

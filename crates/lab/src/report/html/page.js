@@ -20,7 +20,7 @@ const report = (() => {
   let arms = [];
   let isOn = [];
   let drawn = [];
-  // How a plot was left, by its place: a page of a run in progress replaces it.
+  // View, axis and zoom of each plot by its place: kept while its part of the page is replaced.
   const left = new Map();
   // A canvas takes no variables: an element of the colour says what it is in the chosen theme.
   const probe = document.body.appendChild(document.createElement("span"));
@@ -76,7 +76,8 @@ const report = (() => {
       this.addControls();
       this.build();
       if (this.zoom) this.chart.setScale("x", this.zoom);
-      new ResizeObserver(() => this.resize()).observe(this.body);
+      this.resizes = new ResizeObserver(() => this.resize());
+      this.resizes.observe(this.body);
     }
 
     // The lines of the chosen view.
@@ -84,14 +85,14 @@ const report = (() => {
       return this.plot.lines.filter((line) => hasValues(line) && (line.view === null || line.view === this.view));
     }
 
-    // How it is left.
+    // Its view, axis and zoom.
     state() {
       const { min, max } = this.chart.scales.x;
       const [first, last] = [this.plot.xs[0], this.plot.xs.at(-1)];
       return { chosen: this.chosen, isLog: this.isLog, zoom: min > first || max < last ? { min, max } : undefined };
     }
 
-    // Shows what was added to the data.
+    // Draws the added points.
     refresh() {
       const count = this.lines().length;
       if (this.plot.kind !== "heat" && count !== this.chart.series.length - 1) {
@@ -442,7 +443,9 @@ const report = (() => {
     for (const chart of drawn.filter((chart) => root.contains(chart.figure))) {
       left.set(chart.figure.dataset.place, chart.state());
       chart.chart.destroy();
+      chart.resizes.disconnect();
     }
+    root.querySelectorAll("figure[data-plot]").forEach((figure) => observer.unobserve(figure));
     drawn = drawn.filter((chart) => !root.contains(chart.figure));
     if (!next) return root.remove();
     root.replaceWith(document.adoptNode(next));

@@ -24,7 +24,7 @@ pub fn id(record: &IndexedRecord) -> String {
     format!("{:016x}", hash.finish())
 }
 
-/// The records of a directory, the last one first. `query` is the part of each URL that lets a reader in, or empty.
+/// The records of a directory, the last one first. `query`: the token parameter of each URL, or empty.
 #[must_use]
 pub fn list(place: &str, records: &[IndexedRecord], unreadable: &[String], query: &str) -> String {
     let body = html! {
