@@ -1,12 +1,14 @@
 //! Chromium, driven by `chromedriver`: the commands of W3C `WebDriver`, and of the `DevTools` protocol.
 
 use std::{
+    fs,
     io::{BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use crate::running::PATIENCE;
@@ -85,6 +87,14 @@ impl Browser {
     /// The page as a PDF, in base64.
     pub fn print(&self) -> String {
         self.command("print", &json!({})).as_str().expect("a PDF").to_owned()
+    }
+
+    /// Keeps a picture of the window as `target/tmp/NAME.png`.
+    pub fn picture(&self, name: &str) {
+        let picture = self.devtools("Page.captureScreenshot", &json!({}));
+        let picture = STANDARD.decode(picture["data"].as_str().expect("a picture")).expect("base64");
+        fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.png")), picture)
+            .expect("it is written");
     }
 
     pub fn resize(&self, width: u32, height: u32) {

@@ -90,6 +90,7 @@ fn plots_are_drawn_offline_in_chromium() {
             return coloured;
         })",
     );
+    browser.picture("report");
     let drawn = numbers(&drawn);
     assert!(drawn.len() >= 6 && drawn.iter().all(|pixels| *pixels > 200.0), "{drawn:?}");
     assert_eq!(browser.run("return performance.getEntriesByType('resource').length"), 0, "no other file");

@@ -212,6 +212,13 @@ fn live_page_shows_the_saved_figures_at_the_end_in_chromium() {
     let longer = EXPERIMENT.replace("duration = \"2s\"", "duration = \"5s\"");
     let (run, address, path) = start_of(&longer, &sandbox, "0.0.0.0:0");
     browser.visit(&format!("http://127.0.0.1:{}{path}", address.port()));
+    browser.run(
+        "return (async () => {
+            const chart = () => document.querySelector('#now figure[data-plot]')?.chart;
+            while (document.getElementById('now') && !chart()) await new Promise((next) => setTimeout(next, 20));
+        })()",
+    );
+    browser.picture("live");
     // Seconds of the current measurement in its first plot, while the run goes on.
     let seen = browser.run(
         "return (async () => {
@@ -324,6 +331,7 @@ fn records_are_chosen_and_laid_over_one_another_in_chromium() {
         const hidden = rows.filter((row) => row.hidden).length; filter.value = 'second SOURCE';
         filter.dispatchEvent(new Event('input')); return [hidden, rows.filter((row) => row.hidden).length]";
     assert_eq!(browser.run(hidden).to_string(), "[2,1]");
+    browser.picture("records");
     assert_eq!(browser.run("return document.getElementById('overlay').disabled"), true);
     browser.run("document.querySelectorAll('[name=r]').forEach((box) => box.click()); document.getElementById('overlay').click()");
     let lines = "return (async () => {
@@ -336,6 +344,7 @@ fn records_are_chosen_and_laid_over_one_another_in_chromium() {
             return figure.chart.series.slice(1).map((line) => line.label);
         })()";
     let lines = browser.run(lines).to_string();
+    browser.picture("overlay");
     for line in ["A: none requests", "B: none requests", "B: stampede source loads"] {
         assert!(lines.contains(line), "{line}: {lines}");
     }

@@ -39,6 +39,7 @@ fn dashboard_shows_the_figures_of_the_proxy_in_chromium() {
     assert!(routes.contains("closed") && routes.contains("loads failed"), "{routes}");
     let origin = stats["origins"][0]["servers"][0]["address"].as_str().expect("an address");
     assert!(text(&browser, "#origins").contains(origin));
+    browser.picture("dashboard");
     // Every plot has its lines and their last values.
     let legends =
         browser.run("return [...document.querySelectorAll('figure')].map((figure) => figure.innerText)");
