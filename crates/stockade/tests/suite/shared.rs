@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{Read, Write},
     net::TcpStream,
+    path::{Path, PathBuf},
 };
 
 use rustix::process::Signal;
@@ -69,13 +70,21 @@ fn runs_over_one_redis_leave_no_keys_in_it() {
         let out = format!("out-{}", shared.len());
         let output = sandbox.stockade(&["run", &file, "--out", &out]);
         assert_eq!(output.code, 0, "{}{}", output.stdout, output.stderr);
-        for file in fs::read_dir(sandbox.path().join(&out)).unwrap() {
-            let path = file.unwrap().path();
+        let record = sandbox.path().join(&out);
+        for path in [record.clone(), record.join("plots")].iter().flat_map(|folder| files(folder)) {
             assert!(!fs::read_to_string(&path).unwrap().contains("sesame"), "{}", path.display());
         }
         assert!(!output.stdout.contains("sesame") && !output.stderr.contains("sesame"));
     }
     assert_eq!(redis_replies(&redis, "AUTH sesame\r\nDBSIZE"), "+OK\r\n:0\r\n+OK\r\n");
+}
+
+/// The files of a folder, one at least.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files: Vec<_> = paths.filter(|path| path.is_file()).collect();
+    assert!(!files.is_empty(), "{}", folder.display());
+    files
 }
 
 /// The replies to these commands and to QUIT.
