@@ -484,27 +484,45 @@ fn head(experiment: &Experiment, options: &Options, clock: ClockKind) -> Record 
     let repeats = options.repeats.unwrap_or(experiment.repeats);
     let arms = experiment.arms.iter().zip(&experiment.caches);
     Record {
-        schema: SCHEMA.to_owned(),
-        experiment: experiment.title.clone(),
         context: experiment.context.clone(),
         spec: experiment.text.clone(),
-        seed: options.seed,
         scale: options.scale,
         repeats,
         clock,
-        started_at: host::now(),
-        stockade: host::stockade(),
         commit: host::commit(experiment.folder()),
-        host: host::host(),
         planned: experiment.cells.len() * repeats as usize,
-        interrupted: true,
-        aborted: None,
         tests: experiment.tests.clone(),
         arms: arms.map(|(name, cache)| Arm { name: name.clone(), cache: cache.clone() }).collect(),
         noise: experiment.noise.clone(),
+        reference: experiment.reference.clone(),
+        ..record_of_one(&experiment.title, options.seed)
+    }
+}
+
+/// The record of one measurement that begins now, without claims. Test and arm are to be added.
+pub(crate) fn record_of_one(title: &str, seed: Seed) -> Record {
+    Record {
+        schema: SCHEMA.to_owned(),
+        experiment: title.to_owned(),
+        context: None,
+        spec: String::new(),
+        seed,
+        scale: 1.0,
+        repeats: 1,
+        clock: ClockKind::Live,
+        started_at: host::now(),
+        stockade: host::stockade(),
+        commit: None,
+        host: host::host(),
+        planned: 1,
+        interrupted: true,
+        aborted: None,
+        tests: Vec::new(),
+        arms: Vec::new(),
+        noise: None,
         runs: Vec::new(),
         looks: Vec::new(),
-        reference: experiment.reference.clone(),
+        reference: None,
         hypotheses: Vec::new(),
         verdict: Verdict::Inconclusive,
     }

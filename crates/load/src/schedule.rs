@@ -172,7 +172,7 @@ impl Schedule {
     /// The expected requests that are due before a time since the start. The limit on requests is not applied.
     #[must_use]
     pub fn expected_before(&self, time: Duration) -> f64 {
-        // What is due at the time itself, such as a burst, is not before it.
+        // Requests that are due at the time itself, such as a burst, are not before it.
         let Some(mut left) = time.checked_sub(Duration::from_nanos(1)) else { return 0.0 };
         let mut expected = 0.0;
         for step in self.warmup.iter().chain(&self.steps) {

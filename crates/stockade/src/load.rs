@@ -46,7 +46,7 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
     let telemetry = Telemetry::start(&telemetry_args, None)?;
     let title = title(&load);
     let ui = ui_address.map(|address| LiveUi::start(address, &title)).transpose()?;
-    let observer = ui.as_ref().map(|ui| Box::new(ui.observer(&title)) as Box<dyn RunObserver>);
+    let observer = ui.as_ref().map(|ui| Box::new(ui.observer()) as Box<dyn RunObserver>);
     let live = LiveReport::new(&load, stream, out.as_ref())?.with_figures(telemetry.figures());
     let mut live = live.with_page(&load, &title, observer);
     let LoadTestRun { summary, was_cancelled } = ready.run(&mut live, &stop_on_signals())?;

@@ -40,11 +40,11 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
     #[cfg(feature = "http")]
     let telemetry = Telemetry::start(&args.telemetry, Some(&experiment.title))?;
     #[cfg(feature = "http")]
-    observers.extend(telemetry.figures().map(|figures| Box::new(FiguresOfRun::new(figures.clone())) as _));
+    observers.extend(telemetry.figures().map(|figures| Box::new(FiguresOfRun(figures.clone())) as _));
     #[cfg(feature = "http")]
     let ui = args.ui.address.map(|address| LiveUi::start(address, &experiment.title)).transpose()?;
     #[cfg(feature = "http")]
-    observers.extend(ui.as_ref().map(|ui| Box::new(ui.observer(&experiment.title)) as _));
+    observers.extend(ui.as_ref().map(|ui| Box::new(ui.observer()) as _));
     let (record, results) = run::run(experiment, &options, &directory, &stop, &mut observers)?;
     drop(observers);
     let place = directory.display().to_string();

@@ -6,7 +6,7 @@ use maud::{Markup, PreEscaped, html};
 use serde_json::json;
 
 use super::{Change, Judgement, RecordComparison, shown};
-use crate::report::{grid, inline, junit::printable};
+use crate::report::{grid, html::wide_table, inline, junit::printable};
 
 /// A format by its name on the command line.
 pub type Render = fn(&RecordComparison) -> String;
@@ -114,12 +114,9 @@ pub(crate) fn html(comparison: &RecordComparison) -> Markup {
         p { (counts(comparison)) "." }
         @if let Some(noise) = noise(comparison) { p.note { (noise) } }
         @if !notable.is_empty() {
-            div.wide {
-                table {
-                    thead { tr { th { "verdict" } @for heading in &HEADINGS[1..] { th { (heading) } } } }
-                    tbody { @for row in &notable { tr { @for cell in row { td { (cell) } } } } }
-                }
-            }
+            // Each heading has a name for screen readers.
+            @let headings: Vec<&str> = ["verdict"].into_iter().chain(HEADINGS.into_iter().skip(1)).collect();
+            (wide_table(&headings, &notable))
         }
         @if !comparison.differences.is_empty() {
             details { summary { "settings and machines that differ: " (comparison.differences.len()) } pre { (comparison.differences.join("\n")) } }

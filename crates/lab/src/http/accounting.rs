@@ -73,7 +73,7 @@ struct KindTimes {
     system_ticks: Duration,
 }
 
-/// What the runtime of a proxy or an app knows about its workers, since it started.
+/// The counters of the workers of a proxy's or an app's runtime, since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 struct WorkerCounters {
     workers: u64,

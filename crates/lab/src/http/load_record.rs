@@ -7,7 +7,7 @@ use stockade_load::{
     summary::Summary,
 };
 use stockade_model::record::{
-    Arm, ClockKind, Expectation, HttpFigures, Hypothesis, Interval, Record, SCHEMA, StatsProvider, Verdict,
+    Arm, Expectation, HttpFigures, Hypothesis, Interval, Record, StatsProvider, Verdict,
 };
 
 use super::{
@@ -15,9 +15,8 @@ use super::{
     sampler::{CacheReadings, outcomes, times},
 };
 use crate::{
-    host,
     metrics::{Fold, Results},
-    run::{Measuring, RunEvent, RunObserver, run_record},
+    run::{Measuring, RunEvent, RunObserver, record_of_one, run_record},
 };
 
 const ARM: &str = "load";
@@ -42,29 +41,9 @@ impl LoadRecord {
         let results = Results::default();
         let fold = results.fold(lasts);
         let record = Record {
-            schema: SCHEMA.to_owned(),
-            experiment: title.to_owned(),
-            context: None,
-            spec: String::new(),
-            seed: load.seed,
-            scale: 1.0,
-            repeats: 1,
-            clock: ClockKind::Live,
-            started_at: host::now(),
-            stockade: host::stockade(),
-            commit: None,
-            host: host::host(),
-            planned: 1,
-            interrupted: true,
-            aborted: None,
             tests: vec![String::new()],
             arms: vec![Arm { name: ARM.to_owned(), cache: None }],
-            noise: None,
-            runs: Vec::new(),
-            looks: Vec::new(),
-            reference: None,
-            hypotheses: Vec::new(),
-            verdict: Verdict::Inconclusive,
+            ..record_of_one(title, load.seed)
         };
         observer.on(&RunEvent::Begin { steps: 1 });
         let measuring = Measuring { test: "", arm: ARM, repeat: 1, lasts, stages: &[] };

@@ -49,7 +49,7 @@ fn report(record: &Record, results: &Results) -> Markup {
     html! { main #report { (body) (data(&plots)) } }
 }
 
-/// Tables and plots.
+/// The tables and plots of each test.
 fn measurements(record: &Record, results: &Results, plots: &mut PagePlots) -> Markup {
     html! {
         @for (title, of_sweeps) in sweeps::sections(record, results) {
@@ -59,12 +59,7 @@ fn measurements(record: &Record, results: &Results, plots: &mut PagePlots) -> Ma
         h2 { "Results" }
         @for table in summary::tables(record, results) {
             h3 { (table.title) }
-            div.wide {
-                table {
-                    thead { tr { @for heading in &table.headings { th { (heading) } } } }
-                    tbody { @for row in &table.rows { tr { @for cell in row { td { (cell) } } } } }
-                }
-            }
+            (wide_table(&table.headings, &table.rows))
             @for note in &table.notes { p.note { (prose(note)) } }
             @let over_time = over_time::measured(record, results, &table.test);
             @let over_time = over_time.as_ref().map(over_time::plots).unwrap_or_default();
@@ -73,12 +68,7 @@ fn measurements(record: &Record, results: &Results, plots: &mut PagePlots) -> Ma
             (figures(plots, over_time.into_iter().chain(of_percentiles)))
             @for table in accounting::tables(record, &table.test) {
                 h4 { (table.title) }
-                div.wide {
-                    table {
-                        thead { tr { @for heading in &table.headings { th { (heading) } } } }
-                        tbody { @for row in &table.rows { tr { @for cell in row { td { (cell) } } } } }
-                    }
-                }
+                (wide_table(&table.headings, &table.rows))
                 p.note { (table.note) "." }
             }
             @for (id, report) in published::texts(record, results, &table.test) {
@@ -89,6 +79,18 @@ fn measurements(record: &Record, results: &Results, plots: &mut PagePlots) -> Ma
         @if !overlays.is_empty() {
             h2 { "Response times by percentile, test over test" }
             (figures(plots, overlays))
+        }
+    }
+}
+
+/// A table that scrolls sideways in a narrow window.
+pub(crate) fn wide_table(headings: &[impl AsRef<str>], rows: &[Vec<String>]) -> Markup {
+    html! {
+        div.wide {
+            table {
+                thead { tr { @for heading in headings { th { (heading.as_ref()) } } } }
+                tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
+            }
         }
     }
 }

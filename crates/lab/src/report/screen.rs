@@ -11,7 +11,7 @@ use super::{
 };
 use crate::metrics::Results;
 
-/// The width of a terminal that nobody has changed.
+/// The usual width of a terminal.
 const COLUMNS: usize = 80;
 /// Lines of verdict, headings and marks of what is left out.
 const OTHER_LINES: usize = 6;

@@ -47,7 +47,7 @@ pub(super) struct HttpTables {
     /// Requests that check the setup, apart from the load.
     #[serde(default)]
     preflight: Preflight,
-    /// What is measured besides the load.
+    /// Measurements besides the load.
     #[serde(default)]
     sample: SampleTable,
 }

@@ -18,7 +18,7 @@ use super::layout::Paint;
 /// Between two drawings.
 pub const PERIOD: Duration = Duration::from_millis(250);
 
-/// What a live view shows.
+/// The content of a live view.
 pub trait View: Send + 'static {
     /// Its lines, `now` after it was opened. Each has at most `width` columns.
     fn lines(&self, width: usize, now: Duration, paint: Paint) -> Vec<String>;

@@ -43,32 +43,17 @@ impl LiveFigures {
 }
 
 /// Adds the seconds of a run to figures.
-pub struct FiguresOfRun {
-    figures: LiveFigures,
-    /// Of the checks, and then of the measurements.
-    steps: u64,
-    /// Measurements that have begun.
-    begun: u64,
-}
-
-impl FiguresOfRun {
-    pub fn new(figures: LiveFigures) -> Self {
-        Self { figures, steps: 0, begun: 0 }
-    }
-}
+pub struct FiguresOfRun(pub LiveFigures);
 
 impl RunObserver for FiguresOfRun {
     fn on(&mut self, event: &RunEvent<'_>) {
         match event {
-            RunEvent::Begin { steps } => self.steps = *steps as u64,
-            RunEvent::Continuing { steps, .. } => self.steps += *steps as u64,
-            RunEvent::Measuring { .. } => {
-                let (planned, finished) = (Some(self.steps), Some(self.begun));
-                self.figures.with(|run| (run.planned, run.finished) = (planned, finished));
-                self.begun += 1;
+            RunEvent::Measuring { record, .. } => {
+                let (planned, finished) = (record.planned as u64, record.runs.len() as u64);
+                self.0.with(|run| (run.planned, run.finished) = (Some(planned), Some(finished)));
             }
-            RunEvent::Second { interval, .. } => self.figures.add(&MeasurementSnapshot::of(interval)),
-            RunEvent::Checking { .. } | RunEvent::Record { .. } | RunEvent::Finished { .. } => {}
+            RunEvent::Second { interval, .. } => self.0.add(&MeasurementSnapshot::of(interval)),
+            _ => {}
         }
     }
 }

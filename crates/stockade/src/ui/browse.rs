@@ -81,59 +81,63 @@ struct Pages {
 
 type Body = Full<Bytes>;
 
+fn page(html: String) -> Response<Body> {
+    let mut response = Response::new(Full::new(html.into()));
+    response.headers_mut().insert(CONTENT_TYPE, HTML);
+    response
+}
+
+fn unknown() -> Response<Body> {
+    refusal(StatusCode::NOT_FOUND, "no such page or record; the records are at /\n")
+}
+
 impl Pages {
     fn respond<B>(&self, request: &Request<B>) -> Response<Body> {
         let refused = self.access.refusal(request);
-        let chosen = parameters(request, "r").count();
-        let is_overlay = request.uri().path() == "/overlay";
-        let is_refused = is_overlay && !(2..=records::OVERLAY_MAX).contains(&chosen);
-        let too_many =
-            || is_refused.then(|| refusal(StatusCode::BAD_REQUEST, "choose two to five records at /\n"));
-        let mut response = refused.or_else(too_many).unwrap_or_else(|| match self.page(request) {
-            Ok(Some(page)) => {
-                let mut response = Response::new(Full::new(page.into()));
-                response.headers_mut().insert(CONTENT_TYPE, HTML);
-                response
-            }
-            Ok(None) => refusal(StatusCode::NOT_FOUND, "no such page or record; the records are at /\n"),
-            Err(error) => {
+        let respond = || {
+            self.answer(request).unwrap_or_else(|error| {
                 let mut response = Response::new(Full::new(format!("{error}\n").into()));
                 *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
                 response
-            }
-        });
+            })
+        };
+        let mut response = refused.unwrap_or_else(respond);
         harden(response.headers_mut());
         response
     }
 
-    /// `None`: there is no such page, or no such record.
-    fn page<B>(&self, request: &Request<B>) -> Result<Option<String>, StorageError> {
-        let place = self.directory.display().to_string();
+    fn answer<B>(&self, request: &Request<B>) -> Result<Response<Body>, StorageError> {
+        let ids: Vec<&str> = parameters(request, "r").collect();
         Ok(match request.uri().path() {
             "/" => {
                 let IndexedRecords { records, unreadable, .. } = read(&self.directory)?;
                 let unreadable: Vec<_> = unreadable.iter().map(ToString::to_string).collect();
-                Some(records::list(&place, &records, &unreadable, &self.access.query()))
+                let place = self.directory.display().to_string();
+                page(records::list(&place, &records, &unreadable, &self.access.query()))
             }
-            "/record" => {
-                let found = self.find(&parameters(request, "r").take(1).collect::<Vec<_>>())?;
-                let Some(directory) = found.first() else { return Ok(None) };
-                let (record, results) = storage::read(directory)?;
-                Some(html::render(&record, &results))
+            "/record" => match self.find(ids.get(..1).unwrap_or_default())?.first() {
+                Some(directory) => {
+                    let (record, results) = storage::read(directory)?;
+                    page(html::render(&record, &results))
+                }
+                None => unknown(),
+            },
+            "/overlay" if !(2..=records::OVERLAY_MAX).contains(&ids.len()) => {
+                refusal(StatusCode::BAD_REQUEST, "choose two to five records at /\n")
             }
             "/overlay" => {
-                let found = self.find(&parameters(request, "r").collect::<Vec<_>>())?;
+                let found = self.find(&ids)?;
                 let records = found.iter().map(|directory| storage::read(directory));
                 let records = records.collect::<Result<Vec<_>, _>>()?;
-                (!records.is_empty()).then(|| records::overlay(records))
+                if records.is_empty() { unknown() } else { page(records::overlay(records)) }
             }
             "/history" => {
                 let mut records = read(&self.directory)?.records;
                 records.retain(|record| record.is_complete);
                 let history = history::history(&records, None, MIN_EFFECT);
-                Some(history::report::html::render(&history))
+                page(history::report::html::render(&history))
             }
-            _ => None,
+            _ => unknown(),
         })
     }
 

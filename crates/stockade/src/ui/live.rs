@@ -89,9 +89,9 @@ impl LiveUi {
     }
 
     /// Sends the events of the run to the page.
-    pub fn observer(&self, title: &str) -> impl RunObserver + use<> {
+    pub fn observer(&self) -> impl RunObserver + use<> {
         let events = self.events.clone();
-        LiveFeed::new(title, move |event| {
+        LiveFeed::new(move |event| {
             // A page that has ended needs no events.
             let _ = match event {
                 LiveEvent::Second(..) => events.try_send(event).is_ok(),
@@ -131,7 +131,7 @@ async fn follow(
     let following = async {
         let mut streams = 0;
         loop {
-            // What was sent before the end comes first.
+            // Events that were sent before the end come first.
             let event = tokio::select! {
                 biased;
                 event = events.recv() => event,

@@ -89,6 +89,22 @@ impl Browser {
         self.command("print", &json!({})).as_str().expect("a PDF").to_owned()
     }
 
+    /// The coloured pixels between the axes of each of these plots, all of which are drawn.
+    pub fn coloured_pixels(&self, selector: &str) -> Vec<u64> {
+        let counts = self.run(&format!(
+            "return [...document.querySelectorAll({selector:?})].map(({{ chart: {{ ctx, bbox }} }}) => {{
+                const {{ data }} = ctx.getImageData(bbox.left, bbox.top, bbox.width, bbox.height);
+                let coloured = 0;
+                for (let at = 0; at < data.length; at += 4) {{
+                    const [red, green, blue, alpha] = data.subarray(at, at + 4);
+                    if (alpha > 0 && Math.max(red, green, blue) - Math.min(red, green, blue) > 30) coloured += 1;
+                }}
+                return coloured;
+            }})"
+        ));
+        counts.as_array().expect("plots").iter().map(|count| count.as_u64().expect("a count")).collect()
+    }
+
     /// Keeps a picture of the window as `target/tmp/NAME.png`.
     pub fn picture(&self, name: &str) {
         let picture = self.devtools("Page.captureScreenshot", &json!({}));

@@ -42,7 +42,7 @@ text = "coalescing makes no load"
 expect = ["stampede.source_loads == 0"]
 "#;
 
-/// What a program writes to a terminal on its standard error, and to a pipe on its standard output.
+/// The output of a program: standard error at a terminal, standard output in a pipe.
 struct TerminalOutput {
     terminal: String,
     stdout: String,

@@ -14,7 +14,7 @@ use std::{
 
 use maud::{Markup, PreEscaped, html};
 use serde::Serialize;
-use stockade_model::units::format_span;
+use stockade_model::{record::Record, units::format_span};
 
 use super::{
     PagePlots, data, drawing, figures,
@@ -37,9 +37,6 @@ const CHANGES_MAX: usize = 10_000;
 
 /// An event of a run, owned, so that another thread can show it.
 pub enum LiveEvent {
-    Begin {
-        title: String,
-    },
     Checking {
         place: String,
     },
@@ -48,7 +45,7 @@ pub enum LiveEvent {
     Measuring(Box<LiveMeasurement>),
     /// `None`: not of an open load. The share is the finished part of the measurement, from 0 to 1.
     Second(Option<Box<Moment>>, f64),
-    /// The saved page.
+    /// The page as the record has it.
     Finished(String),
 }
 
@@ -73,48 +70,20 @@ pub struct LiveMeasurement {
 
 /// Sends the events of a run to its page.
 pub struct LiveFeed<F> {
-    title: String,
     send: F,
-    steps: usize,
-    /// Measurements that have begun.
-    begun: usize,
     /// When the report was rendered, and how long that took.
     rendered: Option<(Instant, Duration)>,
 }
 
 impl<F: FnMut(LiveEvent)> LiveFeed<F> {
-    pub fn new(title: &str, send: F) -> Self {
-        Self { title: title.to_owned(), send, steps: 0, begun: 0, rendered: None }
-    }
-
-    fn measuring(&mut self, measuring: &Measuring<'_>, arms: Vec<String>, results: &Results) -> LiveEvent {
-        self.begun += 1;
-        let Measuring { test, arm, repeat, lasts, stages } = *measuring;
-        let index = arms.iter().position(|name| name == arm).unwrap_or_default();
-        let others = arms.iter().enumerate().filter(|(other, _)| *other != index && lasts.is_some());
-        let before = others.map(|(other, name)| (other, results.moments(test, name).to_vec()));
-        let place = [test, arm].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
-        LiveEvent::Measuring(Box::new(LiveMeasurement {
-            name: format!("{} of {}: {place}, repeat {repeat}", self.begun, self.steps),
-            test: test.to_owned(),
-            arm: index,
-            lasts,
-            stages: over_time::stages(stages, lasts.unwrap_or_default().as_secs_f64()),
-            before: before.filter(|(_, moments)| !moments.is_empty()).collect(),
-            arms,
-            moments: Vec::new(),
-            share: 0.0,
-        }))
+    pub fn new(send: F) -> Self {
+        Self { send, rendered: None }
     }
 }
 
 impl<F: FnMut(LiveEvent)> RunObserver for LiveFeed<F> {
     fn on(&mut self, event: &RunEvent<'_>) {
         let event = match event {
-            RunEvent::Begin { steps } => {
-                self.steps = *steps;
-                LiveEvent::Begin { title: self.title.clone() }
-            }
             RunEvent::Checking { test, arm } => {
                 LiveEvent::Checking { place: format!("{test} {arm}").trim_start().to_owned() }
             }
@@ -128,16 +97,12 @@ impl<F: FnMut(LiveEvent)> RunObserver for LiveFeed<F> {
                 LiveEvent::Report(report)
             }
             RunEvent::Measuring { measuring, record, results } => {
-                let arms = record.arms.iter().map(|arm| arm.name.clone()).collect();
-                self.measuring(measuring, arms, results)
+                LiveEvent::Measuring(Box::new(LiveMeasurement::begin(measuring, record, results)))
             }
             RunEvent::Second { interval, share } => {
                 LiveEvent::Second(Moment::of(interval).map(Box::new), *share)
             }
-            RunEvent::Continuing { steps, .. } => {
-                self.steps += steps;
-                return;
-            }
+            RunEvent::Begin { .. } | RunEvent::Continuing { .. } => return,
             RunEvent::Finished { record, results } => LiveEvent::Finished(super::render(record, results)),
         };
         (self.send)(event);
@@ -145,6 +110,26 @@ impl<F: FnMut(LiveEvent)> RunObserver for LiveFeed<F> {
 }
 
 impl LiveMeasurement {
+    fn begin(measuring: &Measuring<'_>, record: &Record, results: &Results) -> Self {
+        let arms: Vec<String> = record.arms.iter().map(|arm| arm.name.clone()).collect();
+        let Measuring { test, arm, repeat, lasts, stages } = *measuring;
+        let index = arms.iter().position(|name| name == arm).unwrap_or_default();
+        let others = arms.iter().enumerate().filter(|(other, _)| *other != index && lasts.is_some());
+        let before = others.map(|(other, name)| (other, results.moments(test, name).to_vec()));
+        let place = [test, arm].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
+        Self {
+            name: format!("{} of {}: {place}, repeat {repeat}", record.runs.len() + 1, record.planned),
+            test: test.to_owned(),
+            arm: index,
+            lasts,
+            stages: over_time::stages(stages, lasts.unwrap_or_default().as_secs_f64()),
+            before: before.filter(|(_, moments)| !moments.is_empty()).collect(),
+            arms,
+            moments: Vec::new(),
+            share: 0.0,
+        }
+    }
+
     fn seconds(&self) -> u64 {
         self.lasts.unwrap_or_default().as_secs()
     }
@@ -182,7 +167,7 @@ pub struct Change {
 /// The data of `second`.
 #[derive(Serialize)]
 struct LiveSecond<'a> {
-    /// The arm's index.
+    /// The measured arm, by index.
     arm: usize,
     share: f64,
     text: &'a str,
@@ -196,7 +181,7 @@ pub struct LivePage {
     checking: String,
     report: String,
     measuring: Option<Box<LiveMeasurement>>,
-    /// The saved page.
+    /// The page as the record has it, once the run has ended.
     finished: Option<Arc<str>>,
     /// The last ones, in order.
     changes: Vec<Change>,
@@ -239,7 +224,6 @@ impl LivePage {
 
     pub fn on(&mut self, event: LiveEvent) {
         match event {
-            LiveEvent::Begin { title } => self.title = title,
             LiveEvent::Checking { place } => {
                 self.checking = place;
                 self.replace();

@@ -173,7 +173,7 @@ pub(super) struct TestSeconds<'a> {
 
 /// The seconds of an arm.
 pub(super) struct ArmMoments<'a> {
-    /// Its index.
+    /// By index.
     pub(super) arm: usize,
     pub(super) name: &'a str,
     pub(super) moments: &'a [Moment],
@@ -337,7 +337,7 @@ pub(in crate::report) fn pictures(record: &Record, results: &Results, test: &str
 /// The point that a second of a live arm belongs to, by plot in the order of [`plots`].
 #[derive(Serialize)]
 pub(super) struct LivePoint {
-    /// Its index.
+    /// Its index among the points of the load.
     at: u64,
     /// Its x value, in seconds.
     x: u64,

@@ -58,7 +58,7 @@ impl TopKeys {
     pub fn top(&mut self, keys: usize, now: Time) -> Vec<KeyShare> {
         self.decay(now);
         let started_at = self.started_at.unwrap_or(now);
-        // What one request a second, since the start, would have summed to.
+        // The sum of one request a second since the start.
         let half_lives = (now - started_at).as_secs_f64() / HALF_LIFE.as_secs_f64();
         let seconds = HALF_LIFE.as_secs_f64() / std::f64::consts::LN_2 * (1.0 - (-half_lives).exp2());
         // The least certain come last among equals.

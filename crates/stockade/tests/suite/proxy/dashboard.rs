@@ -50,18 +50,8 @@ fn dashboard_shows_the_figures_of_the_proxy_in_chromium() {
     {
         assert!(legend.contains(line), "{legend}");
     }
-    let drawn = browser.run(
-        "return [...document.querySelectorAll('figure')].slice(0, 7).map(({ chart: { ctx, bbox } }) => {
-            const { data } = ctx.getImageData(bbox.left, bbox.top, bbox.width, bbox.height);
-            let coloured = 0;
-            for (let at = 0; at < data.length; at += 4) {
-                const [red, green, blue] = data.subarray(at, at + 3);
-                if (Math.max(red, green, blue) - Math.min(red, green, blue) > 30) coloured += 1;
-            }
-            return coloured;
-        })",
-    );
-    assert!(drawn.as_array().expect("plots").iter().all(|pixels| pixels.as_u64() > Some(10)), "{drawn}");
+    let drawn = browser.coloured_pixels("figure");
+    assert!(drawn[..7].iter().all(|pixels| *pixels > 10), "{drawn:?}");
     for (width, height) in [(375, 800), (2_560, 1_400), (1_300, 900)] {
         browser.resize(width, height);
         let widest = browser.run("return document.documentElement.scrollWidth").as_f64().expect("a number");
