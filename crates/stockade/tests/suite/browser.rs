@@ -22,17 +22,9 @@ pub struct Browser {
 
 impl Browser {
     pub fn start() -> Self {
-        let mut driver = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("chromedriver starts");
-        let stdout = driver.stdout.take().expect("it is piped");
-        let port = BufReader::new(stdout).lines().map_while(Result::ok).find_map(|line| {
-            line.split_once("successfully on port ")?.1.trim_end_matches('.').parse::<u16>().ok()
-        });
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.expect("chromedriver says its port")));
+        // Each attempt takes another port: the free one of IPv4 may be taken in IPv6, where the driver listens as well, and then it ends.
+        let started = (0..10).find_map(|_| start_driver());
+        let (driver, address) = started.expect("chromedriver finds a port");
         let mut browser = Self { driver, address, session: String::new() };
         let options = json!({
             "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1300,900"],
@@ -158,6 +150,25 @@ impl Browser {
         answer.read_exact(&mut body)?;
         serde_json::from_slice(&body).map_err(std::io::Error::from)
     }
+}
+
+/// The driver and its address; `None`: it has ended without a port.
+fn start_driver() -> Option<(Child, SocketAddr)> {
+    let mut driver = Command::new("chromedriver")
+        .arg("--port=0")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("chromedriver starts");
+    let stdout = driver.stdout.take().expect("it is piped");
+    let port = BufReader::new(stdout).lines().map_while(Result::ok).find_map(|line| {
+        line.split_once("successfully on port ")?.1.trim_end_matches('.').parse::<u16>().ok()
+    });
+    let Some(port) = port else {
+        driver.wait().expect("it has ended");
+        return None;
+    };
+    Some((driver, SocketAddr::from((Ipv4Addr::LOCALHOST, port))))
 }
 
 impl Drop for Browser {
