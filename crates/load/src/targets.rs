@@ -15,8 +15,10 @@ mod bodies;
 use std::{fs::File, io::Read, path::Path};
 
 use http::Method;
+use stockade_logs::input::ReadError;
+use stockade_model::message::shown;
 
-use crate::{template::RequestTemplate, url::shown};
+use crate::template::RequestTemplate;
 
 /// Why a file is refused. The message names the remedy, and repeats no line that may hold a secret, such as a
 /// header.
@@ -36,7 +38,7 @@ pub const FILE_BYTES_MAX: u64 = 256 << 20;
 /// The most templates of a run.
 pub const TARGETS_MAX: usize = 1_000_000;
 /// The longest line, and the most bytes of headers of one template.
-pub const LINE_BYTES_MAX: usize = 64 << 10;
+pub const LINE_BYTES_MAX: usize = stockade_logs::input::LINE_BYTES_MAX;
 
 /// A [`TargetFileError`] without the name of the file.
 struct LineError {
@@ -51,6 +53,12 @@ impl LineError {
 
     fn in_file(self, name: &str) -> TargetFileError {
         TargetFileError { file: name.to_owned(), line: Some(self.line), message: self.message }
+    }
+}
+
+impl From<ReadError> for LineError {
+    fn from(error: ReadError) -> Self {
+        Self { line: error.line, message: error.message }
     }
 }
 

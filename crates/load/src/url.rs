@@ -6,6 +6,7 @@ use http::{
     Uri,
     uri::{Authority, PathAndQuery, Scheme},
 };
+use stockade_model::message::shown;
 
 /// Why a URL is refused. The message names the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,19 +37,6 @@ pub enum UrlError {
     /// A base URL has a query.
     #[error("`{0}` has a query: write the part before the `?`, paths are added to it")]
     Query(String),
-}
-
-/// The most characters of a text that a message repeats.
-const SHOWN_CHARS: usize = 120;
-
-/// A text for a message: shortened, and without control characters.
-pub(crate) fn shown(text: &str) -> String {
-    let mut shown: String =
-        text.chars().take(SHOWN_CHARS).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    if text.chars().nth(SHOWN_CHARS).is_some() {
-        shown.push_str("...");
-    }
-    shown
 }
 
 /// Reads an absolute URL. Nothing is guessed; the fragment is dropped, since HTTP does not send it.

@@ -12,13 +12,15 @@
 //! - [`record`]: the files of a run. Each report is a fold over them.
 //! - [`rate`]: requests per period.
 //! - [`page`]: the style and the plots of HTML pages.
-//! - [`units`], [`nearest`]: durations and sizes with units, and suggestions for misspelt names.
+//! - [`units`], [`nearest`], [`message`]: durations and sizes with units, suggestions for misspelt names, texts of others in
+//!   messages.
 
 #![allow(missing_docs, reason = "used by this workspace alone; a comment states what a name cannot")]
 
 pub mod capacity;
 pub mod histogram;
 pub mod latency;
+pub mod message;
 pub mod nearest;
 pub mod outcome;
 pub mod page;

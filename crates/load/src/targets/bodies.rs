@@ -7,9 +7,9 @@ use std::{
 };
 
 use bytes::Bytes;
+use stockade_model::message::shown;
 
 use super::open_file;
-use crate::url::shown;
 
 /// Reads each file once, however many templates use it.
 pub(super) struct BodyFiles<'a> {

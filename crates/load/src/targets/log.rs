@@ -19,26 +19,27 @@
 //! **Limits.** 20,000,000 lines of 64 KiB, and 1,000,000 different URLs. A request takes 16 bytes of memory (20 when it is
 //! handed out), a URL about 300 and its path.
 
-mod common;
-mod json;
-mod lines;
 mod request;
-mod time;
 
-use std::{fmt, hash::BuildHasher, io::Read, path::Path, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, hash::BuildHasher, io::Read, path::Path, sync::Arc, time::Duration};
 
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
 use http::Method;
 use rand::RngExt;
+use stockade_logs::{
+    common::{self, CommonLine, unescape},
+    input::{InputReader, Line},
+    json::{self, JsonLine, JsonRequest},
+    time::TimeParser,
+};
 use stockade_model::{seed::Seed, units::format_count};
 
 use super::{LineError, TARGETS_MAX, TargetFileError, file_error, open_file};
 use crate::{template::RequestTemplate, traffic::RequestOrder, url::BaseUrl};
-use lines::LogLines;
 use request::ReplayRequest;
 
-pub use json::JSON_FIELDS;
+pub use stockade_logs::json::JSON_FIELDS;
 
 /// The most lines of a log.
 pub const LINES_MAX: u32 = 20_000_000;
@@ -73,7 +74,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 #[derive(Clone, Debug)]
 pub struct AccessLog {
     templates: Vec<RequestTemplate>,
-    requests: Vec<LoggedRequest>,
+    requests: Vec<ReplayedRequest>,
     skipped: SkippedLines,
     malformed: Vec<TargetFileError>,
     lines: u32,
@@ -81,21 +82,17 @@ pub struct AccessLog {
 
 /// One request of a log.
 #[derive(Clone, Copy, Debug)]
-struct LoggedRequest {
+struct ReplayedRequest {
     /// Nanoseconds since 1970 while the log is read, then since the first request.
     at: u64,
     template_index: u32,
     line: u32,
 }
 
-const _: () = assert!(size_of::<LoggedRequest>() == 16);
+const _: () = assert!(size_of::<ReplayedRequest>() == 16);
 
-/// A parsed line.
-struct LogLine<'a> {
-    /// Nanoseconds since 1970.
-    at: u64,
-    request: Result<ReplayRequest<'a>, SkipReason>,
-}
+/// The time of a line in nanoseconds since 1970, and its request.
+type ParsedLine<'a> = (u64, Result<ReplayRequest<'a>, SkipReason>);
 
 /// Why a line is not replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,11 +137,11 @@ impl AccessLog {
 
     /// Reads a log, plain or gzip. `name` is for errors.
     pub fn read(name: &str, from: impl Read, base: &BaseUrl) -> Result<Self, TargetFileError> {
-        let mut lines = LogLines::new(from).map_err(|error| error.in_file(name))?;
-        let mut reader = LogReader::new(base);
-        reader.read(&mut lines).map_err(|error| error.in_file(name))?;
-        reader.check_malformed().map_err(|error| error.in_file(name))?;
-        let log = reader.finish(name, lines.count());
+        let mut lines = InputReader::new(from).map_err(|error| LineError::from(error).in_file(name))?;
+        let mut builder = AccessLogBuilder::new(base);
+        builder.read(&mut lines).map_err(|error| error.in_file(name))?;
+        builder.check_malformed().map_err(|error| error.in_file(name))?;
+        let log = builder.finish(name, lines.count().try_into().unwrap_or(LINES_MAX));
         if log.requests.is_empty() {
             let reason = if log.skipped.total() == 0 {
                 "there is no line in it: name a log with requests".to_owned()
@@ -258,18 +255,18 @@ impl AccessLog {
 }
 
 /// A log while it is read.
-struct LogReader<'a> {
+struct AccessLogBuilder<'a> {
     base: &'a BaseUrl,
     templates: Vec<RequestTemplate>,
     /// Indices of `templates`, by method and path.
     known: HashTable<u32>,
-    requests: Vec<LoggedRequest>,
+    requests: Vec<ReplayedRequest>,
     skipped: SkippedLines,
     /// The first errors.
     malformed: Vec<LineError>,
 }
 
-impl<'a> LogReader<'a> {
+impl<'a> AccessLogBuilder<'a> {
     fn new(base: &'a BaseUrl) -> Self {
         Self {
             base,
@@ -281,17 +278,23 @@ impl<'a> LogReader<'a> {
         }
     }
 
-    fn read(&mut self, lines: &mut LogLines<'_>) -> Result<(), LineError> {
-        while let Some((number, line)) = lines.next()? {
-            let line = line.trim();
-            if line.is_empty() {
+    fn read(&mut self, lines: &mut InputReader<'_>) -> Result<(), LineError> {
+        let mut times = TimeParser::default();
+        while let Some(line) = lines.next_line()? {
+            let (number, text) = checked(line)?;
+            let text = String::from_utf8_lossy(text);
+            let text = text.trim();
+            if text.is_empty() {
                 continue;
             }
             let error = |message: String| LineError::new(number.into(), message);
-            let parsed =
-                if line.starts_with('{') { json::parse_line(line) } else { common::parse_line(line) };
-            let line = match parsed {
-                Ok(line) => line,
+            let parsed = if text.starts_with('{') {
+                parse_json(text, &mut times)
+            } else {
+                parse_common(text, &mut times)
+            };
+            let (at, request) = match parsed {
+                Ok(parsed) => parsed,
                 Err(message) => {
                     self.skipped.0[SkipReason::Malformed as usize] += 1;
                     if self.malformed.len() < MALFORMED_ERRORS_MAX {
@@ -301,10 +304,10 @@ impl<'a> LogReader<'a> {
                 }
             };
             let index = |request| self.template_index(&request).transpose().ok_or(SkipReason::Url);
-            match line.request.and_then(index) {
+            match request.and_then(index) {
                 Ok(index) => {
                     let template_index = index.map_err(error)?;
-                    self.requests.push(LoggedRequest { at: line.at, template_index, line: number });
+                    self.requests.push(ReplayedRequest { at, template_index, line: number });
                 }
                 Err(reason) => self.skipped.0[reason as usize] += 1,
             }
@@ -370,6 +373,35 @@ impl<'a> LogReader<'a> {
         let malformed = malformed.into_iter().map(|error| error.in_file(name)).collect();
         AccessLog { templates, requests, skipped, malformed, lines }
     }
+}
+
+/// The number and the text of a line within the limits.
+fn checked(line: Line<'_>) -> Result<(u32, &[u8]), LineError> {
+    let error = |message: &str| Err(LineError::new(line.number, message));
+    let Some(text) = line.text else { return error("the line has more than 64 KiB: leave it out") };
+    match u32::try_from(line.number) {
+        Ok(number) if number <= LINES_MAX => Ok((number, text)),
+        _ => error("there are more than 20,000,000 lines: replay a part of the log, such as its first hour"),
+    }
+}
+
+fn parse_common<'a>(line: &'a str, times: &mut TimeParser) -> Result<ParsedLine<'a>, String> {
+    let line = CommonLine::parse(line.as_bytes(), times).map_err(common::explained)?;
+    let request = match unescape(line.request) {
+        Cow::Borrowed(request) => ReplayRequest::parse(request),
+        Cow::Owned(request) => ReplayRequest::parse(&request).map(ReplayRequest::into_owned),
+    };
+    Ok((line.at_ns, request))
+}
+
+fn parse_json(line: &str, times: &mut TimeParser) -> Result<ParsedLine<'static>, String> {
+    let line = JsonLine::parse(line)?;
+    let at = line.at_ns(times)?.ok_or_else(json::missing_time)?;
+    let request = match line.request()? {
+        JsonRequest::Line(request) => ReplayRequest::parse(request),
+        JsonRequest::Parts(method, url) => ReplayRequest::from_parts(method, url),
+    };
+    Ok((at, request.map(ReplayRequest::into_owned)))
 }
 
 /// The same in every run.

@@ -21,15 +21,12 @@ use std::{collections::BTreeMap, path::Path};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, header::CONTENT_TYPE};
-use stockade_model::nearest::remedy;
+use stockade_model::{message::shown, nearest::remedy};
 
 use super::{
     LINE_BYTES_MAX, LineError, TargetFileError, bodies::BodyFiles, lines, non_empty, push_template, read_text,
 };
-use crate::{
-    template::RequestTemplate,
-    url::{parse_url, shown},
-};
+use crate::{template::RequestTemplate, url::parse_url};
 
 /// The methods that may follow a URL.
 const METHODS: [Method; 5] = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];

@@ -30,15 +30,13 @@ use serde::{
     de::{Error, MapAccess, Visitor},
 };
 use serde_json::Value;
+use stockade_model::message::shown;
 
 use super::{
     LINE_BYTES_MAX, LineError, TargetFileError, bodies::BodyFiles, lines, non_empty, parse_method,
     push_template, read_text,
 };
-use crate::{
-    template::RequestTemplate,
-    url::{parse_url, shown},
-};
+use crate::{template::RequestTemplate, url::parse_url};
 
 /// Reads a file.
 pub fn open(path: &Path) -> Result<Vec<RequestTemplate>, TargetFileError> {

@@ -11,13 +11,14 @@ use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand};
 use stockade_load::sample::FailureClass;
 
 /// The crates that each crate may import, as in ARCHITECTURE.md.
-const GRAPH: [(&str, &[&str]); 10] = [
+const GRAPH: [(&str, &[&str]); 11] = [
     ("stockade-model", &[]),
     ("stockade-net", &[]),
     ("stockade-services", &[]),
     ("stockade-cache", &["stockade-model"]),
     ("stockade-source", &["stockade-model", "stockade-net"]),
-    ("stockade-load", &["stockade-model", "stockade-net"]),
+    ("stockade-logs", &["stockade-model"]),
+    ("stockade-load", &["stockade-logs", "stockade-model", "stockade-net"]),
     ("stockade-origin", &["stockade-model", "stockade-net"]),
     ("stockade-proxy", &["stockade-cache", "stockade-model", "stockade-net", "stockade-source"]),
     (

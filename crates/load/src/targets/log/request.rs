@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use stockade_logs::request;
+
 use super::SkipReason;
 
 /// A request that can be replayed.
@@ -15,24 +17,13 @@ pub(super) struct ReplayRequest<'a> {
 impl<'a> ReplayRequest<'a> {
     /// Reads `GET /path HTTP/1.1`.
     pub fn parse(line: &'a str) -> Result<Self, SkipReason> {
-        let mut words = line.split(' ');
-        match (words.next(), words.next(), words.next(), words.next()) {
-            (Some(method), Some(url), Some(version), None) if version.starts_with("HTTP/") => {
-                Self::from_parts(method, url.into())
-            }
-            _ => Err(SkipReason::NoRequest),
-        }
+        let (method, url) = request::split(line).ok_or(SkipReason::NoRequest)?;
+        Self::from_parts(method, url.into())
     }
 
     /// A request of a method, and a URL or a path.
     pub fn from_parts(method: &str, url: Cow<'a, str>) -> Result<Self, SkipReason> {
-        let is_method = |byte: u8| byte.is_ascii_uppercase() || byte == b'-' || byte == b'_';
-        if method.is_empty()
-            || method == "-"
-            || !method.bytes().all(is_method)
-            || url.is_empty()
-            || url == "-"
-        {
+        if !request::is_request(method, &url) {
             return Err(SkipReason::NoRequest);
         }
         let is_head = match method {
@@ -41,6 +32,10 @@ impl<'a> ReplayRequest<'a> {
             _ => return Err(SkipReason::Method),
         };
         Ok(Self { is_head, path: request_path(url)? })
+    }
+
+    pub fn into_owned(self) -> ReplayRequest<'static> {
+        ReplayRequest { is_head: self.is_head, path: self.path.into_owned().into() }
     }
 }
 

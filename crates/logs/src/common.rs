@@ -1,0 +1,132 @@
+//! Lines in the Common Log Format: `host ident user [time] "request" status bytes`, and any text after it.
+
+use std::borrow::Cow;
+
+use memchr::{memchr, memchr_iter, memchr2_iter};
+
+use crate::time::{self, TimeParser};
+
+/// The parts of a line, as logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommonLine<'a> {
+    /// The words before the time: host, ident and user. A virtual host may precede them.
+    pub before: &'a [u8],
+    /// Nanoseconds since 1970.
+    pub at_ns: u64,
+    /// The text between the quotation marks; [`unescape`] decodes it.
+    pub request: &'a [u8],
+    /// `-` or digits.
+    pub status: &'a [u8],
+    /// `-` or digits.
+    pub bytes: &'a [u8],
+    /// The text after the size.
+    pub after: &'a [u8],
+}
+
+impl<'a> CommonLine<'a> {
+    /// Reads a line. [`explained`] completes an error.
+    pub fn parse(line: &'a [u8], times: &mut TimeParser) -> Result<Self, &'static str> {
+        let (before, at_ns, rest) = split_time(line, times).ok_or("the line has no time in brackets")?;
+        // Host, ident and user. A virtual host may precede them, and nginx does not quote a user name with spaces.
+        if words(before).nth(2).is_none() {
+            return Err("the line has fewer than three words before its time");
+        }
+        let rest =
+            rest.strip_prefix(b" \"").ok_or("the line has no request in quotation marks after its time")?;
+        let end = closing_quote(rest).ok_or("the line's request has no closing quotation mark")?;
+        let (request, rest) = (&rest[..end], &rest[end + 1..]);
+        let (status, rest) = split_word(rest.strip_prefix(b" ").unwrap_or_default());
+        let (bytes, after) = split_word(rest);
+        if !is_number(status) || !is_number(bytes) {
+            return Err("the line has no status and size after its request");
+        }
+        Ok(Self { before, at_ns, request, status, bytes, after })
+    }
+
+    /// The virtual host before the client, as in Apache's `vhost_combined`: `example.org:443 192.0.2.7 - - ...`.
+    #[must_use]
+    pub fn virtual_host(&self) -> Option<&'a str> {
+        let mut words = words(self.before);
+        let first = words.next()?;
+        let colon = memchr(b':', first)?;
+        let (host, port) = (&first[..colon], &first[colon + 1..]);
+        let is_port = (1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit);
+        let is_host = is_port && !host.is_empty() && words.next()? != b"-" && words.nth(1).is_some();
+        if is_host { str::from_utf8(host).ok() } else { None }
+    }
+}
+
+/// The message about a line in another format.
+#[must_use]
+pub fn explained(error: &str) -> String {
+    let sample = format!("host - - [{}] \"GET / HTTP/1.1\" 200 17", time::COMMON);
+    format!("{error}: the lines of a log have the form `{sample}`, or are JSON")
+}
+
+fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
+}
+
+/// The text before the next space, and the text after it.
+fn split_word(text: &[u8]) -> (&[u8], &[u8]) {
+    memchr(b' ', text).map_or((text, &[]), |at| (&text[..at], &text[at + 1..]))
+}
+
+fn is_number(word: &[u8]) -> bool {
+    word == b"-" || (!word.is_empty() && word.iter().all(u8::is_ascii_digit))
+}
+
+/// The text before the time, the time in nanoseconds, and the text after it.
+fn split_time<'a>(line: &'a [u8], times: &mut TimeParser) -> Option<(&'a [u8], u64, &'a [u8])> {
+    memchr_iter(b'[', line).find_map(|from| {
+        let end = from + 1 + time::COMMON.len();
+        let text = line.get(from + 1..end)?;
+        let rest = line.get(end..)?.strip_prefix(b"]")?;
+        Some((&line[..from], times.parse_common(text)?, rest))
+    })
+}
+
+/// The position of the first quotation mark that is not escaped.
+pub(crate) fn closing_quote(text: &[u8]) -> Option<usize> {
+    let mut escaped = None;
+    memchr2_iter(b'"', b'\\', text).find(|at| {
+        if escaped == Some(*at) {
+            return false;
+        }
+        if text[*at] == b'\\' {
+            escaped = Some(at + 1);
+        }
+        text[*at] == b'"'
+    })
+}
+
+/// Decodes the escapes of Apache (`\"`, `\\`, `\n`, `\x16`) and nginx (`\x22`). Bytes that are not UTF-8 are replaced.
+#[must_use]
+pub fn unescape(text: &[u8]) -> Cow<'_, str> {
+    if memchr(b'\\', text).is_none() {
+        return String::from_utf8_lossy(text);
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
+        let mut byte = *byte;
+        if byte == b'\\'
+            && let Some((escape, after)) = rest.split_first()
+        {
+            rest = after;
+            let hex = rest.get(..2).and_then(|hex| str::from_utf8(hex).ok());
+            byte = match (escape, hex.and_then(|hex| u8::from_str_radix(hex, 16).ok())) {
+                (b'x', Some(byte)) => {
+                    rest = &rest[2..];
+                    byte
+                }
+                // No URL has any of these characters, so one stands for all.
+                (b'b' | b'f' | b'n' | b'r' | b't' | b'v', _) => b'\n',
+                (other, _) => *other,
+            };
+        }
+        bytes.push(byte);
+    }
+    String::from_utf8_lossy(&bytes).into_owned().into()
+}

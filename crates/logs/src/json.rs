@@ -1,0 +1,377 @@
+//! Lines in JSON.
+
+use std::{borrow::Cow, fmt};
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Number;
+use stockade_model::message::shown;
+
+use crate::time::{self, TimeParser};
+
+/// The fields of a JSON line: the first of these names that is present. A dot separates nested objects.
+///
+/// | field | names |
+/// |---|---|
+/// | time | `StartUTC`, `StartLocal` (Traefik), `msec` (nginx), `ts` (Caddy), `time_iso8601`, `time_local` (nginx), `@timestamp`, `timestamp`, `time` |
+/// | request | `request`, `RequestLine`: `GET /path HTTP/1.1`; else the next two |
+/// | method | `request_method` (nginx), `RequestMethod` (Traefik), `request.method` (Caddy), `http.request.method` (ECS), `method` |
+/// | URL or path | `request_uri` (nginx), `RequestPath` (Traefik), `request.uri` (Caddy), `url.original` (ECS), `uri`, `url`, `path` |
+/// | query, if the path has none | `args`, `query_string` (nginx) |
+/// | host | `http_host` (nginx), `RequestHost` (Traefik), `request.host` (Caddy), `url.domain` (ECS), `server_name` (nginx), `host` |
+/// | status | `DownstreamStatus` (Traefik), `http.response.status_code` (ECS), `status`, `status_code`, `code` |
+/// | size | `body_bytes_sent`, `bytes_sent` (nginx), `DownstreamContentSize` (Traefik), `http.response.body.bytes` (ECS), `size` (Caddy), `bytes` |
+/// | lifetime | `upstream_http_cache_control`, `sent_http_cache_control` (nginx), `origin_Cache-Control`, `downstream_Cache-Control` (Traefik), `resp_headers.Cache-Control` (Caddy), `cache_control`, `max_age`, `ttl` |
+/// | service time | `upstream_response_time`, `request_time` (nginx), `OriginDuration`, `Duration` (Traefik), `event.duration` (ECS), `origin_ms` (Stockade), `duration` (Caddy) |
+///
+/// A time is RFC 3339, seconds since 1970 as a number or a string, or as in the Common Log Format. Start times precede end
+/// times in this order, and exact times coarse ones. A lifetime is `Cache-Control` or seconds.
+pub const JSON_FIELDS: [(&str, &[&str]); 10] = [
+    (
+        "time",
+        &[
+            "StartUTC",
+            "StartLocal",
+            "msec",
+            "ts",
+            "time_iso8601",
+            "time_local",
+            "@timestamp",
+            "timestamp",
+            "time",
+        ],
+    ),
+    ("request", &["request", "RequestLine"]),
+    ("method", &["request_method", "RequestMethod", "request.method", "http.request.method", "method"]),
+    ("URL", &["request_uri", "RequestPath", "request.uri", "url.original", "uri", "url", "path"]),
+    ("query", &["args", "query_string"]),
+    ("host", &["http_host", "RequestHost", "request.host", "url.domain", "server_name", "host"]),
+    ("status", &["DownstreamStatus", "http.response.status_code", "status", "status_code", "code"]),
+    (
+        "size",
+        &[
+            "body_bytes_sent",
+            "bytes_sent",
+            "DownstreamContentSize",
+            "http.response.body.bytes",
+            "size",
+            "bytes",
+        ],
+    ),
+    (
+        "lifetime",
+        &[
+            "upstream_http_cache_control",
+            "sent_http_cache_control",
+            "origin_Cache-Control",
+            "downstream_Cache-Control",
+            "resp_headers.Cache-Control",
+            "cache_control",
+            "max_age",
+            "ttl",
+        ],
+    ),
+    (
+        "service time",
+        &[
+            "upstream_response_time",
+            "request_time",
+            "OriginDuration",
+            "Duration",
+            "event.duration",
+            "origin_ms",
+            "duration",
+        ],
+    ),
+];
+
+/// The nested objects that have fields.
+const OBJECTS: [&str; 8] = [
+    "request",
+    "http",
+    "http.request",
+    "http.response",
+    "http.response.body",
+    "url",
+    "resp_headers",
+    "event",
+];
+
+/// The rows of [`JSON_FIELDS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the rows have the names")]
+pub enum Field {
+    Time,
+    Request,
+    Method,
+    Url,
+    Query,
+    Host,
+    Status,
+    Size,
+    Lifetime,
+    ServiceTime,
+}
+
+/// The value of a field.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JsonValue<'a> {
+    /// `true` or `false`
+    Bool(bool),
+    /// A number.
+    Number(Number),
+    /// A string without its escapes.
+    Text(Cow<'a, str>),
+    /// The first element, if it is a string.
+    List(Option<Cow<'a, str>>),
+    /// Its known fields are fields of the line.
+    Object,
+}
+
+/// The fields of a line that are known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JsonLine<'a> {
+    /// The values, each with the position of its name in the row.
+    fields: [Option<(u8, JsonValue<'a>)>; JSON_FIELDS.len()],
+}
+
+/// The request of a line, as logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JsonRequest<'a> {
+    /// `GET /path HTTP/1.1`
+    Line(&'a str),
+    /// Method, and URL with its query.
+    Parts(&'a str, Cow<'a, str>),
+}
+
+impl<'a> JsonLine<'a> {
+    /// Reads a line that starts with `{`.
+    pub fn parse(line: &'a str) -> Result<Self, String> {
+        let mut parsed = Self::default();
+        let mut path = String::new();
+        let mut json = serde_json::Deserializer::from_str(line);
+        let object = ObjectSeed { path: &mut path, line: &mut parsed };
+        object.deserialize(&mut json).and_then(|()| json.end()).map_err(|error| {
+            let column = error.column();
+            format!(
+                "the line is not JSON from column {column} on: in nginx, write `log_format NAME escape=json ...`"
+            )
+        })?;
+        Ok(parsed)
+    }
+
+    /// The time in nanoseconds since 1970, if the line has one.
+    pub fn at_ns(&self, times: &mut TimeParser) -> Result<Option<u64>, String> {
+        let Some((name, value)) = self.find(Field::Time) else { return Ok(None) };
+        let time = match value {
+            JsonValue::Text(text) => times.parse_any(text),
+            JsonValue::Number(number) => time::from_seconds(number.as_f64().unwrap_or(-1.0)),
+            _ => time::from_seconds(-1.0),
+        };
+        let at = time.map_err(|remedy| {
+            format!("`{name}` is not a time, but `{}`: {remedy}", shown(&value.to_string()))
+        })?;
+        Ok(Some(at))
+    }
+
+    /// The request. An error names the missing field.
+    pub fn request(&self) -> Result<JsonRequest<'_>, String> {
+        if let Some((_, JsonValue::Text(request))) = self.find(Field::Request) {
+            return Ok(JsonRequest::Line(request));
+        }
+        let (method, url) = (self.required_text(Field::Method)?, self.required_text(Field::Url)?);
+        let query = match self.find(Field::Query) {
+            Some((_, JsonValue::Text(query))) => &**query,
+            _ => "",
+        };
+        let has_query = query.is_empty() || query == "-" || url.contains('?');
+        let url = if has_query { url.into() } else { format!("{url}?{query}").into() };
+        Ok(JsonRequest::Parts(method, url))
+    }
+
+    fn required_text(&self, field: Field) -> Result<&str, String> {
+        match self.find(field) {
+            None => Err(missing(field)),
+            Some((_, JsonValue::Text(text))) => Ok(text),
+            Some((name, _)) => Err(format!("`{name}` is not a string: log it in quotation marks")),
+        }
+    }
+
+    /// The first name of a field that is present, and its value.
+    #[must_use]
+    pub fn find(&self, field: Field) -> Option<(&'static str, &JsonValue<'a>)> {
+        let (name, value) = self.fields[field as usize].as_ref()?;
+        Some((JSON_FIELDS[field as usize].1[usize::from(*name)], value))
+    }
+}
+
+/// The message about a line without a time.
+#[must_use]
+pub fn missing_time() -> String {
+    missing(Field::Time)
+}
+
+fn missing(field: Field) -> String {
+    let (field, names) = JSON_FIELDS[field as usize];
+    format!("the line has no {field}: log it as one of {}", names.join(", "))
+}
+
+/// As JSON, without the contents of lists and objects.
+impl fmt::Display for JsonValue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(value) => value.fmt(f),
+            Self::Number(value) => value.fmt(f),
+            Self::Text(text) => write!(f, "{}", serde_json::Value::from(&**text)),
+            Self::List(_) => f.write_str("[...]"),
+            Self::Object => f.write_str("{...}"),
+        }
+    }
+}
+
+/// The row of a name, and the position of the name in it.
+fn field_of(path: &str) -> Option<(usize, u8)> {
+    for (field, (_, names)) in JSON_FIELDS.iter().enumerate() {
+        if let Some((_, position)) = names.iter().zip(0..).find(|(name, _)| **name == path) {
+            return Some((field, position));
+        }
+    }
+    None
+}
+
+/// Reads an object into a line. `path` is the path of the object: empty, or with names that dots separate.
+struct ObjectSeed<'s, 'a> {
+    path: &'s mut String,
+    line: &'s mut JsonLine<'a>,
+}
+
+impl<'de> DeserializeSeed<'de> for ObjectSeed<'_, 'de> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ObjectSeed<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let length = self.path.len();
+        while let Some(field) = map.next_key_seed(PathSeed(self.path))? {
+            let is_object = OBJECTS.contains(&&**self.path);
+            if field.is_none() && !is_object {
+                map.next_value::<IgnoredAny>()?;
+            } else {
+                let seed = ValueSeed { path: self.path, line: self.line, is_object };
+                let value = map.next_value_seed(seed)?;
+                if let (Some((field, name)), Some(value)) = (field, value) {
+                    let slot = &mut self.line.fields[field];
+                    if slot.as_ref().is_none_or(|(other, _)| name <= *other) {
+                        *slot = Some((name, value));
+                    }
+                }
+            }
+            self.path.truncate(length);
+        }
+        Ok(())
+    }
+}
+
+/// Appends a key to a path, and looks the path up.
+struct PathSeed<'s>(&'s mut String);
+
+impl<'de> DeserializeSeed<'de> for PathSeed<'_> {
+    type Value = Option<(usize, u8)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for PathSeed<'_> {
+    type Value = Option<(usize, u8)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
+        if !self.0.is_empty() {
+            self.0.push('.');
+        }
+        self.0.push_str(key);
+        Ok(field_of(self.0))
+    }
+}
+
+/// Reads a value; null is none.
+struct ValueSeed<'s, 'a> {
+    path: &'s mut String,
+    line: &'s mut JsonLine<'a>,
+    /// The value may be an object that has fields.
+    is_object: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_, 'de> {
+    type Value = Option<JsonValue<'de>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ValueSeed<'_, 'de> {
+    type Value = Option<JsonValue<'de>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
+        Ok(Some(JsonValue::Bool(value)))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
+        Ok(Some(JsonValue::Number(value.into())))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
+        Ok(Some(JsonValue::Number(value.into())))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
+        Ok(Number::from_f64(value).map(JsonValue::Number))
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Some(JsonValue::Text(text.into())))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Some(JsonValue::Text(text.to_owned().into())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let first = list.next_element_seed(ValueSeed { is_object: false, ..self })?.flatten();
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        let text = if let Some(JsonValue::Text(text)) = first { Some(text) } else { None };
+        Ok(Some(JsonValue::List(text)))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        if self.is_object {
+            ObjectSeed { path: self.path, line: self.line }.visit_map(map)?;
+        } else {
+            while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        }
+        Ok(Some(JsonValue::Object))
+    }
+}

@@ -1,0 +1,24 @@
+//! Request lines.
+
+/// The method and the URL of a request, if it is one: not `-`, and not the bytes of a TLS handshake.
+///
+/// ```
+/// use stockade_logs::request;
+///
+/// assert_eq!(request::split("GET /a?b HTTP/1.1"), Some(("GET", "/a?b")));
+/// assert_eq!(request::split("-"), None);
+/// ```
+#[must_use]
+pub fn split(line: &str) -> Option<(&str, &str)> {
+    let (method, rest) = line.split_once(' ')?;
+    let (url, version) = rest.split_once(' ')?;
+    (version.starts_with("HTTP/") && !version.contains(' ') && is_request(method, url))
+        .then_some((method, url))
+}
+
+/// Whether these are the method and the URL of a request. The URL may still have characters that no URL has.
+#[must_use]
+pub fn is_request(method: &str, url: &str) -> bool {
+    let is_method = |byte: u8| byte.is_ascii_uppercase() || byte == b'-' || byte == b'_';
+    !method.is_empty() && method != "-" && method.bytes().all(is_method) && !url.is_empty() && url != "-"
+}
