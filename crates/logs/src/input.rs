@@ -119,7 +119,7 @@ impl<'a> InputReader<'a> {
             self.is_within_long_line = true;
             return Ok(Some(Line { number, text: None }));
         }
-        let text = self.take(length);
+        let text = self.consume(length);
         let text = text.strip_suffix(b"\n").unwrap_or(text);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
         let text = if number == 1 { text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text) } else { text };
@@ -130,7 +130,7 @@ impl<'a> InputReader<'a> {
     pub fn next_record(&mut self, length: usize) -> Result<&[u8], ReadError> {
         let length = self.peek(length)?.len().min(length);
         self.count += u64::from(length > 0);
-        Ok(self.take(length))
+        Ok(self.consume(length))
     }
 
     /// The bytes that come next, at least `length` of them (at most [`LINE_BYTES_MAX`]) if the input does not end before.
@@ -147,11 +147,11 @@ impl<'a> InputReader<'a> {
 
     /// The number of bytes handed out, after decompression.
     #[must_use]
-    pub fn bytes(&self) -> u64 {
+    pub fn bytes_read(&self) -> u64 {
         self.bytes
     }
 
-    fn take(&mut self, length: usize) -> &[u8] {
+    fn consume(&mut self, length: usize) -> &[u8] {
         let taken = &self.buffer[self.start..self.start + length];
         self.start += length;
         self.bytes += length as u64;
@@ -176,7 +176,7 @@ impl<'a> InputReader<'a> {
         let from = self.bytes;
         loop {
             let found = memchr(b'\n', &self.buffer[self.start..self.end]);
-            self.take(found.map_or(self.end - self.start, |at| at + 1));
+            self.consume(found.map_or(self.end - self.start, |at| at + 1));
             if found.is_some() || !self.fill()? {
                 self.is_within_long_line = false;
                 return Ok(());
@@ -196,7 +196,7 @@ impl Read for InputReader<'_> {
             self.fill().map_err(io::Error::other)?;
         }
         let length = buffer.len().min(self.end - self.start);
-        buffer[..length].copy_from_slice(self.take(length));
+        buffer[..length].copy_from_slice(self.consume(length));
         Ok(length)
     }
 }

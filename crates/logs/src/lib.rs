@@ -1,8 +1,14 @@
 //! Access logs and cache traces in.
 //!
 //! ```text
-//! file, plain, gzip or zstd -> InputReader -> lines -> a format
+//! files, plain, gzip or zstd -> InputReader -> lines, records -> a format -> LoggedRequest -> visitor
 //! ```
+//!
+//! [`LogReader`] opens logs, tells their [`Format`] if it is not named, and visits each [`LoggedRequest`] once, in constant memory.
+//! Nothing of a line is copied. Bad lines are counted, and a log of which more than 10 % are bad is refused.
+//!
+//! [`FORMATS`] lists the formats; each has one file. The modules [`common`], [`json`], [`time`] and [`input`] are for programs that
+//! need the parts of a line as logged, such as the replay of a log.
 
 pub mod common;
 pub mod input;
@@ -10,5 +16,25 @@ pub mod json;
 pub mod request;
 pub mod time;
 
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
+
+mod format;
+mod formats;
+mod guess;
+mod logged;
+mod reader;
+mod value;
 #[cfg(feature = "zstd")]
 mod zstd;
+
+pub use format::{FORMATS, Format, FormatError, FormatName};
+pub use formats::{CsvColumns, CsvError, Pattern, PatternError};
+pub use logged::{LoggedKey, LoggedRequest, Operation, SIZE_BYTES_MAX};
+pub use reader::{BAD_PERCENT_MAX, BadLine, Input, LogError, LogReader, LogSummary};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Examples;

@@ -1,0 +1,48 @@
+//! One file for each format.
+
+mod access;
+mod blocks;
+mod csv;
+mod har;
+mod key_value;
+mod oracle_general;
+mod pattern;
+
+use crate::{logged::LoggedRequest, value::Problem};
+
+pub(crate) use self::{
+    access::AccessLines,
+    blocks::{ArcLines, KeyLines, LirsLines},
+    csv::{CsvLines, split_columns},
+    har::{HarError, read as read_har},
+    key_value::{MetaLines, TwitterLines, is_meta_header},
+    oracle_general::{RECORD_BYTES, parse as parse_oracle_general},
+    pattern::PatternLines,
+};
+pub use self::{
+    csv::{CsvColumns, CsvError},
+    pattern::{Pattern, PatternError},
+};
+
+/// Takes the requests of a log, one after the other.
+pub(crate) type Visit<'v> = dyn FnMut(LoggedRequest<'_>) + 'v;
+
+/// Parses the lines of a format.
+pub(crate) trait LineParser {
+    /// The next line is the first of another file.
+    fn start_file(&mut self) {}
+
+    /// Parses a line that is not blank, and visits its requests.
+    fn parse(&mut self, line: &[u8], visit: &mut Visit<'_>) -> Result<Parsed, Problem>;
+}
+
+/// What a line has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parsed {
+    /// One request or several.
+    Requests,
+    /// None: `-` for its request, or the bytes of a TLS handshake.
+    NoRequest,
+    /// A comment or a header.
+    Comment,
+}

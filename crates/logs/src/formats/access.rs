@@ -1,0 +1,150 @@
+//! Access logs: lines in the Common Log Format or in JSON.
+
+use std::{borrow::Cow, time::Duration};
+
+use super::{LineParser, Parsed, Visit};
+use crate::{
+    common::{self, CommonLine, unescape},
+    json::{Field, JsonLine, JsonRequest, JsonValue},
+    logged::{LoggedKey, LoggedRequest, Operation},
+    request,
+    time::TimeParser,
+    value::{self, Problem},
+};
+
+const SECOND_NS: u64 = 1_000_000_000;
+const MILLISECOND_NS: u64 = 1_000_000;
+
+/// A lifetime above this (317 years) is not one.
+const LIFETIME_SECONDS_MAX: f64 = 1e10;
+
+/// A line that starts with `{` is JSON, as in the replay of a log.
+#[derive(Debug, Default)]
+pub(crate) struct AccessLines {
+    times: TimeParser,
+}
+
+impl LineParser for AccessLines {
+    fn parse(&mut self, line: &[u8], visit: &mut Visit<'_>) -> Result<Parsed, Problem> {
+        let line = line.trim_ascii();
+        if line.starts_with(b"{") {
+            self.parse_json(&String::from_utf8_lossy(line), visit)
+        } else {
+            self.parse_common(line, visit)
+        }
+    }
+}
+
+impl AccessLines {
+    fn parse_common(&mut self, text: &[u8], visit: &mut Visit<'_>) -> Result<Parsed, Problem> {
+        let line = CommonLine::parse(text, &mut self.times).map_err(common::explained)?;
+        let bytes = value::size(line.bytes)?;
+        let request = unescape(line.request);
+        let Some((method, url)) = request::split(&request) else { return Ok(Parsed::NoRequest) };
+        let key = LoggedKey::Url { method, host: line.virtual_host(), url };
+        visit(LoggedRequest {
+            at_ns: Some(line.at_ns),
+            operation: Operation::of_method(method),
+            status: value::status(line.status),
+            bytes,
+            service_time: traefik_duration(line.after),
+            ..LoggedRequest::read(key)
+        });
+        Ok(Parsed::Requests)
+    }
+
+    fn parse_json(&mut self, line: &str, visit: &mut Visit<'_>) -> Result<Parsed, Problem> {
+        let line = JsonLine::parse(line)?;
+        let at_ns = line.at_ns(&mut self.times)?;
+        let request = line.request()?;
+        let (method, url) = match &request {
+            JsonRequest::Line(request) => match request::split(request) {
+                Some(split) => split,
+                None => return Ok(Parsed::NoRequest),
+            },
+            JsonRequest::Parts(method, url) if request::is_request(method, url) => (*method, &**url),
+            JsonRequest::Parts(..) => return Ok(Parsed::NoRequest),
+        };
+        let host = match line.find(Field::Host) {
+            Some((_, JsonValue::Text(host))) if !matches!(&**host, "" | "-") => Some(&**host),
+            _ => None,
+        };
+        visit(LoggedRequest {
+            at_ns,
+            operation: Operation::of_method(method),
+            status: json_status(&line),
+            bytes: json_size(&line)?,
+            ttl: json_lifetime(&line),
+            service_time: json_service_time(&line),
+            ..LoggedRequest::read(LoggedKey::Url { method, host, url })
+        });
+        Ok(Parsed::Requests)
+    }
+}
+
+/// Traefik's lines end in the time until the response, as in ` "router" "server" 3ms`.
+fn traefik_duration(after: &[u8]) -> Option<Duration> {
+    let rest = after.strip_suffix(b"ms")?;
+    let digits = rest.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let (before, digits) = rest.split_at(rest.len() - digits);
+    if before.ends_with(b" ") { value::number(digits).map(Duration::from_millis) } else { None }
+}
+
+fn json_status(line: &JsonLine<'_>) -> Option<u16> {
+    match line.find(Field::Status)?.1 {
+        JsonValue::Number(number) => {
+            let status = number.as_u64().and_then(|status| u16::try_from(status).ok())?;
+            (100..1_000).contains(&status).then_some(status)
+        }
+        JsonValue::Text(text) => value::status(text.as_bytes()),
+        _ => None,
+    }
+}
+
+fn json_size(line: &JsonLine<'_>) -> Result<Option<u64>, Problem> {
+    let Some((name, value)) = line.find(Field::Size) else { return Ok(None) };
+    let size = match value {
+        JsonValue::Number(number) => match number.as_u64() {
+            Some(bytes) => value::checked_size(bytes).map(Some),
+            None => Err("the size is not a number of bytes".into()),
+        },
+        JsonValue::Text(text) => value::size(text.as_bytes()),
+        _ => Ok(None),
+    };
+    size.map_err(|problem| format!("`{name}`: {problem}").into())
+}
+
+fn json_lifetime(line: &JsonLine<'_>) -> Option<Duration> {
+    match line.find(Field::Lifetime)?.1 {
+        JsonValue::Number(number) => {
+            let seconds = number.as_f64().filter(|seconds| (0.0..LIFETIME_SECONDS_MAX).contains(seconds))?;
+            Some(Duration::from_secs_f64(seconds))
+        }
+        JsonValue::Text(text) | JsonValue::List(Some(text)) => match value::number(text.as_bytes()) {
+            Some(seconds) => Some(Duration::from_secs(seconds)),
+            None => value::lifetime(text),
+        },
+        _ => None,
+    }
+}
+
+fn json_service_time(line: &JsonLine<'_>) -> Option<Duration> {
+    let (name, value) = line.find(Field::ServiceTime)?;
+    let unit_ns = match name {
+        "OriginDuration" | "Duration" | "event.duration" => 1,
+        "origin_ms" => MILLISECOND_NS,
+        _ => SECOND_NS,
+    };
+    let text = match value {
+        // As decimals, since a float has too few digits for nanoseconds.
+        JsonValue::Number(number) => Cow::Owned(number.to_string()),
+        JsonValue::Text(text) => Cow::Borrowed(&**text),
+        _ => return None,
+    };
+    if let Some(duration) = value::duration(text.as_bytes(), unit_ns) {
+        return Some(duration);
+    }
+    // A small or large float is written with an exponent.
+    let seconds = text.parse::<f64>().ok()? * unit_ns as f64 / SECOND_NS as f64;
+    (0.0..LIFETIME_SECONDS_MAX).contains(&seconds).then(|| Duration::from_secs_f64(seconds))
+}

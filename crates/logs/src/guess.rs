@@ -1,0 +1,139 @@
+//! Which format a log has, from its name and its first bytes.
+
+use std::path::Path;
+
+use memchr::memchr;
+
+use crate::{
+    format::Format,
+    formats::{RECORD_BYTES, is_meta_header, split_columns},
+};
+
+/// The first bytes that decide.
+pub(crate) const HEAD_BYTES: usize = 32 << 10;
+
+/// The first lines that decide.
+const LINES: usize = 20;
+
+/// Other names of the columns of a table.
+const COLUMN_NAMES: [(&str, &str); 19] = [
+    ("key", "key"),
+    ("obj_id", "key"),
+    ("object_id", "key"),
+    ("id", "key"),
+    ("url", "url"),
+    ("host", "host"),
+    ("method", "method"),
+    ("operation", "operation"),
+    ("op", "operation"),
+    ("time", "time"),
+    ("timestamp", "time"),
+    ("time_ms", "time_ms"),
+    ("time_us", "time_us"),
+    ("time_ns", "time_ns"),
+    ("status", "status"),
+    ("size", "size"),
+    ("obj_size", "size"),
+    ("bytes", "size"),
+    ("ttl", "ttl"),
+];
+
+/// The format of a log with this name, whose first bytes these are (all of them, if there are fewer than [`HEAD_BYTES`]); or why
+/// it cannot be told.
+pub(crate) fn guess(name: &str, head: &[u8]) -> Result<Format, &'static str> {
+    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    if let Some(format) = by_name(name) {
+        return Ok(format);
+    }
+    if memchr(0, head).is_some() {
+        return if is_oracle_general(head) { Ok(Format::OracleGeneral) } else { Err("it is binary") };
+    }
+    if head.trim_ascii_start().starts_with(b"{") {
+        return Ok(if is_har(head) { Format::Har } else { Format::Json });
+    }
+    let whole = if head.len() < HEAD_BYTES {
+        head
+    } else {
+        &head[..memchr::memrchr(b'\n', head).unwrap_or(head.len())]
+    };
+    let lines = whole.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+    let lines: Vec<_> = lines.filter(|line| !line.trim_ascii().is_empty()).take(LINES).collect();
+    let Some(first) = lines.first() else { return Err("its first lines are blank") };
+    if is_meta_header(first) {
+        return Ok(Format::Meta);
+    }
+    let formats = [Format::Common, Format::Twitter, Format::Arc, Format::Lirs];
+    if let Some(format) = formats.into_iter().find(|format| is_format_of(format, &lines)) {
+        return Ok(format);
+    }
+    if let Some(columns) = table_columns(first) {
+        return Ok(columns);
+    }
+    let is_key = |line: &&[u8]| {
+        str::from_utf8(line).is_ok_and(|key| !key.contains([' ', '\t']) && !key.contains(char::is_control))
+    };
+    if lines.iter().all(is_key) {
+        Ok(Format::Keys)
+    } else {
+        Err("its first lines are in none of the known formats")
+    }
+}
+
+fn by_name(name: &str) -> Option<Format> {
+    let name = name.to_ascii_lowercase();
+    let name = Path::new(&name).file_name()?.to_str()?;
+    let name = [".gz", ".zst", ".zstd"].into_iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+    if name.contains("oraclegeneral") {
+        return Some(Format::OracleGeneral);
+    }
+    match Path::new(name).extension()?.to_str()? {
+        "har" => Some(Format::Har),
+        "lirs" => Some(Format::Lirs),
+        "arc" => Some(Format::Arc),
+        _ => None,
+    }
+}
+
+/// Whether nine of ten lines are of this format.
+fn is_format_of(format: &Format, lines: &[&[u8]]) -> bool {
+    let Some(mut parser) = format.line_parser() else { return false };
+    let good = lines.iter().filter(|line| parser.parse(line, &mut |_| {}).is_ok()).count();
+    good * 10 >= lines.len() * 9
+}
+
+/// Whether the document begins with `{"log": {`. A log of Docker has a string there.
+fn is_har(head: &[u8]) -> bool {
+    let mut rest = head;
+    for token in [&b"{"[..], b"\"log\"", b":", b"{"] {
+        match rest.trim_ascii_start().strip_prefix(token) {
+            Some(after) => rest = after,
+            None => return false,
+        }
+    }
+    true
+}
+
+/// Whether times ascend, and next requests are none or later ones.
+fn is_oracle_general(head: &[u8]) -> bool {
+    let (records, _) = head.as_chunks::<RECORD_BYTES>();
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |value, byte| value << 8 | u64::from(*byte));
+    let is_next = |next: u64| next == u64::MAX || next < 1 << 48;
+    !records.is_empty()
+        && records.iter().is_sorted_by_key(|record| number(&record[..4]))
+        && records.iter().all(|record| is_next(number(&record[16..])))
+}
+
+/// A table whose header has known names.
+fn table_columns(header: &[u8]) -> Option<Format> {
+    let columns = split_columns(header)?;
+    let mut text = String::new();
+    for column in &columns {
+        let name = str::from_utf8(column).ok()?.trim();
+        let known = COLUMN_NAMES.iter().find(|(other, _)| name.eq_ignore_ascii_case(other));
+        if let Some((_, field)) = known {
+            text += if text.is_empty() { "csv:" } else { "," };
+            text.extend([field, "=", name]);
+        }
+    }
+    text.parse().ok()
+}

@@ -1,0 +1,414 @@
+//! Logs and traces, read from their beginning to their end.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    fs::File,
+    io::{self, Read},
+    path::PathBuf,
+};
+
+use stockade_model::{message::shown, units::format_count};
+
+use crate::{
+    format::{FORMATS, Format},
+    formats::{HarError, LineParser, Parsed, RECORD_BYTES, parse_oracle_general, read_har},
+    guess::{HEAD_BYTES, guess},
+    input::{InputReader, ReadError},
+    logged::LoggedRequest,
+    value::Problem,
+};
+
+/// The most bad lines, in percent of the lines that are not blank. A log with more is refused.
+pub const BAD_PERCENT_MAX: u64 = 10;
+
+/// A log is refused before its end after so many lines, or so many bytes.
+const EARLY_LINES: u64 = 10_000;
+const EARLY_BYTES: u64 = 64 << 20;
+
+/// The bad lines that are named.
+const NAMED_BAD_LINES: usize = 3;
+
+/// Where a log comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A file or a named pipe.
+    File(PathBuf),
+    /// Standard input.
+    StandardInput,
+}
+
+/// `-` is standard input.
+impl From<PathBuf> for Input {
+    fn from(path: PathBuf) -> Self {
+        if path.as_os_str() == "-" { Self::StandardInput } else { Self::File(path) }
+    }
+}
+
+impl fmt::Display for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::StandardInput => f.write_str("standard input"),
+        }
+    }
+}
+
+/// Why a log cannot be read. The message names the place and the remedy.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum LogError {
+    /// There is no input.
+    #[error("there is no log: name one, or `-` for standard input")]
+    NoInput,
+    /// It cannot be opened.
+    #[error("{file}: {message}")]
+    Open {
+        /// The name of the input.
+        file: String,
+        /// The error and its remedy.
+        message: String,
+    },
+    /// It cannot be read on.
+    #[error("{file}:{line}: {message}")]
+    Read {
+        /// The name of the input.
+        file: String,
+        /// The line or record, from 1.
+        line: u64,
+        /// The error and its remedy.
+        message: String,
+    },
+    /// Neither its name nor its first lines tell the format.
+    #[error("{file}: its format cannot be told, since {reason}: name it, as one of {}", FORMATS.map(|format| format.name).join(", "))]
+    UnknownFormat {
+        /// The name of the input.
+        file: String,
+        /// What is odd.
+        reason: &'static str,
+    },
+    /// More than [`BAD_PERCENT_MAX`] of the lines are bad.
+    #[error(
+        "{first}; {} of {} lines are not in the format `{format}`, more than {BAD_PERCENT_MAX} %: name another format",
+        format_count(*bad), format_count(*lines)
+    )]
+    TooManyBadLines {
+        /// The first bad line.
+        first: BadLine,
+        /// The number of bad lines.
+        bad: u64,
+        /// The number of lines read that are not blank.
+        lines: u64,
+        /// The format that was named or guessed.
+        format: String,
+    },
+}
+
+/// A line that is not in the format of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadLine {
+    /// The name of the input.
+    pub file: String,
+    /// The line, record or entry, from 1.
+    pub line: u64,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for BadLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.file, self.line, self.message)
+    }
+}
+
+/// What was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogSummary {
+    /// The format, named or guessed.
+    pub format: Format,
+    /// Lines, records or entries; blank lines, comments and headers are among them.
+    pub lines: u64,
+    /// Requests visited. One line may have several.
+    pub requests: u64,
+    /// Lines without a request: `-`, or the bytes of a TLS handshake.
+    pub without_request: u64,
+    /// Lines in another format, or with an impossible value.
+    pub bad_lines: u64,
+    /// The first of them, at most three.
+    pub first_bad: Vec<BadLine>,
+    /// Requests whose time is before that of the request before them.
+    pub time_reversals: u64,
+    /// Bytes read, after decompression.
+    pub bytes_read: u64,
+}
+
+/// Reads logs and traces in order, as one. Its memory is constant.
+///
+/// ```
+/// use stockade_logs::{Format, LogReader, LoggedKey};
+///
+/// let log = r#"ada - - [17/May/2015:10:05:03 +0000] "GET /a?b HTTP/1.1" 200 17
+/// bob - - [17/May/2015:10:05:04 +0000] "GET /a?b HTTP/1.1" 200 17
+/// eve - - [17/May/2015:10:05:04 +0000] "-" 400 0
+/// "#;
+/// let reader = LogReader::from_reader("access.log", log.as_bytes(), None)?;
+/// assert_eq!(*reader.format(), Format::Common);
+///
+/// let mut bytes = 0;
+/// let summary = reader.for_each(|request| {
+///     assert_eq!(request.key, LoggedKey::Url { method: "GET", host: None, url: "/a?b" });
+///     bytes += request.bytes.unwrap_or(0);
+/// })?;
+/// assert_eq!((bytes, summary.requests, summary.without_request), (34, 2, 1));
+/// # Ok::<(), stockade_logs::LogError>(())
+/// ```
+#[derive(Debug)]
+pub struct LogReader<'a> {
+    format: Format,
+    /// Opened to tell the format.
+    opened: VecDeque<(String, InputReader<'a>)>,
+    inputs: VecDeque<Input>,
+}
+
+impl<'a> LogReader<'a> {
+    /// Opens inputs. Without a format the name and the first lines of the first input that is not empty tell it.
+    pub fn open(inputs: &[Input], format: Option<Format>) -> Result<Self, LogError> {
+        if inputs.is_empty() {
+            return Err(LogError::NoInput);
+        }
+        inputs.iter().try_for_each(check)?;
+        let mut reader = Self {
+            format: Format::Common,
+            opened: VecDeque::new(),
+            inputs: inputs.iter().cloned().collect(),
+        };
+        match format {
+            Some(format) => reader.format = format,
+            None => {
+                while let Some(input) = reader.inputs.pop_front() {
+                    let (name, mut input) = open(&input)?;
+                    let guessed = guess_of(&name, &mut input)?;
+                    reader.opened.push_back((name, input));
+                    if let Some(format) = guessed {
+                        reader.format = format;
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(reader)
+    }
+
+    /// Reads from anything. `name` is for messages and for telling the format.
+    pub fn from_reader(name: &str, from: impl Read + 'a, format: Option<Format>) -> Result<Self, LogError> {
+        let mut input = InputReader::new(from).map_err(|error| in_file(name, error))?;
+        let format = match format {
+            Some(format) => format,
+            None => guess_of(name, &mut input)?.unwrap_or(Format::Common),
+        };
+        Ok(Self { format, opened: [(name.to_owned(), input)].into(), inputs: VecDeque::new() })
+    }
+
+    /// The format, named or guessed.
+    #[must_use]
+    pub fn format(&self) -> &Format {
+        &self.format
+    }
+
+    /// Visits every request, in the order of the lines. Bad lines are counted; more than [`BAD_PERCENT_MAX`] of them are an error,
+    /// at the end and, after 10,000 lines or 64 MiB, before it.
+    pub fn for_each(mut self, mut visit: impl FnMut(LoggedRequest<'_>)) -> Result<LogSummary, LogError> {
+        let mut run = Run {
+            parser: self.format.line_parser(),
+            summary: LogSummary {
+                format: self.format,
+                lines: 0,
+                requests: 0,
+                without_request: 0,
+                bad_lines: 0,
+                first_bad: Vec::new(),
+                time_reversals: 0,
+                bytes_read: 0,
+            },
+            blank_lines: 0,
+            last_at_ns: 0,
+        };
+        loop {
+            let (name, input) = match (self.opened.pop_front(), self.inputs.front()) {
+                (Some(opened), _) => opened,
+                (None, Some(input)) => {
+                    let opened = open(input)?;
+                    self.inputs.pop_front();
+                    opened
+                }
+                (None, None) => break,
+            };
+            run.read(&name, input, &mut visit)?;
+        }
+        run.check()?;
+        Ok(run.summary)
+    }
+}
+
+/// Logs while they are read.
+struct Run {
+    /// None: the format has no lines.
+    parser: Option<Box<dyn LineParser>>,
+    summary: LogSummary,
+    blank_lines: u64,
+    last_at_ns: u64,
+}
+
+impl Run {
+    fn read(
+        &mut self,
+        name: &str,
+        mut input: InputReader<'_>,
+        visit: &mut dyn FnMut(LoggedRequest<'_>),
+    ) -> Result<(), LogError> {
+        let before = self.summary.bytes_read;
+        if self.summary.format == Format::Har {
+            self.read_document(name, &mut input, visit)?;
+        } else if let Some(mut parser) = self.parser.take() {
+            parser.start_file();
+            while let Some(line) = input.next_line().map_err(|error| in_file(name, error))? {
+                let parsed = match line.text {
+                    Some(text) if text.trim_ascii().is_empty() => {
+                        self.summary.lines += 1;
+                        self.blank_lines += 1;
+                        continue;
+                    }
+                    Some(text) => parser.parse(text, &mut |request| self.visit(request, visit)),
+                    None => Err("the line has more than 64 KiB".into()),
+                };
+                let number = line.number;
+                self.count(name, number, parsed)?;
+                if self.summary.lines.is_multiple_of(1_024) {
+                    self.summary.bytes_read = before + input.bytes_read();
+                }
+            }
+            self.parser = Some(parser);
+        } else {
+            loop {
+                let record = input.next_record(RECORD_BYTES).map_err(|error| in_file(name, error))?;
+                if record.is_empty() {
+                    break;
+                }
+                let parsed = parse_oracle_general(record).map(|request| {
+                    self.visit(request, visit);
+                    Parsed::Requests
+                });
+                self.count(name, input.count(), parsed)?;
+            }
+        }
+        self.summary.bytes_read = before + input.bytes_read();
+        Ok(())
+    }
+
+    fn read_document(
+        &mut self,
+        name: &str,
+        input: &mut InputReader<'_>,
+        visit: &mut dyn FnMut(LoggedRequest<'_>),
+    ) -> Result<(), LogError> {
+        let mut number = 0;
+        // The document is bounded, so that its bad entries are judged at the end.
+        let read = read_har(input, &mut |entry| {
+            number += 1;
+            let parsed = entry.map(|request| match request {
+                Some(request) => {
+                    self.visit(request, visit);
+                    Parsed::Requests
+                }
+                None => Parsed::NoRequest,
+            });
+            let _ = self.count(name, number, parsed);
+        });
+        match read {
+            Ok(()) => Ok(()),
+            Err(HarError::Read(error)) => Err(in_file(name, error)),
+            Err(HarError::Document { line, problem }) => self.count(name, line, Err(problem)),
+        }
+    }
+
+    fn visit(&mut self, request: LoggedRequest<'_>, visit: &mut dyn FnMut(LoggedRequest<'_>)) {
+        self.summary.requests += 1;
+        if let Some(at_ns) = request.at_ns {
+            self.summary.time_reversals += u64::from(at_ns < self.last_at_ns);
+            self.last_at_ns = at_ns;
+        }
+        visit(request);
+    }
+
+    fn count(&mut self, name: &str, line: u64, parsed: Result<Parsed, Problem>) -> Result<(), LogError> {
+        self.summary.lines += 1;
+        match parsed {
+            Ok(Parsed::Requests | Parsed::Comment) => {}
+            Ok(Parsed::NoRequest) => self.summary.without_request += 1,
+            Err(problem) => {
+                self.summary.bad_lines += 1;
+                if self.summary.first_bad.len() < NAMED_BAD_LINES {
+                    let message = problem.into_owned();
+                    self.summary.first_bad.push(BadLine { file: name.to_owned(), line, message });
+                }
+                if self.summary.lines >= EARLY_LINES || self.summary.bytes_read >= EARLY_BYTES {
+                    self.check()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a log with too many bad lines.
+    fn check(&self) -> Result<(), LogError> {
+        let (bad, lines) = (self.summary.bad_lines, self.summary.lines - self.blank_lines);
+        match self.summary.first_bad.first() {
+            Some(first) if bad * 100 > lines * BAD_PERCENT_MAX => Err(LogError::TooManyBadLines {
+                first: first.clone(),
+                bad,
+                lines,
+                format: shown(&self.summary.format.to_string()),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The format of an input; none: the input is empty.
+fn guess_of(name: &str, input: &mut InputReader<'_>) -> Result<Option<Format>, LogError> {
+    let head = input.peek(HEAD_BYTES).map_err(|error| in_file(name, error))?;
+    if head.is_empty() {
+        return Ok(None);
+    }
+    let format = guess(name, &head[..head.len().min(HEAD_BYTES)]);
+    format.map(Some).map_err(|reason| LogError::UnknownFormat { file: name.to_owned(), reason })
+}
+
+/// Refuses a missing file before the first one is read.
+fn check(input: &Input) -> Result<(), LogError> {
+    let Input::File(path) = input else { return Ok(()) };
+    let error = |message| Err(LogError::Open { file: input.to_string(), message });
+    match path.metadata() {
+        Ok(metadata) if metadata.is_dir() => error("it is a folder: name a file".to_owned()),
+        Ok(_) => Ok(()),
+        Err(io) => error(format!("cannot read it: {io}")),
+    }
+}
+
+fn open(input: &Input) -> Result<(String, InputReader<'static>), LogError> {
+    let name = input.to_string();
+    let reader = match input {
+        Input::StandardInput => InputReader::new(io::stdin()),
+        Input::File(path) => match File::open(path) {
+            Ok(file) => InputReader::new(file),
+            Err(error) => {
+                return Err(LogError::Open { file: name, message: format!("cannot read it: {error}") });
+            }
+        },
+    };
+    let reader = reader.map_err(|error| in_file(&name, error))?;
+    Ok((name, reader))
+}
+
+fn in_file(name: &str, error: ReadError) -> LogError {
+    LogError::Read { file: name.to_owned(), line: error.line, message: error.message }
+}

@@ -1,0 +1,197 @@
+//! Values of fields as text.
+
+use std::{borrow::Cow, time::Duration};
+
+use crate::logged::{Operation, SIZE_BYTES_MAX};
+
+/// Why a line is bad.
+pub(crate) type Problem = Cow<'static, str>;
+
+/// Digits alone.
+pub(crate) fn number(text: &[u8]) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0_u64, |number, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 { None } else { number.checked_mul(10)?.checked_add(digit.into()) }
+    })
+}
+
+/// A size in bytes; `-` and an empty text are none.
+pub(crate) fn size(text: &[u8]) -> Result<Option<u64>, Problem> {
+    if matches!(text, b"" | b"-") {
+        return Ok(None);
+    }
+    match number(text) {
+        Some(bytes) => checked_size(bytes).map(Some),
+        None => Err(Problem::from("the size is not a number of bytes")),
+    }
+}
+
+pub(crate) fn checked_size(bytes: u64) -> Result<u64, Problem> {
+    if bytes <= SIZE_BYTES_MAX { Ok(bytes) } else { Err(Problem::from("the size is larger than 1 PiB")) }
+}
+
+/// A status of three digits; others, such as `-` or nginx's `000`, are none.
+pub(crate) fn status(text: &[u8]) -> Option<u16> {
+    let status = number(text).and_then(|number| u16::try_from(number).ok())?;
+    (100..1_000).contains(&status).then_some(status)
+}
+
+/// A number that may have decimals, in nanoseconds, where one unit has `unit_ns` of them.
+pub(crate) fn decimal_ns(text: &[u8], unit_ns: u64) -> Option<u64> {
+    let point = text.iter().position(|byte| *byte == b'.').unwrap_or(text.len());
+    let (whole, decimals) = (&text[..point], text.get(point + 1..));
+    let mut nanos = number(whole)?.checked_mul(unit_ns)?;
+    if let Some(decimals) = decimals {
+        if decimals.is_empty() || !decimals.iter().all(u8::is_ascii_digit) {
+            return None;
+        }
+        let mut place = unit_ns;
+        for digit in decimals.iter().map(|digit| u64::from(digit - b'0')) {
+            place /= 10;
+            nanos = nanos.checked_add(digit * place)?;
+        }
+    }
+    Some(nanos)
+}
+
+/// A duration: a number that may have decimals. nginx lists the times of several upstreams, as in `0.1, 0.2 : -`: their sum.
+pub(crate) fn duration(text: &[u8], unit_ns: u64) -> Option<Duration> {
+    if let Some(nanos) = decimal_ns(text, unit_ns) {
+        return Some(Duration::from_nanos(nanos));
+    }
+    let mut sum = None;
+    for part in text.split(|byte| matches!(byte, b',' | b':')) {
+        let part = part.trim_ascii();
+        if part != b"-" {
+            sum = Some(decimal_ns(part, unit_ns)?.checked_add(sum.unwrap_or(0))?);
+        }
+    }
+    sum.map(Duration::from_nanos)
+}
+
+/// The lifetime that `Cache-Control` gives a shared cache: that of `s-maxage`, else of `max-age`; zero if the response may not be
+/// stored or used without asking.
+pub(crate) fn lifetime(cache_control: &str) -> Option<Duration> {
+    let mut max_age = None;
+    let mut shared = None;
+    for directive in cache_control.split(',') {
+        let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
+        let seconds = || number(value.trim().trim_matches('"').as_bytes()).map(Duration::from_secs);
+        match name.trim() {
+            name if name.eq_ignore_ascii_case("max-age") => max_age = max_age.or_else(seconds),
+            name if name.eq_ignore_ascii_case("s-maxage") => shared = shared.or_else(seconds),
+            name if ["no-store", "no-cache", "private"].iter().any(|no| name.eq_ignore_ascii_case(no)) => {
+                return Some(Duration::ZERO);
+            }
+            _ => {}
+        }
+    }
+    shared.or(max_age)
+}
+
+/// The operation of a trace, in any case.
+pub(crate) fn operation(text: &[u8]) -> Option<Operation> {
+    const NAMES: [(&str, Operation); 25] = [
+        ("get", Operation::Read),
+        ("gets", Operation::Read),
+        ("get_lease", Operation::Read),
+        ("read", Operation::Read),
+        ("r", Operation::Read),
+        ("head", Operation::Read),
+        ("set", Operation::Write),
+        ("set_lease", Operation::Write),
+        ("set_tail", Operation::Write),
+        ("add", Operation::Write),
+        ("replace", Operation::Write),
+        ("cas", Operation::Write),
+        ("append", Operation::Write),
+        ("prepend", Operation::Write),
+        ("incr", Operation::Write),
+        ("decr", Operation::Write),
+        ("touch", Operation::Write),
+        ("put", Operation::Write),
+        ("post", Operation::Write),
+        ("patch", Operation::Write),
+        ("write", Operation::Write),
+        ("w", Operation::Write),
+        ("delete", Operation::Delete),
+        ("del", Operation::Delete),
+        ("remove", Operation::Delete),
+    ];
+    let known = NAMES.iter().find(|(name, _)| text.eq_ignore_ascii_case(name.as_bytes()))?;
+    Some(known.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_become_nanoseconds() {
+        for (text, unit, nanos) in [
+            ("1431857103.123", 1_000_000_000, Some(1_431_857_103_123_000_000)),
+            ("0.000000001", 1_000_000_000, Some(1)),
+            ("0.0000000019", 1_000_000_000, Some(1)),
+            ("1.5", 1_000_000, Some(1_500_000)),
+            ("7", 1, Some(7)),
+            ("7.9", 1, Some(7)),
+            ("18446744073", 1_000_000_000, Some(18_446_744_073_000_000_000)),
+            ("18446744074", 1_000_000_000, None),
+            ("1.", 1, None),
+            (".5", 1, None),
+            ("-1", 1, None),
+            ("1e3", 1, None),
+            ("", 1, None),
+        ] {
+            assert_eq!(decimal_ns(text.as_bytes(), unit), nanos, "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_of_several_upstreams_are_added() {
+        for (text, millis) in [
+            ("0.003", Some(3)),
+            ("0.001, 0.002", Some(3)),
+            ("0.001 : 0.002", Some(3)),
+            ("0.001, -", Some(1)),
+            ("-", None),
+            ("", None),
+            ("fast", None),
+        ] {
+            let expected = millis.map(Duration::from_millis);
+            assert_eq!(duration(text.as_bytes(), 1_000_000_000), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn lifetimes_are_those_of_a_shared_cache() {
+        for (text, seconds) in [
+            ("max-age=60", Some(60)),
+            ("public, Max-Age=\"60\"", Some(60)),
+            ("max-age=60, s-maxage=5", Some(5)),
+            ("no-store, max-age=60", Some(0)),
+            ("private", Some(0)),
+            ("private=\"set-cookie\", max-age=60", Some(0)),
+            ("public", None),
+            ("max-age=soon", None),
+            ("-", None),
+        ] {
+            assert_eq!(lifetime(text), seconds.map(Duration::from_secs), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_bounded() {
+        assert_eq!(size(b"1125899906842624"), Ok(Some(SIZE_BYTES_MAX)));
+        for (text, message) in [
+            ("1125899906842625", "the size is larger than 1 PiB"),
+            ("-1", "the size is not a number of bytes"),
+            ("99999999999999999999", "the size is not a number of bytes"),
+        ] {
+            assert_eq!(size(text.as_bytes()).unwrap_err(), message);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Several inputs, bad lines and limits.
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::PathBuf,
+};
+
+use stockade_logs::{Format, Input, LogError, LogReader};
+
+use super::{compressed::gzip, shown, try_read};
+
+#[test]
+fn several_files_are_read_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        Input::from(path)
+    };
+    let inputs = [
+        file("0.csv", b""),
+        file("1.csv", b"time,key\n5,a\n6,b\n"),
+        file("2.csv.gz", &gzip(b"key,time\nc,3\n")),
+        // Only the first part of a table that was split has its header.
+        file("3.csv", b"d,4"),
+    ];
+    let reader = LogReader::open(&inputs, None).unwrap();
+    assert_eq!(reader.format().to_string(), "csv:time=time,key=key");
+    let mut requests = Vec::new();
+    let summary = reader.for_each(|request| requests.push(shown(&request))).unwrap();
+    assert_eq!(requests, ["@5 read a", "@6 read b", "@3 read c", "@4 read d"]);
+    assert_eq!((summary.lines, summary.requests, summary.time_reversals), (6, 4, 1));
+    assert_eq!(summary.bytes_read, 17 + 13 + 3);
+}
+
+#[test]
+fn missing_inputs_are_refused_before_reading() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |path: PathBuf| LogReader::open(&[path.into()], Some(Format::Keys)).unwrap_err().to_string();
+    let path = folder.path().to_owned();
+    assert_eq!(open(path.clone()), format!("{}: it is a folder: name a file", path.display()));
+    let path = path.join("log");
+    assert_eq!(
+        open(path.clone()),
+        format!("{}: cannot read it: No such file or directory (os error 2)", path.display())
+    );
+    assert_eq!(LogReader::open(&[], None).unwrap_err(), LogError::NoInput);
+    assert_eq!(Input::from(PathBuf::from("-")), Input::StandardInput);
+}
+
+#[test]
+fn tenth_of_the_lines_may_be_bad() {
+    let good = "7\n";
+    let (requests, summary) = try_read(good.repeat(90) + &"odd\n\n".repeat(10), Some("lirs")).unwrap();
+    assert_eq!((requests.len(), summary.lines, summary.bad_lines), (90, 110, 10));
+    let named: Vec<_> = summary.first_bad.iter().map(ToString::to_string).collect();
+    assert_eq!(named, [91, 93, 95].map(|line| format!("log:{line}: the line is not a block number")));
+    let error = try_read(good.repeat(8) + "odd\n\n\n", Some("lirs")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "log:9: the line is not a block number; 1 of 9 lines are not in the format `lirs`, more than 10 %: name another format"
+    );
+}
+
+#[test]
+fn endless_input_in_another_format_is_refused_early() {
+    // Lines.
+    let error =
+        LogReader::from_reader("log", endless(b"odd\n"), Some(Format::Lirs)).unwrap().for_each(|_| {});
+    assert!(matches!(error, Err(LogError::TooManyBadLines { bad: 10_000, lines: 10_000, .. })), "{error:?}");
+    // Lines that are too long.
+    let long = [vec![b'1'; 70_000], b"\n".to_vec()].concat();
+    let error = LogReader::from_reader("log", endless(&long), Some(Format::Lirs)).unwrap().for_each(|_| {});
+    let Err(LogError::TooManyBadLines { first, lines, .. }) = error else { panic!("{error:?}") };
+    assert_eq!(first.to_string(), "log:1: the line has more than 64 KiB");
+    assert!(lines < 2_100, "{lines}");
+    // One line.
+    let error = LogReader::from_reader("log", endless(b"1"), Some(Format::Lirs)).unwrap().for_each(|_| {});
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "log:1: the line has no end within 64 MiB: it is not the text of a log"
+    );
+}
+
+#[test]
+fn long_line_is_skipped() {
+    let text =
+        ["1\n".repeat(20).as_bytes(), &vec![b'2'; 300_000], b"\n3\n", &vec![b'4'; 65_535], b"\n5"].concat();
+    let (requests, summary) = try_read(&text, Some("keys")).unwrap();
+    assert_eq!((requests.len(), summary.lines, summary.bad_lines), (23, 24, 1));
+    assert_eq!(summary.first_bad[0].to_string(), "log:21: the line has more than 64 KiB");
+    assert_eq!((&*requests[20], &*requests[22], requests[21].len()), ("read 3", "read 5", 65_540));
+    assert_eq!(summary.bytes_read, text.len() as u64);
+}
+
+#[test]
+fn times_that_go_back_are_counted() {
+    let (_, summary) = try_read("5,a\n5,b\n3,c\n4,d\n1,e\n", Some("csv:time=0,key=1")).unwrap();
+    assert_eq!(summary.time_reversals, 2);
+}
+
+/// The same bytes again and again.
+fn endless(bytes: &[u8]) -> impl Read {
+    struct Endless(Vec<u8>, usize);
+    impl Read for Endless {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            for byte in &mut *buffer {
+                *byte = self.0[self.1];
+                self.1 = (self.1 + 1) % self.0.len();
+            }
+            Ok(buffer.len())
+        }
+    }
+    Endless(bytes.to_vec(), 0)
+}
