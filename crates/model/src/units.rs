@@ -178,6 +178,31 @@ pub fn format_count(count: u64) -> String {
     groups.join(",")
 }
 
+/// Formats a size in bytes: whole bytes, else three significant digits, such as `402 B` or `1.50 KiB`.
+#[must_use]
+pub fn format_size(bytes: f64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut value, mut unit) = (bytes, 0);
+    while value >= if unit == 0 { 1_024.0 } else { 999.5 } && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1_024.0, unit + 1);
+    }
+    let decimals = match value {
+        _ if unit == 0 => 0,
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$} {}", UNITS[unit])
+}
+
+/// Formats a size in bytes exactly, in the largest unit that divides it, such as `512MiB`. [`parse_size`] reads it.
+#[must_use]
+pub fn format_exact_size(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["B", "KiB", "MiB", "GiB"];
+    let unit = if bytes == 0 { 0 } else { (bytes.trailing_zeros() / 10).min(3) as usize };
+    format!("{}{}", bytes >> (10 * unit), UNITS[unit])
+}
+
 /// Parses a share in percent, from `0%` to `1000%`, such as `5%` for 0.05.
 #[must_use]
 pub fn parse_percent(text: &str) -> Option<f64> {
@@ -297,6 +322,31 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn sizes_have_three_digits_and_a_unit() {
+        for (bytes, text) in [
+            (0.0, "0 B"),
+            (11.3, "11 B"),
+            (1_006.0, "1006 B"),
+            (1_536.0, "1.50 KiB"),
+            (99_900.0, "97.6 KiB"),
+            (1_023.0 * 1_024.0, "1.00 MiB"),
+            (3e15, "2728 TiB"),
+        ] {
+            assert_eq!(format_size(bytes), text, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn exact_sizes_are_read_back() {
+        for (bytes, text) in
+            [(0, "0B"), (1, "1B"), (1_536, "1536B"), (512 << 20, "512MiB"), (3 << 40, "3072GiB")]
+        {
+            assert_eq!(format_exact_size(bytes), text);
+            assert_eq!(parse_size(text), Ok(bytes));
+        }
+    }
 
     #[test]
     fn reads_every_unit() {

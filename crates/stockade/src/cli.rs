@@ -5,6 +5,7 @@ mod help;
 mod http;
 #[cfg(feature = "http")]
 mod load;
+mod plan;
 #[cfg(feature = "http")]
 mod telemetry;
 mod values;
@@ -36,6 +37,7 @@ pub use help::{CompletionsArgs, ManArgs};
 pub use http::{AppArgs, OriginArgs, ParentArgs, ProxyArgs};
 #[cfg(feature = "http")]
 pub use load::{LoadArgs, Out};
+pub use plan::PlanArgs;
 #[cfg(feature = "http")]
 pub use telemetry::{LivePageArgs, TelemetryArgs, UiArgs};
 use values::KnownValues;
@@ -91,6 +93,8 @@ pub enum Command {
     /// Send load to an HTTP server and report the results
     #[cfg(feature = "http")]
     Load(Box<LoadArgs>),
+    /// Plan a cache for an access log or a trace: size, policy, ttl
+    Plan(PlanArgs),
     /// Print a record in another format
     Report(ReportArgs),
     /// Compare two records: better, worse, the same, or cannot tell

@@ -41,6 +41,8 @@ pub enum CommandError {
     Run(#[from] RunError),
     #[error(transparent)]
     Storage(#[from] StorageError),
+    #[error(transparent)]
+    Log(#[from] stockade_plan::LogError),
     #[cfg(feature = "http")]
     #[error(transparent)]
     Origin(#[from] OriginStartError),
@@ -142,7 +144,7 @@ impl From<Exit> for ExitCode {
 impl CommandError {
     fn code(&self) -> u8 {
         let is_usage = match self {
-            Self::Usage(_) | Self::Load(_) | Self::Documents(_) => true,
+            Self::Usage(_) | Self::Load(_) | Self::Documents(_) | Self::Log(_) => true,
             Self::Storage(error) => matches!(error, StorageError::Taken { .. }),
             Self::Run(error) => error.is_usage(),
             Self::Engine(error) => error.is_usage(),

@@ -25,6 +25,7 @@ mod load;
 mod man;
 #[cfg(feature = "http")]
 mod origin;
+mod plan;
 mod progress;
 #[cfg(feature = "http")]
 mod proxy;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::report(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::History(args) => history::history(&args),
+        Command::Plan(args) => plan::plan(&args),
         #[cfg(feature = "http")]
         Command::Ui(args) => ui::ui(&args),
         Command::Completions(args) => completions::completions(&args),

@@ -66,7 +66,9 @@ impl Limit {
         Self { bytes: Some(bytes), ..Self::NONE }
     }
 
-    pub(crate) fn max_object_bytes(&self, bytes: usize) -> usize {
+    /// The largest entry that is stored under a limit of this many `bytes`: [`max_object`](Self::max_object), or its default.
+    #[must_use]
+    pub fn max_object_bytes(&self, bytes: usize) -> usize {
         const DEFAULT: usize = 1 << 20;
         self.max_object.unwrap_or(DEFAULT.min(bytes / 16)).min(bytes).min(u32::MAX as usize - 1)
     }

@@ -4,12 +4,14 @@
 //! Names, parsing, the JSON schema and the tests follow from that line.
 
 mod eviction;
+mod evictor;
 mod fifo;
 
 use stockade_model::nearest::remedy;
 
 use self::eviction::EvictionPolicy;
 pub(crate) use self::eviction::{PolicyData, PolicyEntries, Slot};
+pub use self::evictor::Evictor;
 
 /// A policy by its name.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use stockade_model::{
     histogram::Histogram,
     outcome::Outcome,
     record::Expectation,
-    units::{format_count, format_duration, format_span, ratio},
+    units::{format_count, format_duration, format_size, format_span, ratio},
 };
 
 use super::{ReportOptions, figures::rates};
@@ -164,36 +164,20 @@ fn times(tally: &Tally) -> String {
 /// `1.23 MiB received, 402 B per request, 98.2 KiB/s; 2.46 MiB decompressed; 12 B sent`
 fn bodies(summary: &Summary) -> String {
     let Tally { wire_bytes_in, bytes_in, bytes_out, .. } = summary.measured;
-    let mut text = format!("{} received", bytes(wire_bytes_in as f64));
+    let mut text = format!("{} received", format_size(wire_bytes_in as f64));
     if let Some(mean) = ratio(wire_bytes_in, summary.measured.requests()) {
-        let _ = write!(text, ", {} per request", bytes(mean));
+        let _ = write!(text, ", {} per request", format_size(mean));
     }
     let took = (summary.attack_duration() + summary.wait_duration()).as_secs_f64();
     if took > 0.0 {
-        let _ = write!(text, ", {}/s", bytes(wire_bytes_in as f64 / took));
+        let _ = write!(text, ", {}/s", format_size(wire_bytes_in as f64 / took));
     }
     for (count, what) in [(bytes_in, "decompressed"), (bytes_out, "sent")] {
         if count > 0 && (what == "sent" || bytes_in != wire_bytes_in) {
-            let _ = write!(text, "; {} {what}", bytes(count as f64));
+            let _ = write!(text, "; {} {what}", format_size(count as f64));
         }
     }
     text
-}
-
-/// Whole bytes, else three significant digits: `402 B`, `1.50 KiB`.
-fn bytes(count: f64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let (mut value, mut unit) = (count, 0);
-    while value >= if unit == 0 { 1_024.0 } else { 999.5 } && unit + 1 < UNITS.len() {
-        (value, unit) = (value / 1_024.0, unit + 1);
-    }
-    let decimals = match value {
-        _ if unit == 0 => 0,
-        ..9.995 => 2,
-        ..99.95 => 1,
-        _ => 0,
-    };
-    format!("{value:.decimals$} {}", UNITS[unit])
 }
 
 fn shown(time: Option<Duration>) -> String {
@@ -272,24 +256,4 @@ fn sparkline(rates: &[f64]) -> String {
         let _ = write!(text, " (a bar: {each} s)");
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::bytes;
-
-    #[test]
-    fn bytes_have_three_digits_and_a_unit() {
-        for (count, text) in [
-            (0.0, "0 B"),
-            (11.3, "11 B"),
-            (1_006.0, "1006 B"),
-            (1_536.0, "1.50 KiB"),
-            (99_900.0, "97.6 KiB"),
-            (1_023.0 * 1_024.0, "1.00 MiB"),
-            (3e15, "2728 TiB"),
-        ] {
-            assert_eq!(bytes(count), text, "{count}");
-        }
-    }
 }

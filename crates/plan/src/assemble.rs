@@ -1,0 +1,186 @@
+//! From a log and options to a [`Plan`]: lifetimes, sizes and the latency of the origin, where the options leave them open.
+
+use std::time::Duration;
+
+use stockade_model::units::format_duration;
+
+use crate::{
+    curve::{CurveSettings, Lifetime, curves},
+    policy::Policy,
+    read::LogContent,
+    recommend::recommend,
+    replay::{Capacity, Ttl},
+    report::Plan,
+    trace::Trace,
+};
+
+/// The bytes of an entry of the proxy beside those of the response's body: key, headers, and the store's own.
+pub const OVERHEAD_BYTES: u32 = 700;
+/// The ttl where nothing else is said.
+const TTL: Duration = Duration::from_mins(1);
+/// The grace of Varnish, which serves as `swr` where staleness allows it.
+const SWR: Duration = Duration::from_secs(10);
+/// Of a bound on staleness without a ttl, this part is `swr` at most.
+const SWR_DIVISOR: u32 = 7;
+/// Powers of two below and above the room that is given.
+const SIZES_BELOW: i32 = 4;
+const SIZES_ABOVE: i32 = 4;
+/// Sizes where none is given.
+const SIZES: u32 = 12;
+
+/// What was asked for.
+#[derive(Clone, Debug)]
+pub struct PlanOptions {
+    /// The room to plan for; `None`: choose it.
+    pub memory: Option<Capacity>,
+    /// Lifetimes to compare; empty: the log's own, or a minute.
+    pub ttls: Vec<TtlOption>,
+    /// The greatest age that a response may have.
+    pub staleness: Option<Duration>,
+    /// How long a load takes.
+    pub latency: LatencyOption,
+    /// Policies to compare.
+    pub policies: Vec<&'static Policy>,
+    /// Sizes to compare; empty: powers of two up to the size of all objects.
+    pub sizes: Vec<SizeOption>,
+    /// Replay all requests for each point.
+    pub is_exact: bool,
+}
+
+/// A lifetime to compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TtlOption {
+    /// Values never expire.
+    Never,
+    /// The same for all responses.
+    Fixed(Duration),
+    /// As the log says.
+    Headers,
+}
+
+/// How long a load takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LatencyOption {
+    /// As given.
+    Fixed(Duration),
+    /// The median of the log.
+    Log,
+}
+
+/// A size to compare.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SizeOption {
+    /// As given.
+    Fixed(Capacity),
+    /// A share of the size of all objects.
+    Share(f64),
+}
+
+/// Computes the curves and chooses a cache. `progress` gets the number of finished and of planned replays.
+#[must_use]
+pub fn plan(
+    log: String,
+    content: LogContent,
+    options: &PlanOptions,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Plan {
+    let LogContent { trace, left_out, summary, service_time } = content;
+    let mut assumptions = Vec::new();
+    let lifetimes = lifetimes(options, &trace, &mut assumptions);
+    let latency = match (options.latency, service_time) {
+        (LatencyOption::Fixed(latency), _) => latency,
+        (LatencyOption::Log, Some(median)) => {
+            assumptions.push(format!("A load takes {}, the median of the log.", format_duration(median)));
+            median
+        }
+        (LatencyOption::Log, None) => {
+            assumptions.push(
+                "Loads take no time, since the log has no times of the server: --origin-latency sets one."
+                    .to_owned(),
+            );
+            Duration::ZERO
+        }
+    };
+    let settings = CurveSettings {
+        policies: options.policies.clone(),
+        lifetimes,
+        sizes: sizes(options, &trace),
+        latency_ns: nanos(latency),
+        overhead_bytes: OVERHEAD_BYTES,
+        is_exact: options.is_exact,
+    };
+    let curves = curves(&trace, &settings, progress);
+    let recommendation = recommend(&trace, &curves, &settings, options.memory, options.staleness.map(nanos));
+    Plan { log, bad_lines: summary.bad_lines, left_out, trace, settings, curves, recommendation, assumptions }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn lifetimes(options: &PlanOptions, trace: &Trace, assumptions: &mut Vec<String>) -> Vec<Lifetime> {
+    // What staleness leaves beside a ttl.
+    let swr_beside =
+        |ttl: Duration| options.staleness.map_or(SWR, |bound| bound.saturating_sub(ttl).min(SWR));
+    let (default_ttl, default_swr) = match options.staleness {
+        Some(bound) => {
+            let swr = (bound / SWR_DIVISOR).min(SWR);
+            (bound.saturating_sub(swr), swr)
+        }
+        None => (TTL, SWR),
+    };
+    let logged = Lifetime { ttl: Ttl::Logged { default_ns: nanos(default_ttl) }, swr_ns: nanos(default_swr) };
+    if options.ttls.is_empty() {
+        if trace.has_ttls() {
+            return vec![logged];
+        }
+        if options.staleness.is_none() {
+            assumptions.push(format!(
+                "Responses may be {} old, since nothing else was said: --staleness and --ttl change it.",
+                format_duration(default_ttl + default_swr)
+            ));
+        }
+        return vec![Lifetime { ttl: Ttl::Fixed(nanos(default_ttl)), swr_ns: nanos(default_swr) }];
+    }
+    let lifetime = |ttl: &TtlOption| match *ttl {
+        TtlOption::Never => Lifetime { ttl: Ttl::Never, swr_ns: 0 },
+        TtlOption::Fixed(ttl) => Lifetime { ttl: Ttl::Fixed(nanos(ttl)), swr_ns: nanos(swr_beside(ttl)) },
+        TtlOption::Headers => logged,
+    };
+    options.ttls.iter().map(lifetime).collect()
+}
+
+fn sizes(options: &PlanOptions, trace: &Trace) -> Vec<Capacity> {
+    let has_bytes = match options.memory {
+        Some(memory) => matches!(memory, Capacity::Bytes(_)),
+        None => trace.totals().bytes > 0,
+    };
+    let all = if has_bytes {
+        Capacity::Bytes(trace.footprint_bytes(OVERHEAD_BYTES).max(1))
+    } else {
+        Capacity::Entries(trace.keys_estimate().max(1))
+    };
+    let mut sizes: Vec<Capacity> = if options.sizes.is_empty() {
+        match options.memory {
+            Some(memory) => {
+                (-SIZES_BELOW..=SIZES_ABOVE).map(|power| memory.times(2.0_f64.powi(power))).collect()
+            }
+            None => {
+                let largest = all.room().max(2).next_power_of_two();
+                let capacity =
+                    |room: u64| if has_bytes { Capacity::Bytes(room) } else { Capacity::Entries(room) };
+                (0..SIZES).map(|power| capacity(largest >> power)).collect()
+            }
+        }
+    } else {
+        let size = |size: &SizeOption| match *size {
+            SizeOption::Fixed(capacity) => capacity,
+            SizeOption::Share(share) => all.times(share),
+        };
+        options.sizes.iter().map(size).collect()
+    };
+    sizes.retain(|size| size.room() > 0);
+    sizes.sort_unstable_by_key(|size| size.room());
+    sizes.dedup();
+    sizes
+}

@@ -1,0 +1,22 @@
+//! How a cache would do under recorded traffic.
+//!
+//! ```text
+//! log or trace -> Trace (keys numbered, times from 0) -> replays of each policy, size and lifetime -> curves
+//!                                                                              curves -> a recommendation
+//! ```
+mod assemble;
+pub mod curve;
+mod policy;
+pub mod read;
+pub mod recommend;
+mod replay;
+pub mod report;
+mod sample;
+pub mod trace;
+
+pub use assemble::{LatencyOption, OVERHEAD_BYTES, PlanOptions, SizeOption, TtlOption, plan};
+pub use policy::{POLICIES, Policy, UnknownPolicy};
+pub use replay::{CacheSetup, Capacity, Replay, Ttl};
+pub use stockade_logs::{
+    FORMATS as LOG_FORMATS, Format as LogFormat, Input as LogInput, LogError, LogReader,
+};

@@ -1,0 +1,34 @@
+//! First in, first out: hits and new values change nothing.
+
+use super::{
+    EvictionPolicy, PolicySetup,
+    queue::{Links, Queue},
+};
+use crate::trace::{Access, Key};
+
+pub(crate) struct Fifo {
+    links: Links,
+    queue: Queue,
+}
+
+impl EvictionPolicy for Fifo {
+    fn new(setup: &PolicySetup) -> Self {
+        Self { links: Links::new(setup.keys), queue: Queue::new(1) }
+    }
+
+    fn on_hit(&mut self, _access: &Access) {}
+
+    fn evict(&mut self, _access: &Access) -> Option<Key> {
+        self.queue.pop(&mut self.links)
+    }
+
+    fn on_insert(&mut self, access: &Access) {
+        self.queue.push(&mut self.links, access.key, access.weight);
+    }
+
+    fn on_update(&mut self, _access: &Access) {}
+
+    fn on_remove(&mut self, key: Key) {
+        self.queue.remove(&mut self.links, key);
+    }
+}

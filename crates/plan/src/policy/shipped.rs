@@ -1,0 +1,35 @@
+//! The policies of the cache: their own code, in one shard.
+
+use stockade_cache::policy::{Evictor, Policy};
+
+use super::{EvictionPolicy, PolicySetup};
+use crate::trace::{Access, Key};
+
+pub(crate) struct Shipped(Evictor);
+
+impl EvictionPolicy for Shipped {
+    fn new(setup: &PolicySetup) -> Self {
+        Self(Evictor::new(setup.shipped.unwrap_or(Policy::SIEVE)))
+    }
+
+    #[inline]
+    fn on_hit(&mut self, access: &Access) {
+        self.0.hit(access.key);
+    }
+
+    fn evict(&mut self, _access: &Access) -> Option<Key> {
+        self.0.evict()
+    }
+
+    fn on_insert(&mut self, access: &Access) {
+        self.0.insert(access.key);
+    }
+
+    fn on_update(&mut self, access: &Access) {
+        self.0.update(access.key);
+    }
+
+    fn on_remove(&mut self, key: Key) {
+        self.0.remove(key);
+    }
+}

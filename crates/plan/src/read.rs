@@ -1,0 +1,155 @@
+//! From a log to a [`Trace`]: which requests count, and what their keys are.
+
+use std::{borrow::Cow, time::Duration};
+
+use stockade_logs::{LogError, LogReader, LogSummary, LoggedKey, LoggedRequest, Operation};
+use stockade_model::histogram::Histogram;
+
+use crate::trace::{NewRequest, Trace, TraceBuilder};
+
+/// Requests that are kept in memory at most: 16 bytes each, and for each key 17 to 34. Of a longer log a sample is kept.
+pub const REQUESTS_MAX: usize = 16_000_000;
+/// The least number of keys of that sample.
+const KEYS_MIN: usize = 65_536;
+
+/// Statuses that a cache may answer with: those that RFC 9110, section 15.1 calls heuristically cacheable, and 304, the
+/// answer to a client that has the response.
+pub const STATUSES: [u16; 13] = [200, 203, 204, 206, 300, 301, 304, 308, 404, 405, 410, 414, 501];
+
+/// A trace without times gets this one between two requests.
+const STEP_NS: u64 = 1_000_000;
+
+/// Which requests of a log count, and what their keys are.
+#[derive(Clone, Debug)]
+pub struct KeyRules {
+    /// Statuses that count; those of requests without a status always do.
+    pub statuses: Vec<u16>,
+    /// The host is part of the key.
+    pub by_host: bool,
+    /// Parameters of the query that are no part of the key.
+    pub dropped_parameters: DroppedParameters,
+}
+
+/// Parameters that are no part of a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum DroppedParameters {
+    /// The whole query is part of the key.
+    #[default]
+    None,
+    /// No part of the query is.
+    All,
+    /// All but the parameters with these names are.
+    Named(Vec<String>),
+}
+
+impl Default for KeyRules {
+    fn default() -> Self {
+        Self { statuses: STATUSES.to_vec(), by_host: false, dropped_parameters: DroppedParameters::None }
+    }
+}
+
+/// What was read.
+#[derive(Debug)]
+pub struct LogContent {
+    /// The requests that count.
+    pub trace: Trace,
+    /// The others, repeats included.
+    pub left_out: u64,
+    /// The lines.
+    pub summary: LogSummary,
+    /// The median of the times that the server took, where the log has them.
+    pub service_time: Option<Duration>,
+}
+
+/// Reads all requests of a log.
+pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Result<LogContent, LogError> {
+    let mut builder = TraceBuilder::new(requests_max, KEYS_MIN);
+    let mut left_out = 0;
+    let mut service_times = Histogram::new();
+    let mut key = Vec::new();
+    let mut count = 0_u64;
+    let summary = reader.for_each(|request| {
+        let repeats = u64::from(request.repeats);
+        if !rules.write_key(&request, &mut key) {
+            left_out += repeats;
+            return;
+        }
+        if let Some(time) = request.service_time {
+            service_times.record(time);
+        }
+        // A response of HEAD and a 304 have no body: their size is not that of the object.
+        let has_body =
+            request.status != Some(304) && !matches!(request.key, LoggedKey::Url { method: "HEAD", .. });
+        let bytes = request.bytes.filter(|_| has_body);
+        let ttl_ns = request.ttl.map(|ttl| u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX));
+        for _ in 0..repeats {
+            let at_ns = request.at_ns.unwrap_or(count * STEP_NS);
+            builder.push(&NewRequest { at_ns, key: &key, bytes, ttl_ns });
+            count += 1;
+        }
+    })?;
+    let service_time = service_times.quantile(0.5);
+    Ok(LogContent { trace: builder.finish(), left_out, summary, service_time })
+}
+
+impl KeyRules {
+    /// Writes the key of a request. Returns false if the request does not count.
+    fn write_key(&self, request: &LoggedRequest<'_>, key: &mut Vec<u8>) -> bool {
+        key.clear();
+        let is_wanted = request.status.is_none_or(|status| self.statuses.contains(&status));
+        if request.operation != Operation::Read || !is_wanted {
+            return false;
+        }
+        match request.key {
+            LoggedKey::Text(text) => key.extend_from_slice(text),
+            LoggedKey::Number(number) => key.extend_from_slice(&number.to_le_bytes()),
+            LoggedKey::Url { host, url, .. } => {
+                if self.by_host {
+                    key.extend_from_slice(host.unwrap_or_default().as_bytes());
+                    key.push(b' ');
+                }
+                key.extend_from_slice(self.dropped_parameters.applied(url).as_bytes());
+            }
+        }
+        true
+    }
+}
+
+impl DroppedParameters {
+    fn applied<'a>(&self, url: &'a str) -> Cow<'a, str> {
+        let Some((path, query)) = url.split_once('?') else { return url.into() };
+        match self {
+            Self::None => url.into(),
+            Self::All => path.into(),
+            Self::Named(names) => {
+                let is_kept = |parameter: &&str| {
+                    let name = parameter.split_once('=').map_or(*parameter, |(name, _)| name);
+                    !names.iter().any(|dropped| dropped == name)
+                };
+                let kept: Vec<&str> = query.split('&').filter(is_kept).collect();
+                if kept.is_empty() { path.into() } else { format!("{path}?{}", kept.join("&")).into() }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_dropped_by_name() {
+        let named =
+            |names: &[&str]| DroppedParameters::Named(names.iter().map(|name| (*name).to_owned()).collect());
+        for (dropped, url, key) in [
+            (DroppedParameters::None, "/a?b=1&c", "/a?b=1&c"),
+            (DroppedParameters::All, "/a?b=1&c", "/a"),
+            (named(&["b"]), "/a?b=1&c&b", "/a?c"),
+            (named(&["b", "c"]), "/a?b=1&c", "/a"),
+            (named(&["b"]), "/a", "/a"),
+            (named(&["B"]), "/a?b=1", "/a?b=1"),
+        ] {
+            assert_eq!(dropped.applied(url), key, "{dropped:?}");
+        }
+    }
+}

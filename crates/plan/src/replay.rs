@@ -1,0 +1,402 @@
+//! One cache over a trace.
+//!
+//! ```text
+//! request -- the key is present and fresh ------------------> hit
+//!         -- it is present, past its ttl, within swr --------> stale; a load starts unless one is under way
+//!         -- its load is under way --------------------------> coalesced
+//!         -- else: make room, load, store -------------------> miss
+//! ```
+//!
+//! Without lifetimes and latency the last two lines and the clock are left out, and the replay is the usual simulation of
+//! an eviction policy: `hit`, or evict until the object fits and insert it. An object larger than the room is not stored.
+//! As in the cache, a value is stored when its load ends, an expired entry keeps its room until it is replaced, evicted
+//! or swept, and each store sweeps two entries.
+
+use serde::Serialize;
+use stockade_cache::Policy as CachePolicy;
+
+use crate::{
+    policy::{EvictionPolicy, PolicySetup},
+    trace::{Access, Key, Request, Trace},
+};
+
+/// Entries that each store examines for expired ones, as in the cache.
+const SWEEP_SLICE: usize = 2;
+/// Not under way, not present.
+const NONE: u64 = u64::MAX;
+/// Loads are counted in this many intervals of equal length at most.
+const INTERVALS_MAX: u64 = 1 << 20;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// The room of a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capacity {
+    /// Each entry counts one.
+    Entries(u64),
+    /// An entry counts its bytes, and an overhead.
+    Bytes(u64),
+}
+
+impl Capacity {
+    /// The number of entries or bytes.
+    #[must_use]
+    pub fn room(self) -> u64 {
+        match self {
+            Self::Entries(room) | Self::Bytes(room) => room,
+        }
+    }
+
+    /// Room for so many times as much.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative; a float saturates"
+        )]
+        let room = (self.room() as f64 * factor).round() as u64;
+        match self {
+            Self::Entries(_) => Self::Entries(room),
+            Self::Bytes(_) => Self::Bytes(room),
+        }
+    }
+}
+
+/// For how long a value is fresh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ttl {
+    /// For ever.
+    Never,
+    /// The same for all values, in nanoseconds.
+    Fixed(u64),
+    /// What the log says, else this, in nanoseconds.
+    Logged {
+        /// Where the log says nothing.
+        default_ns: u64,
+    },
+}
+
+/// A cache to be replayed, beside its policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheSetup {
+    /// The room.
+    pub capacity: Capacity,
+    /// Bytes of an entry beside those of its response, with a capacity in bytes.
+    pub overhead_bytes: u32,
+    /// Larger entries are not stored; `None`: those larger than the room.
+    pub entry_max: Option<u64>,
+    /// For how long a value is fresh.
+    pub ttl: Ttl,
+    /// For how long after that it is served while a load is under way, in nanoseconds.
+    pub swr_ns: u64,
+    /// How long a load takes, in nanoseconds.
+    pub latency_ns: u64,
+}
+
+impl CacheSetup {
+    /// Values never expire, loads take no time.
+    #[must_use]
+    pub fn of(capacity: Capacity) -> Self {
+        Self { capacity, overhead_bytes: 0, entry_max: None, ttl: Ttl::Never, swr_ns: 0, latency_ns: 0 }
+    }
+
+    fn is_timed(&self) -> bool {
+        self.ttl != Ttl::Never || self.latency_ns > 0
+    }
+}
+
+/// Counts of one replay, of the sampled requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Replay {
+    /// Requests.
+    pub requests: u64,
+    /// Answered by a fresh entry.
+    pub hits: u64,
+    /// Answered by an entry past its ttl.
+    pub stale: u64,
+    /// Answered by the load of another request.
+    pub coalesced: u64,
+    /// Answered by a load of their own.
+    pub misses: u64,
+    /// Bytes of those responses.
+    pub miss_bytes: u64,
+    /// Misses, and refreshes in the background.
+    pub loads: u64,
+    /// Entries evicted to make room.
+    pub evictions: u64,
+    /// The greatest age of a response, in nanoseconds since its load ended.
+    pub age_max_ns: u64,
+    /// The loads of each interval.
+    #[serde(skip)]
+    pub loads_by_interval: Vec<u32>,
+    /// The length of an interval.
+    pub interval_ns: u64,
+}
+
+/// What is known of a key.
+#[derive(Clone, Copy)]
+struct KeyState {
+    /// When the load of the present value ended, or [`NONE`].
+    loaded_ns: u64,
+    /// When the load that is under way ends, or [`NONE`].
+    load_ends_ns: u64,
+    /// When the value expires, with `swr`: when it is gone.
+    ttl_ns: u64,
+    weight: u32,
+    /// Among the present keys.
+    index: u32,
+}
+
+/// Absent keys are there in no list.
+const ABSENT: u32 = u32::MAX;
+
+struct CacheReplay<'a, P> {
+    setup: &'a CacheSetup,
+    /// For policies that know the future.
+    next: Option<&'a [u32]>,
+    policy: P,
+    keys: Vec<KeyState>,
+    present: Vec<Key>,
+    swept: usize,
+    capacity: u64,
+    /// A heavier entry is not stored.
+    entry_max: u64,
+    used: u64,
+    counts: Replay,
+}
+
+/// Runs a cache with the policy `P` over a trace.
+pub(crate) fn replay<P: EvictionPolicy>(
+    trace: &Trace,
+    setup: &CacheSetup,
+    shipped: Option<&'static CachePolicy>,
+) -> Replay {
+    let mut cache = CacheReplay::<P>::new(trace, setup, shipped);
+    if setup.is_timed() {
+        cache.run_timed(trace);
+    } else {
+        cache.run(trace);
+    }
+    cache.counts
+}
+
+impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
+    /// An empty cache. Over a sample of the keys it has the same share of the room.
+    fn new(trace: &'a Trace, setup: &'a CacheSetup, shipped: Option<&'static CachePolicy>) -> Self {
+        let capacity = setup.capacity.times(trace.rate()).room();
+        let requests = trace.requests();
+        let mean_weight = match setup.capacity {
+            Capacity::Entries(_) => 1.0,
+            Capacity::Bytes(_) => {
+                let bytes: u64 = requests.iter().map(|request| u64::from(request.bytes)).sum();
+                bytes as f64 / requests.len().max(1) as f64 + f64::from(setup.overhead_bytes)
+            }
+        };
+        let absent = KeyState { loaded_ns: NONE, load_ends_ns: NONE, ttl_ns: NONE, weight: 0, index: ABSENT };
+        Self {
+            setup,
+            next: P::KNOWS_FUTURE.then(|| trace.next_positions()),
+            policy: P::new(&PolicySetup { keys: trace.keys(), capacity, mean_weight, shipped }),
+            keys: vec![absent; trace.keys()],
+            present: Vec::new(),
+            swept: 0,
+            capacity,
+            entry_max: setup.entry_max.map_or(capacity, |entry_max| entry_max.min(capacity)),
+            used: 0,
+            counts: Replay::default(),
+        }
+    }
+
+    fn weight(&self, bytes: u32) -> u32 {
+        match self.setup.capacity {
+            Capacity::Entries(_) => 1,
+            Capacity::Bytes(_) => bytes.saturating_add(self.setup.overhead_bytes).max(1),
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "a trace has fewer requests")]
+    fn access(&self, index: usize, request: &Request) -> Access {
+        let next = self.next.map_or(0, |next| next[index]);
+        Access { key: request.key, weight: self.weight(request.bytes), position: index as u32 + 1, next }
+    }
+
+    /// Without lifetimes and latency.
+    fn run(&mut self, trace: &Trace) {
+        for (index, request) in trace.requests().iter().enumerate() {
+            let access = self.access(index, request);
+            self.counts.requests += 1;
+            if self.keys[access.key as usize].index == ABSENT {
+                self.counts.misses += 1;
+                self.counts.miss_bytes += u64::from(request.bytes);
+                self.store(&access);
+            } else {
+                self.counts.hits += 1;
+                self.policy.on_hit(&access);
+            }
+        }
+        self.counts.loads = self.counts.misses;
+    }
+
+    fn run_timed(&mut self, trace: &Trace) {
+        let interval_ns = SECOND_NS.max(trace.totals().span_ns.div_ceil(INTERVALS_MAX));
+        self.counts.interval_ns = interval_ns;
+        let mut loads_by_interval =
+            vec![0; usize::try_from(trace.totals().span_ns / interval_ns + 1).unwrap_or(usize::MAX)];
+        for (index, request) in trace.requests().iter().enumerate() {
+            let access = self.access(index, request);
+            let now = request.at_ns;
+            self.counts.requests += 1;
+            let state = &mut self.keys[access.key as usize];
+            if state.load_ends_ns <= now {
+                state.loaded_ns = state.load_ends_ns;
+                state.load_ends_ns = NONE;
+            }
+            let is_loading = state.load_ends_ns != NONE;
+            let age = (state.index != ABSENT && state.loaded_ns <= now).then(|| now - state.loaded_ns);
+            let ttl_ns = state.ttl_ns;
+            let starts_load = match age {
+                Some(age) if age < ttl_ns => {
+                    self.counts.hits += 1;
+                    self.answer(&access, age);
+                    false
+                }
+                Some(age) if age < ttl_ns.saturating_add(self.setup.swr_ns) => {
+                    self.counts.stale += 1;
+                    self.answer(&access, age);
+                    !is_loading
+                }
+                _ if is_loading => {
+                    self.counts.coalesced += 1;
+                    false
+                }
+                _ => {
+                    self.counts.misses += 1;
+                    self.counts.miss_bytes += u64::from(request.bytes);
+                    true
+                }
+            };
+            if starts_load {
+                self.counts.loads += 1;
+                let interval = usize::try_from(now / interval_ns).unwrap_or(usize::MAX);
+                if let Some(loads) = loads_by_interval.get_mut(interval) {
+                    *loads += 1;
+                }
+                let ttl_ns = match self.setup.ttl {
+                    Ttl::Never => NONE,
+                    Ttl::Fixed(ttl_ns) => ttl_ns,
+                    Ttl::Logged { default_ns } => trace.ttl_ns(index).unwrap_or(default_ns),
+                };
+                self.load(&access, now, ttl_ns);
+            }
+        }
+        self.counts.loads_by_interval = loads_by_interval;
+    }
+
+    fn answer(&mut self, access: &Access, age_ns: u64) {
+        self.counts.age_max_ns = self.counts.age_max_ns.max(age_ns);
+        self.policy.on_hit(access);
+    }
+
+    /// Starts a load, and makes room for its value.
+    fn load(&mut self, access: &Access, now: u64, ttl_ns: u64) {
+        self.sweep(now);
+        let ends = now.saturating_add(self.setup.latency_ns);
+        let state = &mut self.keys[access.key as usize];
+        if ttl_ns == 0 {
+            // It is answered and not stored; requests until then share it.
+            state.load_ends_ns = if self.setup.latency_ns > 0 { ends } else { NONE };
+            state.ttl_ns = 0;
+            return;
+        }
+        if state.index == ABSENT {
+            if !self.store(access) {
+                return;
+            }
+            self.keys[access.key as usize].loaded_ns = NONE;
+        } else if !self.reweigh(access) {
+            return;
+        }
+        let state = &mut self.keys[access.key as usize];
+        state.ttl_ns = ttl_ns;
+        if self.setup.latency_ns == 0 {
+            state.loaded_ns = ends;
+        } else {
+            state.load_ends_ns = ends;
+        }
+    }
+
+    /// Inserts an absent key. Returns false if it is too large.
+    fn store(&mut self, access: &Access) -> bool {
+        if u64::from(access.weight) > self.entry_max {
+            return false;
+        }
+        self.policy.on_miss(access);
+        self.make_room(access, u64::from(access.weight));
+        self.used += u64::from(access.weight);
+        let state = &mut self.keys[access.key as usize];
+        state.weight = access.weight;
+        state.index = u32::try_from(self.present.len()).unwrap_or(ABSENT);
+        self.present.push(access.key);
+        self.policy.on_insert(access);
+        true
+    }
+
+    /// Replaces the value of a present key. Returns false if it has left because the new one is too large.
+    fn reweigh(&mut self, access: &Access) -> bool {
+        let old = self.keys[access.key as usize].weight;
+        if u64::from(access.weight) > self.entry_max {
+            self.policy.on_remove(access.key);
+            self.forget(access.key);
+            return false;
+        }
+        self.policy.on_update(access);
+        self.keys[access.key as usize].weight = access.weight;
+        self.used = self.used - u64::from(old) + u64::from(access.weight);
+        self.make_room(access, 0);
+        self.keys[access.key as usize].index != ABSENT
+    }
+
+    fn make_room(&mut self, access: &Access, weight: u64) {
+        while self.used + weight > self.capacity
+            && let Some(evicted) = self.policy.evict(access)
+        {
+            self.counts.evictions += 1;
+            self.forget(evicted);
+        }
+    }
+
+    /// Removes a key that the policy has forgotten. A load that is under way goes on, and its value is not stored.
+    fn forget(&mut self, key: Key) {
+        let state = &mut self.keys[key as usize];
+        debug_assert_ne!(state.index, ABSENT, "the policy evicted a key that is not there");
+        self.used -= u64::from(state.weight);
+        let index = std::mem::replace(&mut state.index, ABSENT);
+        state.loaded_ns = NONE;
+        self.present.swap_remove(index as usize);
+        if let Some(moved) = self.present.get(index as usize) {
+            self.keys[*moved as usize].index = index;
+        }
+    }
+
+    /// Examines the next entries, and removes those that are gone.
+    fn sweep(&mut self, now: u64) {
+        for _ in 0..SWEEP_SLICE.min(self.present.len()) {
+            if self.swept >= self.present.len() {
+                self.swept = 0;
+            }
+            let key = self.present[self.swept];
+            let state = &self.keys[key as usize];
+            let is_gone = state.load_ends_ns == NONE
+                && state.loaded_ns.saturating_add(state.ttl_ns).saturating_add(self.setup.swr_ns) <= now;
+            if is_gone {
+                self.policy.on_remove(key);
+                self.forget(key);
+            } else {
+                self.swept += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

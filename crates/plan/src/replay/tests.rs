@@ -1,0 +1,115 @@
+use super::*;
+use crate::{
+    policy::Policy,
+    trace::{NewRequest, TraceBuilder},
+};
+
+const MS: u64 = 1_000_000;
+
+/// Requests for one key at these milliseconds.
+fn at(times_ms: &[u64]) -> Trace {
+    let mut builder = TraceBuilder::new(usize::MAX, 1);
+    for time_ms in times_ms {
+        // A nanosecond more, so that no time is a whole second.
+        builder.push(&NewRequest { at_ns: time_ms * MS + 1, key: b"a", bytes: Some(10), ttl_ns: None });
+    }
+    builder.finish()
+}
+
+fn run(trace: &Trace, setup: CacheSetup) -> Replay {
+    Policy::named("lru").expect("it is registered").replay(trace, &setup)
+}
+
+fn setup(ttl_ms: u64, swr_ms: u64, latency_ms: u64) -> CacheSetup {
+    CacheSetup {
+        ttl: Ttl::Fixed(ttl_ms * MS),
+        swr_ns: swr_ms * MS,
+        latency_ns: latency_ms * MS,
+        ..CacheSetup::of(Capacity::Entries(10))
+    }
+}
+
+fn outcomes(replay: &Replay) -> [u64; 5] {
+    [replay.hits, replay.stale, replay.coalesced, replay.misses, replay.loads]
+}
+
+#[test]
+fn expired_entries_are_misses() {
+    // Loaded at 0 and 100: fresh before 100 and before 200.
+    let replay = run(&at(&[0, 50, 99, 100, 150]), setup(100, 0, 0));
+    assert_eq!(outcomes(&replay), [3, 0, 0, 2, 2]);
+    assert_eq!(replay.age_max_ns, 99 * MS);
+}
+
+#[test]
+fn requests_during_a_load_share_it() {
+    // The load lasts from 0 to 30; the value is fresh for 100 from then on.
+    let replay = run(&at(&[0, 10, 29, 30, 129, 130, 140]), setup(100, 0, 30));
+    assert_eq!(outcomes(&replay), [2, 0, 3, 2, 2]);
+}
+
+#[test]
+fn stale_entries_are_served_while_one_load_is_under_way() {
+    // Loaded at 0, ends at 20; expires at 120. At 130 a refresh starts and ends at 150: what comes before is stale.
+    let replay = run(&at(&[0, 30, 130, 140, 149, 150, 200]), setup(100, 50, 20));
+    assert_eq!(outcomes(&replay), [3, 3, 0, 1, 2]);
+    // The oldest answer is that at 149, of the value of 20.
+    assert_eq!(replay.age_max_ns, 129 * MS);
+    // Past swr nothing is served.
+    let replay = run(&at(&[0, 30, 170]), setup(100, 50, 20));
+    assert_eq!(outcomes(&replay), [1, 0, 0, 2, 2]);
+}
+
+#[test]
+fn ttl_of_zero_stores_nothing() {
+    let replay = run(&at(&[0, 5, 20, 40]), setup(0, 0, 10));
+    assert_eq!(outcomes(&replay), [0, 0, 1, 3, 3]);
+}
+
+#[test]
+fn logged_ttls_count_response_by_response() {
+    let mut builder = TraceBuilder::new(usize::MAX, 1);
+    for (time_ms, ttl_ms) in [(0, Some(10)), (9, None), (10, None), (60, None), (111, Some(500)), (600, None)]
+    {
+        let ttl_ns = ttl_ms.map(|ttl_ms: u64| ttl_ms * MS);
+        builder.push(&NewRequest { at_ns: time_ms * MS + 1, key: b"a", bytes: Some(10), ttl_ns });
+    }
+    let ttl = Ttl::Logged { default_ns: 100 * MS };
+    let replay = run(&builder.finish(), CacheSetup { ttl, ..setup(0, 0, 0) });
+    // 0: miss for 10 ms; 9: hit; 10: miss for 100; 60: hit; 111: miss for 500; 600: hit.
+    assert_eq!(outcomes(&replay), [3, 0, 0, 3, 3]);
+}
+
+#[test]
+fn objects_larger_than_the_room_are_not_stored() {
+    let replay = run(&at(&[0, 1, 2]), CacheSetup::of(Capacity::Bytes(9)));
+    assert_eq!((replay.misses, replay.miss_bytes, replay.evictions), (3, 30, 0));
+    let replay = run(&at(&[0, 1, 2]), CacheSetup::of(Capacity::Bytes(10)));
+    assert_eq!((replay.misses, replay.hits), (1, 2));
+    let overhead = CacheSetup { overhead_bytes: 1, ..CacheSetup::of(Capacity::Bytes(10)) };
+    assert_eq!(run(&at(&[0, 1, 2]), overhead).misses, 3);
+}
+
+#[test]
+fn loads_are_counted_by_second() {
+    let replay = run(&at(&[0, 500, 1_000, 1_500, 2_900]), setup(400, 0, 0));
+    assert_eq!(replay.loads_by_interval, [2, 2, 1]);
+    assert_eq!(replay.interval_ns, 1_000 * MS);
+}
+
+#[test]
+fn expired_entries_leave_their_room_to_stores() {
+    // 100 keys are requested once, then one other key again and again: each of its stores sweeps two entries, often itself.
+    let mut builder = TraceBuilder::new(usize::MAX, 1);
+    for n in 0..100_u64 {
+        builder.push(&NewRequest { at_ns: n + 1, key: &n.to_le_bytes(), bytes: Some(1), ttl_ns: None });
+    }
+    for n in 0..120_u64 {
+        builder.push(&NewRequest { at_ns: (n + 1) * 10 * MS + 1, key: b"a", bytes: Some(1), ttl_ns: None });
+    }
+    let trace = builder.finish();
+    let setup = CacheSetup { capacity: Capacity::Entries(101), ..setup(10, 0, 0) };
+    let mut cache = CacheReplay::<crate::policy::lru::Lru>::new(&trace, &setup, None);
+    cache.run_timed(&trace);
+    assert_eq!((cache.present.len(), cache.used, cache.counts.evictions), (1, 1, 0));
+}

@@ -1,0 +1,214 @@
+//! The answer, in several formats. Each is one file.
+
+mod json;
+mod markdown;
+mod table;
+mod text;
+
+use std::{fmt::Write as _, time::Duration};
+
+use stockade_model::units::{format_count, format_duration, format_exact_size, format_size, format_span};
+
+use crate::{
+    curve::{Curve, CurveSettings, Lifetime},
+    recommend::Recommendation,
+    replay::{Capacity, Ttl},
+    trace::Trace,
+};
+
+/// A plan: the figures of a log, curves, and a cache.
+#[derive(Debug)]
+pub struct Plan {
+    /// The name of the log, for people.
+    pub log: String,
+    /// Lines, or records, that could not be read.
+    pub bad_lines: u64,
+    /// Requests that no cache would answer, such as POST, and are left out.
+    pub left_out: u64,
+    /// The requests.
+    pub trace: Trace,
+    /// What the curves were computed with.
+    pub settings: CurveSettings,
+    /// Curves, in the order of the settings.
+    pub curves: Vec<Curve>,
+    /// `None` if no lifetime keeps to the bound on staleness.
+    pub recommendation: Option<Recommendation>,
+    /// Assumptions that the caller made for lack of an argument, a sentence each.
+    pub assumptions: Vec<String>,
+}
+
+/// Writes a plan in one format.
+pub type Render = fn(&Plan) -> String;
+
+/// Each format with its function.
+pub const FORMATS: [(&str, Render); 3] =
+    [("text", text::render), ("md", markdown::render), ("json", json::render)];
+
+/// `512MiB`, or `36,000 entries`.
+#[must_use]
+pub fn capacity_text(capacity: Capacity) -> String {
+    match capacity {
+        Capacity::Entries(entries) => format!("{} entries", format_count(entries)),
+        Capacity::Bytes(bytes) => {
+            let exact = format_exact_size(bytes);
+            // Of a size that no unit divides three digits are enough.
+            if exact.len() > "1023KiB".len() { format_size(bytes as f64) } else { exact }
+        }
+    }
+}
+
+/// `ttl 60s with swr 10s`.
+#[must_use]
+pub fn lifetime_text(lifetime: Lifetime) -> String {
+    let swr = if lifetime.swr_ns > 0 {
+        format!(" with swr {}", nanos_text(lifetime.swr_ns))
+    } else {
+        String::new()
+    };
+    let ttl = match lifetime.ttl {
+        Ttl::Never => "no ttl".to_owned(),
+        Ttl::Fixed(ttl_ns) => format!("ttl {}", nanos_text(ttl_ns)),
+        Ttl::Logged { default_ns } => format!("ttl of the responses, else {}", nanos_text(default_ns)),
+    };
+    ttl + &swr
+}
+
+fn nanos_text(nanos: u64) -> String {
+    format_duration(Duration::from_nanos(nanos))
+}
+
+/// A share in percent with one decimal.
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+/// A rate with as many decimals as it needs.
+fn rate(per_second: f64) -> String {
+    let decimals = usize::from(per_second < 10.0);
+    format!("{per_second:.decimals$}")
+}
+
+/// The answer in one or two sentences.
+fn answer(plan: &Plan) -> String {
+    let Some(recommendation) = &plan.recommendation else {
+        return "No lifetime keeps to the bound on staleness: give a shorter --ttl, or a longer --staleness."
+            .to_owned();
+    };
+    let Recommendation { policy, capacity, lifetime, point, peaks, .. } = recommendation;
+    let age = match lifetime.age_max_ns() {
+        u64::MAX => String::new(),
+        bound => format!(", none older than {}", nanos_text(bound)),
+    };
+    let room = if matches!(capacity, Capacity::Bytes(_)) { "memory" } else { "room" };
+    format!(
+        "{}, {}, {}: hit ratio {}, {} requests a second to the origin at the busiest minute{age}; \
+         doubling the {room} gives {:.1} points, halving costs {:.1}.",
+        capacity_text(*capacity),
+        policy.name,
+        lifetime_text(*lifetime),
+        percent(1.0 - point.miss_ratio),
+        rate(peaks.loads_per_s_in_minute),
+        100.0 * recommendation.gain_of_double,
+        100.0 * recommendation.loss_of_half,
+    )
+}
+
+/// The log in one sentence.
+fn log_sentence(plan: &Plan) -> String {
+    let totals = plan.trace.totals();
+    let about = if plan.trace.is_whole() { "" } else { "about " };
+    let mut text = format!(
+        "{}: {} requests for {about}{} keys in {}",
+        plan.log,
+        format_count(totals.requests),
+        format_count(plan.trace.keys_estimate()),
+        format_span(Duration::from_nanos(totals.span_ns)),
+    );
+    if totals.bytes > 0 {
+        let _ = write!(text, ", {}", format_size(totals.bytes as f64));
+    }
+    if let Some(recommendation) = &plan.recommendation {
+        let _ =
+            write!(text, ", {} requests in the busiest second", rate(recommendation.peaks.requests_per_s));
+    }
+    text + "."
+}
+
+/// What a reader has to know about the figures, a sentence each.
+fn notes(plan: &Plan) -> Vec<String> {
+    let mut notes = plan.assumptions.clone();
+    let totals = plan.trace.totals();
+    if plan.left_out > 0 {
+        notes.push(format!(
+            "{} requests that a cache does not answer are left out.",
+            format_count(plan.left_out)
+        ));
+    }
+    if plan.bad_lines > 0 {
+        notes.push(format!("{} lines could not be read.", format_count(plan.bad_lines)));
+    }
+    if totals.reversals > 0 {
+        notes.push(format!(
+            "The lines were sorted by time: {} of them were behind an earlier one, by {} at most.",
+            format_count(totals.reversals),
+            nanos_text(totals.reversal_max_ns)
+        ));
+    }
+    let is_sampled = plan.curves.iter().any(|curve| curve.points.iter().any(|point| !point.is_exact));
+    if is_sampled {
+        let worst = plan.curves.iter().filter_map(|curve| curve.error).reduce(f64::max);
+        let error = worst.map_or_else(
+            || "their error is not known, because the log does not fit into memory as a whole".to_owned(),
+            |worst| {
+                format!(
+                    "where they were checked with all requests they are off by {:.2} points at most",
+                    100.0 * worst
+                )
+            },
+        );
+        notes.push(format!("Points with ~ are from a sample of the keys; {error}."));
+    }
+    if !plan.trace.is_whole() {
+        notes
+            .push(format!("The recommendation rests on {} of the keys as well.", percent(plan.trace.rate())));
+    }
+    notes
+}
+
+/// The `[cache]` table of the recommendation.
+fn cache_block(recommendation: &Recommendation) -> String {
+    let Recommendation { policy, capacity, lifetime, .. } = recommendation;
+    let strategy = if lifetime.swr_ns > 0 { "swr" } else { "stampede" };
+    let mut block = format!("[cache]\nstrategy = \"{strategy}\"\n");
+    match lifetime.ttl {
+        Ttl::Never => {}
+        Ttl::Fixed(ttl_ns) | Ttl::Logged { default_ns: ttl_ns } => {
+            let _ = writeln!(block, "ttl      = \"{}\"", nanos_text(ttl_ns));
+        }
+    }
+    if lifetime.swr_ns > 0 {
+        let _ = writeln!(block, "swr      = \"{}\"", nanos_text(lifetime.swr_ns));
+    }
+    let size = match capacity {
+        Capacity::Entries(entries) => format!("entries = {entries}"),
+        Capacity::Bytes(bytes) => format!("bytes = \"{}\"", format_exact_size(*bytes)),
+    };
+    block + &format!("limit    = {{ {size}, policy = \"{}\" }}\n", policy.name)
+}
+
+/// Hit ratios of one lifetime: a row for each size, a column for each policy.
+fn curve_table(plan: &Plan, lifetime: Lifetime) -> table::Table {
+    let curves: Vec<&Curve> = plan.curves.iter().filter(|curve| curve.lifetime == lifetime).collect();
+    let mut header = vec!["size".to_owned()];
+    header.extend(curves.iter().map(|curve| curve.policy.name.to_owned()));
+    let rows = plan.settings.sizes.iter().enumerate().map(|(size, capacity)| {
+        let mut row = vec![capacity_text(*capacity)];
+        row.extend(curves.iter().map(|curve| {
+            let point = &curve.points[size];
+            let mark = if point.is_exact { "" } else { "~" };
+            format!("{mark}{:.1}", 100.0 * (1.0 - point.miss_ratio))
+        }));
+        row
+    });
+    table::Table { header, rows: rows.collect() }
+}

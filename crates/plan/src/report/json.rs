@@ -1,0 +1,109 @@
+//! For programs. The shape is part of the command-line contract.
+
+use serde_json::{Map, Value, json};
+use stockade_model::units::format_duration;
+
+use super::Plan;
+use crate::{
+    curve::{Curve, Point},
+    recommend::Recommendation,
+    replay::{Capacity, Ttl},
+};
+
+pub(super) fn render(plan: &Plan) -> String {
+    let mut json = json!({
+        "schema": "stockade.plan/1",
+        "requests": plan.trace.totals().requests,
+        "bad_lines": plan.bad_lines,
+        "left_out": plan.left_out,
+        "keys": plan.trace.keys_estimate(),
+        "keys_exact": plan.trace.is_whole(),
+        "bytes": plan.trace.totals().bytes,
+        "span_s": seconds(plan.trace.totals().span_ns),
+        "curves": plan.curves.iter().map(curve).collect::<Vec<_>>(),
+    });
+    if let Some(recommendation) = &plan.recommendation {
+        json["recommendation"] = recommendation_json(recommendation);
+    }
+    let mut text = serde_json::to_string_pretty(&json).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn recommendation_json(recommendation: &Recommendation) -> Value {
+    let Recommendation { policy, capacity, lifetime, point, peaks, .. } = recommendation;
+    let mut cache = Map::new();
+    cache.insert("strategy".into(), if lifetime.swr_ns > 0 { "swr" } else { "stampede" }.into());
+    let duration = |nanos: u64| Value::from(format_duration(std::time::Duration::from_nanos(nanos)));
+    if let Ttl::Fixed(ttl_ns) | Ttl::Logged { default_ns: ttl_ns } = lifetime.ttl {
+        cache.insert("ttl".into(), duration(ttl_ns));
+    }
+    if lifetime.swr_ns > 0 {
+        cache.insert("swr".into(), duration(lifetime.swr_ns));
+    }
+    let mut limit = size(*capacity);
+    limit.insert("policy".into(), policy.name.into());
+    cache.insert("limit".into(), limit.into());
+    let mut json = json!({
+        "cache": cache,
+        "hit_ratio": 1.0 - point.miss_ratio,
+        "byte_hit_ratio": 1.0 - point.byte_miss_ratio,
+        "wait_ratio": point.wait_ratio,
+        "loads_per_request": point.load_ratio,
+        "source_loads_per_s_max": peaks.loads_per_s,
+        "source_loads_per_s_busiest_minute": peaks.loads_per_s_in_minute,
+        "requests_per_s_max": peaks.requests_per_s,
+        "gain_of_double": recommendation.gain_of_double,
+        "loss_of_half": recommendation.loss_of_half,
+        "exact": point.is_exact,
+    });
+    if lifetime.age_max_ns() != u64::MAX {
+        json["stale_max_s"] = seconds(lifetime.age_max_ns()).into();
+    }
+    json
+}
+
+fn curve(curve: &Curve) -> Value {
+    let mut json = Map::new();
+    json.insert("policy".into(), curve.policy.name.into());
+    match curve.lifetime.ttl {
+        Ttl::Never => {}
+        Ttl::Fixed(ttl_ns) => {
+            json.insert("ttl_s".into(), seconds(ttl_ns).into());
+        }
+        Ttl::Logged { default_ns } => {
+            json.insert("ttl".into(), "headers".into());
+            json.insert("ttl_s".into(), seconds(default_ns).into());
+        }
+    }
+    if curve.lifetime.swr_ns > 0 {
+        json.insert("swr_s".into(), seconds(curve.lifetime.swr_ns).into());
+    }
+    if let Some(error) = curve.error {
+        json.insert("error_max".into(), error.into());
+    }
+    json.insert("points".into(), curve.points.iter().map(point).collect());
+    json.into()
+}
+
+fn point(point: &Point) -> Value {
+    let mut json = size(point.capacity);
+    json.insert("miss_ratio".into(), point.miss_ratio.into());
+    json.insert("byte_miss_ratio".into(), point.byte_miss_ratio.into());
+    json.insert("wait_ratio".into(), point.wait_ratio.into());
+    json.insert("loads_per_request".into(), point.load_ratio.into());
+    json.insert("exact".into(), point.is_exact.into());
+    json.into()
+}
+
+fn size(capacity: Capacity) -> Map<String, Value> {
+    let (name, room) = match capacity {
+        Capacity::Entries(entries) => ("entries", entries),
+        Capacity::Bytes(bytes) => ("bytes", bytes),
+    };
+    Map::from_iter([(name.to_owned(), room.into())])
+}
+
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}

@@ -1,0 +1,26 @@
+//! For a pull request or a ticket.
+
+use std::fmt::Write as _;
+
+use super::{Plan, answer, cache_block, curve_table, lifetime_text, log_sentence, notes};
+
+pub(super) fn render(plan: &Plan) -> String {
+    let mut text =
+        format!("# A cache for {}\n\n**{}**\n\n{}\n\n", plan.log, answer(plan), log_sentence(plan));
+    if let Some(recommendation) = &plan.recommendation {
+        let _ = write!(text, "```toml\n{}```\n\n", cache_block(recommendation));
+    }
+    for lifetime in &plan.settings.lifetimes {
+        let _ = write!(text, "## Hit ratio in percent, {}\n\n", lifetime_text(*lifetime));
+        text += &curve_table(plan, *lifetime).markdown();
+        text.push('\n');
+    }
+    let notes = notes(plan);
+    if !notes.is_empty() {
+        text += "## Notes\n\n";
+        for note in notes {
+            let _ = writeln!(text, "- {note}");
+        }
+    }
+    text
+}

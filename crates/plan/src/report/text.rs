@@ -1,0 +1,20 @@
+//! For a terminal: the answer, the curves, the block to copy.
+
+use std::fmt::Write as _;
+
+use super::{Plan, answer, cache_block, curve_table, lifetime_text, log_sentence, notes};
+
+pub(super) fn render(plan: &Plan) -> String {
+    let mut text = format!("{}\n\n{}\n", answer(plan), log_sentence(plan));
+    for note in notes(plan) {
+        let _ = writeln!(text, "- {note}");
+    }
+    for lifetime in &plan.settings.lifetimes {
+        let _ = write!(text, "\nHit ratio in percent, {}\n\n", lifetime_text(*lifetime));
+        text += &curve_table(plan, *lifetime).text();
+    }
+    if let Some(recommendation) = &plan.recommendation {
+        let _ = write!(text, "\n{}", cache_block(recommendation));
+    }
+    text
+}

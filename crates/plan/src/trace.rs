@@ -1,0 +1,372 @@
+//! The requests of a log in memory, with densely numbered keys: all of them, or those of a sample of the keys.
+//!
+//! A key is sampled by its hash, so that all of its requests are in the sample or none is. A cache of `rate` times the
+//! room over the requests of a share `rate` of the keys has about the same miss ratio (Waldspurger, Park, Garthwaite,
+//! Ahmad, "Efficient MRC construction with SHARDS", FAST 2015; Waldspurger, Saemundsson, Ahmad, Park, "Cache modeling and
+//! optimization using miniature simulations", ATC 2017). The rate starts at 1 and is halved whenever the sample has more
+//! requests than its bound: memory is constant, and a small log is exact.
+//!
+//! Requests for a key that is requested very often are all in the sample or all missing. Ratios therefore have the expected
+//! number of requests as their denominator, not the number in the sample: what is missing are hits (SHARDS-adj).
+
+use foldhash::quality::FixedState;
+use hashbrown::{HashTable, hash_table};
+use std::{hash::BuildHasher, sync::OnceLock};
+
+/// A key, by its number.
+pub type Key = u32;
+
+/// Nanoseconds of a second.
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// The position of a request that never comes.
+pub(crate) const NEVER: u32 = u32::MAX;
+
+/// A request of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Nanoseconds since the first request of the log.
+    pub at_ns: u64,
+    /// The requested key.
+    pub key: Key,
+    /// Bytes of the response.
+    pub bytes: u32,
+}
+
+const _: () = assert!(size_of::<Request>() == 16);
+
+/// A request as a policy sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Access {
+    pub key: Key,
+    /// What the object takes of the room.
+    pub weight: u32,
+    /// Among the requests of the trace, from 1.
+    pub position: u32,
+    /// The position of the key's next request, or [`NEVER`]; 0 for policies that do not know the future.
+    pub next: u32,
+}
+
+/// Requests in the order of time; those of the same time in the order of the log.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    requests: Vec<Request>,
+    keys: usize,
+    rate: f64,
+    totals: Totals,
+    /// For how long each response is fresh, in nanoseconds, where the log says so; empty: it never does.
+    ttls_ns: Vec<Option<u64>>,
+    /// The position of the next request for the same key, once a policy has asked for it.
+    next: OnceLock<Vec<u32>>,
+}
+
+/// Figures of the whole log, whatever the sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// All requests.
+    pub requests: u64,
+    /// The bytes of all responses.
+    pub bytes: u64,
+    /// From the first request to the last, in nanoseconds.
+    pub span_ns: u64,
+    /// Requests of the log whose time is before that of an earlier line. The trace is sorted by time.
+    pub reversals: u64,
+    /// How far the time of one was behind, in nanoseconds.
+    pub reversal_max_ns: u64,
+}
+
+/// A request to be added to a trace.
+#[derive(Clone, Copy, Debug)]
+pub struct NewRequest<'a> {
+    /// Nanoseconds since any moment.
+    pub at_ns: u64,
+    /// The key.
+    pub key: &'a [u8],
+    /// Bytes of the response; `None`: as the key's last one, or the next.
+    pub bytes: Option<u64>,
+    /// For how long the response is fresh, if the log says so.
+    pub ttl_ns: Option<u64>,
+}
+
+/// Reads requests into a [`Trace`].
+#[derive(Debug)]
+pub struct TraceBuilder {
+    hasher: FixedState,
+    requests: Vec<Request>,
+    ttls_ns: Vec<Option<u64>>,
+    has_ttls: bool,
+    /// Numbers of sampled keys, by hash.
+    numbers: HashTable<(u64, Key)>,
+    keys: usize,
+    /// Keys with hashes below this are sampled.
+    threshold: u64,
+    halvings: u32,
+    requests_max: usize,
+    keys_min: usize,
+    totals: Totals,
+    earliest_ns: u64,
+    latest_ns: u64,
+}
+
+/// The size of a response that the log does not have.
+const UNKNOWN_BYTES: u32 = u32::MAX;
+
+/// Keys and requests are numbered by 32 bits.
+const REQUESTS_LIMIT: usize = 1 << 31;
+
+impl TraceBuilder {
+    /// A trace of at most about `requests_max` requests, unless that would leave fewer than `keys_min` keys.
+    #[must_use]
+    pub fn new(requests_max: usize, keys_min: usize) -> Self {
+        Self {
+            hasher: FixedState::with_seed(0),
+            requests: Vec::new(),
+            ttls_ns: Vec::new(),
+            has_ttls: false,
+            numbers: HashTable::new(),
+            keys: 0,
+            threshold: u64::MAX,
+            halvings: 0,
+            requests_max,
+            keys_min,
+            totals: Totals::default(),
+            earliest_ns: u64::MAX,
+            latest_ns: 0,
+        }
+    }
+
+    /// Adds the next request of the log.
+    pub fn push(&mut self, request: &NewRequest<'_>) {
+        if let Some(back @ 1..) = self.latest_ns.checked_sub(request.at_ns) {
+            self.totals.reversals += 1;
+            self.totals.reversal_max_ns = self.totals.reversal_max_ns.max(back);
+        }
+        self.earliest_ns = self.earliest_ns.min(request.at_ns);
+        self.latest_ns = self.latest_ns.max(request.at_ns);
+        self.totals.requests += 1;
+        self.totals.bytes = self.totals.bytes.saturating_add(request.bytes.unwrap_or(0));
+        let hash = self.hasher.hash_one(request.key);
+        if hash > self.threshold {
+            return;
+        }
+        let key = self.number(hash);
+        let known =
+            request.bytes.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX).min(UNKNOWN_BYTES - 1));
+        let bytes = known.unwrap_or(UNKNOWN_BYTES);
+        self.requests.push(Request { at_ns: request.at_ns, key, bytes });
+        if request.ttl_ns.is_some() && !self.has_ttls {
+            self.has_ttls = true;
+            self.ttls_ns = vec![None; self.requests.len() - 1];
+        }
+        if self.has_ttls {
+            self.ttls_ns.push(request.ttl_ns);
+        }
+        let is_large = self.requests.len() > self.requests_max && self.keys >= 2 * self.keys_min;
+        if is_large || self.requests.len() >= REQUESTS_LIMIT {
+            self.halve();
+        }
+    }
+
+    fn number(&mut self, hash: u64) -> Key {
+        match self.numbers.entry(hash, |known| known.0 == hash, |known| known.0) {
+            hash_table::Entry::Occupied(known) => known.get().1,
+            hash_table::Entry::Vacant(vacant) => {
+                let number = Key::try_from(self.keys).unwrap_or(Key::MAX);
+                vacant.insert((hash, number));
+                self.keys += 1;
+                number
+            }
+        }
+    }
+
+    /// Halves the rate: keys above the new threshold leave, and the others are numbered anew.
+    fn halve(&mut self) {
+        self.threshold /= 2;
+        self.halvings += 1;
+        let mut numbers = vec![None; self.keys];
+        let mut kept = 0;
+        let threshold = self.threshold;
+        self.numbers.retain(|(hash, number)| {
+            let is_kept = *hash <= threshold;
+            if is_kept {
+                numbers[*number as usize] = Some(kept);
+                *number = kept;
+                kept += 1;
+            }
+            is_kept
+        });
+        self.keys = kept as usize;
+        let mut to = 0;
+        for from in 0..self.requests.len() {
+            let request = self.requests[from];
+            if let Some(key) = numbers[request.key as usize] {
+                self.requests[to] = Request { key, ..request };
+                if self.has_ttls {
+                    self.ttls_ns[to] = self.ttls_ns[from];
+                }
+                to += 1;
+            }
+        }
+        self.requests.truncate(to);
+        self.ttls_ns.truncate(to);
+    }
+
+    /// The trace. Requests that a log with whole seconds puts at one moment are spread evenly over that second.
+    #[must_use]
+    pub fn finish(mut self) -> Trace {
+        drop(self.numbers);
+        if self.totals.reversals > 0 {
+            sort_by_time(&mut self.requests, &mut self.ttls_ns);
+        }
+        self.requests.iter_mut().for_each(|request| request.at_ns -= self.earliest_ns);
+        self.totals.span_ns = self.latest_ns.saturating_sub(self.earliest_ns);
+        if self.requests.iter().all(|request| request.at_ns.is_multiple_of(SECOND_NS)) {
+            for second in self.requests.chunk_by_mut(|one, next| one.at_ns == next.at_ns) {
+                let count = second.len() as u64;
+                second.iter_mut().zip(0..).for_each(|(request, n)| request.at_ns += n * SECOND_NS / count);
+            }
+            self.totals.span_ns += SECOND_NS - 1;
+        }
+        fill_sizes(&mut self.requests, self.keys);
+        self.requests.shrink_to_fit();
+        Trace {
+            requests: self.requests,
+            keys: self.keys,
+            rate: 0.5f64.powi(i32::try_from(self.halvings).unwrap_or(i32::MAX)),
+            totals: self.totals,
+            ttls_ns: self.ttls_ns,
+            next: OnceLock::new(),
+        }
+    }
+}
+
+/// Keeps the order of equal times.
+fn sort_by_time(requests: &mut [Request], ttls_ns: &mut Vec<Option<u64>>) {
+    if ttls_ns.is_empty() {
+        requests.sort_by_key(|request| request.at_ns);
+        return;
+    }
+    let mut both: Vec<_> = requests.iter().copied().zip(ttls_ns.drain(..)).collect();
+    both.sort_by_key(|(request, _)| request.at_ns);
+    for (request, (sorted, ttl_ns)) in requests.iter_mut().zip(both) {
+        *request = sorted;
+        ttls_ns.push(ttl_ns);
+    }
+}
+
+/// Gives each request without a size that of the key's last one before it, or the next after it; else 0.
+fn fill_sizes(requests: &mut [Request], keys: usize) {
+    if requests.iter().all(|request| request.bytes != UNKNOWN_BYTES) {
+        return;
+    }
+    let mut sizes = vec![UNKNOWN_BYTES; keys];
+    let mut fill = |request: &mut Request| {
+        let size = &mut sizes[request.key as usize];
+        if request.bytes == UNKNOWN_BYTES {
+            request.bytes = *size;
+        } else {
+            *size = request.bytes;
+        }
+    };
+    requests.iter_mut().for_each(&mut fill);
+    requests.iter_mut().rev().for_each(&mut fill);
+    for request in requests.iter_mut().filter(|request| request.bytes == UNKNOWN_BYTES) {
+        request.bytes = 0;
+    }
+}
+
+/// Of each request the position, from 1, of the next one for its key.
+fn next_positions(requests: &[Request], keys: usize) -> Vec<u32> {
+    let mut following = vec![NEVER; keys];
+    let mut next = vec![NEVER; requests.len()];
+    let mut position = u32::try_from(requests.len()).unwrap_or(NEVER);
+    for (request, next) in requests.iter().zip(&mut next).rev() {
+        *next = std::mem::replace(&mut following[request.key as usize], position);
+        position -= 1;
+    }
+    next
+}
+
+impl Trace {
+    /// The requests of the sampled keys, by time.
+    #[must_use]
+    pub fn requests(&self) -> &[Request] {
+        &self.requests
+    }
+
+    /// The number of sampled keys.
+    #[must_use]
+    pub fn keys(&self) -> usize {
+        self.keys
+    }
+
+    /// The share of the keys that is sampled; 1: all of them.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// True if all keys are there.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.rate >= 1.0
+    }
+
+    /// Figures of the whole log.
+    #[must_use]
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// An estimate of the number of keys of the whole log; exact without sampling.
+    #[must_use]
+    pub fn keys_estimate(&self) -> u64 {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
+        let keys = (self.keys as f64 / self.rate).round() as u64;
+        keys
+    }
+
+    /// For how long a response is fresh, if the log says so.
+    pub(crate) fn ttl_ns(&self, index: usize) -> Option<u64> {
+        self.ttls_ns.get(index).copied().flatten()
+    }
+
+    /// True if the log says of any response for how long it is fresh.
+    #[must_use]
+    pub fn has_ttls(&self) -> bool {
+        !self.ttls_ns.is_empty()
+    }
+
+    /// Of each request the position, from 1, of the next one for its key, or [`NEVER`].
+    pub(crate) fn next_positions(&self) -> &[u32] {
+        self.next.get_or_init(|| next_positions(&self.requests, self.keys))
+    }
+
+    /// A trace of some keys of this one.
+    pub(crate) fn part(
+        &self,
+        requests: Vec<Request>,
+        ttls_ns: Vec<Option<u64>>,
+        keys: usize,
+        nth: usize,
+    ) -> Self {
+        let rate = self.rate / nth as f64;
+        Self { requests, keys, rate, totals: self.totals, ttls_ns, next: OnceLock::new() }
+    }
+
+    /// The sum of the last known sizes of all sampled keys, each with an overhead; scaled to the whole log.
+    #[must_use]
+    pub fn footprint_bytes(&self, overhead_bytes: u32) -> u64 {
+        let mut sizes = vec![0; self.keys];
+        for request in &self.requests {
+            sizes[request.key as usize] = request.bytes;
+        }
+        let sum: u64 = sizes.iter().map(|bytes| u64::from(*bytes) + u64::from(overhead_bytes)).sum();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
+        let all = (sum as f64 / self.rate).round() as u64;
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests;

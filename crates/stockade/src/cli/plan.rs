@@ -1,0 +1,144 @@
+//! The arguments of `stockade plan`.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use stockade_model::units::{parse_duration, parse_percent, parse_size};
+use stockade_plan::{
+    Capacity, LatencyOption, LogFormat, POLICIES, Policy, SizeOption, TtlOption, read::DroppedParameters,
+    report::FORMATS,
+};
+
+/// Beside those that ship: the simplest one, the best known one, and the bound.
+const COMPARED: [&str; 3] = ["fifo", "w-tinylfu", "belady"];
+
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// Access logs or traces, plain, .gz or .zst; `-` is standard input
+    #[arg(value_name = "LOG", required = true)]
+    pub logs: Vec<PathBuf>,
+    /// Format of the logs: clf, combined, json, har, oracle-general, twitter, meta, keys, lirs, arc, csv:COLUMNS, or a pattern of
+    /// nginx, Apache or Varnish [default: told by the file]
+    #[arg(long, value_name = "FORMAT")]
+    pub input: Option<LogFormat>,
+    /// Size of the cache, such as 512MiB, or a number of entries [default: chosen]
+    #[arg(long, value_name = "SIZE", value_parser = capacity)]
+    pub memory: Option<Capacity>,
+    /// Times for which responses are fresh, such as 10s,1m; `headers`: as the log says; `never`: for ever [default: headers where the
+    /// log has them, else 1m]
+    #[arg(long, value_name = "D,...", value_delimiter = ',', value_parser = ttl)]
+    pub ttl: Vec<TtlOption>,
+    /// Greatest age that a response may have
+    #[arg(long, value_name = "D", value_parser = parse_duration)]
+    pub staleness: Option<Duration>,
+    /// Time that a load takes; `log`: the median of the log
+    #[arg(long, value_name = "D", default_value = "log", value_parser = latency)]
+    pub origin_latency: LatencyOption,
+    /// Eviction policies to compare; `all`: every one [default: those that the cache has, fifo, w-tinylfu, belady]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = policies())]
+    pub policy: Vec<PolicyChoice>,
+    /// Sizes to compare: entries (1000), bytes (64MiB), or percent of all objects (10%) [default: powers of two]
+    #[arg(long, value_name = "N|SIZE|P%,...", value_delimiter = ',', value_parser = size)]
+    pub sizes: Vec<SizeOption>,
+    /// Replay every request for every point of the curves, instead of a sample
+    #[arg(long)]
+    pub exact: bool,
+    /// Statuses whose requests count [default: those that may be cached, and 304]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(100..=599))]
+    pub status: Vec<u16>,
+    /// Query parameters that are no part of the key; `all`: no part of the query is
+    #[arg(long, value_name = "NAME,...", value_parser = dropped_parameters, default_value = "", hide_default_value = true)]
+    pub drop_parameters: DroppedParameters,
+    /// Make the host a part of the key, where the log has it
+    #[arg(long)]
+    pub by_host: bool,
+    /// Format on standard output
+    #[arg(long, default_value = "text", value_parser = PossibleValuesParser::new(FORMATS.map(|(name, _)| name)))]
+    pub format: String,
+}
+
+/// One or all policies.
+#[derive(Clone, Copy, Debug)]
+pub enum PolicyChoice {
+    All,
+    One(&'static Policy),
+}
+
+impl PlanArgs {
+    /// The policies, each once, in the order of the registry.
+    pub fn policies(&self) -> Vec<&'static Policy> {
+        let is_chosen = |policy: &&Policy| match &self.policy[..] {
+            [] => policy.shipped.is_some() || COMPARED.contains(&policy.name),
+            chosen => chosen.iter().any(|choice| match choice {
+                PolicyChoice::All => true,
+                PolicyChoice::One(one) => one.name == policy.name,
+            }),
+        };
+        POLICIES.iter().filter(is_chosen).collect()
+    }
+}
+
+fn policies() -> impl TypedValueParser<Value = PolicyChoice> {
+    super::KnownValues::new(policy_choice, || {
+        let names =
+            POLICIES.iter().map(|policy| clap::builder::PossibleValue::new(policy.name).help(policy.summary));
+        std::iter::once(clap::builder::PossibleValue::new("all").help("every policy")).chain(names).collect()
+    })
+}
+
+fn policy_choice(text: &str) -> Result<PolicyChoice, String> {
+    if text == "all" {
+        return Ok(PolicyChoice::All);
+    }
+    Policy::named(text).map(PolicyChoice::One).map_err(|error| error.to_string())
+}
+
+/// Entries without a unit, bytes with one.
+fn capacity(text: &str) -> Result<Capacity, String> {
+    let capacity = match text.replace('_', "").parse::<u64>() {
+        Ok(entries) => Capacity::Entries(entries),
+        Err(_) => Capacity::Bytes(parse_size(text).map_err(|error| error.to_string())?),
+    };
+    if capacity.room() == 0 {
+        Err("a cache without room has no hits: write at least 1".to_owned())
+    } else {
+        Ok(capacity)
+    }
+}
+
+fn size(text: &str) -> Result<SizeOption, String> {
+    if text.ends_with('%') {
+        let share = parse_percent(text).filter(|share| *share > 0.0);
+        return share.map(SizeOption::Share).ok_or_else(|| "write a share above 0 %, such as 10%".to_owned());
+    }
+    capacity(text).map(SizeOption::Fixed)
+}
+
+fn ttl(text: &str) -> Result<TtlOption, String> {
+    match text {
+        "headers" => Ok(TtlOption::Headers),
+        "never" | "none" => Ok(TtlOption::Never),
+        _ => parse_duration(text)
+            .map(TtlOption::Fixed)
+            .map_err(|error| format!("{error}, or `headers`, or `never`")),
+    }
+}
+
+fn latency(text: &str) -> Result<LatencyOption, String> {
+    match text {
+        "log" => Ok(LatencyOption::Log),
+        _ => parse_duration(text).map(LatencyOption::Fixed).map_err(|error| format!("{error}, or `log`")),
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the signature of a value parser")]
+fn dropped_parameters(text: &str) -> Result<DroppedParameters, String> {
+    Ok(match text {
+        "" => DroppedParameters::None,
+        "all" => DroppedParameters::All,
+        names => DroppedParameters::Named(names.split(',').map(|name| name.trim().to_owned()).collect()),
+    })
+}

@@ -1,0 +1,71 @@
+//! `stockade plan`: from logs to a cache.
+
+use std::sync::Mutex;
+
+use stockade_plan::{
+    LogInput, LogReader, PlanOptions, plan as compute,
+    read::{KeyRules, REQUESTS_MAX, STATUSES, read},
+    report::FORMATS,
+};
+
+use crate::{
+    cli::PlanArgs,
+    exit::{CommandError, Exit},
+    progress::{LiveScreen, message},
+    run::print,
+};
+
+/// Reads the logs, computes the curves and prints the answer.
+pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
+    let inputs: Vec<LogInput> = args.logs.iter().cloned().map(LogInput::from).collect();
+    let reader = LogReader::open(&inputs, args.input.clone())?;
+    if args.input.is_none() {
+        message(&format!("format: {}", reader.format()));
+    }
+    let rules = KeyRules {
+        statuses: if args.status.is_empty() { STATUSES.to_vec() } else { args.status.clone() },
+        by_host: args.by_host,
+        dropped_parameters: args.drop_parameters.clone(),
+    };
+    let content = read(reader, &rules, REQUESTS_MAX)?;
+    for bad in &content.summary.first_bad {
+        message(&format!("left out: {bad}"));
+    }
+    if content.trace.requests().is_empty() {
+        return Err(CommandError::Usage(format!(
+            "{}: no request of it can be answered by a cache: {} lines, {} other requests; --status and --input change what counts",
+            names(&inputs),
+            content.summary.lines,
+            content.left_out
+        )));
+    }
+    let options = PlanOptions {
+        memory: args.memory,
+        ttls: args.ttl.clone(),
+        staleness: args.staleness,
+        latency: args.origin_latency,
+        policies: args.policies(),
+        sizes: args.sizes.clone(),
+        is_exact: args.exact,
+    };
+    let live = Mutex::new(None);
+    let progress = |done: usize, all: usize| {
+        if let Ok(mut live) = live.lock() {
+            live.get_or_insert_with(|| LiveScreen::steps(all)).next(format!("replays: {done}"));
+        }
+    };
+    let plan = compute(names(&inputs), content, &options, &progress);
+    drop(live);
+    if let Some((_, render)) = FORMATS.iter().find(|(name, _)| *name == args.format) {
+        print(&render(&plan))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn names(inputs: &[LogInput]) -> String {
+    match inputs {
+        [one] => one.to_string(),
+        [first, rest @ ..] => format!("{first} and {} more", rest.len()),
+        [] => String::new(),
+    }
+}
