@@ -63,7 +63,7 @@ fn policies_against_scans_keep_what_is_requested_again() {
     }
     let all = keys.len() as u64;
     // 10 entries: the hot ones and two more.
-    for policy in ["sieve", "lfu-no-aging", "2q", "arc", "lirs", "w-tinylfu", "clock2q+", "belady"] {
+    for policy in ["sieve", "lfu-no-aging", "arc", "lirs", "w-tinylfu", "clock2q+", "belady"] {
         let misses = misses(policy, &keys, 10);
         assert!(misses < all / 2, "{policy}: {misses} of {all}");
     }
