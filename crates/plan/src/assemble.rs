@@ -5,7 +5,7 @@ use std::time::Duration;
 use stockade_model::units::format_duration;
 
 use crate::{
-    curve::{CurveSettings, Lifetime, curves},
+    curve::{Curve, CurveSettings, Lifetime, curves},
     policy::Policy,
     read::LogContent,
     recommend::recommend,
@@ -22,11 +22,14 @@ const TTL: Duration = Duration::from_mins(1);
 const SWR: Duration = Duration::from_secs(10);
 /// Of a bound on staleness without a ttl, this part is `swr` at most.
 const SWR_DIVISOR: u32 = 7;
-/// Powers of two below and above the room that is given.
-const SIZES_BELOW: i32 = 4;
+/// Sizes are powers of two: so many below and above the room that is given,
+const SIZES_BELOW: i32 = 5;
 const SIZES_ABOVE: i32 = 4;
-/// Sizes where none is given.
-const SIZES: u32 = 12;
+/// or so many up to twice the room beyond which more gives less than [`GAIN_MIN`].
+const SIZES: usize = 10;
+/// Powers of two below the size of all objects that are examined for it.
+const SIZES_EXAMINED: u32 = 24;
+const GAIN_MIN: f64 = 0.001;
 
 /// What was asked for.
 #[derive(Clone, Debug)]
@@ -101,14 +104,15 @@ pub fn plan(
             Duration::ZERO
         }
     };
-    let settings = CurveSettings {
+    let mut settings = CurveSettings {
         policies: options.policies.clone(),
         lifetimes,
-        sizes: sizes(options, &trace),
+        sizes: Vec::new(),
         latency_ns: nanos(latency),
         overhead_bytes: OVERHEAD_BYTES,
         is_exact: options.is_exact,
     };
+    settings.sizes = sizes(options, &trace, &settings);
     let curves = curves(&trace, &settings, progress);
     let recommendation = recommend(&trace, &curves, &settings, options.memory, options.staleness.map(nanos));
     Plan { log, bad_lines: summary.bad_lines, left_out, trace, settings, curves, recommendation, assumptions }
@@ -150,7 +154,7 @@ fn lifetimes(options: &PlanOptions, trace: &Trace, assumptions: &mut Vec<String>
     options.ttls.iter().map(lifetime).collect()
 }
 
-fn sizes(options: &PlanOptions, trace: &Trace) -> Vec<Capacity> {
+fn sizes(options: &PlanOptions, trace: &Trace, settings: &CurveSettings) -> Vec<Capacity> {
     let has_bytes = match options.memory {
         Some(memory) => matches!(memory, Capacity::Bytes(_)),
         None => trace.totals().bytes > 0,
@@ -160,27 +164,47 @@ fn sizes(options: &PlanOptions, trace: &Trace) -> Vec<Capacity> {
     } else {
         Capacity::Entries(trace.keys_estimate().max(1))
     };
-    let mut sizes: Vec<Capacity> = if options.sizes.is_empty() {
-        match options.memory {
-            Some(memory) => {
-                (-SIZES_BELOW..=SIZES_ABOVE).map(|power| memory.times(2.0_f64.powi(power))).collect()
-            }
-            None => {
-                let largest = all.room().max(2).next_power_of_two();
-                let capacity =
-                    |room: u64| if has_bytes { Capacity::Bytes(room) } else { Capacity::Entries(room) };
-                (0..SIZES).map(|power| capacity(largest >> power)).collect()
-            }
+    let mut sizes: Vec<Capacity> = match (&options.sizes[..], options.memory) {
+        ([], None) => useful_sizes(all, trace, settings),
+        ([], Some(memory)) => {
+            (-SIZES_BELOW..=SIZES_ABOVE).map(|power| memory.times(2.0_f64.powi(power))).collect()
         }
-    } else {
-        let size = |size: &SizeOption| match *size {
-            SizeOption::Fixed(capacity) => capacity,
-            SizeOption::Share(share) => all.times(share),
-        };
-        options.sizes.iter().map(size).collect()
+        (sizes, _) => {
+            let size = |size: &SizeOption| match *size {
+                SizeOption::Fixed(capacity) => capacity,
+                SizeOption::Share(share) => all.times(share),
+            };
+            sizes.iter().map(size).collect()
+        }
     };
     sizes.retain(|size| size.room() > 0);
     sizes.sort_unstable_by_key(|size| size.room());
     sizes.dedup();
     sizes
+}
+
+/// Powers of two up to twice the smallest room that is as good as room for everything, for LRU.
+fn useful_sizes(all: Capacity, trace: &Trace, settings: &CurveSettings) -> Vec<Capacity> {
+    let largest = match all {
+        Capacity::Entries(entries) => Capacity::Entries(entries.next_power_of_two()),
+        Capacity::Bytes(bytes) => Capacity::Bytes(bytes.next_power_of_two()),
+    };
+    let powers = (0..SIZES_EXAMINED).rev().map(|power| largest.times(0.5_f64.powi(power.cast_signed())));
+    let mut sizes: Vec<Capacity> = powers.filter(|size| size.room() > 0).collect();
+    sizes.dedup();
+    let examined = CurveSettings {
+        policies: vec![Policy::LRU],
+        sizes: sizes.clone(),
+        is_exact: false,
+        ..settings.clone()
+    };
+    let is_enough = |curve: &Curve, size: usize| {
+        let loads = |size: usize| curve.points.get(size).map_or(0.0, |point| point.load_ratio);
+        loads(size) - loads(curve.points.len() - 1) <= GAIN_MIN
+    };
+    let curves = curves(trace, &examined, &|_, _| {});
+    let enough = (0..sizes.len()).find(|size| curves.iter().all(|curve| is_enough(curve, *size)));
+    let end = (enough.unwrap_or(sizes.len()) + 2).min(sizes.len());
+    sizes.truncate(end);
+    sizes.split_off(end.saturating_sub(SIZES))
 }

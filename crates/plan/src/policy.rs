@@ -164,6 +164,9 @@ pub struct UnknownPolicy {
 }
 
 impl Policy {
+    /// Least recently used.
+    pub const LRU: &'static Self = &POLICIES[2];
+
     /// The policy with this name.
     pub fn named(name: &str) -> Result<&'static Self, UnknownPolicy> {
         POLICIES.iter().find(|policy| policy.name == name).ok_or_else(|| UnknownPolicy {

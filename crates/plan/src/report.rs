@@ -1,5 +1,6 @@
 //! The answer, in several formats. Each is one file.
 
+mod html;
 mod json;
 mod markdown;
 mod table;
@@ -41,8 +42,8 @@ pub struct Plan {
 pub type Render = fn(&Plan) -> String;
 
 /// Each format with its function.
-pub const FORMATS: [(&str, Render); 3] =
-    [("text", text::render), ("md", markdown::render), ("json", json::render)];
+pub const FORMATS: [(&str, Render); 4] =
+    [("text", text::render), ("html", html::render), ("md", markdown::render), ("json", json::render)];
 
 /// `512MiB`, or `36,000 entries`.
 #[must_use]

@@ -1,0 +1,121 @@
+//! One page without a network: the answer, the block to copy, the curves, the tables.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde_json::{Value, json};
+use stockade_model::page::{THEME_STYLE, UPLOT_NOTICE, UPLOT_SCRIPT, UPLOT_STYLE};
+
+use super::{Plan, answer, cache_block, capacity_text, curve_table, lifetime_text, log_sentence, notes};
+use crate::{
+    curve::{Lifetime, Point},
+    replay::Capacity,
+};
+
+const STYLE: &str = include_str!("html/page.css");
+const SCRIPT: &str = include_str!("html/page.js");
+
+pub(super) fn render(plan: &Plan) -> String {
+    let title = format!("A cache for {}", plan.log);
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) }
+                style { (PreEscaped(THEME_STYLE)) (PreEscaped(UPLOT_STYLE)) (PreEscaped(STYLE)) }
+            }
+            body {
+                main {
+                    h1 { (title) }
+                    p.answer { (answer(plan)) }
+                    p { (log_sentence(plan)) }
+                    @if let Some(recommendation) = &plan.recommendation {
+                        section.block {
+                            pre { code { (cache_block(recommendation)) } }
+                            button type="button" id="copy" { "Copy" }
+                        }
+                    }
+                    @for (number, lifetime) in plan.settings.lifetimes.iter().enumerate() {
+                        (curves(plan, number, *lifetime))
+                    }
+                    @let notes = notes(plan);
+                    @if !notes.is_empty() {
+                        h2 { "Notes" }
+                        ul { @for note in notes { li { (note) } } }
+                    }
+                    h2 { "Policies" }
+                    dl { @for policy in &plan.settings.policies { dt { (policy.name) } dd { (policy.summary) } } }
+                }
+                script type="application/json" id="curves" { (PreEscaped(data(plan))) }
+                script { (PreEscaped(UPLOT_NOTICE)) (PreEscaped(UPLOT_SCRIPT)) (PreEscaped(SCRIPT)) }
+            }
+        }
+    }
+    .into_string()
+}
+
+/// The curves of one lifetime: a plot, and the same as a table.
+fn curves(plan: &Plan, number: usize, lifetime: Lifetime) -> Markup {
+    let table = curve_table(plan, lifetime);
+    html! {
+        section {
+            h2 { "Hit ratio by size, " (lifetime_text(lifetime)) }
+            div.plot data-lifetime=(number) {}
+            details {
+                summary { "As a table, in percent" }
+                div.wide tabindex="0" role="region" aria-label={ "Hit ratio in percent, " (lifetime_text(lifetime)) } {
+                    table {
+                        thead { tr { @for heading in &table.header { th scope="col" { (heading) } } } }
+                        tbody {
+                            @for row in &table.rows {
+                                tr {
+                                    @for (column, cell) in row.iter().enumerate() {
+                                        @if column == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What the script draws.
+fn data(plan: &Plan) -> String {
+    let ratios = |points: &[Point], ratio: fn(&Point) -> f64| points.iter().map(ratio).collect::<Vec<_>>();
+    let lifetimes = plan.settings.lifetimes.iter().map(|lifetime| {
+        let curves = plan.curves.iter().filter(|curve| curve.lifetime == *lifetime);
+        let lines = curves.map(|curve| {
+            json!({
+                "policy": curve.policy.name,
+                "ships": curve.policy.shipped.is_some(),
+                "bound": curve.policy.is_bound,
+                "views": [
+                    ratios(&curve.points, |point| 1.0 - point.miss_ratio),
+                    ratios(&curve.points, |point| 1.0 - point.byte_miss_ratio),
+                    ratios(&curve.points, |point| point.load_ratio),
+                    ratios(&curve.points, |point| point.wait_ratio),
+                ],
+            })
+        });
+        Value::Array(lines.collect())
+    });
+    let data = json!({
+        "sizes": plan.settings.sizes.iter().map(|size| size.room()).collect::<Vec<_>>(),
+        "names": plan.settings.sizes.iter().map(|size| capacity_text(*size)).collect::<Vec<_>>(),
+        "axis": match plan.settings.sizes.first() {
+            Some(Capacity::Entries(_)) => "entries",
+            _ => "memory",
+        },
+        "chosen": plan.recommendation.as_ref().map(|chosen| json!({
+            "room": chosen.capacity.room(),
+            "policy": chosen.policy.name,
+            "lifetime": plan.settings.lifetimes.iter().position(|lifetime| *lifetime == chosen.lifetime),
+        })),
+        "lifetimes": lifetimes.collect::<Vec<_>>(),
+    });
+    // `</script>` must not end the element.
+    data.to_string().replace('<', "\\u003c")
+}

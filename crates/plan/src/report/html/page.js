@@ -1,0 +1,136 @@
+"use strict";
+const data = JSON.parse(document.getElementById("curves").textContent);
+const VIEWS = ["hit ratio", "byte hit ratio", "loads per request", "requests that wait"];
+// Okabe and Ito's colours, and darker or lighter ones: they differ for people who see few colours, too.
+const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b", "#7f7f7f"];
+const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const probe = document.body.appendChild(document.createElement("span"));
+const colour = (name) => {
+  probe.style.color = `var(${name})`;
+  return getComputedStyle(probe).color;
+};
+const percent = (ratio) => (ratio == null ? "" : `${(100 * ratio).toFixed(1)} %`);
+const element = (name, properties, ...children) => {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...children);
+  return made;
+};
+
+function draw(place) {
+  const number = Number(place.dataset.lifetime);
+  const lines = data.lifetimes[number];
+  // At first those that ship, and the bound.
+  const shown = lines.map((line) => line.ships || line.bound);
+  let view = 0;
+  const views = element("fieldset", {}, element("legend", { textContent: "Show" }));
+  VIEWS.forEach((name, index) => {
+    const choice = element("input", { type: "radio", name: `view${number}`, checked: index === 0 });
+    choice.addEventListener("change", () => ((view = index), redraw()));
+    views.append(element("label", {}, choice, name));
+  });
+  const policies = element("fieldset", {}, element("legend", { textContent: "Policies" }));
+  lines.forEach((line, index) => {
+    const choice = element("input", { type: "checkbox", checked: shown[index] });
+    choice.addEventListener("change", () => ((shown[index] = choice.checked), redraw()));
+    const sample = element("span", { className: "line" });
+    sample.style.borderTopColor = COLOURS[index % COLOURS.length];
+    sample.style.borderTopStyle = index < COLOURS.length ? "solid" : "dashed";
+    policies.append(element("label", {}, choice, sample, line.policy));
+  });
+  const canvas = element("div", { role: "img" });
+  const readout = element("p", { className: "readout" });
+  readout.setAttribute("aria-live", "polite");
+  place.append(views, policies, canvas, readout);
+  let plot;
+  const redraw = () => {
+    plot?.destroy();
+    canvas.setAttribute(
+      "aria-label",
+      `${VIEWS[view]} by size, a line for each policy; the table below has the figures`,
+    );
+    const width = canvas.clientWidth;
+    const text = { stroke: colour("--text"), grid: { stroke: colour("--grid") }, font: "13px system-ui, sans-serif" };
+    const chosen = data.chosen && data.chosen.lifetime === number ? data.chosen.room : null;
+    plot = new uPlot(
+      {
+        width,
+        height: Math.max(260, Math.min(420, width * 0.5)),
+        legend: { show: false },
+        cursor: { points: { size: 7 }, drag: { x: true, y: false } },
+        scales: {
+          x: { time: false, distr: 3, log: 2 },
+          y: { range: (_, low, high) => [Math.max(0, low - 0.02), Math.min(1, high + 0.02)] },
+        },
+        axes: [
+          {
+            ...text,
+            label: data.axis,
+            values: (_, splits) => splits.map((split) => data.names[data.sizes.indexOf(split)] ?? ""),
+            splits: () => data.sizes,
+            space: 60,
+            filter: (self, splits) => {
+              const step = Math.ceil(splits.length / Math.max(2, Math.floor(self.width / 90)));
+              return splits.map((split, index) => (index % step === 0 ? split : null));
+            },
+          },
+          { ...text, values: (_, splits) => splits.map((split) => `${Math.round(100 * split)} %`), size: 55 },
+        ],
+        series: [
+          {},
+          ...lines.map((line, index) => ({
+            label: line.policy,
+            show: shown[index],
+            stroke: COLOURS[index % COLOURS.length],
+            width: data.chosen?.policy === line.policy ? 3 : 1.5,
+            dash: index < COLOURS.length ? undefined : [6, 4],
+            points: { size: 5 },
+          })),
+        ],
+        hooks: {
+          draw: [
+            (self) => {
+              if (chosen == null) return;
+              const x = Math.round(self.valToPos(chosen, "x", true));
+              self.ctx.save();
+              self.ctx.strokeStyle = style("--quiet") ? colour("--quiet") : "gray";
+              self.ctx.setLineDash([4, 4]);
+              self.ctx.beginPath();
+              self.ctx.moveTo(x, self.bbox.top);
+              self.ctx.lineTo(x, self.bbox.top + self.bbox.height);
+              self.ctx.stroke();
+              self.ctx.restore();
+            },
+          ],
+          setCursor: [
+            (self) => {
+              const at = self.cursor.idx;
+              if (at == null) return void (readout.textContent = "");
+              const values = lines.flatMap((line, index) =>
+                shown[index] ? [`${line.policy} ${percent(line.views[view][at])}`] : [],
+              );
+              readout.textContent = `${data.names[at]}: ${values.join(", ")}`;
+            },
+          ],
+        },
+      },
+      [data.sizes, ...lines.map((line) => line.views[view])],
+      canvas,
+    );
+  };
+  redraw();
+  new ResizeObserver(() => canvas.clientWidth !== plot.width && redraw()).observe(canvas);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+}
+
+document.querySelectorAll(".plot").forEach(draw);
+const copy = document.getElementById("copy");
+copy?.addEventListener("click", async () => {
+  const block = copy.parentElement.querySelector("code").textContent;
+  try {
+    await navigator.clipboard.writeText(block);
+    copy.textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren(copy.parentElement.querySelector("code"));
+    copy.textContent = "Press Ctrl+C";
+  }
+});
