@@ -4,7 +4,10 @@ use std::borrow::Cow;
 
 use memchr::{memchr, memchr_iter, memchr2_iter};
 
-use crate::time::{self, TimeParser};
+use crate::{
+    time::{self, TimeParser},
+    value::lossy,
+};
 
 /// The parts of a line, as logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +107,7 @@ pub(crate) fn closing_quote(text: &[u8]) -> Option<usize> {
 #[must_use]
 pub fn unescape(text: &[u8]) -> Cow<'_, str> {
     if memchr(b'\\', text).is_none() {
-        return String::from_utf8_lossy(text);
+        return lossy(text);
     }
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

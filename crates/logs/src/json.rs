@@ -1,6 +1,6 @@
 //! Lines in JSON.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, sync::LazyLock};
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
@@ -228,14 +228,31 @@ impl fmt::Display for JsonValue<'_> {
     }
 }
 
-/// The row of a name, and the position of the name in it.
-fn field_of(path: &str) -> Option<(usize, u8)> {
-    for (field, (_, names)) in JSON_FIELDS.iter().enumerate() {
-        if let Some((_, position)) = names.iter().zip(0..).find(|(name, _)| **name == path) {
-            return Some((field, position));
+/// The longest name.
+const NAME_BYTES_MAX: usize = 32;
+
+/// What a path may be: the row of a name and the position of the name in it, or an object that has fields, or both.
+type Known = (&'static str, Option<(u8, u8)>, bool);
+
+/// The known paths of each length: a line has many more keys, which are told apart by their length first.
+static KNOWN: LazyLock<[Vec<Known>; NAME_BYTES_MAX + 1]> = LazyLock::new(|| {
+    let mut known = [const { Vec::<Known>::new() }; NAME_BYTES_MAX + 1];
+    for ((_, names), row) in JSON_FIELDS.iter().zip(0..) {
+        for (name, position) in names.iter().zip(0..) {
+            known[name.len()].push((name, Some((row, position)), OBJECTS.contains(name)));
         }
     }
-    None
+    let names = JSON_FIELDS.map(|(_, names)| names).concat();
+    for object in OBJECTS.iter().filter(|object| !names.contains(object)) {
+        known[object.len()].push((object, None, true));
+    }
+    known
+});
+
+fn known(path: &str) -> Option<&'static Known> {
+    let first = path.bytes().next();
+    // The first byte saves most comparisons of whole names.
+    KNOWN.get(path.len())?.iter().find(|(name, ..)| name.bytes().next() == first && *name == path)
 }
 
 /// Reads an object into a line. `path` is the path of the object: empty, or with names that dots separate.
@@ -261,19 +278,18 @@ impl<'de> Visitor<'de> for ObjectSeed<'_, 'de> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let length = self.path.len();
-        while let Some(field) = map.next_key_seed(PathSeed(self.path))? {
-            let is_object = OBJECTS.contains(&&**self.path);
-            if field.is_none() && !is_object {
-                map.next_value::<IgnoredAny>()?;
-            } else {
-                let seed = ValueSeed { path: self.path, line: self.line, is_object };
+        while let Some(known) = map.next_key_seed(PathSeed(self.path))? {
+            if let Some((_, field, is_object)) = known {
+                let seed = ValueSeed { path: self.path, line: self.line, is_object: *is_object };
                 let value = map.next_value_seed(seed)?;
-                if let (Some((field, name)), Some(value)) = (field, value) {
-                    let slot = &mut self.line.fields[field];
-                    if slot.as_ref().is_none_or(|(other, _)| name <= *other) {
-                        *slot = Some((name, value));
+                if let (Some((row, name)), Some(value)) = (field, value) {
+                    let slot = &mut self.line.fields[usize::from(*row)];
+                    if slot.as_ref().is_none_or(|(other, _)| name <= other) {
+                        *slot = Some((*name, value));
                     }
                 }
+            } else {
+                map.next_value::<IgnoredAny>()?;
             }
             self.path.truncate(length);
         }
@@ -285,7 +301,7 @@ impl<'de> Visitor<'de> for ObjectSeed<'_, 'de> {
 struct PathSeed<'s>(&'s mut String);
 
 impl<'de> DeserializeSeed<'de> for PathSeed<'_> {
-    type Value = Option<(usize, u8)>;
+    type Value = Option<&'static Known>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
@@ -293,18 +309,22 @@ impl<'de> DeserializeSeed<'de> for PathSeed<'_> {
 }
 
 impl Visitor<'_> for PathSeed<'_> {
-    type Value = Option<(usize, u8)>;
+    type Value = Option<&'static Known>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a key")
     }
 
     fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
-        if !self.0.is_empty() {
-            self.0.push('.');
+        if self.0.is_empty() {
+            // Most keys are at the top and unknown, so that their path is not needed.
+            let known = known(key);
+            self.0.push_str(known.map_or("", |(name, ..)| name));
+            return Ok(known);
         }
+        self.0.push('.');
         self.0.push_str(key);
-        Ok(field_of(self.0))
+        Ok(known(self.0))
     }
 }
 

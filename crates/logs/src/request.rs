@@ -1,5 +1,7 @@
 //! Request lines.
 
+use memchr::memchr_iter;
+
 /// The method and the URL of a request, if it is one: not `-`, and not the bytes of a TLS handshake.
 ///
 /// ```
@@ -10,10 +12,11 @@
 /// ```
 #[must_use]
 pub fn split(line: &str) -> Option<(&str, &str)> {
-    let (method, rest) = line.split_once(' ')?;
-    let (url, version) = rest.split_once(' ')?;
-    (version.starts_with("HTTP/") && !version.contains(' ') && is_request(method, url))
-        .then_some((method, url))
+    let mut spaces = memchr_iter(b' ', line.as_bytes());
+    let (first, second, third) = (spaces.next()?, spaces.next()?, spaces.next());
+    let (method, url) = (&line[..first], &line[first + 1..second]);
+    let is_whole = third.is_none() && line[second + 1..].starts_with("HTTP/");
+    (is_whole && is_request(method, url)).then_some((method, url))
 }
 
 /// Whether these are the method and the URL of a request. The URL may still have characters that no URL has.

@@ -7,6 +7,11 @@ use crate::logged::{Operation, SIZE_BYTES_MAX};
 /// Why a line is bad.
 pub(crate) type Problem = Cow<'static, str>;
 
+/// The text with other bytes replaced. Most texts have none, and checking them is faster than looking for them.
+pub(crate) fn lossy(text: &[u8]) -> Cow<'_, str> {
+    str::from_utf8(text).map_or_else(|_| String::from_utf8_lossy(text), Cow::Borrowed)
+}
+
 /// Digits alone.
 pub(crate) fn number(text: &[u8]) -> Option<u64> {
     if text.is_empty() {

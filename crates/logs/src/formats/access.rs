@@ -28,7 +28,7 @@ impl LineParser for AccessLines {
     fn parse(&mut self, line: &[u8], visit: &mut Visit<'_>) -> Result<Parsed, Problem> {
         let line = line.trim_ascii();
         if line.starts_with(b"{") {
-            self.parse_json(&String::from_utf8_lossy(line), visit)
+            self.parse_json(&value::lossy(line), visit)
         } else {
             self.parse_common(line, visit)
         }

@@ -350,7 +350,7 @@ impl<'a> Row<'a> {
 
 fn visit_row(row: &Row<'_>, visit: &mut Visit<'_>) -> Parsed {
     let text = |column: &Option<Cow<'_, [u8]>>| {
-        column.as_deref().map(|column| String::from_utf8_lossy(column).trim().to_owned())
+        column.as_deref().map(|column| value::lossy(column).trim().to_owned())
     };
     let (method, host, url);
     let (key, operation) = match (&row.key, &row.url) {

@@ -228,7 +228,7 @@ impl<'a> Values<'a> {
             Value::Host(_) => self.host = known,
             Value::Status => self.status = value::status(text),
             Value::Size(_) => self.bytes = value::size(text)?,
-            Value::CacheControl(_) => self.ttl = value::lifetime(&String::from_utf8_lossy(text)),
+            Value::CacheControl(_) => self.ttl = value::lifetime(&value::lossy(text)),
             Value::ServiceTime { unit_ns, .. } => self.service_time = value::duration(text, *unit_ns),
             Value::CommonTime => self.at_ns = Some(common_time(text, times)?),
             Value::TextTime => self.at_ns = Some(text_time(text, times)?),
