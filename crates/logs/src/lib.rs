@@ -5,7 +5,7 @@
 //! ```
 //!
 //! [`LogReader`] opens logs, tells their [`Format`] if it is not named, and visits each [`LoggedRequest`] once, in constant memory.
-//! Nothing of a line is copied. Bad lines are counted, and a log of which more than 10 % are bad is refused.
+//! A request borrows from its line. Bad lines are counted, and a log of which more than 10 % are bad is refused.
 //!
 //! [`FORMATS`] lists the formats; each has one file. The modules [`common`], [`json`], [`time`] and [`input`] are for programs that
 //! need the parts of a line as logged, such as the replay of a log.
