@@ -6,6 +6,7 @@
 //! ```
 mod assemble;
 pub mod curve;
+pub mod experiment;
 mod policy;
 pub mod read;
 pub mod recommend;

@@ -12,6 +12,7 @@ use stockade_model::units::{format_count, format_duration, format_exact_size, fo
 
 use crate::{
     curve::{Curve, CurveSettings, Lifetime},
+    policy::Policy,
     recommend::Recommendation,
     replay::{Capacity, Ttl},
     trace::Trace,
@@ -79,7 +80,7 @@ fn nanos_text(nanos: u64) -> String {
 }
 
 /// A share in percent with one decimal.
-fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
@@ -179,22 +180,27 @@ fn notes(plan: &Plan) -> Vec<String> {
 /// The `[cache]` table of the recommendation.
 fn cache_block(recommendation: &Recommendation) -> String {
     let Recommendation { policy, capacity, lifetime, .. } = recommendation;
+    cache_table("cache", policy, *capacity, *lifetime)
+}
+
+/// A table of this name with the settings of a cache.
+pub(crate) fn cache_table(name: &str, policy: &Policy, capacity: Capacity, lifetime: Lifetime) -> String {
     let strategy = if lifetime.swr_ns > 0 { "swr" } else { "stampede" };
-    let mut block = format!("[cache]\nstrategy = \"{strategy}\"\n");
-    match lifetime.ttl {
-        Ttl::Never => {}
-        Ttl::Fixed(ttl_ns) | Ttl::Logged { default_ns: ttl_ns } => {
-            let _ = writeln!(block, "ttl      = \"{}\"", nanos_text(ttl_ns));
-        }
-    }
+    let mut table = format!("[{name}]\nstrategy = \"{strategy}\"\n");
+    let ttl = match lifetime.ttl {
+        Ttl::Never => "none".to_owned(),
+        Ttl::Fixed(ttl_ns) | Ttl::Logged { default_ns: ttl_ns } => nanos_text(ttl_ns),
+    };
+    let _ = writeln!(table, "ttl      = \"{ttl}\"");
     if lifetime.swr_ns > 0 {
-        let _ = writeln!(block, "swr      = \"{}\"", nanos_text(lifetime.swr_ns));
+        let _ = writeln!(table, "swr      = \"{}\"", nanos_text(lifetime.swr_ns));
     }
     let size = match capacity {
         Capacity::Entries(entries) => format!("entries = {entries}"),
-        Capacity::Bytes(bytes) => format!("bytes = \"{}\"", format_exact_size(*bytes)),
+        Capacity::Bytes(bytes) => format!("bytes = \"{}\"", format_exact_size(bytes)),
     };
-    block + &format!("limit    = {{ {size}, policy = \"{}\" }}\n", policy.name)
+    let _ = writeln!(table, "limit    = {{ {size}, policy = \"{}\" }}", policy.name);
+    table
 }
 
 /// Hit ratios of one lifetime: a row for each size, a column for each policy.

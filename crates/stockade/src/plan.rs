@@ -1,18 +1,23 @@
 //! `stockade plan`: from logs to a cache.
 
-use std::sync::Mutex;
+#[cfg(feature = "http")]
+mod verify;
+
+use std::{fs, path::Path, sync::Mutex};
 
 use stockade_plan::{
-    LogInput, LogReader, PlanOptions, plan as compute,
+    LogInput, LogReader, PlanOptions,
+    experiment::experiment,
+    plan as compute,
     read::{KeyRules, REQUESTS_MAX, STATUSES, read},
-    report::FORMATS,
+    report::{FORMATS, Plan},
 };
 
 use crate::{
     cli::PlanArgs,
     exit::{CommandError, Exit},
     progress::{LiveScreen, message},
-    run::print,
+    run::{default_directory, print},
 };
 
 /// Reads the logs, computes the curves and prints the answer.
@@ -59,6 +64,36 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
     if let Some((_, render)) = FORMATS.iter().find(|(name, _)| *name == args.format) {
         print(&render(&plan))?;
     }
+    confirm(args, &plan)
+}
+
+/// Writes the experiment that confirms the plan, and runs it, where the arguments say so.
+fn confirm(args: &PlanArgs, plan: &Plan) -> Result<Exit, CommandError> {
+    #[cfg(feature = "http")]
+    let verify = args.verify;
+    #[cfg(not(feature = "http"))]
+    let verify = false;
+    if args.experiment.is_none() && !verify {
+        return Ok(Exit::Done);
+    }
+    let experiment =
+        experiment(plan).ok_or_else(|| CommandError::Usage("there is no plan to confirm".to_owned()))?;
+    let directory = args.experiment.clone().unwrap_or_else(|| default_directory(Path::new("plan")));
+    let file = directory.join("plan.toml");
+    fs::create_dir_all(&directory)
+        .and_then(|()| fs::write(directory.join("requests.jsonl"), &experiment.requests))
+        .and_then(|()| fs::write(directory.join("recipe.json"), &experiment.recipe))
+        .and_then(|()| fs::write(&file, &experiment.toml))
+        .map_err(|error| {
+            CommandError::Usage(format!("{}: cannot write the experiment: {error}", directory.display()))
+        })?;
+    if !verify {
+        message(&format!("to confirm the plan: stockade run {}", file.display()));
+        return Ok(Exit::Done);
+    }
+    #[cfg(feature = "http")]
+    return verify::verify(&experiment, &file, &directory.join("record"));
+    #[cfg(not(feature = "http"))]
     Ok(Exit::Done)
 }
 

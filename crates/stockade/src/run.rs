@@ -100,7 +100,7 @@ pub fn print(report: &str) -> Result<(), CommandError> {
 
 /// `runs/stampede/2020-05-05T10-00-00Z` for `experiments/stampede.toml`; another one in the same
 /// second is `...Z-2`.
-fn default_directory(experiment: &Path) -> PathBuf {
+pub fn default_directory(experiment: &Path) -> PathBuf {
     let name = experiment.file_stem().unwrap_or_default();
     let time = host::now().replace(':', "-");
     let directory = |suffix: &str| PathBuf::from("runs").join(name).join(format!("{time}{suffix}"));

@@ -55,6 +55,13 @@ pub struct PlanArgs {
     /// Make the host a part of the key, where the log has it
     #[arg(long)]
     pub by_host: bool,
+    /// Write an experiment that confirms the plan with the real proxy: plan.toml, requests.jsonl, recipe.json
+    #[arg(long, value_name = "DIR")]
+    pub experiment: Option<PathBuf>,
+    /// Run that experiment, which takes some minutes, and print predicted beside measured figures
+    #[cfg(feature = "http")]
+    #[arg(long)]
+    pub verify: bool,
     /// Format on standard output
     #[arg(long, default_value = "text", value_parser = PossibleValuesParser::new(FORMATS.map(|(name, _)| name)))]
     pub format: String,
