@@ -21,3 +21,8 @@ pub use replay::{CacheSetup, Capacity, Replay, Ttl};
 pub use stockade_logs::{
     FORMATS as LOG_FORMATS, Format as LogFormat, Input as LogInput, LogError, LogReader,
 };
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Examples;
