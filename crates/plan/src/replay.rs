@@ -386,8 +386,15 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             }
             let key = self.present[self.swept];
             let state = &self.keys[key as usize];
-            let is_gone = state.load_ends_ns == NONE
-                && state.loaded_ns.saturating_add(state.ttl_ns).saturating_add(self.setup.swr_ns) <= now;
+            // A load may have ended without a request since.
+            let loaded_ns = match state.load_ends_ns {
+                NONE => Some(state.loaded_ns),
+                ended if ended <= now => Some(ended),
+                _ => None,
+            };
+            let is_gone = loaded_ns.is_some_and(|loaded_ns| {
+                loaded_ns.saturating_add(state.ttl_ns).saturating_add(self.setup.swr_ns) <= now
+            });
             if is_gone {
                 self.policy.on_remove(key);
                 self.forget(key);

@@ -113,3 +113,24 @@ fn expired_entries_leave_their_room_to_stores() {
     cache.run_timed(&trace);
     assert_eq!((cache.present.len(), cache.used, cache.counts.evictions), (1, 1, 0));
 }
+
+#[test]
+fn entries_whose_load_has_ended_are_swept() {
+    // Each key once, and ten keys are fresh: few stores have to evict, whether a load takes time or not.
+    let mut builder = TraceBuilder::new(usize::MAX, 1);
+    for n in 0..1_000_u64 {
+        builder.push(&NewRequest {
+            at_ns: n * 100 * MS + 1,
+            key: &n.to_le_bytes(),
+            bytes: None,
+            ttl_ns: None,
+        });
+    }
+    let trace = builder.finish();
+    for latency_ms in [0, 1, 50] {
+        let replay =
+            run(&trace, CacheSetup { capacity: Capacity::Entries(30), ..setup(1_000, 0, latency_ms) });
+        assert_eq!(replay.misses, 1_000);
+        assert!(replay.evictions < 50, "{} with {latency_ms} ms", replay.evictions);
+    }
+}
