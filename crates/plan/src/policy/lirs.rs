@@ -52,6 +52,8 @@ impl Lirs {
         self.move_to_top(key, weight);
         self.status[key as usize] = Status::Lir;
         self.lir_weight += u64::from(weight);
+        // Before the first LIR entry the stack may have had other keys alone.
+        self.prune();
         while self.lir_weight > self.lir_max {
             let Some(bottom) = self.stack.oldest().filter(|bottom| *bottom != key) else { break };
             // The stack ends with a LIR entry.
