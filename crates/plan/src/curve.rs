@@ -91,7 +91,7 @@ impl Point {
         let totals = trace.totals();
         let requests = totals.requests as f64 * trace.rate();
         let ratio = |count: u64| if requests > 0.0 { (count as f64 / requests).min(1.0) } else { 0.0 };
-        let bytes = totals.bytes as f64 * trace.rate();
+        let bytes = totals.object_bytes as f64 * trace.rate();
         let byte_miss_ratio = if bytes > 0.0 { (replay.miss_bytes as f64 / bytes).min(1.0) } else { 0.0 };
         Self {
             capacity,

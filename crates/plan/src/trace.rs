@@ -67,6 +67,8 @@ pub struct Totals {
     pub requests: u64,
     /// The bytes of all responses.
     pub bytes: u64,
+    /// As `bytes`, where a response without a size, such as a 304, counts the bytes of its object; of a sample an estimate.
+    pub object_bytes: u64,
     /// From the first request to the last, in nanoseconds.
     pub span_ns: u64,
     /// Requests of the log whose time is before that of an earlier line. The trace is sorted by time.
@@ -227,7 +229,8 @@ impl TraceBuilder {
             }
             self.totals.span_ns += SECOND_NS - 1;
         }
-        fill_sizes(&mut self.requests, self.keys);
+        let filled = fill_sizes(&mut self.requests, self.keys);
+        self.totals.object_bytes = self.totals.bytes.saturating_add(filled << self.halvings);
         self.requests.shrink_to_fit();
         Trace {
             requests: self.requests,
@@ -254,16 +257,18 @@ fn sort_by_time(requests: &mut [Request], ttls_ns: &mut Vec<Option<u64>>) {
     }
 }
 
-/// Gives each request without a size that of the key's last one before it, or the next after it; else 0.
-fn fill_sizes(requests: &mut [Request], keys: usize) {
+/// Gives each request without a size that of the key's last one before it, or the next after it; else 0. Returns the sum.
+fn fill_sizes(requests: &mut [Request], keys: usize) -> u64 {
     if requests.iter().all(|request| request.bytes != UNKNOWN_BYTES) {
-        return;
+        return 0;
     }
+    let mut filled = 0;
     let mut sizes = vec![UNKNOWN_BYTES; keys];
     let mut fill = |request: &mut Request| {
         let size = &mut sizes[request.key as usize];
         if request.bytes == UNKNOWN_BYTES {
             request.bytes = *size;
+            filled += if *size == UNKNOWN_BYTES { 0 } else { u64::from(*size) };
         } else {
             *size = request.bytes;
         }
@@ -273,6 +278,7 @@ fn fill_sizes(requests: &mut [Request], keys: usize) {
     for request in requests.iter_mut().filter(|request| request.bytes == UNKNOWN_BYTES) {
         request.bytes = 0;
     }
+    filled
 }
 
 /// Of each request the position, from 1, of the next one for its key.

@@ -47,6 +47,7 @@ fn sizes_that_the_log_lacks_are_those_of_the_key() {
     let trace = builder.finish();
     let sizes: Vec<u32> = trace.requests().iter().map(|request| request.bytes).collect();
     assert_eq!(sizes, [10, 10, 0, 10, 20, 20]);
+    assert_eq!((trace.totals().bytes, trace.totals().object_bytes), (30, 70));
     assert_eq!(trace.footprint_bytes(1), 20 + 1 + 1);
 }
 
