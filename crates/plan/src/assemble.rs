@@ -5,7 +5,7 @@ use std::time::Duration;
 use stockade_model::units::format_duration;
 
 use crate::{
-    curve::{Curve, CurveSettings, Lifetime, curves},
+    curve::{Curve, CurveSettings, Lifetime, curves, entry_max},
     policy::Policy,
     read::LogContent,
     recommend::recommend,
@@ -186,12 +186,23 @@ fn sizes(options: &PlanOptions, trace: &Trace, settings: &CurveSettings) -> Vec<
 
 /// Powers of two up to twice the smallest room that is as good as room for everything, for LRU.
 fn useful_sizes(all: Capacity, trace: &Trace, settings: &CurveSettings) -> Vec<Capacity> {
-    let largest = match all {
+    let mut largest = match all {
         Capacity::Entries(entries) => Capacity::Entries(entries.next_power_of_two()),
         Capacity::Bytes(bytes) => Capacity::Bytes(bytes.next_power_of_two()),
     };
+    // Room for everything is too little for an object that is larger than the part of it that one entry may take.
+    let object_bytes = trace.requests().iter().map(|request| request.bytes).max().unwrap_or(0);
+    let largest_entry = u64::from(object_bytes) + u64::from(OVERHEAD_BYTES);
+    while entry_max(largest).is_some_and(|most| most < largest_entry)
+        && entry_max(largest) < entry_max(largest.times(2.0))
+    {
+        largest = largest.times(2.0);
+    }
     let powers = (0..SIZES_EXAMINED).rev().map(|power| largest.times(0.5_f64.powi(power.cast_signed())));
-    let mut sizes: Vec<Capacity> = powers.filter(|size| size.room() > 0).collect();
+    // In a smaller one no entry fits.
+    let is_usable =
+        |size: &Capacity| entry_max(*size).map_or(size.room() > 0, |most| most > OVERHEAD_BYTES.into());
+    let mut sizes: Vec<Capacity> = powers.filter(is_usable).collect();
     sizes.dedup();
     let examined = CurveSettings {
         policies: vec![Policy::LRU],
@@ -208,4 +219,39 @@ fn useful_sizes(all: Capacity, trace: &Trace, settings: &CurveSettings) -> Vec<C
     let end = (enough.unwrap_or(sizes.len()) + 2).min(sizes.len());
     sizes.truncate(end);
     sizes.split_off(end.saturating_sub(SIZES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{NewRequest, TraceBuilder};
+
+    /// Room for all objects of a small log is too little for one of them, of which a cache stores a sixteenth of its room at most.
+    #[test]
+    fn largest_useful_size_stores_the_largest_object() {
+        for object_bytes in [1, 500, 40_000, 900_000, 3_000_000] {
+            let mut builder = TraceBuilder::new(usize::MAX, 1);
+            for at_ns in [1, 2, 3] {
+                let key = b"a".as_slice();
+                builder.push(&NewRequest { at_ns, key, bytes: Some(object_bytes), ttl_ns: None });
+            }
+            let trace = builder.finish();
+            let settings = CurveSettings {
+                policies: Vec::new(),
+                lifetimes: vec![Lifetime { ttl: Ttl::Never, swr_ns: 0 }],
+                sizes: Vec::new(),
+                latency_ns: 0,
+                overhead_bytes: OVERHEAD_BYTES,
+                is_exact: true,
+            };
+            let all = Capacity::Bytes(trace.footprint_bytes(OVERHEAD_BYTES));
+            let sizes = useful_sizes(all, &trace, &settings);
+            let entry_bytes = object_bytes + u64::from(OVERHEAD_BYTES);
+            let (smallest, largest) = (sizes[0], sizes[sizes.len() - 1]);
+            assert!(entry_max(smallest).is_some_and(|most| most > OVERHEAD_BYTES.into()), "{sizes:?}");
+            // The cache never stores more than 1 MiB.
+            let is_stored = entry_max(largest).is_some_and(|most| most >= entry_bytes);
+            assert_eq!(is_stored, entry_bytes < 1 << 20, "{object_bytes}: {sizes:?}");
+        }
+    }
 }

@@ -224,7 +224,7 @@ impl CurveSettings {
 }
 
 /// The largest entry that the cache stores by default. It has no such bound with a limit in entries.
-fn entry_max(capacity: Capacity) -> Option<u64> {
+pub(crate) fn entry_max(capacity: Capacity) -> Option<u64> {
     let Capacity::Bytes(bytes) = capacity else { return None };
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     Some(Limit::bytes(bytes).max_object_bytes(bytes) as u64)

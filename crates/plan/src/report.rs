@@ -156,6 +156,12 @@ fn notes(plan: &Plan) -> Vec<String> {
             nanos_text(totals.reversal_max_ns)
         ));
     }
+    if plan.recommendation.as_ref().is_some_and(|chosen| chosen.point.miss_ratio >= 1.0) {
+        notes.push(
+            "No request finds a fresh response: nothing is requested again within the ttl, or nothing fits."
+                .to_owned(),
+        );
+    }
     let is_sampled = plan.curves.iter().any(|curve| curve.points.iter().any(|point| !point.is_exact));
     if is_sampled {
         let worst = plan.curves.iter().filter_map(|curve| curve.error).reduce(f64::max);
