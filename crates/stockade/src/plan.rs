@@ -3,7 +3,7 @@
 #[cfg(feature = "http")]
 mod verify;
 
-use std::{fs, path::Path, sync::Mutex};
+use std::{fs, io::ErrorKind, path::Path, sync::Mutex};
 
 use stockade_plan::{
     LogInput, LogReader, PlanOptions,
@@ -62,7 +62,11 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
     let plan = compute(names(&inputs), content, &options, &progress);
     drop(live);
     if let Some((_, render)) = FORMATS.iter().find(|(name, _)| *name == args.format) {
-        print(&render(&plan))?;
+        match print(&render(&plan)) {
+            // The reader has seen enough, as `head` has.
+            Err(CommandError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => {}
+            printed => printed?,
+        }
     }
     confirm(args, &plan)
 }

@@ -63,6 +63,7 @@ fn bash_completes_commands_flags_and_values() {
         ("stockade proxy --strategy br", &["breaker"]),
         ("stockade load --format sie", &["siege", "siege-json"]),
         ("stockade load --arrivals p", &["poisson"]),
+        ("stockade plan --policy w-", &["w-tinylfu"]),
         ("stockade completions po", &["powershell"]),
         ("stockade proxy --unt", &["--until-stdin-ends"]),
     ] {

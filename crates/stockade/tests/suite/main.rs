@@ -17,6 +17,7 @@ mod open;
 mod origin;
 mod over_http;
 mod page;
+mod plan;
 mod postgres;
 mod proxy;
 mod reference;

