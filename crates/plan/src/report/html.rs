@@ -31,7 +31,7 @@ pub(super) fn render(plan: &Plan) -> String {
                     p { (log_sentence(plan)) }
                     @if let Some(recommendation) = &plan.recommendation {
                         section.block {
-                            pre { code { (cache_block(recommendation)) } }
+                            pre tabindex="0" role="region" aria-label="Block to copy" { code { (cache_block(recommendation)) } }
                             button type="button" id="copy" { "Copy" }
                         }
                     }
@@ -59,7 +59,7 @@ fn curves(plan: &Plan, number: usize, lifetime: Lifetime) -> Markup {
     let table = curve_table(plan, lifetime);
     html! {
         section {
-            h2 { "Hit ratio by size, " (lifetime_text(lifetime)) }
+            h2 { "Curves by size, " (lifetime_text(lifetime)) }
             div.plot data-lifetime=(number) {}
             details {
                 summary { "As a table, in percent" }

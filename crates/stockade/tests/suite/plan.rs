@@ -1,5 +1,7 @@
 //! `plan`: from an access log to a `[cache]` block.
 
+mod page;
+
 use std::{
     fmt::Write as _,
     fs,

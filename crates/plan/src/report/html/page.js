@@ -73,7 +73,7 @@ function draw(place) {
               return splits.map((split, index) => (index % step === 0 ? split : null));
             },
           },
-          { ...text, values: (_, splits) => splits.map((split) => `${Math.round(100 * split)} %`), size: 55 },
+          { ...text, values: (_, splits) => splits.map((split) => `${Number((100 * split).toFixed(2))} %`), size: 55 },
         ],
         series: [
           {},
@@ -116,6 +116,7 @@ function draw(place) {
       [data.sizes, ...lines.map((line) => line.views[view])],
       canvas,
     );
+    place.chart = plot;
   };
   redraw();
   new ResizeObserver(() => canvas.clientWidth !== plot.width && redraw()).observe(canvas);
