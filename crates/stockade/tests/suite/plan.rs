@@ -380,6 +380,43 @@ fn closed_pipe_ends_it_without_an_error() {
     }
 }
 
+#[test]
+fn sampled_points_are_within_half_a_point_of_exact_ones() {
+    let sandbox = Sandbox::new();
+    // As libCacheSim's traces: second, key, size, position of the next request. Each octave of the keys is as popular as another.
+    let mut random = 1_u64;
+    let mut trace = Vec::new();
+    for n in 0..1_200_000_u32 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let octave = 1 << ((random >> 32) % 19);
+        let key = octave + (random >> 40) % octave;
+        trace.extend_from_slice(&(n / 1_000).to_le_bytes());
+        trace.extend_from_slice(&key.to_le_bytes());
+        trace.extend_from_slice(&500_u32.to_le_bytes());
+        trace.extend_from_slice(&(-1_i64).to_le_bytes());
+    }
+    let path = sandbox.path().join("trace.oracleGeneral");
+    fs::write(&path, trace).expect("writable");
+    let path = path.to_str().expect("UTF-8");
+    let arguments = [path, "--ttl", "never", "--policy", "lru,s3-fifo", "--sizes", "0.5%,1%,2%,4%"];
+    let sampled = json(&sandbox, &arguments);
+    let exact = json(&sandbox, &[&arguments[..], &["--exact"]].concat());
+    for curve in 0..2 {
+        let points = |plan: &Value| plan["curves"][curve]["points"].as_array().expect("points").clone();
+        let (sampled, exact) = (points(&sampled), points(&exact));
+        assert_eq!([0, 1, 2, 3].map(|point| sampled[point]["exact"] == true), [false, true, true, false]);
+        for (sampled, exact) in sampled.iter().zip(&exact) {
+            let ratio = |point: &Value| point["miss_ratio"].as_f64().expect("a ratio");
+            assert!((ratio(sampled) - ratio(exact)).abs() < 0.005, "{sampled} {exact}");
+            assert_eq!(exact["exact"], true);
+        }
+    }
+    assert_eq!(sampled["recommendation"], exact["recommendation"]);
+    let text = plan(&sandbox, &arguments).stdout;
+    let note = "- Points with ~ are from a sample of the keys; where they were checked with all requests they are off by 0.";
+    assert!(text.contains(note), "{text}");
+}
+
 /// Requests are kept, at 16 bytes each, and numbers of keys. The text of the log is not.
 #[test]
 fn memory_is_a_fraction_of_the_log() {
