@@ -152,7 +152,13 @@ fn lifetimes(options: &PlanOptions, trace: &Trace, assumptions: &mut Vec<String>
         TtlOption::Fixed(ttl) => Lifetime { ttl: Ttl::Fixed(nanos(ttl)), swr_ns: nanos(swr_beside(ttl)) },
         TtlOption::Headers => logged,
     };
-    options.ttls.iter().map(lifetime).collect()
+    let mut lifetimes: Vec<Lifetime> = Vec::new();
+    for lifetime in options.ttls.iter().map(lifetime) {
+        if !lifetimes.contains(&lifetime) {
+            lifetimes.push(lifetime);
+        }
+    }
+    lifetimes
 }
 
 fn sizes(options: &PlanOptions, trace: &Trace, settings: &CurveSettings) -> Vec<Capacity> {

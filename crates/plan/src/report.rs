@@ -33,7 +33,7 @@ pub struct Plan {
     pub settings: CurveSettings,
     /// Curves, in the order of the settings.
     pub curves: Vec<Curve>,
-    /// `None` if no lifetime keeps to the bound on staleness.
+    /// `None` if no lifetime keeps to the bound on staleness, or no policy ships.
     pub recommendation: Option<Recommendation>,
     /// Assumptions that the caller made for lack of an argument, a sentence each.
     pub assumptions: Vec<String>,
@@ -93,6 +93,10 @@ fn rate(per_second: f64) -> String {
 /// The answer in one or two sentences.
 fn answer(plan: &Plan) -> String {
     let Some(recommendation) = &plan.recommendation else {
+        if plan.settings.policies.iter().all(|policy| policy.shipped.is_none()) {
+            return "No cache to recommend, since none of these policies ships with it: add one to --policy, such as sieve."
+                .to_owned();
+        }
         return "No lifetime keeps to the bound on staleness: give a shorter --ttl, or a longer --staleness."
             .to_owned();
     };

@@ -22,6 +22,9 @@ use crate::{
 
 /// Reads the logs, computes the curves and prints the answer.
 pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
+    if let Some(message) = args.mixed_units() {
+        return Err(CommandError::Usage(message));
+    }
     let inputs: Vec<LogInput> = args.logs.iter().cloned().map(LogInput::from).collect();
     let reader = LogReader::open(&inputs, args.input.clone())?;
     if args.input.is_none() {

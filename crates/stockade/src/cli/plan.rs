@@ -6,14 +6,17 @@ use clap::{
     Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use stockade_model::units::{parse_duration, parse_percent, parse_size};
+use stockade_model::units::{format_exact_size, parse_duration, parse_percent, parse_size};
 use stockade_plan::{
-    Capacity, LatencyOption, LogFormat, POLICIES, Policy, SizeOption, TtlOption, read::DroppedParameters,
-    report::FORMATS,
+    Capacity, LatencyOption, LogFormat, OVERHEAD_BYTES, POLICIES, Policy, SizeOption, TtlOption,
+    read::DroppedParameters, report::FORMATS,
 };
 
 /// Beside those that ship: the simplest one, the best known one, and the bound.
 const COMPARED: [&str; 3] = ["fifo", "w-tinylfu", "belady"];
+
+/// In less room no entry fits, by default.
+const BYTES_MIN: u64 = (16 * OVERHEAD_BYTES as u64).next_power_of_two();
 
 #[derive(Debug, Args)]
 pub struct PlanArgs {
@@ -75,6 +78,19 @@ pub enum PolicyChoice {
 }
 
 impl PlanArgs {
+    /// Why the sizes cannot stand in one table.
+    pub fn mixed_units(&self) -> Option<String> {
+        let sizes = self.sizes.iter().filter_map(|size| match size {
+            SizeOption::Fixed(capacity) => Some(*capacity),
+            SizeOption::Share(_) => None,
+        });
+        let all: Vec<Capacity> = sizes.chain(self.memory).collect();
+        let entries = all.iter().filter(|capacity| matches!(capacity, Capacity::Entries(_))).count();
+        (entries > 0 && entries < all.len()).then(|| {
+            "--sizes and --memory have entries (such as 1000) and bytes (such as 64MiB): write all of them in one unit".to_owned()
+        })
+    }
+
     /// The policies, each once, in the order of the registry.
     pub fn policies(&self) -> Vec<&'static Policy> {
         let is_chosen = |policy: &&Policy| match &self.policy[..] {
@@ -109,10 +125,15 @@ fn capacity(text: &str) -> Result<Capacity, String> {
         Ok(entries) => Capacity::Entries(entries),
         Err(_) => Capacity::Bytes(parse_size(text).map_err(|error| error.to_string())?),
     };
-    if capacity.room() == 0 {
-        Err("a cache without room has no hits: write at least 1".to_owned())
-    } else {
-        Ok(capacity)
+    match capacity {
+        Capacity::Entries(0) | Capacity::Bytes(0) => {
+            Err("a cache without room has no hits: write at least 1".to_owned())
+        }
+        Capacity::Bytes(bytes) if bytes < BYTES_MIN => Err(format!(
+            "no response fits, since an entry takes a sixteenth of the room at most: write at least {}",
+            format_exact_size(BYTES_MIN)
+        )),
+        capacity => Ok(capacity),
     }
 }
 

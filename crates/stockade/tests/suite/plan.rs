@@ -218,7 +218,7 @@ fn bad_usage_and_bad_logs_are_refused_with_one_message() {
     let bytes: Vec<u8> = (0..20_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     fs::write(&rubbish, bytes).expect("writable");
     let rubbish = rubbish.to_str().expect("UTF-8");
-    let cases: [(&[&str], &[&str]); 16] = [
+    let cases: [(&[&str], &[&str]); 20] = [
         (&[], &["<LOG>"]),
         (&["missing.log"], &["missing.log", "No such file"]),
         (&["."], &["it is a folder", "name a file"]),
@@ -230,6 +230,10 @@ fn bad_usage_and_bad_logs_are_refused_with_one_message() {
         (&[&log, "--policy", "seive"], &["unknown policy `seive`", "did you mean `sieve`?"]),
         (&[&log, "--memory", "0"], &["--memory", "at least 1"]),
         (&[&log, "--memory", "10MB/s"], &["--memory", "10MB/s"]),
+        (&[&log, "--memory", "1KiB"], &["--memory", "no response fits", "KiB"]),
+        (&[&log, "--sizes", "64MiB,1B"], &["--sizes", "no response fits"]),
+        (&[&log, "--sizes", "1000,64MiB"], &["1000", "64MiB", "one unit"]),
+        (&[&log, "--sizes", "10%,64MiB", "--memory", "1000"], &["--memory", "one unit"]),
         (&[&log, "--ttl", "60"], &["`60` has no unit", "`60s`"]),
         (&[&log, "--staleness", "5"], &["`5` has no unit"]),
         (&[&log, "--sizes", "0%"], &["--sizes", "above 0 %"]),
@@ -310,6 +314,25 @@ fn log_of_one_line_and_times_that_run_backwards_are_answered() {
         json(&sandbox, &[&reversed])["recommendation"],
         json(&sandbox, &[&forwards])["recommendation"]
     );
+}
+
+#[test]
+fn plan_without_a_cache_to_recommend_says_why() {
+    let sandbox = Sandbox::new();
+    let log = sandbox.file("access.log", &small_log());
+    let text = plan(&sandbox, &[&log, "--policy", "fifo,belady"]).stdout;
+    assert!(
+        text.starts_with("No cache to recommend, since none of these policies ships with it: "),
+        "{text}"
+    );
+    let arguments = [&log, "--ttl", "2s,2s", "--staleness", "1s", "--policy", "lru,lru"];
+    let text = plan(&sandbox, &arguments).stdout;
+    assert!(text.starts_with("No lifetime keeps to the bound on staleness: "), "{text}");
+    assert!(!text.contains("[cache]"), "{text}");
+    let plan = json(&sandbox, &arguments);
+    assert!(plan["recommendation"].is_null(), "{plan}");
+    // What is named twice is computed once.
+    assert_eq!(plan["curves"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]
