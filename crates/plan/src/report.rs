@@ -50,6 +50,7 @@ pub const FORMATS: [(&str, Render); 4] =
 #[must_use]
 pub fn capacity_text(capacity: Capacity) -> String {
     match capacity {
+        Capacity::Entries(1) => "1 entry".to_owned(),
         Capacity::Entries(entries) => format!("{} entries", format_count(entries)),
         Capacity::Bytes(bytes) => {
             let exact = format_exact_size(bytes);
@@ -86,8 +87,18 @@ pub(crate) fn percent(share: f64) -> String {
 
 /// A rate with as many decimals as it needs.
 fn rate(per_second: f64) -> String {
-    let decimals = usize::from(per_second < 10.0);
-    format!("{per_second:.decimals$}")
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "not negative; a float saturates"
+    )]
+    if per_second < 10.0 { format!("{per_second:.1}") } else { format_count(per_second.round() as u64) }
+}
+
+/// `1 line`, `2 lines`.
+fn counted(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", format_count(count))
 }
 
 /// The answer in one or two sentences.
@@ -124,10 +135,10 @@ fn log_sentence(plan: &Plan) -> String {
     let totals = plan.trace.totals();
     let about = if plan.trace.is_whole() { "" } else { "about " };
     let mut text = format!(
-        "{}: {} requests for {about}{} keys in {}",
+        "{}: {} for {about}{} in {}",
         plan.log,
-        format_count(totals.requests),
-        format_count(plan.trace.keys_estimate()),
+        counted(totals.requests, "request"),
+        counted(plan.trace.keys_estimate(), "key"),
         format_span(Duration::from_nanos(totals.span_ns)),
     );
     if totals.bytes > 0 {
@@ -145,13 +156,12 @@ fn notes(plan: &Plan) -> Vec<String> {
     let mut notes = plan.assumptions.clone();
     let totals = plan.trace.totals();
     if plan.left_out > 0 {
-        notes.push(format!(
-            "{} requests that a cache does not answer are left out.",
-            format_count(plan.left_out)
-        ));
+        let verb = if plan.left_out == 1 { "is" } else { "are" };
+        let requests = counted(plan.left_out, "request");
+        notes.push(format!("{requests} that a cache does not answer {verb} left out."));
     }
     if plan.bad_lines > 0 {
-        notes.push(format!("{} lines could not be read.", format_count(plan.bad_lines)));
+        notes.push(format!("{} could not be read.", counted(plan.bad_lines, "line")));
     }
     if totals.reversals > 0 {
         notes.push(format!(

@@ -114,10 +114,7 @@ fn answer_comes_first_and_the_block_last() {
 
     let markdown = plan(&sandbox, &[&log, "--format", "md", "--sizes", "1,5", "--policy", "lru"]).stdout;
     assert!(markdown.contains(&format!("```toml\n{}", "[cache]\n")), "{markdown}");
-    assert!(
-        markdown.contains("| size | lru |\n|---|---:|\n| 1 entries | 0.0 |\n| 5 entries |"),
-        "{markdown}"
-    );
+    assert!(markdown.contains("| size | lru |\n|---|---:|\n| 1 entry | 0.0 |\n| 5 entries |"), "{markdown}");
 }
 
 #[test]
@@ -299,6 +296,7 @@ fn log_of_one_line_and_times_that_run_backwards_are_answered() {
     let one = sandbox.file("one.log", log.lines().next().expect("a line"));
     let output = plan(&sandbox, &[&one]);
     assert!(output.stdout.contains(": hit ratio 0.0 %, "), "{}", output.stdout);
+    assert!(output.stdout.contains("one.log: 1 request for 1 key in 1s, "), "{}", output.stdout);
     assert!(output.stdout.contains("- No request finds a fresh response: "), "{}", output.stdout);
 
     let reversed: Vec<&str> = log.lines().rev().collect();
