@@ -272,7 +272,7 @@ mod tests {
         let requests: Vec<_> = [0, 100, 101, 102, 103, 200, 300].into_iter().map(at).collect();
         let times = |span| busiest(&requests, span).iter().map(|request| request.at_ns).collect::<Vec<_>>();
         assert_eq!(times(3), [100, 101, 102, 103]);
-        assert_eq!(times(100), [0, 100]);
+        assert_eq!(times(100), [100, 101, 102, 103, 200]);
         assert_eq!(times(u64::MAX).len(), 7);
         assert!(busiest(&[], 1).is_empty());
     }
