@@ -183,6 +183,28 @@ fn block_is_accepted_in_an_experiment() {
 }
 
 #[test]
+fn experiment_that_confirms_a_plan_is_accepted() {
+    let sandbox = Sandbox::new();
+    let log = sandbox.file("access.log", &small_log());
+    for (directory, arguments) in [("a", &["--memory", "1MiB"][..]), ("b", &["--ttl", "never"])] {
+        let output = plan(&sandbox, &[&[log.as_str(), "--experiment", directory], arguments].concat());
+        let file = format!("{directory}/plan.toml");
+        assert!(
+            output.stderr.ends_with(&format!("to confirm the plan: stockade run {file}\n")),
+            "{}",
+            output.stderr
+        );
+        assert!(output.stdout.contains("\n[cache]\n"), "{}", output.stdout);
+        let check = sandbox.stockade(&["check", &file]);
+        assert_eq!(check.code, 0, "{}", check.stderr);
+    }
+    let occupied = sandbox.file("occupied", "");
+    let refused = sandbox.stockade(&["plan", &log, "--experiment", &occupied]);
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    assert!(refused.stderr.contains("occupied: cannot write the experiment: "), "{}", refused.stderr);
+}
+
+#[test]
 fn several_files_standard_input_and_gzip_are_one_log() {
     let sandbox = Sandbox::new();
     let log = small_log();
