@@ -165,9 +165,12 @@ fn faster(requests: &[Request], speed: f64) -> Trace {
             reason = "not negative, and earlier"
         )]
         let at_ns = ((request.at_ns - first_ns) as f64 / speed) as u64;
-        let bytes = Some(u64::from(rounded_size(request.bytes)));
+        let bytes = u64::from(rounded_size(request.bytes));
+        // The origin has one size for a URL: a key of several sizes becomes as many keys.
+        let key = (bytes << 32) | u64::from(request.key);
         // Not a whole second, which would be spread.
-        builder.push(&NewRequest { at_ns: at_ns | 1, key: &request.key.to_le_bytes(), bytes, ttl_ns: None });
+        let at_ns = at_ns | 1;
+        builder.push(&NewRequest { at_ns, key: &key.to_le_bytes(), bytes: Some(bytes), ttl_ns: None });
     }
     builder.finish()
 }
@@ -264,6 +267,14 @@ mod tests {
         {
             assert_eq!(rounded_size(bytes), rounded, "{bytes}");
         }
+    }
+
+    #[test]
+    fn key_of_several_sizes_becomes_several_keys() {
+        let at = |at_ns: u64, bytes: u32| Request { at_ns, key: 7, bytes };
+        let trace = faster(&[at(10, 1_000), at(20, 1_020), at(30, 5_000), at(40, 1_000)], 2.0);
+        let requests: Vec<_> = trace.requests().iter().map(|request| (request.key, request.bytes)).collect();
+        assert_eq!(requests, [(0, 1_024), (0, 1_024), (1, 5_793), (0, 1_024)]);
     }
 
     #[test]
