@@ -80,23 +80,52 @@ pub enum SizeOption {
     Share(f64),
 }
 
-/// Computes the curves and chooses a cache. `progress` gets the number of finished and of planned replays.
-#[must_use]
+/// Why there is no plan. The message names the remedy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// Nothing can expire in a log without times.
+    #[error(
+        "the log has no times, so nothing expires in it: leave out --ttl and --staleness, or name the column with the time"
+    )]
+    NoTimes,
+    /// No response of the log says for how long it is fresh.
+    #[error("no response of the log says for how long it is fresh: give a --ttl, or log Cache-Control")]
+    NoTtls,
+}
+
+/// Computes the curves and chooses a cache. `progress` gets the number of finished and of planned replays, which may grow.
 pub fn plan(
     log: String,
     content: LogContent,
     options: &PlanOptions,
     progress: &(dyn Fn(usize, usize) + Sync),
-) -> Plan {
-    let LogContent { trace, left_out, summary, service_time } = content;
+) -> Result<Plan, PlanError> {
+    let LogContent { trace, left_out, summary, service_time, has_times } = content;
     let mut assumptions = Vec::new();
-    let lifetimes = lifetimes(options, &trace, &mut assumptions);
+    let is_timed = options.staleness.is_some() || options.ttls.iter().any(|ttl| *ttl != TtlOption::Never);
+    if !has_times && is_timed {
+        return Err(PlanError::NoTimes);
+    }
+    if options.ttls.contains(&TtlOption::Headers) && !trace.has_ttls() {
+        return Err(PlanError::NoTtls);
+    }
+    let lifetimes = if has_times {
+        lifetimes(options, &trace, &mut assumptions)
+    } else {
+        assumptions.push("The log has no times, so nothing expires.".to_owned());
+        vec![Lifetime { ttl: Ttl::Never, swr_ns: 0 }]
+    };
+    if trace.totals().bytes == 0 && options.memory.is_some_and(|memory| matches!(memory, Capacity::Bytes(_)))
+    {
+        assumptions.push(format!("The log has no sizes: each entry takes {OVERHEAD_BYTES} bytes."));
+    }
     let latency = match (options.latency, service_time) {
         (LatencyOption::Fixed(latency), _) => latency,
         (LatencyOption::Log, Some(median)) => {
             assumptions.push(format!("A load takes {}, the median of the log.", format_duration(median)));
             median
         }
+        (LatencyOption::Log, None) if !has_times => Duration::ZERO,
         (LatencyOption::Log, None) => {
             assumptions.push(
                 "Loads take no time, since the log has no times of the server: --origin-latency sets one."
@@ -116,7 +145,8 @@ pub fn plan(
     settings.sizes = sizes(options, &trace, &settings);
     let curves = curves(&trace, &settings, progress);
     let recommendation = recommend(&trace, &curves, &settings, options.memory, options.staleness.map(nanos));
-    Plan { log, bad_lines: summary.bad_lines, left_out, trace, settings, curves, recommendation, assumptions }
+    let bad_lines = summary.bad_lines;
+    Ok(Plan { log, bad_lines, left_out, has_times, trace, settings, curves, recommendation, assumptions })
 }
 
 fn nanos(duration: Duration) -> u64 {
@@ -136,8 +166,13 @@ fn lifetimes(options: &PlanOptions, trace: &Trace, assumptions: &mut Vec<String>
     };
     let logged = Lifetime { ttl: Ttl::Logged { default_ns: nanos(default_ttl) }, swr_ns: nanos(default_swr) };
     if options.ttls.is_empty() {
-        if trace.has_ttls() {
-            return vec![logged];
+        let logged_age_ns = trace.ttl_max_ns().map(|longest| longest.saturating_add(logged.swr_ns));
+        match (logged_age_ns, options.staleness) {
+            (Some(age_ns), Some(bound)) if age_ns > nanos(bound) => assumptions.push(
+                "Responses of the log are fresh for longer than --staleness: a ttl for all of them takes their place.".to_owned(),
+            ),
+            (Some(_), _) => return vec![logged],
+            (None, _) => {}
         }
         if options.staleness.is_none() {
             assumptions.push(format!(
@@ -184,8 +219,8 @@ fn sizes(options: &PlanOptions, trace: &Trace, settings: &CurveSettings) -> Vec<
             sizes.iter().map(size).collect()
         }
     };
-    sizes.retain(|size| size.room() > 0);
-    sizes.sort_unstable_by_key(|size| size.room());
+    sizes.retain(|size| size.size() > 0);
+    sizes.sort_unstable_by_key(|size| size.size());
     sizes.dedup();
     sizes
 }
@@ -207,7 +242,7 @@ fn useful_sizes(all: Capacity, trace: &Trace, settings: &CurveSettings) -> Vec<C
     let powers = (0..SIZES_EXAMINED).rev().map(|power| largest.times(0.5_f64.powi(power.cast_signed())));
     // In a smaller one no entry fits.
     let is_usable =
-        |size: &Capacity| entry_max(*size).map_or(size.room() > 0, |most| most > OVERHEAD_BYTES.into());
+        |size: &Capacity| entry_max(*size).map_or(size.size() > 0, |most| most > OVERHEAD_BYTES.into());
     let mut sizes: Vec<Capacity> = powers.filter(is_usable).collect();
     sizes.dedup();
     let examined = CurveSettings {

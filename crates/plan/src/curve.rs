@@ -89,9 +89,9 @@ impl Point {
     #[must_use]
     pub fn of(capacity: Capacity, replay: &Replay, trace: &Trace) -> Self {
         let totals = trace.totals();
-        let requests = totals.requests as f64 * trace.rate();
+        let requests = totals.requests as f64 * trace.sampled_share();
         let ratio = |count: u64| if requests > 0.0 { (count as f64 / requests).min(1.0) } else { 0.0 };
-        let bytes = totals.object_bytes as f64 * trace.rate();
+        let bytes = totals.object_bytes as f64 * trace.sampled_share();
         let byte_miss_ratio = if bytes > 0.0 { (replay.miss_bytes as f64 / bytes).min(1.0) } else { 0.0 };
         Self {
             capacity,
@@ -120,7 +120,8 @@ pub fn curves(
         .collect();
     let sizes = settings.sizes.len();
     let all: Vec<usize> = (0..sizes).collect();
-    let checked = [sizes / 4, sizes - 1 - sizes / 4];
+    // The smallest, whose sample is the coarsest, and the middle.
+    let checked = [0, sizes / 2];
     let has_check = sample.is_some() && whole.is_whole() && sizes > 0;
 
     let mut jobs: Vec<Job<'_>> = Vec::new();

@@ -6,8 +6,8 @@
 //!     -> a replay with the same requests and lifetimes   the prediction
 //! ```
 //!
-//! The origin serves bodies of the logged sizes, rounded up to four sizes an octave. A lifetime is never shorter than a second:
-//! the part of the log is chosen for that.
+//! The origin serves bodies of the logged sizes, rounded up to four sizes an octave. The planned ttl is a second
+//! or longer: the part of the log is chosen for that.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -66,7 +66,7 @@ pub struct PredictedArm {
 /// The experiment that confirms a plan; `None` without a recommendation.
 #[must_use]
 pub fn experiment(plan: &Plan) -> Option<Experiment> {
-    let recommendation = plan.recommendation.as_ref()?;
+    let recommendation = plan.recommendation.as_ref().ok()?;
     let lifetime = recommendation.lifetime;
     let ttl_ns = match lifetime.ttl {
         Ttl::Never => None,

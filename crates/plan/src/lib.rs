@@ -7,6 +7,7 @@
 mod assemble;
 pub mod curve;
 pub mod experiment;
+pub mod peaks;
 mod policy;
 pub mod read;
 pub mod recommend;
@@ -15,7 +16,7 @@ pub mod report;
 mod sample;
 pub mod trace;
 
-pub use assemble::{LatencyOption, OVERHEAD_BYTES, PlanOptions, SizeOption, TtlOption, plan};
+pub use assemble::{LatencyOption, OVERHEAD_BYTES, PlanError, PlanOptions, SizeOption, TtlOption, plan};
 pub use policy::{POLICIES, Policy, UnknownPolicy};
 pub use replay::{CacheSetup, Capacity, Replay, Ttl};
 pub use stockade_logs::{

@@ -63,6 +63,11 @@ pub(crate) trait EvictionPolicy {
     /// A lookup found the key.
     fn on_hit(&mut self, access: &Access);
 
+    /// A lookup found the key, and its value had expired: it is replaced next.
+    fn on_expired(&mut self, access: &Access) {
+        self.on_hit(access);
+    }
+
     /// A lookup did not find the key. Room is made and the key is inserted next, unless it is too large.
     fn on_miss(&mut self, access: &Access) {
         let _ = access;
@@ -74,7 +79,7 @@ pub(crate) trait EvictionPolicy {
     /// The key was inserted.
     fn on_insert(&mut self, access: &Access);
 
-    /// The value of a present key was replaced.
+    /// The value of a present key was replaced by one of another weight. The request for it has been counted.
     fn on_update(&mut self, access: &Access);
 
     /// The key leaves for another reason than eviction.

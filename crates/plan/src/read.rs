@@ -3,7 +3,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use stockade_logs::{LogError, LogReader, LogSummary, LoggedKey, LoggedRequest, Operation};
-use stockade_model::histogram::Histogram;
+use stockade_model::{histogram::Histogram, units::format_count};
 
 use crate::trace::{NewRequest, Trace, TraceBuilder};
 
@@ -57,17 +57,33 @@ pub struct LogContent {
     pub left_out: u64,
     /// The lines.
     pub summary: LogSummary,
+    /// The log says when requests came.
+    pub has_times: bool,
     /// The median of the times that the server took, where the log has them.
     pub service_time: Option<Duration>,
 }
 
+/// Why a log cannot be planned for. The message names the remedy.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ReadError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// It does not fit into memory, and has too few keys for a sample.
+    #[error("the log has more than {} requests for fewer than 2,000 keys: plan for a part of it, such as a day", format_count(*.requests))]
+    TooManyRequests {
+        /// The requests that were read.
+        requests: u64,
+    },
+}
+
 /// Reads all requests of a log.
-pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Result<LogContent, LogError> {
+pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Result<LogContent, ReadError> {
     let mut builder = TraceBuilder::new(requests_max, KEYS_MIN);
     let mut left_out = 0;
     let mut service_times = Histogram::new();
     let mut key = Vec::new();
-    let mut count = 0_u64;
+    let (mut count, mut last_ns, mut timeless) = (0_u64, None, 0_u64);
     let summary = reader.for_each(|request| {
         let repeats = u64::from(request.repeats);
         if !rules.write_key(&request, &mut key) {
@@ -77,19 +93,29 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
         if let Some(time) = request.service_time {
             service_times.record(time);
         }
-        // A response of HEAD and a 304 have no body: their size is not that of the object.
-        let has_body =
-            request.status != Some(304) && !matches!(request.key, LoggedKey::Url { method: "HEAD", .. });
-        let bytes = request.bytes.filter(|_| has_body);
+        // A response of HEAD and a 304 have no body, and a 206 has a part of it.
+        let is_whole = !matches!(request.status, Some(206 | 304))
+            && !matches!(request.key, LoggedKey::Url { method: "HEAD", .. });
+        let bytes = request.bytes.filter(|_| is_whole);
         let ttl_ns = request.ttl.map(|ttl| u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX));
         for _ in 0..repeats {
-            let at_ns = request.at_ns.unwrap_or(count * STEP_NS);
+            // A line without a time follows the one before it.
+            let at_ns = request.at_ns.or(last_ns).unwrap_or(count * STEP_NS);
             builder.push(&NewRequest { at_ns, key: &key, bytes, ttl_ns });
             count += 1;
+            if builder.is_full() {
+                break;
+            }
         }
+        last_ns = request.at_ns.or(last_ns);
+        timeless += u64::from(request.at_ns.is_none());
     })?;
+    if builder.is_full() {
+        return Err(ReadError::TooManyRequests { requests: count });
+    }
     let service_time = service_times.quantile(0.5);
-    Ok(LogContent { trace: builder.finish(), left_out, summary, service_time })
+    let has_times = timeless == 0 || last_ns.is_some();
+    Ok(LogContent { trace: builder.finish(), left_out, summary, service_time, has_times })
 }
 
 impl KeyRules {

@@ -9,13 +9,13 @@
 //!
 //! Without lifetimes and latency the last two lines and the clock are left out, and the replay is the usual simulation of
 //! an eviction policy: `hit`, or evict until the object fits and insert it. An object larger than the room is not stored.
-//! As in the cache, a value is stored when its load ends, an expired entry keeps its room until it is replaced, evicted
-//! or swept, and each store sweeps two entries.
+//! As in the cache, an expired entry keeps its room until it is replaced, evicted or swept, and each store sweeps two entries.
+//! Room is made when a load starts, as the cache reserves it; an entry that is evicted before its load ends is not stored.
 
-use serde::Serialize;
 use stockade_cache::Policy as CachePolicy;
 
 use crate::{
+    peaks::Peaks,
     policy::{EvictionPolicy, PolicySetup},
     trace::{Access, Key, Request, Trace},
 };
@@ -24,11 +24,8 @@ use crate::{
 const SWEEP_SLICE: usize = 2;
 /// Not under way, not present.
 const NONE: u64 = u64::MAX;
-/// Loads are counted in this many intervals of equal length at most.
-const INTERVALS_MAX: u64 = 1 << 20;
-const SECOND_NS: u64 = 1_000_000_000;
 
-/// The room of a cache.
+/// The size of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capacity {
     /// Each entry counts one.
@@ -40,13 +37,13 @@ pub enum Capacity {
 impl Capacity {
     /// The number of entries or bytes.
     #[must_use]
-    pub fn room(self) -> u64 {
+    pub fn size(self) -> u64 {
         match self {
-            Self::Entries(room) | Self::Bytes(room) => room,
+            Self::Entries(size) | Self::Bytes(size) => size,
         }
     }
 
-    /// Room for so many times as much.
+    /// So many times this size.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         #[expect(
@@ -54,10 +51,10 @@ impl Capacity {
             clippy::cast_sign_loss,
             reason = "not negative; a float saturates"
         )]
-        let room = (self.room() as f64 * factor).round() as u64;
+        let size = (self.size() as f64 * factor).round() as u64;
         match self {
-            Self::Entries(_) => Self::Entries(room),
-            Self::Bytes(_) => Self::Bytes(room),
+            Self::Entries(_) => Self::Entries(size),
+            Self::Bytes(_) => Self::Bytes(size),
         }
     }
 }
@@ -106,7 +103,7 @@ impl CacheSetup {
 }
 
 /// Counts of one replay, of the sampled requests.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replay {
     /// Requests.
     pub requests: u64,
@@ -118,7 +115,7 @@ pub struct Replay {
     pub coalesced: u64,
     /// Answered by a load of their own.
     pub misses: u64,
-    /// Bytes of those responses.
+    /// Bytes of the responses that no fresh entry answered.
     pub miss_bytes: u64,
     /// Misses, and refreshes in the background.
     pub loads: u64,
@@ -126,11 +123,8 @@ pub struct Replay {
     pub evictions: u64,
     /// The greatest age of a response, in nanoseconds since its load ended.
     pub age_max_ns: u64,
-    /// The loads of each interval.
-    #[serde(skip)]
-    pub loads_by_interval: Vec<u32>,
-    /// The length of an interval.
-    pub interval_ns: u64,
+    /// The most loads in a second and in a minute.
+    pub peaks: Peaks,
 }
 
 /// What is known of a key.
@@ -140,8 +134,9 @@ struct KeyState {
     loaded_ns: u64,
     /// When the load that is under way ends, or [`NONE`].
     load_ends_ns: u64,
-    /// When the value expires, with `swr`: when it is gone.
+    /// For how long the present value is fresh, and the one of the load that is under way.
     ttl_ns: u64,
+    next_ttl_ns: u64,
     weight: u32,
     /// Among the present keys.
     index: u32,
@@ -183,7 +178,7 @@ pub(crate) fn replay<P: EvictionPolicy>(
 impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
     /// An empty cache. Over a sample of the keys it has the same share of the room.
     fn new(trace: &'a Trace, setup: &'a CacheSetup, shipped: Option<&'static CachePolicy>) -> Self {
-        let capacity = setup.capacity.times(trace.rate()).room();
+        let capacity = setup.capacity.times(trace.sampled_share()).size();
         let requests = trace.requests();
         let mean_weight = match setup.capacity {
             Capacity::Entries(_) => 1.0,
@@ -192,7 +187,14 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
                 bytes as f64 / requests.len().max(1) as f64 + f64::from(setup.overhead_bytes)
             }
         };
-        let absent = KeyState { loaded_ns: NONE, load_ends_ns: NONE, ttl_ns: NONE, weight: 0, index: ABSENT };
+        let absent = KeyState {
+            loaded_ns: NONE,
+            load_ends_ns: NONE,
+            ttl_ns: 0,
+            next_ttl_ns: 0,
+            weight: 0,
+            index: ABSENT,
+        };
         Self {
             setup,
             next: P::KNOWS_FUTURE.then(|| trace.next_positions()),
@@ -228,6 +230,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             if self.keys[access.key as usize].index == ABSENT {
                 self.counts.misses += 1;
                 self.counts.miss_bytes += u64::from(request.bytes);
+                self.counts.peaks.add(request.at_ns);
                 self.store(&access);
             } else {
                 self.counts.hits += 1;
@@ -238,58 +241,53 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
     }
 
     fn run_timed(&mut self, trace: &Trace) {
-        let interval_ns = SECOND_NS.max(trace.totals().span_ns.div_ceil(INTERVALS_MAX));
-        self.counts.interval_ns = interval_ns;
-        let mut loads_by_interval =
-            vec![0; usize::try_from(trace.totals().span_ns / interval_ns + 1).unwrap_or(usize::MAX)];
         for (index, request) in trace.requests().iter().enumerate() {
             let access = self.access(index, request);
             let now = request.at_ns;
             self.counts.requests += 1;
             let state = &mut self.keys[access.key as usize];
             if state.load_ends_ns <= now {
-                state.loaded_ns = state.load_ends_ns;
+                (state.loaded_ns, state.ttl_ns) = (state.load_ends_ns, state.next_ttl_ns);
                 state.load_ends_ns = NONE;
             }
             let is_loading = state.load_ends_ns != NONE;
-            let age = (state.index != ABSENT && state.loaded_ns <= now).then(|| now - state.loaded_ns);
+            let is_present = state.index != ABSENT;
+            let age = (is_present && state.loaded_ns <= now).then(|| now - state.loaded_ns);
             let ttl_ns = state.ttl_ns;
-            let starts_load = match age {
-                Some(age) if age < ttl_ns => {
-                    self.counts.hits += 1;
-                    self.answer(&access, age);
-                    false
-                }
+            if let Some(age) = age.filter(|age| *age < ttl_ns) {
+                self.counts.hits += 1;
+                self.answer(&access, age);
+                continue;
+            }
+            self.counts.miss_bytes += u64::from(request.bytes);
+            match age {
                 Some(age) if age < ttl_ns.saturating_add(self.setup.swr_ns) => {
                     self.counts.stale += 1;
                     self.answer(&access, age);
-                    !is_loading
+                    if is_loading {
+                        continue;
+                    }
                 }
                 _ if is_loading => {
                     self.counts.coalesced += 1;
-                    false
+                    continue;
                 }
                 _ => {
                     self.counts.misses += 1;
-                    self.counts.miss_bytes += u64::from(request.bytes);
-                    true
+                    if is_present {
+                        self.policy.on_expired(&access);
+                    }
                 }
-            };
-            if starts_load {
-                self.counts.loads += 1;
-                let interval = usize::try_from(now / interval_ns).unwrap_or(usize::MAX);
-                if let Some(loads) = loads_by_interval.get_mut(interval) {
-                    *loads += 1;
-                }
-                let ttl_ns = match self.setup.ttl {
-                    Ttl::Never => NONE,
-                    Ttl::Fixed(ttl_ns) => ttl_ns,
-                    Ttl::Logged { default_ns } => trace.ttl_ns(index).unwrap_or(default_ns),
-                };
-                self.load(&access, now, ttl_ns);
             }
+            self.counts.loads += 1;
+            self.counts.peaks.add(now);
+            let ttl_ns = match self.setup.ttl {
+                Ttl::Never => NONE,
+                Ttl::Fixed(ttl_ns) => ttl_ns,
+                Ttl::Logged { default_ns } => trace.ttl_ns(index).unwrap_or(default_ns),
+            };
+            self.load(&access, now, ttl_ns);
         }
-        self.counts.loads_by_interval = loads_by_interval;
     }
 
     fn answer(&mut self, access: &Access, age_ns: u64) {
@@ -297,31 +295,28 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         self.policy.on_hit(access);
     }
 
-    /// Starts a load, and makes room for its value.
+    /// Starts a load, and makes room for its value. Requests until its end share it, also if the value is not stored.
     fn load(&mut self, access: &Access, now: u64, ttl_ns: u64) {
         self.sweep(now);
-        let ends = now.saturating_add(self.setup.latency_ns);
-        let state = &mut self.keys[access.key as usize];
-        if ttl_ns == 0 {
-            // It is answered and not stored; requests until then share it.
-            state.load_ends_ns = if self.setup.latency_ns > 0 { ends } else { NONE };
-            state.ttl_ns = 0;
-            return;
-        }
-        if state.index == ABSENT {
-            if !self.store(access) {
-                return;
+        let is_present = self.keys[access.key as usize].index != ABSENT;
+        let is_stored = if ttl_ns == 0 {
+            // A newer response that may not be stored removes the older one.
+            if is_present {
+                self.policy.on_remove(access.key);
+                self.forget(access.key);
             }
-            self.keys[access.key as usize].loaded_ns = NONE;
-        } else if !self.reweigh(access) {
-            return;
-        }
-        let state = &mut self.keys[access.key as usize];
-        state.ttl_ns = ttl_ns;
-        if self.setup.latency_ns == 0 {
-            state.loaded_ns = ends;
+            false
+        } else if is_present {
+            self.reweigh(access)
         } else {
-            state.load_ends_ns = ends;
+            self.store(access)
+        };
+        let state = &mut self.keys[access.key as usize];
+        if self.setup.latency_ns > 0 {
+            state.load_ends_ns = now.saturating_add(self.setup.latency_ns);
+            state.next_ttl_ns = ttl_ns;
+        } else if is_stored {
+            (state.loaded_ns, state.ttl_ns) = (now, ttl_ns);
         }
     }
 
@@ -335,6 +330,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         self.used += u64::from(access.weight);
         let state = &mut self.keys[access.key as usize];
         state.weight = access.weight;
+        state.loaded_ns = NONE;
         state.index = u32::try_from(self.present.len()).unwrap_or(ABSENT);
         self.present.push(access.key);
         self.policy.on_insert(access);

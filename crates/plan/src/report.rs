@@ -13,7 +13,7 @@ use stockade_model::units::{format_count, format_duration, format_exact_size, fo
 use crate::{
     curve::{Curve, CurveSettings, Lifetime},
     policy::Policy,
-    recommend::Recommendation,
+    recommend::{NoRecommendation, Recommendation},
     replay::{Capacity, Ttl},
     trace::Trace,
 };
@@ -27,14 +27,16 @@ pub struct Plan {
     pub bad_lines: u64,
     /// Requests that no cache would answer, such as POST, and are left out.
     pub left_out: u64,
+    /// The log says when requests came.
+    pub has_times: bool,
     /// The requests.
     pub trace: Trace,
     /// What the curves were computed with.
     pub settings: CurveSettings,
     /// Curves, in the order of the settings.
     pub curves: Vec<Curve>,
-    /// `None` if no lifetime keeps to the bound on staleness, or no policy ships.
-    pub recommendation: Option<Recommendation>,
+    /// The cache.
+    pub recommendation: Result<Recommendation, NoRecommendation>,
     /// Assumptions that the caller made for lack of an argument, a sentence each.
     pub assumptions: Vec<String>,
 }
@@ -103,31 +105,27 @@ fn counted(count: u64, what: &str) -> String {
 
 /// The answer in one or two sentences.
 fn answer(plan: &Plan) -> String {
-    let Some(recommendation) = &plan.recommendation else {
-        if plan.settings.policies.iter().all(|policy| policy.shipped.is_none()) {
-            return "No cache to recommend, since none of these policies ships with it: add one to --policy, such as sieve."
-                .to_owned();
+    let recommendation = match &plan.recommendation {
+        Ok(recommendation) => recommendation,
+        Err(reason) => return reason.to_string(),
+    };
+    let Recommendation { policy, capacity, lifetime, point, .. } = recommendation;
+    let mut text = format!("{}, {}", capacity_text(*capacity), policy.name);
+    if plan.has_times {
+        let _ = write!(text, ", {}", lifetime_text(*lifetime));
+    }
+    let _ = write!(text, ": hit ratio {}", percent(1.0 - point.miss_ratio));
+    if plan.has_times {
+        let loads = rate(recommendation.loads_per_s_in_busiest_minute);
+        let _ = write!(text, ", {loads} requests a second to the origin at the busiest minute");
+        if recommendation.age_max_ns < u64::MAX {
+            let _ = write!(text, ", none older than {}", nanos_text(recommendation.age_max_ns));
         }
-        return "No lifetime keeps to the bound on staleness: give a shorter --ttl, or a longer --staleness."
-            .to_owned();
-    };
-    let Recommendation { policy, capacity, lifetime, point, peaks, .. } = recommendation;
-    let age = match lifetime.age_max_ns() {
-        u64::MAX => String::new(),
-        bound => format!(", none older than {}", nanos_text(bound)),
-    };
-    let room = if matches!(capacity, Capacity::Bytes(_)) { "memory" } else { "room" };
-    format!(
-        "{}, {}, {}: hit ratio {}, {} requests a second to the origin at the busiest minute{age}; \
-         doubling the {room} gives {:.1} points, halving costs {:.1}.",
-        capacity_text(*capacity),
-        policy.name,
-        lifetime_text(*lifetime),
-        percent(1.0 - point.miss_ratio),
-        rate(peaks.loads_per_s_in_minute),
-        100.0 * recommendation.gain_of_double,
-        100.0 * recommendation.loss_of_half,
-    )
+    }
+    let size = if matches!(capacity, Capacity::Bytes(_)) { "memory" } else { "number of entries" };
+    let (gain, loss) = (100.0 * recommendation.gain_of_double, 100.0 * recommendation.loss_of_half);
+    let _ = write!(text, "; doubling the {size} gives {gain:.1} points, halving costs {loss:.1}.");
+    text
 }
 
 /// The log in one sentence.
@@ -135,18 +133,21 @@ fn log_sentence(plan: &Plan) -> String {
     let totals = plan.trace.totals();
     let about = if plan.trace.is_whole() { "" } else { "about " };
     let mut text = format!(
-        "{}: {} for {about}{} in {}",
+        "{}: {} for {about}{}",
         plan.log,
         counted(totals.requests, "request"),
         counted(plan.trace.keys_estimate(), "key"),
-        format_span(Duration::from_nanos(totals.span_ns)),
     );
+    if plan.has_times {
+        let _ = write!(text, " in {}", format_span(Duration::from_nanos(totals.span_ns)));
+    }
     if totals.bytes > 0 {
         let _ = write!(text, ", {}", format_size(totals.bytes as f64));
     }
-    if let Some(recommendation) = &plan.recommendation {
-        let _ =
-            write!(text, ", {} requests in the busiest second", rate(recommendation.peaks.requests_per_s));
+    if let Ok(recommendation) = &plan.recommendation
+        && plan.has_times
+    {
+        let _ = write!(text, ", {} requests in the busiest second", rate(recommendation.requests_per_s_max));
     }
     text + "."
 }
@@ -170,7 +171,7 @@ fn notes(plan: &Plan) -> Vec<String> {
             nanos_text(totals.reversal_max_ns)
         ));
     }
-    if plan.recommendation.as_ref().is_some_and(|chosen| chosen.point.miss_ratio >= 1.0) {
+    if plan.recommendation.as_ref().is_ok_and(|chosen| chosen.point.miss_ratio >= 1.0) {
         notes.push(
             "No request finds a fresh response: nothing is requested again within the ttl, or nothing fits."
                 .to_owned(),
@@ -191,8 +192,10 @@ fn notes(plan: &Plan) -> Vec<String> {
         notes.push(format!("Points with ~ are from a sample of the keys; {error}."));
     }
     if !plan.trace.is_whole() {
-        notes
-            .push(format!("The recommendation rests on {} of the keys as well.", percent(plan.trace.rate())));
+        notes.push(format!(
+            "The recommendation and its busiest moments rest on {} of the keys as well.",
+            percent(plan.trace.sampled_share())
+        ));
     }
     notes
 }

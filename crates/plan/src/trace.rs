@@ -1,9 +1,9 @@
 //! The requests of a log in memory, with densely numbered keys: all of them, or those of a sample of the keys.
 //!
-//! A key is sampled by its hash, so that all of its requests are in the sample or none is. A cache of `rate` times the
-//! room over the requests of a share `rate` of the keys has about the same miss ratio (Waldspurger, Park, Garthwaite,
+//! A key is sampled by its hash, so that all of its requests are in the sample or none is. A cache of a tenth of
+//! the size over the requests for a tenth of the keys has about the same miss ratio (Waldspurger, Park, Garthwaite,
 //! Ahmad, "Efficient MRC construction with SHARDS", FAST 2015; Waldspurger, Saemundsson, Ahmad, Park, "Cache modeling and
-//! optimization using miniature simulations", ATC 2017). The rate starts at 1 and is halved whenever the sample has more
+//! optimization using miniature simulations", ATC 2017). The share starts at 1 and is halved whenever the sample has more
 //! requests than its bound: memory is constant, and a small log is exact.
 //!
 //! Requests for a key that is requested very often are all in the sample or all missing. Ratios therefore have the expected
@@ -52,7 +52,7 @@ pub(crate) struct Access {
 pub struct Trace {
     requests: Vec<Request>,
     keys: usize,
-    rate: f64,
+    sampled_share: f64,
     totals: Totals,
     /// For how long each response is fresh, in nanoseconds, where the log says so; empty: it never does.
     ttls_ns: Vec<Option<u64>>,
@@ -113,11 +113,16 @@ pub struct TraceBuilder {
 /// The size of a response that the log does not have.
 const UNKNOWN_BYTES: u32 = u32::MAX;
 
-/// Keys and requests are numbered by 32 bits.
-const REQUESTS_LIMIT: usize = 1 << 31;
+/// The bound of `requests_max`.
+const REQUESTS_MAX: usize = 1_000_000_000;
+/// A replay takes some 60 bytes for each key.
+const KEYS_MAX: usize = 4_000_000;
+/// No sample has fewer keys.
+const KEYS_LEAST: usize = 1_024;
 
 impl TraceBuilder {
-    /// A trace of at most about `requests_max` requests, unless that would leave fewer than `keys_min` keys.
+    /// A trace of at most `requests_max` requests, or twice as many where fewer than `keys_min` keys would be left. Both are
+    /// numbered by 32 bits, so that `requests_max` is 1,000,000,000 at most.
     #[must_use]
     pub fn new(requests_max: usize, keys_min: usize) -> Self {
         Self {
@@ -129,7 +134,7 @@ impl TraceBuilder {
             keys: 0,
             threshold: u64::MAX,
             halvings: 0,
-            requests_max,
+            requests_max: requests_max.min(REQUESTS_MAX),
             keys_min,
             totals: Totals::default(),
             earliest_ns: u64::MAX,
@@ -137,8 +142,11 @@ impl TraceBuilder {
         }
     }
 
-    /// Adds the next request of the log.
+    /// Adds the next request of the log, unless the trace [is full](Self::is_full).
     pub fn push(&mut self, request: &NewRequest<'_>) {
+        if self.is_full() {
+            return;
+        }
         if let Some(back @ 1..) = self.latest_ns.checked_sub(request.at_ns) {
             self.totals.reversals += 1;
             self.totals.reversal_max_ns = self.totals.reversal_max_ns.max(back);
@@ -163,10 +171,24 @@ impl TraceBuilder {
         if self.has_ttls {
             self.ttls_ns.push(request.ttl_ns);
         }
-        let is_large = self.requests.len() > self.requests_max && self.keys >= 2 * self.keys_min;
-        if is_large || self.requests.len() >= REQUESTS_LIMIT {
+        if self.is_too_large() {
             self.halve();
         }
+    }
+
+    /// True if half of the keys have to leave.
+    fn is_too_large(&self) -> bool {
+        let requests = self.requests.len();
+        self.keys > KEYS_MAX
+            || requests > self.requests_max && self.keys >= 2 * self.keys_min
+            || requests >= 2 * self.requests_max && self.keys >= 2 * KEYS_LEAST
+    }
+
+    /// True if no more requests can be added: there are twice as many as wanted, of few keys, so that a sample would not stand for
+    /// the log.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.requests.len() >= 2 * self.requests_max && self.keys < 2 * KEYS_LEAST
     }
 
     fn number(&mut self, hash: u64) -> Key {
@@ -181,7 +203,7 @@ impl TraceBuilder {
         }
     }
 
-    /// Halves the rate: keys above the new threshold leave, and the others are numbered anew.
+    /// Halves the sampled share: keys above the new threshold leave, and the others are numbered anew.
     fn halve(&mut self) {
         self.threshold /= 2;
         self.halvings += 1;
@@ -225,9 +247,11 @@ impl TraceBuilder {
         if self.requests.iter().all(|request| request.at_ns.is_multiple_of(SECOND_NS)) {
             for second in self.requests.chunk_by_mut(|one, next| one.at_ns == next.at_ns) {
                 let count = second.len() as u64;
-                second.iter_mut().zip(0..).for_each(|(request, n)| request.at_ns += n * SECOND_NS / count);
+                second.iter_mut().zip(0..).for_each(|(request, n)| {
+                    request.at_ns = request.at_ns.saturating_add(n * SECOND_NS / count);
+                });
             }
-            self.totals.span_ns += SECOND_NS - 1;
+            self.totals.span_ns = self.totals.span_ns.saturating_add(SECOND_NS - 1);
         }
         let filled = fill_sizes(&mut self.requests, self.keys);
         self.totals.object_bytes = self.totals.bytes.saturating_add(filled << self.halvings);
@@ -235,7 +259,7 @@ impl TraceBuilder {
         Trace {
             requests: self.requests,
             keys: self.keys,
-            rate: 0.5f64.powi(i32::try_from(self.halvings).unwrap_or(i32::MAX)),
+            sampled_share: 0.5f64.powi(i32::try_from(self.halvings).unwrap_or(i32::MAX)),
             totals: self.totals,
             ttls_ns: self.ttls_ns,
             next: OnceLock::new(),
@@ -308,14 +332,14 @@ impl Trace {
 
     /// The share of the keys that is sampled; 1: all of them.
     #[must_use]
-    pub fn rate(&self) -> f64 {
-        self.rate
+    pub fn sampled_share(&self) -> f64 {
+        self.sampled_share
     }
 
     /// True if all keys are there.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.rate >= 1.0
+        self.sampled_share >= 1.0
     }
 
     /// Figures of the whole log.
@@ -328,13 +352,19 @@ impl Trace {
     #[must_use]
     pub fn keys_estimate(&self) -> u64 {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
-        let keys = (self.keys as f64 / self.rate).round() as u64;
+        let keys = (self.keys as f64 / self.sampled_share).round() as u64;
         keys
     }
 
     /// For how long a response is fresh, if the log says so.
     pub(crate) fn ttl_ns(&self, index: usize) -> Option<u64> {
         self.ttls_ns.get(index).copied().flatten()
+    }
+
+    /// The longest time for which the log says that a response is fresh.
+    #[must_use]
+    pub fn ttl_max_ns(&self) -> Option<u64> {
+        self.ttls_ns.iter().copied().flatten().max()
     }
 
     /// True if the log says of any response for how long it is fresh.
@@ -356,8 +386,8 @@ impl Trace {
         keys: usize,
         nth: usize,
     ) -> Self {
-        let rate = self.rate / nth as f64;
-        Self { requests, keys, rate, totals: self.totals, ttls_ns, next: OnceLock::new() }
+        let sampled_share = self.sampled_share / nth as f64;
+        Self { requests, keys, sampled_share, totals: self.totals, ttls_ns, next: OnceLock::new() }
     }
 
     /// The sum of the last known sizes of all sampled keys, each with an overhead; scaled to the whole log.
@@ -369,7 +399,7 @@ impl Trace {
         }
         let sum: u64 = sizes.iter().map(|bytes| u64::from(*bytes) + u64::from(overhead_bytes)).sum();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
-        let all = (sum as f64 / self.rate).round() as u64;
+        let all = (sum as f64 / self.sampled_share).round() as u64;
         all
     }
 }

@@ -43,6 +43,10 @@ pub enum CommandError {
     Storage(#[from] StorageError),
     #[error(transparent)]
     Log(#[from] stockade_plan::LogError),
+    #[error(transparent)]
+    ReadLog(#[from] stockade_plan::read::ReadError),
+    #[error(transparent)]
+    NoPlan(#[from] stockade_plan::PlanError),
     #[cfg(feature = "http")]
     #[error(transparent)]
     Origin(#[from] OriginStartError),
@@ -144,7 +148,12 @@ impl From<Exit> for ExitCode {
 impl CommandError {
     fn code(&self) -> u8 {
         let is_usage = match self {
-            Self::Usage(_) | Self::Load(_) | Self::Documents(_) | Self::Log(_) => true,
+            Self::Usage(_)
+            | Self::Load(_)
+            | Self::Documents(_)
+            | Self::Log(_)
+            | Self::ReadLog(_)
+            | Self::NoPlan(_) => true,
             Self::Storage(error) => matches!(error, StorageError::Taken { .. }),
             Self::Run(error) => error.is_usage(),
             Self::Engine(error) => error.is_usage(),

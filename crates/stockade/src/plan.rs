@@ -62,7 +62,7 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
             live.get_or_insert_with(|| LiveScreen::steps(all)).next(format!("replays: {done}"));
         }
     };
-    let plan = compute(names(&inputs), content, &options, &progress);
+    let plan = compute(names(&inputs), content, &options, &progress)?;
     drop(live);
     if let Some((_, render)) = FORMATS.iter().find(|(name, _)| *name == args.format) {
         match print(&render(&plan)) {

@@ -52,6 +52,9 @@ fn known_size(bytes: &[u8], operation: Operation) -> Result<Option<u64>, Problem
     Ok(value::size(bytes)?.filter(|bytes| *bytes > 0 || operation != Operation::Read))
 }
 
+/// The most requests that a line stands for.
+const OP_COUNT_MAX: u32 = 1_000_000;
+
 /// The columns of `CacheLib`'s traces: <https://cachelib.org/docs/Cache_Library_User_Guides/Cachebench_FB_HW_eval>.
 const META_COLUMNS: [&str; 6] = ["key", "op", "size", "op_count", "op_time", "ttl"];
 const KEY: usize = 0;
@@ -120,7 +123,9 @@ impl LineParser for MetaLines {
             operation,
             bytes: known_size(text(SIZE).unwrap_or_default(), operation)?,
             ttl: text(TTL).and_then(number).filter(|ttl| *ttl > 0).map(Duration::from_secs),
-            repeats: count.filter(|count| *count > 0).ok_or("`op_count` is not a number above zero")?,
+            repeats: count
+                .filter(|count| (1..=OP_COUNT_MAX).contains(count))
+                .ok_or("`op_count` is not a number from 1 to 1,000,000")?,
             ..LoggedRequest::read(LoggedKey::Text(key))
         });
         Ok(Parsed::Requests)

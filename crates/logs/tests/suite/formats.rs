@@ -59,8 +59,8 @@ fn meta_columns_are_those_of_the_header() {
         "op_time,key,key_size,op,op_count,size,cache_hits,ttl\n8,k,1,GET,1,7,1,0\n9,k,1,SET,1,7,0,60\n";
     assert_eq!(read(trace, "meta"), ["@8 read k 7B", "@9 write k 7B ttl=60s"]);
     for (line, message) in [
-        ("1,GET,9,0,10", "`op_count` is not a number above zero"),
-        ("1,GET,9,99999999999,10", "`op_count` is not a number above zero"),
+        ("1,GET,9,0,10", "`op_count` is not a number from 1 to 1,000,000"),
+        ("1,GET,9,1000001,10", "`op_count` is not a number from 1 to 1,000,000"),
         ("1,FETCH,9,1,10", "the operation is none of Meta's"),
         ("1", "the line has no key and operation: Meta's traces have `key,op,size,op_count`"),
         ("1,GET,-9,1,10", "the size is not a number of bytes"),

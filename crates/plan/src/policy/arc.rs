@@ -84,7 +84,7 @@ impl EvictionPolicy for Arc {
                     + self.recent_ghosts.weight()
                     + self.frequent.weight()
                     + self.frequent_ghosts.weight();
-                let excess = (all + added).saturating_sub(2 * self.capacity);
+                let excess = (all + added).saturating_sub(self.capacity.saturating_mul(2));
                 let rest = self.frequent_ghosts.weight().saturating_sub(excess);
                 self.frequent_ghosts.trim(links, rest);
             }
@@ -122,7 +122,6 @@ impl EvictionPolicy for Arc {
         let list =
             if self.recent.has(&self.links, access.key) { &mut self.recent } else { &mut self.frequent };
         list.reweigh(&mut self.links, access.key, access.weight);
-        self.on_hit(access);
     }
 
     fn on_remove(&mut self, key: Key) {

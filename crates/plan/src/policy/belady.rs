@@ -16,6 +16,9 @@ pub(crate) struct Belady {
 
 impl Belady {
     fn expect(&mut self, access: &Access) {
+        if self.next[access.key as usize] == access.next {
+            return;
+        }
         self.next[access.key as usize] = access.next;
         self.latest.push((access.next, access.key));
         if self.latest.len() > 2 * self.len + 64 {
@@ -51,9 +54,7 @@ impl EvictionPolicy for Belady {
         self.expect(access);
     }
 
-    fn on_update(&mut self, access: &Access) {
-        self.expect(access);
-    }
+    fn on_update(&mut self, _access: &Access) {}
 
     fn on_remove(&mut self, key: Key) {
         self.next[key as usize] = 0;
@@ -124,11 +125,11 @@ impl EvictionPolicy for BeladySize {
     fn on_insert(&mut self, access: &Access) {
         self.index[access.key as usize] = u32::try_from(self.present.len()).unwrap_or(u32::MAX);
         self.present.push(access.key);
+        self.next[access.key as usize] = access.next;
         self.on_update(access);
     }
 
     fn on_update(&mut self, access: &Access) {
-        self.next[access.key as usize] = access.next;
         self.weights[access.key as usize] = access.weight;
     }
 

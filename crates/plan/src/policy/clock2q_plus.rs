@@ -109,7 +109,6 @@ impl EvictionPolicy for Clock2QPlus {
     fn on_update(&mut self, access: &Access) {
         let queue = if self.small.has(&self.links, access.key) { &mut self.small } else { &mut self.main };
         queue.reweigh(&mut self.links, access.key, access.weight);
-        self.on_hit(access);
     }
 
     fn on_remove(&mut self, key: Key) {

@@ -8,25 +8,36 @@ pub(crate) struct Gdsf {
     /// By the bits of the priority: floats that are not negative have the order of their bits.
     lowest: RisingHeap<u64>,
     requests: Vec<u32>,
+    weights: Vec<u32>,
     /// The priority of the entry that was evicted last.
     age: f64,
 }
 
 impl Gdsf {
-    fn count(&mut self, access: &Access) -> u64 {
-        let requests = &mut self.requests[access.key as usize];
+    fn count(&mut self, key: Key) -> u64 {
+        let requests = &mut self.requests[key as usize];
         *requests = requests.saturating_add(1);
-        (self.age + f64::from(*requests) / f64::from(access.weight.max(1))).to_bits()
+        self.priority(key)
+    }
+
+    fn priority(&self, key: Key) -> u64 {
+        let (requests, weight) = (self.requests[key as usize], self.weights[key as usize]);
+        (self.age + f64::from(requests) / f64::from(weight.max(1))).to_bits()
     }
 }
 
 impl EvictionPolicy for Gdsf {
     fn new(setup: &PolicySetup) -> Self {
-        Self { lowest: RisingHeap::new(setup.keys), requests: vec![0; setup.keys], age: 0.0 }
+        Self {
+            lowest: RisingHeap::new(setup.keys),
+            requests: vec![0; setup.keys],
+            weights: vec![0; setup.keys],
+            age: 0.0,
+        }
     }
 
     fn on_hit(&mut self, access: &Access) {
-        let priority = self.count(access);
+        let priority = self.count(access.key);
         self.lowest.raise(access.key, priority);
     }
 
@@ -38,12 +49,16 @@ impl EvictionPolicy for Gdsf {
 
     fn on_insert(&mut self, access: &Access) {
         self.requests[access.key as usize] = 0;
-        let priority = self.count(access);
+        self.weights[access.key as usize] = access.weight;
+        let priority = self.count(access.key);
         self.lowest.insert(access.key, priority);
     }
 
+    /// A heavier value has a lower priority: it is inserted anew.
     fn on_update(&mut self, access: &Access) {
-        self.on_hit(access);
+        self.weights[access.key as usize] = access.weight;
+        self.lowest.remove(access.key);
+        self.lowest.insert(access.key, self.priority(access.key));
     }
 
     fn on_remove(&mut self, key: Key) {

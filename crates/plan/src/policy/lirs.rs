@@ -92,7 +92,7 @@ impl EvictionPolicy for Lirs {
             status: vec![Status::Absent; setup.keys],
             lir_weight: 0,
             lir_max: setup.capacity.saturating_sub(hir_max),
-            ghosts_max: 2 * setup.capacity,
+            ghosts_max: setup.capacity.saturating_mul(2),
         }
     }
 
@@ -167,7 +167,6 @@ impl EvictionPolicy for Lirs {
         if self.in_stack(key) {
             self.stack.reweigh(&mut self.stack_links, key, weight);
         }
-        self.on_hit(access);
     }
 
     fn on_remove(&mut self, key: Key) {

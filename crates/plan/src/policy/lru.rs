@@ -29,9 +29,7 @@ impl EvictionPolicy for Lru {
         self.used.push(&mut self.links, access.key, access.weight);
     }
 
-    fn on_update(&mut self, access: &Access) {
-        self.used.touch(&mut self.links, access.key);
-    }
+    fn on_update(&mut self, _access: &Access) {}
 
     fn on_remove(&mut self, key: Key) {
         self.used.remove(&mut self.links, key);

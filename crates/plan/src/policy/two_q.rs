@@ -68,7 +68,6 @@ impl EvictionPolicy for TwoQ {
     fn on_update(&mut self, access: &Access) {
         let queue = if self.new.has(&self.links, access.key) { &mut self.new } else { &mut self.kept };
         queue.reweigh(&mut self.links, access.key, access.weight);
-        self.on_hit(access);
     }
 
     fn on_remove(&mut self, key: Key) {

@@ -122,7 +122,6 @@ impl EvictionPolicy for WTinyLfu {
     fn on_update(&mut self, access: &Access) {
         let (queue, links) = self.queue_of(access.key);
         queue.reweigh(links, access.key, access.weight);
-        self.on_hit(access);
     }
 
     fn on_remove(&mut self, key: Key) {

@@ -93,8 +93,10 @@ fn objects_larger_than_the_room_are_not_stored() {
 #[test]
 fn loads_are_counted_by_second() {
     let replay = run(&at(&[0, 500, 1_000, 1_500, 2_900]), setup(400, 0, 0));
-    assert_eq!(replay.loads_by_interval, [2, 2, 1]);
-    assert_eq!(replay.interval_ns, 1_000 * MS);
+    assert_eq!((replay.peaks.in_second(), replay.peaks.in_minute()), (2, 5));
+    // Without lifetimes and latency they are counted as well.
+    let replay = run(&at(&[0, 500]), CacheSetup::of(Capacity::Entries(1)));
+    assert_eq!((replay.peaks.in_second(), replay.peaks.in_minute()), (1, 1));
 }
 
 #[test]
@@ -133,4 +135,40 @@ fn entries_whose_load_has_ended_are_swept() {
         assert_eq!(replay.misses, 1_000);
         assert!(replay.evictions < 50, "{} with {latency_ms} ms", replay.evictions);
     }
+}
+
+/// Requests for one key at these milliseconds, with the ttl of each response in milliseconds.
+fn with_ttls(requests: &[(u64, Option<u64>)]) -> Trace {
+    let mut builder = TraceBuilder::new(usize::MAX, 1);
+    for (time_ms, ttl_ms) in requests {
+        let ttl_ns = ttl_ms.map(|ttl_ms| ttl_ms * MS);
+        builder.push(&NewRequest { at_ns: time_ms * MS + 1, key: b"a", bytes: Some(10), ttl_ns });
+    }
+    builder.finish()
+}
+
+#[test]
+fn response_that_may_not_be_stored_removes_the_older_one() {
+    // Fresh until 10, stale until 60; the refresh of 20 may not be stored.
+    let trace = with_ttls(&[(0, Some(10)), (20, Some(0)), (30, Some(10)), (35, Some(10))]);
+    let ttl = Ttl::Logged { default_ns: 0 };
+    let replay = run(&trace, CacheSetup { ttl, ..setup(0, 50, 0) });
+    assert_eq!(outcomes(&replay), [1, 1, 0, 2, 3]);
+    let replay = run(&trace, CacheSetup { ttl, ..setup(0, 50, 5) });
+    assert_eq!(outcomes(&replay), [1, 1, 0, 2, 3]);
+}
+
+#[test]
+fn stale_value_keeps_its_own_ttl_during_a_refresh() {
+    // Loaded at 20 for 10; the refresh from 30 to 50 brings a value that is fresh for 1,000.
+    let trace = with_ttls(&[(0, Some(10)), (20, None), (30, Some(1_000)), (41, None), (900, None)]);
+    let ttl = Ttl::Logged { default_ns: 0 };
+    let replay = run(&trace, CacheSetup { ttl, ..setup(0, 50, 20) });
+    assert_eq!(outcomes(&replay), [2, 2, 0, 1, 2]);
+}
+
+#[test]
+fn requests_share_the_load_of_an_object_that_is_not_stored() {
+    let setup = CacheSetup { latency_ns: 10 * MS, ..CacheSetup::of(Capacity::Bytes(9)) };
+    assert_eq!(outcomes(&run(&at(&[0, 5, 9, 10, 12]), setup)), [0, 0, 3, 2, 2]);
 }

@@ -29,7 +29,7 @@ pub(super) fn render(plan: &Plan) -> String {
                     h1 { (title) }
                     p.answer { (answer(plan)) }
                     p { (log_sentence(plan)) }
-                    @if let Some(recommendation) = &plan.recommendation {
+                    @if let Ok(recommendation) = &plan.recommendation {
                         section.block {
                             pre tabindex="0" role="region" aria-label="Block to copy" { code { (cache_block(recommendation)) } }
                             button type="button" id="copy" { "Copy" }
@@ -103,14 +103,14 @@ fn data(plan: &Plan) -> String {
         Value::Array(lines.collect())
     });
     let data = json!({
-        "sizes": plan.settings.sizes.iter().map(|size| size.room()).collect::<Vec<_>>(),
+        "sizes": plan.settings.sizes.iter().map(|size| size.size()).collect::<Vec<_>>(),
         "names": plan.settings.sizes.iter().map(|size| capacity_text(*size)).collect::<Vec<_>>(),
         "axis": match plan.settings.sizes.first() {
             Some(Capacity::Entries(_)) => "entries",
             _ => "memory",
         },
-        "chosen": plan.recommendation.as_ref().map(|chosen| json!({
-            "room": chosen.capacity.room(),
+        "chosen": plan.recommendation.as_ref().ok().map(|chosen| json!({
+            "room": chosen.capacity.size(),
             "policy": chosen.policy.name,
             "lifetime": plan.settings.lifetimes.iter().position(|lifetime| *lifetime == chosen.lifetime),
         })),

@@ -19,19 +19,22 @@ pub(super) fn render(plan: &Plan) -> String {
         "keys": plan.trace.keys_estimate(),
         "keys_exact": plan.trace.is_whole(),
         "bytes": plan.trace.totals().bytes,
-        "span_s": seconds(plan.trace.totals().span_ns),
+        "span_s": plan.has_times.then(|| seconds(plan.trace.totals().span_ns)),
         "curves": plan.curves.iter().map(curve).collect::<Vec<_>>(),
     });
-    if let Some(recommendation) = &plan.recommendation {
-        json["recommendation"] = recommendation_json(recommendation);
+    if let Ok(recommendation) = &plan.recommendation {
+        json["recommendation"] = recommendation_json(recommendation, plan.has_times);
+    }
+    if !plan.has_times {
+        json.as_object_mut().map(|json| json.remove("span_s"));
     }
     let mut text = serde_json::to_string_pretty(&json).unwrap_or_default();
     text.push('\n');
     text
 }
 
-fn recommendation_json(recommendation: &Recommendation) -> Value {
-    let Recommendation { policy, capacity, lifetime, point, peaks, .. } = recommendation;
+fn recommendation_json(recommendation: &Recommendation, has_times: bool) -> Value {
+    let Recommendation { policy, capacity, lifetime, point, .. } = recommendation;
     let mut cache = Map::new();
     cache.insert("strategy".into(), if lifetime.swr_ns > 0 { "swr" } else { "stampede" }.into());
     let duration = |nanos: u64| Value::from(format_duration(std::time::Duration::from_nanos(nanos)));
@@ -50,15 +53,17 @@ fn recommendation_json(recommendation: &Recommendation) -> Value {
         "byte_hit_ratio": 1.0 - point.byte_miss_ratio,
         "wait_ratio": point.wait_ratio,
         "loads_per_request": point.load_ratio,
-        "source_loads_per_s_max": peaks.loads_per_s,
-        "source_loads_per_s_busiest_minute": peaks.loads_per_s_in_minute,
-        "requests_per_s_max": peaks.requests_per_s,
         "gain_of_double": recommendation.gain_of_double,
         "loss_of_half": recommendation.loss_of_half,
         "exact": point.is_exact,
     });
-    if lifetime.age_max_ns() != u64::MAX {
-        json["stale_max_s"] = seconds(lifetime.age_max_ns()).into();
+    if has_times {
+        json["source_loads_per_s_max"] = recommendation.loads_per_s_max.into();
+        json["source_loads_per_s_busiest_minute"] = recommendation.loads_per_s_in_busiest_minute.into();
+        json["requests_per_s_max"] = recommendation.requests_per_s_max.into();
+        if recommendation.age_max_ns != u64::MAX {
+            json["stale_max_s"] = seconds(recommendation.age_max_ns).into();
+        }
     }
     json
 }

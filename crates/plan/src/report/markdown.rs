@@ -7,7 +7,7 @@ use super::{Plan, answer, cache_block, curve_table, lifetime_text, log_sentence,
 pub(super) fn render(plan: &Plan) -> String {
     let mut text =
         format!("# A cache for {}\n\n**{}**\n\n{}\n\n", plan.log, answer(plan), log_sentence(plan));
-    if let Some(recommendation) = &plan.recommendation {
+    if let Ok(recommendation) = &plan.recommendation {
         let _ = write!(text, "```toml\n{}```\n\n", cache_block(recommendation));
     }
     for lifetime in &plan.settings.lifetimes {

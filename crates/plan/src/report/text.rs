@@ -13,7 +13,7 @@ pub(super) fn render(plan: &Plan) -> String {
         let _ = write!(text, "\nHit ratio in percent, {}\n\n", lifetime_text(*lifetime));
         text += &curve_table(plan, *lifetime).text();
     }
-    if let Some(recommendation) = &plan.recommendation {
+    if let Ok(recommendation) = &plan.recommendation {
         let _ = write!(text, "\n{}", cache_block(recommendation));
     }
     text

@@ -64,8 +64,8 @@ fn long_logs_are_sampled_by_key() {
     }
     let trace = builder.finish();
     assert!(trace.requests().len() <= 10_000 && !trace.is_whole());
-    let halvings = -trace.rate().log2();
-    assert!(halvings >= 1.0 && halvings.fract() == 0.0, "rate {}", trace.rate());
+    let halvings = -trace.sampled_share().log2();
+    assert!(halvings >= 1.0 && halvings.fract() == 0.0, "rate {}", trace.sampled_share());
     // Keys are numbered densely, each has all of its requests, and a key is known by its size.
     let mut requests = vec![0_u64; trace.keys()];
     let mut sizes = vec![BTreeSet::new(); trace.keys()];
@@ -96,7 +96,7 @@ fn sample_has_the_share_of_each_kind_of_key() {
     }
     let trace = builder.finish();
     let sample = trace.sample(16);
-    assert_eq!((sample.keys(), sample.rate()), (64, 1.0 / 16.0));
+    assert_eq!((sample.keys(), sample.sampled_share()), (64, 1.0 / 16.0));
     assert_eq!(sample.requests().len() * 16, trace.requests().len());
     assert_eq!(sample.totals(), trace.totals());
 }
@@ -106,4 +106,34 @@ fn next_positions_are_those_of_the_same_key() {
     let mut builder = TraceBuilder::new(usize::MAX, 1);
     [1, 2, 1, 3, 2, 1].into_iter().for_each(|key| push(&mut builder, 1, key, None));
     assert_eq!(builder.finish().next_positions(), [3, 5, 6, NEVER, NEVER, NEVER]);
+}
+
+#[test]
+fn memory_is_bounded_whatever_the_keys() {
+    // Few keys: nothing is sampled, and the log is refused in the end.
+    let mut builder = TraceBuilder::new(1_000, 64);
+    for n in 0..10_000 {
+        push(&mut builder, n, n % 3, None);
+    }
+    assert!(builder.is_full());
+    assert_eq!(builder.finish().requests().len(), 2_000);
+    // More keys than are wanted at least, and fewer than twice as many: twice as many requests are kept.
+    let mut builder = TraceBuilder::new(10_000, 20_000);
+    for n in 0..60_000 {
+        push(&mut builder, n, n % 30_000, None);
+    }
+    assert!(!builder.is_full());
+    let trace = builder.finish();
+    assert!(trace.requests().len() <= 20_000 && trace.keys() >= 1_024, "{} requests", trace.requests().len());
+}
+
+#[test]
+fn times_at_the_end_of_the_range_are_kept() {
+    let mut builder = TraceBuilder::new(usize::MAX, 1);
+    push(&mut builder, 0, 1, Some(u64::MAX));
+    push(&mut builder, u64::MAX / SECOND_NS * SECOND_NS, 1, Some(u64::MAX));
+    push(&mut builder, u64::MAX / SECOND_NS * SECOND_NS, 2, None);
+    let trace = builder.finish();
+    assert!(trace.requests().is_sorted_by_key(|request| request.at_ns));
+    assert_eq!(trace.totals().bytes, u64::MAX);
 }
