@@ -30,7 +30,7 @@ def even(_random):
 
 
 def churn(rng):
-    """Zipf, and every second one of 20,000 keys gives its place to a new one."""
+    """Zipf, and once a second one of 20,000 keys gives its place to a new one."""
     sums = zipf(20_000, 0.9)
     for at in even(rng):
         rank = rng.choices(range(len(sums)), cum_weights=sums)[0]

@@ -447,7 +447,8 @@ fn sampled_points_are_within_half_a_point_of_exact_ones() {
     for curve in 0..2 {
         let points = |plan: &Value| plan["curves"][curve]["points"].as_array().expect("points").clone();
         let (sampled, exact) = (points(&sampled), points(&exact));
-        assert_eq!([0, 1, 2, 3].map(|point| sampled[point]["exact"] == true), [false, true, true, false]);
+        // The smallest size and the middle one are checked.
+        assert_eq!([0, 1, 2, 3].map(|point| sampled[point]["exact"] == true), [true, false, true, false]);
         for (sampled, exact) in sampled.iter().zip(&exact) {
             let ratio = |point: &Value| point["miss_ratio"].as_f64().expect("a ratio");
             assert!((ratio(sampled) - ratio(exact)).abs() < 0.005, "{sampled} {exact}");
