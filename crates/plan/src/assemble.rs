@@ -146,7 +146,18 @@ pub fn plan(
     let curves = curves(&trace, &settings, progress);
     let recommendation = recommend(&trace, &curves, &settings, options.memory, options.staleness.map(nanos));
     let bad_lines = summary.bad_lines;
-    Ok(Plan { log, bad_lines, left_out, has_times, trace, settings, curves, recommendation, assumptions })
+    Ok(Plan {
+        log,
+        bad_lines,
+        left_out,
+        has_times,
+        trace,
+        settings,
+        curves,
+        recommendation,
+        strategies: None,
+        assumptions,
+    })
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -19,7 +19,7 @@ use crate::{
     recommend::Recommendation,
     replay::{CacheSetup, Capacity, Ttl},
     report::{Plan, cache_table, capacity_text, lifetime_text, percent},
-    trace::{NewRequest, Request, Trace, TraceBuilder},
+    trace::{NewRequest, Request, Trace, TraceBuilder, busiest},
 };
 
 /// How long the load takes, at most.
@@ -73,7 +73,7 @@ pub fn experiment(plan: &Plan) -> Option<Experiment> {
         Ttl::Fixed(ttl_ns) | Ttl::Logged { default_ns: ttl_ns } => Some(ttl_ns),
     };
     let span_max = ttl_ns.map_or(u64::MAX, |ttl_ns| (ttl_ns / TTL_MIN_NS).max(1).saturating_mul(LOAD_NS));
-    let part = busiest(plan.trace.requests(), span_max);
+    let part = busiest(plan.trace.requests(), span_max, REQUESTS_MAX);
     let span_ns = part.last()?.at_ns - part.first()?.at_ns;
     let speed = (span_ns as f64 / LOAD_NS as f64).max(1.0);
     let trace = faster(part, speed);
@@ -137,21 +137,6 @@ fn arms(recommendation: &Recommendation, ttl_ns: Option<u64>, speed: f64) -> Vec
         arms.push(Arm { name: "shorter_ttl", lifetime, ..planned() });
     }
     arms
-}
-
-/// The part with the most requests, of at most this many nanoseconds and [`REQUESTS_MAX`] requests.
-fn busiest(requests: &[Request], span_max: u64) -> &[Request] {
-    let (mut from, mut best) = (0, 0..0);
-    for to in 1..=requests.len() {
-        let last_ns = requests[to - 1].at_ns;
-        while to - from > REQUESTS_MAX || last_ns - requests[from].at_ns > span_max {
-            from += 1;
-        }
-        if to - from > best.len() {
-            best = from..to;
-        }
-    }
-    &requests[best]
 }
 
 /// The same requests in less time, with rounded sizes.
@@ -275,16 +260,5 @@ mod tests {
         let trace = faster(&[at(10, 1_000), at(20, 1_020), at(30, 5_000), at(40, 1_000)], 2.0);
         let requests: Vec<_> = trace.requests().iter().map(|request| (request.key, request.bytes)).collect();
         assert_eq!(requests, [(0, 1_024), (0, 1_024), (1, 5_793), (0, 1_024)]);
-    }
-
-    #[test]
-    fn busiest_part_is_bounded_in_time() {
-        let at = |at_ns: u64| Request { at_ns, key: 0, bytes: 1 };
-        let requests: Vec<_> = [0, 100, 101, 102, 103, 200, 300].into_iter().map(at).collect();
-        let times = |span| busiest(&requests, span).iter().map(|request| request.at_ns).collect::<Vec<_>>();
-        assert_eq!(times(3), [100, 101, 102, 103]);
-        assert_eq!(times(100), [100, 101, 102, 103, 200]);
-        assert_eq!(times(u64::MAX).len(), 7);
-        assert!(busiest(&[], 1).is_empty());
     }
 }

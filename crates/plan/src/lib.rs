@@ -14,6 +14,7 @@ pub mod recommend;
 mod replay;
 pub mod report;
 mod sample;
+pub mod strategies;
 pub mod trace;
 
 pub use assemble::{LatencyOption, OVERHEAD_BYTES, PlanError, PlanOptions, SizeOption, TtlOption, plan};

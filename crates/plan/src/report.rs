@@ -8,13 +8,16 @@ mod text;
 
 use std::{fmt::Write as _, time::Duration};
 
-use stockade_model::units::{format_count, format_duration, format_exact_size, format_size, format_span};
+use stockade_model::units::{
+    format_count, format_duration, format_exact_size, format_size, format_span, ratio,
+};
 
 use crate::{
     curve::{Curve, CurveSettings, Lifetime},
     policy::Policy,
     recommend::{NoRecommendation, Recommendation},
     replay::{Capacity, Ttl},
+    strategies::{OriginModel, StrategyFigures},
     trace::Trace,
 };
 
@@ -37,8 +40,23 @@ pub struct Plan {
     pub curves: Vec<Curve>,
     /// The cache.
     pub recommendation: Result<Recommendation, NoRecommendation>,
+    /// What the strategies of the cache did with the busiest part of the log, if that was asked for.
+    pub strategies: Option<StrategyRuns>,
     /// Assumptions that the caller made for lack of an argument, a sentence each.
     pub assumptions: Vec<String>,
+}
+
+/// Strategies on the busiest part of the log.
+#[derive(Debug)]
+pub struct StrategyRuns {
+    /// The requests of the part.
+    pub requests: usize,
+    /// How long it takes.
+    pub span: Duration,
+    /// The origin.
+    pub origin: OriginModel,
+    /// A run for each strategy.
+    pub figures: Vec<StrategyFigures>,
 }
 
 /// Writes a plan in one format.
@@ -78,8 +96,16 @@ pub fn lifetime_text(lifetime: Lifetime) -> String {
     ttl + &swr
 }
 
+/// As files write it: whole hours and minutes from two minutes on, such as `1h`; else `90s`.
 fn nanos_text(nanos: u64) -> String {
-    format_duration(Duration::from_nanos(nanos))
+    const MINUTE_NS: u64 = 60_000_000_000;
+    const HOUR_NS: u64 = 60 * MINUTE_NS;
+    match nanos {
+        0..=MINUTE_NS => format_duration(Duration::from_nanos(nanos)),
+        _ if nanos.is_multiple_of(HOUR_NS) => format!("{}h", nanos / HOUR_NS),
+        _ if nanos.is_multiple_of(MINUTE_NS) => format!("{}m", nanos / MINUTE_NS),
+        _ => format_duration(Duration::from_nanos(nanos)),
+    }
 }
 
 /// A share in percent with one decimal.
@@ -119,7 +145,8 @@ fn answer(plan: &Plan) -> String {
         let loads = rate(recommendation.loads_per_s_in_busiest_minute);
         let _ = write!(text, ", {loads} requests a second to the origin at the busiest minute");
         if recommendation.age_max_ns < u64::MAX {
-            let _ = write!(text, ", none older than {}", nanos_text(recommendation.age_max_ns));
+            let age = format_span(Duration::from_nanos(recommendation.age_max_ns));
+            let _ = write!(text, ", none older than {age}");
         }
     }
     let size = if matches!(capacity, Capacity::Bytes(_)) { "memory" } else { "number of entries" };
@@ -241,4 +268,45 @@ fn curve_table(plan: &Plan, lifetime: Lifetime) -> table::Table {
         row
     });
     table::Table { header, rows: rows.collect() }
+}
+
+/// A heading for the strategies.
+fn strategies_heading(runs: &StrategyRuns) -> String {
+    let outage = runs.origin.outage;
+    let outage = if outage.is_zero() {
+        String::new()
+    } else {
+        format!("; the origin fails for the busiest {}", format_span(outage))
+    };
+    format!(
+        "Strategies in virtual time: {} of {}, loads take {}{outage}",
+        counted(runs.requests as u64, "request"),
+        format_span(runs.span),
+        runs.origin.latency,
+    )
+}
+
+/// A row for each strategy.
+fn strategies_table(runs: &StrategyRuns) -> table::Table {
+    let header =
+        ["strategy", "answered", "hit ratio", "loads", "most a second", "p50", "p99", "max", "oldest answer"];
+    let rows = runs.figures.iter().map(|figures| {
+        let requests = figures.outcomes.requests();
+        let share = |count: u64| percent(ratio(count, requests).unwrap_or(0.0));
+        let time = |quantile: f64| {
+            figures.response.quantile(quantile).map_or_else(|| "-".to_owned(), format_duration)
+        };
+        vec![
+            figures.name.to_owned(),
+            share(requests - figures.outcomes.error),
+            share(figures.outcomes.hit),
+            format_count(figures.loads),
+            format_count(figures.loads_per_s_max),
+            time(0.5),
+            time(0.99),
+            time(1.0),
+            format_span(figures.age_max),
+        ]
+    });
+    table::Table { header: header.map(str::to_owned).to_vec(), rows: rows.collect() }
 }

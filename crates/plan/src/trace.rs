@@ -404,5 +404,20 @@ impl Trace {
     }
 }
 
+/// The part with the most requests, of at most this many nanoseconds and requests.
+pub(crate) fn busiest(requests: &[Request], span_max_ns: u64, requests_max: usize) -> &[Request] {
+    let (mut from, mut best) = (0, 0..0);
+    for to in 1..=requests.len() {
+        let last_ns = requests[to - 1].at_ns;
+        while to - from > requests_max || last_ns - requests[from].at_ns > span_max_ns {
+            from += 1;
+        }
+        if to - from > best.len() {
+            best = from..to;
+        }
+    }
+    &requests[best]
+}
+
 #[cfg(test)]
 mod tests;

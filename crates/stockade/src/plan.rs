@@ -3,14 +3,17 @@
 #[cfg(feature = "http")]
 mod verify;
 
-use std::{fs, io::ErrorKind, path::Path, sync::Mutex};
+use std::{fs, io::ErrorKind, path::Path, sync::Mutex, time::Duration};
+
+use stockade_model::{capacity::Capacity, latency::Latency, seed::Seed};
 
 use stockade_plan::{
     LogInput, LogReader, PlanOptions,
     experiment::experiment,
     plan as compute,
     read::{KeyRules, REQUESTS_MAX, STATUSES, read},
-    report::{FORMATS, Plan},
+    report::{FORMATS, Plan, StrategyRuns},
+    strategies::{OriginModel, Part, run as run_strategies},
 };
 
 use crate::{
@@ -19,6 +22,9 @@ use crate::{
     progress::{LiveScreen, message},
     run::{default_directory, print},
 };
+
+/// Loads that wait for a worker of the origin, at most.
+const ORIGIN_QUEUE: usize = 1_000;
 
 /// Reads the logs, computes the curves and prints the answer.
 pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
@@ -62,8 +68,9 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
             live.get_or_insert_with(|| LiveScreen::steps(all)).next(format!("replays: {done}"));
         }
     };
-    let plan = compute(names(&inputs), content, &options, &progress)?;
+    let mut plan = compute(names(&inputs), content, &options, &progress)?;
     drop(live);
+    plan.strategies = strategies(args, &plan)?;
     if let Some((_, render)) = FORMATS.iter().find(|(name, _)| *name == args.format) {
         match print(&render(&plan)) {
             // The reader has seen enough, as `head` has.
@@ -72,6 +79,33 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
         }
     }
     confirm(args, &plan)
+}
+
+/// Runs the chosen strategies over the busiest part of the log.
+fn strategies(args: &PlanArgs, plan: &Plan) -> Result<Option<StrategyRuns>, CommandError> {
+    let names = args.strategies();
+    let recommendation = match &plan.recommendation {
+        Ok(recommendation) if !names.is_empty() => recommendation,
+        _ => return Ok(None),
+    };
+    if !plan.has_times {
+        return Err(CommandError::Usage(
+            "the log has no times, so there is no pace for --strategies: name the column with the time"
+                .to_owned(),
+        ));
+    }
+    let latency = Latency::from(Duration::from_nanos(plan.settings.latency_ns));
+    let origin = OriginModel {
+        latency: args.origin_model.clone().unwrap_or(latency),
+        capacity: args
+            .origin_workers
+            .map(|workers| Capacity { workers: workers as usize, queue: ORIGIN_QUEUE }),
+        outage: args.outage,
+    };
+    let part = Part::of(&plan.trace, &origin);
+    let figures = run_strategies(&part, &names, recommendation, &origin, Seed(1))
+        .map_err(|error| CommandError::Usage(error.to_string()))?;
+    Ok(Some(StrategyRuns { requests: part.requests(), span: part.span(), origin, figures }))
 }
 
 /// Writes the experiment that confirms the plan, and runs it, where the arguments say so.

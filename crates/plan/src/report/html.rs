@@ -4,7 +4,10 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Value, json};
 use stockade_model::page::{THEME_STYLE, UPLOT_NOTICE, UPLOT_SCRIPT, UPLOT_STYLE};
 
-use super::{Plan, answer, cache_block, capacity_text, curve_table, lifetime_text, log_sentence, notes};
+use super::{
+    Plan, answer, cache_block, capacity_text, curve_table, lifetime_text, log_sentence, notes,
+    strategies_heading, strategies_table, table::Table,
+};
 use crate::{
     curve::{Lifetime, Point},
     replay::Capacity,
@@ -38,6 +41,11 @@ pub(super) fn render(plan: &Plan) -> String {
                     @for (number, lifetime) in plan.settings.lifetimes.iter().enumerate() {
                         (curves(plan, number, *lifetime))
                     }
+                    @if let Some(runs) = &plan.strategies {
+                        h2 { "Strategies" }
+                        p { (strategies_heading(runs)) "." }
+                        (table_of("Strategies", &strategies_table(runs)))
+                    }
                     @let notes = notes(plan);
                     @if !notes.is_empty() {
                         h2 { "Notes" }
@@ -63,16 +71,23 @@ fn curves(plan: &Plan, number: usize, lifetime: Lifetime) -> Markup {
             div.plot data-lifetime=(number) {}
             details {
                 summary { "As a table, in percent" }
-                div.wide tabindex="0" role="region" aria-label={ "Hit ratio in percent, " (lifetime_text(lifetime)) } {
-                    table {
-                        thead { tr { @for heading in &table.header { th scope="col" { (heading) } } } }
-                        tbody {
-                            @for row in &table.rows {
-                                tr {
-                                    @for (column, cell) in row.iter().enumerate() {
-                                        @if column == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
-                                    }
-                                }
+                (table_of(&format!("Hit ratio in percent, {}", lifetime_text(lifetime)), &table))
+            }
+        }
+    }
+}
+
+/// A table that scrolls sideways. `name` is for screen readers.
+fn table_of(name: &str, table: &Table) -> Markup {
+    html! {
+        div.wide tabindex="0" role="region" aria-label=(name) {
+            table {
+                thead { tr { @for heading in &table.header { th scope="col" { (heading) } } } }
+                tbody {
+                    @for row in &table.rows {
+                        tr {
+                            @for (column, cell) in row.iter().enumerate() {
+                                @if column == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
                             }
                         }
                     }

@@ -1,13 +1,14 @@
 //! For programs. The shape is part of the command-line contract.
 
 use serde_json::{Map, Value, json};
-use stockade_model::units::format_duration;
+use stockade_model::units::{format_duration, milliseconds};
 
 use super::Plan;
 use crate::{
     curve::{Curve, Point},
     recommend::Recommendation,
     replay::{Capacity, Ttl},
+    strategies::StrategyFigures,
 };
 
 pub(super) fn render(plan: &Plan) -> String {
@@ -24,6 +25,14 @@ pub(super) fn render(plan: &Plan) -> String {
     });
     if let Ok(recommendation) = &plan.recommendation {
         json["recommendation"] = recommendation_json(recommendation, plan.has_times);
+    }
+    if let Some(runs) = &plan.strategies {
+        json["strategies"] = json!({
+            "requests": runs.requests,
+            "span_s": runs.span.as_secs_f64(),
+            "outage_s": runs.origin.outage.as_secs_f64(),
+            "runs": runs.figures.iter().map(strategy).collect::<Vec<_>>(),
+        });
     }
     if !plan.has_times {
         json.as_object_mut().map(|json| json.remove("span_s"));
@@ -89,6 +98,20 @@ fn curve(curve: &Curve) -> Value {
     }
     json.insert("points".into(), curve.points.iter().map(point).collect());
     json.into()
+}
+
+fn strategy(figures: &StrategyFigures) -> Value {
+    let time = |quantile: f64| figures.response.quantile(quantile).map(milliseconds);
+    json!({
+        "strategy": figures.name,
+        "outcomes": figures.outcomes,
+        "errors_in_outage": figures.errors_in_outage,
+        "errors_elsewhere": figures.errors_elsewhere,
+        "source_loads": figures.loads,
+        "source_loads_per_s_max": figures.loads_per_s_max,
+        "response": { "p50_ms": time(0.5), "p99_ms": time(0.99), "max_ms": time(1.0) },
+        "age_max_s": figures.age_max.as_secs_f64(),
+    })
 }
 
 fn point(point: &Point) -> Value {

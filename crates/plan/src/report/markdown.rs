@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::{Plan, answer, cache_block, curve_table, lifetime_text, log_sentence, notes};
+use super::{
+    Plan, answer, cache_block, curve_table, lifetime_text, log_sentence, notes, strategies_heading,
+    strategies_table,
+};
 
 pub(super) fn render(plan: &Plan) -> String {
     let mut text =
@@ -14,6 +17,14 @@ pub(super) fn render(plan: &Plan) -> String {
         let _ = write!(text, "## Hit ratio in percent, {}\n\n", lifetime_text(*lifetime));
         text += &curve_table(plan, *lifetime).markdown();
         text.push('\n');
+    }
+    if let Some(runs) = &plan.strategies {
+        let _ = write!(
+            text,
+            "## Strategies\n\n{}\n\n{}\n",
+            strategies_heading(runs),
+            strategies_table(runs).markdown()
+        );
     }
     let notes = notes(plan);
     if !notes.is_empty() {

@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::{Plan, answer, cache_block, curve_table, lifetime_text, log_sentence, notes};
+use super::{
+    Plan, answer, cache_block, curve_table, lifetime_text, log_sentence, notes, strategies_heading,
+    strategies_table,
+};
 
 pub(super) fn render(plan: &Plan) -> String {
     let mut text = format!("{}\n\n{}\n", answer(plan), log_sentence(plan));
@@ -12,6 +15,9 @@ pub(super) fn render(plan: &Plan) -> String {
     for lifetime in &plan.settings.lifetimes {
         let _ = write!(text, "\nHit ratio in percent, {}\n\n", lifetime_text(*lifetime));
         text += &curve_table(plan, *lifetime).text();
+    }
+    if let Some(runs) = &plan.strategies {
+        let _ = write!(text, "\n{}\n\n{}", strategies_heading(runs), strategies_table(runs).text());
     }
     if let Ok(recommendation) = &plan.recommendation {
         let _ = write!(text, "\n{}", cache_block(recommendation));

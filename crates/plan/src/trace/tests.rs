@@ -137,3 +137,14 @@ fn times_at_the_end_of_the_range_are_kept() {
     assert!(trace.requests().is_sorted_by_key(|request| request.at_ns));
     assert_eq!(trace.totals().bytes, u64::MAX);
 }
+
+#[test]
+fn busiest_part_is_bounded_in_time() {
+    let at = |at_ns: u64| Request { at_ns, key: 0, bytes: 1 };
+    let requests: Vec<_> = [0, 100, 101, 102, 103, 200, 300].into_iter().map(at).collect();
+    let times = |span| busiest(&requests, span, 100).iter().map(|request| request.at_ns).collect::<Vec<_>>();
+    assert_eq!(times(3), [100, 101, 102, 103]);
+    assert_eq!(times(100), [100, 101, 102, 103, 200]);
+    assert_eq!(times(u64::MAX).len(), 7);
+    assert!(busiest(&[], 1, 1).is_empty());
+}

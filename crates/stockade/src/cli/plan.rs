@@ -1,12 +1,19 @@
 //! The arguments of `stockade plan`.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{
     Args,
-    builder::{PossibleValuesParser, TypedValueParser},
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
-use stockade_model::units::{format_exact_size, parse_duration, parse_percent, parse_size};
+use stockade_cache::{PRESETS, Strategy};
+use stockade_model::{
+    latency::Latency,
+    units::{format_exact_size, parse_duration, parse_percent, parse_size},
+};
 use stockade_plan::{
     Capacity, LatencyOption, LogFormat, OVERHEAD_BYTES, POLICIES, Policy, SizeOption, TtlOption,
     read::DroppedParameters, report::FORMATS,
@@ -58,6 +65,18 @@ pub struct PlanArgs {
     /// Make the host a part of the key, where the log has it
     #[arg(long)]
     pub by_host: bool,
+    /// Run these strategies of the cache over the busiest part of the log, in virtual time; `all`: every preset
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = strategies())]
+    pub strategies: Vec<StrategyChoice>,
+    /// Latency of the origin under strategies, such as lognormal(median=20ms, p99=200ms) [default: --origin-latency]
+    #[arg(long, value_name = "LATENCY", value_parser = latency_model)]
+    pub origin_model: Option<Latency>,
+    /// Loads that the origin works on at once under strategies; 1,000 more wait [default: any number]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub origin_workers: Option<u32>,
+    /// How long the origin fails under strategies, in the busiest time of this length
+    #[arg(long, value_name = "D", default_value = "1m", value_parser = parse_duration)]
+    pub outage: Duration,
     /// Write an experiment that confirms the plan with the real proxy: plan.toml, requests.jsonl, recipe.json
     #[arg(long, value_name = "DIR")]
     pub experiment: Option<PathBuf>,
@@ -70,6 +89,13 @@ pub struct PlanArgs {
     pub format: String,
 }
 
+/// One or all strategies.
+#[derive(Clone, Copy, Debug)]
+pub enum StrategyChoice {
+    All,
+    One(&'static str),
+}
+
 /// One or all policies.
 #[derive(Clone, Copy, Debug)]
 pub enum PolicyChoice {
@@ -78,6 +104,17 @@ pub enum PolicyChoice {
 }
 
 impl PlanArgs {
+    /// The names of the presets to run; none: do not run any.
+    pub fn strategies(&self) -> Vec<&'static str> {
+        let is_chosen = |name: &&str| {
+            self.strategies.iter().any(|choice| match choice {
+                StrategyChoice::All => true,
+                StrategyChoice::One(one) => one == name,
+            })
+        };
+        PRESETS.iter().map(|preset| preset.name).filter(is_chosen).collect()
+    }
+
     /// Why the sizes cannot stand in one table.
     pub fn mixed_units(&self) -> Option<String> {
         let sizes = self.sizes.iter().filter_map(|size| match size {
@@ -104,11 +141,31 @@ impl PlanArgs {
     }
 }
 
+fn strategies() -> impl TypedValueParser<Value = StrategyChoice> {
+    super::KnownValues::new(strategy_choice, || {
+        let names = PRESETS.iter().map(|preset| PossibleValue::new(preset.name).help(preset.summary));
+        std::iter::once(PossibleValue::new("all").help("every preset")).chain(names).collect()
+    })
+}
+
+fn strategy_choice(text: &str) -> Result<StrategyChoice, String> {
+    if text == "all" {
+        return Ok(StrategyChoice::All);
+    }
+    let preset = PRESETS.iter().find(|preset| preset.name == text);
+    preset
+        .map(|preset| StrategyChoice::One(preset.name))
+        .ok_or_else(|| Strategy::preset(text).err().map_or_else(String::new, |unknown| unknown.to_string()))
+}
+
+fn latency_model(text: &str) -> Result<Latency, String> {
+    Latency::parse_in(text, Path::new(".")).map_err(|error| error.to_string())
+}
+
 fn policies() -> impl TypedValueParser<Value = PolicyChoice> {
     super::KnownValues::new(policy_choice, || {
-        let names =
-            POLICIES.iter().map(|policy| clap::builder::PossibleValue::new(policy.name).help(policy.summary));
-        std::iter::once(clap::builder::PossibleValue::new("all").help("every policy")).chain(names).collect()
+        let names = POLICIES.iter().map(|policy| PossibleValue::new(policy.name).help(policy.summary));
+        std::iter::once(PossibleValue::new("all").help("every policy")).chain(names).collect()
     })
 }
 

@@ -487,3 +487,46 @@ fn memory_is_a_fraction_of_the_log() {
     let (half, whole) = (run(100_000), run(200_000));
     assert!(half > 4 && whole < 72, "{half} MiB, {whole} MiB with twice as many lines");
 }
+
+#[test]
+fn strategies_run_over_the_log_in_virtual_time() {
+    let sandbox = Sandbox::new();
+    // A page a second for ten minutes, half of them the same one; that one is requested twice in the sixth minute.
+    let lines = (0..600).flat_map(|n| {
+        let page = if n % 2 == 0 { 0 } else { n };
+        let line = format!(
+            "a - - [17/May/2015:10:{:02}:{:02} +0000] \"GET /{page} HTTP/1.1\" 200 500\n",
+            n / 60,
+            n % 60
+        );
+        let times = if page == 0 && n / 60 == 5 { 2 } else { 1 };
+        std::iter::repeat_n(line, times)
+    });
+    let log = sandbox.file("access.log", &lines.collect::<String>());
+    let arguments = [
+        &*log,
+        "--ttl",
+        "10s",
+        "--strategies",
+        "simple,fallback",
+        "--outage",
+        "1m",
+        "--origin-model",
+        "30ms",
+    ];
+    let strategies = &json(&sandbox, &arguments)["strategies"];
+    assert_eq!((&strategies["requests"], &strategies["outage_s"]), (&630.into(), &60.0.into()));
+    let runs = strategies["runs"].as_array().expect("runs");
+    let errors = |run: &Value| run["outcomes"]["error"].as_u64().expect("a count");
+    let names: Vec<_> = runs.iter().map(|run| run["strategy"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["simple", "fallback"]);
+    // In the outage fallback has an old answer for the page that is requested again, and none for the others.
+    assert!(errors(&runs[0]) > errors(&runs[1]) && errors(&runs[1]) > 0, "{runs:?}");
+    assert!(runs[1]["age_max_s"].as_f64().expect("an age") > 10.0);
+    let text = plan(&sandbox, &arguments).stdout;
+    assert!(text.contains("\nStrategies in virtual time: 630 requests of 9m59s, loads take 30ms; the origin fails for the busiest 60s\n"), "{text}");
+    let keys = sandbox.file("keys.txt", "a\nb\na\n");
+    let refused = sandbox.stockade(&["plan", &keys, "--input", "keys", "--strategies", "swr"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains("the log has no times"), "{}", refused.stderr);
+}

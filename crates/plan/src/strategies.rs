@@ -1,0 +1,273 @@
+//! The strategies of the cache on the busiest part of a log: the engine itself, in virtual time.
+//!
+//! ```text
+//! request, when the log has it -> Cache::get_with -> a load -> OriginModel: latency, workers, an outage
+//! ```
+//!
+//! The pace is that of the log. The origin fails in the busiest minute of the part, each load after its latency. The same log,
+//! origin and seed give the same figures.
+
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use stockade_cache::{Cache, InvalidStrategy, Limit, PRESETS, Refresh, Seed, Strategy};
+use stockade_model::{
+    capacity::{Capacity as OriginCapacity, QueueModel},
+    histogram::Histogram,
+    latency::Latency,
+    outcome::{Outcome, Outcomes},
+    time::{Runtime as _, Time, Virtual},
+};
+
+use crate::{
+    assemble::OVERHEAD_BYTES,
+    peaks::Peaks,
+    recommend::Recommendation,
+    replay::{Capacity, Ttl},
+    trace::{Key, Request, Trace, busiest},
+};
+
+/// The most requests of the part.
+const REQUESTS_MAX: usize = 200_000;
+/// How often the end of the last requests is looked for.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// How the origin answers a load.
+#[derive(Clone, Debug)]
+pub struct OriginModel {
+    /// How long it takes.
+    pub latency: Latency,
+    /// Loads that it works on at once, and those that wait; `None`: any number.
+    pub capacity: Option<OriginCapacity>,
+    /// How long it fails, from the start of the busiest time of this length; zero: never.
+    pub outage: Duration,
+}
+
+/// What a strategy did.
+#[derive(Clone, Debug)]
+pub struct StrategyFigures {
+    /// The preset.
+    pub name: &'static str,
+    /// Requests by outcome.
+    pub outcomes: Outcomes,
+    /// Requests that failed, while the origin did and at other times.
+    pub errors_in_outage: u64,
+    /// See `errors_in_outage`.
+    pub errors_elsewhere: u64,
+    /// Loads, those in the background included.
+    pub loads: u64,
+    /// The most loads in a second.
+    pub loads_per_s_max: u64,
+    /// From a request to its answer.
+    pub response: Histogram,
+    /// The greatest age of an answer.
+    pub age_max: Duration,
+}
+
+/// The requests that the strategies get.
+#[derive(Clone, Debug)]
+pub struct Part {
+    requests: Vec<Request>,
+    /// When the origin fails, in nanoseconds since the first request of the part.
+    outage_ns: Range<u64>,
+    /// The share of the keys whose requests these are.
+    sampled_share: f64,
+}
+
+/// Why the origin did not answer.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+enum OriginError {
+    #[error("the origin is down")]
+    Down,
+    #[error("the origin's queue is full")]
+    Overloaded,
+}
+
+impl Part {
+    /// The 200,000 requests of a trace that take the least time, or all of them.
+    #[must_use]
+    pub fn of(trace: &Trace, origin: &OriginModel) -> Self {
+        let all = trace.requests();
+        let width = all.len().min(REQUESTS_MAX);
+        let span_ns = |part: &&[Request]| {
+            part.last().zip(part.first()).map_or(0, |(last, first)| last.at_ns - first.at_ns)
+        };
+        let part = all.windows(width.max(1)).min_by_key(span_ns).unwrap_or(all);
+        let first_ns = part.first().map_or(0, |first| first.at_ns);
+        let requests: Vec<Request> =
+            part.iter().map(|request| Request { at_ns: request.at_ns - first_ns, ..*request }).collect();
+        let length_ns = u64::try_from(origin.outage.as_nanos()).unwrap_or(u64::MAX);
+        let starts_ns = match length_ns {
+            0 => None,
+            _ => busiest(&requests, length_ns, usize::MAX).first().map(|first| first.at_ns),
+        };
+        let outage_ns = starts_ns.map_or(0..0, |starts_ns| starts_ns..starts_ns.saturating_add(length_ns));
+        Self { requests, outage_ns, sampled_share: trace.sampled_share() }
+    }
+
+    /// The number of requests.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// From the first request to the last.
+    #[must_use]
+    pub fn span(&self) -> Duration {
+        Duration::from_nanos(self.requests.last().map_or(0, |last| last.at_ns))
+    }
+}
+
+/// A preset with the lifetime of a recommendation, and so much of its limit as there are keys. A preset without a ttl keeps to that.
+fn planned(preset: &Strategy, recommendation: &Recommendation, sampled_share: f64) -> Strategy {
+    let limit = match recommendation.capacity.times(sampled_share) {
+        Capacity::Entries(entries) => Limit::entries(usize::try_from(entries).unwrap_or(usize::MAX)),
+        Capacity::Bytes(bytes) => Limit::bytes(usize::try_from(bytes).unwrap_or(usize::MAX)),
+    };
+    let limit = recommendation.policy.shipped.map_or(limit.clone(), |policy| Limit { policy, ..limit });
+    let ttl = match recommendation.lifetime.ttl {
+        Ttl::Never => None,
+        Ttl::Fixed(ttl_ns) | Ttl::Logged { default_ns: ttl_ns } => Some(Duration::from_nanos(ttl_ns)),
+    };
+    let swr = if preset.swr.is_zero() {
+        Duration::ZERO
+    } else {
+        Duration::from_nanos(recommendation.lifetime.swr_ns)
+    };
+    // What refreshes early needs a ttl.
+    let refresh = if ttl.is_some() { preset.refresh } else { Refresh::None };
+    Strategy { limit: Some(limit), ttl: preset.ttl.and(ttl), swr, refresh, ..preset.clone() }
+}
+
+/// Runs these presets over a part of the log.
+pub fn run(
+    part: &Part,
+    names: &[&str],
+    recommendation: &Recommendation,
+    origin: &OriginModel,
+    seed: Seed,
+) -> Result<Vec<StrategyFigures>, InvalidStrategy> {
+    let presets = PRESETS.iter().filter(|preset| names.contains(&preset.name));
+    presets
+        .map(|preset| {
+            let strategy = planned(&preset.strategy, recommendation, part.sampled_share);
+            run_one(part, preset.name, strategy, origin, seed)
+        })
+        .collect()
+}
+
+/// What one run shares.
+struct Simulation {
+    time: Virtual,
+    tally: Mutex<Tally>,
+    queue: Mutex<QueueModel>,
+    latency: Latency,
+    outage_ns: Range<u64>,
+    seed: Seed,
+}
+
+#[derive(Default)]
+struct Tally {
+    outcomes: Outcomes,
+    errors_in_outage: u64,
+    errors_elsewhere: u64,
+    loads: u64,
+    loads_per_s: Peaks,
+    response: Histogram,
+    age_max: Duration,
+    in_flight: u64,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Simulation {
+    /// Waits as long as the origin takes.
+    async fn load(self: Arc<Self>, bytes: u32) -> Result<u32, OriginError> {
+        let now = self.time.now();
+        let number = {
+            let mut tally = locked(&self.tally);
+            tally.loads += 1;
+            tally.loads_per_s.add(now.as_nanos());
+            tally.loads
+        };
+        let latency = self.latency.draw(&mut self.seed.nth(number));
+        let ends = locked(&self.queue).admit(now, |_| latency).map_err(|_| OriginError::Overloaded)?;
+        self.time.sleep_until(ends).await;
+        if self.outage_ns.contains(&now.as_nanos()) { Err(OriginError::Down) } else { Ok(bytes) }
+    }
+
+    async fn request(self: Arc<Self>, cache: Arc<Cache<Key, u32, Virtual>>, key: Key, bytes: u32) {
+        let began = self.time.now();
+        let simulation = Arc::clone(&self);
+        let answer = cache.get_with(key, move || simulation.load(bytes)).await;
+        let mut tally = locked(&self.tally);
+        tally.in_flight -= 1;
+        tally.response.record(self.time.now() - began);
+        match answer {
+            Ok(answer) => {
+                tally.outcomes.record(answer.outcome);
+                tally.age_max = tally.age_max.max(answer.age);
+            }
+            Err(_) => {
+                tally.outcomes.record(Outcome::Error);
+                if self.outage_ns.contains(&began.as_nanos()) {
+                    tally.errors_in_outage += 1;
+                } else {
+                    tally.errors_elsewhere += 1;
+                }
+            }
+        }
+    }
+}
+
+fn run_one(
+    part: &Part,
+    name: &'static str,
+    strategy: Strategy,
+    origin: &OriginModel,
+    seed: Seed,
+) -> Result<StrategyFigures, InvalidStrategy> {
+    let time = Virtual::new();
+    let weigh = |_: &Key, bytes: &u32| *bytes as usize + OVERHEAD_BYTES as usize;
+    let cache = Arc::new(Cache::builder(strategy).weigh(weigh).build_on(time.clone(), seed.child("cache"))?);
+    let simulation = Arc::new(Simulation {
+        time: time.clone(),
+        tally: Mutex::default(),
+        queue: Mutex::new(QueueModel::new(origin.capacity)),
+        latency: origin.latency.clone(),
+        outage_ns: part.outage_ns.clone(),
+        seed: seed.child("latency"),
+    });
+    let all = async {
+        for request in &part.requests {
+            time.sleep_until(Time::from_nanos(request.at_ns)).await;
+            locked(&simulation.tally).in_flight += 1;
+            time.spawn(Arc::clone(&simulation).request(Arc::clone(&cache), request.key, request.bytes));
+        }
+        while locked(&simulation.tally).in_flight > 0 {
+            time.sleep_until(time.now() + POLL_INTERVAL).await;
+        }
+        cache.wait_idle().await;
+    };
+    // A timer is always set, so that the run cannot stall.
+    let _ = time.run(all);
+    let tally = std::mem::take(&mut *locked(&simulation.tally));
+    Ok(StrategyFigures {
+        name,
+        outcomes: tally.outcomes,
+        errors_in_outage: tally.errors_in_outage,
+        errors_elsewhere: tally.errors_elsewhere,
+        loads: tally.loads,
+        loads_per_s_max: tally.loads_per_s.in_second(),
+        response: tally.response,
+        age_max: tally.age_max,
+    })
+}
+
+#[cfg(test)]
+mod tests;
