@@ -94,7 +94,7 @@ pub enum Command {
     #[cfg(feature = "http")]
     Load(Box<LoadArgs>),
     /// Plan a cache for an access log or a trace: size, policy, ttl
-    Plan(PlanArgs),
+    Plan(Box<PlanArgs>),
     /// Print a record in another format
     Report(ReportArgs),
     /// Compare two records: better, worse, the same, or cannot tell
