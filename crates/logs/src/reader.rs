@@ -79,7 +79,11 @@ pub enum LogError {
         message: String,
     },
     /// Neither its name nor its first lines tell the format.
-    #[error("{file}: its format cannot be told, since {reason}: name it, as one of {}", FORMATS.map(|format| format.name).join(", "))]
+    #[error(
+        "{file}: its format cannot be told, since {reason}: name it, as one of {}. For a log of nginx with a format of its own, PATTERN is its log_format, \
+         such as '$remote_addr [$time_local] \"$request\" $status $body_bytes_sent'",
+        FORMATS.map(|format| format.name).join(", ")
+    )]
     UnknownFormat {
         /// The name of the input.
         file: String,

@@ -88,6 +88,9 @@ pub enum PlanError {
         "the log has no times, so nothing expires in it: leave out --ttl and --staleness, or name the column with the time"
     )]
     NoTimes,
+    /// All lifetimes are longer than the bound.
+    #[error("every --ttl is longer than --staleness: give a shorter one, or leave --ttl out")]
+    Staleness,
     /// No response of the log says for how long it is fresh.
     #[error("no response of the log says for how long it is fresh: give a --ttl, or log Cache-Control")]
     NoTtls,
@@ -100,11 +103,19 @@ pub fn plan(
     options: &PlanOptions,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Plan, PlanError> {
-    let LogContent { trace, left_out, summary, service_time, has_times } = content;
+    let LogContent { trace, left_out, writes, summary, service_time, has_times } = content;
     let mut assumptions = Vec::new();
     let is_timed = options.staleness.is_some() || options.ttls.iter().any(|ttl| *ttl != TtlOption::Never);
     if !has_times && is_timed {
         return Err(PlanError::NoTimes);
+    }
+    let is_too_old = |ttl: &TtlOption| match (ttl, options.staleness) {
+        (TtlOption::Fixed(ttl), Some(bound)) => *ttl > bound,
+        (TtlOption::Never, Some(_)) => true,
+        _ => false,
+    };
+    if !options.ttls.is_empty() && options.ttls.iter().all(is_too_old) {
+        return Err(PlanError::Staleness);
     }
     if options.ttls.contains(&TtlOption::Headers) && !trace.has_ttls() {
         return Err(PlanError::NoTtls);
@@ -150,6 +161,7 @@ pub fn plan(
         log,
         bad_lines,
         left_out,
+        writes,
         has_times,
         trace,
         settings,

@@ -104,7 +104,7 @@ impl Point {
     }
 }
 
-/// Computes curves, on all cores. `progress` gets the number of finished and of planned replays.
+/// Computes curves, on all cores. `progress` gets the number of finished and of planned replays, which grows if curves have to be exact.
 pub fn curves(
     whole: &Trace,
     settings: &CurveSettings,
@@ -152,13 +152,15 @@ pub fn curves(
         })
         .collect();
 
+    let begun = jobs.len();
+    let progress = |done: usize, planned: usize| progress(begun + done, begun + planned);
     let jobs: Vec<Job<'_>> = results
         .iter()
         .enumerate()
         .filter(|(_, curve)| curve.error.is_some_and(|error| error > ERROR_MAX))
         .flat_map(|(curve, _)| all.iter().map(move |size| Job { trace: whole, curve, size: *size }))
         .collect();
-    for (job, point) in jobs.iter().zip(run(&jobs, &curves, settings, progress)) {
+    for (job, point) in jobs.iter().zip(run(&jobs, &curves, settings, &progress)) {
         results[job.curve].points[job.size] = point;
         results[job.curve].error = None;
     }

@@ -38,7 +38,7 @@ pub enum DroppedParameters {
     None,
     /// No part of the query is.
     All,
-    /// All but the parameters with these names are.
+    /// All but the parameters with these names are; `utm_*` stands for each that begins like it.
     Named(Vec<String>),
 }
 
@@ -55,6 +55,8 @@ pub struct LogContent {
     pub trace: Trace,
     /// The others, repeats included.
     pub left_out: u64,
+    /// Those of them that change something, such as POST.
+    pub writes: u64,
     /// The lines.
     pub summary: LogSummary,
     /// The log says when requests came.
@@ -80,7 +82,7 @@ pub enum ReadError {
 /// Reads all requests of a log.
 pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Result<LogContent, ReadError> {
     let mut builder = TraceBuilder::new(requests_max, KEYS_MIN);
-    let mut left_out = 0;
+    let (mut left_out, mut writes) = (0, 0);
     let mut service_times = Histogram::new();
     let mut key = Vec::new();
     let (mut count, mut last_ns, mut timeless) = (0_u64, None, 0_u64);
@@ -88,6 +90,7 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
         let repeats = u64::from(request.repeats);
         if !rules.write_key(&request, &mut key) {
             left_out += repeats;
+            writes += if request.operation == Operation::Read { 0 } else { repeats };
             return;
         }
         if let Some(time) = request.service_time {
@@ -115,7 +118,7 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
     }
     let service_time = service_times.quantile(0.5);
     let has_times = timeless == 0 || last_ns.is_some();
-    Ok(LogContent { trace: builder.finish(), left_out, summary, service_time, has_times })
+    Ok(LogContent { trace: builder.finish(), left_out, writes, summary, service_time, has_times })
 }
 
 impl KeyRules {
@@ -150,7 +153,10 @@ impl DroppedParameters {
             Self::Named(names) => {
                 let is_kept = |parameter: &&str| {
                     let name = parameter.split_once('=').map_or(*parameter, |(name, _)| name);
-                    !names.iter().any(|dropped| dropped == name)
+                    !names.iter().any(|dropped| match dropped.strip_suffix('*') {
+                        Some(prefix) => name.starts_with(prefix),
+                        None => dropped == name,
+                    })
                 };
                 let kept: Vec<&str> = query.split('&').filter(is_kept).collect();
                 if kept.is_empty() { path.into() } else { format!("{path}?{}", kept.join("&")).into() }
@@ -174,6 +180,8 @@ mod tests {
             (named(&["b", "c"]), "/a?b=1&c", "/a"),
             (named(&["b"]), "/a", "/a"),
             (named(&["B"]), "/a?b=1", "/a?b=1"),
+            (named(&["utm_*"]), "/a?utm_id=1&b&utm_=2&utm", "/a?b&utm"),
+            (named(&["*"]), "/a?b=1&c", "/a"),
         ] {
             assert_eq!(dropped.applied(url), key, "{dropped:?}");
         }

@@ -30,6 +30,8 @@ pub struct Plan {
     pub bad_lines: u64,
     /// Requests that no cache would answer, such as POST, and are left out.
     pub left_out: u64,
+    /// Those of them that change something.
+    pub writes: u64,
     /// The log says when requests came.
     pub has_times: bool,
     /// The requests.
@@ -187,6 +189,12 @@ fn notes(plan: &Plan) -> Vec<String> {
         let verb = if plan.left_out == 1 { "is" } else { "are" };
         let requests = counted(plan.left_out, "request");
         notes.push(format!("{requests} that a cache does not answer {verb} left out."));
+        if plan.writes > 0 {
+            notes.push(format!(
+                "Among them {} to the source: a page that is removed after one is loaded again, which is not counted.",
+                counted(plan.writes, "write")
+            ));
+        }
     }
     if plan.bad_lines > 0 {
         notes.push(format!("{} could not be read.", counted(plan.bad_lines, "line")));
@@ -288,8 +296,7 @@ fn strategies_heading(runs: &StrategyRuns) -> String {
 
 /// A row for each strategy.
 fn strategies_table(runs: &StrategyRuns) -> table::Table {
-    let header =
-        ["strategy", "answered", "hit ratio", "loads", "most a second", "p50", "p99", "max", "oldest answer"];
+    let header = ["strategy", "answered", "hit ratio", "loads", "loads/s max", "p50", "p99", "max", "oldest"];
     let rows = runs.figures.iter().map(|figures| {
         let requests = figures.outcomes.requests();
         let share = |count: u64| percent(ratio(count, requests).unwrap_or(0.0));

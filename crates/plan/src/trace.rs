@@ -404,7 +404,7 @@ impl Trace {
     }
 }
 
-/// The part with the most requests, of at most this many nanoseconds and requests.
+/// The part with the most requests, of at most this many nanoseconds and requests; of equal ones the last: a cache is warmer then.
 pub(crate) fn busiest(requests: &[Request], span_max_ns: u64, requests_max: usize) -> &[Request] {
     let (mut from, mut best) = (0, 0..0);
     for to in 1..=requests.len() {
@@ -412,7 +412,7 @@ pub(crate) fn busiest(requests: &[Request], span_max_ns: u64, requests_max: usiz
         while to - from > requests_max || last_ns - requests[from].at_ns > span_max_ns {
             from += 1;
         }
-        if to - from > best.len() {
+        if to - from >= best.len() {
             best = from..to;
         }
     }

@@ -11,7 +11,7 @@ use stockade_plan::{
     LogInput, LogReader, PlanOptions,
     experiment::experiment,
     plan as compute,
-    read::{KeyRules, REQUESTS_MAX, STATUSES, read},
+    read::{DroppedParameters, KeyRules, REQUESTS_MAX, STATUSES, read},
     report::{FORMATS, Plan, StrategyRuns},
     strategies::{OriginModel, Part, run as run_strategies},
 };
@@ -23,6 +23,8 @@ use crate::{
     run::{default_directory, print},
 };
 
+/// How long the origin fails, unless that is given.
+const OUTAGE: Duration = Duration::from_mins(1);
 /// Loads that wait for a worker of the origin, at most.
 const ORIGIN_QUEUE: usize = 1_000;
 
@@ -45,6 +47,12 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
     for bad in &content.summary.first_bad {
         message(&format!("left out: {bad}"));
     }
+    if content.summary.lines == 0 {
+        return Err(CommandError::Usage(format!(
+            "{}: it is empty: name a log with requests",
+            names(&inputs)
+        )));
+    }
     if content.trace.requests().is_empty() {
         return Err(CommandError::Usage(format!(
             "{}: no request of it can be answered by a cache: {} lines, {} other requests; --status and --input change what counts",
@@ -65,12 +73,15 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
     let live = Mutex::new(None);
     let progress = |done: usize, all: usize| {
         if let Ok(mut live) = live.lock() {
-            live.get_or_insert_with(|| LiveScreen::steps(all)).next(format!("replays: {done}"));
+            live.get_or_insert_with(|| LiveScreen::steps(all)).reach(done, all, "replays");
         }
     };
     let mut plan = compute(names(&inputs), content, &options, &progress)?;
     drop(live);
     plan.strategies = strategies(args, &plan)?;
+    if let Some(setting) = ignored_query(&args.drop_parameters) {
+        plan.assumptions.push(format!("The keys are those of a route of the proxy with {setting}."));
+    }
     if let Some((_, render)) = FORMATS.iter().find(|(name, _)| *name == args.format) {
         match print(&render(&plan)) {
             // The reader has seen enough, as `head` has.
@@ -79,6 +90,15 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
         }
     }
     confirm(args, &plan)
+}
+
+/// The setting of a route whose keys leave out the same parameters.
+fn ignored_query(dropped: &DroppedParameters) -> Option<String> {
+    match dropped {
+        DroppedParameters::None => None,
+        DroppedParameters::All => Some(r#"ignore_query = ["*"]"#.to_owned()),
+        DroppedParameters::Named(names) => Some(format!("ignore_query = {names:?}")),
+    }
 }
 
 /// Runs the chosen strategies over the busiest part of the log.
@@ -100,7 +120,7 @@ fn strategies(args: &PlanArgs, plan: &Plan) -> Result<Option<StrategyRuns>, Comm
         capacity: args
             .origin_workers
             .map(|workers| Capacity { workers: workers as usize, queue: ORIGIN_QUEUE }),
-        outage: args.outage,
+        outage: args.outage.unwrap_or(OUTAGE),
     };
     let part = Part::of(&plan.trace, &origin);
     let figures = run_strategies(&part, &names, recommendation, &origin, Seed(1))

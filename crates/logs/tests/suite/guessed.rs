@@ -62,7 +62,10 @@ fn other_bytes_are_refused() {
         (b"\n\n", "its first lines are blank"),
         (b"\x01\x02\n", "its first lines are in none of the known formats"),
     ] {
-        let message = format!("log: its format cannot be told, since {reason}: name it, as one of {names}");
+        let message = format!(
+            "log: its format cannot be told, since {reason}: name it, as one of {names}. For a log of nginx with a format of its own, PATTERN is \
+             its log_format, such as '$remote_addr [$time_local] \"$request\" $status $body_bytes_sent'"
+        );
         assert_eq!(guessed("log", text), message);
     }
 }

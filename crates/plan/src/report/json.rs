@@ -17,6 +17,7 @@ pub(super) fn render(plan: &Plan) -> String {
         "requests": plan.trace.totals().requests,
         "bad_lines": plan.bad_lines,
         "left_out": plan.left_out,
+        "writes": plan.writes,
         "keys": plan.trace.keys_estimate(),
         "keys_exact": plan.trace.is_whole(),
         "bytes": plan.trace.totals().bytes,

@@ -59,7 +59,7 @@ pub struct PlanArgs {
     /// Statuses whose requests count [default: those that may be cached, and 304]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(100..=599))]
     pub status: Vec<u16>,
-    /// Query parameters that are no part of the key; `all`: no part of the query is
+    /// Query parameters that are no part of the key, such as utm_*; `all`: no part of the query is
     #[arg(long, value_name = "NAME,...", value_parser = dropped_parameters, default_value = "", hide_default_value = true)]
     pub drop_parameters: DroppedParameters,
     /// Make the host a part of the key, where the log has it
@@ -69,14 +69,14 @@ pub struct PlanArgs {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = strategies())]
     pub strategies: Vec<StrategyChoice>,
     /// Latency of the origin under strategies, such as lognormal(median=20ms, p99=200ms) [default: --origin-latency]
-    #[arg(long, value_name = "LATENCY", value_parser = latency_model)]
+    #[arg(long, value_name = "LATENCY", requires = "strategies", value_parser = latency_model)]
     pub origin_model: Option<Latency>,
     /// Loads that the origin works on at once under strategies; 1,000 more wait [default: any number]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", requires = "strategies", value_parser = clap::value_parser!(u32).range(1..))]
     pub origin_workers: Option<u32>,
-    /// How long the origin fails under strategies, in the busiest time of this length
-    #[arg(long, value_name = "D", default_value = "1m", value_parser = parse_duration)]
-    pub outage: Duration,
+    /// How long the origin fails under strategies, in the busiest time of this length [default: 1m]
+    #[arg(long, value_name = "D", requires = "strategies", value_parser = parse_duration)]
+    pub outage: Option<Duration>,
     /// Write an experiment that confirms the plan with the real proxy: plan.toml, requests.jsonl, recipe.json
     #[arg(long, value_name = "DIR")]
     pub experiment: Option<PathBuf>,

@@ -20,6 +20,11 @@ impl LiveScreen<Steps> {
         Self::open(Steps { planned: steps, begun: 0, name: String::new() })
     }
 
+    /// Begins a step of this number, of so many that are known by now.
+    pub fn reach(&self, step: usize, planned: usize, name: &str) {
+        self.update(|view, _| (view.begun, view.planned, view.name) = (step, planned, name.to_owned()));
+    }
+
     /// Begins the next step.
     pub fn next(&self, name: String) {
         self.update(|view, _| (view.name, view.begun) = (name, view.begun + 1));

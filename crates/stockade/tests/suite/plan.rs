@@ -241,7 +241,7 @@ fn bad_usage_and_bad_logs_are_refused_with_one_message() {
         (&[], &["<LOG>"]),
         (&["missing.log"], &["missing.log", "No such file"]),
         (&["."], &["it is a folder", "name a file"]),
-        (&[&empty], &["empty.log", "0 lines"]),
+        (&[&empty], &["empty.log", "it is empty"]),
         (&[rubbish], &["rubbish.bin", "binary", "oracle-general"]),
         (&[&posts], &["posts.log", "3 lines, 3 other requests", "--status"]),
         (&[&log, "--input", "clff"], &["`clff`", "did you mean `clf`?"]),
@@ -345,12 +345,12 @@ fn plan_without_a_cache_to_recommend_says_why() {
         text.starts_with("No cache to recommend, since none of these policies ships with it: "),
         "{text}"
     );
-    let arguments = [&log, "--ttl", "2s,2s", "--staleness", "1s", "--policy", "lru,lru"];
-    let text = plan(&sandbox, &arguments).stdout;
-    assert!(text.starts_with("No lifetime keeps to the bound on staleness: "), "{text}");
-    assert!(!text.contains("[cache]"), "{text}");
-    let plan = json(&sandbox, &arguments);
-    assert!(plan["recommendation"].is_null(), "{plan}");
+    let refused = sandbox.stockade(&["plan", &log, "--ttl", "2s,3s", "--staleness", "1s"]);
+    assert_eq!(refused.code, 2);
+    let message = "error: every --ttl is longer than --staleness: give a shorter one, or leave --ttl out\n";
+    assert!(refused.stderr.ends_with(message), "{}", refused.stderr);
+    let plan = json(&sandbox, &[&log, "--ttl", "2s,2s", "--staleness", "2s", "--policy", "lru,lru"]);
+    assert!(plan["recommendation"]["cache"].is_object(), "{plan}");
     // What is named twice is computed once.
     assert_eq!(plan["curves"].as_array().map(Vec::len), Some(1));
 }
