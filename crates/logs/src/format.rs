@@ -153,7 +153,7 @@ impl fmt::Display for Format {
 }
 
 impl Format {
-    /// What parses its lines; none: it has no lines.
+    /// The parser of its lines; none: it has no lines.
     pub(crate) fn line_parser(&self) -> Option<Box<dyn LineParser>> {
         Some(match self {
             Self::Common | Self::Json => Box::new(AccessLines::default()),

@@ -36,7 +36,7 @@ pub(crate) trait LineParser {
     fn parse(&mut self, line: &[u8], visit: &mut Visit<'_>) -> Result<Parsed, Problem>;
 }
 
-/// What a line has.
+/// The content of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
     /// One request or several.

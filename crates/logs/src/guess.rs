@@ -1,4 +1,4 @@
-//! Which format a log has, from its name and its first bytes.
+//! Guesses the format of a log from its name and its first bytes.
 
 use std::path::Path;
 
@@ -94,14 +94,14 @@ fn by_name(name: &str) -> Option<Format> {
     }
 }
 
-/// Whether nine of ten lines are of this format.
+/// True if nine of ten lines are of this format.
 fn is_format_of(format: &Format, lines: &[&[u8]]) -> bool {
     let Some(mut parser) = format.line_parser() else { return false };
     let good = lines.iter().filter(|line| parser.parse(line, &mut |_| {}).is_ok()).count();
     good * 10 >= lines.len() * 9
 }
 
-/// Whether the document begins with `{"log": {`. A log of Docker has a string there.
+/// True if the document begins with `{"log": {`. A log of Docker has a string there.
 fn is_har(head: &[u8]) -> bool {
     let mut rest = head;
     for token in [&b"{"[..], b"\"log\"", b":", b"{"] {
@@ -113,7 +113,7 @@ fn is_har(head: &[u8]) -> bool {
     true
 }
 
-/// Whether times ascend, and next requests are none or later ones.
+/// True if these are records of a trace: times ascend, and the position of each next request is -1 or a later one.
 fn is_oracle_general(head: &[u8]) -> bool {
     let (records, _) = head.as_chunks::<RECORD_BYTES>();
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |value, byte| value << 8 | u64::from(*byte));

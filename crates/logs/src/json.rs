@@ -231,7 +231,7 @@ impl fmt::Display for JsonValue<'_> {
 /// The longest name.
 const NAME_BYTES_MAX: usize = 32;
 
-/// What a path may be: the row of a name and the position of the name in it, or an object that has fields, or both.
+/// The uses of a path: the row of a name and the position of the name in it, or an object that has fields, or both.
 type Known = (&'static str, Option<(u8, u8)>, bool);
 
 /// The known paths of each length: a line has many more keys, which are told apart by their length first.

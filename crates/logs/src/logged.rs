@@ -9,7 +9,7 @@ pub struct LoggedRequest<'a> {
     pub at_ns: Option<u64>,
     /// The requested object.
     pub key: LoggedKey<'a>,
-    /// What was done with it.
+    /// Read, write or delete.
     pub operation: Operation,
     /// The status of the response.
     pub status: Option<u16>,
@@ -44,7 +44,7 @@ pub enum LoggedKey<'a> {
     Number(u64),
 }
 
-/// What a request does with an object.
+/// The effect of a request on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// GET and HEAD; `get` of a trace.

@@ -87,7 +87,7 @@ pub enum LogError {
     UnknownFormat {
         /// The name of the input.
         file: String,
-        /// What is odd.
+        /// The reason, a clause after `since`.
         reason: &'static str,
     },
     /// More than [`BAD_PERCENT_MAX`] of the lines are bad.
@@ -114,7 +114,7 @@ pub struct BadLine {
     pub file: String,
     /// The line, record or entry, from 1.
     pub line: u64,
-    /// What is wrong.
+    /// The error.
     pub message: String,
 }
 
@@ -124,7 +124,7 @@ impl fmt::Display for BadLine {
     }
 }
 
-/// What was read.
+/// Counts of the lines read, and the first errors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogSummary {
     /// The format, named or guessed.

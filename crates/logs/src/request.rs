@@ -19,7 +19,7 @@ pub fn split(line: &str) -> Option<(&str, &str)> {
     (is_whole && is_request(method, url)).then_some((method, url))
 }
 
-/// Whether these are the method and the URL of a request. The URL may still have characters that no URL has.
+/// True if these are the method and the URL of a request. The URL may still have characters that no URL has.
 #[must_use]
 pub fn is_request(method: &str, url: &str) -> bool {
     let is_method = |byte: u8| byte.is_ascii_uppercase() || byte == b'-' || byte == b'_';

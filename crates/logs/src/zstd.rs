@@ -13,7 +13,7 @@ const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// The most bytes of a window, which a frame declares and a decoder keeps: what `zstd --ultra -22` writes.
 const WINDOW_BYTES_MAX: u64 = 128 << 20;
 
-/// Whether a file starts with a frame of data, or with one to be skipped, as `pzstd` writes it.
+/// True if a file starts with a frame of data, or with one to be skipped, as `pzstd` writes it.
 pub fn is_magic(head: &[u8]) -> bool {
     head == MAGIC || matches!(head, [0x50..=0x5f, 0x2a, 0x4d, 0x18])
 }

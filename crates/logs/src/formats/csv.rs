@@ -16,7 +16,7 @@ use crate::{
     value::{self, Problem},
 };
 
-/// What a column has.
+/// The part of a request that a column of this name stands for.
 const FIELDS: [(&str, Field); 13] = [
     ("key", Field::Key),
     ("url", Field::Url),
@@ -200,7 +200,7 @@ impl<'a> Iterator for Columns<'a> {
             },
             None => (Cow::Borrowed(&text[..0]), text),
         };
-        // What follows the closing mark is no part of the column.
+        // Text after the closing mark is no part of the column.
         let end = memchr(self.delimiter, after);
         self.rest = end.map(|end| &after[end + 1..]);
         let is_quoted = after.len() < text.len();
@@ -241,7 +241,7 @@ pub(crate) struct CsvLines {
     times: TimeParser,
 }
 
-/// What a line has.
+/// The columns of a line.
 #[derive(Default)]
 struct Row<'a> {
     key: Option<Cow<'a, [u8]>>,

@@ -77,7 +77,7 @@ impl Default for MetaLines {
     }
 }
 
-/// Whether a line is a header with key and operation.
+/// True if a line is a header with key and operation.
 pub(crate) fn is_meta_header(line: &[u8]) -> bool {
     let positions = header_positions(line);
     positions[KEY].is_some() && positions[OP].is_some()

@@ -23,7 +23,7 @@ pub struct Variable {
     pub is_list: bool,
 }
 
-/// What a variable has.
+/// The part of a request that a variable stands for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     Request,
