@@ -26,11 +26,22 @@ pub fn children_cpu_seconds() -> Result<f64> {
     of_stat(std::process::id(), [13, 14])
 }
 
+/// True if a child has ended. Its times stay until it is waited for.
+pub fn has_ended(process: u32) -> Result<bool> {
+    Ok(stat(process)?.starts_with('Z'))
+}
+
 /// Two fields of `/proc/PID/stat`, counted from the one after the name.
 fn of_stat(process: u32, fields: [usize; 2]) -> Result<f64> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    let after: Vec<&str> = stat.rsplit_once(") ").ok_or("no such process")?.1.split(' ').collect();
+    let stat = stat(process)?;
+    let after: Vec<&str> = stat.split(' ').collect();
     Ok(fields.iter().map(|field| after[*field].parse::<f64>()).sum::<std::result::Result<f64, _>>()? / 100.0)
+}
+
+/// `/proc/PID/stat` after the name.
+fn stat(process: u32) -> Result<String> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    Ok(stat.rsplit_once(") ").ok_or("no such process")?.1.to_owned())
 }
 
 /// The resident bytes of this process.

@@ -16,13 +16,14 @@ use std::{
     time::Duration,
 };
 
-use stockade_bench::statistics::{median, range};
+use stockade_bench::{
+    process::{cpu_seconds, has_ended},
+    statistics::{median, range},
+};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// One tick of `/proc/PID/stat`.
-const TICK_SECONDS: f64 = 0.01;
 
 fn main() -> Result<()> {
     let mut arguments = env::args().skip(1);
@@ -141,14 +142,8 @@ fn follow(address: &str) -> std::io::Result<usize> {
 
 /// The processor time of a process until it ends, user and system, without its children.
 fn processor_seconds(process: &Child) -> Result<f64> {
-    loop {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", process.id()))?;
-        let after: Vec<&str> = stat.rsplit_once(") ").ok_or("no such process")?.1.split(' ').collect();
-        // The times of a process that has ended stay until it is waited for.
-        if after[0] == "Z" {
-            let ticks: f64 = after[11].parse::<f64>()? + after[12].parse::<f64>()?;
-            return Ok(ticks * TICK_SECONDS);
-        }
+    while !has_ended(process.id())? {
         thread::sleep(POLL_INTERVAL);
     }
+    cpu_seconds(process.id())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use stockade_model::units::format_duration;
 
 use crate::{
-    curve::{Curve, CurveSettings, Lifetime, curves, entry_max},
+    curve::{Curve, CurveSettings, Lifetime, curves, entry_max, sample},
     policy::Policy,
     read::LogContent,
     recommend::recommend,
@@ -32,7 +32,7 @@ const SIZES: usize = 10;
 const SIZES_EXAMINED: u32 = 24;
 const GAIN_MIN: f64 = 0.001;
 
-/// What was asked for.
+/// The options of a plan.
 #[derive(Clone, Debug)]
 pub struct PlanOptions {
     /// The room to plan for; `None`: choose it.
@@ -151,10 +151,10 @@ pub fn plan(
         sizes: Vec::new(),
         latency_ns: nanos(latency),
         overhead_bytes: OVERHEAD_BYTES,
-        is_exact: options.is_exact,
     };
-    settings.sizes = sizes(options, &trace, &settings);
-    let curves = curves(&trace, &settings, progress);
+    let sample = sample(&trace);
+    settings.sizes = sizes(options, &trace, sample.as_ref(), &settings);
+    let curves = curves(&trace, sample.as_ref().filter(|_| !options.is_exact), &settings, progress);
     let recommendation = recommend(&trace, &curves, &settings, options.memory, options.staleness.map(nanos));
     let bad_lines = summary.bad_lines;
     Ok(Plan {
@@ -177,7 +177,7 @@ fn nanos(duration: Duration) -> u64 {
 }
 
 fn lifetimes(options: &PlanOptions, trace: &Trace, assumptions: &mut Vec<String>) -> Vec<Lifetime> {
-    // What staleness leaves beside a ttl.
+    // The part of the bound on staleness that a ttl leaves.
     let swr_beside =
         |ttl: Duration| options.staleness.map_or(SWR, |bound| bound.saturating_sub(ttl).min(SWR));
     let (default_ttl, default_swr) = match options.staleness {
@@ -219,7 +219,12 @@ fn lifetimes(options: &PlanOptions, trace: &Trace, assumptions: &mut Vec<String>
     lifetimes
 }
 
-fn sizes(options: &PlanOptions, trace: &Trace, settings: &CurveSettings) -> Vec<Capacity> {
+fn sizes(
+    options: &PlanOptions,
+    trace: &Trace,
+    sample: Option<&Trace>,
+    settings: &CurveSettings,
+) -> Vec<Capacity> {
     let has_bytes = match options.memory {
         Some(memory) => matches!(memory, Capacity::Bytes(_)),
         None => trace.totals().bytes > 0,
@@ -230,7 +235,7 @@ fn sizes(options: &PlanOptions, trace: &Trace, settings: &CurveSettings) -> Vec<
         Capacity::Entries(trace.keys_estimate().max(1))
     };
     let mut sizes: Vec<Capacity> = match (&options.sizes[..], options.memory) {
-        ([], None) => useful_sizes(all, trace, settings),
+        ([], None) => useful_sizes(all, trace, sample, settings),
         ([], Some(memory)) => {
             (-SIZES_BELOW..=SIZES_ABOVE).map(|power| memory.times(2.0_f64.powi(power))).collect()
         }
@@ -249,7 +254,12 @@ fn sizes(options: &PlanOptions, trace: &Trace, settings: &CurveSettings) -> Vec<
 }
 
 /// Powers of two up to twice the smallest room that is as good as room for everything, for LRU.
-fn useful_sizes(all: Capacity, trace: &Trace, settings: &CurveSettings) -> Vec<Capacity> {
+fn useful_sizes(
+    all: Capacity,
+    trace: &Trace,
+    sample: Option<&Trace>,
+    settings: &CurveSettings,
+) -> Vec<Capacity> {
     let mut largest = match all {
         Capacity::Entries(entries) => Capacity::Entries(entries.next_power_of_two()),
         Capacity::Bytes(bytes) => Capacity::Bytes(bytes.next_power_of_two()),
@@ -268,17 +278,12 @@ fn useful_sizes(all: Capacity, trace: &Trace, settings: &CurveSettings) -> Vec<C
         |size: &Capacity| entry_max(*size).map_or(size.size() > 0, |most| most > OVERHEAD_BYTES.into());
     let mut sizes: Vec<Capacity> = powers.filter(is_usable).collect();
     sizes.dedup();
-    let examined = CurveSettings {
-        policies: vec![Policy::LRU],
-        sizes: sizes.clone(),
-        is_exact: false,
-        ..settings.clone()
-    };
+    let examined = CurveSettings { policies: vec![Policy::LRU], sizes: sizes.clone(), ..settings.clone() };
     let is_enough = |curve: &Curve, size: usize| {
         let loads = |size: usize| curve.points.get(size).map_or(0.0, |point| point.load_ratio);
         loads(size) - loads(curve.points.len() - 1) <= GAIN_MIN
     };
-    let curves = curves(trace, &examined, &|_, _| {});
+    let curves = curves(trace, sample, &examined, &|_, _| {});
     let enough = (0..sizes.len()).find(|size| curves.iter().all(|curve| is_enough(curve, *size)));
     let end = (enough.unwrap_or(sizes.len()) + 2).min(sizes.len());
     sizes.truncate(end);
@@ -306,10 +311,9 @@ mod tests {
                 sizes: Vec::new(),
                 latency_ns: 0,
                 overhead_bytes: OVERHEAD_BYTES,
-                is_exact: true,
             };
             let all = Capacity::Bytes(trace.footprint_bytes(OVERHEAD_BYTES));
-            let sizes = useful_sizes(all, &trace, &settings);
+            let sizes = useful_sizes(all, &trace, None, &settings);
             let entry_bytes = object_bytes + u64::from(OVERHEAD_BYTES);
             let (smallest, largest) = (sizes[0], sizes[sizes.len() - 1]);
             assert!(entry_max(smallest).is_some_and(|most| most > OVERHEAD_BYTES.into()), "{sizes:?}");

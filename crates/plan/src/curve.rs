@@ -50,8 +50,6 @@ pub struct CurveSettings {
     pub latency_ns: u64,
     /// Bytes of an entry beside those of its response.
     pub overhead_bytes: u32,
-    /// Replay all requests for each point.
-    pub is_exact: bool,
 }
 
 /// A curve.
@@ -104,29 +102,35 @@ impl Point {
     }
 }
 
-/// Computes curves, on all cores. `progress` gets the number of finished and of planned replays, which grows if curves have to be exact.
+/// The keys of a long trace that its curves are computed from; `None`: all of them.
+#[must_use]
+pub fn sample(whole: &Trace) -> Option<Trace> {
+    let by_requests = whole.requests().len().div_ceil(SAMPLE_REQUESTS);
+    let nth = by_requests.min(whole.keys() / SAMPLE_KEYS_MIN);
+    (nth > 1).then(|| whole.sample(nth))
+}
+
+/// Computes curves, from a [`sample`] if there is one, on all cores. `progress` gets the number of finished and of planned replays, which grows if curves have to be exact.
 pub fn curves(
     whole: &Trace,
+    sample: Option<&Trace>,
     settings: &CurveSettings,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Vec<Curve> {
-    let nth = if settings.is_exact { 1 } else { sample_step(whole) };
-    let sample = (nth > 1).then(|| whole.sample(nth));
-    let replayed = sample.as_ref().unwrap_or(whole);
+    let replayed = sample.unwrap_or(whole);
     let curves: Vec<_> = settings
         .policies
         .iter()
         .flat_map(|policy| settings.lifetimes.iter().map(move |lifetime| (*policy, *lifetime)))
         .collect();
     let sizes = settings.sizes.len();
-    let all: Vec<usize> = (0..sizes).collect();
     // The smallest, whose sample is the coarsest, and the middle.
     let checked = [0, sizes / 2];
     let has_check = sample.is_some() && whole.is_whole() && sizes > 0;
 
     let mut jobs: Vec<Job<'_>> = Vec::new();
     for (curve, _) in curves.iter().enumerate() {
-        jobs.extend(all.iter().map(|size| Job { trace: replayed, curve, size: *size }));
+        jobs.extend((0..sizes).map(|size| Job { trace: replayed, curve, size }));
         if has_check {
             jobs.extend(checked.iter().map(|size| Job { trace: whole, curve, size: *size }));
         }
@@ -152,25 +156,20 @@ pub fn curves(
         })
         .collect();
 
+    let unchecked = (0..sizes).filter(|size| !checked.contains(size));
     let begun = jobs.len();
     let progress = |done: usize, planned: usize| progress(begun + done, begun + planned);
     let jobs: Vec<Job<'_>> = results
         .iter()
         .enumerate()
         .filter(|(_, curve)| curve.error.is_some_and(|error| error > ERROR_MAX))
-        .flat_map(|(curve, _)| all.iter().map(move |size| Job { trace: whole, curve, size: *size }))
+        .flat_map(|(curve, _)| unchecked.clone().map(move |size| Job { trace: whole, curve, size }))
         .collect();
     for (job, point) in jobs.iter().zip(run(&jobs, &curves, settings, &progress)) {
         results[job.curve].points[job.size] = point;
         results[job.curve].error = None;
     }
     results
-}
-
-/// Every how manyth key of a trace makes a sample of suitable size.
-fn sample_step(trace: &Trace) -> usize {
-    let by_requests = trace.requests().len().div_ceil(SAMPLE_REQUESTS);
-    by_requests.min(trace.keys() / SAMPLE_KEYS_MIN).max(1)
 }
 
 /// One replay.

@@ -32,7 +32,7 @@ const TTL_MIN_NS: u64 = 1_000_000_000;
 const LATENCY_MIN_NS: u64 = 1_000_000;
 /// Larger bodies are cut: they are larger than any entry of the cache, and the origin keeps all of them.
 const BODY_BYTES_MAX: u32 = 4 << 20;
-/// What a figure may differ from its prediction, as a share of the requests.
+/// The greatest difference between a figure and its prediction, as a share of the requests.
 pub const TOLERANCE: f64 = 0.01;
 /// How much shorter the ttl of an arm is, to see another lifetime.
 const SHORTER: u64 = 4;
@@ -59,7 +59,7 @@ pub struct PredictedArm {
     pub name: &'static str,
     /// The cache, for people.
     pub cache: String,
-    /// What the replay gives.
+    /// The ratios of the replay.
     pub predicted: Point,
 }
 
@@ -67,11 +67,7 @@ pub struct PredictedArm {
 #[must_use]
 pub fn experiment(plan: &Plan) -> Option<Experiment> {
     let recommendation = plan.recommendation.as_ref().ok()?;
-    let lifetime = recommendation.lifetime;
-    let ttl_ns = match lifetime.ttl {
-        Ttl::Never => None,
-        Ttl::Fixed(ttl_ns) | Ttl::Logged { default_ns: ttl_ns } => Some(ttl_ns),
-    };
+    let ttl_ns = recommendation.lifetime.ttl.default_ns();
     let span_max = ttl_ns.map_or(u64::MAX, |ttl_ns| (ttl_ns / TTL_MIN_NS).max(1).saturating_mul(LOAD_NS));
     let part = busiest(plan.trace.requests(), span_max, REQUESTS_MAX);
     let span_ns = part.last()?.at_ns - part.first()?.at_ns;

@@ -14,6 +14,7 @@ pub mod recommend;
 mod replay;
 pub mod report;
 mod sample;
+mod scale;
 pub mod strategies;
 pub mod trace;
 

@@ -24,6 +24,7 @@ use stockade_model::nearest::remedy;
 
 use crate::{
     replay::{CacheSetup, Replay, replay},
+    scale::scaled,
     trace::{Access, Key, Trace},
 };
 
@@ -41,7 +42,7 @@ pub struct Policy {
     run: fn(&Trace, &CacheSetup, Option<&'static CachePolicy>) -> Replay,
 }
 
-/// What a policy may know before a replay starts.
+/// The facts that a policy may know before a replay starts.
 pub(crate) struct PolicySetup {
     /// Keys are below this number.
     pub keys: usize,
@@ -88,13 +89,7 @@ pub(crate) trait EvictionPolicy {
 
 /// A share of the room, at least 1 and at most all of it.
 fn share(capacity: u64, share: f64) -> u64 {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a share of a u64, and not negative"
-    )]
-    let part = (capacity as f64 * share).round() as u64;
-    part.clamp(1, capacity.max(1))
+    scaled(capacity, share).clamp(1, capacity.max(1))
 }
 
 /// A line of the registry: a policy of the literature.

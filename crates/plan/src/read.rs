@@ -19,7 +19,7 @@ pub const STATUSES: [u16; 13] = [200, 203, 204, 206, 300, 301, 304, 308, 404, 40
 /// A trace without times gets this one between two requests.
 const STEP_NS: u64 = 1_000_000;
 
-/// Which requests of a log count, and what their keys are.
+/// Selects the requests of a log that count, and defines their keys.
 #[derive(Clone, Debug)]
 pub struct KeyRules {
     /// Statuses that count; those of requests without a status always do.
@@ -48,7 +48,7 @@ impl Default for KeyRules {
     }
 }
 
-/// What was read.
+/// The requests of a log, and figures of all its lines.
 #[derive(Debug)]
 pub struct LogContent {
     /// The requests that count.

@@ -30,7 +30,7 @@ pub struct Recommendation {
     pub capacity: Capacity,
     /// For how long values are served.
     pub lifetime: Lifetime,
-    /// What it gives.
+    /// Its ratios.
     pub point: Point,
     /// The hit ratio that twice the room would add, as a share of the requests.
     pub gain_of_double: f64,

@@ -17,6 +17,7 @@ use stockade_cache::Policy as CachePolicy;
 use crate::{
     peaks::Peaks,
     policy::{EvictionPolicy, PolicySetup},
+    scale::scaled,
     trace::{Access, Key, Request, Trace},
 };
 
@@ -46,12 +47,7 @@ impl Capacity {
     /// So many times this size.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "not negative; a float saturates"
-        )]
-        let size = (self.size() as f64 * factor).round() as u64;
+        let size = scaled(self.size(), factor);
         match self {
             Self::Entries(_) => Self::Entries(size),
             Self::Bytes(_) => Self::Bytes(size),
@@ -66,11 +62,22 @@ pub enum Ttl {
     Never,
     /// The same for all values, in nanoseconds.
     Fixed(u64),
-    /// What the log says, else this, in nanoseconds.
+    /// The ttl of each response in the log, else this, in nanoseconds.
     Logged {
         /// Where the log says nothing.
         default_ns: u64,
     },
+}
+
+impl Ttl {
+    /// The ttl of a response of which the log says nothing; `None`: it never expires.
+    #[must_use]
+    pub fn default_ns(self) -> Option<u64> {
+        match self {
+            Self::Never => None,
+            Self::Fixed(ttl_ns) | Self::Logged { default_ns: ttl_ns } => Some(ttl_ns),
+        }
+    }
 }
 
 /// A cache to be replayed, beside its policy.
@@ -127,7 +134,7 @@ pub struct Replay {
     pub peaks: Peaks,
 }
 
-/// What is known of a key.
+/// The state of a key, present or not.
 #[derive(Clone, Copy)]
 struct KeyState {
     /// When the load of the present value ended, or [`NONE`].

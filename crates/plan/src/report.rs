@@ -36,13 +36,13 @@ pub struct Plan {
     pub has_times: bool,
     /// The requests.
     pub trace: Trace,
-    /// What the curves were computed with.
+    /// The settings of the curves.
     pub settings: CurveSettings,
     /// Curves, in the order of the settings.
     pub curves: Vec<Curve>,
     /// The cache.
     pub recommendation: Result<Recommendation, NoRecommendation>,
-    /// What the strategies of the cache did with the busiest part of the log, if that was asked for.
+    /// Runs of strategies over the busiest part of the log, if the caller asked for them.
     pub strategies: Option<StrategyRuns>,
     /// Assumptions that the caller made for lack of an argument, a sentence each.
     pub assumptions: Vec<String>,
@@ -181,7 +181,7 @@ fn log_sentence(plan: &Plan) -> String {
     text + "."
 }
 
-/// What a reader has to know about the figures, a sentence each.
+/// Assumptions, lines left out and errors of estimates, a sentence each.
 fn notes(plan: &Plan) -> Vec<String> {
     let mut notes = plan.assumptions.clone();
     let totals = plan.trace.totals();
@@ -241,14 +241,16 @@ fn cache_block(recommendation: &Recommendation) -> String {
     cache_table("cache", policy, *capacity, *lifetime)
 }
 
+/// The preset that serves with this lifetime.
+fn strategy(lifetime: Lifetime) -> &'static str {
+    if lifetime.swr_ns > 0 { "swr" } else { "stampede" }
+}
+
 /// A table of this name with the settings of a cache.
 pub(crate) fn cache_table(name: &str, policy: &Policy, capacity: Capacity, lifetime: Lifetime) -> String {
-    let strategy = if lifetime.swr_ns > 0 { "swr" } else { "stampede" };
+    let strategy = strategy(lifetime);
     let mut table = format!("[{name}]\nstrategy = \"{strategy}\"\n");
-    let ttl = match lifetime.ttl {
-        Ttl::Never => "none".to_owned(),
-        Ttl::Fixed(ttl_ns) | Ttl::Logged { default_ns: ttl_ns } => nanos_text(ttl_ns),
-    };
+    let ttl = lifetime.ttl.default_ns().map_or_else(|| "none".to_owned(), nanos_text);
     let _ = writeln!(table, "ttl      = \"{ttl}\"");
     if lifetime.swr_ns > 0 {
         let _ = writeln!(table, "swr      = \"{}\"", nanos_text(lifetime.swr_ns));

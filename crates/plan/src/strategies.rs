@@ -26,7 +26,7 @@ use crate::{
     assemble::OVERHEAD_BYTES,
     peaks::Peaks,
     recommend::Recommendation,
-    replay::{Capacity, Ttl},
+    replay::Capacity,
     trace::{Key, Request, Trace, busiest},
 };
 
@@ -46,7 +46,7 @@ pub struct OriginModel {
     pub outage: Duration,
 }
 
-/// What a strategy did.
+/// The figures of one strategy.
 #[derive(Clone, Debug)]
 pub struct StrategyFigures {
     /// The preset.
@@ -128,16 +128,13 @@ fn planned(preset: &Strategy, recommendation: &Recommendation, sampled_share: f6
         Capacity::Bytes(bytes) => Limit::bytes(usize::try_from(bytes).unwrap_or(usize::MAX)),
     };
     let limit = recommendation.policy.shipped.map_or(limit.clone(), |policy| Limit { policy, ..limit });
-    let ttl = match recommendation.lifetime.ttl {
-        Ttl::Never => None,
-        Ttl::Fixed(ttl_ns) | Ttl::Logged { default_ns: ttl_ns } => Some(Duration::from_nanos(ttl_ns)),
-    };
+    let ttl = recommendation.lifetime.ttl.default_ns().map(Duration::from_nanos);
     let swr = if preset.swr.is_zero() {
         Duration::ZERO
     } else {
         Duration::from_nanos(recommendation.lifetime.swr_ns)
     };
-    // What refreshes early needs a ttl.
+    // An early refresh needs a ttl.
     let refresh = if ttl.is_some() { preset.refresh } else { Refresh::None };
     Strategy { limit: Some(limit), ttl: preset.ttl.and(ttl), swr, refresh, ..preset.clone() }
 }
@@ -159,7 +156,7 @@ pub fn run(
         .collect()
 }
 
-/// What one run shares.
+/// The state that the requests of one run share.
 struct Simulation {
     time: Virtual,
     tally: Mutex<Tally>,

@@ -9,9 +9,12 @@
 //! Requests for a key that is requested very often are all in the sample or all missing. Ratios therefore have the expected
 //! number of requests as their denominator, not the number in the sample: what is missing are hits (SHARDS-adj).
 
+use std::{hash::BuildHasher, sync::OnceLock};
+
 use foldhash::quality::FixedState;
 use hashbrown::{HashTable, hash_table};
-use std::{hash::BuildHasher, sync::OnceLock};
+
+use crate::scale::scaled;
 
 /// A key, by its number.
 pub type Key = u32;
@@ -39,7 +42,7 @@ const _: () = assert!(size_of::<Request>() == 16);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access {
     pub key: Key,
-    /// What the object takes of the room.
+    /// The object's part of the size: 1, or its bytes and the overhead.
     pub weight: u32,
     /// Among the requests of the trace, from 1.
     pub position: u32,
@@ -351,9 +354,7 @@ impl Trace {
     /// An estimate of the number of keys of the whole log; exact without sampling.
     #[must_use]
     pub fn keys_estimate(&self) -> u64 {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
-        let keys = (self.keys as f64 / self.sampled_share).round() as u64;
-        keys
+        scaled(self.keys as u64, 1.0 / self.sampled_share)
     }
 
     /// For how long a response is fresh, if the log says so.
@@ -398,9 +399,7 @@ impl Trace {
             sizes[request.key as usize] = request.bytes;
         }
         let sum: u64 = sizes.iter().map(|bytes| u64::from(*bytes) + u64::from(overhead_bytes)).sum();
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
-        let all = (sum as f64 / self.sampled_share).round() as u64;
-        all
+        scaled(sum, 1.0 / self.sampled_share)
     }
 }
 

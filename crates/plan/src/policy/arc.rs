@@ -119,13 +119,10 @@ impl EvictionPolicy for Arc {
     }
 
     fn on_update(&mut self, access: &Access) {
-        let list =
-            if self.recent.has(&self.links, access.key) { &mut self.recent } else { &mut self.frequent };
-        list.reweigh(&mut self.links, access.key, access.weight);
+        self.links.reweigh_in([&mut self.recent, &mut self.frequent], access.key, access.weight);
     }
 
     fn on_remove(&mut self, key: Key) {
-        let list = if self.recent.has(&self.links, key) { &mut self.recent } else { &mut self.frequent };
-        list.remove(&mut self.links, key);
+        self.links.remove_from([&mut self.recent, &mut self.frequent], key);
     }
 }

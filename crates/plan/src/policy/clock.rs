@@ -21,14 +21,7 @@ impl EvictionPolicy for Clock {
     }
 
     fn evict(&mut self, _access: &Access) -> Option<Key> {
-        loop {
-            let oldest = self.queue.oldest()?;
-            if std::mem::take(self.links.mark(oldest)) == 0 {
-                self.queue.remove(&mut self.links, oldest);
-                return Some(oldest);
-            }
-            self.queue.touch(&mut self.links, oldest);
-        }
+        self.queue.pop_unmarked(&mut self.links)
     }
 
     fn on_insert(&mut self, access: &Access) {

@@ -42,17 +42,6 @@ impl Clock2QPlus {
         }
         None
     }
-
-    fn evict_main(&mut self) -> Option<Key> {
-        loop {
-            let oldest = self.main.oldest()?;
-            if std::mem::take(self.links.mark(oldest)) == 0 {
-                self.main.remove(&mut self.links, oldest);
-                return Some(oldest);
-            }
-            self.main.touch(&mut self.links, oldest);
-        }
-    }
 }
 
 impl EvictionPolicy for Clock2QPlus {
@@ -93,7 +82,7 @@ impl EvictionPolicy for Clock2QPlus {
         {
             return Some(key);
         }
-        self.evict_main().or_else(|| self.evict_small())
+        self.main.pop_unmarked(&mut self.links).or_else(|| self.evict_small())
     }
 
     fn on_insert(&mut self, access: &Access) {
@@ -107,12 +96,10 @@ impl EvictionPolicy for Clock2QPlus {
     }
 
     fn on_update(&mut self, access: &Access) {
-        let queue = if self.small.has(&self.links, access.key) { &mut self.small } else { &mut self.main };
-        queue.reweigh(&mut self.links, access.key, access.weight);
+        self.links.reweigh_in([&mut self.small, &mut self.main], access.key, access.weight);
     }
 
     fn on_remove(&mut self, key: Key) {
-        let queue = if self.small.has(&self.links, key) { &mut self.small } else { &mut self.main };
-        queue.remove(&mut self.links, key);
+        self.links.remove_from([&mut self.small, &mut self.main], key);
     }
 }

@@ -52,6 +52,20 @@ impl Links {
     pub(crate) fn weight(&self, key: Key) -> u32 {
         self.0[key as usize].weight
     }
+
+    /// Removes a key from that of these queues that has it.
+    pub(crate) fn remove_from<const N: usize>(&mut self, queues: [&mut Queue; N], key: Key) {
+        if let Some(queue) = queues.into_iter().find(|queue| queue.has(self, key)) {
+            queue.remove(self, key);
+        }
+    }
+
+    /// Sets the weight of a key of one of these queues.
+    pub(crate) fn reweigh_in<const N: usize>(&mut self, queues: [&mut Queue; N], key: Key, weight: u32) {
+        if let Some(queue) = queues.into_iter().find(|queue| queue.has(self, key)) {
+            queue.reweigh(self, key, weight);
+        }
+    }
 }
 
 impl Queue {
@@ -112,6 +126,18 @@ impl Queue {
         let oldest = self.oldest()?;
         self.remove(links, oldest);
         Some(oldest)
+    }
+
+    /// Removes the oldest key without a mark. Marked ones before it lose their mark and become the newest: second chance.
+    pub(crate) fn pop_unmarked(&mut self, links: &mut Links) -> Option<Key> {
+        loop {
+            let oldest = self.oldest()?;
+            if std::mem::take(links.mark(oldest)) == 0 {
+                self.remove(links, oldest);
+                return Some(oldest);
+            }
+            self.touch(links, oldest);
+        }
     }
 
     /// Makes a key of this queue its newest.

@@ -66,12 +66,10 @@ impl EvictionPolicy for TwoQ {
     }
 
     fn on_update(&mut self, access: &Access) {
-        let queue = if self.new.has(&self.links, access.key) { &mut self.new } else { &mut self.kept };
-        queue.reweigh(&mut self.links, access.key, access.weight);
+        self.links.reweigh_in([&mut self.new, &mut self.kept], access.key, access.weight);
     }
 
     fn on_remove(&mut self, key: Key) {
-        let queue = if self.new.has(&self.links, key) { &mut self.new } else { &mut self.kept };
-        queue.remove(&mut self.links, key);
+        self.links.remove_from([&mut self.new, &mut self.kept], key);
     }
 }

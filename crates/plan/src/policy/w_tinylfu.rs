@@ -26,19 +26,7 @@ pub(crate) struct WTinyLfu {
 }
 
 impl WTinyLfu {
-    /// The queue of a present key.
-    fn queue_of(&mut self, key: Key) -> (&mut Queue, &mut Links) {
-        let queue = if self.window.has(&self.links, key) {
-            &mut self.window
-        } else if self.probation.has(&self.links, key) {
-            &mut self.probation
-        } else {
-            &mut self.protected
-        };
-        (queue, &mut self.links)
-    }
-
-    /// Moves what the window has too much of to the main part while that has room.
+    /// Moves the oldest entries of a window that is too large to the main part, while that has room.
     fn fill_main(&mut self, incoming: u64) {
         while self.window.weight() + incoming > self.window_max
             && let Some(oldest) = self.window.oldest()
@@ -120,12 +108,14 @@ impl EvictionPolicy for WTinyLfu {
     }
 
     fn on_update(&mut self, access: &Access) {
-        let (queue, links) = self.queue_of(access.key);
-        queue.reweigh(links, access.key, access.weight);
+        self.links.reweigh_in(
+            [&mut self.window, &mut self.probation, &mut self.protected],
+            access.key,
+            access.weight,
+        );
     }
 
     fn on_remove(&mut self, key: Key) {
-        let (queue, links) = self.queue_of(key);
-        queue.remove(links, key);
+        self.links.remove_from([&mut self.window, &mut self.probation, &mut self.protected], key);
     }
 }

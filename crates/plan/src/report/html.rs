@@ -97,7 +97,7 @@ fn table_of(name: &str, table: &Table) -> Markup {
     }
 }
 
-/// What the script draws.
+/// The data of the plots, as JSON for the script.
 fn data(plan: &Plan) -> String {
     let ratios = |points: &[Point], ratio: fn(&Point) -> f64| points.iter().map(ratio).collect::<Vec<_>>();
     let lifetimes = plan.settings.lifetimes.iter().map(|lifetime| {

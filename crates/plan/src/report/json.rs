@@ -46,9 +46,9 @@ pub(super) fn render(plan: &Plan) -> String {
 fn recommendation_json(recommendation: &Recommendation, has_times: bool) -> Value {
     let Recommendation { policy, capacity, lifetime, point, .. } = recommendation;
     let mut cache = Map::new();
-    cache.insert("strategy".into(), if lifetime.swr_ns > 0 { "swr" } else { "stampede" }.into());
+    cache.insert("strategy".into(), super::strategy(*lifetime).into());
     let duration = |nanos: u64| Value::from(format_duration(std::time::Duration::from_nanos(nanos)));
-    if let Ttl::Fixed(ttl_ns) | Ttl::Logged { default_ns: ttl_ns } = lifetime.ttl {
+    if let Some(ttl_ns) = lifetime.ttl.default_ns() {
         cache.insert("ttl".into(), duration(ttl_ns));
     }
     if lifetime.swr_ns > 0 {
@@ -81,15 +81,11 @@ fn recommendation_json(recommendation: &Recommendation, has_times: bool) -> Valu
 fn curve(curve: &Curve) -> Value {
     let mut json = Map::new();
     json.insert("policy".into(), curve.policy.name.into());
-    match curve.lifetime.ttl {
-        Ttl::Never => {}
-        Ttl::Fixed(ttl_ns) => {
-            json.insert("ttl_s".into(), seconds(ttl_ns).into());
-        }
-        Ttl::Logged { default_ns } => {
-            json.insert("ttl".into(), "headers".into());
-            json.insert("ttl_s".into(), seconds(default_ns).into());
-        }
+    if matches!(curve.lifetime.ttl, Ttl::Logged { .. }) {
+        json.insert("ttl".into(), "headers".into());
+    }
+    if let Some(ttl_ns) = curve.lifetime.ttl.default_ns() {
+        json.insert("ttl_s".into(), seconds(ttl_ns).into());
     }
     if curve.lifetime.swr_ns > 0 {
         json.insert("swr_s".into(), seconds(curve.lifetime.swr_ns).into());

@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     curve::{Lifetime, Point},
     policy::Policy,
-    replay::{CacheSetup, Replay},
+    replay::{CacheSetup, Replay, Ttl},
     trace::{NewRequest, TraceBuilder},
 };
 
@@ -90,7 +90,7 @@ fn engine_and_replay_agree() {
                 (replay.hits, replay.stale, replay.misses, replay.loads),
             );
         } else {
-            // What is refreshed early is always fresh after the first load.
+            // Entries that are refreshed early stay fresh after the first load.
             assert!(engine.outcomes.miss < replay.misses, "{:?} {replay:?}", engine.outcomes);
         }
     }
