@@ -11,6 +11,8 @@ mod check;
 #[cfg(feature = "http")]
 mod child;
 mod cli;
+#[cfg(feature = "http")]
+mod client;
 mod compare;
 mod completions;
 mod exit;

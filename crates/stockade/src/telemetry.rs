@@ -7,7 +7,6 @@
 //! Both exporters share one thread. The run adds a second to [`LiveFigures`] under a lock that a reader holds only to copy
 //! references; nothing else connects them, so an exporter can neither slow nor fail the run.
 
-mod client;
 mod live;
 mod otlp;
 mod scrape;
@@ -32,16 +31,17 @@ use tokio::{net::TcpListener, sync::watch};
 
 pub use self::live::{FiguresOfRun, LiveFigures};
 pub use self::otlp::unix_nanos_now;
-pub use self::target::{OtlpUrl, parse_url};
+pub use self::target::parse_url;
 use self::{
-    client::OtlpClient,
     otlp::Exporter,
-    target::{EnvironmentError, OtlpTarget, with_environment},
+    target::{EnvironmentError, collector, with_environment},
 };
-use crate::{cli::TelemetryArgs, listen, progress::message};
+use crate::{cli::TelemetryArgs, client::HttpClient, listen, progress::message};
 
 /// The longest time that the program waits for the last export.
 const FLUSH_MAX: Duration = Duration::from_secs(5);
+/// Of an answer.
+const COLLECTOR_BODY_BYTES_MAX: usize = 64 << 10;
 
 /// The exporters of a command; without any, every method does nothing.
 pub struct Telemetry {
@@ -83,7 +83,7 @@ impl Telemetry {
         let figures = LiveFigures::new(with_environment(resource)?);
         let exporter = match &args.otlp {
             Some(url) => {
-                let client = OtlpClient::new(OtlpTarget::from_environment(url.clone())?)?;
+                let client = HttpClient::new(collector(url.clone())?, COLLECTOR_BODY_BYTES_MAX)?;
                 Some(Exporter::new(client, figures.clone(), unix_nanos_now()))
             }
             None => None,

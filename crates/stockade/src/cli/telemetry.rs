@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 
-use crate::telemetry::{OtlpUrl, parse_url};
+use crate::{client::HttpUrl, telemetry::parse_url};
 
 #[derive(Clone, Debug, Args)]
 pub struct TelemetryArgs {
@@ -17,7 +17,7 @@ pub struct TelemetryArgs {
     pub prometheus: Option<SocketAddr>,
     /// Send the figures to this OpenTelemetry collector every 5 s and at the end, by OTLP over HTTP: `http://127.0.0.1:4318`
     #[arg(long, value_name = "URL", help_heading = "Telemetry", value_parser = parse_url)]
-    pub otlp: Option<OtlpUrl>,
+    pub otlp: Option<HttpUrl>,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -16,11 +16,11 @@ use stockade_model::{
     time::{Live, Runtime, before},
 };
 
-use super::{
-    LiveFigures,
-    client::{OtlpClient, OtlpReply},
+use super::LiveFigures;
+use crate::{
+    client::{HttpClient, HttpReply},
+    progress::message,
 };
-use crate::progress::message;
 
 const PERIOD: Duration = Duration::from_secs(5);
 /// The longest pause after failures, or that a collector asks for.
@@ -33,7 +33,7 @@ const CUMULATIVE: u8 = 2;
 
 /// Sends the figures of a run to a collector.
 pub struct Exporter {
-    client: OtlpClient,
+    client: HttpClient,
     figures: LiveFigures,
     started_unix_nanos: u64,
     /// Exports that failed one after the other.
@@ -42,7 +42,7 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    pub fn new(client: OtlpClient, figures: LiveFigures, started_unix_nanos: u64) -> Self {
+    pub fn new(client: HttpClient, figures: LiveFigures, started_unix_nanos: u64) -> Self {
         Self { client, figures, started_unix_nanos, failures: 0, has_warned: false }
     }
 
@@ -95,7 +95,7 @@ fn pause(failures: u32, retry_after: Option<Duration>) -> Duration {
 }
 
 /// Why the collector did not take the figures, or not all of them.
-fn failure(reply: &OtlpReply) -> Option<String> {
+fn failure(reply: &HttpReply) -> Option<String> {
     if reply.status.is_success() {
         let answer: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
         let partial = &answer["partialSuccess"];
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn answer_tells_what_was_not_taken() {
-        let reply = |status, body: &'static str| OtlpReply {
+        let reply = |status, body: &'static str| HttpReply {
             status: StatusCode::from_u16(status).unwrap(),
             retry_after: None,
             body: Bytes::from_static(body.as_bytes()),

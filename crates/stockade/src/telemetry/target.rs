@@ -2,9 +2,11 @@
 
 use std::{env, path::PathBuf};
 
-use http::{HeaderName, HeaderValue, Uri, uri::PathAndQuery};
+use http::{HeaderName, HeaderValue};
 use stockade_load::Trust;
 use stockade_model::telemetry::family::Labels;
+
+use crate::client::{HttpTarget, HttpUrl, UrlFault};
 
 /// The path of metrics below an endpoint.
 const METRICS_PATH: &str = "/v1/metrics";
@@ -13,67 +15,30 @@ const CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
 const ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
 const SERVICE: &str = "OTEL_SERVICE_NAME";
 
-/// An `http:` or `https:` URL with a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OtlpUrl {
-    pub is_encrypted: bool,
-    /// Without brackets around IPv6.
-    pub host: String,
-    pub port: u16,
-    /// The value of `Host`.
-    pub authority: String,
-    pub path: String,
-}
-
-/// The receiver of metrics.
-#[derive(Clone, Debug)]
-pub struct OtlpTarget {
-    pub url: OtlpUrl,
-    pub headers: Vec<(HeaderName, HeaderValue)>,
-    pub trust: Trust,
-}
-
 /// A variable that cannot be used. Its value may be a secret, and is not printed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} has an entry that is no `name=value`: write entries such as `name=value,other=value`")]
 pub struct EnvironmentError(&'static str);
 
 /// Reads the URL of `--otlp`. Without a path, or with `/`, it is an endpoint, and `/v1/metrics` is appended.
-pub fn parse_url(text: &str) -> Result<OtlpUrl, String> {
-    let remedy = "write the URL of a collector, such as http://127.0.0.1:4318";
-    let uri: Uri = text.parse().map_err(|_| remedy.to_owned())?;
-    let is_encrypted = match uri.scheme_str() {
-        Some("http") => false,
-        Some("https") => true,
-        _ => return Err(remedy.to_owned()),
-    };
-    let authority = uri.authority().ok_or_else(|| remedy.to_owned())?;
-    if authority.as_str().contains('@') {
-        return Err(format!("a URL with a user or a password is not supported: set {HEADERS}"));
-    }
-    let host = authority.host().trim_matches(['[', ']']).to_owned();
-    if host.is_empty() {
-        return Err(remedy.to_owned());
-    }
-    let port = authority.port_u16().unwrap_or(if is_encrypted { 443 } else { 80 });
-    let path = match uri.path_and_query().map_or("/", PathAndQuery::as_str) {
-        "/" => METRICS_PATH.to_owned(),
-        path => path.to_owned(),
-    };
-    Ok(OtlpUrl { is_encrypted, host, port, authority: authority.to_string(), path })
+pub fn parse_url(text: &str) -> Result<HttpUrl, String> {
+    let url = HttpUrl::parse(text).map_err(|fault| match fault {
+        UrlFault::Malformed => "write the URL of a collector, such as http://127.0.0.1:4318".to_owned(),
+        UrlFault::Credentials => format!("a URL with a user or a password is not supported: set {HEADERS}"),
+    })?;
+    let path = if url.path == "/" { METRICS_PATH.to_owned() } else { url.path };
+    Ok(HttpUrl { path, ..url })
 }
 
-impl OtlpTarget {
-    /// With the headers and the certificate authority of the standard variables.
-    pub fn from_environment(url: OtlpUrl) -> Result<Self, EnvironmentError> {
-        let headers = env::var(HEADERS).unwrap_or_default();
-        let trust = env::var_os(CERTIFICATE).filter(|path| !path.is_empty());
-        Ok(Self {
-            url,
-            headers: parse_headers(&headers).ok_or(EnvironmentError(HEADERS))?,
-            trust: trust.map_or(Trust::System, |path| Trust::File(PathBuf::from(path))),
-        })
-    }
+/// The collector, with the headers and the certificate authority of the standard variables.
+pub fn collector(url: HttpUrl) -> Result<HttpTarget, EnvironmentError> {
+    let headers = env::var(HEADERS).unwrap_or_default();
+    let trust = env::var_os(CERTIFICATE).filter(|path| !path.is_empty());
+    Ok(HttpTarget {
+        url,
+        headers: parse_headers(&headers).ok_or(EnvironmentError(HEADERS))?,
+        trust: trust.map_or(Trust::System, |path| Trust::File(PathBuf::from(path))),
+    })
 }
 
 /// The resource with the attributes of the standard variables, which replace ours.
