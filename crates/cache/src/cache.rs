@@ -17,6 +17,7 @@ use crate::{
         writer::Write,
     },
     error::{Error, InvalidStrategy},
+    shadow::ShadowStats,
     stats::Stats,
     store::{
         Reservation, StoreRejection, StoreUpdate, StoredValue, budget::ByteUsage, held::HeldEntries,
@@ -78,7 +79,11 @@ where
         let now = self.engine.now_for_lookups();
         match self.engine.store.look_up(key, now) {
             Ok((value, _)) => Some(value),
-            Err(lookup) => self.engine.look_closer(lookup, key, now),
+            Err(lookup) => {
+                let value = self.engine.look_closer(lookup, key, now);
+                self.engine.store.show_request(key, now);
+                value
+            }
         }
     }
 
@@ -124,7 +129,9 @@ where
             },
         };
         if engine.writer.is_direct() || permit.is_none() {
-            engine.store.update(StoreUpdate { key, value, since, entry: life.zip(permit) }, at);
+            engine
+                .store
+                .update(StoreUpdate { key, value, since, took: Duration::ZERO, entry: life.zip(permit) }, at);
             return insertion;
         }
         let (pending_work, forgotten) = (engine.pending_work.start(), (key.clone(), value.clone()));
@@ -133,7 +140,7 @@ where
             return insertion;
         }
         let (key, value) = forgotten;
-        engine.store.update(StoreUpdate { key, value, since, entry: None }, at);
+        engine.store.update(StoreUpdate { key, value, since, took: Duration::ZERO, entry: None }, at);
         Insertion::Rejected(StoreRejection::MailboxFull)
     }
 
@@ -253,6 +260,12 @@ where
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine.stats()
+    }
+
+    /// The figures of the [ghosts](crate::Builder::shadow); `None`: there are none.
+    #[must_use]
+    pub fn shadow_stats(&self) -> Option<ShadowStats> {
+        self.engine.store.shadow_stats(self.engine.runtime.coarse_now())
     }
 
     /// The number of loads started: one of the [`stats`](Self::stats), for the cost of one read.

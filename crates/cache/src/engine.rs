@@ -171,8 +171,11 @@ where
     ) -> Arc<Self> {
         let SharedParts { runtime, store, coalescer, pending_work, values, shared } = common;
         let counters = Arc::<Counters>::default();
+        let mut lifetimes = LifetimeRules::of(strategy.times(), values.lifespan.is_some());
+        // The values of a ghost may expire.
+        lifetimes.has_end |= store.has_ghosts();
         let engine = Arc::new(Self {
-            lifetimes: LifetimeRules::of(strategy.times(), values.lifespan.is_some()),
+            lifetimes,
             writer: StoreWriter::new(
                 strategy.writer,
                 Arc::clone(&store),

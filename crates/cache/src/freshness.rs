@@ -213,8 +213,11 @@ impl LifetimeRules {
             Refresh::None => (expires, 0.0),
             Refresh::Early { at } => (expires.back(share_of(fresh_for, 1.0 - at)), 0.0),
             Refresh::XFetch { beta } => {
-                // No random number leads to an earlier refresh.
                 let spread = took.as_secs_f64() * beta;
+                if spread == 0.0 {
+                    return (expires, 0.0);
+                }
+                // No random number leads to an earlier refresh.
                 let reach = Duration::try_from_secs_f64(spread * NATS_MAX).unwrap_or(Duration::MAX);
                 #[expect(
                     clippy::cast_possible_truncation,
@@ -239,25 +242,11 @@ impl LifetimeRules {
         now: Time,
         precisely: impl FnOnce() -> (Time, f64),
     ) -> FreshnessState {
-        if now < life.expires {
-            let is_chosen = !life.is_negative()
-                && match self.refresh {
-                    Refresh::None => false,
-                    Refresh::Early { .. } => now >= life.due,
-                    Refresh::XFetch { .. } => {
-                        let (now, exponential) = precisely();
-                        is_early(f64::from(life.spread_secs), life.expires - now, exponential)
-                    }
-                };
-            return if is_chosen { FreshnessState::Refresh } else { FreshnessState::Fresh };
+        // The entry may have been stored under another strategy.
+        if self.refresh == Refresh::None && now < life.expires {
+            return FreshnessState::Fresh;
         }
-        if now >= life.gone() {
-            FreshnessState::Gone
-        } else if now < life.expires + life.swr.into() {
-            FreshnessState::Stale
-        } else {
-            FreshnessState::StaleIfError
-        }
+        life.state(now, precisely)
     }
 }
 
@@ -280,6 +269,60 @@ impl StaleSpans {
 }
 
 impl Lifetime {
+    /// It was never fresh.
+    pub(crate) const GONE: Self = Self {
+        due: Time::ZERO,
+        loaded: Time::ZERO,
+        expires: Time::ZERO,
+        swr: CompactDuration::ZERO,
+        stale: CompactDuration::ZERO,
+        kept: CompactDuration::ZERO,
+        spread_secs: 0.0,
+    };
+
+    /// How a value may be served at `now`, as [`LifetimeRules::state`] with the kind of refresh under which it was stored.
+    pub(crate) fn state(&self, now: Time, precisely: impl FnOnce() -> (Time, f64)) -> FreshnessState {
+        if now < self.expires {
+            let is_chosen = if self.spread_secs > 0.0 {
+                let (now, exponential) = precisely();
+                is_early(f64::from(self.spread_secs), self.expires - now, exponential)
+            } else {
+                now >= self.due && !self.is_negative()
+            };
+            return if is_chosen { FreshnessState::Refresh } else { FreshnessState::Fresh };
+        }
+        if now >= self.gone() {
+            FreshnessState::Gone
+        } else if now < self.stale_from() {
+            FreshnessState::Stale
+        } else {
+            FreshnessState::StaleIfError
+        }
+    }
+
+    /// The times of the same value loaded again. `ttl` returns the new ttl, given the old one; `None`: for ever.
+    pub(crate) fn restarted(
+        &self,
+        loaded: Time,
+        ttl: impl FnOnce(Option<Duration>) -> Option<Duration>,
+    ) -> Self {
+        let old = (self.expires != Time::NEVER).then(|| self.expires - self.loaded);
+        if self.is_negative() {
+            return Self::negative(loaded, loaded + old.unwrap_or_default());
+        }
+        let Some(new) = ttl(old) else {
+            return Self { due: Time::NEVER, loaded, expires: Time::NEVER, ..*self };
+        };
+        let (expires, early) = (loaded + new, self.expires - self.due);
+        let early = match old {
+            // xfetch counts from the expiry.
+            _ if self.spread_secs > 0.0 => early,
+            Some(old) if !old.is_zero() => share_of(new, early.as_secs_f64() / old.as_secs_f64()),
+            _ => Duration::ZERO,
+        };
+        Self { due: expires.back(early), loaded, expires, ..*self }
+    }
+
     fn negative(loaded: Time, expires: Time) -> Self {
         // Always due: a not-found is no hit.
         StaleSpans::NOTHING.life(Time::ZERO, loaded, expires, -1.0)

@@ -108,6 +108,10 @@
 //! keeps half as much again unless `MALLOC_ARENA_MAX=1` is set (256 MiB of 300 KiB values from four threads: 451 MiB
 //! resident, 263 with one heap).
 //!
+//! # Another size, policy or ttl
+//!
+//! [`Builder::shadow`] simulates other limits, policies and ttls beside the cache, over a sample of the keys.
+//!
 //! # Several nodes
 //!
 //! Nodes behind one source may share a [`tier`]; with the feature `redis` that is a Redis or Valkey. A load looks its
@@ -159,6 +163,7 @@ pub mod fuzzing;
 #[cfg(feature = "tower")]
 mod layer;
 mod random;
+mod shadow;
 mod sharded;
 #[cfg(feature = "spec")]
 pub mod spec;
@@ -177,6 +182,7 @@ pub use error::{Error, InvalidStrategy};
 pub use freshness::{Lifespan, Refresh};
 #[cfg(feature = "tower")]
 pub use layer::{CacheLayer, CacheService};
+pub use shadow::{GHOSTS_MAX, Ghost, GhostCounts, GhostStats, GhostTtl, Shadow, ShadowStats};
 pub use stats::{Lookups, RequestStats, Stats, StoreStats};
 pub use stockade_model::{
     outcome::{Outcome, Outcomes},

@@ -36,6 +36,7 @@ use self::{
 };
 use crate::{
     freshness::Lifetime,
+    shadow::{Ghosts, Shadow, ShadowStats, StoredTimes},
     sharded::Sharded,
     stats::StoreStats,
     sync::{RwLockReadGuard, SharedLock},
@@ -62,6 +63,7 @@ pub(crate) struct Store<K, V> {
     outdated: AtomicU64,
     invalidated: AtomicU64,
     counts_lookups: bool,
+    ghosts: Ghosts,
 }
 
 /// The builder's functions of keys and values.
@@ -71,6 +73,8 @@ pub(crate) struct StoreConfig<K, V> {
     pub(crate) tags: Option<TagsFn<K, V>>,
     pub(crate) is_held: Option<IsHeldFn<V>>,
     pub(crate) counts_lookups: bool,
+    /// Only with a limit.
+    pub(crate) shadow: Option<Shadow>,
 }
 
 /// A shard and the counters of its lookups. The counters share the lock's cache line, which a lookup writes anyway.
@@ -135,6 +139,8 @@ pub(crate) struct StoreUpdate<K, V> {
     pub(crate) value: V,
     /// The sequence number of the last invalidation before its load.
     pub(crate) since: InvalidationSeq,
+    /// The duration of its load.
+    pub(crate) took: Duration,
     /// `None`: the value is not stored, and the stored one is removed.
     pub(crate) entry: Option<(Lifetime, StorePermit)>,
 }
@@ -192,7 +198,7 @@ pub enum StoreRejection {
 
 impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     pub(crate) fn new(seed: Seed, limit: Option<&Limit>, config: StoreConfig<K, V>) -> Self {
-        let StoreConfig { weigh, tags, is_held, counts_lookups } = config;
+        let StoreConfig { weigh, tags, is_held, counts_lookups, shadow } = config;
         let shards = limit::shards(limit);
         let entries = limit.and_then(|limit| limit.entries).unwrap_or(usize::MAX);
         let weight = limit.zip(weigh).and_then(|(limit, weigh)| {
@@ -222,6 +228,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             outdated: AtomicU64::new(0),
             invalidated: AtomicU64::new(0),
             counts_lookups,
+            ghosts: match shadow.zip(limit) {
+                Some((shadow, limit)) => Ghosts::new(&shadow, limit, seed.child("ghosts")),
+                None => Ghosts::none(),
+            },
         }
     }
 
@@ -240,7 +250,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let shard = part.shard.read();
         match shard.get_fresh(hash, key, now) {
             Ok(hit) => {
-                drop(shard);
+                if self.ghosts.may_sample(hash) {
+                    show_hit(&self.ghosts, shard, hash, key, now);
+                } else {
+                    drop(shard);
+                }
                 if self.counts_lookups {
                     part.hits.fetch_add(1, Relaxed);
                 }
@@ -251,6 +265,41 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
                 Err(SlowLookup { shard, slot, misses })
             }
         }
+    }
+
+    /// Shows ghosts a request that found no simply fresh value.
+    pub(crate) fn show_request<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Time)
+    where
+        K: Borrow<Q>,
+    {
+        if let Some(hash) = self.sampled_hash(key) {
+            let stored = self.parts.part(hash).shard.read().stored_times(hash, key);
+            self.ghosts.request(hash, now, stored);
+        }
+    }
+
+    /// Shows ghosts a load that failed.
+    pub(crate) fn show_failed_load(&self, key: &K) {
+        if let Some(hash) = self.sampled_hash(key) {
+            self.ghosts.not_stored(hash);
+        }
+    }
+
+    /// The hash of a key, if ghosts see it.
+    fn sampled_hash<Q: Hash + ?Sized>(&self, key: &Q) -> Option<u64> {
+        if self.ghosts.is_none() {
+            return None;
+        }
+        let hash = self.parts.hash(key);
+        self.ghosts.may_sample(hash).then_some(hash)
+    }
+
+    pub(crate) fn has_ghosts(&self) -> bool {
+        !self.ghosts.is_none()
+    }
+
+    pub(crate) fn shadow_stats(&self, now: Time) -> Option<ShadowStats> {
+        self.ghosts.stats(now)
     }
 
     /// Looks up a key for a request that has been counted.
@@ -350,7 +399,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     /// Stores a value, unless it was invalidated since its load started. A value that is not stored removes the
     /// stored one: a newer answer must not be followed by an older one.
     pub(crate) fn update(&self, publication: StoreUpdate<K, V>, now: Time) {
-        let StoreUpdate { key, value, since, entry } = publication;
+        let StoreUpdate { key, value, since, took, entry } = publication;
         let hash = self.parts.hash(&key);
         let tags = self.tags(&key, &value);
         if let Some(weight) = &self.weight {
@@ -362,18 +411,25 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let is_outdated = newest > since && self.invalidations.is_outdated(since, newest, hash, &tags);
         if is_outdated {
             drop(shard);
+            self.ghosts.not_stored(hash);
             self.outdated.fetch_add(1, Relaxed);
             return;
         }
         let Some((life, reserve_for_store)) = entry else {
             let gone = shard.remove(hash, &key).into_iter().collect();
             drop(shard);
+            self.ghosts.not_stored(hash);
             return self.drop_outside(gone);
         };
-        let new = NewEntry { hash, key, value, life, weight: reserve_for_store.weight, tags: &tags };
+        let weight = reserve_for_store.weight;
+        let shown = self.ghosts.may_sample(hash).then_some(StoredTimes { life, weight });
+        let new = NewEntry { hash, key, value, life, weight, tags: &tags };
         let (gone, is_stored) = shard.insert(new, now);
         // Unlock before removed entries are dropped.
         drop(shard);
+        if let Some(stored) = shown {
+            self.ghosts.stored(hash, now, stored, took);
+        }
         if !is_stored {
             // The value took long to arrive, and a younger one is stored.
             self.outdated.fetch_add(1, Relaxed);
@@ -424,6 +480,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let mut gone = RemovedEntries::new();
         let was_there = self.parts.part(hash).shard.write().invalidate(hash, key, how, now, &mut gone);
         self.drop_outside(gone);
+        self.ghosts.invalidate(&[shard::shorten(hash)], how, now);
         self.invalidated.fetch_add(u64::from(was_there), Relaxed);
         was_there
     }
@@ -451,18 +508,24 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     /// In steps, so that no lock is held for long.
     fn invalidate_matching(&self, filter: &InvalidationFilter<'_, K>, how: Invalidation, now: Time) -> usize {
         let mut hit = 0;
+        let entries = if self.has_ghosts() { self.len() } else { 0 };
         for part in self.parts.iter() {
             let mut after = None;
             loop {
                 let mut gone = RemovedEntries::new();
                 let (some, last) = part.shard.write().invalidate_some(filter, how, after, now, &mut gone);
                 self.drop_outside(gone);
-                hit += some;
+                self.ghosts.invalidate(&some, how, now);
+                hit += some.len();
                 match last {
                     Some(_) => after = last,
                     None => break,
                 }
             }
+        }
+        // A ghost may hold keys that the store does not hold: whether they match is known if all keys match.
+        if entries > 0 && hit >= entries {
+            self.ghosts.invalidate_all(how, now);
         }
         self.invalidated.fetch_add(hit as u64, Relaxed);
         hit
@@ -600,6 +663,20 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let hash = self.parts.hash(key);
         change(&mut self.parts.part(hash).shard.write(), hash)
     }
+}
+
+/// Shows ghosts a hit.
+#[cold]
+fn show_hit<K: Hash + Eq + Clone + Borrow<Q>, V: Clone, Q: Hash + Eq + ?Sized>(
+    ghosts: &Ghosts,
+    shard: RwLockReadGuard<'_, Shard<K, V>>,
+    hash: u64,
+    key: &Q,
+    now: Time,
+) {
+    let stored = shard.stored_times(hash, key);
+    drop(shard);
+    ghosts.request(hash, now, stored);
 }
 
 impl<K, V> ByteAccount<K, V> {

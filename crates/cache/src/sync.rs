@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 
 pub(crate) use imp::{
     MutexGuard, RwLockReadGuard, RwLockWriteGuard,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
 /// A mutex that ignores poison: the guarded data is consistent wherever a user's code (a hash, a clone) can panic.

@@ -428,6 +428,7 @@ where
             counters.loads_answered.increment();
         } else {
             counters.loads_failed.increment();
+            store.show_failed_load(&self.key);
             if !strategy.throttle.is_zero() {
                 store.throttle(&self.key, runtime.coarse_now(), now + strategy.throttle);
             }

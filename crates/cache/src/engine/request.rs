@@ -88,10 +88,14 @@ where
             let mut request = match mode {
                 CacheMode::Default => match self.store.look_up(&key, now) {
                     Ok((value, loaded)) => return Ok(Answer::hit(value, now - loaded)),
-                    Err(lookup) => match self.classify(&key, lookup.finish(&key, now), now, &mut load) {
-                        ControlFlow::Break(answer) => return Ok(answer),
-                        ControlFlow::Continue(request) => request,
-                    },
+                    Err(lookup) => {
+                        let found = lookup.finish(&key, now);
+                        self.store.show_request(&key, now);
+                        match self.classify(&key, found, now, &mut load) {
+                            ControlFlow::Break(answer) => return Ok(answer),
+                            ControlFlow::Continue(request) => request,
+                        }
+                    }
                 },
                 CacheMode::Reload => self.request_reload(&key, now),
             };

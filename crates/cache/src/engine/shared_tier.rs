@@ -237,9 +237,9 @@ where
             return;
         }
         if let Ok(permit) = self.store.reserve_for_store(key, &loaded.value, None) {
-            let (key, value, since) = (key.clone(), loaded.value.clone(), loaded.since);
+            let (key, value, since, took) = (key.clone(), loaded.value.clone(), loaded.since, loaded.took);
             let entry = loaded.life.map(|life| (life, permit));
-            self.store.update(StoreUpdate { key, value, since, entry }, now);
+            self.store.update(StoreUpdate { key, value, since, took, entry }, now);
         }
     }
 

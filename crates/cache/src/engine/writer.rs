@@ -34,9 +34,9 @@ pub(crate) struct Write<K: Hash + Eq + Clone, V: Clone> {
 
 impl<K: Hash + Eq + Clone, V: Clone> Write<K, V> {
     fn execute(self, store: &Store<K, V>) {
-        let Loaded { value, life, at, since, .. } = self.loaded;
+        let Loaded { value, life, at, took, since, .. } = self.loaded;
         let entry = life.zip(self.permit);
-        store.update(StoreUpdate { key: self.key, value, since, entry }, at);
+        store.update(StoreUpdate { key: self.key, value, since, took, entry }, at);
         // Free the key after the store: a request that finds it free has to find the value.
         drop((self.key_guard, self.claim, self.pending_work));
     }

@@ -39,13 +39,19 @@ fn insert(store: &Store<u8, u8>, key: u8, value: u8, reserved: Option<ReservedBy
         Ok(reserve_for_store) => {
             let (life, since) = (Lifetime::until(Time::NEVER, Duration::ZERO), store.invalidation_seq());
             store.update(
-                StoreUpdate { key, value, since, entry: Some((life, reserve_for_store)) },
+                StoreUpdate {
+                    key,
+                    value,
+                    since,
+                    took: Duration::ZERO,
+                    entry: Some((life, reserve_for_store)),
+                },
                 Time::ZERO,
             );
         }
         Err(_) => {
             let since = store.invalidation_seq();
-            store.update(StoreUpdate { key, value, since, entry: None }, Time::ZERO);
+            store.update(StoreUpdate { key, value, since, took: Duration::ZERO, entry: None }, Time::ZERO);
         }
     }
 }
@@ -126,7 +132,10 @@ fn value_loaded_before_an_invalidation_is_not_found_after_it() {
                     let reserve_for_store = store.reserve_for_store(&0, &value, None).expect("there is room");
                     let life = Lifetime::until(Time::NEVER, Duration::ZERO);
                     let entry = Some((life, reserve_for_store));
-                    store.update(StoreUpdate { key: 0, value, since, entry }, Time::ZERO);
+                    store.update(
+                        StoreUpdate { key: 0, value, since, took: Duration::ZERO, entry },
+                        Time::ZERO,
+                    );
                 })
             };
             let invalidate: Box<dyn FnOnce() + Send> = {

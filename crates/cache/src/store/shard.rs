@@ -15,7 +15,7 @@ use super::{
     refills::{Refills, Version},
     tags::TagIndex,
 };
-use crate::freshness::Lifetime;
+use crate::{freshness::Lifetime, shadow::StoredTimes};
 
 /// Removed entries. They are dropped after the lock is released.
 pub(crate) type RemovedEntries<K, V> = SmallVec<[Entry<K, V>; 2]>;
@@ -166,7 +166,7 @@ pub(crate) enum InvalidationFilter<'a, K> {
 
 /// The bits of a hash that an entry keeps. They do not depend on the bits that choose the shard.
 #[expect(clippy::cast_possible_truncation, reason = "that is what it is for")]
-fn shorten(hash: u64) -> u32 {
+pub(crate) fn shorten(hash: u64) -> u32 {
     hash as u32
 }
 
@@ -302,6 +302,14 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         self.find(hash, key).map(|(_, entry)| entry.weight)
     }
 
+    /// The times and the weight of an entry, fresh or not.
+    pub(crate) fn stored_times<Q: Eq + ?Sized>(&self, hash: u64, key: &Q) -> Option<StoredTimes>
+    where
+        K: Borrow<Q>,
+    {
+        self.find(hash, key).map(|(_, entry)| StoredTimes { life: entry.life, weight: entry.weight })
+    }
+
     /// Stores a value, and ends the key's claim and episode. Returns removed entries; false if the stored value is
     /// younger and the new one is among the removed.
     pub(crate) fn insert(&mut self, new: NewEntry<'_, K, V>, now: Time) -> (RemovedEntries<K, V>, bool) {
@@ -383,8 +391,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         slot.is_some_and(|slot| self.invalidate_slot(slot, how, now, gone))
     }
 
-    /// Invalidates some of the matching entries after a slot. Returns their number, and the slot to continue from;
-    /// `None`: this was the last step.
+    /// Invalidates some of the matching entries after a slot. Returns the kept bits of their hashes, and the slot to
+    /// continue from; `None`: this was the last step.
     pub(crate) fn invalidate_some(
         &mut self,
         filter: &InvalidationFilter<'_, K>,
@@ -392,7 +400,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         after: Option<Slot>,
         now: Time,
         gone: &mut RemovedEntries<K, V>,
-    ) -> (usize, Option<Slot>) {
+    ) -> (Vec<u32>, Option<Slot>) {
         let slots: Vec<Slot> = match filter {
             &InvalidationFilter::Tag(tag) => {
                 let tagged = |tags: &TagIndex| tags.slots(tag, after, INVALIDATION_SLICE);
@@ -409,12 +417,17 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             InvalidationFilter::Tag(_) => true,
             InvalidationFilter::Keys(matches) => matches(&entry.key),
         };
-        let mut count = 0;
+        let mut invalidated = Vec::new();
         for slot in slots {
-            let matches = self.entries.get(slot as usize).and_then(Option::as_ref).is_some_and(matches);
-            count += usize::from(matches && self.invalidate_slot(slot, how, now, gone));
+            let entry =
+                self.entries.get(slot as usize).and_then(Option::as_ref).filter(|entry| matches(entry));
+            if let Some(hash) = entry.map(|entry| entry.short_hash)
+                && self.invalidate_slot(slot, how, now, gone)
+            {
+                invalidated.push(hash);
+            }
         }
-        (count, last)
+        (invalidated, last)
     }
 
     fn invalidate_slot(

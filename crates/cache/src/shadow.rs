@@ -1,0 +1,337 @@
+//! Ghosts: other limits, policies and ttls, simulated beside a cache while it serves.
+//!
+//! ```text
+//! request ---- key in the sample? -- no ---------------------------------> nothing
+//!                  `- yes: each ghost decides: hit, stale, coalesced or miss, and counts
+//! stored value -- key in the sample? -- yes: ghosts that waited for it store its times and weight
+//! ```
+//!
+//! The sample has the keys whose hash is below a bound, and a ghost has the same share of its limit (Waldspurger et al.: Efficient
+//! MRC Construction with SHARDS, FAST 2015). The first ghost has the configuration of the cache itself. Another ghost differs
+//! from that one about as much as the cache would differ from itself with the other configuration: a popular key that the
+//! sample has or lacks is the same in both.
+
+mod ghost;
+mod sample;
+
+use std::time::Duration;
+
+use stockade_model::{seed::Seed, snapshot, time::Time};
+
+use self::sample::Sample;
+use crate::{
+    error::InvalidStrategy,
+    freshness::Lifetime,
+    store::{
+        invalidation::Invalidation,
+        limit::Limit,
+        policy::{POLICIES, Policy},
+    },
+    sync::{AtomicU32, Lock, Ordering},
+};
+
+/// Ghosts of one cache, at most.
+pub const GHOSTS_MAX: usize = 31;
+
+/// Which ghosts a cache has, see [`Builder::shadow`](crate::Builder::shadow).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shadow {
+    /// The simulated caches. One with the configuration of the cache itself is added.
+    pub ghosts: Vec<Ghost>,
+    /// Keys in the sample, at most. With more, the ghosts need more memory and are more exact.
+    pub keys_max: usize,
+}
+
+/// One simulated cache.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ghost {
+    /// Its name in figures.
+    pub name: String,
+    /// Its limit.
+    pub limit: Limit,
+    /// Its ttl.
+    pub ttl: GhostTtl,
+}
+
+/// For how long the values of a ghost are fresh.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum GhostTtl {
+    /// As in the cache.
+    Same,
+    /// For this time, whatever the value or the strategy says.
+    Fixed(Duration),
+    /// So many times as long as in the cache.
+    Times(f64),
+}
+
+impl Shadow {
+    /// [`keys_max`](Self::keys_max), unless something else is chosen.
+    pub const KEYS_MAX: usize = 16_384;
+
+    /// Half and twice the limit, every other policy, and twice the ttl.
+    #[must_use]
+    pub fn around(limit: &Limit) -> Self {
+        let sizes = [0.5, 2.0].map(|factor| Ghost::of_size(limit, factor));
+        let policies = POLICIES.iter().filter(|policy| **policy != *limit.policy);
+        let policies = policies.map(|policy| Ghost::of_policy(limit, policy));
+        let ttls = std::iter::once(Ghost::of_ttl(limit, GhostTtl::Times(2.0)));
+        Self { ghosts: sizes.into_iter().chain(policies).chain(ttls).collect(), keys_max: Self::KEYS_MAX }
+    }
+
+    /// Checks the values, for a cache with this limit.
+    pub(crate) fn check(&self, limit: Option<&Limit>) -> Result<(), InvalidStrategy> {
+        if limit.is_none() {
+            return Err(InvalidStrategy("ghosts differ in their limits: give the cache a `limit`"));
+        }
+        if self.ghosts.len() >= GHOSTS_MAX {
+            return Err(InvalidStrategy("a cache has 30 ghosts at most"));
+        }
+        if !(256..=1 << 20).contains(&self.keys_max) {
+            return Err(InvalidStrategy("the sample of a shadow has 256 to 1,048,576 keys"));
+        }
+        let is_invalid = |ttl| matches!(ttl, GhostTtl::Times(times) if !(times > 0.0 && times.is_finite()));
+        if self.ghosts.iter().any(|ghost| is_invalid(ghost.ttl)) {
+            return Err(InvalidStrategy("the ttl of a ghost is multiplied by a number above 0"));
+        }
+        self.ghosts.iter().try_for_each(|ghost| ghost.limit.check())
+    }
+}
+
+impl Ghost {
+    /// The limit times `factor`.
+    #[must_use]
+    pub fn of_size(limit: &Limit, factor: f64) -> Self {
+        let times = |size: usize| scaled(size, factor);
+        let limit =
+            Limit { entries: limit.entries.map(times), bytes: limit.bytes.map(times), ..limit.clone() };
+        Self { name: format!("{factor}x size"), ..Self::of(limit) }
+    }
+
+    /// The same limit with another policy.
+    #[must_use]
+    pub fn of_policy(limit: &Limit, policy: &'static Policy) -> Self {
+        Self { name: policy.name.to_owned(), ..Self::of(Limit { policy, ..limit.clone() }) }
+    }
+
+    /// The same limit with another ttl.
+    #[must_use]
+    pub fn of_ttl(limit: &Limit, ttl: GhostTtl) -> Self {
+        let name = match ttl {
+            GhostTtl::Same => AS_CONFIGURED.to_owned(),
+            GhostTtl::Fixed(ttl) => format!("ttl {ttl:?}"),
+            GhostTtl::Times(times) => format!("{times}x ttl"),
+        };
+        Self { name, ttl, ..Self::of(limit.clone()) }
+    }
+
+    fn of(limit: Limit) -> Self {
+        Self { name: AS_CONFIGURED.to_owned(), limit, ttl: GhostTtl::Same }
+    }
+}
+
+impl GhostTtl {
+    /// The ttl in place of the cache's own; `None`: for ever.
+    fn of(self, own: Option<Duration>) -> Option<Duration> {
+        match self {
+            Self::Same => own,
+            Self::Fixed(ttl) => Some(ttl),
+            Self::Times(times) => {
+                own.map(|own| Duration::try_from_secs_f64(own.as_secs_f64() * times).unwrap_or(own))
+            }
+        }
+    }
+}
+
+/// The name of the ghost that the others are compared with.
+const AS_CONFIGURED: &str = "as configured";
+
+/// A share or a multiple of a size; at least 1.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a size, and saturating")]
+fn scaled(size: usize, factor: f64) -> usize {
+    ((size as f64 * factor).round() as usize).max(1)
+}
+
+snapshot! {
+    /// The ghosts of a cache and their sample.
+    #[cfg_attr(feature = "spec", derive(serde::Serialize, serde::Deserialize), serde(default))]
+    pub struct ShadowStats {
+        /// Share of the keys that ghosts see.
+        sampled_share: f64 = gauge "stockade_shadow_sampled_share",
+        /// Keys that ghosts hold.
+        keys: u64 = gauge "stockade_shadow_keys",
+        /// Requests for keys of the sample.
+        sampled_requests: u64 = counter "stockade_shadow_requests_total",
+        /// Bound of the memory of all ghosts.
+        bytes_max: u64 = gauge "stockade_shadow_bytes_max" in Bytes,
+        +
+        /// The cache itself, over the same keys.
+        measured: GhostCounts,
+        /// The cache itself, simulated, and then the ghosts.
+        ghosts: Vec<GhostStats>,
+    }
+}
+
+snapshot! {
+    /// One ghost.
+    #[cfg_attr(feature = "spec", derive(serde::Serialize, serde::Deserialize), serde(default))]
+    pub struct GhostStats {
+        /// Hits of the last hour as a share of requests, minus that of the ghost `as configured`.
+        hit_ratio_change: Option<f64> = gauge "stockade_ghost_hit_ratio_change",
+        /// Loads of the last hour, divided by those of the ghost `as configured`.
+        loads_ratio: Option<f64> = gauge "stockade_ghost_loads_ratio",
+        +
+        /// Its name.
+        name: String,
+        /// The policy of its limit.
+        policy: String,
+        /// Entries of its limit.
+        entries_limit: Option<u64>,
+        /// Bytes of its limit.
+        bytes_limit: Option<u64>,
+        /// Since the start.
+        total: GhostCounts,
+        /// Of the last hour.
+        hour: GhostCounts,
+    }
+}
+
+snapshot! {
+    /// Requests by the way in which a ghost answers them. A request for a sampled key counts for all requests that it stands for, so
+    /// these are estimates of all requests.
+    #[derive(Copy, Eq)]
+    #[cfg_attr(feature = "spec", derive(serde::Serialize, serde::Deserialize), serde(default))]
+    pub struct GhostCounts {
+        /// Requests, estimated from those for sampled keys.
+        requests: u64 = counter "stockade_ghost_requests_total",
+        /// Requests that a ghost answers from a fresh entry.
+        hits: u64 = counter "stockade_ghost_hits_total",
+        /// Requests that a ghost answers from a stale entry.
+        stale: u64 = counter "stockade_ghost_stale_total",
+        /// Requests that wait for the load of another one in a ghost.
+        coalesced: u64 = counter "stockade_ghost_coalesced_total",
+        /// Loads of a ghost, refreshes included.
+        loads: u64 = counter "stockade_ghost_loads_total",
+    }
+}
+
+impl GhostCounts {
+    /// Hits as a share of requests; `None`: there were none.
+    #[must_use]
+    pub fn hit_ratio(&self) -> Option<f64> {
+        (self.requests > 0).then(|| self.hits as f64 / self.requests as f64)
+    }
+
+    /// The counts since an earlier time.
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            requests: self.requests - before.requests,
+            hits: self.hits - before.hits,
+            stale: self.stale - before.stale,
+            coalesced: self.coalesced - before.coalesced,
+            loads: self.loads - before.loads,
+        }
+    }
+}
+
+/// The stored value of a key: what a ghost needs of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredTimes {
+    pub(crate) life: Lifetime,
+    /// In bytes, with a limit in bytes.
+    pub(crate) weight: u32,
+}
+
+/// The ghosts of one cache, which all threads share.
+#[derive(Debug)]
+pub(crate) struct Ghosts {
+    /// Keys up to this position are sampled: a copy of the sample's own bound. 0 without ghosts.
+    sampled_to: AtomicU32,
+    /// `None`: there are no ghosts.
+    sample: Option<Box<Lock<Sample>>>,
+}
+
+impl Ghosts {
+    pub(crate) const fn none() -> Self {
+        Self { sampled_to: AtomicU32::new(0), sample: None }
+    }
+
+    pub(crate) fn new(shadow: &Shadow, limit: &Limit, seed: Seed) -> Self {
+        let own = Ghost::of(limit.clone());
+        let sample = Sample::new(std::iter::once(&own).chain(&shadow.ghosts), shadow.keys_max, seed);
+        Self { sampled_to: AtomicU32::new(sample.last_position()), sample: Some(Box::new(Lock::new(sample))) }
+    }
+
+    /// False for keys outside of the sample. On the path of each hit.
+    #[inline]
+    pub(crate) fn may_sample(&self, hash: u64) -> bool {
+        position(hash) <= self.sampled_to.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_none(&self) -> bool {
+        self.sample.is_none()
+    }
+
+    /// A request for a key. `stored` is what the cache has, fresh or not.
+    #[cold]
+    pub(crate) fn request(&self, hash: u64, now: Time, stored: Option<StoredTimes>) {
+        self.note(hash, |sample| sample.request(hash, now, stored));
+    }
+
+    /// A value was loaded and stored.
+    #[cold]
+    pub(crate) fn stored(&self, hash: u64, now: Time, stored: StoredTimes, took: Duration) {
+        self.note(hash, |sample| sample.stored(hash, now, stored, took));
+    }
+
+    /// A load ended, and its value was not stored.
+    #[cold]
+    pub(crate) fn not_stored(&self, hash: u64) {
+        self.note(hash, |sample| sample.not_stored(hash));
+    }
+
+    /// Entries were invalidated, given by the [positions](position) of their keys.
+    pub(crate) fn invalidate(&self, positions: &[u32], how: Invalidation, now: Time) {
+        let mut sampled =
+            positions.iter().filter(|position| self.may_sample(u64::from(**position))).peekable();
+        if sampled.peek().is_some()
+            && let Some(sample) = &self.sample
+        {
+            let mut sample = sample.lock();
+            sampled.for_each(|position| sample.invalidate(*position, how, now));
+        }
+    }
+
+    /// All entries were invalidated.
+    pub(crate) fn invalidate_all(&self, how: Invalidation, now: Time) {
+        if let Some(sample) = &self.sample {
+            sample.lock().invalidate_all(how, now);
+        }
+    }
+
+    pub(crate) fn stats(&self, now: Time) -> Option<ShadowStats> {
+        self.sample.as_ref().map(|sample| sample.lock().stats(now))
+    }
+
+    fn note(&self, hash: u64, note: impl FnOnce(&mut Sample)) {
+        if !self.may_sample(hash) {
+            return;
+        }
+        let Some(sample) = &self.sample else { return };
+        let mut sample = sample.lock();
+        // Another thread may have made the sample smaller.
+        if position(hash) <= sample.last_position() {
+            note(&mut sample);
+            self.sampled_to.store(sample.last_position(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// The place of a hash in the sample: the bits that an entry of the store keeps.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "that is what it is for")]
+fn position(hash: u64) -> u32 {
+    hash as u32
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;

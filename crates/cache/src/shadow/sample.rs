@@ -1,0 +1,439 @@
+//! The sampled keys, and the ghosts that hold them.
+
+use std::{collections::VecDeque, time::Duration};
+
+use hashbrown::HashTable;
+use stockade_model::{seed::Seed, time::Time};
+
+use super::{
+    Ghost, GhostCounts, GhostStats, ShadowStats, StoredTimes,
+    ghost::{KnownValue, SimulatedCache},
+    position,
+};
+use crate::{
+    freshness::FreshnessState,
+    random::Random,
+    store::{invalidation::Invalidation, policy::Slot},
+};
+
+/// Requests for sampled keys in a second; with more, the sample shrinks. Each costs about half a microsecond.
+const REQUESTS_MAX: u32 = 10_000;
+/// A sample does not shrink below this share: 2^-20.
+const BOUND_MIN: u64 = 1 << 12;
+/// All keys.
+const BOUND_MAX: u64 = 1 << 32;
+/// After this time with few keys and requests the sample grows again.
+const GROWTH_INTERVAL: Duration = Duration::from_mins(10);
+/// Of so many keys the first load of one may be awaited.
+const KEYS_FOR_A_FIRST_LOAD: usize = 16;
+/// How long a first load is awaited.
+const FIRST_LOAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Parts of the last hour.
+const PARTS: usize = 12;
+const PART: Duration = Duration::from_mins(5);
+
+/// Spreads the bits of a position over 64.
+fn spread(position: u32) -> u64 {
+    u64::from(position).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[derive(Debug)]
+pub(super) struct Sample {
+    /// Keys with a lower position are sampled. A power of two.
+    bound: u64,
+    keys_max: usize,
+    keys: Keys,
+    ghosts: Vec<SimulatedCache>,
+    hours: Hours,
+    measured: GhostCounts,
+    sampled_requests: u64,
+    random: Random,
+    second: RequestRate,
+    /// Since when the sample has been able to grow.
+    small_since: Time,
+    bytes_max: u64,
+}
+
+/// Requests in the current second.
+#[derive(Debug, Default)]
+struct RequestRate {
+    second: u64,
+    requests: u32,
+}
+
+impl RequestRate {
+    /// Counts a request. Returns the number in this second.
+    fn add(&mut self, now: Time) -> u32 {
+        let second = now.elapsed().as_secs();
+        if self.second != second {
+            *self = Self { second, requests: 0 };
+        }
+        self.requests += 1;
+        self.requests
+    }
+}
+
+/// Keys by number. Numbers of released keys are used again.
+#[derive(Debug)]
+pub(super) struct Keys {
+    index: HashTable<Slot>,
+    slots: Vec<SampledKey>,
+    vacant: Vec<Slot>,
+    /// Keys that no ghost holds any more, to be removed.
+    released: Vec<Slot>,
+    /// Keys without a known value and the time of their first request, the oldest first. Some may be known or gone meanwhile.
+    first_loads: VecDeque<(Slot, u64, Time)>,
+    first_loads_max: usize,
+}
+
+#[derive(Clone, Debug)]
+struct SampledKey {
+    hash: u64,
+    /// `None`: its first load is in flight.
+    known: Option<KnownValue>,
+    /// One bit for each ghost that holds it.
+    holders: u32,
+    /// One bit for each ghost that waits for its first load.
+    waiting: u32,
+    is_present: bool,
+}
+
+impl Keys {
+    fn new(keys_max: usize) -> Self {
+        Self {
+            index: HashTable::with_capacity(keys_max),
+            slots: Vec::with_capacity(keys_max),
+            vacant: Vec::new(),
+            released: Vec::new(),
+            first_loads: VecDeque::new(),
+            first_loads_max: keys_max / KEYS_FOR_A_FIRST_LOAD,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    fn find(&self, hash: u64) -> Option<Slot> {
+        let is_it = |&number: &Slot| self.slots[number as usize].hash == hash;
+        self.index.find(spread(position(hash)), is_it).copied()
+    }
+
+    fn insert(&mut self, hash: u64) -> Slot {
+        let key = SampledKey { hash, known: None, holders: 0, waiting: 0, is_present: true };
+        let number = match self.vacant.pop() {
+            Some(number) => {
+                self.slots[number as usize] = key;
+                number
+            }
+            None => {
+                self.slots.push(key);
+                Slot::try_from(self.slots.len() - 1).expect("a sample has fewer keys")
+            }
+        };
+        let slots = &self.slots;
+        self.index.insert_unique(spread(position(hash)), number, |&number| {
+            spread(position(slots[number as usize].hash))
+        });
+        number
+    }
+
+    fn remove(&mut self, number: Slot) {
+        let key = &mut self.slots[number as usize];
+        if !std::mem::replace(&mut key.is_present, false) {
+            return;
+        }
+        if let Ok(listed) = self.index.find_entry(spread(position(key.hash)), |&listed| listed == number) {
+            listed.remove();
+        }
+        self.vacant.push(number);
+    }
+
+    /// Removes the keys that no ghost holds or waits for.
+    fn remove_released(&mut self) {
+        while let Some(number) = self.released.pop() {
+            let key = &self.slots[number as usize];
+            if key.holders | key.waiting == 0 {
+                self.remove(number);
+            }
+        }
+    }
+
+    pub(super) fn known(&self, number: Slot) -> Option<&KnownValue> {
+        self.slots[number as usize].known.as_ref()
+    }
+
+    pub(super) fn position(&self, number: Slot) -> u32 {
+        position(self.slots[number as usize].hash)
+    }
+
+    pub(super) fn is_held(&self, number: Slot, ghost: u32) -> bool {
+        self.slots[number as usize].holders & ghost != 0
+    }
+
+    pub(super) fn hold(&mut self, number: Slot, ghost: u32) {
+        self.slots[number as usize].holders |= ghost;
+    }
+
+    pub(super) fn release(&mut self, number: Slot, ghost: u32) {
+        let key = &mut self.slots[number as usize];
+        key.holders &= !ghost;
+        if key.holders == 0 {
+            self.released.push(number);
+        }
+    }
+
+    pub(super) fn is_waiting(&self, number: Slot, ghost: u32) -> bool {
+        self.slots[number as usize].waiting & ghost != 0
+    }
+
+    pub(super) fn wait(&mut self, number: Slot, ghost: u32) {
+        self.slots[number as usize].waiting |= ghost;
+    }
+
+    /// Gives up first loads that have been awaited for too long, or are too many.
+    fn give_up_first_loads(&mut self, now: Time) {
+        while let Some(&(number, hash, since)) = self.first_loads.front()
+            && (self.first_loads.len() > self.first_loads_max || now - since > FIRST_LOAD_TIMEOUT)
+        {
+            self.first_loads.pop_front();
+            let key = &self.slots[number as usize];
+            if key.is_present && key.hash == hash && key.known.is_none() {
+                self.remove(number);
+            }
+        }
+    }
+}
+
+/// The counts of the last hour, in parts.
+#[derive(Debug)]
+struct Hours {
+    part: u64,
+    /// The counts of the ghosts and of the cache itself at the start of each part, the oldest first.
+    starts: VecDeque<Vec<GhostCounts>>,
+}
+
+impl Sample {
+    pub(super) fn new<'a>(ghosts: impl Iterator<Item = &'a Ghost>, keys_max: usize, seed: Seed) -> Self {
+        let configs: Vec<Ghost> = ghosts.cloned().collect();
+        let key_bytes = size_of::<SampledKey>()
+            + 2 * size_of::<Slot>()
+            + 2 * (size_of::<Slot>() + 1)
+            + size_of::<(Slot, u64, Time)>() / KEYS_FOR_A_FIRST_LOAD
+            + configs.iter().map(SimulatedCache::key_bytes).sum::<usize>();
+        let ghosts: Vec<SimulatedCache> = configs
+            .into_iter()
+            .enumerate()
+            .map(|(index, config)| SimulatedCache::new(config, 1 << index, 1.0, keys_max))
+            .collect();
+        let start = vec![GhostCounts::default(); ghosts.len() + 1];
+        Self {
+            bound: BOUND_MAX,
+            keys_max,
+            keys: Keys::new(keys_max),
+            hours: Hours { part: 0, starts: VecDeque::from([start]) },
+            ghosts,
+            measured: GhostCounts::default(),
+            sampled_requests: 0,
+            random: Random::new(seed),
+            second: RequestRate::default(),
+            small_since: Time::ZERO,
+            bytes_max: (key_bytes * keys_max) as u64,
+        }
+    }
+
+    /// Keys up to this position are sampled.
+    #[expect(clippy::cast_possible_truncation, reason = "below 2^32")]
+    pub(super) fn last_position(&self) -> u32 {
+        (self.bound - 1) as u32
+    }
+
+    /// The number of requests that one for a sampled key stands for.
+    fn weight(&self) -> u64 {
+        BOUND_MAX / self.bound
+    }
+
+    fn share(&self) -> f64 {
+        self.bound as f64 / BOUND_MAX as f64
+    }
+
+    pub(super) fn request(&mut self, hash: u64, now: Time, stored: Option<StoredTimes>) {
+        self.start_part(now);
+        if self.second.add(now) > REQUESTS_MAX {
+            // So many times too many, if the rest of the second is like its beginning.
+            let times = 1_000_000_000 / now.elapsed().subsec_nanos().max(1);
+            self.resize(self.bound >> (times.ilog2() + 1).min(4), now);
+            self.second.requests = 0;
+            if position(hash) > self.last_position() {
+                return;
+            }
+        }
+        self.sampled_requests += 1;
+        let weight = self.weight();
+        self.measure(weight, now, stored);
+        let number = match self.keys.find(hash) {
+            Some(number) => number,
+            // The sample cannot shrink any more.
+            None if self.keys.len() >= self.keys_max => return,
+            None => self.keys.insert(hash),
+        };
+        let key = &mut self.keys.slots[number as usize];
+        match (&mut key.known, stored) {
+            (None, Some(times)) => {
+                // The ghosts had dropped the key, which the cache has.
+                key.known = Some(KnownValue { times, took: Duration::ZERO });
+                key.waiting = 0;
+            }
+            (None, None) if key.waiting == 0 => self.keys.first_loads.push_back((number, hash, now)),
+            _ => {}
+        }
+        for ghost in &mut self.ghosts {
+            ghost.request(number, weight, now, &mut self.keys, &self.random);
+        }
+        // A ghost may have no room for it.
+        self.keys.released.push(number);
+        self.settle(now);
+    }
+
+    /// Counts a request as the cache itself answers it.
+    fn measure(&mut self, weight: u64, now: Time, stored: Option<StoredTimes>) {
+        self.measured.requests += weight;
+        match stored.map(|stored| stored.life.state(now, || (now, 0.0))) {
+            Some(FreshnessState::Fresh | FreshnessState::Refresh) => self.measured.hits += weight,
+            Some(FreshnessState::Stale) => self.measured.stale += weight,
+            Some(FreshnessState::StaleIfError | FreshnessState::Gone) | None => {}
+        }
+    }
+
+    pub(super) fn stored(&mut self, hash: u64, now: Time, times: StoredTimes, took: Duration) {
+        self.measured.loads += self.weight();
+        let Some(number) = self.keys.find(hash) else { return };
+        let known = KnownValue { times, took };
+        if self.keys.slots[number as usize].known.replace(known).is_some() {
+            return;
+        }
+        for ghost in &mut self.ghosts {
+            ghost.first_load_ended(number, &known, now, &mut self.keys);
+        }
+        self.keys.slots[number as usize].waiting = 0;
+        self.keys.released.push(number);
+        self.settle(now);
+    }
+
+    pub(super) fn not_stored(&mut self, hash: u64) {
+        self.measured.loads += self.weight();
+        if let Some(number) = self.keys.find(hash)
+            && self.keys.known(number).is_none()
+        {
+            self.keys.remove(number);
+        }
+    }
+
+    pub(super) fn invalidate(&mut self, position: u32, how: Invalidation, now: Time) {
+        let is_it = |number: &&Slot| self.keys.position(**number) == position;
+        let numbers: Vec<Slot> = self.keys.index.iter_hash(spread(position)).filter(is_it).copied().collect();
+        for number in numbers {
+            self.invalidate_key(number, how, now);
+        }
+        self.keys.remove_released();
+    }
+
+    pub(super) fn invalidate_all(&mut self, how: Invalidation, now: Time) {
+        for number in self.keys.index.iter().copied().collect::<Vec<_>>() {
+            self.invalidate_key(number, how, now);
+        }
+        self.keys.remove_released();
+    }
+
+    fn invalidate_key(&mut self, number: Slot, how: Invalidation, now: Time) {
+        for ghost in &mut self.ghosts {
+            ghost.invalidate(number, how, now, &mut self.keys);
+        }
+    }
+
+    /// Removes released keys, and adapts the size of the sample.
+    fn settle(&mut self, now: Time) {
+        self.keys.give_up_first_loads(now);
+        self.keys.remove_released();
+        while self.keys.len() >= self.keys_max && self.bound > BOUND_MIN {
+            self.resize(self.bound / 2, now);
+        }
+        let is_small = self.keys.len() < self.keys_max / 4
+            && self.second.requests < REQUESTS_MAX / 8
+            && self.bound < BOUND_MAX;
+        if !is_small {
+            self.small_since = now;
+        } else if now - self.small_since > GROWTH_INTERVAL {
+            self.resize(self.bound * 2, now);
+        }
+    }
+
+    /// Drops the keys beyond the new bound, and scales the ghosts.
+    fn resize(&mut self, bound: u64, now: Time) {
+        self.bound = bound.clamp(BOUND_MIN, BOUND_MAX);
+        self.small_since = now;
+        let is_beyond = |number: &Slot| self.keys.position(*number) > self.last_position();
+        let beyond: Vec<Slot> = self.keys.index.iter().filter(|number| is_beyond(number)).copied().collect();
+        for number in beyond {
+            self.invalidate_key(number, Invalidation::Hard, now);
+            self.keys.remove(number);
+        }
+        let share = self.share();
+        for ghost in &mut self.ghosts {
+            ghost.scale(share);
+            ghost.shrink(&mut self.keys);
+        }
+        self.keys.remove_released();
+    }
+
+    /// Starts the part of the hour that `now` is in.
+    fn start_part(&mut self, now: Time) {
+        let part = now.elapsed().as_secs() / PART.as_secs();
+        let passed = part.saturating_sub(self.hours.part);
+        if passed == 0 {
+            return;
+        }
+        self.hours.part = part;
+        let counts = self.counts();
+        for _ in 0..passed.min(PARTS as u64) {
+            if self.hours.starts.len() == PARTS {
+                self.hours.starts.pop_front();
+            }
+            self.hours.starts.push_back(counts.clone());
+        }
+    }
+
+    /// Of all ghosts, and of the cache itself at the end.
+    fn counts(&self) -> Vec<GhostCounts> {
+        self.ghosts.iter().map(|ghost| ghost.counts).chain([self.measured]).collect()
+    }
+
+    pub(super) fn stats(&mut self, now: Time) -> ShadowStats {
+        self.start_part(now);
+        let hour_start = &self.hours.starts[0];
+        let hours: Vec<GhostCounts> =
+            self.ghosts.iter().zip(hour_start).map(|(ghost, start)| ghost.counts.since(start)).collect();
+        let own = hours[0];
+        let ghosts = self.ghosts.iter().zip(hours).map(|(ghost, hour)| {
+            let limit = &ghost.config.limit;
+            GhostStats {
+                hit_ratio_change: hour.hit_ratio().zip(own.hit_ratio()).map(|(ghost, own)| ghost - own),
+                loads_ratio: (own.loads > 0).then(|| hour.loads as f64 / own.loads as f64),
+                name: ghost.config.name.clone(),
+                policy: limit.policy.name.to_owned(),
+                entries_limit: limit.entries.map(|entries| entries as u64),
+                bytes_limit: limit.bytes.map(|bytes| bytes as u64),
+                total: ghost.counts,
+                hour,
+            }
+        });
+        ShadowStats {
+            sampled_share: self.share(),
+            keys: self.keys.len() as u64,
+            bytes_max: self.bytes_max,
+            sampled_requests: self.sampled_requests,
+            ghosts: ghosts.collect(),
+            measured: self.measured,
+        }
+    }
+}
