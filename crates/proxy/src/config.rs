@@ -37,6 +37,7 @@ mod read;
 mod route;
 #[cfg(feature = "schema")]
 mod schema;
+mod shadow;
 mod shown;
 mod tier;
 
@@ -56,6 +57,7 @@ pub use self::{
     flags::{FlagError, Flags},
     origin::{HealthConfig, HttpOrigin, OriginConfig, OriginKind, OriginTimeouts, ProbeConfig},
     route::{ClientDirectives, HostPattern, NamePattern, PathPattern, RouteConfig, UnsafeInvalidation},
+    shadow::{GhostSize, ShadowConfig},
     tier::SharedTierUrl,
 };
 #[cfg(feature = "schema")]
@@ -80,6 +82,8 @@ pub struct Config {
     pub limit: Limit,
     /// The tier that several proxies share.
     pub shared: Option<SharedTierUrl>,
+    /// `None`: there are no ghosts.
+    pub shadow: Option<ShadowConfig>,
     /// `None`: no access log.
     pub log: Option<LogConfig>,
     /// Timeouts for clients.

@@ -119,6 +119,10 @@ impl Proxy {
             }
             None => builder,
         };
+        let builder = match &config.shadow {
+            Some(shadow) => builder.shadow(shadow.shadow(&config.limit).map_err(RouterError::Shadow)?),
+            None => builder,
+        };
         let cache = builder.build_on(runtime.clone(), Seed::from_entropy()).map_err(RouterError::Limit)?;
         let router = Router::open(config, &cache, None).await?;
         Ok(Self {

@@ -224,6 +224,7 @@ impl Control for AdminControl {
             entries_limit: limit.entries.map(|entries| entries as u64),
             bytes_limit: limit.bytes.map(|bytes| bytes as u64),
             store: cache.stats().store(),
+            shadow: cache.shadow_stats(),
             connections: counts.open,
             connections_accepted: counts.connections,
             workers: counts.workers,

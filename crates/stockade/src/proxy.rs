@@ -105,6 +105,7 @@ fn config(args: &ProxyArgs) -> Result<Config, CommandError> {
         max_entries: args.max_entries.map(Into::into),
         max_bytes: args.max_bytes,
         reclaim: args.reclaim,
+        shadow: args.shadow,
     };
     let mut config = match &args.config {
         Some(path) => Config::load(path, &flags)?,

@@ -3,7 +3,7 @@
 //! The names are those of `Builder::metrics` of the cache, with the label `route` in place of `cache`. The origins of a proxy
 //! are `upstream`s here: `stockade_origin_*` are metrics of `stockade origin`.
 
-use stockade_cache::{RequestStats, StoreStats};
+use stockade_cache::{GhostCounts, GhostStats, RequestStats, ShadowStats, StoreStats};
 use stockade_model::{outcome::Outcomes, telemetry::prometheus::Text};
 
 use super::stats::{OriginStats, ProxyStats, RouteStats, ServerStats};
@@ -22,6 +22,15 @@ pub(super) fn text(stats: &ProxyStats) -> String {
     text.snapshots(RouteStats::METRICS, &routes);
     text.snapshots(StoreStats::METRICS, &[(&[], &stats.store)]);
 
+    if let Some(shadow) = &stats.shadow {
+        let ghosts: Vec<_> =
+            shadow.ghosts.iter().map(|ghost| ([("ghost", ghost.name.as_str())], ghost)).collect();
+        let counts: Vec<_> = ghosts.iter().map(|(labels, ghost)| (&labels[..], &ghost.total)).collect();
+        let ghosts: Vec<_> = ghosts.iter().map(|(labels, ghost)| (&labels[..], *ghost)).collect();
+        text.snapshots(ShadowStats::METRICS, &[(&[], shadow)]);
+        text.snapshots(GhostCounts::METRICS, &counts);
+        text.snapshots(GhostStats::METRICS, &ghosts);
+    }
     let origins: Vec<_> =
         stats.origins.iter().map(|origin| ([("origin", origin.name.as_str())], origin)).collect();
     let servers: Vec<_> = origins

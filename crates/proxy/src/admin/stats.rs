@@ -1,7 +1,7 @@
 //! The statistics of the proxy. Each is declared once, with its name in metrics and its help.
 
 use serde::{Deserialize, Serialize};
-use stockade_cache::{BreakerState, RequestStats, StoreStats};
+use stockade_cache::{BreakerState, RequestStats, ShadowStats, StoreStats};
 use stockade_model::{
     outcome::Outcomes,
     snapshot,
@@ -47,6 +47,8 @@ snapshot! {
         /// Contents of the store.
         #[serde(flatten)]
         store: StoreStats,
+        /// The ghosts beside the cache; absent without `--shadow`.
+        shadow: Option<ShadowStats>,
         /// By route, in the order in which they are tried.
         routes: Vec<RouteStats>,
         /// By origin, in the order of the file.

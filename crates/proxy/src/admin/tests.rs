@@ -16,7 +16,7 @@ use stockade_cache::Invalidation;
 use stockade_model::outcome::Outcomes;
 use tokio::sync::Notify;
 
-use stockade_cache::{RequestStats, StoreStats};
+use stockade_cache::{GhostCounts, GhostStats, RequestStats, ShadowStats, StoreStats};
 use stockade_model::telemetry::TimeHistogram;
 
 use super::*;
@@ -95,6 +95,16 @@ fn example() -> ProxyStats {
         routes: vec![route, RouteStats { name: "/*".to_owned(), ..RouteStats::default() }],
         origins: vec![origin],
         store: StoreStats { bytes: Some(1_000), ..StoreStats::default() },
+        shadow: Some(ShadowStats {
+            sampled_share: 0.125,
+            ghosts: vec![GhostStats {
+                name: "2x size".to_owned(),
+                hit_ratio_change: Some(0.021),
+                total: GhostCounts { requests: 800, ..GhostCounts::default() },
+                ..GhostStats::default()
+            }],
+            ..ShadowStats::default()
+        }),
         resident_bytes: Some(1 << 20),
         ..ProxyStats::default()
     }
@@ -502,6 +512,10 @@ fn metrics_are_valid_prometheus_text() {
     assert_eq!(of("stockade_upstream_healthy{origin=\"app\",server=\"http://h:80\"}"), "1");
     assert_eq!((of("stockade_bytes"), of("process_resident_memory_bytes")), ("1000", "1048576"));
     assert!(!samples.contains_key("stockade_entries_limit"));
+    assert_eq!(of("stockade_shadow_sampled_share"), "0.125");
+    assert_eq!(of("stockade_ghost_hit_ratio_change{ghost=\"2x size\"}"), "0.021");
+    assert_eq!(of("stockade_ghost_requests_total{ghost=\"2x size\"}"), "800");
+    assert!(!samples.contains_key("stockade_ghost_loads_ratio{ghost=\"2x size\"}"));
     // A proxy without routes and origins has valid metrics, too.
     self::samples(&metrics::text(&ProxyStats::default()));
 }

@@ -31,6 +31,7 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
         hosts,
         limit,
         shared,
+        shadow,
         log,
         timeouts,
         bounds,
@@ -60,6 +61,7 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
     differs("admin", old.admin != *admin, reloadable.admin == *admin);
     differs("cache.limit", old.limit != *limit, reloadable.limit == *limit);
     differs("cache.shared", old.shared != *shared, reloadable.shared == *shared);
+    differs("shadow", old.shadow != *shadow, reloadable.shadow == *shadow);
     differs("log", old.log != *log, reloadable.log == *log);
     differs("timeouts", old.timeouts != *timeouts, reloadable.timeouts == *timeouts);
     differs("bounds", old.bounds != *bounds, reloadable.bounds == *bounds);

@@ -51,6 +51,9 @@ pub(super) struct ConfigFile {
     /// together; default: { bytes = "256MiB" }.
     #[cfg_attr(feature = "schema", schemars(with = "Option<CacheTable<SharedTierUrl>>"))]
     pub(super) cache: Option<Spanned<CacheTable<SharedTierUrl>>>,
+    /// Ghosts: other sizes, policies and ttls, simulated beside the cache over a sample of the keys. Default: none.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<ShadowSection>"))]
+    pub(super) shadow: Option<Spanned<ShadowSection>>,
     /// Access log.
     pub(super) log: LogSection,
     /// Timeouts for clients.
@@ -95,6 +98,25 @@ pub(super) struct AdminSection {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub(super) purge_from: Vec<Spanned<String>>,
+}
+
+/// Each ghost differs from the cache in one setting. All together are 30 at most.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
+pub(super) struct ShadowSection {
+    /// Limits: times that of the cache, such as "2x", or a size or a number of entries, in the unit of that limit. Default:
+    /// `["0.5x", "2x"]`.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<String>>"))]
+    pub(super) sizes: Option<Vec<Spanned<String>>>,
+    /// Eviction policies. Default: all others.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<String>>"))]
+    pub(super) policies: Option<Vec<Spanned<String>>>,
+    /// Ttls: times that of each response, such as "2x", or one for all, such as "60s". Default: `["2x"]`.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<String>>"))]
+    pub(super) ttls: Option<Vec<Spanned<String>>>,
+    /// Keys in the sample, at most; each takes up to a kilobyte. Default: 16384.
+    pub(super) keys: Option<ShadowKeys>,
 }
 
 #[derive(Default, Deserialize)]
@@ -337,6 +359,8 @@ macro_rules! counts {
 counts! {
     /// Threads that serve.
     Threads: 1..=1_024, "a proxy has 1 to 1,024 threads";
+    /// Keys in the sample of a shadow.
+    ShadowKeys: 256..=1_048_576, "the sample has 256 to 1,048,576 keys";
     /// Headers of a request.
     Headers: 1..=10_000, "a request may have 1 to 10,000 headers";
     /// Connections of clients.

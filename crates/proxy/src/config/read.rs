@@ -9,12 +9,14 @@ use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
     str::FromStr,
+    sync::Arc,
 };
 
+use bytes::Bytes;
 use http::HeaderName;
 use serde::Deserialize as _;
 use stockade_cache::{
-    Limit, Strategy,
+    Builder, Cache, Limit, Strategy, heap_bytes,
     spec::{CacheTable, Span, TomlError},
 };
 use stockade_model::nearest::remedy;
@@ -28,9 +30,11 @@ use super::{
     Flags, LogConfig, OriginConfig, OriginKind, RouteConfig, SharedTierUrl, TlsFiles,
     file::{
         AdminHost, AdminSection, BoundsSection, ClientDirectivesName, ConfigFile, HeaderFieldName, LogFormat,
-        LogSection, RouteSection, SocketAddress, TimeoutsSection, UnsafeInvalidationName,
+        LogSection, RouteSection, ShadowKeys, ShadowSection, SocketAddress, TimeoutsSection,
+        UnsafeInvalidationName,
     },
     route::{ClientDirectives, HostPattern, NamePattern, PathPattern, UnsafeInvalidation},
+    shadow::{GhostSize, GhostTtlText, PolicyText, ShadowConfig},
 };
 use crate::{
     frontend::ClientPrefix,
@@ -76,8 +80,11 @@ impl Config {
         let mut file = file(text).map_err(wrong)?;
         flags.override_file(&mut file)?;
         let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+        let shadow_span = file.shadow.as_ref().map(Spanned::span);
         let mut config = config(file, folder).map_err(wrong)?;
         flags.limit(&mut config.limit)?;
+        // The limit may come from flags.
+        config.check_shadow().map_err(|message| wrong(TomlError::new(message, shadow_span)))?;
         Ok(config)
     }
 
@@ -88,7 +95,17 @@ impl Config {
         // Flags have been validated; only something required may be missing.
         let mut config = config(file, Path::new("")).map_err(|wrong| FlagError::new(wrong.message))?;
         flags.limit(&mut config.limit)?;
+        config.check_shadow().map_err(FlagError::new)?;
         Ok(config)
+    }
+
+    fn check_shadow(&self) -> Result<(), String> {
+        let Some(config) = &self.shadow else { return Ok(()) };
+        let none = Strategy::preset("none").expect("a preset");
+        let strategy = Strategy { limit: Some(self.limit.clone()), ..none };
+        let shadow = config.shadow(&self.limit)?;
+        let cache: Builder<Arc<str>, Bytes> = Cache::builder(strategy).weigh(heap_bytes).shadow(shadow);
+        cache.check().map_err(|error| error.to_string())
     }
 }
 
@@ -160,6 +177,7 @@ fn config(file: ConfigFile, folder: &Path) -> Result<Config, TomlError> {
         hosts: each(&file.hosts, |host: HostPattern| host)?,
         limit,
         shared,
+        shadow: file.shadow.map(|table| shadow(table.into_inner())).transpose()?,
         log: log(file.log, folder)?,
         timeouts: timeouts(&file.timeouts),
         bounds: bounds(&file.bounds)?,
@@ -229,6 +247,23 @@ fn admin(table: AdminSection, folder: &Path) -> Result<AdminConfig, TomlError> {
     let hosts = each(&table.hosts, |AdminHost(host)| host)?;
     let purge_from = each(&table.purge_from, |network: TrustedNetwork| network)?;
     Ok(AdminConfig { listen, token_file, hosts, purge_from })
+}
+
+fn shadow(table: ShadowSection) -> Result<ShadowConfig, TomlError> {
+    let mut shadow = ShadowConfig::default();
+    if let Some(sizes) = table.sizes {
+        shadow.sizes = each(&sizes, |size: GhostSize| size)?;
+    }
+    if let Some(policies) = table.policies {
+        shadow.policies = Some(each(&policies, |PolicyText(policy)| policy)?);
+    }
+    if let Some(ttls) = table.ttls {
+        shadow.ttls = each(&ttls, |GhostTtlText(ttl)| ttl)?;
+    }
+    if let Some(ShadowKeys(keys)) = table.keys {
+        shadow.keys_max = keys;
+    }
+    Ok(shadow)
 }
 
 /// The strategy of routes without a cache block, and whether its ttl was written.

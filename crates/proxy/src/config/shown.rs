@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use stockade_cache::{Breaker, EvictionOrder, Fetch, Limit, Refresh, StoreMode, Strategy, Writer};
+use stockade_cache::{Breaker, EvictionOrder, Fetch, GhostTtl, Limit, Refresh, StoreMode, Strategy, Writer};
 
 use super::{
-    AccessLogFormat, ClientDirectives, Config, OriginConfig, OriginKind, RouteConfig, UnsafeInvalidation,
+    AccessLogFormat, ClientDirectives, Config, OriginConfig, OriginKind, RouteConfig, ShadowConfig,
+    UnsafeInvalidation,
 };
 use crate::upstream::HostHeader;
 
@@ -24,6 +25,7 @@ impl Config {
             hosts,
             limit,
             shared,
+            shadow,
             log,
             timeouts,
             bounds,
@@ -47,6 +49,7 @@ impl Config {
                 "limit": limit_shown(limit),
                 "shared": shared.as_ref().map(ToString::to_string),
             },
+            "shadow": shadow.as_ref().map(shadow_shown),
             "log": {
                 "format": match log.as_ref().map(|log| log.format) {
                     None => "none",
@@ -136,6 +139,22 @@ fn time(time: Duration) -> String {
 
 fn time_or_none(until: Option<Duration>) -> String {
     until.map_or("none".to_owned(), time)
+}
+
+fn shadow_shown(shadow: &ShadowConfig) -> Value {
+    let ShadowConfig { sizes, policies, ttls, keys_max } = shadow;
+    json!({
+        "sizes": texts(sizes),
+        "policies": policies.as_ref().map_or(json!("all others"), |policies| {
+            json!(policies.iter().map(|policy| policy.name).collect::<Vec<_>>())
+        }),
+        "ttls": ttls.iter().map(|ttl| match ttl {
+            GhostTtl::Same => "1x".to_owned(),
+            GhostTtl::Fixed(ttl) => time(*ttl),
+            GhostTtl::Times(times) => format!("{times}x"),
+        }).collect::<Vec<_>>(),
+        "keys": keys_max,
+    })
 }
 
 fn limit_shown(limit: &Limit) -> Value {

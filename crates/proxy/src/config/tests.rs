@@ -205,6 +205,26 @@ fn invalid_settings_are_shown_with_help() {
         (with("[bounds]\nconnections = 0"), "there may be 1 to 10,000,000 connections", "0", ""),
         (with("[limit]\nbytes = \"1GiB\""), "unknown key `limit`", "limit", "write [cache.limit]"),
         (
+            with("[shadow]\nsizes = [\"2\"]"),
+            "the limit of the cache has no entries: write times of it, such as \"2x\"",
+            "[shadow]",
+            "",
+        ),
+        (
+            with("[shadow]\nsizes = [\"2y\"]"),
+            "`2y` is no size: write \"2x\" for twice the limit, \"512MiB\", or a number of entries",
+            "\"2y\"",
+            "",
+        ),
+        (with("[shadow]\npolicies = [\"lrv\"]"), "unknown policy `lrv`: did you mean `lrw`?", "\"lrv\"", ""),
+        (
+            with("[shadow]\nttls = [\"60\"]"),
+            "`60` is no ttl: write \"2x\" for twice that of each response, or \"60s\"",
+            "\"60\"",
+            "",
+        ),
+        (with("[shadow]\nkeys = 3"), "the sample has 256 to 1,048,576 keys", "3", ""),
+        (
             with("[cache]\nlimit = \"none\""),
             "a proxy needs a limit: write { bytes = \"256MiB\" }",
             "\"none\"",
@@ -404,12 +424,15 @@ fn flags_override_the_file_or_replace_it() {
         max_bytes: Some(1 << 30),
         reclaim: Some(0.3),
         token_file: None,
+        shadow: true,
     };
     let alone = Config::from_flags(&flags).unwrap();
     assert_eq!(alone.listen, flags.listen);
     assert_eq!(alone.admin.as_ref().map(|admin| admin.listen), flags.admin);
     let limit = Limit { entries: Some(9), reclaim: 0.3, ..Limit::bytes(1 << 30) };
     assert_eq!((&alone.limit, alone.routes[0].strategy.clone()), (&limit, Strategy::preset("swr").unwrap()));
+
+    assert_eq!(alone.shadow, Some(ShadowConfig::default()));
 
     let file = "listen = [\"127.0.0.1:9\"]\n[cache]\nstrategy = \"early\"\nttl = \"9s\"\nlimit = { bytes = \"1MiB\" }\n\
                 [[origin]]\nname = \"x\"\nurl = \"http://h\"\nconnections = 3\n";
@@ -464,6 +487,7 @@ fn diff_reports_settings_that_need_a_restart() {
         (with("tls = { cert = \"a\", key = \"b\" }"), "tls true"),
         (with("admin.listen = \"127.0.0.1:1\""), "admin true"),
         (with("cache.limit.entries = 7"), "cache.limit true"),
+        (with("[shadow]"), "shadow true"),
         (with("log.path = \"a\""), "log false"),
         (with("log.format = \"none\""), "log true"),
         (with("timeouts.head = \"1s\""), "timeouts true"),

@@ -353,6 +353,8 @@ fn body_bytes_max(limit: &Limit) -> usize {
 pub enum RouterError {
     #[error("limit: {0}")]
     Limit(InvalidStrategy),
+    #[error("shadow: {0}")]
+    Shadow(String),
     #[error("route {route}: {error}")]
     Strategy { route: String, error: InvalidStrategy },
     #[error(transparent)]

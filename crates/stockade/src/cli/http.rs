@@ -105,6 +105,10 @@ pub struct ProxyArgs {
     /// Share of the entries to remove when the cache is full, 0 to 1
     #[arg(long, value_name = "F")]
     pub reclaim: Option<f64>,
+    /// Simulate other sizes, policies and ttls beside the cache, over a sample of the keys: figures in the admin API, and for
+    /// `plan --live`
+    #[arg(long)]
+    pub shadow: bool,
     /// Number of threads [default: one per core]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,

@@ -401,6 +401,42 @@
     made.title = key;
     return made;
   };
+  // A bar from the middle: to the right what is more, to the left what is less. `most` fills a half.
+  const deviation = (value, most) => {
+    const made = make("div", undefined, "deviation");
+    const level = made.appendChild(make("i"));
+    const half = most > 0 ? Math.min(50, (50 * Math.abs(value)) / most) : 0;
+    level.className = value < 0 ? "less" : "more";
+    level.style.width = `${half}%`;
+    level.style.left = `${value < 0 ? 50 - half : 50}%`;
+    return made;
+  };
+  const points = or((n) => `${n < 0 ? "−" : "+"}${Math.abs(100 * n).toFixed(1)}`);
+  const showShadow = (shadow) => {
+    at("shadow").hidden = !shadow;
+    if (!shadow) return;
+    const others = shadow.ghosts.slice(1);
+    const most = Math.max(0.01, ...others.map((ghost) => Math.abs(ghost.hit_ratio_change ?? 0)));
+    table(
+      "ghosts",
+      ["other", "limit", "policy", "hit ratio, points", "<", "loads, times"],
+      others.map((ghost) => [
+        ghost.name,
+        [
+          ...(ghost.bytes_limit === null ? [] : [size(ghost.bytes_limit)]),
+          ...(ghost.entries_limit === null ? [] : [`${count(ghost.entries_limit)} entries`]),
+        ].join(", "),
+        ghost.policy,
+        points(ghost.hit_ratio_change),
+        deviation(ghost.hit_ratio_change ?? 0, most),
+        or((n) => n.toFixed(2))(ghost.loads_ratio),
+      ]),
+    );
+    const [own] = shadow.ghosts;
+    at("shadow-note").textContent =
+      `${count(own.hour.requests)} requests of the last hour, simulated over ${share(shadow.sampled_share)} of the keys. Add the ` +
+      "points to the hit ratio of this cache.";
+  };
   const failures = (n) => make("span", count(n), n ? "bad" : "quiet");
 
   const show = (now, before, latest, keys) => {
@@ -473,6 +509,7 @@
         ];
       }),
     );
+    showShadow(now.shadow);
     // The share is too high by the error at most.
     const shares = ({ share: most, error }) =>
       error < 0.0005 ? share(most) : `${(100 * (most - error)).toFixed(1)}–${share(most)}`;

@@ -1,0 +1,208 @@
+//! `[shadow]`: the ghosts beside the cache.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use stockade_cache::{Ghost, GhostTtl, Limit, Policy, Shadow, policy::POLICIES};
+use stockade_model::units::{format_exact_size, parse_duration, parse_size};
+
+/// Which ghosts there are. Each differs from the cache in one setting.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShadowConfig {
+    pub sizes: Vec<GhostSize>,
+    /// `None`: all but the cache's own.
+    pub policies: Option<Vec<&'static Policy>>,
+    pub ttls: Vec<GhostTtl>,
+    /// Keys in the sample, at most.
+    pub keys_max: usize,
+}
+
+impl Default for ShadowConfig {
+    fn default() -> Self {
+        Self {
+            sizes: vec![GhostSize::Times(0.5), GhostSize::Times(2.0)],
+            policies: None,
+            ttls: vec![GhostTtl::Times(2.0)],
+            keys_max: Shadow::KEYS_MAX,
+        }
+    }
+}
+
+/// The limit of a ghost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum GhostSize {
+    /// So many times the limit of the cache.
+    Times(f64),
+    Bytes(usize),
+    Entries(usize),
+}
+
+impl ShadowConfig {
+    /// The ghosts of a cache with this limit.
+    pub fn shadow(&self, limit: &Limit) -> Result<Shadow, String> {
+        let mut ghosts = Vec::new();
+        for size in &self.sizes {
+            ghosts.push(size.ghost(limit)?);
+        }
+        let policies = match &self.policies {
+            Some(policies) => policies.clone(),
+            None => POLICIES.iter().collect(),
+        };
+        let others = policies.into_iter().filter(|policy| *policy != limit.policy);
+        ghosts.extend(others.map(|policy| Ghost::of_policy(limit, policy)));
+        ghosts.extend(self.ttls.iter().map(|ttl| Ghost::of_ttl(limit, *ttl)));
+        Ok(Shadow { ghosts, keys_max: self.keys_max })
+    }
+}
+
+impl GhostSize {
+    fn ghost(self, limit: &Limit) -> Result<Ghost, String> {
+        let of = |own: Option<usize>, limit: Limit, unit: &str| match own {
+            Some(_) => {
+                let max_object = limit.max_object.filter(|max| limit.bytes.is_none_or(|bytes| *max <= bytes));
+                Ok(Ghost { name: self.to_string(), ..Ghost::of_size(&Limit { max_object, ..limit }, 1.0) })
+            }
+            None => Err(format!("the limit of the cache has no {unit}: write times of it, such as \"2x\"")),
+        };
+        match self {
+            Self::Times(factor) => Ok(Ghost::of_size(limit, factor)),
+            Self::Bytes(bytes) => of(limit.bytes, Limit { bytes: Some(bytes), ..limit.clone() }, "bytes"),
+            Self::Entries(entries) => {
+                of(limit.entries, Limit { entries: Some(entries), ..limit.clone() }, "entries")
+            }
+        }
+    }
+}
+
+impl fmt::Display for GhostSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Times(factor) => write!(f, "{factor}x size"),
+            Self::Bytes(bytes) => write!(f, "{}", format_exact_size(*bytes as u64)),
+            Self::Entries(entries) => write!(f, "{entries} entries"),
+        }
+    }
+}
+
+/// `2x`, with a number between 0.01 and 100.
+fn times(text: &str) -> Option<Result<f64, String>> {
+    let times = text.strip_suffix('x')?.parse::<f64>().ok()?;
+    let is_allowed = (0.01..=100.0).contains(&times);
+    Some(is_allowed.then_some(times).ok_or_else(|| format!("`{text}`: write 0.01x to 100x")))
+}
+
+impl FromStr for GhostSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(times) = times(text) {
+            return times.map(Self::Times);
+        }
+        if let Ok(entries) = text.replace('_', "").parse::<usize>() {
+            return if entries > 0 {
+                Ok(Self::Entries(entries))
+            } else {
+                Err("a ghost needs room for an entry".to_owned())
+            };
+        }
+        let bytes = parse_size(text).map_err(|_| {
+            format!(
+                "`{text}` is no size: write \"2x\" for twice the limit, \"512MiB\", or a number of entries"
+            )
+        })?;
+        if bytes == 0 {
+            return Err("a ghost needs room for an entry".to_owned());
+        }
+        usize::try_from(bytes)
+            .map(Self::Bytes)
+            .map_err(|_| format!("`{text}` is more than this machine can address"))
+    }
+}
+
+/// A ttl as written.
+#[derive(Clone, Copy)]
+pub(super) struct GhostTtlText(pub(super) GhostTtl);
+
+impl FromStr for GhostTtlText {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(times) = times(text) {
+            return times.map(|times| Self(GhostTtl::Times(times)));
+        }
+        let ttl = parse_duration(text).map_err(|_| {
+            format!("`{text}` is no ttl: write \"2x\" for twice that of each response, or \"60s\"")
+        })?;
+        if ttl == Duration::ZERO {
+            return Err("a ghost with a ttl of 0 has no hits".to_owned());
+        }
+        Ok(Self(GhostTtl::Fixed(ttl)))
+    }
+}
+
+/// A policy as written.
+#[derive(Clone, Copy)]
+pub(super) struct PolicyText(pub(super) &'static Policy);
+
+impl FromStr for PolicyText {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Policy::named(text).map(Self).map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_ghost_differs_in_one_setting() {
+        let limit = Limit { max_object: Some(8 << 20), ..Limit::bytes(64 << 20) };
+        let config = ShadowConfig {
+            sizes: vec!["4x".parse().unwrap(), "4MiB".parse().unwrap()],
+            policies: Some(vec![Policy::LRU, Policy::SIEVE]),
+            ttls: vec![GhostTtl::Fixed(Duration::from_mins(1))],
+            ..ShadowConfig::default()
+        };
+        let ghosts = config.shadow(&limit).unwrap().ghosts;
+        let shown: Vec<_> = ghosts
+            .iter()
+            .map(|ghost| {
+                (
+                    ghost.name.as_str(),
+                    ghost.limit.bytes,
+                    ghost.limit.max_object,
+                    ghost.limit.policy.name,
+                    ghost.ttl,
+                )
+            })
+            .collect();
+        let object = Some(8 << 20);
+        assert_eq!(
+            shown,
+            [
+                ("4x size", Some(256 << 20), object, "sieve", GhostTtl::Same),
+                // An object may not be larger than the limit.
+                ("4MiB", Some(4 << 20), None, "sieve", GhostTtl::Same),
+                // The cache has sieve itself.
+                ("lru", Some(64 << 20), object, "lru", GhostTtl::Same),
+                ("ttl 60s", Some(64 << 20), object, "sieve", GhostTtl::Fixed(Duration::from_mins(1))),
+            ]
+        );
+        let entries = ShadowConfig { sizes: vec!["1_000".parse().unwrap()], ..ShadowConfig::default() };
+        assert!(entries.shadow(&limit).unwrap_err().contains("2x"));
+        let ghosts = ShadowConfig::default().shadow(&Limit::entries(10)).unwrap().ghosts;
+        let names: Vec<_> = ghosts.iter().map(|ghost| ghost.name.as_str()).collect();
+        assert_eq!(names, ["0.5x size", "2x size", "lrw", "lru", "s3-fifo", "lfu", "2x ttl"]);
+    }
+
+    #[test]
+    fn sizes_and_ttls_have_a_unit() {
+        for text in ["", "x", "0x", "1000x", "nanx", "0", "5q", "-1", "0B"] {
+            assert!(text.parse::<GhostSize>().is_err(), "{text}");
+        }
+        for text in ["", "60", "0s", "0x", "101x"] {
+            assert!(text.parse::<GhostTtlText>().is_err(), "{text}");
+        }
+    }
+}
