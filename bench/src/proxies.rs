@@ -57,9 +57,19 @@ pub struct Proxy {
 impl Proxy {
     /// `stockade proxy` with `more` in its configuration, on these cores, with a thread on each.
     pub fn stockade(folder: &Path, cores: &str, more: &str) -> Result<Self> {
+        Self::stockade_at("stockade proxy", "127.0.0.1:18082", folder, cores, more)
+    }
+
+    /// As [`stockade`](Self::stockade), where several run at once.
+    pub fn stockade_at(
+        name: &'static str,
+        address: &'static str,
+        folder: &Path,
+        cores: &str,
+        more: &str,
+    ) -> Result<Self> {
         let threads = cores.split(',').count();
-        let address = "127.0.0.1:18082";
-        let file = folder.join("stockade.toml");
+        let file = folder.join(format!("{name}.toml"));
         let text = format!(
             "listen = [\"{address}\"]\nthreads = {threads}\n[log]\nformat = \"none\"\n\
              [[origin]]\nurl = \"http://{ORIGIN}\"\n{more}"
@@ -67,12 +77,12 @@ impl Proxy {
         fs::write(&file, text)?;
         let program = stockade()?;
         let run = format!(
-            "exec {} proxy --config {} > {}/stockade 2>&1",
+            "exec {} proxy --config '{}' > '{}' 2>&1",
             program.display(),
             file.display(),
-            folder.display()
+            folder.join(name).display()
         );
-        Self::start("stockade proxy", address, cores, &["sh", "-c", &run])
+        Self::start(name, address, cores, &["sh", "-c", &run])
     }
 
     /// nginx with `proxy_cache` in memory (`/dev/shm`), one worker.

@@ -2,11 +2,14 @@
 
 mod html;
 mod json;
+mod live;
 mod markdown;
 mod table;
 mod text;
 
 use std::{fmt::Write as _, time::Duration};
+
+pub use self::live::{LIVE_FORMATS, LiveShadow, RenderLive};
 
 use stockade_model::units::{
     format_count, format_duration, format_exact_size, format_size, format_span, ratio,

@@ -1,6 +1,8 @@
 //! `stockade plan`: from logs to a cache.
 
 #[cfg(feature = "http")]
+mod live;
+#[cfg(feature = "http")]
 mod verify;
 
 use std::{fs, io::ErrorKind, path::Path, sync::Mutex, time::Duration};
@@ -30,6 +32,10 @@ const ORIGIN_QUEUE: usize = 1_000;
 
 /// Reads the logs, computes the curves and prints the answer.
 pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
+    #[cfg(feature = "http")]
+    if let Some(url) = &args.live {
+        return live::live(url, args);
+    }
     if let Some(message) = args.mixed_units() {
         return Err(CommandError::Usage(message));
     }

@@ -19,8 +19,32 @@ use stockade_plan::{
     read::DroppedParameters, report::FORMATS,
 };
 
+#[cfg(feature = "http")]
+use crate::client::{HttpUrl, UrlFault};
+
 /// Beside those that ship: the simplest one, the best known one, and the bound.
 const COMPARED: [&str; 3] = ["fifo", "w-tinylfu", "belady"];
+
+/// What is said about a log.
+#[cfg(feature = "http")]
+const LOG_ARGS: [&str; 16] = [
+    "logs",
+    "input",
+    "memory",
+    "ttl",
+    "staleness",
+    "policy",
+    "sizes",
+    "exact",
+    "status",
+    "drop_parameters",
+    "by_host",
+    "strategies",
+    "origin_model",
+    "origin_workers",
+    "experiment",
+    "verify",
+];
 
 /// In less room no entry fits, by default.
 const BYTES_MIN: u64 = (16 * OVERHEAD_BYTES as u64).next_power_of_two();
@@ -28,8 +52,17 @@ const BYTES_MIN: u64 = (16 * OVERHEAD_BYTES as u64).next_power_of_two();
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     /// Access logs or traces, plain, .gz or .zst; `-` is standard input
-    #[arg(value_name = "LOG", required = true)]
+    #[cfg_attr(feature = "http", arg(value_name = "LOG", required_unless_present = "live"))]
+    #[cfg_attr(not(feature = "http"), arg(value_name = "LOG", required = true))]
     pub logs: Vec<PathBuf>,
+    /// Instead of a log: admin API of a proxy that runs with --shadow; takes --format
+    #[cfg(feature = "http")]
+    #[arg(long, value_name = "URL", value_parser = admin_url, conflicts_with_all = LOG_ARGS)]
+    pub live: Option<HttpUrl>,
+    /// File with the token of that admin API
+    #[cfg(feature = "http")]
+    #[arg(long, value_name = "FILE", requires = "live")]
+    pub admin_token_file: Option<PathBuf>,
     /// Format of the logs: clf, combined, json, har, oracle-general, twitter, meta, keys, lirs, arc, csv:COLUMNS, or a pattern of
     /// nginx, Apache or Varnish [default: told by the file]
     #[arg(long, value_name = "FORMAT")]
@@ -139,6 +172,18 @@ impl PlanArgs {
         };
         POLICIES.iter().filter(is_chosen).collect()
     }
+}
+
+#[cfg(feature = "http")]
+fn admin_url(text: &str) -> Result<HttpUrl, String> {
+    HttpUrl::parse(text).map_err(|fault| match fault {
+        UrlFault::Malformed => {
+            "write the URL that `stockade proxy --admin` prints, such as http://127.0.0.1:9180".to_owned()
+        }
+        UrlFault::Credentials => {
+            "a URL with a user or a password is not supported: write --admin-token-file FILE".to_owned()
+        }
+    })
 }
 
 fn strategies() -> impl TypedValueParser<Value = StrategyChoice> {

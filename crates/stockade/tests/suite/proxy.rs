@@ -8,6 +8,7 @@ mod health;
 mod hostile;
 mod life;
 mod prometheus_server;
+mod shadow;
 mod telemetry;
 mod usage;
 

@@ -11,8 +11,8 @@ use std::{
 
 use serde_json::Value;
 use stockade_cache::{
-    Breaker, Fetch, LoadBounds, PRESETS, Preset, Refresh, RequestStats, StoreMode, StoreStats, Strategy,
-    Writer, policy::POLICIES,
+    Breaker, Fetch, GhostCounts, GhostStats, LoadBounds, PRESETS, Preset, Refresh, RequestStats, ShadowStats,
+    StoreMode, StoreStats, Strategy, Writer, policy::POLICIES,
 };
 use stockade_lab::metrics::{Metric, metrics};
 use stockade_load::report::FORMATS;
@@ -126,6 +126,9 @@ fn render(name: &str, old: &str) -> String {
             rows.extend(declared(OriginStats::METRICS));
             rows.extend(declared(ServerStats::METRICS));
             rows.extend(declared(ProxyStats::METRICS));
+            rows.extend(declared(ShadowStats::METRICS));
+            rows.extend(declared(GhostCounts::METRICS));
+            rows.extend(declared(GhostStats::METRICS));
             telemetry_table(rows)
         }
         "run telemetry" => run_telemetry_table(),

@@ -11,7 +11,7 @@ const SCRIPTS: [&str; 2] =
 
 /// A proxy with requests of every kind, and the dashboard in a browser, once it has drawn two seconds.
 fn open() -> (Setup, Browser) {
-    let setup = Setup::start(&["--max-entries", "1000", "--strategy", "breaker"]);
+    let setup = Setup::start(&["--max-entries", "1000", "--strategy", "breaker", "--shadow"]);
     for path in ["/news", "/news", "/weather", "/own", "/news/a?token=sesame", SCRIPTS[0], SCRIPTS[1]] {
         setup.get(path);
     }
@@ -39,6 +39,8 @@ fn dashboard_shows_the_figures_of_the_proxy_in_chromium() {
     assert!(routes.contains("closed") && routes.contains("loads failed"), "{routes}");
     let origin = stats["origins"][0]["servers"][0]["address"].as_str().expect("an address");
     assert!(text(&browser, "#origins").contains(origin));
+    let ghosts = text(&browser, "#shadow");
+    assert!(ghosts.contains("2x size") && ghosts.contains("100.0 % of the keys"), "{ghosts}");
     browser.picture("dashboard");
     // Every plot has its lines and their last values.
     let legends =

@@ -27,7 +27,8 @@ fn alerts_pass_their_unit_tests() {
 
 #[test]
 fn every_query_of_dashboard_and_alerts_returns_data() {
-    let setup = Setup::start(&["--max-entries", "1000", "--max-bytes", "64MiB", "--strategy", "breaker"]);
+    let setup =
+        Setup::start(&["--max-entries", "1000", "--max-bytes", "64MiB", "--strategy", "breaker", "--shadow"]);
     let prometheus =
         PrometheusServer::start("stockade", setup.admin, &deployed("alerts.yaml")).expect("it starts");
     let ask = |path: &str| Response::of(&get(prometheus.address(), path)).json();

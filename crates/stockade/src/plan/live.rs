@@ -1,0 +1,86 @@
+//! `stockade plan --live URL`: asks a proxy for the figures of its ghosts.
+
+use std::{
+    fs::File,
+    io::{ErrorKind, Read as _},
+    path::Path,
+    time::Duration,
+};
+
+use http::{HeaderValue, StatusCode, header::AUTHORIZATION};
+use stockade_load::Trust;
+use stockade_model::{
+    outcome::Outcomes,
+    time::{Live, Runtime, before},
+};
+use stockade_plan::report::{LIVE_FORMATS, LiveShadow};
+use stockade_proxy::admin::ProxyStats;
+use tokio::runtime::Builder;
+
+use crate::{
+    cli::PlanArgs,
+    client::{HttpClient, HttpTarget, HttpUrl},
+    exit::{CommandError, Exit},
+    run::print,
+};
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// A thousand routes have 4 MiB.
+const STATS_BYTES_MAX: usize = 16 << 20;
+const TOKEN_BYTES_MAX: u64 = 4 << 10;
+
+pub fn live(url: &HttpUrl, args: &PlanArgs) -> Result<Exit, CommandError> {
+    let Some((_, render)) = LIVE_FORMATS.iter().find(|(name, _)| *name == args.format) else {
+        return Err(CommandError::Usage(format!(
+            "--live has no format `{}`: write text, md or json; the admin page of the proxy has a picture",
+            args.format
+        )));
+    };
+    let scheme = if url.is_encrypted { "https" } else { "http" };
+    let source = format!("{scheme}://{}", url.authority);
+    let failed = |reason: String| CommandError::Usage(format!("{source}: {reason}"));
+    let stats = ask(url, args.admin_token_file.as_deref()).map_err(failed)?;
+    let shadow =
+        stats.shadow.ok_or_else(|| failed("this proxy has no ghosts: start it with --shadow".to_owned()))?;
+    let mut outcomes = Outcomes::default();
+    stats.routes.iter().for_each(|route| outcomes += route.outcomes);
+    match print(&render(&LiveShadow { source, outcomes, shadow })) {
+        Err(CommandError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Done),
+        printed => printed.map(|()| Exit::Done),
+    }
+}
+
+fn ask(url: &HttpUrl, token_file: Option<&Path>) -> Result<ProxyStats, String> {
+    let authorization = token_file.map(authorization).transpose()?;
+    let target = HttpTarget {
+        url: HttpUrl { path: "/stats".to_owned(), ..url.clone() },
+        headers: authorization.into_iter().map(|value| (AUTHORIZATION, value)).collect(),
+        trust: Trust::System,
+    };
+    let client = HttpClient::new(target, STATS_BYTES_MAX).map_err(|error| error.to_string())?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+    let reply = runtime.block_on(async {
+        let time = Live::new();
+        before(&time, time.now() + TIMEOUT, client.get(&time)).await
+    });
+    let reply = reply.unwrap_or_else(|| Err(format!("no answer within {} s", TIMEOUT.as_secs())))?;
+    match reply.status {
+        StatusCode::OK => serde_json::from_slice(&reply.body).map_err(|_| {
+            "this is not the admin API of a proxy: write the URL that `stockade proxy --admin` prints"
+                .to_owned()
+        }),
+        StatusCode::UNAUTHORIZED => Err("it needs a token: write --admin-token-file FILE".to_owned()),
+        status => Err(format!("/stats answers {status}: write the URL that `stockade proxy --admin` prints")),
+    }
+}
+
+fn authorization(path: &Path) -> Result<HeaderValue, String> {
+    let mut token = String::new();
+    File::open(path)
+        .and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut token))
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
+        .map_err(|_| format!("{}: it is not a token", path.display()))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
