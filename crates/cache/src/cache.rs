@@ -77,18 +77,19 @@ where
         K: Borrow<Q>,
     {
         let now = self.engine.now_for_lookups();
-        match self.engine.store.look_up(key, now) {
+        match self.engine.store.look_up::<true, _>(key, now) {
             Ok((value, _)) => Some(value),
             Err(lookup) => {
                 let value = self.engine.look_closer(lookup, key, now);
-                self.engine.store.show_request(key, now);
+                self.engine.store.record_request(key, now);
                 value
             }
         }
     }
 
     /// The fresh value of `key` with its age. `None` also if the value may have to be refreshed: use
-    /// [`get_with`](Self::get_with) then.
+    /// [`get_with`](Self::get_with) then. Is no request for [ghosts](crate::Builder::shadow), unless it is
+    /// [recorded](Self::record_request).
     #[must_use]
     #[inline]
     pub fn get_answer<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Answer<V>>
@@ -96,7 +97,7 @@ where
         K: Borrow<Q>,
     {
         let now = self.engine.now_for_lookups();
-        let (value, loaded) = self.engine.store.look_up(key, now).ok()?;
+        let (value, loaded) = self.engine.store.look_up::<false, _>(key, now).ok()?;
         Some(Answer::hit(value, now - loaded))
     }
 
@@ -260,6 +261,15 @@ where
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine.stats()
+    }
+
+    /// Records a request for the [ghosts](crate::Builder::shadow): one that [`get_answer`](Self::get_answer) answered.
+    #[inline]
+    pub fn record_request<Q: Hash + Eq + ?Sized>(&self, key: &Q)
+    where
+        K: Borrow<Q>,
+    {
+        self.engine.store.record_request(key, self.engine.now_for_lookups());
     }
 
     /// The figures of the [ghosts](crate::Builder::shadow); `None`: there are none.

@@ -250,7 +250,9 @@ where
     }
 
     pub(crate) fn invalidate_all(&self, how: Invalidation) -> usize {
-        self.invalidate_where(&|_| true, how)
+        let count = self.invalidate_where(&|_| true, how);
+        self.store.invalidate_ghosts(how, self.runtime.coarse_now());
+        count
     }
 
     /// The result of a load that ended at `at`.

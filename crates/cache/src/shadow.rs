@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Ghosts of one cache, at most.
-pub const GHOSTS_MAX: usize = 31;
+pub const GHOSTS_MAX: usize = 30;
 
 /// Which ghosts a cache has, see [`Builder::shadow`](crate::Builder::shadow).
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +53,7 @@ pub struct Ghost {
     pub ttl: GhostTtl,
 }
 
-/// For how long the values of a ghost are fresh.
+/// For how long the values of a ghost are fresh; not-founds keep their own time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GhostTtl {
     /// As in the cache.
@@ -83,11 +83,17 @@ impl Shadow {
         if limit.is_none() {
             return Err(InvalidStrategy("ghosts differ in their limits: give the cache a `limit`"));
         }
-        if self.ghosts.len() >= GHOSTS_MAX {
+        if self.ghosts.len() > GHOSTS_MAX {
             return Err(InvalidStrategy("a cache has 30 ghosts at most"));
         }
-        if !(256..=1 << 20).contains(&self.keys_max) {
-            return Err(InvalidStrategy("the sample of a shadow has 256 to 1,048,576 keys"));
+        if !(256..=1 << 17).contains(&self.keys_max) {
+            return Err(InvalidStrategy("the sample of a shadow has 256 to 131,072 keys"));
+        }
+        let mut names: Vec<&str> = self.ghosts.iter().map(|ghost| ghost.name.as_str()).collect();
+        names.push(AS_CONFIGURED);
+        names.sort_unstable();
+        if names.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(InvalidStrategy("two ghosts have the same name"));
         }
         let is_invalid = |ttl| matches!(ttl, GhostTtl::Times(times) if !(times > 0.0 && times.is_finite()));
         if self.ghosts.iter().any(|ghost| is_invalid(ghost.ttl)) {
@@ -98,13 +104,22 @@ impl Shadow {
 }
 
 impl Ghost {
-    /// The limit times `factor`.
+    /// The limit times `factor`. The largest entry that is stored stays the same where it fits.
     #[must_use]
     pub fn of_size(limit: &Limit, factor: f64) -> Self {
         let times = |size: usize| scaled(size, factor);
         let limit =
             Limit { entries: limit.entries.map(times), bytes: limit.bytes.map(times), ..limit.clone() };
-        Self { name: format!("{factor}x size"), ..Self::of(limit) }
+        Self::of_limit(format!("{factor}x size"), limit)
+    }
+
+    /// Another limit.
+    #[must_use]
+    pub fn of_limit(name: String, mut limit: Limit) -> Self {
+        if let Some((max_object, bytes)) = limit.max_object.as_mut().zip(limit.bytes) {
+            *max_object = bytes.min(*max_object);
+        }
+        Self { name, limit, ttl: GhostTtl::Same }
     }
 
     /// The same limit with another policy.
@@ -155,17 +170,17 @@ snapshot! {
     /// The ghosts of a cache and their sample.
     #[cfg_attr(feature = "spec", derive(serde::Serialize, serde::Deserialize), serde(default))]
     pub struct ShadowStats {
-        /// Share of the keys that ghosts see.
+        /// Share of the keys in the sample.
         sampled_share: f64 = gauge "stockade_shadow_sampled_share",
         /// Keys that ghosts hold.
         keys: u64 = gauge "stockade_shadow_keys",
+        /// Hits of the cache itself as a share of requests, over the keys of the sample, since the start.
+        measured_hit_ratio: Option<f64> = gauge "stockade_shadow_measured_hit_ratio",
         /// Requests for keys of the sample.
         sampled_requests: u64 = counter "stockade_shadow_requests_total",
         /// Bound of the memory of all ghosts.
         bytes_max: u64 = gauge "stockade_shadow_bytes_max" in Bytes,
         +
-        /// The cache itself, over the same keys.
-        measured: GhostCounts,
         /// The cache itself, simulated, and then the ghosts.
         ghosts: Vec<GhostStats>,
     }
@@ -239,18 +254,20 @@ pub(crate) struct StoredTimes {
     pub(crate) life: Lifetime,
     /// In bytes, with a limit in bytes.
     pub(crate) weight: u32,
+    /// True if a request for it is loaded all the same.
+    pub(crate) is_marker: bool,
 }
 
 /// The ghosts of one cache, which all threads share.
 #[derive(Debug)]
-pub(crate) struct Ghosts {
+pub(crate) struct SampledGhosts {
     /// Keys up to this position are sampled: a copy of the sample's own bound. 0 without ghosts.
     sampled_to: AtomicU32,
     /// `None`: there are no ghosts.
     sample: Option<Box<Lock<Sample>>>,
 }
 
-impl Ghosts {
+impl SampledGhosts {
     pub(crate) const fn none() -> Self {
         Self { sampled_to: AtomicU32::new(0), sample: None }
     }
@@ -308,8 +325,19 @@ impl Ghosts {
         }
     }
 
+    /// The figures. The sample may grow: where it has none of the requested keys, nothing else makes it grow.
     pub(crate) fn stats(&self, now: Time) -> Option<ShadowStats> {
-        self.sample.as_ref().map(|sample| sample.lock().stats(now))
+        let mut sample = self.sample.as_ref()?.lock();
+        let stats = sample.stats(now);
+        self.publish_bound(&sample);
+        Some(stats)
+    }
+
+    fn publish_bound(&self, sample: &Sample) {
+        // Every hit reads it.
+        if self.sampled_to.load(Ordering::Relaxed) != sample.last_position() {
+            self.sampled_to.store(sample.last_position(), Ordering::Relaxed);
+        }
     }
 
     fn note(&self, hash: u64, note: impl FnOnce(&mut Sample)) {
@@ -321,7 +349,7 @@ impl Ghosts {
         // Another thread may have made the sample smaller.
         if position(hash) <= sample.last_position() {
             note(&mut sample);
-            self.sampled_to.store(sample.last_position(), Ordering::Relaxed);
+            self.publish_bound(&sample);
         }
     }
 }

@@ -36,11 +36,14 @@ use self::{
 };
 use crate::{
     freshness::Lifetime,
-    shadow::{Ghosts, Shadow, ShadowStats, StoredTimes},
+    shadow::{SampledGhosts, Shadow, ShadowStats, StoredTimes},
     sharded::Sharded,
     stats::StoreStats,
     sync::{RwLockReadGuard, SharedLock},
 };
+
+/// Returns true for a value after which a request is loaded all the same.
+pub(crate) type IsMarkerFn<V> = Box<dyn Fn(&V) -> bool + Send + Sync>;
 
 /// Returns the bytes that a key and its value own.
 pub(crate) type WeighFn<K, V> = Box<dyn Fn(&K, &V) -> usize + Send + Sync>;
@@ -63,7 +66,8 @@ pub(crate) struct Store<K, V> {
     outdated: AtomicU64,
     invalidated: AtomicU64,
     counts_lookups: bool,
-    ghosts: Ghosts,
+    ghosts: SampledGhosts,
+    is_marker: Option<IsMarkerFn<V>>,
 }
 
 /// The builder's functions of keys and values.
@@ -75,6 +79,7 @@ pub(crate) struct StoreConfig<K, V> {
     pub(crate) counts_lookups: bool,
     /// Only with a limit.
     pub(crate) shadow: Option<Shadow>,
+    pub(crate) is_marker: Option<IsMarkerFn<V>>,
 }
 
 /// A shard and the counters of its lookups. The counters share the lock's cache line, which a lookup writes anyway.
@@ -198,7 +203,7 @@ pub enum StoreRejection {
 
 impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     pub(crate) fn new(seed: Seed, limit: Option<&Limit>, config: StoreConfig<K, V>) -> Self {
-        let StoreConfig { weigh, tags, is_held, counts_lookups, shadow } = config;
+        let StoreConfig { weigh, tags, is_held, counts_lookups, shadow, is_marker } = config;
         let shards = limit::shards(limit);
         let entries = limit.and_then(|limit| limit.entries).unwrap_or(usize::MAX);
         let weight = limit.zip(weigh).and_then(|(limit, weigh)| {
@@ -229,15 +234,17 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             invalidated: AtomicU64::new(0),
             counts_lookups,
             ghosts: match shadow.zip(limit) {
-                Some((shadow, limit)) => Ghosts::new(&shadow, limit, seed.child("ghosts")),
-                None => Ghosts::none(),
+                Some((shadow, limit)) => SampledGhosts::new(&shadow, limit, seed.child("ghosts")),
+                None => SampledGhosts::none(),
             },
+            is_marker,
         }
     }
 
-    /// Looks up a simply fresh value. Returns it with the end of its load.
+    /// Looks up a simply fresh value. Returns it with the end of its load. `RECORDS`: a request that finds it is recorded for the
+    /// ghosts; one that does not has to be [recorded](Self::record_request) later.
     #[inline]
-    pub(crate) fn look_up<Q: Hash + Eq + ?Sized>(
+    pub(crate) fn look_up<const RECORDS: bool, Q: Hash + Eq + ?Sized>(
         &self,
         key: &Q,
         now: Time,
@@ -250,8 +257,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let shard = part.shard.read();
         match shard.get_fresh(hash, key, now) {
             Ok(hit) => {
-                if self.ghosts.may_sample(hash) {
-                    show_hit(&self.ghosts, shard, hash, key, now);
+                // Before the lock is released: afterwards the compiler would keep more values.
+                if RECORDS && self.ghosts.may_sample(hash) {
+                    self.record_sampled(shard, hash, key, now);
                 } else {
                     drop(shard);
                 }
@@ -267,25 +275,41 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         }
     }
 
-    /// Shows ghosts a request that found no simply fresh value.
-    pub(crate) fn show_request<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Time)
+    /// Records a request for the ghosts.
+    #[inline]
+    pub(crate) fn record_request<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Time)
     where
         K: Borrow<Q>,
     {
         if let Some(hash) = self.sampled_hash(key) {
-            let stored = self.parts.part(hash).shard.read().stored_times(hash, key);
-            self.ghosts.request(hash, now, stored);
+            self.record_sampled(self.parts.part(hash).shard.read(), hash, key, now);
         }
     }
 
-    /// Shows ghosts a load that failed.
-    pub(crate) fn show_failed_load(&self, key: &K) {
+    #[cold]
+    fn record_sampled<Q: Hash + Eq + ?Sized>(
+        &self,
+        shard: RwLockReadGuard<'_, Shard<K, V>>,
+        hash: u64,
+        key: &Q,
+        now: Time,
+    ) where
+        K: Borrow<Q>,
+    {
+        let stored = shard.stored_times(hash, key, self.is_marker.as_deref());
+        drop(shard);
+        self.ghosts.request(hash, now, stored);
+    }
+
+    /// Records for the ghosts that the value of a load is not stored.
+    pub(crate) fn record_not_stored(&self, key: &K) {
         if let Some(hash) = self.sampled_hash(key) {
             self.ghosts.not_stored(hash);
         }
     }
 
-    /// The hash of a key, if ghosts see it.
+    /// The hash of a key, if it is in the sample.
+    #[inline]
     fn sampled_hash<Q: Hash + ?Sized>(&self, key: &Q) -> Option<u64> {
         if self.ghosts.is_none() {
             return None;
@@ -422,12 +446,15 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             return self.drop_outside(gone);
         };
         let weight = reserve_for_store.weight;
-        let shown = self.ghosts.may_sample(hash).then_some(StoredTimes { life, weight });
+        let sampled = self.ghosts.may_sample(hash).then(|| {
+            let is_marker = self.is_marker.as_ref().is_some_and(|is_marker| is_marker(&value));
+            StoredTimes { life, weight, is_marker }
+        });
         let new = NewEntry { hash, key, value, life, weight, tags: &tags };
         let (gone, is_stored) = shard.insert(new, now);
         // Unlock before removed entries are dropped.
         drop(shard);
-        if let Some(stored) = shown {
+        if let Some(stored) = sampled {
             self.ghosts.stored(hash, now, stored, took);
         }
         if !is_stored {
@@ -505,10 +532,14 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         self.invalidate_matching(&InvalidationFilter::Keys(matches), how, now)
     }
 
+    /// Invalidates the entries of all ghosts.
+    pub(crate) fn invalidate_ghosts(&self, how: Invalidation, now: Time) {
+        self.ghosts.invalidate_all(how, now);
+    }
+
     /// In steps, so that no lock is held for long.
     fn invalidate_matching(&self, filter: &InvalidationFilter<'_, K>, how: Invalidation, now: Time) -> usize {
         let mut hit = 0;
-        let entries = if self.has_ghosts() { self.len() } else { 0 };
         for part in self.parts.iter() {
             let mut after = None;
             loop {
@@ -522,10 +553,6 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
                     None => break,
                 }
             }
-        }
-        // A ghost may hold keys that the store does not hold: whether they match is known if all keys match.
-        if entries > 0 && hit >= entries {
-            self.ghosts.invalidate_all(how, now);
         }
         self.invalidated.fetch_add(hit as u64, Relaxed);
         hit
@@ -663,20 +690,6 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let hash = self.parts.hash(key);
         change(&mut self.parts.part(hash).shard.write(), hash)
     }
-}
-
-/// Shows ghosts a hit.
-#[cold]
-fn show_hit<K: Hash + Eq + Clone + Borrow<Q>, V: Clone, Q: Hash + Eq + ?Sized>(
-    ghosts: &Ghosts,
-    shard: RwLockReadGuard<'_, Shard<K, V>>,
-    hash: u64,
-    key: &Q,
-    now: Time,
-) {
-    let stored = shard.stored_times(hash, key);
-    drop(shard);
-    ghosts.request(hash, now, stored);
 }
 
 impl<K, V> ByteAccount<K, V> {

@@ -111,6 +111,7 @@ impl Proxy {
             .tags(stored::tags)
             .held(CacheEntry::is_held)
             .not_found(CacheEntry::is_not_found)
+            .marker(|entry| !matches!(entry, CacheEntry::Response(_)))
             .lifespan(|entry: &CacheEntry| Some(entry.lifespan()));
         let builder = match &config.shared {
             Some(url) => {

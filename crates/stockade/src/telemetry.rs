@@ -40,7 +40,7 @@ use crate::{cli::TelemetryArgs, client::HttpClient, listen, progress::message};
 
 /// The longest time that the program waits for the last export.
 const FLUSH_MAX: Duration = Duration::from_secs(5);
-/// Of an answer.
+/// The largest answer of a collector.
 const COLLECTOR_BODY_BYTES_MAX: usize = 64 << 10;
 
 /// The exporters of a command; without any, every method does nothing.

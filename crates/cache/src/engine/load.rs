@@ -209,6 +209,7 @@ where
         // Before the callers are answered: their next load may need the slot.
         drop((attempt, place));
         if is_transient {
+            self.store.record_not_stored(completion.key());
             // Dropping the lease makes waiting nodes look the key up again.
             return drop(completion.complete(Ok(loaded)));
         }
@@ -239,6 +240,7 @@ where
         stale: Option<Loaded<V>>,
         error: Error,
     ) {
+        self.store.record_not_stored(completion.key());
         let key = lease.is_some().then(|| completion.key().clone());
         let stale = stale.and_then(|stale| self.as_fallback(stale, &error));
         drop(completion.complete(stale.ok_or_else(|| error.clone())));
@@ -428,7 +430,6 @@ where
             counters.loads_answered.increment();
         } else {
             counters.loads_failed.increment();
-            store.show_failed_load(&self.key);
             if !strategy.throttle.is_zero() {
                 store.throttle(&self.key, runtime.coarse_now(), now + strategy.throttle);
             }

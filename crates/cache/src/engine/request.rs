@@ -86,11 +86,11 @@ where
         async move {
             let now = self.runtime.coarse_now();
             let mut request = match mode {
-                CacheMode::Default => match self.store.look_up(&key, now) {
+                CacheMode::Default => match self.store.look_up::<true, _>(&key, now) {
                     Ok((value, loaded)) => return Ok(Answer::hit(value, now - loaded)),
                     Err(lookup) => {
                         let found = lookup.finish(&key, now);
-                        self.store.show_request(&key, now);
+                        self.store.record_request(&key, now);
                         match self.classify(&key, found, now, &mut load) {
                             ControlFlow::Break(answer) => return Ok(answer),
                             ControlFlow::Continue(request) => request,

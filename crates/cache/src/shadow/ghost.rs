@@ -34,6 +34,7 @@ pub(super) struct SimulatedCache {
     used_entries: usize,
     used_bytes: usize,
     swept: usize,
+    /// Without the number of requests, which is the same for all ghosts.
     pub(super) counts: GhostCounts,
 }
 
@@ -84,6 +85,7 @@ pub(super) struct KnownValue {
 
 impl Entry {
     /// Ends a load whose time has come.
+    #[inline]
     fn complete_load(&mut self, known: &KnownValue, ttl: GhostTtl, now: Time) {
         if self.load_ends <= now {
             self.life = known.times.life.restarted(self.load_ends, |own| ttl.of(own));
@@ -138,10 +140,17 @@ impl SimulatedCache {
         self.make_room(0, 0, keys);
     }
 
-    /// A request for a key of the sample. It stands for `weight` requests.
-    pub(super) fn request(&mut self, number: Slot, weight: u64, now: Time, keys: &mut Keys, random: &Random) {
-        self.counts.requests += weight;
-        let Some(known) = keys.known(number).copied() else {
+    /// A request for a key of the sample. It stands for `weight` requests. `known` is the last value of the key.
+    pub(super) fn request(
+        &mut self,
+        number: Slot,
+        weight: u64,
+        now: Time,
+        known: Option<&KnownValue>,
+        keys: &mut Keys,
+        random: &Random,
+    ) {
+        let Some(known) = known else {
             // The first load of the key is in flight, or starts.
             if keys.is_waiting(number, self.bit) {
                 self.counts.coalesced += weight;
@@ -153,16 +162,27 @@ impl SimulatedCache {
         };
         if !keys.is_held(number, self.bit) {
             self.counts.loads += weight;
-            return self.store(number, &known, now + known.took, now, keys);
+            return self.store(number, known, now + known.took, now, keys);
         }
         let entry = &mut self.entries.0[number as usize];
-        entry.complete_load(&known, self.config.ttl, now);
+        if known.times.is_marker {
+            self.policy.on_hit(number, &entry.policy_data);
+            self.counts.loads += weight;
+            return;
+        }
+        entry.complete_load(known, self.config.ttl, now);
+        if now < entry.life.due {
+            self.policy.on_hit(number, &entry.policy_data);
+            self.counts.hits += weight;
+            return;
+        }
         let state = entry.life.state(now, || (now, random.exponential()));
         if state != FreshnessState::Gone {
             self.policy.on_hit(number, &entry.policy_data);
         }
         let is_loading = entry.is_loading();
         match state {
+            FreshnessState::Fresh if entry.life.is_negative() => return,
             FreshnessState::Fresh => {
                 self.counts.hits += weight;
                 return;
@@ -176,7 +196,7 @@ impl SimulatedCache {
         }
         if !is_loading {
             self.counts.loads += weight;
-            self.reload(number, &known, now, keys);
+            self.reload(number, known, now, keys);
         }
     }
 
@@ -256,6 +276,11 @@ impl SimulatedCache {
             return;
         }
         let entry = &mut self.entries.0[number as usize];
+        if let Some(known) = keys.known(number) {
+            entry.complete_load(known, self.config.ttl, now);
+        }
+        // A load in flight is not stored.
+        entry.load_ends = Time::NEVER;
         if how == Invalidation::Soft && entry.life.kept_until() > entry.life.expires {
             entry.life.expire(now);
         } else {
@@ -294,5 +319,15 @@ impl SimulatedCache {
                 self.remove(number, keys);
             }
         }
+    }
+
+    /// Panics unless the account is that of the entries.
+    #[cfg(test)]
+    pub(super) fn check(&self, keys: &Keys, numbers: usize) {
+        let held = (0..u32::try_from(numbers).unwrap()).filter(|number| keys.is_held(*number, self.bit));
+        let weights: Vec<usize> =
+            held.map(|number| self.entries.0[number as usize].weight as usize).collect();
+        assert_eq!((self.used_entries, self.used_bytes), (weights.len(), weights.iter().sum()));
+        assert!(self.used_entries <= self.entries_bounds.max && self.used_bytes <= self.bytes_bounds.max);
     }
 }

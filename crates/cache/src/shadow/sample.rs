@@ -11,13 +11,14 @@ use super::{
     position,
 };
 use crate::{
-    freshness::FreshnessState,
     random::Random,
     store::{invalidation::Invalidation, policy::Slot},
 };
 
-/// Requests for sampled keys in a second; with more, the sample shrinks. Each costs about half a microsecond.
+/// Requests for sampled keys in a second; with more, the sample shrinks.
 const REQUESTS_MAX: u32 = 10_000;
+/// The same while the sample has all keys: a cache with more requests is not slowed by each of them.
+const REQUESTS_MAX_OF_ALL: u32 = 1_000;
 /// A sample does not shrink below this share: 2^-20.
 const BOUND_MIN: u64 = 1 << 12;
 /// All keys.
@@ -45,12 +46,15 @@ pub(super) struct Sample {
     keys: Keys,
     ghosts: Vec<SimulatedCache>,
     hours: Hours,
-    measured: GhostCounts,
+    requests: u64,
+    /// Hits of the cache itself.
+    measured_hits: u64,
     sampled_requests: u64,
     random: Random,
     second: RequestRate,
     /// Since when the sample has been able to grow.
     small_since: Time,
+    last_request: Time,
     bytes_max: u64,
 }
 
@@ -62,15 +66,19 @@ struct RequestRate {
 }
 
 impl RequestRate {
-    /// Counts a request. Returns the number in this second.
-    fn add(&mut self, now: Time) -> u32 {
+    /// True if another second has begun.
+    fn starts(&mut self, now: Time) -> bool {
         let second = now.elapsed().as_secs();
-        if self.second != second {
+        let is_new = self.second != second;
+        if is_new {
             *self = Self { second, requests: 0 };
         }
-        self.requests += 1;
-        self.requests
+        is_new
     }
+}
+
+fn requests_max(bound: u64) -> u32 {
+    if bound < BOUND_MAX { REQUESTS_MAX } else { REQUESTS_MAX_OF_ALL }
 }
 
 /// Keys by number. Numbers of released keys are used again.
@@ -152,11 +160,16 @@ impl Keys {
     /// Removes the keys that no ghost holds or waits for.
     fn remove_released(&mut self) {
         while let Some(number) = self.released.pop() {
-            let key = &self.slots[number as usize];
-            if key.holders | key.waiting == 0 {
+            if !self.is_used(number) {
                 self.remove(number);
             }
         }
+    }
+
+    /// True if a ghost holds the key, or waits for its first load.
+    fn is_used(&self, number: Slot) -> bool {
+        let key = &self.slots[number as usize];
+        key.holders | key.waiting != 0
     }
 
     pub(super) fn known(&self, number: Slot) -> Option<&KnownValue> {
@@ -209,7 +222,7 @@ impl Keys {
 #[derive(Debug)]
 struct Hours {
     part: u64,
-    /// The counts of the ghosts and of the cache itself at the start of each part, the oldest first.
+    /// The counts of the ghosts at the start of each part, the oldest first.
     starts: VecDeque<Vec<GhostCounts>>,
 }
 
@@ -226,18 +239,20 @@ impl Sample {
             .enumerate()
             .map(|(index, config)| SimulatedCache::new(config, 1 << index, 1.0, keys_max))
             .collect();
-        let start = vec![GhostCounts::default(); ghosts.len() + 1];
+        let start = vec![GhostCounts::default(); ghosts.len()];
         Self {
             bound: BOUND_MAX,
             keys_max,
             keys: Keys::new(keys_max),
             hours: Hours { part: 0, starts: VecDeque::from([start]) },
             ghosts,
-            measured: GhostCounts::default(),
+            requests: 0,
+            measured_hits: 0,
             sampled_requests: 0,
             random: Random::new(seed),
             second: RequestRate::default(),
             small_since: Time::ZERO,
+            last_request: Time::ZERO,
             bytes_max: (key_bytes * keys_max) as u64,
         }
     }
@@ -258,19 +273,31 @@ impl Sample {
     }
 
     pub(super) fn request(&mut self, hash: u64, now: Time, stored: Option<StoredTimes>) {
-        self.start_part(now);
-        if self.second.add(now) > REQUESTS_MAX {
-            // So many times too many, if the rest of the second is like its beginning.
-            let times = 1_000_000_000 / now.elapsed().subsec_nanos().max(1);
-            self.resize(self.bound >> (times.ilog2() + 1).min(4), now);
+        let requests_before = self.second.requests;
+        if self.second.starts(now) {
+            self.start_part(now);
+            self.grow(requests_before, now);
+        }
+        self.second.requests += 1;
+        if self.second.requests > requests_max(self.bound) {
+            // So many times too many for the next bound, if the rest of the second is like its beginning.
+            let a_second = u64::from(self.second.requests) * 1_000_000_000
+                / u64::from(now.elapsed().subsec_nanos().max(1));
+            let halvings = (a_second / u64::from(REQUESTS_MAX)).max(1).ilog2() + 1;
+            self.resize(self.bound >> halvings.min(4), now);
             self.second.requests = 0;
             if position(hash) > self.last_position() {
                 return;
             }
         }
         self.sampled_requests += 1;
+        self.last_request = now;
         let weight = self.weight();
-        self.measure(weight, now, stored);
+        self.requests += weight;
+        let is_hit = |stored: &StoredTimes| {
+            now < stored.life.expires && !stored.life.is_negative() && !stored.is_marker
+        };
+        self.measured_hits += if stored.as_ref().is_some_and(is_hit) { weight } else { 0 };
         let number = match self.keys.find(hash) {
             Some(number) => number,
             // The sample cannot shrink any more.
@@ -287,26 +314,18 @@ impl Sample {
             (None, None) if key.waiting == 0 => self.keys.first_loads.push_back((number, hash, now)),
             _ => {}
         }
+        let known = key.known;
         for ghost in &mut self.ghosts {
-            ghost.request(number, weight, now, &mut self.keys, &self.random);
+            ghost.request(number, weight, now, known.as_ref(), &mut self.keys, &self.random);
         }
         // A ghost may have no room for it.
-        self.keys.released.push(number);
+        if !self.keys.is_used(number) {
+            self.keys.remove(number);
+        }
         self.settle(now);
     }
 
-    /// Counts a request as the cache itself answers it.
-    fn measure(&mut self, weight: u64, now: Time, stored: Option<StoredTimes>) {
-        self.measured.requests += weight;
-        match stored.map(|stored| stored.life.state(now, || (now, 0.0))) {
-            Some(FreshnessState::Fresh | FreshnessState::Refresh) => self.measured.hits += weight,
-            Some(FreshnessState::Stale) => self.measured.stale += weight,
-            Some(FreshnessState::StaleIfError | FreshnessState::Gone) | None => {}
-        }
-    }
-
     pub(super) fn stored(&mut self, hash: u64, now: Time, times: StoredTimes, took: Duration) {
-        self.measured.loads += self.weight();
         let Some(number) = self.keys.find(hash) else { return };
         let known = KnownValue { times, took };
         if self.keys.slots[number as usize].known.replace(known).is_some() {
@@ -316,12 +335,13 @@ impl Sample {
             ghost.first_load_ended(number, &known, now, &mut self.keys);
         }
         self.keys.slots[number as usize].waiting = 0;
-        self.keys.released.push(number);
+        if !self.keys.is_used(number) {
+            self.keys.remove(number);
+        }
         self.settle(now);
     }
 
     pub(super) fn not_stored(&mut self, hash: u64) {
-        self.measured.loads += self.weight();
         if let Some(number) = self.keys.find(hash)
             && self.keys.known(number).is_none()
         {
@@ -351,20 +371,28 @@ impl Sample {
         }
     }
 
-    /// Removes released keys, and adapts the size of the sample.
+    /// Removes released keys, and makes the sample smaller if there are too many.
     fn settle(&mut self, now: Time) {
-        self.keys.give_up_first_loads(now);
         self.keys.remove_released();
         while self.keys.len() >= self.keys_max && self.bound > BOUND_MIN {
             self.resize(self.bound / 2, now);
         }
-        let is_small = self.keys.len() < self.keys_max / 4
-            && self.second.requests < REQUESTS_MAX / 8
-            && self.bound < BOUND_MAX;
-        if !is_small {
+    }
+
+    /// Makes the sample larger if it has had few keys and requests for a while. `requests` are those of
+    /// the last second.
+    fn grow(&mut self, requests: u32, now: Time) {
+        self.keys.give_up_first_loads(now);
+        let has_room = self.keys.len() < self.keys_max / 4 && requests < requests_max(2 * self.bound) / 4;
+        // The keys that ghosts hold may be those of a flood, and no other key in the sample.
+        let is_idle = now - self.last_request > GROWTH_INTERVAL;
+        if self.bound == BOUND_MAX || !(has_room || is_idle) {
             self.small_since = now;
         } else if now - self.small_since > GROWTH_INTERVAL {
-            self.resize(self.bound * 2, now);
+            let times = (now - self.small_since).as_secs() / GROWTH_INTERVAL.as_secs();
+            self.resize(self.bound << times.min(8), now);
+            // The new keys are missing in all ghosts.
+            self.hours.starts = VecDeque::from([self.counts()]);
         }
     }
 
@@ -403,18 +431,19 @@ impl Sample {
         }
     }
 
-    /// Of all ghosts, and of the cache itself at the end.
     fn counts(&self) -> Vec<GhostCounts> {
-        self.ghosts.iter().map(|ghost| ghost.counts).chain([self.measured]).collect()
+        let of_ghost = |ghost: &SimulatedCache| GhostCounts { requests: self.requests, ..ghost.counts };
+        self.ghosts.iter().map(of_ghost).collect()
     }
 
     pub(super) fn stats(&mut self, now: Time) -> ShadowStats {
         self.start_part(now);
-        let hour_start = &self.hours.starts[0];
+        self.grow(self.second.requests, now);
+        let totals = self.counts();
         let hours: Vec<GhostCounts> =
-            self.ghosts.iter().zip(hour_start).map(|(ghost, start)| ghost.counts.since(start)).collect();
+            totals.iter().zip(&self.hours.starts[0]).map(|(total, start)| total.since(start)).collect();
         let own = hours[0];
-        let ghosts = self.ghosts.iter().zip(hours).map(|(ghost, hour)| {
+        let ghosts = self.ghosts.iter().zip(totals.into_iter().zip(hours)).map(|(ghost, (total, hour))| {
             let limit = &ghost.config.limit;
             GhostStats {
                 hit_ratio_change: hour.hit_ratio().zip(own.hit_ratio()).map(|(ghost, own)| ghost - own),
@@ -423,7 +452,7 @@ impl Sample {
                 policy: limit.policy.name.to_owned(),
                 entries_limit: limit.entries.map(|entries| entries as u64),
                 bytes_limit: limit.bytes.map(|bytes| bytes as u64),
-                total: ghost.counts,
+                total,
                 hour,
             }
         });
@@ -433,7 +462,15 @@ impl Sample {
             bytes_max: self.bytes_max,
             sampled_requests: self.sampled_requests,
             ghosts: ghosts.collect(),
-            measured: self.measured,
+            measured_hit_ratio: (self.requests > 0).then(|| self.measured_hits as f64 / self.requests as f64),
         }
+    }
+
+    /// Panics unless the account of each ghost is that of its entries.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        assert_eq!(self.keys.slots.iter().filter(|key| key.is_present).count(), self.keys.len());
+        assert!(self.keys.released.is_empty() && self.keys.len() <= self.keys_max);
+        self.ghosts.iter().for_each(|ghost| ghost.check(&self.keys, self.keys.slots.len()));
     }
 }

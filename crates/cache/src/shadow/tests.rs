@@ -2,12 +2,15 @@
 
 use std::{convert::Infallible, time::Duration};
 
+use proptest::prelude::*;
 use stockade_model::time::{Runtime as _, Virtual};
 
 use super::*;
 use crate::{Cache, EvictionOrder, Lifespan, Refresh, Strategy};
 
 const SECOND: Duration = Duration::from_secs(1);
+/// Between two requests: few enough for a sample of all keys.
+const GAP: Duration = Duration::from_millis(2);
 
 /// A request of a trace: when, and for which key.
 type Request = (Duration, u64);
@@ -80,7 +83,7 @@ fn ratio(part: u64, all: usize) -> f64 {
 
 #[test]
 fn a_ghost_over_all_keys_is_the_cache_with_its_configuration() {
-    let trace = requests(20_000, 3_000, 3.0, SECOND / 2_000);
+    let trace = requests(20_000, 3_000, 3.0, GAP);
     let limit = Limit { order: EvictionOrder::Global, ..Limit::entries(400) };
     let (hits, loads, stats) =
         run(&trace, strategy(limit.clone()), Some(Shadow::around(&limit)), |_| None, Duration::ZERO);
@@ -95,20 +98,19 @@ fn a_ghost_over_all_keys_is_the_cache_with_its_configuration() {
 #[test]
 fn times_of_ghosts_are_those_of_the_cache() {
     // A load takes as long as 40 requests, and popular keys expire often.
-    let trace = requests(40_000, 2_000, 4.0, SECOND / 2_000);
+    let trace = requests(40_000, 2_000, 4.0, GAP);
     let limit = Limit { order: EvictionOrder::Global, ..Limit::entries(300) };
     let early = Refresh::Early { at: 0.8 };
     for (swr, refresh) in
-        [(Duration::ZERO, Refresh::None), (SECOND / 10, Refresh::None), (Duration::ZERO, early)]
+        [(Duration::ZERO, Refresh::None), (SECOND * 2 / 5, Refresh::None), (Duration::ZERO, early)]
     {
         let with_ttl = |ttl| Strategy { ttl: Some(ttl), swr, refresh, ..strategy(limit.clone()) };
         let half = Ghost { name: "half".to_owned(), ..Ghost::of_ttl(&limit, GhostTtl::Times(0.5)) };
-        let long = Ghost::of_ttl(&limit, GhostTtl::Fixed(2 * SECOND));
+        let long = Ghost::of_ttl(&limit, GhostTtl::Fixed(8 * SECOND));
         let shadow = Shadow { ghosts: vec![half, long], keys_max: 4_096 };
-        let (hits, loads, stats) = run(&trace, with_ttl(SECOND), Some(shadow), |_| None, SECOND / 50);
+        let (hits, loads, stats) = run(&trace, with_ttl(4 * SECOND), Some(shadow), |_| None, 40 * GAP);
         let stats = stats.unwrap();
-        let others =
-            [SECOND / 2, 2 * SECOND].map(|ttl| run(&trace, with_ttl(ttl), None, |_| None, SECOND / 50));
+        let others = [2 * SECOND, 8 * SECOND].map(|ttl| run(&trace, with_ttl(ttl), None, |_| None, 40 * GAP));
         let expected =
             std::iter::once((hits, loads)).chain(others.into_iter().map(|(hits, loads, _)| (hits, loads)));
         for (ghost, (hits, loads)) in stats.ghosts.iter().zip(expected) {
@@ -116,17 +118,17 @@ fn times_of_ghosts_are_those_of_the_cache() {
                 ratio(ghost.total.hits, trace.len()) - ratio(hits, trace.len()),
                 ghost.total.loads as f64 / loads as f64 - 1.0,
             );
-            assert!(hits_off.abs() < 0.003, "{} {swr:?} {refresh:?}: hits {hits_off}", ghost.name);
+            assert!(hits_off.abs() < 0.005, "{} {swr:?} {refresh:?}: hits {hits_off}", ghost.name);
             assert!(loads_off.abs() < 0.01, "{} {swr:?} {refresh:?}: loads {loads_off}", ghost.name);
         }
-        assert_eq!(stats.measured.requests, trace.len() as u64);
+        assert_eq!(stats.sampled_requests, trace.len() as u64);
     }
 }
 
 /// A sample of less than a tenth of the keys is enough to know to a point what a cache with a limit in bytes would gain or lose.
 #[test]
 fn a_sample_predicts_other_configurations() {
-    let trace = requests(300_000, 300_000, 3.0, SECOND / 2_000);
+    let trace = requests(300_000, 300_000, 3.0, GAP);
     let limit = Limit { max_object: Some(64 << 10), ..Limit::bytes(24 << 20) };
     let shadow = Shadow { keys_max: 2_048, ..Shadow::around(&limit) };
     let (hits, _, stats) =
@@ -148,42 +150,132 @@ fn a_sample_predicts_other_configurations() {
 #[test]
 fn a_flood_of_keys_does_not_grow_the_sample() {
     let limit = Limit::entries(1_000_000);
-    let ghosts = Ghosts::new(&Shadow { keys_max: 256, ..Shadow::around(&limit) }, &limit, Seed(1));
+    let ghosts = SampledGhosts::new(&Shadow { keys_max: 256, ..Shadow::around(&limit) }, &limit, Seed(1));
     let life = LIFE.restarted(Time::ZERO, |_| None);
     let mut now = Time::ZERO;
-    for number in 0..1_000_000_u64 {
+    for number in 1..1_000_000_u64 {
         now = now + Duration::from_micros(100);
-        let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let hash = hash(number);
         ghosts.request(hash, now, None);
         // Some loads fail, some never end.
         match number % 4 {
             0 => ghosts.not_stored(hash),
             1 => {}
-            _ => ghosts.stored(hash, now, StoredTimes { life, weight: 1 }, Duration::ZERO),
+            _ => ghosts.stored(hash, now, StoredTimes { life, weight: 1, is_marker: false }, Duration::ZERO),
         }
     }
     let flooded = ghosts.stats(now).unwrap();
     assert!(flooded.keys < 256 && flooded.sampled_share < 0.01, "{flooded:?}");
-    // Afterwards it grows again, and sees what there is.
-    ghosts.invalidate_all(Invalidation::Hard, now);
+    // Afterwards it grows again when it is asked for, though no requested key is in the sample and the ghosts hold the flood.
     for number in 0..200_000_u64 {
         now = now + SECOND;
-        let hash = (number % 50).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        ghosts.request(hash, now, Some(StoredTimes { life, weight: 1 }));
+        let hash = hash(1_000_000 + number % 50);
+        ghosts.request(hash, now, Some(StoredTimes { life, weight: 1, is_marker: false }));
+        if number % 15 == 0 {
+            ghosts.stats(now);
+        }
     }
     let calm = ghosts.stats(now).unwrap();
-    assert!(calm.sampled_share > 0.9 && calm.keys == 50, "{calm:?}");
+    assert!(calm.sampled_share > 0.1 && calm.keys < 256, "{calm:?}");
 }
 
 const LIFE: Lifetime = Lifetime::GONE;
 
+fn hash(key: u64) -> u64 {
+    key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+proptest! {
+    /// Whatever happens, a ghost uses what its entries weigh, and no more than its limit.
+    #[test]
+    fn room_of_a_ghost_is_that_of_its_entries(
+        steps in prop::collection::vec((0_u8..8, 1_u64..400, 1_u32..5_000, 0_u64..90), 1..400),
+        reclaim in prop::sample::select(vec![0.0, 0.3]),
+    ) {
+        let limit = Limit { entries: Some(60), reclaim, ..Limit::bytes(200_000) };
+        let shadow = Shadow { keys_max: 256, ..Shadow::around(&limit) };
+        let own = Ghost::of(limit);
+        let mut sample = Sample::new(std::iter::once(&own).chain(&shadow.ghosts), shadow.keys_max, Seed(1));
+        let mut now = Time::ZERO;
+        for (step, key, weight, seconds) in steps {
+            let (hash, life) = (hash(key), Lifetime::GONE.restarted(now, |_| Some(30 * SECOND)));
+            let stored = StoredTimes { life, weight, is_marker: key % 7 == 0 };
+            match step {
+                0 | 1 => sample.request(hash, now, Some(stored)),
+                2 => sample.request(hash, now, None),
+                3 => sample.stored(hash, now, stored, SECOND),
+                4 => sample.not_stored(hash),
+                5 => sample.invalidate(position(hash), Invalidation::Hard, now),
+                6 => sample.invalidate(position(hash), Invalidation::Soft, now),
+                // Backwards as well: threads read the clock before they take the lock.
+                _ => now = (now + SECOND * u32::try_from(seconds).unwrap()).back(10 * SECOND),
+            }
+            sample.check();
+        }
+    }
+}
+
+#[test]
+fn what_is_no_answer_is_no_hit() {
+    let limit = Limit::entries(100);
+    let time = Virtual::new();
+    let strategy =
+        Strategy { ttl: Some(60 * SECOND), negative_ttl: Some(60 * SECOND), ..strategy(limit.clone()) };
+    let cache: Cache<u64, u64, Virtual> = Cache::builder(strategy)
+        .shadow(Shadow::around(&limit))
+        .not_found(|value| *value == 1)
+        .marker(|value| *value == 2)
+        .build_on(time.clone(), Seed(1))
+        .unwrap();
+    time.run(async {
+        for (key, value) in [(10, 0), (11, 1), (12, 2)] {
+            for _ in 0..5 {
+                let _ = cache.get_with(key, async move || Ok::<_, Infallible>(value)).await;
+            }
+        }
+        // A load that fails, and one whose value is stored after it.
+        let _ = cache.get_with(13, async || Err::<u64, _>("down")).await;
+        let _ = cache.get_with(13, async || Ok::<_, Infallible>(0)).await;
+        let _ = cache.get_with(13, async || Ok::<_, Infallible>(0)).await;
+    })
+    .unwrap();
+    for ghost in cache.shadow_stats().unwrap().ghosts {
+        let GhostCounts { requests, hits, coalesced, loads, .. } = ghost.total;
+        // Five loads of the marker, one of each other value, and one that failed.
+        assert_eq!((requests, hits, coalesced, loads), (18, 4 + 1, 0, 2 + 5 + 2), "{}", ghost.name);
+    }
+    assert_eq!(cache.shadow_stats().unwrap().measured_hit_ratio, Some(5.0 / 18.0));
+}
+
+#[test]
+fn a_ghost_forgets_the_load_of_an_invalidated_value() {
+    let limit = Limit::entries(100);
+    let sampled = SampledGhosts::new(&Shadow::around(&limit), &limit, Seed(1));
+    let at = |seconds: u32| Time::ZERO + seconds * SECOND;
+    let rules = crate::freshness::LifetimeRules::of(
+        Strategy { ttl: Some(60 * SECOND), swr: 60 * SECOND, ..strategy(limit.clone()) }.times(),
+        false,
+    );
+    let stored = StoredTimes { life: rules.life(None, at(0), SECOND, || 0.0), weight: 0, is_marker: false };
+    let counts = || sampled.stats(at(70)).unwrap().ghosts[0].total;
+    sampled.request(hash(1), at(0), Some(stored));
+    sampled.request(hash(1), at(62), Some(stored));
+    assert_eq!((counts().stale, counts().loads), (1, 2), "it is refreshed");
+    sampled.invalidate(&[position(hash(1))], Invalidation::Soft, at(63));
+    sampled.request(hash(1), at(64), Some(stored));
+    assert_eq!((counts().stale, counts().loads), (2, 3), "it is stale again");
+    sampled.invalidate(&[position(hash(1))], Invalidation::Hard, at(64));
+    sampled.request(hash(1), at(65), Some(stored));
+    assert_eq!((counts().hits, counts().stale, counts().loads), (0, 2, 4), "it is gone");
+}
+
 #[test]
 fn many_requests_make_the_sample_smaller() {
     let limit = Limit::entries(1_000);
-    let ghosts = Ghosts::new(&Shadow::around(&limit), &limit, Seed(1));
-    let stored = StoredTimes { life: LIFE.restarted(Time::ZERO, |_| None), weight: 0 };
+    let ghosts = SampledGhosts::new(&Shadow::around(&limit), &limit, Seed(1));
+    let stored = StoredTimes { life: LIFE.restarted(Time::ZERO, |_| None), weight: 0, is_marker: false };
     for number in 0..1_000_000_u64 {
-        let hash = (number % 512).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let hash = hash(1 + number % 512);
         ghosts.request(hash, Time::ZERO + Duration::from_micros(number), Some(stored));
     }
     let stats = ghosts.stats(Time::ZERO + SECOND).unwrap();
@@ -219,10 +311,19 @@ fn what_is_invalidated_leaves_the_ghosts() {
     request_all(9);
     cache.invalidate_tag("even", Invalidation::Hard);
     request_all(5);
-    cache.invalidate_all(Invalidation::Soft);
-    request_all(0);
     cache.invalidate_where(|key| *key < 3, Invalidation::Hard);
     request_all(7);
+    // The cache has one entry, and a larger ghost more.
+    cache.invalidate_all(Invalidation::Hard);
+    cache.insert(1, 1);
+    cache.invalidate_all(Invalidation::Hard);
+    request_all(0);
+    let before = cache.shadow_stats().unwrap().ghosts;
+    cache.invalidate_all(Invalidation::Hard);
+    request_all(0);
+    for (before, after) in before.iter().zip(cache.shadow_stats().unwrap().ghosts) {
+        assert_eq!(before.total.hits, after.total.hits, "{}", after.name);
+    }
 }
 
 #[test]
@@ -230,10 +331,19 @@ fn a_shadow_needs_a_limit_and_sensible_ghosts() {
     let limit = Limit::entries(10);
     let check = |shadow: Shadow, limit: Option<&Limit>| shadow.check(limit).is_ok();
     assert!(check(Shadow::around(&limit), Some(&limit)));
+    let objects = Limit { max_object: Some(10 << 20), ..Limit::bytes(16 << 20) };
+    assert!(
+        check(Shadow::around(&objects), Some(&objects)),
+        "half of the room is less than the largest object"
+    );
     assert!(!check(Shadow::around(&limit), None));
     for wrong in [
         Shadow { keys_max: 255, ..Shadow::around(&limit) },
-        Shadow { ghosts: vec![Ghost::of_size(&limit, 2.0); GHOSTS_MAX], ..Shadow::around(&limit) },
+        Shadow { ghosts: vec![Ghost::of_size(&limit, 2.0); 2], ..Shadow::around(&limit) },
+        Shadow {
+            ghosts: (0..=GHOSTS_MAX).map(|n| Ghost::of_limit(n.to_string(), limit.clone())).collect(),
+            ..Shadow::around(&limit)
+        },
         Shadow { ghosts: vec![Ghost::of_ttl(&limit, GhostTtl::Times(f64::NAN))], ..Shadow::around(&limit) },
         Shadow {
             ghosts: vec![Ghost {

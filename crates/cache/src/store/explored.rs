@@ -31,7 +31,7 @@ fn stored(store: &Store<u8, u8>) -> usize {
 }
 
 fn fresh(store: &Store<u8, u8>, key: u8) -> Option<u8> {
-    store.look_up(&key, Time::ZERO).ok().map(|(value, _)| value)
+    store.look_up::<true, _>(&key, Time::ZERO).ok().map(|(value, _)| value)
 }
 
 fn insert(store: &Store<u8, u8>, key: u8, value: u8, reserved: Option<ReservedBytes>) {

@@ -303,11 +303,18 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     }
 
     /// The times and the weight of an entry, fresh or not.
-    pub(crate) fn stored_times<Q: Eq + ?Sized>(&self, hash: u64, key: &Q) -> Option<StoredTimes>
+    pub(crate) fn stored_times<Q: Eq + ?Sized>(
+        &self,
+        hash: u64,
+        key: &Q,
+        is_marker: Option<&(dyn Fn(&V) -> bool + Send + Sync)>,
+    ) -> Option<StoredTimes>
     where
         K: Borrow<Q>,
     {
-        self.find(hash, key).map(|(_, entry)| StoredTimes { life: entry.life, weight: entry.weight })
+        let (_, entry) = self.find(hash, key)?;
+        let is_marker = is_marker.is_some_and(|is_marker| is_marker(&entry.value));
+        Some(StoredTimes { life: entry.life, weight: entry.weight, is_marker })
     }
 
     /// Stores a value, and ends the key's claim and episode. Returns removed entries; false if the stored value is

@@ -57,10 +57,7 @@ impl ShadowConfig {
 impl GhostSize {
     fn ghost(self, limit: &Limit) -> Result<Ghost, String> {
         let of = |own: Option<usize>, limit: Limit, unit: &str| match own {
-            Some(_) => {
-                let max_object = limit.max_object.filter(|max| limit.bytes.is_none_or(|bytes| *max <= bytes));
-                Ok(Ghost { name: self.to_string(), ..Ghost::of_size(&Limit { max_object, ..limit }, 1.0) })
-            }
+            Some(_) => Ok(Ghost::of_limit(self.to_string(), limit)),
             None => Err(format!("the limit of the cache has no {unit}: write times of it, such as \"2x\"")),
         };
         match self {
@@ -183,7 +180,7 @@ mod tests {
             [
                 ("4x size", Some(256 << 20), object, "sieve", GhostTtl::Same),
                 // An object may not be larger than the limit.
-                ("4MiB", Some(4 << 20), None, "sieve", GhostTtl::Same),
+                ("4MiB", Some(4 << 20), Some(4 << 20), "sieve", GhostTtl::Same),
                 // The cache has sieve itself.
                 ("lru", Some(64 << 20), object, "lru", GhostTtl::Same),
                 ("ttl 60s", Some(64 << 20), object, "sieve", GhostTtl::Fixed(Duration::from_mins(1))),

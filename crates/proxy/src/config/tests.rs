@@ -223,7 +223,7 @@ fn invalid_settings_are_shown_with_help() {
             "\"60\"",
             "",
         ),
-        (with("[shadow]\nkeys = 3"), "the sample has 256 to 1,048,576 keys", "3", ""),
+        (with("[shadow]\nkeys = 3"), "the sample has 256 to 131,072 keys", "3", ""),
         (
             with("[cache]\nlimit = \"none\""),
             "a proxy needs a limit: write { bytes = \"256MiB\" }",

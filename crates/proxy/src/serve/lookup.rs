@@ -49,7 +49,11 @@ pub fn try_hit(context: &RequestContext) -> Option<Reply> {
         let CacheEntry::Response(stored) = &answer.value else { return None };
         if stored.matches(&context.headers) {
             let cache_status = cache_status(&answer, stored, Forward::UriMiss);
-            return SelectedResponse { stored, resident: answer.age, cache_status }.reply(context).ok();
+            let reply = SelectedResponse { stored, resident: answer.age, cache_status }.reply(context).ok();
+            if reply.is_some() {
+                context.route.cache.record_request(&entry_key);
+            }
+            return reply;
         }
         entry_key.variant = Some(Arc::new(stored.vary.selecting(&context.headers)));
     }

@@ -25,14 +25,16 @@ use crate::client::{HttpUrl, UrlFault};
 /// Beside those that ship: the simplest one, the best known one, and the bound.
 const COMPARED: [&str; 3] = ["fifo", "w-tinylfu", "belady"];
 
-/// What is said about a log.
+/// The arguments of a plan from a log.
 #[cfg(feature = "http")]
-const LOG_ARGS: [&str; 16] = [
+const LOG_ARGS: [&str; 18] = [
     "logs",
     "input",
     "memory",
     "ttl",
     "staleness",
+    "origin_latency",
+    "outage",
     "policy",
     "sizes",
     "exact",

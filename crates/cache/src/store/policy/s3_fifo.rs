@@ -25,7 +25,7 @@ const SMALL_DIVISOR: u32 = 10;
 pub(crate) struct S3Fifo {
     small: FifoQueue,
     main: FifoQueue,
-    ghosts: Ghosts,
+    ghosts: EvictedHashes,
 }
 
 impl S3Fifo {
@@ -105,20 +105,20 @@ impl EvictionPolicy for S3Fifo {
 
 /// Hashes of the keys that were evicted from the small queue last.
 #[derive(Debug)]
-struct Ghosts {
+struct EvictedHashes {
     /// The number of each hash's last addition.
     added: HashMap<u32, u64, FixedState>,
     queue: VecDeque<(u32, u64)>,
     additions: u64,
 }
 
-impl Default for Ghosts {
+impl Default for EvictedHashes {
     fn default() -> Self {
         Self { added: HashMap::with_hasher(FixedState::default()), queue: VecDeque::new(), additions: 0 }
     }
 }
 
-impl Ghosts {
+impl EvictedHashes {
     /// Adds a hash, and forgets the oldest beyond `len_max`.
     fn add(&mut self, hash: u32, len_max: usize) {
         self.additions += 1;

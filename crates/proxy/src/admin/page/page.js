@@ -434,8 +434,8 @@
     );
     const [own] = shadow.ghosts;
     at("shadow-note").textContent =
-      `${count(own.hour.requests)} requests of the last hour, simulated over ${share(shadow.sampled_share)} of the keys. Add the ` +
-      "points to the hit ratio of this cache.";
+      `${count(own.hour.requests)} requests of the last hour, simulated over ${share(shadow.sampled_share)} of the keys. Points ` +
+      "are differences of hit ratios; the loads of this cache are 1.";
   };
   const failures = (n) => make("span", count(n), n ? "bad" : "quiet");
 

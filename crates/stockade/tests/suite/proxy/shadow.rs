@@ -34,7 +34,22 @@ fn plan_asks_a_proxy_in_production() {
     let (_, json, _) = live(&setup, &["--format", "json"]);
     let json: Value = serde_json::from_str(&json).expect("one JSON object");
     let half = &json["ghosts"][0];
+    assert_eq!(json["hit_ratio_since_start"], 0.95);
     assert!(half["name"] == "0.5x size" && half["hit_ratio_change"].as_f64() < Some(-0.5), "{json}");
+}
+
+/// A request is one request for the ghosts, whatever its response is.
+#[test]
+fn responses_that_may_not_be_cached_are_no_hits() {
+    let setup = Setup::start(&["--shadow"]);
+    for _ in 0..5 {
+        assert_eq!(setup.get("/own").status, 200);
+    }
+    let stats = stats(setup.admin);
+    for ghost in stats["shadow"]["ghosts"].as_array().expect("ghosts") {
+        let total = &ghost["total"];
+        assert_eq!((&total["requests"], &total["hits"]), (&5.into(), &0.into()), "{stats}");
+    }
 }
 
 #[test]
