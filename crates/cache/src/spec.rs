@@ -221,6 +221,24 @@ struct BreakerSettings {
     ramp: Option<TextValue<DurationValue>>,
 }
 
+/// The strategy of the `[cache]` table of a file, whatever else the file has.
+///
+/// ```
+/// use stockade_cache::spec::strategy_in;
+///
+/// let file = "listen = [\"127.0.0.1:8080\"]\n[cache]\nstrategy = \"swr\"\nttl = \"30s\"\n";
+/// assert_eq!(strategy_in(file).expect("a sound table").ttl, Some(std::time::Duration::from_secs(30)));
+/// ```
+pub fn strategy_in(file: &str) -> Result<Strategy, TomlError> {
+    #[derive(Deserialize)]
+    struct File {
+        cache: Option<Spanned<CacheTable>>,
+    }
+    let file: File = toml::from_str(file).map_err(|error| TomlError::from_toml(&error, &[]))?;
+    let cache = file.cache.ok_or_else(|| TomlError::new("there is no [cache] table", None))?;
+    cache.get_ref().strategy().map_err(|error| TomlError::new(error.to_string(), Some(cache.span())))
+}
+
 impl<T> CacheTable<T> {
     /// The strategy: the preset's, with the settings of this table in place. Without a preset: `none`.
     pub fn strategy(&self) -> Result<Strategy, InvalidStrategy> {

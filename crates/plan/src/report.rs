@@ -309,7 +309,7 @@ fn strategies_table(runs: &StrategyRuns) -> table::Table {
             figures.response.quantile(quantile).map_or_else(|| "-".to_owned(), format_duration)
         };
         vec![
-            figures.name.to_owned(),
+            figures.name.clone(),
             share(requests - figures.outcomes.error),
             share(figures.outcomes.hit),
             format_count(figures.loads),

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use stockade_cache::{Cache, InvalidStrategy, Limit, PRESETS, Refresh, Seed, Strategy};
+use stockade_cache::{Cache, InvalidStrategy, Limit, Preset, Refresh, Seed, Strategy};
 use stockade_model::{
     capacity::{Capacity as OriginCapacity, QueueModel},
     histogram::Histogram,
@@ -27,6 +27,7 @@ use crate::{
     peaks::Peaks,
     recommend::Recommendation,
     replay::Capacity,
+    scale::scaled,
     trace::{Key, Request, Trace, busiest},
 };
 
@@ -49,8 +50,8 @@ pub struct OriginModel {
 /// The figures of one strategy.
 #[derive(Clone, Debug)]
 pub struct StrategyFigures {
-    /// The preset.
-    pub name: &'static str,
+    /// The preset, or the file of the strategy.
+    pub name: String,
     /// Requests by outcome.
     pub outcomes: Outcomes,
     /// Requests that failed, while the origin did and at other times.
@@ -123,11 +124,7 @@ impl Part {
 
 /// A preset with the lifetime of a recommendation, and so much of its limit as there are keys. A preset without a ttl keeps to that.
 fn planned(preset: &Strategy, recommendation: &Recommendation, sampled_share: f64) -> Strategy {
-    let limit = match recommendation.capacity.times(sampled_share) {
-        Capacity::Entries(entries) => Limit::entries(usize::try_from(entries).unwrap_or(usize::MAX)),
-        Capacity::Bytes(bytes) => Limit::bytes(usize::try_from(bytes).unwrap_or(usize::MAX)),
-    };
-    let limit = recommendation.policy.shipped.map_or(limit.clone(), |policy| Limit { policy, ..limit });
+    let limit = limit_of(recommendation, sampled_share);
     let ttl = recommendation.lifetime.ttl.default_ns().map(Duration::from_nanos);
     let swr = if preset.swr.is_zero() {
         Duration::ZERO
@@ -139,21 +136,72 @@ fn planned(preset: &Strategy, recommendation: &Recommendation, sampled_share: f6
     Strategy { limit: Some(limit), ttl: preset.ttl.and(ttl), swr, refresh, ..preset.clone() }
 }
 
-/// Runs these presets over a part of the log.
+/// So much of the limit of a recommendation.
+fn limit_of(recommendation: &Recommendation, sampled_share: f64) -> Limit {
+    let limit = match recommendation.capacity.times(sampled_share) {
+        Capacity::Entries(entries) => Limit::entries(usize::try_from(entries).unwrap_or(usize::MAX)),
+        Capacity::Bytes(bytes) => Limit::bytes(usize::try_from(bytes).unwrap_or(usize::MAX)),
+    };
+    recommendation.policy.shipped.map_or(limit.clone(), |policy| Limit { policy, ..limit })
+}
+
+/// A strategy to run.
+#[derive(Clone, Debug)]
+pub enum Candidate {
+    /// A preset, with the lifetime and the limit of the plan.
+    Preset(&'static Preset),
+    /// A strategy as its file has it. Without a limit it gets that of the plan.
+    Own {
+        /// Its name in reports.
+        name: String,
+        /// The strategy.
+        strategy: Box<Strategy>,
+    },
+}
+
+impl Candidate {
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Preset(preset) => preset.name,
+            Self::Own { name, .. } => name,
+        }
+    }
+
+    /// The strategy, over so large a share of the keys.
+    fn strategy(&self, recommendation: &Recommendation, share: f64) -> Strategy {
+        match self {
+            Self::Preset(preset) => planned(&preset.strategy, recommendation, share),
+            Self::Own { strategy, .. } => {
+                let of_sample =
+                    |size: usize| usize::try_from(scaled(size as u64, share)).unwrap_or(usize::MAX);
+                let limit = match &strategy.limit {
+                    Some(limit) => {
+                        let (entries, bytes) = (limit.entries.map(of_sample), limit.bytes.map(of_sample));
+                        Limit { entries, bytes, ..limit.clone() }
+                    }
+                    None => limit_of(recommendation, share),
+                };
+                Strategy { limit: Some(limit), ..(**strategy).clone() }
+            }
+        }
+    }
+}
+
+/// Runs these strategies over a part of the log.
 pub fn run(
     part: &Part,
-    names: &[&str],
+    candidates: &[Candidate],
     recommendation: &Recommendation,
     origin: &OriginModel,
     seed: Seed,
 ) -> Result<Vec<StrategyFigures>, InvalidStrategy> {
-    let presets = PRESETS.iter().filter(|preset| names.contains(&preset.name));
-    presets
-        .map(|preset| {
-            let strategy = planned(&preset.strategy, recommendation, part.sampled_share);
-            run_one(part, preset.name, strategy, origin, seed)
-        })
-        .collect()
+    let figures = candidates.iter().map(|candidate| {
+        let strategy = candidate.strategy(recommendation, part.sampled_share);
+        run_one(part, candidate.name(), strategy, origin, seed)
+    });
+    figures.collect()
 }
 
 /// The state that the requests of one run share.
@@ -224,7 +272,7 @@ impl Simulation {
 
 fn run_one(
     part: &Part,
-    name: &'static str,
+    name: &str,
     strategy: Strategy,
     origin: &OriginModel,
     seed: Seed,
@@ -255,7 +303,7 @@ fn run_one(
     let _ = time.run(all);
     let tally = std::mem::take(&mut *locked(&simulation.tally));
     Ok(StrategyFigures {
-        name,
+        name: name.to_owned(),
         outcomes: tally.outcomes,
         errors_in_outage: tally.errors_in_outage,
         errors_elsewhere: tally.errors_elsewhere,

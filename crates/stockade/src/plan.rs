@@ -109,9 +109,9 @@ fn ignored_query(dropped: &DroppedParameters) -> Option<String> {
 
 /// Runs the chosen strategies over the busiest part of the log.
 fn strategies(args: &PlanArgs, plan: &Plan) -> Result<Option<StrategyRuns>, CommandError> {
-    let names = args.strategies();
+    let candidates = args.strategies();
     let recommendation = match &plan.recommendation {
-        Ok(recommendation) if !names.is_empty() => recommendation,
+        Ok(recommendation) if !candidates.is_empty() => recommendation,
         _ => return Ok(None),
     };
     if !plan.has_times {
@@ -129,7 +129,7 @@ fn strategies(args: &PlanArgs, plan: &Plan) -> Result<Option<StrategyRuns>, Comm
         outage: args.outage.unwrap_or(OUTAGE),
     };
     let part = Part::of(&plan.trace, &origin);
-    let figures = run_strategies(&part, &names, recommendation, &origin, Seed(1))
+    let figures = run_strategies(&part, &candidates, recommendation, &origin, Seed(1))
         .map_err(|error| CommandError::Usage(error.to_string()))?;
     Ok(Some(StrategyRuns { requests: part.requests(), span: part.span(), origin, figures }))
 }

@@ -24,6 +24,14 @@ impl TomlError {
         Self { message: message.into(), span, help: None }
     }
 
+    /// Line and column in the text of the file, from 1; `None` if it concerns the whole file.
+    #[must_use]
+    pub fn position(&self, text: &str) -> Option<(usize, usize)> {
+        let before = text.get(..self.span.as_ref()?.start)?;
+        let line = before.rsplit('\n').next().unwrap_or_default();
+        Some((before.matches('\n').count() + 1, line.chars().count() + 1))
+    }
+
     /// Translates an error of the TOML parser: an unknown key or value gets the nearest known name as help. `hints`
     /// are pairs of a part of the parser's message and the help for it, in addition to those of `[cache]`.
     #[must_use]

@@ -1,3 +1,5 @@
+use stockade_cache::PRESETS;
+
 use super::*;
 use crate::{
     curve::{Lifetime, Point},
@@ -57,7 +59,9 @@ fn origin(latency_ms: u64, outage_s: u64) -> OriginModel {
 fn figures(name: &str, origin: &OriginModel) -> StrategyFigures {
     let trace = trace();
     let part = Part::of(&trace, origin);
-    let runs = run(&part, &[name], &recommendation(&trace), origin, Seed(1)).expect("a preset");
+    let preset = PRESETS.iter().find(|preset| preset.name == name).expect("a preset");
+    let candidates = [Candidate::Preset(preset)];
+    let runs = run(&part, &candidates, &recommendation(&trace), origin, Seed(1)).expect("a sound strategy");
     runs.into_iter().next().expect("one preset has this name")
 }
 

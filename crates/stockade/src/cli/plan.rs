@@ -1,6 +1,8 @@
 //! The arguments of `stockade plan`.
 
 use std::{
+    fs::File,
+    io::Read as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -9,14 +11,14 @@ use clap::{
     Args,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
-use stockade_cache::{PRESETS, Strategy};
+use stockade_cache::{PRESETS, Strategy, spec::strategy_in};
 use stockade_model::{
     latency::Latency,
     units::{format_exact_size, parse_duration, parse_percent, parse_size},
 };
 use stockade_plan::{
     Capacity, LatencyOption, LogFormat, OVERHEAD_BYTES, POLICIES, Policy, SizeOption, TtlOption,
-    read::DroppedParameters, report::FORMATS,
+    read::DroppedParameters, report::FORMATS, strategies::Candidate,
 };
 
 #[cfg(feature = "http")]
@@ -47,6 +49,9 @@ const LOG_ARGS: [&str; 18] = [
     "experiment",
     "verify",
 ];
+
+/// The largest file with a `[cache]` table.
+const STRATEGY_BYTES_MAX: u64 = 16 << 20;
 
 /// In less room no entry fits, by default.
 const BYTES_MIN: u64 = (16 * OVERHEAD_BYTES as u64).next_power_of_two();
@@ -100,8 +105,9 @@ pub struct PlanArgs {
     /// Make the host a part of the key, where the log has it
     #[arg(long)]
     pub by_host: bool,
-    /// Run these strategies of the cache over the busiest part of the log, in virtual time; `all`: every preset
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = strategies())]
+    /// Run these strategies of the cache over the busiest part of the log, in virtual time; `all`: every preset; FILE.toml: the
+    /// `[cache]` table of a file
+    #[arg(long, value_name = "NAME|FILE.toml,...", value_delimiter = ',', value_parser = strategies())]
     pub strategies: Vec<StrategyChoice>,
     /// Latency of the origin under strategies, such as lognormal(median=20ms, p99=200ms) [default: --origin-latency]
     #[arg(long, value_name = "LATENCY", requires = "strategies", value_parser = latency_model)]
@@ -125,10 +131,10 @@ pub struct PlanArgs {
 }
 
 /// One or all strategies.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum StrategyChoice {
     All,
-    One(&'static str),
+    One(Candidate),
 }
 
 /// One or all policies.
@@ -139,15 +145,21 @@ pub enum PolicyChoice {
 }
 
 impl PlanArgs {
-    /// The names of the presets to run; none: do not run any.
-    pub fn strategies(&self) -> Vec<&'static str> {
-        let is_chosen = |name: &&str| {
-            self.strategies.iter().any(|choice| match choice {
-                StrategyChoice::All => true,
-                StrategyChoice::One(one) => one == name,
-            })
-        };
-        PRESETS.iter().map(|preset| preset.name).filter(is_chosen).collect()
+    /// The strategies to run, each once; none: do not run any.
+    pub fn strategies(&self) -> Vec<Candidate> {
+        let mut candidates: Vec<Candidate> = Vec::new();
+        for choice in &self.strategies {
+            let chosen = match choice {
+                StrategyChoice::All => PRESETS.iter().map(Candidate::Preset).collect(),
+                StrategyChoice::One(one) => vec![one.clone()],
+            };
+            for candidate in chosen {
+                if candidates.iter().all(|known| known.name() != candidate.name()) {
+                    candidates.push(candidate);
+                }
+            }
+        }
+        candidates
     }
 
     /// Why the sizes cannot stand in one table.
@@ -199,10 +211,29 @@ fn strategy_choice(text: &str) -> Result<StrategyChoice, String> {
     if text == "all" {
         return Ok(StrategyChoice::All);
     }
+    if Path::new(text).extension().is_some_and(|extension| extension == "toml") {
+        return own_strategy(text).map(StrategyChoice::One);
+    }
     let preset = PRESETS.iter().find(|preset| preset.name == text);
     preset
-        .map(|preset| StrategyChoice::One(preset.name))
+        .map(|preset| StrategyChoice::One(Candidate::Preset(preset)))
         .ok_or_else(|| Strategy::preset(text).err().map_or_else(String::new, |unknown| unknown.to_string()))
+}
+
+/// The `[cache]` table of a file.
+fn own_strategy(path: &str) -> Result<Candidate, String> {
+    let mut text = String::new();
+    File::open(path)
+        .and_then(|file| file.take(STRATEGY_BYTES_MAX).read_to_string(&mut text))
+        .map_err(|error| error.to_string())?;
+    let strategy = strategy_in(&text).map_err(|error| {
+        let place = error
+            .position(&text)
+            .map_or(String::new(), |(line, column)| format!("line {line}, column {column}: "));
+        let help = error.help.map_or(String::new(), |help| format!(": {help}"));
+        format!("{place}{}{help}", error.message)
+    })?;
+    Ok(Candidate::Own { name: path.to_owned(), strategy: Box::new(strategy) })
 }
 
 fn latency_model(text: &str) -> Result<Latency, String> {

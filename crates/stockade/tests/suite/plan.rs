@@ -489,6 +489,34 @@ fn memory_is_a_fraction_of_the_log() {
 }
 
 #[test]
+fn a_cache_block_of_ones_own_runs_beside_the_presets() {
+    let sandbox = Sandbox::new();
+    let log = sandbox.file("access.log", &small_log());
+    let own = sandbox.file(
+        "proxy.toml",
+        "listen = [\"127.0.0.1:1\"]\n[cache]\nstrategy = \"swr\"\nttl = \"2s\"\nswr = \"1s\"\nlimit = { entries = 3 }\n",
+    );
+    let chosen = format!("swr,{own}");
+    let json = json(&sandbox, &[&log, "--strategies", &chosen]);
+    let runs = json["strategies"]["runs"].as_array().expect("two runs");
+    assert_eq!((&runs[0]["strategy"], &runs[1]["strategy"]), (&"swr".into(), &own.clone().into()));
+    // Each page comes every ten seconds, and a value is fresh for two.
+    assert_eq!((&runs[1]["outcomes"]["hit"], &runs[1]["source_loads"]), (&0.into(), &60.into()), "{json}");
+    assert!(runs[0]["outcomes"]["hit"].as_u64() > Some(20), "{json}");
+
+    for (content, message) in [
+        ("[cache]\nttl = \"2\"\n", "line 2, column 7: `2` has no unit"),
+        ("[cache]\nstratgy = \"swr\"\n", "did you mean `strategy`?"),
+        ("listen = []\n", "there is no [cache] table"),
+    ] {
+        let own = sandbox.file("wrong.toml", content);
+        let output = sandbox.stockade(&["plan", &log, "--strategies", &own]);
+        assert_eq!(output.code, 2, "{}", output.stderr);
+        assert!(output.stderr.contains(message), "{}", output.stderr);
+    }
+}
+
+#[test]
 fn strategies_run_over_the_log_in_virtual_time() {
     let sandbox = Sandbox::new();
     // A page a second for ten minutes, half of them the same one; that one is requested twice in the sixth minute.
