@@ -41,14 +41,7 @@ where
     V: Clone + Send + Sync + 'static,
 {
     pub(crate) fn new(strategy: Strategy) -> Self {
-        let store_config = StoreConfig {
-            weigh: None,
-            tags: None,
-            is_held: None,
-            counts_lookups: false,
-            shadow: None,
-            is_marker: None,
-        };
+        let store_config = StoreConfig::default();
         let values = ValueFunctions { not_found: None, lifespan: None };
         Self(EngineConfig { strategy, store_config, values, route: None, shared: None, name: None })
     }

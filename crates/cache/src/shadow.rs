@@ -268,7 +268,7 @@ pub(crate) struct SampledGhosts {
 }
 
 impl SampledGhosts {
-    pub(crate) const fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self { sampled_to: AtomicU32::new(0), sample: None }
     }
 

@@ -82,6 +82,12 @@ pub(crate) struct StoreConfig<K, V> {
     pub(crate) is_marker: Option<IsMarkerFn<V>>,
 }
 
+impl<K, V> Default for StoreConfig<K, V> {
+    fn default() -> Self {
+        Self { weigh: None, tags: None, is_held: None, counts_lookups: false, shadow: None, is_marker: None }
+    }
+}
+
 /// A shard and the counters of its lookups. The counters share the lock's cache line, which a lookup writes anyway.
 #[repr(C, align(64))]
 struct LockedShard<K, V> {

@@ -322,7 +322,7 @@ impl SimulatedCache {
     }
 
     /// Panics unless the account is that of the entries.
-    #[cfg(test)]
+    #[cfg(all(test, not(shuttle)))]
     pub(super) fn check(&self, keys: &Keys, numbers: usize) {
         let held = (0..u32::try_from(numbers).unwrap()).filter(|number| keys.is_held(*number, self.bit));
         let weights: Vec<usize> =

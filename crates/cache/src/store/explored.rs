@@ -15,8 +15,7 @@ fn store(policy: &'static crate::Policy, reclaim: f64) -> Arc<Store<u8, u8>> {
     // With its overhead an entry weighs its value times ten bytes.
     let costs = Shard::<u8, u8>::ENTRY_BYTES + policy.entry_bytes;
     let weigh = move |_: &u8, value: &u8| usize::from(*value) * 10 - costs;
-    let config =
-        StoreConfig { weigh: Some(Box::new(weigh)), tags: None, is_held: None, counts_lookups: false };
+    let config = StoreConfig { weigh: Some(Box::new(weigh)), ..StoreConfig::default() };
     Arc::new(Store::new(Seed(1), Some(&limit), config))
 }
 

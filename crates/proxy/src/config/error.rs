@@ -17,11 +17,13 @@ pub struct FileError {
     pub(super) at: Option<SourceSpan>,
     #[help]
     pub(super) help: Option<String>,
+    position: Option<(usize, usize)>,
 }
 
 impl FileError {
     pub(super) fn new(name: &str, text: &str, wrong: TomlError) -> Self {
         Self {
+            position: wrong.position(text),
             message: masked_message(&wrong.message),
             file: NamedSource::new(name, masked_file(text)),
             at: wrong.span.map(Into::into),
@@ -32,9 +34,7 @@ impl FileError {
     /// Line and column, from 1.
     #[must_use]
     pub fn position(&self) -> Option<(usize, usize)> {
-        let before = self.file.inner().get(..self.at?.offset())?;
-        let line = before.rsplit('\n').next().unwrap_or_default();
-        Some((before.matches('\n').count() + 1, line.chars().count() + 1))
+        self.position
     }
 
     /// If the message does not contain it.
