@@ -52,6 +52,24 @@ fn responses_that_may_not_be_cached_are_no_hits() {
     }
 }
 
+/// A client that never requests a URL twice fills the ghosts, and no more than that.
+#[test]
+fn memory_of_ghosts_is_bounded() {
+    let setup = Setup::start(&["--max-bytes", "1MiB", "--shadow"]);
+    let resident = |stats: &Value| stats["resident_bytes"].as_u64().expect("on Linux");
+    let before = resident(&stats(setup.admin));
+    let url = format!("http://{}/news", setup.address);
+    let flood = setup.sandbox.stockade(&["load", &url, "--requests", "20000", "--cache-bust"]);
+    assert_eq!(flood.code, 0, "{}", flood.stderr);
+    let after = stats(setup.admin);
+    let shadow = &after["shadow"];
+    assert!(shadow["sampled_requests"].as_u64() > Some(1_000), "{shadow}");
+    let bound = shadow["bytes_max"].as_u64().expect("a bound") + (1 << 20);
+    // Connections and the allocator have 16 MiB.
+    assert!(resident(&after) < before + bound + (16 << 20), "{before}, then {after}");
+    assert!(shadow["keys"].as_u64() <= Some(16_384), "{shadow}");
+}
+
 #[test]
 fn live_figures_that_cannot_be_had_have_a_remedy() {
     let setup = Setup::start(&[]);
