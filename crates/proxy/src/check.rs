@@ -53,7 +53,16 @@ pub fn check(config: &Config) -> CheckResult {
         Ok(warning) => result.warnings.extend(warning),
         Err(error) => note("[admin] token_file", Some(error.to_string())),
     }
+    result.warnings.extend(shadow_warning(config));
     result
+}
+
+/// That nothing can read the figures of the ghosts.
+pub(crate) fn shadow_warning(config: &Config) -> Option<String> {
+    let is_unread = config.shadow.is_some() && config.admin.is_none();
+    is_unread.then(|| {
+        "nothing shows the figures of the ghosts (--shadow): add an admin listener (--admin)".to_owned()
+    })
 }
 
 fn certificate_error(config: &Config) -> Option<String> {

@@ -22,6 +22,7 @@ use tokio::{runtime::Handle, sync::Mutex as AsyncMutex};
 
 use crate::{
     admin::{self, AdminServer, Control, KeyStats, ProxyStats, Purge, PurgeResult, WarmOutcome},
+    check::shadow_warning,
     config::{Change, Config, LogConfig, diff},
     frontend::{self, CertificateFiles, ClientPressure, DrainSummary, Frontend, ServerCertificate},
     health_watch::{self, HealthEvent, HealthReading, HealthWatch},
@@ -79,7 +80,7 @@ impl ProxyServer {
         let mut settings = frontend_settings(&config);
         let admin_config = config.admin.clone();
         let log = config.log.as_ref().map(AccessLogWriter::start).transpose()?;
-        let mut warnings = Vec::new();
+        let mut warnings: Vec<String> = shadow_warning(&config).into_iter().collect();
         let open_files = raise_open_files();
         let connections_max = clients_that_fit(&config, open_files);
         if connections_max < settings.connections_max {

@@ -7,6 +7,8 @@ use stockade_model::{outcome::Outcomes, units::format_count};
 use super::{capacity_text, percent, table::Table};
 use crate::Capacity;
 
+/// Changes in the first line, at most.
+const CHANGES_MAX: usize = 4;
 /// Changes below this, in points, are none.
 const POINTS_MIN: f64 = 0.1;
 /// With fewer requests in the sample since the start the figures are marked as uncertain.
@@ -57,7 +59,7 @@ impl LiveShadow {
             "hit_ratio_since_start": self.outcomes.hit_ratio(),
             "sampled_share": self.shadow.sampled_share,
             "keys": self.shadow.keys,
-            "ghosts": self.others().map(ghost).collect::<Vec<_>>(),
+            "ghosts": self.shadow.ghosts.iter().map(ghost).collect::<Vec<_>>(),
         });
         format!("{json:#}\n")
     }
@@ -70,7 +72,7 @@ impl LiveShadow {
         self.shadow.ghosts.first()
     }
 
-    /// One line: the configuration, its hit ratio, and each change that matters, the best first.
+    /// One line: the configuration, its hit ratio, and the largest changes, the best first.
     fn answer(&self) -> String {
         let Some(own) = self.own() else { return format!("{}: there are no ghosts", self.source) };
         let hit_ratio = self.outcomes.hit_ratio().map_or("no requests".to_owned(), |ratio| {
@@ -81,6 +83,8 @@ impl LiveShadow {
             .filter_map(|ghost| Some((ghost.name.as_str(), 100.0 * ghost.hit_ratio_change?)))
             .filter(|(_, points)| points.abs() >= POINTS_MIN)
             .collect();
+        changes.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
+        changes.truncate(CHANGES_MAX);
         changes.sort_by(|a, b| b.1.total_cmp(&a.1));
         let changes: Vec<String> = changes
             .into_iter()
@@ -100,7 +104,7 @@ impl LiveShadow {
     fn sample(&self) -> String {
         let requests = self.own().map_or(0, |own| own.hour.requests);
         format!(
-            "{}: {} requests of the last hour, simulated over {} of the keys.",
+            "{}: about {} requests of the last hour, simulated over {} of the keys. Points are differences of the hit ratio.",
             self.source,
             format_count(requests),
             percent(self.shadow.sampled_share),
@@ -119,7 +123,10 @@ impl LiveShadow {
             ]
         };
         let header = ["ghost", "limit", "policy", "points", "loads, times"];
-        Table { header: header.map(str::to_owned).to_vec(), rows: self.others().map(row).collect() }
+        Table {
+            header: header.map(str::to_owned).to_vec(),
+            rows: self.shadow.ghosts.iter().map(row).collect(),
+        }
     }
 
     /// That the figures are not reliable yet.
@@ -186,12 +193,13 @@ mod tests {
             example().text(),
             "256MiB, sieve: hit ratio 87.2 % since the start; 2x size would give 2.1 points, 0.5x size would cost 4.1 points\n\
              \n\
-             http://127.0.0.1:9180: 120,000 requests of the last hour, simulated over 12.5 % of the keys.\n\
+             http://127.0.0.1:9180: about 120,000 requests of the last hour, simulated over 12.5 % of the keys. Points are differences of the hit ratio.\n\
              \n\
-             ghost       limit  policy  points  loads, times\n\
-             0.5x size  128MiB   sieve    -4.1          1.32\n\
-             2x size    512MiB   sieve    +2.1          0.84\n\
-             lru        256MiB   sieve    +0.0          1.00\n"
+             ghost           limit  policy  points  loads, times\n\
+             as configured  256MiB   sieve    +0.0          1.00\n\
+             0.5x size      128MiB   sieve    -4.1          1.32\n\
+             2x size        512MiB   sieve    +2.1          0.84\n\
+             lru            256MiB   sieve    +0.0          1.00\n"
         );
     }
 
@@ -213,8 +221,8 @@ mod tests {
     #[test]
     fn json_has_the_change_of_each_ghost() {
         let json: Value = serde_json::from_str(&example().json()).unwrap();
-        assert_eq!(json["ghosts"][1]["name"], "2x size");
-        assert_eq!(json["ghosts"][1]["hit_ratio_change"].as_f64(), Some(0.021));
-        assert_eq!(json["ghosts"].as_array().map(Vec::len), Some(3), "not the cache itself");
+        assert_eq!(json["ghosts"][0]["name"], "as configured");
+        assert_eq!(json["ghosts"][2]["name"], "2x size");
+        assert_eq!(json["ghosts"][2]["hit_ratio_change"].as_f64(), Some(0.021));
     }
 }

@@ -105,17 +105,17 @@ pub(super) struct AdminSection {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
 pub(super) struct ShadowSection {
-    /// Limits: times that of the cache, such as "2x", or a size or a number of entries, in the unit of that limit. Default:
+    /// Limits: 0.01 to 100 times that of the cache, such as "2x", or a size or a number of entries, in the unit of that limit. Default:
     /// `["0.5x", "2x"]`.
     #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<String>>"))]
     pub(super) sizes: Option<Vec<Spanned<String>>>,
-    /// Eviction policies. Default: all others.
+    /// Eviction policies; that of the cache is left out. Default: all.
     #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<String>>"))]
     pub(super) policies: Option<Vec<Spanned<String>>>,
     /// Ttls: times that of each response, such as "2x", or one for all, such as "60s". Default: `["2x"]`.
     #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<String>>"))]
     pub(super) ttls: Option<Vec<Spanned<String>>>,
-    /// Keys in the sample, at most; with the default ghosts each takes 0.9 kB. Default: 16384.
+    /// Keys in the sample, at most, 256 to 131072; with the default ghosts each takes 0.8 KiB. Default: 16384.
     pub(super) keys: Option<ShadowKeys>,
 }
 
@@ -360,7 +360,7 @@ counts! {
     /// Threads that serve.
     Threads: 1..=1_024, "a proxy has 1 to 1,024 threads";
     /// Keys in the sample of a shadow.
-    ShadowKeys: 256..=131_072, "the sample has 256 to 131,072 keys";
+    ShadowKeys: 256..=131_072, "the sample has 256 to 131,072 keys: write one of these numbers";
     /// Headers of a request.
     Headers: 1..=10_000, "a request may have 1 to 10,000 headers";
     /// Connections of clients.

@@ -110,7 +110,8 @@ impl Config {
 }
 
 /// Remedies for messages of the TOML parser.
-const HINTS: [(&str, &str); 5] = [
+const HINTS: [(&str, &str); 6] = [
+    ("expected struct ShadowSection", "write [shadow] on a line of its own"),
     ("missing field `cert`", "a certificate and its key: cert = \"cert.pem\", key = \"key.pem\""),
     ("missing field `key`", "a certificate and its key: cert = \"cert.pem\", key = \"key.pem\""),
     ("missing field `listen`", "say where: listen = \"127.0.0.1:8081\""),

@@ -50,22 +50,36 @@ impl ShadowConfig {
         let others = policies.into_iter().filter(|policy| *policy != limit.policy);
         ghosts.extend(others.map(|policy| Ghost::of_policy(limit, policy)));
         ghosts.extend(self.ttls.iter().map(|ttl| Ghost::of_ttl(limit, *ttl)));
+        let is_known = |index: usize| ghosts[..index].iter().any(|known| known.name == ghosts[index].name);
+        if let Some(index) = (1..ghosts.len()).find(|index| is_known(*index)) {
+            return Err(format!("there are two ghosts `{}`: leave one out", ghosts[index].name));
+        }
         Ok(Shadow { ghosts, keys_max: self.keys_max })
     }
 }
 
 impl GhostSize {
     fn ghost(self, limit: &Limit) -> Result<Ghost, String> {
-        let of = |own: Option<usize>, limit: Limit, unit: &str| match own {
+        let of = |own: Option<usize>, limit: Limit, other: &str, example: &str| match own {
             Some(_) => Ok(Ghost::of_limit(self.to_string(), limit)),
-            None => Err(format!("the limit of the cache has no {unit}: write times of it, such as \"2x\"")),
+            None => Err(format!(
+                "`{self}`: the limit of the cache is in {other}: write times of it, such as \"2x\", or {example}"
+            )),
         };
         match self {
             Self::Times(factor) => Ok(Ghost::of_size(limit, factor)),
-            Self::Bytes(bytes) => of(limit.bytes, Limit { bytes: Some(bytes), ..limit.clone() }, "bytes"),
-            Self::Entries(entries) => {
-                of(limit.entries, Limit { entries: Some(entries), ..limit.clone() }, "entries")
-            }
+            Self::Bytes(bytes) => of(
+                limit.bytes,
+                Limit { bytes: Some(bytes), ..limit.clone() },
+                "entries",
+                "a number of entries",
+            ),
+            Self::Entries(entries) => of(
+                limit.entries,
+                Limit { entries: Some(entries), ..limit.clone() },
+                "bytes",
+                "a size, such as \"512MiB\"",
+            ),
         }
     }
 }
@@ -130,7 +144,7 @@ impl FromStr for GhostTtlText {
             format!("`{text}` is no ttl: write \"2x\" for twice that of each response, or \"60s\"")
         })?;
         if ttl == Duration::ZERO {
-            return Err("a ghost with a ttl of 0 has no hits".to_owned());
+            return Err("a ghost with a ttl of 0 has no hits: write a time above 0".to_owned());
         }
         Ok(Self(GhostTtl::Fixed(ttl)))
     }

@@ -206,7 +206,7 @@ fn invalid_settings_are_shown_with_help() {
         (with("[limit]\nbytes = \"1GiB\""), "unknown key `limit`", "limit", "write [cache.limit]"),
         (
             with("[shadow]\nsizes = [\"2\"]"),
-            "the limit of the cache has no entries: write times of it, such as \"2x\"",
+            "`2 entries`: the limit of the cache is in bytes: write times of it, such as \"2x\", or a size, such as \"512MiB\"",
             "[shadow]",
             "",
         ),
@@ -223,7 +223,24 @@ fn invalid_settings_are_shown_with_help() {
             "\"60\"",
             "",
         ),
-        (with("[shadow]\nkeys = 3"), "the sample has 256 to 131,072 keys", "3", ""),
+        (
+            with("[shadow]\nttls = [\"1m\", \"60s\"]"),
+            "there are two ghosts `ttl 60s`: leave one out",
+            "[shadow]",
+            "",
+        ),
+        (
+            with("shadow = true"),
+            "invalid type: boolean `true`, expected struct ShadowSection",
+            "true",
+            "write [shadow] on a line of its own",
+        ),
+        (
+            with("[shadow]\nkeys = 3"),
+            "the sample has 256 to 131,072 keys: write one of these numbers",
+            "3",
+            "",
+        ),
         (
             with("[cache]\nlimit = \"none\""),
             "a proxy needs a limit: write { bytes = \"256MiB\" }",

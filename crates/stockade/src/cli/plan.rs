@@ -62,7 +62,7 @@ pub struct PlanArgs {
     #[cfg_attr(feature = "http", arg(value_name = "LOG", required_unless_present = "live"))]
     #[cfg_attr(not(feature = "http"), arg(value_name = "LOG", required = true))]
     pub logs: Vec<PathBuf>,
-    /// Instead of a log: admin API of a proxy that runs with --shadow; takes --format
+    /// Instead of a log: admin API of a proxy that runs with --shadow; takes --format text, md or json
     #[cfg(feature = "http")]
     #[arg(long, value_name = "URL", value_parser = admin_url, conflicts_with_all = LOG_ARGS)]
     pub live: Option<HttpUrl>,

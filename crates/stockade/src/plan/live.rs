@@ -39,7 +39,9 @@ pub fn live(url: &HttpUrl, args: &PlanArgs) -> Result<Exit, CommandError> {
     let scheme = if url.is_encrypted { "https" } else { "http" };
     let source = format!("{scheme}://{}", url.authority);
     let failed = |reason: String| CommandError::Usage(format!("{source}: {reason}"));
-    let stats = ask(url, args.admin_token_file.as_deref()).map_err(failed)?;
+    let token_file = args.admin_token_file.as_deref();
+    let authorization = token_file.map(authorization).transpose().map_err(CommandError::Usage)?;
+    let stats = ask(url, authorization).map_err(failed)?;
     let shadow =
         stats.shadow.ok_or_else(|| failed("this proxy has no ghosts: start it with --shadow".to_owned()))?;
     let mut outcomes = Outcomes::default();
@@ -50,8 +52,8 @@ pub fn live(url: &HttpUrl, args: &PlanArgs) -> Result<Exit, CommandError> {
     }
 }
 
-fn ask(url: &HttpUrl, token_file: Option<&Path>) -> Result<ProxyStats, String> {
-    let authorization = token_file.map(authorization).transpose()?;
+fn ask(url: &HttpUrl, authorization: Option<HeaderValue>) -> Result<ProxyStats, String> {
+    let has_token = authorization.is_some();
     let target = HttpTarget {
         url: HttpUrl { path: "/stats".to_owned(), ..url.clone() },
         headers: authorization.into_iter().map(|value| (AUTHORIZATION, value)).collect(),
@@ -63,12 +65,17 @@ fn ask(url: &HttpUrl, token_file: Option<&Path>) -> Result<ProxyStats, String> {
         let time = Live::new();
         before(&time, time.now() + TIMEOUT, client.get(&time)).await
     });
-    let reply = reply.unwrap_or_else(|| Err(format!("no answer within {} s", TIMEOUT.as_secs())))?;
+    let reply = reply.unwrap_or_else(|| Err(format!("no answer within {} s", TIMEOUT.as_secs())));
+    let reply =
+        reply.map_err(|reason| format!("{reason}: write the URL that `stockade proxy --admin` prints"))?;
     match reply.status {
         StatusCode::OK => serde_json::from_slice(&reply.body).map_err(|_| {
             "this is not the admin API of a proxy: write the URL that `stockade proxy --admin` prints"
                 .to_owned()
         }),
+        StatusCode::UNAUTHORIZED if has_token => {
+            Err("it has another token: write the file of its `token_file` as --admin-token-file".to_owned())
+        }
         StatusCode::UNAUTHORIZED => Err("it needs a token: write --admin-token-file FILE".to_owned()),
         status => Err(format!("/stats answers {status}: write the URL that `stockade proxy --admin` prints")),
     }
@@ -78,9 +85,10 @@ fn authorization(path: &Path) -> Result<HeaderValue, String> {
     let mut token = String::new();
     File::open(path)
         .and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut token))
-        .map_err(|error| format!("{}: {error}", path.display()))?;
-    let mut value = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
-        .map_err(|_| format!("{}: it is not a token", path.display()))?;
+        .map_err(|error| format!("--admin-token-file: {}: {error}", path.display()))?;
+    let none = || format!("--admin-token-file: {} holds no token", path.display());
+    let token = Some(token.trim()).filter(|token| !token.is_empty()).ok_or_else(none)?;
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| none())?;
     value.set_sensitive(true);
     Ok(value)
 }

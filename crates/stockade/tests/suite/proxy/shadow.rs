@@ -28,12 +28,13 @@ fn plan_asks_a_proxy_in_production() {
     let (code, text, _) = live(&setup, &[]);
     assert_eq!(code, 0);
     assert!(text.contains("0.5x size would cost"), "{text}");
+    assert!(text.contains("\nas configured  "), "{text}");
     assert!(text.contains("The sample has 40 requests so far"), "{text}");
     let (_, markdown, _) = live(&setup, &["--format", "md"]);
     assert!(markdown.contains("| 2x size | 512MiB, 4 entries | sieve |"), "{markdown}");
     let (_, json, _) = live(&setup, &["--format", "json"]);
     let json: Value = serde_json::from_str(&json).expect("one JSON object");
-    let half = &json["ghosts"][0];
+    let half = &json["ghosts"][1];
     assert_eq!(json["hit_ratio_since_start"], 0.95);
     assert!(half["name"] == "0.5x size" && half["hit_ratio_change"].as_f64() < Some(-0.5), "{json}");
 }
@@ -86,12 +87,16 @@ fn live_figures_that_cannot_be_had_have_a_remedy() {
     refused(&["--live", "127.0.0.1:9180"], "such as http://127.0.0.1:9180");
     refused(&["--live", "http://user:sesame@127.0.0.1"], "--admin-token-file");
     refused(&["--live", "http://127.0.0.1:1"], "127.0.0.1:1: Connection refused");
-    refused(&["--live", &admin, "--admin-token-file", "none"], "none: No such file");
+    refused(&["--live", &admin, "--admin-token-file", "none"], "--admin-token-file: none: No such file");
 
     let token = setup.sandbox.file("token", "open-sesame-open\n");
     fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("the own file");
     let guarded = Setup::start(&["--shadow", "--admin-token-file", &token]);
     assert!(live(&guarded, &[]).2.contains("write --admin-token-file FILE"));
+    let other = setup.sandbox.file("other", "open-barley-open-1\n");
+    assert!(live(&guarded, &["--admin-token-file", &other]).2.contains("it has another token"));
+    let empty = setup.sandbox.file("empty", "\n");
+    assert!(live(&guarded, &["--admin-token-file", &empty]).2.contains("holds no token"));
     let (code, text, error) = live(&guarded, &["--admin-token-file", &token]);
     assert!(code == 0 && text.contains("no requests"), "{text} {error}");
 }
