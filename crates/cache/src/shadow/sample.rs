@@ -311,10 +311,13 @@ impl Sample {
                 key.known = Some(KnownValue { times, took: Duration::ZERO });
                 key.waiting = 0;
             }
-            (None, None) if key.waiting == 0 => self.keys.first_loads.push_back((number, hash, now)),
+            (None, None) if key.waiting == 0 => {
+                self.keys.first_loads.push_back((number, hash, now));
+                self.keys.give_up_first_loads(now);
+            }
             _ => {}
         }
-        let known = key.known;
+        let known = self.keys.known(number).copied();
         for ghost in &mut self.ghosts {
             ghost.request(number, weight, now, known.as_ref(), &mut self.keys, &self.random);
         }
