@@ -203,7 +203,8 @@ impl SimulatedCache {
     /// The first load of a key ended, for which this ghost waited.
     pub(super) fn first_load_ended(&mut self, number: Slot, known: &KnownValue, now: Time, keys: &mut Keys) {
         if keys.is_waiting(number, self.bit) {
-            self.store(number, known, now, now, keys);
+            // By the clock of lookups, which may be behind that of loads.
+            self.store(number, known, known.times.life.loaded, now, keys);
         }
     }
 
