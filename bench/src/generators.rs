@@ -29,6 +29,12 @@ pub struct Generated {
     pub responder_busy: f64,
 }
 
+/// The number of requests that wrk's output names.
+#[must_use]
+pub fn wrk_requests(output: &str) -> Option<f64> {
+    output.split_once(" requests in")?.0.rsplit(' ').next()?.parse().ok()
+}
+
 /// Builds `stockade` in release mode and returns its path.
 pub fn stockade() -> Result<PathBuf> {
     if let Some(program) = env::var_os("STOCKADE") {

@@ -18,7 +18,7 @@ use std::{env, error::Error, process::Command};
 
 use serde_json::Value;
 use stockade_bench::{
-    generators::{generate, responder, stockade},
+    generators::{generate, responder, stockade, wrk_requests},
     responder::{RESPONDER, get, respond},
     statistics::{median, range},
 };
@@ -236,7 +236,7 @@ fn wrk_figures(output: &str) -> Option<Figures> {
         let line = output.lines().find_map(|line| line.trim_start().strip_prefix(mark))?;
         line.split_whitespace().nth(at)
     };
-    let requests = output.split_once(" requests in")?.0.rsplit(' ').next()?.parse().ok()?;
+    let requests = wrk_requests(output)?;
     let rate = after("Requests/sec:", 0)?.parse().ok()?;
     // The heading of the percentiles is "Latency Distribution".
     let times = [("Latency  ", 0), ("50%", 0), ("90%", 0), ("99%", 0), ("Latency  ", 2)];

@@ -9,7 +9,7 @@
 use std::{env, error::Error, process::Command};
 
 use stockade_bench::{
-    generators::{Generated, generate, responder, stockade},
+    generators::{Generated, generate, responder, stockade, wrk_requests},
     origin::Server,
     responder::{RESPONDER, respond},
     statistics::{median, range},
@@ -75,8 +75,7 @@ fn generators() -> Result<Vec<Generator>> {
         (
             "wrk",
             vec!["wrk", "-t1", "-c64", "-d", &lasts, &url],
-            (|output| output.split_once(" requests in")?.0.rsplit(' ').next()?.parse().ok())
-                as fn(&str) -> Option<f64>,
+            wrk_requests as fn(&str) -> Option<f64>,
         ),
         (
             "stockade load",

@@ -18,6 +18,7 @@ use std::{
 };
 
 use stockade_bench::{
+    generators::wrk_requests,
     origin::{ORIGIN, Server, pinned, serve},
     proxies::{Proxy, in_memory},
     statistics::{median, range},
@@ -104,8 +105,7 @@ fn measure(proxy: &Proxy, kib: u64) -> Result<Measured> {
     if text.contains("Non-2xx") || text.contains("Socket errors") {
         return Err(format!("{}: {text}", proxy.name).into());
     }
-    let requests = text.split_once(" requests in").and_then(|(before, _)| before.rsplit(' ').next());
-    let requests: f64 = requests.ok_or("wrk printed no figure")?.parse()?;
+    let requests = wrk_requests(&text).ok_or("wrk printed no figure")?;
     let a_cpu_second = requests / (proxy.cpu_seconds()? - before);
     Ok(Measured { a_second: requests / f64::from(SECONDS), a_cpu_second })
 }

@@ -3,12 +3,13 @@
 //! Both serve on the first core, in turn; wrk runs on the second, with 64 open connections, and requests 20,000 URLs of 1 KiB, the
 //! lower ones more often. Ratios are within a round, the median of all (least to most).
 //!
-//! wrk and `taskset` have to be installed. `shadow_cost ROUNDS` measures so many rounds of 3 s; `STOCKADE` is the program, built if it
-//! is not set.
+//! wrk and `taskset` have to be installed. `shadow_cost ROUNDS` measures so many rounds of 3 s. `STOCKADE` names the program; without
+//! it the program is built.
 
 use std::{env, error::Error, fs};
 
 use stockade_bench::{
+    generators::wrk_requests,
     origin::{Server, pinned, serve},
     proxies::Proxy,
     statistics::{median, range},
@@ -48,8 +49,7 @@ fn main() -> Result<()> {
         if text.contains("Non-2xx") || text.contains("Socket errors") {
             return Err(format!("{}: {text}", proxy.name).into());
         }
-        let requests = text.split_once(" requests in").and_then(|(before, _)| before.rsplit(' ').next());
-        let requests: f64 = requests.ok_or("wrk printed no figure")?.parse()?;
+        let requests = wrk_requests(&text).ok_or("wrk printed no figure")?;
         Ok(requests / (proxy.cpu_seconds()? - before))
     };
     // The first requests fill both caches.

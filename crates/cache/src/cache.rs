@@ -269,7 +269,9 @@ where
     where
         K: Borrow<Q>,
     {
-        self.engine.store.record_request(key, self.engine.now_for_lookups());
+        if self.engine.store.has_ghosts() {
+            self.engine.store.record_request(key, self.engine.runtime.coarse_now());
+        }
     }
 
     /// The figures of the [ghosts](crate::Builder::shadow); `None`: there are none.

@@ -26,6 +26,8 @@ use crate::{
         invalidation::Invalidation,
         limit::Limit,
         policy::{POLICIES, Policy},
+        // The place of a hash in the sample: the bits that an entry of the store keeps.
+        shard::shorten as position,
     },
     sync::{AtomicU32, Lock, Ordering},
 };
@@ -33,7 +35,7 @@ use crate::{
 /// Ghosts of one cache, at most.
 pub const GHOSTS_MAX: usize = 30;
 
-/// Which ghosts a cache has, see [`Builder::shadow`](crate::Builder::shadow).
+/// The ghosts of a cache: [`Builder::shadow`](crate::Builder::shadow).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shadow {
     /// The simulated caches. One with the configuration of the cache itself is added.
@@ -107,25 +109,19 @@ impl Ghost {
     /// The limit times `factor`. The largest entry that is stored stays the same where it fits.
     #[must_use]
     pub fn of_size(limit: &Limit, factor: f64) -> Self {
-        let times = |size: usize| scaled(size, factor);
-        let limit =
-            Limit { entries: limit.entries.map(times), bytes: limit.bytes.map(times), ..limit.clone() };
-        Self::of_limit(format!("{factor}x size"), limit)
+        Self::of_limit(format!("{factor}x size"), limit.times(factor))
     }
 
     /// Another limit.
     #[must_use]
-    pub fn of_limit(name: String, mut limit: Limit) -> Self {
-        if let Some((max_object, bytes)) = limit.max_object.as_mut().zip(limit.bytes) {
-            *max_object = bytes.min(*max_object);
-        }
-        Self { name, limit, ttl: GhostTtl::Same }
+    pub fn of_limit(name: String, limit: Limit) -> Self {
+        Self { name, limit: limit.with_fitting_object(), ttl: GhostTtl::Same }
     }
 
     /// The same limit with another policy.
     #[must_use]
     pub fn of_policy(limit: &Limit, policy: &'static Policy) -> Self {
-        Self { name: policy.name.to_owned(), ..Self::of(Limit { policy, ..limit.clone() }) }
+        Self::of_limit(policy.name.to_owned(), Limit { policy, ..limit.clone() })
     }
 
     /// The same limit with another ttl.
@@ -136,11 +132,7 @@ impl Ghost {
             GhostTtl::Fixed(ttl) => format!("ttl {ttl:?}"),
             GhostTtl::Times(times) => format!("{times}x ttl"),
         };
-        Self { name, ttl, ..Self::of(limit.clone()) }
-    }
-
-    fn of(limit: Limit) -> Self {
-        Self { name: AS_CONFIGURED.to_owned(), limit, ttl: GhostTtl::Same }
+        Self { ttl, ..Self::of_limit(name, limit.clone()) }
     }
 }
 
@@ -159,12 +151,6 @@ impl GhostTtl {
 
 /// The name of the ghost that the others are compared with.
 const AS_CONFIGURED: &str = "as configured";
-
-/// A share or a multiple of a size; at least 1.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a size, and saturating")]
-fn scaled(size: usize, factor: f64) -> usize {
-    ((size as f64 * factor).round() as usize).max(1)
-}
 
 snapshot! {
     /// The ghosts of a cache and their sample.
@@ -273,7 +259,7 @@ impl SampledGhosts {
     }
 
     pub(crate) fn new(shadow: &Shadow, limit: &Limit, seed: Seed) -> Self {
-        let own = Ghost::of(limit.clone());
+        let own = Ghost::of_ttl(limit, GhostTtl::Same);
         let sample = Sample::new(std::iter::once(&own).chain(&shadow.ghosts), shadow.keys_max, seed);
         Self { sampled_to: AtomicU32::new(sample.last_position()), sample: Some(Box::new(Lock::new(sample))) }
     }
@@ -352,13 +338,6 @@ impl SampledGhosts {
             self.publish_bound(&sample);
         }
     }
-}
-
-/// The place of a hash in the sample: the bits that an entry of the store keeps.
-#[inline]
-#[expect(clippy::cast_possible_truncation, reason = "that is what it is for")]
-fn position(hash: u64) -> u32 {
-    hash as u32
 }
 
 #[cfg(all(test, not(shuttle)))]

@@ -27,7 +27,6 @@ use crate::{
     peaks::Peaks,
     recommend::Recommendation,
     replay::Capacity,
-    scale::scaled,
     trace::{Key, Request, Trace, busiest},
 };
 
@@ -174,15 +173,8 @@ impl Candidate {
         match self {
             Self::Preset(preset) => planned(&preset.strategy, recommendation, share),
             Self::Own { strategy, .. } => {
-                let of_sample =
-                    |size: usize| usize::try_from(scaled(size as u64, share)).unwrap_or(usize::MAX);
-                let limit = match &strategy.limit {
-                    Some(limit) => {
-                        let (entries, bytes) = (limit.entries.map(of_sample), limit.bytes.map(of_sample));
-                        Limit { entries, bytes, ..limit.clone() }
-                    }
-                    None => limit_of(recommendation, share),
-                };
+                let planned = || limit_of(recommendation, share);
+                let limit = strategy.limit.as_ref().map_or_else(planned, |limit| limit.times(share));
                 Strategy { limit: Some(limit), ..(**strategy).clone() }
             }
         }

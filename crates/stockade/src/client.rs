@@ -89,6 +89,12 @@ impl HttpUrl {
         let path = uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
         Ok(Self { is_encrypted, host, port, authority: authority.to_string(), path })
     }
+
+    /// Scheme, host and port.
+    pub fn origin(&self) -> String {
+        let scheme = if self.is_encrypted { "https" } else { "http" };
+        format!("{scheme}://{}", self.authority)
+    }
 }
 
 impl HttpClient {
@@ -103,8 +109,7 @@ impl HttpClient {
     /// The URL without its query, which may have a secret.
     pub fn shown_url(&self) -> String {
         let url = &self.target.url;
-        let scheme = if url.is_encrypted { "https" } else { "http" };
-        format!("{scheme}://{}{}", url.authority, url.path.split('?').next().unwrap_or_default())
+        url.origin() + url.path.split('?').next().unwrap_or_default()
     }
 
     pub async fn get(&self, time: &Live) -> Result<HttpReply, ClientError> {

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use stockade_model::time::Time;
 
-use super::{Ghost, GhostCounts, GhostTtl, StoredTimes, sample::Keys, scaled};
+use super::{Ghost, GhostCounts, GhostTtl, StoredTimes, sample::Keys};
 use crate::{
     freshness::{FreshnessState, Lifetime},
     random::Random,
     store::{
         invalidation::Invalidation,
-        limit::LimitBounds,
+        limit::{LimitBounds, scaled},
         policy::{PolicyData, PolicyEntries, PolicyInstance, Slot},
     },
 };

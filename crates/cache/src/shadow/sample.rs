@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     random::Random,
-    store::{invalidation::Invalidation, policy::Slot},
+    store::{invalidation::Invalidation, policy::Slot, shard::lengthen},
 };
 
 /// Requests for sampled keys in a second; with more, the sample shrinks.
@@ -32,11 +32,6 @@ const FIRST_LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Parts of the last hour.
 const PARTS: usize = 12;
 const PART: Duration = Duration::from_mins(5);
-
-/// Spreads the bits of a position over 64.
-fn spread(position: u32) -> u64 {
-    u64::from(position).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
 
 #[derive(Debug)]
 pub(super) struct Sample {
@@ -124,7 +119,7 @@ impl Keys {
 
     fn find(&self, hash: u64) -> Option<Slot> {
         let is_it = |&number: &Slot| self.slots[number as usize].hash == hash;
-        self.index.find(spread(position(hash)), is_it).copied()
+        self.index.find(lengthen(position(hash)), is_it).copied()
     }
 
     fn insert(&mut self, hash: u64) -> Slot {
@@ -140,8 +135,8 @@ impl Keys {
             }
         };
         let slots = &self.slots;
-        self.index.insert_unique(spread(position(hash)), number, |&number| {
-            spread(position(slots[number as usize].hash))
+        self.index.insert_unique(lengthen(position(hash)), number, |&number| {
+            lengthen(position(slots[number as usize].hash))
         });
         number
     }
@@ -151,7 +146,7 @@ impl Keys {
         if !std::mem::replace(&mut key.is_present, false) {
             return;
         }
-        if let Ok(listed) = self.index.find_entry(spread(position(key.hash)), |&listed| listed == number) {
+        if let Ok(listed) = self.index.find_entry(lengthen(position(key.hash)), |&listed| listed == number) {
             listed.remove();
         }
         self.vacant.push(number);
@@ -354,7 +349,8 @@ impl Sample {
 
     pub(super) fn invalidate(&mut self, position: u32, how: Invalidation, now: Time) {
         let is_it = |number: &&Slot| self.keys.position(**number) == position;
-        let numbers: Vec<Slot> = self.keys.index.iter_hash(spread(position)).filter(is_it).copied().collect();
+        let numbers: Vec<Slot> =
+            self.keys.index.iter_hash(lengthen(position)).filter(is_it).copied().collect();
         for number in numbers {
             self.invalidate_key(number, how, now);
         }

@@ -194,7 +194,7 @@ proptest! {
     ) {
         let limit = Limit { entries: Some(60), reclaim, ..Limit::bytes(200_000) };
         let shadow = Shadow { keys_max: 256, ..Shadow::around(&limit) };
-        let own = Ghost::of(limit);
+        let own = Ghost::of_ttl(&limit, GhostTtl::Same);
         let mut sample = Sample::new(std::iter::once(&own).chain(&shadow.ghosts), shadow.keys_max, Seed(1));
         let mut now = Time::ZERO;
         for (step, key, weight, seconds) in steps {

@@ -73,6 +73,22 @@ impl Limit {
         self.max_object.unwrap_or(DEFAULT.min(bytes / 16)).min(bytes).min(u32::MAX as usize - 1)
     }
 
+    /// So many times this limit; at least one entry and one byte.
+    #[must_use]
+    pub fn times(&self, factor: f64) -> Self {
+        let times = |size: usize| scaled(size, factor);
+        let (entries, bytes) = (self.entries.map(times), self.bytes.map(times));
+        Self { entries, bytes, ..self.clone() }.with_fitting_object()
+    }
+
+    /// The same limit, with a [`max_object`](Self::max_object) that is no larger than it.
+    pub(crate) fn with_fitting_object(mut self) -> Self {
+        if let Some((max_object, bytes)) = self.max_object.as_mut().zip(self.bytes) {
+            *max_object = bytes.min(*max_object);
+        }
+        self
+    }
+
     /// True if no entry fits. `entry_bytes` is an entry's overhead without the policy's.
     pub(crate) fn is_too_small_for(&self, entry_bytes: usize) -> bool {
         self.bytes.is_some_and(|bytes| self.max_object_bytes(bytes) <= entry_bytes + self.policy.entry_bytes)
@@ -104,6 +120,12 @@ impl Limit {
             _ => None,
         }
     }
+}
+
+/// A share or a multiple of a size; at least 1.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a size, and saturating")]
+pub(crate) fn scaled(size: usize, factor: f64) -> usize {
+    ((size as f64 * factor).round() as usize).max(1)
 }
 
 /// The number of shards: few enough that a policy has entries to choose from.

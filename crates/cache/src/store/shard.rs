@@ -171,7 +171,7 @@ pub(crate) fn shorten(hash: u64) -> u32 {
 }
 
 /// Spreads the kept bits over 64: the index uses the lowest and the highest ones.
-fn lengthen(short: u32) -> u64 {
+pub(crate) fn lengthen(short: u32) -> u64 {
     u64::from(short).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 

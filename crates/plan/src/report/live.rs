@@ -1,4 +1,4 @@
-//! What the ghosts of a cache in production say.
+//! The figures of the ghosts of a cache in production.
 
 use serde_json::{Value, json};
 use stockade_cache::{GhostStats, ShadowStats};

@@ -106,12 +106,15 @@ impl Flags {
             limit.max_object =
                 limit.max_object.filter(|object| limit.bytes.is_none_or(|bytes| *object <= bytes));
         }
-        let none = Strategy::preset("none").expect("a preset");
-        let strategy = Strategy { limit: Some(limit.clone()), ..none };
-        let cache: Builder<Arc<str>, Bytes> = Cache::builder(strategy).weigh(heap_bytes);
         let wrong = |error| FlagError::new(format!("--max-entries, --max-bytes, --reclaim: {error}"));
-        cache.check().map_err(wrong)
+        cache_of(limit).check().map_err(wrong)
     }
+}
+
+/// A cache with this limit, to be checked.
+pub(super) fn cache_of(limit: &Limit) -> Builder<Arc<str>, Bytes> {
+    let none = Strategy::preset("none").expect("a preset");
+    Cache::builder(Strategy { limit: Some(limit.clone()), ..none }).weigh(heap_bytes)
 }
 
 /// The only origin with another URL.

@@ -9,14 +9,12 @@ use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
     str::FromStr,
-    sync::Arc,
 };
 
-use bytes::Bytes;
 use http::HeaderName;
 use serde::Deserialize as _;
 use stockade_cache::{
-    Builder, Cache, Limit, Strategy, heap_bytes,
+    Limit, Strategy,
     spec::{CacheTable, Span, TomlError},
 };
 use stockade_model::nearest::remedy;
@@ -33,6 +31,7 @@ use super::{
         LogSection, RouteSection, ShadowKeys, ShadowSection, SocketAddress, TimeoutsSection,
         UnsafeInvalidationName,
     },
+    flags::cache_of,
     route::{ClientDirectives, HostPattern, NamePattern, PathPattern, UnsafeInvalidation},
     shadow::{GhostSize, GhostTtlText, PolicyText, ShadowConfig},
 };
@@ -101,11 +100,8 @@ impl Config {
 
     fn check_shadow(&self) -> Result<(), String> {
         let Some(config) = &self.shadow else { return Ok(()) };
-        let none = Strategy::preset("none").expect("a preset");
-        let strategy = Strategy { limit: Some(self.limit.clone()), ..none };
         let shadow = config.shadow(&self.limit)?;
-        let cache: Builder<Arc<str>, Bytes> = Cache::builder(strategy).weigh(heap_bytes).shadow(shadow);
-        cache.check().map_err(|error| error.to_string())
+        cache_of(&self.limit).shadow(shadow).check().map_err(|error| error.to_string())
     }
 }
 

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use stockade_cache::{Ghost, GhostTtl, Limit, Policy, Shadow, policy::POLICIES};
 use stockade_model::units::{format_exact_size, parse_duration, parse_size};
 
-/// Which ghosts there are. Each differs from the cache in one setting.
+/// The ghosts beside the cache. Each differs from it in one setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShadowConfig {
     pub sizes: Vec<GhostSize>,

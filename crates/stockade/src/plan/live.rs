@@ -36,8 +36,7 @@ pub fn live(url: &HttpUrl, args: &PlanArgs) -> Result<Exit, CommandError> {
             args.format
         )));
     };
-    let scheme = if url.is_encrypted { "https" } else { "http" };
-    let source = format!("{scheme}://{}", url.authority);
+    let source = url.origin();
     let failed = |reason: String| CommandError::Usage(format!("{source}: {reason}"));
     let token_file = args.admin_token_file.as_deref();
     let authorization = token_file.map(authorization).transpose().map_err(CommandError::Usage)?;
