@@ -2,6 +2,7 @@
 
 use std::{borrow::Borrow, future::Future, hash::Hash, num::NonZeroU64, sync::Arc, time::Duration};
 
+use futures_util::future::join_all;
 use stockade_model::{
     seed::Seed,
     time::{Live, Runtime},
@@ -9,6 +10,7 @@ use stockade_model::{
 
 use crate::{
     answer::Answer,
+    batch::{BatchLoader, Batching},
     breaker::{BreakerPermit, BreakerState},
     engine::{
         Engine, EngineConfig,
@@ -206,6 +208,70 @@ where
         E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
     {
         self.engine.serve(key, ValueLoader(load), CacheMode::Default)
+    }
+
+    /// A loader of many keys with one call of `load`, for [`get_many_with`](Self::get_many_with).
+    ///
+    /// `load` receives each key once, in the order in which the keys came. It returns pairs of a key and its value, or its
+    /// error, in any order: a `Vec` or a map. A key without a pair fails with [`Error::NotInBatch`]. An error in place of the pairs fails all keys.
+    /// Each key is a load of its own for the strategy's [bounds](crate::LoadBounds) and for the [breaker](crate::Breaker).
+    #[must_use]
+    pub fn batch_loader<L, F, I, E>(&self, batching: Batching, load: L) -> BatchLoader<K, V, R>
+    where
+        L: Fn(Vec<K>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<I, E>> + Send + 'static,
+        I: IntoIterator<Item = (K, Result<V, E>)>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let Engine { runtime, random, strategy, .. } = &*self.engine;
+        BatchLoader::new(runtime.clone(), random.seed(), strategy.load.deadline, batching, load)
+    }
+
+    /// The values of many keys, in their order. Keys that need a load are loaded together, also with those of other
+    /// callers: each as [`get_with`](Self::get_with) would, and the failure of one is not that of the others.
+    ///
+    /// Background refreshes are batches, too. For a single key, pass [`BatchLoader::one`] to `get_with`.
+    ///
+    /// ```
+    /// use stockade_cache::{Batching, Cache, Error, Strategy};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let cache: Cache<u64, String> = Cache::new(Strategy::preset("stampede")?)?;
+    /// let users = cache.batch_loader(Batching::DEFAULT, async |ids: Vec<u64>| {
+    ///     // SELECT id, name FROM users WHERE id = ANY($1)
+    ///     let rows = ids.into_iter().filter(|id| *id < 100).map(|id| (id, Ok(format!("user {id}"))));
+    ///     Ok::<_, std::io::Error>(rows.collect::<Vec<_>>())
+    /// });
+    ///
+    /// let found = cache.get_many_with([7, 8, 100], &users).await;
+    /// assert_eq!(found[0].as_ref().map(|answer| answer.value.as_str()).ok(), Some("user 7"));
+    /// assert!(matches!(found[2], Err(Error::NotInBatch)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get_many_with<I: IntoIterator<Item = K>>(
+        &self,
+        keys: I,
+        loader: &BatchLoader<K, V, R>,
+    ) -> impl Future<Output = Vec<Result<Answer<V>, Error>>> + Send + use<'_, K, V, R, I> {
+        let (keys, loader) = (keys.into_iter().collect::<Vec<_>>(), loader.clone());
+        async move {
+            let mut pending = Vec::new();
+            let mut look_up = |key: K| match self.get_answer(&key) {
+                Some(answer) => {
+                    self.record_request(&key);
+                    Some(Ok(answer))
+                }
+                None => {
+                    pending.push(self.get_with(key.clone(), loader.one(key)));
+                    None
+                }
+            };
+            let found: Vec<_> = keys.into_iter().map(&mut look_up).collect();
+            let mut loaded = join_all(pending).await.into_iter();
+            found.into_iter().filter_map(|answer| answer.or_else(|| loaded.next())).collect()
+        }
     }
 
     /// As [`get_with`](Self::get_with), for a value that can be served before it is complete, such as a response

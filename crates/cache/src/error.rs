@@ -71,6 +71,9 @@ pub enum Error {
     /// The value was loaded, but the writer's runtime has shut down.
     #[error("the cache's writer is gone: its runtime has shut down")]
     WriterGone,
+    /// The load of a [batch](crate::BatchLoader) returned neither a value nor an error for this key.
+    #[error("the batch was loaded, and had nothing for this key")]
+    NotInBatch,
     /// The load's task panicked or was aborted, and there was no leader left to replace it.
     #[error("the load was lost: its task panicked or was aborted")]
     LeaderLost,

@@ -150,6 +150,7 @@
 //! and the policy. `freshness`, `breaker` and each policy are pure.
 
 mod answer;
+mod batch;
 mod breaker;
 mod builder;
 mod cache;
@@ -174,6 +175,7 @@ mod sync;
 pub mod tier;
 
 pub use answer::{Answer, Reason};
+pub use batch::{BatchLoader, Batching};
 pub use breaker::{Breaker, BreakerState};
 pub use builder::Builder;
 pub use cache::{Cache, CallPermit, Insertion};

@@ -9,7 +9,7 @@ use shuttle::{
 };
 
 use super::*;
-use crate::{Breaker, Cache, LoadBounds, sync::Lock};
+use crate::{Batching, Breaker, Cache, LoadBounds, sync::Lock};
 
 /// Tasks and clock of a schedule. Only the test moves the time, and no deadline passes.
 #[derive(Clone, Default)]
@@ -273,5 +273,38 @@ fn value_loaded_through_a_replaced_view_is_not_found_after_a_purge() {
         loading.join().unwrap();
         block_on(cache.wait_idle());
         assert!(matches!(cache.get(&0), None | Some(1)));
+    });
+}
+
+#[test]
+fn callers_of_batches_share_loads_whatever_their_schedule() {
+    explore(|| {
+        let (cache, _) = cache(stampede());
+        let (loaded, running) = (Arc::<Lock<Vec<u8>>>::default(), Arc::<AtomicUsize>::default());
+        let all = Arc::clone(&loaded);
+        let batching = Batching { window: Duration::ZERO, keys_max: 2, concurrent_max: 1 };
+        let loader = cache.batch_loader(batching, move |keys: Vec<u8>| {
+            let (all, running) = (Arc::clone(&all), Arc::clone(&running));
+            async move {
+                assert!(keys.len() <= 2 && running.fetch_add(1, Ordering::SeqCst) == 0, "{keys:?}");
+                yield_now().await;
+                running.fetch_sub(1, Ordering::SeqCst);
+                all.lock().extend(&keys);
+                let value = |key| if key == 9 { Err("no such row") } else { Ok(u32::from(key)) };
+                Ok(keys.into_iter().map(|key| (key, value(key))).collect::<Vec<_>>())
+            }
+        });
+        let callers = [[1, 2, 3], [3, 2, 9], [1, 4, 2]].map(|keys| {
+            let (cache, loader) = (cache.clone(), loader.clone());
+            (keys, thread::spawn(move || block_on(cache.get_many_with(keys, &loader))))
+        });
+        for (keys, caller) in callers {
+            for (key, answer) in keys.into_iter().zip(caller.join().unwrap()) {
+                assert_eq!(answer.ok().map(|answer| answer.value), (key != 9).then_some(u32::from(key)));
+            }
+        }
+        let mut loaded = std::mem::take(&mut *loaded.lock());
+        loaded.sort_unstable();
+        assert_eq!(loaded, [1, 2, 3, 4, 9]);
     });
 }

@@ -10,7 +10,7 @@ use super::{
     Engine,
     admission::AdmissionPermit,
     loaded::{LoadResult, Loaded},
-    loader::{CacheMode, LoadedValue, Loader, Remainder, WithoutSource},
+    loader::{CacheMode, LoadFailure, LoadedValue, Loader, Remainder},
     pending_work::WorkGuard,
     shared_tier::{LoadGrant, TierDecision},
     writer::{VersionClaim, Write},
@@ -269,13 +269,12 @@ where
         let span = tracing::info_span!("load", cache = self.name.as_deref(), error = Empty);
         let load = load.load(|| Reservation::new(&self.store, key)).instrument(span.clone());
         let result = match before(&self.runtime, deadline, load).await {
-            Some(result) => result.map_err(|error| match error.downcast() {
-                Ok(without_source) => {
-                    let WithoutSource(error) = *without_source;
+            Some(result) => result.map_err(|error| {
+                let LoadFailure { error, is_of_source } = LoadFailure::new(error);
+                if !is_of_source {
                     attempt.breaker_permit = None;
-                    Error::Load(error.into())
                 }
-                Err(error) => Error::Load(error.into()),
+                error
             }),
             None => Err(self.deadline_error()),
         };

@@ -2,7 +2,7 @@
 
 use std::{future::Future, hash::Hash, num::NonZeroU64, pin::Pin};
 
-use crate::store::Reservation;
+use crate::{error::Error, store::Reservation};
 
 /// The stored values that a request accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +62,35 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct WithoutSource(pub BoxError);
+
+/// How a load failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{error}")]
+pub(crate) struct LoadFailure {
+    pub(crate) error: Error,
+    /// True if it tells something about the source.
+    pub(crate) is_of_source: bool,
+}
+
+impl LoadFailure {
+    /// The failure of a loader that returned this error.
+    pub(crate) fn new(error: impl Into<BoxError>) -> Self {
+        let error = match error.into().downcast::<Self>() {
+            Ok(failure) => return *failure,
+            Err(error) => error,
+        };
+        match error.downcast::<WithoutSource>() {
+            Ok(without_source) => Self { error: Error::Load(without_source.0.into()), is_of_source: false },
+            Err(error) => Error::Load(error.into()).into(),
+        }
+    }
+}
+
+impl From<Error> for LoadFailure {
+    fn from(error: Error) -> Self {
+        Self { error, is_of_source: true }
+    }
+}
 
 impl<K: Hash + Eq + Clone, V: Clone> LoadedValue<K, V> {
     /// A value that was received completely and is to be stored.
