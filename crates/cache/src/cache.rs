@@ -15,10 +15,11 @@ use crate::{
     engine::{
         Engine, EngineConfig,
         loaded::{Loaded, LoadedFrom},
-        loader::{CacheMode, LoadedValue, RequestOptions, StreamLoader, ValueLoader},
+        loader::{BoxError, CacheMode, LoadedValue, RequestOptions, StreamLoader, ValueLoader},
         writer::Write,
     },
     error::{Error, InvalidStrategy},
+    freshness::Lifespan,
     shadow::ShadowStats,
     stats::Stats,
     store::{
@@ -109,6 +110,15 @@ where
     /// before it expires, because the duration of a load is not known. A value that a limit in bytes rejects is not
     /// stored, and the stored value of its key is removed.
     pub fn insert(&self, key: K, value: V) -> Insertion {
+        self.insert_as(key, value, None)
+    }
+
+    /// As [`insert`](Self::insert), with times of its own. ([`LoadedValue::lifespan`] is that of a load.)
+    pub fn insert_for(&self, key: K, value: V, lifespan: Lifespan) -> Insertion {
+        self.insert_as(key, value, Some(lifespan))
+    }
+
+    fn insert_as(&self, key: K, value: V, own: Option<Lifespan>) -> Insertion {
         let engine = &*self.engine;
         let since = if engine.pending_work.is_idle() {
             engine.store.invalidation_seq()
@@ -116,7 +126,7 @@ where
             engine.store.reject_loads(&key)
         };
         let at = engine.runtime.coarse_now();
-        let life = engine.lifetime_of(&value, at, Duration::ZERO);
+        let life = engine.lifetime_of(&value, own, at, Duration::ZERO);
         let loaded = |value| Loaded { value, life, at, took: Duration::ZERO, since, via: LoadedFrom::Load };
         if engine.shared.is_some() {
             engine.publish_write(&key, &loaded(value.clone()));
@@ -296,6 +306,51 @@ where
         self.engine.serve(key, StreamLoader { load, client }, mode)
     }
 
+    /// As [`get_with`](Self::get_with), for a source that can tell whether a value has changed, by a version or an entity
+    /// tag: `load` receives the stored value, and returns [`Validated::Unchanged`] to serve it for another ttl.
+    ///
+    /// An expired value is there for the strategy's `swr` and `sie`, and for the [`keep`](Lifespan::keep) of its lifespan.
+    ///
+    /// ```
+    /// use stockade_cache::{Cache, Strategy, Validated};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // The second of the pair is its version.
+    /// let cache: Cache<u64, (String, u64)> = Cache::new(Strategy::preset("stampede")?)?;
+    /// let load = async |stored: Option<(String, u64)>| {
+    ///     // SELECT name, version FROM users WHERE id = $1 AND version <> $2
+    ///     let row = stored.is_none().then(|| ("Ada Lovelace".to_owned(), 3));
+    ///     Ok::<_, std::io::Error>(row.map_or(Validated::Unchanged, Validated::Changed))
+    /// };
+    /// let answer = cache.get_validated(7, load).await?;
+    /// assert_eq!(answer.value, ("Ada Lovelace".to_owned(), 3));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get_validated<L, F, E>(
+        &self,
+        key: K,
+        load: L,
+    ) -> impl Future<Output = Result<Answer<V>, Error>> + Send + use<'_, K, V, R, L, F, E>
+    where
+        L: FnOnce(Option<V>) -> F + Send + 'static,
+        F: Future<Output = Result<Validated<V>, E>> + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
+    {
+        let (cache, stored_key) = (self.clone(), key.clone());
+        self.get_with(key, move || {
+            let stored = cache.peek(&stored_key).map(|stored| stored.value);
+            let loaded = load(stored.clone());
+            async move {
+                match loaded.await.map_err(Into::into)? {
+                    Validated::Changed(value) => Ok(value),
+                    Validated::Unchanged => stored.ok_or_else(|| BoxError::from(NOTHING_TO_VALIDATE)),
+                }
+            }
+        })
+    }
+
     /// The stored value of `key`, whether or not it may be served. A load can validate it. Counts nothing, and is no
     /// hit for the eviction policy.
     #[must_use]
@@ -408,6 +463,18 @@ where
     pub fn record_metrics(&self) {
         self.engine.record_metrics();
     }
+}
+
+/// The error of a load that returns [`Validated::Unchanged`] without a stored value.
+const NOTHING_TO_VALIDATE: &str = "the load found the value unchanged, and none was stored";
+
+/// The result of a load that has seen the stored value: [`Cache::get_validated`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Validated<V> {
+    /// The stored value is still right.
+    Unchanged,
+    /// The source has this value now.
+    Changed(V),
 }
 
 /// The result of [`Cache::insert`].

@@ -171,11 +171,8 @@ where
     ) -> Arc<Self> {
         let SharedParts { runtime, store, coalescer, pending_work, values, shared } = common;
         let counters = Arc::<Counters>::default();
-        let mut lifetimes = LifetimeRules::of(strategy.times(), values.lifespan.is_some());
-        // The values of a ghost may expire.
-        lifetimes.has_end |= store.has_ghosts();
         let engine = Arc::new(Self {
-            lifetimes,
+            lifetimes: LifetimeRules::of(strategy.times()),
             writer: StoreWriter::new(
                 strategy.writer,
                 Arc::clone(&store),
@@ -202,10 +199,10 @@ where
         engine
     }
 
-    /// The time, if it matters: without a ttl nothing expires.
+    /// The time, if it matters.
     #[inline]
     pub(crate) fn now_for_lookups(&self) -> Time {
-        if self.lifetimes.has_end { self.runtime.coarse_now() } else { Time::ZERO }
+        if self.store.has_end() { self.runtime.coarse_now() } else { Time::ZERO }
     }
 
     /// Finishes a lookup of an entry that is not simply fresh.
@@ -255,22 +252,35 @@ where
         count
     }
 
-    /// The result of a load that ended at `at`.
-    pub(crate) fn new_loaded(&self, value: V, at: Time, took: Duration, since: InvalidationSeq) -> Loaded<V> {
-        let life = self.lifetime_of(&value, at, took);
+    /// The result of a load that ended at `at`. `own` is the lifespan that the load returned.
+    pub(crate) fn new_loaded(
+        &self,
+        value: V,
+        own: Option<Lifespan>,
+        at: Time,
+        took: Duration,
+        since: InvalidationSeq,
+    ) -> Loaded<V> {
+        let life = self.lifetime_of(&value, own, at, took);
         Loaded { value, life, at, took, since, via: LoadedFrom::Load }
     }
 
-    /// The lifetime of a value; `None`: it is not stored.
+    /// The lifetime of a value; `None`: it is not stored. `own` is its lifespan, if it came with one.
     #[inline]
-    pub(crate) fn lifetime_of(&self, value: &V, at: Time, took: Duration) -> Option<Lifetime> {
+    pub(crate) fn lifetime_of(
+        &self,
+        value: &V,
+        own: Option<Lifespan>,
+        at: Time,
+        took: Duration,
+    ) -> Option<Lifetime> {
         // Lookups read the coarse clock, which may be behind. Counted from a later time the value would be fresh
         // for longer than its ttl, and a value with a ttl of 0 would be fresh at all.
         let loaded = at.min(self.runtime.coarse_now());
-        let own = match self.own_lifespan(value) {
-            Some(Lifespan::NONE) => return None,
-            own => own,
-        };
+        let own = own.or_else(|| self.own_lifespan(value));
+        if own == Some(Lifespan::NONE) {
+            return None;
+        }
         if self.values.not_found.as_ref().is_some_and(|is_not_found| is_not_found(value)) {
             return self.lifetimes.negative_life(own, loaded);
         }

@@ -144,16 +144,12 @@ pub(crate) struct LifetimeRules {
     negative_ttl: Option<Duration>,
     after: StaleSpans,
     refresh: Refresh,
-    /// True if any value expires. If not, lookups do not read the clock.
-    pub(crate) has_end: bool,
 }
 
 impl LifetimeRules {
-    /// `have_lifespans`: values may define [lifespans](Lifespan).
-    pub(crate) fn of(times: FreshnessAxes, have_lifespans: bool) -> Self {
+    pub(crate) fn of(times: FreshnessAxes) -> Self {
         let FreshnessAxes { ttl, jitter, negative_ttl, swr, sie, refresh } = times;
-        let has_end = ttl.is_some() || negative_ttl.is_some() || have_lifespans;
-        Self { ttl, jitter, negative_ttl, after: StaleSpans::new(swr, sie, Duration::ZERO), refresh, has_end }
+        Self { ttl, jitter, negative_ttl, after: StaleSpans::new(swr, sie, Duration::ZERO), refresh }
     }
 
     /// The lifetime of a value whose load ended at `loaded` after `took`. `share` draws from 0 to 1.

@@ -178,7 +178,7 @@ pub use answer::{Answer, Reason};
 pub use batch::{BatchLoader, Batching};
 pub use breaker::{Breaker, BreakerState};
 pub use builder::Builder;
-pub use cache::{Cache, CallPermit, Insertion};
+pub use cache::{Cache, CallPermit, Insertion, Validated};
 pub use engine::loader::{CacheMode, LoadedValue, Remainder, RequestOptions, WithoutSource};
 pub use error::{Error, InvalidStrategy};
 pub use freshness::{Lifespan, Refresh};

@@ -16,7 +16,7 @@ use std::{
     hint::spin_loop,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -66,6 +66,8 @@ pub(crate) struct Store<K, V> {
     outdated: AtomicU64,
     invalidated: AtomicU64,
     counts_lookups: bool,
+    /// False: no value has ever expired or been stored with an end, so that lookups need no clock.
+    has_end: AtomicBool,
     ghosts: SampledGhosts,
     is_marker: Option<IsMarkerFn<V>>,
 }
@@ -239,6 +241,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             outdated: AtomicU64::new(0),
             invalidated: AtomicU64::new(0),
             counts_lookups,
+            // The values of a ghost may expire.
+            has_end: AtomicBool::new(shadow.is_some()),
             ghosts: match shadow.zip(limit) {
                 Some((shadow, limit)) => SampledGhosts::new(&shadow, limit, seed.child("ghosts")),
                 None => SampledGhosts::none(),
@@ -322,6 +326,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         }
         let hash = self.parts.hash(key);
         self.ghosts.may_sample(hash).then_some(hash)
+    }
+
+    /// True if stored values expire.
+    #[inline]
+    pub(crate) fn has_end(&self) -> bool {
+        self.has_end.load(Relaxed)
     }
 
     pub(crate) fn has_ghosts(&self) -> bool {
@@ -452,6 +462,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             return self.drop_outside(gone);
         };
         let weight = reserve_for_store.weight;
+        if life.due != Time::NEVER && !self.has_end() {
+            self.has_end.store(true, Relaxed);
+        }
         let sampled = self.ghosts.may_sample(hash).then(|| {
             let is_marker = self.is_marker.as_ref().is_some_and(|is_marker| is_marker(&value));
             StoredTimes { life, weight, is_marker }

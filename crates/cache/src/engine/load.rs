@@ -19,6 +19,7 @@ use crate::{
     breaker::BreakerPermit,
     coalesce::{KeyGuard, Leader},
     error::Error,
+    freshness::Lifespan,
     store::{Reservation, budget::ReservedBytes, refills::Version},
     strategy,
     tier::Lease,
@@ -279,15 +280,27 @@ where
             None => Err(self.deadline_error()),
         };
         match result {
-            Ok(LoadedValue { value, remainder, reservation, is_failure, is_transient, is_from_source }) => {
+            Ok(loaded) => {
+                let LoadedValue { value, lifespan, remainder, reservation, .. } = loaded;
+                let LoadedValue { is_failure, is_transient, is_from_source, .. } = loaded;
                 if !is_from_source {
                     attempt.breaker_permit = None;
                 }
                 let took = if remainder.is_some() { attempt.took() } else { attempt.end(!is_failure) };
-                let loaded = self.new_loaded(value, self.runtime.now(), took, since);
+                let loaded = self.new_loaded(value, lifespan, self.runtime.now(), took, since);
                 let (bytes, place) = admission_permit.into_parts();
                 let bytes = reservation.and_then(Reservation::into_bytes).or(bytes);
-                Ok(ReceivedValue { loaded, bytes, remainder, is_failure, is_transient, attempt, span, place })
+                Ok(ReceivedValue {
+                    loaded,
+                    lifespan,
+                    bytes,
+                    remainder,
+                    is_failure,
+                    is_transient,
+                    attempt,
+                    span,
+                    place,
+                })
             }
             Err(error) => {
                 attempt.end(false);
@@ -315,7 +328,7 @@ where
                 received.bytes = reservation.into_bytes();
                 // Its age counts from its beginning.
                 let (at, since) = (received.loaded.at, received.loaded.since);
-                received.loaded = self.new_loaded(value, at, took, since);
+                received.loaded = self.new_loaded(value, received.lifespan, at, took, since);
                 Ok(())
             }
             Err(error) => {
@@ -375,6 +388,7 @@ where
     R: Runtime,
 {
     loaded: Loaded<V>,
+    lifespan: Option<Lifespan>,
     bytes: Option<ReservedBytes>,
     remainder: Option<Remainder<K, V>>,
     is_failure: bool,

@@ -2,7 +2,7 @@
 
 use std::{future::Future, hash::Hash, num::NonZeroU64, pin::Pin};
 
-use crate::{error::Error, store::Reservation};
+use crate::{error::Error, freshness::Lifespan, store::Reservation};
 
 /// The stored values that a request accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +37,8 @@ impl From<CacheMode> for RequestOptions {
 pub struct LoadedValue<K: Hash + Eq + Clone, V: Clone> {
     /// The value that waiting callers receive.
     pub value: V,
+    /// How long it is served. `None`: the [lifespan](crate::Builder::lifespan) that the value defines, else the strategy's times.
+    pub lifespan: Option<Lifespan>,
     /// Resolves to the value to store and the bytes reserved for it, once everything has been received. `None`:
     /// `value` is complete and is stored itself. An error fails the load: nothing is stored, although callers
     /// were answered with `value`.
@@ -98,6 +100,7 @@ impl<K: Hash + Eq + Clone, V: Clone> LoadedValue<K, V> {
     pub fn complete(value: V) -> Self {
         Self {
             value,
+            lifespan: None,
             remainder: None,
             reservation: None,
             is_failure: false,

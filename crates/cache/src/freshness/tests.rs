@@ -12,7 +12,7 @@ fn lifetimes(change: impl FnOnce(&mut Strategy)) -> LifetimeRules {
     strategy.ttl = Some(Duration::from_secs(10));
     change(&mut strategy);
     strategy.check().unwrap();
-    LifetimeRules::of(strategy.times(), false)
+    LifetimeRules::of(strategy.times())
 }
 
 fn never() -> (Time, f64) {

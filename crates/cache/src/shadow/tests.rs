@@ -254,7 +254,6 @@ fn a_ghost_forgets_the_load_of_an_invalidated_value() {
     let at = |seconds: u32| Time::ZERO + seconds * SECOND;
     let rules = crate::freshness::LifetimeRules::of(
         Strategy { ttl: Some(60 * SECOND), swr: 60 * SECOND, ..strategy(limit.clone()) }.times(),
-        false,
     );
     let stored = StoredTimes { life: rules.life(None, at(0), SECOND, || 0.0), weight: 0, is_marker: false };
     let counts = || sampled.stats(at(70)).unwrap().ghosts[0].total;

@@ -12,6 +12,7 @@ mod limits;
 mod live;
 mod lock_deadline;
 mod metrics;
+mod own_times;
 #[cfg(feature = "redis")]
 mod redis;
 mod refresh;
