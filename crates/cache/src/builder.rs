@@ -225,7 +225,7 @@ where
     /// # Panics
     /// Outside a tokio runtime.
     pub fn build(self) -> Result<Cache<K, V>, InvalidStrategy> {
-        self.build_on(Live::new(), Seed::from_entropy())
+        self.build_on(Live::new().with_past(), Seed::from_entropy())
     }
 
     /// An empty cache on `runtime`. `seed` determines hashing, xfetch and jitter.

@@ -23,7 +23,7 @@ use crate::{
     shadow::ShadowStats,
     stats::Stats,
     store::{
-        Reservation, StoreRejection, StoreUpdate, StoredValue, budget::ByteUsage, held::HeldEntries,
+        Reservation, Store, StoreRejection, StoreUpdate, StoredValue, budget::ByteUsage, held::HeldEntries,
         invalidation::Invalidation,
     },
     strategy::Strategy,
@@ -63,6 +63,14 @@ where
         let engine = Engine::start(runtime, seed, plan);
         engine.subscribe_to_tier();
         Self { engine }
+    }
+
+    pub(crate) fn store(&self) -> &Store<K, V> {
+        &self.engine.store
+    }
+
+    pub(crate) fn runtime(&self) -> &R {
+        &self.engine.runtime
     }
 
     /// A cache over the same entries and loads, with another strategy, breaker and counts: for routes that handle a

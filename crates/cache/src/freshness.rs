@@ -362,6 +362,56 @@ impl Lifetime {
     }
 }
 
+/// A [`Lifetime`] that another process can continue. Its times are relative to a moment that both know.
+#[cfg(feature = "snapshot")]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct LifetimeRecord {
+    /// How long before the moment the load ended; negative: after it.
+    pub(crate) age_nanos: i64,
+    /// From the end of the load to the expiry; [`u64::MAX`]: it does not expire.
+    pub(crate) fresh_nanos: u64,
+    /// How long before the expiry a refresh may be chosen.
+    pub(crate) early_nanos: u64,
+    /// The bits of `swr`, `stale` and `kept`.
+    pub(crate) spans: [u32; 3],
+    pub(crate) spread_secs: f32,
+}
+
+#[cfg(feature = "snapshot")]
+impl LifetimeRecord {
+    pub(crate) fn new(life: &Lifetime, moment: Time) -> Self {
+        let Lifetime { due, loaded, expires, swr, stale, kept, spread_secs } = *life;
+        let nanos = |from: Time, to: Time| to.as_nanos().saturating_sub(from.as_nanos());
+        let does_expire = expires != Time::NEVER;
+        Self {
+            age_nanos: moment.as_nanos().wrapping_sub(loaded.as_nanos()).cast_signed(),
+            fresh_nanos: if does_expire { nanos(loaded, expires) } else { u64::MAX },
+            early_nanos: if does_expire && !life.is_negative() { nanos(due, expires) } else { 0 },
+            spans: [swr.0, stale.0, kept.0],
+            spread_secs,
+        }
+    }
+
+    /// The lifetime in this process, in which the moment is `moment`.
+    pub(crate) fn resume(&self, moment: Time) -> Lifetime {
+        let Self { age_nanos, fresh_nanos, early_nanos, spans: [swr, stale, kept], spread_secs } = *self;
+        let spans = StaleSpans {
+            swr: CompactDuration(swr),
+            stale: CompactDuration(stale),
+            kept: CompactDuration(kept),
+        };
+        let loaded = moment.as_nanos().saturating_sub_signed(age_nanos);
+        let at = Time::from_nanos;
+        if fresh_nanos == u64::MAX {
+            return spans.life(Time::NEVER, at(loaded), Time::NEVER, spread_secs);
+        }
+        let expires = loaded.saturating_add(fresh_nanos);
+        let is_negative = spread_secs < 0.0;
+        let due = if is_negative { 0 } else { expires.saturating_sub(early_nanos) };
+        spans.life(at(due), at(loaded), at(expires), spread_secs)
+    }
+}
+
 /// A duration in 32 bits: exact below 134 ms, else rounded down by a fifty-millionth at most. The maximum is nine
 /// years.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -155,7 +155,9 @@ mod breaker;
 mod builder;
 mod cache;
 pub mod coalesce;
+mod codec;
 mod engine;
+mod entries;
 mod error;
 mod freshness;
 #[cfg(all(feature = "redis", any(test, fuzzing)))]
@@ -166,6 +168,8 @@ mod layer;
 mod random;
 mod shadow;
 mod sharded;
+#[cfg(feature = "snapshot")]
+mod snapshot;
 #[cfg(feature = "spec")]
 pub mod spec;
 mod stats;
@@ -179,12 +183,16 @@ pub use batch::{BatchLoader, Batching};
 pub use breaker::{Breaker, BreakerState};
 pub use builder::Builder;
 pub use cache::{Cache, CallPermit, Insertion, Validated};
+pub use codec::{Codec, RawCodec};
 pub use engine::loader::{CacheMode, LoadedValue, Remainder, RequestOptions, WithoutSource};
+pub use entries::Entries;
 pub use error::{Error, InvalidStrategy};
 pub use freshness::{Lifespan, Refresh};
 #[cfg(feature = "tower")]
 pub use layer::{CacheLayer, CacheService};
 pub use shadow::{GHOSTS_MAX, Ghost, GhostCounts, GhostStats, GhostTtl, Shadow, ShadowStats};
+#[cfg(feature = "snapshot")]
+pub use snapshot::{RestoreError, Restored, Snapshots};
 pub use stats::{Lookups, RequestStats, Stats, StoreStats};
 pub use stockade_model::{
     outcome::{Outcome, Outcomes},

@@ -4,6 +4,7 @@ pub(crate) mod budget;
 pub(crate) mod held;
 pub(crate) mod invalidation;
 pub(crate) mod limit;
+pub(crate) mod listing;
 pub mod policy;
 pub(crate) mod refills;
 pub(crate) mod shard;
@@ -133,6 +134,13 @@ pub struct StoredValue<V> {
     pub fresh_for: Duration,
     /// Time until it is not served any more, fresh or stale; zero if it may not be served.
     pub servable_for: Duration,
+}
+
+impl<V> StoredValue<V> {
+    pub(crate) fn new(value: V, life: &Lifetime, now: Time) -> Self {
+        let (fresh_for, servable_for) = (life.expires - now, life.gone() - now);
+        Self { value, age: now - life.loaded, fresh_for, servable_for }
+    }
 }
 
 /// The account of a limit in bytes.
@@ -354,8 +362,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     {
         let hash = self.parts.hash(key);
         let (value, life) = self.parts.part(hash).shard.read().peek(hash, key, now)?;
-        let (fresh_for, servable_for) = (life.expires - now, life.gone() - now);
-        Some(StoredValue { value, age: now - life.loaded, fresh_for, servable_for })
+        Some(StoredValue::new(value, &life, now))
     }
 
     pub(crate) fn version(&self, key: &K) -> Version {
@@ -491,6 +498,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
 
     fn tags(&self, key: &K, value: &V) -> TagHashes {
         self.tagging.as_ref().map(|tagging| tagging.hashes(key, value)).unwrap_or_default()
+    }
+
+    /// Counts further hits of an entry for the policy.
+    #[cfg(feature = "snapshot")]
+    pub(crate) fn add_hits(&self, key: &K, hits: u8) {
+        self.read(key, |shard, hash| shard.add_hits(hash, key, hits));
     }
 
     /// The sequence number of the last invalidation.

@@ -11,7 +11,7 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
-use crate::store::invalidation::Invalidation;
+use crate::{codec::Codec, store::invalidation::Invalidation};
 
 /// The future that a tier's methods return.
 pub type TierFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -178,58 +178,5 @@ impl<K, V> SharedTier<K, V> {
     /// coalesces, concurrent requests for one key share one lookup.
     pub fn without_memory(tier: Arc<dyn Tier>, keys: impl Codec<K>, values: impl Codec<V>) -> Self {
         Self { has_memory: false, ..Self::with_memory(tier, keys, values) }
-    }
-}
-
-/// Converts keys or values to bytes and back.
-pub trait Codec<T>: Send + Sync + 'static {
-    /// Encodes a value. Every node has to produce the same bytes for the same key.
-    fn encode(&self, value: &T) -> Bytes;
-
-    /// Decodes a value. The engine treats `None` as not found.
-    fn decode(&self, bytes: Bytes) -> Option<T>;
-}
-
-/// Stores strings and bytes as they are.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RawCodec;
-
-impl Codec<Bytes> for RawCodec {
-    fn encode(&self, value: &Bytes) -> Bytes {
-        value.clone()
-    }
-
-    fn decode(&self, bytes: Bytes) -> Option<Bytes> {
-        Some(bytes)
-    }
-}
-
-impl Codec<Vec<u8>> for RawCodec {
-    fn encode(&self, value: &Vec<u8>) -> Bytes {
-        Bytes::copy_from_slice(value)
-    }
-
-    fn decode(&self, bytes: Bytes) -> Option<Vec<u8>> {
-        Some(bytes.into())
-    }
-}
-
-impl Codec<String> for RawCodec {
-    fn encode(&self, value: &String) -> Bytes {
-        Bytes::copy_from_slice(value.as_bytes())
-    }
-
-    fn decode(&self, bytes: Bytes) -> Option<String> {
-        String::from_utf8(bytes.into()).ok()
-    }
-}
-
-impl Codec<Arc<str>> for RawCodec {
-    fn encode(&self, value: &Arc<str>) -> Bytes {
-        Bytes::copy_from_slice(value.as_bytes())
-    }
-
-    fn decode(&self, bytes: Bytes) -> Option<Arc<str>> {
-        std::str::from_utf8(&bytes).ok().map(Into::into)
     }
 }

@@ -70,6 +70,10 @@ impl PolicyEntries for Entries {
         &mut self.0[slot as usize].policy_data
     }
 
+    fn see(&self, slot: Slot) -> &PolicyData {
+        &self.0[slot as usize].policy_data
+    }
+
     fn hash(&self, slot: Slot) -> u32 {
         self.0[slot as usize].hash
     }

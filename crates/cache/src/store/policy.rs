@@ -10,7 +10,7 @@ mod fifo;
 use stockade_model::nearest::remedy;
 
 use self::eviction::EvictionPolicy;
-pub(crate) use self::eviction::{PolicyData, PolicyEntries, Slot};
+pub(crate) use self::eviction::{Listed, PolicyData, PolicyEntries, Slot};
 pub use self::evictor::Evictor;
 
 /// A policy by its name.
@@ -96,6 +96,14 @@ macro_rules! policies {
                 match self {
                     Self::Unlimited => {}
                     $(Self::$Variant(policy) => policy.on_update(entries, slot),)*
+                }
+            }
+
+            /// Adds all entries to `list`; none without a limit, where they have no order.
+            pub(crate) fn list(&self, entries: &impl PolicyEntries, list: &mut Vec<Listed>) {
+                match self {
+                    Self::Unlimited => {}
+                    $(Self::$Variant(policy) => policy.list(entries, list),)*
                 }
             }
         }

@@ -11,7 +11,7 @@ use stockade_model::time::Time;
 use super::{
     invalidation::Invalidation,
     limit::{Limit, LimitBounds},
-    policy::{PolicyData, PolicyEntries, PolicyInstance, Slot},
+    policy::{Listed, PolicyData, PolicyEntries, PolicyInstance, Slot},
     refills::{Refills, Version},
     tags::TagIndex,
 };
@@ -73,6 +73,14 @@ pub(crate) struct Entry<K, V> {
     short_hash: u32,
     /// In bytes, with a limit in bytes.
     pub(crate) weight: u32,
+}
+
+/// An entry outside of the store.
+#[derive(Clone, Debug)]
+pub(crate) struct EntryCopy<K, V> {
+    pub(crate) key: K,
+    pub(crate) value: V,
+    pub(crate) life: Lifetime,
 }
 
 pub(crate) struct NewEntry<'a, K, V> {
@@ -190,6 +198,10 @@ impl<K, V> PolicyEntries for Vec<Option<Entry<K, V>>> {
     fn data(&mut self, slot: Slot) -> &mut PolicyData {
         let entry = self[slot as usize].as_mut().expect("a policy knows what is stored");
         &mut entry.policy_data
+    }
+
+    fn see(&self, slot: Slot) -> &PolicyData {
+        &self[slot as usize].as_ref().expect("a policy knows what is stored").policy_data
     }
 
     fn hash(&self, slot: Slot) -> u32 {
@@ -607,6 +619,31 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     fn end_refill(&mut self, key: &K) {
         if self.has_refills {
             self.has_refills = self.refills.end(key);
+        }
+    }
+
+    /// All entries in the order of the policy, unsorted.
+    pub(crate) fn list(&self) -> Vec<Listed> {
+        let mut list = Vec::with_capacity(self.len());
+        self.policy.list(&self.entries, &mut list);
+        if list.is_empty() {
+            let stored = (0..).zip(&self.entries).filter(|(_, entry)| entry.is_some());
+            list.extend(stored.map(|(slot, _)| Listed { rank: (0, 0), slot, hits: 0 }));
+        }
+        list
+    }
+
+    /// A copy of the entry in a slot, unless it is not to be served any more.
+    pub(crate) fn copy(&self, slot: Slot, now: Time) -> Option<EntryCopy<K, V>> {
+        let entry =
+            self.entries.get(slot as usize)?.as_ref().filter(|entry| now < entry.life.kept_until())?;
+        Some(EntryCopy { key: entry.key.clone(), value: entry.value.clone(), life: entry.life })
+    }
+
+    /// Counts further hits of an entry for the policy.
+    pub(crate) fn add_hits(&self, hash: u64, key: &K, hits: u8) {
+        if let Some((slot, entry)) = self.find(hash, key) {
+            (0..hits).for_each(|_| self.policy.on_hit(slot, &entry.policy_data));
         }
     }
 

@@ -40,7 +40,7 @@ pub use self::url::{RedisUrl, RedisUrlError};
 /// Redis or Valkey, 6.2 or newer, alone or as a cluster.
 ///
 /// ```no_run
-/// use stockade_cache::{Cache, RedisTier, SharedTier, Strategy, tier::RawCodec};
+/// use stockade_cache::{Cache, RedisTier, SharedTier, Strategy, RawCodec};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

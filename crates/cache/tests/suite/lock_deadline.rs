@@ -9,10 +9,10 @@ use std::{
 };
 
 use stockade_cache::{
-    Answer, Cache, Error, Outcome, SharedTier, Strategy,
+    Answer, Cache, Error, Outcome, RawCodec, SharedTier, Strategy,
     tier::{
-        EventListener, Lease, LoadRight, RawCodec, Tier, TierError, TierEvent, TierFuture, TierQuery,
-        TierReply, TierValue,
+        EventListener, Lease, LoadRight, Tier, TierError, TierEvent, TierFuture, TierQuery, TierReply,
+        TierValue,
     },
 };
 use stockade_model::{

@@ -16,6 +16,8 @@ mod own_times;
 #[cfg(feature = "redis")]
 mod redis;
 mod refresh;
+#[cfg(feature = "snapshot")]
+mod snapshots;
 mod spans;
 mod strategies;
 mod streaming;

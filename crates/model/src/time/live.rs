@@ -13,9 +13,10 @@ use super::{Runtime, Time, coarse};
 /// Sleeps have tokio's resolution: they end up to 1 ms late, never early.
 #[derive(Clone, Debug)]
 pub struct Live {
+    /// Where its time is zero.
     began: Instant,
-    /// The same moment on the coarse clock.
-    began_nanos: u64,
+    /// The same moment on the coarse clock, which may have begun later.
+    began_nanos: i64,
     tokio: tokio::runtime::Handle,
 }
 
@@ -32,7 +33,16 @@ impl Live {
     /// Uses the tokio runtime of `handle`.
     #[must_use]
     pub fn on(handle: tokio::runtime::Handle) -> Self {
-        Self { began: Instant::now(), began_nanos: coarse::precise(), tokio: handle }
+        Self { began: Instant::now(), began_nanos: nanos(coarse::precise()), tokio: handle }
+    }
+
+    /// The same clock, ten years ahead: moments before its start can be told, such as the load of a value that another
+    /// process has stored.
+    #[must_use]
+    pub fn with_past(self) -> Self {
+        const PAST: Duration = Duration::from_hours(10 * 365 * 24);
+        let Some(began) = self.began.checked_sub(PAST) else { return self };
+        Self { began, began_nanos: self.began_nanos - i64::try_from(PAST.as_nanos()).unwrap_or(0), ..self }
     }
 
     /// The same clock on the tokio runtime of the caller.
@@ -40,6 +50,12 @@ impl Live {
     pub(super) fn beside(&self) -> Self {
         Self { tokio: tokio::runtime::Handle::current(), ..self.clone() }
     }
+}
+
+/// As signed nanoseconds, of which 64 bits are 292 years.
+#[inline]
+fn nanos(nanos: u64) -> i64 {
+    nanos.cast_signed()
 }
 
 impl Default for Live {
@@ -56,11 +72,11 @@ impl Runtime for Live {
     /// One to two milliseconds ago, or more if the machine is busy and the ticker thread waits for a processor.
     #[inline]
     fn coarse_now(&self) -> Time {
-        Time::from_nanos(coarse::coarse().saturating_sub(self.began_nanos))
+        Time::from_nanos((nanos(coarse::coarse()) - self.began_nanos).max(0).cast_unsigned())
     }
 
     fn sleep_until(&self, deadline: Time) -> impl Future<Output = ()> + Send + 'static {
-        // tokio's clock may overflow beyond thirty years.
+        // tokio's clock may overflow beyond thirty years from now.
         const LONGEST: Duration = Duration::from_hours(30 * 365 * 24);
         let deadline = self.began + deadline.elapsed().min(LONGEST);
         let tokio = self.tokio.clone();

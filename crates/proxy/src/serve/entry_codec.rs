@@ -11,7 +11,7 @@ use std::{
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
-use stockade_cache::{Lifespan, tier::Codec};
+use stockade_cache::{Codec, Lifespan};
 
 use super::stored::{
     BodyUsers, CacheEntry, EntryKey, StoredBody, StoredResponse, UncacheableMarker, UncacheableReason,

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use stockade_cache::tier::Codec;
+use stockade_cache::Codec;
 
 use super::{
     entry_codec::EntryCodec,

@@ -19,7 +19,7 @@ impl LocalRuntime {
     /// Outside a tokio runtime.
     #[must_use]
     pub fn new() -> Self {
-        Self(Live::new())
+        Self(Live::new().with_past())
     }
 }
 

@@ -35,6 +35,9 @@ pub(crate) trait PolicyEntries {
     /// The policy's data of a stored entry.
     fn data(&mut self, slot: Slot) -> &mut PolicyData;
 
+    /// The policy's data of a stored entry.
+    fn see(&self, slot: Slot) -> &PolicyData;
+
     /// 32 bits of the hash of the entry's key.
     fn hash(&self, slot: Slot) -> u32;
 }
@@ -68,6 +71,20 @@ pub(super) trait EvictionPolicy: Debug + Default {
     fn on_update(&mut self, entries: &mut impl PolicyEntries, slot: Slot) {
         self.on_hit(slot, entries.data(slot));
     }
+
+    /// Adds all entries to `list`: a policy that receives them in the order of their ranks, with their hits, evicts in about the same
+    /// order.
+    fn list(&self, entries: &impl PolicyEntries, list: &mut Vec<Listed>);
+}
+
+/// An entry in the order of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Listed {
+    /// The lowest is evicted first.
+    pub(crate) rank: (u64, u64),
+    pub(crate) slot: Slot,
+    /// Hits that the policy remembers.
+    pub(crate) hits: u8,
 }
 
 /// Large policies are boxed, so that a shard stays within its cache lines.
@@ -95,5 +112,9 @@ impl<P: EvictionPolicy> EvictionPolicy for Box<P> {
 
     fn on_update(&mut self, entries: &mut impl PolicyEntries, slot: Slot) {
         (**self).on_update(entries, slot);
+    }
+
+    fn list(&self, entries: &impl PolicyEntries, list: &mut Vec<Listed>) {
+        (**self).list(entries, list);
     }
 }

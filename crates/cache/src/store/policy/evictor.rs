@@ -35,6 +35,10 @@ impl PolicyEntries for NumberedEntries {
         &mut self.0[slot as usize]
     }
 
+    fn see(&self, slot: Slot) -> &PolicyData {
+        &self.0[slot as usize]
+    }
+
     fn hash(&self, slot: Slot) -> u32 {
         slot
     }

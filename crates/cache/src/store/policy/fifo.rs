@@ -1,6 +1,8 @@
 //! A queue of entries. Each entry is in one queue at most.
 
-use super::eviction::{NONE, PolicyEntries, QueueLinks, Slot};
+use std::sync::atomic::Ordering;
+
+use super::eviction::{Listed, NONE, PolicyEntries, QueueLinks, Slot};
 
 /// First in, first out; any entry can be removed.
 #[derive(Debug)]
@@ -56,12 +58,27 @@ impl FifoQueue {
         self.len -= 1;
     }
 
+    /// Adds the entries to a list, oldest first, after those that it has.
+    pub(super) fn list(&self, entries: &impl PolicyEntries, list: &mut Vec<Listed>, hits: impl Fn(u8) -> u8) {
+        let listed = from(entries, self.oldest()).zip(list.len() as u64..).map(|(slot, rank)| Listed {
+            rank: (rank, 0),
+            slot,
+            hits: hits(entries.see(slot).mark.load(Ordering::Relaxed)),
+        });
+        list.extend(listed);
+    }
+
     /// Removes the oldest entry.
     pub(super) fn pop(&mut self, entries: &mut impl PolicyEntries) -> Option<Slot> {
         let oldest = self.oldest()?;
         self.remove(entries, oldest);
         Some(oldest)
     }
+}
+
+/// The entries of a queue from this one to the newest.
+pub(super) fn from(entries: &impl PolicyEntries, slot: Option<Slot>) -> impl Iterator<Item = Slot> {
+    std::iter::successors(slot, |slot| entries.see(*slot).links.newer())
 }
 
 fn some(slot: Slot) -> Option<Slot> {

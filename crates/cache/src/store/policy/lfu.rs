@@ -13,7 +13,7 @@ use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
-use super::eviction::{EvictionPolicy, PolicyData, PolicyEntries, Slot};
+use super::eviction::{EvictionPolicy, Listed, PolicyData, PolicyEntries, Slot};
 
 /// Priority, ticket and slot. Of equal priorities the older ticket is evicted first.
 type Candidate = (u64, u64, Slot);
@@ -95,6 +95,15 @@ impl EvictionPolicy for Lfu {
                 *candidate = Reverse((priority, new_ticket, slot));
             }
         }
+    }
+
+    fn list(&self, _entries: &impl PolicyEntries, list: &mut Vec<Listed>) {
+        let used = self.usage.iter().zip(0..).filter(|(usage, _)| usage.ticket != UNUSED);
+        list.extend(used.map(|(usage, slot)| {
+            let hits = usage.requests.load(Ordering::Relaxed).saturating_sub(1);
+            let rank = (usage.priority.load(Ordering::Relaxed), usage.ticket);
+            Listed { rank, slot, hits: u8::try_from(hits).unwrap_or(u8::MAX) }
+        }));
     }
 
     fn on_hit(&self, slot: Slot, _data: &PolicyData) {

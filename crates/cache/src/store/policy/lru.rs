@@ -10,7 +10,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::eviction::{EvictionPolicy, PolicyData, PolicyEntries, Slot};
+use super::eviction::{EvictionPolicy, Listed, PolicyData, PolicyEntries, Slot};
 
 /// The stamp of an unused slot.
 const UNUSED: u64 = 0;
@@ -80,6 +80,12 @@ impl EvictionPolicy for Lru {
                 *earliest = Reverse((used, slot));
             }
         }
+    }
+
+    fn list(&self, _entries: &impl PolicyEntries, list: &mut Vec<Listed>) {
+        let used = self.used.iter().map(|used| used.load(Ordering::Relaxed)).zip(0..);
+        let used = used.filter(|&(stamp, _)| stamp != UNUSED);
+        list.extend(used.map(|(stamp, slot)| Listed { rank: (stamp, 0), slot, hits: 0 }));
     }
 
     fn on_hit(&self, slot: Slot, _data: &PolicyData) {

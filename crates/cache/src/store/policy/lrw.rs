@@ -1,7 +1,7 @@
 //! Least recently written: a queue in the order of writes, as Cachex orders by `modified`.
 
 use super::{
-    eviction::{EvictionPolicy, PolicyEntries, Slot},
+    eviction::{EvictionPolicy, Listed, PolicyEntries, Slot},
     fifo::FifoQueue,
 };
 
@@ -24,6 +24,10 @@ impl EvictionPolicy for Lrw {
 
     fn evict(&mut self, entries: &mut impl PolicyEntries) -> Option<Slot> {
         self.written.pop(entries)
+    }
+
+    fn list(&self, entries: &impl PolicyEntries, list: &mut Vec<Listed>) {
+        self.written.list(entries, list, |_| 0);
     }
 
     fn on_update(&mut self, entries: &mut impl PolicyEntries, slot: Slot) {

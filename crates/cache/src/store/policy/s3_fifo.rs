@@ -8,7 +8,7 @@ use foldhash::quality::FixedState;
 use hashbrown::{HashMap, hash_map};
 
 use super::{
-    eviction::{EvictionPolicy, PolicyData, PolicyEntries, Slot},
+    eviction::{EvictionPolicy, Listed, PolicyData, PolicyEntries, Slot},
     fifo::FifoQueue,
 };
 
@@ -92,6 +92,12 @@ impl EvictionPolicy for S3Fifo {
             return Some(slot);
         }
         self.evict_main(entries).or_else(|| self.evict_small(entries))
+    }
+
+    fn list(&self, entries: &impl PolicyEntries, list: &mut Vec<Listed>) {
+        self.small.list(entries, list, |mark| mark);
+        // So many hits bring an entry to the main queue again.
+        self.main.list(entries, list, |mark| (mark & !MAIN).max(HITS_TO_PROMOTE));
     }
 
     fn on_hit(&self, _slot: Slot, data: &PolicyData) {

@@ -7,8 +7,8 @@
 use std::sync::atomic::Ordering;
 
 use super::{
-    eviction::{EvictionPolicy, PolicyData, PolicyEntries, Slot},
-    fifo::FifoQueue,
+    eviction::{EvictionPolicy, Listed, PolicyData, PolicyEntries, Slot},
+    fifo::{self, FifoQueue},
 };
 
 #[derive(Debug, Default)]
@@ -46,6 +46,15 @@ impl EvictionPolicy for Sieve {
         self.hand = Some(at);
         self.on_remove(entries, at);
         Some(at)
+    }
+
+    fn list(&self, entries: &impl PolicyEntries, list: &mut Vec<Listed>) {
+        self.queue.list(entries, list, |mark| mark);
+        // The hand comes to those before it last.
+        let from_hand = fifo::from(entries, self.hand.or(self.queue.oldest())).count();
+        let before_hand = list.len() - from_hand;
+        list.rotate_left(before_hand);
+        list.iter_mut().zip(0..).for_each(|(listed, rank)| listed.rank = (rank, 0));
     }
 
     fn on_hit(&self, _slot: Slot, data: &PolicyData) {

@@ -25,6 +25,10 @@ impl PolicyEntries for Entries {
         &mut self.0[slot as usize].0
     }
 
+    fn see(&self, slot: Slot) -> &PolicyData {
+        &self.0[slot as usize].0
+    }
+
     fn hash(&self, slot: Slot) -> u32 {
         self.0[slot as usize].1
     }

@@ -10,8 +10,8 @@ use std::{
 
 use futures_util::future::join_all;
 use stockade_cache::{
-    Answer, Cache, CacheMode, Invalidation, Live, LoadedValue, Outcome, Reason, RedisTier as Tier, Runtime,
-    SharedTier, Strategy, tier::RawCodec,
+    Answer, Cache, CacheMode, Invalidation, Live, LoadedValue, Outcome, RawCodec, Reason, RedisTier as Tier,
+    Runtime, SharedTier, Strategy,
 };
 use stockade_services::RedisServer;
 

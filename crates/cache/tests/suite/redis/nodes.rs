@@ -13,7 +13,7 @@ use std::{
 };
 
 use stockade_cache::{
-    Answer, Cache, Error, Live, RedisTier as Tier, Runtime, SharedTier, Strategy, tier::RawCodec,
+    Answer, Cache, Error, Live, RawCodec, RedisTier as Tier, Runtime, SharedTier, Strategy,
 };
 use stockade_model::time::Time;
 use stockade_services::RedisServer;

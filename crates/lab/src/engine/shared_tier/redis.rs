@@ -14,8 +14,8 @@ use bytes::Bytes;
 use redis::{AsyncCommands as _, aio::MultiplexedConnection};
 use serde::{Deserialize, Serialize};
 use stockade_cache::{
-    Live, RedisTier, RedisUrl, RedisUrlError, Runtime, SharedTier,
-    tier::{Codec, RawCodec, Tier, TierError},
+    Codec, Live, RawCodec, RedisTier, RedisUrl, RedisUrlError, Runtime, SharedTier,
+    tier::{Tier, TierError},
 };
 use stockade_model::{seed::Seed, time::Time};
 use stockade_source::VersionedDocument;

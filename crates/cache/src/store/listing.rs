@@ -1,0 +1,66 @@
+//! All entries of the store, read a few at a time beside lookups and stores.
+
+use std::hash::Hash;
+
+use stockade_model::time::Time;
+
+use super::{
+    Store,
+    policy::Slot,
+    shard::{EntryCopy, Shard},
+};
+
+/// Entries that are read under one lock.
+const READ_AT_ONCE: usize = 64;
+
+/// Reads all entries, in an order in which they can be stored again: the next to be evicted come first. The shards take
+/// turns, so that a store with other shards receives the entries of each in order, too.
+///
+/// Costs 8 bytes an entry. Entries that are stored meanwhile may be missed, and one that is replaced is read once, old or new.
+pub(crate) struct Listing {
+    /// The slots of each shard with the hits that the policy remembers.
+    shards: Vec<Vec<(Slot, u8)>>,
+    round: usize,
+    rounds: usize,
+    /// The shard that is read next.
+    next: usize,
+}
+
+impl Listing {
+    /// Stores of a shard wait while its policy lists its entries: some milliseconds for a hundred thousand.
+    pub(crate) fn new<K: Hash + Eq + Clone, V: Clone>(store: &Store<K, V>) -> Self {
+        let list = |shard: &Shard<K, V>| shard.list();
+        let sorted = |mut list: Vec<_>| {
+            list.sort_unstable();
+            list.into_iter().map(|listed: super::policy::Listed| (listed.slot, listed.hits)).collect()
+        };
+        let shards: Vec<Vec<_>> = store.parts.iter().map(|part| sorted(list(&part.shard.read()))).collect();
+        let rounds = shards.iter().map(|shard| shard.len().div_ceil(READ_AT_ONCE)).max().unwrap_or(0);
+        Self { shards, round: 0, rounds, next: 0 }
+    }
+
+    /// The next entries that are still stored; `None` after the last. `out` is emptied first.
+    pub(crate) fn next<K: Hash + Eq + Clone, V: Clone>(
+        &mut self,
+        store: &Store<K, V>,
+        now: Time,
+        out: &mut Vec<(EntryCopy<K, V>, u8)>,
+    ) -> Option<()> {
+        out.clear();
+        if self.round == self.rounds {
+            return None;
+        }
+        let listed = &self.shards[self.next];
+        // All shards end in the last round, however many entries they have.
+        let at = |round| listed.len() * round / self.rounds;
+        let listed = &listed[at(self.round)..at(self.round + 1)];
+        let shard = store.parts.iter().nth(self.next)?.shard.read();
+        out.extend(listed.iter().filter_map(|&(slot, hits)| Some((shard.copy(slot, now)?, hits))));
+        drop(shard);
+        self.next += 1;
+        if self.next == self.shards.len() {
+            (self.next, self.round) = (0, self.round + 1);
+        }
+        Some(())
+    }
+}
